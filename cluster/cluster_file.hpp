@@ -1,0 +1,161 @@
+#pragma once
+
+/// The cluster file, resolved: every field holds its value or its documented default, and lies in its range.
+/// docs/cluster-file.md lists them for users; `dynamix-node check` prints them.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dynamix::cluster {
+
+/// A change of a host's emulated slowness: from `at_seconds` of the run on, computing takes `compute_slowdown` times as long.
+struct emulation {
+  double at_seconds = 0;       ///< >= 0
+  double compute_slowdown = 1; ///< [1, 100]
+};
+
+enum class role : std::uint8_t { worker, arbitrator };
+
+struct host {
+  std::string name;
+  std::string address = "127.0.0.1";
+  std::uint16_t port = 0; ///< of the host's gateway, [1, 65535]
+  std::vector<role> roles = {role::worker};
+  std::vector<emulation> emulate; ///< ordered by at_seconds; `compute_slowdown` of the host is the entry at 0
+
+  bool has(role wanted) const;
+};
+
+enum class model_kind : std::uint8_t { lenet, vgg11 };
+enum class dataset_kind : std::uint8_t { fashion_mnist, cifar10, cifar100 };
+enum class optimizer_kind : std::uint8_t { sgd, adam, adamw };
+enum class learning_rate_rule : std::uint8_t { constant, linear, square_root, adascale };
+/// Group norm depends on no other sample, so unequal batches cannot skew it; batch norm is not offered.
+enum class normalization_kind : std::uint8_t { none, group };
+
+struct training {
+  model_kind model = model_kind::lenet;
+  double width = 1.0; ///< of vgg11's layers, [0.0625, 4]
+  normalization_kind normalization = normalization_kind::none;
+  dataset_kind dataset = dataset_kind::fashion_mnist;
+  std::string data_path = "/usr/share/datasets/fashion-mnist";
+  optimizer_kind optimizer = optimizer_kind::sgd;
+  double learning_rate = 0.05; ///< for the global batch of `batch.initial` on every worker, (0, 10]
+  learning_rate_rule rule = learning_rate_rule::adascale;
+  double momentum = 0.9;             ///< of sgd, [0, 1)
+  double weight_decay = 0;           ///< [0, 1]
+  double clip_norm = 0;              ///< of the reduced gradient; 0 is off, [0, 1e6]
+  double epochs = 5;                 ///< (0, 10000]
+  double target_accuracy = 0;        ///< stop there; 0 is off, [0, 1]
+  double evaluate_every_epochs = 1;  ///< in samples of an epoch, (0, 1000]
+  double checkpoint_every_epochs = 1; ///< (0, 1000]
+  std::string device = "auto";       ///< auto | cpu | cuda
+  std::uint32_t threads = 1;         ///< a worker computes with, [1, 256]
+  std::string exchange = "ring";     ///< ring
+  std::uint32_t bucket_kib = 1024;   ///< of gradients reduced at once, [16, 262144]
+};
+
+struct batch {
+  std::uint32_t initial = 64; ///< a worker, [lowest, highest]
+  std::uint32_t lowest = 32;  ///< [1, highest]
+  std::uint32_t highest = 1024; ///< [lowest, 1048576]
+};
+
+enum class policy_kind : std::uint8_t { static_batch, ppo, ppo_simple };
+enum class policy_mode : std::uint8_t { train, infer };
+
+struct arbitrator {
+  policy_kind policy = policy_kind::ppo;
+  policy_mode mode = policy_mode::train;
+  std::string policy_file;      ///< parameters to start from; empty: fresh ones from the seed
+  std::uint32_t window_steps = 10; ///< k, [1, 10000]
+  std::vector<std::int32_t> actions = {-100, -25, 0, 25, 100}; ///< added to a batch size; 2 to 64, distinct, one of them 0
+};
+
+/// r = A + alpha*max(0, dA) - beta*T_iter - delta*(log2(batch) - 5), for adaptive optimisers also - eta*(sigma2_norm + sigma_norm).
+struct reward {
+  double alpha = 1.0; ///< [0, 1000]
+  double beta = 1.0;  ///< a second, [0, 1000]
+  double delta = 0.05; ///< [0, 1000]
+  double eta = 0.01;  ///< [0, 1000]
+};
+
+struct ppo {
+  double learning_rate = 0.0003;    ///< (0, 1]
+  double discount = 0.95;           ///< gamma, [0, 1]
+  double gae_lambda = 0.95;         ///< [0, 1]
+  double clip = 0.2;                ///< epsilon, (0, 1]
+  double entropy_coefficient = 0.01; ///< [0, 1]
+  double value_coefficient = 0.5;   ///< [0, 10]
+  double max_gradient_norm = 0.5;   ///< (0, 1000]
+  std::uint32_t horizon = 16;       ///< windows a worker before an update, [2, 4096]
+  std::uint32_t epochs = 4;         ///< passes over a rollout, [1, 100]
+  std::uint32_t minibatches = 4;    ///< [1, 1024]
+  std::uint32_t hidden = 64;        ///< units a layer, [4, 1024]
+};
+
+enum class telemetry_source : std::uint8_t { tcp_info, procfs };
+
+/// Every time-out, derived from `detect_ms` in one place (`derive_timeouts`).
+struct timeouts {
+  std::uint32_t heartbeat_interval_ms = 1000; ///< CAF's; >= 1000, or a connecting socket dies at the next tick
+  std::uint32_t connection_timeout_ms = 4000; ///< CAF's: a silent peer is gone
+  std::uint32_t probe_timeout_ms = 1000;      ///< TCP probe before a connect
+  std::uint32_t request_timeout_ms = 2000;    ///< a request to another host
+  std::uint32_t gather_timeout_ms = 500;      ///< the aggregator's deadline after a window's first report
+  std::uint32_t collective_timeout_ms = 30000; ///< Gloo's
+  std::uint32_t join_timeout_ms = 60000;      ///< all workers present
+  std::uint32_t shutdown_timeout_ms = 5000;   ///< orderly end, then _exit
+};
+
+struct cluster_file {
+  std::string path; ///< as given
+  std::string name;
+  std::uint64_t seed = 1;
+  std::uint32_t detect_ms = 1000; ///< [100, 60000]
+  bool insecure = false;          ///< a listener may bind beyond loopback without authentication; also --insecure
+  cluster::training training;
+  cluster::batch batch;
+  cluster::arbitrator arbitrator;
+  cluster::reward reward;
+  cluster::ppo ppo;
+  std::vector<telemetry_source> telemetry_sources = {telemetry_source::tcp_info, telemetry_source::procfs};
+  std::vector<cluster::host> hosts; ///< 1 to 4096; exactly one arbitrator, at least one worker
+
+  const cluster::host* find(const std::string& host_name) const;
+  /// The hosts with a worker role in the file's order: a worker's position is its rank.
+  std::vector<const cluster::host*> workers() const;
+  const cluster::host& arbitrator_host() const;
+  /// FNV-1a over the resolved values (not `path`): two hosts that read different files differ here.
+  std::uint64_t digest() const;
+};
+
+timeouts derive_timeouts(std::uint32_t detect_ms);
+
+/// What is wrong, where, and what is allowed. `to_string` gives `file:line:column: message`; line 0: no place in the file.
+struct file_error {
+  std::string file;
+  std::uint32_t line = 0;
+  std::uint32_t column = 0;
+  std::string message;
+};
+std::string to_string(const file_error& error);
+
+/// The outcome of reading a cluster file: the errors are all that were found, in the file's order, at most 20.
+struct parse_result {
+  cluster_file file; ///< holds only when `errors` is empty
+  std::vector<file_error> errors;
+};
+
+/// Parses `text` as the cluster file called `path`. Touches no file and no socket.
+parse_result parse_cluster_text(const std::string& text, const std::string& path);
+/// Reads and parses the file at `path`.
+parse_result read_cluster_file(const std::string& path);
+
+/// The plan that a cluster file stands for, as the text that `dynamix-node check` prints.
+std::string describe_plan(const cluster_file& file);
+/// The same as JSON.
+std::string describe_plan_json(const cluster_file& file);
+
+} // namespace dynamix::cluster

@@ -1,0 +1,48 @@
+# The helpers that every room's CMakeLists.txt uses.
+
+add_library(dynamix_options INTERFACE)
+target_include_directories(dynamix_options INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_options(dynamix_options INTERFACE -Wall -Wextra -Wpedantic -Wno-missing-field-initializers)
+if(DYNAMIX_WERROR)
+  target_compile_options(dynamix_options INTERFACE -Werror)
+endif()
+if(DYNAMIX_SANITIZE)
+  # CAF's headers bind references to null on purpose in a few places; the rest of undefined behaviour is checked.
+  add_compile_options(-fsanitize=${DYNAMIX_SANITIZE} -fno-sanitize=null,vptr -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${DYNAMIX_SANITIZE})
+endif()
+
+# dynamix_room(<name> SOURCES <file>... [DEPENDS <library>...] [PRIVATE <library>...])
+# A room is one static library, dynamix::<name>.
+function(dynamix_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})
+  add_library(dynamix_${name} STATIC ${ROOM_SOURCES})
+  add_library(dynamix::${name} ALIAS dynamix_${name})
+  target_link_libraries(dynamix_${name} PUBLIC dynamix_options ${ROOM_DEPENDS} PRIVATE ${ROOM_PRIVATE})
+endfunction()
+
+# dynamix_use_torch(<target>): compiles <target> against Torch with the shared precompiled header.
+add_library(dynamix_torch_header OBJECT ${CMAKE_SOURCE_DIR}/cmake/torch_header.cpp)
+target_link_libraries(dynamix_torch_header PRIVATE dynamix_options dynamix::torch)
+target_precompile_headers(dynamix_torch_header PRIVATE <torch/torch.h>)
+function(dynamix_use_torch target)
+  target_link_libraries(${target} PRIVATE dynamix::torch)
+  target_precompile_headers(${target} REUSE_FROM dynamix_torch_header)
+endfunction()
+
+# dynamix_test(<name> SOURCES <file>... DEPENDS <library>... [TORCH] [LABELS <label>...] [TIMEOUT <seconds>])
+# One test program a subject, registered with CTest as <name>.
+function(dynamix_test name)
+  cmake_parse_arguments(TEST "TORCH" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  add_executable(${name} ${TEST_SOURCES})
+  target_link_libraries(${name} PRIVATE dynamix_options ${TEST_DEPENDS} GTest::gtest_main GTest::gmock)
+  if(TEST_TORCH)
+    dynamix_use_torch(${name})
+  endif()
+  if(NOT TEST_TIMEOUT)
+    set(TEST_TIMEOUT 120)
+  endif()
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "${TEST_LABELS}"
+    ENVIRONMENT "OMP_NUM_THREADS=1;OPENBLAS_NUM_THREADS=1")
+endfunction()

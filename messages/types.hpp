@@ -1,0 +1,231 @@
+#pragma once
+
+/// The values that actors exchange, as plain structs. `messages/codec.hpp` turns each into a Cap'n Proto frame and back,
+/// and refuses a frame whose fields make no sense, so a decoded struct always satisfies the ranges given here.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dynamix::messages {
+
+/// Rises with every incompatible change of a message's meaning.
+inline constexpr std::uint32_t protocol_version = 1;
+
+// Limits on everything that a peer can send.
+inline constexpr std::uint32_t max_workers = 4096;
+inline constexpr std::uint32_t max_batch = 1U << 20;
+inline constexpr std::uint32_t max_name_length = 128;
+inline constexpr std::uint32_t max_text_length = 4096;
+inline constexpr std::uint32_t max_state_size = 64;
+inline constexpr std::uint32_t max_actions = 64;
+inline constexpr std::uint32_t max_trajectory_length = 4096;
+inline constexpr std::uint32_t max_store_keys = 4096;
+inline constexpr std::uint32_t max_store_value_bytes = 1U << 20;
+inline constexpr std::uint32_t max_policy_bytes = 16U << 20;
+
+/// Orders decisions: first by the arbitrator's term, then by the window that was decided on.
+/// Windows count from 1; {0, 0} means "no decision yet".
+struct decision_key {
+  std::uint64_t term = 0;
+  std::uint64_t window = 0;
+  friend auto operator<=>(const decision_key&, const decision_key&) = default;
+};
+
+/// The first message after a connect: who calls, and whether both sides agree on what matters.
+struct hello {
+  std::uint32_t protocol = protocol_version;
+  std::string cluster;              ///< name of the cluster, 1 to 128 characters
+  std::uint64_t cluster_digest = 0; ///< of the resolved cluster file; both sides must read the same one
+  std::string host;                 ///< name of the calling host in the cluster file
+  std::uint64_t incarnation = 0;    ///< unique a process start; > 0
+  std::uint32_t heartbeat_interval_ms = 0;
+  std::uint64_t generation = 0; ///< that the worker trains in; 0 before it has joined one
+  decision_key last_decision;   ///< newest that it holds
+  std::uint32_t batch = 0;      ///< in force; 0 before training
+};
+
+enum class welcome_verdict : std::uint8_t {
+  accepted = 1,
+  protocol_mismatch,
+  cluster_mismatch,   ///< another cluster, or another version of its file
+  unknown_host,       ///< not in the cluster file, or without a worker role
+  duplicate_host,     ///< the same name is connected under another incarnation
+  heartbeat_mismatch, ///< would cut healthy connections
+};
+
+/// The answer to a hello. The fields behind `detail` hold only when accepted.
+struct welcome {
+  welcome_verdict verdict = welcome_verdict::accepted;
+  std::string detail; ///< for a person
+  std::uint64_t term = 0;
+  std::uint64_t generation = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t world_size = 1;
+  std::string store_prefix; ///< of the generation's process group
+};
+
+/// What the network did to one process in one window. Rates are means over the window.
+struct network_statistics {
+  bool valid = false;
+  double throughput_bytes_per_second = 0; ///< sent and received, >= 0
+  double rtt_seconds = 0;                 ///< mean of the sockets' smoothed RTT, >= 0
+  std::uint64_t retransmissions = 0;      ///< segments in this window
+};
+
+/// What the machine did to one process in one window.
+struct system_statistics {
+  bool valid = false;
+  double cpu_time_ratio = 0;      ///< CPU time over wall time of the process, [0, cores]
+  double run_queue_wait_ratio = 0; ///< time runnable but not running, over wall time, summed over threads, >= 0
+  double memory_ratio = 0;        ///< resident set over physical memory, [0, 1]
+};
+
+/// What training did in one window. Means are over the window's steps unless said otherwise.
+struct training_statistics {
+  std::uint32_t steps = 0;
+  std::uint64_t samples = 0; ///< by this worker
+  double accuracy = 0;       ///< mean batch accuracy, [0, 1]
+  double loss = 0;           ///< mean batch loss, >= 0
+  double iteration_seconds = 0;
+  double compute_seconds = 0;  ///< forward, backward and the emulated slow-down
+  double exchange_seconds = 0; ///< blocked on peers and on the network
+  double data_seconds = 0;     ///< fetching the batch
+  bool gradient_valid = false; ///< false while the estimates below are warming up
+  double sigma_norm = 0;       ///< sqrt(sigma2_norm)
+  double sigma2_norm = 0;      ///< (E|g_i|^2 - |G|^2) / |G|^2, this worker's relative gradient variance, >= 0
+  double gradient_norm = 0;    ///< |g| of the global batch, >= 0
+  double noise_scale = 0;      ///< phi = tr(Sigma) / |G|^2 in samples, >= 0
+  double learning_rate = 0;
+  double gain = 1; ///< of the learning-rate rule, [1/S, S]
+};
+
+/// One worker's account of one window, completed by its host's telemetry.
+struct window_report {
+  std::string host;
+  std::uint32_t rank = 0;
+  std::uint64_t generation = 0;
+  std::uint64_t window = 0; ///< from 1
+  std::uint64_t first_step = 0;
+  bool final = false;      ///< the worker trains no further: decide nothing on it
+  std::uint32_t batch = 0; ///< in force during the window
+  decision_key decision;   ///< that put it in force
+  std::uint64_t global_batch = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t epoch_samples = 0; ///< of all workers in this epoch up to the window's end
+  double elapsed_seconds = 0;      ///< since training began
+  training_statistics training;
+  network_statistics network;
+  system_statistics system;
+  double telemetry_seconds = 0; ///< CPU time that measuring this window cost
+  double control_seconds = 0;   ///< time that the training thread spent on windows and decisions
+};
+
+/// The whole model evaluated on the test set; sent by rank 0.
+struct evaluation_report {
+  std::uint64_t step = 0;
+  std::uint64_t epoch = 0; ///< completed
+  std::uint64_t samples = 0;
+  double elapsed_seconds = 0;
+  double train_loss = 0;
+  double test_loss = 0;
+  double test_accuracy = 0; ///< [0, 1]
+  std::uint64_t global_batch = 0;
+  double learning_rate = 0;
+};
+
+/// A worker's decisions, counted. received = applied + superseded + unapplied.
+struct decision_counts {
+  std::uint64_t received = 0;
+  std::uint64_t applied = 0;
+  std::uint64_t late = 0;          ///< applied, but after the first boundary that it was meant for
+  std::uint64_t superseded = 0;    ///< replaced by a newer one before it applied
+  std::uint64_t unapplied = 0;     ///< still pending when training ended
+  std::uint64_t stale_refused = 0; ///< older than the newest, refused
+  std::uint64_t duplicated = 0;    ///< the same key again, refused
+};
+
+/// A worker's last word.
+struct farewell {
+  std::string host;
+  std::uint32_t rank = 0;
+  bool succeeded = false;
+  std::string reason; ///< why it ended
+  std::uint64_t steps = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t epochs = 0;
+  double wall_seconds = 0;
+  double final_accuracy = 0;
+  double seconds_to_target = -1; ///< negative if never
+  std::uint64_t parameter_checksum = 0;
+  double control_seconds = 0;
+  double telemetry_seconds = 0;
+  decision_counts decisions;
+};
+
+/// The shard's window: the reports that came before the deadline, and the sums for s_global.
+struct shard_report {
+  std::uint64_t window = 0;
+  std::uint64_t generation = 0;
+  std::vector<window_report> reports; ///< ordered by rank; may be of an older window where a worker was late
+  std::uint32_t expected = 0;         ///< workers of the shard
+};
+
+/// One worker's new batch size.
+struct decision {
+  decision_key key;
+  std::uint64_t generation = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t batch = 0;
+  std::uint64_t first_step = 0; ///< earliest step that it may hold for; all workers agree on the actual one
+};
+
+/// One transition of one worker, as PPO sees it.
+struct transition {
+  std::vector<float> state; ///< normalised, as the policy saw it; masked entries are 0
+  std::uint32_t action = 0; ///< index into the actions
+  float log_probability = 0;
+  float value = 0;
+  float reward = 0;
+};
+
+/// Consecutive transitions of one worker under one policy version.
+struct trajectory {
+  std::uint32_t rank = 0;
+  std::uint64_t policy_version = 0;
+  std::vector<transition> transitions;
+  float bootstrap_value = 0; ///< value of the state that follows the last transition
+};
+
+/// New parameters for the policy, as a tensor file (storage/tensor_file.hpp) with its own checksum.
+struct policy_version {
+  std::uint64_t version = 0;
+  std::vector<std::uint8_t> parameters;
+  // What the update looked like, for the ledger.
+  double policy_loss = 0;
+  double value_loss = 0;
+  double entropy = 0;
+  double approximate_kl = 0;
+  double clip_fraction = 0;
+};
+
+/// One operation on the store through which a process group meets (c10d::Store).
+enum class store_verb : std::uint8_t { set = 1, get, add, check, remove, count };
+
+struct store_operation {
+  store_verb verb = store_verb::get;
+  std::vector<std::string> keys; ///< exactly one for set, get, add, remove; none for count
+  std::vector<std::uint8_t> value;
+  std::int64_t amount = 0; ///< for add
+};
+
+enum class store_status : std::uint8_t { ok = 1, absent };
+
+struct store_result {
+  store_status status = store_status::ok;
+  std::vector<std::uint8_t> value; ///< of get
+  std::int64_t number = 0;         ///< of add, count; 1 or 0 for check and remove
+};
+
+} // namespace dynamix::messages

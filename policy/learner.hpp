@@ -1,0 +1,28 @@
+#pragma once
+
+/// Learning side of the policies: trajectories in, policy versions out. Includes no Torch.
+
+#include "cluster/cluster_file.hpp"
+#include "messages/types.hpp"
+
+#include <memory>
+#include <span>
+
+namespace dynamix::policy {
+
+class learner {
+public:
+  virtual ~learner() = default;
+  /// One PPO update (or one step of `ppo_simple`) on a rollout. The version rises by one.
+  virtual messages::policy_version update(std::span<const messages::trajectory> rollout) = 0;
+  /// The parameters as they are, as a version; numbers of the last update are kept.
+  virtual messages::policy_version current() const = 0;
+  /// Everything needed to go on exactly: parameters, Adam's moments, the generator. A tensor file's bytes.
+  virtual std::vector<std::uint8_t> save() const = 0;
+};
+
+/// `saved` is the result of `save`, or a policy's parameters alone, or empty for fresh ones from the seed; fresh ones equal
+/// those of make_controller. Throws std::invalid_argument when they do not fit. Null when the policy does not learn.
+std::unique_ptr<learner> make_learner(const cluster::cluster_file& file, const std::vector<std::uint8_t>& saved);
+
+} // namespace dynamix::policy

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "messages/types.hpp"
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+namespace dynamix::trainer {
+
+/// What became of a decision that was offered.
+enum class offer_verdict : std::uint8_t { accepted, duplicate, stale, wrong_generation, out_of_bounds };
+
+/// Where decisions wait for the window boundary. The worker actor offers, the training thread looks and applies.
+/// It keeps the newest two: peers that have not received the newest yet can then still agree on the one before
+/// (`agree` in agreement.hpp). A decision is applied at most once, and never one that is older than the last applied.
+class decision_slot {
+public:
+  decision_slot(std::uint64_t generation, std::uint32_t rank, std::uint32_t lowest_batch, std::uint32_t highest_batch);
+
+  offer_verdict offer(const messages::decision& decision);
+  /// Newest first; key {0, 0} where there is none.
+  std::array<messages::decision, 2> held() const;
+  /// The workers agreed on `key` at `step`. Counts it as applied (late if `step` is behind its first step) and forgets it
+  /// and everything older.
+  void applied(messages::decision_key key, std::uint64_t step);
+  /// Training has ended: what is held stays unapplied.
+  messages::decision_counts close();
+  messages::decision_counts counts() const;
+  messages::decision_key newest() const;
+
+private:
+  mutable std::mutex mutex_;
+  std::uint64_t generation_;
+  std::uint32_t rank_;
+  std::uint32_t lowest_batch_;
+  std::uint32_t highest_batch_;
+  std::array<messages::decision, 2> held_{};
+  messages::decision_key newest_{};
+  messages::decision_key last_applied_{};
+  messages::decision_counts counts_{};
+};
+
+} // namespace dynamix::trainer
