@@ -1,0 +1,37 @@
+#pragma once
+
+/// One host of the cluster, from its gateway's first bind to the last farewell: the only door into the actors for `node/`.
+/// Includes no CAF.
+
+#include "cluster/cluster_file.hpp"
+#include "messages/types.hpp"
+
+#include <stop_token>
+#include <string>
+#include <vector>
+
+namespace dynamix::actors {
+
+struct host_options {
+  cluster::cluster_file file;
+  std::string host;          ///< a name in the file
+  std::string run_directory; ///< must exist; windows.jsonl and checkpoints/ go below it
+  std::string resume_from;   ///< a checkpoint of the workers; empty: start anew
+  std::string policy_from;   ///< a saved learner (checkpoints/policy.dynamix); empty: file.arbitrator.policy_file or fresh
+};
+
+struct host_outcome {
+  bool succeeded = false;
+  std::string reason; ///< one sentence for a person
+  /// This host's worker's own; empty `host` where the host has no worker or training never began.
+  messages::farewell farewell;
+  std::vector<messages::evaluation_report> evaluations; ///< where this host is rank 0
+  std::vector<messages::farewell> farewells;            ///< all that reached the arbitrator, where this host is it
+  std::string checkpoint;                               ///< the last one that this host wrote; empty if none
+};
+
+/// Runs the host's roles until training has ended, something failed, or `stop` is requested: then all workers end together
+/// at their next window boundary and write a checkpoint. Blocks; call once a process. Never throws.
+host_outcome run_host(const host_options& options, std::stop_token stop);
+
+} // namespace dynamix::actors
