@@ -53,6 +53,7 @@ enum class welcome_verdict : std::uint8_t {
   unknown_host,       ///< not in the cluster file, or without a worker role
   duplicate_host,     ///< the same name is connected under another incarnation
   heartbeat_mismatch, ///< would cut healthy connections
+  generation_closed,  ///< a worker of the generation was lost: it ends (also sent unasked, as a notice)
 };
 
 /// The answer to a hello. The fields behind `detail` hold only when accepted.
@@ -170,6 +171,7 @@ struct shard_report {
   std::uint64_t generation = 0;
   std::vector<window_report> reports; ///< ordered by rank; may be of an older window where a worker was late
   std::uint32_t expected = 0;         ///< workers of the shard
+  double gather_seconds = 0;          ///< from the window's first report to its close, >= 0
 };
 
 /// One worker's new batch size.
