@@ -1,0 +1,89 @@
+#include "actors/arbitration.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+namespace dynamix::actors {
+
+arbitration::arbitration(const cluster::cluster_file& file, std::unique_ptr<policy::controller> controller, std::uint64_t term)
+    : file_(file), adaptive_optimizer_(file.training.optimizer != cluster::optimizer_kind::sgd),
+      controller_(std::move(controller)),
+      learning_(controller_->learns() && file.arbitrator.mode == cluster::policy_mode::train), term_(term),
+      rollout_(file.ppo.horizon) {}
+
+void arbitration::raise_term(std::uint64_t term) { term_ = std::max(term_, term); }
+
+std::string arbitration::adopt(const messages::policy_version& version) { return controller_->adopt(version); }
+
+void arbitration::forget(std::uint32_t rank) {
+  rollout_.forget(rank);
+  previous_accuracy_.erase(rank);
+  assigned_.erase(rank);
+}
+
+ledger_worker arbitration::judge(const messages::window_report& report, bool stale) {
+  ledger_worker row{.report = report, .stale = stale};
+  const auto previous = previous_accuracy_.find(report.rank);
+  row.reward = policy::compute_reward(report, previous == previous_accuracy_.end() ? -1.0 : previous->second, file_.reward,
+                                      adaptive_optimizer_);
+  row.assigned_batch = assigned_.try_emplace(report.rank, report.batch).first->second;
+  if (!stale) {
+    previous_accuracy_[report.rank] = report.training.accuracy;
+    if (learning_)
+      rollout_.rewarded(report.rank, report.decision, row.reward.total);
+  }
+  return row;
+}
+
+verdict arbitration::consider(const messages::shard_report& shard) {
+  verdict result;
+  auto& window = result.window;
+  window.key = {.term = term_, .window = shard.window};
+  window.generation = shard.generation;
+  window.policy_version = controller_->version();
+  window.gather_seconds = shard.gather_seconds;
+  window.decided = std::ranges::none_of(shard.reports, &messages::window_report::final);
+  for (const auto& report : shard.reports)
+    window.workers.push_back(judge(report, report.window != shard.window));
+  if (!window.decided) {
+    for (auto& row : window.workers)
+      row.decided_batch = row.assigned_batch;
+    return result;
+  }
+
+  policy::observation observed{.report = &shard, .assigned = {}};
+  for (const auto& row : window.workers)
+    observed.assigned.push_back(row.assigned_batch);
+  const auto choices = controller_->decide(observed);
+  // The window after this one is running already, so the boundary behind it is the first that a decision can hold for.
+  std::uint64_t first_step = 0;
+  for (const auto& report : shard.reports)
+    first_step = std::max(first_step, report.first_step);
+  first_step += 2ULL * file_.arbitrator.window_steps;
+  assert(choices.size() == shard.reports.size());
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const auto& choice = choices[i];
+    const auto& report = shard.reports[i];
+    auto& row = window.workers[i];
+    row.state = choice.state;
+    row.probabilities = choice.probabilities;
+    row.action = choice.action;
+    row.log_probability = choice.log_probability;
+    row.value = choice.value;
+    row.reason = choice.reason;
+    row.decided_batch = std::clamp(choice.batch, file_.batch.lowest, file_.batch.highest);
+    assigned_[report.rank] = row.decided_batch;
+    if (learning_)
+      rollout_.decided(window.key, choice, window.policy_version);
+    result.decisions.push_back({.key = window.key,
+                                .generation = shard.generation,
+                                .rank = report.rank,
+                                .batch = row.decided_batch,
+                                .first_step = first_step});
+  }
+  if (learning_)
+    result.rollout = rollout_.take(static_cast<std::uint32_t>(shard.reports.size()));
+  return result;
+}
+
+} // namespace dynamix::actors

@@ -1,0 +1,105 @@
+#include "actors/membership.hpp"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+
+namespace dynamix::actors {
+
+using messages::welcome_verdict;
+
+membership::membership(const cluster::cluster_file& file, std::uint32_t heartbeat_interval_ms, std::uint64_t generation)
+    : cluster_(file.name), digest_(file.digest()), heartbeat_interval_ms_(heartbeat_interval_ms), generation_(generation) {
+  for (const auto* host : file.workers())
+    members_.push_back({.host = host->name});
+}
+
+messages::welcome membership::refuse(welcome_verdict verdict, std::string detail) const {
+  messages::welcome answer;
+  answer.verdict = verdict;
+  answer.detail = std::move(detail);
+  return answer;
+}
+
+messages::welcome membership::admit(const messages::hello& hello) {
+  if (hello.protocol != messages::protocol_version)
+    return refuse(welcome_verdict::protocol_mismatch,
+                  fmt::format("host {} speaks protocol {}, this arbitrator {}; run the same release on every host",
+                              hello.host, hello.protocol, messages::protocol_version));
+  if (hello.cluster != cluster_)
+    return refuse(welcome_verdict::cluster_mismatch,
+                  fmt::format("host {} belongs to cluster {}, this is {}", hello.host, hello.cluster, cluster_));
+  if (hello.cluster_digest != digest_)
+    return refuse(welcome_verdict::cluster_mismatch,
+                  fmt::format("host {} read another version of the cluster file; copy the same one to every host", hello.host));
+  auto found = std::ranges::find(members_, hello.host, &member::host);
+  if (found == members_.end())
+    return refuse(welcome_verdict::unknown_host, fmt::format("host {} has no worker in the cluster file", hello.host));
+  if (hello.heartbeat_interval_ms != heartbeat_interval_ms_)
+    return refuse(welcome_verdict::heartbeat_mismatch,
+                  fmt::format("host {} sends a heartbeat every {} ms, this arbitrator every {} ms", hello.host,
+                              hello.heartbeat_interval_ms, heartbeat_interval_ms_));
+  if (found->state == member_state::present && found->incarnation != hello.incarnation)
+    return refuse(welcome_verdict::duplicate_host, fmt::format("host {} is already connected from another process", hello.host));
+  if (closed_ || (found->state != member_state::awaited && found->incarnation != hello.incarnation))
+    return refuse(welcome_verdict::generation_closed,
+                  fmt::format("generation {} has ended: {} left it", generation_, names(member_state::lost)));
+  // A worker in mid-training meets a new arbitrator: its generation goes on, and new terms lie above its last.
+  if (hello.generation > generation_)
+    generation_ = hello.generation;
+  highest_term_ = std::max(highest_term_, hello.last_decision.term);
+  found->state = member_state::present;
+  found->incarnation = hello.incarnation;
+  return {.verdict = welcome_verdict::accepted,
+          .detail = "welcome",
+          .term = highest_term_,
+          .generation = generation_,
+          .rank = static_cast<std::uint32_t>(found - members_.begin()),
+          .world_size = static_cast<std::uint32_t>(members_.size()),
+          .store_prefix = fmt::format("generation-{}", generation_)};
+}
+
+bool membership::departed(std::uint32_t rank) {
+  if (rank >= members_.size() || members_[rank].state != member_state::present)
+    return false;
+  members_[rank].state = member_state::departed;
+  return true;
+}
+
+bool membership::lost(std::uint32_t rank) {
+  if (rank >= members_.size() || members_[rank].state != member_state::present)
+    return false;
+  members_[rank].state = member_state::lost;
+  closed_ = true;
+  return true;
+}
+
+bool membership::over() const {
+  return std::ranges::all_of(members_, [this](const member& one) {
+    switch (one.state) {
+      case member_state::awaited: return closed_;
+      case member_state::present: return false;
+      case member_state::departed:
+      case member_state::lost: return true;
+    }
+    return false;
+  });
+}
+
+std::size_t membership::awaited() const {
+  return static_cast<std::size_t>(std::ranges::count(members_, member_state::awaited, &member::state));
+}
+
+std::string membership::names(member_state state) const {
+  std::vector<std::string_view> chosen;
+  for (const auto& one : members_)
+    if (one.state == state)
+      chosen.push_back(one.host);
+  if (chosen.empty())
+    return "nobody";
+  auto last = chosen.back();
+  chosen.pop_back();
+  return chosen.empty() ? std::string{last} : fmt::format("{} and {}", fmt::join(chosen, ", "), last);
+}
+
+} // namespace dynamix::actors

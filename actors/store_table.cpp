@@ -1,0 +1,60 @@
+#include "actors/store_table.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+namespace dynamix::actors {
+
+namespace {
+
+/// Counters are kept as decimal text, as c10d's own stores keep them.
+std::int64_t number_in(const std::vector<std::uint8_t>& value) {
+  std::int64_t number = 0;
+  const auto* text = reinterpret_cast<const char*>(value.data());
+  std::from_chars(text, text + value.size(), number);
+  return number;
+}
+
+std::vector<std::uint8_t> text_of(std::int64_t number) {
+  const auto text = std::to_string(number);
+  return {text.begin(), text.end()};
+}
+
+} // namespace
+
+messages::store_result store_table::apply(const messages::store_operation& operation) {
+  using messages::store_status;
+  using messages::store_verb;
+  const auto& key = operation.keys.empty() ? std::string{} : operation.keys.front();
+  const bool full = values_.size() >= messages::max_store_keys && !values_.contains(key);
+  switch (operation.verb) {
+    case store_verb::set:
+      if (full)
+        return {.status = store_status::absent};
+      values_[key] = operation.value;
+      return {};
+    case store_verb::get: {
+      const auto found = values_.find(key);
+      if (found == values_.end())
+        return {.status = store_status::absent};
+      return {.value = found->second};
+    }
+    case store_verb::add: {
+      if (full)
+        return {.status = store_status::absent};
+      auto& value = values_[key];
+      const auto sum = number_in(value) + operation.amount;
+      value = text_of(sum);
+      return {.number = sum};
+    }
+    case store_verb::check:
+      return {.number = std::ranges::all_of(operation.keys, [this](const auto& one) { return values_.contains(one); })};
+    case store_verb::remove:
+      return {.number = static_cast<std::int64_t>(values_.erase(key))};
+    case store_verb::count:
+      return {.number = static_cast<std::int64_t>(values_.size())};
+  }
+  return {.status = store_status::absent};
+}
+
+} // namespace dynamix::actors
