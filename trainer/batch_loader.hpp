@@ -1,0 +1,44 @@
+#pragma once
+
+#include "trainer/dataset.hpp"
+#include "trainer/proportional_split.hpp"
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace dynamix::trainer {
+
+struct image_batch {
+  torch::Tensor
+      images; ///< float32 [b, channels, height, width], each channel with mean 0 and deviation 1 over the training set
+  torch::Tensor labels; ///< int64 [b]
+};
+
+/// Turns sample numbers into tensors. The tensors of a batch share the loader's buffer and hold until the next `load`;
+/// on another device than the CPU they are copies.
+class batch_loader {
+public:
+  /// `data` must outlive the loader. `statistics` are those of the training set, for both splits.
+  batch_loader(const dataset& data, channel_statistics statistics, torch::Device device = torch::kCPU);
+
+  /// Samples by number, each below `data.size()`. An empty list gives tensors of 0 rows.
+  image_batch load(std::span<const std::uint32_t> samples);
+  /// Samples [first, first + count) in the order of the file.
+  image_batch load(index_range range);
+
+private:
+  template <class SampleAt>
+  image_batch fill(std::uint64_t count, SampleAt&& sample_at);
+
+  const dataset& data_;
+  std::vector<float> scale_; ///< a channel; value = byte * scale + shift
+  std::vector<float> shift_;
+  torch::Device device_;
+  torch::Tensor images_; ///< grows to the largest batch seen
+  torch::Tensor labels_;
+};
+
+} // namespace dynamix::trainer

@@ -1,0 +1,57 @@
+#pragma once
+
+#include "messages/types.hpp"
+#include "storage/tensor_file.hpp"
+#include "trainer/gradient_noise.hpp"
+#include "trainer/learning_rate.hpp"
+#include "trainer/sampler.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace dynamix::trainer {
+
+/// A training run between two steps: everything that the next step depends on. The generator of rank r at step s is
+/// seeded with step_seed(seed, s, r), so `seed` and `step` are the generators' whole state.
+struct checkpoint {
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;    ///< completed
+  std::uint64_t samples = 0; ///< by all workers
+  sampler_position sampler;
+  std::uint64_t epoch_samples = 0; ///< samples of a whole epoch: the position means nothing for another data set
+  learning_rate_state learning_rate;
+  noise_state noise;
+  std::vector<std::uint32_t> batches; ///< of all ranks, 1 to messages::max_workers of them
+  messages::decision_key decision;    ///< the last that was applied
+  std::uint64_t window = 0;           ///< closed
+  double elapsed_seconds = 0;
+  double best_accuracy = 0;
+  double seconds_to_target = -1; ///< negative if the target has not been reached
+  std::vector<storage::tensor_record> model;
+  std::vector<storage::tensor_record> optimizer;
+  std::vector<std::uint8_t> policy; ///< a policy version's parameters; may be empty
+};
+
+std::vector<std::uint8_t> encode(const checkpoint& state);
+/// Returns an empty string, or what is wrong with the bytes; then `state` is as it was.
+std::string decode(std::span<const std::uint8_t> bytes, checkpoint& state);
+
+/// `directory`/checkpoint-<step>.safetensors, the step in 12 digits.
+std::string checkpoint_path(const std::string& directory, std::uint64_t step);
+/// Both return an empty string, or what went wrong with the path in it. Writing is atomic: what stood at `path` stays
+/// whole until the new file is.
+std::string write_checkpoint(const std::string& path, const checkpoint& state);
+std::string read_checkpoint(const std::string& path, checkpoint& state);
+
+struct newest_result {
+  std::string path; ///< empty when the directory holds no checkpoint that can be read
+  checkpoint state;
+  std::vector<std::string> refused; ///< what is wrong with each newer file that was passed over
+};
+
+/// The checkpoint with the highest step that is whole.
+newest_result newest_checkpoint(const std::string& directory);
+
+} // namespace dynamix::trainer

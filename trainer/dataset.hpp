@@ -1,0 +1,54 @@
+#pragma once
+
+#include "cluster/cluster_file.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dynamix::trainer {
+
+enum class dataset_split : std::uint8_t { train, test };
+
+/// What is known of a data set before it is read.
+struct dataset_shape {
+  std::uint32_t channels = 0;
+  std::uint32_t height = 0;
+  std::uint32_t width = 0;
+  std::uint32_t classes = 0;
+
+  std::uint32_t image_bytes() const { return channels * height * width; }
+};
+
+dataset_shape shape_of(cluster::dataset_kind kind);
+/// As the cluster file writes it, for messages: "fashion-mnist", "cifar-10", "cifar-100".
+std::string name_of(cluster::dataset_kind kind);
+
+/// Labelled images in memory.
+struct dataset : dataset_shape {
+  std::vector<std::uint8_t> images; ///< [size, channels, height, width], row-major, 0..255
+  std::vector<std::uint8_t> labels; ///< [size], each in [0, classes)
+
+  std::uint64_t size() const { return labels.size(); }
+};
+
+/// Reads one split of a data set from the folder `path`. Returns an empty string, or what is wrong: the file, the
+/// offset, what was found there and what was expected.
+///
+/// Fashion-MNIST: `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-...`, plain or with `.gz` (IDX:
+/// big-endian magic 0x00000803 or 0x00000801, then one length a dimension, then the bytes). CIFAR-10:
+/// `data_batch_1.bin` to `_5.bin` and `test_batch.bin`, records of one label and 3x32x32 bytes. CIFAR-100: `train.bin`,
+/// `test.bin`, records of a coarse label, a fine label (the one used) and the image. Any number of samples from 1 on is
+/// accepted, so that a subset works.
+std::string load_dataset(cluster::dataset_kind kind, const std::string& path, dataset_split split, dataset& data);
+
+/// Mean and standard deviation of each channel over all pixels, of values scaled to [0, 1].
+struct channel_statistics {
+  std::vector<float> mean;
+  std::vector<float> deviation; ///< > 0; 1 for a channel that is constant
+};
+
+/// Exact sums in integers, so every worker finds the same bits.
+channel_statistics measure_channels(const dataset& data);
+
+} // namespace dynamix::trainer

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "trainer/batch_loader.hpp"
+
+#include <torch/torch.h>
+
+#include <cstdint>
+
+namespace dynamix::trainer {
+
+/// Sums over samples, so that those of all workers can be added up.
+struct evaluation_sums {
+  double loss = 0; ///< cross entropy, natural logarithm
+  std::uint64_t correct = 0;
+  std::uint64_t count = 0;
+};
+
+/// Runs the model over samples [first, first + count) of the loader's data, `batch` at a time, without gradients. The
+/// workers' ranges come from split_range over their batch sizes. The model's mode (training or not) is restored.
+evaluation_sums evaluate(torch::nn::Sequential& model, batch_loader& loader, index_range range,
+                         std::uint32_t batch = 500);
+
+/// How many rows of `logits` [b, classes] have their maximum at the label.
+std::uint64_t count_correct(const torch::Tensor& logits, const torch::Tensor& labels);
+
+} // namespace dynamix::trainer

@@ -1,0 +1,56 @@
+#pragma once
+
+#include "cluster/cluster_file.hpp"
+#include "trainer/gradient_noise.hpp"
+
+#include <cstdint>
+
+namespace dynamix::trainer {
+
+/// Goes into checkpoints.
+struct learning_rate_state {
+  double progress = 0; ///< scale-invariant iterations
+  debiased_average trace;
+  debiased_average gradient_square;
+  friend bool operator==(const learning_rate_state&, const learning_rate_state&) = default;
+};
+
+struct learning_rate_step {
+  double learning_rate = 0; ///< to apply to this step's gradient
+  double gain = 1;          ///< between 1 and S = B/B0: how many steps at B0 this one is worth
+};
+
+/// The learning rate of each step from its global batch B. `base_rate` belongs to the batch B0, and S = B/B0.
+///   constant:    base
+///   linear:      base * S
+///   square_root: base * sqrt(S)
+///   adascale:    base * r, r = (s2 + m2) / (s2/S + m2), s2 = tr/B0 the variance of the gradient at B0 and m2 = |G|^2
+///                (Johnson et al., AdaScale SGD, arXiv 2007.05105, algorithm 1); for adaptive optimisers base *
+///                sqrt(r).
+/// AdaScale's averages decay with 1 - S/1000 as the paper has it, with bias correction. They hold tr of one sample, not
+/// s2, so that S may change from step to step, and be below 1 or no whole number. Progress counts steps of batch B0: r
+/// a step for adascale, S a step (that is, samples) for the others.
+class learning_rate {
+public:
+  /// `base_batch` > 0. `adaptive` says that the optimiser is Adam or AdamW.
+  learning_rate(cluster::learning_rate_rule rule, double base_rate, std::uint64_t base_batch, bool adaptive);
+
+  /// To be called once a step, after the reduction of its gradient. `sample` is what `gradient_noise::observe` gave;
+  /// one that is not valid is skipped, and before the first valid one AdaScale's gain is min(1, S).
+  learning_rate_step advance(std::uint64_t global_batch, const noise_sample& sample);
+
+  double progress() const { return state_.progress; }
+  learning_rate_state state() const { return state_; }
+  void restore(const learning_rate_state& state) { state_ = state; }
+
+private:
+  double adascale_gain(double scale, const noise_sample& sample);
+
+  cluster::learning_rate_rule rule_;
+  double base_rate_;
+  double base_batch_;
+  bool adaptive_;
+  learning_rate_state state_;
+};
+
+} // namespace dynamix::trainer

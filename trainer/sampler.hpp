@@ -1,0 +1,59 @@
+#pragma once
+
+#include "trainer/proportional_split.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace dynamix::trainer {
+
+/// Where the sampler stands: `cursor` samples of epoch `epoch` have been dealt. 0 <= cursor < samples of an epoch.
+struct sampler_position {
+  std::uint64_t epoch = 0;
+  std::uint64_t cursor = 0;
+  friend bool operator==(const sampler_position&, const sampler_position&) = default;
+};
+
+/// One step's samples: a range of the epoch's permutation for every rank.
+struct deal_result {
+  std::uint64_t epoch = 0;
+  std::vector<index_range> ranges; ///< by rank
+  std::uint64_t samples = 0;       ///< of all ranks
+  bool ends_epoch = false;
+};
+
+/// Deals one seeded permutation of all samples to the workers, so that each sample is used exactly once an epoch
+/// whatever the batch sizes. All ranks run the same sampler with the same batch sizes and therefore agree without a
+/// message.
+///
+/// The permutation of epoch e is a Fisher-Yates shuffle of 0..n-1 from the last position down, driven by
+/// splitmix64(derive_seed(seed, e)): the same on every platform, and a resume needs only {epoch, cursor}.
+class sampler {
+public:
+  /// `samples` in [1, 2^31).
+  sampler(std::uint64_t seed, std::uint64_t samples);
+
+  /// The samples of the next step for workers with these batch sizes (by rank; at most 2^20 each). Where the epoch has
+  /// fewer left than the workers ask for, the rest is split in proportion to the batch sizes, and a worker may get
+  /// none. All batch sizes 0: deals nothing and stays where it is.
+  deal_result deal(std::span<const std::uint32_t> batches);
+
+  /// Sample numbers in a range of the epoch that was dealt from last. Valid until the next deal or restore.
+  std::span<const std::uint32_t> samples_of(index_range range) const;
+
+  sampler_position position() const;
+  /// False, and no change, when the position lies outside an epoch.
+  bool restore(sampler_position position);
+  std::uint64_t epoch_samples() const { return permutation_.size(); }
+
+private:
+  void shuffle(std::uint64_t epoch);
+
+  std::uint64_t seed_;
+  std::uint64_t epoch_ = 0;
+  std::uint64_t cursor_ = 0; ///< may equal the epoch's samples until the next deal
+  std::vector<std::uint32_t> permutation_;
+};
+
+} // namespace dynamix::trainer

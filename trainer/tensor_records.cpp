@@ -1,0 +1,118 @@
+#include "trainer/tensor_records.hpp"
+
+#include <cstring>
+
+namespace dynamix::trainer {
+namespace {
+
+storage::element_type element_type_of(const torch::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+  case torch::kFloat32:
+    return storage::element_type::f32;
+  case torch::kFloat64:
+    return storage::element_type::f64;
+  case torch::kInt64:
+    return storage::element_type::i64;
+  case torch::kUInt8:
+    return storage::element_type::u8;
+  default:
+    TORCH_CHECK(false, "a tensor of type ", tensor.scalar_type(), " cannot be stored");
+  }
+}
+
+torch::ScalarType scalar_type_of(storage::element_type type) {
+  switch (type) {
+  case storage::element_type::f32:
+    return torch::kFloat32;
+  case storage::element_type::f64:
+    return torch::kFloat64;
+  case storage::element_type::i64:
+    return torch::kInt64;
+  case storage::element_type::u8:
+    return torch::kUInt8;
+  }
+  TORCH_CHECK(false, "unknown element type");
+}
+
+/// Parameters and buffers under their names, in the model's order.
+torch::OrderedDict<std::string, torch::Tensor> named_tensors(const torch::nn::Module& model) {
+  auto tensors = model.named_parameters();
+  tensors.update(model.named_buffers());
+  return tensors;
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (const auto length : shape)
+    text += (text.size() > 1 ? ", " : "") + std::to_string(length);
+  return text + "]";
+}
+
+const storage::tensor_record* find(const std::vector<storage::tensor_record>& records, const std::string& name) {
+  for (const auto& record : records)
+    if (record.name == name)
+      return &record;
+  return nullptr;
+}
+
+} // namespace
+
+storage::tensor_record to_record(const std::string& name, const torch::Tensor& tensor) {
+  const auto values = tensor.detach().to(torch::kCPU).contiguous();
+  storage::tensor_record record{name, element_type_of(values), values.sizes().vec(), {}};
+  const auto* bytes = static_cast<const std::uint8_t*>(values.data_ptr());
+  record.data.assign(bytes, bytes + values.nbytes());
+  return record;
+}
+
+torch::Tensor to_tensor(const storage::tensor_record& record) {
+  auto tensor = torch::empty(record.shape, scalar_type_of(record.type));
+  TORCH_CHECK(tensor.nbytes() == record.data.size(), "record ", record.name, " has ", record.data.size(),
+              " bytes where its shape needs ", tensor.nbytes());
+  std::memcpy(tensor.data_ptr(), record.data.data(), record.data.size());
+  return tensor;
+}
+
+std::vector<storage::tensor_record> model_records(const torch::nn::Module& model) {
+  std::vector<storage::tensor_record> records;
+  for (const auto& entry : named_tensors(model))
+    records.push_back(to_record(entry.key(), entry.value()));
+  return records;
+}
+
+std::string check_record(const storage::tensor_record* record, const std::string& name, const torch::Tensor& tensor) {
+  if (record == nullptr)
+    return "it has no tensor \"" + name + "\"";
+  if (record->type != element_type_of(tensor))
+    return "its tensor \"" + name + "\" has another element type";
+  if (record->shape != tensor.sizes().vec())
+    return "its tensor \"" + name + "\" has the shape " + shape_text(record->shape) + ", expected " +
+           shape_text(tensor.sizes().vec());
+  if (record->data.size() != tensor.nbytes())
+    return "its tensor \"" + name + "\" has " + std::to_string(record->data.size()) + " bytes, expected " +
+           std::to_string(tensor.nbytes());
+  return {};
+}
+
+std::string restore_model(const std::vector<storage::tensor_record>& records, torch::nn::Module& model) {
+  const auto tensors = named_tensors(model);
+  for (const auto& entry : tensors)
+    if (auto problem = check_record(find(records, entry.key()), entry.key(), entry.value()); !problem.empty())
+      return problem;
+  if (records.size() != tensors.size())
+    return "it has " + std::to_string(records.size()) + " model tensors, expected " + std::to_string(tensors.size());
+  const torch::NoGradGuard no_gradients;
+  for (const auto& entry : tensors)
+    torch::Tensor(entry.value()).copy_(to_tensor(*find(records, entry.key())));
+  return {};
+}
+
+std::uint64_t model_checksum(const torch::nn::Module& model) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const auto& record : model_records(model))
+    for (const auto byte : record.data)
+      hash = (hash ^ byte) * 0x100000001b3U;
+  return hash;
+}
+
+} // namespace dynamix::trainer
