@@ -2,7 +2,8 @@
 
 /// Named tensors and metadata in the safetensors layout: 8 bytes of little-endian header length, a JSON header
 /// ({"name": {"dtype", "shape", "data_offsets"}, "__metadata__": {string: string}}), then the raw data.
-/// Plain data, never code. The metadata entry "crc32" guards names, shapes and data.
+/// Plain data, never code. The metadata entry "crc32" (8 lower-case hexadecimal digits, always present) guards
+/// the rest of the metadata and the names, types, shapes and data of the tensors.
 /// Layout: huggingface/safetensors, "Format" section of its README.
 
 #include <cstdint>
@@ -12,6 +13,11 @@
 #include <vector>
 
 namespace dynamix::storage {
+
+// Limits that `decode` holds a file to, and `encode` its caller.
+inline constexpr std::size_t max_header_bytes = 8U << 20;
+inline constexpr std::size_t max_tensors = 1U << 16;
+inline constexpr std::size_t max_rank = 8;
 
 enum class element_type : std::uint8_t { f32, f64, i64, u8 };
 
@@ -30,9 +36,13 @@ struct tensor_file {
 };
 
 std::size_t element_size(element_type type);
+
+/// The bytes of a file. Its names are unique and not empty, every text is UTF-8, sizes match
+/// types and shapes, and the limits hold; anything else is the caller's mistake and ends the process.
 std::vector<std::uint8_t> encode(const tensor_file& file);
 
-/// Decodes and checks the layout, the limits and the checksum. Returns an empty string, or what is wrong with the bytes.
+/// Decodes and checks the layout, the limits and the checksum. The tensors come in the order of their data. Returns an
+/// empty string, or what is wrong with the bytes; then `file` is empty.
 std::string decode(std::span<const std::uint8_t> bytes, tensor_file& file);
 
 } // namespace dynamix::storage
