@@ -1,0 +1,114 @@
+#include "telemetry/logging.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace dynamix::telemetry {
+namespace {
+
+class logging : public testing::Test {
+protected:
+  logging() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "dynamix-logging-XXXXXX").string();
+    directory_ = mkdtemp(pattern.data());
+  }
+  ~logging() override {
+    spdlog::set_default_logger(spdlog::stderr_logger_mt("after " + directory_.string()));
+    std::filesystem::remove_all(directory_);
+  }
+
+  std::vector<std::string> lines() const {
+    std::ifstream file(path());
+    std::vector<std::string> read;
+    for (std::string line; std::getline(file, line);)
+      read.push_back(line);
+    return read;
+  }
+  std::string path() const { return (directory_ / "logs" / "ada.log").string(); }
+
+  std::filesystem::path directory_;
+};
+
+TEST_F(logging, writes_one_line_an_event_in_utc_with_its_host) {
+  ASSERT_EQ(start_logging({.host = "ada", .file = path()}), "");
+  const auto before = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
+  spdlog::info("window closed window={} batch={}", 12, 164);
+  const auto after = std::chrono::system_clock::now();
+  spdlog::default_logger()->flush();
+  ASSERT_EQ(lines().size(), 1U);
+  const std::string line = lines()[0];
+  EXPECT_THAT(line, testing::EndsWith("Z info host=ada window closed window=12 batch=164"));
+  std::tm fields{};
+  int milliseconds = 0;
+  ASSERT_EQ(std::sscanf(line.c_str(), "%d-%d-%dT%d:%d:%d.%3dZ ", &fields.tm_year, &fields.tm_mon, &fields.tm_mday,
+                        &fields.tm_hour, &fields.tm_min, &fields.tm_sec, &milliseconds),
+            7);
+  fields.tm_year -= 1900;
+  fields.tm_mon -= 1;
+  const auto stamp = std::chrono::system_clock::from_time_t(timegm(&fields)) + std::chrono::milliseconds(milliseconds);
+  EXPECT_GE(stamp, before);
+  EXPECT_LE(stamp, after);
+}
+
+TEST_F(logging, sends_only_warnings_and_errors_to_standard_error) {
+  ASSERT_EQ(start_logging({.host = "ada", .file = path()}), "");
+  testing::internal::CaptureStderr();
+  spdlog::info("quiet");
+  spdlog::warn("a warning");
+  spdlog::error("an error");
+  const std::string console = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(console, testing::Not(testing::HasSubstr("quiet")));
+  EXPECT_THAT(console, testing::HasSubstr("Z warn host=ada a warning\n"));
+  EXPECT_THAT(console, testing::HasSubstr("Z error host=ada an error\n"));
+}
+
+TEST_F(logging, sends_every_line_to_standard_error_when_asked) {
+  ASSERT_EQ(start_logging({.host = "ada", .file = "", .console = true}), "");
+  testing::internal::CaptureStderr();
+  spdlog::info("seen");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("info host=ada seen\n"));
+}
+
+TEST_F(logging, has_warnings_in_the_file_at_once_and_the_rest_soon) {
+  ASSERT_EQ(start_logging({.host = "ada", .file = path()}), "");
+  spdlog::warn("urgent");
+  ASSERT_EQ(lines().size(), 1U);
+  spdlog::info("ordinary");
+  for (int tenths = 0; tenths < 300 && lines().size() < 2; ++tenths)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(lines().size(), 2U);
+}
+
+TEST_F(logging, keeps_a_message_with_line_breaks_on_one_line) {
+  ASSERT_EQ(start_logging({.host = "50%n", .file = path()}), "");
+  spdlog::warn("{}", "first\nsecond\r\tthird\x1b[0m");
+  ASSERT_EQ(lines().size(), 1U);
+  EXPECT_THAT(lines()[0], testing::EndsWith("host=50%n first second  third [0m"));
+}
+
+TEST_F(logging, leaves_out_what_is_below_the_level) {
+  ASSERT_EQ(start_logging({.host = "ada", .file = path(), .level = "warn"}), "");
+  spdlog::info("too much detail");
+  spdlog::warn("enough");
+  ASSERT_EQ(lines().size(), 1U);
+  EXPECT_THAT(lines()[0], testing::HasSubstr("enough"));
+}
+
+TEST_F(logging, says_what_is_wrong_and_keeps_the_logger_that_there_is) {
+  const auto logger = spdlog::default_logger();
+  EXPECT_THAT(start_logging({.host = "ada", .file = path(), .level = "loud"}), testing::HasSubstr("loud"));
+  std::ofstream(directory_ / "logs") << "a file where a directory must be";
+  EXPECT_THAT(start_logging({.host = "ada", .file = path()}), testing::HasSubstr(path()));
+  EXPECT_EQ(spdlog::default_logger(), logger);
+}
+
+} // namespace
+} // namespace dynamix::telemetry

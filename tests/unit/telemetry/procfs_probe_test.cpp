@@ -1,0 +1,104 @@
+#include "telemetry/probe.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <sched.h>
+#include <sys/sysinfo.h>
+#include <thread>
+#include <time.h>
+#include <vector>
+
+namespace dynamix::telemetry {
+namespace {
+
+counters sample(probe& of) {
+  counters into;
+  of.sample(into);
+  return into;
+}
+
+double thread_cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// Computes for so much CPU time of its own thread.
+void burn(double cpu_seconds) {
+  const double until = thread_cpu_seconds() + cpu_seconds;
+  while (thread_cpu_seconds() < until) {
+  }
+}
+
+/// Binds the calling thread to one core, the first that it may use.
+void bind_to_one_core() {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  int core = 0;
+  while (!CPU_ISSET(core, &allowed))
+    ++core;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+}
+
+TEST(procfs_probe, counts_the_cpu_time_of_a_thread_that_has_ended) {
+  const auto probe = make_procfs_probe();
+  const counters before = sample(*probe);
+  std::thread(burn, 0.3).join();
+  const counters after = sample(*probe);
+  ASSERT_TRUE(before.system_valid);
+  ASSERT_TRUE(after.system_valid);
+  EXPECT_NEAR(after.cpu_seconds - before.cpu_seconds, 0.3, 0.05);
+}
+
+TEST(procfs_probe, sees_two_busy_threads_wait_for_one_core_and_keeps_their_waits) {
+  const auto probe = make_procfs_probe();
+  const counters before = sample(*probe);
+  std::atomic<int> busy = 2;
+  std::atomic<bool> end = false;
+  std::vector<std::thread> threads;
+  for (int index = 0; index < 2; ++index)
+    threads.emplace_back([&] {
+      bind_to_one_core();
+      burn(0.2);
+      --busy;
+      while (!end)
+        std::this_thread::yield();
+    });
+  while (busy > 0)
+    std::this_thread::yield();
+  const counters during = sample(*probe);
+  end = true;
+  for (auto& each : threads)
+    each.join();
+  const counters after = sample(*probe);
+  // While the first of the two burned its 0.2 s, the other waited or burned on the same core.
+  EXPECT_GT(during.run_queue_wait_seconds - before.run_queue_wait_seconds, 0.1);
+  EXPECT_GE(after.run_queue_wait_seconds, during.run_queue_wait_seconds);
+}
+
+TEST(procfs_probe, sees_memory_grow_and_shrink) {
+  constexpr std::size_t bytes = 256U << 20;
+  struct sysinfo machine {};
+  ASSERT_EQ(sysinfo(&machine), 0);
+  const double share = static_cast<double>(bytes) / (static_cast<double>(machine.totalram) * machine.mem_unit);
+  const auto probe = make_procfs_probe();
+  const double before = sample(*probe).memory_ratio;
+  auto block = std::make_unique_for_overwrite<char[]>(bytes);
+  std::memset(block.get(), 1, bytes);
+  const double during = sample(*probe).memory_ratio;
+  block.reset();
+  const double after = sample(*probe).memory_ratio;
+  EXPECT_GT(before, 0);
+  EXPECT_LT(during, 1);
+  EXPECT_NEAR(during - before, share, 0.1 * share);
+  EXPECT_NEAR(after - before, 0, 0.1 * share);
+}
+
+} // namespace
+} // namespace dynamix::telemetry

@@ -1,0 +1,107 @@
+#include "telemetry/probe.hpp"
+#include "tests/unit/telemetry/loopback.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <optional>
+#include <vector>
+
+namespace dynamix::telemetry {
+namespace {
+
+constexpr std::size_t megabyte = 1'000'000;
+
+counters sample(probe& of) {
+  counters into;
+  of.sample(into);
+  return into;
+}
+
+TEST(tcp_info_probe, counts_the_bytes_of_a_known_transfer_at_both_ends) {
+  const loopback_connection connection;
+  const auto probe = make_tcp_info_probe();
+  const counters before = sample(*probe);
+  connection.transfer(20 * megabyte);
+  const counters after = sample(*probe);
+  ASSERT_TRUE(before.network_valid);
+  ASSERT_TRUE(after.network_valid);
+  const double expected = 20 * megabyte;
+  EXPECT_NEAR(static_cast<double>(after.bytes_received - before.bytes_received), expected, 0.01 * expected);
+  EXPECT_NEAR(static_cast<double>(after.bytes_sent - before.bytes_sent), expected, 0.01 * expected);
+}
+
+TEST(tcp_info_probe, measures_a_round_trip_time_once_data_has_flowed) {
+  const loopback_connection connection;
+  connection.transfer(megabyte);
+  const counters now = sample(*make_tcp_info_probe());
+  EXPECT_GT(now.rtt_seconds, 0);
+  EXPECT_LT(now.rtt_seconds, 10);
+}
+
+TEST(tcp_info_probe, keeps_the_counts_of_a_socket_that_has_closed) {
+  std::optional<loopback_connection> connection(std::in_place);
+  const auto probe = make_tcp_info_probe();
+  connection->transfer(megabyte);
+  const counters open = sample(*probe);
+  connection.reset();
+  const counters closed = sample(*probe);
+  EXPECT_GE(open.bytes_received, megabyte);
+  EXPECT_EQ(closed.bytes_received, open.bytes_received);
+  EXPECT_EQ(closed.bytes_sent, open.bytes_sent);
+}
+
+TEST(tcp_info_probe, adds_up_sockets_that_reuse_one_another_s_descriptors) {
+  const auto probe = make_tcp_info_probe();
+  std::vector<int> descriptors;
+  std::uint64_t last = sample(*probe).bytes_received;
+  const std::uint64_t first = last;
+  for (int round = 1; round <= 3; ++round) {
+    // Each is smaller than the one before: a count kept by descriptor would fall.
+    const loopback_connection connection;
+    descriptors.push_back(connection.client());
+    connection.transfer((4 - round) * megabyte);
+    const std::uint64_t now = sample(*probe).bytes_received;
+    EXPECT_EQ(now - last, (4 - round) * megabyte);
+    last = now;
+  }
+  EXPECT_EQ(descriptors.front(), descriptors.back()) << "the descriptors were not reused; the test shows nothing";
+  EXPECT_EQ(last - first, 6 * megabyte);
+}
+
+TEST(tcp_info_probe, counts_a_socket_with_two_descriptors_once) {
+  const loopback_connection connection;
+  const int twin = fcntl(connection.client(), F_DUPFD_CLOEXEC, 0);
+  ASSERT_GE(twin, 0);
+  const auto probe = make_tcp_info_probe();
+  const counters before = sample(*probe);
+  connection.transfer(20 * megabyte);
+  const counters after = sample(*probe);
+  close(twin);
+  EXPECT_NEAR(static_cast<double>(after.bytes_sent - before.bytes_sent), 20.0 * megabyte, 0.2 * megabyte);
+}
+
+TEST(tcp_info_probe, passes_over_listeners_and_sockets_of_other_kinds) {
+  const int udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const int local = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(listen(listener, 4), 0);
+  const counters now = sample(*make_tcp_info_probe());
+  for (const int each : {udp, local, listener})
+    close(each);
+  EXPECT_TRUE(now.network_valid);
+  EXPECT_EQ(now.bytes_sent + now.bytes_received, 0U);
+  EXPECT_EQ(now.rtt_seconds, 0);
+}
+
+TEST(tcp_info_probe, follows_a_hundred_connections) {
+  std::vector<loopback_connection> connections(100);
+  const auto probe = make_tcp_info_probe();
+  const counters before = sample(*probe);
+  for (const auto& each : connections)
+    each.transfer(10'000);
+  EXPECT_EQ(sample(*probe).bytes_received - before.bytes_received, megabyte);
+}
+
+} // namespace
+} // namespace dynamix::telemetry
