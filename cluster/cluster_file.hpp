@@ -4,12 +4,15 @@
 /// docs/cluster-file.md lists them for users; `dynamix-node check` prints them.
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dynamix::cluster {
 
-/// A change of a host's emulated slowness: from `at_seconds` of the run on, computing takes `compute_slowdown` times as long.
+/// A change of a host's emulated slowness: from `at_seconds` of the run on, computing takes `compute_slowdown` times as
+/// long.
 struct emulation {
   double at_seconds = 0;       ///< >= 0
   double compute_slowdown = 1; ///< [1, 100]
@@ -43,22 +46,22 @@ struct training {
   optimizer_kind optimizer = optimizer_kind::sgd;
   double learning_rate = 0.05; ///< for the global batch of `batch.initial` on every worker, (0, 10]
   learning_rate_rule rule = learning_rate_rule::adascale;
-  double momentum = 0.9;             ///< of sgd, [0, 1)
-  double weight_decay = 0;           ///< [0, 1]
-  double clip_norm = 0;              ///< of the reduced gradient; 0 is off, [0, 1e6]
-  double epochs = 5;                 ///< (0, 10000]
-  double target_accuracy = 0;        ///< stop there; 0 is off, [0, 1]
-  double evaluate_every_epochs = 1;  ///< in samples of an epoch, (0, 1000]
+  double momentum = 0.9;              ///< of sgd, [0, 1)
+  double weight_decay = 0;            ///< [0, 1]
+  double clip_norm = 0;               ///< of the reduced gradient; 0 is off, [0, 1e6]
+  double epochs = 5;                  ///< (0, 10000]
+  double target_accuracy = 0;         ///< stop there; 0 is off, [0, 1]
+  double evaluate_every_epochs = 1;   ///< in samples of an epoch, (0, 1000]
   double checkpoint_every_epochs = 1; ///< (0, 1000]
-  std::string device = "auto";       ///< auto | cpu | cuda
-  std::uint32_t threads = 1;         ///< a worker computes with, [1, 256]
-  std::string exchange = "ring";     ///< ring
-  std::uint32_t bucket_kib = 1024;   ///< of gradients reduced at once, [16, 262144]
+  std::string device = "auto";        ///< auto | cpu | cuda
+  std::uint32_t threads = 1;          ///< a worker computes with, [1, 256]
+  std::string exchange = "ring";      ///< ring
+  std::uint32_t bucket_kib = 1024;    ///< of gradients reduced at once, [16, 262144]
 };
 
 struct batch {
-  std::uint32_t initial = 64; ///< a worker, [lowest, highest]
-  std::uint32_t lowest = 32;  ///< [1, highest]
+  std::uint32_t initial = 64;   ///< a worker, [lowest, highest]
+  std::uint32_t lowest = 32;    ///< [1, highest]
   std::uint32_t highest = 1024; ///< [lowest, 1048576]
 };
 
@@ -68,45 +71,53 @@ enum class policy_mode : std::uint8_t { train, infer };
 struct arbitrator {
   policy_kind policy = policy_kind::ppo;
   policy_mode mode = policy_mode::train;
-  std::string policy_file;      ///< parameters to start from; empty: fresh ones from the seed
+  std::string policy_file;         ///< parameters to start from; empty: fresh ones from the seed
   std::uint32_t window_steps = 10; ///< k, [1, 10000]
-  std::vector<std::int32_t> actions = {-100, -25, 0, 25, 100}; ///< added to a batch size; 2 to 64, distinct, one of them 0
+  std::vector<std::int32_t> actions = {-100, -25, 0, 25,
+                                       100}; ///< added to a batch size; 2 to 64, distinct, one of them 0
 };
 
-/// r = A + alpha*max(0, dA) - beta*T_iter - delta*(log2(batch) - 5), for adaptive optimisers also - eta*(sigma2_norm + sigma_norm).
+/// r = A + alpha*max(0, dA) - beta*T_iter - delta*(log2(batch) - 5), for adaptive optimisers also - eta*(sigma2_norm +
+/// sigma_norm).
 struct reward {
-  double alpha = 1.0; ///< [0, 1000]
-  double beta = 1.0;  ///< a second, [0, 1000]
+  double alpha = 1.0;  ///< [0, 1000]
+  double beta = 1.0;   ///< a second, [0, 1000]
   double delta = 0.05; ///< [0, 1000]
-  double eta = 0.01;  ///< [0, 1000]
+  double eta = 0.01;   ///< [0, 1000]
 };
 
 struct ppo {
-  double learning_rate = 0.0003;    ///< (0, 1]
-  double discount = 0.95;           ///< gamma, [0, 1]
-  double gae_lambda = 0.95;         ///< [0, 1]
-  double clip = 0.2;                ///< epsilon, (0, 1]
+  double learning_rate = 0.0003;     ///< (0, 1]
+  double discount = 0.95;            ///< gamma, [0, 1]
+  double gae_lambda = 0.95;          ///< [0, 1]
+  double clip = 0.2;                 ///< epsilon, (0, 1]
   double entropy_coefficient = 0.01; ///< [0, 1]
-  double value_coefficient = 0.5;   ///< [0, 10]
-  double max_gradient_norm = 0.5;   ///< (0, 1000]
-  std::uint32_t horizon = 16;       ///< windows a worker before an update, [2, 4096]
-  std::uint32_t epochs = 4;         ///< passes over a rollout, [1, 100]
-  std::uint32_t minibatches = 4;    ///< [1, 1024]
-  std::uint32_t hidden = 64;        ///< units a layer, [4, 1024]
+  double value_coefficient = 0.5;    ///< [0, 10]
+  double max_gradient_norm = 0.5;    ///< (0, 1000]
+  std::uint32_t horizon = 16;        ///< windows a worker before an update, [2, 4096]
+  std::uint32_t epochs = 4;          ///< passes over a rollout, [1, 100]
+  std::uint32_t minibatches = 4;     ///< [1, 1024]
+  std::uint32_t hidden = 64;         ///< units a layer, [4, 1024]
 };
 
 enum class telemetry_source : std::uint8_t { tcp_info, procfs };
 
 /// Every time-out, derived from `detect_ms` in one place (`derive_timeouts`).
 struct timeouts {
-  std::uint32_t heartbeat_interval_ms = 1000; ///< CAF's; >= 1000, or a connecting socket dies at the next tick
-  std::uint32_t connection_timeout_ms = 4000; ///< CAF's: a silent peer is gone
-  std::uint32_t probe_timeout_ms = 1000;      ///< TCP probe before a connect
-  std::uint32_t request_timeout_ms = 2000;    ///< a request to another host
-  std::uint32_t gather_timeout_ms = 500;      ///< the aggregator's deadline after a window's first report
+  std::uint32_t heartbeat_interval_ms = 1000;  ///< CAF's; >= 1000, or a connecting socket dies at the next tick
+  std::uint32_t connection_timeout_ms = 4000;  ///< CAF's: a silent peer is gone
+  std::uint32_t probe_timeout_ms = 1000;       ///< TCP probe before a connect
+  std::uint32_t request_timeout_ms = 2000;     ///< a request to another host
+  std::uint32_t gather_timeout_ms = 500;       ///< the aggregator's deadline after a window's first report
   std::uint32_t collective_timeout_ms = 30000; ///< Gloo's
-  std::uint32_t join_timeout_ms = 60000;      ///< all workers present
-  std::uint32_t shutdown_timeout_ms = 5000;   ///< orderly end, then _exit
+  std::uint32_t join_timeout_ms = 60000;       ///< all workers present
+  std::uint32_t shutdown_timeout_ms = 5000;    ///< orderly end, then _exit
+};
+
+/// A place in a cluster file, both from 1; line 0: no place.
+struct position {
+  std::uint32_t line = 0;
+  std::uint32_t column = 0;
 };
 
 struct cluster_file {
@@ -122,18 +133,46 @@ struct cluster_file {
   cluster::ppo ppo;
   std::vector<telemetry_source> telemetry_sources = {telemetry_source::tcp_info, telemetry_source::procfs};
   std::vector<cluster::host> hosts; ///< 1 to 4096; exactly one arbitrator, at least one worker
+  /// Where the file says what: "training", "training.epochs", "host[0].port", "host[0].emulate[1].at_seconds".
+  /// What the file leaves to its default has no entry.
+  std::map<std::string, cluster::position> positions;
 
   const cluster::host* find(const std::string& host_name) const;
   /// The hosts with a worker role in the file's order: a worker's position is its rank.
   std::vector<const cluster::host*> workers() const;
   const cluster::host& arbitrator_host() const;
-  /// FNV-1a over the resolved values (not `path`): two hosts that read different files differ here.
+  /// The place of a field's value or, where it is left to its default, of its section's header.
+  cluster::position where(const std::string& field) const;
+  /// FNV-1a over the resolved values (not `path` and `positions`): two hosts that read different files differ here.
   std::uint64_t digest() const;
 };
 
+// The names that a cluster file uses for them.
+std::string_view to_string(role value);
+std::string_view to_string(model_kind value);
+std::string_view to_string(dataset_kind value);
+std::string_view to_string(optimizer_kind value);
+std::string_view to_string(learning_rate_rule value);
+std::string_view to_string(policy_kind value);
+std::string_view to_string(policy_mode value);
+
+/// With d = detect_ms, in milliseconds:
+///   heartbeat interval   max(1000, d/4)   CAF drops a connecting socket at the next tick, so never below a second
+///   connection time-out  4 x heartbeat    three lost heartbeats are no failure
+///   probe time-out       d within [250, 5000]
+///   request time-out     max(1000, 2d)
+///   gather time-out      max(50, d/2)
+///   collective time-out  max(30000, 30d)  a step of the slowest host must fit, whatever d is
+///   join time-out        max(60000, 60d)
+///   shutdown time-out    max(5000, 5d)
 timeouts derive_timeouts(std::uint32_t detect_ms);
 
-/// What is wrong, where, and what is allowed. `to_string` gives `file:line:column: message`; line 0: no place in the file.
+/// Why a host may not listen on its address, or empty when it may: loopback (127.0.0.0/8, ::1, localhost) always,
+/// anything else only where the file or the command line says insecure, for there is no authentication.
+std::string refuse_listen(const cluster_file& file, const host& listener, bool insecure_flag);
+
+/// What is wrong, where, and what is allowed. `to_string` gives `file:line:column: message`; line 0: no place in the
+/// file.
 struct file_error {
   std::string file;
   std::uint32_t line = 0;
@@ -152,6 +191,19 @@ struct parse_result {
 parse_result parse_cluster_text(const std::string& text, const std::string& path);
 /// Reads and parses the file at `path`.
 parse_result read_cluster_file(const std::string& path);
+
+/// An error at the place of `field` (see `cluster_file::positions`).
+file_error error_at(const cluster_file& file, const std::string& field, const std::string& message);
+
+/// Sets one field, such as "arbitrator.policy", from text and checks the whole file again. Returns an empty string, or
+/// what is wrong; then `file` is as it was.
+std::string set_field(cluster_file& file, const std::string& field, const std::string& text);
+
+/// The resolved file as TOML, every field written out: parsing it gives the same digest.
+std::string to_toml(const cluster_file& file);
+
+/// Every field with its type, range, default and meaning, as the Markdown tables of docs/cluster-file.md.
+std::string describe_fields_markdown();
 
 /// The plan that a cluster file stands for, as the text that `dynamix-node check` prints.
 std::string describe_plan(const cluster_file& file);

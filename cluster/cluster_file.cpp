@@ -1,0 +1,87 @@
+#include "cluster/cluster_file.hpp"
+
+#include "cluster/fields.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace dynamix::cluster {
+
+bool host::has(role wanted) const {
+  return std::find(roles.begin(), roles.end(), wanted) != roles.end();
+}
+
+const host* cluster_file::find(const std::string& host_name) const {
+  const auto found = std::find_if(hosts.begin(), hosts.end(), [&](const auto& each) { return each.name == host_name; });
+  return found == hosts.end() ? nullptr : &*found;
+}
+
+std::vector<const host*> cluster_file::workers() const {
+  std::vector<const cluster::host*> found;
+  for (const auto& each : hosts)
+    if (each.has(role::worker))
+      found.push_back(&each);
+  return found;
+}
+
+const host& cluster_file::arbitrator_host() const {
+  for (const auto& each : hosts)
+    if (each.has(role::arbitrator))
+      return each;
+  throw std::logic_error("a cluster file without an arbitrator was used"); // validation refuses such a file
+}
+
+position cluster_file::where(const std::string& field) const {
+  for (std::string key = field;;) {
+    if (const auto found = positions.find(key); found != positions.end())
+      return found->second;
+    const auto dot = key.rfind('.');
+    if (dot == std::string::npos)
+      return {};
+    key.resize(dot);
+  }
+}
+
+std::uint64_t cluster_file::digest() const {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const unsigned char byte : to_toml(*this)) {
+    hash ^= byte;
+    hash *= 0x100000001b3ULL;
+  }
+  return hash;
+}
+
+timeouts derive_timeouts(std::uint32_t detect_ms) {
+  timeouts derived;
+  derived.heartbeat_interval_ms = std::max(1000U, detect_ms / 4);
+  derived.connection_timeout_ms = 4 * derived.heartbeat_interval_ms;
+  derived.probe_timeout_ms = std::clamp(detect_ms, 250U, 5000U);
+  derived.request_timeout_ms = std::max(1000U, 2 * detect_ms);
+  derived.gather_timeout_ms = std::max(50U, detect_ms / 2);
+  derived.collective_timeout_ms = std::max(30000U, 30 * detect_ms);
+  derived.join_timeout_ms = std::max(60000U, 60 * detect_ms);
+  derived.shutdown_timeout_ms = std::max(5000U, 5 * detect_ms);
+  return derived;
+}
+
+std::string refuse_listen(const cluster_file& file, const host& listener, bool insecure_flag) {
+  if (file.insecure || insecure_flag || is_loopback(listener.address))
+    return "";
+  return "host \"" + listener.name + "\" would listen on " + listener.address +
+         ", which is not loopback, and nothing authenticates its peers; use an address in 127.0.0.0/8, ::1 or "
+         "localhost, "
+         "or allow it with cluster.insecure = true or --insecure";
+}
+
+std::string to_string(const file_error& error) {
+  if (error.line == 0)
+    return error.file + ": " + error.message;
+  return error.file + ":" + std::to_string(error.line) + ":" + std::to_string(error.column) + ": " + error.message;
+}
+
+file_error error_at(const cluster_file& file, const std::string& field, const std::string& message) {
+  const position place = file.where(field);
+  return {file.path, place.line, place.column, message};
+}
+
+} // namespace dynamix::cluster

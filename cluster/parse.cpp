@@ -1,0 +1,373 @@
+/// From TOML to a cluster file, by the table of fields. The only file that includes toml++.
+
+#include "cluster/fields.hpp"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <sstream>
+
+namespace dynamix::cluster {
+namespace {
+
+constexpr std::size_t errors_max = 20;
+constexpr std::size_t file_bytes_max = 1U << 20;
+constexpr std::size_t hosts_max = 4096;
+constexpr std::size_t emulations_max = 1000;
+
+position to_position(const toml::source_position& from) {
+  return {from.line, from.column};
+}
+
+std::string type_text(const toml::node& node) {
+  switch (node.type()) {
+  case toml::node_type::table:
+    return "a table";
+  case toml::node_type::array:
+    return "a list";
+  case toml::node_type::string:
+    return "a string";
+  case toml::node_type::integer:
+    return "an integer";
+  case toml::node_type::floating_point:
+    return "a number with a fraction";
+  case toml::node_type::boolean:
+    return "a boolean";
+  default:
+    return "a date or time";
+  }
+}
+
+std::size_t edit_distance(std::string_view left, std::string_view right) {
+  std::vector<std::size_t> row(right.size() + 1);
+  for (std::size_t j = 0; j <= right.size(); ++j)
+    row[j] = j;
+  for (std::size_t i = 1; i <= left.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= right.size(); ++j) {
+      const std::size_t substituted = diagonal + (left[i - 1] == right[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row.back();
+}
+
+/// "did you mean X? " for the nearest name, when one is near.
+std::string suggestion(std::string_view wrong, std::span<const std::string_view> names) {
+  std::string_view best;
+  std::size_t best_distance = std::max<std::size_t>(2, wrong.size() / 3) + 1;
+  for (const auto name : names)
+    if (const auto distance = edit_distance(wrong.substr(0, 64), name); distance < best_distance) {
+      best = name;
+      best_distance = distance;
+    }
+  return best.empty() ? "" : "did you mean " + quoted(best) + "? ";
+}
+
+/// What is wrong with a value, without the field's name; empty when it was taken over.
+template <class Record>
+class value_reader {
+public:
+  value_reader(const field<Record>& of, const toml::node& node) : field_(of), node_(node) {}
+
+  std::string operator()(bool* into) const {
+    const auto value = node_.value_exact<bool>();
+    if (!value)
+      return wrong_type();
+    *into = *value;
+    return "";
+  }
+  std::string operator()(double* into) const {
+    const auto value = node_.value<double>(); // an integer is a number too
+    if (!value || !node_.is_number())
+      return wrong_type();
+    if (!field_.allowed.contains(*value))
+      return out_of_range(number_text(*value));
+    *into = *value;
+    return "";
+  }
+  std::string operator()(std::string* into) const {
+    const auto value = node_.value_exact<std::string>();
+    if (!value)
+      return wrong_type();
+    const auto& choices = field_.choices;
+    if (!choices.empty() && std::find(choices.begin(), choices.end(), *value) == choices.end())
+      return no_choice(*value);
+    if (field_.rule != nullptr && !field_.rule->accepts(*value))
+      return "is " + shown(*value) + "; it must be " + allowed_text(field_);
+    *into = *value;
+    return "";
+  }
+  std::string operator()(enumeration into) const { return read_choice(node_, *into.value); }
+  template <class Integer>
+  requires std::is_integral_v<Integer> std::string operator()(Integer* into) const {
+    return read_integer(node_, *into);
+  }
+  template <class Element>
+  std::string operator()(std::vector<Element>* into) const {
+    const auto* list = node_.as_array();
+    if (list == nullptr)
+      return wrong_type();
+    std::vector<Element> elements;
+    for (const auto& node : *list) {
+      Element element{};
+      std::string wrong;
+      if constexpr (std::is_enum_v<Element>)
+        wrong = read_choice(node, reinterpret_cast<std::uint8_t&>(element));
+      else
+        wrong = read_integer(node, element);
+      if (!wrong.empty())
+        return "holds an entry that " + wrong;
+      elements.push_back(element);
+    }
+    *into = std::move(elements);
+    return "";
+  }
+
+private:
+  std::string wrong_type() const { return "is " + type_text(node_) + "; it must be " + allowed_text(field_); }
+  std::string out_of_range(const std::string& value) const {
+    return "is " + value + "; it must be in " + to_string(field_.allowed);
+  }
+  std::string no_choice(const std::string& value) const {
+    return "is " + shown(value) + "; " + suggestion(value, field_.choices) + "it must be " +
+           (field_.choices.size() == 1 ? "" : "one of ") + quoted_list(field_.choices);
+  }
+  /// A value as a message shows it: short, and without control characters.
+  static std::string shown(const std::string& value) {
+    std::string text = value.substr(0, 60);
+    std::replace_if(
+        text.begin(), text.end(), [](unsigned char c) { return c < 32 || c == 127; }, '?');
+    return quoted(text) + (value.size() > 60 ? "..." : "");
+  }
+  template <class Integer>
+  std::string read_integer(const toml::node& node, Integer& into) const {
+    const auto value = node.value_exact<std::int64_t>();
+    if (!value)
+      return "is " + type_text(node) + "; it must be an integer in " + to_string(field_.allowed);
+    if (!field_.allowed.contains(static_cast<double>(*value)))
+      return out_of_range(std::to_string(*value));
+    into = static_cast<Integer>(*value);
+    return "";
+  }
+  std::string read_choice(const toml::node& node, std::uint8_t& into) const {
+    const auto value = node.value_exact<std::string>();
+    if (!value)
+      return "is " + type_text(node) + "; it must be " + allowed_text(field_);
+    const auto found = std::find(field_.choices.begin(), field_.choices.end(), *value);
+    if (found == field_.choices.end())
+      return no_choice(*value);
+    into = static_cast<std::uint8_t>(found - field_.choices.begin());
+    return "";
+  }
+
+  const field<Record>& field_;
+  const toml::node& node_;
+};
+
+template <class Record>
+std::string read_value(const field<Record>& of, Record& record, const toml::node& node) {
+  return std::visit(value_reader<Record>(of, node), of.locate(record));
+}
+
+/// Reads one document into a cluster file and gathers what is wrong with it.
+class document_reader {
+public:
+  document_reader(parse_result& result) : result_(result) {}
+
+  void read(const toml::table& document) {
+    std::vector<std::string_view> sections;
+    for (const auto& each : file_fields())
+      if (sections.empty() || sections.back() != each.section)
+        sections.push_back(each.section);
+    std::vector<std::string_view> known = sections;
+    known.push_back("host");
+    refuse_unknown("", document, known);
+    for (const auto section : sections)
+      read_section(document, section);
+    read_hosts(document);
+    validate(result_.file, broken_, result_.errors);
+  }
+
+private:
+  void complain(const position& place, const std::string& message) {
+    result_.errors.push_back({result_.file.path, place.line, place.column, message});
+  }
+  void note(const std::string& key, const toml::source_region& region) {
+    result_.file.positions[key] = to_position(region.begin);
+  }
+
+  void refuse_unknown(const std::string& section, const toml::table& table,
+                      const std::vector<std::string_view>& known) {
+    for (const auto& [key, node] : table)
+      if (std::find(known.begin(), known.end(), key.str()) == known.end())
+        complain(to_position(key.source().begin), (section.empty() ? "" : section + ".") + std::string(key.str()) +
+                                                      " is unknown; " + suggestion(key.str(), known) +
+                                                      (section.empty() ? "a cluster file has " : section + " has ") +
+                                                      quoted_list(known));
+  }
+
+  /// Reads the fields of one table into `record`; `key` is the table's place in `positions`.
+  template <class Record>
+  void read_fields(const toml::table& table, const std::string& key, std::string_view section,
+                   std::span<const field<Record>> fields, Record& record,
+                   std::optional<std::string_view> subtable = {}) {
+    std::vector<std::string_view> known;
+    for (const auto& each : fields) {
+      if (each.section != section)
+        continue;
+      known.push_back(each.name);
+      const std::string place = key + "." + std::string(each.name);
+      const toml::node* node = table.get(each.name);
+      std::string wrong = node == nullptr ? "" : read_value(each, record, *node);
+      if (node != nullptr)
+        note(place, node->source());
+      else if (each.required)
+        wrong = "is missing; it must be " + allowed_text(each);
+      if (wrong.empty())
+        continue;
+      broken_.insert(place);
+      complain(result_.file.where(place), each.label() + " " + wrong);
+    }
+    if (subtable)
+      known.push_back(*subtable);
+    refuse_unknown(std::string(section), table, known);
+  }
+
+  void read_section(const toml::table& document, std::string_view section) {
+    static const toml::table absent;
+    const toml::node* node = document.get(section);
+    const auto* table = node == nullptr ? &absent : node->as_table();
+    const std::string key(section);
+    if (node != nullptr)
+      note(key, node->source());
+    if (table == nullptr) {
+      broken_.insert(key);
+      return complain(result_.file.where(key), key + " is " + type_text(*node) + "; it must be a table, [" + key + "]");
+    }
+    read_fields(*table, key, section, file_fields(), result_.file);
+  }
+
+  /// The entries of an array of tables, at most `limit`; complains about anything else.
+  std::vector<const toml::table*> tables_of(const toml::node& node, const std::string& key, const std::string& header,
+                                            std::size_t limit) {
+    note(key, node.source());
+    const auto* list = node.as_array();
+    std::vector<const toml::table*> tables;
+    if (list == nullptr || !std::all_of(list->begin(), list->end(), [](const auto& each) { return each.is_table(); })) {
+      complain(to_position(node.source().begin), header + " is " + type_text(node) +
+                                                     (list == nullptr ? "" : " with other things than tables") +
+                                                     "; it must be tables, each under [[" + header + "]]");
+      broken_.insert(key);
+      return tables;
+    }
+    if (list->size() > limit) {
+      complain(to_position((*list)[limit].source().begin), "there are " + std::to_string(list->size()) + " [[" +
+                                                               header + "]]; there may be " + std::to_string(limit));
+      broken_.insert(key);
+      return tables;
+    }
+    for (const auto& each : *list)
+      tables.push_back(each.as_table());
+    return tables;
+  }
+
+  void read_hosts(const toml::table& document) {
+    const toml::node* node = document.get("host");
+    if (node == nullptr)
+      return;
+    for (const auto* table : tables_of(*node, "host", "host", hosts_max)) {
+      const std::string key = "host[" + std::to_string(result_.file.hosts.size()) + "]";
+      note(key, table->source());
+      host_entry entry;
+      read_fields(*table, key, "host", host_fields(), entry, "emulate");
+      if (const toml::node* changes = table->get("emulate"))
+        read_emulations(*changes, key + ".emulate", entry.host.emulate);
+      result_.file.hosts.push_back(from_entry(std::move(entry)));
+    }
+  }
+
+  void read_emulations(const toml::node& node, const std::string& key, std::vector<emulation>& into) {
+    for (const auto* table : tables_of(node, key, "host.emulate", emulations_max)) {
+      const std::string place = key + "[" + std::to_string(into.size()) + "]";
+      note(place, table->source());
+      emulation change;
+      read_fields(*table, place, "host.emulate", emulation_fields(), change);
+      into.push_back(change);
+    }
+  }
+
+  parse_result& result_;
+  broken_fields broken_;
+};
+
+} // namespace
+
+parse_result parse_cluster_text(const std::string& text, const std::string& path) {
+  parse_result result;
+  result.file.path = path;
+  try {
+    const toml::table document = toml::parse(std::string_view(text), std::string_view(path));
+    document_reader(result).read(document);
+  } catch (const toml::parse_error& error) {
+    const auto place = to_position(error.source().begin);
+    result.errors.push_back({path, place.line, place.column, std::string(error.description())});
+  }
+  std::stable_sort(result.errors.begin(), result.errors.end(), [](const auto& left, const auto& right) {
+    return std::pair(left.line, left.column) < std::pair(right.line, right.column);
+  });
+  if (result.errors.size() > errors_max)
+    result.errors.resize(errors_max);
+  return result;
+}
+
+parse_result read_cluster_file(const std::string& path) {
+  const auto failed = [&](const std::string& message) {
+    parse_result result;
+    result.file.path = path;
+    result.errors.push_back({path, 0, 0, message});
+    return result;
+  };
+  std::ifstream stream(path, std::ios::binary);
+  std::string text(file_bytes_max + 1, '\0');
+  // Opening a directory succeeds, reading it fails.
+  if (!stream || (!stream.read(text.data(), static_cast<std::streamsize>(text.size())) && stream.bad()) ||
+      (stream.gcount() == 0 && !stream.eof()))
+    return failed("the cluster file cannot be read; it must be a readable TOML file");
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  if (text.size() > file_bytes_max)
+    return failed("the cluster file is larger than 1 MiB");
+  return parse_cluster_text(text, path);
+}
+
+std::string set_field(cluster_file& file, const std::string& field, const std::string& text) {
+  const auto fields = file_fields();
+  const auto found =
+      std::find_if(fields.begin(), fields.end(), [&](const auto& each) { return each.label() == field; });
+  if (found == fields.end())
+    return field + " is unknown";
+  cluster_file changed = file;
+  const target at = found->locate(changed);
+  const bool is_text = std::holds_alternative<std::string*>(at) || std::holds_alternative<enumeration>(at);
+  try {
+    const toml::table parsed = toml::parse("value = " + (is_text ? quoted(text) : text));
+    if (const std::string wrong = read_value(*found, changed, *parsed.get("value")); !wrong.empty())
+      return field + " " + wrong;
+  } catch (const toml::parse_error&) {
+    return field + " is " + text + "; it must be " + allowed_text(*found);
+  }
+  std::vector<file_error> errors;
+  validate(changed, {}, errors);
+  if (!errors.empty())
+    return errors.front().message;
+  file = std::move(changed);
+  return "";
+}
+
+} // namespace dynamix::cluster

@@ -1,0 +1,156 @@
+#include "cluster/fields.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+#include <map>
+#include <set>
+
+namespace dynamix::cluster {
+namespace {
+
+/// Collects what is wrong, each at the first of the fields that the file itself gives.
+class checker {
+public:
+  checker(const cluster_file& file, const broken_fields& broken, std::vector<file_error>& errors)
+      : file_(file), broken_(broken), errors_(errors) {}
+
+  void require(bool holds, std::initializer_list<std::string> fields, const std::string& message) {
+    if (holds || std::any_of(fields.begin(), fields.end(), [&](const auto& key) { return broken_.has(key); }))
+      return;
+    const auto given =
+        std::find_if(fields.begin(), fields.end(), [&](const auto& key) { return file_.positions.contains(key); });
+    errors_.push_back(error_at(file_, given == fields.end() ? *fields.begin() : *given, message));
+  }
+
+  const cluster_file& file() const { return file_; }
+  const broken_fields& broken() const { return broken_; }
+
+private:
+  const cluster_file& file_;
+  const broken_fields& broken_;
+  std::vector<file_error>& errors_;
+};
+
+void check_batch(checker& check) {
+  const auto& batch = check.file().batch;
+  check.require(batch.lowest <= batch.highest, {"batch.lowest", "batch.highest"},
+                "batch.lowest is " + std::to_string(batch.lowest) + "; it must be at most batch.highest, which is " +
+                    std::to_string(batch.highest));
+  if (batch.lowest <= batch.highest)
+    check.require(batch.lowest <= batch.initial && batch.initial <= batch.highest,
+                  {"batch.initial", "batch.lowest", "batch.highest"},
+                  "batch.initial is " + std::to_string(batch.initial) + "; it must be in [" +
+                      std::to_string(batch.lowest) + ", " + std::to_string(batch.highest) +
+                      "], from batch.lowest to batch.highest");
+}
+
+void check_training(checker& check) {
+  const auto& training = check.file().training;
+  check.require(training.model != model_kind::lenet || training.width == 1, {"training.width", "training.model"},
+                "training.width is " + number_text(training.width) +
+                    "; it must be 1 for lenet, only vgg11 has a width");
+}
+
+void check_arbitrator(checker& check) {
+  const auto& actions = check.file().arbitrator.actions;
+  const std::set<std::int32_t> distinct(actions.begin(), actions.end());
+  const std::string key = "arbitrator.actions";
+  check.require(actions.size() >= 2 && actions.size() <= 64, {key},
+                "arbitrator.actions has " + std::to_string(actions.size()) + " entries; it must have 2 to 64");
+  check.require(distinct.size() == actions.size(), {key},
+                "arbitrator.actions holds a number twice; they must be distinct");
+  check.require(distinct.contains(0), {key},
+                "arbitrator.actions lacks 0; one action must leave the batch size as it is");
+
+  const auto& ppo = check.file().ppo;
+  const auto rollout = std::uint64_t{ppo.horizon} * check.file().workers().size();
+  if (rollout > 0)
+    check.require(ppo.minibatches <= rollout, {"ppo.minibatches", "ppo.horizon"},
+                  "ppo.minibatches is " + std::to_string(ppo.minibatches) + "; it must be at most " +
+                      std::to_string(rollout) + ", ppo.horizon times the number of workers");
+}
+
+void check_host(checker& check, std::size_t index) {
+  const auto& host = check.file().hosts[index];
+  const std::string key = "host[" + std::to_string(index) + "]";
+  const std::set<role> distinct(host.roles.begin(), host.roles.end());
+  check.require(!host.roles.empty(), {key + ".roles"},
+                "host.roles is empty; it must hold \"worker\", \"arbitrator\" or both");
+  check.require(distinct.size() == host.roles.size(), {key + ".roles"},
+                "host.roles holds a role twice; they must be distinct");
+
+  const host_entry entry = to_entry(host);
+  if (!host.roles.empty())
+    check.require(host.has(role::worker) || host.emulate.empty(),
+                  {key + ".compute_slowdown", key + ".emulate", key + ".roles"},
+                  "host \"" + host.name + "\" is slowed down; only a host with the role \"worker\" computes");
+  for (std::size_t i = 1; i < entry.host.emulate.size(); ++i) {
+    const std::string change = key + ".emulate[" + std::to_string(i) + "].at_seconds";
+    check.require(entry.host.emulate[i].at_seconds > entry.host.emulate[i - 1].at_seconds,
+                  {change, key + ".emulate[" + std::to_string(i - 1) + "].at_seconds"},
+                  "host.emulate.at_seconds is " + number_text(entry.host.emulate[i].at_seconds) +
+                      "; it must be above that of the entry before, which is " +
+                      number_text(entry.host.emulate[i - 1].at_seconds));
+  }
+}
+
+void check_unique(checker& check) {
+  std::map<std::string, std::size_t> by_name;
+  std::map<std::string, std::size_t> by_place;
+  const auto& hosts = check.file().hosts;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const std::string key = "host[" + std::to_string(i) + "]";
+    const std::string place = hosts[i].address + ":" + std::to_string(hosts[i].port);
+    const auto first_line = [&](std::size_t other, const char* name) {
+      return std::to_string(check.file().where("host[" + std::to_string(other) + "]." + name).line);
+    };
+    if (const auto [first, fresh] = by_name.try_emplace(hosts[i].name, i); !fresh)
+      check.require(hosts[i].name.empty(), {key + ".name"},
+                    "host.name is \"" + hosts[i].name + "\", which the host in line " +
+                        first_line(first->second, "name") + " has already; names must be unique");
+    if (const auto [first, fresh] = by_place.try_emplace(place, i); !fresh)
+      check.require(hosts[i].port == 0, {key + ".port", key + ".address"},
+                    "host.port is " + std::to_string(hosts[i].port) + " on " + hosts[i].address + ", which host \"" +
+                        hosts[first->second].name + "\" in line " + first_line(first->second, "port") +
+                        " has already; address and port must be unique");
+  }
+}
+
+void check_roles(checker& check) {
+  const auto& hosts = check.file().hosts;
+  check.require(!hosts.empty(), {"host"}, "there is no host; write one [[host]] for each, 1 to 4096");
+  if (hosts.empty() || check.broken().has_host_field("roles"))
+    return;
+  check.require(!check.file().workers().empty(), {"host[0].roles"},
+                "no host has the role \"worker\"; at least one must");
+  std::size_t arbitrators = 0;
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    if (hosts[i].has(role::arbitrator) && ++arbitrators > 1)
+      check.require(false, {"host[" + std::to_string(i) + "].roles"},
+                    "host \"" + hosts[i].name + "\" is a second arbitrator; exactly one host must have that role");
+  check.require(arbitrators > 0, {"host[0].roles"}, "no host has the role \"arbitrator\"; exactly one must");
+}
+
+} // namespace
+
+bool broken_fields::has(std::string_view key) const {
+  return std::find(keys_.begin(), keys_.end(), key) != keys_.end();
+}
+
+bool broken_fields::has_host_field(std::string_view name) const {
+  const std::string end = "]." + std::string(name);
+  return std::any_of(keys_.begin(), keys_.end(), [&](const auto& key) { return key.ends_with(end); });
+}
+
+void validate(const cluster_file& file, const broken_fields& broken, std::vector<file_error>& errors) {
+  checker check(file, broken, errors);
+  check_batch(check);
+  check_training(check);
+  check_arbitrator(check);
+  for (std::size_t i = 0; i < file.hosts.size(); ++i)
+    check_host(check, i);
+  check_unique(check);
+  check_roles(check);
+}
+
+} // namespace dynamix::cluster
