@@ -1,0 +1,62 @@
+#pragma once
+
+/// The rules of the house that a program can check. Each is a pure function of the tree and returns what breaks it.
+
+#include "tests/unit/tidy/source_tree.hpp"
+
+#include <cstddef>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace dynamix::tidy {
+
+struct finding {
+  std::string path;
+  std::size_t line = 0; ///< 0: the file as a whole
+  std::string message;
+  friend bool operator==(const finding&, const finding&) = default;
+};
+std::ostream& operator<<(std::ostream& out, const finding& found);
+
+inline constexpr std::size_t file_lines_max = 350; ///< the aim is 300
+inline constexpr std::size_t function_lines_max = 70;
+inline constexpr std::size_t main_lines_max = 79;
+
+/// C++, schemas, Python and shell: at most `file_lines_max` lines.
+std::vector<finding> find_long_files(const source_tree& tree);
+
+/// C++: at most `function_lines_max` lines from the first line of a function's signature to its closing brace. A
+/// function is an outermost block of braces in namespaces and classes that does not follow `=`; lambdas count as part
+/// of the function around them, and a test case is a function.
+std::vector<finding> find_long_functions(const source_tree& tree);
+
+/// Quoted includes start with a room's name, and go only to the rooms that the including room may know:
+///
+///     messages, cluster, storage, bpf -> nothing of ours      telemetry -> bpf, messages
+///     policy, trainer -> messages/types.hpp, cluster, storage  simulator -> policy and what policy may know
+///     actors -> all but node                                   node, tests, benchmarks -> all
+///
+/// A directory with C++ that this table does not name is a finding too.
+std::vector<finding> find_forbidden_arrows(const source_tree& tree);
+
+/// CAF, Torch (with c10d and Gloo) and Cap'n Proto are included, directly or through headers of ours, only by:
+///
+///     CAF          actors/, messages/frame.*, and their tests and benchmarks
+///     Torch        trainer/, policy/, and their tests and benchmarks
+///     Cap'n Proto  messages/ and its tests
+std::vector<finding> find_leaked_libraries(const source_tree& tree);
+
+/// Words that must not be written: `using namespace caf` anywhere; a wall clock or a socket header in trainer/.
+std::vector<finding> find_forbidden_code(const source_tree& tree);
+
+/// Marks of unfinished work, and absolute paths of the machine that somebody worked on, in any text.
+std::vector<finding> find_leftovers(const source_tree& tree);
+
+/// A main.cpp has fewer than 80 lines.
+std::vector<finding> find_long_mains(const source_tree& tree);
+
+/// The first code of a header is `#pragma once`.
+std::vector<finding> find_unguarded_headers(const source_tree& tree);
+
+} // namespace dynamix::tidy

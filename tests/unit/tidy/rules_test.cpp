@@ -1,0 +1,191 @@
+#include "tests/unit/tidy/rules.hpp"
+#include "tests/unit/tidy/temporary_tree.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace dynamix::tidy {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// The repository, read once.
+const source_tree& repository() {
+  static const source_tree tree = read_tree(std::filesystem::canonical(DYNAMIX_SOURCE_DIRECTORY));
+  return tree;
+}
+
+/// "path:line" of every finding.
+std::vector<std::string> places(const std::vector<finding>& found) {
+  std::vector<std::string> result;
+  for (const auto& each : found)
+    result.push_back(each.path + ":" + std::to_string(each.line));
+  return result;
+}
+
+std::string repeated(const std::string& line, std::size_t times) {
+  std::string text;
+  for (std::size_t index = 0; index < times; ++index)
+    text += line;
+  return text;
+}
+
+TEST(repository, is_where_the_rules_look) {
+  EXPECT_NE(repository().find("messages/types.hpp"), nullptr);
+  EXPECT_NE(repository().find("tests/unit/tidy/rules.cpp"), nullptr);
+}
+
+TEST(repository, keeps_files_short) {
+  EXPECT_THAT(find_long_files(repository()), IsEmpty());
+}
+TEST(repository, keeps_functions_short) {
+  EXPECT_THAT(find_long_functions(repository()), IsEmpty());
+}
+TEST(repository, keeps_the_direction_between_rooms) {
+  EXPECT_THAT(find_forbidden_arrows(repository()), IsEmpty());
+}
+TEST(repository, keeps_libraries_in_their_rooms) {
+  EXPECT_THAT(find_leaked_libraries(repository()), IsEmpty());
+}
+TEST(repository, keeps_out_forbidden_code) {
+  EXPECT_THAT(find_forbidden_code(repository()), IsEmpty());
+}
+TEST(repository, leaves_nothing_undone) {
+  EXPECT_THAT(find_leftovers(repository()), IsEmpty());
+}
+TEST(repository, keeps_mains_short) {
+  EXPECT_THAT(find_long_mains(repository()), IsEmpty());
+}
+TEST(repository, guards_every_header) {
+  EXPECT_THAT(find_unguarded_headers(repository()), IsEmpty());
+}
+
+TEST(rules, find_a_file_that_is_too_long) {
+  temporary_tree tree;
+  tree.write("policy/fits.cpp", repeated("int x;\n", 350));
+  tree.write("policy/long.cpp", repeated("int x;\n", 351));
+  tree.write("messages/schema/long.capnp", repeated("# x\n", 351));
+  tree.write("README.md", repeated("text\n", 1000));
+  EXPECT_THAT(places(find_long_files(tree.read())), ElementsAre("messages/schema/long.capnp:0", "policy/long.cpp:0"));
+}
+
+TEST(rules, find_a_function_that_is_too_long) {
+  temporary_tree tree;
+  tree.write("policy/fits.cpp", "namespace a {\nvoid f() {\n" + repeated("  g(); // }\n", 68) + "}\n}\n");
+  tree.write("policy/long.cpp", "namespace a {\nvoid f() {\n" + repeated("  g(); // }\n", 69) + "}\n}\n");
+  EXPECT_THAT(places(find_long_functions(tree.read())), ElementsAre("policy/long.cpp:2"));
+}
+
+TEST(rules, measure_methods_templates_constructors_and_tests_as_functions) {
+  const std::string body = repeated("  if (x) { y(); }\n", 70) + "}\n";
+  temporary_tree tree;
+  tree.write("policy/a.hpp",
+             "#pragma once\n\nclass a final : public b {\npublic:\n  void f() const override {\n" + body + "};\n");
+  tree.write("policy/b.hpp", "template <class T, int N = 3>\nauto f(T value = {}) -> int\n{\n" + body);
+  tree.write("policy/c.cpp", "enum class e { x, y };\nc::c() : x_{1}, y_(2) {\n" + body);
+  tree.write("policy/d.cpp", "TEST(some, thing) {\n" + body);
+  tree.write("policy/e.cpp", "bool operator==(const a& x, const a& y) {\n" + body);
+  EXPECT_THAT(places(find_long_functions(tree.read())),
+              ElementsAre("policy/a.hpp:5", "policy/b.hpp:1", "policy/c.cpp:2", "policy/d.cpp:1", "policy/e.cpp:1"));
+}
+
+TEST(rules, pass_over_long_classes_namespaces_and_tables) {
+  temporary_tree tree;
+  tree.write("policy/a.hpp", "namespace n {\nstruct a {\n" + repeated("  int x = 1;\n", 80) + "};\n}\n");
+  tree.write("policy/b.cpp", "const int table[] = {\n" + repeated("  1,\n", 80) + "};\nvoid f() {}\n");
+  EXPECT_THAT(find_long_functions(tree.read()), IsEmpty());
+}
+
+TEST(rules, find_an_arrow_against_the_direction) {
+  const std::vector<std::pair<std::string, std::string>> forbidden = {
+      {"messages/a.cpp", "cluster/x.hpp"},     {"cluster/a.cpp", "messages/types.hpp"},
+      {"storage/a.cpp", "cluster/x.hpp"},      {"telemetry/a.cpp", "cluster/x.hpp"},
+      {"policy/a.cpp", "messages/codec.hpp"},  {"policy/a.cpp", "trainer/x.hpp"},
+      {"trainer/a.cpp", "messages/codec.hpp"}, {"trainer/a.cpp", "policy/x.hpp"},
+      {"simulator/a.cpp", "trainer/x.hpp"},    {"actors/a.cpp", "node/x.hpp"},
+      {"node/a.cpp", "../policy/x.hpp"},       {"node/a.cpp", "neighbour.hpp"},
+      {"attic/a.cpp", "cluster/x.hpp"}};
+  for (const auto& [file, include] : forbidden) {
+    temporary_tree tree;
+    tree.write(file, "#include \"" + include + "\"\n");
+    EXPECT_EQ(find_forbidden_arrows(tree.read()).size(), 1U) << file << " -> " << include;
+  }
+}
+
+TEST(rules, allow_the_arrows_of_the_table) {
+  const std::vector<std::pair<std::string, std::string>> allowed = {
+      {"messages/a.cpp", "messages/x.hpp"},   {"telemetry/a.cpp", "messages/types.hpp"},
+      {"policy/a.cpp", "messages/types.hpp"}, {"policy/a.cpp", "cluster/x.hpp"},
+      {"policy/a.cpp", "storage/x.hpp"},      {"trainer/a.cpp", "storage/x.hpp"},
+      {"simulator/a.cpp", "policy/x.hpp"},    {"actors/a.cpp", "trainer/x.hpp"},
+      {"node/a.cpp", "actors/x.hpp"}};
+  for (const auto& [file, include] : allowed) {
+    temporary_tree tree;
+    tree.write(file, "#include \"" + include + "\"\n#include <vector>\n");
+    EXPECT_THAT(find_forbidden_arrows(tree.read()), IsEmpty()) << file << " -> " << include;
+  }
+}
+
+TEST(rules, find_a_library_outside_of_its_rooms) {
+  temporary_tree tree;
+  tree.write("node/a.cpp", "#include <caf/all.hpp>\n").write("messages/codec.cpp", "#include <caf/all.hpp>\n");
+  tree.write("messages/frame.cpp", "#include <caf/all.hpp>\n").write("actors/a.cpp", "#include <caf/all.hpp>\n");
+  tree.write("telemetry/a.cpp", "#include <torch/torch.h>\n").write("trainer/a.cpp", "#include <torch/torch.h>\n");
+  tree.write("trainer/b.cpp", "#include <capnp/serialize.h>\n").write("messages/a.cpp", "#include <kj/array.h>\n");
+  EXPECT_THAT(places(find_leaked_libraries(tree.read())),
+              ElementsAre("messages/codec.cpp:0", "node/a.cpp:0", "telemetry/a.cpp:0", "trainer/b.cpp:0"));
+}
+
+TEST(rules, find_a_library_that_comes_through_a_header_of_another_room) {
+  temporary_tree tree;
+  tree.write("trainer/inner.hpp", "#include <torch/torch.h>\n")
+      .write("trainer/outer.hpp", "#include \"trainer/inner.hpp\"\n");
+  tree.write("trainer/user.cpp", "#include \"trainer/outer.hpp\"\n")
+      .write("actors/user.cpp", "#include \"trainer/outer.hpp\"\n");
+  const auto found = find_leaked_libraries(tree.read());
+  EXPECT_THAT(places(found), ElementsAre("actors/user.cpp:0"));
+  EXPECT_THAT(found[0].message, HasSubstr("Torch"));
+}
+
+TEST(rules, find_forbidden_code) {
+  temporary_tree tree;
+  tree.write("actors/a.cpp", "// using namespace caf;\nusing  namespace caf;\nusing namespace caf_like;\n");
+  tree.write("trainer/a.cpp", "#include <sys/socket.h>\nauto now = std::chrono::system_clock::now();\n");
+  tree.write("telemetry/a.cpp", "#include <sys/socket.h>\n");
+  EXPECT_THAT(places(find_forbidden_code(tree.read())),
+              ElementsAre("actors/a.cpp:2", "trainer/a.cpp:2", "trainer/a.cpp:1"));
+}
+
+TEST(rules, find_what_is_left_undone_and_paths_of_one_machine) {
+  const std::string slash = "/";
+  temporary_tree tree;
+  tree.write("policy/a.cpp", std::string("int x;\n// TO") + "DO: later\n");
+  tree.write("README.md",
+             "see (" + slash + "home/ada/notes)\nand network" + slash + "work/x, and " + slash + "workshop\n");
+  tree.write("tools/a.sh", "cd " + slash + "tmp/x\n");
+  EXPECT_THAT(places(find_leftovers(tree.read())), ElementsAre("README.md:1", "policy/a.cpp:2", "tools/a.sh:1"));
+}
+
+TEST(rules, find_a_main_that_is_too_long) {
+  temporary_tree tree;
+  tree.write("node/main.cpp", repeated("int x;\n", 80)).write("other/main.cpp", repeated("int x;\n", 79));
+  EXPECT_THAT(places(find_long_mains(tree.read())), ElementsAre("node/main.cpp:0"));
+}
+
+TEST(rules, find_a_header_without_its_guard) {
+  temporary_tree tree;
+  tree.write("policy/a.hpp", "// A comment may come first.\n#pragma once\n");
+  tree.write("policy/b.hpp", "#include <vector>\n#pragma once\n")
+      .write("policy/c.hpp", "// #pragma once\n")
+      .write("policy/d.hpp", "");
+  EXPECT_THAT(places(find_unguarded_headers(tree.read())),
+              ElementsAre("policy/b.hpp:0", "policy/c.hpp:0", "policy/d.hpp:0"));
+}
+
+} // namespace
+} // namespace dynamix::tidy
