@@ -141,12 +141,12 @@ std::string describe_plan(const cluster_file& file) {
       rows.push_back(
           {std::string(each.name), value, each.required || value == standard ? "" : "(default " + standard + ")"});
     }
-    text += "\n" + std::string(section.front().section) + "\n" + text_table(rows, 2);
+    text += "\n" + std::string(section.front().section) + "\n" + text_table(rows, 2, heading::absent);
   }
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, value] : timeout_values(file.detect_ms))
     rows.push_back({name, std::to_string(value)});
-  return text + "\ntime-outs from detect_ms\n" + text_table(rows, 2);
+  return text + "\ntime-outs from detect_ms\n" + text_table(rows, 2, heading::absent);
 }
 
 std::string describe_plan_json(const cluster_file& file) {

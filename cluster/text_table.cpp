@@ -17,14 +17,14 @@ std::size_t width_of(const std::string& cell) {
 
 } // namespace
 
-std::string text_table(const std::vector<std::vector<std::string>>& rows, std::size_t indent) {
+std::string text_table(const std::vector<std::vector<std::string>>& rows, std::size_t indent, heading head) {
   std::vector<std::size_t> widths;
   std::vector<bool> numeric;
   for (std::size_t i = 0; i < rows.size(); ++i)
     for (std::size_t column = 0; column < rows[i].size(); ++column) {
       if (column == widths.size()) {
         widths.push_back(0);
-        numeric.push_back(rows.size() > 1);
+        numeric.push_back(head == heading::first_row && rows.size() > 1);
       }
       widths[column] = std::max(widths[column], width_of(rows[i][column]));
       if (i > 0 && !is_numeric(rows[i][column]))

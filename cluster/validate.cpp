@@ -119,7 +119,8 @@ void check_unique(checker& check) {
 void check_roles(checker& check) {
   const auto& hosts = check.file().hosts;
   check.require(!hosts.empty(), {"host"}, "there is no host; write one [[host]] for each, 1 to 4096");
-  if (hosts.empty() || check.broken().has_host_field("roles"))
+  const bool unclear = std::any_of(hosts.begin(), hosts.end(), [](const auto& each) { return each.roles.empty(); });
+  if (hosts.empty() || unclear || check.broken().has_host_field("roles"))
     return;
   check.require(!check.file().workers().empty(), {"host[0].roles"},
                 "no host has the role \"worker\"; at least one must");

@@ -1,0 +1,284 @@
+#include "cluster/cluster_file.hpp"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+namespace dynamix::cluster {
+namespace {
+
+const std::string pair = R"(
+[cluster]
+name = "pair"
+
+[[host]]
+name = "ada"
+port = 7401
+roles = ["worker", "arbitrator"]
+
+[[host]]
+name = "ben"
+port = 7402
+)";
+
+cluster_file parsed(const std::string& text) {
+  const auto result = parse_cluster_text(text, "pair.toml");
+  for (const auto& error : result.errors)
+    ADD_FAILURE() << to_string(error);
+  return result.file;
+}
+
+TEST(cluster_file, takes_documented_defaults) {
+  const auto file = parsed(pair);
+  EXPECT_EQ(file.name, "pair");
+  EXPECT_EQ(file.seed, 1U);
+  EXPECT_EQ(file.detect_ms, 1000U);
+  EXPECT_FALSE(file.insecure);
+  EXPECT_EQ(file.batch.initial, 64U);
+  EXPECT_EQ(file.batch.lowest, 32U);
+  EXPECT_EQ(file.batch.highest, 1024U);
+  EXPECT_EQ(file.arbitrator.actions, (std::vector<std::int32_t>{-100, -25, 0, 25, 100}));
+  EXPECT_EQ(file.arbitrator.policy, policy_kind::ppo);
+  EXPECT_EQ(file.hosts[0].address, "127.0.0.1");
+  EXPECT_EQ(file.hosts[1].roles, (std::vector<role>{role::worker}));
+  EXPECT_TRUE(file.hosts[1].emulate.empty());
+}
+
+TEST(cluster_file, reads_every_kind_of_value) {
+  const auto file = parsed(pair + R"(compute_slowdown = 2
+[[host.emulate]]
+at_seconds = 10
+compute_slowdown = 1.5
+[training]
+model = "vgg11"
+width = 0.25
+dataset = "cifar100"
+rule = "square-root"
+data_path = "some \"where\""
+learning_rate = 1e-6
+[arbitrator]
+policy = "ppo-simple"
+mode = "infer"
+actions = [0, 5]
+[telemetry]
+sources = []
+)");
+  EXPECT_EQ(file.training.model, model_kind::vgg11);
+  EXPECT_EQ(file.training.width, 0.25);
+  EXPECT_EQ(file.training.dataset, dataset_kind::cifar100);
+  EXPECT_EQ(file.training.rule, learning_rate_rule::square_root);
+  EXPECT_EQ(file.training.data_path, "some \"where\"");
+  EXPECT_EQ(file.training.learning_rate, 1e-6);
+  EXPECT_EQ(file.arbitrator.policy, policy_kind::ppo_simple);
+  EXPECT_EQ(file.arbitrator.mode, policy_mode::infer);
+  EXPECT_EQ(file.arbitrator.actions, (std::vector<std::int32_t>{0, 5}));
+  EXPECT_TRUE(file.telemetry_sources.empty());
+  ASSERT_EQ(file.hosts[1].emulate.size(), 2U);
+  EXPECT_EQ(file.hosts[1].emulate[0].at_seconds, 0);
+  EXPECT_EQ(file.hosts[1].emulate[0].compute_slowdown, 2);
+  EXPECT_EQ(file.hosts[1].emulate[1].at_seconds, 10);
+  EXPECT_EQ(file.hosts[1].emulate[1].compute_slowdown, 1.5);
+}
+
+TEST(cluster_file, finds_hosts_by_name_role_and_rank) {
+  const auto file = parsed(pair);
+  EXPECT_EQ(file.find("ben"), &file.hosts[1]);
+  EXPECT_EQ(file.find("nobody"), nullptr);
+  EXPECT_EQ(file.workers(), (std::vector<const host*>{&file.hosts[0], &file.hosts[1]}));
+  EXPECT_EQ(&file.arbitrator_host(), &file.hosts[0]);
+}
+
+TEST(cluster_file, knows_where_each_value_stands) {
+  const auto file = parsed(pair + "[training]\nepochs = 2\n");
+  EXPECT_EQ(file.where("training.epochs").line, 14U);
+  EXPECT_EQ(file.where("training.epochs").column, 10U);
+  EXPECT_EQ(file.where("training.data_path").line, 13U) << "a default points to its section";
+  EXPECT_EQ(file.where("host[1].port").line, 12U);
+  EXPECT_EQ(file.where("host[1].address").line, 10U);
+  EXPECT_EQ(file.where("batch.lowest").line, 0U);
+  EXPECT_EQ(to_string(error_at(file, "host[1].port", "is taken")), "pair.toml:12:8: is taken");
+  EXPECT_EQ(to_string(error_at(file, "batch.lowest", "is odd")), "pair.toml: is odd");
+}
+
+TEST(cluster_digest, ignores_comments_order_and_spelled_out_defaults) {
+  const auto digest = parsed(pair).digest();
+  EXPECT_EQ(parsed("# a comment\n" + pair).digest(), digest);
+  EXPECT_EQ(parsed(pair + "[batch]\ninitial = 64\n").digest(), digest);
+  EXPECT_EQ(parsed("[reward]\nalpha = 1\n" + pair + "compute_slowdown = 1.0").digest(), digest);
+  EXPECT_EQ(parse_cluster_text(pair, "elsewhere.toml").file.digest(), digest);
+}
+
+TEST(cluster_digest, differs_for_every_changed_value) {
+  std::set<std::uint64_t> digests = {parsed(pair).digest()};
+  std::size_t files = 1;
+  for (const std::string change : {"[cluster]\nseed = 2",
+                                   "[cluster]\ndetect_ms = 2000",
+                                   "[cluster]\ninsecure = true",
+                                   "[training]\nmodel = \"vgg11\"",
+                                   "[training]\nmodel = \"vgg11\"\nwidth = 2.0",
+                                   "[training]\nnormalization = \"group\"",
+                                   "[training]\ndataset = \"cifar10\"",
+                                   "[training]\ndata_path = \"d\"",
+                                   "[training]\noptimizer = \"adam\"",
+                                   "[training]\nlearning_rate = 0.051",
+                                   "[training]\nrule = \"linear\"",
+                                   "[training]\nmomentum = 0.8",
+                                   "[training]\nweight_decay = 0.1",
+                                   "[training]\nclip_norm = 1",
+                                   "[training]\nepochs = 6",
+                                   "[training]\ntarget_accuracy = 0.5",
+                                   "[training]\nevaluate_every_epochs = 2",
+                                   "[training]\ncheckpoint_every_epochs = 2",
+                                   "[training]\ndevice = \"cpu\"",
+                                   "[training]\nthreads = 2",
+                                   "[training]\nbucket_kib = 512",
+                                   "[batch]\ninitial = 65",
+                                   "[batch]\nlowest = 31",
+                                   "[batch]\nhighest = 1025",
+                                   "[arbitrator]\npolicy = \"static\"",
+                                   "[arbitrator]\nmode = \"infer\"",
+                                   "[arbitrator]\npolicy_file = \"p\"",
+                                   "[arbitrator]\nwindow_steps = 11",
+                                   "[arbitrator]\nactions = [0, 1]",
+                                   "[reward]\nalpha = 2",
+                                   "[reward]\nbeta = 2",
+                                   "[reward]\ndelta = 2",
+                                   "[reward]\neta = 2",
+                                   "[ppo]\nlearning_rate = 0.1",
+                                   "[ppo]\ndiscount = 0.5",
+                                   "[ppo]\ngae_lambda = 0.5",
+                                   "[ppo]\nclip = 0.5",
+                                   "[ppo]\nentropy_coefficient = 0.5",
+                                   "[ppo]\nvalue_coefficient = 0.6",
+                                   "[ppo]\nmax_gradient_norm = 0.6",
+                                   "[ppo]\nhorizon = 17",
+                                   "[ppo]\nepochs = 5",
+                                   "[ppo]\nminibatches = 5",
+                                   "[ppo]\nhidden = 65",
+                                   "[telemetry]\nsources = [\"procfs\"]"}) {
+    std::string text = pair;
+    if (change.starts_with("[cluster]\n")) // a table may be written only once
+      text.replace(text.find("[cluster]\n"), 10, change + "\n");
+    else
+      text += change + "\n";
+    digests.insert(parsed(text).digest());
+    EXPECT_EQ(digests.size(), ++files) << change;
+  }
+  for (const std::string change :
+       {"address = \"127.0.0.2\"", "compute_slowdown = 2", "[[host.emulate]]\nat_seconds = 1\ncompute_slowdown = 2",
+        "[[host.emulate]]\nat_seconds = 2\ncompute_slowdown = 2", "[[host]]\nname = \"cy\"\nport = 1"}) {
+    digests.insert(parsed(pair + change + "\n").digest());
+    EXPECT_EQ(digests.size(), ++files) << change;
+  }
+}
+
+TEST(cluster_to_toml, reads_back_as_the_same_file) {
+  const auto file = parsed(pair + "compute_slowdown = 3.25\n[[host.emulate]]\nat_seconds = 7\ncompute_slowdown = 1\n"
+                                  "[training]\nlearning_rate = 0.1234567890123\ndata_path = 'a\\b\"c'\n");
+  const auto again = parsed(to_toml(file));
+  EXPECT_EQ(again.digest(), file.digest());
+  EXPECT_EQ(to_toml(again), to_toml(file));
+}
+
+TEST(cluster_set_field, changes_one_value_and_checks_it) {
+  auto file = parsed(pair);
+  EXPECT_EQ(set_field(file, "arbitrator.policy", "static"), "");
+  EXPECT_EQ(file.arbitrator.policy, policy_kind::static_batch);
+  EXPECT_EQ(set_field(file, "cluster.seed", "77"), "");
+  EXPECT_EQ(file.seed, 77U);
+  EXPECT_EQ(set_field(file, "training.epochs", "0.5"), "");
+  EXPECT_EQ(file.training.epochs, 0.5);
+
+  const auto digest = file.digest();
+  EXPECT_EQ(
+      set_field(file, "arbitrator.policy", "pppo"),
+      "arbitrator.policy is \"pppo\"; did you mean \"ppo\"? it must be one of \"static\", \"ppo\", \"ppo-simple\"");
+  EXPECT_EQ(set_field(file, "training.epochs", "0"), "training.epochs is 0; it must be in (0, 10000]");
+  EXPECT_EQ(set_field(file, "training.epochs", "a lot"), "training.epochs is a lot; it must be a number in (0, 10000]");
+  EXPECT_EQ(set_field(file, "batch.lowest", "100"),
+            "batch.initial is 64; it must be in [100, 1024], from batch.lowest to batch.highest");
+  EXPECT_EQ(set_field(file, "batch.smallest", "100"), "batch.smallest is unknown");
+  EXPECT_EQ(file.digest(), digest);
+}
+
+TEST(cluster_timeouts, equal_their_defaults_at_the_default_detection_time) {
+  const timeouts standard;
+  const timeouts derived = derive_timeouts(1000);
+  EXPECT_EQ(derived.heartbeat_interval_ms, standard.heartbeat_interval_ms);
+  EXPECT_EQ(derived.connection_timeout_ms, standard.connection_timeout_ms);
+  EXPECT_EQ(derived.probe_timeout_ms, standard.probe_timeout_ms);
+  EXPECT_EQ(derived.request_timeout_ms, standard.request_timeout_ms);
+  EXPECT_EQ(derived.gather_timeout_ms, standard.gather_timeout_ms);
+  EXPECT_EQ(derived.collective_timeout_ms, standard.collective_timeout_ms);
+  EXPECT_EQ(derived.join_timeout_ms, standard.join_timeout_ms);
+  EXPECT_EQ(derived.shutdown_timeout_ms, standard.shutdown_timeout_ms);
+}
+
+TEST(cluster_timeouts, keep_the_heartbeat_at_a_second_or_more) {
+  for (const std::uint32_t detect_ms : {100U, 999U, 4000U, 60000U}) {
+    const timeouts derived = derive_timeouts(detect_ms);
+    EXPECT_GE(derived.heartbeat_interval_ms, 1000U) << detect_ms;
+    EXPECT_EQ(derived.connection_timeout_ms, 4 * derived.heartbeat_interval_ms) << detect_ms;
+    EXPECT_LT(derived.gather_timeout_ms, derived.collective_timeout_ms) << detect_ms;
+  }
+  EXPECT_EQ(derive_timeouts(60000).heartbeat_interval_ms, 15000U);
+}
+
+TEST(cluster_listen, allows_loopback_and_refuses_the_rest_unless_told) {
+  auto file = parsed(pair);
+  host listener = file.hosts[0];
+  for (const char* address : {"127.0.0.1", "127.8.9.10", "::1", "localhost"}) {
+    listener.address = address;
+    EXPECT_EQ(refuse_listen(file, listener, false), "") << address;
+  }
+  for (const char* address : {"10.0.0.1", "192.168.1.2", "fe80::1", "example.org", "127.example.org", "128.0.0.1"}) {
+    listener.address = address;
+    EXPECT_NE(refuse_listen(file, listener, false).find("--insecure"), std::string::npos) << address;
+    EXPECT_EQ(refuse_listen(file, listener, true), "") << address;
+  }
+  file.insecure = true;
+  EXPECT_EQ(refuse_listen(file, listener, false), "");
+}
+
+TEST(cluster_plan, names_hosts_ranks_and_what_differs_from_the_defaults) {
+  const auto file = parsed(pair + "compute_slowdown = 2\n[batch]\ninitial = 100\n");
+  const std::string plan = describe_plan(file);
+  EXPECT_NE(plan.find("ben   127.0.0.1:7402  worker                 1                  2\n"), std::string::npos) << plan;
+  EXPECT_NE(plan.find("initial  100   (default 64)\n"), std::string::npos) << plan;
+  EXPECT_NE(plan.find("connection_timeout_ms  4000\n"), std::string::npos) << plan;
+}
+
+TEST(cluster_plan, is_available_as_json) {
+  const auto file = parsed(pair + "compute_slowdown = 2\n");
+  const auto plan = nlohmann::json::parse(describe_plan_json(file));
+  EXPECT_EQ(plan["cluster"]["name"], "pair");
+  EXPECT_EQ(plan["batch"]["highest"], 1024);
+  EXPECT_EQ(plan["hosts"][1]["rank"], 1);
+  EXPECT_EQ(plan["hosts"][1]["compute_slowdown"], 2);
+  EXPECT_EQ(plan["hosts"][0]["roles"], (std::vector<std::string>{"worker", "arbitrator"}));
+  EXPECT_EQ(plan["timeouts"]["join_timeout_ms"], 60000);
+  EXPECT_EQ(plan["arbitrator"]["actions"].size(), 5U);
+}
+
+TEST(cluster_read, says_what_is_wrong_with_an_unreadable_file) {
+  const auto absent = read_cluster_file("/nonexistent/cluster.toml");
+  ASSERT_EQ(absent.errors.size(), 1U);
+  EXPECT_EQ(to_string(absent.errors[0]),
+            "/nonexistent/cluster.toml: the cluster file cannot be read; it must be a readable TOML file");
+  const auto directory = read_cluster_file("/");
+  ASSERT_EQ(directory.errors.size(), 1U);
+  EXPECT_NE(directory.errors[0].message.find("cannot be read"), std::string::npos);
+
+  const auto path = std::filesystem::temp_directory_path() / ("dynamix-large-" + std::to_string(getpid()) + ".toml");
+  std::ofstream(path) << std::string((1U << 20) + 1, '#');
+  const auto large = read_cluster_file(path);
+  std::filesystem::remove(path);
+  ASSERT_EQ(large.errors.size(), 1U);
+  EXPECT_NE(large.errors[0].message.find("larger than 1 MiB"), std::string::npos);
+}
+
+} // namespace
+} // namespace dynamix::cluster

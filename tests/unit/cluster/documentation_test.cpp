@@ -1,0 +1,84 @@
+/// docs/cluster-file.md and the files in deployments/ against the code.
+/// After a change of a field, DYNAMIX_UPDATE_DOCS=1 makes the first test write the new tables.
+
+#include "cluster/cluster_file.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace dynamix::cluster {
+namespace {
+
+const std::filesystem::path source = DYNAMIX_SOURCE_DIRECTORY;
+
+std::string contents(const std::filesystem::path& path) {
+  std::ifstream stream(path);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+TEST(cluster_documentation, lists_every_field_with_its_default_and_range) {
+  const auto path = source / "docs" / "cluster-file.md";
+  std::string text = contents(path);
+  const std::string begin_mark = "tests/unit/cluster compares it) -->\n";
+  const auto begin = text.find(begin_mark);
+  const auto end = text.find("<!-- fields: end -->");
+  ASSERT_NE(begin, std::string::npos);
+  ASSERT_NE(end, std::string::npos);
+  const auto first = begin + begin_mark.size();
+  if (std::getenv("DYNAMIX_UPDATE_DOCS") != nullptr) {
+    text.replace(first, end - first, describe_fields_markdown());
+    std::ofstream(path) << text;
+    return;
+  }
+  EXPECT_EQ(text.substr(first, end - first), describe_fields_markdown());
+}
+
+TEST(cluster_documentation, its_example_is_a_valid_file) {
+  const std::string text = contents(source / "docs" / "cluster-file.md");
+  const auto begin = text.find("```toml\n") + 8;
+  const auto parsed = parse_cluster_text(text.substr(begin, text.find("```\n", begin) - begin), "example.toml");
+  for (const auto& error : parsed.errors)
+    ADD_FAILURE() << to_string(error);
+  EXPECT_EQ(parsed.file.workers().size(), 2U);
+}
+
+TEST(cluster_documentation, names_the_time_outs_of_the_default_detection_time) {
+  const std::string text = contents(source / "docs" / "cluster-file.md");
+  const timeouts derived = derive_timeouts(cluster_file{}.detect_ms);
+  const auto expect_row = [&](const std::string& name, std::uint32_t value) {
+    const auto row = text.find("| " + name + " | ");
+    ASSERT_NE(row, std::string::npos) << name;
+    EXPECT_NE(text.substr(row, text.find('\n', row) - row).find(" | " + std::to_string(value) + " | "),
+              std::string::npos)
+        << name;
+  };
+  expect_row("heartbeat interval", derived.heartbeat_interval_ms);
+  expect_row("connection", derived.connection_timeout_ms);
+  expect_row("probe", derived.probe_timeout_ms);
+  expect_row("request", derived.request_timeout_ms);
+  expect_row("gather", derived.gather_timeout_ms);
+  expect_row("collective", derived.collective_timeout_ms);
+  expect_row("join", derived.join_timeout_ms);
+  expect_row("shutdown", derived.shutdown_timeout_ms);
+}
+
+TEST(cluster_documentation, every_deployment_is_a_valid_file) {
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(source / "deployments" / "clusters")) {
+    if (entry.path().extension() != ".toml")
+      continue;
+    ++files;
+    for (const auto& error : read_cluster_file(entry.path()).errors)
+      ADD_FAILURE() << to_string(error);
+  }
+  EXPECT_GE(files, 2U);
+}
+
+} // namespace
+} // namespace dynamix::cluster
