@@ -22,10 +22,10 @@ public:
   offer_verdict offer(const messages::decision& decision);
   /// Newest first; key {0, 0} where there is none.
   std::array<messages::decision, 2> held() const;
-  /// The workers agreed on `key` at `step`. Counts it as applied (late if `step` is behind its first step) and forgets it
-  /// and everything older.
-  void applied(messages::decision_key key, std::uint64_t step);
-  /// Training has ended: what is held stays unapplied.
+  /// The workers agreed on `decision`, taken from `held()`, and it holds from `step` on. Counts it as applied (late if
+  /// `step` is behind its first step) and forgets it and everything older.
+  void applied(const messages::decision& decision, std::uint64_t step);
+  /// Training has ended: what is held, and whatever is still offered, stays unapplied.
   messages::decision_counts close();
   messages::decision_counts counts() const;
   messages::decision_key newest() const;
@@ -40,6 +40,7 @@ private:
   messages::decision_key newest_{};
   messages::decision_key last_applied_{};
   messages::decision_counts counts_{};
+  bool closed_ = false;
 };
 
 } // namespace dynamix::trainer

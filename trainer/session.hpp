@@ -18,8 +18,8 @@ struct membership {
   std::uint64_t generation = 1;
   std::uint32_t rank = 0;
   std::uint32_t world_size = 1;
-  std::string store_prefix;             ///< keys of this generation's process group
-  std::string address = "127.0.0.1";    ///< that Gloo listens on
+  std::string store_prefix;          ///< keys of this generation's process group
+  std::string address = "127.0.0.1"; ///< that Gloo listens on
   std::uint32_t collective_timeout_ms = 30000;
   std::uint32_t join_timeout_ms = 60000;
 };
@@ -62,9 +62,9 @@ struct outcome {
   std::uint64_t epochs = 0;  ///< completed
   double wall_seconds = 0;
   double final_accuracy = 0;
-  double seconds_to_target = -1; ///< negative if never
+  double seconds_to_target = -1;        ///< negative if never
   std::uint64_t parameter_checksum = 0; ///< the same on all ranks
-  std::string checkpoint; ///< the last one written by this rank; empty if none
+  std::string checkpoint;               ///< the last one written by this rank; empty if none
 };
 
 struct session_options {
@@ -78,9 +78,9 @@ struct session_options {
 /// Returns an empty string, or what is wrong.
 std::string preflight(const cluster::training& options);
 
-/// Trains to the end. Returns rather than throws when a peer is lost: then `succeeded` is false, and a checkpoint of the
-/// last completed step is written where there is a checkpoint directory.
-outcome train(const session_options& options, const membership& place, store& store, clock& clock, decision_slot& decisions,
-              observer& observer);
+/// Trains to the end. Returns rather than throws when a peer is lost: then `succeeded` is false, and a checkpoint of
+/// the last completed step is written where there is a checkpoint directory.
+outcome train(const session_options& options, const membership& place, store& store, clock& clock,
+              decision_slot& decisions, observer& observer);
 
 } // namespace dynamix::trainer

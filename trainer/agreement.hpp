@@ -1,0 +1,39 @@
+#pragma once
+
+/// Which decision the workers of a generation put in force at a window boundary. Pure, and without Torch: the training
+/// thread gathers one row from every worker, and every worker draws the same conclusion from the same rows.
+
+#include "messages/types.hpp"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace dynamix::trainer {
+
+/// What one worker brings to a window boundary.
+struct boundary_row {
+  std::array<messages::decision, 2> held; ///< decision_slot::held(); generation and rank are not carried
+  bool stop = false;                      ///< this worker has been asked to end the training
+};
+
+/// A row as numbers that a collective can gather.
+inline constexpr std::size_t boundary_columns = 9;
+std::array<std::int64_t, boundary_columns> encode(const boundary_row& row);
+boundary_row decode_row(std::span<const std::int64_t, boundary_columns> numbers);
+
+/// What the workers agreed on.
+struct agreement {
+  std::optional<messages::decision_key> key; ///< to put in force now; nothing: all go on as they are
+  std::vector<messages::decision> decisions; ///< by rank, each with its own batch; empty without a key
+  bool stop = false;                         ///< all end here
+};
+
+/// Picks the newest decision that every row holds, that is newer than `last_applied` and that may hold from `next_step`
+/// on (the step that follows the boundary). A decision that one worker lacks waits for the next boundary. One that
+/// would leave nobody with a sample is never picked. `rows` are ordered by rank and at least one.
+agreement agree(std::span<const boundary_row> rows, messages::decision_key last_applied, std::uint64_t next_step);
+
+} // namespace dynamix::trainer

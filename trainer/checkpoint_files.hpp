@@ -1,0 +1,35 @@
+#pragma once
+
+#include "trainer/checkpoint.hpp"
+
+#include <deque>
+#include <string>
+
+namespace dynamix::trainer {
+
+/// Writes a run's checkpoints into one directory and keeps the newest three.
+class checkpoint_files {
+public:
+  /// An empty `directory` turns writing off.
+  explicit checkpoint_files(std::string directory) : directory_(std::move(directory)) {}
+
+  bool enabled() const { return !directory_.empty(); }
+  /// Returns the path, or an empty string when writing failed or is off; `problem()` then says why.
+  std::string write(const checkpoint& state);
+  /// A checkpoint that `host` writes for itself since it has lost its peers; it is never removed.
+  std::string write_for_host(const checkpoint& state, const std::string& host);
+
+  const std::string& newest() const { return newest_; }
+  /// Of the last write; empty when it went well.
+  const std::string& problem() const { return problem_; }
+
+private:
+  std::string write_to(const std::string& path, const checkpoint& state);
+
+  std::string directory_;
+  std::string newest_;
+  std::string problem_;
+  std::deque<std::string> kept_;
+};
+
+} // namespace dynamix::trainer

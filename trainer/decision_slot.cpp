@@ -1,0 +1,86 @@
+#include "trainer/decision_slot.hpp"
+
+namespace dynamix::trainer {
+
+namespace {
+
+constexpr messages::decision_key none{};
+
+} // namespace
+
+decision_slot::decision_slot(std::uint64_t generation, std::uint32_t rank, std::uint32_t lowest_batch,
+                             std::uint32_t highest_batch)
+    : generation_(generation), rank_(rank), lowest_batch_(lowest_batch), highest_batch_(highest_batch) {}
+
+offer_verdict decision_slot::offer(const messages::decision& decision) {
+  const std::lock_guard lock(mutex_);
+  if (decision.generation != generation_)
+    return offer_verdict::wrong_generation;
+  if (decision.rank != rank_ || decision.batch < lowest_batch_ || decision.batch > highest_batch_)
+    return offer_verdict::out_of_bounds;
+  if (decision.key != none &&
+      (decision.key == newest_ || decision.key == held_[1].key || decision.key == last_applied_)) {
+    ++counts_.duplicated;
+    return offer_verdict::duplicate;
+  }
+  if (decision.key <= newest_) {
+    ++counts_.stale_refused;
+    return offer_verdict::stale;
+  }
+  newest_ = decision.key;
+  ++counts_.received;
+  if (closed_) {
+    ++counts_.unapplied;
+    return offer_verdict::accepted;
+  }
+  if (held_[1].key != none)
+    ++counts_.superseded;
+  held_[1] = held_[0];
+  held_[0] = decision;
+  return offer_verdict::accepted;
+}
+
+std::array<messages::decision, 2> decision_slot::held() const {
+  const std::lock_guard lock(mutex_);
+  return held_;
+}
+
+void decision_slot::applied(const messages::decision& decision, std::uint64_t step) {
+  const std::lock_guard lock(mutex_);
+  if (decision.key != held_[0].key && decision.key != held_[1].key)
+    --counts_.superseded; // newer ones displaced it while the workers were agreeing on it
+  ++counts_.applied;
+  if (step > decision.first_step)
+    ++counts_.late;
+  last_applied_ = decision.key;
+  for (auto& held : held_) {
+    if (held.key == none || held.key > decision.key)
+      continue;
+    if (held.key != decision.key)
+      ++counts_.superseded;
+    held = {};
+  }
+}
+
+messages::decision_counts decision_slot::close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  for (auto& held : held_) {
+    if (held.key != none)
+      ++counts_.unapplied;
+    held = {};
+  }
+  return counts_;
+}
+
+messages::decision_counts decision_slot::counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+messages::decision_key decision_slot::newest() const {
+  const std::lock_guard lock(mutex_);
+  return newest_;
+}
+
+} // namespace dynamix::trainer

@@ -1,0 +1,79 @@
+#pragma once
+
+/// Sums the workers' gradients while backward still runs. Internal to the room: includes Torch.
+
+#include "trainer/clock.hpp"
+#include "trainer/exchange.hpp"
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace dynamix::trainer {
+
+/// What one step's exchange brought, beside the gradients themselves.
+struct reduction {
+  std::uint64_t global_batch = 0; ///< B = sum_i b_i
+  double weighted_squares = 0;    ///< sum_i b_i |g_i|^2 over all workers, g_i the mean gradient of worker i
+  double own_square = 0;          ///< |g_i|^2 of this worker; 0 for batch 0
+  double square = 0;              ///< |g|^2 of the global batch's mean gradient, before any clipping
+  double blocked_seconds = 0;     ///< waiting for peers and for the network
+};
+
+/// The gradient of the global batch, g = sum_i (b_i/B) g_i, from losses that are SUMS over a worker's samples: their
+/// gradients are b_i*g_i, so that one plain sum and one division by B give g at any batch sizes.
+///
+/// Parameters are packed into flat buckets, in reverse order since backward reaches the last ones first. A hook copies
+/// each gradient into its bucket, and a bucket is sent off as soon as it is full and all before it are under way, so
+/// the order is the same on all ranks. Its last two elements are b_i and the bucket's share of |b_i*g_i|^2 / b_i, from
+/// which the same sum yields B and sum_i b_i|g_i|^2. A worker with batch 0 runs no backward and sends zeros.
+///
+/// |.|^2 is summed here rather than by BLAS, in one order on every machine: what follows from it (gains, clipping) must
+/// not differ in the last bit between hosts.
+class gradient_reducer {
+public:
+  /// `parameters`: leaves that require a gradient, all float32 or all float64. `bucket_bytes` > 0; a parameter that is
+  /// larger has a bucket of its own.
+  gradient_reducer(std::vector<torch::Tensor> parameters, exchange& peers, const clock& time, std::size_t bucket_bytes);
+  ~gradient_reducer();
+  gradient_reducer(const gradient_reducer&) = delete;
+  gradient_reducer& operator=(const gradient_reducer&) = delete;
+
+  /// Before backward (of which there is at most one) of a loss that sums over `batch` samples. Drops all gradients.
+  void begin(std::uint32_t batch);
+  /// Waits for the sums and leaves the global batch's mean gradient in the parameters. A parameter that backward did
+  /// not reach counts as zero. Throws exchange_error.
+  reduction finish();
+
+private:
+  struct bucket {
+    torch::Tensor flat; ///< gradients, then b_i and the share of |b_i g_i|^2 / b_i; in host memory
+    std::vector<std::size_t> members;
+    std::size_t missing = 0;
+    std::unique_ptr<pending_exchange> pending;
+  };
+
+  void pack(std::size_t bucket_bytes);
+  void add_bucket(const std::vector<std::size_t>& members);
+  void accept(std::size_t parameter, const torch::Tensor& gradient);
+  void launch_ready();
+  void launch(bucket& full);
+  void await(bucket& sent, reduction& result);
+
+  std::vector<torch::Tensor> parameters_;
+  std::vector<torch::Tensor> views_; ///< of each parameter into its bucket
+  std::vector<std::size_t> bucket_of_;
+  std::vector<bool> filled_;
+  std::vector<unsigned> hooks_;
+  std::vector<bucket> buckets_;
+  exchange& peers_;
+  const clock& time_;
+  std::uint32_t batch_ = 0;
+  std::size_t next_launch_ = 0;
+  bool active_ = false;
+  double own_sum_square_ = 0; ///< |b_i g_i|^2
+};
+
+} // namespace dynamix::trainer

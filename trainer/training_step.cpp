@@ -1,0 +1,77 @@
+#include "trainer/training_step.hpp"
+
+#include "trainer/emulation.hpp"
+#include "trainer/evaluation.hpp"
+
+namespace dynamix::trainer {
+
+training_step::training_step(torch::nn::Sequential model, batch_loader& loader, exchange& peers, clock& time,
+                             std::size_t bucket_bytes)
+    : model_(std::move(model)), loader_(loader), time_(time), parameters_(model_->parameters()),
+      reducer_(parameters_, peers, time, bucket_bytes) {}
+
+step_result training_step::run(std::span<const std::uint32_t> samples, double slowdown) {
+  step_result result;
+  pass(samples, slowdown, result);
+  result.gradients = reducer_.finish();
+  return result;
+}
+
+step_result training_step::run_halved(std::span<const std::uint32_t> samples, double slowdown) {
+  step_result result;
+  result.halved = true;
+  const std::span<const std::uint32_t> halves[] = {samples.first(samples.size() / 2),
+                                                   samples.subspan(samples.size() / 2)};
+  pass(halves[0], slowdown, result);
+  const auto first = reducer_.finish();
+  std::vector<torch::Tensor> kept;
+  for (const auto& parameter : parameters_)
+    kept.push_back(parameter.grad().clone());
+  pass(halves[1], slowdown, result);
+  const auto second = reducer_.finish();
+
+  const auto total = static_cast<double>(samples.size());
+  torch::NoGradGuard no_gradient;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    auto& gradient = parameters_[i].mutable_grad();
+    gradient.mul_(halves[1].size() / total).add_(kept[i], halves[0].size() / total);
+    result.gradients.square += gradient.to(torch::kFloat64).square().sum().item<double>();
+  }
+  result.gradients.global_batch = samples.size();
+  result.gradients.weighted_squares = first.weighted_squares + second.weighted_squares;
+  result.gradients.own_square = result.gradients.square;
+  result.gradients.blocked_seconds = first.blocked_seconds + second.blocked_seconds;
+  return result;
+}
+
+void training_step::pass(std::span<const std::uint32_t> samples, double slowdown, step_result& result) {
+  reducer_.begin(static_cast<std::uint32_t>(samples.size()));
+  if (samples.empty())
+    return;
+  const double start = time_.now_seconds();
+  const auto batch = loader_.load(samples);
+  const double loaded = time_.now_seconds();
+  const auto logits = model_->forward(batch.images);
+  const auto loss = torch::nn::functional::cross_entropy(
+      logits, batch.labels, torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
+  loss.backward();
+  // The exchange runs on; what follows costs the step nothing while it does.
+  result.loss += loss.item<double>();
+  result.correct += count_correct(logits.detach(), batch.labels);
+  const double compute_seconds = time_.now_seconds() - loaded;
+  const double delay_seconds = emulation_delay_seconds(slowdown, compute_seconds);
+  if (delay_seconds > 0)
+    time_.sleep_seconds(delay_seconds);
+  result.data_seconds += loaded - start;
+  result.compute_seconds += compute_seconds + delay_seconds;
+}
+
+void clip_gradients(const std::vector<torch::Tensor>& parameters, double norm, double clip_norm) {
+  if (clip_norm <= 0 || norm <= clip_norm)
+    return;
+  torch::NoGradGuard no_gradient;
+  for (const auto& parameter : parameters)
+    parameter.grad().mul_(clip_norm / norm);
+}
+
+} // namespace dynamix::trainer

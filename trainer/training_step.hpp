@@ -1,0 +1,56 @@
+#pragma once
+
+/// The computing part of one step: from sample numbers to the global batch's mean gradient. Includes Torch.
+
+#include "trainer/batch_loader.hpp"
+#include "trainer/clock.hpp"
+#include "trainer/exchange.hpp"
+#include "trainer/gradient_reducer.hpp"
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <span>
+
+namespace dynamix::trainer {
+
+/// What one step showed, before the optimiser's part.
+struct step_result {
+  reduction gradients;
+  bool halved = false;       ///< the squares are those of two half batches
+  std::uint64_t correct = 0; ///< of this worker's samples
+  double loss = 0;           ///< summed over this worker's samples
+  double data_seconds = 0;
+  double compute_seconds = 0; ///< with the emulated slow-down
+};
+
+class training_step {
+public:
+  /// `loader` gives the training samples; all arguments must outlive the step.
+  training_step(torch::nn::Sequential model, batch_loader& loader, exchange& peers, clock& time,
+                std::size_t bucket_bytes);
+
+  /// Runs the model over this worker's `samples` (none: it only takes part in the exchange) and leaves the mean
+  /// gradient of the global batch in the parameters. Computing takes `slowdown` times as long as it would.
+  step_result run(std::span<const std::uint32_t> samples, double slowdown);
+
+  /// The same for a worker without peers, with its batch as two halves, which show the gradient's noise that one batch
+  /// cannot. Takes at least two samples.
+  step_result run_halved(std::span<const std::uint32_t> samples, double slowdown);
+
+  const std::vector<torch::Tensor>& parameters() const { return parameters_; }
+
+private:
+  void pass(std::span<const std::uint32_t> samples, double slowdown, step_result& result);
+
+  torch::nn::Sequential model_;
+  batch_loader& loader_;
+  clock& time_;
+  std::vector<torch::Tensor> parameters_;
+  gradient_reducer reducer_;
+};
+
+/// Scales the gradients of `parameters`, whose norm is `norm`, down to `clip_norm`; 0 is off.
+void clip_gradients(const std::vector<torch::Tensor>& parameters, double norm, double clip_norm);
+
+} // namespace dynamix::trainer

@@ -1,0 +1,38 @@
+#include "trainer/window_sums.hpp"
+
+#include <cmath>
+
+namespace dynamix::trainer {
+
+double finite_or_huge(double value) {
+  return std::isfinite(value) ? value : 1e30;
+}
+
+messages::training_statistics window_sums::statistics(const noise_estimate& noise,
+                                                      const learning_rate_step& rate) const {
+  messages::training_statistics result;
+  result.steps = steps;
+  result.samples = samples;
+  if (samples > 0) {
+    result.accuracy = static_cast<double>(correct) / static_cast<double>(samples);
+    result.loss = finite_or_huge(loss / static_cast<double>(samples));
+  }
+  if (steps > 0) {
+    result.iteration_seconds = iteration_seconds / steps;
+    result.compute_seconds = compute_seconds / steps;
+    result.exchange_seconds = exchange_seconds / steps;
+    result.data_seconds = data_seconds / steps;
+    result.gradient_norm = finite_or_huge(gradient_norm / steps);
+  }
+  result.gradient_valid = noise.valid && noise.own_valid && std::isfinite(noise.sigma2_norm);
+  if (result.gradient_valid) {
+    result.sigma_norm = noise.sigma_norm;
+    result.sigma2_norm = noise.sigma2_norm;
+    result.noise_scale = noise.noise_scale;
+  }
+  result.learning_rate = rate.learning_rate;
+  result.gain = rate.gain;
+  return result;
+}
+
+} // namespace dynamix::trainer

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "messages/types.hpp"
+#include "trainer/gradient_noise.hpp"
+#include "trainer/learning_rate.hpp"
+
+#include <cstdint>
+
+namespace dynamix::trainer {
+
+/// A diverged run shows infinities and worse, which no message may carry: they become 1e30.
+double finite_or_huge(double value);
+
+/// What the steps of the window that is open have added up to. Nothing in it waits for a device or a peer.
+struct window_sums {
+  std::uint64_t first_step = 0;
+  std::uint32_t steps = 0;
+  std::uint64_t samples = 0; ///< by this worker
+  std::uint64_t correct = 0;
+  double loss = 0;
+  double iteration_seconds = 0;
+  double compute_seconds = 0;
+  double exchange_seconds = 0;
+  double data_seconds = 0;
+  double control_seconds = 0;
+  double gradient_norm = 0;
+
+  /// The means over the window, with the estimates and the learning rate as they stand at its end.
+  messages::training_statistics statistics(const noise_estimate& noise, const learning_rate_step& rate) const;
+};
+
+} // namespace dynamix::trainer
