@@ -1,0 +1,56 @@
+# Dynamix: the two commands of the README and the rest of the verbs. The build itself is CMake's (CMakePresets.json).
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+JOBS ?= $(shell nproc)
+CLUSTER ?= deployments/clusters/local-4.toml
+NODE := build/release/node/dynamix-node
+SOURCES := $(shell git ls-files '*.cpp' '*.hpp' 2>/dev/null)
+
+.PHONY: help setup node build run test test-all bench sanitize format lint clean
+
+help: ## list the verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: # install the Debian packages that are missing
+	@tools/setup
+
+build: setup ## build everything into build/release
+	@cmake --preset release -Wno-dev >/dev/null
+	@cmake --build --preset release -j $(JOBS)
+
+run: node ## train Fashion-MNIST on four unequal local hosts and print the result
+	@$(NODE) local --cluster $(CLUSTER)
+
+node: setup # only the program
+	@cmake --preset release -Wno-dev >/dev/null
+	@cmake --build --preset release -j $(JOBS) --target dynamix-node
+
+test: build ## run every test
+	@ctest --preset release -j $(JOBS) -LE long
+
+test-all: build ## run the long tests too
+	@ctest --preset release -j $(JOBS)
+
+bench: ## measure against the rivals (installs python3-torch)
+	@tools/setup tools/packages-debian.txt tools/packages-bench.txt
+	@cmake --preset bench -Wno-dev >/dev/null
+	@cmake --build --preset bench -j $(JOBS)
+	@benchmarks/run build/bench
+
+sanitize: setup ## build and test under AddressSanitizer and UndefinedBehaviorSanitizer
+	@cmake --preset sanitize -Wno-dev >/dev/null
+	@cmake --build --preset sanitize -j $(JOBS)
+	@ctest --preset sanitize -j $(JOBS)
+
+format: ## format the sources
+	@tools/setup tools/packages-lint.txt
+	@clang-format -i $(SOURCES)
+
+lint: setup ## check the format and run clang-tidy
+	@tools/setup tools/packages-lint.txt
+	@clang-format --dry-run --Werror $(SOURCES)
+	@cmake --preset release -Wno-dev >/dev/null
+	@clang-tidy --quiet -p build/release $(filter %.cpp,$(SOURCES))
+
+clean: ## remove what was built; runs/ stays
+	@rm -rf build
