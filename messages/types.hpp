@@ -1,7 +1,7 @@
 #pragma once
 
-/// The values that actors exchange, as plain structs. `messages/codec.hpp` turns each into a Cap'n Proto frame and back,
-/// and refuses a frame whose fields make no sense, so a decoded struct always satisfies the ranges given here.
+/// The values that actors exchange, as plain structs. `messages/codec.hpp` turns each into a Cap'n Proto frame and
+/// back, and refuses a frame whose fields make no sense, so a decoded struct always satisfies the ranges given here.
 
 #include <array>
 #include <cstdint>
@@ -16,12 +16,13 @@ inline constexpr std::uint32_t protocol_version = 1;
 // Limits on everything that a peer can send.
 inline constexpr std::uint32_t max_workers = 4096;
 inline constexpr std::uint32_t max_batch = 1U << 20;
-inline constexpr std::uint32_t max_name_length = 128;
-inline constexpr std::uint32_t max_text_length = 4096;
+inline constexpr std::uint32_t max_name_length = 128;  ///< bytes
+inline constexpr std::uint32_t max_text_length = 4096; ///< bytes
 inline constexpr std::uint32_t max_state_size = 64;
 inline constexpr std::uint32_t max_actions = 64;
 inline constexpr std::uint32_t max_trajectory_length = 4096;
 inline constexpr std::uint32_t max_store_keys = 4096;
+inline constexpr std::uint32_t max_key_length = 1024; ///< bytes
 inline constexpr std::uint32_t max_store_value_bytes = 1U << 20;
 inline constexpr std::uint32_t max_policy_bytes = 16U << 20;
 
@@ -78,9 +79,9 @@ struct network_statistics {
 /// What the machine did to one process in one window.
 struct system_statistics {
   bool valid = false;
-  double cpu_time_ratio = 0;      ///< CPU time over wall time of the process, [0, cores]
+  double cpu_time_ratio = 0;       ///< CPU time over wall time of the process, [0, cores]
   double run_queue_wait_ratio = 0; ///< time runnable but not running, over wall time, summed over threads, >= 0
-  double memory_ratio = 0;        ///< resident set over physical memory, [0, 1]
+  double memory_ratio = 0;         ///< resident set over physical memory, [0, 1]
 };
 
 /// What training did in one window. Means are over the window's steps unless said otherwise.

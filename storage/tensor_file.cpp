@@ -216,7 +216,7 @@ std::size_t element_size(element_type type) {
   return entry_of(type).size;
 }
 
-std::vector<std::uint8_t> encode(const tensor_file& file) {
+std::vector<std::uint8_t> encode(const tensor_file& file) noexcept {
   assert(well_formed(file));
   auto header = header_of(file).dump();
   header.resize((header.size() + alignment_bytes - 1) / alignment_bytes * alignment_bytes, ' ');

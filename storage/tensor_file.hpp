@@ -39,7 +39,7 @@ std::size_t element_size(element_type type);
 
 /// The bytes of a file. Its names are unique and not empty, every text is UTF-8, sizes match
 /// types and shapes, and the limits hold; anything else is the caller's mistake and ends the process.
-std::vector<std::uint8_t> encode(const tensor_file& file);
+std::vector<std::uint8_t> encode(const tensor_file& file) noexcept;
 
 /// Decodes and checks the layout, the limits and the checksum. The tensors come in the order of their data. Returns an
 /// empty string, or what is wrong with the bytes; then `file` is empty.

@@ -1,0 +1,72 @@
+#pragma once
+
+/// Structs to Cap'n Proto frames and back. Knows no CAF. A frame is one `Envelope` of messages/schema/dynamix.capnp in
+/// one segment, behind the usual word that says so (docs/wire-format.md).
+
+#include "messages/shared_words.hpp"
+#include "messages/types.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+namespace dynamix::messages {
+
+/// Everything that a frame can hold.
+using message = std::variant<hello, welcome, window_report, evaluation_report, farewell, shard_report, decision,
+                             trajectory, policy_version, store_operation, store_result>;
+
+/// The largest frame: the largest policy and room for what goes with it.
+inline constexpr std::size_t max_frame_words = (max_policy_bytes + (64U << 10)) / sizeof(std::uint64_t);
+
+enum class codec_code : std::uint8_t {
+  too_large = 1, ///< more than `max_frame_words`
+  malformed,     ///< no single-segment Cap'n Proto frame, or one whose pointers lead astray
+  unknown_kind,  ///< a well-formed frame of a message that this release does not know, or of none
+  invalid_field, ///< a known message with a field that makes no sense (`validate` says which)
+};
+
+struct codec_error {
+  codec_code code = codec_code::malformed;
+  std::string text; ///< for a person
+};
+
+/// A value, or why there is none.
+template <class T>
+class result {
+public:
+  result(T value) : content_(std::in_place_index<0>, std::move(value)) {}
+  result(codec_error error) : content_(std::in_place_index<1>, std::move(error)) {}
+
+  explicit operator bool() const { return content_.index() == 0; }
+  T& operator*() { return std::get<0>(content_); }
+  const T& operator*() const { return std::get<0>(content_); }
+  T* operator->() { return &std::get<0>(content_); }
+  const T* operator->() const { return &std::get<0>(content_); }
+  const codec_error& error() const { return std::get<1>(content_); }
+
+private:
+  std::variant<T, codec_error> content_;
+};
+
+/// A frame that holds `value`, which is any of the structs of `message`. Fails with `invalid_field` where a receiver
+/// would refuse it, for example on a NaN, and with `too_large`.
+template <class T>
+result<shared_words> encode(const T& value);
+result<shared_words> encode(const message& value);
+
+/// The message in a frame. Whatever the words are, this neither crashes nor allocates more than about nine times their
+/// size, and a message that it returns satisfies `validate`.
+result<message> decode(std::span<const std::uint64_t> words);
+inline result<message> decode(const shared_words& words) {
+  return decode(words.view());
+}
+
+/// "window_report": the name of the struct.
+std::string_view kind_name(const message& value);
+
+} // namespace dynamix::messages

@@ -1,0 +1,36 @@
+#include "messages/frame.hpp"
+
+#include <caf/make_message.hpp>
+#include <caf/sec.hpp>
+
+namespace dynamix::messages {
+
+std::string to_string(const frame& value) {
+  return "frame of " + std::to_string(value.view().size_bytes()) + " bytes";
+}
+
+caf::error inspect(caf::serializer& sink, frame& value) {
+  const auto words = value.view();
+  if (words.size() > max_frame_words)
+    return caf::make_error(caf::sec::state_not_serializable, "a frame larger than the limit");
+  auto count = static_cast<std::uint32_t>(words.size());
+  if (auto error = sink(count))
+    return error;
+  // CAF's interface is one for both directions; a serializer only reads.
+  return sink.apply_raw(words.size_bytes(), const_cast<std::uint64_t*>(words.data()));
+}
+
+caf::error inspect(caf::deserializer& source, frame& value) {
+  std::uint32_t count = 0;
+  if (auto error = source(count))
+    return error;
+  if (count > max_frame_words)
+    return caf::make_error(caf::sec::malformed_basp_message, "a frame larger than the limit");
+  std::vector<std::uint64_t> words(count);
+  if (auto error = source.apply_raw(words.size() * sizeof(std::uint64_t), words.data()))
+    return error;
+  value = frame(std::move(words));
+  return caf::none;
+}
+
+} // namespace dynamix::messages

@@ -1,0 +1,381 @@
+@0xb8e833d0f1f0864f;
+# What Dynamix's processes say to each other: one Envelope a frame. The values' ranges and their meaning are in
+# messages/types.hpp; messages/validation.cpp refuses whatever lies outside of them.
+#
+# Schemas only grow, so that every frame ever recorded (tests/unit/messages/golden) stays readable:
+#   - A field, an enumerant or an arm of the union is added at the end of its list under the next free number.
+#   - A number, a type, a unit and a meaning never change. A new meaning is a new field.
+#   - A field that is no longer used keeps its number and its type and is renamed to obsolete<Name>.
+#   - A new field's default (zero, empty) means "an older sender, which did not know it".
+#   - Value 0 of every enum is `unspecified`, and arm 0 of the union `unset`: no sender uses them, every receiver
+#     refuses them.
+#   - The unit is the last word of a name: Seconds, Ms, Bytes. Counts and ratios have none.
+#   - A change that an old peer would misread raises `protocol_version`.
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("dynamix::messages::schema");
+
+struct Envelope {
+  union {
+    unset @0 :Void;
+    hello @1 :Hello;
+    welcome @2 :Welcome;
+    windowReport @3 :WindowReport;
+    evaluationReport @4 :EvaluationReport;
+    farewell @5 :Farewell;
+    shardReport @6 :ShardReport;
+    decision @7 :Decision;
+    trajectory @8 :Trajectory;
+    policyVersion @9 :PolicyVersion;
+    storeOperation @10 :StoreOperation;
+    storeResult @11 :StoreResult;
+  }
+}
+
+struct DecisionKey {
+  # Orders decisions, by term and then by window. Both 0: no decision yet.
+
+  term @0 :UInt64;
+  # Of the arbitrator.
+
+  window @1 :UInt64;
+  # Counts from 1.
+}
+
+struct Hello {
+  # Worker to arbitrator, the first message after a connect.
+
+  protocol @0 :UInt32;
+  # `protocol_version` of the sender.
+
+  cluster @1 :Text;
+
+  clusterDigest @2 :UInt64;
+  # Of the resolved cluster file; both sides must read the same one.
+
+  host @3 :Text;
+
+  incarnation @4 :UInt64;
+  # Unique a process start, never 0.
+
+  heartbeatIntervalMs @5 :UInt32;
+
+  generation @6 :UInt64;
+  # That the worker trains in; 0 before it has joined one.
+
+  lastDecision @7 :DecisionKey;
+  # The newest that it holds.
+
+  batch @8 :UInt32;
+  # In force, in samples; 0 before training.
+}
+
+enum WelcomeVerdict {
+  unspecified @0;
+  accepted @1;
+  protocolMismatch @2;
+  clusterMismatch @3;
+  unknownHost @4;
+  duplicateHost @5;
+  heartbeatMismatch @6;
+  generationClosed @7;
+}
+
+struct Welcome {
+  # The answer to a hello. The fields behind `detail` hold only when accepted.
+
+  verdict @0 :WelcomeVerdict;
+
+  detail @1 :Text;
+  # For a person.
+
+  term @2 :UInt64;
+  generation @3 :UInt64;
+  rank @4 :UInt32;
+  worldSize @5 :UInt32;
+
+  storePrefix @6 :Text;
+  # Of the keys through which the generation's process group meets.
+}
+
+struct NetworkStatistics {
+  # One process in one window.
+
+  valid @0 :Bool;
+
+  throughputBytesPerSecond @1 :Float64;
+  # Sent and received.
+
+  rttSeconds @2 :Float64;
+  # Mean of the sockets' smoothed round-trip times.
+
+  retransmissions @3 :UInt64;
+  # TCP segments.
+}
+
+struct SystemStatistics {
+  # One process in one window.
+
+  valid @0 :Bool;
+
+  cpuTimeRatio @1 :Float64;
+  # CPU time over wall time, all threads: 2 is two cores.
+
+  runQueueWaitRatio @2 :Float64;
+  # Time runnable but not running over wall time, summed over threads.
+
+  memoryRatio @3 :Float64;
+  # Resident set over physical memory, 0 to 1.
+}
+
+struct TrainingStatistics {
+  # One worker in one window; means over its steps.
+
+  steps @0 :UInt32;
+  samples @1 :UInt64;
+
+  accuracy @2 :Float64;
+  # 0 to 1.
+
+  loss @3 :Float64;
+
+  iterationSeconds @4 :Float64;
+  # A step as a whole; the next three are its parts.
+
+  computeSeconds @5 :Float64;
+  exchangeSeconds @6 :Float64;
+  dataSeconds @7 :Float64;
+
+  gradientValid @8 :Bool;
+  # False while the next four warm up.
+
+  sigmaNorm @9 :Float64;
+  # Square root of sigma2Norm.
+
+  sigma2Norm @10 :Float64;
+  # The worker's relative gradient variance, (E|g_i|^2 - |G|^2) / |G|^2.
+
+  gradientNorm @11 :Float64;
+  # Of the global batch.
+
+  noiseScale @12 :Float64;
+  # tr(Sigma) / |G|^2, in samples.
+
+  learningRate @13 :Float64;
+
+  gain @14 :Float64;
+  # Of the learning-rate rule; 1 at the base batch.
+}
+
+struct WindowReport {
+  # One worker's account of one window.
+
+  host @0 :Text;
+  rank @1 :UInt32;
+  generation @2 :UInt64;
+
+  window @3 :UInt64;
+  # Counts from 1.
+
+  firstStep @4 :UInt64;
+
+  final @5 :Bool;
+  # The worker trains no further: nothing is decided on it.
+
+  batch @6 :UInt32;
+  # In force during the window, in samples.
+
+  decision @7 :DecisionKey;
+  # That put the batch in force.
+
+  globalBatch @8 :UInt64;
+
+  epoch @9 :UInt64;
+
+  epochSamples @10 :UInt64;
+  # Of all workers in this epoch, up to the window's end.
+
+  elapsedSeconds @11 :Float64;
+  # Since training began.
+
+  training @12 :TrainingStatistics;
+  network @13 :NetworkStatistics;
+  system @14 :SystemStatistics;
+
+  telemetrySeconds @15 :Float64;
+  # CPU time that measuring this window cost.
+
+  controlSeconds @16 :Float64;
+  # Time that the training thread spent on windows and decisions.
+}
+
+struct EvaluationReport {
+  # The whole model on the test set; sent by rank 0.
+
+  step @0 :UInt64;
+
+  epoch @1 :UInt64;
+  # Completed epochs.
+
+  samples @2 :UInt64;
+  elapsedSeconds @3 :Float64;
+  trainLoss @4 :Float64;
+  testLoss @5 :Float64;
+
+  testAccuracy @6 :Float64;
+  # 0 to 1.
+
+  globalBatch @7 :UInt64;
+  learningRate @8 :Float64;
+}
+
+struct DecisionCounts {
+  # received = applied + superseded + unapplied; the last two come on top.
+
+  received @0 :UInt64;
+  applied @1 :UInt64;
+
+  late @2 :UInt64;
+  # Of the applied ones.
+
+  superseded @3 :UInt64;
+  unapplied @4 :UInt64;
+  staleRefused @5 :UInt64;
+  duplicated @6 :UInt64;
+}
+
+struct Farewell {
+  # A worker's last word.
+
+  host @0 :Text;
+  rank @1 :UInt32;
+  succeeded @2 :Bool;
+
+  reason @3 :Text;
+  # Why it ended, for a person.
+
+  steps @4 :UInt64;
+  samples @5 :UInt64;
+  epochs @6 :UInt64;
+  wallSeconds @7 :Float64;
+
+  finalAccuracy @8 :Float64;
+  # 0 to 1.
+
+  secondsToTarget @9 :Float64;
+  # Negative: never reached.
+
+  parameterChecksum @10 :UInt64;
+  controlSeconds @11 :Float64;
+  telemetrySeconds @12 :Float64;
+  decisions @13 :DecisionCounts;
+}
+
+struct ShardReport {
+  # The window of a shard: the reports that came before the deadline.
+
+  window @0 :UInt64;
+  generation @1 :UInt64;
+
+  reports @2 :List(WindowReport);
+  # By rising rank; of an older window where a worker was late.
+
+  expected @3 :UInt32;
+  # Workers of the shard.
+
+  gatherSeconds @4 :Float64;
+  # From the window's first report to its close.
+}
+
+struct Decision {
+  # One worker's new batch size.
+
+  key @0 :DecisionKey;
+  generation @1 :UInt64;
+  rank @2 :UInt32;
+
+  batch @3 :UInt32;
+  # In samples.
+
+  firstStep @4 :UInt64;
+  # The earliest step that it may hold for.
+}
+
+struct Transition {
+  state @0 :List(Float32);
+  # Normalised, as the policy saw it; masked entries are 0.
+
+  action @1 :UInt32;
+  # Index into the actions of the cluster file.
+
+  logProbability @2 :Float32;
+  value @3 :Float32;
+  reward @4 :Float32;
+}
+
+struct Trajectory {
+  # Consecutive transitions of one worker under one policy version.
+
+  rank @0 :UInt32;
+  policyVersion @1 :UInt64;
+  transitions @2 :List(Transition);
+
+  bootstrapValue @3 :Float32;
+  # Value of the state that follows the last transition.
+}
+
+struct PolicyVersion {
+  version @0 :UInt64;
+
+  parameters @1 :Data;
+  # A tensor file (storage/tensor_file.hpp) with a checksum of its own.
+
+  policyLoss @2 :Float64;
+  # This and the rest describe the update that made it.
+
+  valueLoss @3 :Float64;
+  entropy @4 :Float64;
+  approximateKl @5 :Float64;
+  clipFraction @6 :Float64;
+}
+
+enum StoreVerb {
+  unspecified @0;
+  set @1;
+  get @2;
+  add @3;
+  check @4;
+  remove @5;
+  count @6;
+}
+
+struct StoreOperation {
+  # One operation on the store through which a process group meets.
+
+  verb @0 :StoreVerb;
+
+  keys @1 :List(Text);
+  # One for set, get, add and remove; one or more for check; none for count.
+
+  value @2 :Data;
+  # Of set.
+
+  amount @3 :Int64;
+  # Of add.
+}
+
+enum StoreStatus {
+  unspecified @0;
+  ok @1;
+  absent @2;
+}
+
+struct StoreResult {
+  status @0 :StoreStatus;
+
+  value @1 :Data;
+  # Of get.
+
+  number @2 :Int64;
+  # Of add and count; 1 or 0 for check and remove.
+}

@@ -1,0 +1,301 @@
+#include "messages/validation.hpp"
+
+#include <kj/encoding.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+namespace dynamix::messages {
+namespace {
+
+constexpr double unbounded = std::numeric_limits<double>::max(); // but finite
+constexpr std::uint64_t any = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint32_t max_cores = 1U << 16;
+constexpr std::uint32_t max_heartbeat_interval_ms = 3'600'000;
+constexpr std::uint64_t max_global_batch = std::uint64_t{max_workers} * max_batch;
+// The logarithm of a probability that rounding has pushed above 1.
+constexpr double log_probability_max = 1e-6;
+
+enum class lines : std::uint8_t { one, many };
+
+/// C0 and C1 controls and DEL.
+bool is_control(char32_t character) {
+  return character < U' ' || (character >= U'\x7f' && character < U'\xa0');
+}
+
+bool is_allowed(char32_t character, lines allowed) {
+  return !is_control(character) || (allowed == lines::many && (character == U'\n' || character == U'\t'));
+}
+
+/// Goes through the fields of one struct and keeps the first fault.
+class checker {
+public:
+  void require(bool holds, std::string_view name, std::string_view rule) {
+    if (!holds && fault_.empty())
+      fault_ = std::string(name) + " " + std::string(rule);
+  }
+
+  void number(std::string_view name, double value, double low, double high = unbounded) {
+    range(name, value, low, high, value >= low && value <= high); // false for NaN
+  }
+
+  void count(std::string_view name, std::uint64_t value, std::uint64_t low, std::uint64_t high) {
+    range(name, value, low, high, value >= low && value <= high);
+  }
+
+  void text(std::string_view name, const std::string& value, std::size_t low, std::size_t high, lines allowed) {
+    count(std::string(name) + " length", value.size(), low, high);
+    const auto characters = kj::encodeUtf32(kj::arrayPtr(value.data(), value.size()));
+    require(!characters.hadErrors, name, "is not UTF-8");
+    require(std::all_of(characters.begin(), characters.end(), [&](char32_t one) { return is_allowed(one, allowed); }),
+            name, "holds control characters");
+  }
+
+  /// A cluster's or host's name.
+  void name(std::string_view field, const std::string& value) { text(field, value, 1, max_name_length, lines::one); }
+
+  void key(std::string_view name, decision_key value) {
+    require(value.window > 0 || value.term == 0, name, "has a term but no window");
+  }
+
+  void nested(const std::string& prefix, const std::string& fault) {
+    if (!fault.empty() && fault_.empty())
+      fault_ = prefix + "." + fault;
+  }
+
+  std::string take() { return std::move(fault_); }
+
+private:
+  template <class T>
+  void range(std::string_view name, T value, T low, T high, bool holds) {
+    if (holds || !fault_.empty())
+      return;
+    std::ostringstream out;
+    out << name << " = " << value << " is not in [" << low << ", " << high << "]";
+    fault_ = out.str();
+  }
+
+  std::string fault_;
+};
+
+std::string element(std::string_view name, std::size_t index) {
+  return std::string(name) + "[" + std::to_string(index) + "]";
+}
+
+std::string fault_in(const training_statistics& value) {
+  checker check;
+  check.number("accuracy", value.accuracy, 0, 1);
+  check.number("loss", value.loss, 0);
+  check.number("iteration_seconds", value.iteration_seconds, 0);
+  check.number("compute_seconds", value.compute_seconds, 0);
+  check.number("exchange_seconds", value.exchange_seconds, 0);
+  check.number("data_seconds", value.data_seconds, 0);
+  check.number("sigma_norm", value.sigma_norm, 0);
+  check.number("sigma2_norm", value.sigma2_norm, 0);
+  check.number("gradient_norm", value.gradient_norm, 0);
+  check.number("noise_scale", value.noise_scale, 0);
+  check.number("learning_rate", value.learning_rate, 0);
+  check.number("gain", value.gain, 0);
+  return check.take();
+}
+
+std::string fault_in(const network_statistics& value) {
+  checker check;
+  check.number("throughput_bytes_per_second", value.throughput_bytes_per_second, 0);
+  check.number("rtt_seconds", value.rtt_seconds, 0);
+  return check.take();
+}
+
+std::string fault_in(const system_statistics& value) {
+  checker check;
+  check.number("cpu_time_ratio", value.cpu_time_ratio, 0, max_cores);
+  check.number("run_queue_wait_ratio", value.run_queue_wait_ratio, 0);
+  check.number("memory_ratio", value.memory_ratio, 0, 1);
+  return check.take();
+}
+
+std::string fault_in(const decision_counts& value) {
+  checker check;
+  check.count("late", value.late, 0, value.applied);
+  check.count("applied", value.applied, 0, value.received);
+  check.count("superseded", value.superseded, 0, value.received - value.applied);
+  check.require(value.unapplied == value.received - value.applied - value.superseded, "unapplied",
+                "is not received - applied - superseded");
+  return check.take();
+}
+
+std::string fault_in(const transition& value) {
+  checker check;
+  check.count("state size", value.state.size(), 1, max_state_size);
+  check.require(std::all_of(value.state.begin(), value.state.end(), [](float one) { return std::isfinite(one); }),
+                "state", "holds numbers that are not finite");
+  check.count("action", value.action, 0, max_actions - 1);
+  check.number("log_probability", value.log_probability, -unbounded, log_probability_max);
+  check.number("value", value.value, -unbounded);
+  check.number("reward", value.reward, -unbounded);
+  return check.take();
+}
+
+} // namespace
+
+std::string validate(const hello& value) {
+  checker check;
+  check.count("protocol", value.protocol, 1, any);
+  check.name("cluster", value.cluster);
+  check.name("host", value.host);
+  check.count("incarnation", value.incarnation, 1, any);
+  check.count("heartbeat_interval_ms", value.heartbeat_interval_ms, 1, max_heartbeat_interval_ms);
+  check.key("last_decision", value.last_decision);
+  check.count("batch", value.batch, 0, max_batch);
+  return check.take();
+}
+
+std::string validate(const welcome& value) {
+  const bool accepted = value.verdict == welcome_verdict::accepted;
+  checker check;
+  check.require(value.verdict >= welcome_verdict::accepted && value.verdict <= welcome_verdict::generation_closed,
+                "verdict", "is unknown");
+  check.text("detail", value.detail, 0, max_text_length, lines::many);
+  check.count("generation", value.generation, accepted ? 1 : 0, any);
+  check.count("world_size", value.world_size, 1, max_workers);
+  check.require(value.rank < value.world_size, "rank", "is not below world_size");
+  check.text("store_prefix", value.store_prefix, accepted ? 1 : 0, max_name_length, lines::one);
+  return check.take();
+}
+
+std::string validate(const window_report& value) {
+  checker check;
+  check.name("host", value.host);
+  check.count("rank", value.rank, 0, max_workers - 1);
+  check.count("generation", value.generation, 1, any);
+  check.count("window", value.window, 1, any);
+  check.count("batch", value.batch, 0, max_batch);
+  check.key("decision", value.decision);
+  check.count("global_batch", value.global_batch, 0, max_global_batch);
+  check.number("elapsed_seconds", value.elapsed_seconds, 0);
+  check.nested("training", fault_in(value.training));
+  check.nested("network", fault_in(value.network));
+  check.nested("system", fault_in(value.system));
+  check.number("telemetry_seconds", value.telemetry_seconds, 0);
+  check.number("control_seconds", value.control_seconds, 0);
+  return check.take();
+}
+
+std::string validate(const evaluation_report& value) {
+  checker check;
+  check.number("elapsed_seconds", value.elapsed_seconds, 0);
+  check.number("train_loss", value.train_loss, 0);
+  check.number("test_loss", value.test_loss, 0);
+  check.number("test_accuracy", value.test_accuracy, 0, 1);
+  check.count("global_batch", value.global_batch, 0, max_global_batch);
+  check.number("learning_rate", value.learning_rate, 0);
+  return check.take();
+}
+
+std::string validate(const farewell& value) {
+  checker check;
+  check.name("host", value.host);
+  check.count("rank", value.rank, 0, max_workers - 1);
+  check.text("reason", value.reason, 0, max_text_length, lines::many);
+  check.number("wall_seconds", value.wall_seconds, 0);
+  check.number("final_accuracy", value.final_accuracy, 0, 1);
+  check.number("seconds_to_target", value.seconds_to_target, -unbounded);
+  check.number("control_seconds", value.control_seconds, 0);
+  check.number("telemetry_seconds", value.telemetry_seconds, 0);
+  check.nested("decisions", fault_in(value.decisions));
+  return check.take();
+}
+
+std::string validate(const shard_report& value) {
+  checker check;
+  check.count("window", value.window, 1, any);
+  check.count("generation", value.generation, 1, any);
+  check.count("expected", value.expected, 0, max_workers);
+  check.count("reports size", value.reports.size(), 0, value.expected);
+  check.number("gather_seconds", value.gather_seconds, 0);
+  for (std::size_t i = 0; i < value.reports.size(); ++i) {
+    const auto& report = value.reports[i];
+    const auto name = element("reports", i);
+    check.nested(name, validate(report));
+    check.require(report.generation == value.generation, name, "is of another generation");
+    check.require(report.window <= value.window, name, "is of a later window");
+    check.require(i == 0 || report.rank > value.reports[i - 1].rank, name, "does not come in the order of ranks");
+  }
+  return check.take();
+}
+
+std::string validate(const decision& value) {
+  checker check;
+  check.count("key.window", value.key.window, 1, any);
+  check.count("generation", value.generation, 1, any);
+  check.count("rank", value.rank, 0, max_workers - 1);
+  check.count("batch", value.batch, 1, max_batch);
+  return check.take();
+}
+
+std::string validate(const trajectory& value) {
+  checker check;
+  check.count("rank", value.rank, 0, max_workers - 1);
+  check.count("transitions size", value.transitions.size(), 1, max_trajectory_length);
+  for (std::size_t i = 0; i < value.transitions.size(); ++i) {
+    const auto name = element("transitions", i);
+    check.nested(name, fault_in(value.transitions[i]));
+    check.require(value.transitions[i].state.size() == value.transitions[0].state.size(), name,
+                  "has a state of another size than the first");
+  }
+  check.number("bootstrap_value", value.bootstrap_value, -unbounded);
+  return check.take();
+}
+
+std::string validate(const policy_version& value) {
+  checker check;
+  check.count("parameters size", value.parameters.size(), 1, max_policy_bytes);
+  check.number("policy_loss", value.policy_loss, -unbounded);
+  check.number("value_loss", value.value_loss, 0);
+  check.number("entropy", value.entropy, 0);
+  check.number("approximate_kl", value.approximate_kl, -unbounded);
+  check.number("clip_fraction", value.clip_fraction, 0, 1);
+  return check.take();
+}
+
+std::string validate(const store_operation& value) {
+  checker check;
+  check.require(value.verb >= store_verb::set && value.verb <= store_verb::count, "verb", "is unknown");
+  const bool several = value.verb == store_verb::check;
+  const std::size_t least = value.verb == store_verb::count ? 0 : 1;
+  check.count("keys size", value.keys.size(), least, several ? max_store_keys : least);
+  for (std::size_t i = 0; i < value.keys.size(); ++i)
+    check.text(element("keys", i), value.keys[i], 1, max_key_length, lines::one);
+  check.count("value size", value.value.size(), 0, value.verb == store_verb::set ? max_store_value_bytes : 0);
+  check.require(value.amount == 0 || value.verb == store_verb::add, "amount", "is only for add");
+  return check.take();
+}
+
+std::string validate(const store_result& value) {
+  checker check;
+  check.require(value.status >= store_status::ok && value.status <= store_status::absent, "status", "is unknown");
+  check.count("value size", value.value.size(), 0, value.status == store_status::ok ? max_store_value_bytes : 0);
+  return check.take();
+}
+
+std::string fit_text(std::string_view text) {
+  constexpr char32_t replacement = U'\xfffd';
+  // Twice the limit is enough to fill it, whatever is replaced, and keeps the work bounded.
+  const auto taken = text.substr(0, 2 * max_text_length);
+  auto characters = kj::encodeUtf32(kj::arrayPtr(taken.data(), taken.size()));
+  std::string fitted;
+  for (auto character : characters) {
+    const bool surrogate = character >= 0xd800 && character <= 0xdfff;
+    if (surrogate || !is_allowed(character, lines::many))
+      character = replacement;
+    const auto encoded = kj::decodeUtf32(kj::arrayPtr(&character, 1));
+    if (fitted.size() + encoded.size() > max_text_length)
+      break;
+    fitted.append(encoded.cStr(), encoded.size());
+  }
+  return fitted;
+}
+
+} // namespace dynamix::messages

@@ -1,0 +1,36 @@
+#pragma once
+
+/// Between structs and Cap'n Proto's readers and builders, field by field. Only for the codec. `read` checks no
+/// meaning, but never takes more than one element beyond a limit, so that `validate` sees the excess and memory does
+/// not.
+
+#include "messages/types.hpp"
+#include "schema/dynamix.capnp.h"
+
+namespace dynamix::messages::wire {
+
+void write(const hello& value, schema::Envelope::Builder envelope);
+void write(const welcome& value, schema::Envelope::Builder envelope);
+void write(const window_report& value, schema::Envelope::Builder envelope);
+void write(const evaluation_report& value, schema::Envelope::Builder envelope);
+void write(const farewell& value, schema::Envelope::Builder envelope);
+void write(const shard_report& value, schema::Envelope::Builder envelope);
+void write(const decision& value, schema::Envelope::Builder envelope);
+void write(const trajectory& value, schema::Envelope::Builder envelope);
+void write(const policy_version& value, schema::Envelope::Builder envelope);
+void write(const store_operation& value, schema::Envelope::Builder envelope);
+void write(const store_result& value, schema::Envelope::Builder envelope);
+
+hello read(schema::Hello::Reader reader);
+welcome read(schema::Welcome::Reader reader);
+window_report read(schema::WindowReport::Reader reader);
+evaluation_report read(schema::EvaluationReport::Reader reader);
+farewell read(schema::Farewell::Reader reader);
+shard_report read(schema::ShardReport::Reader reader);
+decision read(schema::Decision::Reader reader);
+trajectory read(schema::Trajectory::Reader reader);
+policy_version read(schema::PolicyVersion::Reader reader);
+store_operation read(schema::StoreOperation::Reader reader);
+store_result read(schema::StoreResult::Reader reader);
+
+} // namespace dynamix::messages::wire
