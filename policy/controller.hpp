@@ -35,17 +35,25 @@ class controller {
 public:
   virtual ~controller() = default;
   virtual std::string name() const = 0;
-  /// One choice a report, in the reports' order. The same observations and seed give the same choices.
+  /// One choice a report, in the reports' order; also for final ones, which the caller leaves out. A learned policy
+  /// adds the action to `assigned`, for that is the batch size that will be in force when the choice is. The same
+  /// sequence of observations, parameters and seed give the same choices. Throws std::invalid_argument when `assigned`
+  /// has another length than the reports.
   virtual std::vector<choice> decide(const observation& observed) = 0;
-  /// True if it learns from trajectories.
+  /// True if it learns from trajectories: a learned policy in mode `train`.
   virtual bool learns() const { return false; }
-  /// Takes new parameters; an error message if they do not fit. Controllers that do not learn refuse.
+  /// Takes new parameters for the next decision. Returns an empty string, or why they are refused: too large, damaged
+  /// (the checksum), of another policy, network, state or set of actions, not finite, or of a version older than
+  /// `version()`; then nothing has changed. Controllers that do not learn refuse.
   virtual std::string adopt(const messages::policy_version& version);
   virtual std::uint64_t version() const { return 0; }
 };
 
-/// The controller that the file names. `parameters` (a tensor file's bytes) replaces fresh ones where not empty.
-/// Throws std::invalid_argument when they do not fit.
-std::unique_ptr<controller> make_controller(const cluster::cluster_file& file, const std::vector<std::uint8_t>& parameters);
+/// The controller that the file names: `static` keeps every batch size; `ppo` and `ppo-simple` choose one action a
+/// worker, drawn from its probabilities in mode `train` and the most probable one in mode `infer`, in one inference for
+/// all workers. `parameters` (the bytes of a policy_version's or a learner's tensor file) replaces fresh ones where not
+/// empty. Throws std::invalid_argument when they do not fit.
+std::unique_ptr<controller> make_controller(const cluster::cluster_file& file,
+                                            const std::vector<std::uint8_t>& parameters);
 
 } // namespace dynamix::policy

@@ -13,7 +13,9 @@ namespace dynamix::policy {
 class learner {
 public:
   virtual ~learner() = default;
-  /// One PPO update (or one step of `ppo_simple`) on a rollout. The version rises by one.
+  /// One PPO update (or one step of `ppo-simple`) on a rollout. The version rises by one. Trajectories that do not fit
+  /// the policy (length of the state, action, a number that is not finite) are left out; when none is left, the version
+  /// stays.
   virtual messages::policy_version update(std::span<const messages::trajectory> rollout) = 0;
   /// The parameters as they are, as a version; numbers of the last update are kept.
   virtual messages::policy_version current() const = 0;
@@ -21,8 +23,9 @@ public:
   virtual std::vector<std::uint8_t> save() const = 0;
 };
 
-/// `saved` is the result of `save`, or a policy's parameters alone, or empty for fresh ones from the seed; fresh ones equal
-/// those of make_controller. Throws std::invalid_argument when they do not fit. Null when the policy does not learn.
+/// `saved` is the result of `save`, or a policy's parameters alone, or empty for fresh ones from the seed; fresh ones
+/// equal those of make_controller. Throws std::invalid_argument when they do not fit. Null when nothing is to be
+/// learned: a policy without parameters, or mode `infer`.
 std::unique_ptr<learner> make_learner(const cluster::cluster_file& file, const std::vector<std::uint8_t>& saved);
 
 } // namespace dynamix::policy

@@ -1,5 +1,7 @@
 #pragma once
 
+/// What a window was worth to the policy.
+
 #include "cluster/cluster_file.hpp"
 #include "messages/types.hpp"
 
@@ -15,9 +17,10 @@ struct reward_terms {
   double total = 0;
 };
 
-/// DYNAMIX (arXiv 2510.08522), section on the reward. `previous_accuracy` is the same worker's mean batch accuracy of the
-/// window before; negative when there is none (then dA = 0). A batch of 0 counts as 1.
-reward_terms compute_reward(const messages::window_report& report, double previous_accuracy, const cluster::reward& weights,
-                            bool adaptive_optimizer);
+/// DYNAMIX (arXiv 2510.08522), section on the reward. `previous_accuracy` is the same worker's mean batch accuracy of
+/// the window before; negative when there is none (then dA = 0). A batch of 0 counts as 1. The noise term is 0 while
+/// the report's gradient statistics are not valid.
+reward_terms compute_reward(const messages::window_report& report, double previous_accuracy,
+                            const cluster::reward& weights, bool adaptive_optimizer);
 
 } // namespace dynamix::policy

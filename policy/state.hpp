@@ -14,31 +14,41 @@ namespace dynamix::policy {
 /// One entry of the state vector.
 struct state_field {
   std::string_view name;
-  std::string_view group;         ///< network | system | training | batch | global
-  std::string_view normalisation; ///< the formula, for people
+  std::string_view group;         ///< network | system | training | gradient | batch | global | noise | validity
+  std::string_view normalisation; ///< the formula, for people; "n workers" are those of the shard
 };
 
-/// The fields in the vector's order. Every value lies in [-5, 5]; behind the fields come the validity bits of the groups
-/// network, system and gradient, 1 valid, 0 masked. A masked entry is 0.
+/// The fields in the vector's order. Every value is clamped to [-5, 5]. The last four are the validity bits of the
+/// groups network, system, gradient and noise: 1 valid, 0 masked. Every field of a masked group is 0.
 std::span<const state_field> state_fields();
-/// Length of the vector: the fields and the validity bits.
+/// Length of the vector.
 std::size_t state_size();
 
 /// s_global: convergence indicators over the shard, sums first so that shards can be joined.
 struct global_sums {
-  double weight = 0;            ///< sum of samples
-  double accuracy = 0;          ///< sample-weighted sums
-  double loss = 0;
+  double reports = 0;  ///< how many were summed
+  double weight = 0;   ///< sum of samples
+  double accuracy = 0; ///< sample-weighted sums
+  double loss = 0;     ///< the same
   double iteration_seconds_max = 0;
-  double noise_scale = 0;       ///< sample-weighted sum over reports with valid gradients
-  double noise_weight = 0;
-  double global_batch = 0;
+  double noise_scale = 0;  ///< sample-weighted sum over reports with valid gradients
+  double noise_weight = 0; ///< sum of their samples
+  double global_batch = 0; ///< sum of the batches in force
+  double batch_lowest = 0; ///< of the batches in force
+  double batch_highest = 0;
+  double compute_seconds = 0; ///< sum of the computing times of a step
+  double compute_seconds_max = 0;
+  double speed = 0; ///< sum of samples per second of computing, over reports that computed
+  double speed_reports = 0;
 };
 global_sums sum_reports(std::span<const messages::window_report> reports);
+/// The sums over both. Commutative, and associative up to rounding.
 global_sums join(const global_sums& left, const global_sums& right);
 
-/// `previous` is the same worker's report of the window before, or null.
-std::vector<float> normalise(const messages::window_report& report, const messages::window_report* previous,
+/// The state of one worker: state_size() numbers in [-5, 5], finite for every report that the codec lets through.
+/// `previous_accuracy` is the same worker's mean batch accuracy of the window before; negative when there is none.
+/// `assigned_batch` is the batch last decided for it.
+std::vector<float> normalise(const messages::window_report& report, double previous_accuracy,
                              std::uint32_t assigned_batch, const global_sums& global, const cluster::batch& limits);
 
 } // namespace dynamix::policy

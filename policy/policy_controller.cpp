@@ -1,0 +1,138 @@
+#include "policy/policy_controller.hpp"
+
+#include "policy/accuracy_history.hpp"
+#include "policy/actions.hpp"
+#include "policy/policy_file.hpp"
+#include "policy/state.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <stdexcept>
+
+namespace dynamix::policy {
+namespace {
+
+/// What the network says about a batch of states.
+struct evaluation {
+  torch::Tensor probabilities;     ///< [n, actions]
+  torch::Tensor log_probabilities; ///< [n, actions]
+  torch::Tensor values;            ///< [n]
+};
+
+class policy_controller final : public controller {
+public:
+  policy_controller(const cluster::cluster_file& file, const std::vector<std::uint8_t>& parameters)
+      : limits_(file.batch), mode_(file.arbitrator.mode), shape_(shape_of(file)),
+        estimates_value_(file.arbitrator.policy == cluster::policy_kind::ppo),
+        network_(make_network(shape_, file.seed)), generator_(make_generator(file.seed, random_purpose::actions)) {
+    if (parameters.empty())
+      return;
+    if (auto error = from_bytes(parameters, shape_, network_, version_); !error.empty())
+      throw std::invalid_argument("the policy's parameters do not fit: " + error);
+  }
+
+  std::string name() const override { return shape_.kind; }
+  bool learns() const override { return mode_ == cluster::policy_mode::train; }
+  std::uint64_t version() const override { return version_; }
+  std::vector<choice> decide(const observation& observed) override;
+  std::string adopt(const messages::policy_version& version) override;
+
+private:
+  evaluation evaluate(const std::vector<choice>& choices) const;
+  void choose(choice& chosen, std::uint32_t assigned);
+  std::string explain(const choice& chosen, const applied_action& applied) const;
+
+  cluster::batch limits_;
+  cluster::policy_mode mode_;
+  policy_shape shape_;
+  bool estimates_value_; ///< ppo-simple never trains the value network, so what it says is worth nothing
+  actor_critic network_;
+  std::uint64_t version_ = 0;
+  std::mt19937_64 generator_;
+  accuracy_history accuracies_;
+};
+
+evaluation policy_controller::evaluate(const std::vector<choice>& choices) const {
+  const torch::NoGradGuard no_gradient;
+  const auto rows = static_cast<std::int64_t>(choices.size());
+  auto states = torch::empty({rows, network_.state_size()});
+  for (std::int64_t i = 0; i < rows; ++i)
+    std::ranges::copy(choices[i].state, states.data_ptr<float>() + i * network_.state_size());
+  auto log_probabilities = network_.logits(states).log_softmax(1);
+  return {.probabilities = log_probabilities.exp(),
+          .log_probabilities = log_probabilities,
+          .values = estimates_value_ ? network_.values(states) : torch::zeros({rows})};
+}
+
+std::vector<choice> policy_controller::decide(const observation& observed) {
+  check_assigned(observed);
+  const auto& reports = observed.report->reports;
+  if (reports.empty())
+    return {};
+  const auto global = sum_reports(reports);
+  std::vector<choice> choices(reports.size());
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    choices[i].rank = reports[i].rank;
+    choices[i].state = normalise(reports[i], accuracies_.previous(reports[i]), observed.assigned[i], global, limits_);
+  }
+  const auto now = evaluate(choices);
+  const auto actions = network_.actions();
+  const auto* probabilities = now.probabilities.data_ptr<float>();
+  const auto* log_probabilities = now.log_probabilities.data_ptr<float>();
+  const auto* values = now.values.data_ptr<float>();
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    auto& chosen = choices[i];
+    chosen.probabilities.assign(probabilities + i * actions, probabilities + (i + 1) * actions);
+    chosen.value = values[i];
+    choose(chosen, observed.assigned[i]);
+    chosen.log_probability = log_probabilities[i * actions + chosen.action];
+  }
+  return choices;
+}
+
+void policy_controller::choose(choice& chosen, std::uint32_t assigned) {
+  chosen.action = static_cast<std::int32_t>(learns() ? draw_action(chosen.probabilities, generator_)
+                                                     : best_action(chosen.probabilities));
+  const auto applied = apply_action(assigned, shape_.actions[chosen.action], limits_);
+  chosen.batch = applied.batch;
+  chosen.reason = explain(chosen, applied);
+}
+
+std::string policy_controller::explain(const choice& chosen, const applied_action& applied) const {
+  char text[128];
+  std::snprintf(text, sizeof text, "action %+d (p=%.2f)", shape_.actions[chosen.action],
+                static_cast<double>(chosen.probabilities[chosen.action]));
+  std::string reason = text;
+  if (estimates_value_) {
+    std::snprintf(text, sizeof text, ", value %.2f", static_cast<double>(chosen.value));
+    reason += text;
+  }
+  if (applied.clamped)
+    reason += "; clamped at " + std::to_string(applied.batch);
+  return reason;
+}
+
+std::string policy_controller::adopt(const messages::policy_version& version) {
+  if (!learns())
+    return "the policy is frozen (mode infer)";
+  if (version.parameters.size() > messages::max_policy_bytes)
+    return "the policy version is larger than " + std::to_string(messages::max_policy_bytes) + " bytes";
+  if (version.version < version_)
+    return "the policy version " + std::to_string(version.version) + " is older than " + std::to_string(version_);
+  storage::tensor_file file;
+  if (auto error = storage::decode(version.parameters, file); !error.empty())
+    return error;
+  if (file.metadata["version"] != std::to_string(version.version))
+    return "the policy version " + std::to_string(version.version) + " holds the parameters of version \"" +
+           file.metadata["version"] + "\"";
+  return from_file(file, shape_, network_, version_);
+}
+
+} // namespace
+
+std::unique_ptr<controller> make_policy_controller(const cluster::cluster_file& file,
+                                                   const std::vector<std::uint8_t>& parameters) {
+  return std::make_unique<policy_controller>(file, parameters);
+}
+
+} // namespace dynamix::policy

@@ -1,0 +1,172 @@
+#include "policy/policy_file.hpp"
+
+#include "policy/state.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <sstream>
+
+namespace dynamix::policy {
+namespace {
+
+constexpr const char* format_name = "dynamix-policy-1";
+
+template <class Range, class Function>
+std::string joined(const Range& range, Function text) {
+  std::string result;
+  for (const auto& item : range)
+    result += (result.empty() ? "" : ",") + text(item);
+  return result;
+}
+
+std::string action_names(const policy_shape& shape) {
+  return joined(shape.actions, [](std::int32_t action) { return std::to_string(action); });
+}
+
+std::string state_names() {
+  return joined(state_fields(), [](const state_field& field) { return std::string(field.name); });
+}
+
+/// Where two lists of state entries part, by name.
+std::string compare_state(const std::string& theirs, const std::string& ours) {
+  std::istringstream their_names(theirs);
+  std::istringstream our_names(ours);
+  for (int entry = 1;; ++entry) {
+    std::string their_name;
+    std::string our_name;
+    const bool they_have = static_cast<bool>(std::getline(their_names, their_name, ','));
+    const bool we_have = static_cast<bool>(std::getline(our_names, our_name, ','));
+    if (!they_have && !we_have)
+      return {};
+    if (their_name != our_name)
+      return "its state has " + (they_have ? "\"" + their_name + "\"" : "nothing") + " as entry " +
+             std::to_string(entry) + ", this program has " + (we_have ? "\"" + our_name + "\"" : "nothing");
+  }
+}
+
+std::string compare_metadata(const storage::tensor_file& file, const policy_shape& shape) {
+  const auto get = [&file](const char* key) {
+    const auto found = file.metadata.find(key);
+    return found == file.metadata.end() ? std::string() : found->second;
+  };
+  if (get("format") != format_name)
+    return "it is not a policy of this program (its format is \"" + get("format") + "\", not \"" + format_name + "\")";
+  if (get("kind") != shape.kind)
+    return "it is a \"" + get("kind") + "\" policy, the cluster file names \"" + shape.kind + "\"";
+  if (get("actions") != action_names(shape))
+    return "its actions are " + get("actions") + ", the cluster file's are " + action_names(shape);
+  if (auto difference = compare_state(get("state"), state_names()); !difference.empty())
+    return difference;
+  if (get("hidden") != std::to_string(shape.hidden))
+    return "its layers have " + get("hidden") + " hidden units, the cluster file's " + std::to_string(shape.hidden);
+  return {};
+}
+
+std::string shape_text(at::IntArrayRef shape) {
+  return "[" + joined(shape, [](std::int64_t size) { return std::to_string(size); }) + "]";
+}
+
+storage::element_type element_type_of(const torch::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+  case torch::kFloat64:
+    return storage::element_type::f64;
+  case torch::kInt64:
+    return storage::element_type::i64;
+  case torch::kUInt8:
+    return storage::element_type::u8;
+  default:
+    TORCH_CHECK(tensor.scalar_type() == torch::kFloat32, "no tensor file type for ", tensor.scalar_type());
+    return storage::element_type::f32;
+  }
+}
+
+} // namespace
+
+policy_shape shape_of(const cluster::cluster_file& file) {
+  return {.kind = std::string(cluster::to_string(file.arbitrator.policy)),
+          .actions = file.arbitrator.actions,
+          .hidden = file.ppo.hidden};
+}
+
+actor_critic make_network(const policy_shape& shape, std::uint64_t seed) {
+  return {static_cast<std::int64_t>(state_size()), static_cast<std::int64_t>(shape.actions.size()), shape.hidden, seed};
+}
+
+storage::tensor_record to_record(std::string name, const torch::Tensor& tensor) {
+  const auto plain = tensor.detach().contiguous();
+  const auto* bytes = static_cast<const std::uint8_t*>(plain.data_ptr());
+  return {.name = std::move(name),
+          .type = element_type_of(plain),
+          .shape = plain.sizes().vec(),
+          .data = {bytes, bytes + plain.nbytes()}};
+}
+
+std::string read_tensor(const storage::tensor_file& file, const std::string& name, const torch::Tensor& like,
+                        torch::Tensor& result) {
+  const auto* record = file.find(name);
+  if (record == nullptr)
+    return "the tensor \"" + name + "\" is missing";
+  if (record->type != element_type_of(like))
+    return "the tensor \"" + name + "\" is of another type";
+  if (at::IntArrayRef(record->shape) != like.sizes())
+    return "the tensor \"" + name + "\" has the shape " + shape_text(record->shape) + ", not " +
+           shape_text(like.sizes());
+  result = torch::empty_like(like, torch::TensorOptions().requires_grad(false));
+  if (!record->data.empty())
+    std::memcpy(result.data_ptr(), record->data.data(), record->data.size());
+  if (!result.isfinite().all().item<bool>())
+    return "the tensor \"" + name + "\" has a number that is not finite";
+  return {};
+}
+
+storage::tensor_file to_file(const actor_critic& network, const policy_shape& shape, std::uint64_t version) {
+  storage::tensor_file file;
+  file.metadata = {{"format", format_name},
+                   {"kind", shape.kind},
+                   {"actions", action_names(shape)},
+                   {"state", state_names()},
+                   {"hidden", std::to_string(shape.hidden)},
+                   {"version", std::to_string(version)}};
+  for (const auto& [name, tensor] : network.named_parameters())
+    file.tensors.push_back(to_record(name, tensor));
+  return file;
+}
+
+std::string from_file(const storage::tensor_file& file, const policy_shape& shape, actor_critic& network,
+                      std::uint64_t& version) {
+  if (auto difference = compare_metadata(file, shape); !difference.empty())
+    return difference;
+  const auto version_entry = file.metadata.find("version");
+  const std::string version_text = version_entry == file.metadata.end() ? "" : version_entry->second;
+  std::uint64_t read_version = 0;
+  const char* end = version_text.data() + version_text.size();
+  if (const auto [stop, error] = std::from_chars(version_text.data(), end, read_version);
+      error != std::errc() || stop != end)
+    return "its version is \"" + version_text + "\", not a number";
+
+  const torch::NoGradGuard no_gradient;
+  const auto parameters = network.named_parameters();
+  std::vector<torch::Tensor> replacements(parameters.size());
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (auto error = read_tensor(file, parameters[i].first, parameters[i].second, replacements[i]); !error.empty())
+      return error;
+  for (const auto& record : file.tensors)
+    if (!record.name.starts_with("learner.") &&
+        std::ranges::none_of(parameters, [&](const auto& entry) { return entry.first == record.name; }))
+      return "the tensor \"" + record.name + "\" is not one of the policy's";
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    torch::Tensor(parameters[i].second).copy_(replacements[i]);
+  version = read_version;
+  return {};
+}
+
+std::string from_bytes(std::span<const std::uint8_t> bytes, const policy_shape& shape, actor_critic& network,
+                       std::uint64_t& version) {
+  storage::tensor_file file;
+  if (auto error = storage::decode(bytes, file); !error.empty())
+    return error;
+  return from_file(file, shape, network, version);
+}
+
+} // namespace dynamix::policy
