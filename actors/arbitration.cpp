@@ -8,7 +8,7 @@ namespace dynamix::actors {
 arbitration::arbitration(const cluster::cluster_file& file, std::unique_ptr<policy::controller> controller, std::uint64_t term)
     : file_(file), adaptive_optimizer_(file.training.optimizer != cluster::optimizer_kind::sgd),
       controller_(std::move(controller)),
-      learning_(controller_->learns() && file.arbitrator.mode == cluster::policy_mode::train), term_(term),
+      learning_(controller_->learns()), term_(term),
       rollout_(file.ppo.horizon) {}
 
 void arbitration::raise_term(std::uint64_t term) { term_ = std::max(term_, term); }

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "actors/gather.hpp"
+#include "actors/host_events.hpp"
+#include "actors/interfaces.hpp"
+#include "actors/ledger.hpp"
+#include "actors/membership.hpp"
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dynamix::actors {
+
+struct aggregator_options {
+  cluster::cluster_file file;
+  cluster::timeouts timeouts;
+  std::uint64_t generation = 1;
+  std::shared_ptr<ledger> run_ledger;
+  std::shared_ptr<host_events> events;
+  double ledger_origin_seconds = 0; ///< on the actor system's clock
+};
+
+/// The hub of a shard: takes workers in, gathers their reports for the arbitrator, hands its decisions out.
+struct aggregator_state {
+  static constexpr const char* name = "aggregator";
+
+  aggregator_options options;
+  std::optional<membership> members;
+  std::optional<gather> windows;
+  store_actor store;
+  arbitrator_actor arbitrator;
+  std::map<std::uint32_t, worker_actor> workers; ///< present ones, by rank
+  std::vector<messages::farewell> farewells;
+  bool stop_requested = false;
+  bool ended = false;
+};
+
+aggregator_local::behavior_type aggregator(aggregator_local::stateful_pointer<aggregator_state> self,
+                                           aggregator_options options, store_actor store);
+
+} // namespace dynamix::actors

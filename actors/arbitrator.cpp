@@ -1,0 +1,96 @@
+#include "actors/arbitrator.hpp"
+
+#include "actors/handlers.hpp"
+#include "actors/packing.hpp"
+
+#include <spdlog/spdlog.h>
+
+namespace dynamix::actors {
+
+namespace {
+
+using pointer = arbitrator_actor::stateful_pointer<arbitrator_state>;
+
+/// An update of the policy may take a while on a busy machine; training does not wait for it.
+constexpr std::chrono::seconds learn_timeout{60};
+
+void write_row(pointer self, ledger_entry entry) {
+  auto& options = self->state.options;
+  options.run_ledger->append({.at_seconds = seconds_now(self) - options.ledger_origin_seconds, .entry = std::move(entry)});
+}
+
+void adopt(pointer self, const frame& published) {
+  const auto version = unpack<messages::policy_version>(published, "arbitrator");
+  if (!version || version->version <= self->state.judge->controller().version())
+    return;
+  if (const auto error = self->state.judge->adopt(*version); !error.empty()) {
+    spdlog::error("policy_refused version={} error=\"{}\"", version->version, error);
+    return;
+  }
+  write_row(self, ledger_policy{.version = version->version,
+                                .policy_loss = version->policy_loss,
+                                .value_loss = version->value_loss,
+                                .entropy = version->entropy,
+                                .approximate_kl = version->approximate_kl,
+                                .clip_fraction = version->clip_fraction});
+}
+
+void learn(pointer self, const std::vector<messages::trajectory>& rollout) {
+  auto& state = self->state;
+  if (rollout.empty() || !state.learner || state.learning)
+    return;
+  std::vector<frame> frames;
+  for (const auto& trajectory : rollout)
+    frames.push_back(pack(trajectory));
+  state.learning = true;
+  self->request(state.learner, learn_timeout, atom::learn_v, std::move(frames))
+      .then(
+          [self](const frame& published) {
+            self->state.learning = false;
+            adopt(self, published);
+          },
+          [self](const caf::error& error) {
+            self->state.learning = false;
+            spdlog::warn("learner_failed error=\"{}\" the policy stays as it is", to_text(error));
+          });
+}
+
+void decide(pointer self, const frame& received) {
+  auto& state = self->state;
+  const auto shard = unpack<messages::shard_report>(received, "arbitrator");
+  if (!shard)
+    return;
+  const auto began = std::chrono::steady_clock::now();
+  auto verdict = state.judge->consider(*shard);
+  for (const auto& decision : verdict.decisions)
+    self->send(state.aggregator, atom::decide_v, decision.rank, pack(decision));
+  verdict.window.decide_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  write_row(self, std::move(verdict.window));
+  learn(self, verdict.rollout);
+}
+
+} // namespace
+
+arbitrator_actor::behavior_type arbitrator(pointer self, arbitrator_options options, aggregator_local aggregator,
+                                           learner_actor learner) {
+  install_handlers(self, arbitrator_state::name);
+  auto& state = self->state;
+  state.options = std::move(options);
+  state.aggregator = std::move(aggregator);
+  state.learner = std::move(learner);
+  state.judge.emplace(state.options.file, policy::make_controller(state.options.file, state.options.parameters), 1);
+  self->send(state.aggregator, atom::serve_v, arbitrator_actor{self});
+  // One that was restarted takes up the policy where it stood.
+  if (state.learner)
+    self->request(state.learner, std::chrono::milliseconds(state.options.timeouts.request_timeout_ms), atom::current_v)
+        .then([self](const frame& published) { adopt(self, published); },
+              [](const caf::error& error) { spdlog::warn("learner_silent error=\"{}\"", to_text(error)); });
+  return {
+      [self](atom::shard, const frame& shard) { decide(self, shard); },
+      [self](atom::term, std::uint64_t term) { self->state.judge->raise_term(term); },
+      [self](atom::lost, std::uint32_t rank) { self->state.judge->forget(rank); },
+      [](atom::finish) { return atom::finish_v; },
+  };
+}
+
+} // namespace dynamix::actors

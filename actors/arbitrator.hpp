@@ -1,0 +1,33 @@
+#pragma once
+
+#include "actors/arbitration.hpp"
+#include "actors/interfaces.hpp"
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace dynamix::actors {
+
+struct arbitrator_options {
+  cluster::cluster_file file;
+  cluster::timeouts timeouts;
+  std::vector<std::uint8_t> parameters; ///< of the policy; empty: fresh ones
+  std::shared_ptr<ledger> run_ledger;
+  double ledger_origin_seconds = 0;
+};
+
+/// Decides on every window that its aggregator closes, and keeps the learner fed.
+struct arbitrator_state {
+  static constexpr const char* name = "arbitrator";
+  arbitrator_options options;
+  std::optional<arbitration> judge;
+  aggregator_local aggregator;
+  learner_actor learner; ///< null for policies that do not learn
+  bool learning = false; ///< a rollout is with the learner; rollouts that come meanwhile are dropped
+};
+
+arbitrator_actor::behavior_type arbitrator(arbitrator_actor::stateful_pointer<arbitrator_state> self,
+                                           arbitrator_options options, aggregator_local aggregator, learner_actor learner);
+
+} // namespace dynamix::actors

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "messages/frame.hpp"
+
+#include <caf/all.hpp>
+
+#include <vector>
+
+/// The words of the protocol. At most 10 characters of [0-9A-Za-z _] (CAF 0.17).
+CAF_BEGIN_TYPE_ID_BLOCK(dynamix_atoms, caf::id_block::dynamix_messages::end)
+
+  // On the wire.
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, hello, "hello")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, report, "report")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, evaluation, "evaluation")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, settle, "settle")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, farewell, "farewell")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, decide, "decide")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, closed, "closed")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, apply, "apply")
+
+  // Inside one process.
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, connected, "connected")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, lost, "lost")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, greet, "greet")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, ended, "ended")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, stop, "stop")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, upstream, "upstream")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, orphan, "orphan")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, serve, "serve")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, deadline, "deadline")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, shard, "shard")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, term, "term")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, finish, "finish")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, learn, "learn")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, current, "current")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, attempt, "attempt")
+  CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, restart, "restart")
+
+CAF_END_TYPE_ID_BLOCK(dynamix_atoms)

@@ -1,0 +1,50 @@
+#pragma once
+
+/// What the actors tell the thread that waits in run_host. Thread-safe; knows no CAF.
+
+#include "messages/types.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dynamix::actors {
+
+/// How a part of the host ended.
+struct part_outcome {
+  bool succeeded = false;
+  std::string reason;
+};
+
+class host_events {
+public:
+  void worker_ended(part_outcome outcome, messages::farewell farewell,
+                    std::vector<messages::evaluation_report> evaluations, std::string checkpoint);
+  void arbitrator_ended(part_outcome outcome, std::vector<messages::farewell> farewells);
+  /// A supervisor gave up, or a part cannot go on: the host ends.
+  void failed(std::string reason);
+
+  /// True as soon as the parts named have ended, or one has failed; false after `wait`.
+  bool wait_ended(bool worker, bool arbitrator, std::chrono::milliseconds wait);
+
+  struct snapshot {
+    std::optional<part_outcome> worker;
+    std::optional<part_outcome> arbitrator;
+    std::optional<std::string> failure;
+    messages::farewell farewell;
+    std::vector<messages::evaluation_report> evaluations;
+    std::vector<messages::farewell> farewells;
+    std::string checkpoint;
+  };
+  snapshot take() const;
+
+private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  snapshot state_;
+};
+
+} // namespace dynamix::actors

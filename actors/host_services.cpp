@@ -1,0 +1,216 @@
+#include "actors/host_services.hpp"
+
+#include "actors/aggregator.hpp"
+#include "actors/arbitrator.hpp"
+#include "actors/connector.hpp"
+#include "actors/gateway.hpp"
+#include "actors/handlers.hpp"
+#include "actors/ppo_learner.hpp"
+#include "actors/telemetry.hpp"
+#include "actors/worker.hpp"
+#include "policy/state.hpp"
+#include "storage/atomic_file.hpp"
+
+#include <caf/io/all.hpp>
+#include <spdlog/fmt/chrono.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <random>
+#include <stdexcept>
+
+namespace dynamix::actors {
+
+namespace {
+
+double clock_seconds(caf::actor_system& system) {
+  return std::chrono::duration<double>(system.clock().now().time_since_epoch()).count();
+}
+
+std::uint64_t new_incarnation() {
+  std::random_device source;
+  return (static_cast<std::uint64_t>(source()) << 32 | source()) | 1;
+}
+
+std::uint64_t epoch_samples(cluster::dataset_kind kind) {
+  return kind == cluster::dataset_kind::fashion_mnist ? 60'000 : 50'000;
+}
+
+} // namespace
+
+host_services::host_services(caf::actor_system& system, const host_options& options, std::shared_ptr<host_events> events)
+    : system_(system), options_(options), events_(std::move(events)),
+      timeouts_(cluster::derive_timeouts(options.file.detect_ms)), host_(*options_.file.find(options_.host)),
+      has_worker_(host_.has(cluster::role::worker)), has_arbitrator_(host_.has(cluster::role::arbitrator)) {}
+
+std::string host_services::start() {
+  if (has_arbitrator_)
+    if (auto error = prepare_arbitration(); !error.empty())
+      return error;
+  if (has_worker_)
+    start_worker();
+  if (has_arbitrator_)
+    start_arbitration();
+  supervise({}, {{"gateway", [this] { return start_gateway(); }}});
+  return {};
+}
+
+std::string host_services::prepare_arbitration() {
+  std::string error;
+  ledger_ = open_file_ledger(options_.run_directory + "/windows.jsonl", error);
+  if (!ledger_)
+    return error;
+  ledger_origin_seconds_ = clock_seconds(system_);
+  const auto& file = options_.file;
+  const auto& source = options_.policy_from.empty() ? file.arbitrator.policy_file : options_.policy_from;
+  if (!source.empty()) {
+    std::string contents;
+    if (error = storage::read_file(source, messages::max_policy_bytes, contents); !error.empty())
+      return error;
+    saved_policy_.assign(contents.begin(), contents.end());
+  }
+  try {
+    learns_ = policy::make_learner(file, saved_policy_) != nullptr;
+    ledger_->append({.at_seconds = 0, .entry = describe_run()});
+  } catch (const std::invalid_argument& misfit) {
+    return source + ": " + misfit.what();
+  }
+  return {};
+}
+
+ledger_start host_services::describe_run() const {
+  const auto& file = options_.file;
+  ledger_start start{.cluster = file.name,
+                     .policy = policy::make_controller(file, saved_policy_)->name(),
+                     .mode = file.arbitrator.mode == cluster::policy_mode::train ? "train" : "infer",
+                     .seed = file.seed,
+                     .window_steps = file.arbitrator.window_steps,
+                     .dataset_samples = epoch_samples(file.training.dataset),
+                     .epochs = file.training.epochs,
+                     .target_accuracy = file.training.target_accuracy,
+                     .workers = {},
+                     .state_fields = {},
+                     .actions = file.arbitrator.actions,
+                     .started_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))};
+  for (const auto* worker : file.workers())
+    start.workers.push_back(worker->name);
+  for (const auto& field : policy::state_fields())
+    start.state_fields.emplace_back(field.name);
+  return start;
+}
+
+caf::strong_actor_ptr host_services::start_gateway() {
+  const std::scoped_lock lock(mutex_);
+  gateway_ = system_.spawn(gateway, host_.name);
+  if (aggregator_)
+    caf::anon_send(gateway_, atom::serve_v, aggregator_);
+  // A host that is worker and arbitrator in one needs no connection.
+  if (has_worker_ && has_arbitrator_)
+    caf::anon_send(worker_, atom::connected_v, caf::actor_cast<gateway_actor>(gateway_));
+  const auto bound =
+      system_.middleman().publish(caf::actor_cast<gateway_actor>(gateway_), host_.port, host_.address.c_str(), true);
+  if (!bound)
+    events_->failed(fmt::format("cannot listen at {}:{}: the port is in use, or the address is not this machine's",
+                                host_.address, host_.port));
+  return caf::actor_cast<caf::strong_actor_ptr>(gateway_);
+}
+
+void host_services::start_worker() {
+  training_options training{.file = options_.file,
+                            .host = host_.name,
+                            .checkpoint_directory = options_.run_directory + "/checkpoints",
+                            .resume_from = options_.resume_from,
+                            .request_timeout = std::chrono::milliseconds(timeouts_.request_timeout_ms)};
+  messages::hello identity;
+  identity.cluster = options_.file.name;
+  identity.cluster_digest = options_.file.digest();
+  identity.host = host_.name;
+  identity.incarnation = new_incarnation();
+  identity.heartbeat_interval_ms = timeouts_.heartbeat_interval_ms;
+
+  worker_ = system_.spawn(worker, std::move(training), std::move(identity), events_);
+  // The worker is watched, not restarted: its parameters live in its thread.
+  auto watched = [handle = worker_] { return caf::actor_cast<caf::strong_actor_ptr>(handle); };
+  supervise({.max_restarts = 0}, {{"worker", watched}});
+
+  std::vector<child_specification> children;
+  children.push_back({"telemetry", [this] {
+                        auto started = system_.spawn(telemetry, options_.file.telemetry_sources);
+                        caf::anon_send(worker_, atom::serve_v, started);
+                        return caf::actor_cast<caf::strong_actor_ptr>(started);
+                      }});
+  if (!has_arbitrator_)
+    children.push_back({"connector", [this] {
+                          const auto& target = options_.file.arbitrator_host();
+                          connector_options reach{.host = target.name,
+                                                  .address = target.address,
+                                                  .port = target.port,
+                                                  .probe_timeout_ms = timeouts_.probe_timeout_ms};
+                          auto started = system_.spawn<caf::detached>(connector, std::move(reach), worker_);
+                          return caf::actor_cast<caf::strong_actor_ptr>(started);
+                        }});
+  supervise({}, std::move(children));
+}
+
+void host_services::supervise(supervision_options options, std::vector<child_specification> children) {
+  options.seed = options_.file.seed + supervisors_.size();
+  supervisors_.push_back(system_.spawn(supervisor, options, std::move(children), events_));
+}
+
+void host_services::start_arbitration() {
+  std::vector<child_specification> children;
+  children.push_back({"store", [this] {
+                        const std::scoped_lock lock(mutex_);
+                        store_ = system_.spawn(store);
+                        return caf::actor_cast<caf::strong_actor_ptr>(store_);
+                      }});
+  if (learns_)
+    children.push_back({"ppo_learner", [this] {
+                          const std::scoped_lock lock(mutex_);
+                          learner_ = system_.spawn<caf::detached>(ppo_learner, options_.file, saved_policy_,
+                                                                  options_.run_directory + "/checkpoints/policy.dynamix");
+                          return caf::actor_cast<caf::strong_actor_ptr>(learner_);
+                        }});
+  children.push_back({"aggregator", [this] { return start_aggregator(); }});
+  children.push_back({"arbitrator", [this] { return start_arbitrator(); }});
+  supervise({.strategy = supervision_strategy::rest_for_one}, std::move(children));
+}
+
+caf::strong_actor_ptr host_services::start_aggregator() {
+  const std::scoped_lock lock(mutex_);
+  aggregator_options wanted{.file = options_.file,
+                            .timeouts = timeouts_,
+                            .run_ledger = ledger_,
+                            .events = events_,
+                            .ledger_origin_seconds = ledger_origin_seconds_};
+  aggregator_ = system_.spawn(aggregator, std::move(wanted), store_);
+  if (gateway_)
+    caf::anon_send(gateway_, atom::serve_v, aggregator_);
+  return caf::actor_cast<caf::strong_actor_ptr>(aggregator_);
+}
+
+caf::strong_actor_ptr host_services::start_arbitrator() {
+  const std::scoped_lock lock(mutex_);
+  arbitrator_options wanted{.file = options_.file,
+                            .timeouts = timeouts_,
+                            .parameters = saved_policy_,
+                            .run_ledger = ledger_,
+                            .ledger_origin_seconds = ledger_origin_seconds_};
+  auto started = system_.spawn(arbitrator, std::move(wanted), aggregator_, learner_);
+  return caf::actor_cast<caf::strong_actor_ptr>(started);
+}
+
+void host_services::stop() {
+  const std::scoped_lock lock(mutex_);
+  if (worker_)
+    caf::anon_send(worker_, atom::stop_v);
+  if (aggregator_)
+    caf::anon_send(aggregator_, atom::stop_v);
+}
+
+void host_services::shut_down() {
+  for (auto supervisor = supervisors_.rbegin(); supervisor != supervisors_.rend(); ++supervisor)
+    caf::anon_send_exit(*supervisor, caf::exit_reason::user_shutdown);
+}
+
+} // namespace dynamix::actors

@@ -1,0 +1,68 @@
+#pragma once
+
+/// Spawns the actors of one host under their supervisors, and tells each the handles it needs when another is restarted.
+
+#include "actors/host.hpp"
+#include "actors/host_events.hpp"
+#include "actors/interfaces.hpp"
+#include "actors/ledger.hpp"
+#include "actors/supervisor.hpp"
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace dynamix::actors {
+
+/// The tree of a host:
+///
+///     one_for_one   gateway
+///     one_for_one   telemetry, connector
+///     rest_for_one  store -> ppo_learner -> aggregator -> arbitrator
+///     no restarts   worker: its loss ends the host
+class host_services {
+public:
+  host_services(caf::actor_system& system, const host_options& options, std::shared_ptr<host_events> events);
+
+  /// Opens the ledger, reads the policy, spawns everything. An error message if something that must be there is not.
+  std::string start();
+  /// Asks for an end at the next window boundary.
+  void stop();
+  /// Ends all actors of this host.
+  void shut_down();
+  bool has_worker() const { return has_worker_; }
+  bool has_arbitrator() const { return has_arbitrator_; }
+
+private:
+  std::string prepare_arbitration();
+  void start_worker();
+  void start_arbitration();
+  caf::strong_actor_ptr start_gateway();
+  void supervise(supervision_options options, std::vector<child_specification> children);
+  caf::strong_actor_ptr start_aggregator();
+  caf::strong_actor_ptr start_arbitrator();
+  ledger_start describe_run() const;
+
+  caf::actor_system& system_;
+  host_options options_;
+  std::shared_ptr<host_events> events_;
+  cluster::timeouts timeouts_;
+  const cluster::host& host_;
+  bool has_worker_;
+  bool has_arbitrator_;
+  std::shared_ptr<ledger> ledger_;
+  double ledger_origin_seconds_ = 0;
+  std::vector<std::uint8_t> saved_policy_;
+  bool learns_ = false;
+  std::vector<caf::actor> supervisors_;
+
+  std::mutex mutex_; ///< supervisors restart children on their own threads
+  gateway_local gateway_;
+  worker_local worker_;
+  store_actor store_;
+  learner_actor learner_;
+  aggregator_local aggregator_;
+};
+
+} // namespace dynamix::actors

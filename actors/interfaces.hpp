@@ -1,0 +1,131 @@
+#pragma once
+
+/// The protocol: every actor's interface, one comment a handler. Whatever crosses a process carries one `messages::frame`
+/// (Cap'n Proto) and actor handles, nothing else; only `local` interfaces carry plain values.
+
+#include "actors/atoms.hpp"
+
+#include <caf/all.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace dynamix::actors {
+
+using messages::frame;
+
+/// The table through which the process group of a generation meets.
+using store_actor = caf::typed_actor<
+    // store_operation -> store_result. Never waits: a key that is absent is reported as such.
+    caf::replies_to<atom::apply, frame>::with<frame>>;
+
+/// A worker as the arbitrator's host sees it.
+using worker_actor = caf::typed_actor<
+    // decision: a new batch size for this worker. Refused when stale, repeated or out of bounds.
+    caf::reacts_to<atom::decide, frame>,
+    // welcome with verdict generation_closed: a peer was lost, training cannot go on.
+    caf::reacts_to<atom::closed, frame>>;
+
+/// A shard's hub as its workers see it.
+using aggregator_actor = caf::typed_actor<
+    // window_report of one worker.
+    caf::reacts_to<atom::report, frame>,
+    // evaluation_report, from rank 0.
+    caf::reacts_to<atom::evaluation, frame>,
+    // -> every report sent before has been judged, and the decisions on it have been sent.
+    caf::replies_to<atom::settle>::with<atom::settle>,
+    // farewell: the worker's last message.
+    caf::replies_to<atom::farewell, frame>::with<atom::farewell>>;
+
+/// The one actor that a host publishes at its port.
+using gateway_actor = caf::typed_actor<
+    // hello and the caller -> welcome, and whom to talk to if it was accepted (else both handles are null).
+    caf::replies_to<atom::hello, frame, worker_actor>::with<frame, aggregator_actor, store_actor>>;
+
+// -- inside one process -------------------------------------------------------------------------------------------------------
+
+using telemetry_actor = caf::typed_actor<
+    // window_report without the telemetry: completed and passed upstream. Dropped when there is no upstream.
+    caf::reacts_to<atom::report, frame>,
+    // evaluation_report: passed upstream, behind the reports before it.
+    caf::reacts_to<atom::evaluation, frame>,
+    // Passed upstream, behind the reports before it. Fails at once when there is no upstream.
+    caf::replies_to<atom::settle>::with<atom::settle>,
+    // farewell: completed and passed upstream. Fails at once when there is no upstream.
+    caf::replies_to<atom::farewell, frame>::with<atom::farewell>,
+    // Where to send from now on.
+    caf::reacts_to<atom::upstream, aggregator_actor>,
+    // There is no upstream for now.
+    caf::reacts_to<atom::orphan>>;
+
+using worker_local = worker_actor::extend<
+    // The telemetry that completes its reports from now on.
+    caf::reacts_to<atom::serve, telemetry_actor>,
+    // The connector reached the arbitrator's gateway.
+    caf::reacts_to<atom::connected, gateway_actor>,
+    // The connector lost it; it is trying again.
+    caf::reacts_to<atom::lost>,
+    // Say hello (again) to the gateway.
+    caf::reacts_to<atom::greet>,
+    // window_report without the telemetry, from the training thread.
+    caf::reacts_to<atom::report, frame>,
+    // evaluation_report, from the training thread.
+    caf::reacts_to<atom::evaluation, frame>,
+    // The training thread has returned; its outcome lies in the shared training_run.
+    caf::reacts_to<atom::ended>,
+    // End training at the next window boundary.
+    caf::reacts_to<atom::stop>>;
+
+/// Learns from rollouts; owns the learner's checkpoint.
+using learner_actor = caf::typed_actor<
+    // trajectories of one rollout -> policy_version.
+    caf::replies_to<atom::learn, std::vector<frame>>::with<frame>,
+    // -> the newest policy_version, for an arbitrator that was restarted.
+    caf::replies_to<atom::current>::with<frame>>;
+
+using arbitrator_actor = caf::typed_actor<
+    // shard_report: one closed window to decide on.
+    caf::reacts_to<atom::shard, frame>,
+    // Decide under at least this term from now on.
+    caf::reacts_to<atom::term, std::uint64_t>,
+    // The worker of this rank has left.
+    caf::reacts_to<atom::lost, std::uint32_t>,
+    // -> everything that was sent before has been decided and is in the ledger.
+    caf::replies_to<atom::finish>::with<atom::finish>>;
+
+using aggregator_local = aggregator_actor::extend<
+    // hello and the caller -> welcome and whom to talk to; the gateway passes it on.
+    caf::replies_to<atom::hello, frame, worker_actor>::with<frame, aggregator_actor, store_actor>,
+    // The arbitrator that decides from now on.
+    caf::reacts_to<atom::serve, arbitrator_actor>,
+    // decision for the worker of this rank.
+    caf::reacts_to<atom::decide, std::uint32_t, frame>,
+    // The deadline of a window.
+    caf::reacts_to<atom::deadline, std::uint64_t>,
+    // Look whether the run is over.
+    caf::reacts_to<atom::finish>,
+    // Do not wait for workers that have not joined; end when the others have.
+    caf::reacts_to<atom::stop>>;
+
+using gateway_local = gateway_actor::extend<
+    // Who answers hellos from now on.
+    caf::reacts_to<atom::serve, aggregator_local>>;
+
+using connector_actor = caf::typed_actor<
+    // Try to connect.
+    caf::reacts_to<atom::attempt>>;
+
+} // namespace dynamix::actors
+
+CAF_BEGIN_TYPE_ID_BLOCK(dynamix_actors, caf::id_block::dynamix_atoms::end)
+
+  CAF_ADD_TYPE_ID(dynamix_actors, (std::vector<dynamix::messages::frame>))
+  CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::store_actor))
+  CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::worker_actor))
+  CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::aggregator_actor))
+  CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::gateway_actor))
+  CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::telemetry_actor))
+  CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::arbitrator_actor))
+  CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::aggregator_local))
+
+CAF_END_TYPE_ID_BLOCK(dynamix_actors)

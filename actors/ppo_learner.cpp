@@ -1,0 +1,50 @@
+#include "actors/ppo_learner.hpp"
+
+#include "actors/handlers.hpp"
+#include "actors/packing.hpp"
+#include "storage/atomic_file.hpp"
+
+#include <spdlog/spdlog.h>
+
+namespace dynamix::actors {
+
+namespace {
+
+using pointer = learner_actor::stateful_pointer<ppo_learner_state>;
+
+caf::result<frame> learn(pointer self, const std::vector<frame>& frames) {
+  std::vector<messages::trajectory> rollout;
+  for (const auto& one : frames) {
+    auto trajectory = unpack<messages::trajectory>(one, "ppo_learner");
+    if (!trajectory)
+      return caf::sec::invalid_argument;
+    rollout.push_back(std::move(*trajectory));
+  }
+  auto& state = self->state;
+  const auto version = state.learner->update(rollout);
+  spdlog::info("policy_updated version={} policy_loss={:.4f} value_loss={:.4f} entropy={:.3f} kl={:.5f}", version.version,
+               version.policy_loss, version.value_loss, version.entropy, version.approximate_kl);
+  if (!state.checkpoint.empty())
+    if (const auto error = storage::write_file_atomically(state.checkpoint, state.learner->save()); !error.empty())
+      spdlog::warn("policy_checkpoint_failed error=\"{}\"", error);
+  return pack(version);
+}
+
+} // namespace
+
+learner_actor::behavior_type ppo_learner(pointer self, cluster::cluster_file file, std::vector<std::uint8_t> saved,
+                                         std::string checkpoint) {
+  install_handlers(self, ppo_learner_state::name);
+  auto& state = self->state;
+  state.checkpoint = std::move(checkpoint);
+  std::string restored;
+  if (!state.checkpoint.empty() && storage::read_file(state.checkpoint, messages::max_policy_bytes, restored).empty())
+    saved.assign(restored.begin(), restored.end());
+  state.learner = policy::make_learner(file, saved);
+  return {
+      [self](atom::learn, const std::vector<frame>& rollout) { return learn(self, rollout); },
+      [self](atom::current) { return pack(self->state.learner->current()); },
+  };
+}
+
+} // namespace dynamix::actors

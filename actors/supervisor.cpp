@@ -1,0 +1,92 @@
+#include "actors/supervisor.hpp"
+
+#include "actors/handlers.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+namespace dynamix::actors {
+
+namespace {
+
+using pointer = caf::stateful_actor<supervisor_state>*;
+
+void start_child(pointer self, std::size_t index) {
+  auto& child = self->state.children[index];
+  child.actor = child.specification.start();
+  self->monitor(caf::actor_cast<caf::actor>(child.actor));
+}
+
+void stop_child(pointer self, std::size_t index, caf::exit_reason reason) {
+  auto& child = self->state.children[index];
+  if (!child.actor)
+    return;
+  // Forgotten first, so that its DOWN is not taken for a failure.
+  self->send_exit(caf::actor_cast<caf::actor>(child.actor), reason);
+  child.actor = nullptr;
+}
+
+void shut_down(pointer self, const caf::error& reason) {
+  for (auto index = self->state.children.size(); index-- > 0;)
+    stop_child(self, index, caf::exit_reason::user_shutdown);
+  self->quit(reason);
+}
+
+void give_up(pointer self, const std::string& reason) {
+  spdlog::error("supervisor_gives_up reason=\"{}\"", reason);
+  self->state.events->failed(reason);
+  shut_down(self, caf::exit_reason::unhandled_exception);
+}
+
+void child_down(pointer self, const caf::down_msg& down) {
+  auto& state = self->state;
+  const auto found = std::ranges::find_if(
+      state.children, [&](const auto& child) { return child.actor && child.actor->address() == down.source; });
+  if (found == state.children.end())
+    return;
+  found->actor = nullptr;
+  if (!down.reason || down.reason == caf::exit_reason::user_shutdown)
+    return;
+  const auto plan = state.policy->failed(static_cast<std::size_t>(found - state.children.begin()), seconds_now(self),
+                                         to_text(down.reason));
+  if (plan.escalate)
+    return give_up(self, plan.reason);
+  spdlog::warn("restarting reason=\"{}\"", plan.reason);
+  for (auto index = plan.restart.rbegin(); index != plan.restart.rend(); ++index)
+    stop_child(self, *index, caf::exit_reason::user_shutdown);
+  const bool pending = !state.to_restart.empty();
+  for (const auto index : plan.restart)
+    if (std::ranges::find(state.to_restart, index) == state.to_restart.end())
+      state.to_restart.push_back(index);
+  std::ranges::sort(state.to_restart);
+  if (!pending)
+    self->delayed_send(self, to_milliseconds(plan.delay_seconds), atom::restart_v);
+}
+
+void restart_children(pointer self) {
+  for (const auto index : std::exchange(self->state.to_restart, {}))
+    start_child(self, index);
+}
+
+} // namespace
+
+caf::behavior supervisor(pointer self, supervision_options options, std::vector<child_specification> children,
+                         std::shared_ptr<host_events> events) {
+  install_handlers(self, supervisor_state::name);
+  auto& state = self->state;
+  state.events = std::move(events);
+  std::vector<std::string> names;
+  for (auto& child : children) {
+    names.push_back(child.name);
+    state.children.push_back({std::move(child), nullptr});
+  }
+  state.policy.emplace(options, std::move(names));
+  self->set_down_handler([self](const caf::down_msg& down) { child_down(self, down); });
+  self->set_exit_handler([self](const caf::exit_msg& exit) { shut_down(self, exit.reason); });
+  for (std::size_t index = 0; index < state.children.size(); ++index)
+    start_child(self, index);
+  return {[self](atom::restart) { restart_children(self); }};
+}
+
+} // namespace dynamix::actors

@@ -1,0 +1,114 @@
+#include "actors/gather.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace dynamix::actors {
+namespace {
+
+messages::window_report report_of(std::uint32_t rank, std::uint64_t window, std::uint64_t generation = 1) {
+  return {.host = "host", .rank = rank, .generation = generation, .window = window, .batch = 64};
+}
+
+gather gather_of(std::uint32_t workers) {
+  gather windows(1);
+  for (std::uint32_t rank = 0; rank < workers; ++rank)
+    windows.joined(rank);
+  return windows;
+}
+
+TEST(Gather, ClosesAWindowWhenEveryWorkerHasReported) {
+  auto windows = gather_of(3);
+  EXPECT_TRUE(windows.add(report_of(2, 1), 10.0).empty());
+  EXPECT_TRUE(windows.add(report_of(0, 1), 10.1).empty());
+  const auto closed = windows.add(report_of(1, 1), 10.25);
+  ASSERT_EQ(closed.size(), 1U);
+  EXPECT_EQ(closed[0].window, 1U);
+  EXPECT_EQ(closed[0].expected, 3U);
+  EXPECT_NEAR(closed[0].gather_seconds, 0.25, 1e-9);
+  ASSERT_EQ(closed[0].reports.size(), 3U);
+  for (std::uint32_t rank = 0; rank < 3; ++rank)
+    EXPECT_EQ(closed[0].reports[rank].rank, rank);
+}
+
+TEST(Gather, LetsTheLastReportStandInAtTheDeadline) {
+  auto windows = gather_of(2);
+  windows.add(report_of(0, 1), 0);
+  windows.add(report_of(1, 1), 0);
+  windows.add(report_of(0, 2), 1);
+  const auto closed = windows.deadline(2, 1.5);
+  ASSERT_EQ(closed.size(), 1U);
+  ASSERT_EQ(closed[0].reports.size(), 2U);
+  EXPECT_EQ(closed[0].reports[0].window, 2U);
+  EXPECT_EQ(closed[0].reports[1].window, 1U) << "the old report of the late worker";
+  EXPECT_TRUE(windows.deadline(2, 2.0).empty()) << "a window closes once";
+  EXPECT_TRUE(windows.add(report_of(1, 2), 2.0).empty()) << "what comes late closes nothing";
+  EXPECT_EQ(windows.late_reports(), 1U);
+}
+
+TEST(Gather, LeavesOutAWorkerThatNeverReported) {
+  auto windows = gather_of(2);
+  windows.add(report_of(0, 1), 0);
+  const auto closed = windows.deadline(1, 1);
+  ASSERT_EQ(closed.size(), 1U);
+  EXPECT_EQ(closed[0].reports.size(), 1U);
+}
+
+TEST(Gather, GoesOnWhenAReportWasLost) {
+  auto windows = gather_of(2);
+  windows.add(report_of(0, 1), 0);
+  const auto closed = windows.add(report_of(0, 2), 1);
+  ASSERT_EQ(closed.size(), 1U);
+  EXPECT_EQ(closed[0].window, 1U);
+  EXPECT_EQ(windows.open_window(), 2U);
+}
+
+TEST(Gather, DoesNotWaitForAWorkerThatLeft) {
+  auto windows = gather_of(2);
+  windows.add(report_of(0, 1), 0);
+  const auto closed = windows.left(1, 1);
+  ASSERT_EQ(closed.size(), 1U);
+  EXPECT_EQ(closed[0].reports.size(), 1U);
+}
+
+TEST(Gather, RefusesReportsOfAnotherGenerationOrOfStrangers) {
+  auto windows = gather_of(1);
+  EXPECT_TRUE(windows.add(report_of(0, 1, 2), 0).empty());
+  EXPECT_TRUE(windows.add(report_of(5, 1), 0).empty());
+  EXPECT_EQ(windows.open_window(), 0U);
+}
+
+/// Any order, loss and repetition of reports: windows close in rising order, each at most once, ordered by rank.
+TEST(Gather, ClosesWindowsInOrderAndOnceUnderLossAndReordering) {
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    std::mt19937_64 generator(seed);
+    constexpr std::uint32_t workers = 4;
+    auto windows = gather_of(workers);
+    std::uint64_t last = 0;
+    auto check = [&](const std::vector<messages::shard_report>& closed) {
+      for (const auto& shard : closed) {
+        ASSERT_GT(shard.window, last) << "seed " << seed;
+        last = shard.window;
+        for (std::size_t i = 1; i < shard.reports.size(); ++i)
+          ASSERT_LT(shard.reports[i - 1].rank, shard.reports[i].rank);
+        for (const auto& report : shard.reports)
+          ASSERT_LE(report.window, shard.window);
+      }
+    };
+    std::vector<std::uint64_t> next(workers, 1);
+    for (int step = 0; step < 200; ++step) {
+      const auto rank = static_cast<std::uint32_t>(generator() % workers);
+      switch (generator() % 5) {
+        case 0: check(windows.deadline(windows.open_window(), step)); break;
+        case 1: ++next[rank]; break; // lost on the way
+        case 2: check(windows.add(report_of(rank, std::max<std::uint64_t>(1, next[rank] - 1)), step)); break; // again
+        default: check(windows.add(report_of(rank, next[rank]++), step));
+      }
+    }
+    EXPECT_GT(last, 0U) << "seed " << seed;
+  }
+}
+
+} // namespace
+} // namespace dynamix::actors
