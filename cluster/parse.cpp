@@ -1,15 +1,13 @@
-/// From TOML to a cluster file, by the table of fields. The only file that includes toml++.
+/// From TOML to a cluster file, by the table of fields.
 
 #include "cluster/fields.hpp"
+#include "cluster/value_reader.hpp"
 
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
-#include <limits>
 #include <optional>
-#include <sstream>
 
 namespace dynamix::cluster {
 namespace {
@@ -21,159 +19,6 @@ constexpr std::size_t emulations_max = 1000;
 
 position to_position(const toml::source_position& from) {
   return {from.line, from.column};
-}
-
-std::string type_text(const toml::node& node) {
-  switch (node.type()) {
-  case toml::node_type::table:
-    return "a table";
-  case toml::node_type::array:
-    return "a list";
-  case toml::node_type::string:
-    return "a string";
-  case toml::node_type::integer:
-    return "an integer";
-  case toml::node_type::floating_point:
-    return "a number with a fraction";
-  case toml::node_type::boolean:
-    return "a boolean";
-  default:
-    return "a date or time";
-  }
-}
-
-std::size_t edit_distance(std::string_view left, std::string_view right) {
-  std::vector<std::size_t> row(right.size() + 1);
-  for (std::size_t j = 0; j <= right.size(); ++j)
-    row[j] = j;
-  for (std::size_t i = 1; i <= left.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= right.size(); ++j) {
-      const std::size_t substituted = diagonal + (left[i - 1] == right[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
-    }
-  }
-  return row.back();
-}
-
-/// "did you mean X? " for the nearest name, when one is near.
-std::string suggestion(std::string_view wrong, std::span<const std::string_view> names) {
-  std::string_view best;
-  std::size_t best_distance = std::max<std::size_t>(2, wrong.size() / 3) + 1;
-  for (const auto name : names)
-    if (const auto distance = edit_distance(wrong.substr(0, 64), name); distance < best_distance) {
-      best = name;
-      best_distance = distance;
-    }
-  return best.empty() ? "" : "did you mean " + quoted(best) + "? ";
-}
-
-/// What is wrong with a value, without the field's name; empty when it was taken over.
-template <class Record>
-class value_reader {
-public:
-  value_reader(const field<Record>& of, const toml::node& node) : field_(of), node_(node) {}
-
-  std::string operator()(bool* into) const {
-    const auto value = node_.value_exact<bool>();
-    if (!value)
-      return wrong_type();
-    *into = *value;
-    return "";
-  }
-  std::string operator()(double* into) const {
-    const auto value = node_.value<double>(); // an integer is a number too
-    if (!value || !node_.is_number())
-      return wrong_type();
-    if (!field_.allowed.contains(*value))
-      return out_of_range(number_text(*value));
-    *into = *value;
-    return "";
-  }
-  std::string operator()(std::string* into) const {
-    const auto value = node_.value_exact<std::string>();
-    if (!value)
-      return wrong_type();
-    const auto& choices = field_.choices;
-    if (!choices.empty() && std::find(choices.begin(), choices.end(), *value) == choices.end())
-      return no_choice(*value);
-    if (field_.rule != nullptr && !field_.rule->accepts(*value))
-      return "is " + shown(*value) + "; it must be " + allowed_text(field_);
-    *into = *value;
-    return "";
-  }
-  std::string operator()(enumeration into) const { return read_choice(node_, *into.value); }
-  template <class Integer>
-  requires std::is_integral_v<Integer> std::string operator()(Integer* into) const {
-    return read_integer(node_, *into);
-  }
-  template <class Element>
-  std::string operator()(std::vector<Element>* into) const {
-    const auto* list = node_.as_array();
-    if (list == nullptr)
-      return wrong_type();
-    std::vector<Element> elements;
-    for (const auto& node : *list) {
-      Element element{};
-      std::string wrong;
-      if constexpr (std::is_enum_v<Element>)
-        wrong = read_choice(node, reinterpret_cast<std::uint8_t&>(element));
-      else
-        wrong = read_integer(node, element);
-      if (!wrong.empty())
-        return "holds an entry that " + wrong;
-      elements.push_back(element);
-    }
-    *into = std::move(elements);
-    return "";
-  }
-
-private:
-  std::string wrong_type() const { return "is " + type_text(node_) + "; it must be " + allowed_text(field_); }
-  std::string out_of_range(const std::string& value) const {
-    return "is " + value + "; it must be in " + to_string(field_.allowed);
-  }
-  std::string no_choice(const std::string& value) const {
-    return "is " + shown(value) + "; " + suggestion(value, field_.choices) + "it must be " +
-           (field_.choices.size() == 1 ? "" : "one of ") + quoted_list(field_.choices);
-  }
-  /// A value as a message shows it: short, and without control characters.
-  static std::string shown(const std::string& value) {
-    std::string text = value.substr(0, 60);
-    std::replace_if(
-        text.begin(), text.end(), [](unsigned char c) { return c < 32 || c == 127; }, '?');
-    return quoted(text) + (value.size() > 60 ? "..." : "");
-  }
-  template <class Integer>
-  std::string read_integer(const toml::node& node, Integer& into) const {
-    const auto value = node.value_exact<std::int64_t>();
-    if (!value)
-      return "is " + type_text(node) + "; it must be an integer in " + to_string(field_.allowed);
-    if (!field_.allowed.contains(static_cast<double>(*value)))
-      return out_of_range(std::to_string(*value));
-    into = static_cast<Integer>(*value);
-    return "";
-  }
-  std::string read_choice(const toml::node& node, std::uint8_t& into) const {
-    const auto value = node.value_exact<std::string>();
-    if (!value)
-      return "is " + type_text(node) + "; it must be " + allowed_text(field_);
-    const auto found = std::find(field_.choices.begin(), field_.choices.end(), *value);
-    if (found == field_.choices.end())
-      return no_choice(*value);
-    into = static_cast<std::uint8_t>(found - field_.choices.begin());
-    return "";
-  }
-
-  const field<Record>& field_;
-  const toml::node& node_;
-};
-
-template <class Record>
-std::string read_value(const field<Record>& of, Record& record, const toml::node& node) {
-  return std::visit(value_reader<Record>(of, node), of.locate(record));
 }
 
 /// Reads one document into a cluster file and gathers what is wrong with it.
