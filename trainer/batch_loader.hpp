@@ -31,7 +31,8 @@ public:
 
 private:
   template <class SampleAt>
-  image_batch fill(std::uint64_t count, SampleAt&& sample_at);
+  image_batch fill(std::uint64_t count, SampleAt sample_at);
+  void reserve(std::int64_t rows);
 
   const dataset& data_;
   std::vector<float> scale_; ///< a channel; value = byte * scale + shift

@@ -51,7 +51,8 @@ struct newest_result {
   std::vector<std::string> refused; ///< what is wrong with each newer file that was passed over
 };
 
-/// The checkpoint with the highest step that is whole.
+/// The checkpoint with the highest step that is whole, among checkpoint-<step>.safetensors and
+/// checkpoint-<step>-<host>.safetensors.
 newest_result newest_checkpoint(const std::string& directory);
 
 } // namespace dynamix::trainer

@@ -17,7 +17,7 @@ struct learning_rate_state {
 
 struct learning_rate_step {
   double learning_rate = 0; ///< to apply to this step's gradient
-  double gain = 1;          ///< between 1 and S = B/B0: how many steps at B0 this one is worth
+  double gain = 1;          ///< r of AdaScale; for the other rules the factor on the base rate
 };
 
 /// The learning rate of each step from its global batch B. `base_rate` belongs to the batch B0, and S = B/B0.

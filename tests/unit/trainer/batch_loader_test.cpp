@@ -1,0 +1,103 @@
+#include "trainer/batch_loader.hpp"
+#include "trainer/evaluation.hpp"
+#include "trainer/model.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+
+namespace dynamix::trainer {
+namespace {
+
+/// `count` images of 2 channels of 4x4 pixels with counting bytes.
+dataset counting_images(std::uint32_t count) {
+  dataset data{{.channels = 2, .height = 4, .width = 4, .classes = 10}, {}, {}};
+  for (std::uint32_t i = 0; i < count * data.image_bytes(); ++i)
+    data.images.push_back(static_cast<std::uint8_t>(i * 7));
+  for (std::uint32_t i = 0; i < count; ++i)
+    data.labels.push_back(static_cast<std::uint8_t>(i % 10));
+  return data;
+}
+
+TEST(batch_loader, gathers_and_normalises_like_the_slow_way) {
+  const auto data = counting_images(20);
+  const channel_statistics statistics{{0.25F, 0.5F}, {0.5F, 2.0F}};
+  batch_loader loader(data, statistics);
+  const std::array<std::uint32_t, 3> samples{19, 0, 7};
+  const auto batch = loader.load(samples);
+  const auto all = torch::from_blob(const_cast<std::uint8_t*>(data.images.data()), {20, 2, 4, 4}, torch::kUInt8);
+  const auto picked = all.index_select(0, torch::tensor({19, 0, 7})).to(torch::kFloat32) / 255;
+  const auto mean = torch::tensor({0.25F, 0.5F}).view({1, 2, 1, 1});
+  const auto deviation = torch::tensor({0.5F, 2.0F}).view({1, 2, 1, 1});
+  EXPECT_TRUE(torch::allclose(batch.images, (picked - mean) / deviation, 1e-6, 1e-6));
+  EXPECT_TRUE(torch::equal(batch.labels, torch::tensor({9, 0, 7}, torch::kInt64)));
+}
+
+TEST(batch_loader, makes_the_training_set_zero_mean_and_unit_deviation) {
+  const auto data = counting_images(64);
+  batch_loader loader(data, measure_channels(data));
+  const auto images = loader.load(index_range{0, 64}).images;
+  EXPECT_TRUE(torch::allclose(images.mean({0, 2, 3}), torch::zeros(2), 0, 1e-5));
+  EXPECT_TRUE(torch::allclose(images.std({0, 2, 3}, false), torch::ones(2), 1e-5));
+}
+
+TEST(batch_loader, gives_an_empty_batch_and_one_that_grows) {
+  const auto data = counting_images(20);
+  batch_loader loader(data, measure_channels(data));
+  const auto empty = loader.load(std::span<const std::uint32_t>{});
+  EXPECT_EQ(empty.images.sizes(), (std::vector<std::int64_t>{0, 2, 4, 4}));
+  EXPECT_EQ(empty.labels.sizes(), std::vector<std::int64_t>{0});
+  const auto small = loader.load(index_range{3, 2}).images.clone();
+  const auto large = loader.load(index_range{0, 20}).images;
+  EXPECT_TRUE(torch::equal(large.narrow(0, 3, 2), small));
+  EXPECT_TRUE(torch::equal(loader.load(index_range{3, 2}).images, small)) << "a smaller batch shares the buffer";
+}
+
+TEST(evaluation, sums_over_shards_to_the_whole) {
+  dataset data{shape_of(cluster::dataset_kind::fashion_mnist), {}, {}};
+  for (std::uint32_t i = 0; i < 101; ++i) {
+    data.labels.push_back(static_cast<std::uint8_t>(i % 10));
+    data.images.insert(data.images.end(), data.image_bytes(), static_cast<std::uint8_t>(i * 2));
+  }
+  batch_loader loader(data, measure_channels(data));
+  auto model = build_model({.images = data, .seed = 3});
+  model->train();
+  const auto whole = evaluate(model, loader, {0, 101}, 101);
+  evaluation_sums sums;
+  for (const auto range : split_range({0, 101}, std::array<std::uint32_t, 3>{64, 32, 200})) {
+    const auto part = evaluate(model, loader, range, 16);
+    sums.loss += part.loss;
+    sums.correct += part.correct;
+    sums.count += part.count;
+  }
+  EXPECT_TRUE(model->is_training());
+  EXPECT_EQ(sums.count, 101U);
+  EXPECT_EQ(sums.correct, whole.correct);
+  EXPECT_NEAR(sums.loss, whole.loss, 1e-4 * whole.loss);
+
+  // Against the definitions, one sample at a time.
+  const torch::NoGradGuard no_gradients;
+  double loss = 0;
+  std::uint64_t correct = 0;
+  for (std::uint64_t i = 0; i < 101; ++i) {
+    const auto probabilities = torch::softmax(model->forward(loader.load(index_range{i, 1}).images), 1)[0];
+    loss -= std::log(probabilities[data.labels[i]].item<double>());
+    correct += probabilities.argmax().item<std::int64_t>() == data.labels[i] ? 1 : 0;
+  }
+  EXPECT_EQ(whole.correct, correct);
+  EXPECT_NEAR(whole.loss, loss, 1e-4 * loss);
+}
+
+TEST(evaluation, of_nothing_is_nothing) {
+  const auto data = counting_images(1);
+  batch_loader loader(data, measure_channels(data));
+  torch::nn::Sequential model{torch::nn::Flatten(), torch::nn::Linear(32, 10)};
+  const auto sums = evaluate(model, loader, {0, 0});
+  EXPECT_EQ(sums.count, 0U);
+  EXPECT_EQ(sums.loss, 0);
+  EXPECT_EQ(count_correct(torch::zeros({0, 10}), torch::zeros({0}, torch::kInt64)), 0U);
+}
+
+} // namespace
+} // namespace dynamix::trainer

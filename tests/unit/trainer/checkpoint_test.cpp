@@ -1,0 +1,193 @@
+#include "temporary_directory.hpp"
+#include "trainer/checkpoint.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <iterator>
+#include <limits>
+
+namespace dynamix::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+storage::tensor_record floats(const std::string& name, const std::vector<float>& values) {
+  storage::tensor_record record{name, storage::element_type::f32, {static_cast<std::int64_t>(values.size())}, {}};
+  record.data.resize(values.size() * sizeof(float));
+  std::memcpy(record.data.data(), values.data(), record.data.size());
+  return record;
+}
+
+/// A state with awkward numbers everywhere: subnormal, negative zero, thirds, the largest and the smallest.
+checkpoint sample() {
+  checkpoint state;
+  state.seed = std::numeric_limits<std::uint64_t>::max();
+  state.step = 1234;
+  state.samples = 987654321;
+  state.sampler = {3, 59999};
+  state.epoch_samples = 60000;
+  state.learning_rate = {1.0 / 3, {-1e-320, 0.1}, {-0.0, 2.0 / 3}};
+  state.noise = {77, {1e308, 1}, {-5e-324, 0.7}, {0.1 + 0.2, 0.9}};
+  state.batches = {32, 0, 1024, 64};
+  state.decision = {2, 123};
+  state.window = 124;
+  state.elapsed_seconds = 12.000000000000002;
+  state.best_accuracy = 0.8871;
+  state.model = {floats("0.weight", {0.1F, -0.0F, 1e-45F}), floats("0.bias", {})};
+  state.optimizer = {floats("momentum.0", {3.3F, 2.2F, 1.1F})};
+  state.policy = {0, 255, 1};
+  return state;
+}
+
+void expect_equal(const std::vector<storage::tensor_record>& left, const std::vector<storage::tensor_record>& right) {
+  ASSERT_EQ(left.size(), right.size());
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    EXPECT_EQ(left[i].name, right[i].name);
+    EXPECT_EQ(left[i].type, right[i].type);
+    EXPECT_EQ(left[i].shape, right[i].shape);
+    EXPECT_EQ(left[i].data, right[i].data);
+  }
+}
+
+TEST(checkpoint, comes_back_bit_for_bit) {
+  const auto written = sample();
+  checkpoint read;
+  ASSERT_EQ(decode(encode(written), read), "");
+  // The text of every number is exact, so equal encodings mean equal bits, also of -0.0.
+  EXPECT_EQ(encode(read), encode(written));
+  EXPECT_EQ(read.seed, written.seed);
+  EXPECT_EQ(read.step, written.step);
+  EXPECT_EQ(read.samples, written.samples);
+  EXPECT_EQ(read.sampler, written.sampler);
+  EXPECT_EQ(read.epoch_samples, written.epoch_samples);
+  EXPECT_EQ(read.learning_rate, written.learning_rate);
+  EXPECT_TRUE(std::signbit(read.learning_rate.gradient_square.sum));
+  EXPECT_EQ(read.noise, written.noise);
+  EXPECT_EQ(read.batches, written.batches);
+  EXPECT_EQ(read.decision, written.decision);
+  EXPECT_EQ(read.window, written.window);
+  EXPECT_EQ(read.elapsed_seconds, written.elapsed_seconds);
+  EXPECT_EQ(read.best_accuracy, written.best_accuracy);
+  EXPECT_EQ(read.seconds_to_target, -1);
+  EXPECT_EQ(read.policy, written.policy);
+  expect_equal(read.model, written.model);
+  expect_equal(read.optimizer, written.optimizer);
+}
+
+TEST(checkpoint, refuses_every_damaged_byte_and_every_cut_and_leaves_the_state_alone) {
+  const auto good = encode(sample());
+  checkpoint state;
+  state.step = 5;
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    auto damaged = good;
+    damaged[i] ^= 0xffU;
+    ASSERT_NE(decode(damaged, state), "") << "byte " << i;
+    ASSERT_NE(decode(std::span(good).first(i), state), "") << "cut at " << i;
+  }
+  auto longer = good;
+  longer.push_back(0);
+  EXPECT_NE(decode(longer, state), "");
+  EXPECT_EQ(state.step, 5U);
+}
+
+/// What decoding says after `change` has been made behind a checksum that fits.
+std::string problem_after(const std::function<void(storage::tensor_file&)>& change) {
+  storage::tensor_file file;
+  EXPECT_EQ(storage::decode(encode(sample()), file), "");
+  change(file);
+  checkpoint ignored;
+  return decode(storage::encode(file), ignored);
+}
+
+std::string problem_with(const std::string& name, const std::string& value) {
+  return problem_after([&](auto& file) { file.metadata[name] = value; });
+}
+
+storage::tensor_record& tensor(storage::tensor_file& file, const std::string& name) {
+  return const_cast<storage::tensor_record&>(*file.find(name));
+}
+
+TEST(checkpoint, refuses_values_that_make_no_sense_and_says_which) {
+  EXPECT_EQ(problem_after([](auto&) {}), "");
+  EXPECT_THAT(problem_with("format", "something-else"), HasSubstr("no checkpoint of this version"));
+  EXPECT_THAT(problem_after([](auto& file) { file.metadata.erase("step"); }), HasSubstr("no entry \"step\""));
+  EXPECT_THAT(problem_with("step", "-1"), HasSubstr("\"step\" is \"-1\", expected a whole number"));
+  EXPECT_THAT(problem_with("step", "18446744073709551616"), HasSubstr("expected a whole number"));
+  EXPECT_THAT(problem_with("elapsed_seconds", "1.5x"), HasSubstr("expected a finite number"));
+  EXPECT_THAT(problem_with("noise.trace.sum", "nan"), HasSubstr("expected a finite number"));
+  EXPECT_THAT(problem_with("sampler.cursor", "60000"), HasSubstr("sample 60000 of an epoch of 60000"));
+  EXPECT_THAT(problem_with("best_accuracy", "1.5"), HasSubstr("best accuracy"));
+  EXPECT_THAT(problem_with("noise.trace.weight", "1.5"), HasSubstr("weight"));
+  EXPECT_THAT(problem_with("elapsed_seconds", "-1"), HasSubstr("negative"));
+}
+
+TEST(checkpoint, refuses_strange_tensors_and_batch_sizes) {
+  EXPECT_THAT(
+      problem_after([](auto& file) { std::erase_if(file.tensors, [](auto& t) { return t.name == "batches"; }); }),
+      HasSubstr("no batch sizes"));
+  EXPECT_THAT(problem_after([](auto& file) { tensor(file, "batches").data[7] = 0x80; }), HasSubstr("batch size of -"));
+  EXPECT_THAT(problem_after([](auto& file) { tensor(file, "batches").type = storage::element_type::f64; }),
+              HasSubstr("batch sizes are not"));
+  EXPECT_THAT(problem_after([](auto& file) { tensor(file, "policy").name = "weights"; }),
+              HasSubstr("unknown tensor \"weights\""));
+}
+
+TEST(checkpoint_file, is_written_and_read) {
+  const temporary_directory folder;
+  const auto path = checkpoint_path(folder.path(), 42);
+  EXPECT_EQ(path, folder.file("checkpoint-000000000042.safetensors"));
+  ASSERT_EQ(write_checkpoint(path, sample()), "");
+  checkpoint read;
+  ASSERT_EQ(read_checkpoint(path, read), "");
+  EXPECT_EQ(encode(read), encode(sample()));
+}
+
+TEST(checkpoint_file, that_cannot_be_used_is_named_and_stays_as_it_is) {
+  const temporary_directory folder;
+  checkpoint state;
+  EXPECT_THAT(read_checkpoint(folder.file("absent"), state), HasSubstr(folder.file("absent")));
+  const auto path = folder.write("broken", "not a checkpoint");
+  EXPECT_THAT(read_checkpoint(path, state), HasSubstr(path + " cannot be used as a checkpoint: "));
+  std::ifstream file(path);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "not a checkpoint");
+  EXPECT_NE(write_checkpoint(folder.file("no/such/folder"), sample()), "");
+}
+
+TEST(newest_checkpoint, passes_over_what_is_damaged_and_says_so) {
+  const temporary_directory folder;
+  auto state = sample();
+  for (const std::uint64_t step : {5, 900, 1000000}) {
+    state.step = step;
+    ASSERT_EQ(write_checkpoint(checkpoint_path(folder.path(), step), state), "");
+  }
+  folder.write("checkpoint-000009999999.safetensors", "cut");
+  folder.write("checkpoint-x.safetensors", "no step in its name");
+  folder.write("checkpoint-000099999999.safetensors.tmp", "left behind");
+  const auto newest = newest_checkpoint(folder.path());
+  EXPECT_EQ(newest.path, checkpoint_path(folder.path(), 1000000));
+  EXPECT_EQ(newest.state.step, 1000000U);
+  ASSERT_EQ(newest.refused.size(), 1U);
+  EXPECT_THAT(newest.refused[0], HasSubstr("checkpoint-000009999999.safetensors"));
+}
+
+TEST(newest_checkpoint, finds_the_one_that_a_host_wrote_for_itself) {
+  const temporary_directory folder;
+  ASSERT_EQ(write_checkpoint(checkpoint_path(folder.path(), 7), sample()), "");
+  const auto path = folder.file("checkpoint-000000000009-alpha.safetensors");
+  ASSERT_EQ(write_checkpoint(path, sample()), "");
+  EXPECT_EQ(newest_checkpoint(folder.path()).path, path);
+}
+
+TEST(newest_checkpoint, finds_nothing_where_nothing_is) {
+  const temporary_directory folder;
+  EXPECT_EQ(newest_checkpoint(folder.path()).path, "");
+  EXPECT_EQ(newest_checkpoint(folder.file("absent")).path, "");
+  EXPECT_EQ(newest_checkpoint(folder.file("absent")).refused.size(), 1U);
+}
+
+} // namespace
+} // namespace dynamix::trainer

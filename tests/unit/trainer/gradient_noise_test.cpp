@@ -1,0 +1,186 @@
+#include "trainer/gradient_noise.hpp"
+#include "trainer/random.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace dynamix::trainer {
+namespace {
+
+/// Gaussian sample gradients around `mean` in `dimensions` dimensions, each with variance `variance`, and what workers
+/// with these batch sizes would show of one step.
+class synthetic_gradients {
+public:
+  synthetic_gradients(std::size_t dimensions, double mean, double variance)
+      : dimensions_(dimensions), mean_(mean), variance_(variance) {}
+
+  gradient_observation draw(const std::vector<std::uint32_t>& batches) {
+    gradient_observation observation;
+    std::vector<double> sum(dimensions_, 0);
+    for (std::size_t worker = 0; worker < batches.size(); ++worker) {
+      const double batch = batches[worker];
+      double square = 0;
+      for (auto& component : sum) {
+        // The mean of b Gaussian samples is Gaussian with a b-th of the variance.
+        const double gradient = mean_ + std::sqrt(variance_ / batch) * normal_(generator_);
+        square += gradient * gradient;
+        component += batch * gradient;
+      }
+      observation.weighted_square_sum += batch * square;
+      observation.global_batch += batches[worker];
+      if (worker == 0) {
+        observation.own_square = square;
+        observation.own_batch = batches[0];
+      }
+    }
+    observation.active_workers = static_cast<std::uint32_t>(batches.size());
+    for (const auto component : sum)
+      observation.global_square += std::pow(component / static_cast<double>(observation.global_batch), 2);
+    return observation;
+  }
+
+  double trace() const { return static_cast<double>(dimensions_) * variance_; }
+  double gradient_square() const { return static_cast<double>(dimensions_) * mean_ * mean_; }
+
+private:
+  std::size_t dimensions_;
+  double mean_;
+  double variance_;
+  std::mt19937_64 generator_{42};
+  std::normal_distribution<double> normal_;
+};
+
+struct moments {
+  double sum = 0;
+  double square_sum = 0;
+  int count = 0;
+
+  void add(double value) {
+    sum += value;
+    square_sum += value * value;
+    ++count;
+  }
+  double mean() const { return sum / count; }
+  double standard_error() const { return std::sqrt((square_sum / count - mean() * mean()) / (count - 1)); }
+};
+
+TEST(gradient_noise, estimates_without_bias_at_unequal_batches) {
+  synthetic_gradients gradients(8, 0.25, 4.0);
+  moments trace;
+  moments square;
+  for (int draw = 0; draw < 10000; ++draw) {
+    const auto sample = estimate_noise(gradients.draw({16, 64, 64, 256}));
+    ASSERT_TRUE(sample.valid);
+    trace.add(sample.trace);
+    square.add(sample.gradient_square);
+  }
+  EXPECT_NEAR(trace.mean(), gradients.trace(), 3 * trace.standard_error());
+  EXPECT_NEAR(square.mean(), gradients.gradient_square(), 3 * square.standard_error());
+  // Sharp enough to tell the formula for equal batches, which over-reads the trace 1.6 times or more.
+  EXPECT_LT(trace.standard_error(), 0.01 * gradients.trace());
+}
+
+TEST(gradient_noise, matches_a_step_worked_out_by_hand) {
+  // b = (1, 3), g_1 = 4, g_2 = 0 in one dimension: g = 1, sum b|g_i|^2 = 16, tr = (16 - 4*1)/1 = 12, |G|^2 = 1 - 12/4.
+  const auto sample =
+      estimate_noise({.active_workers = 2, .weighted_square_sum = 16, .global_square = 1, .global_batch = 4});
+  EXPECT_DOUBLE_EQ(sample.trace, 12);
+  EXPECT_DOUBLE_EQ(sample.gradient_square, -2);
+}
+
+TEST(gradient_noise, learns_nothing_from_one_worker_or_from_numbers_that_are_not_finite) {
+  EXPECT_FALSE(
+      estimate_noise({.active_workers = 1, .weighted_square_sum = 1, .global_square = 1, .global_batch = 4}).valid);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  gradient_noise noise;
+  const auto sample =
+      noise.observe({.active_workers = 2, .weighted_square_sum = nan, .global_square = 1, .global_batch = 4});
+  EXPECT_FALSE(sample.valid);
+  EXPECT_EQ(noise.state(), noise_state{});
+}
+
+TEST(gradient_noise, averages_to_the_true_noise_scale_and_relative_variance) {
+  synthetic_gradients gradients(200, 0.5, 2.0);
+  gradient_noise noise({.decay = 0.999});
+  const std::vector<std::uint32_t> first{32, 64, 96};
+  const std::vector<std::uint32_t> second{128, 64, 32};
+  for (int step = 0; step < 6000; ++step)
+    noise.observe(gradients.draw(step % 2 == 0 ? first : second));
+  const auto estimate = noise.estimate();
+  ASSERT_TRUE(estimate.valid && estimate.own_valid);
+  const double expected = gradients.trace() / gradients.gradient_square();
+  EXPECT_NEAR(estimate.noise_scale, expected, 0.02 * expected);
+  // For the batch of the last step, although the worker's batch kept changing: sigma^2 = tr / (b |G|^2).
+  EXPECT_NEAR(estimate.sigma2_norm, expected / 128, 0.05 * expected / 128);
+  EXPECT_DOUBLE_EQ(estimate.sigma_norm, std::sqrt(estimate.sigma2_norm));
+}
+
+TEST(gradient_noise, reduces_to_the_plain_definition_at_a_constant_batch) {
+  gradient_noise noise({.decay = 0.5, .warm_up_steps = 1});
+  noise.observe({.active_workers = 2,
+                 .weighted_square_sum = 90,
+                 .global_square = 4,
+                 .global_batch = 20,
+                 .own_square = 6,
+                 .own_batch = 10});
+  // tr = (90 - 80)/1 = 10, |G|^2 = 4 - 10/20 = 3.5, sigma^2 = (6 - 3.5)/3.5.
+  const auto estimate = noise.estimate();
+  EXPECT_NEAR(estimate.noise_scale, 10 / 3.5, 1e-12);
+  EXPECT_NEAR(estimate.sigma2_norm, 2.5 / 3.5, 1e-12);
+}
+
+TEST(gradient_noise, bounds_the_noise_scale_when_the_gradient_vanishes) {
+  gradient_noise noise({.warm_up_steps = 1, .floor = 0.01});
+  // tr = (300 - 100)/1 = 200, |G|^2 = 1 - 2 = -1: all noise.
+  noise.observe({.active_workers = 2, .weighted_square_sum = 300, .global_square = 1, .global_batch = 100});
+  EXPECT_DOUBLE_EQ(noise.estimate().noise_scale, 200 / 0.01);
+  gradient_noise still({.warm_up_steps = 1});
+  still.observe({.active_workers = 2, .weighted_square_sum = 0, .global_square = 0, .global_batch = 100});
+  EXPECT_FALSE(still.estimate().valid);
+}
+
+TEST(gradient_noise, is_not_valid_until_it_has_warmed_up) {
+  synthetic_gradients gradients(10, 1, 1);
+  gradient_noise noise({.warm_up_steps = 3});
+  for (int step = 1; step <= 4; ++step) {
+    noise.observe(gradients.draw({8, 8}));
+    EXPECT_EQ(noise.estimate().valid, step >= 3) << step;
+  }
+}
+
+TEST(gradient_noise, counts_its_own_gradient_only_where_it_took_part) {
+  synthetic_gradients gradients(10, 1, 1);
+  gradient_noise noise({.warm_up_steps = 1});
+  auto observation = gradients.draw({8, 8, 8});
+  observation.own_batch = 0;
+  observation.own_square = 0;
+  noise.observe(observation);
+  EXPECT_TRUE(noise.estimate().valid);
+  EXPECT_FALSE(noise.estimate().own_valid);
+  noise.observe(gradients.draw({8, 8, 8}));
+  EXPECT_TRUE(noise.estimate().own_valid);
+}
+
+TEST(gradient_noise, goes_on_from_a_saved_state_bit_for_bit) {
+  synthetic_gradients gradients(10, 1, 1);
+  gradient_noise whole;
+  gradient_noise resumed;
+  for (int step = 0; step < 20; ++step)
+    whole.observe(gradients.draw({8, 24}));
+  resumed.restore(whole.state());
+  EXPECT_FALSE(resumed.estimate().own_valid);
+  for (int step = 0; step < 20; ++step) {
+    const auto observation = gradients.draw({16, 8});
+    whole.observe(observation);
+    resumed.observe(observation);
+    ASSERT_EQ(whole.state(), resumed.state());
+  }
+  EXPECT_EQ(whole.estimate().noise_scale, resumed.estimate().noise_scale);
+}
+
+} // namespace
+} // namespace dynamix::trainer

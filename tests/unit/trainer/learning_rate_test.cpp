@@ -1,0 +1,100 @@
+#include "trainer/learning_rate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace dynamix::trainer {
+namespace {
+
+using rule = cluster::learning_rate_rule;
+
+TEST(learning_rate, follows_the_simple_rules_and_counts_samples) {
+  learning_rate constant(rule::constant, 0.1, 256, false);
+  learning_rate linear(rule::linear, 0.1, 256, false);
+  learning_rate square_root(rule::square_root, 0.1, 256, false);
+  EXPECT_DOUBLE_EQ(constant.advance(1024, {}).learning_rate, 0.1);
+  EXPECT_DOUBLE_EQ(linear.advance(1024, {}).learning_rate, 0.4);
+  EXPECT_DOUBLE_EQ(linear.advance(64, {}).learning_rate, 0.025);
+  EXPECT_DOUBLE_EQ(square_root.advance(1024, {}).learning_rate, 0.2);
+  EXPECT_DOUBLE_EQ(square_root.advance(64, {}).learning_rate, 0.05);
+  EXPECT_DOUBLE_EQ(constant.progress(), 4);
+  EXPECT_DOUBLE_EQ(linear.progress(), 4.25);
+}
+
+TEST(adascale, gives_the_gain_worked_out_by_hand) {
+  // B0 = 100, tr = 300 so s2 = 3; m2 = 1. S = 4: r = (3+1)/(3/4+1) = 16/7.
+  learning_rate scaled(rule::adascale, 0.1, 100, false);
+  auto step = scaled.advance(400, {.valid = true, .trace = 300, .gradient_square = 1});
+  EXPECT_DOUBLE_EQ(step.gain, 16.0 / 7);
+  EXPECT_DOUBLE_EQ(step.learning_rate, 1.6 / 7);
+  EXPECT_DOUBLE_EQ(scaled.progress(), 16.0 / 7);
+
+  // The second step at S = 2.5, no whole number: the averages decay with 0.9975 and are divided by their weight.
+  // The first sample entered with 1 - 0.996 = 0.004; weight = 0.004*0.9975 + 0.0025.
+  const double weight = 0.004 * 0.9975 + 0.0025;
+  const double trace = (0.004 * 0.9975 * 300 + 0.0025 * 100) / weight;
+  const double square = (0.004 * 0.9975 * 1 + 0.0025 * 3) / weight;
+  const double gain = (trace / 100 + square) / (trace / 250 + square);
+  step = scaled.advance(250, {.valid = true, .trace = 100, .gradient_square = 3});
+  EXPECT_NEAR(step.gain, gain, 1e-12);
+  EXPECT_NEAR(scaled.progress(), 16.0 / 7 + gain, 1e-12);
+}
+
+TEST(adascale, shrinks_the_rate_below_the_base_batch) {
+  // S = 1/2: r = (3+1)/(6+1).
+  learning_rate scaled(rule::adascale, 0.1, 100, false);
+  EXPECT_DOUBLE_EQ(scaled.advance(50, {.valid = true, .trace = 300, .gradient_square = 1}).gain, 4.0 / 7);
+}
+
+TEST(adascale, keeps_the_base_rate_at_the_base_batch) {
+  learning_rate scaled(rule::adascale, 0.1, 100, false);
+  EXPECT_DOUBLE_EQ(scaled.advance(100, {}).learning_rate, 0.1);
+  EXPECT_DOUBLE_EQ(scaled.advance(100, {.valid = true, .trace = 300, .gradient_square = 1}).learning_rate, 0.1);
+}
+
+TEST(adascale, takes_the_root_of_the_gain_for_adaptive_optimisers) {
+  learning_rate scaled(rule::adascale, 0.1, 100, true);
+  const auto step = scaled.advance(400, {.valid = true, .trace = 300, .gradient_square = 1});
+  EXPECT_DOUBLE_EQ(step.gain, 16.0 / 7);
+  EXPECT_DOUBLE_EQ(step.learning_rate, 0.1 * std::sqrt(16.0 / 7));
+  EXPECT_DOUBLE_EQ(scaled.progress(), 16.0 / 7);
+}
+
+TEST(adascale, stays_between_no_noise_and_all_noise) {
+  learning_rate quiet(rule::adascale, 0.1, 100, false);
+  EXPECT_DOUBLE_EQ(quiet.advance(800, {.valid = true, .trace = 0, .gradient_square = 1}).gain, 1);
+  learning_rate negative_trace(rule::adascale, 0.1, 100, false);
+  EXPECT_DOUBLE_EQ(negative_trace.advance(800, {.valid = true, .trace = -5, .gradient_square = 1}).gain, 1);
+  learning_rate noisy(rule::adascale, 0.1, 100, false);
+  EXPECT_DOUBLE_EQ(noisy.advance(800, {.valid = true, .trace = 300, .gradient_square = -1}).gain, 8);
+}
+
+TEST(adascale, is_careful_while_it_knows_nothing) {
+  learning_rate scaled(rule::adascale, 0.1, 100, false);
+  EXPECT_DOUBLE_EQ(scaled.advance(800, {}).gain, 1);
+  EXPECT_DOUBLE_EQ(scaled.advance(50, {}).gain, 0.5);
+}
+
+TEST(adascale, forgets_within_a_step_at_a_thousand_fold_batch) {
+  learning_rate scaled(rule::adascale, 0.1, 1, false);
+  scaled.advance(2000, {.valid = true, .trace = 1e9, .gradient_square = 1});
+  // Decay max(0, 1 - 2) = 0: only the newest sample counts. r = (1+1)/(1/2000+1).
+  EXPECT_DOUBLE_EQ(scaled.advance(2000, {.valid = true, .trace = 1, .gradient_square = 1}).gain, 2 / (1.0 / 2000 + 1));
+}
+
+TEST(adascale, goes_on_from_a_saved_state_bit_for_bit) {
+  learning_rate whole(rule::adascale, 0.1, 100, false);
+  for (int step = 1; step < 30; ++step)
+    whole.advance(37 * step, {.valid = true, .trace = 200.0 + step, .gradient_square = 1.0 / step});
+  learning_rate resumed(rule::adascale, 0.1, 100, false);
+  resumed.restore(whole.state());
+  for (int step = 1; step < 30; ++step) {
+    const noise_sample sample{.valid = true, .trace = 100.0 / step, .gradient_square = 2};
+    ASSERT_EQ(whole.advance(400, sample).learning_rate, resumed.advance(400, sample).learning_rate);
+    ASSERT_EQ(whole.state(), resumed.state());
+  }
+}
+
+} // namespace
+} // namespace dynamix::trainer

@@ -1,0 +1,29 @@
+#include "trainer/model_options.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dynamix::trainer {
+namespace {
+
+TEST(model_fit, refuses_images_that_vgg11_would_pool_away) {
+  cluster::training training;
+  training.model = cluster::model_kind::vgg11;
+  training.dataset = cluster::dataset_kind::fashion_mnist;
+  EXPECT_EQ(check_model_fits(training),
+            "vgg11 needs images of at least 32x32 pixels; fashion-mnist has 28x28; use lenet");
+}
+
+TEST(model_fit, accepts_what_works) {
+  cluster::training training;
+  for (const auto kind :
+       {cluster::dataset_kind::fashion_mnist, cluster::dataset_kind::cifar10, cluster::dataset_kind::cifar100}) {
+    training.dataset = kind;
+    training.model = cluster::model_kind::lenet;
+    EXPECT_EQ(check_model_fits(training), "");
+    training.model = cluster::model_kind::vgg11;
+    EXPECT_EQ(check_model_fits(training).empty(), kind != cluster::dataset_kind::fashion_mnist);
+  }
+}
+
+} // namespace
+} // namespace dynamix::trainer

@@ -1,0 +1,102 @@
+#include "trainer/model.hpp"
+#include "trainer/tensor_records.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dynamix::trainer {
+namespace {
+
+using cluster::dataset_kind;
+using cluster::model_kind;
+using cluster::normalization_kind;
+
+std::int64_t parameter_count(const torch::nn::Sequential& model) {
+  std::int64_t count = 0;
+  for (const auto& parameter : model->parameters())
+    count += parameter.numel();
+  return count;
+}
+
+torch::Tensor images_of(const model_options& options, std::int64_t count) {
+  return torch::randn({count, options.images.channels, options.images.height, options.images.width});
+}
+
+TEST(model, gives_a_logit_for_each_class_and_a_gradient_for_each_parameter) {
+  for (const auto normalization : {normalization_kind::none, normalization_kind::group}) {
+    for (const auto& options :
+         {model_options{model_kind::lenet, 1, normalization, shape_of(dataset_kind::fashion_mnist), 1},
+          model_options{model_kind::lenet, 1, normalization, shape_of(dataset_kind::cifar100), 1},
+          model_options{model_kind::vgg11, 0.125, normalization, shape_of(dataset_kind::cifar10), 1},
+          model_options{model_kind::vgg11, 0.0625, normalization, {3, 48, 40, 7}, 1}}) {
+      auto model = build_model(options);
+      const auto logits = model->forward(images_of(options, 3));
+      ASSERT_EQ(logits.sizes(), (std::vector<std::int64_t>{3, options.images.classes}));
+      logits.square().sum().backward();
+      for (const auto& parameter : model->named_parameters()) {
+        ASSERT_TRUE(parameter.value().grad().defined()) << parameter.key();
+        EXPECT_GT(parameter.value().grad().abs().max().item<float>(), 0) << parameter.key();
+      }
+    }
+  }
+}
+
+TEST(model, has_the_published_sizes) {
+  // LeNet-5 on one channel: 6*(25+1) + 16*(150+1) + 120*(400+1) + 84*(120+1) + 10*(84+1).
+  const auto lenet = build_model({.images = shape_of(dataset_kind::fashion_mnist)});
+  EXPECT_EQ(parameter_count(lenet), 61706);
+  // VGG11 on three channels, whose convolutions have 9,220,480 parameters, and one linear layer of 512*10 + 10.
+  const auto vgg11 = build_model({.kind = model_kind::vgg11, .images = shape_of(dataset_kind::cifar10)});
+  EXPECT_EQ(parameter_count(vgg11), 9220480 + 5130);
+}
+
+TEST(model, is_initialised_from_its_seed_alone) {
+  for (const auto kind : {model_kind::lenet, model_kind::vgg11}) {
+    model_options options{kind, 0.125, normalization_kind::group, shape_of(dataset_kind::cifar10), 5};
+    torch::manual_seed(1);
+    const auto first = model_checksum(*build_model(options));
+    torch::manual_seed(2);
+    EXPECT_EQ(model_checksum(*build_model(options)), first);
+    options.seed = 6;
+    EXPECT_NE(model_checksum(*build_model(options)), first);
+  }
+}
+
+TEST(model, keeps_the_scale_of_its_signal_at_the_start) {
+  // He initialisation: eight layers neither drown nor blow up the signal.
+  const model_options options{model_kind::vgg11, 0.5, normalization_kind::none, shape_of(dataset_kind::cifar10), 1};
+  torch::manual_seed(1);
+  auto model = build_model(options);
+  const auto deviation = model->forward(images_of(options, 64)).std().item<float>();
+  EXPECT_GT(deviation, 0.05F);
+  EXPECT_LT(deviation, 5.0F);
+}
+
+TEST(model, with_group_norm_sees_each_sample_alone) {
+  const model_options options{model_kind::lenet, 1, normalization_kind::group, shape_of(dataset_kind::cifar10), 1};
+  auto model = build_model(options);
+  const auto images = images_of(options, 8);
+  EXPECT_TRUE(
+      torch::allclose(model->forward(images).narrow(0, 2, 3), model->forward(images.narrow(0, 2, 3)), 1e-4, 1e-5));
+}
+
+TEST(model, learns_to_tell_two_patterns_apart) {
+  const model_options options{.images = shape_of(dataset_kind::fashion_mnist)};
+  auto model = build_model(options);
+  torch::manual_seed(1);
+  const auto labels = torch::arange(64) % 2;
+  auto images = images_of(options, 64) * 0.5;
+  images.narrow(3, 0, 14) += labels.view({64, 1, 1, 1}).to(torch::kFloat32);
+  torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  float loss = 0;
+  for (int step = 0; step < 60; ++step) {
+    optimizer.zero_grad();
+    const auto error = torch::cross_entropy_loss(model->forward(images), labels);
+    error.backward();
+    optimizer.step();
+    loss = error.item<float>();
+  }
+  EXPECT_LT(loss, 0.05F);
+}
+
+} // namespace
+} // namespace dynamix::trainer

@@ -1,0 +1,139 @@
+#include "trainer/random.hpp"
+#include "trainer/sampler.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+namespace dynamix::trainer {
+namespace {
+
+std::vector<std::uint32_t> random_batches(splitmix64& random, std::size_t world) {
+  std::vector<std::uint32_t> batches(world);
+  for (auto& batch : batches)
+    batch = random.below(4) == 0 ? 0 : 1 + random.below(96);
+  if (std::ranges::all_of(batches, [](auto batch) { return batch == 0; }))
+    batches[random.below(static_cast<std::uint32_t>(world))] = 1;
+  return batches;
+}
+
+TEST(splitmix64, gives_the_published_numbers) {
+  // The first outputs for the seed 1234567, as listed with the reference implementation on Rosetta Code.
+  splitmix64 generator(1234567);
+  EXPECT_EQ(generator.next(), 6457827717110365317U);
+  EXPECT_EQ(generator.next(), 3203168211198807973U);
+  EXPECT_EQ(generator.next(), 9817491932198370423U);
+}
+
+TEST(splitmix64, draws_below_a_bound_evenly) {
+  splitmix64 generator(3);
+  std::array<int, 7> seen{};
+  constexpr int draws = 70000;
+  for (int i = 0; i < draws; ++i)
+    ++seen.at(generator.below(7));
+  // Five standard deviations of a binomial count.
+  for (const auto count : seen)
+    EXPECT_NEAR(count, draws / 7, 5 * std::sqrt(draws / 7.0));
+}
+
+TEST(step_seed, differs_for_every_seed_step_and_rank) {
+  std::set<std::uint64_t> seen;
+  for (std::uint64_t seed = 0; seed < 4; ++seed)
+    for (std::uint64_t step = 0; step < 100; ++step)
+      for (std::uint32_t rank = 0; rank < 8; ++rank)
+        seen.insert(step_seed(seed, step, rank));
+  EXPECT_EQ(seen.size(), 4U * 100 * 8);
+}
+
+TEST(sampler, uses_every_sample_once_an_epoch_under_200_random_schedules) {
+  splitmix64 random(11);
+  for (int schedule = 0; schedule < 200; ++schedule) {
+    const std::uint64_t samples = 1 + random.below(3000);
+    const std::size_t world = 1 + random.below(8);
+    sampler dealer(random.next(), samples);
+    for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+      std::vector<int> used(samples, 0);
+      for (bool ended = false; !ended;) {
+        const auto batches = random_batches(random, world);
+        const auto dealt = dealer.deal(batches);
+        ASSERT_EQ(dealt.epoch, epoch);
+        ASSERT_EQ(dealt.ranges.size(), world);
+        for (std::size_t rank = 0; rank < world; ++rank) {
+          ASSERT_LE(dealt.ranges[rank].count, batches[rank]);
+          if (!dealt.ends_epoch) {
+            ASSERT_EQ(dealt.ranges[rank].count, batches[rank]);
+          }
+          for (const auto sample : dealer.samples_of(dealt.ranges[rank]))
+            ++used.at(sample);
+        }
+        ended = dealt.ends_epoch;
+      }
+      ASSERT_TRUE(std::ranges::all_of(used, [](int times) { return times == 1; })) << "schedule " << schedule;
+      ASSERT_EQ(dealer.position(), (sampler_position{epoch + 1, 0}));
+    }
+  }
+}
+
+TEST(sampler, splits_the_end_of_an_epoch_in_proportion) {
+  sampler dealer(1, 105);
+  const std::vector<std::uint32_t> batches{50, 25, 25};
+  EXPECT_FALSE(dealer.deal(batches).ends_epoch);
+  const auto last = dealer.deal(batches);
+  EXPECT_TRUE(last.ends_epoch);
+  EXPECT_EQ(last.samples, 5U);
+  EXPECT_EQ(last.ranges, (std::vector<index_range>{{100, 3}, {103, 1}, {104, 1}}));
+}
+
+TEST(sampler, deals_nothing_and_stays_when_nobody_asks) {
+  sampler dealer(1, 10);
+  dealer.deal(std::vector<std::uint32_t>{4});
+  const auto nothing = dealer.deal(std::vector<std::uint32_t>{0, 0});
+  EXPECT_EQ(nothing.samples, 0U);
+  EXPECT_FALSE(nothing.ends_epoch);
+  EXPECT_EQ(dealer.position(), (sampler_position{0, 4}));
+}
+
+TEST(sampler, resumes_in_mid_epoch_with_exactly_the_samples_that_follow) {
+  const std::vector<std::uint32_t> batches{7, 0, 13, 5};
+  sampler whole(99, 1000);
+  for (int step = 0; step < 55; ++step)
+    whole.deal(batches);
+  sampler resumed(99, 1000);
+  ASSERT_TRUE(resumed.restore(whole.position()));
+  ASSERT_EQ(resumed.position(), (sampler_position{1, 375}));
+  for (int step = 0; step < 100; ++step) {
+    const auto expected = whole.deal(batches);
+    const auto dealt = resumed.deal(batches);
+    ASSERT_EQ(dealt.ranges, expected.ranges);
+    for (std::size_t rank = 0; rank < batches.size(); ++rank)
+      ASSERT_TRUE(std::ranges::equal(resumed.samples_of(dealt.ranges[rank]), whole.samples_of(expected.ranges[rank])));
+  }
+}
+
+TEST(sampler, refuses_a_position_outside_an_epoch) {
+  sampler dealer(1, 10);
+  dealer.deal(std::vector<std::uint32_t>{4});
+  EXPECT_FALSE(dealer.restore({0, 10}));
+  EXPECT_EQ(dealer.position(), (sampler_position{0, 4}));
+}
+
+TEST(sampler, shuffles_each_epoch_and_seed_differently) {
+  const auto first_epoch = [](std::uint64_t seed, std::uint64_t epoch) {
+    sampler dealer(seed, 500);
+    dealer.restore({epoch, 0});
+    const auto samples = dealer.samples_of({0, 500});
+    return std::vector<std::uint32_t>(samples.begin(), samples.end());
+  };
+  std::vector<std::uint32_t> sorted(500);
+  std::iota(sorted.begin(), sorted.end(), 0U);
+  EXPECT_NE(first_epoch(1, 0), sorted);
+  EXPECT_NE(first_epoch(1, 0), first_epoch(1, 1));
+  EXPECT_NE(first_epoch(1, 0), first_epoch(2, 0));
+}
+
+} // namespace
+} // namespace dynamix::trainer

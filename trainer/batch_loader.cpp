@@ -1,0 +1,51 @@
+#include "trainer/batch_loader.hpp"
+
+#include "trainer/image_conversion.hpp"
+
+#include <algorithm>
+
+namespace dynamix::trainer {
+
+batch_loader::batch_loader(const dataset& data, channel_statistics statistics, torch::Device device)
+    : data_(data), device_(device) {
+  for (std::size_t channel = 0; channel < data.channels; ++channel) {
+    scale_.push_back(1.0F / (255.0F * statistics.deviation[channel]));
+    shift_.push_back(-statistics.mean[channel] / statistics.deviation[channel]);
+  }
+  reserve(0);
+}
+
+image_batch batch_loader::load(std::span<const std::uint32_t> samples) {
+  return fill(samples.size(), [&](std::uint64_t row) { return samples[row]; });
+}
+
+image_batch batch_loader::load(index_range range) {
+  return fill(range.count, [&](std::uint64_t row) { return range.first + row; });
+}
+
+void batch_loader::reserve(std::int64_t rows) {
+  images_ = torch::empty({rows, data_.channels, data_.height, data_.width}, torch::kFloat32);
+  labels_ = torch::empty({rows}, torch::kInt64);
+}
+
+template <class SampleAt>
+image_batch batch_loader::fill(std::uint64_t count, SampleAt sample_at) {
+  const auto rows = static_cast<std::int64_t>(count);
+  if (images_.size(0) < rows)
+    reserve(rows);
+  const std::size_t pixels = std::size_t{data_.height} * data_.width;
+  auto* output = images_.data_ptr<float>();
+  auto* labels = labels_.data_ptr<std::int64_t>();
+  for (std::uint64_t row = 0; row < count; ++row) {
+    const std::size_t sample = sample_at(row);
+    const auto* image = data_.images.data() + sample * data_.image_bytes();
+    for (std::size_t channel = 0; channel < data_.channels; ++channel) {
+      convert_image(image + channel * pixels, pixels, scale_[channel], shift_[channel], output);
+      output += pixels;
+    }
+    labels[row] = data_.labels[sample];
+  }
+  return {images_.narrow(0, 0, rows).to(device_), labels_.narrow(0, 0, rows).to(device_)};
+}
+
+} // namespace dynamix::trainer

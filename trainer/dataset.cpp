@@ -1,0 +1,135 @@
+#include "trainer/dataset.hpp"
+
+#include "storage/atomic_file.hpp"
+#include "trainer/idx_file.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dynamix::trainer {
+namespace {
+
+std::string dimensions_text(std::uint32_t height, std::uint32_t width) {
+  return std::to_string(height) + "x" + std::to_string(width);
+}
+
+std::string load_fashion_mnist(const std::string& path, dataset_split split, dataset& data) {
+  const auto prefix = path + (split == dataset_split::train ? "/train-" : "/t10k-");
+  const auto images_path = prefix + "images-idx3-ubyte";
+  const auto labels_path = prefix + "labels-idx1-ubyte";
+  idx_file images;
+  idx_file labels;
+  if (auto problem = read_idx_file(images_path, 3, images); !problem.empty())
+    return problem;
+  if (auto problem = read_idx_file(labels_path, 1, labels); !problem.empty())
+    return problem;
+  if (images.dimensions[1] != data.height || images.dimensions[2] != data.width)
+    return images_path + ": offset 8: found images of " + dimensions_text(images.dimensions[1], images.dimensions[2]) +
+           " pixels, expected " + dimensions_text(data.height, data.width);
+  if (labels.dimensions[0] != images.dimensions[0])
+    return labels_path + ": offset 4: found " + std::to_string(labels.dimensions[0]) + " labels, expected " +
+           std::to_string(images.dimensions[0]) + ", one for each image";
+  for (std::size_t i = 0; i < labels.values.size(); ++i)
+    if (labels.values[i] >= data.classes)
+      return labels_path + ": label " + std::to_string(i) + ": found " + std::to_string(labels.values[i]) +
+             ", expected 0 to " + std::to_string(data.classes - 1);
+  data.images = std::move(images.values);
+  data.labels = std::move(labels.values);
+  return {};
+}
+
+/// Appends one file of records: `label_bytes` labels, of which the last one counts, then the image.
+std::string append_cifar(const std::string& path, std::size_t label_bytes, dataset& data) {
+  constexpr std::size_t limit_bytes = 1U << 30;
+  std::string contents;
+  if (auto problem = storage::read_file(path, limit_bytes, contents); !problem.empty())
+    return problem;
+  const std::size_t record_bytes = label_bytes + data.image_bytes();
+  if (contents.empty() || contents.size() % record_bytes != 0)
+    return path + ": found " + std::to_string(contents.size()) + " bytes, expected a positive multiple of the " +
+           std::to_string(record_bytes) + " bytes of a record";
+  data.images.reserve(data.images.size() + contents.size() / record_bytes * data.image_bytes());
+  for (std::size_t record = 0; record < contents.size(); record += record_bytes) {
+    const auto label_offset = record + label_bytes - 1;
+    const auto label = static_cast<std::uint8_t>(contents[label_offset]);
+    if (label >= data.classes)
+      return path + ": offset " + std::to_string(label_offset) + ": found the label " + std::to_string(label) +
+             ", expected 0 to " + std::to_string(data.classes - 1);
+    data.labels.push_back(label);
+    const auto image = contents.begin() + static_cast<std::ptrdiff_t>(record + label_bytes);
+    data.images.insert(data.images.end(), image, image + static_cast<std::ptrdiff_t>(data.image_bytes()));
+  }
+  return {};
+}
+
+std::string load_cifar10(const std::string& path, dataset_split split, dataset& data) {
+  if (split == dataset_split::test)
+    return append_cifar(path + "/test_batch.bin", 1, data);
+  for (int part = 1; part <= 5; ++part)
+    if (auto problem = append_cifar(path + "/data_batch_" + std::to_string(part) + ".bin", 1, data); !problem.empty())
+      return problem;
+  return {};
+}
+
+} // namespace
+
+dataset_shape shape_of(cluster::dataset_kind kind) {
+  switch (kind) {
+  case cluster::dataset_kind::fashion_mnist:
+    return {.channels = 1, .height = 28, .width = 28, .classes = 10};
+  case cluster::dataset_kind::cifar10:
+    return {.channels = 3, .height = 32, .width = 32, .classes = 10};
+  case cluster::dataset_kind::cifar100:
+    return {.channels = 3, .height = 32, .width = 32, .classes = 100};
+  }
+  return {};
+}
+
+std::string name_of(cluster::dataset_kind kind) {
+  switch (kind) {
+  case cluster::dataset_kind::fashion_mnist:
+    return "fashion-mnist";
+  case cluster::dataset_kind::cifar10:
+    return "cifar-10";
+  case cluster::dataset_kind::cifar100:
+    return "cifar-100";
+  }
+  return "unknown";
+}
+
+std::string load_dataset(cluster::dataset_kind kind, const std::string& path, dataset_split split, dataset& data) {
+  data = {shape_of(kind), {}, {}};
+  switch (kind) {
+  case cluster::dataset_kind::fashion_mnist:
+    return load_fashion_mnist(path, split, data);
+  case cluster::dataset_kind::cifar10:
+    return load_cifar10(path, split, data);
+  case cluster::dataset_kind::cifar100:
+    return append_cifar(path + (split == dataset_split::train ? "/train.bin" : "/test.bin"), 2, data);
+  }
+  return "unknown data set";
+}
+
+channel_statistics measure_channels(const dataset& data) {
+  channel_statistics statistics;
+  const std::size_t pixels = std::size_t{data.height} * data.width;
+  for (std::size_t channel = 0; channel < data.channels; ++channel) {
+    std::uint64_t sum = 0;
+    std::uint64_t square_sum = 0;
+    for (std::size_t image = 0; image < data.size(); ++image) {
+      const auto* first = data.images.data() + image * data.image_bytes() + channel * pixels;
+      std::for_each(first, first + pixels, [&](std::uint32_t value) {
+        sum += value;
+        square_sum += value * value;
+      });
+    }
+    const double count = static_cast<double>(pixels * data.size());
+    const double mean = static_cast<double>(sum) / count / 255;
+    const double variance = static_cast<double>(square_sum) / count / (255.0 * 255) - mean * mean;
+    statistics.mean.push_back(static_cast<float>(mean));
+    statistics.deviation.push_back(variance > 1e-12 ? static_cast<float>(std::sqrt(variance)) : 1.0F);
+  }
+  return statistics;
+}
+
+} // namespace dynamix::trainer

@@ -1,0 +1,84 @@
+#include "trainer/idx_file.hpp"
+
+#include "storage/atomic_file.hpp"
+#include "trainer/gunzip.hpp"
+
+#include <cstdio>
+#include <filesystem>
+
+namespace dynamix::trainer {
+namespace {
+
+constexpr std::size_t limit_bytes = 1U << 30;
+
+std::uint32_t big_endian(const std::string& contents, std::size_t offset) {
+  std::uint32_t value = 0;
+  for (std::size_t i = 0; i < 4; ++i)
+    value = value << 8U | static_cast<std::uint8_t>(contents[offset + i]);
+  return value;
+}
+
+std::string hexadecimal(std::uint32_t value) {
+  char text[11];
+  std::snprintf(text, sizeof text, "0x%08x", value);
+  return text;
+}
+
+std::string read_contents(std::string& path, std::string& contents) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored))
+    return storage::read_file(path, limit_bytes, contents);
+  const auto plain = path;
+  path += ".gz";
+  if (!std::filesystem::exists(path, ignored))
+    return "there is neither " + plain + " nor " + path;
+  std::string packed;
+  if (auto problem = storage::read_file(path, limit_bytes, packed); !problem.empty())
+    return problem;
+  if (auto problem = gunzip(packed, limit_bytes, contents); !problem.empty())
+    return path + ": " + problem;
+  return {};
+}
+
+std::string parse(const std::string& contents, std::uint8_t rank, idx_file& file) {
+  constexpr std::uint32_t unsigned_bytes = 0x08U << 8U;
+  const std::size_t header_bytes = 4 + 4 * std::size_t{rank};
+  if (contents.size() < header_bytes)
+    return "ends at offset " + std::to_string(contents.size()) + ", expected an IDX header of " +
+           std::to_string(header_bytes) + " bytes";
+  if (const auto magic = big_endian(contents, 0); magic != (unsigned_bytes | rank))
+    return "offset 0: found the magic number " + hexadecimal(magic) + ", expected " +
+           hexadecimal(unsigned_bytes | rank) + " (IDX, unsigned bytes, " + std::to_string(rank) + " dimension" +
+           (rank == 1 ? ")" : "s)");
+  file.dimensions.clear();
+  std::uint64_t values = 1;
+  for (std::size_t i = 0; i < rank; ++i) {
+    const std::size_t offset = 4 + 4 * i;
+    const auto length = big_endian(contents, offset);
+    // A bound on each product keeps the next one from overflowing.
+    if (length == 0 || values * length > limit_bytes)
+      return "offset " + std::to_string(offset) + ": found a dimension of length " + std::to_string(length) +
+             ", expected at least 1 and at most " + std::to_string(limit_bytes) + " values in all";
+    file.dimensions.push_back(length);
+    values *= length;
+  }
+  if (contents.size() != header_bytes + values)
+    return "found " + std::to_string(contents.size()) + " bytes, expected " + std::to_string(header_bytes + values) +
+           " by the dimensions in its header";
+  file.values.assign(contents.begin() + static_cast<std::ptrdiff_t>(header_bytes), contents.end());
+  return {};
+}
+
+} // namespace
+
+std::string read_idx_file(const std::string& path, std::uint8_t rank, idx_file& file) {
+  auto found = path;
+  std::string contents;
+  if (auto problem = read_contents(found, contents); !problem.empty())
+    return problem;
+  if (auto problem = parse(contents, rank, file); !problem.empty())
+    return found + ": " + problem;
+  return {};
+}
+
+} // namespace dynamix::trainer

@@ -1,0 +1,27 @@
+#include "trainer/model_options.hpp"
+
+namespace dynamix::trainer {
+
+model_options options_of(const cluster::training& training, std::uint64_t seed) {
+  return {training.model, training.width, training.normalization, shape_of(training.dataset), seed};
+}
+
+std::string check_model_fits(const cluster::training& training) {
+  const auto shape = shape_of(training.dataset);
+  const auto has =
+      "; " + name_of(training.dataset) + " has " + std::to_string(shape.height) + "x" + std::to_string(shape.width);
+  switch (training.model) {
+  case cluster::model_kind::lenet:
+    if (shape.height != shape.width || (shape.height != 28 && shape.height != 32))
+      return "lenet needs images of 28x28 or 32x32 pixels" + has;
+    return {};
+  case cluster::model_kind::vgg11:
+    // Five poolings, each of which halves the image.
+    if (shape.height < 32 || shape.width < 32)
+      return "vgg11 needs images of at least 32x32 pixels" + has + "; use lenet";
+    return {};
+  }
+  return "unknown model";
+}
+
+} // namespace dynamix::trainer
