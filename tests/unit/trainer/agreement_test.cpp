@@ -1,0 +1,179 @@
+#include "trainer/agreement.hpp"
+#include "trainer/decision_slot.hpp"
+#include "trainer/random.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace dynamix::trainer {
+namespace {
+
+messages::decision decision(std::uint64_t window, std::uint32_t batch, std::uint64_t first_step = 0) {
+  return {.key = {1, window}, .batch = batch, .first_step = first_step};
+}
+
+boundary_row row(messages::decision newest, messages::decision older = {}, bool stop = false) {
+  return {.held = {newest, older}, .stop = stop};
+}
+
+TEST(agreement, survives_the_way_through_a_collective) {
+  const auto before = row(decision(7, 1U << 20, 1'000'000'000'000), decision(6, 32, 3), true);
+  const auto after = decode_row(encode(before));
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(after.held[i].key, before.held[i].key);
+    EXPECT_EQ(after.held[i].batch, before.held[i].batch);
+    EXPECT_EQ(after.held[i].first_step, before.held[i].first_step);
+  }
+  EXPECT_TRUE(after.stop);
+}
+
+TEST(agreement, picks_the_newest_that_all_hold) {
+  const std::vector rows{row(decision(3, 64), decision(2, 32)), row(decision(2, 128), decision(1, 256))};
+  const auto agreed = agree(rows, {}, 10);
+  ASSERT_TRUE(agreed.key);
+  EXPECT_EQ(agreed.key->window, 2U);
+  EXPECT_EQ(agreed.decisions[0].batch, 32U);
+  EXPECT_EQ(agreed.decisions[1].batch, 128U);
+  EXPECT_EQ(agreed.decisions[1].rank, 1U);
+}
+
+TEST(agreement, waits_while_one_worker_lacks_the_decision) {
+  EXPECT_FALSE(agree(std::vector{row(decision(3, 64)), row({})}, {}, 10).key);
+  EXPECT_FALSE(agree(std::vector{row({}), row({})}, {}, 10).key);
+}
+
+TEST(agreement, never_goes_back_behind_the_last_applied) {
+  const std::vector rows{row(decision(3, 64)), row(decision(3, 64))};
+  EXPECT_FALSE(agree(rows, {1, 3}, 10).key);
+  EXPECT_FALSE(agree(rows, {2, 1}, 10).key);
+  EXPECT_TRUE(agree(rows, {1, 2}, 10).key);
+}
+
+TEST(agreement, takes_the_older_one_while_the_newest_is_not_due_everywhere) {
+  const std::vector rows{row(decision(3, 64, 20), decision(2, 32, 10)), row(decision(3, 64, 30), decision(2, 32, 10))};
+  EXPECT_EQ(agree(rows, {}, 20).key->window, 2U);
+  EXPECT_EQ(agree(rows, {}, 30).key->window, 3U);
+  EXPECT_FALSE(agree(rows, {}, 9).key);
+}
+
+TEST(agreement, never_leaves_everybody_without_a_sample) {
+  EXPECT_FALSE(agree(std::vector{row(decision(1, 0)), row(decision(1, 0))}, {}, 10).key);
+  EXPECT_TRUE(agree(std::vector{row(decision(1, 0)), row(decision(1, 1))}, {}, 10).key);
+}
+
+TEST(agreement, stops_all_when_one_is_asked_to) {
+  EXPECT_FALSE(agree(std::vector{row({}), row({})}, {}, 10).stop);
+  EXPECT_TRUE(agree(std::vector{row({}), row({}, {}, true)}, {}, 10).stop);
+}
+
+/// A cluster without threads: an arbitrator decides on every window, and its decisions reach the workers late, twice,
+/// out of order or not at all. What each worker applies is recorded.
+class scripted_cluster {
+public:
+  explicit scripted_cluster(std::uint64_t seed) : random_(seed), workers_(1 + random_.below(4)) {
+    for (std::uint32_t rank = 0; rank < workers_; ++rank)
+      slots_.push_back(std::make_unique<decision_slot>(1, rank, lowest, highest));
+    last_.resize(workers_);
+    applied_.resize(workers_);
+  }
+
+  void run() {
+    for (std::uint64_t window = 1; window <= 30; ++window) {
+      deliver(window, 0);
+      std::vector<boundary_row> rows;
+      for (const auto& slot : slots_)
+        rows.push_back({.held = slot->held(), .stop = false});
+      deliver(window, 1); // while the rows are on their way
+      apply(rows, window * window_steps);
+      decide(window);
+    }
+    for (std::uint32_t rank = 0; rank < workers_; ++rank) {
+      const auto counts = slots_[rank]->close();
+      EXPECT_EQ(counts.received, counts.applied + counts.superseded + counts.unapplied);
+      EXPECT_EQ(counts.applied, applied_[rank].size());
+      EXPECT_EQ(applied_[rank], applied_[0]) << "the ranks applied different decisions, or at different steps";
+    }
+  }
+
+  std::uint64_t applied() const { return applied_[0].size(); }
+
+private:
+  struct delivery {
+    std::uint64_t at_window;
+    std::uint32_t half; ///< 0: before the rows are gathered, 1: meanwhile
+    messages::decision decision;
+  };
+
+  void decide(std::uint64_t window) {
+    if (random_.below(40) == 0)
+      ++term_; // a new arbitrator
+    for (std::uint32_t rank = 0; rank < workers_; ++rank) {
+      const auto batch =
+          random_.below(20) == 0 ? highest + 1 + random_.below(9) : lowest + random_.below(highest - lowest + 1);
+      const messages::decision decided{.key = {term_, window},
+                                       .generation = random_.below(50) == 0 ? 2U : 1U,
+                                       .rank = rank,
+                                       .batch = batch,
+                                       .first_step = (window + random_.below(3)) * window_steps};
+      if (random_.below(20) == 0)
+        continue; // lost
+      const std::uint32_t copies = random_.below(8) == 0 ? 2 : 1;
+      for (std::uint32_t copy = 0; copy < copies; ++copy)
+        deliveries_.push_back({window + 1 + random_.below(random_.below(4) == 0 ? 5 : 1), random_.below(2), decided});
+    }
+    for (auto i = static_cast<std::uint32_t>(deliveries_.size()); i > 1; --i)
+      if (random_.below(4) == 0)
+        std::swap(deliveries_[i - 1], deliveries_[random_.below(i)]);
+  }
+
+  void deliver(std::uint64_t window, std::uint32_t half) {
+    std::erase_if(deliveries_, [&](const delivery& due) {
+      if (due.at_window > window || (due.at_window == window && due.half > half))
+        return false;
+      slots_[due.decision.rank]->offer(due.decision);
+      return true;
+    });
+  }
+
+  void apply(const std::vector<boundary_row>& rows, std::uint64_t step) {
+    for (std::uint32_t rank = 0; rank < workers_; ++rank) {
+      const auto agreed = agree(rows, last_[rank], step);
+      if (!agreed.key)
+        continue;
+      const auto& own = agreed.decisions[rank];
+      EXPECT_GT(*agreed.key, last_[rank]);
+      EXPECT_LE(own.first_step, step);
+      EXPECT_GE(own.batch, lowest);
+      EXPECT_LE(own.batch, highest);
+      last_[rank] = *agreed.key;
+      slots_[rank]->applied(own, step);
+      applied_[rank].emplace_back(step, *agreed.key);
+    }
+  }
+
+  static constexpr std::uint32_t lowest = 32;
+  static constexpr std::uint32_t highest = 1024;
+  static constexpr std::uint64_t window_steps = 10;
+  splitmix64 random_;
+  std::uint32_t workers_;
+  std::uint64_t term_ = 1;
+  std::vector<std::unique_ptr<decision_slot>> slots_;
+  std::vector<messages::decision_key> last_;
+  std::vector<std::vector<std::pair<std::uint64_t, messages::decision_key>>> applied_;
+  std::vector<delivery> deliveries_;
+};
+
+TEST(agreement, applies_each_decision_once_in_bounds_in_order_and_at_the_same_step_on_all_workers) {
+  std::uint64_t applied = 0;
+  for (std::uint64_t seed = 1; seed <= 5000 && !HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    scripted_cluster cluster(seed);
+    cluster.run();
+    applied += cluster.applied();
+  }
+  EXPECT_GT(applied, 20000U) << "the script lets too few decisions through to test anything";
+}
+
+} // namespace
+} // namespace dynamix::trainer

@@ -1,0 +1,142 @@
+#include "trainer/decision_slot.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace dynamix::trainer {
+namespace {
+
+messages::decision decision(std::uint64_t window, std::uint32_t batch = 64, std::uint64_t first_step = 0,
+                            std::uint64_t term = 1) {
+  return {.key = {term, window}, .generation = 3, .rank = 2, .batch = batch, .first_step = first_step};
+}
+
+decision_slot make_slot() {
+  return {3, 2, 32, 1024};
+}
+
+TEST(decision_slot, holds_the_newest_two_with_the_newest_first) {
+  auto slot = make_slot();
+  for (std::uint64_t window = 1; window <= 3; ++window)
+    EXPECT_EQ(slot.offer(decision(window)), offer_verdict::accepted);
+  EXPECT_EQ(slot.held()[0].key.window, 3U);
+  EXPECT_EQ(slot.held()[1].key.window, 2U);
+  EXPECT_EQ(slot.newest().window, 3U);
+  EXPECT_EQ(slot.counts().received, 3U);
+  EXPECT_EQ(slot.counts().superseded, 1U);
+}
+
+TEST(decision_slot, refuses_duplicates_older_ones_and_those_of_an_earlier_term) {
+  auto slot = make_slot();
+  slot.offer(decision(5));
+  slot.offer(decision(6));
+  EXPECT_EQ(slot.offer(decision(6)), offer_verdict::duplicate);
+  EXPECT_EQ(slot.offer(decision(5)), offer_verdict::duplicate);
+  EXPECT_EQ(slot.offer(decision(4)), offer_verdict::stale);
+  EXPECT_EQ(slot.offer(decision(1, 64, 0, 2)), offer_verdict::accepted);
+  EXPECT_EQ(slot.offer(decision(7)), offer_verdict::stale);
+  EXPECT_EQ(slot.offer(messages::decision{.generation = 3, .rank = 2, .batch = 64}), offer_verdict::stale);
+  EXPECT_EQ(slot.counts().duplicated, 2U);
+  EXPECT_EQ(slot.counts().stale_refused, 3U);
+}
+
+TEST(decision_slot, refuses_other_generations_other_ranks_and_batches_outside_the_bounds) {
+  auto slot = make_slot();
+  auto other = decision(1);
+  other.generation = 4;
+  EXPECT_EQ(slot.offer(other), offer_verdict::wrong_generation);
+  other = decision(1);
+  other.rank = 1;
+  EXPECT_EQ(slot.offer(other), offer_verdict::out_of_bounds);
+  EXPECT_EQ(slot.offer(decision(1, 31)), offer_verdict::out_of_bounds);
+  EXPECT_EQ(slot.offer(decision(1, 1025)), offer_verdict::out_of_bounds);
+  EXPECT_EQ(slot.counts().received, 0U);
+  EXPECT_EQ(slot.offer(decision(1, 32)), offer_verdict::accepted);
+  EXPECT_EQ(slot.offer(decision(2, 1024)), offer_verdict::accepted);
+}
+
+TEST(decision_slot, forgets_what_is_applied_and_everything_older) {
+  auto slot = make_slot();
+  slot.offer(decision(1));
+  slot.offer(decision(2, 64, 20));
+  slot.applied(decision(2, 64, 20), 20);
+  EXPECT_EQ(slot.held()[0].key, messages::decision_key{});
+  EXPECT_EQ(slot.held()[1].key, messages::decision_key{});
+  EXPECT_EQ(slot.offer(decision(2)), offer_verdict::duplicate);
+  EXPECT_EQ(slot.offer(decision(1)), offer_verdict::stale);
+  EXPECT_EQ(slot.counts().applied, 1U);
+  EXPECT_EQ(slot.counts().superseded, 1U);
+  EXPECT_EQ(slot.counts().late, 0U);
+}
+
+TEST(decision_slot, keeps_the_newer_one_when_the_workers_agree_on_the_older) {
+  auto slot = make_slot();
+  slot.offer(decision(1, 64, 10));
+  slot.offer(decision(2, 64, 20));
+  slot.applied(decision(1, 64, 10), 20);
+  EXPECT_EQ(slot.held()[0].key.window, 2U);
+  EXPECT_EQ(slot.counts().late, 1U);
+  EXPECT_EQ(slot.close().unapplied, 1U);
+}
+
+TEST(decision_slot, counts_right_when_newer_ones_come_while_the_workers_agree) {
+  auto slot = make_slot();
+  slot.offer(decision(1));
+  for (std::uint64_t window = 2; window <= 4; ++window)
+    slot.offer(decision(window));
+  slot.applied(decision(1), 0);
+  const auto counts = slot.close();
+  EXPECT_EQ(counts.applied, 1U);
+  EXPECT_EQ(counts.superseded, 1U);
+  EXPECT_EQ(counts.unapplied, 2U);
+  EXPECT_EQ(counts.received, 4U);
+}
+
+TEST(decision_slot, counts_what_comes_after_the_end_as_unapplied) {
+  auto slot = make_slot();
+  slot.close();
+  EXPECT_EQ(slot.offer(decision(1)), offer_verdict::accepted);
+  EXPECT_EQ(slot.held()[0].key, messages::decision_key{});
+  EXPECT_EQ(slot.counts().unapplied, 1U);
+}
+
+TEST(decision_slot, loses_no_decision_between_an_offering_and_an_applying_thread) {
+  auto slot = make_slot();
+  constexpr std::uint64_t windows = 20000;
+  std::atomic<bool> done = false;
+  std::jthread offering([&] {
+    for (std::uint64_t window = 1; window <= windows; ++window) {
+      slot.offer(decision(window));
+      if (window % 7 == 0)
+        slot.offer(decision(window));
+      if (window % 11 == 0)
+        slot.offer(decision(window - 5));
+    }
+    done = true;
+  });
+  messages::decision_key last;
+  std::uint64_t applied = 0;
+  while (!done) {
+    const auto held = slot.held();
+    ASSERT_GE(held[0].key, held[1].key);
+    const auto& chosen = held[applied % 2];
+    if (chosen.key == messages::decision_key{})
+      continue;
+    ASSERT_GT(chosen.key, last);
+    last = chosen.key;
+    slot.applied(chosen, 0);
+    ++applied;
+  }
+  offering.join();
+  const auto counts = slot.close();
+  EXPECT_EQ(counts.received, windows);
+  EXPECT_EQ(counts.applied, applied);
+  EXPECT_EQ(counts.received, counts.applied + counts.superseded + counts.unapplied);
+  EXPECT_EQ(counts.duplicated + counts.stale_refused, windows / 7 + windows / 11);
+}
+
+} // namespace
+} // namespace dynamix::trainer

@@ -1,0 +1,156 @@
+#include "ranks.hpp"
+#include "trainer/gradient_reducer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <numeric>
+
+namespace dynamix::trainer {
+namespace {
+
+/// Inputs, labels and a model for one test; every rank gets the same ones.
+struct problem {
+  torch::Tensor inputs;
+  torch::Tensor labels;
+  torch::nn::Sequential model;
+};
+
+problem make_problem(std::int64_t samples, torch::ScalarType type) {
+  static std::mutex one_generator;
+  const std::lock_guard lock(one_generator);
+  torch::manual_seed(5);
+  problem made{torch::randn({samples, 12}), torch::randint(4, {samples}),
+               torch::nn::Sequential(torch::nn::Linear(12, 20), torch::nn::Tanh(), torch::nn::Linear(20, 9),
+                                     torch::nn::Tanh(), torch::nn::Linear(9, 4))};
+  made.inputs = made.inputs.to(type);
+  made.model->to(type);
+  return made;
+}
+
+torch::Tensor loss_sum(problem& of, std::int64_t first, std::int64_t count) {
+  return torch::nn::functional::cross_entropy(of.model->forward(of.inputs.narrow(0, first, count)),
+                                              of.labels.narrow(0, first, count),
+                                              torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
+}
+
+torch::Tensor flat_gradient(const torch::nn::Sequential& model) {
+  std::vector<torch::Tensor> parts;
+  for (const auto& parameter : model->parameters())
+    parts.push_back(parameter.grad().reshape(-1));
+  return torch::cat(parts);
+}
+
+/// The mean gradient over a range of samples, by plain autograd.
+torch::Tensor reference_gradient(std::int64_t samples, std::int64_t first, std::int64_t count, torch::ScalarType type) {
+  auto whole = make_problem(samples, type);
+  (loss_sum(whole, first, count) / count).backward();
+  return flat_gradient(whole.model).to(torch::kFloat64);
+}
+
+double relative_error(const torch::Tensor& got, const torch::Tensor& expected) {
+  return ((got.to(torch::kFloat64) - expected).norm() / expected.norm()).item<double>();
+}
+
+struct scenario {
+  std::vector<std::uint32_t> batches;
+  torch::ScalarType type;
+  double tolerance;
+};
+
+class weighted_gradient : public testing::TestWithParam<scenario> {};
+
+TEST_P(weighted_gradient, equals_that_of_the_joined_batch) {
+  const auto& [batches, type, tolerance] = GetParam();
+  const auto total = std::accumulate(batches.begin(), batches.end(), std::int64_t{0});
+  const auto expected = reference_gradient(total, 0, total, type);
+  const auto world_size = static_cast<std::uint32_t>(batches.size());
+  double weighted_squares = 0;
+  std::vector<double> own_squares(world_size);
+  for (std::uint32_t rank = 0, first = 0; rank < world_size; first += batches[rank++]) {
+    if (batches[rank] == 0)
+      continue;
+    own_squares[rank] = reference_gradient(total, first, batches[rank], type).square().sum().item<double>();
+    weighted_squares += batches[rank] * own_squares[rank];
+  }
+
+  std::vector<torch::Tensor> gradients(world_size);
+  run_ranks(world_size, [&](std::uint32_t rank, exchange& peers) {
+    auto own = make_problem(total, type);
+    steady_clock time;
+    gradient_reducer reducer(own.model->parameters(), peers, time, 256); // several buckets
+    const auto first = std::accumulate(batches.begin(), batches.begin() + rank, std::int64_t{0});
+    for (int repetition = 0; repetition < 3; ++repetition) { // nothing may be left over from a step before
+      reducer.begin(batches[rank]);
+      if (batches[rank] > 0)
+        loss_sum(own, first, batches[rank]).backward();
+      const auto result = reducer.finish();
+      EXPECT_EQ(result.global_batch, static_cast<std::uint64_t>(total));
+      EXPECT_NEAR(result.square, expected.square().sum().item<double>(), 1e-5 * result.square);
+      EXPECT_NEAR(result.weighted_squares, weighted_squares, 1e-5 * weighted_squares);
+      EXPECT_NEAR(result.own_square, own_squares[rank], 1e-5 * own_squares[rank]);
+      EXPECT_LT(relative_error(flat_gradient(own.model), expected), tolerance);
+    }
+    gradients[rank] = flat_gradient(own.model).clone();
+  });
+  for (const auto& gradient : gradients)
+    EXPECT_TRUE(torch::equal(gradient, gradients[0]));
+}
+
+std::vector<scenario> scenarios() {
+  std::vector<scenario> all;
+  for (const auto& batches : std::vector<std::vector<std::uint32_t>>{
+           {32, 32}, {48, 16}, {60, 4}, {64, 0}, {32, 32, 32, 32}, {48, 16, 60, 4}, {48, 16, 64, 0}, {0, 0, 64, 0}}) {
+    all.push_back({batches, torch::kFloat32, 1e-6});
+    all.push_back({batches, torch::kFloat64, 1e-12});
+  }
+  return all;
+}
+
+std::string scenario_name(const testing::TestParamInfo<scenario>& info) {
+  std::string name = info.param.type == torch::kFloat32 ? "float32" : "float64";
+  for (const auto batch : info.param.batches)
+    name += "_" + std::to_string(batch);
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(batches, weighted_gradient, testing::ValuesIn(scenarios()), scenario_name);
+
+TEST(gradient_reducer, counts_a_parameter_that_backward_did_not_reach_as_zero_also_on_one_rank_only) {
+  run_ranks(2, [](std::uint32_t rank, exchange& peers) {
+    auto used = torch::ones({3}, torch::requires_grad());
+    auto sometimes = torch::ones({5}, torch::requires_grad());
+    steady_clock time;
+    gradient_reducer reducer({used, sometimes}, peers, time, 4); // a bucket each, the unreached one first
+    reducer.begin(1);
+    auto loss = used.sum();
+    if (rank == 1)
+      loss = loss + 4 * sometimes.sum();
+    loss.backward();
+    reducer.finish();
+    EXPECT_TRUE(torch::equal(used.grad(), torch::ones({3})));
+    EXPECT_TRUE(torch::equal(sometimes.grad(), torch::full({5}, 2.0)));
+  });
+}
+
+TEST(gradient_reducer, refuses_parameters_of_mixed_types) {
+  run_ranks(1, [](std::uint32_t, exchange& peers) {
+    steady_clock time;
+    const std::vector<torch::Tensor> mixed{torch::ones({3}, torch::requires_grad()),
+                                           torch::ones({3}, torch::dtype(torch::kFloat64).requires_grad(true))};
+    EXPECT_THROW(gradient_reducer(mixed, peers, time, 1024), std::invalid_argument);
+  });
+}
+
+TEST(gradient_reducer, leaves_a_model_that_outlives_it_alone) {
+  auto own = make_problem(8, torch::kFloat32);
+  run_ranks(1, [&](std::uint32_t, exchange& peers) {
+    steady_clock time;
+    gradient_reducer reducer(own.model->parameters(), peers, time, 1024);
+  });
+  (loss_sum(own, 0, 8) / 8).backward();
+  EXPECT_LT(relative_error(flat_gradient(own.model), reference_gradient(8, 0, 8, torch::kFloat32)), 1e-6);
+}
+
+} // namespace
+} // namespace dynamix::trainer

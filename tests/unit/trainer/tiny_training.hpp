@@ -1,0 +1,142 @@
+#pragma once
+
+/// A training problem small enough to run in a moment, and observers that play a schedule of decisions.
+
+#include "trainer/random.hpp"
+#include "trainer/training_loop.hpp"
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace dynamix::trainer {
+
+/// Images of 1x4x4 in three classes: the brightest row of each says which, with noise.
+inline dataset tiny_dataset(std::uint64_t samples, std::uint64_t seed) {
+  dataset made;
+  made.channels = 1;
+  made.height = made.width = 4;
+  made.classes = 3;
+  splitmix64 random(seed);
+  for (std::uint64_t sample = 0; sample < samples; ++sample) {
+    const auto label = random.below(made.classes);
+    for (std::uint32_t pixel = 0; pixel < made.image_bytes(); ++pixel)
+      made.images.push_back(static_cast<std::uint8_t>((pixel / 4 == label ? 90 : 0) + random.below(160)));
+    made.labels.push_back(static_cast<std::uint8_t>(label));
+  }
+  return made;
+}
+
+inline torch::nn::Sequential tiny_model(double dropout = 0) {
+  static std::mutex one_generator;
+  const std::lock_guard lock(one_generator);
+  torch::manual_seed(11);
+  return torch::nn::Sequential(torch::nn::Flatten(), torch::nn::Linear(16, 24), torch::nn::ReLU(),
+                               torch::nn::Dropout(dropout), torch::nn::Linear(24, 3));
+}
+
+inline loop_options tiny_options() {
+  loop_options options;
+  options.training.rule = cluster::learning_rate_rule::constant;
+  options.training.learning_rate = 0.02;
+  options.training.epochs = 1;
+  options.training.bucket_kib = 1;
+  options.batch = {.initial = 8, .lowest = 0, .highest = 1024};
+  options.window_steps = 5;
+  return options;
+}
+
+/// One rank's decisions: for each window that has closed, the ones that arrive then. Window 0 arrives before training.
+using schedule = std::map<std::uint64_t, std::vector<messages::decision>>;
+
+class scripted_observer final : public observer {
+public:
+  scripted_observer(decision_slot& slot, schedule arrivals) : slot_(slot), arrivals_(std::move(arrivals)) {}
+
+  void started() override { arrive(0); }
+  void window_closed(const window_record& record) override {
+    windows.push_back(record);
+    arrive(record.window);
+  }
+  void evaluated(const messages::evaluation_report& report) override { evaluations.push_back(report); }
+  void checkpoint_written(const std::string& path, std::uint64_t step) override { checkpoints[step] = path; }
+  bool stop_requested() override { return stop_after_windows > 0 && windows.size() >= stop_after_windows; }
+
+  std::size_t stop_after_windows = 0; ///< 0: never
+  std::vector<window_record> windows;
+  std::vector<messages::evaluation_report> evaluations;
+  std::map<std::uint64_t, std::string> checkpoints;
+
+private:
+  void arrive(std::uint64_t window) {
+    for (const auto& decision : arrivals_[window])
+      slot_.offer(decision);
+  }
+
+  decision_slot& slot_;
+  schedule arrivals_;
+};
+
+/// What one rank's training left behind.
+struct rank_result {
+  outcome end;
+  std::vector<window_record> windows;
+  std::vector<messages::evaluation_report> evaluations;
+  std::map<std::uint64_t, std::string> checkpoints;
+  messages::decision_counts decisions;
+  std::vector<torch::Tensor> parameters;
+};
+
+struct rank_options {
+  loop_options loop = tiny_options();
+  schedule arrivals;
+  std::size_t stop_after_windows = 0;
+  std::string resume_from;
+  double dropout = 0;
+};
+
+inline rank_result train_rank(const rank_options& options, const dataset& train, const dataset& test, exchange& peers) {
+  steady_clock time;
+  decision_slot slot(1, peers.rank(), options.loop.batch.lowest, options.loop.batch.highest);
+  scripted_observer watcher(slot, options.arrivals);
+  watcher.stop_after_windows = options.stop_after_windows;
+  auto model = tiny_model(options.dropout);
+  training_loop loop(options.loop, model, train, test, peers, time, slot, watcher);
+  if (!options.resume_from.empty()) {
+    checkpoint state;
+    auto problem = read_checkpoint(options.resume_from, state);
+    if (problem.empty())
+      problem = loop.restore(state);
+    if (!problem.empty())
+      throw std::runtime_error(problem);
+  }
+  rank_result result;
+  result.end = loop.run();
+  result.windows = watcher.windows;
+  result.evaluations = watcher.evaluations;
+  result.checkpoints = watcher.checkpoints;
+  result.decisions = slot.close();
+  for (const auto& parameter : model->parameters())
+    result.parameters.push_back(parameter.detach().clone());
+  return result;
+}
+
+inline bool same_bits(const rank_result& left, const rank_result& right) {
+  for (std::size_t i = 0; i < left.parameters.size(); ++i)
+    if (!torch::equal(left.parameters[i], right.parameters[i]))
+      return false;
+  return left.end.parameter_checksum == right.end.parameter_checksum;
+}
+
+inline double largest_difference(const rank_result& left, const rank_result& right) {
+  double largest = 0;
+  for (std::size_t i = 0; i < left.parameters.size(); ++i)
+    largest = std::max(largest, (left.parameters[i] - right.parameters[i]).abs().max().item<double>());
+  return largest;
+}
+
+} // namespace dynamix::trainer

@@ -1,0 +1,329 @@
+#include "ranks.hpp"
+#include "temporary_directory.hpp"
+#include "tiny_training.hpp"
+#include "trainer/training_loop.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace dynamix::trainer {
+namespace {
+
+messages::decision decide(std::uint64_t window, std::uint32_t rank, std::uint32_t batch, std::uint64_t first_step) {
+  return {.key = {1, window}, .generation = 1, .rank = rank, .batch = batch, .first_step = first_step};
+}
+
+std::vector<rank_result> train_ranks(const std::vector<rank_options>& options, const dataset& train,
+                                     const dataset& test) {
+  std::vector<rank_result> results(options.size());
+  run_ranks(static_cast<std::uint32_t>(options.size()), [&](std::uint32_t rank, exchange& peers) {
+    results[rank] = train_rank(options[rank], train, test, peers);
+  });
+  return results;
+}
+
+/// Batch sizes of four ranks after each window; rank 3 goes down to nothing for a while.
+const std::vector<std::vector<std::uint32_t>> batches_by_window{
+    {20, 4, 9, 1}, {7, 30, 2, 0}, {8, 8, 8, 0}, {1, 16, 40, 5}, {12, 3, 3, 25}, {33, 2, 6, 10}, {5, 5, 5, 5}};
+
+/// The decision on window w reaches rank r up to two windows late, and not the same for all ranks.
+std::vector<rank_options> four_ranks(std::uint32_t window_steps) {
+  std::vector<rank_options> options(4);
+  splitmix64 random(21);
+  for (std::uint64_t window = 1; window <= batches_by_window.size(); ++window)
+    for (std::uint32_t rank = 0; rank < 4; ++rank)
+      options[rank].arrivals[window + random.below(3)].push_back(
+          decide(window, rank, batches_by_window[window - 1][rank], (window + 1) * window_steps));
+  return options;
+}
+
+TEST(training_loop, ends_with_the_same_bits_on_all_ranks_and_with_the_parameters_of_one_process) {
+  const auto train = tiny_dataset(2300, 1);
+  const auto test = tiny_dataset(100, 2);
+  const auto results = train_ranks(four_ranks(tiny_options().window_steps), train, test);
+  ASSERT_GT(results[0].end.steps, 50U);
+  EXPECT_GE(results[0].decisions.applied, 3U);
+  EXPECT_EQ(results[0].end.samples, 2300U);
+  EXPECT_EQ(results[0].end.epochs, 1U);
+  for (const auto& result : results) {
+    EXPECT_TRUE(result.end.succeeded);
+    EXPECT_EQ(result.end.reason, "epochs completed");
+    EXPECT_TRUE(same_bits(result, results[0]));
+    ASSERT_EQ(result.windows.size(), results[0].windows.size());
+    for (std::size_t i = 0; i < result.windows.size(); ++i) {
+      EXPECT_EQ(result.windows[i].decision, results[0].windows[i].decision);
+      EXPECT_EQ(result.windows[i].global_batch, results[0].windows[i].global_batch);
+    }
+  }
+
+  // One worker with the same global batch in each window. The first window of each is what the decisions left.
+  rank_options one;
+  one.loop.batch.initial = 32;
+  one.loop.training = tiny_options().training;
+  const auto& windows = results[0].windows;
+  for (std::size_t i = 1; i < windows.size(); ++i)
+    one.arrivals[windows[i].window - 1 == 1 ? 0 : windows[i].window - 2].push_back(
+        decide(i, 0, static_cast<std::uint32_t>(windows[i].global_batch), windows[i].first_step));
+  const auto alone = train_ranks({one}, train, test);
+  EXPECT_EQ(alone[0].end.steps, results[0].end.steps);
+  EXPECT_LT(largest_difference(alone[0], results[0]), 1e-4);
+  EXPECT_NEAR(alone[0].end.final_accuracy, results[0].end.final_accuracy, 0.011);
+}
+
+struct optimizer_case {
+  cluster::optimizer_kind kind;
+  cluster::learning_rate_rule rule;
+};
+
+class resume : public testing::TestWithParam<optimizer_case> {};
+
+TEST_P(resume, in_mid_epoch_gives_the_same_bits_as_the_run_that_was_not_interrupted) {
+  const auto train = tiny_dataset(600, 3);
+  const auto test = tiny_dataset(60, 4);
+  const temporary_directory directory;
+  std::vector<rank_options> whole(2);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    auto& options = whole[rank];
+    options.loop.training.optimizer = GetParam().kind;
+    options.loop.training.rule = GetParam().rule;
+    options.loop.training.learning_rate = 0.005;
+    options.loop.training.epochs = 2;
+    options.loop.training.checkpoint_every_epochs = 0.35;
+    options.loop.checkpoint_directory = directory.path();
+    const std::uint32_t batches[2][3] = {{20, 5, 30}, {3, 18, 11}};
+    for (std::uint64_t window = 1; window <= 3; ++window)
+      options.arrivals[window] = {decide(window, rank, batches[rank][window - 1], (window + 1) * 5)};
+  }
+  const auto uninterrupted = train_ranks(whole, train, test);
+  EXPECT_TRUE(same_bits(uninterrupted[0], uninterrupted[1]));
+
+  // The newest three are left: two in mid-epoch and the end.
+  int resumed_in_mid_epoch = 0;
+  for (const auto& [step, path] : uninterrupted[0].checkpoints) {
+    if (!std::filesystem::exists(path) || step == uninterrupted[0].end.steps)
+      continue;
+    checkpoint state;
+    ASSERT_EQ(read_checkpoint(path, state), "");
+    EXPECT_GT(state.sampler.cursor, 0U);
+    ++resumed_in_mid_epoch;
+    auto rest = whole;
+    for (auto& options : rest) {
+      options.resume_from = path;
+      options.loop.checkpoint_directory = "";
+    }
+    const auto resumed = train_ranks(rest, train, test);
+    EXPECT_EQ(resumed[0].end.steps, uninterrupted[0].end.steps);
+    EXPECT_EQ(resumed[0].end.samples, uninterrupted[0].end.samples);
+    EXPECT_TRUE(same_bits(resumed[0], uninterrupted[0]));
+    EXPECT_TRUE(same_bits(resumed[1], uninterrupted[0]));
+  }
+  EXPECT_EQ(resumed_in_mid_epoch, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    optimizers, resume,
+    testing::Values(optimizer_case{cluster::optimizer_kind::sgd, cluster::learning_rate_rule::adascale},
+                    optimizer_case{cluster::optimizer_kind::adam, cluster::learning_rate_rule::adascale},
+                    optimizer_case{cluster::optimizer_kind::adamw, cluster::learning_rate_rule::linear}));
+
+TEST(training_loop, resumes_before_a_decision_that_changes_the_batches_with_the_same_bits) {
+  const auto train = tiny_dataset(600, 3);
+  const auto test = tiny_dataset(60, 4);
+  const temporary_directory directory;
+  std::vector<rank_options> whole(2);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    whole[rank].loop.training.checkpoint_every_epochs = 0.75;
+    whole[rank].loop.checkpoint_directory = directory.path();
+    whole[rank].arrivals[0] = {decide(1, rank, 12 - 3 * rank, 5)};
+    whole[rank].arrivals[4] = {decide(4, rank, 3 + 4 * rank, 25)};
+    whole[rank].arrivals[5] = {decide(5, rank, 5 + rank, 30)};
+  }
+  const auto uninterrupted = train_ranks(whole, train, test);
+  const auto& [step, path] = *uninterrupted[0].checkpoints.begin();
+  ASSERT_EQ(step, 23U); // 5 steps of 16 samples, then 18 of 21: in mid-window
+  auto rest = whole;
+  for (auto& options : rest) {
+    options.resume_from = path;
+    options.arrivals[0] = options.arrivals[4]; // what had arrived and not been applied is sent again
+    options.arrivals.erase(4);
+  }
+  const auto resumed = train_ranks(rest, train, test);
+  EXPECT_EQ(resumed[0].windows[0].first_step, 23U);
+  EXPECT_EQ(resumed[0].windows[0].window, 5U);
+  EXPECT_EQ(resumed[0].windows[0].batch, 12U);
+  EXPECT_EQ(resumed[0].windows[1].batch, 3U);
+  EXPECT_TRUE(same_bits(resumed[0], uninterrupted[0]));
+  EXPECT_TRUE(same_bits(resumed[1], uninterrupted[0]));
+}
+
+TEST(training_loop, resumes_a_model_that_draws_random_numbers_with_the_same_bits) {
+  const auto train = tiny_dataset(300, 3);
+  const auto test = tiny_dataset(60, 4);
+  const temporary_directory directory;
+  rank_options whole;
+  whole.dropout = 0.3;
+  whole.loop.training.rule = cluster::learning_rate_rule::adascale;
+  whole.loop.training.checkpoint_every_epochs = 0.45;
+  whole.loop.checkpoint_directory = directory.path();
+  const auto uninterrupted = train_ranks({whole}, train, test);
+  auto rest = whole;
+  rest.resume_from = uninterrupted[0].checkpoints.begin()->second;
+  EXPECT_TRUE(same_bits(train_ranks({rest}, train, test)[0], uninterrupted[0]));
+}
+
+TEST(training_loop, refuses_a_checkpoint_of_another_run) {
+  const auto train = tiny_dataset(60, 3);
+  const auto test = tiny_dataset(60, 4);
+  run_ranks(1, [&](std::uint32_t, exchange& peers) {
+    steady_clock time;
+    decision_slot slot(1, 0, 0, 1024);
+    scripted_observer watcher(slot, {});
+    training_loop loop(tiny_options(), tiny_model(), train, test, peers, time, slot, watcher);
+    const auto good = loop.capture();
+    auto state = good;
+    state.seed = 2;
+    EXPECT_NE(loop.restore(state), "");
+    state = good;
+    state.epoch_samples = 61;
+    EXPECT_NE(loop.restore(state), "");
+    state = good;
+    state.batches = {8, 8};
+    EXPECT_NE(loop.restore(state), "");
+    state = good;
+    state.model.pop_back();
+    EXPECT_NE(loop.restore(state), "");
+    EXPECT_EQ(loop.restore(good), "");
+  });
+}
+
+TEST(training_loop, uses_every_sample_of_an_epoch_also_when_the_last_step_has_too_few_for_all) {
+  const auto train = tiny_dataset(65, 5); // 4 steps of 16, then 1 sample for two workers
+  const auto test = tiny_dataset(30, 6);
+  std::vector<rank_options> options(2);
+  for (auto& each : options)
+    each.loop.training.epochs = 2;
+  const auto results = train_ranks(options, train, test);
+  EXPECT_EQ(results[0].end.steps, 10U);
+  EXPECT_EQ(results[0].end.samples, 130U);
+  EXPECT_EQ(results[0].end.epochs, 2U);
+  EXPECT_TRUE(same_bits(results[0], results[1]));
+  std::uint64_t samples = 0;
+  for (const auto& result : results)
+    for (const auto& window : result.windows)
+      samples += window.statistics.samples;
+  EXPECT_EQ(samples, 130U);
+  EXPECT_TRUE(results[0].windows.back().final);
+  EXPECT_TRUE(torch::isfinite(results[0].parameters[0]).all().item<bool>());
+}
+
+TEST(training_loop, stops_all_workers_at_the_same_boundary_when_one_is_asked_to) {
+  const auto train = tiny_dataset(1000, 5);
+  const auto test = tiny_dataset(30, 6);
+  std::vector<rank_options> options(2);
+  options[1].stop_after_windows = 2;
+  const auto results = train_ranks(options, train, test);
+  for (const auto& result : results) {
+    EXPECT_TRUE(result.end.succeeded);
+    EXPECT_EQ(result.end.reason, "stopped");
+    EXPECT_EQ(result.end.steps, 15U); // asked in the third window, which ends with step 15
+    ASSERT_EQ(result.windows.size(), 3U);
+    EXPECT_TRUE(result.windows[2].final);
+    EXPECT_FALSE(result.windows[1].final);
+    EXPECT_GT(result.end.final_accuracy, 0);
+  }
+  EXPECT_TRUE(same_bits(results[0], results[1]));
+}
+
+TEST(training_loop, stops_all_workers_when_the_target_accuracy_is_reached) {
+  const auto train = tiny_dataset(1000, 5);
+  const auto test = tiny_dataset(90, 6);
+  std::vector<rank_options> options(2);
+  for (auto& each : options) {
+    each.loop.training.epochs = 50;
+    each.loop.training.evaluate_every_epochs = 0.25;
+    each.loop.training.target_accuracy = 0.7;
+  }
+  const auto results = train_ranks(options, train, test);
+  for (const auto& result : results) {
+    EXPECT_EQ(result.end.reason, "target accuracy reached");
+    EXPECT_GE(result.end.final_accuracy, 0.7);
+    EXPECT_GE(result.end.seconds_to_target, 0);
+    EXPECT_EQ(result.end.steps, results[0].end.steps);
+    EXPECT_LT(result.end.samples, 50'000U);
+  }
+  const auto& evaluations = results[0].evaluations;
+  ASSERT_GE(evaluations.size(), 1U);
+  EXPECT_TRUE(results[1].evaluations.empty());
+  for (std::size_t i = 0; i < evaluations.size(); ++i) {
+    EXPECT_EQ(evaluations[i].samples / 250, i + 1) << "evaluated at other places than each quarter of an epoch";
+    EXPECT_EQ(evaluations[i].test_accuracy >= 0.7, i + 1 == evaluations.size());
+  }
+}
+
+TEST(training_loop, reports_each_window_with_what_held_in_it) {
+  const auto train = tiny_dataset(200, 5);
+  const auto test = tiny_dataset(30, 6);
+  std::vector<rank_options> options(2);
+  for (std::uint32_t rank = 0; rank < 2; ++rank)
+    options[rank].arrivals[1] = {decide(1, rank, 10 + 2 * rank, 10)};
+  const auto results = train_ranks(options, train, test);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    const auto& windows = results[rank].windows;
+    ASSERT_EQ(windows.size(), 3U); // 10 steps of 16 samples, then 22 and the last 18
+    for (std::size_t i = 0; i < windows.size(); ++i) {
+      EXPECT_EQ(windows[i].window, i + 1);
+      EXPECT_EQ(windows[i].first_step, 5 * i);
+      EXPECT_EQ(windows[i].batch, i < 2 ? 8U : 10 + 2 * rank);
+      EXPECT_EQ(windows[i].global_batch, i < 2 ? 16U : 22U);
+      EXPECT_EQ(windows[i].decision.window, i < 2 ? 0U : 1U);
+      EXPECT_EQ(windows[i].final, i == 2);
+      EXPECT_EQ(windows[i].statistics.steps, i < 2 ? 5U : 2U);
+      EXPECT_GT(windows[i].statistics.loss, 0);
+      EXPECT_GT(windows[i].statistics.gradient_norm, 0);
+      EXPECT_GT(windows[i].statistics.compute_seconds, 0);
+      EXPECT_LE(windows[i].statistics.compute_seconds + windows[i].statistics.exchange_seconds,
+                windows[i].statistics.iteration_seconds);
+    }
+    EXPECT_EQ(windows[1].epoch_samples, 160U);
+    EXPECT_EQ(windows[2].epoch, 1U);
+    EXPECT_EQ(windows[2].epoch_samples, 0U);
+    EXPECT_TRUE(windows[2].statistics.gradient_valid);
+    EXPECT_EQ(results[rank].decisions.applied, 1U);
+    EXPECT_EQ(results[rank].decisions.late, 0U);
+  }
+}
+
+TEST(training_loop, knows_the_noise_also_without_peers_and_trains_the_same) {
+  const auto train = tiny_dataset(2000, 5);
+  const auto test = tiny_dataset(30, 6);
+  rank_options options;
+  options.loop.batch.initial = 16;
+  const auto alone = train_ranks({options}, train, test);
+  EXPECT_TRUE(alone[0].windows.back().statistics.gradient_valid);
+  EXPECT_GT(alone[0].windows.back().statistics.noise_scale, 0);
+  options.loop.batch.initial = 8;
+  const auto pair = train_ranks({options, options}, train, test);
+  EXPECT_LT(largest_difference(alone[0], pair[0]), 1e-4);
+}
+
+TEST(training_loop, clips_the_reduced_gradient) {
+  const auto train = tiny_dataset(64, 5);
+  const auto test = tiny_dataset(30, 6);
+  rank_options options;
+  options.loop.training.momentum = 0;
+  options.loop.training.learning_rate = 1;
+  options.loop.training.clip_norm = 0.001;
+  options.loop.batch.initial = 32;
+  const auto results = train_ranks({options, options}, train, test); // one step
+  EXPECT_EQ(results[0].end.steps, 1U);
+  double moved = 0;
+  const auto before = tiny_model()->parameters();
+  for (std::size_t i = 0; i < before.size(); ++i)
+    moved += (results[0].parameters[i] - before[i]).square().sum().item<double>();
+  EXPECT_NEAR(std::sqrt(moved), 0.001, 1e-6);
+  EXPECT_GT(results[0].windows[0].statistics.gradient_norm, 0.001);
+}
+
+} // namespace
+} // namespace dynamix::trainer
