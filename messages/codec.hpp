@@ -59,8 +59,8 @@ template <class T>
 result<shared_words> encode(const T& value);
 result<shared_words> encode(const message& value);
 
-/// The message in a frame. Whatever the words are, this neither crashes nor allocates more than about nine times their
-/// size, and a message that it returns satisfies `validate`.
+/// The message in a frame. Whatever the words are, this neither crashes nor takes more memory than the largest legal
+/// message needs, and a message that it returns satisfies `validate`.
 result<message> decode(std::span<const std::uint64_t> words);
 inline result<message> decode(const shared_words& words) {
   return decode(words.view());

@@ -45,6 +45,7 @@ struct hello {
   std::uint64_t generation = 0; ///< that the worker trains in; 0 before it has joined one
   decision_key last_decision;   ///< newest that it holds
   std::uint32_t batch = 0;      ///< in force; 0 before training
+  friend bool operator==(const hello&, const hello&) = default;
 };
 
 enum class welcome_verdict : std::uint8_t {
@@ -66,6 +67,7 @@ struct welcome {
   std::uint32_t rank = 0;
   std::uint32_t world_size = 1;
   std::string store_prefix; ///< of the generation's process group
+  friend bool operator==(const welcome&, const welcome&) = default;
 };
 
 /// What the network did to one process in one window. Rates are means over the window.
@@ -74,6 +76,7 @@ struct network_statistics {
   double throughput_bytes_per_second = 0; ///< sent and received, >= 0
   double rtt_seconds = 0;                 ///< mean of the sockets' smoothed RTT, >= 0
   std::uint64_t retransmissions = 0;      ///< segments in this window
+  friend bool operator==(const network_statistics&, const network_statistics&) = default;
 };
 
 /// What the machine did to one process in one window.
@@ -82,6 +85,7 @@ struct system_statistics {
   double cpu_time_ratio = 0;       ///< CPU time over wall time of the process, [0, cores]
   double run_queue_wait_ratio = 0; ///< time runnable but not running, over wall time, summed over threads, >= 0
   double memory_ratio = 0;         ///< resident set over physical memory, [0, 1]
+  friend bool operator==(const system_statistics&, const system_statistics&) = default;
 };
 
 /// What training did in one window. Means are over the window's steps unless said otherwise.
@@ -101,6 +105,7 @@ struct training_statistics {
   double noise_scale = 0;      ///< phi = tr(Sigma) / |G|^2 in samples, >= 0
   double learning_rate = 0;
   double gain = 1; ///< of the learning-rate rule, [1/S, S]
+  friend bool operator==(const training_statistics&, const training_statistics&) = default;
 };
 
 /// One worker's account of one window, completed by its host's telemetry.
@@ -122,6 +127,7 @@ struct window_report {
   system_statistics system;
   double telemetry_seconds = 0; ///< CPU time that measuring this window cost
   double control_seconds = 0;   ///< time that the training thread spent on windows and decisions
+  friend bool operator==(const window_report&, const window_report&) = default;
 };
 
 /// The whole model evaluated on the test set; sent by rank 0.
@@ -135,6 +141,7 @@ struct evaluation_report {
   double test_accuracy = 0; ///< [0, 1]
   std::uint64_t global_batch = 0;
   double learning_rate = 0;
+  friend bool operator==(const evaluation_report&, const evaluation_report&) = default;
 };
 
 /// A worker's decisions, counted. received = applied + superseded + unapplied.
@@ -146,6 +153,7 @@ struct decision_counts {
   std::uint64_t unapplied = 0;     ///< still pending when training ended
   std::uint64_t stale_refused = 0; ///< older than the newest, refused
   std::uint64_t duplicated = 0;    ///< the same key again, refused
+  friend bool operator==(const decision_counts&, const decision_counts&) = default;
 };
 
 /// A worker's last word.
@@ -164,6 +172,7 @@ struct farewell {
   double control_seconds = 0;
   double telemetry_seconds = 0;
   decision_counts decisions;
+  friend bool operator==(const farewell&, const farewell&) = default;
 };
 
 /// The shard's window: the reports that came before the deadline, and the sums for s_global.
@@ -173,6 +182,7 @@ struct shard_report {
   std::vector<window_report> reports; ///< ordered by rank; may be of an older window where a worker was late
   std::uint32_t expected = 0;         ///< workers of the shard
   double gather_seconds = 0;          ///< from the window's first report to its close, >= 0
+  friend bool operator==(const shard_report&, const shard_report&) = default;
 };
 
 /// One worker's new batch size.
@@ -182,6 +192,7 @@ struct decision {
   std::uint32_t rank = 0;
   std::uint32_t batch = 0;
   std::uint64_t first_step = 0; ///< earliest step that it may hold for; all workers agree on the actual one
+  friend bool operator==(const decision&, const decision&) = default;
 };
 
 /// One transition of one worker, as PPO sees it.
@@ -191,6 +202,7 @@ struct transition {
   float log_probability = 0;
   float value = 0;
   float reward = 0;
+  friend bool operator==(const transition&, const transition&) = default;
 };
 
 /// Consecutive transitions of one worker under one policy version.
@@ -199,6 +211,7 @@ struct trajectory {
   std::uint64_t policy_version = 0;
   std::vector<transition> transitions;
   float bootstrap_value = 0; ///< value of the state that follows the last transition
+  friend bool operator==(const trajectory&, const trajectory&) = default;
 };
 
 /// New parameters for the policy, as a tensor file (storage/tensor_file.hpp) with its own checksum.
@@ -211,6 +224,7 @@ struct policy_version {
   double entropy = 0;
   double approximate_kl = 0;
   double clip_fraction = 0;
+  friend bool operator==(const policy_version&, const policy_version&) = default;
 };
 
 /// One operation on the store through which a process group meets (c10d::Store).
@@ -221,6 +235,7 @@ struct store_operation {
   std::vector<std::string> keys; ///< exactly one for set, get, add, remove; none for count
   std::vector<std::uint8_t> value;
   std::int64_t amount = 0; ///< for add
+  friend bool operator==(const store_operation&, const store_operation&) = default;
 };
 
 enum class store_status : std::uint8_t { ok = 1, absent };
@@ -229,6 +244,7 @@ struct store_result {
   store_status status = store_status::ok;
   std::vector<std::uint8_t> value; ///< of get
   std::int64_t number = 0;         ///< of add, count; 1 or 0 for check and remove
+  friend bool operator==(const store_result&, const store_result&) = default;
 };
 
 } // namespace dynamix::messages

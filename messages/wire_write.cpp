@@ -1,8 +1,5 @@
 #include "messages/wire.hpp"
 
-#include <algorithm>
-#include <cstring>
-
 namespace dynamix::messages::wire {
 namespace {
 
@@ -10,6 +7,11 @@ namespace {
 template <class Wire, class Enum>
 Wire to_wire(Enum value) {
   return static_cast<Wire>(static_cast<std::uint16_t>(value));
+}
+
+/// The whole text: by itself, Cap'n Proto ends a std::string at its first zero byte.
+capnp::Text::Reader text_of(const std::string& text) {
+  return {text.c_str(), text.size()};
 }
 
 capnp::Data::Reader data_of(const std::vector<std::uint8_t>& bytes) {
@@ -54,7 +56,7 @@ void write_system(const system_statistics& value, schema::SystemStatistics::Buil
 }
 
 void write_report(const window_report& value, schema::WindowReport::Builder builder) {
-  builder.setHost(value.host);
+  builder.setHost(text_of(value.host));
   builder.setRank(value.rank);
   builder.setGeneration(value.generation);
   builder.setWindow(value.window);
@@ -98,9 +100,9 @@ void write_transition(const transition& value, schema::Transition::Builder build
 void write(const hello& value, schema::Envelope::Builder envelope) {
   auto builder = envelope.initHello();
   builder.setProtocol(value.protocol);
-  builder.setCluster(value.cluster);
+  builder.setCluster(text_of(value.cluster));
   builder.setClusterDigest(value.cluster_digest);
-  builder.setHost(value.host);
+  builder.setHost(text_of(value.host));
   builder.setIncarnation(value.incarnation);
   builder.setHeartbeatIntervalMs(value.heartbeat_interval_ms);
   builder.setGeneration(value.generation);
@@ -111,12 +113,12 @@ void write(const hello& value, schema::Envelope::Builder envelope) {
 void write(const welcome& value, schema::Envelope::Builder envelope) {
   auto builder = envelope.initWelcome();
   builder.setVerdict(to_wire<schema::WelcomeVerdict>(value.verdict));
-  builder.setDetail(value.detail);
+  builder.setDetail(text_of(value.detail));
   builder.setTerm(value.term);
   builder.setGeneration(value.generation);
   builder.setRank(value.rank);
   builder.setWorldSize(value.world_size);
-  builder.setStorePrefix(value.store_prefix);
+  builder.setStorePrefix(text_of(value.store_prefix));
 }
 
 void write(const window_report& value, schema::Envelope::Builder envelope) {
@@ -138,10 +140,10 @@ void write(const evaluation_report& value, schema::Envelope::Builder envelope) {
 
 void write(const farewell& value, schema::Envelope::Builder envelope) {
   auto builder = envelope.initFarewell();
-  builder.setHost(value.host);
+  builder.setHost(text_of(value.host));
   builder.setRank(value.rank);
   builder.setSucceeded(value.succeeded);
-  builder.setReason(value.reason);
+  builder.setReason(text_of(value.reason));
   builder.setSteps(value.steps);
   builder.setSamples(value.samples);
   builder.setEpochs(value.epochs);
@@ -200,7 +202,7 @@ void write(const store_operation& value, schema::Envelope::Builder envelope) {
   builder.setVerb(to_wire<schema::StoreVerb>(value.verb));
   auto keys = builder.initKeys(static_cast<unsigned>(value.keys.size()));
   for (unsigned i = 0; i < keys.size(); ++i)
-    keys.set(i, value.keys[i]);
+    keys.set(i, text_of(value.keys[i]));
   builder.setValue(data_of(value.value));
   builder.setAmount(value.amount);
 }

@@ -1,0 +1,280 @@
+#include "messages/codec.hpp"
+#include "messages/validation.hpp"
+#include "tests/unit/messages/examples.hpp"
+#include "tests/unit/messages/unchecked.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace dynamix::messages {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr auto most = std::numeric_limits<std::uint64_t>::max();
+constexpr auto largest = std::numeric_limits<double>::max();
+constexpr auto smallest = std::numeric_limits<double>::denorm_min();
+
+codec_error refusal_of(std::span<const std::uint64_t> words) {
+  const auto decoded = decode(words);
+  EXPECT_FALSE(decoded) << "a frame that should be refused was accepted";
+  return decoded ? codec_error{} : decoded.error();
+}
+
+void expect_round_trip(const message& value) {
+  const auto encoded = encode(value);
+  ASSERT_TRUE(encoded) << kind_name(value) << ": " << encoded.error().text;
+  const auto decoded = decode(*encoded);
+  ASSERT_TRUE(decoded) << kind_name(value) << ": " << decoded.error().text;
+  EXPECT_TRUE(*decoded == value) << kind_name(value);
+}
+
+window_report largest_report(std::uint32_t rank) {
+  return {
+      .host = std::string(max_name_length, 'h'),
+      .rank = rank,
+      .generation = most,
+      .window = most,
+      .first_step = most,
+      .final = true,
+      .batch = max_batch,
+      .decision = {.term = most, .window = most},
+      .global_batch = std::uint64_t{max_workers} * max_batch,
+      .epoch = most,
+      .epoch_samples = most,
+      .elapsed_seconds = largest,
+      .training = {.steps = std::numeric_limits<std::uint32_t>::max(),
+                   .samples = most,
+                   .accuracy = 1,
+                   .loss = largest,
+                   .iteration_seconds = smallest,
+                   .compute_seconds = largest,
+                   .exchange_seconds = smallest,
+                   .data_seconds = largest,
+                   .gradient_valid = true,
+                   .sigma_norm = largest,
+                   .sigma2_norm = largest,
+                   .gradient_norm = smallest,
+                   .noise_scale = largest,
+                   .learning_rate = largest,
+                   .gain = largest},
+      .network = {.valid = true,
+                  .throughput_bytes_per_second = largest,
+                  .rtt_seconds = largest,
+                  .retransmissions = most},
+      .system = {.valid = true, .cpu_time_ratio = 65536, .run_queue_wait_ratio = largest, .memory_ratio = 1},
+      .telemetry_seconds = largest,
+      .control_seconds = smallest,
+  };
+}
+
+TEST(codec, brings_every_message_back) {
+  for (const auto& value : examples())
+    expect_round_trip(value);
+}
+
+TEST(codec, brings_back_handshakes_at_their_limits) {
+  expect_round_trip(hello{.protocol = std::numeric_limits<std::uint32_t>::max(),
+                          .cluster = std::string(max_name_length, 'c'),
+                          .cluster_digest = most,
+                          .host = "h",
+                          .incarnation = most,
+                          .heartbeat_interval_ms = 3'600'000,
+                          .generation = most,
+                          .last_decision = {.term = most, .window = most},
+                          .batch = max_batch});
+  expect_round_trip(hello{.cluster = "c", .host = "h", .incarnation = 1, .heartbeat_interval_ms = 1});
+  for (auto verdict = welcome_verdict::accepted; verdict <= welcome_verdict::generation_closed;
+       verdict = static_cast<welcome_verdict>(static_cast<int>(verdict) + 1))
+    expect_round_trip(welcome{.verdict = verdict,
+                              .detail = std::string(max_text_length, 'd'),
+                              .term = most,
+                              .generation = most,
+                              .rank = max_workers - 1,
+                              .world_size = max_workers,
+                              .store_prefix = std::string(max_name_length, 's')});
+}
+
+TEST(codec, brings_back_reports_at_their_limits) {
+  expect_round_trip(largest_report(max_workers - 1));
+  expect_round_trip(window_report{.host = "h", .generation = 1, .window = 1});
+  shard_report shard{.window = most, .generation = most, .expected = max_workers, .gather_seconds = largest};
+  for (std::uint32_t rank = 0; rank < max_workers; ++rank)
+    shard.reports.push_back(largest_report(rank));
+  expect_round_trip(shard);
+  expect_round_trip(shard_report{.window = 1, .generation = 1});
+  expect_round_trip(evaluation_report{.step = most,
+                                      .epoch = most,
+                                      .samples = most,
+                                      .elapsed_seconds = largest,
+                                      .train_loss = largest,
+                                      .test_loss = smallest,
+                                      .test_accuracy = 1,
+                                      .global_batch = std::uint64_t{max_workers} * max_batch,
+                                      .learning_rate = largest});
+  expect_round_trip(evaluation_report{});
+  const auto third = most / 3;
+  expect_round_trip(farewell{.host = "h",
+                             .rank = max_workers - 1,
+                             .reason = std::string(max_text_length, 'r'),
+                             .steps = most,
+                             .samples = most,
+                             .epochs = most,
+                             .wall_seconds = largest,
+                             .final_accuracy = 1,
+                             .seconds_to_target = -largest,
+                             .parameter_checksum = most,
+                             .control_seconds = largest,
+                             .telemetry_seconds = largest,
+                             .decisions = {.received = most,
+                                           .applied = third,
+                                           .late = third,
+                                           .superseded = third,
+                                           .unapplied = third,
+                                           .stale_refused = most,
+                                           .duplicated = most}});
+}
+
+TEST(codec, brings_back_decisions_and_policies_at_their_limits) {
+  expect_round_trip(decision{.key = {.term = most, .window = most},
+                             .generation = most,
+                             .rank = max_workers - 1,
+                             .batch = max_batch,
+                             .first_step = most});
+  expect_round_trip(decision{.key = {.window = 1}, .generation = 1, .batch = 1});
+  const auto edge = std::numeric_limits<float>::max();
+  const transition step{.state = std::vector<float>(max_state_size, -edge),
+                        .action = max_actions - 1,
+                        .log_probability = -edge,
+                        .value = edge,
+                        .reward = -edge};
+  expect_round_trip(trajectory{.rank = max_workers - 1,
+                               .policy_version = most,
+                               .transitions = std::vector<transition>(max_trajectory_length, step),
+                               .bootstrap_value = -edge});
+  expect_round_trip(policy_version{.version = most,
+                                   .parameters = std::vector<std::uint8_t>(max_policy_bytes, 0xa5),
+                                   .policy_loss = -largest,
+                                   .value_loss = largest,
+                                   .entropy = largest,
+                                   .approximate_kl = -largest,
+                                   .clip_fraction = 1});
+}
+
+TEST(codec, brings_back_store_operations_at_their_limits) {
+  const std::string key(max_key_length, 'k');
+  const std::vector<std::uint8_t> value(max_store_value_bytes, 0x5a);
+  const auto lowest = std::numeric_limits<std::int64_t>::min();
+  expect_round_trip(store_operation{.verb = store_verb::set, .keys = {key}, .value = value});
+  expect_round_trip(store_operation{.verb = store_verb::get, .keys = {key}});
+  expect_round_trip(store_operation{.verb = store_verb::add, .keys = {key}, .amount = lowest});
+  expect_round_trip(store_operation{.verb = store_verb::check, .keys = std::vector<std::string>(max_store_keys, key)});
+  expect_round_trip(store_operation{.verb = store_verb::remove, .keys = {key}});
+  expect_round_trip(store_operation{.verb = store_verb::count});
+  expect_round_trip(store_result{.value = value, .number = lowest});
+  expect_round_trip(store_result{.status = store_status::absent});
+}
+
+TEST(codec, refuses_a_frame_above_the_limit) {
+  const std::vector<std::uint64_t> words(max_frame_words + 1);
+  EXPECT_EQ(refusal_of(words).code, codec_code::too_large);
+}
+
+TEST(codec, refuses_frames_of_several_segments) {
+  capnp::MallocMessageBuilder builder(1, capnp::AllocationStrategy::FIXED_SIZE);
+  wire::write(example<hello>(), builder.initRoot<schema::Envelope>());
+  ASSERT_GT(builder.getSegmentsForOutput().size(), 1U);
+  const auto refusal = refusal_of(words_of(builder));
+  EXPECT_EQ(refusal.code, codec_code::malformed);
+  EXPECT_THAT(refusal.text, HasSubstr("one segment"));
+}
+
+TEST(codec, refuses_every_truncation_and_any_rest) {
+  for (const auto& value : examples()) {
+    const auto encoded = encode(value);
+    auto words = std::vector<std::uint64_t>(encoded->view().begin(), encoded->view().end());
+    for (std::size_t size = 0; size < words.size(); ++size)
+      EXPECT_EQ(refusal_of(std::span(words).first(size)).code, codec_code::malformed);
+    words.push_back(0);
+    EXPECT_EQ(refusal_of(words).code, codec_code::malformed);
+  }
+}
+
+TEST(codec, refuses_pointers_that_lead_astray) {
+  const auto encoded = encode(example<hello>());
+  auto words = std::vector<std::uint64_t>(encoded->view().begin(), encoded->view().end());
+  words[1] += 1U << 20; // the root's offset
+  const auto refusal = refusal_of(words);
+  EXPECT_EQ(refusal.code, codec_code::malformed);
+  EXPECT_THAT(refusal.text, HasSubstr("not a frame"));
+}
+
+/// A struct pointer to the words right behind it.
+constexpr std::uint64_t struct_pointer(std::uint64_t data_words, std::uint64_t pointers) {
+  return data_words << 32 | pointers << 48;
+}
+
+TEST(codec, refuses_structs_nested_without_end) {
+  constexpr std::size_t depth = 1000;
+  constexpr std::uint64_t hello_arm = 1;
+  std::vector<std::uint64_t> words = {0, struct_pointer(1, 1), hello_arm};
+  for (std::size_t i = 0; i < depth; ++i)
+    words.push_back(struct_pointer(0, 1));
+  words.push_back(0);
+  words[0] = (words.size() - 1) << 32;
+  EXPECT_EQ(refusal_of(words).code, codec_code::malformed);
+}
+
+TEST(codec, refuses_a_small_frame_that_expands_when_read) {
+  // 4096 keys that are all the same text: each pointer is patched to the target of the first.
+  store_operation operation{.verb = store_verb::check, .keys = std::vector<std::string>(max_store_keys)};
+  operation.keys[0] = std::string(max_key_length, 'k');
+  auto words = encode_unchecked(operation);
+  const auto same_text = [](std::uint64_t word) { return word >> 32 == ((max_key_length + 1) << 3 | 2); };
+  const auto first = std::find_if(words.begin(), words.end(), same_text);
+  ASSERT_NE(first, words.end());
+  for (std::size_t i = 1; i < max_store_keys; ++i)
+    first[static_cast<std::ptrdiff_t>(i)] = *first - (i << 2); // the offset counts from the pointer itself
+  const auto refusal = refusal_of(words);
+  EXPECT_EQ(refusal.code, codec_code::malformed);
+  EXPECT_THAT(refusal.text, HasSubstr("traversal limit"));
+}
+
+TEST(codec, refuses_kinds_that_it_does_not_know) {
+  capnp::MallocMessageBuilder unset;
+  unset.initRoot<schema::Envelope>().setUnset();
+  EXPECT_EQ(refusal_of(words_of(unset)).code, codec_code::unknown_kind);
+
+  const std::vector<std::uint64_t> null_root = {std::uint64_t{1} << 32, 0};
+  EXPECT_EQ(refusal_of(null_root).code, codec_code::unknown_kind);
+
+  constexpr std::uint64_t future_arm = 999;
+  const std::vector<std::uint64_t> newer = {std::uint64_t{3} << 32, struct_pointer(1, 1), future_arm, 0};
+  const auto refusal = refusal_of(newer);
+  EXPECT_EQ(refusal.code, codec_code::unknown_kind);
+  EXPECT_THAT(refusal.text, HasSubstr("kind 999"));
+}
+
+TEST(codec, refuses_enumerants_that_only_look_known_in_eight_bits) {
+  constexpr std::uint16_t accepted_plus_256 = 257;
+  capnp::MallocMessageBuilder builder;
+  auto envelope = builder.initRoot<schema::Envelope>();
+  wire::write(example<welcome>(), envelope);
+  envelope.getWelcome().setVerdict(static_cast<schema::WelcomeVerdict>(accepted_plus_256));
+  const auto refusal = refusal_of(words_of(builder));
+  EXPECT_EQ(refusal.code, codec_code::invalid_field);
+  EXPECT_EQ(refusal.text, "welcome: verdict is unknown");
+}
+
+TEST(codec, names_every_kind) {
+  EXPECT_EQ(kind_name(hello{}), "hello");
+  EXPECT_EQ(kind_name(evaluation_report{}), "evaluation_report");
+  EXPECT_EQ(kind_name(shard_report{}), "shard_report");
+  EXPECT_EQ(kind_name(store_result{}), "store_result");
+}
+
+} // namespace
+} // namespace dynamix::messages

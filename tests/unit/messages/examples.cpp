@@ -1,0 +1,154 @@
+#include "tests/unit/messages/examples.hpp"
+
+namespace dynamix::messages {
+namespace {
+
+window_report report_of(std::uint32_t rank) {
+  return {
+      .host = "höst-" + std::to_string(rank),
+      .rank = rank,
+      .generation = 3,
+      .window = 41 - rank,
+      .first_step = 400,
+      .final = true,
+      .batch = 96,
+      .decision = {.term = 2, .window = 39},
+      .global_batch = 224,
+      .epoch = 1,
+      .epoch_samples = 38912,
+      .elapsed_seconds = 17.25,
+      .training = {.steps = 10,
+                   .samples = 960,
+                   .accuracy = 0.8125,
+                   .loss = 0.546875,
+                   .iteration_seconds = 0.046875,
+                   .compute_seconds = 0.03125,
+                   .exchange_seconds = 0.01171875,
+                   .data_seconds = 0.00390625,
+                   .gradient_valid = true,
+                   .sigma_norm = 1.5,
+                   .sigma2_norm = 2.25,
+                   .gradient_norm = 0.75,
+                   .noise_scale = 512.5,
+                   .learning_rate = 0.0625,
+                   .gain = 1.375},
+      .network = {.valid = true,
+                  .throughput_bytes_per_second = 1.25e8,
+                  .rtt_seconds = 0.000244140625,
+                  .retransmissions = 7},
+      .system = {.valid = true, .cpu_time_ratio = 1.75, .run_queue_wait_ratio = 0.125, .memory_ratio = 0.0625},
+      .telemetry_seconds = 0.0009765625,
+      .control_seconds = 0.001953125,
+  };
+}
+
+hello hello_example() {
+  return {
+      .protocol = 1,
+      .cluster = "local-4",
+      .cluster_digest = 0x0123456789abcdef,
+      .host = "ana",
+      .incarnation = 0xfedcba9876543210,
+      .heartbeat_interval_ms = 1000,
+      .generation = 3,
+      .last_decision = {.term = 2, .window = 39},
+      .batch = 96,
+  };
+}
+
+welcome welcome_example() {
+  return {
+      .verdict = welcome_verdict::generation_closed,
+      .detail = "the connection to ben broke;\n\tgeneration 3 ends",
+      .term = 2,
+      .generation = 3,
+      .rank = 1,
+      .world_size = 4,
+      .store_prefix = "generation-3",
+  };
+}
+
+evaluation_report evaluation_example() {
+  return {
+      .step = 1200,
+      .epoch = 4,
+      .samples = 240000,
+      .elapsed_seconds = 93.5,
+      .train_loss = 0.3125,
+      .test_loss = 0.34375,
+      .test_accuracy = 0.890625,
+      .global_batch = 1024,
+      .learning_rate = 0.125,
+  };
+}
+
+farewell farewell_example() {
+  return {
+      .host = "cy",
+      .rank = 2,
+      .succeeded = true,
+      .reason = "trained 5 epochs",
+      .steps = 1500,
+      .samples = 75000,
+      .epochs = 5,
+      .wall_seconds = 120.5,
+      .final_accuracy = 0.8984375,
+      .seconds_to_target = 101.75,
+      .parameter_checksum = 0xdeadbeefcafef00d,
+      .control_seconds = 0.5,
+      .telemetry_seconds = 0.25,
+      .decisions = {.received = 149,
+                    .applied = 145,
+                    .late = 2,
+                    .superseded = 3,
+                    .unapplied = 1,
+                    .stale_refused = 4,
+                    .duplicated = 5},
+  };
+}
+
+trajectory trajectory_example() {
+  const transition first{
+      .state = {0.5F, -1.25F, 3}, .action = 4, .log_probability = -1.5F, .value = 0.75F, .reward = -0.5F};
+  const transition second{
+      .state = {0.25F, 0, -3}, .action = 2, .log_probability = -0.125F, .value = -0.25F, .reward = 1.5F};
+  return {.rank = 3, .policy_version = 12, .transitions = {first, second}, .bootstrap_value = 0.375F};
+}
+
+policy_version policy_example() {
+  return {
+      .version = 13,
+      .parameters = {0, 1, 2, 3, 254, 255, 128, 64, 32},
+      .policy_loss = -0.015625,
+      .value_loss = 0.4375,
+      .entropy = 1.5625,
+      .approximate_kl = -0.0078125,
+      .clip_fraction = 0.1875,
+  };
+}
+
+} // namespace
+
+std::vector<message> examples() {
+  return {
+      hello_example(),
+      welcome_example(),
+      report_of(1),
+      evaluation_example(),
+      farewell_example(),
+      shard_report{.window = 41,
+                   .generation = 3,
+                   .reports = {report_of(0), report_of(1)},
+                   .expected = 4,
+                   .gather_seconds = 0.0625},
+      decision{.key = {.term = 2, .window = 41}, .generation = 3, .rank = 1, .batch = 121, .first_step = 420},
+      trajectory_example(),
+      policy_example(),
+      store_operation{.verb = store_verb::set, .keys = {"generation-3/rank_0"}, .value = {9, 8, 7}},
+      store_operation{.verb = store_verb::add, .keys = {"generation-3/count"}, .amount = -2},
+      store_operation{.verb = store_verb::check, .keys = {"generation-3/rank_0", "generation-3/rank_1"}},
+      store_result{.status = store_status::ok, .value = {9, 8, 7}, .number = -2},
+  };
+}
+
+} // namespace dynamix::messages

@@ -1,0 +1,78 @@
+// Frames of released schemas stay readable, byte for byte. The files are made by running this test with
+// DYNAMIX_WRITE_GOLDEN=1; a file that has been released is never made again (docs/wire-format.md).
+
+#include "messages/codec.hpp"
+#include "storage/atomic_file.hpp"
+#include "tests/unit/messages/examples.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+namespace dynamix::messages {
+namespace {
+
+/// Path to example. A second example of a kind gets a number.
+std::map<std::string, message> golden_files() {
+  std::map<std::string, message> files;
+  std::map<std::string_view, int> count;
+  for (const auto& value : examples()) {
+    const auto kind = kind_name(value);
+    const auto number = ++count[kind];
+    const auto suffix = number == 1 ? "" : "_" + std::to_string(number);
+    files.emplace(std::string(DYNAMIX_GOLDEN_DIRECTORY "/") + std::string(kind) + suffix + ".bin", value);
+  }
+  return files;
+}
+
+std::vector<std::uint64_t> read_words(const std::string& path) {
+  std::string bytes;
+  EXPECT_EQ(storage::read_file(path, 1 << 20, bytes), "");
+  EXPECT_EQ(bytes.size() % sizeof(std::uint64_t), 0U) << path;
+  std::vector<std::uint64_t> words(bytes.size() / sizeof(std::uint64_t));
+  std::memcpy(words.data(), bytes.data(), words.size() * sizeof(std::uint64_t));
+  return words;
+}
+
+class golden : public testing::Test {
+protected:
+  static void SetUpTestSuite() {
+    if (std::getenv("DYNAMIX_WRITE_GOLDEN") == nullptr)
+      return;
+    for (const auto& [path, value] : golden_files()) {
+      const auto encoded = encode(value);
+      const auto bytes = std::as_bytes(encoded->view());
+      const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      ASSERT_EQ(storage::write_file_atomically(path, text), "");
+    }
+  }
+};
+
+TEST_F(golden, files_decode_to_the_values_that_were_written) {
+  for (const auto& [path, value] : golden_files()) {
+    const auto decoded = decode(read_words(path));
+    ASSERT_TRUE(decoded) << path << ": " << decoded.error().text;
+    EXPECT_TRUE(*decoded == value) << path;
+  }
+}
+
+TEST_F(golden, files_are_what_is_sent_today) {
+  for (const auto& [path, value] : golden_files()) {
+    const auto encoded = encode(value);
+    ASSERT_TRUE(encoded) << path << ": " << encoded.error().text;
+    const auto view = encoded->view();
+    EXPECT_EQ(std::vector(view.begin(), view.end()), read_words(path)) << path;
+  }
+}
+
+TEST_F(golden, files_cover_every_kind) {
+  std::map<std::size_t, int> kinds;
+  for (const auto& [path, value] : golden_files())
+    ++kinds[value.index()];
+  EXPECT_EQ(kinds.size(), std::variant_size_v<message>);
+}
+
+} // namespace
+} // namespace dynamix::messages
