@@ -81,7 +81,7 @@ std::string agree_on_start(const std::string& resume_from, exchange& peers, trai
   if (problem.empty())
     problem = loop.restore(state);
   if (!problem.empty())
-    return resume_from + " cannot be resumed from: " + problem;
+    return (resume_from.empty() ? "rank 0's checkpoint" : resume_from) + " cannot be resumed from: " + problem;
   return {};
 }
 

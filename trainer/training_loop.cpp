@@ -211,8 +211,9 @@ void training_loop::evaluate_model() {
   accuracy_ = total[1] / total[2];
   best_accuracy_ = std::max(best_accuracy_, accuracy_);
   const double target = options_.training.target_accuracy;
-  if (target > 0 && accuracy_ >= target && seconds_to_target_ < 0) {
-    seconds_to_target_ = elapsed_seconds();
+  if (target > 0 && accuracy_ >= target) {
+    if (seconds_to_target_ < 0)
+      seconds_to_target_ = elapsed_seconds();
     if (end_reason_.empty())
       end_reason_ = "target accuracy reached";
   }

@@ -46,17 +46,21 @@ public:
   std::uint64_t windows = 0;
 };
 
-/// A worker that dies without a word in the middle of a step.
+/// A worker that dies (SIGKILL) or falls silent (SIGSTOP) without a word in the middle of a step.
 class dying_observer final : public quiet_observer {
 public:
+  explicit dying_observer(int signal) : signal_(signal) {}
   void window_closed(const window_record& record) override {
     if (record.window != 4)
       return;
-    std::thread([] {
+    std::thread([this] {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      ::kill(::getpid(), SIGKILL);
+      ::kill(::getpid(), signal_);
     }).detach();
   }
+
+private:
+  int signal_;
 };
 
 class session : public testing::Test {
@@ -85,7 +89,7 @@ protected:
     const membership place{.rank = rank,
                            .world_size = world_size,
                            .store_prefix = "g" + std::to_string(generation),
-                           .collective_timeout_ms = 20000,
+                           .collective_timeout_ms = collective_timeout_ms,
                            .join_timeout_ms = 20000};
     return train(options, place, meeting, time, decisions, watcher);
   }
@@ -99,7 +103,7 @@ protected:
       const auto child = ::fork();
       if (child == 0) {
         ::alarm(60); // a rank that hangs ends as a failure
-        dying_observer dying;
+        dying_observer dying(signal);
         quiet_observer living;
         const auto end = train_as(rank, world_size, rank == dying_rank ? dying : living, resume_from);
         std::ofstream(report_path(rank)) << end.succeeded << ' ' << end.steps << ' ' << end.parameter_checksum << ' '
@@ -108,14 +112,19 @@ protected:
       }
       children.push_back(child);
     }
-    std::vector<std::string> reports;
+    std::vector<std::string> reports(world_size, "killed");
     for (std::uint32_t rank = 0; rank < world_size; ++rank) {
-      int status = 0;
-      ::waitpid(children[rank], &status, 0);
-      std::string report;
+      if (rank == dying_rank)
+        continue;
+      ::waitpid(children[rank], nullptr, 0);
       std::ifstream written(report_path(rank));
-      std::getline(written, report);
-      reports.push_back(WIFEXITED(status) ? report : "killed");
+      std::getline(written, reports[rank]);
+    }
+    if (dying_rank < world_size) {
+      int status = 0;
+      ::kill(children[dying_rank], SIGKILL); // in case it only fell silent
+      ::waitpid(children[dying_rank], &status, 0);
+      EXPECT_TRUE(WIFSIGNALED(status)) << "the rank lived to its end";
     }
     return reports;
   }
@@ -130,6 +139,8 @@ protected:
   cluster::cluster_file file;
   cluster::host self;
   std::uint32_t generation = 0;
+  std::uint32_t collective_timeout_ms = 20000;
+  int signal = SIGKILL; ///< that ends the dying rank
 };
 
 // The tests that fork come first: Torch must not have started a thread in this process.
@@ -137,7 +148,6 @@ protected:
 TEST_F(session, returns_with_a_checkpoint_that_resumes_when_a_peer_is_killed_in_mid_step) {
   file.training.epochs = 5;
   const auto reports = train_processes(4, 2);
-  EXPECT_EQ(reports[2], "killed");
   std::string resume_from;
   for (const std::uint32_t rank : {0U, 1U, 3U}) {
     SCOPED_TRACE(reports[rank]);
@@ -165,6 +175,18 @@ TEST_F(session, returns_with_a_checkpoint_that_resumes_when_a_peer_is_killed_in_
     EXPECT_EQ(report, resumed[0]); // the checksum too
   }
   EXPECT_EQ(train_processes(4, 4), resumed) << "the interrupted run ends elsewhere than one without interruption";
+}
+
+TEST_F(session, returns_after_the_collective_time_out_when_a_peer_falls_silent) {
+  file.training.epochs = 5;
+  collective_timeout_ms = 700;
+  signal = SIGSTOP;
+  const auto reports = train_processes(3, 1);
+  for (const std::uint32_t rank : {0U, 2U}) {
+    EXPECT_THAT(reports[rank], testing::StartsWith("0 "));
+    EXPECT_THAT(reports[rank], testing::HasSubstr("lost contact with a worker during step "));
+    EXPECT_THAT(reports[rank], testing::HasSubstr("checkpoint "));
+  }
 }
 
 TEST_F(session, says_on_every_rank_that_the_checkpoint_cannot_be_used) {
