@@ -58,7 +58,7 @@ messages::shard_report gather::close(double now_seconds) {
                                .expected = static_cast<std::uint32_t>(present_.size()),
                                .gather_seconds = std::max(0.0, now_seconds - opened_seconds_)};
   for (const auto& [rank, report] : latest_)
-    if (present_.contains(rank) && report.window <= open_window_)
+    if (present_.contains(rank) && report.window != 0 && report.window <= open_window_)
       shard.reports.push_back(report);
   last_closed_ = std::exchange(open_window_, 0);
   return shard;

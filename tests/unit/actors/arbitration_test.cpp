@@ -1,0 +1,141 @@
+#include "actors/arbitration.hpp"
+#include "actors/store_table.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dynamix::actors {
+namespace {
+
+/// Adds 100 to every batch and counts what it is asked.
+class greedy_controller final : public policy::controller {
+public:
+  std::string name() const override { return "greedy"; }
+  std::vector<policy::choice> decide(const policy::observation& observed) override {
+    std::vector<policy::choice> choices;
+    for (std::size_t i = 0; i < observed.assigned.size(); ++i)
+      choices.push_back({.rank = observed.report->reports[i].rank,
+                         .batch = observed.assigned[i] + 100,
+                         .action = 4,
+                         .state = {1.0F},
+                         .probabilities = {1.0F}});
+    return choices;
+  }
+  bool learns() const override { return true; }
+};
+
+messages::shard_report shard_of(std::uint64_t window, messages::decision_key in_force, bool final = false) {
+  messages::shard_report shard{.window = window, .generation = 1, .reports = {}, .expected = 2};
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    messages::window_report report{.host = "w",
+                                   .rank = rank,
+                                   .generation = 1,
+                                   .window = window,
+                                   .first_step = (window - 1) * 10,
+                                   .final = final,
+                                   .batch = 64,
+                                   .decision = in_force};
+    report.training.accuracy = 0.1 * static_cast<double>(window);
+    report.training.iteration_seconds = 0.1;
+    shard.reports.push_back(report);
+  }
+  return shard;
+}
+
+class Arbitration : public ::testing::Test {
+protected:
+  Arbitration() {
+    file.batch.highest = 300;
+    file.ppo.horizon = 2;
+    judge.emplace(file, std::make_unique<greedy_controller>(), 1);
+  }
+  cluster::cluster_file file;
+  std::optional<arbitration> judge;
+};
+
+TEST_F(Arbitration, AddsToTheBatchLastDecidedAndStaysInBounds) {
+  const std::uint32_t expected[] = {164, 264, 300, 300};
+  for (std::uint64_t window = 1; window <= 4; ++window) {
+    const auto result = judge->consider(shard_of(window, {}));
+    ASSERT_EQ(result.decisions.size(), 2U);
+    EXPECT_EQ(result.decisions[0].batch, expected[window - 1]);
+    EXPECT_EQ(result.decisions[1].rank, 1U);
+    EXPECT_EQ(result.decisions[0].key, (messages::decision_key{1, window}));
+    EXPECT_EQ(result.decisions[0].first_step, (window + 1) * 10) << "the window after this one is running already";
+  }
+}
+
+TEST_F(Arbitration, DecidesNothingOnTheLastWindow) {
+  const auto result = judge->consider(shard_of(3, {}, true));
+  EXPECT_TRUE(result.decisions.empty());
+  EXPECT_FALSE(result.window.decided);
+  EXPECT_EQ(result.window.workers.size(), 2U);
+}
+
+TEST_F(Arbitration, RewardsTheGainOfAccuracyFromTheSecondWindowOn) {
+  const auto first = judge->consider(shard_of(1, {}));
+  EXPECT_EQ(first.window.workers[0].reward.gain, 0);
+  const auto second = judge->consider(shard_of(2, {}));
+  EXPECT_NEAR(second.window.workers[0].reward.gain, file.reward.alpha * 0.1, 1e-12);
+}
+
+TEST_F(Arbitration, HandsARolloutToTheLearnerAfterTheHorizon) {
+  EXPECT_TRUE(judge->consider(shard_of(1, {})).rollout.empty());
+  EXPECT_TRUE(judge->consider(shard_of(2, {})).rollout.empty()) << "nothing decided is in force yet";
+  EXPECT_TRUE(judge->consider(shard_of(3, {1, 1})).rollout.empty());
+  const auto rollout = judge->consider(shard_of(4, {1, 2})).rollout;
+  ASSERT_EQ(rollout.size(), 2U);
+  EXPECT_EQ(rollout[0].transitions.size(), 2U);
+  EXPECT_NEAR(rollout[0].transitions[0].reward,
+              judge->consider(shard_of(5, {1, 3})).window.workers[0].reward.total - 0.1 * 2, 0.05)
+      << "the reward of the first window that ran under the decision";
+}
+
+TEST_F(Arbitration, AStaleReportEarnsNothing) {
+  judge->consider(shard_of(1, {}));
+  auto shard = shard_of(2, {1, 1});
+  shard.reports[1].window = 1;
+  const auto result = judge->consider(shard);
+  EXPECT_FALSE(result.window.workers[0].stale);
+  EXPECT_TRUE(result.window.workers[1].stale);
+  EXPECT_EQ(result.decisions[0].first_step, result.decisions[1].first_step);
+}
+
+TEST_F(Arbitration, ATermOnlyRises) {
+  judge->raise_term(7);
+  judge->raise_term(3);
+  EXPECT_EQ(judge->consider(shard_of(1, {})).decisions[0].key.term, 7U);
+}
+
+messages::store_result apply(store_table& table, messages::store_verb verb, std::vector<std::string> keys,
+                             std::vector<std::uint8_t> value = {}, std::int64_t amount = 0) {
+  return table.apply({.verb = verb, .keys = std::move(keys), .value = std::move(value), .amount = amount});
+}
+
+TEST(StoreTable, KeepsValuesAndCounters) {
+  using enum messages::store_verb;
+  store_table table;
+  EXPECT_EQ(apply(table, get, {"a"}).status, messages::store_status::absent);
+  apply(table, set, {"a"}, {1, 2});
+  EXPECT_EQ(apply(table, get, {"a"}).value, (std::vector<std::uint8_t>{1, 2}));
+  EXPECT_EQ(apply(table, add, {"n"}, {}, 2).number, 2);
+  EXPECT_EQ(apply(table, add, {"n"}, {}, -5).number, -3);
+  EXPECT_EQ(apply(table, get, {"n"}).value, (std::vector<std::uint8_t>{'-', '3'}));
+  EXPECT_EQ(apply(table, check, {"a", "n"}).number, 1);
+  EXPECT_EQ(apply(table, check, {"a", "b"}).number, 0);
+  EXPECT_EQ(apply(table, count, {}).number, 2);
+  EXPECT_EQ(apply(table, remove, {"a"}).number, 1);
+  EXPECT_EQ(apply(table, remove, {"a"}).number, 0);
+}
+
+TEST(StoreTable, IsBounded) {
+  using enum messages::store_verb;
+  store_table table;
+  for (std::uint32_t key = 0; key < messages::max_store_keys; ++key)
+    ASSERT_EQ(apply(table, set, {std::to_string(key)}).status, messages::store_status::ok);
+  EXPECT_EQ(apply(table, set, {"one too many"}).status, messages::store_status::absent);
+  EXPECT_EQ(apply(table, add, {"one too many"}, {}, 1).status, messages::store_status::absent);
+  EXPECT_EQ(apply(table, set, {"0"}, {9}).status, messages::store_status::ok) << "what is there may change";
+}
+
+} // namespace
+} // namespace dynamix::actors

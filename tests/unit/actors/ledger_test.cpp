@@ -1,0 +1,90 @@
+#include "actors/ledger.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace dynamix::actors {
+namespace {
+
+ledger_row a_window() {
+  ledger_window window{.key = {.term = 3, .window = 17}, .generation = 2, .policy_version = 5, .gather_seconds = 0.25};
+  ledger_worker worker;
+  worker.report = {.host = "ada", .rank = 1, .window = 17, .batch = 96};
+  worker.report.training.accuracy = 0.8125;
+  worker.reward.total = -0.5;
+  worker.state = {0.5F, -1.25F};
+  worker.probabilities = {0.25F, 0.75F};
+  worker.action = 1;
+  worker.decided_batch = 196;
+  worker.reason = "action +100 (p=0.75) \"quoted\"\n";
+  window.workers.push_back(worker);
+  return {.at_seconds = 12.5, .entry = window};
+}
+
+TEST(Ledger, RowsSurviveTheRoundTrip) {
+  const auto line = to_json_line(a_window());
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  const auto row = parse_ledger_line(line);
+  ASSERT_TRUE(row);
+  EXPECT_EQ(row->at_seconds, 12.5);
+  const auto& window = std::get<ledger_window>(row->entry);
+  EXPECT_EQ(window.key, (messages::decision_key{3, 17}));
+  ASSERT_EQ(window.workers.size(), 1U);
+  EXPECT_EQ(window.workers[0].report.host, "ada");
+  EXPECT_EQ(window.workers[0].report.training.accuracy, 0.8125);
+  EXPECT_EQ(window.workers[0].state, (std::vector<float>{0.5F, -1.25F}));
+  EXPECT_EQ(to_json_line(*row), line);
+}
+
+TEST(Ledger, EveryKindSurvivesTheRoundTrip) {
+  const ledger_entry entries[] = {ledger_start{.cluster = "c", .workers = {"a", "b"}}, ledger_window{},
+                                  ledger_evaluation{{.epoch = 2, .test_accuracy = 0.5}}, ledger_policy{.version = 3},
+                                  ledger_event{"joined", "ada", "text"}, ledger_farewell{{.host = "ada", .steps = 9}}};
+  for (const auto& entry : entries) {
+    const auto line = to_json_line({.at_seconds = 1, .entry = entry});
+    const auto row = parse_ledger_line(line);
+    ASSERT_TRUE(row) << line;
+    EXPECT_EQ(row->entry.index(), entry.index());
+    EXPECT_EQ(to_json_line(*row), line);
+  }
+}
+
+TEST(Ledger, TornAndForeignLinesAreLeftOut) {
+  const auto line = to_json_line(a_window());
+  for (std::size_t length = 0; length < line.size(); ++length)
+    EXPECT_FALSE(parse_ledger_line(line.substr(0, length)));
+  EXPECT_FALSE(parse_ledger_line(R"({"kind":"other"})"));
+  EXPECT_FALSE(parse_ledger_line(R"({"kind":"window","workers":7})"));
+}
+
+TEST(Ledger, AFileIsReadBackAndAppendedTo) {
+  const auto path = std::filesystem::temp_directory_path() / ("ledger-" + std::to_string(::getpid()) + ".jsonl");
+  std::filesystem::remove(path);
+  std::string error;
+  for (int open = 0; open < 2; ++open) {
+    auto file = open_file_ledger(path, error);
+    ASSERT_TRUE(file) << error;
+    file->append(a_window());
+  }
+  std::ofstream(path, std::ios::app) << R"({"kind":"event","ev)"; // killed in mid-write
+  EXPECT_EQ(read_ledger(path, error).size(), 2U);
+  EXPECT_TRUE(error.empty());
+  std::filesystem::remove(path);
+  EXPECT_TRUE(read_ledger(path, error).empty());
+  EXPECT_NE(error.find("No such file"), std::string::npos);
+}
+
+TEST(Ledger, AWriteThatFailsLosesRowsNotTheRun) {
+  std::string error;
+  auto full = open_file_ledger("/dev/full", error);
+  ASSERT_TRUE(full);
+  full->append(a_window());
+  full->append(a_window());
+  EXPECT_FALSE(open_file_ledger("/no/such/directory/windows.jsonl", error));
+  EXPECT_NE(error.find("cannot write /no/such/directory/windows.jsonl"), std::string::npos);
+}
+
+} // namespace
+} // namespace dynamix::actors

@@ -1,0 +1,183 @@
+#include "tests/unit/actors/simulated_shard.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace dynamix::actors {
+namespace {
+
+using testing::simulated_shard;
+using namespace std::chrono_literals;
+
+std::uint64_t decisions_made(const simulated_shard& shard, std::uint32_t rank) {
+  std::uint64_t made = 0;
+  for (const auto& window : shard.rows->all<ledger_window>())
+    if (window.decided)
+      for (const auto& worker : window.workers)
+        made += worker.report.rank == rank;
+  return made;
+}
+
+/// Whatever the order in which the actors run: each worker gets each decision once, in rising order, inside its bounds.
+TEST(Protocol, EveryWindowIsDecidedOnceForEveryWorkerInAnyOrder) {
+  constexpr std::uint32_t workers = 4;
+  constexpr std::uint64_t windows = 20;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    simulated_shard shard(workers, seed);
+    for (std::uint32_t rank = 0; rank < workers; ++rank)
+      shard.say_hello(rank);
+    shard.run();
+    for (std::uint64_t window = 1; window <= windows; ++window) {
+      for (std::uint32_t rank = 0; rank < workers; ++rank)
+        shard.send_report(rank, window, window == windows);
+      shard.run();
+    }
+    for (std::uint32_t rank = 0; rank < workers; ++rank) {
+      const auto& decisions = shard.inboxes[rank]->decisions;
+      ASSERT_EQ(decisions.size(), windows - 1) << "seed " << seed << ": all but the last window";
+      messages::decision_key last;
+      for (const auto& decision : decisions) {
+        ASSERT_GT(decision.key, last) << "seed " << seed;
+        last = decision.key;
+        ASSERT_EQ(decision.rank, rank);
+        ASSERT_GE(decision.batch, shard.file.batch.lowest);
+        ASSERT_LE(decision.batch, shard.file.batch.highest);
+        ASSERT_EQ(decision.first_step, (decision.key.window + 1) * shard.file.arbitrator.window_steps);
+      }
+      ASSERT_EQ(decisions_made(shard, rank), decisions.size()) << "seed " << seed << ": none lost";
+      shard.say_farewell(rank);
+    }
+    shard.run();
+    const auto ended = shard.events->take();
+    ASSERT_TRUE(ended.arbitrator) << "seed " << seed;
+    ASSERT_TRUE(ended.arbitrator->succeeded) << ended.arbitrator->reason;
+    ASSERT_EQ(ended.farewells.size(), workers);
+  }
+}
+
+TEST(Protocol, ASeedGivesTheSameRunTwice) {
+  std::vector<std::string> lines[2];
+  for (auto& log : lines) {
+    simulated_shard shard(3, 42);
+    for (std::uint32_t rank = 0; rank < 3; ++rank)
+      shard.say_hello(rank);
+    shard.run();
+    for (std::uint64_t window = 1; window <= 10; ++window) {
+      for (std::uint32_t rank = 0; rank < 3; ++rank)
+        shard.send_report(rank, window);
+      shard.advance(10ms);
+    }
+    for (auto row : shard.rows->rows) {
+      if (auto* decided = std::get_if<ledger_window>(&row.entry))
+        decided->decide_seconds = 0; // the machine's time, not the simulation's
+      log.push_back(to_json_line(row));
+    }
+  }
+  EXPECT_GT(lines[0].size(), 10U);
+  EXPECT_EQ(lines[0], lines[1]);
+}
+
+TEST(Protocol, ALateReportDelaysNobodyBeyondTheDeadline) {
+  simulated_shard shard(2, 7);
+  shard.say_hello(0);
+  shard.say_hello(1);
+  shard.run();
+  shard.send_report(0, 1);
+  shard.send_report(1, 1);
+  shard.run();
+  shard.send_report(0, 2);
+  shard.run();
+  EXPECT_EQ(shard.inboxes[0]->decisions.size(), 1U) << "window 2 still waits";
+  shard.advance(std::chrono::milliseconds(shard.timeouts.gather_timeout_ms));
+  ASSERT_EQ(shard.inboxes[0]->decisions.size(), 2U);
+  const auto windows = shard.rows->all<ledger_window>();
+  ASSERT_EQ(windows.size(), 2U);
+  EXPECT_FALSE(windows[1].workers[0].stale);
+  EXPECT_TRUE(windows[1].workers[1].stale);
+}
+
+TEST(Protocol, ALostWorkerEndsTheGenerationForTheOthers) {
+  simulated_shard shard(3, 11);
+  for (std::uint32_t rank = 0; rank < 3; ++rank)
+    shard.say_hello(rank);
+  shard.run();
+  caf::anon_send_exit(shard.handles[1], caf::exit_reason::kill);
+  shard.run();
+  for (const auto rank : {0U, 2U}) {
+    ASSERT_EQ(shard.inboxes[rank]->notices.size(), 1U);
+    EXPECT_EQ(shard.inboxes[rank]->notices[0].verdict, messages::welcome_verdict::generation_closed);
+    EXPECT_NE(shard.inboxes[rank]->notices[0].detail.find("w1"), std::string::npos);
+    shard.say_farewell(rank);
+  }
+  shard.run();
+  const auto ended = shard.events->take();
+  ASSERT_TRUE(ended.arbitrator);
+  EXPECT_FALSE(ended.arbitrator->succeeded);
+  EXPECT_EQ(ended.arbitrator->reason, "lost w1 in mid-training");
+}
+
+/// The arbitrator dies between two windows: its supervisor restarts it, and its decisions go on in order.
+TEST(Protocol, ARestartedArbitratorGoesOnWithTheNextWindow) {
+  simulated_shard shard(2, 13);
+  shard.say_hello(0);
+  shard.say_hello(1);
+  shard.run();
+  for (std::uint64_t window = 1; window <= 6; ++window) {
+    if (window == 4) {
+      caf::anon_send_exit(shard.judge, caf::exit_reason::kill);
+      shard.run();
+      shard.advance(10s);
+    }
+    shard.send_report(0, window);
+    shard.send_report(1, window);
+    shard.run();
+  }
+  const auto& decisions = shard.inboxes[0]->decisions;
+  ASSERT_EQ(decisions.size(), 6U);
+  for (std::size_t i = 1; i < decisions.size(); ++i)
+    EXPECT_GT(decisions[i].key, decisions[i - 1].key);
+}
+
+/// A new arbitrator process meets workers in mid-training: it decides under a higher term than the one before.
+TEST(Protocol, ANewArbitratorDecidesUnderAHigherTerm) {
+  simulated_shard shard(2, 17);
+  messages::hello said;
+  said.generation = 1;
+  said.last_decision = {.term = 5, .window = 30};
+  shard.say_hello(0, said);
+  shard.say_hello(1, said);
+  shard.run();
+  shard.send_report(0, 33);
+  shard.send_report(1, 33);
+  shard.run();
+  ASSERT_EQ(shard.inboxes[0]->decisions.size(), 1U);
+  EXPECT_GT(shard.inboxes[0]->decisions[0].key.term, 5U);
+}
+
+TEST(Protocol, TheArbitratorGivesUpWhenItKeepsFailing) {
+  simulated_shard shard(1, 19);
+  for (int failure = 0; failure < 6; ++failure) {
+    caf::anon_send_exit(shard.judge, caf::exit_reason::kill);
+    shard.run();
+    shard.advance(1s);
+  }
+  const auto ended = shard.events->take();
+  ASSERT_TRUE(ended.failure);
+  EXPECT_NE(ended.failure->find("arbitrator failed"), std::string::npos) << *ended.failure;
+}
+
+TEST(Protocol, GarbageIsRefusedAndChangesNothing) {
+  simulated_shard shard(1, 23);
+  shard.say_hello(0);
+  shard.run();
+  caf::anon_send(shard.hub, atom::report_v, messages::frame(std::vector<std::uint64_t>{0xFFFFFFFFFFFFFFFF, 3, 1}));
+  caf::anon_send(shard.hub, atom::report_v, pack(messages::decision{.key = {1, 1}, .generation = 1, .batch = 64}));
+  shard.run();
+  shard.send_report(0, 1);
+  shard.run();
+  EXPECT_EQ(shard.inboxes[0]->decisions.size(), 1U);
+}
+
+} // namespace
+} // namespace dynamix::actors
