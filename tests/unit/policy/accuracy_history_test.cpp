@@ -1,0 +1,42 @@
+#include "policy/accuracy_history.hpp"
+#include "samples.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dynamix::policy {
+namespace {
+
+messages::window_report report_with(std::uint64_t generation, std::uint64_t window, double accuracy) {
+  auto report = testing::make_report(3, window, 64);
+  report.generation = generation;
+  report.training.accuracy = accuracy;
+  return report;
+}
+
+TEST(accuracy_history, gives_the_accuracy_of_the_same_workers_window_before) {
+  accuracy_history history;
+  EXPECT_LT(history.previous(report_with(1, 1, 0.5)), 0);
+  EXPECT_LT(history.previous(testing::make_report(4, 1, 64)), 0);
+  EXPECT_EQ(history.previous(report_with(1, 2, 0.6)), 0.5);
+  EXPECT_EQ(history.previous(report_with(1, 3, 0.7)), 0.6);
+}
+
+TEST(accuracy_history, a_report_that_comes_again_gets_the_same_answer) {
+  accuracy_history history;
+  history.previous(report_with(1, 1, 0.5));
+  EXPECT_EQ(history.previous(report_with(1, 2, 0.6)), 0.5);
+  EXPECT_EQ(history.previous(report_with(1, 2, 0.6)), 0.5);
+  EXPECT_EQ(history.previous(report_with(1, 3, 0.7)), 0.6);
+}
+
+TEST(accuracy_history, a_new_generation_and_a_forgotten_worker_start_anew) {
+  accuracy_history history;
+  history.previous(report_with(1, 5, 0.5));
+  EXPECT_LT(history.previous(report_with(2, 1, 0.6)), 0);
+  EXPECT_EQ(history.previous(report_with(2, 2, 0.6)), 0.6);
+  history.forget(3);
+  EXPECT_LT(history.previous(report_with(2, 3, 0.6)), 0);
+}
+
+} // namespace
+} // namespace dynamix::policy

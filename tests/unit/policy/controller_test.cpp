@@ -1,0 +1,205 @@
+#include "policy/controller.hpp"
+#include "policy/learner.hpp"
+#include "policy/policy_file.hpp"
+#include "samples.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+
+namespace dynamix::policy {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+std::vector<choice> decide(controller& decider, const messages::shard_report& shard, std::uint32_t assigned = 64) {
+  return decider.decide({.report = &shard, .assigned = std::vector<std::uint32_t>(shard.reports.size(), assigned)});
+}
+
+cluster::cluster_file frozen_file(cluster::policy_kind kind = cluster::policy_kind::ppo) {
+  auto file = testing::make_file(kind);
+  file.arbitrator.mode = cluster::policy_mode::infer;
+  return file;
+}
+
+/// A version whose policy prefers the action at `favourite` with log-odds of `strength`, whatever the state.
+messages::policy_version favouring(const cluster::cluster_file& file, std::int64_t favourite, float strength,
+                                   std::uint64_t version) {
+  const torch::NoGradGuard no_gradient;
+  const auto network = make_network(shape_of(file), file.seed);
+  for (auto& [name, tensor] : network.named_parameters())
+    if (name == "policy.2.bias")
+      tensor[favourite] = strength;
+  return {.version = version, .parameters = storage::encode(to_file(network, shape_of(file), version))};
+}
+
+TEST(static_policy, keeps_what_is_assigned) {
+  const auto controller = make_controller(testing::make_file(cluster::policy_kind::static_batch), {});
+  const auto shard = testing::make_shard(3);
+  const auto choices = decide(*controller, shard, 96);
+  ASSERT_EQ(choices.size(), 3U);
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(choices[i].rank, i);
+    EXPECT_EQ(choices[i].batch, 96U);
+    EXPECT_EQ(choices[i].action, -1);
+    EXPECT_TRUE(choices[i].state.empty());
+    EXPECT_FALSE(choices[i].reason.empty());
+  }
+  EXPECT_EQ(controller->name(), "static");
+  EXPECT_FALSE(controller->learns());
+  EXPECT_THAT(controller->adopt({}), HasSubstr("does not learn"));
+  EXPECT_THROW(make_controller(testing::make_file(cluster::policy_kind::static_batch), {1}), std::invalid_argument);
+}
+
+TEST(learned_policy, tells_all_that_is_needed_to_learn_and_to_explain) {
+  for (const auto kind : {cluster::policy_kind::ppo, cluster::policy_kind::ppo_simple}) {
+    const auto file = testing::make_file(kind);
+    const auto controller = make_controller(file, {});
+    EXPECT_EQ(controller->name(), cluster::to_string(kind));
+    EXPECT_TRUE(controller->learns());
+    for (const auto& one : decide(*controller, testing::make_shard(16))) {
+      EXPECT_EQ(one.state.size(), state_size());
+      ASSERT_EQ(one.probabilities.size(), 5U);
+      EXPECT_NEAR(std::accumulate(one.probabilities.begin(), one.probabilities.end(), 0.0), 1, 1e-5);
+      ASSERT_TRUE(one.action >= 0 && one.action < 5);
+      EXPECT_NEAR(one.log_probability, std::log(one.probabilities[one.action]), 1e-5);
+      const auto expected = std::clamp(64 + file.arbitrator.actions[one.action], 32, 1024);
+      EXPECT_EQ(one.batch, static_cast<std::uint32_t>(expected));
+    }
+  }
+}
+
+TEST(learned_policy, explains_itself_in_one_sentence) {
+  const auto file = testing::make_file();
+  const auto controller = make_controller(file, favouring(file, 4, 20, 1).parameters);
+  const auto shard = testing::make_shard(1);
+  EXPECT_THAT(decide(*controller, shard, 64)[0].reason,
+              MatchesRegex("action \\+100 \\(p=1.00\\), value -?[0-9]+\\.[0-9]+"));
+  EXPECT_THAT(decide(*controller, shard, 1000)[0].reason, MatchesRegex("action \\+100 .*; clamped at 1024"));
+  const auto simple_file = testing::make_file(cluster::policy_kind::ppo_simple);
+  const auto simple = make_controller(simple_file, favouring(simple_file, 0, 20, 1).parameters);
+  EXPECT_EQ(decide(*simple, shard, 64)[0].reason, "action -100 (p=1.00); clamped at 32");
+}
+
+TEST(learned_policy, draws_in_training_and_takes_the_best_in_inference) {
+  const auto file = testing::make_file();
+  const auto version = favouring(file, 3, 1, 1); // p about 0.4 against 0.15 each
+  const auto shard = testing::make_shard(1);
+  const auto drawing = make_controller(file, version.parameters);
+  const auto greedy = make_controller(frozen_file(), version.parameters);
+  constexpr int draws = 4000;
+  int favourites = 0;
+  double probability = 0;
+  for (int i = 0; i < draws; ++i) {
+    const auto chosen = decide(*drawing, shard)[0];
+    favourites += chosen.action == 3;
+    probability = chosen.probabilities[3];
+    EXPECT_EQ(decide(*greedy, shard)[0].action, 3);
+  }
+  EXPECT_NEAR(favourites, draws * probability, 4 * std::sqrt(draws * probability * (1 - probability)));
+}
+
+TEST(learned_policy, repeats_itself_for_the_same_seed_whatever_torchs_generator_does) {
+  auto file = testing::make_file();
+  const auto actions_of = [](const cluster::cluster_file& used, int torch_seed) {
+    torch::manual_seed(torch_seed);
+    const auto controller = make_controller(used, {});
+    std::vector<std::int32_t> actions;
+    for (std::uint64_t window = 1; window <= 20; ++window)
+      for (const auto& one : decide(*controller, testing::make_shard(4, window)))
+        actions.push_back(one.action);
+    return actions;
+  };
+  const auto first = actions_of(file, 1);
+  EXPECT_EQ(actions_of(file, 2), first);
+  file.seed = 8;
+  EXPECT_NE(actions_of(file, 1), first);
+}
+
+TEST(learned_policy, sees_the_gain_over_the_window_before) {
+  const auto controller = make_controller(testing::make_file(), {});
+  auto shard = testing::make_shard(2, 1);
+  decide(*controller, shard);
+  shard = testing::make_shard(2, 2);
+  shard.reports[1].training.accuracy += 0.1;
+  const auto choices = decide(*controller, shard);
+  const auto fields = state_fields();
+  const auto gain = std::ranges::find(fields, "accuracy_gain", &state_field::name) - fields.begin();
+  EXPECT_NEAR(choices[0].state[gain], 0, 1e-6);
+  EXPECT_NEAR(choices[1].state[gain], 2, 1e-5);
+}
+
+TEST(learned_policy, decides_nothing_on_no_reports_and_wants_an_assigned_batch_for_each) {
+  const auto controller = make_controller(testing::make_file(), {});
+  EXPECT_TRUE(decide(*controller, testing::make_shard(0)).empty());
+  const auto shard = testing::make_shard(2);
+  EXPECT_THROW(controller->decide({.report = &shard, .assigned = {64}}), std::invalid_argument);
+}
+
+TEST(learned_policy, begins_with_the_learners_parameters) {
+  const auto file = testing::make_file();
+  const auto fresh = make_controller(file, {});
+  const auto given = make_controller(file, make_learner(file, {})->current().parameters);
+  const auto saved = make_controller(file, make_learner(file, {})->save());
+  const auto shard = testing::make_shard(8);
+  const auto expected = decide(*fresh, shard);
+  const auto from_current = decide(*given, shard);
+  const auto from_save = decide(*saved, shard);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(from_current[i].probabilities, expected[i].probabilities);
+    EXPECT_EQ(from_save[i].probabilities, expected[i].probabilities);
+    EXPECT_EQ(from_current[i].value, expected[i].value);
+  }
+}
+
+TEST(adopt, takes_newer_versions_at_once) {
+  const auto file = testing::make_file();
+  const auto controller = make_controller(file, {});
+  EXPECT_EQ(controller->version(), 0U);
+  EXPECT_EQ(controller->adopt(favouring(file, 2, 20, 3)), "");
+  EXPECT_EQ(controller->version(), 3U);
+  EXPECT_EQ(decide(*controller, testing::make_shard(1))[0].action, 2);
+  EXPECT_EQ(controller->adopt(favouring(file, 2, 20, 3)), "") << "the same again does no harm";
+}
+
+TEST(adopt, refuses_what_does_not_fit_and_changes_nothing) {
+  const auto file = testing::make_file();
+  const auto controller = make_controller(file, favouring(file, 2, 20, 5).parameters);
+  const auto before = decide(*controller, testing::make_shard(1))[0].probabilities;
+  EXPECT_THAT(controller->adopt(favouring(file, 1, 20, 4)), HasSubstr("is older than 5"));
+  auto damaged = favouring(file, 1, 20, 6);
+  damaged.parameters[damaged.parameters.size() - 40] ^= 1;
+  EXPECT_NE(controller->adopt(damaged), "");
+  auto mislabelled = favouring(file, 1, 20, 6);
+  mislabelled.version = 7;
+  EXPECT_THAT(controller->adopt(mislabelled), HasSubstr("holds the parameters of version \"6\""));
+  auto other = file;
+  other.arbitrator.actions = {-1, 0, 1};
+  EXPECT_THAT(controller->adopt(favouring(other, 1, 20, 6)), HasSubstr("its actions are -1,0,1"));
+  messages::policy_version huge{.version = 6, .parameters = std::vector<std::uint8_t>(messages::max_policy_bytes + 1)};
+  EXPECT_THAT(controller->adopt(huge), HasSubstr("larger than"));
+  EXPECT_NE(controller->adopt({.version = 6, .parameters = {}}), "");
+  EXPECT_EQ(controller->version(), 5U);
+  EXPECT_EQ(decide(*controller, testing::make_shard(1))[0].probabilities, before);
+}
+
+TEST(adopt, is_refused_by_a_frozen_policy) {
+  const auto controller = make_controller(frozen_file(), {});
+  EXPECT_FALSE(controller->learns());
+  EXPECT_THAT(controller->adopt(favouring(testing::make_file(), 2, 20, 3)), HasSubstr("frozen"));
+}
+
+TEST(make_controller, refuses_parameters_that_do_not_fit) {
+  const auto file = testing::make_file();
+  EXPECT_THROW(make_controller(file, {1, 2, 3}), std::invalid_argument);
+  const auto simple = make_learner(testing::make_file(cluster::policy_kind::ppo_simple), {})->current();
+  EXPECT_THROW(make_controller(file, simple.parameters), std::invalid_argument);
+}
+
+} // namespace
+} // namespace dynamix::policy

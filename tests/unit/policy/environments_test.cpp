@@ -1,0 +1,264 @@
+/// The learners at work in small worlds whose best policy is known.
+
+#include "policy/actions.hpp"
+#include "policy/controller.hpp"
+#include "policy/learner.hpp"
+#include "policy/policy_file.hpp"
+#include "policy/rollout.hpp"
+#include "samples.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+namespace dynamix::policy {
+namespace {
+
+/// The current policy of a learner, acting on states that need not come from reports.
+class player {
+public:
+  explicit player(const cluster::cluster_file& file)
+      : shape_(shape_of(file)), network_(make_network(shape_, file.seed)), generator_(file.seed) {}
+
+  void adopt(const messages::policy_version& version) {
+    std::uint64_t number = 0;
+    ASSERT_EQ(from_bytes(version.parameters, shape_, network_, number), "");
+  }
+
+  /// One step for each state: drawn, without its reward.
+  std::vector<messages::transition> play(const std::vector<std::vector<float>>& states) {
+    const torch::NoGradGuard no_gradient;
+    std::vector<torch::Tensor> rows;
+    for (const auto& state : states)
+      rows.push_back(torch::tensor(state));
+    const auto input = torch::stack(rows);
+    const auto log_probabilities = network_.logits(input).log_softmax(1);
+    const auto values = network_.values(input);
+    std::vector<messages::transition> steps;
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      const torch::Tensor row = log_probabilities[i].exp().contiguous();
+      const std::span probabilities(row.data_ptr<float>(), row.numel());
+      const auto action = draw_action(probabilities, generator_);
+      steps.push_back({.state = states[i],
+                       .action = static_cast<std::uint32_t>(action),
+                       .log_probability = std::log(probabilities[action]),
+                       .value = values[i].item<float>()});
+    }
+    return steps;
+  }
+
+  std::size_t best(const std::vector<float>& state) {
+    const torch::NoGradGuard no_gradient;
+    return network_.logits(torch::tensor(state).unsqueeze(0)).argmax(1).item<std::int64_t>();
+  }
+
+private:
+  policy_shape shape_;
+  actor_critic network_;
+  std::mt19937_64 generator_;
+};
+
+std::vector<float> one_hot(std::size_t index) {
+  std::vector<float> state(state_size());
+  state[index] = 1;
+  return state;
+}
+
+/// Four contexts, each with one of five actions worth 1 and the others 0.
+class contextual_bandit {
+public:
+  static constexpr std::size_t contexts = 4;
+  static std::size_t best(std::size_t context) { return (2 * context + 1) % 5; }
+
+  /// Mean reward of the updates' rollouts, in order.
+  static std::vector<double> train(learner& trained, player& acting, int updates) {
+    std::mt19937_64 generator(1);
+    std::vector<double> means;
+    for (int update = 0; update < updates; ++update) {
+      std::vector<messages::trajectory> rollout(8);
+      double sum = 0;
+      for (int step = 0; step < 16; ++step) {
+        std::vector<std::size_t> drawn(rollout.size());
+        std::vector<std::vector<float>> states;
+        for (auto& context : drawn)
+          states.push_back(one_hot(context = generator() % contexts));
+        auto steps = acting.play(states);
+        for (std::size_t i = 0; i < rollout.size(); ++i) {
+          steps[i].reward = steps[i].action == best(drawn[i]) ? 1 : 0;
+          sum += steps[i].reward;
+          rollout[i].rank = static_cast<std::uint32_t>(i);
+          rollout[i].transitions.push_back(steps[i]);
+        }
+      }
+      means.push_back(sum / (16.0 * static_cast<double>(rollout.size())));
+      acting.adopt(trained.update(rollout));
+    }
+    return means;
+  }
+};
+
+cluster::cluster_file bandit_file(cluster::policy_kind kind) {
+  auto file = testing::make_file(kind);
+  file.ppo.learning_rate = 0.003;
+  file.ppo.discount = 0; // rewards do not hang together
+  return file;
+}
+
+TEST(ppo, solves_a_contextual_bandit) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    auto file = bandit_file(cluster::policy_kind::ppo);
+    file.seed = seed;
+    const auto trained = make_learner(file, {});
+    player acting(file);
+    const auto means = contextual_bandit::train(*trained, acting, 40);
+    EXPECT_LT(means.front(), 0.4);
+    EXPECT_GT(means.back(), 0.9) << "seed " << seed;
+    for (std::size_t context = 0; context < contextual_bandit::contexts; ++context)
+      EXPECT_EQ(acting.best(one_hot(context)), contextual_bandit::best(context)) << "seed " << seed;
+  }
+}
+
+TEST(ppo_simple, improves_on_a_contextual_bandit) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    auto file = bandit_file(cluster::policy_kind::ppo_simple);
+    file.seed = seed;
+    const auto trained = make_learner(file, {});
+    player acting(file);
+    const auto means = contextual_bandit::train(*trained, acting, 150);
+    EXPECT_LT(means.front(), 0.4);
+    EXPECT_GT(means.back(), 0.6) << "seed " << seed;
+  }
+}
+
+TEST(ppo, solves_a_chain_that_tempts_to_stay) {
+  // Six states in a row. Going left pays 0.05 at once in the first state; going right pays 1 in the last one alone, and
+  // leads back to the first. With a discount of 0.95 going right is best everywhere.
+  constexpr std::size_t length = 6;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    auto file = testing::make_file();
+    file.seed = seed;
+    file.arbitrator.actions = {-1, 0};
+    file.ppo.learning_rate = 0.003;
+    const auto trained = make_learner(file, {});
+    player acting(file);
+    std::vector<std::size_t> places(8, 0);
+    for (int update = 0; update < 40; ++update) {
+      std::vector<messages::trajectory> rollout(places.size());
+      const auto states_now = [&places] {
+        std::vector<std::vector<float>> states;
+        std::ranges::transform(places, std::back_inserter(states), one_hot);
+        return states;
+      };
+      for (int step = 0; step < 32; ++step) {
+        auto steps = acting.play(states_now());
+        for (std::size_t i = 0; i < places.size(); ++i) {
+          const bool right = steps[i].action == 1;
+          steps[i].reward = right ? (places[i] + 1 == length ? 1.0F : 0.0F) : (places[i] == 0 ? 0.05F : 0.0F);
+          places[i] = right ? (places[i] + 1) % length : (places[i] == 0 ? 0 : places[i] - 1);
+          rollout[i].rank = static_cast<std::uint32_t>(i);
+          rollout[i].transitions.push_back(steps[i]);
+        }
+      }
+      const auto following = acting.play(states_now());
+      for (std::size_t i = 0; i < places.size(); ++i)
+        rollout[i].bootstrap_value = following[i].value;
+      acting.adopt(trained->update(rollout));
+    }
+    for (std::size_t place = 0; place < length; ++place)
+      EXPECT_EQ(acting.best(one_hot(place)), 1U) << "state " << place << ", seed " << seed;
+  }
+}
+
+/// Two workers, the second three times as fast, who wait for each other every step. The reward is the negative step
+/// time (1 where the slow one has 64) less a pressure to keep 256 samples in all: at its best, -1, at batches 64 and
+/// 192.
+class two_workers {
+public:
+  static constexpr double speeds[] = {1, 3};
+
+  explicit two_workers(std::array<std::uint32_t, 2> batches) : batches_(batches) {}
+
+  double reward() const { return -time(longest()) - 2 * std::abs(batches_[0] + batches_[1] - 256.0) / 256; }
+
+  messages::shard_report report(std::uint64_t window, messages::decision_key in_force) const {
+    messages::shard_report shard{.window = window, .generation = 1, .reports = {}, .expected = 2};
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      auto one = testing::make_report(rank, window, batches_[rank]);
+      one.decision = in_force;
+      one.training.compute_seconds = 0.1 * time(rank);
+      one.training.iteration_seconds = 0.1 * time(longest());
+      one.training.exchange_seconds = one.training.iteration_seconds - one.training.compute_seconds;
+      shard.reports.push_back(one);
+    }
+    return shard;
+  }
+
+  /// Decides on a window and puts it in force for the next one.
+  std::vector<choice> step(controller& decider, std::uint64_t window, messages::decision_key in_force) {
+    const auto shard = report(window, in_force);
+    auto choices = decider.decide({.report = &shard, .assigned = {batches_[0], batches_[1]}});
+    batches_ = {choices[0].batch, choices[1].batch};
+    return choices;
+  }
+
+private:
+  double time(std::uint32_t rank) const { return batches_[rank] / speeds[rank] / 64; }
+  std::uint32_t longest() const { return time(0) > time(1) ? 0 : 1; }
+
+  std::array<std::uint32_t, 2> batches_;
+};
+
+/// Mean reward of the last 10 of 40 windows from `start`, choosing the best action each time.
+double greedy_reward(cluster::cluster_file file, const messages::policy_version& version,
+                     std::array<std::uint32_t, 2> start) {
+  file.arbitrator.mode = cluster::policy_mode::infer;
+  const auto decider = make_controller(file, version.parameters);
+  two_workers world(start);
+  double sum = 0;
+  for (std::uint64_t window = 1; window <= 40; ++window) {
+    world.step(*decider, window, {});
+    if (window > 30)
+      sum += world.reward() / 10;
+  }
+  return sum;
+}
+
+TEST(ppo, balances_two_unequal_workers) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    auto file = testing::make_file();
+    file.seed = seed;
+    file.batch = {.initial = 128, .lowest = 16, .highest = 512};
+    file.arbitrator.actions = {-32, -8, 0, 8, 32};
+    file.ppo.learning_rate = 0.001;
+    file.ppo.horizon = 128;
+    const auto decider = make_controller(file, {});
+    const auto trained = make_learner(file, {});
+    std::mt19937_64 generator(seed);
+    std::uint64_t window = 0;
+    for (int update = 0; update < 120; ++update) {
+      rollout_builder builder(file.ppo.horizon);
+      std::vector<messages::trajectory> rollout;
+      two_workers world({128, 128});
+      for (int episode_window = 0; rollout.empty(); ++episode_window) {
+        ++window;
+        const messages::decision_key in_force{1, window - 1};
+        for (std::uint32_t rank = 0; rank < 2; ++rank)
+          builder.rewarded(rank, in_force, world.reward());
+        for (const auto& one : world.step(*decider, window, in_force))
+          builder.decided({1, window}, one, decider->version());
+        rollout = builder.take(2);
+      }
+      ASSERT_EQ(decider->adopt(trained->update(rollout)), "");
+    }
+    const auto version = trained->current();
+    EXPECT_NEAR(two_workers({128, 128}).reward(), -2, 1e-9);
+    EXPECT_NEAR(two_workers({64, 192}).reward(), -1, 1e-9);
+    EXPECT_GT(greedy_reward(file, version, {128, 128}), -1.15) << "seed " << seed;
+    EXPECT_GT(greedy_reward(file, version, {192, 64}), -1.15) << "seed " << seed;
+  }
+}
+
+} // namespace
+} // namespace dynamix::policy

@@ -1,0 +1,93 @@
+#include "policy/policy_file.hpp"
+#include "samples.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+namespace dynamix::policy {
+namespace {
+
+using ::testing::HasSubstr;
+
+const policy_shape shape{.kind = "ppo", .actions = {-10, 0, 10}, .hidden = 8};
+
+bool same(const actor_critic& left, const actor_critic& right) {
+  const auto left_parameters = left.parameters();
+  const auto right_parameters = right.parameters();
+  for (std::size_t i = 0; i < left_parameters.size(); ++i)
+    if (!torch::equal(left_parameters[i], right_parameters[i]))
+      return false;
+  return true;
+}
+
+TEST(policy_file, gives_the_parameters_back_bit_for_bit) {
+  const auto written = make_network(shape, 1);
+  const auto bytes = storage::encode(to_file(written, shape, 42));
+  auto read = make_network(shape, 2);
+  ASSERT_FALSE(same(written, read));
+  std::uint64_t version = 0;
+  EXPECT_EQ(from_bytes(bytes, shape, read, version), "");
+  EXPECT_TRUE(same(written, read));
+  EXPECT_EQ(version, 42U);
+}
+
+/// Expects a file, changed by `change`, to be refused with a message that has `what` in it, and nothing to be changed.
+void expect_refused(const std::function<void(storage::tensor_file&)>& change, const std::string& what) {
+  auto file = to_file(make_network(shape, 1), shape, 42);
+  change(file);
+  auto network = make_network(shape, 2);
+  std::uint64_t version = 5;
+  EXPECT_THAT(from_bytes(storage::encode(file), shape, network, version), HasSubstr(what));
+  EXPECT_TRUE(same(network, make_network(shape, 2))) << what;
+  EXPECT_EQ(version, 5U) << what;
+}
+
+TEST(policy_file, names_what_does_not_fit_and_changes_nothing) {
+  expect_refused([](auto& file) { file.metadata.erase("format"); }, "not a policy of this program");
+  expect_refused([](auto& file) { file.metadata["kind"] = "ppo-simple"; }, "it is a \"ppo-simple\" policy");
+  expect_refused([](auto& file) { file.metadata["actions"] = "-1,0,1"; }, "its actions are -1,0,1");
+  expect_refused([](auto& file) { file.metadata["hidden"] = "9"; }, "9 hidden units");
+  expect_refused([](auto& file) { file.metadata["version"] = "4x"; }, "\"4x\", not a number");
+  expect_refused([](auto& file) { file.metadata.erase("version"); }, "not a number");
+  expect_refused([](auto& file) { file.tensors.pop_back(); }, "\"value.2.bias\" is missing");
+  expect_refused([](auto& file) { file.tensors.push_back(to_record("extra", torch::ones({1}))); },
+                 "\"extra\" is not one of the policy's");
+  expect_refused([](auto& file) { file.tensors[0] = to_record("policy.0.weight", torch::ones({2, 3})); }, "[2,3]");
+  expect_refused([](auto& file) { file.tensors[1] = to_record("policy.0.bias", torch::ones({8}, torch::kFloat64)); },
+                 "another type");
+  expect_refused(
+      [](auto& file) {
+        file.tensors[1] = to_record("policy.0.bias", torch::full({8}, std::numeric_limits<float>::infinity()));
+      },
+      "not finite");
+}
+
+TEST(policy_file, tells_a_change_of_the_state_by_the_fields_name) {
+  expect_refused(
+      [](auto& file) {
+        auto& names = file.metadata["state"];
+        names.replace(names.find("rtt"), 3, "latency");
+      },
+      "its state has \"latency\" as entry 2, this program has \"rtt\"");
+  expect_refused([](auto& file) { file.metadata["state"] += ",moon_phase"; },
+                 "its state has \"moon_phase\" as entry " + std::to_string(state_size() + 1));
+  expect_refused([](auto& file) { file.metadata["state"] = "throughput"; }, "its state has nothing as entry 2");
+}
+
+TEST(policy_file, every_flipped_byte_is_noticed) {
+  const auto bytes = storage::encode(to_file(make_network(shape, 1), shape, 42));
+  auto network = make_network(shape, 2);
+  std::uint64_t version = 5;
+  for (std::size_t i = 0; i < bytes.size(); i += 13) {
+    auto damaged = bytes;
+    damaged[i] ^= 0x10;
+    ASSERT_NE(from_bytes(damaged, shape, network, version), "") << "byte " << i;
+  }
+  EXPECT_TRUE(same(network, make_network(shape, 2)));
+}
+
+} // namespace
+} // namespace dynamix::policy

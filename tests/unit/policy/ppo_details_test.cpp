@@ -1,0 +1,365 @@
+/// The 13 core implementation details of "The 37 Implementation Details of Proximal Policy Optimization" (Huang et al.,
+/// ICLR blog track 2022): one test a detail at least, named after it.
+
+#include "policy/controller.hpp"
+#include "policy/ppo.hpp"
+#include "samples.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace dynamix::policy {
+namespace {
+
+const policy_shape shape{.kind = "ppo", .actions = {-100, -25, 0, 25, 100}, .hidden = 64};
+
+std::vector<torch::Tensor> parameters_of(const learner& trained, const policy_shape& of = shape) {
+  auto network = make_network(of, 99);
+  std::uint64_t version = 0;
+  EXPECT_EQ(from_bytes(trained.current().parameters, of, network, version), "");
+  return network.parameters();
+}
+
+double distance(const std::vector<torch::Tensor>& left, const std::vector<torch::Tensor>& right) {
+  double squares = 0;
+  for (std::size_t i = 0; i < left.size(); ++i)
+    squares += (left[i] - right[i]).to(torch::kFloat64).square().sum().item<double>();
+  return std::sqrt(squares);
+}
+
+void expect_near(const torch::Tensor& actual, const std::vector<double>& expected, double tolerance = 1e-6) {
+  ASSERT_EQ(actual.numel(), static_cast<std::int64_t>(expected.size()));
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(actual.flatten()[i].item<double>(), expected[i], tolerance) << "entry " << i;
+}
+
+torch::Tensor row(std::vector<float> numbers) {
+  return torch::tensor(numbers);
+}
+
+TEST(ppo_detail_1_vectorised_architecture, workers_are_decided_as_one_batch_and_alike) {
+  const auto file = testing::make_file();
+  const auto shard = testing::make_shard(8);
+  std::vector<std::uint32_t> assigned(8, 64);
+  const auto together = make_controller(file, {})->decide({.report = &shard, .assigned = assigned});
+  ASSERT_EQ(together.size(), 8U);
+  const auto network = make_network(shape, file.seed);
+  for (const auto& one : together) {
+    const auto state = torch::tensor(one.state).unsqueeze(0);
+    const auto probabilities = network.logits(state).softmax(1).flatten();
+    for (std::size_t action = 0; action < 5; ++action)
+      EXPECT_NEAR(one.probabilities[action], probabilities[action].item<float>(), 1e-6);
+    EXPECT_NEAR(one.value, network.values(state).item<float>(), 1e-5);
+  }
+}
+
+TEST(ppo_detail_1_vectorised_architecture, all_workers_transitions_are_learned_from_and_their_order_does_not_matter) {
+  cluster::ppo options{.epochs = 1, .minibatches = 1};
+  auto rollout = testing::random_rollout(4, 8, 3);
+  ppo_learner forwards(shape, options, 1);
+  forwards.update(rollout);
+  std::ranges::reverse(rollout);
+  ppo_learner backwards(shape, options, 1);
+  backwards.update(rollout);
+  EXPECT_LT(distance(parameters_of(forwards), parameters_of(backwards)), 1e-4);
+  rollout.pop_back();
+  ppo_learner fewer(shape, options, 1);
+  fewer.update(rollout);
+  EXPECT_GT(distance(parameters_of(forwards), parameters_of(fewer)), 1e-3);
+}
+
+TEST(ppo_detail_2_orthogonal_initialisation, weights_are_orthogonal_with_their_gains_and_biases_zero) {
+  const auto network = make_network(shape, 5);
+  const std::map<std::string, double> gains = {
+      {"0", std::sqrt(2.0)}, {"1", std::sqrt(2.0)}, {"policy.2", 0.01}, {"value.2", 1.0}};
+  for (const auto& [name, tensor] : network.named_parameters()) {
+    if (name.ends_with("bias")) {
+      EXPECT_EQ(tensor.abs().max().item<double>(), 0) << name;
+      continue;
+    }
+    const auto layer = name.substr(name.find('.') + 1, 1);
+    const double gain = gains.at(layer == "2" ? name.substr(0, name.find('.') + 2) : layer);
+    const auto short_side = tensor.size(0) < tensor.size(1) ? tensor.matmul(tensor.t()) : tensor.t().matmul(tensor);
+    const auto expected = gain * gain * torch::eye(short_side.size(0));
+    EXPECT_LT((short_side - expected).abs().max().item<double>(), 1e-5 * gain) << name;
+  }
+}
+
+TEST(ppo_detail_2_orthogonal_initialisation, depends_on_the_seed_alone) {
+  torch::manual_seed(1);
+  const auto first = make_network(shape, 5).parameters();
+  torch::manual_seed(2);
+  EXPECT_EQ(distance(first, make_network(shape, 5).parameters()), 0);
+  EXPECT_GT(distance(first, make_network(shape, 6).parameters()), 1);
+}
+
+/// The gradient is clipped to a norm of 1e-6 here, far below Adam's epsilon of 1e-5, where its first step is
+/// lr * g / (|g| + epsilon) ~ lr * g / epsilon: 0.1 long. An epsilon of 1e-8 would make it some 10 long, and a gradient
+/// that is not clipped about lr for every parameter, 100 in all.
+TEST(ppo_detail_3_adam_epsilon, is_1e_5) {
+  ppo_learner learner(shape, {.learning_rate = 1, .max_gradient_norm = 1e-6, .epochs = 1, .minibatches = 1}, 1);
+  const auto before = parameters_of(learner);
+  learner.update(testing::random_rollout(4, 16, 1));
+  EXPECT_NEAR(distance(before, parameters_of(learner)), 0.1, 0.002);
+}
+
+TEST(ppo_detail_4_learning_rate_annealing, falls_linearly_to_zero) {
+  EXPECT_DOUBLE_EQ(anneal_learning_rate(0.4, 0, 4), 0.4);
+  EXPECT_DOUBLE_EQ(anneal_learning_rate(0.4, 1, 4), 0.3);
+  EXPECT_DOUBLE_EQ(anneal_learning_rate(0.4, 3, 4), 0.1);
+  EXPECT_DOUBLE_EQ(anneal_learning_rate(0.4, 4, 4), 0);
+  EXPECT_DOUBLE_EQ(anneal_learning_rate(0.4, 9, 4), 0);
+  EXPECT_DOUBLE_EQ(anneal_learning_rate(0.4, 9, 0), 0.4) << "off";
+}
+
+TEST(ppo_detail_4_learning_rate_annealing, reaches_the_optimiser) {
+  const auto rollout = testing::random_rollout(2, 8, 1);
+  ppo_learner annealed(shape, {}, 1, 2);
+  ppo_learner constant(shape, {}, 1);
+  annealed.update(rollout);
+  constant.update(rollout);
+  EXPECT_EQ(distance(parameters_of(annealed), parameters_of(constant)), 0) << "the first update is at the full rate";
+  annealed.update(rollout);
+  constant.update(rollout);
+  EXPECT_GT(distance(parameters_of(annealed), parameters_of(constant)), 0);
+  const auto before = parameters_of(annealed);
+  annealed.update(rollout);
+  EXPECT_EQ(distance(before, parameters_of(annealed)), 0) << "after the last update the rate is 0";
+}
+
+TEST(ppo_detail_5_generalised_advantage_estimation, matches_hand_computed_values) {
+  const std::vector<float> rewards = {1, 0, 2};
+  const std::vector<float> values = {0.5F, 1, -1};
+  const auto estimate = estimate_advantages(testing::plain_trajectory(rewards, values, 4), 0.5, 0.5);
+  // surprises: 1 + 0.5*1 - 0.5 = 1;  0 + 0.5*(-1) - 1 = -1.5;  2 + 0.5*4 + 1 = 5
+  // advantages: 5;  -1.5 + 0.25*5 = -0.25;  1 - 0.25*0.25 = 0.9375
+  expect_near(torch::tensor(estimate.advantages), {0.9375, -0.25, 5});
+  expect_near(torch::tensor(estimate.returns), {1.4375, 0.75, 4});
+}
+
+TEST(ppo_detail_5_generalised_advantage_estimation, equals_the_sum_it_is_defined_by) {
+  const auto trajectory = testing::random_rollout(1, 40, 9)[0];
+  const auto& steps = trajectory.transitions;
+  const double discount = 0.97;
+  const double gae_lambda = 0.9;
+  const auto estimate = estimate_advantages(trajectory, discount, gae_lambda);
+  const auto value = [&](std::size_t i) { return i < steps.size() ? steps[i].value : trajectory.bootstrap_value; };
+  for (std::size_t t = 0; t < steps.size(); ++t) {
+    double sum = 0;
+    for (std::size_t l = 0; t + l < steps.size(); ++l)
+      sum += std::pow(discount * gae_lambda, l) * (steps[t + l].reward + discount * value(t + l + 1) - value(t + l));
+    EXPECT_NEAR(estimate.advantages[t], sum, 1e-5);
+  }
+}
+
+TEST(ppo_detail_5_generalised_advantage_estimation, at_lambda_1_is_the_discounted_return_and_at_0_the_surprise) {
+  const std::vector<float> rewards = {1, 2, 3};
+  const std::vector<float> values = {5, 6, 7};
+  const auto trajectory = testing::plain_trajectory(rewards, values, 8);
+  expect_near(torch::tensor(estimate_advantages(trajectory, 0.5, 1).returns), {3.75, 5.5, 7});
+  expect_near(torch::tensor(estimate_advantages(trajectory, 0.5, 0).advantages), {-1, -0.5, 0});
+}
+
+TEST(ppo_detail_6_minibatch_updates, every_row_is_used_exactly_once_an_epoch_in_a_new_order) {
+  std::mt19937_64 generator(1);
+  std::vector<std::int64_t> last_order;
+  for (int epoch = 0; epoch < 5; ++epoch) {
+    const auto batches = deal_minibatches(70, 4, generator);
+    ASSERT_EQ(batches.size(), 4U);
+    std::vector<std::int64_t> order;
+    for (const auto& batch : batches) {
+      EXPECT_TRUE(batch.size(0) == 17 || batch.size(0) == 18);
+      order.insert(order.end(), batch.data_ptr<std::int64_t>(), batch.data_ptr<std::int64_t>() + batch.size(0));
+    }
+    EXPECT_NE(order, last_order);
+    last_order = order;
+    std::ranges::sort(order);
+    for (std::int64_t i = 0; i < 70; ++i)
+      ASSERT_EQ(order[i], i);
+  }
+}
+
+TEST(ppo_detail_6_minibatch_updates, every_order_is_equally_likely) {
+  std::mt19937_64 generator(2);
+  std::map<std::vector<std::int64_t>, int> counts;
+  for (int i = 0; i < 6000; ++i) {
+    const auto batch = deal_minibatches(3, 1, generator)[0];
+    ++counts[{batch.data_ptr<std::int64_t>(), batch.data_ptr<std::int64_t>() + 3}];
+  }
+  ASSERT_EQ(counts.size(), 6U);
+  for (const auto& [order, count] : counts)
+    EXPECT_NEAR(count, 1000, 4 * std::sqrt(1000 * 5.0 / 6));
+}
+
+TEST(ppo_detail_6_minibatch_updates, a_step_follows_each_minibatch_of_each_epoch) {
+  ppo_learner learner(shape, {.epochs = 3, .minibatches = 4}, 1);
+  learner.update(testing::random_rollout(2, 16, 1));
+  storage::tensor_file file;
+  ASSERT_EQ(storage::decode(learner.save(), file), "");
+  torch::Tensor steps;
+  ASSERT_EQ(read_tensor(file, "learner.policy.0.weight.step", torch::zeros({1}, torch::kInt64), steps), "");
+  EXPECT_EQ(steps.item<std::int64_t>(), 12);
+}
+
+TEST(ppo_detail_7_normalisation_of_advantages, gives_mean_0_and_deviation_1) {
+  const auto normal = normalise_advantages(row({1, 2, 3, 6}));
+  // mean 3, sum of squares 4+1+0+9 = 14, deviation sqrt(14/3) = 2.1602469
+  expect_near(normal, {-0.9258201, -0.4629100, 0, 1.3887301});
+  expect_near(normalise_advantages(row({3})), {3});
+  expect_near(normalise_advantages(row({2, 2})), {0, 0});
+}
+
+TEST(ppo_detail_7_normalisation_of_advantages, makes_the_policy_blind_to_the_rewards_scale) {
+  const cluster::ppo options{.discount = 0, .value_coefficient = 0};
+  auto rollout = testing::random_rollout(2, 16, 1);
+  const auto rewards_times = [&rollout](float factor) {
+    auto scaled = rollout;
+    for (auto& trajectory : scaled)
+      for (auto& step : trajectory.transitions) {
+        step.reward *= factor;
+        step.value = 0;
+      }
+    return scaled;
+  };
+  ppo_learner small(shape, options, 1);
+  ppo_learner large(shape, options, 1);
+  small.update(rewards_times(1));
+  large.update(rewards_times(64));
+  EXPECT_LT(distance(parameters_of(small), parameters_of(large)), 1e-4);
+}
+
+/// Rows with probability ratios 1.5, 0.5, 1.5, 0.5 and 1.1 under a clip of 0.2.
+const auto ratio_rows = row({std::log(1.5F), std::log(0.5F), std::log(1.5F), std::log(0.5F), std::log(1.1F)});
+
+ppo_loss loss_of(const torch::Tensor& log_probabilities, const torch::Tensor& advantages, const torch::Tensor& values,
+                 const torch::Tensor& old_values, const torch::Tensor& returns, const cluster::ppo& options = {}) {
+  return compute_loss({.log_probabilities = log_probabilities,
+                       .entropies = torch::full_like(log_probabilities, 0.75),
+                       .values = values},
+                      {.log_probabilities = torch::zeros_like(log_probabilities),
+                       .values = old_values,
+                       .advantages = advantages,
+                       .returns = returns},
+                      options);
+}
+
+TEST(ppo_detail_8_clipped_surrogate_objective, matches_hand_computed_values) {
+  const auto zeros = torch::zeros({5});
+  const auto loss = loss_of(ratio_rows, row({2, 2, -2, -2, 1}), zeros, zeros, zeros);
+  // min(3, 2.4) = 2.4; min(1, 1.6) = 1; min(-3, -2.4) = -3; min(-1, -1.6) = -1.6; 1.1: sum -0.1, mean -0.02
+  EXPECT_NEAR(loss.policy.item<double>(), 0.02, 1e-6);
+}
+
+TEST(ppo_detail_8_clipped_surrogate_objective, gives_no_gradient_beyond_the_clip_in_the_advantages_direction) {
+  const auto zeros = torch::zeros({5});
+  auto log_probabilities = ratio_rows.clone().set_requires_grad(true);
+  loss_of(log_probabilities, row({2, 2, -2, -2, 1}), zeros, zeros, zeros).policy.backward();
+  // -ratio * advantage / 5 where the ratio is not clipped
+  expect_near(log_probabilities.grad(), {0, -0.2, 0.6, 0, -0.22});
+}
+
+TEST(ppo_detail_9_value_loss_clipping, matches_hand_computed_values) {
+  const auto zeros = torch::zeros({3});
+  const auto now = row({1, 0.1F, -1});
+  const auto then = row({0, 0, 0});
+  const auto returns = row({1, 1, 1});
+  const auto loss = loss_of(zeros, zeros, now, then, returns);
+  // clipped values 0.2, 0.1, -0.2; errors 0, 0.81, 4; clipped errors 0.64, 0.81, 1.44; the larger: 0.64, 0.81, 4
+  EXPECT_NEAR(loss.value.item<double>(), 0.5 * (0.64 + 0.81 + 4) / 3, 1e-6);
+}
+
+TEST(ppo_detail_10_overall_loss_and_entropy_bonus, weighs_the_three_terms) {
+  const auto log_probabilities = torch::zeros({2});
+  const auto loss = loss_of(log_probabilities, row({1, 3}), row({0, 0}), row({0, 0}), row({2, 2}),
+                            {.entropy_coefficient = 0.1, .value_coefficient = 0.25});
+  EXPECT_NEAR(loss.policy.item<double>(), -2, 1e-6);
+  EXPECT_NEAR(loss.value.item<double>(), 2, 1e-6);
+  EXPECT_NEAR(loss.entropy.item<double>(), 0.75, 1e-6);
+  EXPECT_NEAR(loss.total.item<double>(), -2 - 0.1 * 0.75 + 0.25 * 2, 1e-6);
+}
+
+TEST(ppo_detail_10_overall_loss_and_entropy_bonus, the_entropy_is_that_of_the_actions_distribution) {
+  auto network = make_network({.kind = "ppo", .actions = {-1, 0}, .hidden = 4}, 1);
+  const torch::NoGradGuard no_gradient;
+  for (auto& [name, tensor] : network.named_parameters())
+    if (name == "policy.2.weight")
+      tensor.zero_();
+    else if (name == "policy.2.bias")
+      tensor.copy_(row({std::log(0.25F), std::log(0.75F)}));
+  const auto now = predict(network, torch::zeros({1, network.state_size()}), torch::tensor({std::int64_t{1}}));
+  EXPECT_NEAR(now.entropies.item<double>(), 0.5623351, 1e-6); // -(0.25 ln 0.25 + 0.75 ln 0.75)
+  EXPECT_NEAR(now.log_probabilities.item<double>(), std::log(0.75), 1e-6);
+}
+
+TEST(ppo_detail_11_global_gradient_clipping, scales_all_gradients_by_one_factor) {
+  // Clipped to any norm far below epsilon, Adam's first step is proportional to the gradient, so steps after clipping
+  // to 1e-7 and 2e-7 differ by a factor of 2 for every parameter together. Clipping each tensor alone would make each
+  // tensor's step equally long.
+  const auto rollout = testing::random_rollout(4, 16, 1);
+  const auto steps_at = [&rollout](double norm) {
+    ppo_learner learner(shape, {.learning_rate = 1, .max_gradient_norm = norm, .epochs = 1, .minibatches = 1}, 1);
+    const auto before = parameters_of(learner);
+    learner.update(rollout);
+    auto after = parameters_of(learner);
+    for (std::size_t i = 0; i < after.size(); ++i)
+      after[i] = after[i] - before[i];
+    return after;
+  };
+  const std::vector<torch::Tensor> nothing(12, torch::zeros({}));
+  const auto large = steps_at(2e-6);
+  EXPECT_NEAR(distance(steps_at(1e-6), nothing) / distance(large, nothing), 0.5, 0.02);
+  const auto length = [](const torch::Tensor& step) { return step.norm().item<double>(); };
+  const auto [shortest, longest] = std::ranges::minmax(large, {}, length);
+  EXPECT_GT(length(longest), 3 * length(shortest));
+}
+
+TEST(ppo_detail_11_global_gradient_clipping, leaves_small_gradients_alone) {
+  const auto rollout = testing::random_rollout(2, 8, 1);
+  ppo_learner clipped(shape, {.max_gradient_norm = 500, .epochs = 1, .minibatches = 1}, 1);
+  ppo_learner unclipped(shape, {.max_gradient_norm = 1000, .epochs = 1, .minibatches = 1}, 1);
+  clipped.update(rollout);
+  unclipped.update(rollout);
+  EXPECT_EQ(distance(parameters_of(clipped), parameters_of(unclipped)), 0);
+}
+
+TEST(ppo_detail_12_debug_variables, match_hand_computed_values) {
+  const auto zeros = torch::zeros({5});
+  const auto loss = loss_of(ratio_rows, zeros, zeros, zeros, zeros);
+  // ratio - 1 - log(ratio): 0.0945349 (1.5), 0.1931472 (0.5), again both, 0.0046898 (1.1)
+  EXPECT_NEAR(loss.approximate_kl.item<double>(), (2 * 0.0945349 + 2 * 0.1931472 + 0.0046898) / 5, 1e-6);
+  EXPECT_NEAR(loss.clip_fraction.item<double>(), 0.8, 1e-6);
+}
+
+TEST(ppo_detail_12_debug_variables, are_told_with_every_version) {
+  ppo_learner learner(shape, {.epochs = 1, .minibatches = 1}, 1);
+  const auto version = learner.update(testing::random_rollout(4, 16, 1));
+  EXPECT_EQ(version.version, 1U);
+  EXPECT_NEAR(version.policy_loss, 0, 1e-3) << "the mean of normalised advantages";
+  EXPECT_GT(version.value_loss, 0);
+  EXPECT_NEAR(version.entropy, std::log(5), 1e-3) << "a fresh policy is almost uniform";
+  EXPECT_LT(version.approximate_kl, 1e-3);
+  EXPECT_EQ(version.clip_fraction, 0);
+  cluster::ppo eager{.learning_rate = 0.05};
+  ppo_learner other(shape, eager, 1);
+  const auto far = other.update(testing::random_rollout(4, 16, 1));
+  EXPECT_GT(far.approximate_kl, 0.01);
+  EXPECT_GT(far.clip_fraction, 0);
+  EXPECT_EQ(other.current().clip_fraction, far.clip_fraction);
+}
+
+TEST(ppo_detail_13_separate_networks, policy_and_value_share_no_parameter) {
+  const auto network = make_network(shape, 1);
+  network.values(torch::ones({3, network.state_size()})).sum().backward();
+  for (const auto& [name, tensor] : network.named_parameters())
+    EXPECT_EQ(tensor.grad().defined(), name.starts_with("value.")) << name;
+  const auto other = make_network(shape, 1);
+  other.logits(torch::ones({3, other.state_size()})).sum().backward();
+  for (const auto& [name, tensor] : other.named_parameters())
+    EXPECT_EQ(tensor.grad().defined(), name.starts_with("policy.")) << name;
+}
+
+} // namespace
+} // namespace dynamix::policy

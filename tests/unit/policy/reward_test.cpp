@@ -1,0 +1,63 @@
+#include "policy/reward.hpp"
+#include "samples.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dynamix::policy {
+namespace {
+
+const cluster::reward weights{.alpha = 2, .beta = 0.5, .delta = 0.1, .eta = 0.01};
+
+messages::window_report sample() {
+  auto report = testing::make_report(0, 5, 256);
+  report.training.accuracy = 0.8;
+  report.training.iteration_seconds = 0.4;
+  report.training.gradient_valid = true;
+  report.training.sigma_norm = 3;
+  report.training.sigma2_norm = 9;
+  return report;
+}
+
+TEST(reward, for_sgd_matches_hand_computed_terms) {
+  const auto terms = compute_reward(sample(), 0.75, weights, false);
+  EXPECT_DOUBLE_EQ(terms.accuracy, 0.8);
+  EXPECT_NEAR(terms.gain, 0.1, 1e-12);  // 2 * (0.8 - 0.75)
+  EXPECT_DOUBLE_EQ(terms.time, 0.2);    // 0.5 * 0.4
+  EXPECT_NEAR(terms.batch, 0.3, 1e-12); // 0.1 * (log2(256) - 5)
+  EXPECT_EQ(terms.noise, 0);
+  EXPECT_NEAR(terms.total, 0.4, 1e-12); // 0.8 + 0.1 - 0.2 - 0.3
+}
+
+TEST(reward, for_an_adaptive_optimiser_subtracts_the_noise) {
+  const auto terms = compute_reward(sample(), 0.75, weights, true);
+  EXPECT_NEAR(terms.noise, 0.12, 1e-12); // 0.01 * (9 + 3)
+  EXPECT_NEAR(terms.total, 0.28, 1e-12);
+}
+
+TEST(reward, has_no_noise_term_while_the_gradient_statistics_warm_up) {
+  auto report = sample();
+  report.training.gradient_valid = false;
+  EXPECT_EQ(compute_reward(report, 0.75, weights, true).noise, 0);
+}
+
+TEST(reward, does_not_punish_a_loss_of_accuracy) {
+  const auto terms = compute_reward(sample(), 0.9, weights, false);
+  EXPECT_EQ(terms.gain, 0);
+  EXPECT_NEAR(terms.total, 0.3, 1e-12);
+}
+
+TEST(reward, has_no_gain_without_a_window_before) {
+  EXPECT_EQ(compute_reward(sample(), -1, weights, false).gain, 0);
+  EXPECT_NEAR(compute_reward(sample(), 0, weights, false).gain, 1.6, 1e-12); // an accuracy of 0 is one
+}
+
+TEST(reward, pays_for_batches_below_32_and_counts_0_as_1) {
+  auto report = sample();
+  report.batch = 8;
+  EXPECT_NEAR(compute_reward(report, -1, weights, false).batch, -0.2, 1e-12);
+  report.batch = 0;
+  EXPECT_NEAR(compute_reward(report, -1, weights, false).batch, -0.5, 1e-12);
+}
+
+} // namespace
+} // namespace dynamix::policy

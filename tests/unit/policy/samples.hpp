@@ -1,0 +1,79 @@
+#pragma once
+
+/// Reports, files and rollouts that the policy's tests begin with. Includes no Torch.
+
+#include "cluster/cluster_file.hpp"
+#include "messages/types.hpp"
+#include "policy/state.hpp"
+
+#include <cmath>
+#include <random>
+#include <span>
+#include <vector>
+
+namespace dynamix::policy::testing {
+
+inline messages::window_report make_report(std::uint32_t rank, std::uint64_t window, std::uint32_t batch) {
+  messages::window_report report{
+      .host = "host-" + std::to_string(rank), .rank = rank, .generation = 1, .window = window};
+  report.batch = batch;
+  report.training.steps = 10;
+  report.training.samples = 10ULL * batch;
+  report.training.accuracy = 0.5;
+  report.training.loss = 1;
+  report.training.compute_seconds = 0.01 * (rank + 1);
+  report.training.iteration_seconds = 0.05;
+  return report;
+}
+
+inline messages::shard_report make_shard(std::uint32_t workers, std::uint64_t window = 1) {
+  messages::shard_report shard{.window = window, .generation = 1, .reports = {}, .expected = workers};
+  for (std::uint32_t rank = 0; rank < workers; ++rank)
+    shard.reports.push_back(make_report(rank, window, 64 + rank));
+  return shard;
+}
+
+inline cluster::cluster_file make_file(cluster::policy_kind kind = cluster::policy_kind::ppo) {
+  cluster::cluster_file file;
+  file.seed = 7;
+  file.arbitrator.policy = kind;
+  return file;
+}
+
+/// Trajectories of random states, actions, values and rewards, as a policy that chooses among `actions` evenly would
+/// give.
+inline std::vector<messages::trajectory> random_rollout(std::uint32_t workers, std::uint32_t length, std::uint64_t seed,
+                                                        std::uint32_t actions = 5) {
+  std::mt19937_64 generator(seed);
+  std::uniform_real_distribution<float> number(-1, 1);
+  std::vector<messages::trajectory> rollout;
+  for (std::uint32_t rank = 0; rank < workers; ++rank) {
+    messages::trajectory trajectory{
+        .rank = rank, .policy_version = 0, .transitions = {}, .bootstrap_value = number(generator)};
+    for (std::uint32_t i = 0; i < length; ++i) {
+      messages::transition step{.state = std::vector<float>(state_size()),
+                                .action = static_cast<std::uint32_t>(generator() % actions),
+                                .log_probability = -std::log(static_cast<float>(actions)),
+                                .value = number(generator),
+                                .reward = number(generator)};
+      for (auto& entry : step.state)
+        entry = number(generator);
+      trajectory.transitions.push_back(std::move(step));
+    }
+    rollout.push_back(std::move(trajectory));
+  }
+  return rollout;
+}
+
+/// A trajectory of these rewards and values, everything else zero.
+inline messages::trajectory plain_trajectory(std::span<const float> rewards, std::span<const float> values,
+                                             float bootstrap_value, std::uint32_t rank = 0) {
+  messages::trajectory trajectory{
+      .rank = rank, .policy_version = 0, .transitions = {}, .bootstrap_value = bootstrap_value};
+  for (std::size_t i = 0; i < rewards.size(); ++i)
+    trajectory.transitions.push_back(
+        {.state = std::vector<float>(state_size()), .value = values[i], .reward = rewards[i]});
+  return trajectory;
+}
+
+} // namespace dynamix::policy::testing
