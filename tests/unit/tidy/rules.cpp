@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <functional>
 #include <map>
 #include <regex>
@@ -139,7 +140,8 @@ bool reaches(const source_tree& tree, const source_file& file, const std::vector
   if (!visited.insert(file.path).second)
     return false;
   return std::any_of(file.includes.begin(), file.includes.end(), [&](const include_line& include) {
-    if (starts_with_any(include.path, headers))
+    const bool generated = include.path.ends_with(".capnp.h"); // by Cap'n Proto, and includes it
+    if (starts_with_any(generated ? "capnp/" : include.path, headers))
       return true;
     const source_file* ours = tree.find(include.path);
     return ours != nullptr && reaches(tree, *ours, headers, visited);
@@ -155,8 +157,7 @@ std::ostream& operator<<(std::ostream& out, const finding& found) {
 std::vector<finding> find_long_files(const source_tree& tree) {
   std::vector<finding> found;
   for (const auto& file : tree.files) {
-    const bool source =
-        file.is_cpp() || file.path.ends_with(".capnp") || file.path.ends_with(".py") || file.path.ends_with(".sh");
+    const bool source = file.is_cpp() || file.path.ends_with(".py") || file.path.ends_with(".sh");
     if (source && file.lines > file_lines_max)
       found.push_back({file.path, 0, count_message(file.lines, "", file_lines_max)});
   }
@@ -186,8 +187,11 @@ std::vector<finding> find_forbidden_arrows(const source_tree& tree) {
       found.push_back({file.path, 0, "\"" + room + "\" is no room of the table of arrows"});
       continue;
     }
+    const std::string directory = file.path.substr(0, file.path.rfind('/') + 1);
     for (const auto& include : file.includes) {
-      if (!include.quoted || include.path.starts_with(room + "/") || starts_with_any(include.path, allowed->second))
+      const bool neighbour = room == "tests" && tree.find(directory + include.path) != nullptr;
+      if (neighbour || !include.quoted || include.path.ends_with(".capnp.h") || include.path.starts_with(room + "/") ||
+          starts_with_any(include.path, allowed->second))
         continue;
       const bool other_room = arrows().contains(include.path.substr(0, include.path.find('/')));
       found.push_back({file.path, include.line,
@@ -206,6 +210,29 @@ std::vector<finding> find_leaked_libraries(const source_tree& tree) {
       if (!starts_with_any(file.path, rule.users) && reaches(tree, file, rule.headers, visited))
         found.push_back({file.path, 0, "reaches a header of " + rule.name});
     }
+  return found;
+}
+
+std::vector<finding> find_missing_goldens(const source_tree& tree) {
+  static const std::regex arm(R"((\w+)\s*@\d+\s*:)");
+  static const std::regex capital("([A-Z])");
+  std::vector<finding> found;
+  for (const auto& file : tree.files) {
+    const std::size_t envelope = file.text.find("\nstruct Envelope {");
+    if (!file.path.starts_with("messages/schema/") || envelope == std::string::npos)
+      continue;
+    const std::size_t end = file.text.find('}', envelope);
+    const std::string body = file.text.substr(0, end);
+    for (auto match = std::sregex_iterator(body.begin() + static_cast<std::ptrdiff_t>(envelope), body.end(), arm);
+         match != std::sregex_iterator(); ++match) {
+      std::string name = std::regex_replace(match->str(1), capital, "_$1");
+      std::transform(name.begin(), name.end(), name.begin(), [](unsigned char letter) { return std::tolower(letter); });
+      const std::string golden = "tests/unit/messages/golden/" + name + ".bin";
+      if (name != "unset" && !std::binary_search(tree.data.begin(), tree.data.end(), golden))
+        found.push_back({file.path, line_of(body, envelope + static_cast<std::size_t>(match->position())),
+                         match->str(1) + " has no " + golden});
+    }
+  }
   return found;
 }
 

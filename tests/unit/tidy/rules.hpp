@@ -23,7 +23,7 @@ inline constexpr std::size_t file_lines_max = 350; ///< the aim is 300
 inline constexpr std::size_t function_lines_max = 70;
 inline constexpr std::size_t main_lines_max = 79;
 
-/// C++, schemas, Python and shell: at most `file_lines_max` lines.
+/// C++, Python and shell: at most `file_lines_max` lines. Schemas only grow, so they have no limit.
 std::vector<finding> find_long_files(const source_tree& tree);
 
 /// C++: at most `function_lines_max` lines from the first line of a function's signature to its closing brace. A
@@ -31,13 +31,14 @@ std::vector<finding> find_long_files(const source_tree& tree);
 /// of the function around them, and a test case is a function.
 std::vector<finding> find_long_functions(const source_tree& tree);
 
-/// Quoted includes start with a room's name, and go only to the rooms that the including room may know:
+/// Quoted includes start with a room's name (in tests/ a bare name is a neighbour in the same directory), and go only
+/// to the rooms that the including room may know:
 ///
 ///     messages, cluster, storage, bpf -> nothing of ours      telemetry -> bpf, messages
 ///     policy, trainer -> messages/types.hpp, cluster, storage  simulator -> policy and what policy may know
 ///     actors -> all but node                                   node, tests, benchmarks -> all
 ///
-/// A directory with C++ that this table does not name is a finding too.
+/// A directory with C++ that this table does not name is a finding too. Generated headers (*.capnp.h) are passed over.
 std::vector<finding> find_forbidden_arrows(const source_tree& tree);
 
 /// CAF, Torch (with c10d and Gloo) and Cap'n Proto are included, directly or through headers of ours, only by:
@@ -46,6 +47,10 @@ std::vector<finding> find_forbidden_arrows(const source_tree& tree);
 ///     Torch        trainer/, policy/, and their tests and benchmarks
 ///     Cap'n Proto  messages/ and its tests
 std::vector<finding> find_leaked_libraries(const source_tree& tree);
+
+/// Every arm but `unset` of the union in `struct Envelope` of messages/schema/ has a frame in
+/// tests/unit/messages/golden/, named after it: windowReport -> window_report.bin.
+std::vector<finding> find_missing_goldens(const source_tree& tree);
 
 /// Words that must not be written: `using namespace caf` anywhere; a wall clock or a socket header in trainer/.
 std::vector<finding> find_forbidden_code(const source_tree& tree);

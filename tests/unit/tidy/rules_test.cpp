@@ -37,6 +37,7 @@ std::string repeated(const std::string& line, std::size_t times) {
 
 TEST(repository, is_where_the_rules_look) {
   EXPECT_NE(repository().find("messages/types.hpp"), nullptr);
+  EXPECT_NE(repository().find("messages/schema/dynamix.capnp"), nullptr);
   EXPECT_NE(repository().find("tests/unit/tidy/rules.cpp"), nullptr);
 }
 
@@ -51,6 +52,9 @@ TEST(repository, keeps_the_direction_between_rooms) {
 }
 TEST(repository, keeps_libraries_in_their_rooms) {
   EXPECT_THAT(find_leaked_libraries(repository()), IsEmpty());
+}
+TEST(repository, keeps_a_golden_frame_of_every_message) {
+  EXPECT_THAT(find_missing_goldens(repository()), IsEmpty());
 }
 TEST(repository, keeps_out_forbidden_code) {
   EXPECT_THAT(find_forbidden_code(repository()), IsEmpty());
@@ -69,9 +73,9 @@ TEST(rules, find_a_file_that_is_too_long) {
   temporary_tree tree;
   tree.write("policy/fits.cpp", repeated("int x;\n", 350));
   tree.write("policy/long.cpp", repeated("int x;\n", 351));
-  tree.write("messages/schema/long.capnp", repeated("# x\n", 351));
+  tree.write("benchmarks/long.py", repeated("x\n", 351));
   tree.write("README.md", repeated("text\n", 1000));
-  EXPECT_THAT(places(find_long_files(tree.read())), ElementsAre("messages/schema/long.capnp:0", "policy/long.cpp:0"));
+  EXPECT_THAT(places(find_long_files(tree.read())), ElementsAre("benchmarks/long.py:0", "policy/long.cpp:0"));
 }
 
 TEST(rules, find_a_function_that_is_too_long) {
@@ -131,12 +135,19 @@ TEST(rules, allow_the_arrows_of_the_table) {
   }
 }
 
+TEST(rules, allow_a_test_to_include_its_neighbour_by_name) {
+  temporary_tree tree;
+  tree.write("tests/unit/policy/a.cpp", "#include \"b.hpp\"\n#include \"c.hpp\"\n")
+      .write("tests/unit/policy/b.hpp", "");
+  EXPECT_THAT(places(find_forbidden_arrows(tree.read())), ElementsAre("tests/unit/policy/a.cpp:2"));
+}
+
 TEST(rules, find_a_library_outside_of_its_rooms) {
   temporary_tree tree;
   tree.write("node/a.cpp", "#include <caf/all.hpp>\n").write("messages/codec.cpp", "#include <caf/all.hpp>\n");
   tree.write("messages/frame.cpp", "#include <caf/all.hpp>\n").write("actors/a.cpp", "#include <caf/all.hpp>\n");
   tree.write("telemetry/a.cpp", "#include <torch/torch.h>\n").write("trainer/a.cpp", "#include <torch/torch.h>\n");
-  tree.write("trainer/b.cpp", "#include <capnp/serialize.h>\n").write("messages/a.cpp", "#include <kj/array.h>\n");
+  tree.write("trainer/b.cpp", "#include \"schema/x.capnp.h\"\n").write("messages/a.cpp", "#include <kj/array.h>\n");
   EXPECT_THAT(places(find_leaked_libraries(tree.read())),
               ElementsAre("messages/codec.cpp:0", "node/a.cpp:0", "telemetry/a.cpp:0", "trainer/b.cpp:0"));
 }
@@ -150,6 +161,17 @@ TEST(rules, find_a_library_that_comes_through_a_header_of_another_room) {
   const auto found = find_leaked_libraries(tree.read());
   EXPECT_THAT(places(found), ElementsAre("actors/user.cpp:0"));
   EXPECT_THAT(found[0].message, HasSubstr("Torch"));
+}
+
+TEST(rules, find_a_message_without_a_golden_frame) {
+  temporary_tree tree;
+  tree.write("messages/schema/x.capnp",
+             "# Text.\nstruct Envelope {\n  union {\n    unset @0 :Void;\n    hello @1 :Hello;\n"
+             "    windowReport @2 :WindowReport;\n  }\n}\nstruct Hello {\n  name @0 :Text;\n}\n");
+  tree.write("tests/unit/messages/golden/hello.bin", "x");
+  EXPECT_THAT(places(find_missing_goldens(tree.read())), ElementsAre("messages/schema/x.capnp:6"));
+  tree.write("tests/unit/messages/golden/window_report.bin", "x");
+  EXPECT_THAT(find_missing_goldens(tree.read()), IsEmpty());
 }
 
 TEST(rules, find_forbidden_code) {

@@ -119,7 +119,10 @@ source_tree read_tree(const std::filesystem::path& root) {
       entry.disable_recursion_pending();
     else if (entry->is_regular_file() && is_text(entry->path()))
       tree.files.push_back(read_source(root, entry->path()));
+    else if (entry->is_regular_file())
+      tree.data.push_back(entry->path().lexically_relative(root).generic_string());
   }
+  std::sort(tree.data.begin(), tree.data.end());
   std::sort(tree.files.begin(), tree.files.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
   return tree;
 }

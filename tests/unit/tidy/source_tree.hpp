@@ -25,13 +25,13 @@ struct source_file {
 
   bool is_header() const { return path.ends_with(".hpp") || path.ends_with(".h"); }
   bool is_cpp() const { return path.ends_with(".cpp") || is_header(); }
-  bool is_below(std::string_view prefix) const { return path.starts_with(prefix); }
   /// The top directory; empty for a file in the root.
   std::string room() const;
 };
 
 struct source_tree {
-  std::vector<source_file> files; ///< ordered by path
+  std::vector<source_file> files; ///< text, ordered by path
+  std::vector<std::string> data;  ///< paths of all other files, ordered
   const source_file* find(std::string_view path) const;
 };
 

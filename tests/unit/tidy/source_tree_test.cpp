@@ -42,6 +42,7 @@ TEST(source_tree, passes_over_what_nobody_writes) {
   EXPECT_EQ(read.files[0].path, "policy/e.cpp");
   EXPECT_EQ(read.find("policy/e.cpp"), &read.files[0]);
   EXPECT_EQ(read.find("policy/f.cpp"), nullptr);
+  EXPECT_EQ(read.data, std::vector<std::string>{"policy/d.bin"});
 }
 
 TEST(source_tree, counts_a_last_line_without_line_break) {
