@@ -26,11 +26,13 @@ messages::store_result store_table::apply(const messages::store_operation& opera
   using messages::store_status;
   using messages::store_verb;
   const auto& key = operation.keys.empty() ? std::string{} : operation.keys.front();
-  const bool full = values_.size() >= messages::max_store_keys && !values_.contains(key);
+  const bool full = (values_.size() >= messages::max_store_keys && !values_.contains(key)) ||
+                    bytes_ + operation.value.size() > max_bytes;
   switch (operation.verb) {
     case store_verb::set:
       if (full)
         return {.status = store_status::absent};
+      bytes_ += operation.value.size() - values_[key].size();
       values_[key] = operation.value;
       return {};
     case store_verb::get: {
@@ -43,14 +45,24 @@ messages::store_result store_table::apply(const messages::store_operation& opera
       if (full)
         return {.status = store_status::absent};
       auto& value = values_[key];
-      const auto sum = number_in(value) + operation.amount;
+      // In unsigned arithmetic: a peer may send any amount.
+      const auto sum = static_cast<std::int64_t>(static_cast<std::uint64_t>(number_in(value)) +
+                                                 static_cast<std::uint64_t>(operation.amount));
+      bytes_ -= value.size();
       value = text_of(sum);
+      bytes_ += value.size();
       return {.number = sum};
     }
     case store_verb::check:
       return {.number = std::ranges::all_of(operation.keys, [this](const auto& one) { return values_.contains(one); })};
-    case store_verb::remove:
-      return {.number = static_cast<std::int64_t>(values_.erase(key))};
+    case store_verb::remove: {
+      const auto found = values_.find(key);
+      if (found == values_.end())
+        return {.number = 0};
+      bytes_ -= found->second.size();
+      values_.erase(found);
+      return {.number = 1};
+    }
     case store_verb::count:
       return {.number = static_cast<std::int64_t>(values_.size())};
   }

@@ -2,6 +2,7 @@
 
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
+#include "messages/validation.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -146,7 +147,7 @@ messages::farewell worker_state::farewell() const {
   const auto& outcome = run->outcome();
   said.rank = run->place().rank;
   said.succeeded = outcome.succeeded;
-  said.reason = outcome.reason.substr(0, messages::max_text_length);
+  said.reason = messages::fit_text(outcome.reason);
   said.steps = outcome.steps;
   said.samples = outcome.samples;
   said.epochs = outcome.epochs;

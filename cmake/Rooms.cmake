@@ -8,7 +8,8 @@ if(DYNAMIX_WERROR)
 endif()
 if(DYNAMIX_SANITIZE)
   # CAF's headers bind references to null on purpose in a few places; the rest of undefined behaviour is checked.
-  add_compile_options(-fsanitize=${DYNAMIX_SANITIZE} -fno-sanitize=null,vptr -fno-omit-frame-pointer)
+  add_compile_options(-fsanitize=${DYNAMIX_SANITIZE} -fno-sanitize=null,vptr -fno-sanitize-recover=all
+                      -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${DYNAMIX_SANITIZE})
 endif()
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace dynamix::actors {
 namespace {
 
@@ -135,6 +137,23 @@ TEST(StoreTable, IsBounded) {
   EXPECT_EQ(apply(table, set, {"one too many"}).status, messages::store_status::absent);
   EXPECT_EQ(apply(table, add, {"one too many"}, {}, 1).status, messages::store_status::absent);
   EXPECT_EQ(apply(table, set, {"0"}, {9}).status, messages::store_status::ok) << "what is there may change";
+
+  store_table heavy;
+  const std::vector<std::uint8_t> value(messages::max_store_value_bytes);
+  const auto fit = store_table::max_bytes / value.size();
+  for (std::size_t key = 0; key < fit; ++key)
+    ASSERT_EQ(apply(heavy, set, {std::to_string(key)}, value).status, messages::store_status::ok);
+  EXPECT_EQ(apply(heavy, set, {"one too many"}, value).status, messages::store_status::absent);
+  EXPECT_EQ(apply(heavy, remove, {"0"}).number, 1);
+  EXPECT_EQ(apply(heavy, set, {"one too many"}, value).status, messages::store_status::ok);
+}
+
+TEST(StoreTable, TakesAnyAmountFromAPeer) {
+  using enum messages::store_verb;
+  store_table table;
+  const auto most = std::numeric_limits<std::int64_t>::max();
+  apply(table, add, {"n"}, {}, most);
+  EXPECT_EQ(apply(table, add, {"n"}, {}, 1).number, std::numeric_limits<std::int64_t>::min());
 }
 
 } // namespace
