@@ -6,7 +6,7 @@ CLUSTER ?= deployments/clusters/local-4.toml
 NODE := build/release/node/dynamix-node
 SOURCES := $(shell git ls-files '*.cpp' '*.hpp' 2>/dev/null)
 
-.PHONY: help setup node build run test test-all bench sanitize format lint clean
+.PHONY: help setup node build run test fuzz test-all bench sanitize format lint clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,10 +25,15 @@ node: setup # only the program
 	@cmake --preset release -Wno-dev >/dev/null
 	@cmake --build --preset release -j $(JOBS) --target dynamix-node
 
-test: build ## run every test
+test: build fuzz ## run every test
 	@ctest --preset release -j $(JOBS) -LE long
 
-test-all: build ## run the long tests too
+fuzz: setup # a million damaged frames under AddressSanitizer and UndefinedBehaviorSanitizer
+	@cmake --preset sanitize -Wno-dev >/dev/null
+	@cmake --build --preset sanitize -j $(JOBS) --target codec_mutation_test
+	@ctest --preset sanitize -R codec_mutation_test
+
+test-all: build fuzz ## run the long tests too
 	@ctest --preset release -j $(JOBS)
 
 bench: ## measure against the rivals (installs python3-torch)
