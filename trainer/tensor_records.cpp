@@ -1,6 +1,6 @@
 #include "trainer/tensor_records.hpp"
 
-#include <cstring>
+#include <algorithm>
 
 namespace dynamix::trainer {
 namespace {
@@ -69,7 +69,7 @@ torch::Tensor to_tensor(const storage::tensor_record& record) {
   auto tensor = torch::empty(record.shape, scalar_type_of(record.type));
   TORCH_CHECK(tensor.nbytes() == record.data.size(), "record ", record.name, " has ", record.data.size(),
               " bytes where its shape needs ", tensor.nbytes());
-  std::memcpy(tensor.data_ptr(), record.data.data(), record.data.size());
+  std::ranges::copy(record.data, static_cast<std::uint8_t*>(tensor.data_ptr()));
   return tensor;
 }
 

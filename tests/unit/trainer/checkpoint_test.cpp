@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <iterator>
 #include <limits>
@@ -17,8 +16,8 @@ using testing::HasSubstr;
 
 storage::tensor_record floats(const std::string& name, const std::vector<float>& values) {
   storage::tensor_record record{name, storage::element_type::f32, {static_cast<std::int64_t>(values.size())}, {}};
-  record.data.resize(values.size() * sizeof(float));
-  std::memcpy(record.data.data(), values.data(), record.data.size());
+  const auto* first = reinterpret_cast<const std::uint8_t*>(values.data());
+  record.data.assign(first, first + values.size() * sizeof(float));
   return record;
 }
 
