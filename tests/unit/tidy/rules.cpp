@@ -32,7 +32,9 @@ void find_pattern(const source_file& file, const std::string& text, const std::r
 bool opens_scope(const std::string& head) {
   static const std::regex scope(
       R"(^\s*(template\s*<[^(){};]*>\s*)*(inline\s+|typedef\s+|static\s+|constexpr\s+)*(namespace|class|struct|union|enum|extern)\b)");
-  return std::regex_search(head, scope);
+  // Behind macros that end without a semicolon.
+  static const std::regex later_scope(R"(\n\s*(namespace|class|struct|union|enum)\b[^()]*$)");
+  return std::regex_search(head, scope) || std::regex_search(head, later_scope);
 }
 
 /// Whether a brace behind `head` opens a value: the last thing before it is `=`, or an `=` outside of parentheses.

@@ -101,6 +101,7 @@ TEST(rules, measure_methods_templates_constructors_and_tests_as_functions) {
 TEST(rules, pass_over_long_classes_namespaces_and_tables) {
   temporary_tree tree;
   tree.write("policy/a.hpp", "namespace n {\nstruct a {\n" + repeated("  int x = 1;\n", 80) + "};\n}\n");
+  tree.write("policy/c.cpp", "MACRO(x)\nMACRO(y)\n\nnamespace n {\n" + repeated("int x;\n", 80) + "}\n");
   tree.write("policy/b.cpp", "const int table[] = {\n" + repeated("  1,\n", 80) + "};\nvoid f() {}\n");
   EXPECT_THAT(find_long_functions(tree.read()), IsEmpty());
 }
