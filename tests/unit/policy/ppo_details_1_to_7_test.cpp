@@ -1,6 +1,8 @@
 /// The 13 core implementation details of "The 37 Implementation Details of Proximal Policy Optimization" (Huang et al.,
-/// ICLR blog track 2022): one test a detail at least, named after it.
+/// ICLR blog track 2022): one test a detail at least, named after it. Here how a rollout becomes minibatches, details 1
+/// to 7.
 
+#include "parameters.hpp"
 #include "policy/controller.hpp"
 #include "policy/ppo.hpp"
 #include "samples.hpp"
@@ -9,36 +11,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <map>
 
 namespace dynamix::policy {
 namespace {
 
-const policy_shape shape{.kind = "ppo", .actions = {-100, -25, 0, 25, 100}, .hidden = 64};
-
-std::vector<torch::Tensor> parameters_of(const learner& trained, const policy_shape& of = shape) {
-  auto network = make_network(of, 99);
-  std::uint64_t version = 0;
-  EXPECT_EQ(from_bytes(trained.current().parameters, of, network, version), "");
-  return network.parameters();
-}
-
-double distance(const std::vector<torch::Tensor>& left, const std::vector<torch::Tensor>& right) {
-  double squares = 0;
-  for (std::size_t i = 0; i < left.size(); ++i)
-    squares += (left[i] - right[i]).to(torch::kFloat64).square().sum().item<double>();
-  return std::sqrt(squares);
-}
-
-void expect_near(const torch::Tensor& actual, const std::vector<double>& expected, double tolerance = 1e-6) {
-  ASSERT_EQ(actual.numel(), static_cast<std::int64_t>(expected.size()));
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    EXPECT_NEAR(actual.flatten()[i].item<double>(), expected[i], tolerance) << "entry " << i;
-}
-
-torch::Tensor row(std::vector<float> numbers) {
-  return torch::tensor(numbers);
-}
+using testing::distance;
+using testing::expect_near;
+using testing::parameters_of;
+using testing::row;
+using testing::shape;
 
 TEST(ppo_detail_1_vectorised_architecture, workers_are_decided_as_one_batch_and_alike) {
   const auto file = testing::make_file();
@@ -222,136 +204,6 @@ TEST(ppo_detail_7_normalisation_of_advantages, takes_the_rewards_level_and_scale
   ppo_learner learner(shape, {.discount = 0, .epochs = 1}, 1);
   // Advantages as they are would make it about -100.
   EXPECT_NEAR(learner.update(rollout).policy_loss, 0, 0.01);
-}
-
-/// Rows with probability ratios 1.5, 0.5, 1.5, 0.5 and 1.1 under a clip of 0.2.
-const auto ratio_rows = row({std::log(1.5F), std::log(0.5F), std::log(1.5F), std::log(0.5F), std::log(1.1F)});
-
-ppo_loss loss_of(const torch::Tensor& log_probabilities, const torch::Tensor& advantages, const torch::Tensor& values,
-                 const torch::Tensor& old_values, const torch::Tensor& returns, const cluster::ppo& options = {}) {
-  return compute_loss({.log_probabilities = log_probabilities,
-                       .entropies = torch::full_like(log_probabilities, 0.75),
-                       .values = values},
-                      {.log_probabilities = torch::zeros_like(log_probabilities),
-                       .values = old_values,
-                       .advantages = advantages,
-                       .returns = returns},
-                      options);
-}
-
-TEST(ppo_detail_8_clipped_surrogate_objective, matches_hand_computed_values) {
-  const auto zeros = torch::zeros({5});
-  const auto loss = loss_of(ratio_rows, row({2, 2, -2, -2, 1}), zeros, zeros, zeros);
-  // min(3, 2.4) = 2.4; min(1, 1.6) = 1; min(-3, -2.4) = -3; min(-1, -1.6) = -1.6; 1.1: sum -0.1, mean -0.02
-  EXPECT_NEAR(loss.policy.item<double>(), 0.02, 1e-6);
-}
-
-TEST(ppo_detail_8_clipped_surrogate_objective, gives_no_gradient_beyond_the_clip_in_the_advantages_direction) {
-  const auto zeros = torch::zeros({5});
-  auto log_probabilities = ratio_rows.clone().set_requires_grad(true);
-  loss_of(log_probabilities, row({2, 2, -2, -2, 1}), zeros, zeros, zeros).policy.backward();
-  // -ratio * advantage / 5 where the ratio is not clipped
-  expect_near(log_probabilities.grad(), {0, -0.2, 0.6, 0, -0.22});
-}
-
-TEST(ppo_detail_9_value_loss_clipping, matches_hand_computed_values) {
-  const auto zeros = torch::zeros({3});
-  const auto now = row({1, 0.1F, -1});
-  const auto then = row({0, 0, 0});
-  const auto returns = row({1, 1, 1});
-  const auto loss = loss_of(zeros, zeros, now, then, returns);
-  // clipped values 0.2, 0.1, -0.2; errors 0, 0.81, 4; clipped errors 0.64, 0.81, 1.44; the larger: 0.64, 0.81, 4
-  EXPECT_NEAR(loss.value.item<double>(), 0.5 * (0.64 + 0.81 + 4) / 3, 1e-6);
-}
-
-TEST(ppo_detail_10_overall_loss_and_entropy_bonus, weighs_the_three_terms) {
-  const auto log_probabilities = torch::zeros({2});
-  const auto loss = loss_of(log_probabilities, row({1, 3}), row({0, 0}), row({0, 0}), row({2, 2}),
-                            {.entropy_coefficient = 0.1, .value_coefficient = 0.25});
-  EXPECT_NEAR(loss.policy.item<double>(), -2, 1e-6);
-  EXPECT_NEAR(loss.value.item<double>(), 2, 1e-6);
-  EXPECT_NEAR(loss.entropy.item<double>(), 0.75, 1e-6);
-  EXPECT_NEAR(loss.total.item<double>(), -2 - 0.1 * 0.75 + 0.25 * 2, 1e-6);
-}
-
-TEST(ppo_detail_10_overall_loss_and_entropy_bonus, the_entropy_is_that_of_the_actions_distribution) {
-  auto network = make_network({.kind = "ppo", .actions = {-1, 0}, .hidden = 4}, 1);
-  const torch::NoGradGuard no_gradient;
-  for (auto& [name, tensor] : network.named_parameters())
-    if (name == "policy.2.weight")
-      tensor.zero_();
-    else if (name == "policy.2.bias")
-      tensor.copy_(row({std::log(0.25F), std::log(0.75F)}));
-  const auto now = predict(network, torch::zeros({1, network.state_size()}), torch::tensor({std::int64_t{1}}));
-  EXPECT_NEAR(now.entropies.item<double>(), 0.5623351, 1e-6); // -(0.25 ln 0.25 + 0.75 ln 0.75)
-  EXPECT_NEAR(now.log_probabilities.item<double>(), std::log(0.75), 1e-6);
-}
-
-TEST(ppo_detail_11_global_gradient_clipping, scales_all_gradients_by_one_factor) {
-  // Clipped to any norm far below epsilon, Adam's first step is proportional to the gradient, so steps after clipping
-  // to 1e-7 and 2e-7 differ by a factor of 2 for every parameter together. Clipping each tensor alone would make each
-  // tensor's step equally long.
-  const auto rollout = testing::random_rollout(4, 16, 1);
-  const auto steps_at = [&rollout](double norm) {
-    ppo_learner learner(shape, {.learning_rate = 1, .max_gradient_norm = norm, .epochs = 1, .minibatches = 1}, 1);
-    const auto before = parameters_of(learner);
-    learner.update(rollout);
-    auto after = parameters_of(learner);
-    for (std::size_t i = 0; i < after.size(); ++i)
-      after[i] = after[i] - before[i];
-    return after;
-  };
-  const std::vector<torch::Tensor> nothing(12, torch::zeros({}));
-  const auto large = steps_at(2e-6);
-  EXPECT_NEAR(distance(steps_at(1e-6), nothing) / distance(large, nothing), 0.5, 0.02);
-  const auto length = [](const torch::Tensor& step) { return step.norm().item<double>(); };
-  const auto [shortest, longest] = std::ranges::minmax(large, {}, length);
-  EXPECT_GT(length(longest), 3 * length(shortest));
-}
-
-TEST(ppo_detail_11_global_gradient_clipping, leaves_small_gradients_alone) {
-  const auto rollout = testing::random_rollout(2, 8, 1);
-  ppo_learner clipped(shape, {.max_gradient_norm = 500, .epochs = 1, .minibatches = 1}, 1);
-  ppo_learner unclipped(shape, {.max_gradient_norm = 1000, .epochs = 1, .minibatches = 1}, 1);
-  clipped.update(rollout);
-  unclipped.update(rollout);
-  EXPECT_EQ(distance(parameters_of(clipped), parameters_of(unclipped)), 0);
-}
-
-TEST(ppo_detail_12_debug_variables, match_hand_computed_values) {
-  const auto zeros = torch::zeros({5});
-  const auto loss = loss_of(ratio_rows, zeros, zeros, zeros, zeros);
-  // ratio - 1 - log(ratio): 0.0945349 (1.5), 0.1931472 (0.5), again both, 0.0046898 (1.1)
-  EXPECT_NEAR(loss.approximate_kl.item<double>(), (2 * 0.0945349 + 2 * 0.1931472 + 0.0046898) / 5, 1e-6);
-  EXPECT_NEAR(loss.clip_fraction.item<double>(), 0.8, 1e-6);
-}
-
-TEST(ppo_detail_12_debug_variables, are_told_with_every_version) {
-  ppo_learner learner(shape, {.epochs = 1, .minibatches = 1}, 1);
-  const auto version = learner.update(testing::random_rollout(4, 16, 1));
-  EXPECT_EQ(version.version, 1U);
-  EXPECT_NEAR(version.policy_loss, 0, 1e-3) << "the mean of normalised advantages";
-  EXPECT_GT(version.value_loss, 0);
-  EXPECT_NEAR(version.entropy, std::log(5), 1e-3) << "a fresh policy is almost uniform";
-  EXPECT_LT(version.approximate_kl, 1e-3);
-  EXPECT_EQ(version.clip_fraction, 0);
-  cluster::ppo eager{.learning_rate = 0.05};
-  ppo_learner other(shape, eager, 1);
-  const auto far = other.update(testing::random_rollout(4, 16, 1));
-  EXPECT_GT(far.approximate_kl, 0.01);
-  EXPECT_GT(far.clip_fraction, 0);
-  EXPECT_EQ(other.current().clip_fraction, far.clip_fraction);
-}
-
-TEST(ppo_detail_13_separate_networks, policy_and_value_share_no_parameter) {
-  const auto network = make_network(shape, 1);
-  network.values(torch::ones({3, network.state_size()})).sum().backward();
-  for (const auto& [name, tensor] : network.named_parameters())
-    EXPECT_EQ(tensor.grad().defined(), name.starts_with("value.")) << name;
-  const auto other = make_network(shape, 1);
-  other.logits(torch::ones({3, other.state_size()})).sum().backward();
-  for (const auto& [name, tensor] : other.named_parameters())
-    EXPECT_EQ(tensor.grad().defined(), name.starts_with("policy.")) << name;
 }
 
 } // namespace
