@@ -257,14 +257,21 @@ int measure(const latency_plan& plan) {
     throw std::runtime_error("no temporary directory");
   std::filesystem::create_directory(directory + "/checkpoints");
   std::vector<child> children;
-  for (std::uint32_t rank = 0; rank < plan.workers; ++rank)
-    children.push_back(start([&] { return run_worker(plan, file, rank); }));
   children.push_back(start([&] {
     const auto outcome = actors::run_host({.file = file, .host = "arbitrator", .run_directory = directory}, {});
     if (!outcome.succeeded)
       throw std::runtime_error("arbitrator: " + outcome.reason);
     return std::vector<double>{};
   }));
+  // CAF cuts a connection that is being made when its side's heartbeat ticks, and a worker that was welcome already
+  // then counts as lost. So the workers start when there is something to connect to, well before their first tick.
+  const auto& arbitrator = file.arbitrator_host();
+  for (const auto deadline = steady::now() + patience; steady::now() < deadline;
+       std::this_thread::sleep_for(std::chrono::milliseconds(50)))
+    if (actors::probe_tcp(arbitrator.address, arbitrator.port, 1000))
+      break;
+  for (std::uint32_t rank = 0; rank < plan.workers; ++rank)
+    children.push_back(start([&] { return run_worker(plan, file, rank); }));
   auto milliseconds = collect(children, steady::now() + std::chrono::minutes(3));
   std::filesystem::remove_all(directory);
   const std::size_t expected = std::size_t{plan.workers} * plan.windows;
