@@ -10,7 +10,9 @@
 #include <exception>
 #include <future>
 #include <memory>
+#include <optional>
 #include <thread>
+#include <utility>
 
 namespace dynamix::actors {
 
@@ -35,27 +37,6 @@ void wait_until_ended(host_services& services, host_events& events, std::stop_to
   }
 }
 
-struct system_owner {
-  std::unique_ptr<system_config> config;
-  std::unique_ptr<caf::actor_system> system;
-  std::unique_ptr<host_services> services;
-};
-
-/// Ends the actor system, but not for longer than `patience`: a detached or blocked actor must not keep a host from ending.
-/// Then the rest is left to the process's end.
-void shut_down(std::shared_ptr<system_owner> owner, std::chrono::milliseconds patience) {
-  owner->services->shut_down();
-  auto promise = std::make_shared<std::promise<void>>();
-  auto done = promise->get_future();
-  std::thread([owner = std::move(owner), promise]() mutable {
-    owner->system.reset();
-    owner.reset();
-    promise->set_value();
-  }).detach();
-  if (done.wait_for(patience) != std::future_status::ready)
-    spdlog::warn("actors_still_running after the shutdown time-out; leaving them to the process's end");
-}
-
 host_outcome sum_up(const host_services& services, const host_events::snapshot& ended) {
   host_outcome outcome{.farewell = ended.farewell,
                        .evaluations = ended.evaluations,
@@ -71,31 +52,54 @@ host_outcome sum_up(const host_services& services, const host_events::snapshot& 
   return outcome;
 }
 
+/// The whole life of a host's actors. The outcome is told before they are taken down.
+void live(const host_options& options, std::stop_token stop, std::promise<host_outcome>& outcome) {
+  const auto timeouts = cluster::derive_timeouts(options.file.detect_ms);
+  auto events = std::make_shared<host_events>();
+  std::optional<host_services> services; // outlives the system: its supervisors call back until they are gone
+  system_config config(timeouts);
+  caf::actor_system system(config);
+  services.emplace(system, options, events);
+  if (auto error = services->start(); !error.empty()) {
+    outcome.set_value({.reason = error});
+  } else {
+    wait_until_ended(*services, *events, stop, std::chrono::milliseconds(10 * timeouts.shutdown_timeout_ms));
+    outcome.set_value(sum_up(*services, events->take()));
+  }
+  services->shut_down();
+}
+
+/// As `live`, with what went wrong in CAF or in a policy's making as the outcome.
+void live_guarded(const host_options& options, std::stop_token stop, std::promise<host_outcome>& outcome) {
+  try {
+    live(options, std::move(stop), outcome);
+  } catch (const std::future_error&) {
+    throw; // told twice: a fault of ours
+  } catch (const std::exception& error) {
+    outcome.set_value({.reason = error.what()});
+  }
+}
+
 } // namespace
 
 host_outcome run_host(const host_options& options, std::stop_token stop) {
   if (options.file.find(options.host) == nullptr)
     return {.reason = "host " + options.host + " is not in the cluster file"};
-  try {
-    const auto timeouts = cluster::derive_timeouts(options.file.detect_ms);
-    auto events = std::make_shared<host_events>();
-    auto owner = std::make_shared<system_owner>();
-    owner->config = std::make_unique<system_config>(timeouts);
-    owner->system = std::make_unique<caf::actor_system>(*owner->config);
-    owner->services = std::make_unique<host_services>(*owner->system, options, events);
-    auto& services = *owner->services;
-    host_outcome outcome;
-    if (auto error = services.start(); !error.empty()) {
-      outcome.reason = error;
-    } else {
-      wait_until_ended(services, *events, stop, std::chrono::milliseconds(10 * timeouts.shutdown_timeout_ms));
-      outcome = sum_up(services, events->take());
-    }
-    shut_down(std::move(owner), std::chrono::milliseconds(timeouts.shutdown_timeout_ms));
-    return outcome;
-  } catch (const std::exception& error) {
-    return {.reason = error.what()};
-  }
+  // A thread of its own, since CAF must be taken down by the thread that set it up, and a detached or blocked actor must not
+  // keep the host from ending.
+  std::promise<host_outcome> outcome;
+  std::promise<void> gone;
+  auto told = outcome.get_future();
+  auto taken_down = gone.get_future();
+  std::thread([options, stop, outcome = std::move(outcome), gone = std::move(gone)]() mutable {
+    live_guarded(options, stop, outcome);
+    gone.set_value();
+  }).detach();
+  auto result = told.get();
+  const auto patience = cluster::derive_timeouts(options.file.detect_ms).shutdown_timeout_ms;
+  if (taken_down.wait_for(std::chrono::milliseconds(patience)) != std::future_status::ready)
+    spdlog::warn("actors_still_running after the shutdown time-out; left to the process's end");
+  return result;
 }
 
 } // namespace dynamix::actors
