@@ -1,0 +1,38 @@
+#pragma once
+
+/// What the commands share: each adds itself to the command line and leaves its work in `context::work`.
+
+#include "cluster/cluster_file.hpp"
+#include "node/command_line.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+#include <iosfwd>
+#include <optional>
+#include <string>
+
+namespace dynamix::node {
+
+struct command_context {
+  std::ostream& out;
+  std::ostream& err;
+  std::function<int()> work; ///< of the chosen command
+};
+
+void add_run(CLI::App& app, command_context& context);
+void add_local(CLI::App& app, command_context& context);
+void add_check(CLI::App& app, command_context& context);
+void add_explain(CLI::App& app, command_context& context);
+void add_report(CLI::App& app, command_context& context);
+void add_doctor(CLI::App& app, command_context& context);
+
+/// The file at `path`, or nothing after its errors have been written to `err`.
+std::optional<cluster::cluster_file> load_cluster_file(const std::string& path, std::ostream& err);
+
+/// Writes "dynamix-node: error: MESSAGE" and returns exit_refused.
+int refuse(std::ostream& err, const std::string& message);
+/// The same for a message that begins with a place in a file.
+int refuse_at(std::ostream& err, const cluster::file_error& error);
+
+} // namespace dynamix::node

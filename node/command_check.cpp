@@ -1,0 +1,51 @@
+#include "node/command.hpp"
+
+#include <memory>
+#include <ostream>
+#include <thread>
+
+namespace dynamix::node {
+namespace {
+
+/// What is allowed, but may surprise whoever runs the file.
+std::vector<cluster::file_error> cautions(const cluster::cluster_file& file) {
+  std::vector<cluster::file_error> found;
+  for (std::size_t i = 0; i < file.hosts.size(); ++i)
+    if (const auto reason = cluster::refuse_listen(file, file.hosts[i], false); !reason.empty())
+      found.push_back(cluster::error_at(file, "host[" + std::to_string(i) + "].address", reason));
+  const auto& arbitrator = file.arbitrator;
+  if (arbitrator.mode == cluster::policy_mode::infer && arbitrator.policy != cluster::policy_kind::static_batch &&
+      arbitrator.policy_file.empty())
+    found.push_back(cluster::error_at(
+        file, "arbitrator.mode",
+        "arbitrator.mode is \"infer\" without a policy_file: the policy stays as random as its seed"));
+  return found;
+}
+
+int check(const std::string& path, bool json, command_context& context) {
+  const auto file = load_cluster_file(path, context.err);
+  if (!file)
+    return exit_refused;
+  context.out << (json ? cluster::describe_plan_json(*file) + "\n" : cluster::describe_plan(*file));
+  for (const auto& caution : cautions(*file))
+    context.err << "warning: " << cluster::to_string(caution) << "\n";
+  return exit_done;
+}
+
+} // namespace
+
+void add_check(CLI::App& app, command_context& context) {
+  struct check_arguments {
+    std::string cluster;
+    bool json = false;
+  };
+  auto arguments = std::make_shared<check_arguments>();
+  auto* command = app.add_subcommand("check", "Validate a cluster file and print the plan that it stands for");
+  command->add_option("--cluster", arguments->cluster, "Cluster file")->required();
+  command->add_flag("--json", arguments->json, "Print the plan as JSON");
+  command->callback([arguments, &context] {
+    context.work = [arguments, &context] { return check(arguments->cluster, arguments->json, context); };
+  });
+}
+
+} // namespace dynamix::node

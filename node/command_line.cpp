@@ -1,0 +1,76 @@
+#include "node/command_line.hpp"
+
+#include "node/command.hpp"
+
+#include <algorithm>
+#include <ostream>
+
+namespace dynamix::node {
+namespace {
+
+/// CLI11 says of a mistyped command only that one is required.
+std::string find_unknown_command(const CLI::App& app, const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments.front().starts_with("-"))
+    return "";
+  std::string names;
+  for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == arguments.front())
+      return "";
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  return "\"" + arguments.front() + "\" is no command; the commands are " + names;
+}
+
+} // namespace
+
+int run_command_line(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+  CLI::App app("Trains a model with synchronous data-parallel SGD and moves each worker's batch size while it trains.",
+               "dynamix-node");
+  app.set_version_flag("--version", "dynamix-node " DYNAMIX_VERSION);
+  app.require_subcommand(1);
+  command_context context{out, err, {}};
+  add_run(app, context);
+  add_local(app, context);
+  add_check(app, context);
+  add_explain(app, context);
+  add_report(app, context);
+  add_doctor(app, context);
+  app.footer("Exit codes: 0 done; 1 the run failed or was stopped; 2 wrong arguments or cluster file.");
+  if (const auto problem = find_unknown_command(app, arguments); !problem.empty())
+    return refuse(err, problem);
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend()); // as CLI11 takes them
+    app.parse(reversed);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0)
+      return refuse(err, std::string(error.what()) + "; see dynamix-node --help");
+    return app.exit(error, out, err); // --help, --version
+  }
+  try {
+    return context.work();
+  } catch (const std::exception& error) { // a full disk, no memory: nothing that a command could answer better
+    err << "dynamix-node: error: " << error.what() << "\n";
+    return exit_failed;
+  }
+}
+
+std::optional<cluster::cluster_file> load_cluster_file(const std::string& path, std::ostream& err) {
+  auto parsed = cluster::read_cluster_file(path);
+  for (const auto& error : parsed.errors)
+    err << cluster::to_string(error) << "\n";
+  if (!parsed.errors.empty())
+    return std::nullopt;
+  return std::move(parsed.file);
+}
+
+int refuse(std::ostream& err, const std::string& message) {
+  err << "dynamix-node: error: " << message << "\n";
+  return exit_refused;
+}
+
+int refuse_at(std::ostream& err, const cluster::file_error& error) {
+  err << cluster::to_string(error) << "\n";
+  return exit_refused;
+}
+
+} // namespace dynamix::node

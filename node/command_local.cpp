@@ -1,0 +1,189 @@
+#include "node/command.hpp"
+#include "node/launcher.hpp"
+#include "node/port_check.hpp"
+#include "node/report.hpp"
+#include "node/stop_signals.hpp"
+#include "node/summary.hpp"
+#include "storage/atomic_file.hpp"
+#include "trainer/checkpoint.hpp"
+#include "trainer/session.hpp"
+
+#include <filesystem>
+#include <memory>
+#include <ostream>
+
+namespace dynamix::node {
+namespace {
+
+struct local_arguments {
+  std::string cluster;
+  std::string policy;
+  std::string seed;
+  std::string epochs;
+  std::string out;
+  std::string resume;
+  bool insecure = false;
+  bool quiet = false;
+  bool json = false;
+};
+
+/// The command line's changes of the file. Returns an empty string, or what is wrong.
+std::string apply_changes(const local_arguments& arguments, cluster::cluster_file& file) {
+  const struct {
+    const char* option;
+    const char* field;
+    const std::string& value;
+  } changes[] = {{"--policy", "arbitrator.policy", arguments.policy},
+                 {"--seed", "cluster.seed", arguments.seed},
+                 {"--epochs", "training.epochs", arguments.epochs}};
+  for (const auto& change : changes)
+    if (!change.value.empty())
+      if (const auto reason = cluster::set_field(file, change.field, change.value); !reason.empty())
+        return std::string(change.option) + ": " + reason;
+  return "";
+}
+
+/// What this machine says about the file, before anything is started or written.
+std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file, bool insecure) {
+  std::vector<cluster::file_error> errors;
+  for (std::size_t i = 0; i < file.hosts.size(); ++i)
+    if (const auto reason = cluster::refuse_listen(file, file.hosts[i], insecure); !reason.empty())
+      errors.push_back(cluster::error_at(file, "host[" + std::to_string(i) + "].address", reason));
+  if (!errors.empty())
+    return errors;
+  errors = check_ports(file);
+  if (const auto reason = trainer::preflight(file.training); !reason.empty())
+    errors.push_back(cluster::error_at(file, "training.data_path", reason));
+  return errors;
+}
+
+/// Makes the run directory ready. Returns exit_done, or what to end with after the reason has been written.
+int prepare(const local_arguments& arguments, const run_directory& run, const cluster::cluster_file& file,
+            std::ostream& err) {
+  const bool resume = !arguments.resume.empty();
+  if (!resume && !run.empty())
+    return refuse(err, run.path() + " exists and is not empty; choose another --out, or --resume " + run.path());
+  if (resume && trainer::newest_checkpoint(run.checkpoints()).path.empty())
+    return refuse(err, run.checkpoints() + " holds no checkpoint to resume from");
+  std::string problem = run.create();
+  const auto before = cluster::read_cluster_file(run.cluster_file());
+  if (problem.empty() && (!before.errors.empty() || before.file.digest() != file.digest()))
+    problem = write_cluster_copy(run, file);
+  for (const auto* worker : file.workers()) {
+    std::error_code ignored; // what an earlier life of the run said last is no longer the last
+    std::filesystem::remove(run.worker(worker->name), ignored);
+  }
+  if (problem.empty())
+    return exit_done;
+  err << "dynamix-node: error: " << problem << "\n";
+  return exit_failed;
+}
+
+/// The lines that say how to go on after a run that did not come to its end.
+std::string resume_hint(const run_directory& run, bool insecure) {
+  const auto newest = trainer::newest_checkpoint(run.checkpoints());
+  if (newest.path.empty())
+    return "No checkpoint was written, so there is nothing to resume from.\n";
+  return "Checkpoint of step " + std::to_string(newest.state.step) + ": " + newest.path +
+         "\nResume with:\n    dynamix-node local --resume " + run.path() + (insecure ? " --insecure" : "") + "\n";
+}
+
+/// Sums the run up, writes summary.json, epochs.csv and report.txt. Returns an empty string, or what went wrong.
+std::string write_results(const run_directory& run, const launch_outcome& outcome, run_summary& summary) {
+  std::string problem;
+  const auto records = read_run(run, problem);
+  if (!problem.empty())
+    return problem;
+  summary = summarise(records, outcome.warnings);
+  if (!outcome.error.empty()) {
+    summary.succeeded = false;
+    summary.reason = outcome.error.substr(0, outcome.error.find('\n'));
+  }
+  for (const auto& [path, text] :
+       {std::pair(run.summary(), to_json(summary)), std::pair(run.epochs(), epochs_csv(records.evaluations)),
+        std::pair(run.report(), report_text(records, summary))})
+    if (auto wrong = storage::write_file_atomically(path, text); !wrong.empty())
+      return wrong;
+  return "";
+}
+
+int finish(const local_arguments& arguments, const run_directory& run, const launch_outcome& outcome, live_output& live,
+           command_context& context) {
+  run_summary summary;
+  const auto problem = write_results(run, outcome, summary);
+  if (!problem.empty())
+    context.err << "dynamix-node: error: " << problem << "\n";
+  if (arguments.json) {
+    context.out << workers_json(summary);
+  } else {
+    live.heading("\nworkers");
+    live.print(workers_table(summary));
+    live.heading("result");
+    live.print(result_block(summary));
+    live.print("run directory: " + run.path());
+  }
+  if (!outcome.error.empty())
+    context.err << "dynamix-node: error: " << outcome.error << resume_hint(run, arguments.insecure);
+  else if (outcome.stopped)
+    context.err << "dynamix-node: stopped before the end. " << resume_hint(run, arguments.insecure);
+  else if (!summary.succeeded)
+    context.err << "dynamix-node: error: " << summary.reason << "\n" << resume_hint(run, arguments.insecure);
+  return problem.empty() && outcome.succeeded && summary.succeeded ? exit_done : exit_failed;
+}
+
+int run_local(const local_arguments& arguments, command_context& context) {
+  const stop_signals signals; // before any other thread
+  const bool resume = !arguments.resume.empty();
+  if (!resume && arguments.cluster.empty())
+    return refuse(context.err, "local needs --cluster FILE, or --resume RUN_DIR");
+  auto file = load_cluster_file(
+      arguments.cluster.empty() ? run_directory(arguments.resume).cluster_file() : arguments.cluster, context.err);
+  if (!file)
+    return exit_refused;
+  if (const auto reason = apply_changes(arguments, *file); !reason.empty())
+    return refuse(context.err, reason);
+  const auto errors = check_machine(*file, arguments.insecure);
+  for (const auto& error : errors)
+    refuse_at(context.err, error);
+  if (!errors.empty())
+    return exit_refused;
+  const run_directory run(resume ? arguments.resume : arguments.out.empty() ? default_run_path(*file) : arguments.out);
+  if (const int code = prepare(arguments, run, *file, context.err); code != exit_done)
+    return code;
+
+  const launch_options options{.file = *file,
+                               .run = run,
+                               .program = std::filesystem::read_symlink("/proc/self/exe"),
+                               .insecure = arguments.insecure,
+                               .resume = resume,
+                               .quiet = arguments.quiet || arguments.json};
+  live_output live(arguments.json ? context.err : context.out, output_style::detect());
+  if (!options.quiet)
+    live.print(file->name + ": " + std::to_string(file->workers().size()) + " workers, policy " +
+               std::string(cluster::to_string(file->arbitrator.policy)) + ", seed " + std::to_string(file->seed) +
+               ", run directory " + run.path());
+  return finish(arguments, run, launch(options, live, signals.token()), live, context);
+}
+
+} // namespace
+
+void add_local(CLI::App& app, command_context& context) {
+  auto arguments = std::make_shared<local_arguments>();
+  auto* command = app.add_subcommand("local", "Run every host of a cluster file as a process on this machine");
+  command->add_option("--cluster", arguments->cluster, "Cluster file; with --resume, that of the run by default");
+  command->add_option("--policy", arguments->policy, "Instead of the file's arbitrator.policy");
+  command->add_option("--seed", arguments->seed, "Instead of the file's cluster.seed");
+  command->add_option("--epochs", arguments->epochs, "Instead of the file's training.epochs");
+  auto* out = command->add_option("--out", arguments->out,
+                                  "Run directory, new or empty (default: runs/<cluster>-<policy>-<UTC time>)");
+  command->add_option("--resume", arguments->resume, "Run directory to go on in, from its newest checkpoint")
+      ->excludes(out);
+  command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although nothing authenticates a peer");
+  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->add_flag("--json", arguments->json,
+                    "Print the workers' table as JSON, and nothing else, on standard output");
+  command->callback(
+      [arguments, &context] { context.work = [arguments, &context] { return run_local(*arguments, context); }; });
+}
+
+} // namespace dynamix::node

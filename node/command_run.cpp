@@ -1,0 +1,139 @@
+#include "actors/host.hpp"
+#include "node/command.hpp"
+#include "node/run_directory.hpp"
+#include "node/stop_signals.hpp"
+#include "storage/atomic_file.hpp"
+#include "telemetry/logging.hpp"
+#include "trainer/checkpoint.hpp"
+#include "trainer/session.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <filesystem>
+#include <memory>
+#include <ostream>
+
+namespace dynamix::node {
+namespace {
+
+struct run_arguments {
+  std::string cluster;
+  std::string name;
+  std::string out;
+  std::string resume;
+  std::string log_level = "info";
+  bool insecure = false;
+  bool log_to_stderr = false;
+};
+
+std::string names_of(const cluster::cluster_file& file) {
+  std::string names;
+  for (const auto& host : file.hosts)
+    names += (names.empty() ? "" : ", ") + host.name;
+  return names;
+}
+
+std::string host_key(const cluster::cluster_file& file, const cluster::host& host) {
+  return "host[" + std::to_string(&host - file.hosts.data()) + "]";
+}
+
+/// Whether an earlier run of this host would be written over. Hosts may share a run directory.
+std::string find_leftovers(const run_directory& run, const cluster::host& host) {
+  const bool ledger = host.has(cluster::role::arbitrator) && std::filesystem::exists(run.ledger());
+  if (ledger || std::filesystem::exists(run.worker(host.name)))
+    return run.path() + " holds a run of host " + host.name + " already; choose another --out, or --resume it";
+  return "";
+}
+
+/// The options of the actors, or what is wrong with the run that is to be resumed.
+std::string resume_options(const run_directory& run, actors::host_options& options) {
+  const auto workers = options.file.workers();
+  if (workers.front()->name == options.host) {
+    const auto newest = trainer::newest_checkpoint(run.checkpoints());
+    if (newest.path.empty())
+      return run.checkpoints() + " holds no checkpoint to resume from";
+    options.resume_from = newest.path; // rank 0 sends it to the others
+  }
+  if (options.file.arbitrator_host().name == options.host && std::filesystem::exists(run.policy()))
+    options.policy_from = run.policy();
+  return "";
+}
+
+int train(const actors::host_options& options, const run_directory& run, const std::stop_token& stop) {
+  const auto outcome = actors::run_host(options, stop);
+  bool succeeded = outcome.succeeded;
+  if (!outcome.farewell.host.empty() && outcome.farewell.steps > 0) {
+    const auto text = actors::to_json(outcome.farewell, outcome.evaluations);
+    if (const auto problem = storage::write_file_atomically(run.worker(options.host), text); !problem.empty()) {
+      spdlog::error("farewell_not_written error=\"{}\"", problem);
+      succeeded = false;
+    }
+  }
+  if (succeeded)
+    spdlog::info("host_ended reason=\"{}\"", outcome.reason);
+  else
+    spdlog::error("host_failed reason=\"{}\" checkpoint=\"{}\"", outcome.reason, outcome.checkpoint);
+  spdlog::default_logger()->flush();
+  return succeeded ? exit_done : exit_failed;
+}
+
+int run(const run_arguments& arguments, command_context& context) {
+  const stop_signals signals; // before any other thread
+  auto file = load_cluster_file(arguments.cluster, context.err);
+  if (!file)
+    return exit_refused;
+  const auto* host = file->find(arguments.name);
+  if (host == nullptr)
+    return refuse(context.err, "--name is " + arguments.name + ", which is no host of " + arguments.cluster +
+                                   "; it has " + names_of(*file));
+  if (const auto reason = cluster::refuse_listen(*file, *host, arguments.insecure); !reason.empty())
+    return refuse_at(context.err, cluster::error_at(*file, host_key(*file, *host) + ".address", reason));
+  if (host->has(cluster::role::worker))
+    if (const auto reason = trainer::preflight(file->training); !reason.empty())
+      return refuse_at(context.err, cluster::error_at(*file, "training.data_path", reason));
+
+  const bool resume = !arguments.resume.empty();
+  const run_directory run(resume ? arguments.resume : arguments.out.empty() ? default_run_path(*file) : arguments.out);
+  if (const auto reason = resume ? "" : find_leftovers(run, *host); !reason.empty())
+    return refuse(context.err, reason);
+  actors::host_options options{
+      .file = *file, .host = arguments.name, .run_directory = run.path(), .resume_from = {}, .policy_from = {}};
+  if (const auto reason = resume ? resume_options(run, options) : ""; !reason.empty())
+    return refuse(context.err, "--resume: " + reason);
+
+  std::string problem = run.create();
+  if (problem.empty() && !std::filesystem::exists(run.cluster_file()))
+    problem = write_cluster_copy(run, *file);
+  if (problem.empty())
+    problem = telemetry::start_logging({.host = arguments.name,
+                                        .file = arguments.log_to_stderr ? "" : run.log(arguments.name),
+                                        .console = arguments.log_to_stderr,
+                                        .level = arguments.log_level});
+  if (!problem.empty()) {
+    context.err << "dynamix-node: error: " << problem << "\n";
+    return exit_failed;
+  }
+  return train(options, run, signals.token());
+}
+
+} // namespace
+
+void add_run(CLI::App& app, command_context& context) {
+  auto arguments = std::make_shared<run_arguments>();
+  auto* command = app.add_subcommand("run", "Run this host's part of a cluster, in the foreground");
+  command->add_option("--cluster", arguments->cluster, "Cluster file, the same on all hosts")->required();
+  command->add_option("--name", arguments->name, "This host's name in the cluster file")->required();
+  auto* out =
+      command->add_option("--out", arguments->out, "Run directory (default: runs/<cluster>-<policy>-<UTC time>)");
+  command->add_option("--resume", arguments->resume, "Run directory to go on in, from its newest checkpoint")
+      ->excludes(out);
+  command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although nothing authenticates a peer");
+  command->add_flag("--log-to-stderr", arguments->log_to_stderr, "Log to standard error, not to logs/<host>.log");
+  command->add_option("--log-level", arguments->log_level, "trace, debug, info, warn or error")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}));
+  command->callback(
+      [arguments, &context] { context.work = [arguments, &context] { return run(*arguments, context); }; });
+}
+
+} // namespace dynamix::node

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <chrono>
+#include <iosfwd>
+#include <string>
+
+namespace dynamix::node {
+
+/// How output reaches a person.
+struct output_style {
+  bool redraw = false; ///< a terminal: the progress line is drawn over itself
+  bool colour = false;
+  std::size_t width = 80;
+  std::chrono::milliseconds interval{5000}; ///< between progress lines
+
+  /// Of the process's standard output; the environment's NO_COLOR and TERM=dumb are honoured.
+  static output_style detect();
+};
+
+/// A progress line that keeps out of the way of everything else that is printed.
+class live_output {
+public:
+  live_output(std::ostream& out, output_style style) : out_(out), style_(style) {}
+  ~live_output();
+
+  /// Shows the line, when enough time has passed since the last.
+  void progress(const std::string& line);
+  /// Prints lines that stay.
+  void print(const std::string& text);
+  void heading(const std::string& text);
+  void problem(const std::string& text);
+
+private:
+  void clear();
+
+  std::ostream& out_;
+  output_style style_;
+  bool drawn_ = false;
+  std::string last_;
+  std::chrono::steady_clock::time_point shown_at_{};
+};
+
+/// The first `width` characters; counts characters, not bytes.
+std::string cut(const std::string& text, std::size_t width);
+
+} // namespace dynamix::node

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "cluster/cluster_file.hpp"
+
+#include <vector>
+
+namespace dynamix::node {
+
+/// The hosts of the file that could not listen on this machine now: their port is in use, or their address is not this
+/// machine's. Another process may still take a port after this look.
+std::vector<cluster::file_error> check_ports(const cluster::cluster_file& file);
+
+} // namespace dynamix::node

@@ -1,0 +1,82 @@
+#include "node/progress.hpp"
+
+#include "node/text.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dynamix::node {
+namespace {
+
+constexpr std::size_t recent_windows = 20;
+
+} // namespace
+
+void progress::add(const actors::ledger_row& row) {
+  if (const auto* start = std::get_if<actors::ledger_start>(&row.entry)) {
+    start_ = *start;
+    recent_.clear(); // a resumed run steps back to its checkpoint
+  } else if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
+    add_window(*window);
+  } else if (const auto* evaluation = std::get_if<actors::ledger_evaluation>(&row.entry)) {
+    test_accuracy_ = evaluation->report.test_accuracy;
+  } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
+    note_ =
+        (event->host.empty() ? "" : event->host + " ") + event->event + (event->text.empty() ? "" : ": " + event->text);
+  }
+}
+
+void progress::add_window(const actors::ledger_window& window) {
+  double correct = 0;
+  double samples = 0;
+  batches_.clear();
+  for (const auto& worker : window.workers) {
+    const auto& report = worker.report;
+    batches_.emplace_back(report.host, report.batch);
+    if (worker.stale)
+      continue;
+    correct += report.training.accuracy * static_cast<double>(report.training.samples);
+    samples += static_cast<double>(report.training.samples);
+    elapsed_seconds_ = report.elapsed_seconds;
+    samples_done_ = static_cast<double>(report.epoch) * static_cast<double>(start_.dataset_samples) +
+                    static_cast<double>(report.epoch_samples);
+  }
+  window_ = window.key.window;
+  if (samples == 0)
+    return;
+  batch_accuracy_ = correct / samples;
+  recent_.push_back({elapsed_seconds_, samples_done_});
+  if (recent_.size() > recent_windows)
+    recent_.pop_front();
+}
+
+double progress::samples_per_second() const {
+  if (recent_.size() < 2 || recent_.back().seconds <= recent_.front().seconds)
+    return elapsed_seconds_ > 0 && recent_.size() == 1 && window_ == 1 ? samples_done_ / elapsed_seconds_ : 0;
+  return std::max(0.0, (recent_.back().samples - recent_.front().samples) /
+                           (recent_.back().seconds - recent_.front().seconds));
+}
+
+double progress::eta_seconds() const {
+  const double speed = samples_per_second();
+  return speed > 0 ? std::max(0.0, samples_planned() - samples_done_) / speed : -1;
+}
+
+std::string progress_line(const progress& now) {
+  if (!now.training())
+    return "waiting for the first window" + (now.note().empty() ? "" : "  (" + printable(now.note(), 160) + ")");
+  const double planned = std::max(now.samples_planned(), 1.0);
+  const double share = std::min(1.0, now.samples_done() / planned);
+  const double epochs = std::ceil(planned / std::max(1.0, now.samples_per_epoch()));
+  const double epoch = std::min(epochs, std::floor(now.samples_done() / std::max(1.0, now.samples_per_epoch())) + 1);
+  std::string line = "epoch " + fixed(epoch, 0) + "/" + fixed(epochs, 0) + "  " + percent(share, 0) + "  " +
+                     grouped(static_cast<std::uint64_t>(now.samples_per_second())) + " samples/s  ";
+  line += now.test_accuracy() ? "test accuracy " + percent(*now.test_accuracy(), 1)
+                              : "batch accuracy " + percent(now.batch_accuracy(), 1);
+  line += "  ETA " + duration(now.eta_seconds()) + "  batch";
+  for (const auto& [host, batch] : now.batches())
+    line += " " + host + " " + std::to_string(batch);
+  return line;
+}
+
+} // namespace dynamix::node

@@ -1,0 +1,61 @@
+#pragma once
+
+/// How far a run is, from its ledger's rows alone. Pure.
+
+#include "actors/ledger.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dynamix::node {
+
+class progress {
+public:
+  void add(const actors::ledger_row& row);
+
+  /// False before the first window.
+  bool training() const { return window_ > 0; }
+  std::uint64_t window() const { return window_; }
+  /// Of all workers since the first epoch's start.
+  double samples_done() const { return samples_done_; }
+  double samples_per_epoch() const { return static_cast<double>(start_.dataset_samples); }
+  double samples_planned() const { return start_.epochs * static_cast<double>(start_.dataset_samples); }
+  /// Over the last windows; 0 while unknown.
+  double samples_per_second() const;
+  /// Negative while unknown.
+  double eta_seconds() const;
+  double elapsed_seconds() const { return elapsed_seconds_; }
+  std::optional<double> test_accuracy() const { return test_accuracy_; }
+  /// Mean batch accuracy of the last window, weighted by samples.
+  double batch_accuracy() const { return batch_accuracy_; }
+  /// Worker and batch size in force, by rank.
+  const std::vector<std::pair<std::string, std::uint32_t>>& batches() const { return batches_; }
+  /// The last event before training: "ada joined: waiting for ben".
+  const std::string& note() const { return note_; }
+
+private:
+  void add_window(const actors::ledger_window& window);
+
+  struct point {
+    double seconds;
+    double samples;
+  };
+  actors::ledger_start start_;
+  std::deque<point> recent_;
+  std::uint64_t window_ = 0;
+  double samples_done_ = 0;
+  double elapsed_seconds_ = 0;
+  double batch_accuracy_ = 0;
+  std::optional<double> test_accuracy_;
+  std::vector<std::pair<std::string, std::uint32_t>> batches_;
+  std::string note_;
+};
+
+/// "epoch 2/5  34 %  5,123 samples/s  accuracy 86.1 %  ETA 0:42  batch ada 164 ben 139"
+std::string progress_line(const progress& now);
+
+} // namespace dynamix::node

@@ -1,0 +1,105 @@
+#include "node/report.hpp"
+
+#include "cluster/text_table.hpp"
+#include "node/text.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace dynamix::node {
+namespace {
+
+constexpr std::size_t sparkline_width = 60;
+constexpr std::size_t evaluations_shown = 40;
+
+std::string milliseconds(double seconds) {
+  return fixed(1e3 * seconds, 2);
+}
+
+std::string evaluations_table(const run_records& records) {
+  if (records.evaluations.empty())
+    return "  none yet\n";
+  std::vector<std::vector<std::string>> rows = {
+      {"epoch", "seconds", "samples", "global batch", "learning rate", "train loss", "test loss", "test accuracy"}};
+  // Evaluations may be many; the last one is always shown.
+  const std::size_t count = records.evaluations.size();
+  const std::size_t stride = (count + evaluations_shown - 1) / evaluations_shown;
+  for (std::size_t i = (count - 1) % stride; i < count; i += stride) {
+    const auto& each = records.evaluations[i];
+    rows.push_back({std::to_string(each.epoch), fixed(each.elapsed_seconds, 1), grouped(each.samples),
+                    std::to_string(each.global_batch), fixed(each.learning_rate, 5), fixed(each.train_loss, 4),
+                    fixed(each.test_loss, 4), percent(each.test_accuracy)});
+  }
+  return cluster::text_table(rows, 2);
+}
+
+std::string batches_table(const run_records& records) {
+  std::vector<std::vector<std::string>> rows = {{"worker", "windows", "lowest", "highest", "over time"}};
+  for (std::uint32_t rank = 0; const auto* host : records.file.workers()) {
+    std::vector<double> batches;
+    for (const auto& report : reports_of(records.rows, rank++))
+      batches.push_back(report.batch);
+    if (batches.empty())
+      continue;
+    const auto [low, high] = std::minmax_element(batches.begin(), batches.end());
+    rows.push_back({host->name, std::to_string(batches.size()), fixed(*low, 0), fixed(*high, 0),
+                    sparkline(batches, records.file.batch.lowest, records.file.batch.highest, sparkline_width)});
+  }
+  if (rows.size() == 1)
+    return "  none yet\n";
+  return cluster::text_table(rows, 2);
+}
+
+} // namespace
+
+std::string workers_table(const run_summary& summary) {
+  std::vector<std::vector<std::string>> rows = {{"worker", "slow-down", "batch", "mean batch", "samples", "share",
+                                                 "step ms", "compute ms", "exchange ms", "data ms"}};
+  for (const auto& worker : summary.workers)
+    rows.push_back({worker.host, fixed(worker.compute_slowdown, 1) + (worker.slowdown_changes ? ", changes" : ""),
+                    std::to_string(worker.first_batch) + " -> " + std::to_string(worker.last_batch),
+                    fixed(worker.mean_batch, 1), grouped(worker.samples), percent(worker.share, 1),
+                    milliseconds(worker.step_seconds), milliseconds(worker.compute_seconds),
+                    milliseconds(worker.exchange_seconds), milliseconds(worker.data_seconds)});
+  return cluster::text_table(rows, 2);
+}
+
+std::string workers_json(const run_summary& summary) {
+  return nlohmann::ordered_json::parse(to_json(summary))["per_worker"].dump(2) + "\n";
+}
+
+std::string result_block(const run_summary& summary) {
+  const auto& decisions = summary.decisions;
+  std::vector<std::vector<std::string>> rows = {
+      {"cluster", summary.cluster + ", policy " + summary.policy + " (" + summary.mode + "), seed " +
+                      std::to_string(summary.seed)},
+      {"ended", (summary.succeeded ? "" : "FAILED: ") + printable(summary.reason)},
+      {"test accuracy", percent(summary.final_accuracy)},
+      {"training time", duration(summary.wall_seconds) + " for " + grouped(summary.samples) + " samples in " +
+                            grouped(summary.steps) + " steps, epochs completed: " + std::to_string(summary.epochs)}};
+  if (summary.target_accuracy > 0)
+    rows.push_back(
+        {"target", percent(summary.target_accuracy) + (summary.seconds_to_target < 0
+                                                           ? " not reached"
+                                                           : " reached after " + duration(summary.seconds_to_target))});
+  rows.push_back({"decisions", grouped(decisions.made) + " made, " + grouped(decisions.applied) + " applied (" +
+                                   grouped(decisions.late) + " late), " + grouped(decisions.superseded) +
+                                   " superseded, " + grouped(decisions.unapplied) + " unapplied, " +
+                                   grouped(decisions.stale_refused) + " stale, " + grouped(decisions.lost) + " lost, " +
+                                   grouped(decisions.duplicated) + " duplicated"});
+  rows.push_back({"overhead", "control " + percent(summary.control_fraction) + ", telemetry " +
+                                  percent(summary.telemetry_fraction) + " of the workers' time"});
+  for (const auto& warning : summary.warnings)
+    rows.push_back({"warning", warning});
+  return cluster::text_table(rows, 2, cluster::heading::absent);
+}
+
+std::string report_text(const run_records& records, const run_summary& summary) {
+  return "Result\n" + result_block(summary) + "\nEvaluations\n" + evaluations_table(records) +
+         "\nWorkers (means over all steps)\n" + workers_table(summary) + "\nBatch sizes, from " +
+         std::to_string(records.file.batch.lowest) + " to " + std::to_string(records.file.batch.highest) +
+         " on a logarithmic scale\n" + batches_table(records);
+}
+
+} // namespace dynamix::node

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <stop_token>
+#include <thread>
+
+namespace dynamix::node {
+
+/// SIGINT and SIGTERM as a stop request; the second one ends the process at once, with exit code 1. Make it before any
+/// other thread, for the signals are blocked in all of them. SIGPIPE is ignored: a peer that has gone is an error of a
+/// write.
+class stop_signals {
+public:
+  stop_signals();
+  stop_signals(const stop_signals&) = delete;
+  stop_signals& operator=(const stop_signals&) = delete;
+  ~stop_signals();
+
+  std::stop_token token() const { return stop_.get_token(); }
+
+private:
+  std::stop_source stop_;
+  std::jthread waiter_;
+};
+
+} // namespace dynamix::node

@@ -1,0 +1,81 @@
+#pragma once
+
+/// What came of a run: summary.json, epochs.csv, and the tables that a person reads. Pure.
+
+#include "node/run_directory.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dynamix::node {
+
+/// One worker over the whole run. Times are means over its steps.
+struct worker_summary {
+  std::string host;
+  std::uint32_t rank = 0;
+  double compute_slowdown = 1; ///< at the start
+  bool slowdown_changes = false;
+  std::uint32_t first_batch = 0;
+  std::uint32_t last_batch = 0;
+  double mean_batch = 0; ///< samples a step
+  std::uint64_t samples = 0;
+  double share = 0; ///< of all workers' samples, [0, 1]
+  double step_seconds = 0;
+  double compute_seconds = 0;
+  double exchange_seconds = 0;
+  double data_seconds = 0;
+};
+
+/// Decisions of the run's last life, counted at the arbitrator (made) and at the workers (the rest).
+struct decision_summary {
+  std::uint64_t made = 0;
+  std::uint64_t applied = 0;
+  std::uint64_t late = 0; ///< among the applied
+  std::uint64_t superseded = 0;
+  std::uint64_t unapplied = 0; ///< training ended first
+  std::uint64_t stale_refused = 0;
+  std::uint64_t duplicated = 0;
+  std::uint64_t lost = 0; ///< made for workers that said farewell, and never received
+};
+
+struct run_summary {
+  std::string cluster;
+  std::string policy;
+  std::string mode;
+  std::uint64_t seed = 0;
+  bool succeeded = false;
+  std::string reason;
+  std::string started_at;
+  double wall_seconds = 0; ///< of training
+  std::uint64_t steps = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t epochs = 0; ///< completed
+  double final_accuracy = 0;
+  double target_accuracy = 0;
+  double seconds_to_target = -1; ///< negative if never
+  decision_summary decisions;
+  std::uint64_t generations = 0;
+  std::uint64_t restarts = 0;
+  double control_fraction = 0;
+  double telemetry_fraction = 0;
+  std::uint64_t policy_version = 0;
+  std::vector<worker_summary> workers;
+  std::vector<std::string> warnings;
+};
+
+/// `observed` are warnings of whoever watched the run; they come first.
+run_summary summarise(const run_records& records, std::vector<std::string> observed = {});
+
+std::string to_json(const run_summary& summary);
+/// epoch,step,samples,seconds,train_loss,test_loss,test_accuracy,global_batch,learning_rate
+std::string epochs_csv(const std::vector<messages::evaluation_report>& evaluations);
+
+/// The worker's reports, each window once, in order; of a window that was trained twice (after a resume) the later.
+std::vector<messages::window_report> reports_of(const std::vector<actors::ledger_row>& rows, std::uint32_t rank);
+
+/// Signs of trouble that a run's records show: lost decisions, workers that disagree, a batch size stuck at a bound,
+/// telemetry above 1 % of the time, late reports.
+std::vector<std::string> find_warnings(const run_records& records, const run_summary& summary);
+
+} // namespace dynamix::node

@@ -1,0 +1,114 @@
+#include "node/child_process.hpp"
+#include "node/launcher.hpp"
+#include "node/stop_signals.hpp"
+#include "storage/atomic_file.hpp"
+#include "tests/unit/node/sample_run.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+namespace dynamix::node {
+namespace {
+
+using namespace testing;
+
+child_exit wait_for_end(child_process& process) {
+  for (;;) {
+    if (const auto ended = process.poll())
+      return *ended;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+child_options shell(const std::string& script, const std::string& output) {
+  return {.program = "/bin/sh",
+          .arguments = {"-c", script},
+          .environment = {{"DYNAMIX_TEST", "changed"}},
+          .output = output};
+}
+
+TEST(child_process, appends_its_output_to_a_file_and_sees_the_changed_environment) {
+  const temporary_directory directory;
+  const std::string log = directory.path() + "/log";
+  for (int round = 0; round < 2; ++round) {
+    child_process process;
+    ASSERT_EQ(process.start(shell("echo \"$DYNAMIX_TEST\"; echo error >&2; exit 3", log)), "");
+    const auto ended = wait_for_end(process);
+    EXPECT_FALSE(ended.by_signal);
+    EXPECT_EQ(ended.number, 3);
+    EXPECT_EQ(to_string(ended), "exit code 3");
+  }
+  std::string text;
+  ASSERT_EQ(storage::read_file(log, 1000, text), "");
+  EXPECT_EQ(text, "changed\nerror\nchanged\nerror\n");
+}
+
+TEST(child_process, tells_a_death_by_signal) {
+  const temporary_directory directory;
+  child_process process;
+  ASSERT_EQ(process.start(shell("sleep 60", directory.path() + "/log")), "");
+  EXPECT_TRUE(process.running());
+  process.signal(SIGKILL);
+  EXPECT_EQ(to_string(wait_for_end(process)), "signal 9 (Killed)");
+  EXPECT_FALSE(process.running());
+}
+
+TEST(child_process, gets_no_blocked_signals_from_its_parent) {
+  const stop_signals blocks_them;
+  const temporary_directory directory;
+  child_process process;
+  ASSERT_EQ(process.start(shell("exec sleep 60", directory.path() + "/log")), "");
+  process.signal(SIGTERM);
+  EXPECT_EQ(wait_for_end(process).number, SIGTERM);
+}
+
+TEST(child_process, does_not_outlive_its_owner) {
+  const temporary_directory directory;
+  pid_t id = 0;
+  {
+    child_process process;
+    ASSERT_EQ(process.start(shell("exec sleep 60", directory.path() + "/log")), "");
+    id = process.id();
+  }
+  EXPECT_EQ(kill(id, 0), -1);
+}
+
+TEST(child_process, says_why_it_cannot_start) {
+  child_process process;
+  EXPECT_THAT(process.start(shell("true", "/nonexistent/log")), ::testing::HasSubstr("cannot open /nonexistent/log"));
+  EXPECT_FALSE(process.running());
+  const temporary_directory directory;
+  ASSERT_EQ(
+      process.start(
+          {.program = "/nonexistent/program", .arguments = {}, .environment = {}, .output = directory.path() + "/log"}),
+      "");
+  EXPECT_EQ(wait_for_end(process).number, 127);
+}
+
+TEST(stop_signals, turn_the_first_signal_into_a_stop_request) {
+  const stop_signals signals;
+  EXPECT_FALSE(signals.token().stop_requested());
+  kill(getpid(), SIGTERM);
+  while (!signals.token().stop_requested())
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
+TEST(stop_signals, end_the_process_at_the_second_signal) {
+  EXPECT_EXIT(
+      {
+        const stop_signals signals;
+        kill(getpid(), SIGINT);
+        while (!signals.token().stop_requested())
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        kill(getpid(), SIGINT);
+        std::this_thread::sleep_for(std::chrono::seconds(60));
+      },
+      ::testing::ExitedWithCode(1), "");
+}
+
+} // namespace
+} // namespace dynamix::node

@@ -1,0 +1,175 @@
+#include "node/command_line.hpp"
+#include "node/run_directory.hpp"
+#include "storage/atomic_file.hpp"
+#include "tests/unit/node/sample_run.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <sstream>
+
+namespace dynamix::node {
+namespace {
+
+using namespace testing;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct answer {
+  int code;
+  std::string out;
+  std::string err;
+};
+
+answer ask(const std::vector<std::string>& arguments) {
+  std::ostringstream out;
+  std::ostringstream err;
+  const int code = run_command_line(arguments, out, err);
+  return {code, out.str(), err.str()};
+}
+
+/// A cluster file in a directory of its own.
+class command_line : public ::testing::Test {
+protected:
+  std::string write(const std::string& text) {
+    const std::string path = directory_.path() + "/cluster.toml";
+    EXPECT_EQ(storage::write_file_atomically(path, text), "");
+    return path;
+  }
+  std::string write_pair(const std::string& more = "") { return write(cluster::to_toml(pair_file(more))); }
+
+  temporary_directory directory_;
+};
+
+TEST_F(command_line, offers_help_everywhere) {
+  EXPECT_THAT(ask({"--help"}).out, HasSubstr("Exit codes: 0 done; 1 the run failed"));
+  for (const char* command : {"run", "local", "check", "explain", "report", "doctor"}) {
+    const auto help = ask({command, "--help"});
+    EXPECT_EQ(help.code, exit_done) << command;
+    EXPECT_THAT(help.out, HasSubstr(command));
+    EXPECT_THAT(help.out, HasSubstr("Options:"));
+    EXPECT_EQ(help.err, "");
+  }
+  const auto version = ask({"--version"});
+  EXPECT_EQ(version.code, exit_done);
+  EXPECT_THAT(version.out, StartsWith("dynamix-node "));
+}
+
+TEST_F(command_line, refuses_wrong_arguments_with_code_2) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{}, "subcommand is required"},
+      {{"lokal"}, "lokal"},
+      {{"check"}, "--cluster is required"},
+      {{"check", "--cluster"}, "--cluster"},
+      {{"check", "--cluster", "f", "--colour"}, "--colour"},
+      {{"run", "--cluster", "f"}, "--name is required"},
+      {{"run", "--cluster", "f", "--name", "a", "--out", "x", "--resume", "y"}, "excludes"},
+      {{"run", "--cluster", "f", "--name", "a", "--log-level", "loud"}, "loud"},
+      {{"explain", "--run", "r", "--window", "0"}, "--window"},
+      {{"explain", "--run", "r", "--window", "x"}, "--window"},
+      {{"local"}, "local needs --cluster FILE, or --resume RUN_DIR"}};
+  for (const auto& [arguments, words] : cases) {
+    const auto refused = ask(arguments);
+    EXPECT_EQ(refused.code, exit_refused) << words;
+    EXPECT_THAT(refused.err, StartsWith("dynamix-node: error: "));
+    EXPECT_THAT(refused.err, HasSubstr(words));
+    EXPECT_EQ(refused.out, "");
+  }
+}
+
+TEST_F(command_line, check_reports_every_error_of_a_file_with_its_place) {
+  const auto path = write("[cluster]\nname = \"x\"\nseed = -1\n[batch]\nlowest = 0\n");
+  const auto refused = ask({"check", "--cluster", path});
+  EXPECT_EQ(refused.code, exit_refused);
+  EXPECT_THAT(refused.err, HasSubstr(path + ":3:8: cluster.seed is -1; it must be in [0, "));
+  EXPECT_THAT(refused.err, HasSubstr(path + ":5:10: batch.lowest is 0; it must be in [1, "));
+  EXPECT_EQ(ask({"check", "--cluster", "/nonexistent.toml"}).code, exit_refused);
+}
+
+TEST_F(command_line, check_prints_the_plan) {
+  const auto path = write_pair();
+  const auto text = ask({"check", "--cluster", path});
+  EXPECT_EQ(text.code, exit_done);
+  EXPECT_THAT(text.out, StartsWith("cluster pair"));
+  EXPECT_EQ(text.err, "");
+  const auto json = ask({"check", "--cluster", path, "--json"});
+  EXPECT_EQ(nlohmann::json::parse(json.out)["hosts"][1]["name"], "ben");
+}
+
+TEST_F(command_line, check_cautions_about_open_listeners_and_untrained_policies) {
+  const auto path = write_pair("address = \"10.0.0.1\"\n[arbitrator]\nmode = \"infer\"\n");
+  const auto cautioned = ask({"check", "--cluster", path});
+  EXPECT_EQ(cautioned.code, exit_done);
+  EXPECT_THAT(cautioned.err, HasSubstr("which is not loopback"));
+  EXPECT_THAT(cautioned.err, HasSubstr("the policy stays as random as its seed"));
+}
+
+TEST_F(command_line, run_refuses_unknown_hosts_open_listeners_and_unreadable_data) {
+  auto refused = ask({"run", "--cluster", write_pair(), "--name", "eve"});
+  EXPECT_EQ(refused.code, exit_refused);
+  EXPECT_THAT(refused.err, HasSubstr("it has ada, ben"));
+
+  const auto open = write_pair("address = \"10.0.0.1\"\n");
+  refused = ask({"run", "--cluster", open, "--name", "ben"});
+  EXPECT_EQ(refused.code, exit_refused);
+  EXPECT_THAT(refused.err, StartsWith(open + ":"));
+  EXPECT_THAT(refused.err, HasSubstr("allow it with cluster.insecure = true or --insecure"));
+
+  const auto unreadable = write_pair("[training]\ndata_path = \"/nonexistent\"\n");
+  refused = ask({"run", "--cluster", unreadable, "--name", "ben"});
+  EXPECT_EQ(refused.code, exit_refused);
+  EXPECT_THAT(refused.err, StartsWith(unreadable + ":"));
+  EXPECT_THAT(refused.err, HasSubstr("/nonexistent"));
+}
+
+TEST_F(command_line, local_refuses_wrong_changes_of_the_file) {
+  const auto path = write_pair();
+  EXPECT_THAT(ask({"local", "--cluster", path, "--policy", "pop"}).err,
+              HasSubstr("--policy: arbitrator.policy is \"pop\"; did you mean"));
+  EXPECT_THAT(ask({"local", "--cluster", path, "--seed", "-1"}).err,
+              HasSubstr("--seed: cluster.seed is -1; it must be in "));
+  const auto refused = ask({"local", "--cluster", path, "--epochs", "many"});
+  EXPECT_THAT(refused.err, HasSubstr("--epochs: training.epochs is many; it must be a number in (0, 10000]"));
+  EXPECT_EQ(refused.code, exit_refused);
+}
+
+TEST_F(command_line, local_refuses_open_listeners_before_it_writes_anything) {
+  const auto path = write_pair("address = \"10.0.0.1\"\n");
+  const std::string out = directory_.path() + "/run";
+  const auto refused = ask({"local", "--cluster", path, "--out", out});
+  EXPECT_EQ(refused.code, exit_refused);
+  EXPECT_THAT(refused.err, HasSubstr("which is not loopback"));
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST_F(command_line, explain_and_report_read_a_run) {
+  const run_directory run(directory_.path() + "/run");
+  ASSERT_EQ(run.create(), "");
+  ASSERT_EQ(write_cluster_copy(run, pair_file()), "");
+  std::string lines;
+  for (const auto& row : sample_rows())
+    lines += actors::to_json_line(row) + "\n";
+  ASSERT_EQ(storage::write_file_atomically(run.ledger(), lines), "");
+
+  const auto explained = ask({"explain", "--run", run.path(), "--window", "1", "--worker", "ben"});
+  EXPECT_EQ(explained.code, exit_done);
+  EXPECT_THAT(explained.out, HasSubstr("Batch 64 -> 39"));
+  EXPECT_EQ(nlohmann::json::parse(ask({"explain", "--run", run.path(), "--window", "1", "--json"}).out).size(), 2U);
+  EXPECT_EQ(ask({"explain", "--run", run.path(), "--window", "7"}).code, exit_refused);
+
+  const auto reported = ask({"report", "--run", run.path()});
+  EXPECT_EQ(reported.code, exit_done);
+  EXPECT_THAT(reported.out, HasSubstr("Batch sizes, from 32 to 1024"));
+  EXPECT_EQ(nlohmann::json::parse(ask({"report", "--run", run.path(), "--json"}).out).size(), 2U);
+  EXPECT_EQ(ask({"report", "--run", "/nonexistent"}).code, exit_refused);
+}
+
+TEST_F(command_line, doctor_says_what_there_is) {
+  EXPECT_THAT(ask({"doctor"}).out, HasSubstr("LibTorch"));
+  const auto array = nlohmann::json::parse(ask({"doctor", "--json"}).out);
+  EXPECT_EQ(array[0]["subject"], "cores");
+}
+
+} // namespace
+} // namespace dynamix::node

@@ -1,0 +1,95 @@
+#include "node/explanation.hpp"
+#include "tests/unit/node/sample_run.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace dynamix::node {
+namespace {
+
+using namespace testing;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string text_of(std::uint64_t window, const std::string& worker = "") {
+  std::string error;
+  const auto explanation = explain(sample_rows(), window, worker, error);
+  EXPECT_EQ(error, "");
+  return to_text(explanation);
+}
+
+TEST(explanation, tells_what_was_seen_chosen_and_earned) {
+  const auto text = text_of(1, "ben");
+  EXPECT_THAT(text, HasSubstr("Window 1 of cluster pair, decided by ppo version 1 (term 1, generation 1)"));
+  EXPECT_THAT(text, HasSubstr("ben (rank 1)\n"));
+  EXPECT_THAT(text, HasSubstr("It chose +25 with probability 0.25, expecting a return of 1.500. "
+                              "Probabilities: -25 0.25, 0 0.50, +25 0.25."));
+  EXPECT_THAT(text, HasSubstr("Batch 64 -> 39: the policy drew +25\n"));
+  EXPECT_THAT(
+      text, HasSubstr("It came into force in window 3, which earned 0.350 = accuracy 0.500 + gain 0.100 - time 0.200 - "
+                      "batch 0.050 - noise 0.000.\n"));
+  EXPECT_THAT(text, Not(HasSubstr("ada (rank")));
+}
+
+TEST(explanation, marks_fields_that_were_not_measured) {
+  const auto text = text_of(1, "ada");
+  EXPECT_THAT(text, HasSubstr("throughput     0.000  masked"));
+  EXPECT_THAT(text, Not(HasSubstr("accuracy       0.250  masked")));
+}
+
+TEST(explanation, covers_all_workers_unless_one_is_named) {
+  const auto text = text_of(2);
+  EXPECT_THAT(text, HasSubstr("ada (rank 0)"));
+  EXPECT_THAT(text, HasSubstr("ben (rank 1)"));
+}
+
+TEST(explanation, says_when_a_decision_never_came_into_force) {
+  EXPECT_THAT(text_of(2), HasSubstr("It never came into force in a recorded window"));
+}
+
+TEST(explanation, says_when_nothing_was_decided) {
+  EXPECT_THAT(text_of(3), HasSubstr("Nothing was decided: training ended with this window."));
+}
+
+TEST(explanation, names_the_windows_and_workers_that_there_are) {
+  std::string error;
+  explain(sample_rows(), 9, "", error);
+  EXPECT_EQ(error, "the ledger holds no window 9; it has windows in [1, 3]");
+  explain(sample_rows(), 1, "eve", error);
+  EXPECT_EQ(error, "window 1 has no worker \"eve\"; it has ada, ben");
+  explain({}, 1, "", error);
+  EXPECT_EQ(error, "the ledger holds no window yet");
+}
+
+TEST(explanation, takes_the_last_life_of_a_window_that_was_decided_twice) {
+  auto rows = sample_rows();
+  auto second = sample_rows();
+  auto& decided = std::get<actors::ledger_window>(second[2].entry);
+  decided.workers[0].decided_batch = 77;
+  std::get<actors::ledger_window>(second[4].entry).workers[0].reward.total = 9;
+  rows.insert(rows.end(), second.begin(), second.end());
+  std::string error;
+  const auto explanation = explain(rows, 1, "ada", error);
+  ASSERT_EQ(explanation.workers.size(), 1U);
+  EXPECT_EQ(explanation.workers[0].row.decided_batch, 77U);
+  ASSERT_TRUE(explanation.workers[0].effect);
+  EXPECT_EQ(explanation.workers[0].effect->reward.total, 9);
+}
+
+TEST(explanation, is_available_as_json) {
+  std::string error;
+  const auto array = nlohmann::json::parse(to_json(explain(sample_rows(), 1, "", error)));
+  ASSERT_EQ(array.size(), 2U);
+  const auto& ben = array[1];
+  EXPECT_EQ(ben["host"], "ben");
+  EXPECT_EQ(ben["action"], "+25");
+  EXPECT_EQ(ben["decided_batch"], 39);
+  EXPECT_EQ(ben["probabilities"]["0"], 0.5);
+  EXPECT_EQ(ben["state"][0]["field"], "throughput");
+  EXPECT_EQ(ben["state"][0]["masked"], true);
+  EXPECT_EQ(ben["effect"]["window"], 3);
+}
+
+} // namespace
+} // namespace dynamix::node

@@ -1,0 +1,57 @@
+#include "node/live_output.hpp"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace dynamix::node {
+namespace {
+
+constexpr std::chrono::milliseconds at_once{0};
+
+TEST(live_output, draws_progress_over_itself_on_a_terminal) {
+  std::ostringstream out;
+  {
+    live_output live(out, {.redraw = true, .colour = false, .width = 8, .interval = at_once});
+    live.progress("first line");
+    live.progress("second");
+    live.print("stays");
+  }
+  EXPECT_EQ(out.str(), "\rfirst l\x1b[K\rsecond\x1b[K\r\x1b[Kstays\n");
+}
+
+TEST(live_output, prints_plain_lines_elsewhere) {
+  std::ostringstream out;
+  live_output live(out, {.redraw = false, .colour = false, .width = 8, .interval = at_once});
+  live.progress("first line");
+  live.progress("first line");
+  live.progress("second");
+  live.problem("trouble");
+  EXPECT_EQ(out.str(), "first line\nsecond\ntrouble\n") << "whole lines, none twice";
+}
+
+TEST(live_output, waits_between_progress_lines) {
+  std::ostringstream out;
+  live_output live(out, {.redraw = false, .interval = std::chrono::hours(1)});
+  live.progress("first");
+  live.progress("second");
+  EXPECT_EQ(out.str(), "first\n");
+}
+
+TEST(live_output, uses_colour_only_where_it_is_wanted) {
+  std::ostringstream coloured;
+  live_output(coloured, {.colour = true}).problem("trouble");
+  EXPECT_EQ(coloured.str(), "\x1b[1;31mtrouble\x1b[0m\n");
+  setenv("NO_COLOR", "1", 1);
+  EXPECT_FALSE(output_style::detect().colour);
+  unsetenv("NO_COLOR");
+}
+
+TEST(live_output, cuts_lines_between_characters) {
+  EXPECT_EQ(cut("a▁b", 2), "a▁");
+  EXPECT_EQ(cut("a▁b", 3), "a▁b");
+  EXPECT_EQ(cut("a▁b", 9), "a▁b");
+}
+
+} // namespace
+} // namespace dynamix::node

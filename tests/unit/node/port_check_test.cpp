@@ -1,0 +1,61 @@
+#include "node/port_check.hpp"
+#include "tests/unit/node/sample_run.hpp"
+
+#include <gtest/gtest.h>
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+namespace dynamix::node {
+namespace {
+
+/// A listener on a free port of 127.0.0.1.
+class listener {
+public:
+  listener() : descriptor_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(bind(descriptor_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(descriptor_, 1), 0);
+    EXPECT_EQ(getsockname(descriptor_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port_ = ntohs(address.sin_port);
+  }
+  listener(const listener&) = delete;
+  listener& operator=(const listener&) = delete;
+  ~listener() { close(descriptor_); }
+  std::uint16_t port() const { return port_; }
+
+private:
+  int descriptor_;
+  std::uint16_t port_ = 0;
+};
+
+TEST(port_check, names_the_place_of_a_port_in_use) {
+  auto file = testing::pair_file();
+  const listener taken;
+  {
+    const listener freed;
+    file.hosts[0].port = freed.port();
+  }
+  file.hosts[1].port = taken.port();
+  const auto errors = check_ports(file);
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_EQ(cluster::to_string(errors[0]),
+            "pair.toml:10:8: host \"ben\" cannot listen on 127.0.0.1:" + std::to_string(taken.port()) +
+                ": another process does; end it, or give a port that is free");
+}
+
+TEST(port_check, names_the_place_of_an_address_of_another_machine) {
+  auto file = testing::pair_file("address = \"203.0.113.1\"\n"); // for documentation: nobody's
+  file.hosts.erase(file.hosts.begin());
+  file.positions["host[0].address"] = file.positions["host[1].address"];
+  const auto errors = check_ports(file);
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_EQ(errors[0].line, 12U);
+  EXPECT_NE(errors[0].message.find("that is not an address of this machine"), std::string::npos);
+}
+
+} // namespace
+} // namespace dynamix::node

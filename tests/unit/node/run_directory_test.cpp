@@ -1,0 +1,86 @@
+#include "node/run_directory.hpp"
+#include "storage/atomic_file.hpp"
+#include "tests/unit/node/sample_run.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace dynamix::node {
+namespace {
+
+using namespace testing;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+TEST(run_directory, has_a_default_name_of_cluster_policy_and_time) {
+  EXPECT_THAT(default_run_path(pair_file()), MatchesRegex("runs/pair-ppo-[0-9]{8}-[0-9]{6}"));
+}
+
+TEST(run_directory, is_made_with_what_hosts_write_into) {
+  const temporary_directory directory;
+  const run_directory run(directory.path() + "/a/b");
+  EXPECT_TRUE(run.empty());
+  EXPECT_EQ(run.create(), "");
+  EXPECT_FALSE(run.empty());
+  EXPECT_TRUE(std::filesystem::is_directory(run.checkpoints()));
+  EXPECT_TRUE(std::filesystem::is_directory(std::filesystem::path(run.log("ada")).parent_path()));
+}
+
+TEST(run_directory, cannot_be_made_below_a_file) {
+  const temporary_directory directory;
+  ASSERT_EQ(storage::write_file_atomically(directory.path() + "/file", std::string("x")), "");
+  EXPECT_THAT(run_directory(directory.path() + "/file").create(), HasSubstr("cannot make "));
+}
+
+TEST(run_directory, holds_the_cluster_file_as_it_was_used) {
+  const temporary_directory directory;
+  const run_directory run(directory.path());
+  auto file = pair_file();
+  ASSERT_EQ(cluster::set_field(file, "arbitrator.policy", "static"), "");
+  ASSERT_EQ(write_cluster_copy(run, file), "");
+  const auto copy = cluster::read_cluster_file(run.cluster_file());
+  ASSERT_TRUE(copy.errors.empty());
+  EXPECT_EQ(copy.file.digest(), file.digest());
+}
+
+TEST(run_directory, gives_back_what_hosts_have_written) {
+  const temporary_directory directory;
+  const run_directory run(directory.path());
+  ASSERT_EQ(run.create(), "");
+  ASSERT_EQ(write_cluster_copy(run, pair_file()), "");
+  std::string lines;
+  auto rows = sample_rows();
+  rows.push_back({8, actors::ledger_farewell{farewell(0)}});
+  rows.push_back({8, actors::ledger_farewell{farewell(1)}});
+  rows.push_back({9, actors::ledger_evaluation{{.step = 10, .test_accuracy = 0.5}}});
+  for (const auto& row : rows)
+    lines += actors::to_json_line(row) + "\n";
+  ASSERT_EQ(storage::write_file_atomically(run.ledger(), lines), "");
+  auto own = farewell(0);
+  own.telemetry_seconds = 0;
+  own.steps = 31;
+  ASSERT_EQ(
+      storage::write_file_atomically(run.worker("ada"), actors::to_json(own, {{.step = 20, .test_accuracy = 0.6}})),
+      "");
+
+  std::string error;
+  const auto records = read_run(run, error);
+  EXPECT_EQ(error, "");
+  EXPECT_EQ(records.rows.size(), rows.size());
+  ASSERT_EQ(records.farewells.size(), 2U);
+  EXPECT_EQ(records.farewells[0].steps, 31U) << "a worker's own file counts more than the ledger";
+  EXPECT_EQ(records.farewells[0].telemetry_seconds, 0.012) << "which only the ledger knows";
+  EXPECT_EQ(records.farewells[1].host, "ben");
+  ASSERT_EQ(records.evaluations.size(), 2U);
+  EXPECT_EQ(records.evaluations[1].step, 20U);
+}
+
+TEST(run_directory, without_a_cluster_file_is_no_run) {
+  const temporary_directory directory;
+  std::string error;
+  read_run(run_directory(directory.path()), error);
+  EXPECT_THAT(error, HasSubstr("is no run directory"));
+}
+
+} // namespace
+} // namespace dynamix::node

@@ -1,0 +1,184 @@
+#include "node/report.hpp"
+#include "node/summary.hpp"
+#include "tests/unit/node/sample_run.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace dynamix::node {
+namespace {
+
+using namespace testing;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(summary, adds_up_a_run) {
+  auto records = sample_records();
+  records.evaluations = {{.step = 30, .epoch = 2, .test_accuracy = 0.88}};
+  const auto summary = summarise(records);
+  EXPECT_TRUE(summary.succeeded);
+  EXPECT_EQ(summary.reason, "epochs completed");
+  EXPECT_EQ(summary.started_at, "2026-01-02T03:04:05Z");
+  EXPECT_EQ(summary.steps, 30U);
+  EXPECT_EQ(summary.samples, 3840U) << "a farewell counts the samples of all workers";
+  EXPECT_EQ(summary.wall_seconds, 6);
+  EXPECT_EQ(summary.final_accuracy, 0.88);
+  EXPECT_LT(summary.seconds_to_target, 0);
+  EXPECT_EQ(summary.generations, 1U);
+  EXPECT_EQ(summary.restarts, 0U);
+  EXPECT_EQ(summary.policy_version, 3U);
+  EXPECT_DOUBLE_EQ(summary.control_fraction, 0.01);
+  EXPECT_DOUBLE_EQ(summary.telemetry_fraction, 0.002);
+  EXPECT_THAT(summary.warnings, IsEmpty());
+}
+
+TEST(summary, counts_decisions_made_and_what_became_of_them) {
+  const auto summary = summarise(sample_records());
+  EXPECT_EQ(summary.decisions.made, 4U) << "nothing is decided on the last window";
+  EXPECT_EQ(summary.decisions.applied, 2U);
+  EXPECT_EQ(summary.decisions.late, 2U);
+  EXPECT_EQ(summary.decisions.unapplied, 2U);
+  EXPECT_EQ(summary.decisions.lost, 0U);
+  EXPECT_EQ(summary.decisions.duplicated, 0U);
+}
+
+TEST(summary, finds_lost_and_duplicated_decisions) {
+  auto records = sample_records();
+  records.farewells[1].decisions = {.received = 1, .applied = 1, .duplicated = 3};
+  const auto summary = summarise(records);
+  EXPECT_EQ(summary.decisions.lost, 1U);
+  EXPECT_EQ(summary.decisions.duplicated, 3U);
+  EXPECT_THAT(summary.warnings, Contains(HasSubstr("1 decisions were lost")));
+  EXPECT_THAT(summary.warnings, Contains(HasSubstr("3 decisions came twice")));
+}
+
+TEST(summary, does_not_call_the_decisions_of_a_dead_worker_lost) {
+  auto records = sample_records();
+  records.farewells.pop_back();
+  const auto summary = summarise(records);
+  EXPECT_EQ(summary.decisions.lost, 0U);
+  EXPECT_FALSE(summary.succeeded) << "not every worker has said farewell";
+}
+
+TEST(summary, counts_the_decisions_of_the_last_life_of_a_resumed_run) {
+  auto records = sample_records();
+  auto second = sample_rows();
+  second.erase(second.begin() + 2, second.begin() + 4); // windows 1 and 2: it resumes from window 2
+  auto& window = std::get<actors::ledger_window>(second.back().entry);
+  window.decided = true;
+  records.rows.insert(records.rows.end(), second.begin(), second.end());
+  for (auto& farewell : records.farewells)
+    farewell.decisions = {.received = 1, .unapplied = 1};
+  const auto summary = summarise(records);
+  EXPECT_EQ(summary.decisions.made, 2U);
+  EXPECT_EQ(summary.decisions.lost, 0U);
+  EXPECT_EQ(summary.restarts, 1U);
+  EXPECT_EQ(summary.generations, 2U);
+  EXPECT_EQ(summary.workers[0].samples, 10U * (64 + 64 + 89)) << "window 3 was trained twice and counts once";
+}
+
+TEST(summary, describes_each_worker) {
+  const auto summary = summarise(sample_records());
+  ASSERT_EQ(summary.workers.size(), 2U);
+  const auto& ben = summary.workers[1];
+  EXPECT_EQ(ben.host, "ben");
+  EXPECT_EQ(ben.compute_slowdown, 2);
+  EXPECT_EQ(ben.first_batch, 64U);
+  EXPECT_EQ(ben.last_batch, 39U);
+  EXPECT_EQ(ben.samples, 1670U);
+  EXPECT_DOUBLE_EQ(ben.mean_batch, 1670.0 / 30);
+  EXPECT_DOUBLE_EQ(ben.share, 1670.0 / 3840);
+  EXPECT_DOUBLE_EQ(ben.step_seconds, 0.2);
+  EXPECT_DOUBLE_EQ(ben.compute_seconds, 0.2);
+}
+
+TEST(summary, takes_the_reason_of_a_failed_worker) {
+  auto records = sample_records();
+  records.farewells[1].succeeded = false;
+  records.farewells[1].reason = "lost contact with a worker";
+  const auto summary = summarise(records);
+  EXPECT_FALSE(summary.succeeded);
+  EXPECT_EQ(summary.reason, "lost contact with a worker");
+  EXPECT_THAT(result_block(summary), HasSubstr("FAILED: lost contact with a worker"));
+}
+
+TEST(summary, says_that_there_is_nothing_before_the_first_window) {
+  const auto summary = summarise({.file = pair_file(), .rows = {}, .farewells = {}, .evaluations = {}});
+  EXPECT_FALSE(summary.succeeded);
+  EXPECT_EQ(summary.reason, "no worker has said farewell");
+  EXPECT_EQ(summary.samples, 0U);
+}
+
+TEST(summary, warns_of_what_the_records_show) {
+  auto records = sample_records();
+  records.farewells[0].parameter_checksum = 18;
+  records.farewells[0].telemetry_seconds = 1;
+  records.rows.push_back({7, actors::ledger_event{"warning", "ben", "the clock jumped"}});
+  std::get<actors::ledger_window>(records.rows[2].entry).workers[0].stale = true;
+  const auto warnings = summarise(records, {"seen by the launcher"}).warnings;
+  EXPECT_EQ(warnings.front(), "seen by the launcher");
+  EXPECT_THAT(warnings, Contains("ben: the clock jumped"));
+  EXPECT_THAT(warnings, Contains("the workers ended with different parameters"));
+  EXPECT_THAT(warnings, Contains(HasSubstr("telemetry cost 8.43 % of the time")));
+  EXPECT_THAT(warnings, Contains(HasSubstr("1 of 6 window reports came too late")));
+}
+
+TEST(summary, warns_of_a_batch_size_that_is_stuck_at_a_bound) {
+  run_records records{.file = pair_file(), .rows = {{0, start_row()}}, .farewells = {}, .evaluations = {}};
+  for (std::uint64_t window = 1; window <= 30; ++window) {
+    actors::ledger_window row{.key = {1, window}, .generation = 1};
+    row.workers = {worker(report(0, window, window < 10 ? 64 : 1024), {}, 1024),
+                   worker(report(1, window, 63 + window % 2), {}, 64)};
+    records.rows.push_back({1, row});
+  }
+  EXPECT_THAT(summarise(records).warnings,
+              ElementsAre("the batch size of ada was stuck at batch.highest, 1024, for the second half of the run"));
+  records.file = pair_file("[arbitrator]\npolicy = \"static\"\n");
+  EXPECT_THAT(summarise(records).warnings, IsEmpty());
+}
+
+TEST(summary_json, has_every_promised_key) {
+  const auto object = nlohmann::json::parse(to_json(summarise(sample_records())));
+  for (const char* key :
+       {"cluster", "policy", "seed", "workers", "wall_seconds", "steps", "samples", "epochs", "final_accuracy",
+        "target_accuracy", "seconds_to_target", "decisions", "generations", "restarts", "overhead", "warnings"})
+    EXPECT_TRUE(object.contains(key)) << key;
+  for (const char* key : {"made", "applied", "late", "stale_refused", "lost", "duplicated"})
+    EXPECT_TRUE(object["decisions"].contains(key)) << key;
+  EXPECT_TRUE(object["overhead"].contains("control_fraction"));
+  EXPECT_TRUE(object["overhead"].contains("telemetry_fraction"));
+  EXPECT_EQ(object["workers"], 2);
+  EXPECT_TRUE(object["seconds_to_target"].is_null()) << "never reached";
+  EXPECT_EQ(object["per_worker"][1]["last_batch"], 39);
+}
+
+TEST(epochs_table, has_a_line_for_each_evaluation) {
+  EXPECT_EQ(epochs_csv({{.step = 30,
+                         .epoch = 1,
+                         .samples = 10'000,
+                         .elapsed_seconds = 2.5,
+                         .train_loss = 0.5,
+                         .test_loss = 0.25,
+                         .test_accuracy = 0.875,
+                         .global_batch = 128,
+                         .learning_rate = 0.05}}),
+            "epoch,step,samples,seconds,train_loss,test_loss,test_accuracy,global_batch,learning_rate\n"
+            "1,30,10000,2.5,0.5,0.25,0.875,128,0.05\n");
+}
+
+TEST(report, shows_result_evaluations_workers_and_batch_sizes) {
+  auto records = sample_records();
+  for (std::uint64_t epoch = 1; epoch <= 100; ++epoch)
+    records.evaluations.push_back({.step = epoch, .epoch = epoch, .test_accuracy = 0.5});
+  const auto text = report_text(records, summarise(records));
+  EXPECT_THAT(text, HasSubstr("4 made, 2 applied (2 late), 0 superseded, 2 unapplied, 0 stale, 0 lost, 0 duplicated"));
+  EXPECT_THAT(text, HasSubstr("ben           2.0  64 -> 39"));
+  EXPECT_THAT(text, HasSubstr("\n    100      0.0")) << "the last of many evaluations is shown";
+  EXPECT_THAT(text, HasSubstr("ada           3      64       89  ▂▂▃\n"));
+}
+
+} // namespace
+} // namespace dynamix::node

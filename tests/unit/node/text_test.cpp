@@ -1,0 +1,42 @@
+#include "node/text.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace dynamix::node {
+namespace {
+
+TEST(text, writes_durations_as_people_read_them) {
+  EXPECT_EQ(duration(0), "0 s");
+  EXPECT_EQ(duration(59.4), "59 s");
+  EXPECT_EQ(duration(60), "1:00");
+  EXPECT_EQ(duration(3599), "59:59");
+  EXPECT_EQ(duration(7384), "2:03:04");
+  EXPECT_EQ(duration(-1), "-");
+  EXPECT_EQ(duration(std::numeric_limits<double>::quiet_NaN()), "-");
+}
+
+TEST(text, groups_digits) {
+  EXPECT_EQ(grouped(0), "0");
+  EXPECT_EQ(grouped(999), "999");
+  EXPECT_EQ(grouped(1000), "1,000");
+  EXPECT_EQ(grouped(1234567), "1,234,567");
+}
+
+TEST(text, draws_values_on_a_logarithmic_scale) {
+  EXPECT_EQ(sparkline({32, 1024}, 32, 1024, 10), "▁█");
+  EXPECT_EQ(sparkline({1, 5000}, 32, 1024, 10), "▁█") << "out of range is cut off";
+  EXPECT_EQ(sparkline({64, 64}, 64, 64, 10), "▁▁") << "no range";
+  EXPECT_EQ(sparkline({}, 32, 1024, 10), "");
+  EXPECT_EQ(sparkline({32, 32, 32, 1024}, 32, 1024, 2), "▁█") << "the first and the last are kept";
+  EXPECT_EQ(sparkline({32, 1024}, 32, 1024, 1), "▁");
+}
+
+TEST(text, makes_the_words_of_others_printable) {
+  EXPECT_EQ(printable("a\x1b[31mb\nc"), "a [31mb c");
+  EXPECT_EQ(printable("abcdef", 3), "abc");
+}
+
+} // namespace
+} // namespace dynamix::node
