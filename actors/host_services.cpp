@@ -211,6 +211,14 @@ void host_services::stop() {
 void host_services::shut_down() {
   for (auto supervisor = supervisors_.rbegin(); supervisor != supervisors_.rend(); ++supervisor)
     caf::anon_send_exit(*supervisor, caf::exit_reason::user_shutdown);
+  // A detached actor's thread ends with the last handle to it.
+  const std::scoped_lock lock(mutex_);
+  supervisors_.clear();
+  gateway_ = nullptr;
+  worker_ = nullptr;
+  store_ = nullptr;
+  learner_ = nullptr;
+  aggregator_ = nullptr;
 }
 
 } // namespace dynamix::actors
