@@ -57,7 +57,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 
 std::string to_string(const child_exit& ended) {
   if (ended.by_signal)
-    return "signal " + std::to_string(ended.number) + " (" + strsignal(ended.number) + ")";
+    return "signal " + std::to_string(ended.number) + ", " + strsignal(ended.number);
   return "exit code " + std::to_string(ended.number);
 }
 

@@ -22,7 +22,7 @@ struct child_exit {
 
   bool well() const { return !by_signal && number == 0; }
 };
-/// "exit code 1", "signal 9 (Killed)"
+/// "exit code 1", "signal 9, Killed"
 std::string to_string(const child_exit& ended);
 
 /// One process that this one has started. It is in a process group of its own, so that Ctrl-C at a terminal reaches it

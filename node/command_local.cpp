@@ -97,7 +97,7 @@ std::string write_results(const run_directory& run, const launch_outcome& outcom
   summary = summarise(records, outcome.warnings);
   if (!outcome.error.empty()) {
     summary.succeeded = false;
-    summary.reason = outcome.error.substr(0, outcome.error.find('\n'));
+    summary.reason = outcome.error;
   }
   for (const auto& [path, text] :
        {std::pair(run.summary(), to_json(summary)), std::pair(run.epochs(), epochs_csv(records.evaluations)),
@@ -123,7 +123,8 @@ int finish(const local_arguments& arguments, const run_directory& run, const lau
     live.print("run directory: " + run.path());
   }
   if (!outcome.error.empty())
-    context.err << "dynamix-node: error: " << outcome.error << resume_hint(run, arguments.insecure);
+    context.err << "dynamix-node: error: " << outcome.error << "\n"
+                << outcome.last_words << resume_hint(run, arguments.insecure);
   else if (outcome.stopped)
     context.err << "dynamix-node: stopped before the end. " << resume_hint(run, arguments.insecure);
   else if (!summary.succeeded)

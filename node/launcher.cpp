@@ -153,9 +153,9 @@ private:
         "host \"" + name + "\" died (" + to_string(exit) + ")" +
         (progress_.training() ? " " + duration(progress_.elapsed_seconds()) + " into training, in or after window " +
                                     std::to_string(progress_.window())
-                              : " before training began") +
-        ". Its last words, from " + options_.run.log(name) + ":\n" +
-        last_lines(options_.run.log(name), log_lines_shown);
+                              : " before training began");
+    outcome_.last_words =
+        "The end of " + options_.run.log(name) + ":\n" + last_lines(options_.run.log(name), log_lines_shown);
     if (phase_ != phase::training)
       return;
     output_.problem("error: host \"" + name + "\" died (" + to_string(exit) +
@@ -197,7 +197,7 @@ std::string last_lines(const std::string& path, std::size_t lines) {
 launch_outcome launch(const launch_options& options, live_output& output, std::stop_token stop) {
   launched_run run(options, output);
   if (auto problem = run.start(); !problem.empty())
-    return {.error = problem, .warnings = {}}; // the processes that did start end with `run`
+    return {.error = problem, .last_words = {}, .warnings = {}}; // the processes that did start end with `run`
   return run.watch(stop);
 }
 

@@ -27,7 +27,8 @@ struct launch_options {
 struct launch_outcome {
   bool succeeded = false; ///< every worker ended well
   bool stopped = false;   ///< asked to end early
-  std::string error;      ///< for a person, of several lines: who died, its last words
+  std::string error;      ///< one line for a person: who died; empty when nobody did
+  std::string last_words; ///< the end of its log, of several lines
   std::vector<std::string> warnings;
 };
 

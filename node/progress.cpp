@@ -14,8 +14,8 @@ constexpr std::size_t recent_windows = 20;
 
 void progress::add(const actors::ledger_row& row) {
   if (const auto* start = std::get_if<actors::ledger_start>(&row.entry)) {
+    *this = {}; // a resumed run steps back to its checkpoint
     start_ = *start;
-    recent_.clear(); // a resumed run steps back to its checkpoint
   } else if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
     add_window(*window);
   } else if (const auto* evaluation = std::get_if<actors::ledger_evaluation>(&row.entry)) {
@@ -51,8 +51,10 @@ void progress::add_window(const actors::ledger_window& window) {
 }
 
 double progress::samples_per_second() const {
+  if (recent_.size() == 1 && window_ == 1 && elapsed_seconds_ > 0)
+    return samples_done_ / elapsed_seconds_;
   if (recent_.size() < 2 || recent_.back().seconds <= recent_.front().seconds)
-    return elapsed_seconds_ > 0 && recent_.size() == 1 && window_ == 1 ? samples_done_ / elapsed_seconds_ : 0;
+    return 0;
   return std::max(0.0, (recent_.back().samples - recent_.front().samples) /
                            (recent_.back().seconds - recent_.front().seconds));
 }

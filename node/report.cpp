@@ -75,7 +75,7 @@ std::string result_block(const run_summary& summary) {
       {"cluster", summary.cluster + ", policy " + summary.policy + " (" + summary.mode + "), seed " +
                       std::to_string(summary.seed)},
       {"ended", (summary.succeeded ? "" : "FAILED: ") + printable(summary.reason)},
-      {"test accuracy", percent(summary.final_accuracy)},
+      {"test accuracy", summary.final_accuracy > 0 ? percent(summary.final_accuracy) : "not evaluated"},
       {"training time", duration(summary.wall_seconds) + " for " + grouped(summary.samples) + " samples in " +
                             grouped(summary.steps) + " steps, epochs completed: " + std::to_string(summary.epochs)}};
   if (summary.target_accuracy > 0)

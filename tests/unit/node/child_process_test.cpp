@@ -53,7 +53,7 @@ TEST(child_process, tells_a_death_by_signal) {
   ASSERT_EQ(process.start(shell("sleep 60", directory.path() + "/log")), "");
   EXPECT_TRUE(process.running());
   process.signal(SIGKILL);
-  EXPECT_EQ(to_string(wait_for_end(process)), "signal 9 (Killed)");
+  EXPECT_EQ(to_string(wait_for_end(process)), "signal 9, Killed");
   EXPECT_FALSE(process.running());
 }
 

@@ -63,6 +63,7 @@ TEST(progress, counts_completed_epochs) {
 TEST(progress, measures_a_resumed_run_from_its_resume) {
   auto rows = sample_rows();
   rows.push_back({0, start_row()}); // from a checkpoint after window 1
+  EXPECT_EQ(progress_line(after(rows)), "waiting for the first window");
   for (std::uint64_t window = 2; window <= 3; ++window) {
     actors::ledger_window row{.key = {1, window}, .generation = 1};
     row.workers = {worker(report(0, window, 64), {}, 64)};
