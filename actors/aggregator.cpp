@@ -16,7 +16,8 @@ using pointer = aggregator_local::stateful_pointer<aggregator_state>;
 
 void write_row(pointer self, ledger_entry entry) {
   auto& options = self->state.options;
-  options.run_ledger->append({.at_seconds = seconds_now(self) - options.ledger_origin_seconds, .entry = std::move(entry)});
+  options.run_ledger->append(
+      {.at_seconds = seconds_now(self) - options.ledger_origin_seconds, .entry = std::move(entry)});
 }
 
 void pass_on(pointer self, const std::vector<messages::shard_report>& closed) {
@@ -94,7 +95,8 @@ void worker_down(pointer self, const caf::down_msg& down) {
   const auto host = state.members->members()[rank].host;
   state.members->lost(rank);
   remove(self, rank);
-  const auto detail = fmt::format("the connection to {} broke; generation {} ends", host, state.members->generation());
+  const auto detail =
+      fmt::format("the connection to {} broke; generation {} is closed", host, state.members->generation());
   spdlog::error("worker_lost host={} rank={} reason=\"{}\"", host, rank, to_text(down.reason));
   write_row(self, ledger_event{"lost", host, detail});
   messages::welcome notice;
@@ -102,7 +104,8 @@ void worker_down(pointer self, const caf::down_msg& down) {
   notice.detail = detail;
   for (const auto& [other, worker] : state.workers)
     self->send(worker, atom::closed_v, pack(notice));
-  look_whether_over(self);
+  // Its connection alone may have broken: it gets as long to come back as a silent peer is given.
+  self->delayed_send(self, std::chrono::milliseconds(state.options.timeouts.connection_timeout_ms), atom::finish_v);
 }
 
 void take_report(pointer self, const frame& received) {
@@ -114,7 +117,8 @@ void take_report(pointer self, const frame& received) {
   pass_on(self, state.windows->add(std::move(*report), seconds_now(self)));
   const auto open = state.windows->open_window();
   if (open != 0 && open != before)
-    self->delayed_send(self, std::chrono::milliseconds(state.options.timeouts.gather_timeout_ms), atom::deadline_v, open);
+    self->delayed_send(self, std::chrono::milliseconds(state.options.timeouts.gather_timeout_ms), atom::deadline_v,
+                       open);
 }
 
 caf::result<atom::settle> settle(pointer self) {

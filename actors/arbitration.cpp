@@ -5,15 +5,18 @@
 
 namespace dynamix::actors {
 
-arbitration::arbitration(const cluster::cluster_file& file, std::unique_ptr<policy::controller> controller, std::uint64_t term)
+arbitration::arbitration(const cluster::cluster_file& file, std::unique_ptr<policy::controller> controller,
+                         std::uint64_t term)
     : file_(file), adaptive_optimizer_(file.training.optimizer != cluster::optimizer_kind::sgd),
-      controller_(std::move(controller)),
-      learning_(controller_->learns()), term_(term),
-      rollout_(file.ppo.horizon) {}
+      controller_(std::move(controller)), learning_(controller_->learns()), term_(term), rollout_(file.ppo.horizon) {}
 
-void arbitration::raise_term(std::uint64_t term) { term_ = std::max(term_, term); }
+void arbitration::raise_term(std::uint64_t term) {
+  term_ = std::max(term_, term);
+}
 
-std::string arbitration::adopt(const messages::policy_version& version) { return controller_->adopt(version); }
+std::string arbitration::adopt(const messages::policy_version& version) {
+  return controller_->adopt(version);
+}
 
 void arbitration::forget(std::uint32_t rank) {
   rollout_.forget(rank);
@@ -24,8 +27,8 @@ void arbitration::forget(std::uint32_t rank) {
 ledger_worker arbitration::judge(const messages::window_report& report, bool stale) {
   ledger_worker row{.report = report, .stale = stale};
   const auto previous = previous_accuracy_.find(report.rank);
-  row.reward = policy::compute_reward(report, previous == previous_accuracy_.end() ? -1.0 : previous->second, file_.reward,
-                                      adaptive_optimizer_);
+  row.reward = policy::compute_reward(report, previous == previous_accuracy_.end() ? -1.0 : previous->second,
+                                      file_.reward, adaptive_optimizer_);
   row.assigned_batch = assigned_.try_emplace(report.rank, report.batch).first->second;
   if (!stale) {
     previous_accuracy_[report.rank] = report.training.accuracy;

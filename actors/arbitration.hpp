@@ -45,8 +45,8 @@ private:
   bool learning_;
   std::uint64_t term_;
   policy::rollout_builder rollout_;
-  std::map<std::uint32_t, double> previous_accuracy_;  ///< of each rank's last window
-  std::map<std::uint32_t, std::uint32_t> assigned_;    ///< batch last decided, by rank
+  std::map<std::uint32_t, double> previous_accuracy_; ///< of each rank's last window
+  std::map<std::uint32_t, std::uint32_t> assigned_;   ///< batch last decided, by rank
 };
 
 } // namespace dynamix::actors

@@ -16,7 +16,8 @@ constexpr std::chrono::seconds learn_timeout{60};
 
 void write_row(pointer self, ledger_entry entry) {
   auto& options = self->state.options;
-  options.run_ledger->append({.at_seconds = seconds_now(self) - options.ledger_origin_seconds, .entry = std::move(entry)});
+  options.run_ledger->append(
+      {.at_seconds = seconds_now(self) - options.ledger_origin_seconds, .entry = std::move(entry)});
 }
 
 void adopt(pointer self, const frame& published) {

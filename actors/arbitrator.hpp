@@ -28,6 +28,7 @@ struct arbitrator_state {
 };
 
 arbitrator_actor::behavior_type arbitrator(arbitrator_actor::stateful_pointer<arbitrator_state> self,
-                                           arbitrator_options options, aggregator_local aggregator, learner_actor learner);
+                                           arbitrator_options options, aggregator_local aggregator,
+                                           learner_actor learner);
 
 } // namespace dynamix::actors

@@ -1,38 +1,43 @@
 #include "actors/connector.hpp"
 
 #include "actors/handlers.hpp"
+#include "cluster/cluster_file.hpp"
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <memory>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <memory>
-
 namespace dynamix::actors {
 
-bool probe_tcp(const std::string& address, std::uint16_t port, std::uint32_t timeout_ms) {
+socket_descriptor::~socket_descriptor() {
+  if (descriptor_ >= 0)
+    ::close(descriptor_);
+}
+
+socket_descriptor probe_tcp(const std::string& address, std::uint16_t port, std::uint32_t timeout_ms) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
-    return false;
+    return {};
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
-  const int descriptor = ::socket(addresses->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (descriptor < 0)
-    return false;
-  bool reached = ::connect(descriptor, addresses->ai_addr, addresses->ai_addrlen) == 0;
-  pollfd waiting{.fd = descriptor, .events = POLLOUT, .revents = 0};
-  if (!reached && errno == EINPROGRESS && ::poll(&waiting, 1, static_cast<int>(timeout_ms)) == 1) {
-    int error = 0;
-    socklen_t size = sizeof error;
-    reached = ::getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
-  }
-  ::close(descriptor);
-  return reached;
+  socket_descriptor probe(::socket(addresses->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!probe)
+    return {};
+  if (::connect(probe.get(), addresses->ai_addr, addresses->ai_addrlen) == 0)
+    return probe;
+  pollfd waiting{.fd = probe.get(), .events = POLLOUT, .revents = 0};
+  int error = errno;
+  socklen_t size = sizeof error;
+  if (error != EINPROGRESS || ::poll(&waiting, 1, static_cast<int>(timeout_ms)) != 1 ||
+      ::getsockopt(probe.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0)
+    return {};
+  return probe;
 }
 
 namespace {
@@ -51,8 +56,11 @@ void attempt(pointer self) {
   const auto& options = state.options;
   if (state.attempts++ == 0)
     spdlog::info("connecting to={} address={}:{}", options.host, options.address, options.port);
-  if (!probe_tcp(options.address, options.port, options.probe_timeout_ms))
-    return retry(self);
+  if (!cluster::is_loopback(options.address)) {
+    state.probe = probe_tcp(options.address, options.port, options.probe_timeout_ms);
+    if (!state.probe)
+      return retry(self);
+  }
   auto reached = self->system().middleman().remote_actor<gateway_actor>(options.address, options.port);
   if (!reached) {
     spdlog::debug("connect_failed to={} error=\"{}\"", options.host, to_text(reached.error()));

@@ -6,8 +6,30 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 namespace dynamix::actors {
+
+/// A socket of ours, closed with its owner.
+class socket_descriptor {
+public:
+  socket_descriptor() = default;
+  explicit socket_descriptor(int descriptor) : descriptor_(descriptor) {}
+  socket_descriptor(socket_descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  socket_descriptor& operator=(socket_descriptor&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~socket_descriptor();
+  explicit operator bool() const { return descriptor_ >= 0; }
+  int get() const { return descriptor_; }
+
+private:
+  int descriptor_ = -1;
+};
+
+/// A TCP connection to there, or none when nothing accepts one. Blocks for at most the time-out.
+socket_descriptor probe_tcp(const std::string& address, std::uint16_t port, std::uint32_t timeout_ms);
 
 struct connector_options {
   std::string host; ///< whom it reaches, for messages
@@ -25,20 +47,20 @@ struct connector_options {
 ///         |            v                      v                            v
 ///         +------- after a delay <------------+<---------------------------+
 ///
-/// Runs detached, since connecting blocks. The probe comes first because one connect to a black hole would block every other
-/// connect of the process for minutes.
+/// Runs detached, since connecting blocks. The probe comes first because one connect to a black hole would block every
+/// other connect of the process for minutes; on loopback there are none, and none is made. CAF names connections by
+/// descriptor and cleans up late, so a probe that closes right before another connect could take that one's place with
+/// it into the grave: it is kept open until the next attempt or the connection's end.
 struct connector_state {
   static constexpr const char* name = "connector";
   connector_options options;
   worker_local worker;
+  socket_descriptor probe;
   double delay_seconds = 0;
   std::uint64_t attempts = 0;
 };
 
-connector_actor::behavior_type connector(connector_actor::stateful_pointer<connector_state> self, connector_options options,
-                                         worker_local worker);
-
-/// True if something accepts TCP connections there. Blocks for at most the time-out.
-bool probe_tcp(const std::string& address, std::uint16_t port, std::uint32_t timeout_ms);
+connector_actor::behavior_type connector(connector_actor::stateful_pointer<connector_state> self,
+                                         connector_options options, worker_local worker);
 
 } // namespace dynamix::actors

@@ -13,8 +13,8 @@ namespace dynamix::actors {
 gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_state> self, std::string host) {
   install_handlers(self, gateway_state::name);
   return {
-      [self, host](atom::hello, const frame& hello, const worker_actor& caller)
-          -> caf::result<frame, aggregator_actor, store_actor> {
+      [self, host](atom::hello, const frame& hello,
+                   const worker_actor& caller) -> caf::result<frame, aggregator_actor, store_actor> {
         auto& aggregator = self->state.aggregator;
         if (aggregator)
           return self->delegate(aggregator, atom::hello_v, hello, caller);

@@ -5,7 +5,9 @@
 
 namespace dynamix::actors {
 
-void gather::joined(std::uint32_t rank) { present_.insert(rank); }
+void gather::joined(std::uint32_t rank) {
+  present_.insert(rank);
+}
 
 std::vector<messages::shard_report> gather::left(std::uint32_t rank, double now_seconds) {
   present_.erase(rank);

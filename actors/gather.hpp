@@ -11,8 +11,8 @@
 
 namespace dynamix::actors {
 
-/// A window closes when every present worker has reported it, or at a deadline after its first report: then the last report
-/// of each late worker stands in. A window closes at most once, and never after a later one.
+/// A window closes when every present worker has reported it, or at a deadline after its first report: then the last
+/// report of each late worker stands in. A window closes at most once, and never after a later one.
 class gather {
 public:
   explicit gather(std::uint64_t generation) : generation_(generation) {}
@@ -23,8 +23,8 @@ public:
   /// The worker reports no more. Windows that waited for nobody else close.
   std::vector<messages::shard_report> left(std::uint32_t rank, double now_seconds);
 
-  /// A report came in. The windows that it closes, in order: the awaited one when it is complete, and before it any older one
-  /// that is still open (a report was lost, and the workers have gone on).
+  /// A report came in. The windows that it closes, in order: the awaited one when it is complete, and before it any
+  /// older one that is still open (a report was lost, and the workers have gone on).
   std::vector<messages::shard_report> add(messages::window_report report, double now_seconds);
 
   /// The deadline of `window` has come; nothing if it has closed already.

@@ -9,8 +9,8 @@
 
 namespace dynamix::actors {
 
-/// What every actor does with an exception: log it and end with an error, so that its supervisor acts. (CAF's default ends the
-/// actor without a word.) Messages that nobody expects are dropped with a line in the log.
+/// What every actor does with an exception: log it and end with an error, so that its supervisor acts. (CAF's default
+/// ends the actor without a word.) Messages that nobody expects are dropped with a line in the log.
 template <class Self>
 void install_handlers(Self* self, const char* name) {
   self->set_default_handler([name](caf::scheduled_actor*, caf::message_view&) -> caf::result<caf::message> {
@@ -39,6 +39,8 @@ inline std::chrono::milliseconds to_milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
-inline std::string to_text(const caf::error& error) { return caf::to_string(error); }
+inline std::string to_text(const caf::error& error) {
+  return caf::to_string(error);
+}
 
 } // namespace dynamix::actors

@@ -21,7 +21,8 @@ namespace {
 constexpr std::chrono::milliseconds poll_interval{50};
 
 /// Waits until the host's parts have ended. A stop that is asked for gets as long as the slowest window may take.
-void wait_until_ended(host_services& services, host_events& events, std::stop_token stop, std::chrono::milliseconds patience) {
+void wait_until_ended(host_services& services, host_events& events, std::stop_token stop,
+                      std::chrono::milliseconds patience) {
   bool stopping = false;
   std::chrono::steady_clock::time_point deadline;
   while (!events.wait_ended(services.has_worker(), services.has_arbitrator(), poll_interval)) {
@@ -85,8 +86,8 @@ void live_guarded(const host_options& options, std::stop_token stop, std::promis
 host_outcome run_host(const host_options& options, std::stop_token stop) {
   if (options.file.find(options.host) == nullptr)
     return {.reason = "host " + options.host + " is not in the cluster file"};
-  // A thread of its own, since CAF must be taken down by the thread that set it up, and a detached or blocked actor must not
-  // keep the host from ending.
+  // A thread of its own, since CAF must be taken down by the thread that set it up, and a detached or blocked actor
+  // must not keep the host from ending.
   std::promise<host_outcome> outcome;
   std::promise<void> gone;
   auto told = outcome.get_future();

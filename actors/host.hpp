@@ -1,7 +1,7 @@
 #pragma once
 
-/// One host of the cluster, from its gateway's first bind to the last farewell: the only door into the actors for `node/`.
-/// Includes no CAF.
+/// One host of the cluster, from its gateway's first bind to the last farewell: the only door into the actors for
+/// `node/`. Includes no CAF.
 
 #include "cluster/cluster_file.hpp"
 #include "messages/types.hpp"
@@ -17,7 +17,8 @@ struct host_options {
   std::string host;          ///< a name in the file
   std::string run_directory; ///< must exist; windows.jsonl and checkpoints/ go below it
   std::string resume_from;   ///< a checkpoint of the workers; empty: start anew
-  std::string policy_from;   ///< a saved learner (checkpoints/policy.dynamix); empty: file.arbitrator.policy_file or fresh
+  std::string
+      policy_from; ///< a saved learner (checkpoints/policy.dynamix); empty: file.arbitrator.policy_file or fresh
 };
 
 struct host_outcome {
@@ -30,8 +31,8 @@ struct host_outcome {
   std::string checkpoint;                               ///< the last one that this host wrote; empty if none
 };
 
-/// Runs the host's roles until training has ended, something failed, or `stop` is requested: then all workers end together
-/// at their next window boundary and write a checkpoint. Blocks; call once a process. Never throws.
+/// Runs the host's roles until training has ended, something failed, or `stop` is requested: then all workers end
+/// together at their next window boundary and write a checkpoint. Blocks; call once a process. Never throws.
 host_outcome run_host(const host_options& options, std::stop_token stop);
 
 } // namespace dynamix::actors

@@ -30,9 +30,8 @@ void host_events::failed(std::string reason) {
 
 bool host_events::wait_ended(bool worker, bool arbitrator, std::chrono::milliseconds wait) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, wait, [&] {
-    return state_.failure || ((!worker || state_.worker) && (!arbitrator || state_.arbitrator));
-  });
+  return changed_.wait_for(
+      lock, wait, [&] { return state_.failure || ((!worker || state_.worker) && (!arbitrator || state_.arbitrator)); });
 }
 
 host_events::snapshot host_events::take() const {

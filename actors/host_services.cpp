@@ -38,7 +38,8 @@ std::uint64_t epoch_samples(cluster::dataset_kind kind) {
 
 } // namespace
 
-host_services::host_services(caf::actor_system& system, const host_options& options, std::shared_ptr<host_events> events)
+host_services::host_services(caf::actor_system& system, const host_options& options,
+                             std::shared_ptr<host_events> events)
     : system_(system), options_(options), events_(std::move(events)),
       timeouts_(cluster::derive_timeouts(options.file.detect_ms)), host_(*options_.file.find(options_.host)),
       has_worker_(host_.has(cluster::role::worker)), has_arbitrator_(host_.has(cluster::role::arbitrator)) {}
@@ -135,7 +136,8 @@ void host_services::start_worker() {
 
   std::vector<child_specification> children;
   children.push_back({"telemetry", [this] {
-                        auto started = system_.spawn(telemetry, options_.file.telemetry_sources);
+                        auto started = system_.spawn(telemetry, options_.file.telemetry_sources,
+                                                     std::chrono::milliseconds(timeouts_.request_timeout_ms));
                         caf::anon_send(worker_, atom::serve_v, started);
                         return caf::actor_cast<caf::strong_actor_ptr>(started);
                       }});
@@ -154,7 +156,11 @@ void host_services::start_worker() {
 
 void host_services::supervise(supervision_options options, std::vector<child_specification> children) {
   options.seed = options_.file.seed + supervisors_.size();
-  supervisors_.push_back(system_.spawn(supervisor, options, std::move(children), events_));
+  auto told = [ledger = ledger_, &system = system_, origin = ledger_origin_seconds_](const std::string& reason) {
+    if (ledger)
+      ledger->append({.at_seconds = clock_seconds(system) - origin, .entry = ledger_event{"restarted", "", reason}});
+  };
+  supervisors_.push_back(system_.spawn(supervisor, options, std::move(children), events_, std::move(told)));
 }
 
 void host_services::start_arbitration() {
@@ -167,8 +173,9 @@ void host_services::start_arbitration() {
   if (learns_)
     children.push_back({"ppo_learner", [this] {
                           const std::scoped_lock lock(mutex_);
-                          learner_ = system_.spawn<caf::detached>(ppo_learner, options_.file, saved_policy_,
-                                                                  options_.run_directory + "/checkpoints/policy.dynamix");
+                          learner_ =
+                              system_.spawn<caf::detached>(ppo_learner, options_.file, saved_policy_,
+                                                           options_.run_directory + "/checkpoints/policy.dynamix");
                           return caf::actor_cast<caf::strong_actor_ptr>(learner_);
                         }});
   children.push_back({"aggregator", [this] { return start_aggregator(); }});

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Spawns the actors of one host under their supervisors, and tells each the handles it needs when another is restarted.
+/// Spawns the actors of one host under their supervisors, and tells each the handles it needs when another is
+/// restarted.
 
 #include "actors/host.hpp"
 #include "actors/host_events.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The protocol: every actor's interface, one comment a handler. Whatever crosses a process carries one `messages::frame`
-/// (Cap'n Proto) and actor handles, nothing else; only `local` interfaces carry plain values.
+/// The protocol: every actor's interface, one comment a handler. Whatever crosses a process carries one
+/// `messages::frame` (Cap'n Proto) and actor handles, nothing else; only `local` interfaces carry plain values.
 
 #include "actors/atoms.hpp"
 
@@ -42,7 +42,8 @@ using gateway_actor = caf::typed_actor<
     // hello and the caller -> welcome, and whom to talk to if it was accepted (else both handles are null).
     caf::replies_to<atom::hello, frame, worker_actor>::with<frame, aggregator_actor, store_actor>>;
 
-// -- inside one process -------------------------------------------------------------------------------------------------------
+// -- inside one process
+// -------------------------------------------------------------------------------------------------------
 
 using telemetry_actor = caf::typed_actor<
     // window_report without the telemetry: completed and passed upstream. Dropped when there is no upstream.
@@ -51,8 +52,8 @@ using telemetry_actor = caf::typed_actor<
     caf::reacts_to<atom::evaluation, frame>,
     // Passed upstream, behind the reports before it. Fails at once when there is no upstream.
     caf::replies_to<atom::settle>::with<atom::settle>,
-    // farewell: completed and passed upstream. Fails at once when there is no upstream.
-    caf::replies_to<atom::farewell, frame>::with<atom::farewell>,
+    // farewell -> the same completed. Passed upstream too; the reply waits until it is taken in there, or cannot be.
+    caf::replies_to<atom::farewell, frame>::with<frame>,
     // Where to send from now on.
     caf::reacts_to<atom::upstream, aggregator_actor>,
     // There is no upstream for now.
@@ -119,13 +120,13 @@ using connector_actor = caf::typed_actor<
 
 CAF_BEGIN_TYPE_ID_BLOCK(dynamix_actors, caf::id_block::dynamix_atoms::end)
 
-  CAF_ADD_TYPE_ID(dynamix_actors, (std::vector<dynamix::messages::frame>))
-  CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::store_actor))
-  CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::worker_actor))
-  CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::aggregator_actor))
-  CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::gateway_actor))
-  CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::telemetry_actor))
-  CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::arbitrator_actor))
-  CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::aggregator_local))
+CAF_ADD_TYPE_ID(dynamix_actors, (std::vector<dynamix::messages::frame>))
+CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::store_actor))
+CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::worker_actor))
+CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::aggregator_actor))
+CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::gateway_actor))
+CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::telemetry_actor))
+CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::arbitrator_actor))
+CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::aggregator_local))
 
 CAF_END_TYPE_ID_BLOCK(dynamix_actors)

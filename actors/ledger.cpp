@@ -3,22 +3,23 @@
 #include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <fstream>
+#include <unistd.h>
 
 namespace dynamix::messages {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(decision_key, term, window)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(network_statistics, valid, throughput_bytes_per_second, rtt_seconds,
                                                 retransmissions)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(system_statistics, valid, cpu_time_ratio, run_queue_wait_ratio, memory_ratio)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(system_statistics, valid, cpu_time_ratio, run_queue_wait_ratio,
+                                                memory_ratio)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(training_statistics, steps, samples, accuracy, loss, iteration_seconds,
-                                                compute_seconds, exchange_seconds, data_seconds, gradient_valid, sigma_norm,
-                                                sigma2_norm, gradient_norm, noise_scale, learning_rate, gain)
+                                                compute_seconds, exchange_seconds, data_seconds, gradient_valid,
+                                                sigma_norm, sigma2_norm, gradient_norm, noise_scale, learning_rate,
+                                                gain)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(window_report, host, rank, generation, window, first_step, final, batch,
                                                 decision, global_batch, epoch, epoch_samples, elapsed_seconds, training,
                                                 network, system, telemetry_seconds, control_seconds)
@@ -26,9 +27,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(evaluation_report, step, epoch, 
                                                 test_loss, test_accuracy, global_batch, learning_rate)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(decision_counts, received, applied, late, superseded, unapplied,
                                                 stale_refused, duplicated)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(farewell, host, rank, succeeded, reason, steps, samples, epochs, wall_seconds,
-                                                final_accuracy, seconds_to_target, parameter_checksum, control_seconds,
-                                                telemetry_seconds, decisions)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(farewell, host, rank, succeeded, reason, steps, samples, epochs,
+                                                wall_seconds, final_accuracy, seconds_to_target, parameter_checksum,
+                                                control_seconds, telemetry_seconds, decisions)
 
 } // namespace dynamix::messages
 
@@ -42,15 +43,16 @@ namespace dynamix::actors {
 
 using nlohmann::json;
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_start, cluster, policy, mode, seed, window_steps, dataset_samples,
-                                                epochs, target_accuracy, workers, state_fields, actions, started_at)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_start, cluster, policy, mode, seed, window_steps,
+                                                dataset_samples, epochs, target_accuracy, workers, state_fields,
+                                                actions, started_at)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_worker, report, stale, reward, state, probabilities, action,
                                                 log_probability, value, assigned_batch, decided_batch, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_window, key, generation, policy_version, decided, gather_seconds,
                                                 decide_seconds, workers)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_evaluation, report)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_policy, version, policy_loss, value_loss, entropy, approximate_kl,
-                                                clip_fraction)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_policy, version, policy_loss, value_loss, entropy,
+                                                approximate_kl, clip_fraction)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_event, event, host, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_farewell, farewell)
 

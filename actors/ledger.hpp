@@ -1,7 +1,7 @@
 #pragma once
 
-/// The ledger of a run, `windows.jsonl`: one JSON object a line, in the order of events, written by the arbitrator. A run can
-/// be followed, explained and summed up from it alone. Includes no CAF.
+/// The ledger of a run, `windows.jsonl`: one JSON object a line, in the order of events, written by the arbitrator. A
+/// run can be followed, explained and summed up from it alone. Includes no CAF.
 
 #include "messages/types.hpp"
 #include "policy/reward.hpp"
@@ -51,9 +51,9 @@ struct ledger_window {
   messages::decision_key key;
   std::uint64_t generation = 0;
   std::uint64_t policy_version = 0;
-  bool decided = true;            ///< false on the last window, on which nothing is decided
-  double gather_seconds = 0;      ///< first report to the last, or to the deadline
-  double decide_seconds = 0;      ///< policy and guard
+  bool decided = true;                ///< false on the last window, on which nothing is decided
+  double gather_seconds = 0;          ///< first report to the last, or to the deadline
+  double decide_seconds = 0;          ///< policy and guard
   std::vector<ledger_worker> workers; ///< by rank
 };
 

@@ -9,7 +9,8 @@ namespace dynamix::actors {
 using messages::welcome_verdict;
 
 membership::membership(const cluster::cluster_file& file, std::uint32_t heartbeat_interval_ms, std::uint64_t generation)
-    : cluster_(file.name), digest_(file.digest()), heartbeat_interval_ms_(heartbeat_interval_ms), generation_(generation) {
+    : cluster_(file.name), digest_(file.digest()), heartbeat_interval_ms_(heartbeat_interval_ms),
+      generation_(generation) {
   for (const auto* host : file.workers())
     members_.push_back({.host = host->name});
 }
@@ -30,8 +31,9 @@ messages::welcome membership::admit(const messages::hello& hello) {
     return refuse(welcome_verdict::cluster_mismatch,
                   fmt::format("host {} belongs to cluster {}, this is {}", hello.host, hello.cluster, cluster_));
   if (hello.cluster_digest != digest_)
-    return refuse(welcome_verdict::cluster_mismatch,
-                  fmt::format("host {} read another version of the cluster file; copy the same one to every host", hello.host));
+    return refuse(
+        welcome_verdict::cluster_mismatch,
+        fmt::format("host {} read another version of the cluster file; copy the same one to every host", hello.host));
   auto found = std::ranges::find(members_, hello.host, &member::host);
   if (found == members_.end())
     return refuse(welcome_verdict::unknown_host, fmt::format("host {} has no worker in the cluster file", hello.host));
@@ -40,10 +42,11 @@ messages::welcome membership::admit(const messages::hello& hello) {
                   fmt::format("host {} sends a heartbeat every {} ms, this arbitrator every {} ms", hello.host,
                               hello.heartbeat_interval_ms, heartbeat_interval_ms_));
   if (found->state == member_state::present && found->incarnation != hello.incarnation)
-    return refuse(welcome_verdict::duplicate_host, fmt::format("host {} is already connected from another process", hello.host));
-  if (closed_ || (found->state != member_state::awaited && found->incarnation != hello.incarnation))
+    return refuse(welcome_verdict::duplicate_host,
+                  fmt::format("host {} is already connected from another process", hello.host));
+  if (found->incarnation != hello.incarnation && (closed() || found->state == member_state::departed))
     return refuse(welcome_verdict::generation_closed,
-                  fmt::format("generation {} has ended: {} left it", generation_, names(member_state::lost)));
+                  fmt::format("generation {} has ended: it lost {}", generation_, names(member_state::lost)));
   // A worker in mid-training meets a new arbitrator: its generation goes on, and new terms lie above its last.
   if (hello.generation > generation_)
     generation_ = hello.generation;
@@ -70,17 +73,23 @@ bool membership::lost(std::uint32_t rank) {
   if (rank >= members_.size() || members_[rank].state != member_state::present)
     return false;
   members_[rank].state = member_state::lost;
-  closed_ = true;
   return true;
+}
+
+bool membership::closed() const {
+  return std::ranges::find(members_, member_state::lost, &member::state) != members_.end();
 }
 
 bool membership::over() const {
   return std::ranges::all_of(members_, [this](const member& one) {
     switch (one.state) {
-      case member_state::awaited: return closed_;
-      case member_state::present: return false;
-      case member_state::departed:
-      case member_state::lost: return true;
+    case member_state::awaited:
+      return closed();
+    case member_state::present:
+      return false;
+    case member_state::departed:
+    case member_state::lost:
+      return true;
     }
     return false;
   });

@@ -19,8 +19,8 @@ struct member {
   std::uint64_t incarnation = 0;
 };
 
-/// The workers of one generation: a fixed set, so ranks are the workers' positions in the cluster file. A worker that
-/// reconnects under its old incarnation goes on; one that was lost closes the generation.
+/// The workers of one generation: a fixed set, so ranks are the workers' positions in the cluster file. A loss closes
+/// the generation to newcomers; a worker whose connection alone broke may come back under its old incarnation.
 class membership {
 public:
   membership(const cluster::cluster_file& file, std::uint32_t heartbeat_interval_ms, std::uint64_t generation);
@@ -35,8 +35,9 @@ public:
   std::uint64_t generation() const { return generation_; }
   /// Newest term that any worker has obeyed; a new arbitrator's lies above it.
   std::uint64_t highest_term() const { return highest_term_; }
-  bool closed() const { return closed_; }
-  /// Every worker has joined and has departed, or was lost after the generation closed.
+  /// A worker is lost: nobody new can join.
+  bool closed() const;
+  /// Nobody is present, and nobody can still join.
   bool over() const;
   std::size_t awaited() const;
   const std::vector<member>& members() const { return members_; }
@@ -51,7 +52,6 @@ private:
   std::uint32_t heartbeat_interval_ms_;
   std::uint64_t generation_;
   std::uint64_t highest_term_ = 0;
-  bool closed_ = false;
   std::vector<member> members_; ///< by rank
 };
 

@@ -23,7 +23,8 @@ messages::frame pack(const T& value) {
   return std::move(*encoded);
 }
 
-/// The value in a frame of the expected kind. Nothing, and a line in the log, for any other: a peer's input is not trusted.
+/// The value in a frame of the expected kind. Nothing, and a line in the log, for any other: a peer's input is not
+/// trusted.
 template <class T>
 std::optional<T> unpack(const messages::frame& frame, const char* receiver) {
   auto decoded = messages::decode(frame);

@@ -22,8 +22,8 @@ caf::result<frame> learn(pointer self, const std::vector<frame>& frames) {
   }
   auto& state = self->state;
   const auto version = state.learner->update(rollout);
-  spdlog::info("policy_updated version={} policy_loss={:.4f} value_loss={:.4f} entropy={:.3f} kl={:.5f}", version.version,
-               version.policy_loss, version.value_loss, version.entropy, version.approximate_kl);
+  spdlog::info("policy_updated version={} policy_loss={:.4f} value_loss={:.4f} entropy={:.3f} kl={:.5f}",
+               version.version, version.policy_loss, version.value_loss, version.entropy, version.approximate_kl);
   if (!state.checkpoint.empty())
     if (const auto error = storage::write_file_atomically(state.checkpoint, state.learner->save()); !error.empty())
       spdlog::warn("policy_checkpoint_failed error=\"{}\"", error);

@@ -18,8 +18,10 @@ struct ppo_learner_state {
   std::string checkpoint; ///< written after every update, so that nothing learned is lost; empty: none
 };
 
-/// Starts from the checkpoint if there is one (after a restart), else from `saved` (a saved learner or parameters; may be empty).
-learner_actor::behavior_type ppo_learner(learner_actor::stateful_pointer<ppo_learner_state> self, cluster::cluster_file file,
-                                         std::vector<std::uint8_t> saved, std::string checkpoint);
+/// Starts from the checkpoint if there is one (after a restart), else from `saved` (a saved learner or parameters; may
+/// be empty).
+learner_actor::behavior_type ppo_learner(learner_actor::stateful_pointer<ppo_learner_state> self,
+                                         cluster::cluster_file file, std::vector<std::uint8_t> saved,
+                                         std::string checkpoint);
 
 } // namespace dynamix::actors

@@ -49,8 +49,12 @@ bool remote_store::check(const std::vector<std::string>& keys) {
   return ask({.verb = store_verb::check, .keys = keys}).number != 0;
 }
 
-bool remote_store::remove(const std::string& key) { return ask({.verb = store_verb::remove, .keys = {key}}).number != 0; }
+bool remote_store::remove(const std::string& key) {
+  return ask({.verb = store_verb::remove, .keys = {key}}).number != 0;
+}
 
-std::int64_t remote_store::count() { return ask({.verb = store_verb::count, .keys = {}}).number; }
+std::int64_t remote_store::count() {
+  return ask({.verb = store_verb::count, .keys = {}}).number;
+}
 
 } // namespace dynamix::actors

@@ -29,42 +29,42 @@ messages::store_result store_table::apply(const messages::store_operation& opera
   const bool full = (values_.size() >= messages::max_store_keys && !values_.contains(key)) ||
                     bytes_ + operation.value.size() > max_bytes;
   switch (operation.verb) {
-    case store_verb::set:
-      if (full)
-        return {.status = store_status::absent};
-      bytes_ += operation.value.size() - values_[key].size();
-      values_[key] = operation.value;
-      return {};
-    case store_verb::get: {
-      const auto found = values_.find(key);
-      if (found == values_.end())
-        return {.status = store_status::absent};
-      return {.value = found->second};
-    }
-    case store_verb::add: {
-      if (full)
-        return {.status = store_status::absent};
-      auto& value = values_[key];
-      // In unsigned arithmetic: a peer may send any amount.
-      const auto sum = static_cast<std::int64_t>(static_cast<std::uint64_t>(number_in(value)) +
-                                                 static_cast<std::uint64_t>(operation.amount));
-      bytes_ -= value.size();
-      value = text_of(sum);
-      bytes_ += value.size();
-      return {.number = sum};
-    }
-    case store_verb::check:
-      return {.number = std::ranges::all_of(operation.keys, [this](const auto& one) { return values_.contains(one); })};
-    case store_verb::remove: {
-      const auto found = values_.find(key);
-      if (found == values_.end())
-        return {.number = 0};
-      bytes_ -= found->second.size();
-      values_.erase(found);
-      return {.number = 1};
-    }
-    case store_verb::count:
-      return {.number = static_cast<std::int64_t>(values_.size())};
+  case store_verb::set:
+    if (full)
+      return {.status = store_status::absent};
+    bytes_ += operation.value.size() - values_[key].size();
+    values_[key] = operation.value;
+    return {};
+  case store_verb::get: {
+    const auto found = values_.find(key);
+    if (found == values_.end())
+      return {.status = store_status::absent};
+    return {.value = found->second};
+  }
+  case store_verb::add: {
+    if (full)
+      return {.status = store_status::absent};
+    auto& value = values_[key];
+    // In unsigned arithmetic: a peer may send any amount.
+    const auto sum = static_cast<std::int64_t>(static_cast<std::uint64_t>(number_in(value)) +
+                                               static_cast<std::uint64_t>(operation.amount));
+    bytes_ -= value.size();
+    value = text_of(sum);
+    bytes_ += value.size();
+    return {.number = sum};
+  }
+  case store_verb::check:
+    return {.number = std::ranges::all_of(operation.keys, [this](const auto& one) { return values_.contains(one); })};
+  case store_verb::remove: {
+    const auto found = values_.find(key);
+    if (found == values_.end())
+      return {.number = 0};
+    bytes_ -= found->second.size();
+    values_.erase(found);
+    return {.number = 1};
+  }
+  case store_verb::count:
+    return {.number = static_cast<std::int64_t>(values_.size())};
   }
   return {.status = store_status::absent};
 }

@@ -9,8 +9,8 @@
 
 namespace dynamix::actors {
 
-/// The table behind the store through which a process group meets. Knows no CAF; bounded by messages::max_store_keys and
-/// by its bytes: a set or an add beyond them answers `absent`.
+/// The table behind the store through which a process group meets. Knows no CAF; bounded by messages::max_store_keys
+/// and by its bytes: a set or an add beyond them answers `absent`.
 class store_table {
 public:
   static constexpr std::size_t max_bytes = 64U << 20;

@@ -53,6 +53,8 @@ void child_down(pointer self, const caf::down_msg& down) {
   if (plan.escalate)
     return give_up(self, plan.reason);
   spdlog::warn("restarting reason=\"{}\"", plan.reason);
+  if (state.told)
+    state.told(plan.reason);
   for (auto index = plan.restart.rbegin(); index != plan.restart.rend(); ++index)
     stop_child(self, *index, caf::exit_reason::user_shutdown);
   const bool pending = !state.to_restart.empty();
@@ -72,10 +74,11 @@ void restart_children(pointer self) {
 } // namespace
 
 caf::behavior supervisor(pointer self, supervision_options options, std::vector<child_specification> children,
-                         std::shared_ptr<host_events> events) {
+                         std::shared_ptr<host_events> events, std::function<void(const std::string& reason)> told) {
   install_handlers(self, supervisor_state::name);
   auto& state = self->state;
   state.events = std::move(events);
+  state.told = std::move(told);
   std::vector<std::string> names;
   for (auto& child : children) {
     names.push_back(child.name);

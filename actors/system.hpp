@@ -8,7 +8,8 @@
 
 namespace dynamix::actors {
 
-/// The actor system's settings for one host: every message type, the middleman with its heartbeat, few scheduler threads
+/// The actor system's settings for one host: every message type, the middleman with its heartbeat, few scheduler
+/// threads
 /// ("sharing" is the policy that stays quick with many processes a machine). Reads no configuration file.
 class system_config : public caf::actor_system_config {
 public:

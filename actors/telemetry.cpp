@@ -35,11 +35,33 @@ void complete(pointer self, const frame& received) {
     ++state.dropped;
 }
 
+caf::result<frame> pass_farewell(pointer self, const frame& received) {
+  auto farewell = unpack<messages::farewell>(received, "telemetry");
+  if (!farewell)
+    return caf::sec::invalid_argument;
+  farewell->telemetry_seconds = self->state.seconds_spent;
+  const auto completed = pack(*farewell);
+  auto promise = self->make_response_promise<frame>();
+  if (!self->state.upstream) {
+    promise.deliver(completed);
+    return promise;
+  }
+  self->request(self->state.upstream, self->state.upstream_timeout, atom::farewell_v, completed)
+      .then([promise, completed](atom::farewell) mutable { promise.deliver(completed); },
+            [promise, completed](const caf::error& error) mutable {
+              spdlog::warn("farewell_not_heard error=\"{}\"", to_text(error));
+              promise.deliver(completed);
+            });
+  return promise;
+}
+
 } // namespace
 
-telemetry_actor::behavior_type telemetry(pointer self, std::vector<cluster::telemetry_source> sources) {
+telemetry_actor::behavior_type telemetry(pointer self, std::vector<cluster::telemetry_source> sources,
+                                         std::chrono::milliseconds upstream_timeout) {
   install_handlers(self, telemetry_state::name);
   self->state.meter = make_meter(sources);
+  self->state.upstream_timeout = upstream_timeout;
   return {
       [self](atom::report, const frame& report) { complete(self, report); },
       [self](atom::evaluation, const frame& report) {
@@ -51,13 +73,7 @@ telemetry_actor::behavior_type telemetry(pointer self, std::vector<cluster::tele
           return caf::sec::invalid_argument;
         return self->delegate(self->state.upstream, atom::settle_v);
       },
-      [self](atom::farewell, const frame& received) -> caf::result<atom::farewell> {
-        auto farewell = unpack<messages::farewell>(received, "telemetry");
-        if (!farewell || !self->state.upstream)
-          return caf::sec::invalid_argument;
-        farewell->telemetry_seconds = self->state.seconds_spent;
-        return self->delegate(self->state.upstream, atom::farewell_v, pack(*farewell));
-      },
+      [self](atom::farewell, const frame& received) { return pass_farewell(self, received); },
       [self](atom::upstream, aggregator_actor upstream) { self->state.upstream = std::move(upstream); },
       [self](atom::orphan) { self->state.upstream = nullptr; },
   };

@@ -4,6 +4,7 @@
 #include "cluster/cluster_file.hpp"
 #include "telemetry/window_meter.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -15,11 +16,13 @@ struct telemetry_state {
   static constexpr const char* name = "telemetry";
   std::unique_ptr<dynamix::telemetry::window_meter> meter;
   aggregator_actor upstream;
-  double seconds_spent = 0; ///< CPU time of all measurements
+  std::chrono::milliseconds upstream_timeout{0};
+  double seconds_spent = 0;  ///< CPU time of all measurements
   std::uint64_t dropped = 0; ///< reports that had no upstream
 };
 
 telemetry_actor::behavior_type telemetry(telemetry_actor::stateful_pointer<telemetry_state> self,
-                                         std::vector<cluster::telemetry_source> sources);
+                                         std::vector<cluster::telemetry_source> sources,
+                                         std::chrono::milliseconds upstream_timeout);
 
 } // namespace dynamix::actors

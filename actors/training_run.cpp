@@ -64,7 +64,8 @@ training_run::training_run(const training_options& options, const messages::welc
                                 .world_size = place.world_size,
                                 .store_prefix = place.store_prefix,
                                 .address = options.file.find(options.host)->address,
-                                .collective_timeout_ms = cluster::derive_timeouts(options.file.detect_ms).collective_timeout_ms,
+                                .collective_timeout_ms =
+                                    cluster::derive_timeouts(options.file.detect_ms).collective_timeout_ms,
                                 .join_timeout_ms = cluster::derive_timeouts(options.file.detect_ms).join_timeout_ms},
       decisions_(place.generation, place.rank, options.file.batch.lowest, options.file.batch.highest) {}
 

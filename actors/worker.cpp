@@ -34,7 +34,8 @@ void greet_later(pointer self) {
   self->delayed_send(self, to_milliseconds(delay), atom::greet_v);
 }
 
-void accepted(pointer self, const messages::welcome& welcome, const aggregator_actor& aggregator, const store_actor& store) {
+void accepted(pointer self, const messages::welcome& welcome, const aggregator_actor& aggregator,
+              const store_actor& store) {
   auto& state = self->state;
   state.greeting_delay_seconds = 0;
   state.aggregator = aggregator;
@@ -91,12 +92,15 @@ void orphan(pointer self, const char* why) {
 void say_farewell(pointer self) {
   auto& state = self->state;
   state.run->decisions().close();
-  self->request(state.telemetry, state.options.request_timeout, atom::farewell_v, pack(state.farewell()))
-      .then([self](atom::farewell) { end(self, self->state.run->outcome().succeeded, self->state.run->outcome().reason); },
-            [self](const caf::error& error) {
-              spdlog::warn("farewell_not_heard error=\"{}\"", to_text(error));
-              end(self, self->state.run->outcome().succeeded, self->state.run->outcome().reason);
-            });
+  const auto& outcome = state.run->outcome();
+  self->request(state.telemetry, 2 * state.options.request_timeout, atom::farewell_v, pack(state.farewell()))
+      .then(
+          [self, &outcome](const frame& completed) {
+            if (const auto farewell = unpack<messages::farewell>(completed, "worker"))
+              self->state.telemetry_seconds = farewell->telemetry_seconds;
+            end(self, outcome.succeeded, outcome.reason);
+          },
+          [self, &outcome](const caf::error&) { end(self, outcome.succeeded, outcome.reason); });
 }
 
 /// First settles, so that decisions under way arrive before they are counted for the last time.
@@ -156,6 +160,7 @@ messages::farewell worker_state::farewell() const {
   said.seconds_to_target = outcome.seconds_to_target;
   said.parameter_checksum = outcome.parameter_checksum;
   said.control_seconds = run->control_seconds();
+  said.telemetry_seconds = telemetry_seconds;
   said.decisions = run->decisions().counts();
   return said;
 }

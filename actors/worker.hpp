@@ -35,6 +35,7 @@ struct worker_state {
   std::shared_ptr<training_run> run;
   double greeting_delay_seconds = 0;
   bool stop_requested = false;
+  double telemetry_seconds = 0; ///< that measuring cost; known at the end
 
   bool orphaned() const { return !aggregator; }
   messages::hello hello() const;

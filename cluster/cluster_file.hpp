@@ -167,6 +167,9 @@ std::string_view to_string(policy_mode value);
 ///   shutdown time-out    max(5000, 5d)
 timeouts derive_timeouts(std::uint32_t detect_ms);
 
+/// Whether an address is this machine's own: 127.0.0.0/8, ::1 or localhost.
+bool is_loopback(const std::string& address);
+
 /// Why a host may not listen on its address, or empty when it may: loopback (127.0.0.0/8, ::1, localhost) always,
 /// anything else only where the file or the command line says insecure, for there is no authentication.
 std::string refuse_listen(const cluster_file& file, const host& listener, bool insecure_flag);

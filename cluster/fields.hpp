@@ -83,7 +83,6 @@ std::string quoted(std::string_view text);
 std::string quoted_list(std::span<const std::string_view> names);
 
 bool is_address(const std::string& text);
-bool is_loopback(const std::string& address);
 
 /// The fields that could not be read, by the keys of `cluster_file::positions`.
 class broken_fields {

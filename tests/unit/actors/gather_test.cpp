@@ -100,10 +100,17 @@ TEST(Gather, ClosesWindowsInOrderAndOnceUnderLossAndReordering) {
     for (int step = 0; step < 200; ++step) {
       const auto rank = static_cast<std::uint32_t>(generator() % workers);
       switch (generator() % 5) {
-        case 0: check(windows.deadline(windows.open_window(), step)); break;
-        case 1: ++next[rank]; break; // lost on the way
-        case 2: check(windows.add(report_of(rank, std::max<std::uint64_t>(1, next[rank] - 1)), step)); break; // again
-        default: check(windows.add(report_of(rank, next[rank]++), step));
+      case 0:
+        check(windows.deadline(windows.open_window(), step));
+        break;
+      case 1:
+        ++next[rank];
+        break; // lost on the way
+      case 2:
+        check(windows.add(report_of(rank, std::max<std::uint64_t>(1, next[rank] - 1)), step));
+        break; // again
+      default:
+        check(windows.add(report_of(rank, next[rank]++), step));
       }
     }
     EXPECT_GT(last, 0U) << "seed " << seed;

@@ -39,9 +39,12 @@ TEST(Ledger, RowsSurviveTheRoundTrip) {
 }
 
 TEST(Ledger, EveryKindSurvivesTheRoundTrip) {
-  const ledger_entry entries[] = {ledger_start{.cluster = "c", .workers = {"a", "b"}}, ledger_window{},
-                                  ledger_evaluation{{.epoch = 2, .test_accuracy = 0.5}}, ledger_policy{.version = 3},
-                                  ledger_event{"joined", "ada", "text"}, ledger_farewell{{.host = "ada", .steps = 9}}};
+  const ledger_entry entries[] = {ledger_start{.cluster = "c", .workers = {"a", "b"}},
+                                  ledger_window{},
+                                  ledger_evaluation{{.epoch = 2, .test_accuracy = 0.5}},
+                                  ledger_policy{.version = 3},
+                                  ledger_event{"joined", "ada", "text"},
+                                  ledger_farewell{{.host = "ada", .steps = 9}}};
   for (const auto& entry : entries) {
     const auto line = to_json_line({.at_seconds = 1, .entry = entry});
     const auto row = parse_ledger_line(line);

@@ -74,8 +74,18 @@ TEST_F(Membership, ALostWorkerClosesTheGeneration) {
   EXPECT_TRUE(members.closed());
   const auto late = members.admit(hello("ben"));
   EXPECT_EQ(late.verdict, welcome_verdict::generation_closed);
-  EXPECT_NE(late.detail.find("ada left it"), std::string::npos) << late.detail;
+  EXPECT_NE(late.detail.find("it lost ada"), std::string::npos) << late.detail;
+  EXPECT_EQ(verdict(hello("ada", 8)), welcome_verdict::generation_closed) << "a new process has not its parameters";
   EXPECT_TRUE(members.over()) << "nobody is present, and nobody is awaited any more";
+}
+
+TEST_F(Membership, AWorkerWhoseConnectionAloneBrokeMayComeBack) {
+  members.admit(hello("ada"));
+  members.lost(0);
+  EXPECT_EQ(verdict(hello("ada")), welcome_verdict::accepted);
+  EXPECT_FALSE(members.closed());
+  EXPECT_FALSE(members.over());
+  EXPECT_EQ(verdict(hello("ben")), welcome_verdict::accepted);
 }
 
 TEST_F(Membership, IsOverWhenAllHaveSaidFarewell) {

@@ -117,6 +117,37 @@ TEST(Protocol, ALostWorkerEndsTheGenerationForTheOthers) {
   EXPECT_EQ(ended.arbitrator->reason, "lost w1 in mid-training");
 }
 
+/// The connection breaks but the worker lives: it says hello again and is decided for as before.
+TEST(Protocol, AWorkerThatComesBackIsDecidedForAgain) {
+  simulated_shard shard(1, 12);
+  shard.say_hello(0);
+  shard.run();
+  caf::anon_send_exit(shard.handles[0], caf::exit_reason::kill);
+  shard.run();
+  shard.handles[0] = shard.system.spawn(testing::recording_worker, shard.inboxes[0]);
+  messages::hello again;
+  again.generation = 1;
+  shard.say_hello(0, again);
+  shard.run();
+  shard.advance(std::chrono::milliseconds(2 * shard.timeouts.connection_timeout_ms));
+  EXPECT_FALSE(shard.events->take().arbitrator) << "the run goes on";
+  shard.send_report(0, 1);
+  shard.run();
+  EXPECT_EQ(shard.inboxes[0]->decisions.size(), 1U);
+}
+
+TEST(Protocol, ARunWithoutWorkersEndsOnceTheyCannotComeBack) {
+  simulated_shard shard(1, 14);
+  shard.say_hello(0);
+  shard.run();
+  caf::anon_send_exit(shard.handles[0], caf::exit_reason::kill);
+  shard.run();
+  EXPECT_FALSE(shard.events->take().arbitrator);
+  shard.advance(std::chrono::milliseconds(shard.timeouts.connection_timeout_ms));
+  ASSERT_TRUE(shard.events->take().arbitrator);
+  EXPECT_FALSE(shard.events->take().arbitrator->succeeded);
+}
+
 /// The arbitrator dies between two windows: its supervisor restarts it, and its decisions go on in order.
 TEST(Protocol, ARestartedArbitratorGoesOnWithTheNextWindow) {
   simulated_shard shard(2, 13);
@@ -134,6 +165,8 @@ TEST(Protocol, ARestartedArbitratorGoesOnWithTheNextWindow) {
     shard.run();
   }
   const auto& decisions = shard.inboxes[0]->decisions;
+  const auto told = shard.rows->all<ledger_event>();
+  EXPECT_EQ(std::ranges::count(told, "restarted", &ledger_event::event), 1);
   ASSERT_EQ(decisions.size(), 6U);
   for (std::size_t i = 1; i < decisions.size(); ++i)
     EXPECT_GT(decisions[i].key, decisions[i - 1].key);

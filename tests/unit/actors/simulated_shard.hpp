@@ -1,6 +1,7 @@
 #pragma once
 
-/// One shard's real actors under CAF's testing scheduler: every job is run by the test in a seeded order and in virtual time.
+/// One shard's real actors under CAF's testing scheduler: every job is run by the test in a seeded order and in virtual
+/// time.
 
 #include "actors/aggregator.hpp"
 #include "actors/arbitrator.hpp"
@@ -174,12 +175,15 @@ private:
                           return caf::actor_cast<caf::strong_actor_ptr>(hub);
                         }});
     children.push_back({"arbitrator", [this] {
-                          arbitrator_options options{.file = file, .timeouts = timeouts, .parameters = {}, .run_ledger = rows};
+                          arbitrator_options options{
+                              .file = file, .timeouts = timeouts, .parameters = {}, .run_ledger = rows};
                           judge = system.spawn(arbitrator, std::move(options), hub, learner_actor{});
                           return caf::actor_cast<caf::strong_actor_ptr>(judge);
                         }});
-    tree = system.spawn(supervisor, supervision_options{.strategy = supervision_strategy::rest_for_one}, std::move(children),
-                        events);
+    tree = system.spawn(supervisor, supervision_options{.strategy = supervision_strategy::rest_for_one},
+                        std::move(children), events, [this](const std::string& reason) {
+                          rows->append({.entry = ledger_event{"restarted", "", reason}});
+                        });
   }
 };
 

@@ -48,7 +48,8 @@ TEST(Supervision, BacksOffTwiceAsLongEachTimeUpToTheLongest) {
 }
 
 TEST(Supervision, JittersWithinItsShareAndBySeed) {
-  const supervision_options options{.max_restarts = 1000, .first_delay_seconds = 1, .longest_delay_seconds = 1, .jitter = 0.2};
+  const supervision_options options{
+      .max_restarts = 1000, .first_delay_seconds = 1, .longest_delay_seconds = 1, .jitter = 0.2};
   supervision first(options, chain);
   supervision same(options, chain);
   bool varied = false;
