@@ -20,21 +20,16 @@ std::string arbitration::adopt(const messages::policy_version& version) {
 
 void arbitration::forget(std::uint32_t rank) {
   rollout_.forget(rank);
-  previous_accuracy_.erase(rank);
+  accuracies_.forget(rank);
   assigned_.erase(rank);
 }
 
 ledger_worker arbitration::judge(const messages::window_report& report, bool stale) {
   ledger_worker row{.report = report, .stale = stale};
-  const auto previous = previous_accuracy_.find(report.rank);
-  row.reward = policy::compute_reward(report, previous == previous_accuracy_.end() ? -1.0 : previous->second,
-                                      file_.reward, adaptive_optimizer_);
+  row.reward = policy::compute_reward(report, accuracies_.previous(report), file_.reward, adaptive_optimizer_);
   row.assigned_batch = assigned_.try_emplace(report.rank, report.batch).first->second;
-  if (!stale) {
-    previous_accuracy_[report.rank] = report.training.accuracy;
-    if (learning_)
-      rollout_.rewarded(report.rank, report.decision, row.reward.total);
-  }
+  if (learning_ && !stale)
+    rollout_.rewarded(report.rank, report.decision, row.reward.total);
   return row;
 }
 

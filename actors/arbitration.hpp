@@ -5,6 +5,7 @@
 #include "actors/ledger.hpp"
 #include "cluster/cluster_file.hpp"
 #include "messages/types.hpp"
+#include "policy/accuracy_history.hpp"
 #include "policy/controller.hpp"
 #include "policy/rollout.hpp"
 
@@ -45,7 +46,7 @@ private:
   bool learning_;
   std::uint64_t term_;
   policy::rollout_builder rollout_;
-  std::map<std::uint32_t, double> previous_accuracy_; ///< of each rank's last window
+  policy::accuracy_history accuracies_;
   std::map<std::uint32_t, std::uint32_t> assigned_;   ///< batch last decided, by rank
 };
 
