@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
+#include <mutex>
 #include <unistd.h>
 
 namespace dynamix::messages {
@@ -81,6 +82,7 @@ public:
   ~file_ledger() override { ::close(descriptor_); }
 
   void append(const ledger_row& row) override {
+    const std::scoped_lock lock(mutex_);
     // The newline comes first after a torn line, so that one failed write costs one row.
     const auto line = (torn_ ? "\n" : "") + to_json_line(row) + "\n";
     std::size_t done = 0;
@@ -99,6 +101,7 @@ public:
   }
 
 private:
+  std::mutex mutex_;
   int descriptor_;
   bool failed_ = false;
   bool torn_ = false;

@@ -53,7 +53,7 @@ struct ledger_window {
   std::uint64_t policy_version = 0;
   bool decided = true;                ///< false on the last window, on which nothing is decided
   double gather_seconds = 0;          ///< first report to the last, or to the deadline
-  double decide_seconds = 0;          ///< policy and guard
+  double decide_seconds = 0;          ///< rewards, policy and sending
   std::vector<ledger_worker> workers; ///< by rank
 };
 
@@ -72,7 +72,7 @@ struct ledger_policy {
   double clip_fraction = 0;
 };
 
-/// "kind": "event": joined, left, restarted, warning, checkpoint ...
+/// "kind": "event": joined, rejoined, refused, lost, restarted, warning
 struct ledger_event {
   std::string event;
   std::string host; ///< empty: the arbitrator's own
@@ -105,6 +105,7 @@ std::string to_json(const messages::farewell& farewell, const std::vector<messag
 bool parse_worker_file(const std::string& text, messages::farewell& farewell,
                        std::vector<messages::evaluation_report>& evaluations);
 
+/// Thread-safe: the arbitrator, its aggregator and the supervisors all write.
 class ledger {
 public:
   virtual ~ledger() = default;
