@@ -288,7 +288,8 @@ std::string training_loop::restore(const checkpoint& state) {
   step_ = state.step;
   samples_ = state.samples;
   position_ = state.sampler;
-  batches_ = state.batches;
+  for (std::size_t rank = 0; rank < batches_.size(); ++rank) // the bounds may have been narrowed since
+    batches_[rank] = std::clamp(state.batches[rank], options_.batch.lowest, options_.batch.highest);
   window_ = state.window;
   in_force_ = state.decision;
   earlier_seconds_ = state.elapsed_seconds;

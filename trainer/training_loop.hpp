@@ -45,7 +45,8 @@ public:
 
   /// The state after the last completed step, also while an exception of `run` is being handled.
   checkpoint capture() const;
-  /// Goes on from `state`, which must be the same on all ranks. Returns an empty string, or why it does not fit.
+  /// Goes on from `state`, which must be the same on all ranks; its batch sizes are brought inside the bounds. Returns
+  /// an empty string, or why it does not fit.
   std::string restore(const checkpoint& state);
 
   /// Trains to the end. Throws exchange_error when a peer is lost.

@@ -197,6 +197,23 @@ TEST(training_loop, refuses_a_checkpoint_of_another_run) {
   });
 }
 
+TEST(training_loop, brings_the_batches_of_a_checkpoint_inside_bounds_that_were_narrowed_since) {
+  const auto train = tiny_dataset(60, 3);
+  const auto test = tiny_dataset(60, 4);
+  run_ranks(1, [&](std::uint32_t, exchange& peers) {
+    steady_clock time;
+    decision_slot slot(1, 0, 0, 16);
+    scripted_observer watcher(slot, {});
+    auto options = tiny_options();
+    options.batch.highest = 16;
+    training_loop loop(options, tiny_model(), train, test, peers, time, slot, watcher);
+    auto state = loop.capture();
+    state.batches = {64};
+    EXPECT_EQ(loop.restore(state), "");
+    EXPECT_EQ(loop.capture().batches, std::vector<std::uint32_t>{16});
+  });
+}
+
 TEST(training_loop, uses_every_sample_of_an_epoch_also_when_the_last_step_has_too_few_for_all) {
   const auto train = tiny_dataset(65, 5); // 4 steps of 16, then 1 sample for two workers
   const auto test = tiny_dataset(30, 6);
