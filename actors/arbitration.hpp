@@ -47,7 +47,7 @@ private:
   std::uint64_t term_;
   policy::rollout_builder rollout_;
   policy::accuracy_history accuracies_;
-  std::map<std::uint32_t, std::uint32_t> assigned_;   ///< batch last decided, by rank
+  std::map<std::uint32_t, std::uint32_t> assigned_; ///< batch last decided, by rank
 };
 
 } // namespace dynamix::actors

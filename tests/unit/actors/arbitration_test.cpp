@@ -66,6 +66,13 @@ TEST_F(Arbitration, AddsToTheBatchLastDecidedAndStaysInBounds) {
   }
 }
 
+TEST_F(Arbitration, DecidesForABoundaryAlsoAfterAResumeInMidWindow) {
+  auto shard = shard_of(3, {});
+  for (auto& report : shard.reports)
+    report.first_step = 23; // of window 3, which ends with step 29
+  EXPECT_EQ(judge->consider(shard).decisions[0].first_step, 40U);
+}
+
 TEST_F(Arbitration, DecidesNothingOnTheLastWindow) {
   const auto result = judge->consider(shard_of(3, {}, true));
   EXPECT_TRUE(result.decisions.empty());
@@ -94,12 +101,14 @@ TEST_F(Arbitration, HandsARolloutToTheLearnerAfterTheHorizon) {
 
 TEST_F(Arbitration, AStaleReportEarnsNothing) {
   judge->consider(shard_of(1, {}));
-  auto shard = shard_of(2, {1, 1});
-  shard.reports[1].window = 1;
+  judge->consider(shard_of(2, {}));
+  auto shard = shard_of(3, {1, 1});
+  shard.reports[1].window = 2;
   const auto result = judge->consider(shard);
   EXPECT_FALSE(result.window.workers[0].stale);
   EXPECT_TRUE(result.window.workers[1].stale);
   EXPECT_EQ(result.decisions[0].first_step, result.decisions[1].first_step);
+  EXPECT_TRUE(judge->consider(shard_of(4, {1, 2})).rollout.empty()) << "one of the two has but one transition";
 }
 
 TEST_F(Arbitration, ATermOnlyRises) {
