@@ -85,18 +85,6 @@ dataset_shape shape_of(cluster::dataset_kind kind) {
   return {};
 }
 
-std::string name_of(cluster::dataset_kind kind) {
-  switch (kind) {
-  case cluster::dataset_kind::fashion_mnist:
-    return "fashion-mnist";
-  case cluster::dataset_kind::cifar10:
-    return "cifar-10";
-  case cluster::dataset_kind::cifar100:
-    return "cifar-100";
-  }
-  return "unknown";
-}
-
 std::string load_dataset(cluster::dataset_kind kind, const std::string& path, dataset_split split, dataset& data) {
   data = {shape_of(kind), {}, {}};
   switch (kind) {

@@ -21,8 +21,6 @@ struct dataset_shape {
 };
 
 dataset_shape shape_of(cluster::dataset_kind kind);
-/// As the cluster file writes it, for messages: "fashion-mnist", "cifar-10", "cifar-100".
-std::string name_of(cluster::dataset_kind kind);
 
 /// Labelled images in memory.
 struct dataset : dataset_shape {

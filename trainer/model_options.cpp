@@ -8,8 +8,8 @@ model_options options_of(const cluster::training& training, std::uint64_t seed) 
 
 std::string check_model_fits(const cluster::training& training) {
   const auto shape = shape_of(training.dataset);
-  const auto has =
-      "; " + name_of(training.dataset) + " has " + std::to_string(shape.height) + "x" + std::to_string(shape.width);
+  const auto has = "; " + std::string(cluster::to_string(training.dataset)) + " has " + std::to_string(shape.height) +
+                   "x" + std::to_string(shape.width);
   switch (training.model) {
   case cluster::model_kind::lenet:
     if (shape.height != shape.width || (shape.height != 28 && shape.height != 32))
