@@ -16,7 +16,6 @@
 namespace dynamix::trainer {
 namespace {
 
-constexpr std::size_t limit_bytes = 4ULL << 30;
 constexpr auto format = "dynamix-checkpoint-1";
 const std::string model_prefix = "model/";
 const std::string optimizer_prefix = "optimizer/";
@@ -209,7 +208,7 @@ std::string write_checkpoint(const std::string& path, const checkpoint& state) {
 
 std::string read_checkpoint(const std::string& path, checkpoint& state) {
   std::string contents;
-  if (auto problem = storage::read_file(path, limit_bytes, contents); !problem.empty())
+  if (auto problem = storage::read_file(path, checkpoint_bytes_max, contents); !problem.empty())
     return problem;
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(contents.data());
   if (auto problem = decode({bytes, contents.size()}, state); !problem.empty())

@@ -6,12 +6,16 @@
 #include "trainer/learning_rate.hpp"
 #include "trainer/sampler.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace dynamix::trainer {
+
+/// A file beyond this is not read.
+inline constexpr std::size_t checkpoint_bytes_max = std::size_t{16} << 30;
 
 /// A training run between two steps: everything that the next step depends on. The generator of rank r at step s is
 /// seeded with step_seed(seed, s, r), so `seed` and `step` are the generators' whole state.

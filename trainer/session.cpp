@@ -14,8 +14,6 @@ namespace dynamix::trainer {
 
 namespace {
 
-constexpr std::size_t checkpoint_limit_bytes = std::size_t{16} << 30;
-
 std::string check_device(const std::string& wanted) {
   if (wanted == "cuda" && !torch::cuda::is_available())
     return "device = \"cuda\", but this LibTorch finds no CUDA device; allowed here are \"auto\" and \"cpu\"";
@@ -67,7 +65,7 @@ std::string agree_on_start(const std::string& resume_from, exchange& peers, trai
     bytes = encode(loop.capture());
   } else if (peers.rank() == 0) {
     std::string contents;
-    problem = storage::read_file(resume_from, checkpoint_limit_bytes, contents);
+    problem = storage::read_file(resume_from, checkpoint_bytes_max, contents);
     if (problem.empty())
       bytes.assign(contents.begin(), contents.end());
   }
