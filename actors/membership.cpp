@@ -1,5 +1,7 @@
 #include "actors/membership.hpp"
 
+#include "messages/validation.hpp"
+
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
@@ -18,7 +20,7 @@ membership::membership(const cluster::cluster_file& file, std::uint32_t heartbea
 messages::welcome membership::refuse(welcome_verdict verdict, std::string detail) const {
   messages::welcome answer;
   answer.verdict = verdict;
-  answer.detail = std::move(detail);
+  answer.detail = messages::fit_text(detail); // the names of thousands of hosts would not fit
   return answer;
 }
 
@@ -46,7 +48,9 @@ messages::welcome membership::admit(const messages::hello& hello) {
                   fmt::format("host {} is already connected from another process", hello.host));
   if (found->incarnation != hello.incarnation && (closed() || found->state == member_state::departed))
     return refuse(welcome_verdict::generation_closed,
-                  fmt::format("generation {} has ended: it lost {}", generation_, names(member_state::lost)));
+                  fmt::format("generation {} has ended: {}", generation_,
+                              closed() ? "it lost " + names(member_state::lost)
+                                       : names(member_state::departed) + " said farewell"));
   // A worker in mid-training meets a new arbitrator: its generation goes on, and new terms lie above its last.
   if (hello.generation > generation_)
     generation_ = hello.generation;
