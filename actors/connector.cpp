@@ -44,6 +44,9 @@ namespace {
 
 using pointer = connector_actor::stateful_pointer<connector_state>;
 
+/// Whoever waits for a host that does not come is told every minute or so.
+constexpr std::uint64_t attempts_per_line = 30;
+
 void retry(pointer self) {
   auto& state = self->state;
   state.delay_seconds =
@@ -54,7 +57,7 @@ void retry(pointer self) {
 void attempt(pointer self) {
   auto& state = self->state;
   const auto& options = state.options;
-  if (state.attempts++ == 0)
+  if (state.attempts++ % attempts_per_line == 0)
     spdlog::info("connecting to={} address={}:{}", options.host, options.address, options.port);
   if (!cluster::is_loopback(options.address)) {
     state.probe = probe_tcp(options.address, options.port, options.probe_timeout_ms);
