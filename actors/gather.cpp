@@ -23,8 +23,6 @@ std::vector<messages::shard_report> gather::add(messages::window_report report, 
   if (report.generation != generation_ || !present_.contains(report.rank))
     return closed;
   auto& latest = latest_[report.rank];
-  if (window <= last_closed_ || window < open_window_)
-    ++late_reports_;
   if (latest.window < window && open_window_ != 0 && window > open_window_)
     closed.push_back(close(now_seconds));
   if (latest.window < window)

@@ -32,7 +32,6 @@ public:
 
   /// The window that is being gathered; 0 when none is.
   std::uint64_t open_window() const { return open_window_; }
-  std::uint64_t late_reports() const { return late_reports_; }
 
 private:
   messages::shard_report close(double now_seconds);
@@ -41,10 +40,9 @@ private:
   std::uint64_t generation_;
   std::uint64_t open_window_ = 0;
   std::uint64_t last_closed_ = 0;
-  std::uint64_t late_reports_ = 0;
   double opened_seconds_ = 0;
   std::set<std::uint32_t> present_;
-  std::map<std::uint32_t, messages::window_report> latest_; ///< of every worker that ever reported, by rank
+  std::map<std::uint32_t, messages::window_report> latest_; ///< of every present worker, by rank
 };
 
 } // namespace dynamix::actors

@@ -17,8 +17,7 @@ struct telemetry_state {
   std::unique_ptr<dynamix::telemetry::window_meter> meter;
   aggregator_actor upstream;
   std::chrono::milliseconds upstream_timeout{0};
-  double seconds_spent = 0;  ///< CPU time of all measurements
-  std::uint64_t dropped = 0; ///< reports that had no upstream
+  double seconds_spent = 0; ///< CPU time of all measurements
 };
 
 telemetry_actor::behavior_type telemetry(telemetry_actor::stateful_pointer<telemetry_state> self,
