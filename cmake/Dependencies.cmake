@@ -24,6 +24,3 @@ target_link_libraries(dynamix_torch INTERFACE ${TORCH_LIBRARIES} ${GLOO_LIBRARY}
 if(DYNAMIX_TESTS)
   find_package(GTest REQUIRED)
 endif()
-if(DYNAMIX_BENCHMARKS)
-  find_package(benchmark REQUIRED)
-endif()
