@@ -42,8 +42,7 @@ using gateway_actor = caf::typed_actor<
     // hello and the caller -> welcome, and whom to talk to if it was accepted (else both handles are null).
     caf::replies_to<atom::hello, frame, worker_actor>::with<frame, aggregator_actor, store_actor>>;
 
-// -- inside one process
-// -------------------------------------------------------------------------------------------------------
+// Inside one process.
 
 using telemetry_actor = caf::typed_actor<
     // window_report without the telemetry: completed and passed upstream. Dropped when there is no upstream.

@@ -24,8 +24,8 @@ struct training_options {
   std::chrono::milliseconds request_timeout{2000};
 };
 
-/// One worker's training in one generation. The thread is joined by `finished`, or left to the process's end when it
-/// hangs.
+/// One worker's training in one generation. The thread holds a share of it and is never joined: one that hangs in a
+/// collective is left to the process's end.
 class training_run : public std::enable_shared_from_this<training_run> {
 public:
   training_run(const training_options& options, const messages::welcome& place);

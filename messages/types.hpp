@@ -175,7 +175,7 @@ struct farewell {
   friend bool operator==(const farewell&, const farewell&) = default;
 };
 
-/// The shard's window: the reports that came before the deadline, and the sums for s_global.
+/// The shard's window: the reports that came before the deadline. The policy sums s_global from them.
 struct shard_report {
   std::uint64_t window = 0;
   std::uint64_t generation = 0;

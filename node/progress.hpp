@@ -55,7 +55,7 @@ private:
   std::string note_;
 };
 
-/// "epoch 2/5  34 %  5,123 samples/s  accuracy 86.1 %  ETA 0:42  batch ada 164 ben 139"
+/// "epoch 2/5  34 %  5,123 samples/s  test accuracy 86.1 %  ETA 0:42  batch ada 164 ben 139"
 std::string progress_line(const progress& now);
 
 } // namespace dynamix::node
