@@ -2,6 +2,7 @@
 #include "node/launcher.hpp"
 #include "node/port_check.hpp"
 #include "node/report.hpp"
+#include "node/resume_point.hpp"
 #include "node/stop_signals.hpp"
 #include "node/summary.hpp"
 #include "storage/atomic_file.hpp"
@@ -63,8 +64,9 @@ int prepare(const local_arguments& arguments, const run_directory& run, const cl
   const bool resume = !arguments.resume.empty();
   if (!resume && !run.empty())
     return refuse(err, run.path() + " exists and is not empty; choose another --out, or --resume " + run.path());
-  if (resume && trainer::newest_checkpoint(run.checkpoints()).path.empty())
-    return refuse(err, run.checkpoints() + " holds no checkpoint to resume from");
+  std::string checkpoint; // each host looks for it itself
+  if (const int code = resume ? find_resume_point(run, err, checkpoint) : exit_done; code != exit_done)
+    return code;
   std::string problem = run.create();
   const auto before = cluster::read_cluster_file(run.cluster_file());
   if (problem.empty() && (!before.errors.empty() || before.file.digest() != file.digest()))

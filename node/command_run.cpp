@@ -1,10 +1,10 @@
 #include "actors/host.hpp"
 #include "node/command.hpp"
+#include "node/resume_point.hpp"
 #include "node/run_directory.hpp"
 #include "node/stop_signals.hpp"
 #include "storage/atomic_file.hpp"
 #include "telemetry/logging.hpp"
-#include "trainer/checkpoint.hpp"
 #include "trainer/session.hpp"
 
 #include <spdlog/spdlog.h>
@@ -45,18 +45,13 @@ std::string find_leftovers(const run_directory& run, const cluster::host& host) 
   return "";
 }
 
-/// The options of the actors, or what is wrong with the run that is to be resumed.
-std::string resume_options(const run_directory& run, actors::host_options& options) {
-  const auto workers = options.file.workers();
-  if (workers.front()->name == options.host) {
-    const auto newest = trainer::newest_checkpoint(run.checkpoints());
-    if (newest.path.empty())
-      return run.checkpoints() + " holds no checkpoint to resume from";
-    options.resume_from = newest.path; // rank 0 sends it to the others
-  }
+/// Fills in where the actors go on. Returns exit_done, or what to end with after the reason has been written.
+int find_resume_options(const run_directory& run, actors::host_options& options, std::ostream& err) {
   if (options.file.arbitrator_host().name == options.host && std::filesystem::exists(run.policy()))
     options.policy_from = run.policy();
-  return "";
+  if (options.file.workers().front()->name != options.host)
+    return exit_done;
+  return find_resume_point(run, err, options.resume_from); // rank 0 sends it to the others
 }
 
 int train(const actors::host_options& options, const run_directory& run, const std::stop_token& stop) {
@@ -98,8 +93,8 @@ int run(const run_arguments& arguments, command_context& context) {
     return refuse(context.err, reason);
   actors::host_options options{
       .file = *file, .host = arguments.name, .run_directory = run.path(), .resume_from = {}, .policy_from = {}};
-  if (const auto reason = resume ? resume_options(run, options) : ""; !reason.empty())
-    return refuse(context.err, "--resume: " + reason);
+  if (const int code = resume ? find_resume_options(run, options, context.err) : exit_done; code != exit_done)
+    return code;
 
   std::string problem = run.create();
   if (problem.empty() && !std::filesystem::exists(run.cluster_file()))

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "node/run_directory.hpp"
+
+#include <iosfwd>
+#include <string>
+
+namespace dynamix::node {
+
+/// The newest whole checkpoint of a run, as `path`. Writes a warning of each newer one that cannot be read. Returns
+/// exit_done; or, after the reason has been written, exit_refused when there is none and exit_failed when none is
+/// whole.
+int find_resume_point(const run_directory& run, std::ostream& err, std::string& path);
+
+} // namespace dynamix::node
