@@ -218,6 +218,9 @@ void host_services::stop() {
 void host_services::shut_down() {
   for (auto supervisor = supervisors_.rbegin(); supervisor != supervisors_.rend(); ++supervisor)
     caf::anon_send_exit(*supervisor, caf::exit_reason::user_shutdown);
+  // One that is still starting its children would leave handles to them behind.
+  caf::scoped_actor self(system_);
+  self->wait_for(supervisors_);
   // A detached actor's thread ends with the last handle to it.
   const std::scoped_lock lock(mutex_);
   supervisors_.clear();
