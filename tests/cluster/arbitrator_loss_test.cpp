@@ -1,0 +1,83 @@
+/// The arbitrator dies in mid-training: training goes on without it, and with its successor.
+
+#include "tests/cluster/trial.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace dynamix::cluster_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t window_steps = 2;
+
+class arbitrator_loss : public trial {
+protected:
+  /// Slow enough that most of the training is left after the first windows.
+  void write_slow_file(double epochs) { write_file({.slowdowns = {10, 10}, .epochs = epochs}); }
+};
+
+TEST_F(arbitrator_loss, leaves_the_workers_training_on_their_last_batch_sizes) {
+  write_slow_file(1);
+  auto local = start_local();
+  ASSERT_TRUE(wait_for_windows(3)) << local.said();
+  ASSERT_TRUE(local.signal_host("hub", SIGKILL)) << local.said();
+  const auto ended = local.wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("warning: the arbitrator hub died (signal 9, Killed); training goes on with the "
+                                      "last batch sizes"));
+
+  const auto summary = nlohmann::json::parse(contents_of(run().summary()));
+  EXPECT_EQ(summary["succeeded"], true);
+  EXPECT_EQ(summary["reason"], "epochs completed");
+  EXPECT_THAT(summary["warnings"].dump(), HasSubstr("the arbitrator hub died"));
+  EXPECT_EQ(summary["decisions"]["duplicated"], 0);
+
+  const auto decided = windows();
+  for (const char* worker : {"w0", "w1"}) {
+    const auto said = farewell_of(worker);
+    EXPECT_TRUE(said.succeeded) << said.reason;
+    EXPECT_GE(said.samples, 6000U);
+    EXPECT_GT(said.steps, window_steps * (decided.back().key.window + 2)) << "the arbitrator saw all windows";
+    EXPECT_LE(said.decisions.received, decided.size());
+    EXPECT_LE(said.decisions.applied, said.decisions.received);
+    EXPECT_THAT(contents_of(run().log(worker)), HasSubstr("the last batch sizes stand, training goes on"));
+  }
+  EXPECT_EQ(farewell_of("w0").parameter_checksum, farewell_of("w1").parameter_checksum);
+}
+
+TEST_F(arbitrator_loss, ends_when_a_successor_takes_over_with_a_higher_term) {
+  write_slow_file(2);
+  std::vector<program> workers;
+  workers.push_back(start_host("w0"));
+  workers.push_back(start_host("w1"));
+  auto first = start_host("hub");
+  ASSERT_TRUE(wait_for_windows(3)) << workers[0].said();
+  first.signal(SIGKILL);
+  EXPECT_EQ(first.wait().code, 128 + SIGKILL);
+  ASSERT_TRUE(wait_until(
+      [&] { return std::ranges::all_of(workers, [](const program& each) { return each.says("arbitrator_lost"); }); }));
+  auto second = start_host("hub", "--resume");
+  for (auto& worker : workers)
+    EXPECT_EQ(worker.wait().code, 0) << worker.said();
+  EXPECT_EQ(second.wait().code, 0) << second.said();
+
+  std::uint64_t highest_term = 0;
+  std::uint64_t obeyed = 0; // windows that ran under a decision of the successor
+  for (const auto& window : windows()) {
+    EXPECT_GE(window.key.term, highest_term) << "window " << window.key.window;
+    highest_term = std::max(highest_term, window.key.term);
+    if (std::ranges::all_of(window.workers, [](const auto& worker) { return worker.report.decision.term == 2; }))
+      ++obeyed;
+  }
+  EXPECT_EQ(highest_term, 2U);
+  EXPECT_GT(obeyed, 0U);
+  for (const auto& worker : workers)
+    EXPECT_TRUE(worker.says("arbitrator_is_back")) << worker.said();
+  EXPECT_EQ(farewell_of("w0").parameter_checksum, farewell_of("w1").parameter_checksum);
+}
+
+} // namespace
+} // namespace dynamix::cluster_test

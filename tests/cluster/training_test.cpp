@@ -1,0 +1,116 @@
+/// Runs that nothing disturbs.
+
+#include "tests/cluster/trial.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <set>
+
+namespace dynamix::cluster_test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class undisturbed_run : public trial {
+protected:
+  /// window -> the reports on it, by rank; each once, also where one stood in for a later one.
+  std::map<std::uint64_t, std::map<std::uint32_t, messages::window_report>> reports() const {
+    std::map<std::uint64_t, std::map<std::uint32_t, messages::window_report>> found;
+    for (const auto& window : windows())
+      for (const auto& worker : window.workers)
+        found[worker.report.window][worker.report.rank] = worker.report;
+    return found;
+  }
+
+  void expect_sound_decisions(std::size_t workers) const {
+    std::map<std::pair<messages::decision_key, std::uint32_t>, std::uint32_t> decided;
+    bool differ = false;
+    for (const auto& window : windows()) {
+      std::set<std::uint32_t> sizes;
+      for (const auto& worker : window.workers) {
+        decided[{window.key, worker.report.rank}] = worker.decided_batch;
+        sizes.insert(worker.report.batch);
+        EXPECT_GE(worker.decided_batch, 32U);
+        EXPECT_LE(worker.decided_batch, 256U);
+      }
+      differ = differ || sizes.size() > 1;
+    }
+    EXPECT_TRUE(differ) << "every window ran with the same batch size on all workers";
+
+    messages::decision_key last{};
+    for (const auto& [window, by_rank] : reports()) {
+      EXPECT_EQ(by_rank.size(), workers) << "window " << window;
+      const auto& first = by_rank.begin()->second;
+      EXPECT_GE(first.decision, last) << "window " << window << " ran under an older decision than the one before";
+      last = first.decision;
+      for (const auto& [rank, report] : by_rank) {
+        EXPECT_EQ(report.decision, first.decision) << "window " << window << ", rank " << rank;
+        EXPECT_EQ(report.first_step, first.first_step) << "window " << window << ", rank " << rank;
+        const bool initial = report.decision == messages::decision_key{};
+        EXPECT_EQ(report.batch, initial ? 64 : decided.at({report.decision, rank}))
+            << "window " << window << ", rank " << rank;
+      }
+    }
+    EXPECT_GT(last.window, 0U) << "no decision was ever in force";
+  }
+};
+
+TEST_F(undisturbed_run, trains_four_unequal_workers_and_loses_no_decision) {
+  write_file({.slowdowns = {1, 1, 2, 4},
+              .dataset = cluster::training{}.data_path,
+              .epochs = 0.1,
+              .more = "[ppo]\nhorizon = 4\n"});
+  const auto ended = start_local().wait();
+  ASSERT_EQ(ended.code, 0) << ended.output;
+
+  const auto summary = nlohmann::json::parse(contents_of(run().summary()));
+  for (const char* key :
+       {"cluster", "policy", "seed", "workers", "wall_seconds", "steps", "samples", "epochs", "final_accuracy",
+        "target_accuracy", "seconds_to_target", "decisions", "generations", "restarts", "overhead", "warnings"})
+    EXPECT_TRUE(summary.contains(key)) << key;
+  for (const char* key : {"control_fraction", "telemetry_fraction"})
+    EXPECT_TRUE(summary["overhead"].contains(key)) << key;
+  EXPECT_EQ(summary["workers"], 4);
+  EXPECT_GE(summary["samples"], 6000);
+  EXPECT_EQ(summary["generations"], 1);
+  EXPECT_EQ(summary["restarts"], 0);
+  EXPECT_GE(summary["policy_version"], 1) << "the policy has learned nothing";
+  EXPECT_GT(summary["final_accuracy"], 0.2) << "ten classes guessed blindly give 0.1";
+  const auto& counted = summary["decisions"];
+  EXPECT_EQ(counted["lost"], 0);
+  EXPECT_EQ(counted["duplicated"], 0);
+  EXPECT_EQ(counted["stale_refused"], 0);
+  EXPECT_GT(counted["applied"], 0);
+
+  std::uint64_t received = 0;
+  std::set<std::uint64_t> checksums;
+  for (const char* worker : {"w0", "w1", "w2", "w3"}) {
+    const auto said = farewell_of(worker);
+    const auto& own = said.decisions;
+    EXPECT_TRUE(said.succeeded) << said.reason;
+    EXPECT_EQ(said.steps, summary["steps"]);
+    EXPECT_EQ(own.received, own.applied + own.superseded + own.unapplied) << worker;
+    received += own.received;
+    checksums.insert(said.parameter_checksum);
+  }
+  EXPECT_EQ(counted["made"], received);
+  EXPECT_EQ(checksums.size(), 1U) << "the workers ended with different parameters";
+  expect_sound_decisions(4);
+}
+
+/// A worker whose connection was probed or made in an unlucky order was once lost at joining.
+TEST_F(undisturbed_run, joins_eight_workers_every_time) {
+  for (int round = 0; round < 3; ++round) {
+    write_file({.slowdowns = std::vector<double>(8, 1), .epochs = 0.3});
+    const auto ended = start({"local", "--cluster", file(), "--out", run().path() + std::to_string(round)}).wait();
+    EXPECT_EQ(ended.code, 0) << ended.output;
+    const auto ledger = contents_of(run().path() + std::to_string(round) + "/windows.jsonl");
+    EXPECT_THAT(ledger, HasSubstr("all workers are here"));
+    EXPECT_THAT(ledger, Not(HasSubstr("\"event\":\"lost\"")));
+    EXPECT_THAT(ledger, Not(HasSubstr("\"event\":\"rejoined\"")));
+  }
+}
+
+} // namespace
+} // namespace dynamix::cluster_test

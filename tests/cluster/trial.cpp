@@ -1,0 +1,203 @@
+#include "tests/cluster/trial.hpp"
+
+#include "storage/atomic_file.hpp"
+#include "trainer/dataset.hpp"
+
+#include <arpa/inet.h>
+#include <charconv>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+
+namespace dynamix::cluster_test {
+
+namespace {
+
+constexpr std::uint32_t small_training_images = 6000;
+constexpr std::uint32_t small_test_images = 1000;
+
+bool is_free(std::uint16_t port) {
+  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const bool bound = bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  close(descriptor);
+  return bound;
+}
+
+/// Ports that nobody listens on. They lie below those that the kernel gives away by itself, so that no listener or
+/// connection of another process takes one before the cluster does, and no two trials of a process share one.
+std::vector<std::uint16_t> free_ports(std::size_t count) {
+  constexpr std::uint16_t first = 20'000;
+  constexpr std::uint16_t last = 32'000;
+  static auto next = static_cast<std::uint16_t>(first + getpid() * 64 % (last - first));
+  std::vector<std::uint16_t> ports;
+  while (ports.size() < count) {
+    next = next < last ? static_cast<std::uint16_t>(next + 1) : first;
+    if (is_free(next))
+      ports.push_back(next);
+  }
+  return ports;
+}
+
+std::string big_endian(std::uint32_t number) {
+  std::string bytes;
+  for (const int shift : {24, 16, 8, 0})
+    bytes.push_back(static_cast<char>(number >> shift & 0xff));
+  return bytes;
+}
+
+void write_split(const std::string& directory, trainer::dataset_split split, std::uint32_t images) {
+  trainer::dataset whole;
+  const cluster::training defaults;
+  ASSERT_EQ(trainer::load_dataset(defaults.dataset, defaults.data_path, split, whole), "");
+  const auto prefix = directory + (split == trainer::dataset_split::train ? "/train-" : "/t10k-");
+  const std::string pixels(whole.images.begin(), whole.images.begin() + images * whole.image_bytes());
+  const std::string labels(whole.labels.begin(), whole.labels.begin() + images);
+  const std::string header =
+      big_endian(0x803) + big_endian(images) + big_endian(whole.height) + big_endian(whole.width);
+  ASSERT_EQ(storage::write_file_atomically(prefix + "images-idx3-ubyte", header + pixels), "");
+  ASSERT_EQ(
+      storage::write_file_atomically(prefix + "labels-idx1-ubyte", big_endian(0x801) + big_endian(images) + labels),
+      "");
+}
+
+/// The processes of this machine whose parent is `parent`.
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> children;
+  std::error_code error; // processes come and go
+  for (std::filesystem::directory_iterator entry("/proc", error), end; !error && entry != end; entry.increment(error)) {
+    const auto name = entry->path().filename().string();
+    pid_t id = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), id).ptr != name.data() + name.size())
+      continue;
+    const auto status = contents_of(entry->path().string() + "/status");
+    if (status.find("\nPPid:\t" + std::to_string(parent) + "\n") != std::string::npos)
+      children.push_back(id);
+  }
+  return children;
+}
+
+} // namespace
+
+bool wait_until(const std::function<bool()>& come_true) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (!come_true()) {
+    if (std::chrono::steady_clock::now() > deadline)
+      return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+std::string contents_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+std::map<std::string, std::string> files_below(const std::string& directory) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory))
+    if (entry.is_regular_file())
+      files[entry.path().string()] = contents_of(entry.path().string());
+  return files;
+}
+
+const std::string& small_dataset() {
+  static const node::testing::temporary_directory directory;
+  static const bool written = [] {
+    write_split(directory.path(), trainer::dataset_split::train, small_training_images);
+    write_split(directory.path(), trainer::dataset_split::test, small_test_images);
+    return true;
+  }();
+  EXPECT_TRUE(written);
+  return directory.path();
+}
+
+program::program(const std::vector<std::string>& arguments, const std::string& output) : output_(output) {
+  EXPECT_EQ(process_.start({.program = DYNAMIX_NODE_PROGRAM,
+                            .arguments = arguments,
+                            .environment = {{"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}},
+                            .output = output}),
+            "");
+}
+
+bool program::says(const std::string& text) const {
+  return said().find(text) != std::string::npos;
+}
+
+bool program::signal_host(const std::string& host, int number) {
+  const std::string wanted = std::string("--name") + '\0' + host + '\0';
+  return wait_until([&] {
+    for (const pid_t child : children_of(process_.id()))
+      if (contents_of("/proc/" + std::to_string(child) + "/cmdline").find(wanted) != std::string::npos)
+        return kill(child, number) == 0;
+    return false;
+  });
+}
+
+ended_program program::wait() {
+  if (!wait_until([this] { return !process_.running(); })) {
+    ADD_FAILURE() << "did not end in time; it said\n" << said();
+    process_.signal(SIGKILL);
+    return {.code = -1, .output = said()};
+  }
+  const auto exit = *process_.poll();
+  return {.code = exit.by_signal ? 128 + exit.number : exit.number, .output = said()};
+}
+
+void trial::write_file(const trial_options& options) {
+  ports_ = free_ports(options.slowdowns.size() + 1);
+  std::ostringstream text;
+  text << "[cluster]\nname = \"trial\"\nseed = 3\n\n[training]\ndata_path = \"" << options.dataset
+       << "\"\nepochs = " << options.epochs << "\n"
+       << options.training << "\n[batch]\nhighest = 256\n"
+       << "\n[arbitrator]\nwindow_steps = 2\n"
+       << options.arbitrator << "\n"
+       << "[[host]]\nname = \"hub\"\nport = " << ports_[0] << "\nroles = [\"arbitrator\"]\n";
+  for (std::size_t i = 0; i < options.slowdowns.size(); ++i)
+    text << "[[host]]\nname = \"w" << i << "\"\nport = " << ports_[i + 1]
+         << "\ncompute_slowdown = " << options.slowdowns[i] << "\n";
+  text << options.more;
+  ASSERT_EQ(storage::write_file_atomically(file(), text.str()), "");
+}
+
+void trial::replace_in_file(const std::string& text, const std::string& by) {
+  auto changed = contents_of(file());
+  const auto at = changed.find(text);
+  ASSERT_NE(at, std::string::npos) << text;
+  ASSERT_EQ(storage::write_file_atomically(file(), changed.replace(at, text.size(), by)), "");
+}
+
+program trial::start(const std::vector<std::string>& arguments) const {
+  return {arguments, directory_.path() + "/output-" + std::to_string(outputs_++)};
+}
+
+std::vector<actors::ledger_window> trial::windows() const {
+  std::string not_yet;
+  std::vector<actors::ledger_window> found;
+  for (auto& row : actors::read_ledger(run().ledger(), not_yet))
+    if (auto* window = std::get_if<actors::ledger_window>(&row.entry))
+      found.push_back(std::move(*window));
+  return found;
+}
+
+bool trial::wait_for_windows(std::size_t count) const {
+  return wait_until([&] { return windows().size() >= count; });
+}
+
+messages::farewell trial::farewell_of(const std::string& host) const {
+  messages::farewell said;
+  std::vector<messages::evaluation_report> evaluations;
+  EXPECT_TRUE(actors::parse_worker_file(contents_of(run().worker(host)), said, evaluations)) << run().worker(host);
+  return said;
+}
+
+} // namespace dynamix::cluster_test
