@@ -2,6 +2,7 @@
 
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
+#include "messages/validation.hpp"
 
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>
@@ -37,8 +38,9 @@ void look_whether_over(pointer self) {
                              std::ranges::all_of(state.farewells, &messages::farewell::succeeded);
   part_outcome outcome{all_succeeded, "all workers have finished"};
   if (!all_succeeded) {
+    const auto lost = state.members->names(member_state::lost);
     const auto failed = std::ranges::find(state.farewells, false, &messages::farewell::succeeded);
-    outcome.reason = state.members->closed() ? "lost " + state.members->names(member_state::lost) + " in mid-training"
+    outcome.reason = lost != "nobody"                  ? "lost " + lost + " in mid-training"
                      : failed != state.farewells.end() ? failed->host + ": " + failed->reason
                                                        : "stopped before all workers had joined";
   }
@@ -48,6 +50,22 @@ void look_whether_over(pointer self) {
   const std::chrono::milliseconds patience(state.options.timeouts.shutdown_timeout_ms);
   self->request(state.arbitrator, patience, atom::finish_v)
       .then([report](atom::finish) { report(); }, [report](const caf::error&) { report(); });
+}
+
+/// The workers that are left learn that their generation cannot go on.
+void tell_closed(pointer self, const std::string& detail) {
+  messages::welcome notice;
+  notice.verdict = messages::welcome_verdict::generation_closed;
+  notice.detail = messages::fit_text(detail);
+  for (const auto& [rank, worker] : self->state.workers)
+    self->send(worker, atom::closed_v, pack(notice));
+}
+
+/// Under which term the arbitrator decides from now on: above every one that a worker has obeyed.
+void send_term(pointer self) {
+  auto& state = self->state;
+  if (state.arbitrator)
+    self->send(state.arbitrator, atom::term_v, state.members->highest_term() + state.arbitrators);
 }
 
 caf::result<frame, aggregator_actor, store_actor> admit(pointer self, const frame& said, const worker_actor& caller) {
@@ -66,8 +84,7 @@ caf::result<frame, aggregator_actor, store_actor> admit(pointer self, const fram
   state.windows->joined(welcome.rank);
   state.workers[welcome.rank] = caller;
   self->monitor(caller);
-  if (state.arbitrator)
-    self->send(state.arbitrator, atom::term_v, state.members->highest_term() + 1);
+  send_term(self);
   const auto missing = state.members->awaited();
   const auto text = missing == 0 ? std::string{"all workers are here"}
                                  : fmt::format("waiting for {}", state.members->names(member_state::awaited));
@@ -99,11 +116,7 @@ void worker_down(pointer self, const caf::down_msg& down) {
       fmt::format("the connection to {} broke; generation {} is closed", host, state.members->generation());
   spdlog::error("worker_lost host={} rank={} reason=\"{}\"", host, rank, to_text(down.reason));
   write_row(self, ledger_event{"lost", host, detail});
-  messages::welcome notice;
-  notice.verdict = messages::welcome_verdict::generation_closed;
-  notice.detail = detail;
-  for (const auto& [other, worker] : state.workers)
-    self->send(worker, atom::closed_v, pack(notice));
+  tell_closed(self, detail);
   // Its connection alone may have broken: it gets as long to come back as a silent peer is given.
   self->delayed_send(self, std::chrono::milliseconds(state.options.timeouts.connection_timeout_ms), atom::finish_v);
 }
@@ -139,13 +152,19 @@ caf::result<atom::farewell> take_farewell(pointer self, const frame& received) {
   const auto farewell = unpack<messages::farewell>(received, "aggregator");
   if (!farewell)
     return caf::sec::invalid_argument;
-  if (state.members->departed(farewell->rank)) {
-    state.farewells.push_back(*farewell);
-    write_row(self, ledger_farewell{*farewell});
-    remove(self, farewell->rank);
-    // The reply goes out before this host may end.
+  if (!state.members->departed(farewell->rank, farewell->succeeded))
+    return atom::farewell_v;
+  state.farewells.push_back(*farewell);
+  write_row(self, ledger_farewell{*farewell});
+  remove(self, farewell->rank);
+  if (!farewell->succeeded)
+    tell_closed(self, farewell->host + " has ended: " + farewell->reason);
+  // The reply goes out before this host may end. Where this arbitrator is a new one, workers that are still on their
+  // way to it get the time to say farewell too.
+  if (state.members->awaited() == 0)
     self->send(self, atom::finish_v);
-  }
+  else
+    self->delayed_send(self, std::chrono::milliseconds(state.options.timeouts.connection_timeout_ms), atom::finish_v);
   return atom::farewell_v;
 }
 
@@ -170,7 +189,8 @@ aggregator_local::behavior_type aggregator(pointer self, aggregator_options opti
       [self](atom::hello, const frame& hello, const worker_actor& caller) { return admit(self, hello, caller); },
       [self](atom::serve, arbitrator_actor arbitrator) {
         self->state.arbitrator = std::move(arbitrator);
-        self->send(self->state.arbitrator, atom::term_v, self->state.members->highest_term() + 1);
+        ++self->state.arbitrators;
+        send_term(self);
       },
       [self](atom::decide, std::uint32_t rank, const frame& decision) {
         const auto found = self->state.workers.find(rank);

@@ -35,6 +35,7 @@ struct aggregator_state {
   arbitrator_actor arbitrator;
   std::map<std::uint32_t, worker_actor> workers; ///< present ones, by rank
   std::vector<messages::farewell> farewells;
+  std::uint64_t arbitrators = 0; ///< that have served here: each decides under a term of its own
   bool stop_requested = false;
   bool ended = false;
 };

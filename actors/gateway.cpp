@@ -10,14 +10,17 @@
 
 namespace dynamix::actors {
 
-gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_state> self, std::string host) {
+gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_state> self, std::string host,
+                                     bool arbitrates) {
   install_handlers(self, gateway_state::name);
   return {
-      [self, host](atom::hello, const frame& hello,
-                   const worker_actor& caller) -> caf::result<frame, aggregator_actor, store_actor> {
+      [self, host, arbitrates](atom::hello, const frame& hello,
+                               const worker_actor& caller) -> caf::result<frame, aggregator_actor, store_actor> {
         auto& aggregator = self->state.aggregator;
         if (aggregator)
           return self->delegate(aggregator, atom::hello_v, hello, caller);
+        if (arbitrates)
+          return caf::sec::request_receiver_down;
         messages::welcome refusal;
         refusal.verdict = messages::welcome_verdict::unknown_host;
         refusal.detail = "host " + host + " is no arbitrator; all hosts must read the same cluster file";

@@ -11,7 +11,9 @@ struct gateway_state {
   aggregator_local aggregator;
 };
 
-gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_state> self, std::string host);
+/// `arbitrates`: this host has an aggregator, if not yet or not now; callers then try again.
+gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_state> self, std::string host,
+                                     bool arbitrates);
 
 /// Serves the table through which a process group meets.
 store_actor::behavior_type store(store_actor::pointer self);

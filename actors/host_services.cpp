@@ -102,7 +102,10 @@ ledger_start host_services::describe_run() const {
 
 caf::strong_actor_ptr host_services::start_gateway() {
   const std::scoped_lock lock(mutex_);
-  gateway_ = system_.spawn(gateway, host_.name);
+  // After a failure the port still belongs to the one before.
+  if (gateway_)
+    system_.middleman().unpublish(gateway_, host_.port);
+  gateway_ = system_.spawn(gateway, host_.name, has_arbitrator_);
   if (aggregator_)
     caf::anon_send(gateway_, atom::serve_v, aggregator_);
   // A host that is worker and arbitrator in one needs no connection.

@@ -48,9 +48,8 @@ messages::welcome membership::admit(const messages::hello& hello) {
                   fmt::format("host {} is already connected from another process", hello.host));
   if (found->incarnation != hello.incarnation && (closed() || found->state == member_state::departed))
     return refuse(welcome_verdict::generation_closed,
-                  fmt::format("generation {} has ended: {}", generation_,
-                              closed() ? "it lost " + names(member_state::lost)
-                                       : names(member_state::departed) + " said farewell"));
+                  fmt::format("generation {} has ended (finished: {}; failed: {}; lost: {})", generation_,
+                              names(member_state::departed), names(member_state::failed), names(member_state::lost)));
   // A worker in mid-training meets a new arbitrator: its generation goes on, and new terms lie above its last.
   if (hello.generation > generation_)
     generation_ = hello.generation;
@@ -66,10 +65,10 @@ messages::welcome membership::admit(const messages::hello& hello) {
           .store_prefix = fmt::format("generation-{}", generation_)};
 }
 
-bool membership::departed(std::uint32_t rank) {
+bool membership::departed(std::uint32_t rank, bool succeeded) {
   if (rank >= members_.size() || members_[rank].state != member_state::present)
     return false;
-  members_[rank].state = member_state::departed;
+  members_[rank].state = succeeded ? member_state::departed : member_state::failed;
   return true;
 }
 
@@ -81,22 +80,15 @@ bool membership::lost(std::uint32_t rank) {
 }
 
 bool membership::closed() const {
-  return std::ranges::find(members_, member_state::lost, &member::state) != members_.end();
+  return std::ranges::any_of(
+      members_, [](const member& one) { return one.state == member_state::lost || one.state == member_state::failed; });
 }
 
 bool membership::over() const {
-  return std::ranges::all_of(members_, [this](const member& one) {
-    switch (one.state) {
-    case member_state::awaited:
-      return closed();
-    case member_state::present:
-      return false;
-    case member_state::departed:
-    case member_state::lost:
-      return true;
-    }
-    return false;
-  });
+  const auto count = [this](member_state state) { return std::ranges::count(members_, state, &member::state); };
+  // Nobody trains with less than all workers, so whoever has not come by the time another has ended comes too late.
+  const bool too_late = closed() || count(member_state::departed) > 0;
+  return count(member_state::present) == 0 && (count(member_state::awaited) == 0 || too_late);
 }
 
 std::size_t membership::awaited() const {

@@ -11,7 +11,13 @@
 
 namespace dynamix::actors {
 
-enum class member_state : std::uint8_t { awaited, present, departed, lost };
+enum class member_state : std::uint8_t {
+  awaited,  ///< has not joined yet
+  present,  ///< trains, or waits for the others
+  departed, ///< said farewell at the end of its training
+  failed,   ///< said farewell before that
+  lost,     ///< its connection broke without a farewell
+};
 
 struct member {
   std::string host;
@@ -28,14 +34,14 @@ public:
   /// Judges a hello, and takes the worker in if it is accepted.
   messages::welcome admit(const messages::hello& hello);
   /// Said farewell. False if it was not present.
-  bool departed(std::uint32_t rank);
+  bool departed(std::uint32_t rank, bool succeeded);
   /// Its connection broke without a farewell. False if it was not present.
   bool lost(std::uint32_t rank);
 
   std::uint64_t generation() const { return generation_; }
   /// Newest term that any worker has obeyed; a new arbitrator's lies above it.
   std::uint64_t highest_term() const { return highest_term_; }
-  /// A worker is lost: nobody new can join.
+  /// A worker is lost or has failed: nobody new can join.
   bool closed() const;
   /// Nobody is present, and nobody can still join.
   bool over() const;

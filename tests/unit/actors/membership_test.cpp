@@ -74,7 +74,7 @@ TEST_F(Membership, ALostWorkerClosesTheGeneration) {
   EXPECT_TRUE(members.closed());
   const auto late = members.admit(hello("ben"));
   EXPECT_EQ(late.verdict, welcome_verdict::generation_closed);
-  EXPECT_NE(late.detail.find("it lost ada"), std::string::npos) << late.detail;
+  EXPECT_NE(late.detail.find("lost: ada"), std::string::npos) << late.detail;
   EXPECT_EQ(verdict(hello("ada", 8)), welcome_verdict::generation_closed) << "a new process has not its parameters";
   EXPECT_TRUE(members.over()) << "nobody is present, and nobody is awaited any more";
 }
@@ -91,13 +91,24 @@ TEST_F(Membership, AWorkerWhoseConnectionAloneBrokeMayComeBack) {
 TEST_F(Membership, IsOverWhenAllHaveSaidFarewell) {
   for (const auto* host : {"ada", "ben", "cy"})
     members.admit(hello(host));
-  EXPECT_TRUE(members.departed(0));
-  EXPECT_FALSE(members.departed(0)) << "once";
-  EXPECT_TRUE(members.departed(1));
+  EXPECT_TRUE(members.departed(0, true));
+  EXPECT_FALSE(members.departed(0, true)) << "once";
+  EXPECT_TRUE(members.departed(1, true));
   EXPECT_FALSE(members.over());
-  EXPECT_TRUE(members.departed(2));
+  EXPECT_TRUE(members.departed(2, true));
   EXPECT_TRUE(members.over());
   EXPECT_FALSE(members.closed());
+}
+
+TEST_F(Membership, IsOverWhenAWorkerNeverCameAndTheOthersHaveFailed) {
+  members.admit(hello("ada"));
+  members.admit(hello("ben"));
+  members.departed(0, false);
+  EXPECT_TRUE(members.closed());
+  EXPECT_EQ(verdict(hello("cy")), welcome_verdict::generation_closed) << "it would wait for those that have gone";
+  EXPECT_FALSE(members.over());
+  members.departed(1, false);
+  EXPECT_TRUE(members.over());
 }
 
 TEST_F(Membership, ANewArbitratorTakesARunningGenerationOver) {

@@ -136,6 +136,24 @@ TEST(Protocol, AWorkerThatComesBackIsDecidedForAgain) {
   EXPECT_EQ(shard.inboxes[0]->decisions.size(), 1U);
 }
 
+/// Two of three workers come, wait in vain, and fail: the run ends, and the third is told so.
+TEST(Protocol, ARunWhoseWorkersNeverWereCompleteEnds) {
+  simulated_shard shard(3, 15);
+  shard.say_hello(0);
+  shard.say_hello(1);
+  shard.run();
+  shard.say_farewell(0, false);
+  shard.run();
+  ASSERT_EQ(shard.inboxes[1]->notices.size(), 1U);
+  EXPECT_NE(shard.inboxes[1]->notices[0].detail.find("w0 has ended"), std::string::npos);
+  shard.say_farewell(1, false);
+  shard.run();
+  EXPECT_FALSE(shard.events->take().arbitrator);
+  shard.advance(std::chrono::milliseconds(shard.timeouts.connection_timeout_ms));
+  ASSERT_TRUE(shard.events->take().arbitrator);
+  EXPECT_FALSE(shard.events->take().arbitrator->succeeded);
+}
+
 TEST(Protocol, ARunWithoutWorkersEndsOnceTheyCannotComeBack) {
   simulated_shard shard(1, 14);
   shard.say_hello(0);
@@ -170,6 +188,7 @@ TEST(Protocol, ARestartedArbitratorGoesOnWithTheNextWindow) {
   ASSERT_EQ(decisions.size(), 6U);
   for (std::size_t i = 1; i < decisions.size(); ++i)
     EXPECT_GT(decisions[i].key, decisions[i - 1].key);
+  EXPECT_GT(decisions.back().key.term, decisions.front().key.term) << "it decides under a term of its own";
 }
 
 /// A new arbitrator process meets workers in mid-training: it decides under a higher term than the one before.

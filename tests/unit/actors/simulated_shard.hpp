@@ -73,7 +73,7 @@ public:
       file.hosts.push_back({.name = "w" + std::to_string(rank), .port = static_cast<std::uint16_t>(rank + 2)});
     // CAF's simulated clock must not start at zero.
     scheduler().clock().current_time += std::chrono::hours(1);
-    door = system.spawn(gateway, std::string("north"));
+    door = system.spawn(gateway, std::string("north"), true);
     table = system.spawn(store);
     start_hub();
     for (std::uint32_t rank = 0; rank < workers; ++rank) {
@@ -144,8 +144,8 @@ public:
     caf::anon_send(hub, atom::report_v, pack(report(rank, window, final)));
   }
 
-  void say_farewell(std::uint32_t rank) {
-    messages::farewell said{.host = "w" + std::to_string(rank), .rank = rank, .succeeded = true, .reason = "done"};
+  void say_farewell(std::uint32_t rank, bool succeeded = true) {
+    messages::farewell said{.host = "w" + std::to_string(rank), .rank = rank, .succeeded = succeeded, .reason = "done"};
     caf::anon_send(hub, atom::farewell_v, pack(said));
   }
 
