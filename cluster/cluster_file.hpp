@@ -65,7 +65,11 @@ struct batch {
   std::uint32_t highest = 1024; ///< [lowest, 1048576]
 };
 
-enum class policy_kind : std::uint8_t { static_batch, ppo, ppo_simple };
+enum class policy_kind : std::uint8_t { static_batch, lb_bsp, omnilearn, goodput, ppo, ppo_simple };
+/// Whether the policy has parameters, which it starts from and may learn.
+constexpr bool has_parameters(policy_kind policy) {
+  return policy == policy_kind::ppo || policy == policy_kind::ppo_simple;
+}
 enum class policy_mode : std::uint8_t { train, infer };
 
 struct arbitrator {

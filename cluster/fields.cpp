@@ -15,7 +15,8 @@ constexpr std::array<std::string_view, 3> dataset_names = {"fashion-mnist", "cif
 constexpr std::array<std::string_view, 3> optimizer_names = {"sgd", "adam", "adamw"};
 constexpr std::array<std::string_view, 4> rule_names = {"constant", "linear", "square-root", "adascale"};
 constexpr std::array<std::string_view, 2> normalization_names = {"none", "group"};
-constexpr std::array<std::string_view, 3> policy_names = {"static", "ppo", "ppo-simple"};
+constexpr std::array<std::string_view, 6> policy_names = {"static",  "lb-bsp", "omnilearn",
+                                                          "goodput", "ppo",    "ppo-simple"};
 constexpr std::array<std::string_view, 2> mode_names = {"train", "infer"};
 constexpr std::array<std::string_view, 2> source_names = {"tcp_info", "procfs"};
 constexpr std::array<std::string_view, 3> device_names = {"auto", "cpu", "cuda"};

@@ -18,6 +18,8 @@ struct observation {
   /// Batch size last decided for each report, in the reports' order (not always in force yet).
   std::vector<std::uint32_t> assigned;
 };
+/// Throws std::invalid_argument unless there is one assigned batch size a report.
+void check_assigned(const observation& observed);
 
 /// What it chose for one worker, and everything needed to explain it and to learn from it.
 struct choice {
@@ -49,10 +51,11 @@ public:
   virtual std::uint64_t version() const { return 0; }
 };
 
-/// The controller that the file names: `static` keeps every batch size; `ppo` and `ppo-simple` choose one action a
-/// worker, drawn from its probabilities in mode `train` and the most probable one in mode `infer`, in one inference for
-/// all workers. `parameters` (the bytes of a policy_version's or a learner's tensor file) replaces fresh ones where not
-/// empty. Throws std::invalid_argument when they do not fit.
+/// The controller that the file names: `static` keeps every batch size; `lb-bsp`, `omnilearn` and `goodput` compute
+/// them from measured times (policy/rivals.hpp); `ppo` and `ppo-simple` choose one action a worker, drawn from its
+/// probabilities in mode `train` and the most probable one in mode `infer`, in one inference for all workers.
+/// `parameters` (the bytes of a policy_version's or a learner's tensor file) replaces fresh ones where not empty.
+/// Throws std::invalid_argument when they do not fit.
 std::unique_ptr<controller> make_controller(const cluster::cluster_file& file,
                                             const std::vector<std::uint8_t>& parameters);
 

@@ -122,10 +122,9 @@ INSTANTIATE_TEST_SUITE_P(
         broken_file{"at_seconds = 20", "at_seconds = -1",
                     "f.toml:31:14: host.emulate.at_seconds is -1; it must be in (0, "},
         // choices and texts
-        broken_file{
-            "policy = \"ppo\"", "policy = \"pop\"",
-            "f.toml:12:10: arbitrator.policy is \"pop\"; did you mean \"ppo\"? it must be one of \"static\", \"ppo\", "
-            "\"ppo-simple\""},
+        broken_file{"policy = \"ppo\"", "policy = \"pop\"",
+                    "f.toml:12:10: arbitrator.policy is \"pop\"; did you mean \"ppo\"? it must be one of \"static\", "
+                    "\"lb-bsp\", \"omnilearn\", \"goodput\", \"ppo\", \"ppo-simple\""},
         broken_file{"epochs = 2", "exchange = \"tree\"",
                     "f.toml:7:12: training.exchange is \"tree\"; it must be \"ring\""},
         broken_file{"epochs = 2", "device = \"gpu\"",

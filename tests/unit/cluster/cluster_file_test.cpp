@@ -193,9 +193,9 @@ TEST(cluster_set_field, changes_one_value_and_checks_it) {
   EXPECT_EQ(file.training.epochs, 0.5);
 
   const auto digest = file.digest();
-  EXPECT_EQ(
-      set_field(file, "arbitrator.policy", "pppo"),
-      "arbitrator.policy is \"pppo\"; did you mean \"ppo\"? it must be one of \"static\", \"ppo\", \"ppo-simple\"");
+  EXPECT_EQ(set_field(file, "arbitrator.policy", "pppo"),
+            "arbitrator.policy is \"pppo\"; did you mean \"ppo\"? it must be one of \"static\", \"lb-bsp\", "
+            "\"omnilearn\", \"goodput\", \"ppo\", \"ppo-simple\"");
   EXPECT_EQ(set_field(file, "training.epochs", "0"), "training.epochs is 0; it must be in (0, 10000]");
   EXPECT_EQ(set_field(file, "training.epochs", "a lot"), "training.epochs is a lot; it must be a number in (0, 10000]");
   EXPECT_EQ(set_field(file, "batch.lowest", "100"),

@@ -32,6 +32,24 @@ TEST(explanation, tells_what_was_seen_chosen_and_earned) {
   EXPECT_THAT(text, Not(HasSubstr("ada (rank")));
 }
 
+TEST(explanation, tells_the_reason_of_a_policy_without_states_and_actions) {
+  auto rows = sample_rows();
+  std::get<actors::ledger_start>(rows[0].entry).policy = "lb-bsp";
+  auto& row = std::get<actors::ledger_window>(rows[2].entry).workers[0];
+  row.state.clear();
+  row.probabilities.clear();
+  row.action = -1;
+  row.reason = "computes 3200 samples/s of 4267 in all: 75 % of 128";
+  std::string error;
+  const auto explanation = explain(rows, 1, "ada", error);
+  EXPECT_THAT(to_text(explanation),
+              HasSubstr("  It saw no state: the policy lb-bsp uses none.\n  The policy lb-bsp chooses no action.\n"
+                        "  Batch 64 -> 89: computes 3200 samples/s of 4267 in all: 75 % of 128\n"));
+  const auto array = nlohmann::json::parse(to_json(explanation));
+  EXPECT_TRUE(array[0]["action"].is_null());
+  EXPECT_TRUE(array[0]["state"].empty());
+}
+
 TEST(explanation, marks_fields_that_were_not_measured) {
   const auto text = text_of(1, "ada");
   EXPECT_THAT(text, HasSubstr("throughput     0.000  masked"));

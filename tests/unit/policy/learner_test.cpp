@@ -118,7 +118,9 @@ TEST_P(every_learner, refuses_what_does_not_fit) {
 }
 
 TEST(make_learner, gives_none_where_nothing_is_learned) {
-  EXPECT_EQ(make_learner(testing::make_file(cluster::policy_kind::static_batch), {}), nullptr);
+  using cluster::policy_kind;
+  for (const auto kind : {policy_kind::static_batch, policy_kind::lb_bsp, policy_kind::omnilearn, policy_kind::goodput})
+    EXPECT_EQ(make_learner(testing::make_file(kind), {}), nullptr) << cluster::to_string(kind);
   auto frozen = testing::make_file();
   frozen.arbitrator.mode = cluster::policy_mode::infer;
   EXPECT_EQ(make_learner(frozen, {}), nullptr);

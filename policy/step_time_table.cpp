@@ -1,0 +1,124 @@
+#include "policy/step_time_table.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace dynamix::policy {
+namespace {
+
+constexpr double same_batch = 0.1;       ///< relative distance within which measurements share a point
+constexpr double retention = 0.5;        ///< of a point's weight at each measurement
+constexpr double lightest_weight = 1e-6; ///< so that weights never vanish altogether
+constexpr double change_of_speed = 1.25; ///< ratio of measured to expected seconds, or its inverse
+constexpr double lowest_variable = 0.25; ///< least share of a step's time that grows with the batch, where unmeasured
+
+double slope(const step_time& from, const step_time& to) {
+  return (to.seconds - from.seconds) / (to.batch - from.batch);
+}
+
+double allowed_slope(double measured, const step_time& at) {
+  const auto proportional = at.seconds / at.batch;
+  return std::clamp(measured, lowest_variable * proportional, proportional);
+}
+
+} // namespace
+
+step_time_curve::step_time_curve(std::vector<step_time> points) : points_(std::move(points)) {
+  if (points_.empty())
+    return;
+  const auto& first = points_.front();
+  const auto& last = points_.back();
+  const auto one = points_.size() == 1;
+  first_slope_ = one ? first.seconds / first.batch : allowed_slope(slope(first, points_[1]), first);
+  last_slope_ = one ? first_slope_ : allowed_slope(slope(points_[points_.size() - 2], last), last);
+}
+
+double step_time_curve::seconds(double batch) const {
+  const auto above = std::ranges::lower_bound(points_, batch, {}, &step_time::batch);
+  if (above == points_.begin())
+    return above->seconds - first_slope_ * (above->batch - batch);
+  const auto& below = *(above - 1);
+  return below.seconds + (above == points_.end() ? last_slope_ : slope(below, *above)) * (batch - below.batch);
+}
+
+double step_time_curve::batch_within(double seconds) const {
+  // The first point that takes longer: the end of a flat piece at exactly `seconds` is still allowed.
+  const auto above = std::ranges::upper_bound(points_, seconds, {}, &step_time::seconds);
+  if (above == points_.begin())
+    return std::max(0.0, above->batch - (above->seconds - seconds) / first_slope_);
+  const auto& below = *(above - 1);
+  return below.batch + (seconds - below.seconds) / (above == points_.end() ? last_slope_ : slope(below, *above));
+}
+
+void step_time_table::measure(double batch, double seconds) {
+  if (!std::isfinite(batch) || !std::isfinite(seconds) || batch <= 0 || seconds <= 0 || suspect(batch, seconds))
+    return;
+  join(batch, seconds);
+  curve_ = fit();
+}
+
+std::vector<step_time_table::point>::iterator step_time_table::find(double batch) {
+  const auto distance = [&](const point& each) { return std::abs(each.mean.batch - batch); };
+  const auto nearest = std::ranges::min_element(points_, {}, distance);
+  return nearest != points_.end() && distance(*nearest) <= same_batch * nearest->mean.batch ? nearest : points_.end();
+}
+
+bool step_time_table::suspect(double batch, double seconds) {
+  const auto before = std::exchange(suspected_, 0);
+  if (find(batch) == points_.end())
+    return false;
+  const auto ratio = seconds / curve_.seconds(batch);
+  const int side = ratio > change_of_speed ? 1 : ratio < 1 / change_of_speed ? -1 : 0;
+  if (side == 0)
+    return false;
+  if (side != before) {
+    suspected_ = side;
+    return true;
+  }
+  for (auto& each : points_)
+    each.mean.seconds *= ratio;
+  return false;
+}
+
+void step_time_table::join(double batch, double seconds) {
+  for (auto& each : points_)
+    each.weight = std::max(lightest_weight, each.weight * retention);
+  if (const auto found = find(batch); found != points_.end()) {
+    auto& [mean, weight] = *found;
+    mean = {.batch = (mean.batch * weight + batch) / (weight + 1),
+            .seconds = (mean.seconds * weight + seconds) / (weight + 1)};
+    ++weight;
+    return;
+  }
+  if (points_.size() == points_max)
+    points_.erase(std::ranges::min_element(points_, {}, &point::weight));
+  const auto place = std::ranges::lower_bound(points_, batch, {}, [](const point& each) { return each.mean.batch; });
+  points_.insert(place, {.mean = {.batch = batch, .seconds = seconds}, .weight = 1});
+}
+
+step_time_curve step_time_table::fit() const {
+  struct block {
+    double seconds;
+    double weight;
+    std::size_t points;
+  };
+  std::vector<block> blocks;
+  for (const auto& [mean, weight] : points_) {
+    blocks.push_back({mean.seconds, weight, 1});
+    while (blocks.size() > 1 && blocks[blocks.size() - 2].seconds > blocks.back().seconds) {
+      const auto right = blocks.back();
+      blocks.pop_back();
+      auto& left = blocks.back();
+      left = {(left.seconds * left.weight + right.seconds * right.weight) / (left.weight + right.weight),
+              left.weight + right.weight, left.points + right.points};
+    }
+  }
+  std::vector<step_time> fitted;
+  for (const auto& each : blocks)
+    for (std::size_t i = 0; i < each.points; ++i)
+      fitted.push_back({.batch = points_[fitted.size()].mean.batch, .seconds = each.seconds});
+  return step_time_curve(std::move(fitted));
+}
+
+} // namespace dynamix::policy

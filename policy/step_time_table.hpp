@@ -1,0 +1,73 @@
+#pragma once
+
+/// How long a worker computes for a step, as a function of its batch size: measured, not assumed.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace dynamix::policy {
+
+struct step_time {
+  double batch = 0;
+  double seconds = 0;
+};
+
+/// A monotone step time t(b). Between two points it is linear. Beyond them it goes on as a + c*b with the slope of the
+/// outermost piece, where c is at most t/b (so that the fixed cost a is not negative) and at least a quarter of it (a
+/// flat piece promises no free samples where nothing was measured). A single point gives t proportional to b.
+class step_time_curve {
+public:
+  step_time_curve() = default;
+  /// Rising in batch, not falling in seconds, all > 0.
+  explicit step_time_curve(std::vector<step_time> points);
+
+  bool empty() const { return points_.empty(); }
+  /// t(batch), > 0. Not for an empty curve.
+  double seconds(double batch) const;
+  /// The largest batch that takes at most so many seconds; 0 where even the fixed cost takes longer. Not for an empty
+  /// curve.
+  double batch_within(double seconds) const;
+
+private:
+  std::vector<step_time> points_;
+  double first_slope_ = 0;
+  double last_slope_ = 0;
+};
+
+/// Learns the curve of one worker from its windows.
+///
+/// Measurements within 10 % of a point's batch size join it: a moving average that halves the older ones' weight with
+/// every measurement of the worker. Points where the worker does not run any more lose weight likewise, and stay as a
+/// memory of the curve's shape. `curve` makes the points monotone by isotonic regression under these weights (pool
+/// adjacent violators; Barlow et al. 1972), so what is new overrules what is old.
+///
+/// A host whose speed changes is as much slower or faster at every batch size, which no forgetting learns quickly: when
+/// two measurements in a row, where there are points, lie beyond 25 % of the curve on the same side, the whole table is
+/// scaled to the newer. The first of them is left out, so a single hiccup changes nothing.
+class step_time_table {
+public:
+  static constexpr std::size_t points_max = 64; ///< beyond that the lightest is dropped
+
+  /// One window at this batch size took so many seconds a step. Ignored unless both are finite and > 0.
+  void measure(double batch, double seconds);
+  const step_time_curve& curve() const { return curve_; }
+
+private:
+  struct point {
+    step_time mean;
+    double weight = 0;
+  };
+  /// The point that a measurement joins, or `points_.end()`.
+  std::vector<point>::iterator find(double batch);
+  /// Whether the measurement is to be left out as a hiccup. Scales the table where it confirms a change of speed.
+  bool suspect(double batch, double seconds);
+  void join(double batch, double seconds);
+  step_time_curve fit() const;
+
+  std::vector<point> points_; ///< rising in batch
+  int suspected_ = 0;         ///< -1 and 1: the last measurement was left out as too fast, too slow
+  step_time_curve curve_;
+};
+
+} // namespace dynamix::policy

@@ -1,0 +1,93 @@
+#include "policy/water_filling.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace dynamix::policy {
+namespace {
+
+using batches = std::vector<std::uint32_t>;
+
+constexpr double shortest_step_seconds = 1e-9;
+constexpr int doublings_max = 100; ///< to 1e21 seconds: capacities that still fall short never reach the total
+constexpr int halvings_max = 60;   ///< below the resolution of a double
+
+batches within(double seconds, std::span<const capacity> workers, const cluster::batch& limits) {
+  batches fitting;
+  fitting.reserve(workers.size());
+  for (const auto& samples : workers)
+    fitting.push_back(
+        static_cast<std::uint32_t>(std::clamp<double>(std::floor(samples(seconds)), limits.lowest, limits.highest)));
+  return fitting;
+}
+
+std::uint64_t sum(const batches& values) {
+  return std::accumulate(values.begin(), values.end(), std::uint64_t{0});
+}
+
+/// Raises `low` towards `high` by `missing` samples, in proportion to the gaps between them and by largest remainders.
+void fill_gaps(batches& low, const batches& high, std::uint64_t missing) {
+  const auto gaps = sum(high) - sum(low);
+  if (gaps == 0)
+    return;
+  std::vector<std::uint64_t> remainders(low.size());
+  std::vector<std::size_t> order(low.size());
+  auto left = missing;
+  for (std::size_t i = 0; i < low.size(); ++i) {
+    const auto share = missing * (high[i] - low[i]); // below 2^32 * 2^20
+    low[i] += static_cast<std::uint32_t>(share / gaps);
+    left -= share / gaps;
+    remainders[i] = share % gaps;
+    order[i] = i;
+  }
+  // Fewer are left than there are remainders above 0, and a gap with a remainder is not full.
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return remainders[a] > remainders[b]; });
+  for (std::size_t i = 0; i < left; ++i)
+    ++low[order[i]];
+}
+
+} // namespace
+
+batches water_fill(std::uint64_t total, std::span<const capacity> workers, const cluster::batch& limits) {
+  batches low(workers.size(), limits.lowest);
+  batches high(workers.size(), limits.highest);
+  total = std::clamp(total, sum(low), sum(high));
+  double shorter = 0;
+  double longer = shortest_step_seconds;
+  auto reached = within(longer, workers, limits);
+  for (int i = 0; i < doublings_max && sum(reached) < total; ++i) {
+    low = std::move(reached);
+    shorter = longer;
+    longer *= 2;
+    reached = within(longer, workers, limits);
+  }
+  if (sum(reached) >= total) {
+    high = std::move(reached);
+  } else { // a worker is infinitely slow, and the others are full
+    low = std::move(reached);
+    shorter = longer;
+  }
+  for (int i = 0; i < halvings_max && sum(high) > total; ++i) {
+    const auto middle = shorter + (longer - shorter) / 2;
+    auto fitting = within(middle, workers, limits);
+    if (sum(fitting) >= total) {
+      high = std::move(fitting);
+      longer = middle;
+    } else {
+      low = std::move(fitting);
+      shorter = middle;
+    }
+  }
+  fill_gaps(low, high, total - sum(low));
+  return low;
+}
+
+batches split_in_proportion(std::uint64_t total, std::span<const double> weights, const cluster::batch& limits) {
+  std::vector<capacity> workers;
+  for (const auto weight : weights)
+    workers.emplace_back([weight](double seconds) { return weight * seconds; });
+  return water_fill(total, workers, limits);
+}
+
+} // namespace dynamix::policy

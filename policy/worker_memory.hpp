@@ -1,0 +1,40 @@
+#pragma once
+
+#include "messages/types.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+
+namespace dynamix::policy {
+
+/// What a controller has measured about each worker, `Measured`, from each window once. A new generation, whose ranks
+/// may be other hosts, starts anew.
+template <class Measured>
+class worker_memory {
+public:
+  struct entry {
+    Measured& measured;
+    bool fresh; ///< the report tells of a window that has not been measured yet, and in which the worker computed
+  };
+
+  entry of(const messages::window_report& report) {
+    auto& worker = workers_[report.rank];
+    if (worker.generation != report.generation)
+      worker = {.generation = report.generation};
+    const bool fresh = report.window > worker.window && report.batch > 0 && report.training.steps > 0 &&
+                       report.training.compute_seconds > 0;
+    worker.window = std::max(worker.window, report.window);
+    return {worker.measured, fresh};
+  }
+
+private:
+  struct memory {
+    std::uint64_t generation = 0;
+    std::uint64_t window = 0;
+    Measured measured = {};
+  };
+  std::map<std::uint32_t, memory> workers_; ///< at most messages::max_workers, for ranks are below that
+};
+
+} // namespace dynamix::policy

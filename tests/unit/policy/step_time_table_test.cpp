@@ -1,0 +1,106 @@
+#include "policy/step_time_table.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace dynamix::policy {
+namespace {
+
+TEST(step_time_table, knows_nothing_before_a_measurement) {
+  step_time_table table;
+  EXPECT_TRUE(table.curve().empty());
+  for (const auto wrong : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    table.measure(64, wrong);
+    table.measure(wrong, 0.1);
+  }
+  EXPECT_TRUE(table.curve().empty());
+}
+
+TEST(step_time_table, takes_a_single_point_as_proportional) {
+  step_time_table table;
+  table.measure(64, 0.02);
+  EXPECT_DOUBLE_EQ(table.curve().seconds(64), 0.02);
+  EXPECT_DOUBLE_EQ(table.curve().seconds(128), 0.04);
+  EXPECT_DOUBLE_EQ(table.curve().seconds(32), 0.01);
+  EXPECT_DOUBLE_EQ(table.curve().batch_within(0.03), 96);
+}
+
+TEST(step_time_table, interpolates_and_goes_on_with_the_last_slope) {
+  step_time_table table;
+  table.measure(100, 0.03); // 0.01 + 0.0002 b
+  table.measure(200, 0.05);
+  table.measure(400, 0.13); // 0.0004 a sample, more than t/b
+  const auto& curve = table.curve();
+  EXPECT_NEAR(curve.seconds(150), 0.04, 1e-12);
+  EXPECT_NEAR(curve.seconds(50), 0.02, 1e-12);
+  EXPECT_NEAR(curve.seconds(800), 0.26, 1e-12) << "the fixed cost would be negative";
+  EXPECT_NEAR(curve.batch_within(0.04), 150, 1e-9);
+  EXPECT_NEAR(curve.batch_within(0.02), 50, 1e-9);
+  EXPECT_NEAR(curve.batch_within(0.26), 800, 1e-9);
+  EXPECT_EQ(curve.batch_within(0.005), 0) << "less than the fixed cost";
+}
+
+TEST(step_time_table, promises_no_free_samples_beyond_a_flat_piece) {
+  step_time_table table;
+  table.measure(100, 0.04);
+  table.measure(200, 0.04);
+  EXPECT_EQ(table.curve().seconds(150), 0.04);
+  EXPECT_EQ(table.curve().batch_within(0.04), 200);
+  EXPECT_NEAR(table.curve().seconds(400), 0.05, 1e-12); // a quarter of 0.04 for every 200 samples
+}
+
+TEST(step_time_table, lets_what_is_new_overrule_what_is_old) {
+  step_time_table table;
+  table.measure(64, 0.02);
+  table.measure(128, 0.014); // the first has weight 1/2 by now
+  EXPECT_NEAR(table.curve().seconds(64), 0.016, 1e-12);
+  EXPECT_NEAR(table.curve().seconds(128), 0.016, 1e-12);
+}
+
+TEST(step_time_table, averages_measurements_at_about_the_same_batch) {
+  step_time_table table;
+  table.measure(100, 0.020);
+  table.measure(106, 0.023); // weights 1/2 and 1
+  EXPECT_NEAR(table.curve().seconds(104), 0.022, 1e-12);
+  EXPECT_NEAR(table.curve().seconds(208), 0.044, 1e-12) << "still a single point";
+}
+
+TEST(step_time_table, leaves_a_hiccup_out_and_takes_a_change_of_speed_at_once) {
+  step_time_table table;
+  table.measure(128, 0.04);
+  table.measure(64, 0.02);
+  table.measure(64, 0.06);
+  EXPECT_NEAR(table.curve().seconds(64), 0.02, 1e-12) << "a single measurement may be a hiccup";
+  table.measure(64, 0.02);
+  table.measure(64, 0.06);
+  EXPECT_NEAR(table.curve().seconds(64), 0.02, 1e-12) << "two that do not follow each other too";
+  table.measure(64, 0.06);
+  EXPECT_NEAR(table.curve().seconds(64), 0.06, 1e-12);
+  EXPECT_NEAR(table.curve().seconds(128), 0.12, 1e-12) << "as much slower where it has not run since";
+}
+
+TEST(step_time_table, stays_monotone_whatever_it_is_told) {
+  std::mt19937_64 generator(11);
+  std::uniform_real_distribution<double> seconds(0.001, 0.1);
+  step_time_table table;
+  for (int i = 0; i < 2000; ++i) {
+    table.measure(static_cast<double>(1 + generator() % 100000), seconds(generator));
+    const auto& curve = table.curve();
+    if (curve.empty() || i % 50 != 0)
+      continue;
+    double before = 0;
+    for (double batch = 1; batch < 200000; batch *= 1.3) {
+      const auto now = curve.seconds(batch);
+      ASSERT_TRUE(std::isfinite(now) && now > 0);
+      ASSERT_GE(now, before * (1 - 1e-12));
+      ASSERT_GE(curve.batch_within(now * (1 + 1e-9)), batch * (1 - 1e-6));
+      before = now;
+    }
+  }
+}
+
+} // namespace
+} // namespace dynamix::policy
