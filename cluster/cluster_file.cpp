@@ -58,8 +58,8 @@ timeouts derive_timeouts(std::uint32_t detect_ms) {
   derived.probe_timeout_ms = std::clamp(detect_ms, 250U, 5000U);
   derived.request_timeout_ms = std::max(1000U, 2 * detect_ms);
   derived.gather_timeout_ms = std::max(50U, detect_ms / 2);
-  derived.collective_timeout_ms = std::max(30000U, 30 * detect_ms);
-  derived.join_timeout_ms = std::max(60000U, 60 * detect_ms);
+  derived.collective_timeout_ms = std::max(60000U, 60 * detect_ms);
+  derived.join_timeout_ms = std::max(600000U, 600 * detect_ms);
   derived.shutdown_timeout_ms = std::max(5000U, 5 * detect_ms);
   return derived;
 }

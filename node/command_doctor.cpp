@@ -61,7 +61,7 @@ finding cuda() {
 
 finding data_set() {
   const cluster::training defaults;
-  const auto problem = trainer::preflight(defaults);
+  const auto problem = trainer::preflight(defaults).message;
   if (problem.empty())
     return {"Fashion-MNIST", true, defaults.data_path};
   return {"Fashion-MNIST", false, problem + "; apt-get install dataset-fashion-mnist"};

@@ -2,6 +2,7 @@
 #include "node/launcher.hpp"
 #include "node/port_check.hpp"
 #include "node/report.hpp"
+#include "node/results.hpp"
 #include "node/resume_point.hpp"
 #include "node/stop_signals.hpp"
 #include "node/summary.hpp"
@@ -53,8 +54,8 @@ std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file
   if (!errors.empty())
     return errors;
   errors = check_ports(file);
-  if (const auto reason = trainer::preflight(file.training); !reason.empty())
-    errors.push_back(cluster::error_at(file, "training.data_path", reason));
+  if (const auto found = trainer::preflight(file.training); !found.message.empty())
+    errors.push_back(cluster::error_at(file, found.field, found.message));
   return errors;
 }
 
@@ -90,29 +91,10 @@ std::string resume_hint(const run_directory& run, bool insecure) {
          "\nResume with:\n    dynamix-node local --resume " + run.path() + (insecure ? " --insecure" : "") + "\n";
 }
 
-/// Sums the run up, writes summary.json, epochs.csv and report.txt. Returns an empty string, or what went wrong.
-std::string write_results(const run_directory& run, const launch_outcome& outcome, run_summary& summary) {
-  std::string problem;
-  const auto records = read_run(run, problem);
-  if (!problem.empty())
-    return problem;
-  summary = summarise(records, outcome.warnings);
-  if (!outcome.error.empty()) {
-    summary.succeeded = false;
-    summary.reason = outcome.error;
-  }
-  for (const auto& [path, text] :
-       {std::pair(run.summary(), to_json(summary)), std::pair(run.epochs(), epochs_csv(records.evaluations)),
-        std::pair(run.report(), report_text(records, summary))})
-    if (auto wrong = storage::write_file_atomically(path, text); !wrong.empty())
-      return wrong;
-  return "";
-}
-
 int finish(const local_arguments& arguments, const run_directory& run, const launch_outcome& outcome, live_output& live,
            command_context& context) {
   run_summary summary;
-  const auto problem = write_results(run, outcome, summary);
+  const auto problem = write_results(run, outcome.warnings, outcome.error, summary);
   if (!problem.empty())
     context.err << "dynamix-node: error: " << problem << "\n";
   if (arguments.json) {

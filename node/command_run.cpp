@@ -1,5 +1,6 @@
 #include "actors/host.hpp"
 #include "node/command.hpp"
+#include "node/results.hpp"
 #include "node/resume_point.hpp"
 #include "node/run_directory.hpp"
 #include "node/stop_signals.hpp"
@@ -47,7 +48,8 @@ std::string find_leftovers(const run_directory& run, const cluster::host& host) 
 
 /// Fills in where the actors go on. Returns exit_done, or what to end with after the reason has been written.
 int find_resume_options(const run_directory& run, actors::host_options& options, std::ostream& err) {
-  if (options.file.arbitrator_host().name == options.host && std::filesystem::exists(run.policy()))
+  if (options.file.arbitrator_host().name == options.host && std::filesystem::exists(run.policy()) &&
+      cluster::has_parameters(options.file.arbitrator.policy))
     options.policy_from = run.policy();
   if (options.file.workers().front()->name != options.host)
     return exit_done;
@@ -61,6 +63,14 @@ int train(const actors::host_options& options, const run_directory& run, const s
     const auto text = actors::to_json(outcome.farewell, outcome.evaluations);
     if (const auto problem = storage::write_file_atomically(run.worker(options.host), text); !problem.empty()) {
       spdlog::error("farewell_not_written error=\"{}\"", problem);
+      succeeded = false;
+    }
+  }
+  // The arbitrator's ledger tells the whole run.
+  if (options.file.arbitrator_host().name == options.host) {
+    run_summary summary;
+    if (const auto problem = write_results(run, {}, succeeded ? "" : outcome.reason, summary); !problem.empty()) {
+      spdlog::error("results_not_written error=\"{}\"", problem);
       succeeded = false;
     }
   }
@@ -84,8 +94,8 @@ int run(const run_arguments& arguments, command_context& context) {
   if (const auto reason = cluster::refuse_listen(*file, *host, arguments.insecure); !reason.empty())
     return refuse_at(context.err, cluster::error_at(*file, host_key(*file, *host) + ".address", reason));
   if (host->has(cluster::role::worker))
-    if (const auto reason = trainer::preflight(file->training); !reason.empty())
-      return refuse_at(context.err, cluster::error_at(*file, "training.data_path", reason));
+    if (const auto found = trainer::preflight(file->training); !found.message.empty())
+      return refuse_at(context.err, cluster::error_at(*file, found.field, found.message));
 
   const bool resume = !arguments.resume.empty();
   const run_directory run(resume ? arguments.resume : arguments.out.empty() ? default_run_path(*file) : arguments.out);

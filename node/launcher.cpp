@@ -149,8 +149,12 @@ private:
     if (!outcome_.error.empty() || phase_ == phase::terminated || phase_ == phase::killed ||
         (!who.is_worker() && phase_ != phase::training))
       return;
+    // A worker that hangs makes the others fail before anybody ends it.
+    const std::string& lost = progress_.lost_host();
+    const bool followed = !exit.by_signal && !lost.empty() && lost != name;
     outcome_.error =
-        "host \"" + name + "\" died (" + to_string(exit) + ")" +
+        (followed ? "contact with host \"" + lost + "\" was lost; " : std::string()) + "host \"" + name + "\" died (" +
+        to_string(exit) + ")" +
         (progress_.training() ? " " + duration(progress_.elapsed_seconds()) + " into training, in or after window " +
                                     std::to_string(progress_.window())
                               : " before training began");

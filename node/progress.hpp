@@ -36,6 +36,8 @@ public:
   const std::vector<std::pair<std::string, std::uint32_t>>& batches() const { return batches_; }
   /// The last event before training: "ada joined: waiting for ben".
   const std::string& note() const { return note_; }
+  /// The worker that the arbitrator has lost contact with, and that has not come back; empty mostly.
+  const std::string& lost_host() const { return lost_host_; }
 
 private:
   void add_window(const actors::ledger_window& window);
@@ -53,6 +55,7 @@ private:
   std::optional<double> test_accuracy_;
   std::vector<std::pair<std::string, std::uint32_t>> batches_;
   std::string note_;
+  std::string lost_host_;
 };
 
 /// "epoch 2/5  34 %  5,123 samples/s  test accuracy 86.1 %  ETA 0:42  batch ada 164 ben 139"

@@ -9,6 +9,7 @@ namespace {
 constexpr std::size_t windows_for_a_verdict = 20;
 constexpr double telemetry_fraction_max = 0.01;
 constexpr double stale_share_max = 0.05;
+constexpr double diverged_loss = 1e30; ///< the trainer reports a loss that is not finite as a huge one
 
 void find_stuck_batches(const run_records& records, std::vector<std::string>& found) {
   if (records.file.arbitrator.policy == cluster::policy_kind::static_batch)
@@ -49,6 +50,10 @@ std::vector<std::string> find_warnings(const run_records& records, const run_sum
     if (const auto* event = std::get_if<actors::ledger_event>(&row.entry);
         event != nullptr && event->event == "warning")
       found.push_back((event->host.empty() ? "" : event->host + ": ") + printable(event->text));
+  if (std::any_of(records.evaluations.begin(), records.evaluations.end(), [](const auto& evaluation) {
+        return evaluation.train_loss >= diverged_loss || evaluation.test_loss >= diverged_loss;
+      }))
+    found.push_back("training diverged: the loss is not finite; try a smaller training.learning_rate or clip_norm");
   if (summary.decisions.lost > 0)
     found.push_back(std::to_string(summary.decisions.lost) + " decisions were lost");
   if (summary.decisions.duplicated > 0)

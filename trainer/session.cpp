@@ -35,14 +35,15 @@ void set_compute_threads(int threads) {
     set(threads);
 }
 
-std::string load_data(const cluster::training& options, dataset& train, dataset& test) {
+preflight_problem load_data(const cluster::training& options, dataset& train, dataset& test) {
   if (auto problem = check_device(options.device); !problem.empty())
-    return problem;
+    return {"training.device", problem};
   if (auto problem = check_model_fits(options); !problem.empty())
-    return problem;
-  if (auto problem = load_dataset(options.dataset, options.data_path, dataset_split::train, train); !problem.empty())
-    return problem;
-  return load_dataset(options.dataset, options.data_path, dataset_split::test, test);
+    return {"training.model", problem};
+  auto problem = load_dataset(options.dataset, options.data_path, dataset_split::train, train);
+  if (problem.empty())
+    problem = load_dataset(options.dataset, options.data_path, dataset_split::test, test);
+  return {"training.data_path", problem};
 }
 
 loop_options options_for(const session_options& options) {
@@ -115,7 +116,7 @@ outcome run_session(const session_options& options, const membership& place, sto
   set_compute_threads(static_cast<int>(training.threads));
   dataset train_data;
   dataset test_data;
-  if (auto problem = load_data(training, train_data, test_data); !problem.empty())
+  if (const auto problem = load_data(training, train_data, test_data).message; !problem.empty())
     return failed(problem);
   auto model = build_model(options_of(training, options.file->seed));
   auto loop_options = options_for(options);
@@ -144,7 +145,7 @@ outcome run_session(const session_options& options, const membership& place, sto
 
 } // namespace
 
-std::string preflight(const cluster::training& options) {
+preflight_problem preflight(const cluster::training& options) {
   dataset train;
   dataset test;
   return load_data(options, train, test);

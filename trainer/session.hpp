@@ -75,8 +75,11 @@ struct session_options {
 };
 
 /// What can be checked before any peer is met: the data set is readable and the model fits its images.
-/// Returns an empty string, or what is wrong.
-std::string preflight(const cluster::training& options);
+struct preflight_problem {
+  std::string field;   ///< of the cluster file: "training.model"
+  std::string message; ///< empty: nothing is wrong
+};
+preflight_problem preflight(const cluster::training& options);
 
 /// Trains to the end. Returns rather than throws when a peer is lost: then `succeeded` is false, and a checkpoint of
 /// the last completed step is written where there is a checkpoint directory.

@@ -121,6 +121,12 @@ TEST_F(command_line, run_refuses_unknown_hosts_open_listeners_and_unreadable_dat
   EXPECT_EQ(refused.code, exit_refused);
   EXPECT_THAT(refused.err, StartsWith(unreadable + ":"));
   EXPECT_THAT(refused.err, HasSubstr("/nonexistent"));
+
+  const auto unfit = write_pair("[training]\nepochs = 1\nmodel = \"vgg11\"\n");
+  refused = ask({"run", "--cluster", unfit, "--name", "ben"});
+  EXPECT_EQ(refused.code, exit_refused);
+  const auto place = cluster::read_cluster_file(unfit).file.positions.at("training.model");
+  EXPECT_THAT(refused.err, StartsWith(unfit + ":" + std::to_string(place.line) + ":"));
 }
 
 TEST_F(command_line, local_refuses_wrong_changes_of_the_file) {

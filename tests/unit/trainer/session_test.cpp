@@ -208,9 +208,10 @@ TEST_F(session, trains_alone_and_leaves_its_last_checkpoint) {
 }
 
 TEST_F(session, preflight_says_what_is_wrong_with_the_data) {
-  EXPECT_EQ(preflight(file.training), "");
+  EXPECT_EQ(preflight(file.training).message, "");
   std::filesystem::remove(data.file("t10k-labels-idx1-ubyte"));
-  EXPECT_THAT(preflight(file.training), testing::HasSubstr("t10k-labels-idx1-ubyte"));
+  EXPECT_THAT(preflight(file.training).message, testing::HasSubstr("t10k-labels-idx1-ubyte"));
+  EXPECT_EQ(preflight(file.training).field, "training.data_path");
   quiet_observer watcher;
   const auto end = train_as(0, 1, watcher);
   EXPECT_FALSE(end.succeeded);

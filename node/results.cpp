@@ -1,0 +1,29 @@
+#include "node/results.hpp"
+
+#include "node/report.hpp"
+#include "storage/atomic_file.hpp"
+
+#include <utility>
+
+namespace dynamix::node {
+
+std::string write_results(const run_directory& run, std::vector<std::string> warnings, const std::string& failure,
+                          run_summary& summary) {
+  std::string problem;
+  const auto records = read_run(run, problem);
+  if (!problem.empty())
+    return problem;
+  summary = summarise(records, std::move(warnings));
+  if (!failure.empty()) {
+    summary.succeeded = false;
+    summary.reason = failure;
+  }
+  for (const auto& [path, text] :
+       {std::pair(run.summary(), to_json(summary)), std::pair(run.epochs(), epochs_csv(records.evaluations)),
+        std::pair(run.report(), report_text(records, summary))})
+    if (auto wrong = storage::write_file_atomically(path, text); !wrong.empty())
+      return wrong;
+  return "";
+}
+
+} // namespace dynamix::node
