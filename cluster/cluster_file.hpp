@@ -113,8 +113,8 @@ struct timeouts {
   std::uint32_t probe_timeout_ms = 1000;       ///< TCP probe before a connect
   std::uint32_t request_timeout_ms = 2000;     ///< a request to another host
   std::uint32_t gather_timeout_ms = 500;       ///< the aggregator's deadline after a window's first report
-  std::uint32_t collective_timeout_ms = 30000; ///< Gloo's
-  std::uint32_t join_timeout_ms = 60000;       ///< all workers present
+  std::uint32_t collective_timeout_ms = 60000; ///< Gloo's
+  std::uint32_t join_timeout_ms = 600000;      ///< all workers present
   std::uint32_t shutdown_timeout_ms = 5000;    ///< orderly end, then _exit
 };
 
@@ -166,8 +166,8 @@ std::string_view to_string(policy_mode value);
 ///   probe time-out       d within [250, 5000]
 ///   request time-out     max(1000, 2d)
 ///   gather time-out      max(50, d/2)
-///   collective time-out  max(30000, 30d)  a step of the slowest host must fit, whatever d is
-///   join time-out        max(60000, 60d)
+///   collective time-out  max(60000, 60d)  a step of the slowest host must fit, whatever d is
+///   join time-out        max(600000, 600d)  people start hosts by hand
 ///   shutdown time-out    max(5000, 5d)
 timeouts derive_timeouts(std::uint32_t detect_ms);
 

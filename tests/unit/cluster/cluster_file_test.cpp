@@ -246,7 +246,8 @@ TEST(cluster_listen, allows_loopback_and_refuses_the_rest_unless_told) {
 TEST(cluster_plan, names_hosts_ranks_and_what_differs_from_the_defaults) {
   const auto file = parsed(pair + "compute_slowdown = 2\n[batch]\ninitial = 100\n");
   const std::string plan = describe_plan(file);
-  EXPECT_NE(plan.find("ben   127.0.0.1:7402  worker                 1                  2\n"), std::string::npos) << plan;
+  EXPECT_NE(plan.find("ben   127.0.0.1:7402  worker                 1                  2\n"), std::string::npos)
+      << plan;
   EXPECT_NE(plan.find("initial  100   (default 64)\n"), std::string::npos) << plan;
   EXPECT_NE(plan.find("connection_timeout_ms  4000\n"), std::string::npos) << plan;
 }
@@ -259,7 +260,7 @@ TEST(cluster_plan, is_available_as_json) {
   EXPECT_EQ(plan["hosts"][1]["rank"], 1);
   EXPECT_EQ(plan["hosts"][1]["compute_slowdown"], 2);
   EXPECT_EQ(plan["hosts"][0]["roles"], (std::vector<std::string>{"worker", "arbitrator"}));
-  EXPECT_EQ(plan["timeouts"]["join_timeout_ms"], 60000);
+  EXPECT_EQ(plan["timeouts"]["join_timeout_ms"], 600000);
   EXPECT_EQ(plan["arbitrator"]["actions"].size(), 5U);
 }
 
