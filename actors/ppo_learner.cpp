@@ -6,6 +6,9 @@
 
 #include <spdlog/spdlog.h>
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 namespace dynamix::actors {
 
 namespace {
@@ -30,11 +33,18 @@ caf::result<frame> learn(pointer self, const std::vector<frame>& frames) {
   return pack(version);
 }
 
+/// Learning waits for nobody and nobody waits for it, so on a shared machine it takes what training leaves over. The
+/// thread is the actor's own.
+void yield_to_training() {
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);
+}
+
 } // namespace
 
 learner_actor::behavior_type ppo_learner(pointer self, cluster::cluster_file file, std::vector<std::uint8_t> saved,
                                          std::string checkpoint) {
   install_handlers(self, ppo_learner_state::name);
+  yield_to_training();
   auto& state = self->state;
   state.checkpoint = std::move(checkpoint);
   std::string restored;

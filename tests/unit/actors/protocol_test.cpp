@@ -191,6 +191,39 @@ TEST(Protocol, ARestartedArbitratorGoesOnWithTheNextWindow) {
   EXPECT_GT(decisions.back().key.term, decisions.front().key.term) << "it decides under a term of its own";
 }
 
+/// The aggregator dies: it and the arbitrator that depends on it are restarted, the workers say hello again and go on.
+TEST(Protocol, ARestartedAggregatorTakesTheRunningGenerationOver) {
+  simulated_shard shard(2, 16);
+  shard.say_hello(0);
+  shard.say_hello(1);
+  shard.run();
+  shard.send_report(0, 1);
+  shard.send_report(1, 1);
+  shard.run();
+  const auto hub_before = shard.hub;
+  const auto judge_before = shard.judge;
+  caf::anon_send_exit(shard.hub, caf::exit_reason::kill);
+  shard.run();
+  shard.advance(1s);
+  EXPECT_NE(shard.hub, hub_before);
+  EXPECT_NE(shard.judge, judge_before) << "rest_for_one";
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    messages::hello again;
+    again.generation = 1;
+    again.last_decision = shard.inboxes[rank]->decisions.back().key;
+    shard.say_hello(rank, again);
+  }
+  shard.run();
+  shard.send_report(0, 2);
+  shard.send_report(1, 2);
+  shard.run();
+  for (const auto& inbox : shard.inboxes) {
+    ASSERT_EQ(inbox->decisions.size(), 2U);
+    EXPECT_GT(inbox->decisions[1].key.term, inbox->decisions[0].key.term);
+  }
+  EXPECT_FALSE(shard.events->take().failure);
+}
+
 /// A new arbitrator process meets workers in mid-training: it decides under a higher term than the one before.
 TEST(Protocol, ANewArbitratorDecidesUnderAHigherTerm) {
   simulated_shard shard(2, 17);
