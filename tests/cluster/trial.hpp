@@ -48,6 +48,7 @@ public:
   bool says(const std::string& text) const;
   bool running() { return process_.running(); }
   void signal(int number) { process_.signal(number); }
+  int process_id() const { return process_.id(); }
   /// Sends a signal to the process that `local` started for this host, once there is one. False if there is none.
   bool signal_host(const std::string& host, int number);
   /// Waits for its end; kills it after `patience`, which fails the test.
