@@ -25,9 +25,7 @@ TEST(Protocol, EveryWindowIsDecidedOnceForEveryWorkerInAnyOrder) {
   constexpr std::uint64_t windows = 20;
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     simulated_shard shard(workers, seed);
-    for (std::uint32_t rank = 0; rank < workers; ++rank)
-      shard.say_hello(rank);
-    shard.run();
+    shard.join_all();
     for (std::uint64_t window = 1; window <= windows; ++window) {
       for (std::uint32_t rank = 0; rank < workers; ++rank)
         shard.send_report(rank, window, window == windows);
@@ -60,9 +58,7 @@ TEST(Protocol, ASeedGivesTheSameRunTwice) {
   std::vector<std::string> lines[2];
   for (auto& log : lines) {
     simulated_shard shard(3, 42);
-    for (std::uint32_t rank = 0; rank < 3; ++rank)
-      shard.say_hello(rank);
-    shard.run();
+    shard.join_all();
     for (std::uint64_t window = 1; window <= 10; ++window) {
       for (std::uint32_t rank = 0; rank < 3; ++rank)
         shard.send_report(rank, window);
@@ -80,9 +76,7 @@ TEST(Protocol, ASeedGivesTheSameRunTwice) {
 
 TEST(Protocol, ALateReportDelaysNobodyBeyondTheDeadline) {
   simulated_shard shard(2, 7);
-  shard.say_hello(0);
-  shard.say_hello(1);
-  shard.run();
+  shard.join_all();
   shard.send_report(0, 1);
   shard.send_report(1, 1);
   shard.run();
@@ -99,9 +93,7 @@ TEST(Protocol, ALateReportDelaysNobodyBeyondTheDeadline) {
 
 TEST(Protocol, ALostWorkerEndsTheGenerationForTheOthers) {
   simulated_shard shard(3, 11);
-  for (std::uint32_t rank = 0; rank < 3; ++rank)
-    shard.say_hello(rank);
-  shard.run();
+  shard.join_all();
   caf::anon_send_exit(shard.handles[1], caf::exit_reason::kill);
   shard.run();
   for (const auto rank : {0U, 2U}) {
@@ -120,8 +112,7 @@ TEST(Protocol, ALostWorkerEndsTheGenerationForTheOthers) {
 /// The connection breaks but the worker lives: it says hello again and is decided for as before.
 TEST(Protocol, AWorkerThatComesBackIsDecidedForAgain) {
   simulated_shard shard(1, 12);
-  shard.say_hello(0);
-  shard.run();
+  shard.join_all();
   caf::anon_send_exit(shard.handles[0], caf::exit_reason::kill);
   shard.run();
   shard.handles[0] = shard.system.spawn(testing::recording_worker, shard.inboxes[0]);
@@ -156,8 +147,7 @@ TEST(Protocol, ARunWhoseWorkersNeverWereCompleteEnds) {
 
 TEST(Protocol, ARunWithoutWorkersEndsOnceTheyCannotComeBack) {
   simulated_shard shard(1, 14);
-  shard.say_hello(0);
-  shard.run();
+  shard.join_all();
   caf::anon_send_exit(shard.handles[0], caf::exit_reason::kill);
   shard.run();
   EXPECT_FALSE(shard.events->take().arbitrator);
@@ -169,9 +159,7 @@ TEST(Protocol, ARunWithoutWorkersEndsOnceTheyCannotComeBack) {
 /// The arbitrator dies between two windows: its supervisor restarts it, and its decisions go on in order.
 TEST(Protocol, ARestartedArbitratorGoesOnWithTheNextWindow) {
   simulated_shard shard(2, 13);
-  shard.say_hello(0);
-  shard.say_hello(1);
-  shard.run();
+  shard.join_all();
   for (std::uint64_t window = 1; window <= 6; ++window) {
     if (window == 4) {
       caf::anon_send_exit(shard.judge, caf::exit_reason::kill);
@@ -194,9 +182,7 @@ TEST(Protocol, ARestartedArbitratorGoesOnWithTheNextWindow) {
 /// The aggregator dies: it and the arbitrator that depends on it are restarted, the workers say hello again and go on.
 TEST(Protocol, ARestartedAggregatorTakesTheRunningGenerationOver) {
   simulated_shard shard(2, 16);
-  shard.say_hello(0);
-  shard.say_hello(1);
-  shard.run();
+  shard.join_all();
   shard.send_report(0, 1);
   shard.send_report(1, 1);
   shard.run();
@@ -254,8 +240,7 @@ TEST(Protocol, TheArbitratorGivesUpWhenItKeepsFailing) {
 
 TEST(Protocol, GarbageIsRefusedAndChangesNothing) {
   simulated_shard shard(1, 23);
-  shard.say_hello(0);
-  shard.run();
+  shard.join_all();
   caf::anon_send(shard.hub, atom::report_v, messages::frame(std::vector<std::uint64_t>{0xFFFFFFFFFFFFFFFF, 3, 1}));
   caf::anon_send(shard.hub, atom::report_v, pack(messages::decision{.key = {1, 1}, .generation = 1, .batch = 64}));
   shard.run();

@@ -119,6 +119,13 @@ public:
     caf::anon_send(door, atom::hello_v, pack(said), handles[rank]);
   }
 
+  /// Every worker joins.
+  void join_all() {
+    for (std::uint32_t rank = 0; rank < handles.size(); ++rank)
+      say_hello(rank);
+    run();
+  }
+
   messages::window_report report(std::uint32_t rank, std::uint64_t window, bool final = false) const {
     const auto& decisions = inboxes[rank]->decisions;
     messages::window_report filled{.host = "w" + std::to_string(rank),
