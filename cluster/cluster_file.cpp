@@ -3,6 +3,7 @@
 #include "cluster/fields.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <stdexcept>
 
 namespace dynamix::cluster {
@@ -31,6 +32,19 @@ const host& cluster_file::arbitrator_host() const {
   throw std::logic_error("a cluster file without an arbitrator was used"); // validation refuses such a file
 }
 
+std::vector<std::uint32_t> cluster_file::highest_by_rank() const {
+  std::vector<std::uint32_t> limits;
+  for (const auto* worker : workers())
+    limits.push_back(worker->batch_highest == 0 ? batch.highest : worker->batch_highest);
+  return limits;
+}
+
+reward_kind cluster_file::reward_in_force() const {
+  if (reward.kind != reward_kind::automatic)
+    return reward.kind;
+  return arbitrator.policy == policy_kind::ppo ? reward_kind::progress : reward_kind::paper;
+}
+
 position cluster_file::where(const std::string& field) const {
   for (std::string key = field;;) {
     if (const auto found = positions.find(key); found != positions.end())
@@ -49,6 +63,24 @@ std::uint64_t cluster_file::digest() const {
     hash *= 0x100000001b3ULL;
   }
   return hash;
+}
+
+std::string resolve_path(const cluster_file& file, const std::string& path) {
+  if (path.empty() || std::filesystem::path(path).is_absolute())
+    return path;
+  return (std::filesystem::path(file.path).parent_path() / path).lexically_normal().string();
+}
+
+void make_paths_absolute(cluster_file& file) {
+  const auto settle = [&file](std::string& path) {
+    if (!path.empty())
+      path = std::filesystem::absolute(resolve_path(file, path)).string();
+  };
+  settle(file.arbitrator.policy_file);
+  settle(file.simulation.profile);
+  settle(file.simulation.workload);
+  for (auto& each : file.hosts)
+    settle(each.profile);
 }
 
 timeouts derive_timeouts(std::uint32_t detect_ms) {

@@ -25,7 +25,13 @@ struct host {
   std::string address = "127.0.0.1";
   std::uint16_t port = 0; ///< of the host's gateway, [1, 65535]
   std::vector<role> roles = {role::worker};
-  std::vector<emulation> emulate; ///< ordered by at_seconds; `compute_slowdown` of the host is the entry at 0
+  std::vector<emulation> emulate;  ///< ordered by at_seconds; `compute_slowdown` of the host is the entry at 0
+  std::uint32_t batch_highest = 0; ///< what its memory allows; 0: batch.highest
+  // For the simulator alone.
+  std::string profile;         ///< device profile; empty: simulation.profile
+  double bandwidth_mbit = 0;   ///< of its link; 0: simulation.bandwidth_mbit, [0, 1e7]
+  double join_at_seconds = 0;  ///< >= 0
+  double leave_at_seconds = 0; ///< 0: stays
 
   bool has(role wanted) const;
 };
@@ -65,10 +71,22 @@ struct batch {
   std::uint32_t highest = 1024; ///< [lowest, 1048576]
 };
 
-enum class policy_kind : std::uint8_t { static_batch, lb_bsp, omnilearn, goodput, ppo, ppo_simple };
+/// `ppo` decides relative to a measured plan; `ppo_add` and `ppo_simple` add to batch sizes as DYNAMIX does; `oracle`
+/// knows the truth and exists in simulation only.
+enum class policy_kind : std::uint8_t {
+  static_batch,
+  static_best,
+  lb_bsp,
+  omnilearn,
+  goodput,
+  ppo,
+  ppo_add,
+  ppo_simple,
+  oracle
+};
 /// Whether the policy has parameters, which it starts from and may learn.
 constexpr bool has_parameters(policy_kind policy) {
-  return policy == policy_kind::ppo || policy == policy_kind::ppo_simple;
+  return policy == policy_kind::ppo || policy == policy_kind::ppo_add || policy == policy_kind::ppo_simple;
 }
 enum class policy_mode : std::uint8_t { train, infer };
 
@@ -79,11 +97,22 @@ struct arbitrator {
   std::uint32_t window_steps = 10; ///< k, [1, 10000]
   std::vector<std::int32_t> actions = {-100, -25, 0, 25,
                                        100}; ///< added to a batch size; 2 to 64, distinct, one of them 0
+  std::vector<std::int32_t> scales = {70, 85, 100, 118,
+                                      140}; ///< of ppo, percent of the plan's global batch; 2 to 16, one of them 100
+  std::uint32_t static_batch = 0;           ///< of static-best, a worker; 0: batch.initial
+  bool guard = true;                        ///< of the learned policies
+  double guard_margin = 0.05;               ///< predicted loss of goodput that the guard allows, [0, 1]
+  bool shadow = false;                      ///< decide and log, act on nothing
 };
+
+/// What a window is worth: `progress` log2(goodput / the best that the measurements allow), `paper` the formula below,
+/// `automatic` progress for ppo and paper for the others.
+enum class reward_kind : std::uint8_t { automatic, progress, paper };
 
 /// r = A + alpha*max(0, dA) - beta*T_iter - delta*(log2(batch) - 5), for adaptive optimisers also - eta*(sigma2_norm +
 /// sigma_norm).
 struct reward {
+  reward_kind kind = reward_kind::automatic;
   double alpha = 1.0;  ///< [0, 1000]
   double beta = 1.0;   ///< a second, [0, 1000]
   double delta = 0.05; ///< [0, 1000]
@@ -102,6 +131,32 @@ struct ppo {
   std::uint32_t epochs = 4;          ///< passes over a rollout, [1, 100]
   std::uint32_t minibatches = 4;     ///< [1, 1024]
   std::uint32_t hidden = 64;         ///< units a layer, [4, 1024]
+  /// Updates over which the learning rate falls to 0; 0 keeps it, [0, 1e6].
+  std::uint32_t annealing_updates = 0;
+};
+
+enum class topology_kind : std::uint8_t { ring, parameter_server };
+
+/// What `simulate`, `compare --simulate` and `train-policy` assume; nothing else reads it. Episodes come to each host
+/// at random: exponential gaps and durations, factors log-uniform in [1.25, the given one].
+struct simulation {
+  std::string profile;     ///< device profile of hosts that name none
+  std::string workload;    ///< how the model learns
+  std::uint32_t cores = 0; ///< that all hosts share; 0: each computes on its own, [0, 65536]
+  topology_kind topology = topology_kind::ring;
+  double bandwidth_mbit = 10000;    ///< of a host's link, [0.001, 1e7]
+  double latency_us = 50;           ///< one way, [0, 1e7]
+  double overlap = 2;               ///< g in T = (T_grad^g + T_sync^g)^(1/g), [1, 10]
+  double noise = 0.03;              ///< standard deviation of the logarithm of a step's computing time, [0, 2]
+  double hiccup_rate = 0;           ///< share of a host's windows that take 1.3 to 4 times as long, [0, 1]
+  double slow_every_seconds = 0;    ///< mean time between a host's slow-downs; 0: none
+  double slow_seconds = 60;         ///< mean duration
+  double slow_factor = 3;           ///< most, [1.25, 100]
+  double congest_every_seconds = 0; ///< the same for its link
+  double congest_seconds = 30;
+  double congest_factor = 5;
+  double loss_rate = 0; ///< share of segments sent again, [0, 0.5]
+  double randomise = 0; ///< how far train-policy's environments vary from the file, [0, 1]
 };
 
 enum class telemetry_source : std::uint8_t { tcp_info, procfs };
@@ -136,6 +191,7 @@ struct cluster_file {
   cluster::reward reward;
   cluster::ppo ppo;
   std::vector<telemetry_source> telemetry_sources = {telemetry_source::tcp_info, telemetry_source::procfs};
+  cluster::simulation simulation;
   std::vector<cluster::host> hosts; ///< 1 to 4096; exactly one arbitrator, at least one worker
   /// Where the file says what: "training", "training.epochs", "host[0].port", "host[0].emulate[1].at_seconds".
   /// What the file leaves to its default has no entry.
@@ -145,6 +201,10 @@ struct cluster_file {
   /// The hosts with a worker role in the file's order: a worker's position is its rank.
   std::vector<const cluster::host*> workers() const;
   const cluster::host& arbitrator_host() const;
+  /// Most samples a step of each worker, by rank: batch.highest, or less where the host's memory says so.
+  std::vector<std::uint32_t> highest_by_rank() const;
+  /// reward.kind, with `automatic` resolved.
+  reward_kind reward_in_force() const;
   /// The place of a field's value or, where it is left to its default, of its section's header.
   cluster::position where(const std::string& field) const;
   /// FNV-1a over the resolved values (not `path` and `positions`): two hosts that read different files differ here.
@@ -159,6 +219,7 @@ std::string_view to_string(optimizer_kind value);
 std::string_view to_string(learning_rate_rule value);
 std::string_view to_string(policy_kind value);
 std::string_view to_string(policy_mode value);
+std::string_view to_string(topology_kind value);
 
 /// With d = detect_ms, in milliseconds:
 ///   heartbeat interval   max(1000, d/4)   CAF drops a connecting socket at the next tick, so never below a second
@@ -205,6 +266,11 @@ file_error error_at(const cluster_file& file, const std::string& field, const st
 /// Sets one field, such as "arbitrator.policy", from text and checks the whole file again. Returns an empty string, or
 /// what is wrong; then `file` is as it was.
 std::string set_field(cluster_file& file, const std::string& field, const std::string& text);
+
+/// `path` as the file means it: a relative one starts at the directory of the cluster file. Empty stays empty.
+std::string resolve_path(const cluster_file& file, const std::string& path);
+/// Makes the policy's, profiles' and the workload's paths absolute, so that the file may be written elsewhere.
+void make_paths_absolute(cluster_file& file);
 
 /// The resolved file as TOML, every field written out: parsing it gives the same digest.
 std::string to_toml(const cluster_file& file);

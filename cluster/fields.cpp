@@ -15,12 +15,14 @@ constexpr std::array<std::string_view, 3> dataset_names = {"fashion-mnist", "cif
 constexpr std::array<std::string_view, 3> optimizer_names = {"sgd", "adam", "adamw"};
 constexpr std::array<std::string_view, 4> rule_names = {"constant", "linear", "square-root", "adascale"};
 constexpr std::array<std::string_view, 2> normalization_names = {"none", "group"};
-constexpr std::array<std::string_view, 6> policy_names = {"static",  "lb-bsp", "omnilearn",
-                                                          "goodput", "ppo",    "ppo-simple"};
+constexpr std::array<std::string_view, 9> policy_names = {"static", "static-best", "lb-bsp",     "omnilearn", "goodput",
+                                                          "ppo",    "ppo-add",     "ppo-simple", "oracle"};
 constexpr std::array<std::string_view, 2> mode_names = {"train", "infer"};
 constexpr std::array<std::string_view, 2> source_names = {"tcp_info", "procfs"};
 constexpr std::array<std::string_view, 3> device_names = {"auto", "cpu", "cuda"};
 constexpr std::array<std::string_view, 1> exchange_names = {"ring"};
+constexpr std::array<std::string_view, 3> reward_names = {"auto", "progress", "paper"};
+constexpr std::array<std::string_view, 2> topology_names = {"ring", "parameter-server"};
 
 constexpr double no_limit_seconds = 1e9;
 // Exact as a double and in JSON.
@@ -76,6 +78,7 @@ constexpr auto batch_section = &cluster_file::batch;
 constexpr auto arbitrator_section = &cluster_file::arbitrator;
 constexpr auto reward_section = &cluster_file::reward;
 constexpr auto ppo_section = &cluster_file::ppo;
+constexpr auto simulation_section = &cluster_file::simulation;
 
 constexpr range open_low(double high) {
   return {0, high, true, false};
@@ -176,16 +179,35 @@ const std::vector<field<cluster_file>> all_file_fields = {
     {"arbitrator",
      "policy_file",
      in<arbitrator_section, &arbitrator::policy_file>,
-     "Parameters to start from; empty draws fresh ones from the seed.",
+     "Parameters to start from; empty draws fresh ones from the seed. A relative path starts at this file's directory.",
      {},
      {},
      &optional_path_rule},
     {"arbitrator", "window_steps", in<arbitrator_section, &arbitrator::window_steps>,
      "Steps a window, after which a decision is made (k).", closed(1, 10000)},
     {"arbitrator", "actions", in<arbitrator_section, &arbitrator::actions>,
-     "What a decision may add to a batch size: 2 to 64 distinct numbers, one of them 0.",
+     "What a decision of ppo-add and ppo-simple may add to a batch size: 2 to 64 distinct numbers, one of them 0.",
      closed(-highest_batch, highest_batch)},
+    {"arbitrator", "scales", in<arbitrator_section, &arbitrator::scales>,
+     "What ppo may make of the planned global batch, in percent: 2 to 16 distinct numbers, one of them 100.",
+     closed(10, 1000)},
+    {"arbitrator", "static_batch", in<arbitrator_section, &arbitrator::static_batch>,
+     "Every worker's batch size under static-best; 0 is batch.initial. `compare` finds the best.",
+     closed(0, highest_batch)},
+    {"arbitrator", "guard", in<arbitrator_section, &arbitrator::guard>,
+     "Replaces a learned policy's choice that measured step times say is bad."},
+    {"arbitrator", "guard_margin", in<arbitrator_section, &arbitrator::guard_margin>,
+     "Share of the predicted goodput that a learned policy may give away before the guard acts.", closed(0, 1)},
+    {"arbitrator", "shadow", in<arbitrator_section, &arbitrator::shadow>,
+     "Decides and logs, and changes no batch size; the same as `--shadow`."},
 
+    {"reward",
+     "kind",
+     in<reward_section, &reward::kind>,
+     "Log of goodput against the best that the measurements allow, or the paper's formula (alpha to eta); auto takes "
+     "the first for ppo.",
+     {},
+     reward_names},
     {"reward", "alpha", in<reward_section, &reward::alpha>, "Weight of the gain in batch accuracy.", closed(0, 1000)},
     {"reward", "beta", in<reward_section, &reward::beta>, "Cost of a second of iteration time.", closed(0, 1000)},
     {"reward", "delta", in<reward_section, &reward::delta>, "Cost of log2(batch) - 5.", closed(0, 1000)},
@@ -206,6 +228,8 @@ const std::vector<field<cluster_file>> all_file_fields = {
     {"ppo", "minibatches", in<ppo_section, &ppo::minibatches>,
      "Parts of a rollout; at most horizon times the number of workers.", closed(1, 1024)},
     {"ppo", "hidden", in<ppo_section, &ppo::hidden>, "Units a hidden layer.", closed(4, 1024)},
+    {"ppo", "annealing_updates", in<ppo_section, &ppo::annealing_updates>,
+     "Updates over which the learning rate falls to 0; 0 keeps it.", closed(0, 1e6)},
 
     {"telemetry",
      "sources",
@@ -213,6 +237,55 @@ const std::vector<field<cluster_file>> all_file_fields = {
      "What the policy sees of network and machine; an empty list masks both.",
      {},
      source_names},
+
+    {"simulation",
+     "profile",
+     in<simulation_section, &simulation::profile>,
+     "Device profile of hosts that name none; a relative path starts at this file's directory.",
+     {},
+     {},
+     &optional_path_rule},
+    {"simulation",
+     "workload",
+     in<simulation_section, &simulation::workload>,
+     "How the model learns; a relative path starts at this file's directory.",
+     {},
+     {},
+     &optional_path_rule},
+    {"simulation", "cores", in<simulation_section, &simulation::cores>,
+     "Cores that all hosts share; 0: each computes on its own.", closed(0, 65536)},
+    {"simulation",
+     "topology",
+     in<simulation_section, &simulation::topology>,
+     "How gradients travel.",
+     {},
+     topology_names},
+    {"simulation", "bandwidth_mbit", in<simulation_section, &simulation::bandwidth_mbit>,
+     "Of a host's link, in Mbit/s each way.", closed(0.001, 1e7)},
+    {"simulation", "latency_us", in<simulation_section, &simulation::latency_us>, "One way, in microseconds.",
+     closed(0, 1e7)},
+    {"simulation", "overlap", in<simulation_section, &simulation::overlap>,
+     "Overlap of computing and exchange, g in T = (T_grad^g + T_sync^g)^(1/g).", closed(1, 10)},
+    {"simulation", "noise", in<simulation_section, &simulation::noise>,
+     "Standard deviation of the logarithm of a step's computing time.", closed(0, 2)},
+    {"simulation", "hiccup_rate", in<simulation_section, &simulation::hiccup_rate>,
+     "Share of a host's windows that take 1.3 to 4 times as long.", closed(0, 1)},
+    {"simulation", "slow_every_seconds", in<simulation_section, &simulation::slow_every_seconds>,
+     "Mean time between a host's slow-downs; 0: none.", closed(0, no_limit_seconds)},
+    {"simulation", "slow_seconds", in<simulation_section, &simulation::slow_seconds>, "Mean duration of a slow-down.",
+     open_low(no_limit_seconds)},
+    {"simulation", "slow_factor", in<simulation_section, &simulation::slow_factor>,
+     "The worst slow-down; factors are log-uniform from 1.25 on.", closed(1.25, 100)},
+    {"simulation", "congest_every_seconds", in<simulation_section, &simulation::congest_every_seconds>,
+     "Mean time between congestions of a host's link; 0: none.", closed(0, no_limit_seconds)},
+    {"simulation", "congest_seconds", in<simulation_section, &simulation::congest_seconds>,
+     "Mean duration of a congestion.", open_low(no_limit_seconds)},
+    {"simulation", "congest_factor", in<simulation_section, &simulation::congest_factor>,
+     "The worst congestion: bandwidth divided by so much.", closed(1.25, 1000)},
+    {"simulation", "loss_rate", in<simulation_section, &simulation::loss_rate>, "Share of segments sent again.",
+     closed(0, 0.5)},
+    {"simulation", "randomise", in<simulation_section, &simulation::randomise>,
+     "How far train-policy's environments vary from this file.", closed(0, 1)},
 };
 
 const std::vector<field<host_entry>> all_host_fields = {
@@ -234,6 +307,23 @@ const std::vector<field<host_entry>> all_host_fields = {
      role_names},
     {"host", "compute_slowdown", [](host_entry& entry) -> target { return &entry.compute_slowdown; },
      "Emulates a slow host: computing takes this many times as long.", closed(1, 100)},
+    {"host", "count", [](host_entry& entry) -> target { return &entry.count; },
+     "So many equal hosts: NAME-1, NAME-2, ... on this port and those that follow.", closed(1, 4096)},
+    {"host", "batch_highest", in_host<&host::batch_highest>,
+     "Most samples a step that its memory allows; 0 is batch.highest.", closed(0, highest_batch)},
+    {"host",
+     "profile",
+     in_host<&host::profile>,
+     "Simulation: its device profile; empty is simulation.profile.",
+     {},
+     {},
+     &optional_path_rule},
+    {"host", "bandwidth_mbit", in_host<&host::bandwidth_mbit>,
+     "Simulation: of its link in Mbit/s; 0 is simulation.bandwidth_mbit.", closed(0, 1e7)},
+    {"host", "join_at_seconds", in_host<&host::join_at_seconds>, "Simulation: when it comes.",
+     closed(0, no_limit_seconds)},
+    {"host", "leave_at_seconds", in_host<&host::leave_at_seconds>, "Simulation: when it is lost; 0: never.",
+     closed(0, no_limit_seconds)},
 };
 
 const std::vector<field<emulation>> all_emulation_fields = {
@@ -302,6 +392,9 @@ std::string_view to_string(policy_kind value) {
 }
 std::string_view to_string(policy_mode value) {
   return mode_names.at(static_cast<std::size_t>(value));
+}
+std::string_view to_string(topology_kind value) {
+  return topology_names.at(static_cast<std::size_t>(value));
 }
 
 } // namespace dynamix::cluster

@@ -59,6 +59,7 @@ struct field {
 struct host_entry {
   cluster::host host;
   double compute_slowdown = 1;
+  std::uint32_t count = 1; ///< of equal hosts, NAME-1 to NAME-count on consecutive ports
 };
 host_entry to_entry(const host& from);
 /// The inverse: a slow-down other than 1 becomes the change at 0 s. `entry.host.emulate` holds the later ones only.

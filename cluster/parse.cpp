@@ -134,7 +134,32 @@ private:
       read_fields(*table, key, "host", host_fields(), entry, "emulate");
       if (const toml::node* changes = table->get("emulate"))
         read_emulations(*changes, key + ".emulate", entry.host.emulate);
-      result_.file.hosts.push_back(from_entry(std::move(entry)));
+      add_hosts(key, entry);
+    }
+  }
+
+  /// One host, or `count` equal ones with numbered names and ports; each finds its places at the entry's.
+  void add_hosts(const std::string& key, host_entry entry) {
+    const std::size_t first = result_.file.hosts.size();
+    if (first + entry.count > hosts_max || entry.host.port + entry.count - 1 > 65535) {
+      broken_.insert(key + ".count");
+      complain(result_.file.where(key + ".count"), "host.count is " + std::to_string(entry.count) + "; there may be " +
+                                                       std::to_string(hosts_max) + " hosts, and ports end at 65535");
+      entry.count = 1;
+    }
+    std::map<std::string, position> places;
+    for (const auto& [field, place] : result_.file.positions)
+      if (field.starts_with(key))
+        places.emplace(field.substr(key.size()), place);
+    for (std::uint32_t i = 0; i < entry.count; ++i) {
+      auto one = entry;
+      if (entry.count > 1) {
+        one.host.name += "-" + std::to_string(i + 1);
+        one.host.port = static_cast<std::uint16_t>(entry.host.port + i);
+        for (const auto& [field, place] : places)
+          result_.file.positions["host[" + std::to_string(first + i) + "]" + field] = place;
+      }
+      result_.file.hosts.push_back(from_entry(std::move(one)));
     }
   }
 

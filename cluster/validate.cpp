@@ -62,6 +62,19 @@ void check_arbitrator(checker& check) {
   check.require(distinct.contains(0), {key},
                 "arbitrator.actions lacks 0; one action must leave the batch size as it is");
 
+  const auto& scales = check.file().arbitrator.scales;
+  const std::set<std::int32_t> distinct_scales(scales.begin(), scales.end());
+  check.require(scales.size() >= 2 && scales.size() <= 16 && distinct_scales.size() == scales.size() &&
+                    distinct_scales.contains(100),
+                {"arbitrator.scales"}, "arbitrator.scales must hold 2 to 16 distinct numbers, one of them 100");
+
+  const auto& batch = check.file().batch;
+  const auto static_batch = check.file().arbitrator.static_batch;
+  check.require(static_batch == 0 || (batch.lowest <= static_batch && static_batch <= batch.highest),
+                {"arbitrator.static_batch"},
+                "arbitrator.static_batch is " + std::to_string(static_batch) +
+                    "; it must be 0 or from batch.lowest to batch.highest");
+
   const auto& ppo = check.file().ppo;
   const auto rollout = std::uint64_t{ppo.horizon} * check.file().workers().size();
   if (rollout > 0)
@@ -78,6 +91,16 @@ void check_host(checker& check, std::size_t index) {
                 "host.roles is empty; it must hold \"worker\", \"arbitrator\" or both");
   check.require(distinct.size() == host.roles.size(), {key + ".roles"},
                 "host.roles holds a role twice; they must be distinct");
+
+  const auto& batch = check.file().batch;
+  check.require(host.batch_highest == 0 || (batch.initial <= host.batch_highest && host.batch_highest <= batch.highest),
+                {key + ".batch_highest"},
+                "host.batch_highest is " + std::to_string(host.batch_highest) +
+                    "; it must be 0 or from batch.initial to batch.highest");
+  check.require(host.leave_at_seconds == 0 || host.leave_at_seconds > host.join_at_seconds,
+                {key + ".leave_at_seconds", key + ".join_at_seconds"},
+                "host.leave_at_seconds is " + number_text(host.leave_at_seconds) +
+                    "; it must be 0 or above host.join_at_seconds");
 
   const host_entry entry = to_entry(host);
   if (!host.roles.empty())

@@ -1,8 +1,12 @@
 #include "policy/controller.hpp"
 
+#include "policy/guard.hpp"
+#include "policy/measured_cluster.hpp"
 #include "policy/policy_controller.hpp"
 #include "policy/rivals.hpp"
+#include "policy/shadow.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace dynamix::policy {
@@ -14,16 +18,56 @@ public:
   std::string name() const override { return "static"; }
 
   std::vector<choice> decide(const observation& observed) override {
-    check_assigned(observed);
+    check(observed);
     return keep_assigned(observed, "static policy");
   }
 };
 
+class static_best_controller final : public controller {
+public:
+  explicit static_best_controller(std::uint32_t batch) : batch_(batch) {}
+  std::string name() const override { return "static-best"; }
+
+  std::vector<choice> decide(const observation& observed) override {
+    check(observed);
+    std::vector<std::uint32_t> batches;
+    for (const auto highest : observed.highest)
+      batches.push_back(std::min(batch_, highest));
+    const std::vector<std::string> reasons(batches.size(), "the same for every worker");
+    return choose(observed, batches, reasons);
+  }
+
+private:
+  std::uint32_t batch_;
+};
+
+/// What the file names, unguarded.
+std::unique_ptr<controller> make_heuristic(const cluster::cluster_file& file) {
+  using cluster::policy_kind;
+  switch (file.arbitrator.policy) {
+  case policy_kind::static_best:
+    return make_static_best(file.arbitrator.static_batch == 0 ? file.batch.initial : file.arbitrator.static_batch);
+  case policy_kind::lb_bsp:
+    return make_lb_bsp(file.batch);
+  case policy_kind::omnilearn:
+    return make_omnilearn(file.batch);
+  case policy_kind::goodput:
+    return make_goodput();
+  case policy_kind::oracle:
+    throw std::invalid_argument("the policy \"oracle\" knows the truth, which only a simulation has");
+  default:
+    return std::make_unique<static_controller>();
+  }
+}
+
 } // namespace
 
-void check_assigned(const observation& observed) {
-  if (observed.assigned.size() != observed.report->reports.size())
-    throw std::invalid_argument("observation: one assigned batch size a report is needed");
+void check(const observation& observed) {
+  const auto reports = observed.report->reports.size();
+  if (observed.assigned.size() != reports || observed.highest.size() != reports)
+    throw std::invalid_argument("observation: one assigned and one highest batch size a report are needed");
+  if (observed.measured == nullptr || observed.measured->size() != reports)
+    throw std::invalid_argument("observation: what was measured up to this report is needed");
 }
 
 std::string controller::adopt(const messages::policy_version&) {
@@ -48,24 +92,21 @@ std::vector<choice> keep_assigned(const observation& observed, const std::string
   return choose(observed, observed.assigned, reasons);
 }
 
+std::unique_ptr<controller> make_static_best(std::uint32_t batch) {
+  return std::make_unique<static_best_controller>(batch);
+}
+
 std::unique_ptr<controller> make_controller(const cluster::cluster_file& file,
                                             const std::vector<std::uint8_t>& parameters) {
-  using cluster::policy_kind;
-  const auto policy = file.arbitrator.policy;
-  if (cluster::has_parameters(policy))
-    return make_policy_controller(file, parameters);
-  if (!parameters.empty())
-    throw std::invalid_argument("the policy \"" + std::string(cluster::to_string(policy)) + "\" has no parameters");
-  switch (policy) {
-  case policy_kind::lb_bsp:
-    return make_lb_bsp(file.batch);
-  case policy_kind::omnilearn:
-    return make_omnilearn(file.batch);
-  case policy_kind::goodput:
-    return make_goodput(file.batch);
-  default:
-    return std::make_unique<static_controller>();
-  }
+  const auto& arbitrator = file.arbitrator;
+  const bool learned = cluster::has_parameters(arbitrator.policy);
+  if (!learned && !parameters.empty())
+    throw std::invalid_argument("the policy \"" + std::string(cluster::to_string(arbitrator.policy)) +
+                                "\" has no parameters");
+  auto decider = learned ? make_policy_controller(file, parameters) : make_heuristic(file);
+  if (learned && arbitrator.guard)
+    decider = make_guarded(std::move(decider), file, trained_range(parameters));
+  return arbitrator.shadow ? make_shadow(std::move(decider)) : std::move(decider);
 }
 
 } // namespace dynamix::policy

@@ -12,20 +12,29 @@
 
 namespace dynamix::policy {
 
+class measured_cluster;
+
 /// What a controller sees when a window has closed.
 struct observation {
   const messages::shard_report* report = nullptr;
   /// Batch size last decided for each report, in the reports' order (not always in force yet).
   std::vector<std::uint32_t> assigned;
+  /// Most samples a step that each report's worker may be given, in the reports' order.
+  std::vector<std::uint32_t> highest;
+  /// What has been measured up to and including this report.
+  const measured_cluster* measured = nullptr;
 };
-/// Throws std::invalid_argument unless there is one assigned batch size a report.
-void check_assigned(const observation& observed);
+/// Throws std::invalid_argument unless there is one assigned and one highest batch size a report, and something
+/// measured.
+void check(const observation& observed);
 
 /// What it chose for one worker, and everything needed to explain it and to learn from it.
 struct choice {
   std::uint32_t rank = 0;
   std::uint32_t batch = 0;          ///< inside [lowest, highest]
-  std::int32_t action = -1;         ///< index into the actions; -1 for controllers without actions
+  std::uint32_t proposed = 0;       ///< what a learned policy wanted, where something stepped in; else 0
+  std::string intervention;         ///< why the guard stepped in; empty: it did not
+  std::int32_t action = -1;         ///< index into the actions; -1: none was taken, so nothing is to be learned
   std::vector<float> state;         ///< normalised; empty for controllers that use none
   std::vector<float> probabilities; ///< of the actions
   float log_probability = 0;
@@ -37,9 +46,9 @@ class controller {
 public:
   virtual ~controller() = default;
   virtual std::string name() const = 0;
-  /// One choice a report, in the reports' order; also for final ones, which the caller leaves out. A learned policy
-  /// adds the action to `assigned`, for that is the batch size that will be in force when the choice is. The same
-  /// sequence of observations, parameters and seed give the same choices. Throws std::invalid_argument when `assigned`
+  /// One choice a report, in the reports' order; also for final ones, which the caller leaves out. Actions that change
+  /// a batch size change `assigned`, for that will be in force when the choice is. The same sequence of observations,
+  /// parameters and seed gives the same choices. Throws std::invalid_argument when `assigned`
   /// has another length than the reports.
   virtual std::vector<choice> decide(const observation& observed) = 0;
   /// True if it learns from trajectories: a learned policy in mode `train`.
@@ -51,11 +60,13 @@ public:
   virtual std::uint64_t version() const { return 0; }
 };
 
-/// The controller that the file names: `static` keeps every batch size; `lb-bsp`, `omnilearn` and `goodput` compute
-/// them from measured times (policy/rivals.hpp); `ppo` and `ppo-simple` choose one action a worker, drawn from its
-/// probabilities in mode `train` and the most probable one in mode `infer`, in one inference for all workers.
-/// `parameters` (the bytes of a policy_version's or a learner's tensor file) replaces fresh ones where not empty.
-/// Throws std::invalid_argument when they do not fit.
+/// The controller that the file names: `static` keeps every batch size; `static-best` gives all the same; `lb-bsp`,
+/// `omnilearn` and `goodput` compute them from measured times (policy/rivals.hpp); `ppo`, `ppo-add` and `ppo-simple`
+/// choose one action a worker, drawn from its probabilities in mode `train` and the most probable one in mode `infer`,
+/// in one inference for all workers (policy/policy_controller.hpp), and are guarded (policy/guard.hpp) unless the file
+/// says otherwise. In shadow mode nothing is changed. `parameters` (the bytes of a policy_version's or a learner's
+/// tensor file) replaces fresh ones where not empty. Throws std::invalid_argument when they do not fit, and for
+/// `oracle`.
 std::unique_ptr<controller> make_controller(const cluster::cluster_file& file,
                                             const std::vector<std::uint8_t>& parameters);
 

@@ -44,7 +44,7 @@ std::string explain(double speed, double speeds, std::uint64_t total, bool measu
 }
 
 std::vector<choice> lb_bsp_controller::decide(const observation& observed) {
-  check_assigned(observed);
+  check(observed);
   const auto& reports = observed.report->reports;
   std::vector<double> speeds;
   for (const auto& report : reports)
@@ -62,7 +62,7 @@ std::vector<choice> lb_bsp_controller::decide(const observation& observed) {
       speed = mean;
     reasons.push_back(explain(speed, mean * static_cast<double>(speeds.size()), total, known));
   }
-  return choose(observed, split_in_proportion(total, speeds, limits_), reasons);
+  return choose(observed, split_in_proportion(total, speeds, limits_.lowest, observed.highest), reasons);
 }
 
 } // namespace

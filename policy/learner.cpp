@@ -11,10 +11,10 @@ std::unique_ptr<learner> make_learner(const cluster::cluster_file& file, const s
   if (!cluster::has_parameters(file.arbitrator.policy) || file.arbitrator.mode == cluster::policy_mode::infer)
     return nullptr;
   std::unique_ptr<network_learner> made;
-  if (file.arbitrator.policy == cluster::policy_kind::ppo)
-    made = std::make_unique<ppo_learner>(shape_of(file), file.ppo, file.seed);
-  else
+  if (file.arbitrator.policy == cluster::policy_kind::ppo_simple)
     made = std::make_unique<ppo_simple_learner>(shape_of(file), file.ppo, file.seed);
+  else
+    made = std::make_unique<ppo_learner>(shape_of(file), file.ppo, file.seed);
   if (!saved.empty())
     if (auto error = made->restore(saved); !error.empty())
       throw std::invalid_argument("the saved policy does not fit: " + error);

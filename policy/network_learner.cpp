@@ -70,10 +70,28 @@ messages::policy_version network_learner::update(std::span<const messages::traje
   std::ranges::copy_if(rollout, std::back_inserter(usable),
                        [this](const messages::trajectory& candidate) { return fits(candidate); });
   if (!usable.empty()) {
-    learn(usable, gather_rows(usable, network_.state_size()));
+    const auto rows = gather_rows(usable, network_.state_size());
+    learn(usable, rows);
+    widen_range(rows.states);
     ++last_.version;
   }
   return current();
+}
+
+void network_learner::widen_range(const torch::Tensor& states) {
+  const auto low = states.amin(0);
+  const auto high = states.amax(0);
+  range_low_ = range_low_.defined() ? torch::minimum(range_low_, low) : low;
+  range_high_ = range_high_.defined() ? torch::maximum(range_high_, high) : high;
+}
+
+storage::tensor_file network_learner::to_file() const {
+  auto file = policy::to_file(network_, shape_, last_.version);
+  if (range_low_.defined()) {
+    file.tensors.push_back(to_record("range.low", range_low_));
+    file.tensors.push_back(to_record("range.high", range_high_));
+  }
+  return file;
 }
 
 void network_learner::descend(const torch::Tensor& loss) {
@@ -92,12 +110,12 @@ void network_learner::set_learning_rate(double learning_rate) {
 
 messages::policy_version network_learner::current() const {
   auto version = last_;
-  version.parameters = storage::encode(to_file(network_, shape_, last_.version));
+  version.parameters = storage::encode(to_file());
   return version;
 }
 
 std::vector<std::uint8_t> network_learner::save() const {
-  auto file = to_file(network_, shape_, last_.version);
+  auto file = to_file();
   for (const auto& [name, parameter] : network_.named_parameters()) {
     const auto found = optimizer_.state().find(state_key(optimizer_.state(), parameter));
     if (found == optimizer_.state().end())
@@ -120,6 +138,13 @@ std::string network_learner::restore(std::span<const std::uint8_t> saved) {
     return error;
   if (auto error = from_file(file, shape_, network_, last_.version); !error.empty())
     return error;
+  if (file.find("range.low") != nullptr) {
+    const auto like = torch::zeros({network_.state_size()});
+    if (auto error = read_tensor(file, "range.low", like, range_low_); !error.empty())
+      return error;
+    if (auto error = read_tensor(file, "range.high", like, range_high_); !error.empty())
+      return error;
+  }
   const auto generator_text = file.metadata.find("learner.generator");
   if (generator_text == file.metadata.end())
     return {}; // a policy's parameters alone

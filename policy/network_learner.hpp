@@ -44,10 +44,14 @@ protected:
   messages::policy_version last_; ///< version and numbers of the last update; no parameters
 
 private:
+  void widen_range(const torch::Tensor& states);
+  storage::tensor_file to_file() const;
   bool fits(const messages::trajectory& candidate) const;
   std::string restore_adam(const storage::tensor_file& file, const std::string& name, const torch::Tensor& parameter);
 
   torch::optim::Adam optimizer_;
+  torch::Tensor range_low_; ///< [state_size], of all states learned from; undefined before the first
+  torch::Tensor range_high_;
 };
 
 } // namespace dynamix::policy

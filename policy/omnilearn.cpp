@@ -64,7 +64,7 @@ std::string explain(const timing& worker, double mean, double target) {
 }
 
 std::vector<choice> omnilearn_controller::decide(const observation& observed) {
-  check_assigned(observed);
+  check(observed);
   const auto& reports = observed.report->reports;
   std::vector<timing> timings;
   double sum = 0;
@@ -84,7 +84,7 @@ std::vector<choice> omnilearn_controller::decide(const observation& observed) {
     reasons.push_back(explain(timings[i], mean, targets[i]));
   }
   const auto total = std::uint64_t{limits_.initial} * reports.size();
-  const auto batches = split_in_proportion(total, targets, limits_);
+  const auto batches = split_in_proportion(total, targets, limits_.lowest, observed.highest);
   return due(observed, batches) ? choose(observed, batches, reasons)
                                 : keep_assigned(observed, "every worker is within 5 % of its share");
 }

@@ -2,10 +2,14 @@
 
 #include "policy/accuracy_history.hpp"
 #include "policy/actions.hpp"
+#include "policy/measured_cluster.hpp"
+#include "policy/planned_actions.hpp"
 #include "policy/policy_file.hpp"
+#include "policy/rivals.hpp"
 #include "policy/state.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <stdexcept>
 
@@ -23,7 +27,8 @@ class policy_controller final : public controller {
 public:
   policy_controller(const cluster::cluster_file& file, const std::vector<std::uint8_t>& parameters)
       : limits_(file.batch), mode_(file.arbitrator.mode), shape_(shape_of(file)),
-        estimates_value_(file.arbitrator.policy == cluster::policy_kind::ppo),
+        planned_(file.arbitrator.policy == cluster::policy_kind::ppo),
+        estimates_value_(file.arbitrator.policy != cluster::policy_kind::ppo_simple),
         network_(make_network(shape_, file.seed)), generator_(make_generator(file.seed, random_purpose::actions)) {
     if (parameters.empty())
       return;
@@ -39,12 +44,15 @@ public:
 
 private:
   evaluation evaluate(const std::vector<choice>& choices) const;
-  void choose(choice& chosen, std::uint32_t assigned);
-  std::string explain(const choice& chosen, const applied_action& applied) const;
+  void judge_states(std::vector<choice>& choices) const;
+  void act_on_plan(const observation& observed, const batch_plan& plan, std::vector<choice>& choices);
+  void act_on_batch(choice& chosen, std::uint32_t assigned, std::uint32_t highest);
+  std::string odds(const choice& chosen) const;
 
   cluster::batch limits_;
   cluster::policy_mode mode_;
   policy_shape shape_;
+  bool planned_;
   bool estimates_value_; ///< ppo-simple never trains the value network, so what it says is worth nothing
   actor_critic network_;
   std::uint64_t version_ = 0;
@@ -64,52 +72,88 @@ evaluation policy_controller::evaluate(const std::vector<choice>& choices) const
           .values = estimates_value_ ? network_.values(states) : torch::zeros({rows})};
 }
 
+/// Fills in probabilities and values; the log-probabilities of the actions once they are chosen.
+void policy_controller::judge_states(std::vector<choice>& choices) const {
+  const auto now = evaluate(choices);
+  const auto actions = network_.actions();
+  const auto* probabilities = now.probabilities.data_ptr<float>();
+  const auto* values = now.values.data_ptr<float>();
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    choices[i].probabilities.assign(probabilities + i * actions, probabilities + (i + 1) * actions);
+    choices[i].value = values[i];
+  }
+}
+
 std::vector<choice> policy_controller::decide(const observation& observed) {
-  check_assigned(observed);
+  check(observed);
   const auto& reports = observed.report->reports;
   if (reports.empty())
     return {};
+  const auto& measured = *observed.measured;
+  if (planned_ && !measured.any_measured())
+    return keep_assigned(observed, "no worker measured yet");
+  const auto plan = measured.any_measured() ? measured.best() : batch_plan{};
+  const auto views = view_plan(measured, plan, observed.assigned);
   const auto global = sum_reports(reports);
   std::vector<choice> choices(reports.size());
   for (std::size_t i = 0; i < reports.size(); ++i) {
     choices[i].rank = reports[i].rank;
-    choices[i].state = normalise(reports[i], accuracies_.previous(reports[i]), observed.assigned[i], global, limits_);
+    choices[i].state =
+        normalise(reports[i], accuracies_.previous(reports[i]), observed.assigned[i], global, limits_, views[i]);
   }
-  const auto now = evaluate(choices);
-  const auto actions = network_.actions();
-  const auto* probabilities = now.probabilities.data_ptr<float>();
-  const auto* log_probabilities = now.log_probabilities.data_ptr<float>();
-  const auto* values = now.values.data_ptr<float>();
-  for (std::size_t i = 0; i < choices.size(); ++i) {
-    auto& chosen = choices[i];
-    chosen.probabilities.assign(probabilities + i * actions, probabilities + (i + 1) * actions);
-    chosen.value = values[i];
-    choose(chosen, observed.assigned[i]);
-    chosen.log_probability = log_probabilities[i * actions + chosen.action];
-  }
+  judge_states(choices);
+  if (planned_)
+    act_on_plan(observed, plan, choices);
+  else
+    for (std::size_t i = 0; i < choices.size(); ++i)
+      act_on_batch(choices[i], observed.assigned[i], observed.highest[i]);
+  for (auto& chosen : choices)
+    chosen.log_probability = std::log(chosen.probabilities[static_cast<std::size_t>(chosen.action)]);
   return choices;
 }
 
-void policy_controller::choose(choice& chosen, std::uint32_t assigned) {
-  chosen.action = static_cast<std::int32_t>(learns() ? draw_action(chosen.probabilities, generator_)
-                                                     : best_action(chosen.probabilities));
-  const auto applied = apply_action(assigned, shape_.actions[chosen.action], limits_);
-  chosen.batch = applied.batch;
-  chosen.reason = explain(chosen, applied);
+void policy_controller::act_on_plan(const observation& observed, const batch_plan& plan, std::vector<choice>& choices) {
+  const auto common = generator_;
+  generator_.discard(1);
+  std::vector<planned_action> actions;
+  for (auto& chosen : choices) {
+    chosen.action = static_cast<std::int32_t>(learns() ? draw_planned_action(chosen.probabilities, common, generator_)
+                                                       : best_action(chosen.probabilities));
+    actions.push_back(to_planned_action(static_cast<std::size_t>(chosen.action), shape_.actions));
+  }
+  const auto target = apply_planned_actions(*observed.measured, plan, actions, observed.assigned);
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    choices[i].batch = target.batches[i];
+    choices[i].reason = describe(actions[i], plan.total, target) + odds(choices[i]);
+  }
 }
 
-std::string policy_controller::explain(const choice& chosen, const applied_action& applied) const {
-  char text[128];
-  std::snprintf(text, sizeof text, "action %+d (p=%.2f)", shape_.actions[chosen.action],
-                static_cast<double>(chosen.probabilities[chosen.action]));
-  std::string reason = text;
+void policy_controller::act_on_batch(choice& chosen, std::uint32_t assigned, std::uint32_t highest) {
+  chosen.action = static_cast<std::int32_t>(learns() ? draw_action(chosen.probabilities, generator_)
+                                                     : best_action(chosen.probabilities));
+  const auto change = shape_.actions[static_cast<std::size_t>(chosen.action)];
+  auto limits = limits_;
+  limits.highest = highest;
+  const auto applied = apply_action(assigned, change, limits);
+  chosen.batch = applied.batch;
+  char text[32];
+  std::snprintf(text, sizeof text, "action %+d", change);
+  chosen.reason = text + odds(chosen);
+  if (applied.clamped)
+    chosen.reason += "; clamped at " + std::to_string(applied.batch);
+}
+
+/// " (p=0.31), value 1.20"
+std::string policy_controller::odds(const choice& chosen) const {
+  char text[64];
+  std::snprintf(text, sizeof text, " (p=%.2f)",
+                static_cast<double>(chosen.probabilities[static_cast<std::size_t>(chosen.action)]));
+  std::string result = text;
   if (estimates_value_) {
     std::snprintf(text, sizeof text, ", value %.2f", static_cast<double>(chosen.value));
-    reason += text;
+    result += text;
   }
-  if (applied.clamped)
-    reason += "; clamped at " + std::to_string(applied.batch);
-  return reason;
+  return result;
 }
 
 std::string policy_controller::adopt(const messages::policy_version& version) {

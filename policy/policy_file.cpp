@@ -1,5 +1,6 @@
 #include "policy/policy_file.hpp"
 
+#include "policy/measured_cluster.hpp"
 #include "policy/state.hpp"
 
 #include <algorithm>
@@ -83,14 +84,19 @@ storage::element_type element_type_of(const torch::Tensor& tensor) {
 
 } // namespace
 
+std::size_t policy_shape::outputs() const {
+  return kind == cluster::to_string(cluster::policy_kind::ppo) ? actions.size() * beliefs : actions.size();
+}
+
 policy_shape shape_of(const cluster::cluster_file& file) {
+  const bool planned = file.arbitrator.policy == cluster::policy_kind::ppo;
   return {.kind = std::string(cluster::to_string(file.arbitrator.policy)),
-          .actions = file.arbitrator.actions,
+          .actions = planned ? file.arbitrator.scales : file.arbitrator.actions,
           .hidden = file.ppo.hidden};
 }
 
 actor_critic make_network(const policy_shape& shape, std::uint64_t seed) {
-  return {static_cast<std::int64_t>(state_size()), static_cast<std::int64_t>(shape.actions.size()), shape.hidden, seed};
+  return {static_cast<std::int64_t>(state_size()), static_cast<std::int64_t>(shape.outputs()), shape.hidden, seed};
 }
 
 storage::tensor_record to_record(std::string name, const torch::Tensor& tensor) {
@@ -152,7 +158,7 @@ std::string from_file(const storage::tensor_file& file, const policy_shape& shap
     if (auto error = read_tensor(file, parameters[i].first, parameters[i].second, replacements[i]); !error.empty())
       return error;
   for (const auto& record : file.tensors)
-    if (!record.name.starts_with("learner.") &&
+    if (!record.name.starts_with("learner.") && !record.name.starts_with("range.") &&
         std::ranges::none_of(parameters, [&](const auto& entry) { return entry.first == record.name; }))
       return "the tensor \"" + record.name + "\" is not one of the policy's";
   for (std::size_t i = 0; i < parameters.size(); ++i)

@@ -1,8 +1,8 @@
 #pragma once
 
 /// A policy's parameters as a tensor file. Metadata: format "dynamix-policy-1", kind, actions, state (the names of its
-/// entries), hidden and version. Tensors whose name begins with "learner." belong to a learner and are passed over by
-/// everything else. Includes Torch: internal to policy/.
+/// entries), hidden and version; other entries are passed over. So are tensors whose name begins with "learner.", which
+/// belong to a learner, and "range." (policy/state_range.hpp). Includes Torch: internal to policy/.
 
 #include "cluster/cluster_file.hpp"
 #include "policy/actor_critic.hpp"
@@ -17,9 +17,12 @@ namespace dynamix::policy {
 
 /// What parameters must agree on with who uses them.
 struct policy_shape {
-  std::string kind; ///< "ppo" or "ppo-simple"
-  std::vector<std::int32_t> actions;
+  std::string kind;                  ///< "ppo", "ppo-add" or "ppo-simple"
+  std::vector<std::int32_t> actions; ///< of ppo the scales
   std::uint32_t hidden = 0;
+
+  /// How many actions the network chooses among: ppo has every scale with every belief.
+  std::size_t outputs() const;
 };
 policy_shape shape_of(const cluster::cluster_file& file);
 actor_critic make_network(const policy_shape& shape, std::uint64_t seed);

@@ -57,15 +57,10 @@ ppo_loss compute_loss(const prediction& now, const target& then, const cluster::
 
 class ppo_learner final : public network_learner {
 public:
-  /// `annealing_updates`: number of updates over which the learning rate falls to 0, where the length of training is
-  /// known; 0 keeps it constant.
-  ppo_learner(policy_shape shape, cluster::ppo options, std::uint64_t seed, std::uint64_t annealing_updates = 0)
-      : network_learner(std::move(shape), options, seed), annealing_updates_(annealing_updates) {}
+  using network_learner::network_learner;
 
 private:
   void learn(std::span<const messages::trajectory> rollout, const rollout_rows& rows) override;
-
-  std::uint64_t annealing_updates_;
 };
 
 } // namespace dynamix::policy

@@ -5,8 +5,8 @@
 
 namespace dynamix::policy {
 
-reward_terms compute_reward(const messages::window_report& report, double previous_accuracy,
-                            const cluster::reward& weights, bool adaptive_optimizer) {
+reward_terms compute_reward(const messages::window_report& report, double previous_accuracy, double progress,
+                            const cluster::reward& weights, cluster::reward_kind kind, bool adaptive_optimizer) {
   const auto& training = report.training;
   reward_terms terms;
   terms.accuracy = training.accuracy;
@@ -16,7 +16,10 @@ reward_terms compute_reward(const messages::window_report& report, double previo
   terms.batch = weights.delta * (std::log2(std::max<std::uint32_t>(report.batch, 1)) - 5);
   if (adaptive_optimizer && training.gradient_valid)
     terms.noise = weights.eta * (training.sigma2_norm + training.sigma_norm);
-  terms.total = terms.accuracy + terms.gain - terms.time - terms.batch - terms.noise;
+  terms.progress = progress;
+  terms.total = kind == cluster::reward_kind::progress
+                    ? progress
+                    : terms.accuracy + terms.gain - terms.time - terms.batch - terms.noise;
   return terms;
 }
 

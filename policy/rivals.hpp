@@ -5,7 +5,7 @@
 /// A decision made on window w holds from window w+2 at the earliest. So all of them measure under the batch size that
 /// was in force, and none adds to what is assigned: their targets do not depend on decisions that have yet to show, and
 /// the delay makes nothing swing. A worker without a measurement counts as an average one. Batch sizes lie in [lowest,
-/// highest] and add up to the global batch exactly (policy/water_filling.hpp).
+/// highest_i] and add up to the global batch exactly (policy/water_filling.hpp).
 
 #include "policy/controller.hpp"
 
@@ -30,10 +30,12 @@ std::unique_ptr<controller> make_omnilearn(const cluster::batch& limits);
 /// B) with the noise scale phi and T = T_grad + T_sync (the paper's gamma = 1; the exchange that overlaps with backward
 /// is in no measured time). As in the paper B is at least the initial B0 and at most twice the largest that has run.
 /// Where the paper assumes equal workers, T_grad is the slowest worker's time under the best split (water-filling over
-/// measured step-time tables). T_sync is the shortest time that a worker was blocked: the slowest waits for nobody.
-/// Moving averages weigh the newest window 1/2, for phi 1/10; without phi B stays. Nothing moves until goodput would
-/// rise by 2 %.
-std::unique_ptr<controller> make_goodput(const cluster::batch& limits);
+/// measured step-time tables, policy/measured_cluster.hpp). Without phi B stays. Nothing moves until goodput would rise
+/// by 2 %.
+std::unique_ptr<controller> make_goodput();
+
+/// The best equal batch of a grid, which `compare` looks for: every worker gets `batch`, as far as its limits allow.
+std::unique_ptr<controller> make_static_best(std::uint32_t batch);
 
 /// One choice a report, of these batch sizes and reasons.
 std::vector<choice> choose(const observation& observed, const std::vector<std::uint32_t>& batches,

@@ -13,6 +13,7 @@ struct inputs {
   double assigned_batch;
   const global_sums& global;
   const cluster::batch& limits;
+  const plan_view& plan;
 };
 
 /// Sums of what peers send stay finite, and so do ratios of sums.
@@ -127,6 +128,22 @@ constexpr auto definitions = std::to_array<definition>({
        const double scale = std::max(ratio(in.global.noise_scale, in.global.noise_weight), 1e-9);
        return 0.5 * log2_ratio(scale, std::max(in.global.global_batch, 1.0));
      }},
+    {{"plan_gap", "plan", "log2(planned batch / batch last decided)"},
+     [](const inputs& in) { return log2_ratio(in.plan.planned_batch, in.assigned_batch); }},
+    {{"plan_total_gap", "plan", "log2(planned global batch / sum of the batches last decided)"},
+     [](const inputs& in) { return log2_ratio(in.plan.planned_total, in.plan.assigned_total); }},
+    {{"plan_gain", "plan", "2 * log2(predicted goodput of the plan / of the batches last decided)"},
+     [](const inputs& in) { return 2 * log2_ratio(in.plan.gain, 1); }},
+    {{"surprise", "plan", "2 * log2(computing time of a step / what was expected of this worker)"},
+     [](const inputs& in) { return 2 * in.plan.surprise; }},
+    {{"largest_surprise", "plan", "the same of the worker with the largest surprise"},
+     [](const inputs& in) { return 2 * in.plan.surprise_largest; }},
+    {{"jitter", "plan", "10 * root mean square of this worker's log2 surprises, changes of speed left out"},
+     [](const inputs& in) { return 10 * in.plan.jitter; }},
+    {{"plan_exchange_share", "plan", "2 * exchange / (exchange + longest computing time) - 1"},
+     [](const inputs& in) { return centred(in.plan.exchange_over_step); }},
+    {{"noise_trend", "plan", "log2(newest noise scale / its moving average)"},
+     [](const inputs& in) { return log2_ratio(in.plan.noise_trend, 1); }},
     {{"network_valid", "validity", "1 if the group network was measured, else 0"},
      [](const inputs& in) { return in.report.network.valid ? 1.0 : 0.0; }},
     {{"system_valid", "validity", "1 if the group system was measured, else 0"},
@@ -135,13 +152,15 @@ constexpr auto definitions = std::to_array<definition>({
      [](const inputs& in) { return in.report.training.gradient_valid ? 1.0 : 0.0; }},
     {{"noise_valid", "validity", "1 if any worker's gradient statistics have warmed up, else 0"},
      [](const inputs& in) { return in.global.noise_weight > 0 ? 1.0 : 0.0; }},
+    {{"plan_valid", "validity", "1 if any worker's computing time was measured, else 0"},
+     [](const inputs& in) { return in.plan.valid ? 1.0 : 0.0; }},
 });
 static_assert(definitions.size() <= messages::max_state_size);
 
 bool masked(std::string_view group, const inputs& in) {
   return (group == "network" && !in.report.network.valid) || (group == "system" && !in.report.system.valid) ||
          (group == "gradient" && !in.report.training.gradient_valid) ||
-         (group == "noise" && !(in.global.noise_weight > 0));
+         (group == "noise" && !(in.global.noise_weight > 0)) || (group == "plan" && !in.plan.valid);
 }
 
 } // namespace
@@ -210,8 +229,9 @@ global_sums join(const global_sums& left, const global_sums& right) {
 }
 
 std::vector<float> normalise(const messages::window_report& report, double previous_accuracy,
-                             std::uint32_t assigned_batch, const global_sums& global, const cluster::batch& limits) {
-  const inputs in{report, previous_accuracy, static_cast<double>(assigned_batch), global, limits};
+                             std::uint32_t assigned_batch, const global_sums& global, const cluster::batch& limits,
+                             const plan_view& plan) {
+  const inputs in{report, previous_accuracy, static_cast<double>(assigned_batch), global, limits, plan};
   std::vector<float> state;
   state.reserve(definitions.size());
   for (const auto& [field, value] : definitions)

@@ -13,12 +13,11 @@ constexpr double shortest_step_seconds = 1e-9;
 constexpr int doublings_max = 100; ///< to 1e21 seconds: capacities that still fall short never reach the total
 constexpr int halvings_max = 60;   ///< below the resolution of a double
 
-batches within(double seconds, std::span<const capacity> workers, const cluster::batch& limits) {
-  batches fitting;
-  fitting.reserve(workers.size());
-  for (const auto& samples : workers)
-    fitting.push_back(
-        static_cast<std::uint32_t>(std::clamp<double>(std::floor(samples(seconds)), limits.lowest, limits.highest)));
+batches within(double seconds, std::span<const capacity> workers, std::uint32_t lowest,
+               std::span<const std::uint32_t> highest) {
+  batches fitting(workers.size());
+  for (std::size_t i = 0; i < workers.size(); ++i)
+    fitting[i] = static_cast<std::uint32_t>(std::clamp<double>(std::floor(workers[i](seconds)), lowest, highest[i]));
   return fitting;
 }
 
@@ -49,18 +48,19 @@ void fill_gaps(batches& low, const batches& high, std::uint64_t missing) {
 
 } // namespace
 
-batches water_fill(std::uint64_t total, std::span<const capacity> workers, const cluster::batch& limits) {
-  batches low(workers.size(), limits.lowest);
-  batches high(workers.size(), limits.highest);
+batches water_fill(std::uint64_t total, std::span<const capacity> workers, std::uint32_t lowest,
+                   std::span<const std::uint32_t> highest) {
+  batches low(workers.size(), lowest);
+  batches high(highest.begin(), highest.end());
   total = std::clamp(total, sum(low), sum(high));
   double shorter = 0;
   double longer = shortest_step_seconds;
-  auto reached = within(longer, workers, limits);
+  auto reached = within(longer, workers, lowest, highest);
   for (int i = 0; i < doublings_max && sum(reached) < total; ++i) {
     low = std::move(reached);
     shorter = longer;
     longer *= 2;
-    reached = within(longer, workers, limits);
+    reached = within(longer, workers, lowest, highest);
   }
   if (sum(reached) >= total) {
     high = std::move(reached);
@@ -70,7 +70,7 @@ batches water_fill(std::uint64_t total, std::span<const capacity> workers, const
   }
   for (int i = 0; i < halvings_max && sum(high) > total; ++i) {
     const auto middle = shorter + (longer - shorter) / 2;
-    auto fitting = within(middle, workers, limits);
+    auto fitting = within(middle, workers, lowest, highest);
     if (sum(fitting) >= total) {
       high = std::move(fitting);
       longer = middle;
@@ -83,11 +83,12 @@ batches water_fill(std::uint64_t total, std::span<const capacity> workers, const
   return low;
 }
 
-batches split_in_proportion(std::uint64_t total, std::span<const double> weights, const cluster::batch& limits) {
+batches split_in_proportion(std::uint64_t total, std::span<const double> weights, std::uint32_t lowest,
+                            std::span<const std::uint32_t> highest) {
   std::vector<capacity> workers;
   for (const auto weight : weights)
     workers.emplace_back([weight](double seconds) { return weight * seconds; });
-  return water_fill(total, workers, limits);
+  return water_fill(total, workers, lowest, highest);
 }
 
 } // namespace dynamix::policy

@@ -2,8 +2,6 @@
 
 /// Splits a global batch so that the slowest worker's step is as short as it can be. Pure.
 
-#include "cluster/cluster_file.hpp"
-
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -16,15 +14,15 @@ namespace dynamix::policy {
 using capacity = std::function<double(double seconds)>;
 
 /// Batch sizes that add up to `total` and minimise max_i t_i(b_i), by bisection on the step time T: the smallest T
-/// whose capacities, rounded down and clamped to [lowest, highest], reach the total. What differs between the two sides
-/// of the bisection (equal remainders, or a flat piece of t_i) is dealt in proportion to the difference. A total that
-/// the limits do not allow becomes the nearest that they do.
-std::vector<std::uint32_t> water_fill(std::uint64_t total, std::span<const capacity> workers,
-                                      const cluster::batch& limits);
+/// whose capacities, rounded down and clamped to [lowest, highest_i], reach the total. What differs between the two
+/// sides of the bisection (equal remainders, or a flat piece of t_i) is dealt in proportion to the difference. A total
+/// that the limits do not allow becomes the nearest that they do. `highest`: one a worker, each at least `lowest`.
+std::vector<std::uint32_t> water_fill(std::uint64_t total, std::span<const capacity> workers, std::uint32_t lowest,
+                                      std::span<const std::uint32_t> highest);
 
 /// The same for step times b/weight: b_i in proportion to the weights (finite, > 0) as far as the limits allow, whole,
 /// adding up to `total`.
 std::vector<std::uint32_t> split_in_proportion(std::uint64_t total, std::span<const double> weights,
-                                               const cluster::batch& limits);
+                                               std::uint32_t lowest, std::span<const std::uint32_t> highest);
 
 } // namespace dynamix::policy

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <string>
 
 namespace dynamix::policy {
 
-/// What a controller has measured about each worker, `Measured`, from each window once. A new generation, whose ranks
-/// may be other hosts, starts anew.
+/// What has been measured about each worker, `Measured`, from each window once. Kept by host, so that it outlasts a
+/// generation, in which ranks may change and windows count anew.
 template <class Measured>
 class worker_memory {
 public:
@@ -19,9 +20,11 @@ public:
   };
 
   entry of(const messages::window_report& report) {
-    auto& worker = workers_[report.rank];
-    if (worker.generation != report.generation)
-      worker = {.generation = report.generation};
+    auto& worker = workers_[report.host];
+    if (worker.generation != report.generation) {
+      worker.generation = report.generation;
+      worker.window = 0;
+    }
     const bool fresh = report.window > worker.window && report.batch > 0 && report.training.steps > 0 &&
                        report.training.compute_seconds > 0;
     worker.window = std::max(worker.window, report.window);
@@ -34,7 +37,7 @@ private:
     std::uint64_t window = 0;
     Measured measured = {};
   };
-  std::map<std::uint32_t, memory> workers_; ///< at most messages::max_workers, for ranks are below that
+  std::map<std::string, memory> workers_; ///< at most the cluster file's hosts: no other is let in
 };
 
 } // namespace dynamix::policy

@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(
         // choices and texts
         broken_file{"policy = \"ppo\"", "policy = \"pop\"",
                     "f.toml:12:10: arbitrator.policy is \"pop\"; did you mean \"ppo\"? it must be one of \"static\", "
-                    "\"lb-bsp\", \"omnilearn\", \"goodput\", \"ppo\", \"ppo-simple\""},
+                    "\"static-best\", \"lb-bsp\", "},
         broken_file{"epochs = 2", "exchange = \"tree\"",
                     "f.toml:7:12: training.exchange is \"tree\"; it must be \"ring\""},
         broken_file{"epochs = 2", "device = \"gpu\"",
@@ -155,6 +155,16 @@ INSTANTIATE_TEST_SUITE_P(
                     "f.toml:13:11: arbitrator.actions holds a number twice; "},
         broken_file{"actions = [-25, 0, 25]", "actions = [0]",
                     "f.toml:13:11: arbitrator.actions has 1 entries; it must have 2 to 64"},
+        broken_file{"actions = [-25, 0, 25]", "scales = [50, 200]",
+                    "f.toml:13:10: arbitrator.scales must hold 2 to 16 distinct numbers, one of them 100"},
+        broken_file{"actions = [-25, 0, 25]", "static_batch = 4",
+                    "f.toml:13:16: arbitrator.static_batch is 4; it must be 0 or from batch.lowest to batch.highest"},
+        broken_file{"port = 7402", "port = 7402\nbatch_highest = 63",
+                    "f.toml:26:17: host.batch_highest is 63; it must be 0 or from batch.initial to batch.highest"},
+        broken_file{"port = 7402", "port = 65535\ncount = 2",
+                    "f.toml:26:9: host.count is 2; there may be 4096 hosts, and ports end at 65535"},
+        broken_file{"port = 7402", "port = 7402\njoin_at_seconds = 9\nleave_at_seconds = 9",
+                    "f.toml:27:20: host.leave_at_seconds is 9; it must be 0 or above host.join_at_seconds"},
         broken_file{"model = \"lenet\"", "width = 0.5",
                     "f.toml:5:9: training.width is 0.5; it must be 1 for lenet, only vgg11"},
         broken_file{

@@ -183,6 +183,53 @@ TEST(cluster_to_toml, reads_back_as_the_same_file) {
   EXPECT_EQ(to_toml(again), to_toml(file));
 }
 
+TEST(cluster_file, counts_equal_hosts_out) {
+  const auto file = parsed(std::string(pair) + R"(
+[[host]]
+name = "spot"
+port = 7500
+count = 3
+compute_slowdown = 2
+batch_highest = 128
+)");
+  const auto workers = file.workers();
+  ASSERT_GE(workers.size(), 3U);
+  const auto first = workers.size() - 3;
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(workers[first + i]->name, "spot-" + std::to_string(i + 1));
+    EXPECT_EQ(workers[first + i]->port, 7500 + i);
+    EXPECT_EQ(workers[first + i]->emulate.size(), 1U);
+    EXPECT_EQ(file.highest_by_rank()[first + i], 128U);
+  }
+  EXPECT_EQ(file.highest_by_rank()[0], file.batch.highest);
+  const auto again = parse_cluster_text(to_toml(file), "again.toml");
+  ASSERT_TRUE(again.errors.empty());
+  EXPECT_EQ(again.file.digest(), file.digest());
+}
+
+TEST(cluster_file, finds_what_it_names_beside_itself) {
+  cluster_file file;
+  file.path = "deployments/clusters/a.toml";
+  EXPECT_EQ(resolve_path(file, "../policies/p"), "deployments/policies/p");
+  EXPECT_EQ(resolve_path(file, "/p"), "/p");
+  EXPECT_EQ(resolve_path(file, ""), "");
+  file.simulation.profile = "p";
+  file.hosts = {{.name = "a", .profile = "../q"}};
+  make_paths_absolute(file);
+  EXPECT_TRUE(file.simulation.profile.starts_with("/") && file.simulation.profile.ends_with("/deployments/clusters/p"));
+  EXPECT_TRUE(file.hosts[0].profile.ends_with("/deployments/q"));
+  EXPECT_EQ(file.simulation.workload, "");
+}
+
+TEST(cluster_file, rewards_progress_under_ppo_unless_told_otherwise) {
+  cluster_file file;
+  EXPECT_EQ(file.reward_in_force(), reward_kind::progress);
+  file.arbitrator.policy = policy_kind::ppo_simple;
+  EXPECT_EQ(file.reward_in_force(), reward_kind::paper);
+  file.reward.kind = reward_kind::progress;
+  EXPECT_EQ(file.reward_in_force(), reward_kind::progress);
+}
+
 TEST(cluster_set_field, changes_one_value_and_checks_it) {
   auto file = parsed(pair);
   EXPECT_EQ(set_field(file, "arbitrator.policy", "static"), "");
@@ -194,8 +241,9 @@ TEST(cluster_set_field, changes_one_value_and_checks_it) {
 
   const auto digest = file.digest();
   EXPECT_EQ(set_field(file, "arbitrator.policy", "pppo"),
-            "arbitrator.policy is \"pppo\"; did you mean \"ppo\"? it must be one of \"static\", \"lb-bsp\", "
-            "\"omnilearn\", \"goodput\", \"ppo\", \"ppo-simple\"");
+            "arbitrator.policy is \"pppo\"; did you mean \"ppo\"? it must be one of \"static\", "
+            "\"static-best\", \"lb-bsp\", \"omnilearn\", \"goodput\", \"ppo\", \"ppo-add\", \"ppo-simple\", "
+            "\"oracle\"");
   EXPECT_EQ(set_field(file, "training.epochs", "0"), "training.epochs is 0; it must be in (0, 10000]");
   EXPECT_EQ(set_field(file, "training.epochs", "a lot"), "training.epochs is a lot; it must be a number in (0, 10000]");
   EXPECT_EQ(set_field(file, "batch.lowest", "100"),

@@ -45,7 +45,7 @@ struct hosts {
     for (const auto speed : speeds)
       workers.emplace_back(
           [this, speed](double seconds) { return std::max(0.0, (seconds * speed - fixed_seconds) / sample_seconds); });
-    return water_fill(total, workers, limits);
+    return water_fill(total, workers, limits.lowest, batches(workers.size(), limits.highest));
   }
   double goodput(const batches& split) const {
     const auto total = static_cast<double>(sum(split));
@@ -70,7 +70,7 @@ double misplaced(const hosts& machines, const batches& split) {
 
 class closed_loop {
 public:
-  closed_loop(std::unique_ptr<controller> decider, double jitter) : decider_(std::move(decider)), jitter_(jitter) {}
+  closed_loop(testing::measured_controller decider, double jitter) : decider_(std::move(decider)), jitter_(jitter) {}
 
   /// Runs one window and decides on it. Returns the batch sizes that were in force.
   batches run(const hosts& machines) {
@@ -90,7 +90,7 @@ public:
     for (auto& report : shard.reports)
       report.training.exchange_seconds = exchange_seconds + longest - report.training.compute_seconds;
     batches decided;
-    for (const auto& each : decider_->decide({.report = &shard, .assigned = pipeline_.back()})) {
+    for (const auto& each : decider_.decide(shard, pipeline_.back())) {
       EXPECT_TRUE(each.batch >= limits.lowest && each.batch <= limits.highest);
       decided.push_back(each.batch);
     }
@@ -100,7 +100,7 @@ public:
   }
 
 private:
-  std::unique_ptr<controller> decider_;
+  testing::measured_controller decider_;
   double jitter_;
   std::mt19937_64 generator_{17};
   std::uint64_t window_ = 0;
@@ -109,10 +109,10 @@ private:
 
 class in_the_loop : public ::testing::TestWithParam<cluster::policy_kind> {
 protected:
-  std::unique_ptr<controller> make() const {
+  testing::measured_controller make() const {
     auto file = testing::make_file(GetParam());
     file.batch = limits;
-    return make_controller(file, {});
+    return testing::make_measured(file);
   }
   /// In force near the optimum, from now on for 60 windows.
   void expect_near_the_best(closed_loop& loop, const hosts& machines) const {

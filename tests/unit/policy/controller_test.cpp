@@ -1,5 +1,6 @@
 #include "policy/controller.hpp"
 #include "policy/learner.hpp"
+#include "policy/measured_cluster.hpp"
 #include "policy/policy_file.hpp"
 #include "samples.hpp"
 
@@ -17,11 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-std::vector<choice> decide(controller& decider, const messages::shard_report& shard, std::uint32_t assigned = 64) {
-  return decider.decide({.report = &shard, .assigned = std::vector<std::uint32_t>(shard.reports.size(), assigned)});
-}
-
-cluster::cluster_file frozen_file(cluster::policy_kind kind = cluster::policy_kind::ppo) {
+cluster::cluster_file frozen_file(cluster::policy_kind kind = cluster::policy_kind::ppo_add) {
   auto file = testing::make_file(kind);
   file.arbitrator.mode = cluster::policy_mode::infer;
   return file;
@@ -39,9 +36,9 @@ messages::policy_version favouring(const cluster::cluster_file& file, std::int64
 }
 
 TEST(static_policy, keeps_what_is_assigned) {
-  const auto controller = make_controller(testing::make_file(cluster::policy_kind::static_batch), {});
+  auto controller = testing::make_measured(testing::make_file(cluster::policy_kind::static_batch), {});
   const auto shard = testing::make_shard(3);
-  const auto choices = decide(*controller, shard, 96);
+  const auto choices = controller.decide(shard, 96);
   ASSERT_EQ(choices.size(), 3U);
   for (std::uint32_t i = 0; i < 3; ++i) {
     EXPECT_EQ(choices[i].rank, i);
@@ -57,12 +54,12 @@ TEST(static_policy, keeps_what_is_assigned) {
 }
 
 TEST(learned_policy, tells_all_that_is_needed_to_learn_and_to_explain) {
-  for (const auto kind : {cluster::policy_kind::ppo, cluster::policy_kind::ppo_simple}) {
+  for (const auto kind : {cluster::policy_kind::ppo_add, cluster::policy_kind::ppo_simple}) {
     const auto file = testing::make_file(kind);
-    const auto controller = make_controller(file, {});
+    auto controller = testing::make_measured(file, {});
     EXPECT_EQ(controller->name(), cluster::to_string(kind));
     EXPECT_TRUE(controller->learns());
-    for (const auto& one : decide(*controller, testing::make_shard(16))) {
+    for (const auto& one : controller.decide(testing::make_shard(16))) {
       EXPECT_EQ(one.state.size(), state_size());
       ASSERT_EQ(one.probabilities.size(), 5U);
       EXPECT_NEAR(std::accumulate(one.probabilities.begin(), one.probabilities.end(), 0.0), 1, 1e-5);
@@ -76,30 +73,66 @@ TEST(learned_policy, tells_all_that_is_needed_to_learn_and_to_explain) {
 
 TEST(learned_policy, explains_itself_in_one_sentence) {
   const auto file = testing::make_file();
-  const auto controller = make_controller(file, favouring(file, 4, 20, 1).parameters);
+  auto controller = testing::make_measured(file, favouring(file, 4, 20, 1).parameters);
   const auto shard = testing::make_shard(1);
-  EXPECT_THAT(decide(*controller, shard, 64)[0].reason,
+  EXPECT_THAT(controller.decide(shard, 64)[0].reason,
               MatchesRegex("action \\+100 \\(p=1.00\\), value -?[0-9]+\\.[0-9]+"));
-  EXPECT_THAT(decide(*controller, shard, 1000)[0].reason, MatchesRegex("action \\+100 .*; clamped at 1024"));
+  EXPECT_THAT(controller.decide(shard, 1000)[0].reason, MatchesRegex("action \\+100 .*; clamped at 1024"));
   const auto simple_file = testing::make_file(cluster::policy_kind::ppo_simple);
-  const auto simple = make_controller(simple_file, favouring(simple_file, 0, 20, 1).parameters);
-  EXPECT_EQ(decide(*simple, shard, 64)[0].reason, "action -100 (p=1.00); clamped at 32");
+  auto simple = testing::make_measured(simple_file, favouring(simple_file, 0, 20, 1).parameters);
+  EXPECT_EQ(simple.decide(shard, 64)[0].reason, "action -100 (p=1.00); clamped at 32");
+}
+
+TEST(planned_policy, waits_for_a_measurement_and_then_acts_on_the_plan) {
+  const auto file = testing::make_file(cluster::policy_kind::ppo);
+  auto controller = testing::make_measured(file);
+  auto unmeasured = testing::make_shard(4);
+  for (auto& report : unmeasured.reports)
+    report.training.steps = 0;
+  for (const auto& one : controller.decide(unmeasured, 80)) {
+    EXPECT_EQ(one.batch, 80U);
+    EXPECT_EQ(one.action, -1) << "nothing to learn from";
+  }
+  const auto choices = controller.decide(testing::make_shard(4, 2));
+  const auto actions = file.arbitrator.scales.size() * beliefs;
+  for (const auto& one : choices) {
+    EXPECT_EQ(one.probabilities.size(), actions);
+    ASSERT_TRUE(one.action >= 0 && one.action < static_cast<std::int32_t>(actions));
+    EXPECT_EQ(one.action / beliefs, choices[0].action / beliefs) << "fresh parameters vote alike";
+    EXPECT_NEAR(one.log_probability, std::log(one.probabilities[one.action]), 1e-5);
+    EXPECT_THAT(one.reason, MatchesRegex("votes [0-9]+ % of the planned [0-9]+, goes by .*; [0-9]+ in all .*"));
+  }
+  EXPECT_GT(choices[0].batch, choices[3].batch) << "host 3 computes four times as long";
+}
+
+TEST(planned_policy, that_prefers_the_plan_does_as_goodput_does) {
+  auto file = testing::make_file(cluster::policy_kind::ppo);
+  file.arbitrator.mode = cluster::policy_mode::infer;
+  auto planned = testing::make_measured(file, favouring(file, 2 * beliefs, 20, 1).parameters); // 100 %, average
+  auto goodput = testing::make_measured(testing::make_file(cluster::policy_kind::goodput));
+  for (std::uint64_t window = 1; window < 5; ++window) {
+    const auto shard = testing::make_shard(3, window);
+    const auto theirs = goodput.decide(shard);
+    const auto ours = planned.decide(shard);
+    for (std::size_t i = 0; i < ours.size(); ++i)
+      EXPECT_EQ(ours[i].batch, theirs[i].batch) << window;
+  }
 }
 
 TEST(learned_policy, draws_in_training_and_takes_the_best_in_inference) {
   const auto file = testing::make_file();
   const auto version = favouring(file, 3, 1, 1); // p about 0.4 against 0.15 each
   const auto shard = testing::make_shard(1);
-  const auto drawing = make_controller(file, version.parameters);
-  const auto greedy = make_controller(frozen_file(), version.parameters);
+  auto drawing = testing::make_measured(file, version.parameters);
+  auto greedy = testing::make_measured(frozen_file(), version.parameters);
   constexpr int draws = 4000;
   int favourites = 0;
   double probability = 0;
   for (int i = 0; i < draws; ++i) {
-    const auto chosen = decide(*drawing, shard)[0];
+    const auto chosen = drawing.decide(shard)[0];
     favourites += chosen.action == 3;
     probability = chosen.probabilities[3];
-    EXPECT_EQ(decide(*greedy, shard)[0].action, 3);
+    EXPECT_EQ(greedy.decide(shard)[0].action, 3);
   }
   EXPECT_NEAR(favourites, draws * probability, 4 * std::sqrt(draws * probability * (1 - probability)));
 }
@@ -108,10 +141,10 @@ TEST(learned_policy, repeats_itself_for_the_same_seed_whatever_torchs_generator_
   auto file = testing::make_file();
   const auto actions_of = [](const cluster::cluster_file& used, int torch_seed) {
     torch::manual_seed(torch_seed);
-    const auto controller = make_controller(used, {});
+    auto controller = testing::make_measured(used, {});
     std::vector<std::int32_t> actions;
     for (std::uint64_t window = 1; window <= 20; ++window)
-      for (const auto& one : decide(*controller, testing::make_shard(4, window)))
+      for (const auto& one : controller.decide(testing::make_shard(4, window)))
         actions.push_back(one.action);
     return actions;
   };
@@ -122,12 +155,12 @@ TEST(learned_policy, repeats_itself_for_the_same_seed_whatever_torchs_generator_
 }
 
 TEST(learned_policy, sees_the_gain_over_the_window_before) {
-  const auto controller = make_controller(testing::make_file(), {});
+  auto controller = testing::make_measured(testing::make_file(), {});
   auto shard = testing::make_shard(2, 1);
-  decide(*controller, shard);
+  controller.decide(shard);
   shard = testing::make_shard(2, 2);
   shard.reports[1].training.accuracy += 0.1;
-  const auto choices = decide(*controller, shard);
+  const auto choices = controller.decide(shard);
   const auto fields = state_fields();
   const auto gain = std::ranges::find(fields, "accuracy_gain", &state_field::name) - fields.begin();
   EXPECT_NEAR(choices[0].state[gain], 0, 1e-6);
@@ -135,21 +168,21 @@ TEST(learned_policy, sees_the_gain_over_the_window_before) {
 }
 
 TEST(learned_policy, decides_nothing_on_no_reports_and_wants_an_assigned_batch_for_each) {
-  const auto controller = make_controller(testing::make_file(), {});
-  EXPECT_TRUE(decide(*controller, testing::make_shard(0)).empty());
+  auto controller = testing::make_measured(testing::make_file(), {});
+  EXPECT_TRUE(controller.decide(testing::make_shard(0)).empty());
   const auto shard = testing::make_shard(2);
-  EXPECT_THROW(controller->decide({.report = &shard, .assigned = {64}}), std::invalid_argument);
+  EXPECT_THROW(controller.decide(shard, std::vector<std::uint32_t>{64}), std::invalid_argument);
 }
 
 TEST(learned_policy, begins_with_the_learners_parameters) {
   const auto file = testing::make_file();
-  const auto fresh = make_controller(file, {});
-  const auto given = make_controller(file, make_learner(file, {})->current().parameters);
-  const auto saved = make_controller(file, make_learner(file, {})->save());
+  auto fresh = testing::make_measured(file, {});
+  auto given = testing::make_measured(file, make_learner(file, {})->current().parameters);
+  auto saved = testing::make_measured(file, make_learner(file, {})->save());
   const auto shard = testing::make_shard(8);
-  const auto expected = decide(*fresh, shard);
-  const auto from_current = decide(*given, shard);
-  const auto from_save = decide(*saved, shard);
+  const auto expected = fresh.decide(shard);
+  const auto from_current = given.decide(shard);
+  const auto from_save = saved.decide(shard);
   for (std::size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(from_current[i].probabilities, expected[i].probabilities);
     EXPECT_EQ(from_save[i].probabilities, expected[i].probabilities);
@@ -159,18 +192,18 @@ TEST(learned_policy, begins_with_the_learners_parameters) {
 
 TEST(adopt, takes_newer_versions_at_once) {
   const auto file = testing::make_file();
-  const auto controller = make_controller(file, {});
+  auto controller = testing::make_measured(file, {});
   EXPECT_EQ(controller->version(), 0U);
   EXPECT_EQ(controller->adopt(favouring(file, 2, 20, 3)), "");
   EXPECT_EQ(controller->version(), 3U);
-  EXPECT_EQ(decide(*controller, testing::make_shard(1))[0].action, 2);
+  EXPECT_EQ(controller.decide(testing::make_shard(1))[0].action, 2);
   EXPECT_EQ(controller->adopt(favouring(file, 2, 20, 3)), "") << "the same again does no harm";
 }
 
 TEST(adopt, refuses_what_does_not_fit_and_changes_nothing) {
   const auto file = testing::make_file();
-  const auto controller = make_controller(file, favouring(file, 2, 20, 5).parameters);
-  const auto before = decide(*controller, testing::make_shard(1))[0].probabilities;
+  auto controller = testing::make_measured(file, favouring(file, 2, 20, 5).parameters);
+  const auto before = controller.decide(testing::make_shard(1))[0].probabilities;
   EXPECT_THAT(controller->adopt(favouring(file, 1, 20, 4)), HasSubstr("is older than 5"));
   auto damaged = favouring(file, 1, 20, 6);
   damaged.parameters[damaged.parameters.size() - 40] ^= 1;
@@ -185,11 +218,11 @@ TEST(adopt, refuses_what_does_not_fit_and_changes_nothing) {
   EXPECT_THAT(controller->adopt(huge), HasSubstr("larger than"));
   EXPECT_NE(controller->adopt({.version = 6, .parameters = {}}), "");
   EXPECT_EQ(controller->version(), 5U);
-  EXPECT_EQ(decide(*controller, testing::make_shard(1))[0].probabilities, before);
+  EXPECT_EQ(controller.decide(testing::make_shard(1))[0].probabilities, before);
 }
 
 TEST(adopt, is_refused_by_a_frozen_policy) {
-  const auto controller = make_controller(frozen_file(), {});
+  auto controller = testing::make_measured(frozen_file(), {});
   EXPECT_FALSE(controller->learns());
   EXPECT_THAT(controller->adopt(favouring(testing::make_file(), 2, 20, 3)), HasSubstr("frozen"));
 }

@@ -196,9 +196,10 @@ public:
   }
 
   /// Decides on a window and puts it in force for the next one.
-  std::vector<choice> step(controller& decider, std::uint64_t window, messages::decision_key in_force) {
+  std::vector<choice> step(testing::measured_controller& decider, std::uint64_t window,
+                           messages::decision_key in_force) {
     const auto shard = report(window, in_force);
-    auto choices = decider.decide({.report = &shard, .assigned = {batches_[0], batches_[1]}});
+    auto choices = decider.decide(shard, {batches_[0], batches_[1]});
     batches_ = {choices[0].batch, choices[1].batch};
     return choices;
   }
@@ -214,11 +215,11 @@ private:
 double greedy_reward(cluster::cluster_file file, const messages::policy_version& version,
                      std::array<std::uint32_t, 2> start) {
   file.arbitrator.mode = cluster::policy_mode::infer;
-  const auto decider = make_controller(file, version.parameters);
+  auto decider = testing::make_measured(file, version.parameters);
   two_workers world(start);
   double sum = 0;
   for (std::uint64_t window = 1; window <= 40; ++window) {
-    world.step(*decider, window, {});
+    world.step(decider, window, {});
     if (window > 30)
       sum += world.reward() / 10;
   }
@@ -233,7 +234,7 @@ TEST(ppo, balances_two_unequal_workers) {
     file.arbitrator.actions = {-32, -8, 0, 8, 32};
     file.ppo.learning_rate = 0.001;
     file.ppo.horizon = 128;
-    const auto decider = make_controller(file, {});
+    auto decider = testing::make_measured(file, {});
     const auto trained = make_learner(file, {});
     std::mt19937_64 generator(seed);
     std::uint64_t window = 0;
@@ -246,7 +247,7 @@ TEST(ppo, balances_two_unequal_workers) {
         const messages::decision_key in_force{1, window - 1};
         for (std::uint32_t rank = 0; rank < 2; ++rank)
           builder.rewarded(rank, in_force, world.reward());
-        for (const auto& one : world.step(*decider, window, in_force))
+        for (const auto& one : world.step(decider, window, in_force))
           builder.decided({1, window}, one, decider->version());
         rollout = builder.take(2);
       }

@@ -14,7 +14,7 @@ namespace {
 class every_learner : public ::testing::TestWithParam<cluster::policy_kind> {};
 
 INSTANTIATE_TEST_SUITE_P(kinds, every_learner,
-                         ::testing::Values(cluster::policy_kind::ppo, cluster::policy_kind::ppo_simple));
+                         ::testing::Values(cluster::policy_kind::ppo_add, cluster::policy_kind::ppo_simple));
 
 TEST_P(every_learner, goes_on_bit_for_bit_after_save_and_restore) {
   const auto file = testing::make_file(GetParam());

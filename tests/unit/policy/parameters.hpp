@@ -11,7 +11,7 @@
 
 namespace dynamix::policy::testing {
 
-inline const policy_shape shape{.kind = "ppo", .actions = {-100, -25, 0, 25, 100}, .hidden = 64};
+inline const policy_shape shape{.kind = "ppo-add", .actions = {-100, -25, 0, 25, 100}, .hidden = 64};
 
 /// The parameters that a learner holds now.
 inline std::vector<torch::Tensor> parameters_of(const learner& trained) {

@@ -25,8 +25,7 @@ using testing::shape;
 TEST(ppo_detail_1_vectorised_architecture, workers_are_decided_as_one_batch_and_alike) {
   const auto file = testing::make_file();
   const auto shard = testing::make_shard(8);
-  std::vector<std::uint32_t> assigned(8, 64);
-  const auto together = make_controller(file, {})->decide({.report = &shard, .assigned = assigned});
+  const auto together = testing::make_measured(file).decide(shard);
   ASSERT_EQ(together.size(), 8U);
   const auto network = make_network(shape, file.seed);
   for (const auto& one : together) {
@@ -99,7 +98,7 @@ TEST(ppo_detail_4_learning_rate_annealing, falls_linearly_to_zero) {
 
 TEST(ppo_detail_4_learning_rate_annealing, reaches_the_optimiser) {
   const auto rollout = testing::random_rollout(2, 8, 1);
-  ppo_learner annealed(shape, {}, 1, 2);
+  ppo_learner annealed(shape, {.annealing_updates = 2}, 1);
   ppo_learner constant(shape, {}, 1);
   annealed.update(rollout);
   constant.update(rollout);

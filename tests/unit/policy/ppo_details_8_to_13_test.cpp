@@ -71,7 +71,7 @@ TEST(ppo_detail_10_overall_loss_and_entropy_bonus, weighs_the_three_terms) {
 }
 
 TEST(ppo_detail_10_overall_loss_and_entropy_bonus, the_entropy_is_that_of_the_actions_distribution) {
-  auto network = make_network({.kind = "ppo", .actions = {-1, 0}, .hidden = 4}, 1);
+  auto network = make_network({.kind = "ppo-add", .actions = {-1, 0}, .hidden = 4}, 1);
   const torch::NoGradGuard no_gradient;
   for (auto& [name, tensor] : network.named_parameters())
     if (name == "policy.2.weight")

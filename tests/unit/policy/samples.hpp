@@ -4,6 +4,8 @@
 
 #include "cluster/cluster_file.hpp"
 #include "messages/types.hpp"
+#include "policy/controller.hpp"
+#include "policy/measured_cluster.hpp"
 #include "policy/state.hpp"
 
 #include <cmath>
@@ -33,11 +35,42 @@ inline messages::shard_report make_shard(std::uint32_t workers, std::uint64_t wi
   return shard;
 }
 
-inline cluster::cluster_file make_file(cluster::policy_kind kind = cluster::policy_kind::ppo) {
+inline cluster::cluster_file make_file(cluster::policy_kind kind = cluster::policy_kind::ppo_add) {
   cluster::cluster_file file;
   file.seed = 7;
   file.arbitrator.policy = kind;
+  file.arbitrator.guard = false;
   return file;
+}
+
+/// A controller, and what is measured for it, as an arbitration keeps them.
+class measured_controller {
+public:
+  measured_controller(std::unique_ptr<controller> decider, const cluster::batch& limits)
+      : decider_(std::move(decider)), limits_(limits), measured_(limits) {}
+
+  std::vector<choice> decide(const messages::shard_report& shard, std::vector<std::uint32_t> assigned) {
+    measured_.measure(shard);
+    return decider_->decide({.report = &shard,
+                             .assigned = std::move(assigned),
+                             .highest = std::vector<std::uint32_t>(shard.reports.size(), limits_.highest),
+                             .measured = &measured_});
+  }
+  std::vector<choice> decide(const messages::shard_report& shard, std::uint32_t assigned = 64) {
+    return decide(shard, std::vector<std::uint32_t>(shard.reports.size(), assigned));
+  }
+  controller* operator->() const { return decider_.get(); }
+
+private:
+  std::unique_ptr<controller> decider_;
+  cluster::batch limits_;
+  measured_cluster measured_;
+};
+
+/// What the file names, unguarded unless it says otherwise.
+inline measured_controller make_measured(const cluster::cluster_file& file,
+                                         const std::vector<std::uint8_t>& parameters = {}) {
+  return {make_controller(file, parameters), file.batch};
 }
 
 /// Trajectories of random states, actions, values and rewards, as a policy that chooses among `actions` evenly would

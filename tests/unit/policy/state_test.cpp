@@ -49,9 +49,20 @@ std::array<messages::window_report, 2> two_reports() {
   return reports;
 }
 
+const plan_view plan{.valid = true,
+                     .planned_batch = 512,
+                     .planned_total = 512,
+                     .assigned_total = 256,
+                     .gain = 2,
+                     .surprise = 0.5,
+                     .surprise_largest = -1,
+                     .jitter = 0.05,
+                     .exchange_over_step = 0.25,
+                     .noise_trend = 4};
+
 TEST(state, matches_hand_computed_values) {
   const auto reports = two_reports();
-  const auto state = by_name(normalise(reports[0], 0.75, 128, sum_reports(reports), limits));
+  const auto state = by_name(normalise(reports[0], 0.75, 128, sum_reports(reports), limits, plan));
   const std::map<std::string, double> expected = {
       {"throughput", 1},                    // log10(1 + 9)
       {"rtt", 0},                           // log10(1 + 99) - 2
@@ -79,10 +90,19 @@ TEST(state, matches_hand_computed_values) {
       {"compute_imbalance", 1.1699250},     // 2 * log2(0.3 / 0.2)
       {"batch_spread", 1.5849625},          // log2(3)
       {"noise_over_batch", 1},              // log2(1024/256) / 2
+      {"plan_gap", 2},                      // log2(512/128)
+      {"plan_total_gap", 1},                // log2(512/256)
+      {"plan_gain", 2},                     // 2 * log2(2)
+      {"surprise", 1},                      // 2 * 0.5
+      {"largest_surprise", -2},             // 2 * -1
+      {"jitter", 0.5},                      // 10 * 0.05
+      {"plan_exchange_share", -0.5},        // 2 * 0.25 - 1
+      {"noise_trend", 2},                   // log2(4)
       {"network_valid", 1},
       {"system_valid", 1},
       {"gradient_valid", 1},
       {"noise_valid", 1},
+      {"plan_valid", 1},
   };
   ASSERT_EQ(state.size(), expected.size());
   for (const auto& [name, value] : expected)
@@ -92,11 +112,11 @@ TEST(state, matches_hand_computed_values) {
 TEST(state, masks_what_was_not_measured) {
   auto reports = two_reports();
   reports[0].network.valid = reports[0].system.valid = reports[0].training.gradient_valid = false;
-  const auto state = normalise(reports[0], -1, 64, sum_reports(reports), limits);
+  const auto state = normalise(reports[0], -1, 64, sum_reports(reports), limits, {});
   for (std::size_t i = 0; i < state.size(); ++i) {
     const auto& field = state_fields()[i];
     if (field.group == "network" || field.group == "system" || field.group == "gradient" || field.group == "noise" ||
-        field.group == "validity" || field.name == "accuracy_gain") {
+        field.group == "plan" || field.group == "validity" || field.name == "accuracy_gain") {
       EXPECT_EQ(state[i], 0) << field.name;
     }
   }
@@ -104,15 +124,15 @@ TEST(state, masks_what_was_not_measured) {
 
 TEST(state, shows_the_noise_of_the_shard_to_a_worker_whose_own_statistics_warm_up) {
   const auto reports = two_reports(); // the second has no valid gradient
-  const auto state = by_name(normalise(reports[1], -1, 192, sum_reports(reports), limits));
+  const auto state = by_name(normalise(reports[1], -1, 192, sum_reports(reports), limits, plan));
   EXPECT_EQ(state.at("gradient_valid"), 0);
   EXPECT_EQ(state.at("noise_valid"), 1);
   EXPECT_NEAR(state.at("noise_over_batch"), 1, 1e-6);
 }
 
 TEST(state, describes_every_field) {
-  const std::set<std::string_view> groups = {"network", "system", "training", "gradient",
-                                             "batch",   "global", "noise",    "validity"};
+  const std::set<std::string_view> groups = {"network", "system", "training", "gradient", "batch",
+                                             "global",  "noise",  "plan",     "validity"};
   std::set<std::string_view> names;
   for (const auto& field : state_fields()) {
     EXPECT_TRUE(names.insert(field.name).second) << field.name << " twice";
@@ -127,7 +147,7 @@ TEST(state, describes_every_field) {
 TEST(state, has_a_position_even_where_the_limits_meet) {
   const cluster::batch fixed{.initial = 64, .lowest = 64, .highest = 64};
   const auto reports = two_reports();
-  EXPECT_EQ(by_name(normalise(reports[0], -1, 64, sum_reports(reports), fixed)).at("batch_position"), 0);
+  EXPECT_EQ(by_name(normalise(reports[0], -1, 64, sum_reports(reports), fixed, plan)).at("batch_position"), 0);
 }
 
 TEST(global_sums, of_joined_shards_are_those_of_all_reports) {
@@ -150,8 +170,8 @@ TEST(global_sums, of_joined_shards_are_those_of_all_reports) {
     EXPECT_EQ(joined.batch_lowest, whole.batch_lowest);
     EXPECT_EQ(joined.compute_seconds_max, whole.compute_seconds_max);
     for (const auto& report : reports) {
-      const auto one = normalise(report, 0.5, 64, whole, limits);
-      const auto two = normalise(report, 0.5, 64, joined, limits);
+      const auto one = normalise(report, 0.5, 64, whole, limits, plan);
+      const auto two = normalise(report, 0.5, 64, joined, limits, plan);
       for (std::size_t i = 0; i < one.size(); ++i)
         EXPECT_NEAR(one[i], two[i], 1e-6) << state_fields()[i].name;
     }
@@ -197,7 +217,7 @@ TEST(state, is_finite_and_bounded_for_every_legal_report) {
         .initial = 1, .lowest = 1, .highest = static_cast<std::uint32_t>(1 + generator() % 1048576)};
     for (const auto& report : reports) {
       const double previous = generator() % 2 ? -1 : static_cast<double>(generator() % 2);
-      const auto state = normalise(report, previous, generator() % (messages::max_batch + 1), global, any);
+      const auto state = normalise(report, previous, generator() % (messages::max_batch + 1), global, any, plan);
       for (std::size_t i = 0; i < state.size(); ++i)
         ASSERT_TRUE(state[i] >= -5 && state[i] <= 5) << state_fields()[i].name << " = " << state[i]; // also no NaN
     }

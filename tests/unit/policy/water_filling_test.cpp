@@ -1,3 +1,4 @@
+#include "cluster/cluster_file.hpp"
 #include "policy/water_filling.hpp"
 
 #include <gmock/gmock.h>
@@ -16,6 +17,14 @@ using batches = std::vector<std::uint32_t>;
 
 std::uint64_t sum(const batches& values) {
   return std::accumulate(values.begin(), values.end(), std::uint64_t{0});
+}
+
+/// The same limits for every worker.
+batches fill(std::uint64_t total, std::span<const capacity> workers, const cluster::batch& limits) {
+  return water_fill(total, workers, limits.lowest, batches(workers.size(), limits.highest));
+}
+batches in_proportion(std::uint64_t total, std::span<const double> weights, const cluster::batch& limits) {
+  return split_in_proportion(total, weights, limits.lowest, batches(weights.size(), limits.highest));
 }
 
 /// Step times of one worker: entry b-1 is t(b).
@@ -62,7 +71,7 @@ TEST(water_filling, is_as_fast_as_the_best_of_all_splits) {
       workers.push_back(inverse(each));
     }
     for (auto total = limits.lowest * times.size(); total <= limits.highest * times.size(); ++total) {
-      const auto split = water_fill(total, workers, limits);
+      const auto split = fill(total, workers, limits);
       ASSERT_EQ(sum(split), total);
       ASSERT_TRUE(std::ranges::all_of(split, [&](auto b) { return b >= limits.lowest && b <= limits.highest; }));
       ASSERT_DOUBLE_EQ(slowest(times, split), shortest_possible(times, total, limits)) << "trial " << trial;
@@ -73,31 +82,36 @@ TEST(water_filling, is_as_fast_as_the_best_of_all_splits) {
 TEST(water_filling, deals_a_flat_piece_evenly) {
   const capacity flat = [](double seconds) { return seconds < 0.1 ? 0 : 1000.0; };
   const std::vector<capacity> workers(3, flat);
-  EXPECT_THAT(water_fill(301, workers, {.initial = 1, .lowest = 1, .highest = 1024}), ElementsAre(101, 100, 100));
+  EXPECT_THAT(fill(301, workers, {.initial = 1, .lowest = 1, .highest = 1024}), ElementsAre(101, 100, 100));
 }
 
 TEST(water_filling, takes_the_nearest_total_that_the_limits_allow) {
   const std::vector<double> weights = {1, 3};
   const cluster::batch limits{.initial = 32, .lowest = 32, .highest = 128};
-  EXPECT_THAT(split_in_proportion(10, weights, limits), ElementsAre(32, 32));
-  EXPECT_THAT(split_in_proportion(9999, weights, limits), ElementsAre(128, 128));
-  EXPECT_TRUE(water_fill(64, {}, limits).empty());
+  EXPECT_THAT(in_proportion(10, weights, limits), ElementsAre(32, 32));
+  EXPECT_THAT(in_proportion(9999, weights, limits), ElementsAre(128, 128));
+  EXPECT_TRUE(fill(64, {}, limits).empty());
 }
 
 TEST(water_filling, fills_the_others_where_a_worker_is_infinitely_slow) {
   const std::vector<capacity> workers = {[](double) { return 0.0; }, [](double seconds) { return 100 * seconds; }};
-  EXPECT_THAT(water_fill(128, workers, {.initial = 64, .lowest = 16, .highest = 1024}), ElementsAre(16, 112));
-  EXPECT_THAT(water_fill(128, workers, {.initial = 64, .lowest = 16, .highest = 100}), ElementsAre(28, 100));
+  EXPECT_THAT(fill(128, workers, {.initial = 64, .lowest = 16, .highest = 1024}), ElementsAre(16, 112));
+  EXPECT_THAT(fill(128, workers, {.initial = 64, .lowest = 16, .highest = 100}), ElementsAre(28, 100));
+}
+
+TEST(water_filling, gives_nobody_more_than_its_own_limit) {
+  const std::vector<capacity> workers(3, [](double seconds) { return 100 * seconds; });
+  const batches highest = {20, 1000, 1000};
+  EXPECT_THAT(water_fill(300, workers, 1, highest), ElementsAre(20, 140, 140));
+  EXPECT_THAT(water_fill(5000, workers, 1, highest), ElementsAre(20, 1000, 1000));
 }
 
 TEST(split_in_proportion, follows_the_weights_within_the_limits) {
   const std::vector<double> weights = {4, 2, 1, 1};
-  EXPECT_THAT(split_in_proportion(256, weights, {.initial = 64, .lowest = 1, .highest = 1024}),
-              ElementsAre(128, 64, 32, 32));
-  EXPECT_THAT(split_in_proportion(256, weights, {.initial = 64, .lowest = 40, .highest = 1024}),
+  EXPECT_THAT(in_proportion(256, weights, {.initial = 64, .lowest = 1, .highest = 1024}), ElementsAre(128, 64, 32, 32));
+  EXPECT_THAT(in_proportion(256, weights, {.initial = 64, .lowest = 40, .highest = 1024}),
               ElementsAre(118, 58, 40, 40)); // 176 in 2:1 is 117.3 and 58.7; 118 : 58 is as fast as 117 : 59
-  EXPECT_THAT(split_in_proportion(256, weights, {.initial = 64, .lowest = 1, .highest = 100}),
-              ElementsAre(100, 78, 39, 39));
+  EXPECT_THAT(in_proportion(256, weights, {.initial = 64, .lowest = 1, .highest = 100}), ElementsAre(100, 78, 39, 39));
 }
 
 TEST(split_in_proportion, adds_up_for_any_weights) {
@@ -108,7 +122,7 @@ TEST(split_in_proportion, adds_up_for_any_weights) {
     for (auto& weight : weights)
       weight = std::uniform_real_distribution<double>(1e-6, 1e6)(generator);
     const auto total = (32 + generator() % 993) * weights.size();
-    ASSERT_EQ(sum(split_in_proportion(total, weights, limits)), total);
+    ASSERT_EQ(sum(in_proportion(total, weights, limits)), total);
   }
 }
 

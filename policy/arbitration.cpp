@@ -1,14 +1,20 @@
-#include "actors/arbitration.hpp"
+#include "policy/arbitration.hpp"
 
 #include <algorithm>
 #include <cassert>
 
-namespace dynamix::actors {
+namespace dynamix::policy {
 
-arbitration::arbitration(const cluster::cluster_file& file, std::unique_ptr<policy::controller> controller,
+arbitration::arbitration(const cluster::cluster_file& file, std::unique_ptr<policy::controller> decider,
                          std::uint64_t term)
     : file_(file), adaptive_optimizer_(file.training.optimizer != cluster::optimizer_kind::sgd),
-      controller_(std::move(controller)), learning_(controller_->learns()), term_(term), rollout_(file.ppo.horizon) {}
+      controller_(std::move(decider)), learning_(controller_->learns()), term_(term), measured_(file.batch),
+      rollout_(file.ppo.horizon) {
+  const auto workers = file.workers();
+  const auto highest = file.highest_by_rank();
+  for (std::size_t rank = 0; rank < workers.size(); ++rank)
+    highest_[workers[rank]->name] = highest[rank];
+}
 
 void arbitration::raise_term(std::uint64_t term) {
   term_ = std::max(term_, term);
@@ -24,9 +30,18 @@ void arbitration::forget(std::uint32_t rank) {
   assigned_.erase(rank);
 }
 
-ledger_worker arbitration::judge(const messages::window_report& report, bool stale) {
-  ledger_worker row{.report = report, .stale = stale};
-  row.reward = policy::compute_reward(report, accuracies_.previous(report), file_.reward, adaptive_optimizer_);
+void arbitration::enter_generation(std::uint64_t generation) {
+  if (generation == generation_)
+    return;
+  generation_ = generation;
+  assigned_.clear();
+  rollout_ = rollout_builder(file_.ppo.horizon);
+}
+
+judged_worker arbitration::judge(const messages::window_report& report, bool stale, double progress) {
+  judged_worker row{.report = report, .stale = stale};
+  row.reward = compute_reward(report, accuracies_.previous(report), progress, file_.reward, file_.reward_in_force(),
+                              adaptive_optimizer_);
   row.assigned_batch = assigned_.try_emplace(report.rank, report.batch).first->second;
   if (learning_ && !stale)
     rollout_.rewarded(report.rank, report.decision, row.reward.total);
@@ -34,6 +49,13 @@ ledger_worker arbitration::judge(const messages::window_report& report, bool sta
 }
 
 verdict arbitration::consider(const messages::shard_report& shard) {
+  enter_generation(shard.generation);
+  std::vector<std::uint32_t> highest;
+  for (const auto& report : shard.reports) {
+    const auto found = highest_.find(report.host);
+    highest.push_back(found == highest_.end() ? file_.batch.highest : found->second);
+  }
+  measured_.measure(shard, std::move(highest));
   verdict result;
   auto& window = result.window;
   window.key = {.term = term_, .window = shard.window};
@@ -42,16 +64,22 @@ verdict arbitration::consider(const messages::shard_report& shard) {
   window.gather_seconds = shard.gather_seconds;
   window.decided = std::ranges::none_of(shard.reports, &messages::window_report::final);
   for (const auto& report : shard.reports)
-    window.workers.push_back(judge(report, report.window != shard.window));
-  if (!window.decided) {
+    window.workers.push_back(judge(report, report.window != shard.window, measured_.progress()));
+  if (window.decided)
+    decide(shard, result);
+  else
     for (auto& row : window.workers)
-      row.decided_batch = row.assigned_batch;
-    return result;
-  }
+      row.decided_batch = row.proposed_batch = row.assigned_batch;
+  return result;
+}
 
-  policy::observation observed{.report = &shard, .assigned = {}};
-  for (const auto& row : window.workers)
-    observed.assigned.push_back(row.assigned_batch);
+void arbitration::decide(const messages::shard_report& shard, verdict& result) {
+  auto& window = result.window;
+  observation observed{.report = &shard, .measured = &measured_};
+  for (std::size_t i = 0; i < shard.reports.size(); ++i) {
+    observed.assigned.push_back(window.workers[i].assigned_batch);
+    observed.highest.push_back(measured_.highest(i));
+  }
   const auto choices = controller_->decide(observed);
   // The window after this one is running already, so the boundary behind it is the first that a decision can hold for.
   // Boundaries count from step 0, which the first window after a resume need not begin at.
@@ -71,7 +99,9 @@ verdict arbitration::consider(const messages::shard_report& shard) {
     row.log_probability = choice.log_probability;
     row.value = choice.value;
     row.reason = choice.reason;
-    row.decided_batch = std::clamp(choice.batch, file_.batch.lowest, file_.batch.highest);
+    row.intervention = choice.intervention;
+    row.decided_batch = std::clamp(choice.batch, file_.batch.lowest, observed.highest[i]);
+    row.proposed_batch = choice.proposed == 0 ? row.decided_batch : choice.proposed;
     assigned_[report.rank] = row.decided_batch;
     if (learning_)
       rollout_.decided(window.key, choice, window.policy_version);
@@ -83,7 +113,6 @@ verdict arbitration::consider(const messages::shard_report& shard) {
   }
   if (learning_)
     result.rollout = rollout_.take(static_cast<std::uint32_t>(shard.reports.size()));
-  return result;
 }
 
-} // namespace dynamix::actors
+} // namespace dynamix::policy

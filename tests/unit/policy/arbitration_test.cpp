@@ -1,19 +1,19 @@
-#include "actors/arbitration.hpp"
-#include "actors/store_table.hpp"
+#include "policy/arbitration.hpp"
 
 #include <gtest/gtest.h>
 
-#include <limits>
+#include <cmath>
+#include <optional>
 
-namespace dynamix::actors {
+namespace dynamix::policy {
 namespace {
 
 /// Adds 100 to every batch and counts what it is asked.
-class greedy_controller final : public policy::controller {
+class greedy_controller final : public controller {
 public:
   std::string name() const override { return "greedy"; }
-  std::vector<policy::choice> decide(const policy::observation& observed) override {
-    std::vector<policy::choice> choices;
+  std::vector<choice> decide(const observation& observed) override {
+    std::vector<choice> choices;
     for (std::size_t i = 0; i < observed.assigned.size(); ++i)
       choices.push_back({.rank = observed.report->reports[i].rank,
                          .batch = observed.assigned[i] + 100,
@@ -28,7 +28,7 @@ public:
 messages::shard_report shard_of(std::uint64_t window, messages::decision_key in_force, bool final = false) {
   messages::shard_report shard{.window = window, .generation = 1, .reports = {}, .expected = 2};
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
-    messages::window_report report{.host = "w",
+    messages::window_report report{.host = "w" + std::to_string(rank),
                                    .rank = rank,
                                    .generation = 1,
                                    .window = window,
@@ -47,6 +47,7 @@ class Arbitration : public ::testing::Test {
 protected:
   Arbitration() {
     file.batch.highest = 300;
+    file.reward.kind = cluster::reward_kind::paper;
     file.ppo.horizon = 2;
     judge.emplace(file, std::make_unique<greedy_controller>(), 1);
   }
@@ -111,59 +112,46 @@ TEST_F(Arbitration, AStaleReportEarnsNothing) {
   EXPECT_TRUE(judge->consider(shard_of(4, {1, 2})).rollout.empty()) << "one of the two has but one transition";
 }
 
+TEST_F(Arbitration, GivesAHostNoMoreThanItsMemoryAllows) {
+  file.hosts = {{.name = "w0", .port = 1, .batch_highest = 128}, {.name = "w1", .port = 2}};
+  judge.emplace(file, std::make_unique<greedy_controller>(), 1);
+  const auto decided = judge->consider(shard_of(1, {})).decisions;
+  EXPECT_EQ(decided[0].batch, 128U);
+  EXPECT_EQ(decided[1].batch, 164U);
+}
+
+TEST_F(Arbitration, ANewGenerationStartsWithWhatIsInForce) {
+  judge->consider(shard_of(1, {}));
+  judge->consider(shard_of(2, {}));
+  auto shard = shard_of(3, {});
+  shard.generation = 2;
+  for (auto& report : shard.reports) {
+    report.generation = 2;
+    report.batch = 80;
+  }
+  EXPECT_EQ(judge->consider(shard).decisions[0].batch, 180U);
+}
+
+TEST_F(Arbitration, RewardsProgressWhereTheFileSaysSo) {
+  file.reward.kind = cluster::reward_kind::progress;
+  judge.emplace(file, std::make_unique<greedy_controller>(), 1);
+  auto shard = shard_of(1, {});
+  for (auto& report : shard.reports) {
+    report.training.steps = 10;
+    report.training.compute_seconds = report.rank == 0 ? 0.04 : 0.02;
+    report.training.iteration_seconds = 0.04;
+  }
+  // 128 samples in 40 ms; split 2:1 they would take 0.02/64 * 85.3 = 26.7 ms.
+  const auto reward = judge->consider(shard).window.workers[1].reward;
+  EXPECT_NEAR(reward.total, std::log2(26.7 / 40), 0.02);
+  EXPECT_EQ(reward.total, reward.progress);
+}
+
 TEST_F(Arbitration, ATermOnlyRises) {
   judge->raise_term(7);
   judge->raise_term(3);
   EXPECT_EQ(judge->consider(shard_of(1, {})).decisions[0].key.term, 7U);
 }
 
-messages::store_result apply(store_table& table, messages::store_verb verb, std::vector<std::string> keys,
-                             std::vector<std::uint8_t> value = {}, std::int64_t amount = 0) {
-  return table.apply({.verb = verb, .keys = std::move(keys), .value = std::move(value), .amount = amount});
-}
-
-TEST(StoreTable, KeepsValuesAndCounters) {
-  using enum messages::store_verb;
-  store_table table;
-  EXPECT_EQ(apply(table, get, {"a"}).status, messages::store_status::absent);
-  apply(table, set, {"a"}, {1, 2});
-  EXPECT_EQ(apply(table, get, {"a"}).value, (std::vector<std::uint8_t>{1, 2}));
-  EXPECT_EQ(apply(table, add, {"n"}, {}, 2).number, 2);
-  EXPECT_EQ(apply(table, add, {"n"}, {}, -5).number, -3);
-  EXPECT_EQ(apply(table, get, {"n"}).value, (std::vector<std::uint8_t>{'-', '3'}));
-  EXPECT_EQ(apply(table, check, {"a", "n"}).number, 1);
-  EXPECT_EQ(apply(table, check, {"a", "b"}).number, 0);
-  EXPECT_EQ(apply(table, count, {}).number, 2);
-  EXPECT_EQ(apply(table, remove, {"a"}).number, 1);
-  EXPECT_EQ(apply(table, remove, {"a"}).number, 0);
-}
-
-TEST(StoreTable, IsBounded) {
-  using enum messages::store_verb;
-  store_table table;
-  for (std::uint32_t key = 0; key < messages::max_store_keys; ++key)
-    ASSERT_EQ(apply(table, set, {std::to_string(key)}).status, messages::store_status::ok);
-  EXPECT_EQ(apply(table, set, {"one too many"}).status, messages::store_status::absent);
-  EXPECT_EQ(apply(table, add, {"one too many"}, {}, 1).status, messages::store_status::absent);
-  EXPECT_EQ(apply(table, set, {"0"}, {9}).status, messages::store_status::ok) << "what is there may change";
-
-  store_table heavy;
-  const std::vector<std::uint8_t> value(messages::max_store_value_bytes);
-  const auto fit = store_table::max_bytes / value.size();
-  for (std::size_t key = 0; key < fit; ++key)
-    ASSERT_EQ(apply(heavy, set, {std::to_string(key)}, value).status, messages::store_status::ok);
-  EXPECT_EQ(apply(heavy, set, {"one too many"}, value).status, messages::store_status::absent);
-  EXPECT_EQ(apply(heavy, remove, {"0"}).number, 1);
-  EXPECT_EQ(apply(heavy, set, {"one too many"}, value).status, messages::store_status::ok);
-}
-
-TEST(StoreTable, TakesAnyAmountFromAPeer) {
-  using enum messages::store_verb;
-  store_table table;
-  const auto most = std::numeric_limits<std::int64_t>::max();
-  apply(table, add, {"n"}, {}, most);
-  EXPECT_EQ(apply(table, add, {"n"}, {}, 1).number, std::numeric_limits<std::int64_t>::min());
-}
-
 } // namespace
-} // namespace dynamix::actors
+} // namespace dynamix::policy

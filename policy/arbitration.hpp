@@ -1,0 +1,89 @@
+#pragma once
+
+/// Decides a shard's windows: reports in, decisions and an account of them out. The arbitrator actor and the simulator
+/// run this same code. Includes no Torch.
+
+#include "cluster/cluster_file.hpp"
+#include "messages/types.hpp"
+#include "policy/accuracy_history.hpp"
+#include "policy/controller.hpp"
+#include "policy/measured_cluster.hpp"
+#include "policy/reward.hpp"
+#include "policy/rollout.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dynamix::policy {
+
+/// One worker in a judged window.
+struct judged_worker {
+  messages::window_report report;
+  bool stale = false;               ///< an older report stood in for a late one
+  reward_terms reward;              ///< of report.window, earned by report.decision
+  std::vector<float> state;         ///< normalised, as the policy saw it
+  std::vector<float> probabilities; ///< of the actions
+  std::int32_t action = -1;
+  float log_probability = 0;
+  float value = 0;
+  std::uint32_t assigned_batch = 0; ///< before the decision
+  std::uint32_t decided_batch = 0;
+  std::uint32_t proposed_batch = 0; ///< by the policy; another than decided where the guard or shadow mode stepped in
+  std::string intervention;         ///< why the guard stepped in; empty: it did not
+  std::string reason;
+};
+
+/// A window as the ledger keeps it.
+struct judged_window {
+  messages::decision_key key;
+  std::uint64_t generation = 0;
+  std::uint64_t policy_version = 0;
+  bool decided = true;                ///< false on the last window, on which nothing is decided
+  double gather_seconds = 0;          ///< first report to the last, or to the deadline
+  double decide_seconds = 0;          ///< rewards, policy and sending
+  std::vector<judged_worker> workers; ///< by rank
+};
+
+struct verdict {
+  std::vector<messages::decision> decisions; ///< one a worker; none on the last window
+  judged_window window;
+  std::vector<messages::trajectory> rollout; ///< complete, for the learner; mostly empty
+};
+
+class arbitration {
+public:
+  arbitration(const cluster::cluster_file& file, std::unique_ptr<controller> decider, std::uint64_t term);
+
+  /// Judges one window: rewards what was in force, decides what comes next. A new generation starts with what its
+  /// reports say is in force.
+  verdict consider(const messages::shard_report& shard);
+  /// Decisions from now on carry at least this term.
+  void raise_term(std::uint64_t term);
+  std::uint64_t term() const { return term_; }
+  /// Takes a policy version; an error message if it does not fit.
+  std::string adopt(const messages::policy_version& version);
+  void forget(std::uint32_t rank);
+  const policy::controller& controller() const { return *controller_; }
+
+private:
+  void enter_generation(std::uint64_t generation);
+  judged_worker judge(const messages::window_report& report, bool stale, double progress);
+  void decide(const messages::shard_report& shard, verdict& result);
+
+  const cluster::cluster_file file_;
+  std::map<std::string, std::uint32_t> highest_; ///< batch size by host
+  bool adaptive_optimizer_;
+  std::unique_ptr<policy::controller> controller_;
+  bool learning_;
+  std::uint64_t term_;
+  std::uint64_t generation_ = 0;
+  measured_cluster measured_;
+  rollout_builder rollout_;
+  accuracy_history accuracies_;
+  std::map<std::uint32_t, std::uint32_t> assigned_; ///< batch last decided, by rank
+};
+
+} // namespace dynamix::policy

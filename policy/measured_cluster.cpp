@@ -1,0 +1,191 @@
+#include "policy/measured_cluster.hpp"
+
+#include "policy/water_filling.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace dynamix::policy {
+namespace {
+
+constexpr double blocked_weight = 0.5;       ///< of the newest window
+constexpr double phi_weight = 0.1;           ///< of the newest window
+constexpr double jitter_weight = 0.1;        ///< of the newest window
+constexpr double change_of_speed = 0.32;     ///< log2: beyond this a surprise is no jitter (policy/step_time_table.hpp)
+constexpr double cautious_factor = 1.1;      ///< of belief::cautious
+constexpr double growth_max = 2;             ///< over the largest global batch that has run (Pollux)
+constexpr double candidate_ratio = 1.045;    ///< between step times that `best` looks at: 2^(1/16)
+constexpr double largest_noise_scale = 1e12; ///< samples
+constexpr int candidates_max = 400;          ///< a factor of 2^25
+
+double sum(std::span<const std::uint32_t> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+/// log2 of measured over expected seconds; a peer's nonsense stays finite.
+double log2_ratio(double measured, double expected) {
+  return std::clamp(std::log2(measured / expected), -10.0, 10.0);
+}
+
+double mean_of(double moving, double newest, double weight) {
+  return moving < 0 ? newest : moving + weight * (newest - moving);
+}
+
+} // namespace
+
+void measured_cluster::take(const messages::window_report& report) {
+  const auto [worker, fresh] = memories_.of(report);
+  if (fresh) {
+    const auto seconds = report.training.compute_seconds;
+    const bool expected = !worker.computing.curve().empty();
+    worker.surprise = expected ? log2_ratio(seconds, worker.computing.curve().seconds(report.batch)) : 0;
+    if (expected && std::abs(worker.surprise) < change_of_speed)
+      worker.jitter =
+          std::sqrt(mean_of(worker.jitter * worker.jitter, worker.surprise * worker.surprise, jitter_weight));
+    worker.computing.measure(report.batch, seconds);
+    worker.correction = log2_ratio(seconds, worker.computing.curve().seconds(report.batch));
+    worker.blocked_seconds = mean_of(worker.blocked_seconds, report.training.exchange_seconds, blocked_weight);
+    largest_run_ = std::max(largest_run_, report.global_batch);
+  } else {
+    worker.surprise = worker.correction = 0; // an old report tells nothing new
+  }
+  if (worker.blocked_seconds >= 0)
+    exchange_seconds_ = std::min(exchange_seconds_, worker.blocked_seconds);
+  now_.push_back({.curve = worker.computing.curve(),
+                  .surprise = worker.surprise,
+                  .correction = worker.correction,
+                  .jitter = worker.jitter});
+}
+
+void measured_cluster::measure(const messages::shard_report& shard, std::vector<std::uint32_t> highest) {
+  now_.clear();
+  highest_ = std::move(highest);
+  highest_.resize(shard.reports.size(), limits_.highest);
+  exchange_seconds_ = std::numeric_limits<double>::infinity();
+  double phi = 0;
+  double phis = 0;
+  for (const auto& report : shard.reports) {
+    take(report);
+    if (report.window == shard.window && report.training.gradient_valid) {
+      phi += std::min(report.training.noise_scale, largest_noise_scale);
+      ++phis;
+    }
+  }
+  if (!std::isfinite(exchange_seconds_))
+    exchange_seconds_ = 0;
+  if (phis > 0) {
+    newest_noise_scale_ = phi / phis;
+    noise_scale_ = mean_of(noise_scale_, newest_noise_scale_, phi_weight);
+  }
+  progress_ = measure_progress(shard);
+}
+
+bool measured_cluster::any_measured() const {
+  return std::ranges::any_of(now_, [](const worker_now& worker) { return !worker.curve.empty(); });
+}
+
+std::uint64_t measured_cluster::highest_total() const {
+  return static_cast<std::uint64_t>(sum(highest_));
+}
+
+double measured_cluster::factor(std::size_t worker, std::span<const belief> how) const {
+  const auto one = how.empty() ? belief::average : how[worker];
+  return one == belief::newest ? std::exp2(now_[worker].correction) : one == belief::cautious ? cautious_factor : 1.0;
+}
+
+double measured_cluster::samples_within(std::size_t worker, double seconds, std::span<const belief> how) const {
+  if (measured(worker))
+    return now_[worker].curve.batch_within(seconds / factor(worker, how));
+  double samples = 0;
+  double workers = 0;
+  for (const auto& other : now_)
+    if (!other.curve.empty()) {
+      samples += other.curve.batch_within(seconds);
+      ++workers;
+    }
+  return samples / workers;
+}
+
+double measured_cluster::capacity_within(double seconds, std::span<const belief> how) const {
+  double samples = 0;
+  for (std::size_t i = 0; i < now_.size(); ++i)
+    samples += std::clamp<double>(std::floor(samples_within(i, seconds, how)), limits_.lowest, highest_[i]);
+  return samples;
+}
+
+double measured_cluster::efficiency(double total) const {
+  return noise_scale_ < 0 ? 1 : (noise_scale_ + static_cast<double>(initial_total())) / (noise_scale_ + total);
+}
+
+batch_plan measured_cluster::judge(std::vector<std::uint32_t> batches, std::span<const belief> how) const {
+  batch_plan judged{.batches = std::move(batches)};
+  for (std::size_t i = 0; i < now_.size(); ++i) {
+    judged.total += judged.batches[i];
+    if (measured(i))
+      judged.slowest_seconds =
+          std::max(judged.slowest_seconds, factor(i, how) * now_[i].curve.seconds(judged.batches[i]));
+  }
+  const auto total = static_cast<double>(judged.total);
+  judged.goodput = total / (judged.slowest_seconds + exchange_seconds_) * efficiency(total);
+  return judged;
+}
+
+batch_plan measured_cluster::split(std::uint64_t total, std::span<const belief> how) const {
+  std::vector<capacity> workers;
+  workers.reserve(now_.size());
+  for (std::size_t i = 0; i < now_.size(); ++i)
+    workers.emplace_back([this, i, how](double seconds) { return samples_within(i, seconds, how); });
+  return judge(water_fill(total, workers, limits_.lowest, highest_), how);
+}
+
+/// Goodput is looked at along the step time T rather than the global batch: for each T one pass over the workers gives
+/// the largest global batch that T allows, where a global batch would need a bisection of its own.
+batch_plan measured_cluster::best(double from, double to, std::span<const belief> how) const {
+  to = std::min(to, static_cast<double>(highest_total()));
+  from = std::min(std::max(from, static_cast<double>(lowest_total())), to);
+  auto chosen = split(static_cast<std::uint64_t>(std::llround(from)), how);
+  if (noise_scale_ < 0 || from == to)
+    return chosen;
+  auto best_total = static_cast<double>(chosen.total);
+  auto best_goodput = chosen.goodput;
+  double seconds = chosen.slowest_seconds;
+  for (int i = 0; i < candidates_max && best_total < to; ++i) {
+    seconds *= candidate_ratio;
+    const auto capacity = capacity_within(seconds, how);
+    const auto total = std::min(capacity, to);
+    const auto goodput = total / (seconds + exchange_seconds_) * efficiency(total);
+    if (goodput > best_goodput) {
+      best_goodput = goodput;
+      best_total = total;
+    }
+    if (capacity >= to)
+      break;
+  }
+  if (best_total == static_cast<double>(chosen.total))
+    return chosen;
+  return split(static_cast<std::uint64_t>(best_total), how);
+}
+
+batch_plan measured_cluster::best(std::span<const belief> how) const {
+  const auto initial = static_cast<double>(initial_total());
+  const auto run = std::max(static_cast<double>(largest_run_), initial);
+  return best(initial, growth_max * run, how);
+}
+
+double measured_cluster::measure_progress(const messages::shard_report& shard) const {
+  double samples = 0;
+  double seconds = 0;
+  for (const auto& report : shard.reports) {
+    samples += report.batch;
+    seconds = std::max(seconds, report.training.iteration_seconds);
+  }
+  if (!any_measured() || samples <= 0 || seconds <= 0)
+    return 0;
+  const std::vector<belief> newest(now_.size(), belief::newest);
+  const auto had = samples / seconds * efficiency(samples);
+  return std::clamp(std::log2(had / best(newest).goodput), -5.0, 5.0);
+}
+
+} // namespace dynamix::policy

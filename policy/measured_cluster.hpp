@@ -1,0 +1,119 @@
+#pragma once
+
+/// What the windows have taught about a cluster: step times, exchange, gradient noise; and the batch sizes that they
+/// speak for. Shared by the goodput policy, the learned policies, the guard and the reward. Includes no Torch.
+
+#include "cluster/cluster_file.hpp"
+#include "messages/types.hpp"
+#include "policy/step_time_table.hpp"
+#include "policy/worker_memory.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace dynamix::policy {
+
+/// How far a worker's newest window is believed when its step time is predicted.
+enum class belief : std::uint8_t {
+  average, ///< the step-time table as it is
+  newest,  ///< the table, scaled so that it gives the newest window's time
+  cautious ///< the table, 10 % slower
+};
+inline constexpr std::size_t beliefs = 3;
+
+/// Batch sizes and what they promise.
+struct batch_plan {
+  std::vector<std::uint32_t> batches; ///< in the reports' order
+  std::uint64_t total = 0;            ///< samples a step
+  double slowest_seconds = 0;         ///< computing time of a step by the slowest worker
+  double goodput = 0;                 ///< samples a second, each as good as one of the initial global batch
+};
+
+class measured_cluster {
+public:
+  explicit measured_cluster(const cluster::batch& limits) : limits_(limits) {}
+
+  /// Takes a window in. Everything below speaks of the workers of this window, in the reports' order. `highest` holds
+  /// what each may be given at most; empty: limits.highest. What was learned of a host outlasts generations.
+  void measure(const messages::shard_report& shard, std::vector<std::uint32_t> highest = {});
+
+  std::size_t size() const { return now_.size(); }
+  /// Whether any worker has been measured; predictions and plans are for a cluster that has been. A worker without a
+  /// measurement counts as an average one.
+  bool any_measured() const;
+  bool measured(std::size_t worker) const { return !now_[worker].curve.empty(); }
+
+  /// Predicted computing time of a step. Only for a measured worker.
+  double seconds(std::size_t worker, double batch) const { return now_[worker].curve.seconds(batch); }
+  /// log2(the newest window's computing time / what was expected of it); 0 without an expectation.
+  double surprise(std::size_t worker) const { return now_[worker].surprise; }
+  /// Root of the moving mean of surprise^2, changes of speed left out.
+  double jitter(std::size_t worker) const { return now_[worker].jitter; }
+  /// Part of a step that no worker computes in: the shortest time that a worker was blocked, for the slowest waits for
+  /// nobody.
+  double exchange_seconds() const { return exchange_seconds_; }
+  /// Moving average of the noise scale in samples; negative while not measured.
+  double noise_scale() const { return noise_scale_; }
+  /// The newest window's noise scale; negative while not measured.
+  double newest_noise_scale() const { return newest_noise_scale_; }
+  /// B0, the initial global batch of this many workers.
+  std::uint64_t initial_total() const { return std::uint64_t{limits_.initial} * size(); }
+  std::uint64_t lowest_total() const { return std::uint64_t{limits_.lowest} * size(); }
+  std::uint64_t highest_total() const;
+  /// Largest global batch that has run.
+  std::uint64_t largest_run() const { return largest_run_; }
+  std::uint32_t lowest() const { return limits_.lowest; }
+  std::uint32_t highest(std::size_t worker) const { return highest_[worker]; }
+
+  /// (phi + B0)/(phi + B), 1 without phi (Pollux, arXiv 2008.12260, formula 7, for the moving average of phi).
+  double efficiency(double total) const;
+  /// What these batch sizes promise. `how`: one belief a worker; empty: average.
+  batch_plan judge(std::vector<std::uint32_t> batches, std::span<const belief> how = {}) const;
+  /// The split of `total` (brought inside the limits) with the shortest step, by water-filling.
+  batch_plan split(std::uint64_t total, std::span<const belief> how = {}) const;
+  /// The split with the highest goodput among global batches in [from, to]. Without phi: that of `from`.
+  batch_plan best(double from, double to, std::span<const belief> how = {}) const;
+  /// `best` within Pollux's limits: at least B0, at most twice the largest global batch that has run.
+  batch_plan best(std::span<const belief> how = {}) const;
+
+  /// log2(goodput that the newest window had / the best that was to be had, by the newest measurements); 0 while
+  /// nothing is measured. Within [-5, 5]. For a window that ran at the best batch sizes it is near 0, whatever the
+  /// cluster.
+  double progress() const { return progress_; }
+
+private:
+  struct memory {
+    step_time_table computing;
+    double blocked_seconds = -1; ///< in the exchange; negative while not measured
+    double surprise = 0;
+    double correction = 0; ///< log2(the newest window's computing time / what the table says now)
+    double jitter = 0;
+  };
+  /// One worker of the window at hand.
+  struct worker_now {
+    step_time_curve curve;
+    double surprise = 0;
+    double correction = 0;
+    double jitter = 0;
+  };
+  void take(const messages::window_report& report);
+  double factor(std::size_t worker, std::span<const belief> how) const;
+  /// Samples that all workers compute within so many seconds, each within its limits.
+  double capacity_within(double seconds, std::span<const belief> how) const;
+  double samples_within(std::size_t worker, double seconds, std::span<const belief> how) const;
+  double measure_progress(const messages::shard_report& shard) const;
+
+  cluster::batch limits_;
+  worker_memory<memory> memories_;
+  double noise_scale_ = -1;
+  double newest_noise_scale_ = -1;
+  std::uint64_t largest_run_ = 0;
+  // Of the window at hand.
+  std::vector<worker_now> now_;
+  std::vector<std::uint32_t> highest_;
+  double exchange_seconds_ = 0;
+  double progress_ = 0;
+};
+
+} // namespace dynamix::policy

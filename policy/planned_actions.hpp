@@ -1,0 +1,39 @@
+#pragma once
+
+/// What an action of `ppo` means, and what the actions of all workers come to. Pure, without Torch.
+
+#include "policy/measured_cluster.hpp"
+#include "policy/state.hpp"
+
+#include <cstdint>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace dynamix::policy {
+
+struct planned_action {
+  std::int32_t scale = 100; ///< vote for the global batch, percent of the plan's
+  belief how = belief::average;
+};
+/// Action `index` of scales.size() * beliefs: beliefs of one scale stand together.
+planned_action to_planned_action(std::size_t index, std::span<const std::int32_t> scales);
+
+/// Draws an action: its scale with the next number of `common` (so the same for all workers that share it, if their
+/// probabilities are), then its belief with the next of `own`.
+std::size_t draw_planned_action(std::span<const float> probabilities, std::mt19937_64 common, std::mt19937_64& own);
+
+/// The batch sizes that these actions (one a worker) make of the plan; what is assigned where the change is too small
+/// to be worth it.
+batch_plan apply_planned_actions(const measured_cluster& measured, const batch_plan& plan,
+                                 std::span<const planned_action> actions, const std::vector<std::uint32_t>& assigned);
+
+/// "votes 118 % of a planned 512, believes the newest window; 560 together"
+std::string describe(const planned_action& action, std::uint64_t planned_total, const batch_plan& target);
+
+/// What the state shows of measurements and plan, one a worker. All masked while nothing is measured.
+std::vector<plan_view> view_plan(const measured_cluster& measured, const batch_plan& plan,
+                                 const std::vector<std::uint32_t>& assigned);
+
+} // namespace dynamix::policy

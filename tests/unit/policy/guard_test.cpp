@@ -1,0 +1,309 @@
+#include "policy/guard.hpp"
+#include "policy/state.hpp"
+#include "samples.hpp"
+#include "scripted_controller.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+
+namespace dynamix::policy {
+namespace {
+
+using ::testing::HasSubstr;
+using batches = std::vector<std::uint32_t>;
+
+constexpr cluster::batch limits{.initial = 64, .lowest = 8, .highest = 256};
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+/// Two hosts, the second half as fast: 0.1 and 0.2 ms a sample, and an exchange of 5 ms.
+class guard : public ::testing::Test {
+protected:
+  guard() { run_window({64, 64}); }
+
+  void run_window(const batches& in_force, double factor = 1, bool noise_known = true) {
+    shard = testing::make_shard(2, ++window);
+    for (std::size_t i = 0; i < 2; ++i) {
+      auto& report = shard.reports[i];
+      report.batch = in_force[i];
+      report.global_batch = in_force[0] + in_force[1];
+      report.training.compute_seconds = (i == 0 ? 1e-4 : 2e-4 * factor) * in_force[i];
+      report.training.exchange_seconds = i == 0 ? 0.02 : 0.005;
+      report.training.gradient_valid = noise_known;
+      report.training.noise_scale = 10'000;
+    }
+    measured.measure(shard, {256, 256});
+  }
+  observation observed() const {
+    return {.report = &shard, .assigned = {64, 64}, .highest = {256, 256}, .measured = &measured};
+  }
+  batches best() const { return measured.best().batches; }
+  std::vector<choice> wants(const batches& wanted) const { return testing::choices_of(observed(), wanted); }
+  /// Reviews these batch sizes, and remembers.
+  guard_verdict ask(const batches& wanted) { return ask(wants(wanted)); }
+  guard_verdict ask(const std::vector<choice>& choices) {
+    auto verdict = review(choices, best(), observed(), rules, memory);
+    memory = verdict.memory;
+    return verdict;
+  }
+
+  measured_cluster measured{limits};
+  messages::shard_report shard;
+  std::uint64_t window = 0;
+  guard_rules rules;
+  guard_memory memory;
+};
+
+TEST_F(guard, lets_a_choice_stand_that_promises_as_much_as_the_heuristic) {
+  EXPECT_EQ(ask(best()).intervention, "");
+  auto near_best = best();
+  near_best[0] -= 3;
+  EXPECT_EQ(ask(near_best).intervention, "");
+}
+
+TEST_F(guard, steps_in_where_the_choice_promises_less_than_the_margin_allows) {
+  const auto verdict = ask({64, 64});
+  EXPECT_EQ(verdict.intervention, "slower than goodput");
+  // 128 samples in 12.8 + 5 ms; 256, split 2:1, in 17.1 + 5 ms, each worth 1.3 % less.
+  EXPECT_THAT(verdict.reason, HasSubstr("promise 7191 useful samples/s"));
+  EXPECT_THAT(verdict.reason, HasSubstr("37."));
+  rules.margin = 0.5;
+  memory = {};
+  EXPECT_EQ(ask({64, 64}).intervention, "");
+}
+
+TEST_F(guard, believes_the_newest_window_where_it_speaks_for_the_policy) {
+  run_window({64, 64}, 0.85);
+  rules.margin = 0;
+  const std::vector<belief> newest(2, belief::newest);
+  const auto wanted = measured.best(newest).batches;
+  ASSERT_LT(measured.judge(wanted).goodput, measured.judge(best()).goodput);
+  EXPECT_EQ(ask(wanted).intervention, "");
+}
+
+TEST_F(guard, refuses_what_is_no_choice) {
+  const auto refused = [this](auto spoil) {
+    auto choices = wants(best());
+    spoil(choices);
+    memory = {};
+    const auto verdict = ask(choices);
+    EXPECT_EQ(verdict.intervention, "not a valid choice");
+    return verdict.reason;
+  };
+  EXPECT_EQ(refused([](auto& choices) { choices[1].batch = 0; }), "the policy gave host-1 0 samples, outside [8, 256]");
+  EXPECT_THAT(refused([](auto& choices) { choices[0].batch = 257; }), HasSubstr("host-0 257 samples, outside"));
+  EXPECT_EQ(refused([](auto& choices) { choices[1].probabilities[0] = not_a_number; }),
+            "the policy's numbers for host-1 are not finite");
+  refused([](auto& choices) { choices[0].value = std::numeric_limits<float>::infinity(); });
+  refused([](auto& choices) { choices[0].state = {not_a_number}; });
+  EXPECT_EQ(refused([](auto& choices) { choices[1].rank = 0; }), "the policy chose for rank 0 in the place of host-1");
+  EXPECT_EQ(refused([](auto& choices) { choices.pop_back(); }), "the policy made 1 choices for 2 workers");
+}
+
+TEST_F(guard, looks_at_limits_alone_while_nothing_is_measured) {
+  const measured_cluster nothing_measured(limits);
+  auto seen = observed();
+  measured_cluster fresh(limits);
+  for (auto& report : shard.reports)
+    report.training.compute_seconds = 0;
+  fresh.measure(shard, {256, 256});
+  seen.measured = &fresh;
+  EXPECT_EQ(review(wants({256, 8}), {64, 64}, seen, rules, {}).intervention, "");
+  EXPECT_EQ(review(wants({256, 7}), {64, 64}, seen, rules, {}).intervention, "not a valid choice");
+}
+
+TEST_F(guard, goes_on_with_the_heuristic_until_the_policy_comes_close) {
+  rules.margin = 0.4; // {64, 64} gives away 37 %
+  EXPECT_EQ(ask({8, 8}).intervention, "slower than goodput");
+  EXPECT_EQ(ask({64, 64}).intervention, "not close enough yet");
+  EXPECT_EQ(ask({64, 64}).intervention, "not close enough yet");
+  EXPECT_EQ(ask({64, 64}).intervention, "") << "three windows are over";
+
+  EXPECT_EQ(ask({8, 8}).intervention, "slower than goodput");
+  EXPECT_EQ(ask(best()).intervention, "");
+  EXPECT_EQ(ask({64, 64}).intervention, "") << "it came close in between";
+}
+
+TEST_F(guard, forgets_with_the_generation) {
+  rules.margin = 0.4;
+  ask({8, 8});
+  shard.generation = 2;
+  EXPECT_EQ(ask({64, 64}).intervention, "");
+}
+
+TEST_F(guard, steps_in_where_the_policy_keeps_a_worker_at_a_bound) {
+  rules.margin = 1;
+  for (int i = 0; i < 7; ++i)
+    EXPECT_EQ(ask({8, 80}).intervention, "") << i;
+  const auto verdict = ask({8, 80});
+  EXPECT_EQ(verdict.intervention, "batch stuck at a bound");
+  EXPECT_THAT(verdict.reason, HasSubstr("kept host-0 at its bound for 8 windows, where goodput gives it 17"));
+  EXPECT_EQ(ask({8, 80}).intervention, "batch stuck at a bound") << "as long as it stays there";
+  EXPECT_EQ(ask({9, 80}).intervention, "not close enough yet");
+  EXPECT_EQ(ask({9, 80}).intervention, "not close enough yet");
+  EXPECT_EQ(ask({8, 80}).intervention, "") << "the count begins anew";
+}
+
+TEST_F(guard, says_nothing_about_a_bound_that_the_heuristic_keeps_too) {
+  rules.margin = 1;
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(review(wants({256, 128}), {235, 128}, observed(), rules, memory).intervention, "");
+}
+
+TEST_F(guard, without_a_noise_scale_compares_splits_and_stops_growth) {
+  measured = measured_cluster(limits);
+  run_window({64, 64}, 1, false);
+  EXPECT_EQ(ask({86, 42}).intervention, "");
+  EXPECT_EQ(ask({168, 84}).intervention, "") << "twice the initial global batch at most";
+  const auto split = ask({84, 168});
+  EXPECT_EQ(split.intervention, "slower than goodput");
+  EXPECT_THAT(split.reason, HasSubstr("of the best split of as many"));
+  memory = {};
+  const auto grown = ask({176, 88});
+  EXPECT_EQ(grown.intervention, "growth without a noise scale");
+  EXPECT_THAT(grown.reason, HasSubstr("a global batch of 264, "));
+  auto seen = observed();
+  seen.assigned = {200, 100}; // before a restart, say
+  EXPECT_EQ(review(wants({176, 88}), best(), seen, rules, {}).intervention, "");
+}
+
+/// The range of training is [-1, 1] for every field, of which [-1.3, 1.3] counts as inside.
+class guard_of_states : public guard {
+protected:
+  guard_of_states() {
+    rules.trained_on = {.low = std::vector<float>(state_size(), -1), .high = std::vector<float>(state_size(), 1)};
+    state = std::vector<float>(state_size());
+    for (const char* name : {"network_valid", "system_valid", "gradient_valid", "noise_valid", "plan_valid"})
+      at(name) = 1;
+  }
+  float& at(const std::string& name) {
+    const auto fields = state_fields();
+    const auto found = std::ranges::find(fields, name, &state_field::name);
+    return state.at(static_cast<std::size_t>(found - fields.begin()));
+  }
+  guard_verdict ask_in_this_state() {
+    auto choices = wants(best());
+    choices[1].state = state;
+    memory = {};
+    return ask(choices);
+  }
+  std::vector<float> state;
+};
+
+TEST_F(guard_of_states, steps_in_where_two_entries_lie_outside_the_training) {
+  at("rtt") = 1.31F;
+  at("batch_spread") = -1.29F;
+  EXPECT_EQ(ask_in_this_state().intervention, "") << "one entry is a coincidence";
+  at("batch_spread") = -1.31F;
+  const auto verdict = ask_in_this_state();
+  EXPECT_EQ(verdict.intervention, "state outside training");
+  EXPECT_EQ(verdict.reason, "the policy was trained on rtt from -1.00 to 1.00, that of host-1 is 1.31, and 1 more "
+                            "entries of its state are outside");
+  rules.trained_on = {};
+  EXPECT_EQ(ask_in_this_state().intervention, "") << "not known";
+}
+
+TEST_F(guard_of_states, does_not_count_masked_groups) {
+  std::ranges::fill(rules.trained_on.low, 0.5F);
+  for (auto& entry : state)
+    entry = 0.75F;
+  EXPECT_EQ(ask_in_this_state().intervention, "");
+  for (const char* name : {"throughput", "rtt", "retransmission_rate", "network_valid"})
+    at(name) = 0;
+  EXPECT_EQ(ask_in_this_state().intervention, "") << "the group network was not measured";
+  at("network_valid") = 1;
+  EXPECT_EQ(ask_in_this_state().intervention, "state outside training");
+}
+
+TEST_F(guard_of_states, counts_a_group_that_was_masked_in_training) {
+  for (auto* bounds : {&rules.trained_on.low, &rules.trained_on.high})
+    std::ranges::fill(*bounds, 0.0F);
+  std::ranges::fill(state, 0.0F);
+  at("network_valid") = 1;
+  EXPECT_EQ(ask_in_this_state().intervention, "");
+  at("throughput") = 0.2F;
+  EXPECT_EQ(ask_in_this_state().intervention, "state outside training");
+}
+
+testing::measured_controller make_guarded_script(testing::scripted_controller::script script) {
+  cluster::cluster_file file;
+  file.batch = limits;
+  return {make_guarded(std::make_unique<testing::scripted_controller>(std::move(script)), file, {}), limits};
+}
+
+/// The window of `guard` with a noise scale.
+messages::shard_report measured_shard() {
+  auto shard = testing::make_shard(2);
+  for (auto& report : shard.reports) {
+    report.batch = 64;
+    report.global_batch = 128;
+    report.training.gradient_valid = true;
+    report.training.noise_scale = 10'000;
+  }
+  return shard;
+}
+
+TEST(guarded_controller, gives_everyone_the_heuristic_where_it_steps_in) {
+  auto guarded = make_guarded_script([](const observation& seen) { return testing::choices_of(seen, {8, 256}); });
+  const auto choices = guarded.decide(measured_shard());
+  ASSERT_EQ(choices.size(), 2U);
+  EXPECT_GT(choices[0].batch, choices[1].batch) << "host-0 is twice as fast";
+  EXPECT_EQ(choices[0].proposed, 8U);
+  EXPECT_EQ(choices[1].proposed, 256U);
+  for (const auto& made : choices) {
+    EXPECT_EQ(made.action, -1);
+    EXPECT_EQ(made.intervention, "slower than goodput");
+    EXPECT_THAT(made.reason, HasSubstr("guard: the policy's batch sizes promise "));
+    EXPECT_THAT(made.reason, HasSubstr("; " + std::to_string(made.batch) + " by goodput instead of " +
+                                       std::to_string(made.proposed)));
+    EXPECT_EQ(made.probabilities, (std::vector<float>{0.25F, 0.75F}));
+  }
+}
+
+TEST(guarded_controller, hands_on_what_stands) {
+  auto guarded = make_guarded_script(
+      [](const observation& seen) { return testing::choices_of(seen, seen.measured->best().batches); });
+  const auto made = guarded.decide(measured_shard()).front();
+  EXPECT_EQ(made.action, 1);
+  EXPECT_EQ(made.proposed, 0U);
+  EXPECT_EQ(made.intervention, "");
+  EXPECT_EQ(made.reason, "as scripted");
+}
+
+TEST(guarded_controller, makes_valid_choices_of_invalid_ones_before_anything_is_measured) {
+  auto guarded = make_guarded_script([](const observation& seen) {
+    auto choices = testing::choices_of(seen, {0});
+    choices[0].probabilities[1] = not_a_number;
+    return choices;
+  });
+  auto shard = measured_shard();
+  for (auto& report : shard.reports)
+    report.training.compute_seconds = 0;
+  const auto choices = guarded.decide(shard, {64, 1000});
+  ASSERT_EQ(choices.size(), 2U);
+  EXPECT_EQ(choices[0].batch, 64U);
+  EXPECT_EQ(choices[1].batch, 256U) << "what is assigned, within the limits";
+  EXPECT_EQ(choices[1].rank, 1U);
+  EXPECT_TRUE(choices[0].probabilities.empty()) << "numbers that are none go nowhere";
+}
+
+TEST(guarded_controller, passes_the_rest_through) {
+  auto guarded =
+      make_guarded_script([](const observation&) -> std::vector<choice> { throw std::out_of_range("torn"); });
+  EXPECT_EQ(guarded->name(), "scripted");
+  EXPECT_TRUE(guarded->learns());
+  EXPECT_EQ(guarded->adopt({.version = 4}), "");
+  EXPECT_EQ(guarded->version(), 4U);
+  EXPECT_EQ(guarded->adopt({.version = 13}), "unlucky");
+  EXPECT_THROW(guarded.decide(measured_shard()), std::out_of_range);
+}
+
+TEST(guarded_controller, refuses_a_range_of_other_states) {
+  EXPECT_THROW(make_guarded(nullptr, {}, {.low = {0}, .high = {1}}), std::invalid_argument);
+}
+
+} // namespace
+} // namespace dynamix::policy

@@ -1,0 +1,132 @@
+#include "policy/measured_cluster.hpp"
+#include "samples.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace dynamix::policy {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr cluster::batch limits{.initial = 64, .lowest = 8, .highest = 1024};
+
+messages::shard_report shard_of(std::uint64_t window, const std::vector<double>& seconds,
+                                double exchange_seconds = 0.01, double noise_scale = 0) {
+  auto shard = testing::make_shard(static_cast<std::uint32_t>(seconds.size()), window);
+  const auto slowest = std::ranges::max(seconds);
+  for (auto& report : shard.reports) {
+    report.batch = 64;
+    report.global_batch = 64 * seconds.size();
+    report.training.compute_seconds = seconds[report.rank];
+    report.training.exchange_seconds = exchange_seconds + slowest - seconds[report.rank];
+    report.training.iteration_seconds = exchange_seconds + slowest;
+    report.training.gradient_valid = noise_scale > 0;
+    report.training.noise_scale = noise_scale;
+  }
+  return shard;
+}
+
+TEST(measured_cluster, knows_nothing_at_first) {
+  measured_cluster measured(limits);
+  EXPECT_FALSE(measured.any_measured());
+  auto shard = shard_of(1, {0.02, 0.04});
+  for (auto& report : shard.reports)
+    report.training.steps = 0;
+  measured.measure(shard);
+  EXPECT_FALSE(measured.any_measured());
+  EXPECT_EQ(measured.progress(), 0);
+}
+
+TEST(measured_cluster, predicts_and_splits) {
+  measured_cluster measured(limits);
+  measured.measure(shard_of(1, {0.02, 0.06}, 0.01));
+  EXPECT_NEAR(measured.exchange_seconds(), 0.01, 1e-12);
+  const auto plan = measured.split(128);
+  EXPECT_THAT(plan.batches, ElementsAre(96, 32));
+  EXPECT_NEAR(plan.slowest_seconds, 0.03, 1e-9);
+  EXPECT_NEAR(plan.goodput, 128 / 0.04, 1e-6) << "without phi every sample is as good";
+}
+
+TEST(measured_cluster, finds_the_global_batch_with_the_highest_goodput) {
+  measured_cluster measured(limits);
+  measured.measure(shard_of(1, {0.02, 0.06}, 0.1, 500));
+  const auto plan = measured.best(128, 2048);
+  // T = 0.1 + 0.03 B/128: goodput is largest at B = sqrt(0.1 * 500 * 128 / 0.03) = 462.
+  EXPECT_NEAR(static_cast<double>(plan.total), 462, 12);
+  for (std::uint64_t total = 128; total <= 2048; ++total)
+    EXPECT_LE(measured.split(total).goodput, 1.001 * plan.goodput) << total;
+}
+
+TEST(measured_cluster, a_belief_in_the_newest_window_takes_a_change_of_speed_at_once) {
+  measured_cluster measured(limits);
+  for (std::uint64_t window = 1; window <= 3; ++window)
+    measured.measure(shard_of(window, {0.02, 0.02}));
+  measured.measure(shard_of(4, {0.06, 0.02}));
+  EXPECT_NEAR(measured.surprise(0), std::log2(3), 1e-9);
+  EXPECT_NEAR(measured.surprise(1), 0, 1e-9);
+  EXPECT_THAT(measured.split(128).batches, ElementsAre(64, 64)) << "once may be a hiccup";
+  const std::vector<belief> newest(2, belief::newest);
+  EXPECT_THAT(measured.split(128, newest).batches, ElementsAre(32, 96));
+  measured.measure(shard_of(5, {0.06, 0.02}));
+  EXPECT_THAT(measured.split(128).batches, ElementsAre(32, 96)) << "twice is a change";
+  EXPECT_THAT(measured.split(128, newest).batches, ElementsAre(32, 96)) << "and counts once";
+}
+
+TEST(measured_cluster, cautious_takes_a_tenth_more_time) {
+  measured_cluster measured(limits);
+  measured.measure(shard_of(1, {0.02, 0.02}));
+  const std::vector<belief> how = {belief::cautious, belief::average};
+  EXPECT_THAT(measured.split(128, how).batches, ElementsAre(61, 67));
+}
+
+TEST(measured_cluster, progress_is_near_zero_at_the_best_and_tells_what_was_lost) {
+  measured_cluster measured(limits);
+  measured.measure(shard_of(1, {0.02, 0.02}));
+  EXPECT_NEAR(measured.progress(), 0, 1e-3);
+  measured.measure(shard_of(2, {0.02, 0.06}));
+  // 128 samples in 70 ms; 96 and 32 would have taken 30 + 10 ms.
+  EXPECT_NEAR(measured.progress(), std::log2(40.0 / 70), 0.01);
+}
+
+TEST(measured_cluster, remembers_a_host_across_generations_and_ranks) {
+  measured_cluster measured(limits);
+  measured.measure(shard_of(1, {0.02, 0.06}));
+  auto shard = shard_of(1, {0.02});
+  shard.generation = 2;
+  shard.reports[0].generation = 2;
+  shard.reports[0].host = "host-1";
+  shard.reports[0].training.compute_seconds = 0.06;
+  measured.measure(shard);
+  EXPECT_NEAR(measured.surprise(0), 0, 1e-9) << "host-1 took 60 ms before";
+}
+
+TEST(measured_cluster, learns_nothing_from_a_report_that_stood_in) {
+  measured_cluster measured(limits);
+  for (std::uint64_t window = 1; window <= 2; ++window)
+    measured.measure(shard_of(window, {0.02, 0.02}, 0.01, 100));
+  auto shard = shard_of(3, {0.02, 0.09}, 0.01, 100);
+  shard.reports[1].window = 2;
+  shard.reports[1].training.noise_scale = 9000;
+  measured.measure(shard);
+  EXPECT_EQ(measured.surprise(1), 0);
+  EXPECT_NEAR(measured.newest_noise_scale(), 100, 1e-9);
+}
+
+TEST(measured_cluster, stays_finite_whatever_peers_report) {
+  measured_cluster measured(limits);
+  for (const double seconds : {1e-300, 1e300, 0.01}) {
+    auto shard = shard_of(static_cast<std::uint64_t>(1 + 10 * seconds == 1 ? 1 : 2), {seconds, 0.02}, 1e300, 1e308);
+    measured.measure(shard);
+    EXPECT_TRUE(std::isfinite(measured.progress()));
+    EXPECT_TRUE(std::isfinite(measured.surprise(0)));
+    for (const auto batch : measured.best().batches)
+      EXPECT_TRUE(batch >= limits.lowest && batch <= limits.highest);
+  }
+}
+
+} // namespace
+} // namespace dynamix::policy

@@ -1,0 +1,97 @@
+#include "policy/planned_actions.hpp"
+#include "samples.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+
+namespace dynamix::policy {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr cluster::batch limits{.initial = 64, .lowest = 8, .highest = 1024};
+const std::vector<std::int32_t> scales = {50, 100, 200};
+
+measured_cluster two_equal_workers() {
+  measured_cluster measured(limits);
+  auto shard = testing::make_shard(2);
+  for (auto& report : shard.reports) {
+    report.batch = 64;
+    report.training.compute_seconds = 0.02;
+  }
+  measured.measure(shard);
+  return measured;
+}
+
+TEST(planned_actions, name_every_scale_with_every_belief) {
+  std::set<std::pair<std::int32_t, belief>> seen;
+  for (std::size_t index = 0; index < scales.size() * beliefs; ++index) {
+    const auto action = to_planned_action(index, scales);
+    seen.emplace(action.scale, action.how);
+  }
+  EXPECT_EQ(seen.size(), 9U);
+  EXPECT_EQ(to_planned_action(4, scales).scale, 100);
+  EXPECT_EQ(to_planned_action(4, scales).how, belief::newest);
+}
+
+TEST(planned_actions, are_drawn_with_one_vote_and_beliefs_of_their_own) {
+  const std::vector<float> even(9, 1.0F / 9);
+  std::mt19937_64 generator(5);
+  std::vector<int> counts(9);
+  std::set<std::size_t> beliefs_seen;
+  for (int window = 0; window < 9000; ++window) {
+    const auto common = generator;
+    generator.discard(1);
+    const auto first = draw_planned_action(even, common, generator);
+    const auto second = draw_planned_action(even, common, generator);
+    ASSERT_EQ(first / beliefs, second / beliefs) << "equal probabilities vote alike";
+    beliefs_seen.insert(first % beliefs * beliefs + second % beliefs);
+    ++counts[first];
+  }
+  EXPECT_EQ(beliefs_seen.size(), 9U) << "beliefs are drawn apart";
+  for (const auto count : counts)
+    EXPECT_NEAR(count, 1000, 150);
+}
+
+TEST(planned_actions, scale_the_global_batch_by_the_mean_vote) {
+  const auto measured = two_equal_workers();
+  const auto plan = measured.split(128);
+  const auto apply = [&](std::int32_t one, std::int32_t other) {
+    const std::vector<planned_action> actions = {{.scale = one}, {.scale = other}};
+    return apply_planned_actions(measured, plan, actions, {64, 64}).batches;
+  };
+  EXPECT_THAT(apply(100, 100), ElementsAre(64, 64));
+  EXPECT_THAT(apply(200, 200), ElementsAre(128, 128));
+  EXPECT_THAT(apply(50, 200), ElementsAre(64, 64)) << "the mean is geometric; nobody is left behind by its own vote";
+  EXPECT_THAT(apply(100, 102), ElementsAre(64, 64)) << "too little to move for";
+}
+
+TEST(planned_actions, stay_inside_the_limits) {
+  const auto measured = two_equal_workers();
+  const std::vector<planned_action> up(2, {.scale = 200});
+  EXPECT_THAT(apply_planned_actions(measured, measured.split(2000), up, {64, 64}).batches, ElementsAre(1024, 1024));
+  const std::vector<planned_action> down(2, {.scale = 50});
+  EXPECT_THAT(apply_planned_actions(measured, measured.split(20), down, {64, 64}).batches, ElementsAre(8, 8));
+}
+
+TEST(plan_view, is_masked_until_something_is_measured) {
+  measured_cluster measured(limits);
+  auto shard = testing::make_shard(2);
+  for (auto& report : shard.reports)
+    report.training.steps = 0;
+  measured.measure(shard);
+  for (const auto& view : view_plan(measured, {}, {64, 64}))
+    EXPECT_FALSE(view.valid);
+  const auto known = two_equal_workers();
+  const auto views = view_plan(known, known.split(256), {64, 32});
+  EXPECT_TRUE(views[1].valid);
+  EXPECT_EQ(views[1].planned_batch, 128);
+  EXPECT_EQ(views[1].planned_total, 256);
+  EXPECT_EQ(views[1].assigned_total, 96);
+}
+
+} // namespace
+} // namespace dynamix::policy
