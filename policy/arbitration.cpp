@@ -1,5 +1,7 @@
 #include "policy/arbitration.hpp"
 
+#include "cluster/decision_steps.hpp"
+
 #include <algorithm>
 #include <cassert>
 
@@ -81,13 +83,10 @@ void arbitration::decide(const messages::shard_report& shard, verdict& result) {
     observed.highest.push_back(measured_.highest(i));
   }
   const auto choices = controller_->decide(observed);
-  // The window after this one is running already, so the boundary behind it is the first that a decision can hold for.
-  // Boundaries count from step 0, which the first window after a resume need not begin at.
   std::uint64_t first_step = 0;
   for (const auto& report : shard.reports)
     first_step = std::max(first_step, report.first_step);
-  const std::uint64_t window_steps = file_.arbitrator.window_steps;
-  first_step = (first_step / window_steps + 2) * window_steps;
+  first_step = cluster::decision_step(first_step, file_.arbitrator.window_steps);
   assert(choices.size() == shard.reports.size());
   for (std::size_t i = 0; i < choices.size(); ++i) {
     const auto& choice = choices[i];

@@ -64,9 +64,11 @@ outcome training_loop::run() {
 void training_loop::train_one_step() {
   const double start = time_.now_seconds();
   const auto samples_before = samples_;
-  const bool at_boundary = (step_ + 1) % options_.window_steps == 0;
+  const auto step_of_window = (step_ + 1) % options_.window_steps;
+  const bool closes = step_of_window == 0;
+  const bool agrees = step_of_window == options_.settle_steps;
   gathering gathered;
-  if (at_boundary) {
+  if (agrees) {
     gathered = begin_agreement();
     sums_.control_seconds += time_.now_seconds() - start;
   }
@@ -79,14 +81,14 @@ void training_loop::train_one_step() {
   if (!end_reason_.empty() || crossed(options_.training.evaluate_every_epochs, samples_before))
     evaluate_model();
   agreement agreed;
-  if (at_boundary)
+  if (agrees)
     agreed = finish_agreement(gathered);
   if (agreed.stop && end_reason_.empty()) {
     end_reason_ = "stopped";
     evaluate_model();
   }
   const bool final = !end_reason_.empty();
-  if (at_boundary || final)
+  if (closes || final)
     close_window(final);
   if (agreed.key && !final)
     apply(agreed);
@@ -132,6 +134,7 @@ void training_loop::update(const deal_result& deal, const step_result& result) {
   train_loss_ += result.loss;
   train_loss_samples_ += own;
   ++sums_.steps;
+  ++sums_.timed_steps;
   sums_.samples += own;
   sums_.correct += result.correct;
   sums_.loss += result.loss;
@@ -164,8 +167,12 @@ agreement training_loop::finish_agreement(gathering& gathered) {
 }
 
 void training_loop::apply(const agreement& agreed) {
-  for (std::size_t rank = 0; rank < batches_.size(); ++rank)
-    batches_[rank] = agreed.decisions[rank].batch;
+  std::vector<std::uint32_t> batches;
+  for (const auto& decision : agreed.decisions)
+    batches.push_back(decision.batch);
+  if (batches != batches_)
+    sums_.restart_times();
+  batches_ = std::move(batches);
   in_force_ = last_applied_ = *agreed.key;
   decisions_.applied(agreed.decisions[peers_.rank()], step_);
 }

@@ -4,9 +4,9 @@
 ///
 /// One step: deal sample ranges -> forward, backward with the gradients' exchange under way -> wait for the sums ->
 /// noise estimate, learning rate from the global batch, clipping -> optimiser. Every `window_steps` steps, counted from
-/// step 0, a window closes: its statistics go to the observer, and the workers agree on the decision that holds from
-/// the next step on. What is agreed is gathered at the start of a window's last step, so it has long arrived at its
-/// end.
+/// step 0, a window closes, and its statistics go to the observer. `settle_steps` later the workers agree on the
+/// decision that holds from the next step on. What is agreed is gathered at the start of the step before, so it has
+/// long arrived at its end.
 
 #include "cluster/cluster_file.hpp"
 #include "trainer/agreement.hpp"
@@ -31,6 +31,7 @@ struct loop_options {
   cluster::training training;
   cluster::batch batch;
   std::uint32_t window_steps = 10;
+  std::uint32_t settle_steps = 0; ///< cluster::settle_steps; below window_steps
   std::uint64_t seed = 1;
   std::vector<cluster::emulation> emulate; ///< of this host
   std::string checkpoint_directory;        ///< empty: write none

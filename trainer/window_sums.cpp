@@ -8,6 +8,11 @@ double finite_or_huge(double value) {
   return std::isfinite(value) ? value : 1e30;
 }
 
+void window_sums::restart_times() {
+  timed_steps = 0;
+  iteration_seconds = compute_seconds = exchange_seconds = data_seconds = 0;
+}
+
 messages::training_statistics window_sums::statistics(const noise_estimate& noise,
                                                       const learning_rate_step& rate) const {
   messages::training_statistics result;
@@ -17,12 +22,13 @@ messages::training_statistics window_sums::statistics(const noise_estimate& nois
     result.accuracy = static_cast<double>(correct) / static_cast<double>(samples);
     result.loss = finite_or_huge(loss / static_cast<double>(samples));
   }
-  if (steps > 0) {
-    result.iteration_seconds = iteration_seconds / steps;
-    result.compute_seconds = compute_seconds / steps;
-    result.exchange_seconds = exchange_seconds / steps;
-    result.data_seconds = data_seconds / steps;
+  if (steps > 0)
     result.gradient_norm = finite_or_huge(gradient_norm / steps);
+  if (timed_steps > 0) {
+    result.iteration_seconds = iteration_seconds / timed_steps;
+    result.compute_seconds = compute_seconds / timed_steps;
+    result.exchange_seconds = exchange_seconds / timed_steps;
+    result.data_seconds = data_seconds / timed_steps;
   }
   result.gradient_valid = noise.valid && noise.own_valid && std::isfinite(noise.sigma2_norm);
   if (result.gradient_valid) {

@@ -18,13 +18,17 @@ struct window_sums {
   std::uint64_t samples = 0; ///< by this worker
   std::uint64_t correct = 0;
   double loss = 0;
+  double control_seconds = 0;
+  double gradient_norm = 0;
+  // Of the steps under the batch sizes in force, which may have changed within the window.
+  std::uint32_t timed_steps = 0;
   double iteration_seconds = 0;
   double compute_seconds = 0;
   double exchange_seconds = 0;
   double data_seconds = 0;
-  double control_seconds = 0;
-  double gradient_norm = 0;
 
+  /// The batch sizes have changed: times of before say nothing about those to come.
+  void restart_times();
   /// The means over the window, with the estimates and the learning rate as they stand at its end.
   messages::training_statistics statistics(const noise_estimate& noise, const learning_rate_step& rate) const;
 };

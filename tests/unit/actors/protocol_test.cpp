@@ -1,3 +1,4 @@
+#include "cluster/decision_steps.hpp"
 #include "tests/unit/actors/simulated_shard.hpp"
 
 #include <gtest/gtest.h>
@@ -41,7 +42,8 @@ TEST(Protocol, EveryWindowIsDecidedOnceForEveryWorkerInAnyOrder) {
         ASSERT_EQ(decision.rank, rank);
         ASSERT_GE(decision.batch, shard.file.batch.lowest);
         ASSERT_LE(decision.batch, shard.file.batch.highest);
-        ASSERT_EQ(decision.first_step, (decision.key.window + 1) * shard.file.arbitrator.window_steps);
+        const auto window_steps = shard.file.arbitrator.window_steps;
+        ASSERT_EQ(decision.first_step, cluster::decision_step((decision.key.window - 1) * window_steps, window_steps));
       }
       ASSERT_EQ(decisions_made(shard, rank), decisions.size()) << "seed " << seed << ": none lost";
       shard.say_farewell(rank);

@@ -311,6 +311,45 @@ TEST(training_loop, reports_each_window_with_what_held_in_it) {
   }
 }
 
+TEST(training_loop, applies_a_decision_within_the_next_window_and_times_what_runs_under_it) {
+  const auto train = tiny_dataset(400, 5);
+  const auto test = tiny_dataset(30, 6);
+  std::vector<rank_options> options(2);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    options[rank].loop.settle_steps = 2;
+    options[rank].arrivals[1] = {decide(1, rank, 10 + 2 * rank, 7)};
+  }
+  const auto results = train_ranks(options, train, test);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    const auto& windows = results[rank].windows;
+    ASSERT_GE(windows.size(), 3U);
+    EXPECT_EQ(windows[0].batch, 8U);
+    EXPECT_EQ(windows[1].batch, 10 + 2 * rank) << "in force at the window's end";
+    EXPECT_EQ(windows[1].decision.window, 1U);
+    EXPECT_EQ(windows[1].statistics.steps, 5U);
+    EXPECT_EQ(windows[1].statistics.samples, 2 * 8 + 3 * (10 + 2 * rank)) << "no sample is forgotten";
+    EXPECT_LE(windows[1].statistics.compute_seconds + windows[1].statistics.exchange_seconds,
+              windows[1].statistics.iteration_seconds);
+    EXPECT_EQ(results[rank].decisions.applied, 1U);
+    EXPECT_EQ(results[rank].decisions.late, 0U);
+  }
+  EXPECT_TRUE(same_bits(results[0], results[1]));
+}
+
+TEST(window_sums, times_steps_since_the_batch_sizes_changed) {
+  window_sums sums{
+      .steps = 4, .samples = 40, .correct = 20, .timed_steps = 4, .iteration_seconds = 4, .compute_seconds = 2};
+  sums.restart_times();
+  EXPECT_EQ(sums.statistics({}, {}).iteration_seconds, 0) << "nothing was timed";
+  sums.steps = 5;
+  sums.timed_steps = 1;
+  sums.iteration_seconds = 0.25;
+  const auto statistics = sums.statistics({}, {});
+  EXPECT_EQ(statistics.iteration_seconds, 0.25);
+  EXPECT_EQ(statistics.steps, 5U);
+  EXPECT_EQ(statistics.accuracy, 0.5);
+}
+
 TEST(training_loop, knows_the_noise_also_without_peers_and_trains_the_same) {
   const auto train = tiny_dataset(2000, 5);
   const auto test = tiny_dataset(30, 6);
