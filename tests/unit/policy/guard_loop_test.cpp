@@ -119,6 +119,12 @@ const bad_policy bad_policies[] = {
        high = !high;
        return testing::choices_of(seen, batches(4, high ? limits.highest : limits.lowest));
      }},
+    {"a_little_too_much_to_the_slowest",
+     [](const observation& seen) {
+       auto wanted = seen.measured->best().batches;
+       wanted[3] = wanted[3] * 6 / 5;
+       return testing::choices_of(seen, wanted);
+     }},
     {"most_to_the_slowest",
      [](const observation& seen) {
        return testing::choices_of(seen, {32, 32, 128, 512});
@@ -141,10 +147,11 @@ TEST_P(guard_in_the_loop, is_never_slower_than_the_heuristic_by_more_than_the_ma
     const double best = alone.run();
     const double kept = guarded.run() / best;
     worst_unguarded = std::min(worst_unguarded, unguarded.run() / best);
-    if (window >= 10 && (window < 110 || window >= 120))
-      ASSERT_GE(kept, 1 - file.arbitrator.guard_margin - jitter) << "window " << window;
+    if (window < 10 || (window >= 110 && window < 120))
+      continue; // what is not known yet cannot be predicted
+    ASSERT_GE(kept, 1 - file.arbitrator.guard_margin - jitter) << "window " << window;
   }
-  EXPECT_LT(worst_unguarded, 0.8) << "it has something to guard against";
+  EXPECT_LT(worst_unguarded, 1 - file.arbitrator.guard_margin - jitter) << "it has something to guard against";
   EXPECT_GT(guarded.interventions, 20);
 }
 
