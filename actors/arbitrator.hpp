@@ -1,7 +1,8 @@
 #pragma once
 
-#include "actors/arbitration.hpp"
 #include "actors/interfaces.hpp"
+#include "actors/ledger.hpp"
+#include "policy/arbitration.hpp"
 
 #include <memory>
 #include <optional>
@@ -21,7 +22,7 @@ struct arbitrator_options {
 struct arbitrator_state {
   static constexpr const char* name = "arbitrator";
   arbitrator_options options;
-  std::optional<arbitration> judge;
+  std::optional<policy::arbitration> judge;
   aggregator_local aggregator;
   learner_actor learner; ///< null for policies that do not learn
   bool learning = false; ///< a rollout is with the learner; rollouts that come meanwhile are dropped

@@ -92,6 +92,7 @@ ledger_start host_services::describe_run() const {
                      .workers = {},
                      .state_fields = {},
                      .actions = file.arbitrator.actions,
+                     .scales = file.arbitrator.scales,
                      .started_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))};
   for (const auto* worker : file.workers())
     start.workers.push_back(worker->name);

@@ -36,7 +36,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(farewell, host, rank, succeeded,
 
 namespace dynamix::policy {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(reward_terms, accuracy, gain, time, batch, noise, total)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(reward_terms, accuracy, gain, time, batch, noise, progress, total)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(judged_worker, report, stale, reward, state, probabilities, action,
+                                                log_probability, value, assigned_batch, decided_batch, proposed_batch,
+                                                intervention, reason)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(judged_window, key, generation, policy_version, decided, gather_seconds,
+                                                decide_seconds, workers)
 
 } // namespace dynamix::policy
 
@@ -46,11 +51,7 @@ using nlohmann::json;
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_start, cluster, policy, mode, seed, window_steps,
                                                 dataset_samples, epochs, target_accuracy, workers, state_fields,
-                                                actions, started_at)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_worker, report, stale, reward, state, probabilities, action,
-                                                log_probability, value, assigned_batch, decided_batch, reason)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_window, key, generation, policy_version, decided, gather_seconds,
-                                                decide_seconds, workers)
+                                                actions, scales, started_at)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_evaluation, report)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_policy, version, policy_loss, value_loss, entropy,
                                                 approximate_kl, clip_fraction)

@@ -4,7 +4,7 @@
 /// run can be followed, explained and summed up from it alone. Includes no CAF.
 
 #include "messages/types.hpp"
-#include "policy/reward.hpp"
+#include "policy/arbitration.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -28,34 +28,13 @@ struct ledger_start {
   std::vector<std::string> workers; ///< by rank
   std::vector<std::string> state_fields;
   std::vector<std::int32_t> actions;
-  std::string started_at; ///< UTC, ISO 8601
-};
-
-/// One worker in a decided window.
-struct ledger_worker {
-  messages::window_report report;
-  bool stale = false;               ///< an older report stood in for a late one
-  policy::reward_terms reward;      ///< of report.window, earned by report.decision
-  std::vector<float> state;         ///< normalised, as the policy saw it
-  std::vector<float> probabilities; ///< of the actions
-  std::int32_t action = -1;
-  float log_probability = 0;
-  float value = 0;
-  std::uint32_t assigned_batch = 0; ///< before the decision
-  std::uint32_t decided_batch = 0;
-  std::string reason;
+  std::vector<std::int32_t> scales; ///< of ppo, whose actions they make (policy/planned_actions.hpp)
+  std::string started_at;           ///< UTC, ISO 8601
 };
 
 /// "kind": "window"
-struct ledger_window {
-  messages::decision_key key;
-  std::uint64_t generation = 0;
-  std::uint64_t policy_version = 0;
-  bool decided = true;                ///< false on the last window, on which nothing is decided
-  double gather_seconds = 0;          ///< first report to the last, or to the deadline
-  double decide_seconds = 0;          ///< rewards, policy and sending
-  std::vector<ledger_worker> workers; ///< by rank
-};
+using ledger_window = policy::judged_window;
+using ledger_worker = policy::judged_worker;
 
 /// "kind": "evaluation"
 struct ledger_evaluation {

@@ -17,7 +17,10 @@ ledger_row a_window() {
   worker.state = {0.5F, -1.25F};
   worker.probabilities = {0.25F, 0.75F};
   worker.action = 1;
+  worker.reward.progress = -0.25;
   worker.decided_batch = 196;
+  worker.proposed_batch = 512;
+  worker.intervention = "slower than goodput";
   worker.reason = "action +100 (p=0.75) \"quoted\"\n";
   window.workers.push_back(worker);
   return {.at_seconds = 12.5, .entry = window};
@@ -35,6 +38,9 @@ TEST(Ledger, RowsSurviveTheRoundTrip) {
   EXPECT_EQ(window.workers[0].report.host, "ada");
   EXPECT_EQ(window.workers[0].report.training.accuracy, 0.8125);
   EXPECT_EQ(window.workers[0].state, (std::vector<float>{0.5F, -1.25F}));
+  EXPECT_EQ(window.workers[0].reward.progress, -0.25);
+  EXPECT_EQ(window.workers[0].proposed_batch, 512U);
+  EXPECT_EQ(window.workers[0].intervention, "slower than goodput");
   EXPECT_EQ(to_json_line(*row), line);
 }
 
@@ -52,6 +58,18 @@ TEST(Ledger, EveryKindSurvivesTheRoundTrip) {
     EXPECT_EQ(row->entry.index(), entry.index());
     EXPECT_EQ(to_json_line(*row), line);
   }
+}
+
+TEST(Ledger, LinesOfEarlierVersionsAreRead) {
+  const auto row = parse_ledger_line(R"({"kind":"window","at_seconds":2,"key":{"term":1,"window":4},"workers":[)"
+                                     R"({"report":{"host":"ada","batch":64},"reward":{"total":0.5},"action":2,)"
+                                     R"("assigned_batch":64,"decided_batch":89,"reason":"action +25"}]})");
+  ASSERT_TRUE(row);
+  const auto& worker = std::get<ledger_window>(row->entry).workers.at(0);
+  EXPECT_EQ(worker.decided_batch, 89U);
+  EXPECT_EQ(worker.proposed_batch, 0U);
+  EXPECT_EQ(worker.intervention, "");
+  EXPECT_EQ(worker.reward.total, 0.5);
 }
 
 TEST(Ledger, TornAndForeignLinesAreLeftOut) {
