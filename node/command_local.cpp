@@ -1,16 +1,10 @@
 #include "node/command.hpp"
-#include "node/launcher.hpp"
-#include "node/port_check.hpp"
+#include "node/local_run.hpp"
 #include "node/report.hpp"
-#include "node/results.hpp"
 #include "node/resume_point.hpp"
 #include "node/stop_signals.hpp"
-#include "node/summary.hpp"
-#include "storage/atomic_file.hpp"
 #include "trainer/checkpoint.hpp"
-#include "trainer/session.hpp"
 
-#include <filesystem>
 #include <memory>
 #include <ostream>
 
@@ -24,6 +18,7 @@ struct local_arguments {
   std::string epochs;
   std::string out;
   std::string resume;
+  bool shadow = false;
   bool insecure = false;
   bool quiet = false;
   bool json = false;
@@ -42,21 +37,7 @@ std::string apply_changes(const local_arguments& arguments, cluster::cluster_fil
     if (!change.value.empty())
       if (const auto reason = cluster::set_field(file, change.field, change.value); !reason.empty())
         return std::string(change.option) + ": " + reason;
-  return "";
-}
-
-/// What this machine says about the file, before anything is started or written.
-std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file, bool insecure) {
-  std::vector<cluster::file_error> errors;
-  for (std::size_t i = 0; i < file.hosts.size(); ++i)
-    if (const auto reason = cluster::refuse_listen(file, file.hosts[i], insecure); !reason.empty())
-      errors.push_back(cluster::error_at(file, "host[" + std::to_string(i) + "].address", reason));
-  if (!errors.empty())
-    return errors;
-  errors = check_ports(file);
-  if (const auto found = trainer::preflight(file.training); !found.message.empty())
-    errors.push_back(cluster::error_at(file, found.field, found.message));
-  return errors;
+  return arguments.shadow ? cluster::set_field(file, "arbitrator.shadow", "true") : "";
 }
 
 /// Makes the run directory ready. Returns exit_done, or what to end with after the reason has been written.
@@ -68,14 +49,7 @@ int prepare(const local_arguments& arguments, const run_directory& run, const cl
   std::string checkpoint; // each host looks for it itself
   if (const int code = resume ? find_resume_point(run, err, checkpoint) : exit_done; code != exit_done)
     return code;
-  std::string problem = run.create();
-  const auto before = cluster::read_cluster_file(run.cluster_file());
-  if (problem.empty() && (!before.errors.empty() || before.file.digest() != file.digest()))
-    problem = write_cluster_copy(run, file);
-  for (const auto* worker : file.workers()) {
-    std::error_code ignored; // what an earlier life of the run said last is no longer the last
-    std::filesystem::remove(run.worker(worker->name), ignored);
-  }
+  const auto problem = prepare_directory(run, file);
   if (problem.empty())
     return exit_done;
   err << "dynamix-node: error: " << problem << "\n";
@@ -91,12 +65,12 @@ std::string resume_hint(const run_directory& run, bool insecure) {
          "\nResume with:\n    dynamix-node local --resume " + run.path() + (insecure ? " --insecure" : "") + "\n";
 }
 
-int finish(const local_arguments& arguments, const run_directory& run, const launch_outcome& outcome, live_output& live,
+int finish(const local_arguments& arguments, const run_directory& run, const local_run& made, live_output& live,
            command_context& context) {
-  run_summary summary;
-  const auto problem = write_results(run, outcome.warnings, outcome.error, summary);
-  if (!problem.empty())
-    context.err << "dynamix-node: error: " << problem << "\n";
+  const auto& outcome = made.launched;
+  const auto& summary = made.summary;
+  if (!made.problem.empty())
+    context.err << "dynamix-node: error: " << made.problem << "\n";
   if (arguments.json) {
     context.out << workers_json(summary);
   } else {
@@ -113,7 +87,7 @@ int finish(const local_arguments& arguments, const run_directory& run, const lau
     context.err << "dynamix-node: stopped before the end. " << resume_hint(run, arguments.insecure);
   else if (!summary.succeeded)
     context.err << "dynamix-node: error: " << summary.reason << "\n" << resume_hint(run, arguments.insecure);
-  return problem.empty() && outcome.succeeded && summary.succeeded ? exit_done : exit_failed;
+  return made.succeeded() ? exit_done : exit_failed;
 }
 
 int run_local(const local_arguments& arguments, command_context& context) {
@@ -136,18 +110,16 @@ int run_local(const local_arguments& arguments, command_context& context) {
   if (const int code = prepare(arguments, run, *file, context.err); code != exit_done)
     return code;
 
-  const launch_options options{.file = *file,
-                               .run = run,
-                               .program = std::filesystem::read_symlink("/proc/self/exe"),
-                               .insecure = arguments.insecure,
-                               .resume = resume,
-                               .quiet = arguments.quiet || arguments.json};
+  auto options = local_options(*file, run);
+  options.insecure = arguments.insecure;
+  options.resume = resume;
+  options.quiet = arguments.quiet || arguments.json;
   live_output live(arguments.json ? context.err : context.out, output_style::detect());
   if (!options.quiet)
     live.print(file->name + ": " + std::to_string(file->workers().size()) + " workers, policy " +
                std::string(cluster::to_string(file->arbitrator.policy)) + ", seed " + std::to_string(file->seed) +
                ", run directory " + run.path());
-  return finish(arguments, run, launch(options, live, signals.token()), live, context);
+  return finish(arguments, run, run_locally(options, live, signals.token()), live, context);
 }
 
 } // namespace
@@ -163,6 +135,7 @@ void add_local(CLI::App& app, command_context& context) {
                                   "Run directory, new or empty (default: runs/<cluster>-<policy>-<UTC time>)");
   command->add_option("--resume", arguments->resume, "Run directory to go on in, from its newest checkpoint")
       ->excludes(out);
+  command->add_flag("--shadow", arguments->shadow, "Decide and log, and change no batch size");
   command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although nothing authenticates a peer");
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->add_flag("--json", arguments->json,

@@ -2,11 +2,13 @@
 
 #include "cluster/text_table.hpp"
 #include "node/text.hpp"
+#include "policy/planned_actions.hpp"
 #include "policy/state.hpp"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 namespace dynamix::node {
 namespace {
@@ -34,12 +36,24 @@ std::string signed_text(std::int32_t number) {
   return (number > 0 ? "+" : "") + std::to_string(number);
 }
 
+/// "+25", or "118 % newest" where the policy votes for a share of its plan.
 std::string action_text(const window_explanation& explanation, std::size_t action) {
+  static constexpr const char* words[policy::beliefs] = {"average", "newest", "cautious"};
   const auto& actions = explanation.start.actions;
+  const auto& scales = explanation.start.scales;
+  if (explanation.start.policy == "ppo" && action < scales.size() * policy::beliefs) {
+    const auto planned = policy::to_planned_action(action, scales);
+    return std::to_string(planned.scale) + " % " + words[static_cast<std::size_t>(planned.how)];
+  }
   return action < actions.size() ? signed_text(actions[action]) : "action " + std::to_string(action);
 }
 
+/// The terms that the total is made of, which may be of either kind (policy/reward.hpp).
 std::string reward_text(const policy::reward_terms& reward) {
+  const double paper = reward.accuracy + reward.gain - reward.time - reward.batch - reward.noise;
+  if (reward.total == reward.progress && std::abs(reward.total - paper) > 1e-9)
+    return fixed(reward.total, 3) + " = log2 of its goodput over the best that was to be had, " +
+           percent(std::exp2(reward.total), 1);
   return fixed(reward.total, 3) + " = accuracy " + fixed(reward.accuracy, 3) + " + gain " + fixed(reward.gain, 3) +
          " - time " + fixed(reward.time, 3) + " - batch " + fixed(reward.batch, 3) + " - noise " +
          fixed(reward.noise, 3);
@@ -59,14 +73,29 @@ std::string state_text(const window_explanation& explanation, const actors::ledg
   return "  What the policy saw:\n" + cluster::text_table(rows, 4);
 }
 
+/// What it wanted where something else was decided: the guard stepped in, or it only watches.
+std::string proposal_text(const actors::ledger_worker& row) {
+  if (!row.intervention.empty())
+    return "  The guard stepped in (" + printable(row.intervention) + "); proposed was " +
+           std::to_string(row.proposed_batch) + ".\n";
+  if (row.proposed_batch != 0 && row.proposed_batch != row.decided_batch)
+    return "  It wanted " + std::to_string(row.proposed_batch) + ", and in shadow mode nothing is changed.\n";
+  return "";
+}
+
 std::string choice_text(const window_explanation& explanation, const actors::ledger_worker& row) {
-  if (row.action < 0)
+  if (row.action < 0 && row.probabilities.empty())
     return "  The policy " + explanation.start.policy + " chooses no action.";
   const auto chosen = static_cast<std::size_t>(row.action);
-  std::string text = "  It chose " + action_text(explanation, chosen);
-  if (chosen < row.probabilities.size())
-    text += " with probability " + fixed(row.probabilities[chosen], 2);
-  text += ", expecting a return of " + fixed(row.value, 3) + ".";
+  std::string text;
+  if (row.action < 0) {
+    text = "  The action that it chose was not taken.";
+  } else {
+    text = "  It chose " + action_text(explanation, chosen);
+    if (chosen < row.probabilities.size())
+      text += " with probability " + fixed(row.probabilities[chosen], 2);
+    text += ", expecting a return of " + fixed(row.value, 3) + ".";
+  }
   if (!row.probabilities.empty()) {
     text += " Probabilities:";
     for (std::size_t i = 0; i < row.probabilities.size(); ++i)
@@ -86,7 +115,7 @@ std::string worker_text(const window_explanation& explanation, const worker_expl
       "  Batch " + std::to_string(row.report.batch) + " was in force, and earned " + reward_text(row.reward) + ".\n";
   if (!explanation.window.decided)
     return text + "  Nothing was decided: training ended with this window.\n";
-  text += state_text(explanation, row) + choice_text(explanation, row) + "\n";
+  text += state_text(explanation, row) + choice_text(explanation, row) + "\n" + proposal_text(row);
   text += "  Batch " + std::to_string(row.assigned_batch) + " -> " + std::to_string(row.decided_batch) +
           (row.reason.empty() ? "." : ": " + printable(row.reason)) + "\n";
   if (!worker.effect)
@@ -97,8 +126,8 @@ std::string worker_text(const window_explanation& explanation, const worker_expl
 }
 
 json to_object(const policy::reward_terms& reward) {
-  return {{"total", reward.total}, {"accuracy", reward.accuracy}, {"gain", reward.gain},
-          {"time", reward.time},   {"batch", reward.batch},       {"noise", reward.noise}};
+  return {{"total", reward.total}, {"accuracy", reward.accuracy}, {"gain", reward.gain},        {"time", reward.time},
+          {"batch", reward.batch}, {"noise", reward.noise},       {"progress", reward.progress}};
 }
 
 /// What came of the decision `key` for `rank`, looking from row `from` to the end of the arbitrator's life.
@@ -179,7 +208,9 @@ std::string to_json(const window_explanation& explanation) {
                    {"stale", row.stale},
                    {"batch", row.report.batch},
                    {"assigned_batch", row.assigned_batch},
+                   {"proposed_batch", row.proposed_batch == 0 ? row.decided_batch : row.proposed_batch},
                    {"decided_batch", row.decided_batch},
+                   {"intervention", row.intervention},
                    {"reward", to_object(row.reward)},
                    {"value", row.value},
                    {"reason", row.reason}};

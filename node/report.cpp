@@ -88,6 +88,9 @@ std::string result_block(const run_summary& summary) {
                                    " superseded, " + grouped(decisions.unapplied) + " unapplied, " +
                                    grouped(decisions.stale_refused) + " stale, " + grouped(decisions.lost) + " lost, " +
                                    grouped(decisions.duplicated) + " duplicated"});
+  if (decisions.interventions > 0)
+    rows.push_back({"guard", "stepped in in " + grouped(decisions.interventions) + " of " + grouped(decisions.windows) +
+                                 " windows"});
   rows.push_back({"overhead", "control " + percent(summary.control_fraction) + ", telemetry " +
                                   percent(summary.telemetry_fraction) + " of the workers' time"});
   for (const auto& warning : summary.warnings)

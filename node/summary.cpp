@@ -53,13 +53,20 @@ worker_summary summarise_worker(const run_records& records, const cluster::host&
   return worker;
 }
 
+bool guard_stepped_in(const actors::ledger_window& window) {
+  return std::ranges::any_of(window.workers, [](const auto& worker) { return !worker.intervention.empty(); });
+}
+
 decision_summary count_decisions(const run_records& records) {
   decision_summary counted;
   std::map<std::string, std::uint64_t> made_for;
   for (const auto& row : last_life(records.rows))
-    if (const auto* window = std::get_if<actors::ledger_window>(&row.entry); window != nullptr && window->decided)
+    if (const auto* window = std::get_if<actors::ledger_window>(&row.entry); window != nullptr && window->decided) {
+      ++counted.windows;
+      counted.interventions += guard_stepped_in(*window) ? 1 : 0;
       for (const auto& worker : window->workers)
         ++made_for[worker.report.host];
+    }
   for (const auto& [host, made] : made_for)
     counted.made += made;
   for (const auto& farewell : records.farewells) {
@@ -191,7 +198,8 @@ std::string to_json(const run_summary& summary) {
   object["decisions"] = {{"made", decisions.made},           {"applied", decisions.applied},
                          {"late", decisions.late},           {"superseded", decisions.superseded},
                          {"unapplied", decisions.unapplied}, {"stale_refused", decisions.stale_refused},
-                         {"lost", decisions.lost},           {"duplicated", decisions.duplicated}};
+                         {"lost", decisions.lost},           {"duplicated", decisions.duplicated},
+                         {"windows", decisions.windows},     {"interventions", decisions.interventions}};
   object["generations"] = summary.generations;
   object["restarts"] = summary.restarts;
   object["policy_version"] = summary.policy_version;

@@ -36,7 +36,9 @@ struct decision_summary {
   std::uint64_t unapplied = 0; ///< training ended first
   std::uint64_t stale_refused = 0;
   std::uint64_t duplicated = 0;
-  std::uint64_t lost = 0; ///< made for workers that said farewell, and never received
+  std::uint64_t lost = 0;          ///< made for workers that said farewell, and never received
+  std::uint64_t windows = 0;       ///< decided on
+  std::uint64_t interventions = 0; ///< windows among them in which the guard stepped in
 };
 
 struct run_summary {
@@ -74,8 +76,9 @@ std::string epochs_csv(const std::vector<messages::evaluation_report>& evaluatio
 /// The worker's reports, each window once, in order; of a window that was trained twice (after a resume) the later.
 std::vector<messages::window_report> reports_of(const std::vector<actors::ledger_row>& rows, std::uint32_t rank);
 
-/// Signs of trouble that a run's records show: lost decisions, workers that disagree, a batch size stuck at a bound,
-/// telemetry above 1 % of the time, late reports.
+/// Signs of trouble that a run's records show, each a sentence with its figures and what to do: lost decisions, workers
+/// that disagree, telemetry above 1 % of the time, lost contact, late reports, a batch size stuck at a bound, a reward
+/// that collapses, exploration that ends early, a guard that steps in all the time.
 std::vector<std::string> find_warnings(const run_records& records, const run_summary& summary);
 
 } // namespace dynamix::node

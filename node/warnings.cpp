@@ -2,50 +2,216 @@
 #include "node/text.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <span>
 
 namespace dynamix::node {
 namespace {
 
+using sentences = std::vector<std::string>;
+
 constexpr std::size_t windows_for_a_verdict = 20;
+constexpr std::size_t windows_for_a_trend = 60;
 constexpr double telemetry_fraction_max = 0.01;
 constexpr double stale_share_max = 0.05;
-constexpr double diverged_loss = 1e30; ///< the trainer reports a loss that is not finite as a huge one
+constexpr double guarded_share_max = 0.3;
+constexpr double collapse = 0.2;          ///< relative drop of the reward, or of goodput where the reward is its log2
+constexpr double clear_errors = 3;        ///< standard errors
+constexpr double entropy_share_min = 0.1; ///< of that of even odds
+constexpr double diverged_loss = 1e30;    ///< the trainer reports a loss that is not finite as a huge one
 
-void find_stuck_batches(const run_records& records, std::vector<std::string>& found) {
-  if (records.file.arbitrator.policy == cluster::policy_kind::static_batch)
-    return;
-  const auto& limits = records.file.batch;
-  for (std::uint32_t rank = 0; const auto* host : records.file.workers()) {
-    const auto reports = reports_of(records.rows, rank++);
-    if (reports.size() < windows_for_a_verdict || limits.lowest == limits.highest)
+struct estimate {
+  double mean = 0;
+  double error = 0; ///< standard error of the mean
+};
+
+estimate estimate_mean(std::span<const double> values) {
+  const auto count = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  double squares = 0;
+  for (const double value : values)
+    squares += (value - mean) * (value - mean);
+  return {mean, std::sqrt(squares / (count * (count - 1)))};
+}
+
+std::array<estimate, 3> estimate_thirds(std::span<const double> values) {
+  const auto third = values.size() / 3;
+  return {estimate_mean(values.first(third)), estimate_mean(values.subspan(third, third)),
+          estimate_mean(values.last(third))};
+}
+
+double error_between(const estimate& left, const estimate& right) {
+  return std::hypot(left.error, right.error);
+}
+
+/// Share of the entropy of even odds, [0, 1].
+double entropy_share(const std::vector<float>& probabilities) {
+  double entropy = 0;
+  for (const double each : probabilities)
+    entropy -= each > 0 ? each * std::log(each) : 0;
+  return entropy / std::log(static_cast<double>(probabilities.size()));
+}
+
+/// How learning went, a number a window: means over the workers that it is known of.
+struct learning_curves {
+  std::vector<double> rewards;
+  std::vector<double> entropy_shares;
+};
+
+learning_curves learning_of(const std::vector<actors::ledger_row>& rows) {
+  const auto append_mean = [](std::vector<double>& curve, const std::vector<double>& values) {
+    if (!values.empty())
+      curve.push_back(std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size()));
+  };
+  learning_curves curves;
+  for (const auto& row : rows) {
+    const auto* window = std::get_if<actors::ledger_window>(&row.entry);
+    if (window == nullptr)
       continue;
-    for (const auto bound : {limits.lowest, limits.highest})
+    std::vector<double> rewards;
+    std::vector<double> shares;
+    for (const auto& worker : window->workers) {
+      if (!worker.stale)
+        rewards.push_back(worker.reward.total);
+      if (worker.probabilities.size() > 1)
+        shares.push_back(entropy_share(worker.probabilities));
+    }
+    append_mean(curves.rewards, rewards);
+    append_mean(curves.entropy_shares, shares);
+  }
+  return curves;
+}
+
+void find_collapse(const run_records& records, const std::vector<double>& rewards, sentences& found) {
+  const auto [first, second, last] = estimate_thirds(rewards);
+  const auto& best = first.mean > second.mean ? first : second;
+  const double drop = best.mean - last.mean;
+  const double large = records.file.reward_in_force() == cluster::reward_kind::progress
+                           ? -std::log2(1 - collapse)
+                           : collapse * std::abs(best.mean);
+  if (drop > large && drop > clear_errors * error_between(best, last))
+    found.push_back("the reward collapsed from " + fixed(best.mean, 3) + " in the " +
+                    (&best == &first ? "first" : "second") + " third of the run to " + fixed(last.mean, 3) +
+                    " in the last; unless the cluster became slower, start from an earlier policy with a smaller "
+                    "ppo.learning_rate, or with arbitrator.mode = \"infer\"");
+}
+
+/// A policy that stops trying out before it has found anything. One that was certain from the start was trained before.
+void find_early_plateau(const learning_curves& curves, sentences& found) {
+  const std::span<const double> shares = curves.entropy_shares;
+  if (shares.size() < windows_for_a_trend)
+    return;
+  const auto third = shares.size() / 3;
+  const auto tenth = shares.size() / 10;
+  const double before = estimate_mean(shares.first(tenth)).mean;
+  const double after = estimate_mean(shares.subspan(third - tenth, tenth)).mean;
+  if (before < entropy_share_min || after >= entropy_share_min)
+    return;
+  const auto [first, second, last] = estimate_thirds(curves.rewards);
+  for (const auto& later : {second, last})
+    if (later.mean - first.mean > clear_errors * error_between(first, later))
+      return;
+  found.push_back("the policy stopped exploring early: before a third of the run its entropy had fallen to " +
+                  percent(after, 1) + " of that of even odds, and the reward has not risen since (" +
+                  fixed(first.mean, 3) + " in the first third, " + fixed(last.mean, 3) +
+                  " in the last); a larger ppo.entropy_coefficient or a smaller ppo.learning_rate keeps it trying");
+}
+
+void find_learning_troubles(const run_records& records, sentences& found) {
+  const auto& arbitrator = records.file.arbitrator;
+  if (!cluster::has_parameters(arbitrator.policy) || arbitrator.mode != cluster::policy_mode::train ||
+      arbitrator.shadow)
+    return;
+  const auto curves = learning_of(records.rows);
+  if (curves.rewards.size() < windows_for_a_trend)
+    return;
+  find_collapse(records, curves.rewards, found);
+  find_early_plateau(curves, found);
+}
+
+void find_guarded_policy(const run_records& records, const decision_summary& decisions, sentences& found) {
+  const auto windows = static_cast<double>(decisions.windows);
+  if (decisions.windows < windows_for_a_verdict ||
+      static_cast<double>(decisions.interventions) <= guarded_share_max * windows)
+    return;
+  std::map<std::string, std::uint64_t> causes;
+  for (const auto& row : records.rows)
+    if (const auto* window = std::get_if<actors::ledger_window>(&row.entry); window != nullptr)
+      for (const auto& worker : window->workers)
+        if (!worker.intervention.empty())
+          ++causes[printable(worker.intervention)];
+  const auto most = std::ranges::max_element(causes, {}, [](const auto& cause) { return cause.second; });
+  found.push_back("the guard stepped in in " + std::to_string(decisions.interventions) + " of " +
+                  std::to_string(decisions.windows) + " windows (" +
+                  percent(static_cast<double>(decisions.interventions) / windows, 0) + "), mostly for: " + most->first +
+                  "; the policy does not fit this cluster: train it further, or use arbitrator.policy = \"goodput\"");
+}
+
+void find_stuck_batches(const run_records& records, sentences& found) {
+  using cluster::policy_kind;
+  const auto& arbitrator = records.file.arbitrator;
+  if (arbitrator.policy == policy_kind::static_batch || arbitrator.policy == policy_kind::static_best ||
+      arbitrator.shadow)
+    return;
+  const auto lowest = records.file.batch.lowest;
+  const auto highest = records.file.highest_by_rank();
+  for (std::uint32_t rank = 0; const auto* host : records.file.workers()) {
+    const auto own_highest = highest[rank];
+    const auto reports = reports_of(records.rows, rank++);
+    if (reports.size() < windows_for_a_verdict || lowest == own_highest)
+      continue;
+    for (const auto bound : {lowest, own_highest})
       if (std::all_of(reports.begin() + static_cast<std::ptrdiff_t>(reports.size() / 2), reports.end(),
-                      [&](const auto& report) { return report.batch == bound; }))
-        found.push_back("the batch size of " + host->name + " was stuck at " +
-                        (bound == limits.lowest ? "batch.lowest, " : "batch.highest, ") + std::to_string(bound) +
-                        ", for the second half of the run");
+                      [&](const auto& report) { return report.batch == bound; })) {
+        const std::string name = bound == lowest            ? "batch.lowest"
+                                 : host->batch_highest == 0 ? "batch.highest"
+                                                            : "host.batch_highest";
+        found.push_back("the batch size of " + host->name + " was stuck at " + name + ", " + std::to_string(bound) +
+                        ", for the second half of the run; a " + (bound == lowest ? "lower " : "higher ") + name +
+                        " gives the policy room" + (bound == lowest ? "" : ", if memory allows"));
+      }
   }
 }
 
-void find_stale_reports(const run_records& records, std::vector<std::string>& found) {
+void find_lost_contact(const run_records& records, sentences& found) {
+  std::map<std::string, std::uint64_t> lost;
+  for (const auto& row : records.rows)
+    if (const auto* event = std::get_if<actors::ledger_event>(&row.entry); event != nullptr && event->event == "lost")
+      ++lost[printable(event->host)];
+  for (const auto& [host, times] : lost)
+    found.push_back("contact with " + host + " was lost " + (times == 1 ? "once" : std::to_string(times) + " times") +
+                    "; if its process did not end, look at the network, or let it be silent for longer with a larger "
+                    "cluster.detect_ms");
+}
+
+void find_stale_reports(const run_records& records, sentences& found) {
   std::uint64_t reports = 0;
   std::uint64_t stale = 0;
+  std::map<std::string, std::uint64_t> late;
   for (const auto& row : records.rows)
     if (const auto* window = std::get_if<actors::ledger_window>(&row.entry))
       for (const auto& worker : window->workers) {
         ++reports;
-        stale += worker.stale ? 1 : 0;
+        if (worker.stale) {
+          ++stale;
+          ++late[worker.report.host];
+        }
       }
-  if (static_cast<double>(stale) > stale_share_max * static_cast<double>(reports))
-    found.push_back(std::to_string(stale) + " of " + std::to_string(reports) +
-                    " window reports came too late for their window; a larger cluster.detect_ms waits longer");
+  if (static_cast<double>(stale) <= stale_share_max * static_cast<double>(reports))
+    return;
+  const auto most = std::ranges::max_element(late, {}, [](const auto& host) { return host.second; });
+  found.push_back(std::to_string(stale) + " of " + std::to_string(reports) +
+                  " window reports came too late for their window, " + std::to_string(most->second) + " of them from " +
+                  printable(most->first) + "; a larger cluster.detect_ms waits longer");
 }
 
 } // namespace
 
 std::vector<std::string> find_warnings(const run_records& records, const run_summary& summary) {
-  std::vector<std::string> found;
+  sentences found;
   for (const auto& row : records.rows)
     if (const auto* event = std::get_if<actors::ledger_event>(&row.entry);
         event != nullptr && event->event == "warning")
@@ -66,8 +232,11 @@ std::vector<std::string> find_warnings(const run_records& records, const run_sum
   if (summary.telemetry_fraction > telemetry_fraction_max)
     found.push_back("telemetry cost " + percent(summary.telemetry_fraction) +
                     " of the time; [telemetry] sources = [] turns it off");
-  find_stuck_batches(records, found);
+  find_lost_contact(records, found);
   find_stale_reports(records, found);
+  find_stuck_batches(records, found);
+  find_guarded_policy(records, summary.decisions, found);
+  find_learning_troubles(records, found);
   return found;
 }
 

@@ -50,6 +50,61 @@ TEST(explanation, tells_the_reason_of_a_policy_without_states_and_actions) {
   EXPECT_TRUE(array[0]["state"].empty());
 }
 
+/// The first window as `change` leaves ada's row.
+template <class Change>
+window_explanation changed(Change change) {
+  auto rows = sample_rows();
+  change(std::get<actors::ledger_window>(rows[2].entry).workers[0]);
+  std::string error;
+  return explain(rows, 1, "ada", error);
+}
+
+TEST(explanation, shows_what_the_guard_put_in_the_place_of_a_proposal) {
+  const auto explanation = changed([](auto& row) {
+    row.action = -1;
+    row.proposed_batch = 300;
+    row.intervention = "slower than goodput";
+    row.reason = "guard: the policy's batch sizes promise 9 % less";
+  });
+  EXPECT_THAT(to_text(explanation),
+              HasSubstr("  The action that it chose was not taken. Probabilities: -25 0.25, 0 0.50, +25 0.25.\n"
+                        "  The guard stepped in (slower than goodput); proposed was 300.\n"
+                        "  Batch 64 -> 89: guard: the policy's batch sizes promise 9 % less\n"));
+  const auto object = nlohmann::json::parse(to_json(explanation))[0];
+  EXPECT_EQ(object["proposed_batch"], 300);
+  EXPECT_EQ(object["decided_batch"], 89);
+  EXPECT_EQ(object["intervention"], "slower than goodput");
+}
+
+TEST(explanation, shows_what_shadow_mode_would_have_set) {
+  const auto explanation = changed([](auto& row) {
+    row.action = -1;
+    row.proposed_batch = 128;
+    row.decided_batch = 64;
+    row.reason = "shadow: would set 128: action +25";
+  });
+  EXPECT_THAT(to_text(explanation), HasSubstr("  It wanted 128, and in shadow mode nothing is changed.\n"
+                                              "  Batch 64 -> 64: shadow: would set 128: action +25\n"));
+}
+
+TEST(explanation, tells_the_reward_by_what_it_is_made_of) {
+  const auto explanation = changed([](auto& row) { row.reward.total = row.reward.progress = -1; });
+  EXPECT_THAT(to_text(explanation), HasSubstr("Batch 64 was in force, and earned -1.000 = log2 of its goodput over "
+                                              "the best that was to be had, 50.0 %.\n"));
+}
+
+TEST(explanation, names_the_actions_of_a_policy_that_votes) {
+  auto rows = sample_rows();
+  std::get<actors::ledger_start>(rows[0].entry).scales = {85, 100};
+  auto& row = std::get<actors::ledger_window>(rows[2].entry).workers[0];
+  row.probabilities = {0.1F, 0.1F, 0.1F, 0.2F, 0.3F, 0.2F};
+  row.action = 4;
+  std::string error;
+  EXPECT_THAT(to_text(explain(rows, 1, "ada", error)),
+              HasSubstr("It chose 100 % newest with probability 0.30, expecting a return of 1.500. Probabilities: "
+                        "85 % average 0.10, 85 % newest 0.10, 85 % cautious 0.10, 100 % average 0.20,"));
+}
+
 TEST(explanation, marks_fields_that_were_not_measured) {
   const auto text = text_of(1, "ada");
   EXPECT_THAT(text, HasSubstr("throughput     0.000  masked"));

@@ -58,6 +58,7 @@ inline actors::ledger_start start_row() {
           .workers = {"ada", "ben"},
           .state_fields = {"throughput", "accuracy", "network_valid"},
           .actions = {-25, 0, 25},
+          .scales = {},
           .started_at = "2026-01-02T03:04:05Z"};
 }
 

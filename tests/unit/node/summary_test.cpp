@@ -11,9 +11,9 @@ namespace {
 
 using namespace testing;
 using ::testing::Contains;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 TEST(summary, adds_up_a_run) {
   auto records = sample_records();
@@ -112,32 +112,16 @@ TEST(summary, says_that_there_is_nothing_before_the_first_window) {
   EXPECT_EQ(summary.samples, 0U);
 }
 
-TEST(summary, warns_of_what_the_records_show) {
+TEST(summary, counts_the_windows_in_which_the_guard_stepped_in) {
   auto records = sample_records();
-  records.farewells[0].parameter_checksum = 18;
-  records.farewells[0].telemetry_seconds = 1;
-  records.rows.push_back({7, actors::ledger_event{"warning", "ben", "the clock jumped"}});
-  std::get<actors::ledger_window>(records.rows[2].entry).workers[0].stale = true;
-  const auto warnings = summarise(records, {"seen by the launcher"}).warnings;
-  EXPECT_EQ(warnings.front(), "seen by the launcher");
-  EXPECT_THAT(warnings, Contains("ben: the clock jumped"));
-  EXPECT_THAT(warnings, Contains("the workers ended with different parameters"));
-  EXPECT_THAT(warnings, Contains(HasSubstr("telemetry cost 8.43 % of the time")));
-  EXPECT_THAT(warnings, Contains(HasSubstr("1 of 6 window reports came too late")));
-}
-
-TEST(summary, warns_of_a_batch_size_that_is_stuck_at_a_bound) {
-  run_records records{.file = pair_file(), .rows = {{0, start_row()}}, .farewells = {}, .evaluations = {}};
-  for (std::uint64_t window = 1; window <= 30; ++window) {
-    actors::ledger_window row{.key = {1, window}, .generation = 1};
-    row.workers = {worker(report(0, window, window < 10 ? 64 : 1024), {}, 1024),
-                   worker(report(1, window, 63 + window % 2), {}, 64)};
-    records.rows.push_back({1, row});
-  }
-  EXPECT_THAT(summarise(records).warnings,
-              ElementsAre("the batch size of ada was stuck at batch.highest, 1024, for the second half of the run"));
-  records.file = pair_file("[arbitrator]\npolicy = \"static\"\n");
-  EXPECT_THAT(summarise(records).warnings, IsEmpty());
+  for (auto& worker : std::get<actors::ledger_window>(records.rows[3].entry).workers)
+    worker.intervention = "slower than goodput";
+  const auto summary = summarise(records);
+  EXPECT_EQ(summary.decisions.windows, 2U);
+  EXPECT_EQ(summary.decisions.interventions, 1U);
+  EXPECT_THAT(result_block(summary), HasSubstr("stepped in in 1 of 2 windows"));
+  EXPECT_EQ(nlohmann::json::parse(to_json(summary))["decisions"]["interventions"], 1);
+  EXPECT_THAT(result_block(summarise(sample_records())), Not(HasSubstr("stepped in")));
 }
 
 TEST(summary_json, has_every_promised_key) {
@@ -146,7 +130,7 @@ TEST(summary_json, has_every_promised_key) {
        {"cluster", "policy", "seed", "workers", "wall_seconds", "steps", "samples", "epochs", "final_accuracy",
         "target_accuracy", "seconds_to_target", "decisions", "generations", "restarts", "overhead", "warnings"})
     EXPECT_TRUE(object.contains(key)) << key;
-  for (const char* key : {"made", "applied", "late", "stale_refused", "lost", "duplicated"})
+  for (const char* key : {"made", "applied", "late", "stale_refused", "lost", "duplicated", "windows", "interventions"})
     EXPECT_TRUE(object["decisions"].contains(key)) << key;
   EXPECT_TRUE(object["overhead"].contains("control_fraction"));
   EXPECT_TRUE(object["overhead"].contains("telemetry_fraction"));

@@ -1,0 +1,151 @@
+#include "node/summary.hpp"
+#include "tests/unit/node/sample_run.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace dynamix::node {
+namespace {
+
+using namespace testing;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr std::uint64_t windows = 90;
+
+/// A run of 90 windows with batch sizes that move and probabilities that stay even; `change` makes it what is tested.
+run_records long_run(const std::function<void(std::uint64_t window, actors::ledger_worker& row)>& change,
+                     const std::string& more = "") {
+  run_records records{.file = pair_file(more), .rows = {{0, start_row()}}, .farewells = {}, .evaluations = {}};
+  for (std::uint64_t window = 1; window <= windows; ++window) {
+    actors::ledger_window row{.key = {1, window}, .generation = 1};
+    const auto batch = static_cast<std::uint32_t>(63 + window % 2);
+    row.workers = {worker(report(0, window, batch), {}, batch), worker(report(1, window, batch), {}, batch)};
+    for (auto& each : row.workers) {
+      // Noise that the tests can compute with: 0.02 to either side.
+      each.reward.total = 0.5 + (window % 2 == 0 ? 0.02 : -0.02);
+      change(window, each);
+    }
+    records.rows.push_back({1, row});
+  }
+  return records;
+}
+
+std::vector<std::string>
+warnings_of(const std::function<void(std::uint64_t window, actors::ledger_worker& row)>& change,
+            const std::string& more = "") {
+  return summarise(long_run(change, more)).warnings;
+}
+
+const std::string paper = "[reward]\nkind = \"paper\"\n";
+
+TEST(warnings, a_run_without_trouble_has_none) {
+  EXPECT_THAT(warnings_of([](auto, auto&) {}), IsEmpty());
+}
+
+TEST(warnings, show_what_the_records_show) {
+  auto records = sample_records();
+  records.farewells[0].parameter_checksum = 18;
+  records.farewells[0].telemetry_seconds = 1;
+  records.rows.push_back({7, actors::ledger_event{"warning", "ben", "the clock jumped"}});
+  std::get<actors::ledger_window>(records.rows[2].entry).workers[0].stale = true;
+  const auto warnings = summarise(records, {"seen by the launcher"}).warnings;
+  EXPECT_EQ(warnings.front(), "seen by the launcher");
+  EXPECT_THAT(warnings, Contains("ben: the clock jumped"));
+  EXPECT_THAT(warnings, Contains("the workers ended with different parameters"));
+  EXPECT_THAT(warnings, Contains(HasSubstr("telemetry cost 8.43 % of the time")));
+  EXPECT_THAT(warnings, Contains("1 of 6 window reports came too late for their window, 1 of them from ada; a larger "
+                                 "cluster.detect_ms waits longer"));
+}
+
+TEST(warnings, name_the_hosts_that_were_lost) {
+  auto records = sample_records();
+  for (const char* host : {"ben", "ada", "ben"})
+    records.rows.push_back({7, actors::ledger_event{"lost", host, "the connection broke"}});
+  const auto warnings = summarise(records).warnings;
+  ASSERT_EQ(warnings.size(), 2U);
+  EXPECT_THAT(warnings[0], HasSubstr("contact with ada was lost once; "));
+  EXPECT_THAT(warnings[1], HasSubstr("contact with ben was lost 2 times; "));
+}
+
+TEST(warnings, tell_of_a_batch_size_that_is_stuck_at_a_bound) {
+  const auto stuck = [](std::uint64_t window, actors::ledger_worker& row) {
+    if (row.report.rank == 0 && window >= 30)
+      row.report.batch = 1024;
+  };
+  EXPECT_THAT(warnings_of(stuck), ElementsAre("the batch size of ada was stuck at batch.highest, 1024, for the second "
+                                              "half of the run; a higher batch.highest gives the policy room, if "
+                                              "memory allows"));
+  EXPECT_THAT(warnings_of(stuck, "[arbitrator]\npolicy = \"static\"\n"), IsEmpty());
+  EXPECT_THAT(warnings_of(stuck, "[arbitrator]\npolicy = \"static-best\"\n"), IsEmpty());
+  EXPECT_THAT(warnings_of(stuck, "[arbitrator]\nshadow = true\n"), IsEmpty());
+  EXPECT_THAT(warnings_of([](auto, auto& row) { row.report.batch = row.report.rank == 0 ? 32 : 33; }),
+              ElementsAre(HasSubstr("ada was stuck at batch.lowest, 32, ")));
+}
+
+TEST(warnings, know_that_a_host_has_a_bound_of_its_own) {
+  EXPECT_THAT(warnings_of([](auto, auto& row) { row.report.batch = 200; }, "batch_highest = 200\n"),
+              ElementsAre(HasSubstr("ben was stuck at host.batch_highest, 200, ")));
+}
+
+TEST(warnings, tell_of_a_reward_that_collapses) {
+  const auto falls = [](std::uint64_t window, actors::ledger_worker& row) {
+    row.reward.total += window <= 30 ? 0.02 : window > 60 ? -0.15 : 0;
+  };
+  EXPECT_THAT(warnings_of(falls, paper),
+              ElementsAre(HasSubstr("the reward collapsed from 0.520 in the first third of the run to 0.350 in the "
+                                    "last; ")));
+  EXPECT_THAT(warnings_of(falls, paper + "[arbitrator]\nmode = \"infer\"\n"), IsEmpty());
+  EXPECT_THAT(warnings_of(falls), IsEmpty()) << "0.17 of log2 is 11 % of goodput";
+  EXPECT_THAT(warnings_of([](std::uint64_t window, auto& row) { row.reward.total = window > 60 ? -0.4 : 0; }),
+              ElementsAre(HasSubstr("the reward collapsed from 0.000")));
+}
+
+TEST(warnings, take_a_fall_within_the_noise_for_noise) {
+  EXPECT_THAT(
+      warnings_of([](std::uint64_t window,
+                     auto& row) { row.reward.total = 0.5 + (window % 2 == 0 ? 1 : -1) - (window > 60 ? 0.15 : 0); },
+                  paper),
+      IsEmpty());
+}
+
+TEST(warnings, tell_of_a_policy_that_stops_exploring_early) {
+  const auto certain = [](std::uint64_t since) {
+    return [since](std::uint64_t window, actors::ledger_worker& row) {
+      if (window >= since)
+        row.probabilities = {0.001F, 0.998F, 0.001F};
+    };
+  };
+  EXPECT_THAT(warnings_of(certain(15)),
+              ElementsAre(HasSubstr("the policy stopped exploring early: before a third of the run its entropy had "
+                                    "fallen to 1.4 % of that of even odds")));
+  EXPECT_THAT(warnings_of(certain(45)), IsEmpty()) << "it tried for long enough";
+  EXPECT_THAT(warnings_of(certain(1)), IsEmpty()) << "it was trained before";
+  EXPECT_THAT(warnings_of([&](std::uint64_t window, auto& row) {
+                certain(15)(window, row);
+                row.reward.total += window > 60 ? 0.1 : 0;
+              }),
+              IsEmpty())
+      << "it has found something";
+}
+
+TEST(warnings, tell_of_a_guard_that_steps_in_all_the_time) {
+  const auto guarded = [](std::uint64_t share) {
+    return [share](std::uint64_t window, actors::ledger_worker& row) {
+      if (window % 10 < share)
+        row.intervention = window % 10 == 0 ? "not a valid choice" : "slower than goodput";
+    };
+  };
+  EXPECT_THAT(
+      warnings_of(guarded(4)),
+      ElementsAre("the guard stepped in in 36 of 90 windows (40 %), mostly for: slower than goodput; the policy "
+                  "does not fit this cluster: train it further, or use arbitrator.policy = \"goodput\""));
+  EXPECT_THAT(warnings_of(guarded(3)), IsEmpty());
+}
+
+} // namespace
+} // namespace dynamix::node
