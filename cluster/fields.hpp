@@ -1,7 +1,8 @@
 #pragma once
 
 /// The one table of a cluster file's fields: parsing, defaults, range checks, the digest, `check` and
-/// docs/cluster-file.md all read it. Internal to the room.
+/// docs/cluster-file.md all read it. Internal to the room, but that the simulator's own files borrow its ranges and
+/// texts.
 
 #include "cluster/cluster_file.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// One value of a TOML document against its field. Only cluster/parse.cpp and cluster/value_reader.cpp include this,
-/// and with it toml++.
+/// One value of a TOML document against its field. Only cluster/parse.cpp, cluster/value_reader.cpp and, for its texts,
+/// simulator/toml_section.cpp include this, and with it toml++.
 
 #include "cluster/fields.hpp"
 

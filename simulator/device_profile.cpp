@@ -1,0 +1,95 @@
+#include "simulator/device_profile.hpp"
+
+#include "simulator/toml_section.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dynamix::simulator {
+namespace {
+
+constexpr double batch_max = 1048576;
+constexpr double milliseconds_max = 1e7;
+
+struct columns {
+  std::vector<double> batch;
+  std::vector<double> milliseconds;
+};
+
+/// What keeps the two columns from being a table; empty: nothing.
+std::string fault_in(const columns& table) {
+  if (std::ranges::any_of(table.batch, [](double batch) { return batch != std::floor(batch); }))
+    return "holds a number with a fraction; batch sizes are whole";
+  if (std::ranges::adjacent_find(table.batch, std::greater_equal()) != table.batch.end())
+    return "does not rise; every batch size must be larger than the one before";
+  if (table.batch.size() != table.milliseconds.size())
+    return "has " + std::to_string(table.batch.size()) + " entries and profile.milliseconds " +
+           std::to_string(table.milliseconds.size()) + "; there must be as many";
+  return "";
+}
+
+std::string list_text(const std::vector<policy::step_time>& points, double (*value)(const policy::step_time&)) {
+  std::string text;
+  for (const auto& each : points)
+    text += (text.empty() ? "" : ", ") + cluster::number_text(value(each));
+  return "[" + text + "]";
+}
+
+} // namespace
+
+policy::step_time_curve monotone_curve(std::span<const policy::step_time> points) {
+  struct block {
+    double seconds; ///< mean
+    double size;
+  };
+  std::vector<block> blocks;
+  for (const auto& each : points) {
+    block joined{each.seconds, 1};
+    for (; !blocks.empty() && blocks.back().seconds > joined.seconds; blocks.pop_back()) {
+      const auto& [seconds, size] = blocks.back();
+      joined = {(seconds * size + joined.seconds * joined.size) / (size + joined.size), size + joined.size};
+    }
+    blocks.push_back(joined);
+  }
+  std::vector<policy::step_time> fitted;
+  for (const auto& [seconds, size] : blocks)
+    for (double i = 0; i < size; ++i)
+      fitted.push_back({.batch = points[fitted.size()].batch, .seconds = seconds});
+  return policy::step_time_curve(std::move(fitted));
+}
+
+std::vector<cluster::file_error> read_device_profile(const std::string& path, device_profile& profile) {
+  std::vector<cluster::file_error> errors;
+  toml_section section(path, "profile", errors);
+  device_profile read;
+  columns table;
+  section.text("name", read.name);
+  section.text("source", read.source);
+  section.optional_count("batch_highest", read.batch_highest, {0, batch_max});
+  section.numbers("batch", table.batch, {1, batch_max});
+  section.numbers("milliseconds", table.milliseconds, {0, milliseconds_max, true});
+  if (!table.batch.empty() && !table.milliseconds.empty())
+    if (const auto fault = fault_in(table); !fault.empty())
+      section.complain("batch", fault);
+  section.finish();
+  if (!errors.empty())
+    return errors;
+  for (std::size_t i = 0; i < table.batch.size(); ++i)
+    read.points.push_back({.batch = table.batch[i], .seconds = table.milliseconds[i] / 1000});
+  read.curve = monotone_curve(read.points);
+  profile = std::move(read);
+  return errors;
+}
+
+std::string to_toml(const device_profile& profile) {
+  std::string text =
+      "[profile]\nname = " + cluster::quoted(profile.name) + "\nsource = " + cluster::quoted(profile.source) + "\n";
+  if (profile.batch_highest > 0)
+    text += "batch_highest = " + std::to_string(profile.batch_highest) + "\n";
+  return text + "batch = " + list_text(profile.points, [](const policy::step_time& each) { return each.batch; }) +
+         "\nmilliseconds = " +
+         list_text(profile.points, [](const policy::step_time& each) { return std::round(each.seconds * 1e7) / 1e4; }) +
+         "\n";
+}
+
+} // namespace dynamix::simulator

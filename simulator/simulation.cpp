@@ -1,0 +1,226 @@
+#include "simulator/simulation.hpp"
+
+#include "policy/water_filling.hpp"
+#include "simulator/random_stream.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <numeric>
+#include <utility>
+
+namespace dynamix::simulator {
+namespace {
+
+using batches = std::vector<std::uint32_t>;
+
+constexpr std::uint64_t evaluation_purpose = 0x6576616c; // tells these random numbers from a world's
+
+/// Says what it has been told; the truth is not in its observations.
+class oracle : public policy::controller {
+public:
+  std::string name() const override { return "oracle"; }
+  std::vector<policy::choice> decide(const policy::observation& observed) override {
+    std::vector<policy::choice> choices;
+    for (std::size_t i = 0; i < observed.report->reports.size(); ++i)
+      choices.push_back({.rank = observed.report->reports[i].rank,
+                         .batch = next.empty() ? observed.assigned[i] : next[i],
+                         .reason = "highest true goodput"});
+    return choices;
+  }
+
+  batches next; ///< by rank; empty: what is assigned
+};
+
+/// The batch sizes of a new generation, by rank. `before` is by position among the file's workers, 0: was not there.
+batches split_again(const batches& before, std::span<const std::size_t> present, const cluster::cluster_file& file) {
+  const auto total = std::accumulate(before.begin(), before.end(), std::uint64_t{0});
+  double known = 0;
+  double workers = 0;
+  for (const auto position : present) {
+    known += before[position];
+    workers += before[position] > 0 ? 1 : 0;
+  }
+  const auto limits = file.highest_by_rank();
+  std::vector<double> weights;
+  batches highest;
+  for (const auto position : present) {
+    weights.push_back(before[position] > 0 ? before[position] : workers > 0 ? known / workers : 1);
+    highest.push_back(limits[position]);
+  }
+  return policy::split_in_proportion(total, weights, file.batch.lowest, highest);
+}
+
+} // namespace
+
+struct simulation::state {
+  struct pending_decision {
+    std::uint64_t first_step;
+    messages::decision_key key;
+    batches split;
+  };
+
+  simulator::world world;
+  std::uint64_t generation;
+  oracle* knowing; ///< null with any other policy
+  policy::arbitration arbitration;
+  random_stream evaluation_numbers;
+  batches in_force;
+  messages::decision_key key;
+  std::deque<pending_decision> pending;
+  bool over = false;
+  policy::judged_window window;
+  std::vector<messages::trajectory> rollout;
+  std::vector<messages::evaluation_report> evaluations;
+  run_result counted; ///< what the world does not know
+
+  state(scenario what, std::unique_ptr<policy::controller> decider, std::uint64_t seed)
+      : world(std::move(what), seed), generation(world.generation()), knowing(dynamic_cast<oracle*>(decider.get())),
+        arbitration(world.what().file, std::move(decider), 1), evaluation_numbers(seed, 0, evaluation_purpose),
+        in_force(world.present().size(), file().batch.initial), over(!world.failure().empty()) {
+    if (knowing != nullptr && !over)
+      in_force = best_batches(world.look(), file().batch);
+  }
+
+  const cluster::cluster_file& file() const { return world.what().file; }
+  messages::shard_report run_window();
+  void decide(messages::shard_report& shard);
+  void enter_generation(const std::vector<std::size_t>& before);
+  void evaluate(std::uint64_t samples_before);
+};
+
+messages::shard_report simulation::state::run_window() {
+  batches settling;
+  const auto end = world.steps() + file().arbitrator.window_steps;
+  for (; !pending.empty() && pending.front().first_step < end; pending.pop_front()) {
+    if (pending.front().first_step > world.steps())
+      settling = in_force;
+    key = pending.front().key;
+    in_force = std::move(pending.front().split);
+  }
+  return world.run_window(in_force, key, settling);
+}
+
+void simulation::state::decide(messages::shard_report& shard) {
+  for (auto& report : shard.reports)
+    report.final = over;
+  if (knowing != nullptr)
+    knowing->next = over || world.generation() != generation ? batches{} : best_batches(world.look(), file().batch);
+  auto verdict = arbitration.consider(shard);
+  window = std::move(verdict.window);
+  rollout = std::move(verdict.rollout);
+  if (std::ranges::any_of(window.workers, [](const auto& worker) { return !worker.intervention.empty(); }))
+    ++counted.interventions;
+  if (verdict.decisions.empty())
+    return;
+  pending_decision decided{.first_step = knowing != nullptr ? 0 : verdict.decisions.front().first_step,
+                           .key = verdict.decisions.front().key};
+  for (const auto& decision : verdict.decisions)
+    decided.split.push_back(decision.batch);
+  counted.decisions += verdict.decisions.size();
+  counted.changes += static_cast<std::uint64_t>(std::ranges::count_if(
+      window.workers, [](const auto& worker) { return worker.decided_batch != worker.assigned_batch; }));
+  pending.push_back(std::move(decided));
+}
+
+void simulation::state::enter_generation(const std::vector<std::size_t>& before) {
+  generation = world.generation();
+  batches by_position(world.what().profiles.size());
+  for (std::size_t rank = 0; rank < before.size(); ++rank)
+    by_position[before[rank]] = in_force[rank];
+  in_force =
+      knowing != nullptr ? best_batches(world.look(), file().batch) : split_again(by_position, world.present(), file());
+  key = {};
+  pending.clear();
+}
+
+void simulation::state::evaluate(std::uint64_t samples_before) {
+  const auto& workload = world.what().workload;
+  const double interval = file().training.evaluate_every_epochs * workload.epoch_samples;
+  if (!over && std::floor(static_cast<double>(world.samples()) / interval) ==
+                   std::floor(static_cast<double>(samples_before) / interval))
+    return;
+  const double accuracy =
+      std::clamp(world.accuracy() + workload.accuracy_noise * evaluation_numbers.normal(), 0.0, 1.0);
+  const auto& report = window.workers.front().report;
+  evaluations.push_back({.step = world.steps(),
+                         .epoch = static_cast<std::uint64_t>(world.epochs()),
+                         .samples = world.samples(),
+                         .elapsed_seconds = report.elapsed_seconds,
+                         .train_loss = report.training.loss,
+                         .test_loss = workload.loss(accuracy),
+                         .test_accuracy = accuracy,
+                         .global_batch = report.global_batch,
+                         .learning_rate = report.training.learning_rate});
+}
+
+simulation::simulation(scenario what, const std::vector<std::uint8_t>& parameters, std::uint64_t seed) {
+  auto decider = what.file.arbitrator.policy == cluster::policy_kind::oracle
+                     ? std::make_unique<oracle>()
+                     : policy::make_controller(what.file, parameters);
+  state_ = std::make_unique<state>(std::move(what), std::move(decider), seed);
+}
+
+simulation::simulation(scenario what, std::unique_ptr<policy::controller> decider, std::uint64_t seed)
+    : state_(std::make_unique<state>(std::move(what), std::move(decider), seed)) {}
+
+simulation::simulation(simulation&&) noexcept = default;
+simulation::~simulation() = default;
+
+bool simulation::advance() {
+  auto& now = *state_;
+  if (now.over)
+    return false;
+  const auto present = now.world.present();
+  const auto samples_before = now.world.samples();
+  auto shard = now.run_window();
+  now.over = !now.world.failure().empty() || now.world.seconds_to_target() >= 0 ||
+             now.world.epochs() >= now.file().training.epochs;
+  if (shard.reports.empty()) // out of memory
+    return false;
+  ++now.counted.windows;
+  now.decide(shard);
+  now.evaluate(samples_before);
+  if (!now.over && now.world.generation() != now.generation)
+    now.enter_generation(present);
+  return true;
+}
+
+bool simulation::done() const {
+  return state_->over;
+}
+
+const policy::judged_window& simulation::window() const {
+  return state_->window;
+}
+
+std::vector<messages::trajectory> simulation::take_rollout() {
+  return std::exchange(state_->rollout, {});
+}
+
+std::string simulation::adopt(const messages::policy_version& version) {
+  return state_->arbitration.adopt(version);
+}
+
+const simulator::world& simulation::world() const {
+  return state_->world;
+}
+
+const std::vector<messages::evaluation_report>& simulation::evaluations() const {
+  return state_->evaluations;
+}
+
+run_result simulation::result() const {
+  const auto& world = state_->world;
+  auto result = state_->counted;
+  result.failure = world.failure();
+  result.seconds = world.now_seconds();
+  result.seconds_to_target = world.seconds_to_target();
+  result.final_accuracy = world.accuracy();
+  result.progress = world.progress();
+  result.samples = world.samples();
+  result.steps = world.steps();
+  return result;
+}
+
+} // namespace dynamix::simulator

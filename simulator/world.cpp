@@ -1,0 +1,285 @@
+#include "simulator/world.hpp"
+
+#include "cluster/decision_steps.hpp"
+#include "simulator/host_model.hpp"
+#include "simulator/step_model.hpp"
+#include "simulator/window_report.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+
+namespace dynamix::simulator {
+namespace {
+
+constexpr double never = std::numeric_limits<double>::infinity();
+
+} // namespace
+
+struct world::state {
+  scenario what;
+  std::vector<host_model> hosts; // by position among the file's workers
+  std::vector<std::size_t> present;
+  simulator::learning learning;
+  noise_scale_meter meter;
+  double target_progress;
+  std::uint64_t generation = 1;
+  std::uint64_t window = 0;
+  double now = 0;
+  double progress = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t steps = 0;
+  double seconds_to_target = -1;
+  std::string failure;
+  // Of the moment, by rank.
+  std::vector<double> cotenants; ///< slow-downs by episodes
+  std::vector<double> emulated;  ///< slow-downs by the file's `emulate`
+  std::vector<double> congestion;
+  network links;
+  // Of the step at hand, by rank.
+  std::vector<double> work;
+  std::vector<double> finished;
+
+  state(scenario given, std::uint64_t seed);
+  /// Finds out who is there.
+  void settle();
+  /// Takes over what holds now.
+  void observe();
+  /// Starts a new one if others are there than before.
+  void renew_generation();
+  bool fits_memory(std::span<const std::uint32_t> batches);
+  /// Returns its seconds.
+  double run_step(std::span<const double> curve_seconds, double total, std::vector<worker_sums>& sums);
+  /// Runs steps under these batch sizes, and times them anew.
+  void run_steps(std::span<const std::uint32_t> batches, std::uint32_t steps, window_summary& summary,
+                 std::vector<worker_sums>& sums);
+  window_summary run_window(std::span<const std::uint32_t> batches, std::span<const std::uint32_t> settling,
+                            std::vector<worker_sums>& sums);
+};
+
+world::state::state(scenario given, std::uint64_t seed)
+    : what(std::move(given)), meter(random_stream(seed, what.profiles.size(), host_model::measuring)) {
+  const auto workers = what.file.workers();
+  for (std::size_t i = 0; i < workers.size(); ++i)
+    hosts.emplace_back(what, *workers[i], i, seed);
+  const double target = what.file.training.target_accuracy;
+  target_progress = target > 0 ? what.workload.progress_for(target) : never;
+  if (target_progress == 0)
+    seconds_to_target = 0;
+  settle();
+}
+
+void world::state::settle() {
+  present.clear();
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    if (hosts[i].present(now))
+      present.push_back(i);
+  if (present.empty())
+    failure = "no host is there at " + std::to_string(now) + " s";
+  const auto& training = what.file.training;
+  learning = {.rule = training.rule,
+              .adaptive = training.optimizer != cluster::optimizer_kind::sgd,
+              .initial_batch = static_cast<double>(what.file.batch.initial) *
+                               static_cast<double>(std::max<std::size_t>(1, present.size())),
+              .reference_batch = what.workload.reference_batch};
+  for (auto* each : {&cotenants, &emulated, &congestion, &work, &finished})
+    each->assign(present.size(), 1);
+  const auto& options = what.file.simulation;
+  links = {.topology = options.topology,
+           .workers = present.size(),
+           .gradient_bytes = what.workload.gradient_mib * 1024 * 1024,
+           .server_link = options.bandwidth_mbit * 1e6 / 8,
+           .latency_seconds = options.latency_us * 1e-6,
+           .loss_rate = options.loss_rate};
+  observe();
+}
+
+void world::state::observe() {
+  links.slowest_link = never;
+  for (std::size_t rank = 0; rank < present.size(); ++rank) {
+    auto& host = hosts[present[rank]];
+    cotenants[rank] = host.slow_downs.at(now);
+    emulated[rank] = host.emulated_slowdown(now);
+    congestion[rank] = host.congestions.at(now);
+    links.slowest_link = std::min(links.slowest_link, host.bandwidth / congestion[rank]);
+  }
+}
+
+void world::state::renew_generation() {
+  std::size_t rank = 0;
+  bool same = true;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const bool was_present = rank < present.size() && present[rank] == i;
+    same = same && hosts[i].present(now) == was_present;
+    rank += was_present ? 1 : 0;
+  }
+  if (same)
+    return;
+  ++generation;
+  now += restart_seconds;
+  settle();
+}
+
+bool world::state::fits_memory(std::span<const std::uint32_t> batches) {
+  for (std::size_t rank = 0; rank < present.size() && failure.empty(); ++rank) {
+    const auto& host = hosts[present[rank]];
+    if (batches[rank] > host.fits)
+      failure = "out of memory on host " + host.host->name + ": batch " + std::to_string(batches[rank]) + ", " +
+                std::to_string(host.fits) + " fit";
+  }
+  return failure.empty();
+}
+
+double world::state::run_step(std::span<const double> curve_seconds, double total, std::vector<worker_sums>& sums) {
+  observe();
+  const auto& options = what.file.simulation;
+  for (std::size_t rank = 0; rank < present.size(); ++rank)
+    work[rank] = curve_seconds[rank] * std::exp(options.noise * hosts[present[rank]].noise.normal());
+  share_cores(work, options.cores, finished);
+  double computing = 0;
+  for (std::size_t rank = 0; rank < present.size(); ++rank) {
+    auto& sum = sums[rank];
+    const double contended = finished[rank] * cotenants[rank] * hosts[present[rank]].hiccup;
+    const double seconds = contended * emulated[rank];
+    sum.work += work[rank];
+    sum.queued += contended - work[rank];
+    sum.computing += seconds;
+    sum.congestion += congestion[rank];
+    computing = std::max(computing, seconds);
+  }
+  const double seconds = step_seconds(computing, exchange_seconds(links), options.overlap);
+  const double before = progress;
+  progress += total * learning.efficiency(what.workload.phi(progress), total) / what.workload.epoch_samples;
+  if (seconds_to_target < 0 && progress >= target_progress)
+    seconds_to_target = now + (target_progress - before) / (progress - before) * seconds;
+  now += seconds;
+  ++steps;
+  return seconds;
+}
+
+void world::state::run_steps(std::span<const std::uint32_t> batches, std::uint32_t count, window_summary& summary,
+                             std::vector<worker_sums>& sums) {
+  std::vector<double> curve_seconds(present.size());
+  for (std::size_t rank = 0; rank < present.size(); ++rank) {
+    curve_seconds[rank] = hosts[present[rank]].profile->curve.seconds(batches[rank]);
+    sums[rank].samples += std::uint64_t{batches[rank]} * count;
+    sums[rank].computing = 0;
+  }
+  summary.timed_steps = count;
+  summary.timed_seconds = 0;
+  summary.global_batch = std::accumulate(batches.begin(), batches.end(), std::uint64_t{0});
+  for (std::uint32_t i = 0; i < count; ++i)
+    summary.timed_seconds += run_step(curve_seconds, static_cast<double>(summary.global_batch), sums);
+  summary.seconds += summary.timed_seconds;
+  samples += summary.global_batch * count;
+}
+
+window_summary world::state::run_window(std::span<const std::uint32_t> batches, std::span<const std::uint32_t> settling,
+                                        std::vector<worker_sums>& sums) {
+  window_summary summary{
+      .window = ++window, .generation = generation, .first_step = steps, .steps = what.file.arbitrator.window_steps};
+  for (auto& host : hosts) // absent ones too: a host's hiccups depend on nothing but the window
+    host.draw_hiccup(what.file.simulation.hiccup_rate);
+  const double progress_before = progress;
+  std::uint32_t left = summary.steps;
+  if (!settling.empty() && !std::ranges::equal(settling, batches)) {
+    run_steps(settling, cluster::settle_steps(left), summary, sums);
+    left -= cluster::settle_steps(left);
+  }
+  run_steps(batches, left, summary, sums);
+  summary.samples = samples;
+  summary.elapsed_seconds = now;
+  summary.accuracy = what.workload.accuracy((progress_before + progress) / 2);
+  summary.phi = what.workload.phi(progress);
+  summary.measured_phi = meter.measure(summary.phi, what.workload.phi_noise, summary.steps);
+  summary.sent_bytes = sent_bytes(links);
+  return summary;
+}
+
+world::world(scenario what, std::uint64_t seed) : state_(std::make_unique<state>(std::move(what), seed)) {}
+world::world(world&&) noexcept = default;
+world::~world() = default;
+
+messages::shard_report world::run_window(std::span<const std::uint32_t> batches, messages::decision_key in_force,
+                                         std::span<const std::uint32_t> settling) {
+  auto& now = *state_;
+  if (batches.size() != now.present.size() || std::ranges::count(batches, 0U) > 0 ||
+      (!settling.empty() && settling.size() != batches.size()))
+    throw std::invalid_argument("a window needs one batch size above 0 for each of " +
+                                std::to_string(now.present.size()) + " workers");
+  if (!now.failure.empty() || !now.fits_memory(batches))
+    return {};
+  std::vector<worker_sums> sums(now.present.size());
+  const auto summary = now.run_window(batches, settling, sums);
+  const report_writer writer(now.what, now.learning, summary);
+  messages::shard_report shard{.window = summary.window,
+                               .generation = summary.generation,
+                               .expected = static_cast<std::uint32_t>(now.present.size())};
+  shard.reports.reserve(now.present.size());
+  for (std::size_t rank = 0; rank < now.present.size(); ++rank) {
+    auto& host = now.hosts[now.present[rank]];
+    shard.reports.push_back(writer.write(
+        {.host = *host.host, .rank = static_cast<std::uint32_t>(rank), .batch = batches[rank], .sums = sums[rank]},
+        host.measurements));
+    shard.reports.back().decision = in_force;
+  }
+  now.observe();
+  now.renew_generation();
+  return shard;
+}
+
+const std::vector<std::size_t>& world::present() const {
+  return state_->present;
+}
+
+std::uint64_t world::generation() const {
+  return state_->generation;
+}
+
+truth world::look() const {
+  const auto& now = *state_;
+  truth seen{.cores = now.what.file.simulation.cores,
+             .exchange_seconds = exchange_seconds(now.links),
+             .overlap = now.what.file.simulation.overlap,
+             .phi = now.what.workload.phi(now.progress),
+             .learning = now.learning};
+  for (std::size_t rank = 0; rank < now.present.size(); ++rank) {
+    const auto& host = now.hosts[now.present[rank]];
+    seen.profiles.push_back(host.profile);
+    seen.slowdown.push_back(now.cotenants[rank] * now.emulated[rank]);
+    seen.highest.push_back(std::min(now.what.file.batch.highest, host.fits));
+  }
+  return seen;
+}
+
+double world::now_seconds() const {
+  return state_->now;
+}
+double world::progress() const {
+  return state_->progress;
+}
+double world::accuracy() const {
+  return state_->what.workload.accuracy(state_->progress);
+}
+std::uint64_t world::samples() const {
+  return state_->samples;
+}
+std::uint64_t world::steps() const {
+  return state_->steps;
+}
+double world::epochs() const {
+  return static_cast<double>(state_->samples) / state_->what.workload.epoch_samples;
+}
+double world::seconds_to_target() const {
+  return state_->seconds_to_target;
+}
+const std::string& world::failure() const {
+  return state_->failure;
+}
+const scenario& world::what() const {
+  return state_->what;
+}
+
+} // namespace dynamix::simulator

@@ -1,0 +1,85 @@
+#pragma once
+
+/// Hosts, network and learning in virtual time: batch sizes in, window reports out. Knows nothing of policies but their
+/// step-time curves. The same scenario, seed and batch sizes give bit-identical reports; and hosts slow down, links
+/// congest, hosts come and go at the same virtual times whatever the batch sizes are.
+///
+/// A step: worker i needs w_i = curve_i(b_i) * exp(noise * n) seconds of computing, n standard normal. Where `cores`
+/// are shared it gets them after c_i >= w_i seconds (simulator/step_model.hpp), else c_i = w_i. Then it waits as long
+/// as its slow-downs say, as emulated hosts on one machine do: t_i = c_i * f_i, f_i the product of the file's
+/// `emulate`, the host's episode and the window's hiccup. T_grad = max t_i; T from it and the exchange as in
+/// step_model.hpp.
+///
+/// Not modelled: evaluations and checkpoints take no time; the exchange needs no core; hosts come and go between
+/// windows only, and what was computed is never lost.
+
+#include "messages/types.hpp"
+#include "simulator/learning.hpp"
+#include "simulator/scenario.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace dynamix::simulator {
+
+/// The world as it truly is at one moment, for the oracle and for tests. Workers in the order of ranks.
+struct truth {
+  std::vector<const device_profile*> profiles; ///< the world's own
+  std::vector<double> slowdown;                ///< of computing, hiccups left out; >= 1
+  std::vector<std::uint32_t> highest;          ///< batch size that the file and the device's memory allow
+  std::uint32_t cores = 0;                     ///< 0: none are shared
+  double exchange_seconds = 0;                 ///< T_sync
+  double overlap = 1;                          ///< g
+  double phi = 0;
+  simulator::learning learning;
+
+  /// Seconds of a step without noise at these batch sizes.
+  double step_seconds(std::span<const std::uint32_t> batches) const;
+  /// Samples a second, each worth one at B_ref.
+  double goodput(std::span<const std::uint32_t> batches) const;
+};
+
+class world {
+public:
+  /// Virtual time that a change of the hosts costs. The new generation is of those who are there after it, and goes on
+  /// from what has been learned.
+  static constexpr double restart_seconds = 5;
+
+  world(scenario what, std::uint64_t seed);
+  world(world&&) noexcept;
+  ~world();
+
+  /// Runs one window of file.arbitrator.window_steps steps under these batch sizes (by rank, > 0), which `in_force` put
+  /// in force, and reports it as the trainer does. `settling`, where not empty, are the batch sizes of its first
+  /// cluster::settle_steps steps; times then are of those that follow. Hosts that come or go by the window's end make a
+  /// new generation then. A batch size above what a device's memory holds runs nothing: `failure` then says so, and the
+  /// report is empty, as it is ever after. Throws std::invalid_argument unless there is one batch size a worker.
+  messages::shard_report run_window(std::span<const std::uint32_t> batches, messages::decision_key in_force,
+                                    std::span<const std::uint32_t> settling = {});
+
+  /// Positions in the file's workers of the hosts that are there, by rank; changes with the generation.
+  const std::vector<std::size_t>& present() const;
+  std::uint64_t generation() const; ///< from 1
+  truth look() const;
+
+  double now_seconds() const;
+  double progress() const; ///< epochs at the reference batch
+  double accuracy() const; ///< of the test set, without noise
+  std::uint64_t samples() const;
+  std::uint64_t steps() const;
+  double epochs() const; ///< samples over those of an epoch
+  /// Virtual time at which the model reached file.training.target_accuracy (within the step, not at the next
+  /// evaluation); negative while it has not.
+  double seconds_to_target() const;
+  const std::string& failure() const; ///< empty: none
+  const scenario& what() const;
+
+private:
+  struct state;
+  std::unique_ptr<state> state_;
+};
+
+} // namespace dynamix::simulator

@@ -1,0 +1,57 @@
+#include "simulator/episodes.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace dynamix::simulator {
+namespace {
+
+episodes make_episodes(std::uint64_t seed) {
+  return {100, 50, 4, random_stream(seed, 3, 1)};
+}
+
+TEST(episodes, do_not_depend_on_when_they_are_looked_at) {
+  auto often = make_episodes(1);
+  auto seldom = make_episodes(1);
+  for (int second = 0; second < 20'000; ++second) {
+    const double factor = often.at(second);
+    if (second % 37 == 0) {
+      EXPECT_EQ(seldom.at(second), factor) << second;
+    }
+  }
+}
+
+TEST(episodes, have_the_given_gaps_durations_and_factors) {
+  auto slow_downs = make_episodes(2);
+  double slow = 0;
+  double log_factors = 0;
+  constexpr int samples = 1'000'000;
+  for (int i = 0; i < samples; ++i)
+    if (const double factor = slow_downs.at(i); factor != 1) {
+      EXPECT_GE(factor, 1.25);
+      EXPECT_LE(factor, 4);
+      ++slow;
+      log_factors += std::log(factor);
+    }
+  EXPECT_NEAR(slow / samples, 50.0 / 150.0, 0.02);
+  EXPECT_NEAR(log_factors / slow, (std::log(1.25) + std::log(4)) / 2, 0.03);
+}
+
+TEST(episodes, differ_from_seed_to_seed) {
+  auto one = make_episodes(1);
+  auto other = make_episodes(2);
+  int different = 0;
+  for (int second = 0; second < 1000; ++second)
+    different += one.at(second) != other.at(second) ? 1 : 0;
+  EXPECT_GT(different, 100);
+}
+
+TEST(episodes, are_none_without_a_rate) {
+  episodes none(0, 50, 4, random_stream(1, 1, 1));
+  EXPECT_EQ(none.at(0), 1);
+  EXPECT_EQ(none.at(1e6), 1);
+}
+
+} // namespace
+} // namespace dynamix::simulator

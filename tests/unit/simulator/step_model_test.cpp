@@ -1,0 +1,79 @@
+#include "simulator/step_model.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace dynamix::simulator {
+namespace {
+
+using ::testing::DoubleEq;
+using ::testing::ElementsAre;
+
+std::vector<double> finish(const std::vector<double>& work, std::uint32_t cores) {
+  std::vector<double> finished(work.size());
+  share_cores(work, cores, finished);
+  return finished;
+}
+
+TEST(share_cores, lets_each_job_alone_where_there_are_cores_enough) {
+  EXPECT_THAT(finish({3, 1, 2}, 0), ElementsAre(3, 1, 2));
+  EXPECT_THAT(finish({3, 1, 2}, 3), ElementsAre(3, 1, 2));
+}
+
+TEST(share_cores, shares_one_core_evenly) {
+  // Both at half speed until the short one is done after 2 s, then the other's last second.
+  EXPECT_THAT(finish({2, 1}, 1), ElementsAre(DoubleEq(3), DoubleEq(2)));
+}
+
+TEST(share_cores, gives_nobody_more_than_a_core) {
+  // Three share two cores: at 2/3 until the first is done at 1.5 s, then a core each.
+  EXPECT_THAT(finish({1, 2, 5}, 2), ElementsAre(DoubleEq(1.5), DoubleEq(2.5), DoubleEq(5.5)));
+}
+
+network four_workers(cluster::topology_kind topology) {
+  return {.topology = topology,
+          .workers = 4,
+          .gradient_bytes = 8e6,
+          .slowest_link = 1e9,
+          .server_link = 2e9,
+          .latency_seconds = 1e-4};
+}
+
+TEST(exchange, of_a_ring_takes_2_n_minus_1_messages_over_the_slowest_link) {
+  const auto now = four_workers(cluster::topology_kind::ring);
+  EXPECT_DOUBLE_EQ(sent_bytes(now), 12e6);
+  EXPECT_DOUBLE_EQ(exchange_seconds(now), 0.012 + 6e-4);
+}
+
+TEST(exchange, with_a_parameter_server_waits_for_its_link_or_the_slowest_worker_s) {
+  auto now = four_workers(cluster::topology_kind::parameter_server);
+  EXPECT_DOUBLE_EQ(sent_bytes(now), 8e6);
+  EXPECT_DOUBLE_EQ(exchange_seconds(now), 2 * (4 * 8e6 / 2e9) + 2e-4);
+  now.slowest_link = 1e8;
+  EXPECT_DOUBLE_EQ(exchange_seconds(now), 2 * (8e6 / 1e8) + 2e-4);
+}
+
+TEST(exchange, sends_lost_segments_again) {
+  auto now = four_workers(cluster::topology_kind::ring);
+  now.loss_rate = 0.5;
+  EXPECT_DOUBLE_EQ(exchange_seconds(now), 2 * (0.012 + 6e-4));
+}
+
+TEST(exchange, of_one_worker_is_none) {
+  auto now = four_workers(cluster::topology_kind::ring);
+  now.workers = 1;
+  EXPECT_EQ(exchange_seconds(now), 0);
+  EXPECT_EQ(sent_bytes(now), 0);
+}
+
+TEST(step, overlaps_computing_and_exchange) {
+  EXPECT_DOUBLE_EQ(step_seconds(3, 4, 1), 7);
+  EXPECT_DOUBLE_EQ(step_seconds(3, 4, 2), 5);
+  EXPECT_NEAR(step_seconds(3, 4, 10), 4.02197, 1e-5); // (3^10 + 4^10)^(1/10)
+  EXPECT_DOUBLE_EQ(step_seconds(3, 0, 5), 3);
+}
+
+} // namespace
+} // namespace dynamix::simulator

@@ -1,0 +1,197 @@
+#include "examples.hpp"
+#include "simulator/world.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <stdexcept>
+
+namespace dynamix::simulator {
+namespace {
+
+using testing::computing_seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::quiet_scenario;
+using testing::worker;
+
+using batches = std::vector<std::uint32_t>;
+
+TEST(world, takes_as_long_as_its_slowest_worker_and_the_exchange) {
+  auto what = quiet_scenario(4);
+  what.workload.gradient_mib = 8;
+  what.file.simulation.latency_us = 100;
+  world cluster(what, 1);
+  const auto shard = cluster.run_window(batches{64, 32, 16, 8}, {});
+  const double exchange = 1.5 * 8 * 1024 * 1024 / 1e9 + 6 * 1e-4;
+  EXPECT_NEAR(cluster.now_seconds(), computing_seconds(64) + exchange, 1e-12);
+  ASSERT_EQ(shard.reports.size(), 4U);
+  for (const auto& report : shard.reports) {
+    const double own = computing_seconds(report.batch);
+    EXPECT_NEAR(report.training.compute_seconds, own, 1e-12);
+    EXPECT_NEAR(report.training.iteration_seconds, computing_seconds(64) + exchange, 1e-12);
+    EXPECT_NEAR(report.training.exchange_seconds, report.training.iteration_seconds - own, 1e-12);
+  }
+}
+
+TEST(world, overlaps_computing_and_exchange) {
+  auto what = quiet_scenario(2);
+  what.workload.gradient_mib = 100;
+  what.file.simulation.overlap = 2;
+  world cluster(what, 1);
+  cluster.run_window(batches{64, 64}, {});
+  EXPECT_NEAR(cluster.now_seconds(), std::hypot(computing_seconds(64), 0.1 * 1.048576), 1e-12);
+}
+
+TEST(world, exchanges_over_the_slowest_host_s_own_link) {
+  auto what = quiet_scenario(2);
+  what.workload.gradient_mib = 1;
+  worker(what, 1).bandwidth_mbit = 80; // 1e7 bytes a second
+  world cluster(what, 1);
+  cluster.run_window(batches{64, 64}, {});
+  EXPECT_NEAR(cluster.now_seconds(), computing_seconds(64) + 0.1048576, 1e-12);
+}
+
+TEST(world, slows_hosts_down_as_the_file_says) {
+  auto what = quiet_scenario(2);
+  worker(what, 1).emulate = {{.at_seconds = 0, .compute_slowdown = 3}, {.at_seconds = 0.2, .compute_slowdown = 1.5}};
+  world cluster(what, 1);
+  const double own = computing_seconds(64);
+  EXPECT_THAT(cluster.look().slowdown, ElementsAre(1, 3));
+  cluster.run_window(batches{64, 64}, {}); // from 0 to 0.222
+  EXPECT_NEAR(cluster.now_seconds(), 3 * own, 1e-12);
+  EXPECT_THAT(cluster.look().slowdown, ElementsAre(1, 1.5));
+  const auto shard = cluster.run_window(batches{64, 64}, {});
+  EXPECT_NEAR(cluster.now_seconds(), 4.5 * own, 1e-12);
+  EXPECT_NEAR(shard.reports[0].training.compute_seconds, own, 1e-12);
+}
+
+TEST(world, shares_cores_and_waits_for_slow_downs_without_one) {
+  auto what = quiet_scenario(2);
+  what.file.simulation.cores = 1;
+  worker(what, 0).emulate = {{.at_seconds = 0, .compute_slowdown = 4}};
+  world cluster(what, 1);
+  const auto shard = cluster.run_window(batches{8, 64}, {});
+  // The short one is done after twice its time and then waits three times as long; the long one has the core then.
+  const double brief = computing_seconds(8);
+  const double both = brief + computing_seconds(64);
+  EXPECT_NEAR(shard.reports[0].training.compute_seconds, 4 * 2 * brief, 1e-12);
+  EXPECT_NEAR(shard.reports[1].training.compute_seconds, both, 1e-12);
+  EXPECT_NEAR(cluster.now_seconds(), std::max(8 * brief, both), 1e-12);
+  EXPECT_NEAR(cluster.look().step_seconds(batches{8, 64}), cluster.now_seconds(), 1e-12);
+}
+
+TEST(world, makes_the_progress_of_the_noise_scale) {
+  auto what = quiet_scenario(4);
+  what.workload.phi_exponent = 1;
+  what.workload.phi_epochs = 2;
+  world cluster(what, 1);
+  double progress = 0;
+  for (int step = 0; step < 50; ++step) {
+    cluster.run_window(batches(4, 128), {});
+    const double phi = 1000 * (1 + progress / 2);
+    progress += 512 * (phi + 256) / (phi + 512) / 60000;
+    ASSERT_NEAR(cluster.progress(), progress, 1e-12);
+  }
+  EXPECT_EQ(cluster.samples(), 50U * 512);
+  EXPECT_EQ(cluster.steps(), 50U);
+  EXPECT_DOUBLE_EQ(cluster.epochs(), 50 * 512 / 60000.0);
+  EXPECT_DOUBLE_EQ(cluster.look().phi, 1000 * (1 + cluster.progress() / 2));
+  EXPECT_DOUBLE_EQ(cluster.accuracy(), what.workload.accuracy(cluster.progress()));
+}
+
+TEST(world, knows_when_the_target_was_reached_to_a_part_of_a_step) {
+  auto what = quiet_scenario(2);
+  what.file.training.target_accuracy = 0.3;
+  world cluster(what, 1);
+  int windows = 0;
+  for (; cluster.seconds_to_target() < 0 && windows < 1000; ++windows)
+    cluster.run_window(batches(2, 64), {});
+  const double a_step = 128 * (1000.0 + 256) / (1000 + 128) / 60000;
+  const double steps = what.workload.progress_for(0.3) / a_step;
+  EXPECT_EQ(windows, static_cast<int>(std::ceil(steps)));
+  EXPECT_NEAR(cluster.seconds_to_target(), steps * computing_seconds(64), 1e-9);
+}
+
+TEST(world, ends_when_a_batch_does_not_fit_into_memory) {
+  auto what = quiet_scenario(3);
+  worker(what, 1).batch_highest = 256;
+  what.profiles[2].batch_highest = 128;
+  world by_file(what, 1);
+  EXPECT_THAT(by_file.look().highest, ElementsAre(1024, 256, 128));
+  EXPECT_EQ(by_file.run_window(batches{1024, 256, 128}, {}).reports.size(), 3U);
+  EXPECT_EQ(by_file.failure(), "");
+  EXPECT_TRUE(by_file.run_window(batches{64, 257, 64}, {}).reports.empty());
+  EXPECT_EQ(by_file.failure(), "out of memory on host w1: batch 257, 256 fit");
+  EXPECT_EQ(by_file.steps(), 1U);
+  EXPECT_TRUE(by_file.run_window(batches{64, 64, 64}, {}).reports.empty());
+  world by_profile(what, 1);
+  by_profile.run_window(batches{64, 64, 129}, {});
+  EXPECT_EQ(by_profile.failure(), "out of memory on host w2: batch 129, 128 fit");
+}
+
+TEST(world, makes_a_generation_of_whoever_is_there) {
+  auto what = quiet_scenario(4);
+  worker(what, 1).leave_at_seconds = 0.05;
+  worker(what, 2).join_at_seconds = 6;
+  worker(what, 3).join_at_seconds = 5; // while the second generation starts
+  world cluster(what, 1);
+  EXPECT_THAT(cluster.present(), ElementsAre(0, 1));
+  EXPECT_EQ(cluster.run_window(batches{64, 64}, {}).generation, 1U);
+  EXPECT_EQ(cluster.generation(), 2U);
+  EXPECT_THAT(cluster.present(), ElementsAre(0, 3));
+  EXPECT_NEAR(cluster.now_seconds(), computing_seconds(64) + world::restart_seconds, 1e-12);
+  while (cluster.generation() == 2)
+    cluster.run_window(batches{64, 64}, {});
+  EXPECT_THAT(cluster.present(), ElementsAre(0, 2, 3));
+  EXPECT_GE(cluster.now_seconds(), 6 + world::restart_seconds);
+  const auto shard = cluster.run_window(batches{8, 16, 32}, {});
+  EXPECT_EQ(shard.generation, 3U);
+  EXPECT_EQ(shard.expected, 3U);
+  EXPECT_EQ(shard.reports[1].host, "w2");
+  EXPECT_EQ(shard.reports[1].rank, 1U);
+  EXPECT_EQ(shard.reports[1].batch, 16U);
+  EXPECT_THROW(cluster.run_window(batches{64, 64}, {}), std::invalid_argument);
+}
+
+TEST(world, fails_when_nobody_is_there) {
+  auto what = quiet_scenario(1);
+  worker(what, 0).leave_at_seconds = 0.01;
+  world cluster(what, 1);
+  EXPECT_EQ(cluster.run_window(batches{64}, {}).reports.size(), 1U);
+  EXPECT_THAT(cluster.failure(), HasSubstr("no host is there"));
+}
+
+/// Slow-downs by the time of the window's end, one a worker.
+std::map<double, std::vector<double>> slowdowns_under(std::uint32_t batch) {
+  auto what = quiet_scenario(3);
+  what.file.simulation.slow_every_seconds = 40;
+  what.file.simulation.slow_seconds = 20;
+  what.file.simulation.hiccup_rate = 0.1;
+  what.file.simulation.noise = 0.1;
+  world cluster(what, 5);
+  std::map<double, std::vector<double>> seen;
+  while (cluster.now_seconds() < 400) {
+    cluster.run_window(batches(3, batch), {});
+    seen[cluster.now_seconds()] = cluster.look().slowdown;
+  }
+  return seen;
+}
+
+TEST(world, has_the_same_slow_downs_whatever_the_batch_sizes_are) {
+  const auto often = slowdowns_under(8);
+  int compared = 0;
+  for (const auto& [seconds, factors] : slowdowns_under(512)) {
+    const auto after = often.lower_bound(seconds);
+    if (after == often.begin() || after == often.end() || after->second != std::prev(after)->second)
+      continue; // something began or ended about then
+    EXPECT_EQ(factors, after->second) << seconds;
+    ++compared;
+  }
+  EXPECT_GT(compared, 100);
+}
+
+} // namespace
+} // namespace dynamix::simulator
