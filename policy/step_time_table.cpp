@@ -11,6 +11,7 @@ constexpr double same_batch = 0.1;       ///< relative distance within which mea
 constexpr double retention = 0.5;        ///< of a point's weight at each measurement
 constexpr double lightest_weight = 1e-6; ///< so that weights never vanish altogether
 constexpr double change_of_speed = 1.25; ///< ratio of measured to expected seconds, or its inverse
+constexpr double hoped_variable = 0.5;   ///< share of a step's time that grows with the batch, after one point
 constexpr double lowest_variable = 0.25; ///< least share of a step's time that grows with the batch, where unmeasured
 
 double slope(const step_time& from, const step_time& to) {
@@ -31,7 +32,7 @@ step_time_curve::step_time_curve(std::vector<step_time> points) : points_(std::m
   const auto& last = points_.back();
   const auto one = points_.size() == 1;
   first_slope_ = one ? first.seconds / first.batch : allowed_slope(slope(first, points_[1]), first);
-  last_slope_ = one ? first_slope_ : allowed_slope(slope(points_[points_.size() - 2], last), last);
+  last_slope_ = one ? hoped_variable * first_slope_ : allowed_slope(slope(points_[points_.size() - 2], last), last);
 }
 
 double step_time_curve::seconds(double batch) const {

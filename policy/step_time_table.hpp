@@ -15,7 +15,9 @@ struct step_time {
 
 /// A monotone step time t(b). Between two points it is linear. Beyond them it goes on as a + c*b with the slope of the
 /// outermost piece, where c is at most t/b (so that the fixed cost a is not negative) and at least a quarter of it (a
-/// flat piece promises no free samples where nothing was measured). A single point gives t proportional to b.
+/// flat piece promises no free samples where nothing was measured). A single point gives t proportional to b below it,
+/// and above it c = t/b/2: hope that half of the step is fixed, without which nobody would ever look (Pollux, arXiv
+/// 2008.12260, explores on the same ground: what was not tried is taken to scale well).
 class step_time_curve {
 public:
   step_time_curve() = default;

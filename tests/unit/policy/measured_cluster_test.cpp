@@ -30,6 +30,18 @@ messages::shard_report shard_of(std::uint64_t window, const std::vector<double>&
   return shard;
 }
 
+/// A cluster that has seen twice the batch take twice the time, in window 1, so that all step times are proportional.
+measured_cluster proportional(std::vector<double> seconds, double exchange_seconds = 0.01) {
+  for (auto& each : seconds)
+    each *= 2;
+  auto shard = shard_of(1, seconds, exchange_seconds);
+  for (auto& report : shard.reports)
+    report.batch = 128;
+  measured_cluster measured(limits);
+  measured.measure(shard);
+  return measured;
+}
+
 TEST(measured_cluster, knows_nothing_at_first) {
   measured_cluster measured(limits);
   EXPECT_FALSE(measured.any_measured());
@@ -42,8 +54,8 @@ TEST(measured_cluster, knows_nothing_at_first) {
 }
 
 TEST(measured_cluster, predicts_and_splits) {
-  measured_cluster measured(limits);
-  measured.measure(shard_of(1, {0.02, 0.06}, 0.01));
+  auto measured = proportional({0.02, 0.06});
+  measured.measure(shard_of(2, {0.02, 0.06}, 0.01));
   EXPECT_NEAR(measured.exchange_seconds(), 0.01, 1e-12);
   const auto plan = measured.split(128);
   EXPECT_THAT(plan.batches, ElementsAre(96, 32));
@@ -52,8 +64,8 @@ TEST(measured_cluster, predicts_and_splits) {
 }
 
 TEST(measured_cluster, finds_the_global_batch_with_the_highest_goodput) {
-  measured_cluster measured(limits);
-  measured.measure(shard_of(1, {0.02, 0.06}, 0.1, 500));
+  auto measured = proportional({0.02, 0.06}, 0.1);
+  measured.measure(shard_of(2, {0.02, 0.06}, 0.1, 500));
   const auto plan = measured.best(128, 2048);
   // T = 0.1 + 0.03 B/128: goodput is largest at B = sqrt(0.1 * 500 * 128 / 0.03) = 462.
   EXPECT_NEAR(static_cast<double>(plan.total), 462, 12);
@@ -62,32 +74,32 @@ TEST(measured_cluster, finds_the_global_batch_with_the_highest_goodput) {
 }
 
 TEST(measured_cluster, a_belief_in_the_newest_window_takes_a_change_of_speed_at_once) {
-  measured_cluster measured(limits);
-  for (std::uint64_t window = 1; window <= 3; ++window)
+  auto measured = proportional({0.02, 0.02});
+  for (std::uint64_t window = 2; window <= 4; ++window)
     measured.measure(shard_of(window, {0.02, 0.02}));
-  measured.measure(shard_of(4, {0.06, 0.02}));
+  measured.measure(shard_of(5, {0.06, 0.02}));
   EXPECT_NEAR(measured.surprise(0), std::log2(3), 1e-9);
   EXPECT_NEAR(measured.surprise(1), 0, 1e-9);
   EXPECT_THAT(measured.split(128).batches, ElementsAre(64, 64)) << "once may be a hiccup";
   const std::vector<belief> newest(2, belief::newest);
   EXPECT_THAT(measured.split(128, newest).batches, ElementsAre(32, 96));
-  measured.measure(shard_of(5, {0.06, 0.02}));
+  measured.measure(shard_of(6, {0.06, 0.02}));
   EXPECT_THAT(measured.split(128).batches, ElementsAre(32, 96)) << "twice is a change";
   EXPECT_THAT(measured.split(128, newest).batches, ElementsAre(32, 96)) << "and counts once";
 }
 
 TEST(measured_cluster, cautious_takes_a_tenth_more_time) {
-  measured_cluster measured(limits);
-  measured.measure(shard_of(1, {0.02, 0.02}));
+  auto measured = proportional({0.02, 0.02});
+  measured.measure(shard_of(2, {0.02, 0.02}));
   const std::vector<belief> how = {belief::cautious, belief::average};
   EXPECT_THAT(measured.split(128, how).batches, ElementsAre(61, 67));
 }
 
 TEST(measured_cluster, progress_is_near_zero_at_the_best_and_tells_what_was_lost) {
-  measured_cluster measured(limits);
-  measured.measure(shard_of(1, {0.02, 0.02}));
+  auto measured = proportional({0.02, 0.02});
+  measured.measure(shard_of(2, {0.02, 0.02}));
   EXPECT_NEAR(measured.progress(), 0, 1e-3);
-  measured.measure(shard_of(2, {0.02, 0.06}));
+  measured.measure(shard_of(3, {0.02, 0.06}));
   // 128 samples in 70 ms; 96 and 32 would have taken 30 + 10 ms.
   EXPECT_NEAR(measured.progress(), std::log2(40.0 / 70), 0.01);
 }

@@ -41,8 +41,16 @@ testing::measured_controller measured_lb_bsp(const cluster::batch& within = limi
 testing::measured_controller measured_omnilearn() {
   return {make_omnilearn(limits), limits};
 }
-testing::measured_controller measured_goodput(const cluster::batch& within = limits) {
-  return {make_goodput(), within};
+/// Has seen twice the batch take twice the time, in window 1, so that all step times are proportional.
+testing::measured_controller measured_goodput(double exchange_seconds, const cluster::batch& within = limits) {
+  testing::measured_controller controller(make_goodput(), within);
+  auto shard = measured(1, {0.04, 0.12});
+  for (auto& report : shard.reports) {
+    report.batch = 128;
+    report.training.exchange_seconds = exchange_seconds;
+  }
+  controller.decide(shard);
+  return controller;
 }
 
 TEST(lb_bsp, splits_in_proportion_to_the_measured_speed) {
@@ -94,7 +102,7 @@ TEST(omnilearn, restores_the_global_batch) {
 
 /// As `measured`, with an exchange whose shortest wait is `exchange_seconds`, and a noise scale.
 messages::shard_report noisy(double exchange_seconds, double noise_scale, std::uint64_t global_batch = 128) {
-  auto shard = measured(1, {0.02, 0.06});
+  auto shard = measured(2, {0.02, 0.06});
   for (auto& report : shard.reports) {
     report.global_batch = global_batch;
     report.training.exchange_seconds = exchange_seconds + (report.rank == 0 ? 0.04 : 0);
@@ -111,33 +119,33 @@ std::uint64_t total(const std::vector<choice>& choices) {
 
 // The split is 3:1, so T_grad = c*B with c = 0.75 * 0.02/64, and goodput is largest at B = sqrt(T_sync * phi / c).
 TEST(goodput, finds_the_best_global_batch_and_its_split) {
-  const auto choices = measured_goodput().decide(noisy(0.1, 128));
+  const auto choices = measured_goodput(0.1).decide(noisy(0.1, 128));
   const auto found = total(choices);
   EXPECT_NEAR(static_cast<double>(found), 233.7, 11); // candidates lie 4.5 % apart
   EXPECT_NEAR(choices[1].batch, static_cast<double>(found) / 4, 1);
   EXPECT_THAT(choices[0].reason, AllOf(HasSubstr("of " + std::to_string(found) + " samples in 5"),
                                        HasSubstr("exchange 100.0 ms, noise scale 128: goodput +")));
-  EXPECT_NEAR(static_cast<double>(total(measured_goodput().decide(noisy(1, 128, 512)))), 739, 35);
+  EXPECT_NEAR(static_cast<double>(total(measured_goodput(1).decide(noisy(1, 128, 512)))), 739, 35);
 }
 
 TEST(goodput, does_not_go_below_the_initial_global_batch) {
-  EXPECT_THAT(batches(measured_goodput().decide(noisy(0.01, 128))), ElementsAre(96, 32)); // 73.9
+  EXPECT_THAT(batches(measured_goodput(0.01).decide(noisy(0.01, 128))), ElementsAre(96, 32)); // 73.9
 }
 
 TEST(goodput, at_most_doubles_what_has_run_and_keeps_to_the_limits) {
-  EXPECT_THAT(batches(measured_goodput().decide(noisy(1, 128))), ElementsAre(192, 64)); // 739
-  auto narrow = measured_goodput({.initial = 64, .lowest = 50, .highest = 100});
+  EXPECT_THAT(batches(measured_goodput(1).decide(noisy(1, 128))), ElementsAre(192, 64)); // 739
+  auto narrow = measured_goodput(1, {.initial = 64, .lowest = 50, .highest = 100});
   EXPECT_EQ(total(narrow.decide(noisy(1, 128))), 200U);
 }
 
 TEST(goodput, splits_the_global_batch_as_it_is_while_the_noise_is_unknown) {
-  const auto choices = measured_goodput().decide(noisy(1, 0));
+  const auto choices = measured_goodput(1).decide(noisy(1, 0));
   EXPECT_THAT(batches(choices), ElementsAre(96, 32));
   EXPECT_THAT(choices[0].reason, HasSubstr("noise scale not measured yet"));
 }
 
 TEST(goodput, does_not_move_for_little) {
-  auto controller = measured_goodput();
+  auto controller = measured_goodput(0.01);
   const auto shard = noisy(0.01, 128); // the best split takes 30 + 10 ms a step, this one 30.3 + 10 ms
   for (const auto& each : controller.decide(shard, {97, 31}))
     EXPECT_THAT(each.reason, HasSubstr("keeps " + std::to_string(each.rank == 0 ? 97 : 31)));

@@ -19,13 +19,13 @@ TEST(step_time_table, knows_nothing_before_a_measurement) {
   EXPECT_TRUE(table.curve().empty());
 }
 
-TEST(step_time_table, takes_a_single_point_as_proportional) {
+TEST(step_time_table, takes_a_single_point_as_proportional_below_it_and_as_half_fixed_above) {
   step_time_table table;
   table.measure(64, 0.02);
   EXPECT_DOUBLE_EQ(table.curve().seconds(64), 0.02);
-  EXPECT_DOUBLE_EQ(table.curve().seconds(128), 0.04);
+  EXPECT_DOUBLE_EQ(table.curve().seconds(128), 0.03);
   EXPECT_DOUBLE_EQ(table.curve().seconds(32), 0.01);
-  EXPECT_DOUBLE_EQ(table.curve().batch_within(0.03), 96);
+  EXPECT_DOUBLE_EQ(table.curve().batch_within(0.03), 128);
 }
 
 TEST(step_time_table, interpolates_and_goes_on_with_the_last_slope) {
@@ -65,7 +65,7 @@ TEST(step_time_table, averages_measurements_at_about_the_same_batch) {
   table.measure(100, 0.020);
   table.measure(106, 0.023); // weights 1/2 and 1
   EXPECT_NEAR(table.curve().seconds(104), 0.022, 1e-12);
-  EXPECT_NEAR(table.curve().seconds(208), 0.044, 1e-12) << "still a single point";
+  EXPECT_NEAR(table.curve().seconds(208), 0.033, 1e-12) << "still a single point";
 }
 
 TEST(step_time_table, leaves_a_hiccup_out_and_takes_a_change_of_speed_at_once) {
