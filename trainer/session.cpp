@@ -1,39 +1,19 @@
 #include "trainer/session.hpp"
 
+#include "cluster/decision_steps.hpp"
 #include "storage/atomic_file.hpp"
 #include "trainer/checkpoint_files.hpp"
+#include "trainer/compute_device.hpp"
+#include "trainer/compute_threads.hpp"
 #include "trainer/exchange.hpp"
 #include "trainer/model.hpp"
 #include "trainer/training_loop.hpp"
 
 #include <torch/torch.h>
 
-#include <dlfcn.h>
-
 namespace dynamix::trainer {
 
 namespace {
-
-std::string check_device(const std::string& wanted) {
-  if (wanted == "cuda" && !torch::cuda::is_available())
-    return "device = \"cuda\", but this LibTorch finds no CUDA device; allowed here are \"auto\" and \"cpu\"";
-  return {};
-}
-
-torch::Device device_for(const std::string& wanted) {
-  if (wanted == "cpu" || !torch::cuda::is_available())
-    return torch::kCPU;
-  return torch::kCUDA;
-}
-
-/// OpenBLAS keeps threads of its own, one a core unless told otherwise, which several workers on one machine would
-/// fight over. It is there or not depending on what provides the BLAS.
-void set_compute_threads(int threads) {
-  at::set_num_threads(threads);
-  using setter = void (*)(int);
-  if (auto* set = reinterpret_cast<setter>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads")))
-    set(threads);
-}
 
 preflight_problem load_data(const cluster::training& options, dataset& train, dataset& test) {
   if (auto problem = check_device(options.device); !problem.empty())
@@ -51,6 +31,7 @@ loop_options options_for(const session_options& options) {
   return {.training = file.training,
           .batch = file.batch,
           .window_steps = file.arbitrator.window_steps,
+          .settle_steps = cluster::settle_steps(file.arbitrator.window_steps),
           .seed = file.seed,
           .emulate = options.host->emulate,
           .checkpoint_directory = options.checkpoint_directory,

@@ -1,7 +1,7 @@
 #include "file_store.hpp"
 #include "temporary_directory.hpp"
+#include "tiny_images.hpp"
 #include "trainer/checkpoint.hpp"
-#include "trainer/random.hpp"
 #include "trainer/session.hpp"
 
 #include <gmock/gmock.h>
@@ -16,24 +16,6 @@
 
 namespace dynamix::trainer {
 namespace {
-
-/// A Fashion-MNIST of a few hundred random images, as its files would be.
-void write_images(const temporary_directory& directory, const std::string& prefix, std::uint32_t count) {
-  const auto number = [](std::uint32_t value) {
-    return std::string{static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8),
-                       static_cast<char>(value)};
-  };
-  splitmix64 random(count);
-  std::string images = number(0x803) + number(count) + number(28) + number(28);
-  std::string labels = number(0x801) + number(count);
-  for (std::uint32_t sample = 0; sample < count; ++sample) {
-    labels.push_back(static_cast<char>(random.below(10)));
-    for (int pixel = 0; pixel < 28 * 28; ++pixel)
-      images.push_back(static_cast<char>(random.below(256)));
-  }
-  directory.write(prefix + "-images-idx3-ubyte", images);
-  directory.write(prefix + "-labels-idx1-ubyte", labels);
-}
 
 class quiet_observer : public observer {
 public:
