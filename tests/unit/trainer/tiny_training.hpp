@@ -2,6 +2,7 @@
 
 /// A training problem small enough to run in a moment, and observers that play a schedule of decisions.
 
+#include "ranks.hpp"
 #include "trainer/random.hpp"
 #include "trainer/training_loop.hpp"
 
@@ -123,6 +124,20 @@ inline rank_result train_rank(const rank_options& options, const dataset& train,
   for (const auto& parameter : model->parameters())
     result.parameters.push_back(parameter.detach().clone());
   return result;
+}
+
+inline messages::decision decide(std::uint64_t window, std::uint32_t rank, std::uint32_t batch,
+                                 std::uint64_t first_step) {
+  return {.key = {1, window}, .generation = 1, .rank = rank, .batch = batch, .first_step = first_step};
+}
+
+inline std::vector<rank_result> train_ranks(const std::vector<rank_options>& options, const dataset& train,
+                                            const dataset& test) {
+  std::vector<rank_result> results(options.size());
+  run_ranks(static_cast<std::uint32_t>(options.size()), [&](std::uint32_t rank, exchange& peers) {
+    results[rank] = train_rank(options[rank], train, test, peers);
+  });
+  return results;
 }
 
 inline bool same_bits(const rank_result& left, const rank_result& right) {

@@ -1,0 +1,82 @@
+#include "tiny_training.hpp"
+#include "trainer/window_sums.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dynamix::trainer {
+namespace {
+
+TEST(window_sums, times_steps_since_the_batch_sizes_changed) {
+  window_sums sums{
+      .steps = 4, .samples = 40, .correct = 20, .timed_steps = 4, .iteration_seconds = 4, .compute_seconds = 2};
+  sums.restart_times();
+  EXPECT_EQ(sums.statistics({}, {}).iteration_seconds, 0) << "nothing was timed";
+  sums.steps = 5;
+  sums.timed_steps = 1;
+  sums.iteration_seconds = 0.25;
+  const auto statistics = sums.statistics({}, {});
+  EXPECT_EQ(statistics.iteration_seconds, 0.25);
+  EXPECT_EQ(statistics.steps, 5U);
+  EXPECT_EQ(statistics.accuracy, 0.5);
+}
+
+TEST(training_loop, reports_each_window_with_what_held_in_it) {
+  const auto train = tiny_dataset(200, 5);
+  const auto test = tiny_dataset(30, 6);
+  std::vector<rank_options> options(2);
+  for (std::uint32_t rank = 0; rank < 2; ++rank)
+    options[rank].arrivals[1] = {decide(1, rank, 10 + 2 * rank, 10)};
+  const auto results = train_ranks(options, train, test);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    const auto& windows = results[rank].windows;
+    ASSERT_EQ(windows.size(), 3U); // 10 steps of 16 samples, then 22 and the last 18
+    for (std::size_t i = 0; i < windows.size(); ++i) {
+      EXPECT_EQ(windows[i].window, i + 1);
+      EXPECT_EQ(windows[i].first_step, 5 * i);
+      EXPECT_EQ(windows[i].batch, i < 2 ? 8U : 10 + 2 * rank);
+      EXPECT_EQ(windows[i].global_batch, i < 2 ? 16U : 22U);
+      EXPECT_EQ(windows[i].decision.window, i < 2 ? 0U : 1U);
+      EXPECT_EQ(windows[i].final, i == 2);
+      EXPECT_EQ(windows[i].statistics.steps, i < 2 ? 5U : 2U);
+      EXPECT_GT(windows[i].statistics.loss, 0);
+      EXPECT_GT(windows[i].statistics.gradient_norm, 0);
+      EXPECT_GT(windows[i].statistics.compute_seconds, 0);
+      EXPECT_LE(windows[i].statistics.compute_seconds + windows[i].statistics.exchange_seconds,
+                windows[i].statistics.iteration_seconds);
+    }
+    EXPECT_EQ(windows[1].epoch_samples, 160U);
+    EXPECT_EQ(windows[2].epoch, 1U);
+    EXPECT_EQ(windows[2].epoch_samples, 0U);
+    EXPECT_TRUE(windows[2].statistics.gradient_valid);
+    EXPECT_EQ(results[rank].decisions.applied, 1U);
+    EXPECT_EQ(results[rank].decisions.late, 0U);
+  }
+}
+
+TEST(training_loop, applies_a_decision_within_the_next_window_and_times_what_runs_under_it) {
+  const auto train = tiny_dataset(400, 5);
+  const auto test = tiny_dataset(30, 6);
+  std::vector<rank_options> options(2);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    options[rank].loop.settle_steps = 2;
+    options[rank].arrivals[1] = {decide(1, rank, 10 + 2 * rank, 7)};
+  }
+  const auto results = train_ranks(options, train, test);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    const auto& windows = results[rank].windows;
+    ASSERT_GE(windows.size(), 3U);
+    EXPECT_EQ(windows[0].batch, 8U);
+    EXPECT_EQ(windows[1].batch, 10 + 2 * rank) << "in force at the window's end";
+    EXPECT_EQ(windows[1].decision.window, 1U);
+    EXPECT_EQ(windows[1].statistics.steps, 5U);
+    EXPECT_EQ(windows[1].statistics.samples, 2 * 8 + 3 * (10 + 2 * rank)) << "no sample is forgotten";
+    EXPECT_LE(windows[1].statistics.compute_seconds + windows[1].statistics.exchange_seconds,
+              windows[1].statistics.iteration_seconds);
+    EXPECT_EQ(results[rank].decisions.applied, 1U);
+    EXPECT_EQ(results[rank].decisions.late, 0U);
+  }
+  EXPECT_TRUE(same_bits(results[0], results[1]));
+}
+
+} // namespace
+} // namespace dynamix::trainer
