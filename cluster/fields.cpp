@@ -130,7 +130,7 @@ const std::vector<field<cluster_file>> common_fields = {
      "What a decision of ppo-add and ppo-simple may add to a batch size: 2 to 64 distinct numbers, one of them 0.",
      closed(-highest_batch, highest_batch)},
     {"arbitrator", "scales", in<arbitrator_section, &arbitrator::scales>,
-     "What ppo may make of the planned global batch, in percent: 2 to 16 distinct numbers, one of them 100.",
+     "What ppo may make of the planned step time, in percent: 2 to 16 distinct numbers, one of them 100.",
      closed(10, 1000)},
     {"arbitrator", "static_batch", in<arbitrator_section, &arbitrator::static_batch>,
      "Every worker's batch size under static-best; 0 is batch.initial. `compare` finds the best.",

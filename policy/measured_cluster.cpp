@@ -108,11 +108,23 @@ double measured_cluster::samples_within(std::size_t worker, double seconds, std:
   return samples / workers;
 }
 
+std::uint32_t measured_cluster::batch_within(std::size_t worker, double seconds, std::span<const belief> how) const {
+  return static_cast<std::uint32_t>(
+      std::clamp<double>(std::floor(samples_within(worker, seconds, how)), limits_.lowest, highest_[worker]));
+}
+
 double measured_cluster::capacity_within(double seconds, std::span<const belief> how) const {
   double samples = 0;
   for (std::size_t i = 0; i < now_.size(); ++i)
-    samples += std::clamp<double>(std::floor(samples_within(i, seconds, how)), limits_.lowest, highest_[i]);
+    samples += batch_within(i, seconds, how);
   return samples;
+}
+
+batch_plan measured_cluster::within(double seconds, std::span<const belief> how) const {
+  std::vector<std::uint32_t> batches(now_.size());
+  for (std::size_t i = 0; i < now_.size(); ++i)
+    batches[i] = batch_within(i, seconds, how);
+  return judge(std::move(batches), how);
 }
 
 double measured_cluster::efficiency(double total) const {

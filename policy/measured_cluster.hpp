@@ -72,6 +72,8 @@ public:
   batch_plan judge(std::vector<std::uint32_t> batches, std::span<const belief> how = {}) const;
   /// The split of `total` (brought inside the limits) with the shortest step, by water-filling.
   batch_plan split(std::uint64_t total, std::span<const belief> how = {}) const;
+  /// What all workers compute within so many seconds, each as much as it can.
+  batch_plan within(double seconds, std::span<const belief> how = {}) const;
   /// The split with the highest goodput among global batches in [from, to]. Without phi: that of `from`.
   batch_plan best(double from, double to, std::span<const belief> how = {}) const;
   /// `best` within Pollux's limits: at least B0, at most twice the largest global batch that has run.
@@ -101,6 +103,7 @@ private:
   double factor(std::size_t worker, std::span<const belief> how) const;
   /// Samples that all workers compute within so many seconds, each within its limits.
   double capacity_within(double seconds, std::span<const belief> how) const;
+  std::uint32_t batch_within(std::size_t worker, double seconds, std::span<const belief> how) const;
   double samples_within(std::size_t worker, double seconds, std::span<const belief> how) const;
   double measure_progress(const messages::shard_report& shard) const;
 

@@ -25,8 +25,8 @@ std::size_t draw_planned_action(std::span<const float> probabilities, std::mt199
   return scale * beliefs + draw_action(probabilities.subspan(scale * beliefs, beliefs), own);
 }
 
-batch_plan apply_planned_actions(const measured_cluster& measured, const batch_plan& plan,
-                                 std::span<const planned_action> actions, const std::vector<std::uint32_t>& assigned) {
+batch_plan apply_planned_actions(const measured_cluster& measured, std::span<const planned_action> actions,
+                                 const std::vector<std::uint32_t>& assigned) {
   double votes = 0;
   std::vector<belief> how;
   for (const auto& action : actions) {
@@ -34,17 +34,17 @@ batch_plan apply_planned_actions(const measured_cluster& measured, const batch_p
     how.push_back(action.how);
   }
   const auto scale = std::exp(votes / static_cast<double>(actions.size()));
-  const auto wanted = scale * static_cast<double>(plan.total);
-  auto target = measured.split(static_cast<std::uint64_t>(std::llround(wanted)), how);
+  // A little more, so that rounding does not cost the sample that takes exactly the planned time.
+  auto target = measured.within(scale * measured.best(how).slowest_seconds * (1 + 1e-9), how);
   for (std::size_t i = 0; i < assigned.size(); ++i)
     if (std::abs(static_cast<double>(target.batches[i]) - assigned[i]) > dead_band * assigned[i])
       return target;
   return measured.judge(assigned, how);
 }
 
-std::string describe(const planned_action& action, std::uint64_t planned_total, const batch_plan& target) {
+std::string describe(const planned_action& action, const batch_plan& target) {
   static constexpr const char* words[beliefs] = {"its measured times", "its newest window", "its times and 10 % more"};
-  return "votes " + std::to_string(action.scale) + " % of the planned " + std::to_string(planned_total) + ", goes by " +
+  return "votes " + std::to_string(action.scale) + " % of the planned step, goes by " +
          words[static_cast<std::size_t>(action.how)] + "; " + std::to_string(target.total) + " in all";
 }
 

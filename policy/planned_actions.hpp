@@ -14,7 +14,7 @@
 namespace dynamix::policy {
 
 struct planned_action {
-  std::int32_t scale = 100; ///< vote for the global batch, percent of the plan's
+  std::int32_t scale = 100; ///< vote for the time that a step computes, percent of the plan's
   belief how = belief::average;
 };
 /// Action `index` of scales.size() * beliefs: beliefs of one scale stand together.
@@ -24,13 +24,14 @@ planned_action to_planned_action(std::size_t index, std::span<const std::int32_t
 /// probabilities are), then its belief with the next of `own`.
 std::size_t draw_planned_action(std::span<const float> probabilities, std::mt19937_64 common, std::mt19937_64& own);
 
-/// The batch sizes that these actions (one a worker) make of the plan; what is assigned where the change is too small
-/// to be worth it.
-batch_plan apply_planned_actions(const measured_cluster& measured, const batch_plan& plan,
-                                 std::span<const planned_action> actions, const std::vector<std::uint32_t>& assigned);
+/// The batch sizes that these actions, one a worker, come to: the plan with the highest goodput under their beliefs,
+/// its step time times the geometric mean of the votes, and of every worker what it computes within that. What is
+/// assigned, where no batch size would change by more than 4 %.
+batch_plan apply_planned_actions(const measured_cluster& measured, std::span<const planned_action> actions,
+                                 const std::vector<std::uint32_t>& assigned);
 
-/// "votes 118 % of a planned 512, believes the newest window; 560 together"
-std::string describe(const planned_action& action, std::uint64_t planned_total, const batch_plan& target);
+/// "votes 118 % of the planned step, goes by its newest window; 560 in all"
+std::string describe(const planned_action& action, const batch_plan& target);
 
 /// What the state shows of measurements and plan, one a worker. All masked while nothing is measured.
 std::vector<plan_view> view_plan(const measured_cluster& measured, const batch_plan& plan,

@@ -45,7 +45,7 @@ public:
 private:
   evaluation evaluate(const std::vector<choice>& choices) const;
   void judge_states(std::vector<choice>& choices) const;
-  void act_on_plan(const observation& observed, const batch_plan& plan, std::vector<choice>& choices);
+  void act_on_plan(const observation& observed, std::vector<choice>& choices);
   void act_on_batch(choice& chosen, std::uint32_t assigned, std::uint32_t highest);
   std::string odds(const choice& chosen) const;
 
@@ -103,7 +103,7 @@ std::vector<choice> policy_controller::decide(const observation& observed) {
   }
   judge_states(choices);
   if (planned_)
-    act_on_plan(observed, plan, choices);
+    act_on_plan(observed, choices);
   else
     for (std::size_t i = 0; i < choices.size(); ++i)
       act_on_batch(choices[i], observed.assigned[i], observed.highest[i]);
@@ -112,7 +112,7 @@ std::vector<choice> policy_controller::decide(const observation& observed) {
   return choices;
 }
 
-void policy_controller::act_on_plan(const observation& observed, const batch_plan& plan, std::vector<choice>& choices) {
+void policy_controller::act_on_plan(const observation& observed, std::vector<choice>& choices) {
   const auto common = generator_;
   generator_.discard(1);
   std::vector<planned_action> actions;
@@ -121,10 +121,10 @@ void policy_controller::act_on_plan(const observation& observed, const batch_pla
                                                        : best_action(chosen.probabilities));
     actions.push_back(to_planned_action(static_cast<std::size_t>(chosen.action), shape_.actions));
   }
-  const auto target = apply_planned_actions(*observed.measured, plan, actions, observed.assigned);
+  const auto target = apply_planned_actions(*observed.measured, actions, observed.assigned);
   for (std::size_t i = 0; i < choices.size(); ++i) {
     choices[i].batch = target.batches[i];
-    choices[i].reason = describe(actions[i], plan.total, target) + odds(choices[i]);
+    choices[i].reason = describe(actions[i], target) + odds(choices[i]);
   }
 }
 

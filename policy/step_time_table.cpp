@@ -67,7 +67,8 @@ std::vector<step_time_table::point>::iterator step_time_table::find(double batch
 
 bool step_time_table::suspect(double batch, double seconds) {
   const auto before = std::exchange(suspected_, 0);
-  if (find(batch) == points_.end())
+  if (points_.empty() || batch < (1 - same_batch) * points_.front().mean.batch ||
+      batch > (1 + same_batch) * points_.back().mean.batch)
     return false;
   const auto ratio = seconds / curve_.seconds(batch);
   const int side = ratio > change_of_speed ? 1 : ratio < 1 / change_of_speed ? -1 : 0;

@@ -45,8 +45,9 @@ private:
 /// adjacent violators; Barlow et al. 1972), so what is new overrules what is old.
 ///
 /// A host whose speed changes is as much slower or faster at every batch size, which no forgetting learns quickly: when
-/// two measurements in a row, where there are points, lie beyond 25 % of the curve on the same side, the whole table is
-/// scaled to the newer. The first of them is left out, so a single hiccup changes nothing.
+/// two measurements in a row, between the smallest and the largest batch size measured, lie beyond 25 % of the curve on
+/// the same side, the whole table is scaled to the newer. The first of them is left out, so a single hiccup changes
+/// nothing.
 class step_time_table {
 public:
   static constexpr std::size_t points_max = 64; ///< beyond that the lightest is dropped

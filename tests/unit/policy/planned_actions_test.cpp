@@ -56,25 +56,40 @@ TEST(planned_actions, are_drawn_with_one_vote_and_beliefs_of_their_own) {
     EXPECT_NEAR(count, 1000, 150);
 }
 
-TEST(planned_actions, scale_the_global_batch_by_the_mean_vote) {
+TEST(planned_actions, scale_the_step_time_by_the_mean_vote) {
   const auto measured = two_equal_workers();
-  const auto plan = measured.split(128);
   const auto apply = [&](std::int32_t one, std::int32_t other) {
     const std::vector<planned_action> actions = {{.scale = one}, {.scale = other}};
-    return apply_planned_actions(measured, plan, actions, {64, 64}).batches;
+    return apply_planned_actions(measured, actions, {64, 64}).batches;
   };
+  // 64 samples take 20 ms; above that half of the step is taken to be fixed.
   EXPECT_THAT(apply(100, 100), ElementsAre(64, 64));
-  EXPECT_THAT(apply(200, 200), ElementsAre(128, 128));
+  EXPECT_THAT(apply(200, 200), ElementsAre(192, 192));
+  EXPECT_THAT(apply(50, 50), ElementsAre(32, 32));
   EXPECT_THAT(apply(50, 200), ElementsAre(64, 64)) << "the mean is geometric; nobody is left behind by its own vote";
   EXPECT_THAT(apply(100, 102), ElementsAre(64, 64)) << "too little to move for";
 }
 
+TEST(planned_actions, never_make_a_slow_worker_take_what_the_others_cannot) {
+  auto measured = two_equal_workers();
+  auto shard = testing::make_shard(2, 2);
+  shard.reports[0].batch = limits.highest;
+  shard.reports[0].training.compute_seconds = 0.02;
+  shard.reports[1].batch = 64;
+  shard.reports[1].training.compute_seconds = 0.02;
+  measured.measure(shard); // host 0 computes any batch in 20 ms
+  const std::vector<planned_action> up(2, {.scale = 118});
+  const auto batches = apply_planned_actions(measured, up, {limits.highest, 64}).batches;
+  EXPECT_EQ(batches[0], limits.highest);
+  EXPECT_NEAR(batches[1], 64 * 1.36, 1) << "18 % more time, and no share of what host 0 has no room for";
+}
+
 TEST(planned_actions, stay_inside_the_limits) {
   const auto measured = two_equal_workers();
-  const std::vector<planned_action> up(2, {.scale = 200});
-  EXPECT_THAT(apply_planned_actions(measured, measured.split(2000), up, {64, 64}).batches, ElementsAre(1024, 1024));
-  const std::vector<planned_action> down(2, {.scale = 50});
-  EXPECT_THAT(apply_planned_actions(measured, measured.split(20), down, {64, 64}).batches, ElementsAre(8, 8));
+  const std::vector<planned_action> up(2, {.scale = 100000});
+  EXPECT_THAT(apply_planned_actions(measured, up, {64, 64}).batches, ElementsAre(1024, 1024));
+  const std::vector<planned_action> down(2, {.scale = 1});
+  EXPECT_THAT(apply_planned_actions(measured, down, {64, 64}).batches, ElementsAre(8, 8));
 }
 
 TEST(plan_view, is_masked_until_something_is_measured) {

@@ -52,6 +52,16 @@ TEST(step_time_table, promises_no_free_samples_beyond_a_flat_piece) {
   EXPECT_NEAR(table.curve().seconds(400), 0.05, 1e-12); // a quarter of 0.04 for every 200 samples
 }
 
+TEST(step_time_table, tells_a_change_of_speed_also_where_the_batch_changes_with_it) {
+  step_time_table table;
+  for (const auto batch : {32.0, 64.0, 128.0})
+    table.measure(batch, 0.01 + 0.0001 * batch);
+  table.measure(128, 3 * (0.01 + 0.0128)); // left out
+  table.measure(45, 3 * (0.01 + 0.0045));
+  EXPECT_NEAR(table.curve().seconds(128), 3 * (0.01 + 0.0128), 0.003);
+  EXPECT_NEAR(table.curve().seconds(32), 3 * (0.01 + 0.0032), 0.003);
+}
+
 TEST(step_time_table, lets_what_is_new_overrule_what_is_old) {
   step_time_table table;
   table.measure(64, 0.02);
