@@ -20,5 +20,7 @@ std::string grouped(std::uint64_t number);
 std::string sparkline(const std::vector<double>& values, double low, double high, std::size_t width);
 /// Without control characters and at most `limit` bytes: for text that others have written.
 std::string printable(const std::string& text, std::size_t limit = 400);
+/// As a shell (bash) reads it back, in ASCII: quotes only where they are needed.
+std::string shell_quoted(const std::string& argument);
 
 } // namespace dynamix::node

@@ -38,5 +38,14 @@ TEST(text, makes_the_words_of_others_printable) {
   EXPECT_EQ(printable("abcdef", 3), "abc");
 }
 
+TEST(text, quotes_what_a_shell_would_take_apart) {
+  EXPECT_EQ(shell_quoted("--set"), "--set");
+  EXPECT_EQ(shell_quoted("runs/a_b.toml"), "runs/a_b.toml");
+  EXPECT_EQ(shell_quoted(""), "''");
+  EXPECT_EQ(shell_quoted("ppo.scales=[70, 100]"), "'ppo.scales=[70, 100]'");
+  EXPECT_EQ(shell_quoted("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_quoted("\xc3\xa9'\\\n"), "$'\\xc3\\xa9\\'\\\\\\x0a'");
+}
+
 } // namespace
 } // namespace dynamix::node
