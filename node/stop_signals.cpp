@@ -2,6 +2,7 @@
 
 #include "node/command_line.hpp"
 
+#include <atomic>
 #include <csignal>
 #include <ctime>
 #include <unistd.h>
@@ -11,6 +12,14 @@ namespace {
 
 constexpr timespec look_interval = {0, 100'000'000};
 
+std::atomic<int> received = 0;
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch nothing else");
+
+void receive(int) {
+  if (received.fetch_add(1) > 0)
+    _exit(exit_failed);
+}
+
 sigset_t stop_set() {
   sigset_t set;
   sigemptyset(&set);
@@ -19,22 +28,42 @@ sigset_t stop_set() {
   return set;
 }
 
+/// Threads that were there before (OpenBLAS starts some when the program is loaded) have the signals open: they would
+/// end the process without a word. What is ignored stays so.
+void set_handler(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  if (sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN)
+    return;
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(signal, &action, nullptr);
+}
+
 } // namespace
 
 stop_signals::stop_signals() {
+  received = 0;
   const sigset_t set = stop_set();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  for (const int signal : {SIGINT, SIGTERM})
+    set_handler(signal, &receive);
   std::signal(SIGPIPE, SIG_IGN);
   waiter_ = std::jthread([this](const std::stop_token& done) {
     const sigset_t waited = stop_set();
-    while (!done.stop_requested())
-      if (sigtimedwait(&waited, nullptr, &look_interval) > 0 && !stop_.request_stop())
-        _exit(exit_failed);
+    while (!done.stop_requested()) {
+      if (sigtimedwait(&waited, nullptr, &look_interval) > 0)
+        receive(0);
+      if (received > 0)
+        stop_.request_stop();
+    }
   });
 }
 
 stop_signals::~stop_signals() {
   waiter_ = {};
+  for (const int signal : {SIGINT, SIGTERM})
+    set_handler(signal, SIG_DFL);
   const sigset_t set = stop_set();
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
