@@ -36,12 +36,16 @@ std::string run_directory::create() const {
 }
 
 std::string default_run_path(const cluster::cluster_file& file) {
+  return default_run_path(file.name + "-" + std::string(cluster::to_string(file.arbitrator.policy)));
+}
+
+std::string default_run_path(const std::string& name) {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
   gmtime_r(&now, &utc);
   std::array<char, 32> text{};
   std::strftime(text.data(), text.size(), "%Y%m%d-%H%M%S", &utc);
-  return "runs/" + file.name + "-" + std::string(cluster::to_string(file.arbitrator.policy)) + "-" + text.data();
+  return "runs/" + name + "-" + text.data();
 }
 
 std::string write_cluster_copy(const run_directory& run, const cluster::cluster_file& file) {

@@ -46,6 +46,8 @@ private:
 
 /// runs/<cluster>-<policy>-<UTC yyyymmdd-hhmmss>
 std::string default_run_path(const cluster::cluster_file& file);
+/// runs/<name>-<UTC yyyymmdd-hhmmss>
+std::string default_run_path(const std::string& name);
 
 /// Writes the resolved file as the run's cluster.toml. Returns an empty string, or what went wrong.
 std::string write_cluster_copy(const run_directory& run, const cluster::cluster_file& file);

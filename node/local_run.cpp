@@ -1,0 +1,46 @@
+#include "node/local_run.hpp"
+
+#include "node/port_check.hpp"
+#include "node/results.hpp"
+#include "trainer/session.hpp"
+
+#include <filesystem>
+
+namespace dynamix::node {
+
+std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file, bool insecure) {
+  std::vector<cluster::file_error> errors;
+  for (std::size_t i = 0; i < file.hosts.size(); ++i)
+    if (const auto reason = cluster::refuse_listen(file, file.hosts[i], insecure); !reason.empty())
+      errors.push_back(cluster::error_at(file, "host[" + std::to_string(i) + "].address", reason));
+  if (!errors.empty())
+    return errors;
+  errors = check_ports(file);
+  if (const auto found = trainer::preflight(file.training); !found.message.empty())
+    errors.push_back(cluster::error_at(file, found.field, found.message));
+  return errors;
+}
+
+std::string prepare_directory(const run_directory& run, const cluster::cluster_file& file) {
+  std::string problem = run.create();
+  const auto before = cluster::read_cluster_file(run.cluster_file());
+  if (problem.empty() && (!before.errors.empty() || before.file.digest() != file.digest()))
+    problem = write_cluster_copy(run, file);
+  for (const auto* worker : file.workers()) {
+    std::error_code ignored; // what an earlier life of the run said last is no longer the last
+    std::filesystem::remove(run.worker(worker->name), ignored);
+  }
+  return problem;
+}
+
+launch_options local_options(const cluster::cluster_file& file, const run_directory& run) {
+  return {.file = file, .run = run, .program = std::filesystem::read_symlink("/proc/self/exe")};
+}
+
+local_run run_locally(const launch_options& options, live_output& live, const std::stop_token& stop) {
+  local_run run{.launched = launch(options, live, stop), .summary = {}, .problem = {}};
+  run.problem = write_results(options.run, run.launched.warnings, run.launched.error, run.summary);
+  return run;
+}
+
+} // namespace dynamix::node

@@ -1,0 +1,143 @@
+#include "node/plot.hpp"
+
+#include "node/plot_axis.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace dynamix::node {
+namespace {
+
+constexpr double width = 720;
+constexpr double left = 64;
+constexpr double right = 20;
+constexpr double top = 36;
+constexpr double plot_height = 260;
+constexpr std::size_t colours_before_dashes = 8;
+
+struct point {
+  double x;
+  double y;
+};
+
+/// The points that can be drawn.
+std::vector<point> points_of(const std::vector<double>& x, const std::vector<double>& y, bool log_y) {
+  std::vector<point> points;
+  for (std::size_t i = 0; i < std::min(x.size(), y.size()); ++i)
+    if (std::isfinite(x[i]) && std::isfinite(y[i]) && (!log_y || y[i] > 0))
+      points.push_back({x[i], y[i]});
+  return points;
+}
+
+struct extent {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+
+  void add(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  bool empty() const { return low > high; }
+};
+
+/// One plot's lines in place.
+struct canvas {
+  plot_axis x;
+  plot_axis y;
+  bool steps;
+
+  double at_x(double value) const { return left + (width - left - right) * x.share(value); }
+  double at_y(double value) const { return top + plot_height * (1 - y.share(value)); }
+  std::string at(const point& place) const { return coordinate(at_x(place.x)) + " " + coordinate(at_y(place.y)); }
+
+  std::string path(const std::vector<point>& points) const {
+    std::string drawn;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      if (i > 0 && steps)
+        drawn += "H" + coordinate(at_x(points[i].x)) + "V" + coordinate(at_y(points[i].y));
+      else
+        drawn += (i == 0 ? "M" : "L") + at(points[i]);
+    }
+    return drawn;
+  }
+};
+
+std::string stroke_of(std::size_t index) {
+  std::string stroke = "stroke=\"" + plot_colour(index) + "\" stroke-width=\"2\"";
+  if (index >= colours_before_dashes)
+    stroke += index < 2 * colours_before_dashes ? " stroke-dasharray=\"6 3\"" : " stroke-dasharray=\"2 3\"";
+  return stroke;
+}
+
+std::string draw_axes(const plot& from, const canvas& on) {
+  std::string drawn;
+  for (const double tick : on.y.ticks()) {
+    drawn += svg_line(left, on.at_y(tick), width - right, on.at_y(tick), "stroke=\"currentColor\" opacity=\"0.15\"");
+    drawn += svg_text(left - 8, on.at_y(tick) + 4, "end", on.y.text(tick));
+  }
+  const double bottom = top + plot_height;
+  for (const double tick : on.x.ticks()) {
+    drawn += svg_line(on.at_x(tick), bottom, on.at_x(tick), bottom + 5, "stroke=\"currentColor\"");
+    drawn += svg_text(on.at_x(tick), bottom + 18, "middle", on.x.text(tick));
+  }
+  drawn += svg_line(left, bottom, width - right, bottom, "stroke=\"currentColor\"");
+  drawn += svg_text((left + width - right) / 2, bottom + 36, "middle", from.x_label);
+  const double middle = top + plot_height / 2;
+  drawn += svg_text(14, middle, "middle", from.y_label, "transform=\"rotate(-90 14 " + coordinate(middle) + ")\"");
+  return drawn;
+}
+
+std::string draw_band(const plot& from, const plot_line& line, std::size_t index, const canvas& on) {
+  const auto low = points_of(line.x, line.low, from.log_y);
+  const auto high = points_of(line.x, line.high, from.log_y);
+  if (low.size() < 2 || high.size() < 2)
+    return "";
+  std::string around;
+  for (const auto& each : high)
+    around += (around.empty() ? "M" : "L") + on.at(each);
+  std::for_each(low.rbegin(), low.rend(), [&](const point& each) { around += "L" + on.at(each); });
+  return "<path d=\"" + around + "Z\" fill=\"" + plot_colour(index) + "\" fill-opacity=\"0.15\"/>\n";
+}
+
+std::string draw_line(const std::vector<point>& points, std::size_t index, const canvas& on) {
+  if (points.size() == 1)
+    return "<circle cx=\"" + coordinate(on.at_x(points[0].x)) + "\" cy=\"" + coordinate(on.at_y(points[0].y)) +
+           "\" r=\"3.5\" fill=\"" + plot_colour(index) + "\"/>\n";
+  if (points.empty())
+    return "";
+  return "<path d=\"" + on.path(points) + "\" fill=\"none\" stroke-linejoin=\"round\" " + stroke_of(index) + "/>\n";
+}
+
+} // namespace
+
+std::string to_svg(const plot& from) {
+  extent x;
+  extent y;
+  for (const auto& line : from.lines)
+    for (const auto* values : {&line.y, &line.low, &line.high})
+      for (const auto& each : points_of(line.x, *values, from.log_y)) {
+        x.add(each.x);
+        y.add(each.y);
+      }
+  if (x.empty())
+    return svg_document(width, 100, from.title, svg_text(width / 2, 60, "middle", "no data", "opacity=\"0.7\""));
+  const canvas on{.x = plot_axis::linear(x.low, x.high, 8, false),
+                  .y = from.log_y ? plot_axis::logarithmic(y.low, y.high) : plot_axis::linear(y.low, y.high, 6, true),
+                  .steps = from.steps};
+  std::string drawn = draw_axes(from, on);
+  for (std::size_t i = 0; i < from.lines.size(); ++i)
+    drawn += draw_band(from, from.lines[i], i, on);
+  std::vector<legend_entry> entries;
+  for (std::size_t i = 0; i < from.lines.size(); ++i) {
+    drawn += draw_line(points_of(from.lines[i].x, from.lines[i].y, from.log_y), i, on);
+    if (!from.lines[i].name.empty())
+      entries.push_back({from.lines[i].name, stroke_of(i)});
+  }
+  double legend_height = 0;
+  const double legend_top = top + plot_height + 48;
+  drawn += svg_legend(entries, left, legend_top, width - left - right, legend_height);
+  return svg_document(width, legend_top + legend_height + 4, from.title, drawn);
+}
+
+} // namespace dynamix::node

@@ -1,0 +1,153 @@
+#include "node/comparison.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace dynamix::node {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+run_outcome run(const std::string& policy, std::uint64_t seed, double seconds) {
+  return {.policy = policy,
+          .seed = seed,
+          .seconds = seconds < 0 ? 100 : seconds,
+          .seconds_to_target = seconds,
+          .final_accuracy = 0.88,
+          .samples = 50'000,
+          .windows = 10,
+          .decisions = 40,
+          .interventions = seed,
+          .series = {.accuracy_seconds = {0, 10},
+                     .accuracy = {0.1, 0.88},
+                     .batch_seconds = {1, 2},
+                     .batch_names = {"ada"},
+                     .batches = {{64, 96}}}};
+}
+
+policy_runs runs(const std::string& policy, const std::vector<double>& seconds, std::uint32_t static_batch = 0) {
+  policy_runs of{.policy = policy, .static_batch = static_batch, .runs = {}};
+  for (std::size_t i = 0; i < seconds.size(); ++i)
+    of.runs.push_back(run(policy, i + 1, seconds[i]));
+  return of;
+}
+
+comparison pair(std::vector<policy_runs> policies, const std::string& cluster = "pair") {
+  return compare({.cluster = cluster, .path = "pair.toml", .target_accuracy = 0.88, .simulated = true},
+                 std::move(policies));
+}
+
+TEST(comparison, ratios_are_of_means_with_the_seeds_spread) {
+  const auto made = pair({runs("static", {100, 102}), runs("static-best", {60, 60}, 128), runs("lb-bsp", {55, 57}),
+                          runs("goodput", {50, 54}), runs("ppo", {50, 51}), runs("oracle", {48, 48})});
+  const auto& ppo = made.rows[4];
+  EXPECT_EQ(ppo.seconds_to_target.mean, 50.5);
+  EXPECT_NEAR(ppo.seconds_to_target.half_width, 12.7062 * 0.5, 1e-3) << "s = sqrt(0.5), over sqrt(2)";
+  EXPECT_DOUBLE_EQ(ppo.to_static->mean, 0.5);
+  EXPECT_NEAR(ppo.to_static->half_width, 0, 1e-12) << "half of static's in both seeds";
+  EXPECT_DOUBLE_EQ(ppo.to_static_best->mean, 50.5 / 60);
+  EXPECT_EQ(made.best_rival, "goodput") << "52 on average";
+  EXPECT_DOUBLE_EQ(ppo.to_best_rival->mean, 50.5 / 52);
+  EXPECT_DOUBLE_EQ(ppo.to_oracle->mean, 50.5 / 48);
+  EXPECT_EQ(made.rows[0].to_static->mean, 1);
+  EXPECT_DOUBLE_EQ(ppo.samples_per_second.mean, (1000.0 + 50'000.0 / 51) / 2);
+  EXPECT_EQ(ppo.interventions.mean, 1.5);
+  EXPECT_THAT(made.warnings, IsEmpty());
+}
+
+TEST(comparison, has_no_ratio_where_a_run_never_reached_the_target) {
+  const auto made = pair({runs("static", {100, -1}), runs("lb-bsp", {70, -1}), runs("ppo", {50, 52})});
+  EXPECT_EQ(made.rows[0].reached, 1U);
+  EXPECT_FALSE(made.rows[2].to_static) << "static never reached it with the second seed";
+  EXPECT_EQ(made.best_rival, "");
+  EXPECT_FALSE(made.rows[2].to_best_rival);
+  EXPECT_FALSE(made.rows[2].to_oracle) << "there is none";
+  EXPECT_THAT(to_text(made), HasSubstr("never (1/2)"));
+  EXPECT_THAT(to_text(made), HasSubstr("1/2"));
+}
+
+TEST(comparison, warns_of_seeds_that_differ_and_of_runs_that_failed) {
+  auto policies = std::vector{runs("ppo", {40, 80}), runs("static", {90, 91})};
+  policies[1].runs[1].failure = "out of memory";
+  const auto made = pair(std::move(policies));
+  ASSERT_EQ(made.warnings.size(), 2U);
+  EXPECT_THAT(made.warnings[0], HasSubstr("high variance between runs: the seconds to target of ppo vary by 47 %"));
+  EXPECT_THAT(made.warnings[1], HasSubstr("1 of 2 runs of static failed; seed 2: out of memory"));
+  EXPECT_EQ(made.rows[1].final_accuracy.count, 1U) << "a failed run has no figures";
+  EXPECT_EQ(made.rows[1].reached, 1U);
+}
+
+TEST(comparison, prints_one_table) {
+  const auto text =
+      to_text(pair({runs("static", {100, 104}), runs("static-best", {9, 9}, 128), runs("ppo", {52, 54})}));
+  EXPECT_THAT(text, HasSubstr("pair: seconds to 88.00 % test accuracy, 2 seeds, mean ± 95 % interval, simulated\n"));
+  EXPECT_THAT(text, HasSubstr("static-best (128)"));
+  EXPECT_THAT(text, HasSubstr("  102.0 ± 25.4")) << "12.7062 * 2";
+  EXPECT_THAT(text, HasSubstr("    9.0 ± 0.0")) << "numbers stand below each other";
+  EXPECT_THAT(text, HasSubstr("0.52"));
+}
+
+TEST(comparison, needs_no_interval_for_one_seed) {
+  const auto made = pair({runs("static", {100}), runs("ppo", {50})});
+  EXPECT_THAT(to_text(made), HasSubstr("1 seed,"));
+  EXPECT_THAT(to_text(made), Not(HasSubstr("±")));
+  const auto rows = nlohmann::json::parse(to_json(std::vector{made}));
+  EXPECT_EQ(rows[1]["ratio_to_static"]["mean"], 0.5);
+  EXPECT_TRUE(rows[1]["ratio_to_static"]["low"].is_null());
+}
+
+TEST(comparison, closes_with_a_row_a_cluster_and_their_median) {
+  const std::vector all = {pair({runs("static", {100, 100}), runs("ppo", {50, 50})}, "one"),
+                           pair({runs("static", {100, 100}), runs("ppo", {70, 70})}, "two"),
+                           pair({runs("static", {100, 100}), runs("ppo", {-1, 70})}, "three")};
+  EXPECT_THAT(closing_cells(all),
+              ElementsAre(ElementsAre("seconds / static's", "static", "ppo"), ElementsAre("one", "1.00", "0.50"),
+                          ElementsAre("two", "1.00", "0.70"), ElementsAre("three", "1.00", "-"),
+                          ElementsAre("median", "1.00", "0.60")));
+  EXPECT_EQ(closing_text({all.front()}), "") << "one cluster has its own table";
+}
+
+TEST(comparison, rows_as_json_hold_statistics) {
+  const auto rows = nlohmann::json::parse(
+      to_json(std::vector{pair({runs("static", {100, 102}), runs("static-best", {-1, 60}, 128)})}));
+  ASSERT_EQ(rows.size(), 2U);
+  const auto& first = rows[0];
+  EXPECT_EQ(first["cluster"], "pair");
+  EXPECT_EQ(first["policy"], "static");
+  EXPECT_EQ(first["seeds"], 2);
+  EXPECT_EQ(first["seconds_to_target"]["mean"], 101);
+  EXPECT_NEAR(first["seconds_to_target"]["low"].get<double>(), 101 - 12.7062, 1e-3);
+  EXPECT_NEAR(first["seconds_to_target"]["high"].get<double>(), 101 + 12.7062, 1e-3);
+  EXPECT_EQ(first["seconds_to_target"]["n"], 2);
+  EXPECT_EQ(first["final_accuracy"]["mean"], 0.88);
+  EXPECT_EQ(first["decisions"]["mean"], 40);
+  EXPECT_EQ(first["ratio_to_static"]["mean"], 1);
+  EXPECT_TRUE(first["ratio_to_oracle"].is_null());
+  const auto& second = rows[1];
+  EXPECT_EQ(second["static_batch"], 128);
+  EXPECT_EQ(second["reached"], 1);
+  EXPECT_EQ(second["seconds_to_target"]["n"], 1);
+  EXPECT_TRUE(second["ratio_to_static"].is_null());
+  EXPECT_TRUE(second["runs"][0]["seconds_to_target"].is_null());
+}
+
+TEST(comparison, makes_a_page_with_tables_and_plots) {
+  const std::vector all = {pair({runs("static", {100, 102}), runs("ppo", {50, 51})}, "one"),
+                           pair({runs("static", {100, 102}), runs("ppo", {-1, -1})}, "a<b")};
+  const auto page = to_html(all, "dynamix-node compare --cluster \"x\"");
+  EXPECT_THAT(page, HasSubstr("All clusters"));
+  EXPECT_THAT(page, HasSubstr("a&lt;b"));
+  EXPECT_THAT(page, Not(HasSubstr("a<b")));
+  EXPECT_THAT(page, HasSubstr("Test accuracy over time"));
+  EXPECT_THAT(page, HasSubstr("ppo: batch sizes of the workers, seed 1"));
+  EXPECT_THAT(page, HasSubstr("Where a step&#39;s time goes"));
+  EXPECT_THAT(page, HasSubstr("ppo, never in some"));
+  EXPECT_THAT(page, Not(HasSubstr("nan")));
+}
+
+} // namespace
+} // namespace dynamix::node

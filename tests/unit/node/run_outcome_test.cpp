@@ -1,0 +1,127 @@
+#include "node/run_outcome.hpp"
+#include "tests/unit/node/sample_run.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace dynamix::node {
+namespace {
+
+using namespace testing;
+using ::testing::ElementsAre;
+
+TEST(run_outcome, sums_up_a_live_run) {
+  auto records = sample_records();
+  records.evaluations = {{.elapsed_seconds = 3, .test_accuracy = 0.5}, {.elapsed_seconds = 6, .test_accuracy = 0.88}};
+  std::get<actors::ledger_window>(records.rows[3].entry).workers[1].intervention = "too slow";
+  const auto outcome = outcome_of(records, summarise(records));
+  EXPECT_EQ(outcome.policy, "ppo");
+  EXPECT_EQ(outcome.seed, 3U);
+  EXPECT_EQ(outcome.failure, "");
+  EXPECT_FALSE(outcome.reached()) << "the file has no target";
+  EXPECT_EQ(outcome.final_accuracy, 0.88);
+  EXPECT_EQ(outcome.samples_per_second(), 640) << "3840 samples in 6 s";
+  EXPECT_EQ(outcome.windows, 3U);
+  EXPECT_EQ(outcome.decisions, 4U) << "nothing is decided on the last window";
+  EXPECT_EQ(outcome.changes, 4U);
+  EXPECT_EQ(outcome.interventions, 1U);
+  EXPECT_DOUBLE_EQ(outcome.compute_seconds, 0.15) << "0.1 at ada, 0.2 at ben";
+  EXPECT_THAT(outcome.series.accuracy_seconds, ElementsAre(3, 6));
+  EXPECT_THAT(outcome.series.batch_names, ElementsAre("ada", "ben"));
+  EXPECT_THAT(outcome.series.batch_seconds, ElementsAre(2, 4, 6));
+  EXPECT_THAT(outcome.series.batches, ElementsAre(ElementsAre(64, 64, 89), ElementsAre(64, 64, 39)));
+}
+
+TEST(run_outcome, a_run_without_farewells_has_failed) {
+  auto records = sample_records();
+  records.farewells.clear();
+  EXPECT_EQ(outcome_of(records, summarise(records)).failure, "no worker has said farewell");
+}
+
+TEST(run_outcome, is_written_and_read_back) {
+  run_outcome outcome{.fingerprint = 0xfedcba9876543210,
+                      .policy = "static-best",
+                      .static_batch = 128,
+                      .seed = 7,
+                      .failure = "a \"quoted\" reason",
+                      .seconds = 12.5,
+                      .seconds_to_target = 3.25,
+                      .final_accuracy = 0.5,
+                      .samples = 100,
+                      .windows = 2,
+                      .decisions = 3,
+                      .changes = 1,
+                      .interventions = 1,
+                      .compute_seconds = 0.25,
+                      .exchange_seconds = 0.5,
+                      .data_seconds = 0.125};
+  outcome.series = {.accuracy_seconds = {1},
+                    .accuracy = {0.5},
+                    .batch_seconds = {1, 2},
+                    .batch_names = {"ada"},
+                    .batches = {{64, std::nan("")}}};
+  const auto read = parse_outcome(to_json(outcome));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->fingerprint, outcome.fingerprint);
+  EXPECT_EQ(to_json(*read), to_json(outcome)) << "every field comes back";
+  EXPECT_TRUE(std::isnan(read->series.batches[0][1]));
+}
+
+TEST(run_outcome, refuses_what_is_torn_or_not_its_own) {
+  const auto text = to_json(run_outcome{.policy = "ppo"});
+  EXPECT_FALSE(parse_outcome(text.substr(0, text.size() / 2)));
+  EXPECT_FALSE(parse_outcome("{}"));
+  EXPECT_FALSE(parse_outcome("[]"));
+  EXPECT_FALSE(parse_outcome(R"({"fingerprint": "zz"})"));
+}
+
+TEST(thinned_rows, keeps_evenly_spread_rows_and_the_last) {
+  thinned_rows series(4);
+  std::vector<double> kept;
+  for (int i = 0; i < 11; ++i)
+    series.add({static_cast<double>(i)});
+  for (const auto& row : series.rows())
+    kept.push_back(row[0]);
+  EXPECT_THAT(kept, ElementsAre(0, 4, 8, 10));
+  series.add({11});
+  series.add({12});
+  EXPECT_EQ(series.rows().size(), 4U) << "12 is the fourth and last: 0, 4, 8, 12";
+  EXPECT_THAT(thinned_rows(4).rows(), ::testing::IsEmpty());
+}
+
+TEST(run_recorder, draws_the_spread_of_many_workers) {
+  cluster::cluster_file file;
+  actors::ledger_window window{.key = {1, 1}};
+  for (std::uint32_t rank = 0; rank < 10; ++rank) {
+    file.hosts.push_back({.name = "host-" + std::to_string(rank)});
+    auto of = report(rank, 1, 10 * (rank + 1));
+    of.host = file.hosts.back().name;
+    window.workers.push_back(worker(of, {}, 64));
+  }
+  run_recorder recorder(file);
+  recorder.add(window);
+  window.workers.pop_back();
+  recorder.add(window);
+  const auto series = recorder.outcome().series;
+  EXPECT_THAT(series.batch_names, ElementsAre("highest", "median", "lowest"));
+  EXPECT_THAT(series.batches, ElementsAre(ElementsAre(100, 90), ElementsAre(50, 50), ElementsAre(10, 10)));
+}
+
+TEST(run_recorder, marks_where_a_worker_was_not_there) {
+  run_recorder recorder(pair_file());
+  actors::ledger_window window{.key = {1, 1}};
+  window.workers = {worker(report(1, 1, 64), {}, 64)};
+  recorder.add(window);
+  EXPECT_TRUE(std::isnan(recorder.outcome().series.batches[0][0]));
+  EXPECT_EQ(recorder.outcome().series.batches[1][0], 64);
+  const auto workers = recorder.workers();
+  EXPECT_EQ(workers[0].samples, 0U);
+  EXPECT_EQ(workers[1].samples, 640U);
+  EXPECT_EQ(workers[1].share, 1);
+  EXPECT_EQ(workers[1].mean_batch, 64);
+}
+
+} // namespace
+} // namespace dynamix::node
