@@ -17,6 +17,7 @@ namespace dynamix::node {
 struct command_context {
   std::ostream& out;
   std::ostream& err;
+  std::string command;       ///< line that was given, as a shell reads it
   std::function<int()> work; ///< of the chosen command
 };
 
@@ -26,6 +27,8 @@ void add_check(CLI::App& app, command_context& context);
 void add_explain(CLI::App& app, command_context& context);
 void add_report(CLI::App& app, command_context& context);
 void add_doctor(CLI::App& app, command_context& context);
+void add_profile(CLI::App& app, command_context& context);
+void add_train_policy(CLI::App& app, command_context& context);
 
 /// The file at `path`, or nothing after its errors have been written to `err`.
 std::optional<cluster::cluster_file> load_cluster_file(const std::string& path, std::ostream& err);

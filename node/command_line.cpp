@@ -1,6 +1,7 @@
 #include "node/command_line.hpp"
 
 #include "node/command.hpp"
+#include "node/text.hpp"
 
 #include <algorithm>
 #include <ostream>
@@ -21,6 +22,13 @@ std::string find_unknown_command(const CLI::App& app, const std::vector<std::str
   return "\"" + arguments.front() + "\" is no command; the commands are " + names;
 }
 
+std::string as_shell_line(const std::vector<std::string>& arguments) {
+  std::string line = "dynamix-node";
+  for (const auto& argument : arguments)
+    line += " " + shell_quoted(argument);
+  return line;
+}
+
 } // namespace
 
 int run_command_line(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
@@ -28,13 +36,15 @@ int run_command_line(const std::vector<std::string>& arguments, std::ostream& ou
                "dynamix-node");
   app.set_version_flag("--version", "dynamix-node " DYNAMIX_VERSION);
   app.require_subcommand(1);
-  command_context context{out, err, {}};
+  command_context context{out, err, as_shell_line(arguments), {}};
   add_run(app, context);
   add_local(app, context);
   add_check(app, context);
   add_explain(app, context);
   add_report(app, context);
   add_doctor(app, context);
+  add_profile(app, context);
+  add_train_policy(app, context);
   app.footer("Exit codes: 0 done; 1 the run failed or was stopped; 2 wrong arguments or cluster file.");
   if (const auto problem = find_unknown_command(app, arguments); !problem.empty())
     return refuse(err, problem);

@@ -1,0 +1,156 @@
+#include "cluster/text_table.hpp"
+#include "node/command.hpp"
+#include "node/commit.hpp"
+#include "node/live_output.hpp"
+#include "node/machine_name.hpp"
+#include "node/text.hpp"
+#include "simulator/device_profile.hpp"
+#include "storage/atomic_file.hpp"
+#include "trainer/step_time_measurement.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <ctime>
+#include <memory>
+#include <ostream>
+#include <thread>
+
+namespace dynamix::node {
+namespace {
+
+struct profile_arguments {
+  std::string cluster;
+  std::string model;
+  std::string threads;
+  std::vector<std::uint32_t> batches = {1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024};
+  double seconds = 1;
+  std::string out;
+  bool json = false;
+};
+
+/// A training section needs a whole file around it to be checked.
+constexpr const char* default_file = R"([cluster]
+name = "profile"
+[[host]]
+name = "here"
+port = 7400
+roles = ["worker", "arbitrator"]
+)";
+
+std::string today() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[11];
+  return {text, std::strftime(text, sizeof(text), "%Y-%m-%d", &utc)};
+}
+
+simulator::device_profile profile_of(const cluster::cluster_file& file,
+                                     const trainer::step_time_measurement& measured) {
+  const auto& training = file.training;
+  const std::string model(cluster::to_string(training.model));
+  simulator::device_profile profile{.name = model + (measured.cuda ? "-cuda" : "-cpu"),
+                                    .batch_highest = measured.batch_highest};
+  profile.source = model + " on " + std::string(cluster::to_string(training.dataset)) + ", measured on " + today() +
+                   " by dynamix-node " DYNAMIX_VERSION " (" + commit() + ") on " + machine_name(measured.cuda) + ", " +
+                   std::to_string(std::thread::hardware_concurrency()) + " cores, of which " +
+                   std::to_string(training.threads) + " used";
+  for (const auto& step : measured.steps)
+    profile.points.push_back({static_cast<double>(step.batch), step.seconds});
+  return profile;
+}
+
+std::string table_of(const trainer::step_time_measurement& measured) {
+  std::vector<std::vector<std::string>> rows = {{"batch", "ms a step", "samples/s", "steps measured"}};
+  for (const auto& step : measured.steps)
+    rows.push_back({std::to_string(step.batch), fixed(1000 * step.seconds, 3), fixed(step.batch / step.seconds, 0),
+                    std::to_string(step.steps)});
+  return cluster::text_table(rows);
+}
+
+std::string json_of(const trainer::step_time_measurement& measured) {
+  auto rows = nlohmann::ordered_json::array();
+  for (const auto& step : measured.steps)
+    rows.push_back({{"batch", step.batch},
+                    {"milliseconds", 1000 * step.seconds},
+                    {"samples_per_second", step.batch / step.seconds},
+                    {"steps", step.steps}});
+  return rows.dump(2) + "\n";
+}
+
+/// The file to measure under, or nothing after its errors have been written.
+std::optional<cluster::cluster_file> file_for(const profile_arguments& arguments, std::ostream& err) {
+  auto file = arguments.cluster.empty() ? cluster::parse_cluster_text(default_file, "").file
+                                        : load_cluster_file(arguments.cluster, err);
+  if (!file)
+    return std::nullopt;
+  const struct {
+    const char* option;
+    const char* field;
+    const std::string& value;
+  } changes[] = {{"--model", "training.model", arguments.model}, {"--threads", "training.threads", arguments.threads}};
+  for (const auto& change : changes)
+    if (!change.value.empty())
+      if (const auto reason = cluster::set_field(*file, change.field, change.value); !reason.empty()) {
+        refuse(err, std::string(change.option) + ": " + reason);
+        return std::nullopt;
+      }
+  return file;
+}
+
+int measure_profile(const profile_arguments& arguments, command_context& context) {
+  const auto file = file_for(arguments, context.err);
+  if (!file)
+    return exit_refused;
+  trainer::steady_clock time;
+  trainer::step_time_measurement measured;
+  {
+    live_output live(arguments.json ? context.err : context.out, output_style::detect());
+    measured = trainer::measure_step_times({.training = file->training,
+                                            .seed = file->seed,
+                                            .batches = arguments.batches,
+                                            .seconds_per_batch = arguments.seconds},
+                                           time, [&](const std::string& line) { live.progress(line); });
+  }
+  if (!measured.problem.empty()) {
+    context.err << "dynamix-node: error: " << measured.problem << "\n";
+    return exit_failed;
+  }
+  context.out << (arguments.json ? json_of(measured) : table_of(measured));
+  if (measured.batch_highest > 0)
+    context.err << "beyond batch " << measured.batch_highest << " the memory ends\n";
+  if (arguments.out.empty())
+    return exit_done;
+  const auto problem = storage::write_file_atomically(arguments.out, to_toml(profile_of(*file, measured)));
+  if (!problem.empty()) {
+    context.err << "dynamix-node: error: " << problem << "\n";
+    return exit_failed;
+  }
+  if (!arguments.json)
+    context.out << "profile: " << arguments.out << "\n";
+  return exit_done;
+}
+
+} // namespace
+
+void add_profile(CLI::App& app, command_context& context) {
+  auto arguments = std::make_shared<profile_arguments>();
+  auto* command =
+      app.add_subcommand("profile", "Measure this machine's step time at each batch size, as a device profile");
+  command->add_option("--cluster", arguments->cluster, "Cluster file whose training section is measured");
+  command->add_option("--model", arguments->model, "Instead of the file's training.model");
+  command->add_option("--threads", arguments->threads, "Instead of the file's training.threads");
+  command->add_option("--batches", arguments->batches, "Batch sizes, separated by commas (default: 1 to 1024)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1'048'576));
+  command->add_option("--seconds", arguments->seconds, "Spent on each batch size")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+  command->add_option("--out", arguments->out, "Device profile to write");
+  command->add_flag("--json", arguments->json, "Print the table as JSON");
+  command->callback(
+      [arguments, &context] { context.work = [arguments, &context] { return measure_profile(*arguments, context); }; });
+}
+
+} // namespace dynamix::node

@@ -1,0 +1,104 @@
+#include "node/training_files.hpp"
+#include "node/training_report.hpp"
+#include "storage/atomic_file.hpp"
+#include "storage/tensor_file.hpp"
+#include "tests/unit/node/sample_run.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace dynamix::node {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+simulator::training_curve short_curve() {
+  simulator::training_curve curve(3);
+  curve[0].against_goodput = 0.75;
+  curve[0].against_static = 1.5;
+  for (std::size_t i = 1; i < 3; ++i)
+    curve[i] = {.update = static_cast<double>(i),
+                .windows = 1000.0 * static_cast<double>(i),
+                .transitions = 64,
+                .reward = -0.5 / static_cast<double>(i),
+                .entropy = 1.25,
+                .approximate_kl = 0.0125};
+  return curve;
+}
+
+const training_origin origin = {.command = "dynamix-node train-policy --out p",
+                                .commit = "abc+",
+                                .seed = 7,
+                                .policy = "ppo",
+                                .scenarios = {"equal <4>", "straggler"}};
+
+TEST(training_report, shows_how_far_a_training_is) {
+  const training_pace pace = {
+      .update = 2, .updates = 400, .windows = 2000, .windows_per_second = 1234.5, .seconds_left = 75};
+  EXPECT_EQ(training_line(pace, short_curve()),
+            "update 2/400  2,000 windows  1,234 windows/s  reward -0.250  entropy 1.250  KL 0.0125  "
+            "validation 0.750 of goodput  ETA 1:15");
+  EXPECT_EQ(training_line({.update = 0, .updates = 400}, {}), "update 0/400  0 windows");
+}
+
+TEST(training_report, writes_the_curve_with_gaps_where_nothing_was_measured) {
+  EXPECT_EQ(curve_csv(short_curve()),
+            "update,windows,transitions,reward,policy_loss,value_loss,entropy,approximate_kl,clip_fraction,"
+            "against_goodput,against_static\n"
+            "0,0,0,,0,0,0,0,0,0.75,1.5\n"
+            "1,1000,64,-0.5,0,0,1.25,0.0125,0,,\n"
+            "2,2000,64,-0.25,0,0,1.25,0.0125,0,,\n");
+}
+
+TEST(training_report, makes_a_page_of_origin_validation_and_plots) {
+  const simulator::validation_scores best = {
+      .rows = {{"equal <4>", 1.01, 1.2}, {"straggler", 1.1, 3.5}}, .against_goodput = 1.054, .against_static = 2.049};
+  const auto page = training_page(origin, short_curve(), best);
+  for (const char* words : {"dynamix-node train-policy --out p", "abc+", "equal &lt;4&gt;", "straggler", "1.100",
+                            "geometric mean", "2.049", "<svg", "Reward", "Entropy"})
+    EXPECT_THAT(page, HasSubstr(words));
+  EXPECT_THAT(page, Not(HasSubstr("<4>")));
+  EXPECT_THAT(training_page(origin, {}, std::nullopt), Not(HasSubstr("geometric mean")));
+}
+
+TEST(training_files, keep_a_policy_with_where_it_comes_from) {
+  const testing::temporary_directory directory;
+  const training_files files(directory.path() + "/best.policy");
+  EXPECT_EQ(files.page(), directory.path() + "/best.html");
+  storage::tensor_file tensors;
+  tensors.metadata["format"] = "anything";
+  tensors.tensors.push_back({.name = "weights", .shape = {1}, .data = {0, 0, 128, 63}});
+  ASSERT_EQ(files.write_policy(storage::encode(tensors), origin), "");
+
+  std::vector<std::uint8_t> bytes;
+  ASSERT_EQ(files.read_policy(bytes), "");
+  storage::tensor_file read;
+  ASSERT_EQ(storage::decode(bytes, read), "");
+  EXPECT_EQ(read.metadata["format"], "anything");
+  EXPECT_EQ(read.metadata["command"], origin.command);
+  EXPECT_EQ(read.metadata["commit"], "abc+");
+  EXPECT_EQ(read.metadata["seed"], "7");
+  EXPECT_EQ(read.metadata["scenarios"], "equal <4>\nstraggler");
+  ASSERT_NE(read.find("weights"), nullptr);
+  EXPECT_EQ(read.find("weights")->data, tensors.tensors[0].data);
+}
+
+TEST(training_files, give_back_what_a_training_goes_on_from) {
+  const testing::temporary_directory directory;
+  const training_files files(directory.path() + "/p");
+  std::vector<std::uint8_t> saved;
+  training_origin before;
+  EXPECT_THAT(files.read_training(saved, before), HasSubstr(directory.path() + "/p.training"));
+  ASSERT_EQ(files.write_training(storage::encode({}), origin), "");
+  ASSERT_EQ(files.read_training(saved, before), "");
+  EXPECT_EQ(before.command, origin.command);
+  EXPECT_EQ(before.commit, origin.commit);
+  EXPECT_EQ(before.seed, 7U);
+  EXPECT_EQ(before.scenarios, origin.scenarios);
+  ASSERT_EQ(storage::write_file_atomically(files.training(), std::string("damaged")), "");
+  EXPECT_THAT(files.read_training(saved, before), HasSubstr(files.training()));
+}
+
+} // namespace
+} // namespace dynamix::node
