@@ -28,6 +28,8 @@ void add_explain(CLI::App& app, command_context& context);
 void add_report(CLI::App& app, command_context& context);
 void add_doctor(CLI::App& app, command_context& context);
 void add_profile(CLI::App& app, command_context& context);
+void add_simulate(CLI::App& app, command_context& context);
+void add_compare(CLI::App& app, command_context& context);
 void add_train_policy(CLI::App& app, command_context& context);
 
 /// The file at `path`, or nothing after its errors have been written to `err`.

@@ -101,6 +101,7 @@ int run_local(const local_arguments& arguments, command_context& context) {
     return exit_refused;
   if (const auto reason = apply_changes(arguments, *file); !reason.empty())
     return refuse(context.err, reason);
+  cluster::make_paths_absolute(*file); // for the copy in the run directory
   const auto errors = check_machine(*file, arguments.insecure);
   for (const auto& error : errors)
     refuse_at(context.err, error);

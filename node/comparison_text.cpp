@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <initializer_list>
 
 namespace dynamix::node {
 namespace {
@@ -100,16 +102,34 @@ std::string aligned_table(std::vector<std::vector<std::string>> cells) {
 } // namespace
 
 std::vector<std::vector<std::string>> cells_of(const comparison& of) {
-  std::vector<std::vector<std::string>> cells = {{"policy", "seconds", "reached", "accuracy", "samples/s", "decisions",
-                                                  "interventions", "/ static", "/ static-best", "/ best rival",
-                                                  "/ oracle"}};
+  const auto compared = [&](std::initializer_list<std::string> policies) {
+    return std::ranges::any_of(of.rows,
+                               [&](const auto& row) { return std::ranges::count(policies, row.of.policy) > 0; });
+  };
+  struct ratio_column {
+    const char* heading;
+    std::optional<estimate> comparison_row::*ratio;
+    bool shown; ///< only where the baseline was compared
+  };
+  const std::array<ratio_column, 4> ratios = {
+      {{"/ static", &comparison_row::to_static, compared({"static"})},
+       {"/ static-best", &comparison_row::to_static_best, compared({"static-best"})},
+       {"/ best rival", &comparison_row::to_best_rival, compared({"lb-bsp", "omnilearn", "goodput"})},
+       {"/ oracle", &comparison_row::to_oracle, compared({"oracle"})}}};
+  std::vector<std::vector<std::string>> cells = {
+      {"policy", "seconds", "reached", "accuracy", "samples/s", "decisions", "interventions"}};
   for (const auto& row : of.rows)
-    cells.push_back({label_of(row.of), seconds_text(row),
-                     std::to_string(row.reached) + "/" + std::to_string(row.of.runs.size()),
-                     std::isfinite(row.final_accuracy.mean) ? percent(row.final_accuracy.mean) : "-",
-                     mean_text(row.samples_per_second, 0), mean_text(row.decisions, 0), mean_text(row.interventions, 0),
-                     ratio_text(row.to_static), ratio_text(row.to_static_best), ratio_text(row.to_best_rival),
-                     ratio_text(row.to_oracle)});
+    cells.push_back(
+        {label_of(row.of), seconds_text(row), std::to_string(row.reached) + "/" + std::to_string(row.of.runs.size()),
+         std::isfinite(row.final_accuracy.mean) ? percent(row.final_accuracy.mean) : "-",
+         mean_text(row.samples_per_second, 0), mean_text(row.decisions, 0), mean_text(row.interventions, 0)});
+  for (const auto& column : ratios) {
+    if (!column.shown)
+      continue;
+    cells.front().emplace_back(column.heading);
+    for (std::size_t i = 0; i < of.rows.size(); ++i)
+      cells[i + 1].push_back(ratio_text(of.rows[i].*column.ratio));
+  }
   return cells;
 }
 

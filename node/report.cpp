@@ -36,9 +36,9 @@ std::string evaluations_table(const run_records& records) {
 
 std::string batches_table(const run_records& records) {
   std::vector<std::vector<std::string>> rows = {{"worker", "windows", "lowest", "highest", "over time"}};
-  for (std::uint32_t rank = 0; const auto* host : records.file.workers()) {
+  for (const auto* host : records.file.workers()) {
     std::vector<double> batches;
-    for (const auto& report : reports_of(records.rows, rank++))
+    for (const auto& report : reports_of(records.rows, host->name))
       batches.push_back(report.batch);
     if (batches.empty())
       continue;

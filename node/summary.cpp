@@ -29,7 +29,7 @@ worker_summary summarise_worker(const run_records& records, const cluster::host&
     else
       worker.slowdown_changes = true;
   }
-  const auto reports = reports_of(records.rows, rank);
+  const auto reports = reports_of(records.rows, host.name);
   if (reports.empty())
     return worker;
   worker.first_batch = reports.front().batch;
@@ -133,12 +133,12 @@ void add_farewells(const run_records& records, run_summary& summary) {
 
 } // namespace
 
-std::vector<messages::window_report> reports_of(const std::vector<actors::ledger_row>& rows, std::uint32_t rank) {
+std::vector<messages::window_report> reports_of(const std::vector<actors::ledger_row>& rows, const std::string& host) {
   std::map<std::uint64_t, messages::window_report> by_window;
   for (const auto& row : rows)
     if (const auto* window = std::get_if<actors::ledger_window>(&row.entry))
       for (const auto& worker : window->workers)
-        if (worker.report.rank == rank)
+        if (worker.report.host == host)
           by_window[worker.report.window] = worker.report;
   std::vector<messages::window_report> reports;
   for (auto& [window, report] : by_window)
@@ -162,9 +162,9 @@ run_summary summarise(const run_records& records, std::vector<std::string> obser
     summary.final_accuracy = records.evaluations.back().test_accuracy;
   std::uint64_t samples = 0;
   for (std::uint32_t rank = 0; const auto* host : file.workers()) {
-    summary.workers.push_back(summarise_worker(records, *host, rank));
+    summary.workers.push_back(summarise_worker(records, *host, rank++));
     samples += summary.workers.back().samples;
-    const auto reports = reports_of(records.rows, rank++);
+    const auto reports = reports_of(records.rows, host->name);
     if (records.farewells.empty() && !reports.empty())
       summary.wall_seconds = std::max(summary.wall_seconds, reports.back().elapsed_seconds);
   }

@@ -73,8 +73,9 @@ std::string to_json(const run_summary& summary);
 /// epoch,step,samples,seconds,train_loss,test_loss,test_accuracy,global_batch,learning_rate
 std::string epochs_csv(const std::vector<messages::evaluation_report>& evaluations);
 
-/// The worker's reports, each window once, in order; of a window that was trained twice (after a resume) the later.
-std::vector<messages::window_report> reports_of(const std::vector<actors::ledger_row>& rows, std::uint32_t rank);
+/// The worker's reports, each window once, in order; of a window that was trained twice (after a resume) the later. By
+/// its name: ranks change hands when hosts come and go.
+std::vector<messages::window_report> reports_of(const std::vector<actors::ledger_row>& rows, const std::string& host);
 
 /// Signs of trouble that a run's records show, each a sentence with its figures and what to do: lost decisions, workers
 /// that disagree, telemetry above 1 % of the time, lost contact, late reports, a batch size stuck at a bound, a reward

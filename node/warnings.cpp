@@ -159,8 +159,8 @@ void find_stuck_batches(const run_records& records, sentences& found) {
   const auto lowest = records.file.batch.lowest;
   const auto highest = records.file.highest_by_rank();
   for (std::uint32_t rank = 0; const auto* host : records.file.workers()) {
-    const auto own_highest = highest[rank];
-    const auto reports = reports_of(records.rows, rank++);
+    const auto own_highest = highest[rank++];
+    const auto reports = reports_of(records.rows, host->name);
     if (reports.size() < windows_for_a_verdict || lowest == own_highest)
       continue;
     for (const auto bound : {lowest, own_highest})

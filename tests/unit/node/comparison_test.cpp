@@ -91,6 +91,16 @@ TEST(comparison, prints_one_table) {
   EXPECT_THAT(text, HasSubstr("0.52"));
 }
 
+TEST(comparison, has_columns_only_for_baselines_that_were_compared) {
+  EXPECT_THAT(
+      cells_of(pair({runs("static", {100}), runs("ppo", {50})})).front(),
+      ElementsAre("policy", "seconds", "reached", "accuracy", "samples/s", "decisions", "interventions", "/ static"));
+  const auto without_static = cells_of(pair({runs("oracle", {40}), runs("omnilearn", {50})}));
+  EXPECT_EQ(without_static[2].back(), "1.25");
+  EXPECT_EQ(without_static[0].back(), "/ oracle");
+  EXPECT_EQ(cells_of(pair({runs("static", {-1}), runs("ppo", {50})}))[2].back(), "-") << "static never got there";
+}
+
 TEST(comparison, needs_no_interval_for_one_seed) {
   const auto made = pair({runs("static", {100}), runs("ppo", {50})});
   EXPECT_THAT(to_text(made), HasSubstr("1 seed,"));

@@ -40,6 +40,18 @@ TEST(run_outcome, a_run_without_farewells_has_failed) {
   EXPECT_EQ(outcome_of(records, summarise(records)).failure, "no worker has said farewell");
 }
 
+TEST(run_outcome, ranks_may_change_hands) {
+  auto records = sample_records();
+  auto& last = std::get<actors::ledger_window>(records.rows.back().entry);
+  last.workers.erase(last.workers.begin()); // ada is lost, and ben takes her rank
+  last.workers.front().report.rank = 0;
+  EXPECT_EQ(reports_of(records.rows, "ada").size(), 2U);
+  EXPECT_EQ(reports_of(records.rows, "ben").size(), 3U);
+  const auto series = outcome_of(records, summarise(records)).series;
+  EXPECT_TRUE(std::isnan(series.batches[0][2]));
+  EXPECT_EQ(series.batches[1][2], 39);
+}
+
 TEST(run_outcome, is_written_and_read_back) {
   run_outcome outcome{.fingerprint = 0xfedcba9876543210,
                       .policy = "static-best",

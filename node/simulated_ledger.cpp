@@ -1,0 +1,79 @@
+#include "node/simulated_ledger.hpp"
+
+#include "policy/state.hpp"
+
+namespace dynamix::node {
+
+simulated_ledger::simulated_ledger(actors::ledger& to, const cluster::cluster_file& file, double epoch_samples)
+    : to_(to), file_(file) {
+  actors::ledger_start start{.cluster = file.name,
+                             .policy = std::string(cluster::to_string(file.arbitrator.policy)),
+                             .mode = std::string(cluster::to_string(file.arbitrator.mode)),
+                             .seed = file.seed,
+                             .window_steps = file.arbitrator.window_steps,
+                             .dataset_samples = static_cast<std::uint64_t>(epoch_samples),
+                             .epochs = file.training.epochs,
+                             .target_accuracy = file.training.target_accuracy,
+                             .workers = {},
+                             .state_fields = {},
+                             .actions = file.arbitrator.actions,
+                             .scales = file.arbitrator.scales,
+                             .started_at = {}}; // in virtual time
+  for (const auto* worker : file.workers())
+    start.workers.push_back(worker->name);
+  for (const auto& field : policy::state_fields())
+    start.state_fields.emplace_back(field.name);
+  to_.append({.at_seconds = 0, .entry = start});
+  to_.append({.at_seconds = 0,
+              .entry = actors::ledger_event{"simulated", "", "hosts, network and learning are models of them"}});
+}
+
+void simulated_ledger::add(const simulator::simulation& run) {
+  const auto& window = run.window();
+  const double now = run.world().now_seconds();
+  to_.append({.at_seconds = now, .entry = window});
+  for (const auto& worker : window.workers) {
+    auto& counted = decisions_[worker.report.host];
+    if (worker.report.decision != counted.in_force && worker.report.decision != messages::decision_key{})
+      ++counted.applied;
+    counted.in_force = worker.report.decision;
+    counted.received += window.decided ? 1 : 0;
+  }
+  for (; evaluations_ < run.evaluations().size(); ++evaluations_) {
+    auto report = run.evaluations()[evaluations_];
+    report.test_accuracy = run.world().accuracy(); // as `compare` counts it: without an evaluation's noise
+    to_.append({.at_seconds = now, .entry = actors::ledger_evaluation{report}});
+  }
+}
+
+void simulated_ledger::add(const messages::policy_version& version, double seconds) {
+  to_.append({.at_seconds = seconds,
+              .entry = actors::ledger_policy{.version = version.version,
+                                             .policy_loss = version.policy_loss,
+                                             .value_loss = version.value_loss,
+                                             .entropy = version.entropy,
+                                             .approximate_kl = version.approximate_kl,
+                                             .clip_fraction = version.clip_fraction}});
+}
+
+void simulated_ledger::finish(const simulator::simulation& run, const std::string& reason) {
+  const auto result = run.result();
+  for (std::uint32_t rank = 0; const auto* host : file_.workers()) {
+    const auto& counted = decisions_[host->name];
+    messages::farewell farewell{.host = host->name,
+                                .rank = rank++,
+                                .succeeded = result.failure.empty() && run.done(),
+                                .reason = reason,
+                                .steps = result.steps,
+                                .samples = result.samples,
+                                .epochs = static_cast<std::uint64_t>(run.world().epochs()),
+                                .wall_seconds = result.seconds,
+                                .final_accuracy = result.final_accuracy,
+                                .seconds_to_target = result.seconds_to_target};
+    farewell.decisions = {
+        .received = counted.received, .applied = counted.applied, .unapplied = counted.received - counted.applied};
+    to_.append({.at_seconds = result.seconds, .entry = actors::ledger_farewell{farewell}});
+  }
+}
+
+} // namespace dynamix::node

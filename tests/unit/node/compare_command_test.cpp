@@ -1,0 +1,159 @@
+#include "storage/atomic_file.hpp"
+#include "tests/unit/node/command_answer.hpp"
+#include "tests/unit/node/sample_run.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+
+namespace dynamix::node {
+namespace {
+
+using namespace testing;
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+const std::string scenario = shipped("scenarios/train/straggler-8.toml");
+
+class compare_command : public ::testing::Test {
+protected:
+  std::string out() const { return directory_.path() + "/out"; }
+
+  /// Simulated runs of few windows each, towards a target that they reach.
+  answer compare(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {"compare",
+                                          "--simulate",
+                                          "--quiet",
+                                          "--cluster",
+                                          scenario,
+                                          "--out",
+                                          out(),
+                                          "--set",
+                                          "training.target_accuracy=0.2",
+                                          "--set",
+                                          "training.epochs=40"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return ask(arguments);
+  }
+  static std::string read(const std::string& path) {
+    std::string text;
+    EXPECT_EQ(storage::read_file(path, 1U << 24, text), "");
+    return text;
+  }
+
+  temporary_directory directory_;
+};
+
+TEST_F(compare_command, runs_policies_and_seeds_and_makes_a_table_and_a_page) {
+  const auto said = compare({"--policies", "static,goodput", "--seeds", "2"});
+  ASSERT_EQ(said.code, exit_done) << said.err;
+  EXPECT_THAT(said.out, HasSubstr("straggler-8: static, goodput with 2 seeds each, simulated; results go to " + out()));
+  EXPECT_THAT(said.out, HasSubstr("2/2"));
+  EXPECT_THAT(said.out, HasSubstr("best rival: goodput"));
+  const auto rows = json::parse(read(out() + "/comparison.json"));
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0]["ratio_to_static"]["mean"], 1);
+  EXPECT_LT(rows[1]["ratio_to_static"]["mean"], 1) << "one host of eight is slow";
+  EXPECT_EQ(rows[1]["seconds_to_target"]["n"], 2);
+  EXPECT_THAT(read(out() + "/report.html"), HasSubstr("goodput: batch sizes of the workers, seed 1"));
+  EXPECT_EQ(json::parse(read(out() + "/straggler-8/goodput-seed-2/summary.json"))["seed"], 2);
+}
+
+TEST_F(compare_command, the_result_does_not_depend_on_the_number_of_threads) {
+  const auto one = compare({"--policies", "static,omnilearn", "--seeds", "2", "--jobs", "1"});
+  ASSERT_EQ(one.code, exit_done) << one.err;
+  const auto rows = read(out() + "/comparison.json");
+  std::filesystem::remove_all(out());
+  ASSERT_EQ(compare({"--policies", "static,omnilearn", "--seeds", "2", "--jobs", "3"}).code, exit_done);
+  EXPECT_EQ(read(out() + "/comparison.json"), rows);
+}
+
+TEST_F(compare_command, keeps_finished_runs_and_repeats_the_others) {
+  ASSERT_EQ(compare({"--policies", "static,lb-bsp", "--seeds", "1"}).code, exit_done);
+  const std::string runs = out() + "/straggler-8/";
+  const auto before = std::filesystem::last_write_time(runs + "static-seed-1/outcome.json");
+  std::filesystem::remove(runs + "lb-bsp-seed-1/outcome.json");
+  const auto again = compare({"--policies", "static,lb-bsp", "--seeds", "1"});
+  EXPECT_EQ(again.code, exit_done) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("1 run is finished already and kept\n1 run was not finished: made again\n"));
+  EXPECT_EQ(std::filesystem::last_write_time(runs + "static-seed-1/outcome.json"), before);
+  EXPECT_TRUE(std::filesystem::exists(runs + "lb-bsp-seed-1/outcome.json"));
+
+  const auto changed = compare({"--policies", "static", "--seeds", "1", "--set", "batch.initial=40"});
+  EXPECT_THAT(changed.out, HasSubstr("1 run was of another cluster file or policy: made again"));
+}
+
+TEST_F(compare_command, touches_no_directory_that_is_not_its_own) {
+  std::filesystem::create_directories(out() + "/straggler-8/static-seed-1");
+  ASSERT_EQ(storage::write_file_atomically(out() + "/straggler-8/static-seed-1/thesis.txt", std::string("words")), "");
+  const auto refused = compare({"--policies", "static", "--seeds", "1"});
+  EXPECT_EQ(refused.code, exit_refused);
+  EXPECT_THAT(refused.err, HasSubstr("is no run of a comparison; choose another --out"));
+  EXPECT_EQ(read(out() + "/straggler-8/static-seed-1/thesis.txt"), "words");
+}
+
+TEST_F(compare_command, looks_for_the_best_equal_batch) {
+  const auto said = compare({"--policies", "static,static-best", "--seeds", "1", "--json", "--set", "batch.lowest=32",
+                             "--set", "batch.highest=128"});
+  ASSERT_EQ(said.code, exit_done) << said.err;
+  const auto rows = json::parse(said.out);
+  const auto best = rows[1]["static_batch"].get<int>();
+  const auto text = compare(
+      {"--policies", "static,static-best", "--seeds", "1", "--set", "batch.lowest=32", "--set", "batch.highest=128"});
+  EXPECT_THAT(text.out, HasSubstr("static-best is " + std::to_string(best) + " samples a worker, the soonest of 32, "));
+  EXPECT_THAT(text.out, HasSubstr("static-best (" + std::to_string(best) + ")"));
+  EXPECT_LE(rows[1]["ratio_to_static"]["mean"], 1.01) << "static's own batch is among the candidates";
+}
+
+TEST_F(compare_command, refuses_wrong_arguments_with_code_2_before_it_writes) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"compare"}, "--cluster is required"},
+      {{"compare", "--simulate", "--cluster", scenario, "--policies", "static,magic"},
+       "--policies: arbitrator.policy is \"magic\""},
+      {{"compare", "--simulate", "--cluster", scenario, "--policies", "magic"}, "\"lb-bsp\""},
+      {{"compare", "--cluster", scenario, "--policies", "oracle"}, "add --simulate"},
+      {{"compare", "--simulate", "--cluster", directory_.path()}, "holds no cluster file (*.toml)"},
+      {{"compare", "--simulate", "--cluster", scenario, scenario}, "as in another of the files"},
+      {{"compare", "--simulate", "--cluster", scenario, "--seeds", "0"}, "--seeds"},
+      {{"compare", "--simulate", "--cluster", scenario, "--set", "training.target_accuracy=0"},
+       "compare needs a target"},
+      {{"compare", "--simulate", "--cluster", scenario, "--set", "training.epochs"}, "SECTION.FIELD=VALUE"}};
+  for (const auto& [arguments, words] : cases) {
+    auto with_out = arguments;
+    if (with_out.size() > 1)
+      with_out.insert(with_out.end(), {"--out", out()});
+    const auto refused = ask(with_out);
+    EXPECT_EQ(refused.code, exit_refused) << words;
+    EXPECT_THAT(refused.err, HasSubstr(words));
+    EXPECT_EQ(refused.out, "");
+  }
+  EXPECT_FALSE(std::filesystem::exists(out()));
+}
+
+TEST_F(compare_command, names_the_place_of_what_a_simulation_lacks) {
+  const std::string path = directory_.path() + "/pair.toml";
+  auto file = pair_file("[training]\ntarget_accuracy = 0.5\n");
+  file.simulation.workload = directory_.path() + "/none.toml";
+  ASSERT_EQ(storage::write_file_atomically(path, cluster::to_toml(file)), "");
+  const auto refused = ask({"compare", "--simulate", "--cluster", path});
+  EXPECT_EQ(refused.code, exit_refused);
+  const auto place = cluster::read_cluster_file(path).file.where("host[0].profile");
+  EXPECT_THAT(refused.err, HasSubstr(path + ":" + std::to_string(place.line) + ":" + std::to_string(place.column) +
+                                     ": host \"ada\" has no device profile"));
+  EXPECT_THAT(refused.err, HasSubstr("none.toml"));
+}
+
+TEST_F(compare_command, closes_with_all_clusters) {
+  const auto said = ask({"compare", "--simulate", "--quiet", "--cluster", scenario,
+                         shipped("scenarios/train/equal-4.toml"), "--policies", "static,lb-bsp", "--seeds", "1",
+                         "--out", out(), "--set", "training.target_accuracy=0.2", "--set", "training.epochs=40"});
+  ASSERT_EQ(said.code, exit_done) << said.err;
+  EXPECT_THAT(said.out, HasSubstr("all clusters: seconds to target over static's"));
+  EXPECT_THAT(said.out, HasSubstr("median"));
+  EXPECT_EQ(json::parse(read(out() + "/comparison.json")).size(), 4U);
+}
+
+} // namespace
+} // namespace dynamix::node
