@@ -90,13 +90,14 @@ std::vector<double> values_of(const std::vector<timed_run>& runs,
   return values;
 }
 
-std::string with_interval(const std::vector<double>& values, int decimals) {
-  const auto mean = estimate_of(values);
-  return fixed(mean.mean, decimals) + (std::isfinite(mean.half_width) ? " ± " + fixed(mean.half_width, decimals) : "");
-}
-
 std::string whole_mean(const std::vector<double>& values) {
   return grouped(static_cast<std::uint64_t>(std::llround(mean_of(values))));
+}
+
+std::string with_interval(const std::vector<double>& values, int decimals) {
+  const auto mean = estimate_of(values);
+  return (decimals == 0 ? whole_mean(values) : fixed(mean.mean, decimals)) +
+         (std::isfinite(mean.half_width) ? " ± " + fixed(mean.half_width, decimals) : "");
 }
 
 std::string result_table(const std::vector<timed_run>& runs, double target) {
@@ -108,8 +109,9 @@ std::string result_table(const std::vector<timed_run>& runs, double target) {
   if (target > 0)
     rows.push_back({"seconds to " + percent(target, 1),
                     missed == 0 ? with_interval(of(&run_outcome::seconds_to_target), 1)
-                                : "never in " + std::to_string(missed) + " of " + std::to_string(runs.size()) +
-                                      (runs.size() == 1 ? " run" : " runs")});
+                    : runs.size() == 1
+                        ? "never"
+                        : "never in " + std::to_string(missed) + " of " + std::to_string(runs.size()) + " runs"});
   rows.push_back(
       {"final accuracy",
        with_interval(values_of(runs, [](const auto& each) { return 100 * each.run.outcome.final_accuracy; }), 2) +
