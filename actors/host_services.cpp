@@ -63,8 +63,9 @@ std::string host_services::prepare_arbitration() {
     return error;
   ledger_origin_seconds_ = clock_seconds(system_);
   const auto& file = options_.file;
-  const auto& source = options_.policy_from.empty() ? file.arbitrator.policy_file : options_.policy_from;
-  if (!source.empty()) {
+  const auto source = options_.policy_from.empty() ? cluster::resolve_path(file, file.arbitrator.policy_file)
+                                                   : options_.policy_from;
+  if (cluster::has_parameters(file.arbitrator.policy) && !source.empty()) {
     std::string contents;
     if (error = storage::read_file(source, messages::max_policy_bytes, contents); !error.empty())
       return error;

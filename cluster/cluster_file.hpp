@@ -97,12 +97,12 @@ struct arbitrator {
   std::uint32_t window_steps = 10; ///< k, [1, 10000]
   std::vector<std::int32_t> actions = {-100, -25, 0, 25,
                                        100}; ///< added to a batch size; 2 to 64, distinct, one of them 0
-  std::vector<std::int32_t> scales = {70, 85, 100, 118,
-                                      140}; ///< of ppo, percent of the plan's step time; 2 to 16, one of them 100
-  std::uint32_t static_batch = 0;           ///< of static-best, a worker; 0: batch.initial
-  bool guard = true;                        ///< of the learned policies
-  double guard_margin = 0.05;               ///< predicted loss of goodput that the guard allows, [0, 1]
-  bool shadow = false;                      ///< decide and log, act on nothing
+  std::vector<std::int32_t> scales = {85,  92, 100, 109,
+                                      120, 140}; ///< of ppo, percent of the plan's step time; 2 to 16, one of them 100
+  std::uint32_t static_batch = 0;                ///< of static-best, a worker; 0: batch.initial
+  bool guard = true;                             ///< of the learned policies
+  double guard_margin = 0.05;                    ///< predicted loss of goodput that the guard allows, [0, 1]
+  bool shadow = false;                           ///< decide and log, act on nothing
 };
 
 /// What a window is worth: `progress` log2(goodput / the best that the measurements allow), `paper` the formula below,

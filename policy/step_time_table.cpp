@@ -8,7 +8,10 @@ namespace dynamix::policy {
 namespace {
 
 constexpr double same_batch = 0.1;       ///< relative distance within which measurements share a point
-constexpr double retention = 0.5;        ///< of a point's weight at each measurement
+constexpr double retention = 0.9;        ///< of a point's weight at each measurement
+constexpr double pace_weight = 0.5;      ///< of a measurement, in the logarithm
+constexpr double point_weight = 0.2;     ///< of what the pace does not explain
+constexpr double pace_range = 1e6;       ///< either way; a peer's nonsense must not make it 0 or infinite
 constexpr double lightest_weight = 1e-6; ///< so that weights never vanish altogether
 constexpr double change_of_speed = 1.25; ///< ratio of measured to expected seconds, or its inverse
 constexpr double hoped_variable = 0.5;   ///< share of a step's time that grows with the batch, after one point
@@ -53,9 +56,10 @@ double step_time_curve::batch_within(double seconds) const {
 }
 
 void step_time_table::measure(double batch, double seconds) {
-  if (!std::isfinite(batch) || !std::isfinite(seconds) || batch <= 0 || seconds <= 0 || suspect(batch, seconds))
+  if (!std::isfinite(batch) || !std::isfinite(seconds) || batch <= 0 || seconds <= 0)
     return;
-  join(batch, seconds);
+  if (!far_off(batch, seconds))
+    join(batch, seconds);
   curve_ = fit();
 }
 
@@ -65,22 +69,32 @@ std::vector<step_time_table::point>::iterator step_time_table::find(double batch
   return nearest != points_.end() && distance(*nearest) <= same_batch * nearest->mean.batch ? nearest : points_.end();
 }
 
-bool step_time_table::suspect(double batch, double seconds) {
-  const auto before = std::exchange(suspected_, 0);
-  if (points_.empty() || batch < (1 - same_batch) * points_.front().mean.batch ||
-      batch > (1 + same_batch) * points_.back().mean.batch)
+bool step_time_table::between_points(double batch) const {
+  return !points_.empty() && batch >= (1 - same_batch) * points_.front().mean.batch &&
+         batch <= (1 + same_batch) * points_.back().mean.batch;
+}
+
+void step_time_table::change_pace(double factor) {
+  pace_ = std::clamp(pace_ * factor, 1 / pace_range, pace_range);
+}
+
+bool step_time_table::far_off(double batch, double seconds) {
+  const auto before = std::exchange(suspected_, 1);
+  if (points_.empty())
     return false;
   const auto ratio = seconds / curve_.seconds(batch);
-  const int side = ratio > change_of_speed ? 1 : ratio < 1 / change_of_speed ? -1 : 0;
-  if (side == 0)
+  if (!between_points(batch)) { // what is expected here is a guess, good enough to tell which speed it is
+    if (std::abs(std::log(ratio / before)) < std::abs(std::log(ratio)))
+      change_pace(before);
     return false;
-  if (side != before) {
-    suspected_ = side;
-    return true;
   }
-  for (auto& each : points_)
-    each.mean.seconds *= ratio;
-  return false;
+  if (ratio <= change_of_speed && ratio >= 1 / change_of_speed)
+    return false;
+  if (before != 1 && (ratio > 1) == (before > 1))
+    change_pace(ratio);
+  else
+    suspected_ = ratio;
+  return true;
 }
 
 void step_time_table::join(double batch, double seconds) {
@@ -88,15 +102,16 @@ void step_time_table::join(double batch, double seconds) {
     each.weight = std::max(lightest_weight, each.weight * retention);
   if (const auto found = find(batch); found != points_.end()) {
     auto& [mean, weight] = *found;
-    mean = {.batch = (mean.batch * weight + batch) / (weight + 1),
-            .seconds = (mean.seconds * weight + seconds) / (weight + 1)};
-    ++weight;
+    change_pace(std::pow(seconds / curve_.seconds(batch), pace_weight));
+    mean.batch += point_weight * (batch - mean.batch);
+    mean.seconds += point_weight * (seconds / pace_ - mean.seconds);
+    weight += 1;
     return;
   }
   if (points_.size() == points_max)
     points_.erase(std::ranges::min_element(points_, {}, &point::weight));
   const auto place = std::ranges::lower_bound(points_, batch, {}, [](const point& each) { return each.mean.batch; });
-  points_.insert(place, {.mean = {.batch = batch, .seconds = seconds}, .weight = 1});
+  points_.insert(place, {.mean = {.batch = batch, .seconds = seconds / pace_}, .weight = 1});
 }
 
 step_time_curve step_time_table::fit() const {
@@ -119,7 +134,7 @@ step_time_curve step_time_table::fit() const {
   std::vector<step_time> fitted;
   for (const auto& each : blocks)
     for (std::size_t i = 0; i < each.points; ++i)
-      fitted.push_back({.batch = points_[fitted.size()].mean.batch, .seconds = each.seconds});
+      fitted.push_back({.batch = points_[fitted.size()].mean.batch, .seconds = pace_ * each.seconds});
   return step_time_curve(std::move(fitted));
 }
 

@@ -37,17 +37,17 @@ private:
   double last_slope_ = 0;
 };
 
-/// Learns the curve of one worker from its windows.
+/// Learns the curve of one worker from its windows, as a shape times a pace: a host whose speed changes (a throttled
+/// device, a co-tenant) is as much slower or faster at every batch size, which a table of times would have to learn
+/// anew point by point.
 ///
-/// Measurements within 10 % of a point's batch size join it: a moving average that halves the older ones' weight with
-/// every measurement of the worker. Points where the worker does not run any more lose weight likewise, and stay as a
-/// memory of the curve's shape. `curve` makes the points monotone by isotonic regression under these weights (pool
-/// adjacent violators; Barlow et al. 1972), so what is new overrules what is old.
+/// A measurement within 10 % of a point's batch size moves the pace half of the way, and the point a fifth of what is
+/// left. One elsewhere becomes a point, at the pace as it is. `curve` makes the points monotone by isotonic regression
+/// (pool adjacent violators; Barlow et al. 1972), the older the lighter.
 ///
-/// A host whose speed changes is as much slower or faster at every batch size, which no forgetting learns quickly: when
-/// two measurements in a row, between the smallest and the largest batch size measured, lie beyond 25 % of the curve on
-/// the same side, the whole table is scaled to the newer. The first of them is left out, so a single hiccup changes
-/// nothing.
+/// A measurement between the smallest and the largest batch size measured that lies beyond 25 % of the curve is a
+/// hiccup, and is left out, or a change of speed, if the next is beyond it on the same side, or is elsewhere and speaks
+/// for it: then the pace follows at once, and no point is touched.
 class step_time_table {
 public:
   static constexpr std::size_t points_max = 64; ///< beyond that the lightest is dropped
@@ -58,18 +58,21 @@ public:
 
 private:
   struct point {
-    step_time mean;
+    step_time mean; ///< seconds at pace 1
     double weight = 0;
   };
   /// The point that a measurement joins, or `points_.end()`.
   std::vector<point>::iterator find(double batch);
-  /// Whether the measurement is to be left out as a hiccup. Scales the table where it confirms a change of speed.
-  bool suspect(double batch, double seconds);
+  bool between_points(double batch) const;
+  /// Whether the measurement lies beyond 25 %. Takes it for a change of pace where the one before did too.
+  bool far_off(double batch, double seconds);
+  void change_pace(double factor);
   void join(double batch, double seconds);
   step_time_curve fit() const;
 
   std::vector<point> points_; ///< rising in batch
-  int suspected_ = 0;         ///< -1 and 1: the last measurement was left out as too fast, too slow
+  double pace_ = 1;           ///< factor on the points' seconds
+  double suspected_ = 1;      ///< measured / expected of the last measurement, where it was left out; else 1
   step_time_curve curve_;
 };
 

@@ -108,8 +108,10 @@ TEST(planned_policy, waits_for_a_measurement_and_then_acts_on_the_plan) {
 TEST(planned_policy, that_prefers_the_plan_does_as_goodput_does) {
   auto file = testing::make_file(cluster::policy_kind::ppo);
   file.arbitrator.mode = cluster::policy_mode::infer;
+  file.batch.lowest = 8; // where a worker sits at its lowest, ppo lets the others fill the step and goodput does not
   auto planned = testing::make_measured(file, favouring(file, 2 * beliefs, 20, 1).parameters); // 100 %, average
-  auto goodput = testing::make_measured(testing::make_file(cluster::policy_kind::goodput));
+  file.arbitrator.policy = cluster::policy_kind::goodput;
+  auto goodput = testing::make_measured(file);
   for (std::uint64_t window = 1; window < 5; ++window) {
     const auto shard = testing::make_shard(3, window);
     const auto theirs = goodput.decide(shard);

@@ -108,7 +108,7 @@ cluster::cluster_file bandit_file(cluster::policy_kind kind) {
 
 TEST(ppo, solves_a_contextual_bandit) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    auto file = bandit_file(cluster::policy_kind::ppo);
+    auto file = bandit_file(cluster::policy_kind::ppo_add);
     file.seed = seed;
     const auto trained = make_learner(file, {});
     player acting(file);

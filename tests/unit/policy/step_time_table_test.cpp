@@ -62,20 +62,35 @@ TEST(step_time_table, tells_a_change_of_speed_also_where_the_batch_changes_with_
   EXPECT_NEAR(table.curve().seconds(32), 3 * (0.01 + 0.0032), 0.003);
 }
 
-TEST(step_time_table, lets_what_is_new_overrule_what_is_old) {
+TEST(step_time_table, weighs_the_older_less_where_measurements_contradict_each_other) {
   step_time_table table;
   table.measure(64, 0.02);
-  table.measure(128, 0.014); // the first has weight 1/2 by now
-  EXPECT_NEAR(table.curve().seconds(64), 0.016, 1e-12);
-  EXPECT_NEAR(table.curve().seconds(128), 0.016, 1e-12);
+  table.measure(128, 0.014); // the first has weight 0.9 by now
+  const double pooled = (0.9 * 0.02 + 0.014) / 1.9;
+  EXPECT_NEAR(table.curve().seconds(64), pooled, 1e-12);
+  EXPECT_NEAR(table.curve().seconds(128), pooled, 1e-12);
 }
 
-TEST(step_time_table, averages_measurements_at_about_the_same_batch) {
+TEST(step_time_table, moves_the_pace_half_of_the_way_for_all_batch_sizes) {
   step_time_table table;
-  table.measure(100, 0.020);
-  table.measure(106, 0.023); // weights 1/2 and 1
-  EXPECT_NEAR(table.curve().seconds(104), 0.022, 1e-12);
-  EXPECT_NEAR(table.curve().seconds(208), 0.033, 1e-12) << "still a single point";
+  table.measure(200, 0.04);
+  table.measure(100, 0.02);
+  table.measure(100, 0.0242); // 21 % more, of which the pace takes 10 %
+  const double pace = 1.1;
+  EXPECT_NEAR(table.curve().seconds(200), pace * 0.04, 1e-12) << "where it has not run since";
+  EXPECT_NEAR(table.curve().seconds(100), pace * (0.02 + 0.2 * (0.0242 / pace - 0.02)), 1e-12);
+  for (int i = 0; i < 20; ++i)
+    table.measure(100, 0.0242);
+  EXPECT_NEAR(table.curve().seconds(100), 0.0242, 1e-5);
+}
+
+TEST(step_time_table, believes_a_suspected_change_of_speed_when_another_batch_size_speaks_for_it) {
+  step_time_table table;
+  table.measure(64, 0.02);
+  table.measure(64, 0.06); // left out
+  table.measure(20, 0.02); // a third of the samples in the time that 64 took before
+  EXPECT_NEAR(table.curve().seconds(64), 0.06, 1e-12);
+  EXPECT_NEAR(table.curve().seconds(20), 0.02, 1e-12);
 }
 
 TEST(step_time_table, leaves_a_hiccup_out_and_takes_a_change_of_speed_at_once) {
