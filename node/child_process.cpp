@@ -43,6 +43,9 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) // it has gone already
     _exit(127);
+  // The parent's handlers stay until execve, and would swallow what is pending.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    std::signal(signal, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -33,10 +33,14 @@ std::string apply_changes(const local_arguments& arguments, cluster::cluster_fil
   } changes[] = {{"--policy", "arbitrator.policy", arguments.policy},
                  {"--seed", "cluster.seed", arguments.seed},
                  {"--epochs", "training.epochs", arguments.epochs}};
+  const auto before = file.arbitrator.policy;
   for (const auto& change : changes)
     if (!change.value.empty())
       if (const auto reason = cluster::set_field(file, change.field, change.value); !reason.empty())
         return std::string(change.option) + ": " + reason;
+  // The file's parameters are the file's policy's.
+  if (file.arbitrator.policy != before)
+    file.arbitrator.policy_file.clear();
   return arguments.shadow ? cluster::set_field(file, "arbitrator.shadow", "true") : "";
 }
 

@@ -16,6 +16,10 @@ std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file
   if (!errors.empty())
     return errors;
   errors = check_ports(file);
+  if (file.arbitrator.policy == cluster::policy_kind::oracle)
+    errors.push_back(cluster::error_at(file, "arbitrator.policy",
+                                       "arbitrator.policy is \"oracle\", which knows the truth: only `simulate` and "
+                                       "`compare --simulate` have it"));
   if (const auto found = trainer::preflight(file.training); !found.message.empty())
     errors.push_back(cluster::error_at(file, found.field, found.message));
   return errors;
