@@ -10,6 +10,7 @@ namespace dynamix::simulator {
 namespace {
 
 constexpr std::uint64_t purpose = 0x72616e64; // tells these random numbers from a world's
+constexpr std::uint64_t surroundings_purpose = 0x73757272;
 
 void append(std::vector<cluster::file_error>& errors, std::vector<cluster::file_error> more) {
   std::ranges::move(more, std::back_inserter(errors));
@@ -75,6 +76,14 @@ scenario randomise(const scenario& from, std::uint64_t seed) {
   by.vary(simulation.congest_every_seconds, 0, 1e9);
   by.vary(simulation.congest_factor, 1.25, 1000);
   by.vary(varied.workload.phi_start, 1e-3, 1e9);
+  auto numbers = random_stream(seed, 0, surroundings_purpose);
+  varied.surroundings = {.rtt_factor = std::exp(numbers.uniform(std::log(0.3), std::log(30))),
+                         .idle_memory_ratio = numbers.uniform(0, 0.5),
+                         .batch_memory_ratio = numbers.uniform(0, 0.5)};
+  const double masked = numbers.uniform();
+  if (masked < 2.0 / 6)
+    std::erase(varied.file.telemetry_sources,
+               masked < 1.0 / 6 ? cluster::telemetry_source::tcp_info : cluster::telemetry_source::procfs);
   for (auto& host : varied.file.hosts)
     by.vary(host.bandwidth_mbit, 0, 1e7);
   for (auto& profile : varied.profiles) {

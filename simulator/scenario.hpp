@@ -12,8 +12,16 @@
 
 namespace dynamix::simulator {
 
+/// What telemetry says of a machine that has nothing to do with its speed, and that differs from cluster to cluster.
+struct surroundings {
+  double rtt_factor = 1;           ///< of the sockets' RTT over twice the latency: queues in hosts
+  double idle_memory_ratio = 0.2;  ///< resident set over physical memory, without a batch
+  double batch_memory_ratio = 0.5; ///< and what the largest batch adds
+};
+
 struct scenario {
   cluster::cluster_file file;
+  simulator::surroundings surroundings;
   simulator::workload workload;
   std::vector<device_profile> profiles; ///< of every worker of the file, by position
 };

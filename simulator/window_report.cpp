@@ -10,8 +10,6 @@ constexpr double retention = 0.97;           // of the trainer's averages, a ste
 constexpr std::uint64_t warm_up_steps = 10;  // before the trainer tells of gradients
 constexpr double segment_bytes = 1448;       // of TCP in an Ethernet frame
 constexpr double congested_loss_rate = 0.02; // assumed: of a link that congestion has all but closed
-constexpr double idle_memory_ratio = 0.2;    // assumed
-constexpr double batch_memory_ratio = 0.5;   // assumed: at the largest batch size
 
 bool has(const std::vector<cluster::telemetry_source>& sources, cluster::telemetry_source wanted) {
   return std::ranges::find(sources, wanted) != sources.end();
@@ -56,7 +54,7 @@ messages::network_statistics report_writer::network(const worker& of) const {
   const double segments = summary_.sent_bytes * summary_.steps / segment_bytes;
   return {.valid = true,
           .throughput_bytes_per_second = 2 * summary_.sent_bytes * summary_.steps / summary_.seconds,
-          .rtt_seconds = 2 * options.latency_us * 1e-6 * congestion,
+          .rtt_seconds = 2 * options.latency_us * 1e-6 * congestion * what_.surroundings.rtt_factor,
           .retransmissions = static_cast<std::uint64_t>(std::llround(segments * loss_rate))};
 }
 
@@ -68,7 +66,7 @@ messages::system_statistics report_writer::system(const worker& of) const {
   return {.valid = true,
           .cpu_time_ratio = of.sums.work / summary_.seconds,
           .run_queue_wait_ratio = std::max(0.0, of.sums.queued / summary_.seconds),
-          .memory_ratio = idle_memory_ratio + batch_memory_ratio * filled};
+          .memory_ratio = what_.surroundings.idle_memory_ratio + what_.surroundings.batch_memory_ratio * filled};
 }
 
 messages::window_report report_writer::write(const worker& of, random_stream& numbers) const {

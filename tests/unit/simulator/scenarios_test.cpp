@@ -137,6 +137,24 @@ TEST(randomise, changes_nothing_without_a_range) {
   EXPECT_EQ(same.profiles[1].curve.seconds(64), what.profiles[1].curve.seconds(64));
 }
 
+TEST(randomise, puts_the_cluster_into_other_surroundings) {
+  auto what = testing::quiet_scenario(2);
+  what.file.simulation.randomise = 0.1;
+  int without_network = 0;
+  int without_system = 0;
+  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+    const auto varied = randomise(what, seed);
+    EXPECT_GE(varied.surroundings.rtt_factor, 0.3);
+    EXPECT_LE(varied.surroundings.rtt_factor, 30);
+    EXPECT_LE(varied.surroundings.idle_memory_ratio + varied.surroundings.batch_memory_ratio, 1);
+    const auto& sources = varied.file.telemetry_sources;
+    without_network += std::ranges::count(sources, cluster::telemetry_source::tcp_info) == 0;
+    without_system += std::ranges::count(sources, cluster::telemetry_source::procfs) == 0;
+  }
+  EXPECT_NEAR(without_network, 100, 30);
+  EXPECT_NEAR(without_system, 100, 30);
+}
+
 TEST(randomise, varies_within_the_range_and_by_seed) {
   auto what = testing::quiet_scenario(3);
   what.file.simulation.randomise = 0.5;
