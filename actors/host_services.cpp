@@ -63,8 +63,8 @@ std::string host_services::prepare_arbitration() {
     return error;
   ledger_origin_seconds_ = clock_seconds(system_);
   const auto& file = options_.file;
-  const auto source = options_.policy_from.empty() ? cluster::resolve_path(file, file.arbitrator.policy_file)
-                                                   : options_.policy_from;
+  const auto source =
+      options_.policy_from.empty() ? cluster::resolve_path(file, file.arbitrator.policy_file) : options_.policy_from;
   if (cluster::has_parameters(file.arbitrator.policy) && !source.empty()) {
     std::string contents;
     if (error = storage::read_file(source, messages::max_policy_bytes, contents); !error.empty())
@@ -75,7 +75,7 @@ std::string host_services::prepare_arbitration() {
     learns_ = policy::make_learner(file, saved_policy_) != nullptr;
     ledger_->append({.at_seconds = 0, .entry = describe_run()});
   } catch (const std::invalid_argument& misfit) {
-    return source + ": " + misfit.what();
+    return (saved_policy_.empty() ? "" : source + ": ") + misfit.what();
   }
   return {};
 }

@@ -1,5 +1,6 @@
 #include "node/command.hpp"
 #include "node/local_run.hpp"
+#include "node/policy_choice.hpp"
 #include "node/report.hpp"
 #include "node/resume_point.hpp"
 #include "node/stop_signals.hpp"
@@ -33,14 +34,12 @@ std::string apply_changes(const local_arguments& arguments, cluster::cluster_fil
   } changes[] = {{"--policy", "arbitrator.policy", arguments.policy},
                  {"--seed", "cluster.seed", arguments.seed},
                  {"--epochs", "training.epochs", arguments.epochs}};
-  const auto before = file.arbitrator.policy;
   for (const auto& change : changes)
     if (!change.value.empty())
       if (const auto reason = cluster::set_field(file, change.field, change.value); !reason.empty())
         return std::string(change.option) + ": " + reason;
-  // The file's parameters are the file's policy's.
-  if (file.arbitrator.policy != before)
-    file.arbitrator.policy_file.clear();
+  if (!arguments.policy.empty())
+    drop_foreign_parameters(file);
   return arguments.shadow ? cluster::set_field(file, "arbitrator.shadow", "true") : "";
 }
 

@@ -1,6 +1,7 @@
 #include "cluster/text_table.hpp"
 #include "node/command.hpp"
 #include "node/live_output.hpp"
+#include "node/policy_choice.hpp"
 #include "node/report.hpp"
 #include "node/results.hpp"
 #include "node/scenario_files.hpp"
@@ -238,7 +239,9 @@ int simulate_cluster(const simulate_arguments& arguments, command_context& conte
   if (const int code = load_scenarios({arguments.cluster}, changes_of(arguments), scenarios, context.err);
       code != exit_done)
     return code;
-  const auto& file = scenarios.front().file;
+  auto& file = scenarios.front().file;
+  if (!arguments.policy.empty() && arguments.policy_file.empty())
+    drop_foreign_parameters(file);
   std::vector<std::uint8_t> parameters;
   if (const auto refused = load_parameters(file, parameters))
     return refuse_at(context.err, *refused);

@@ -1,9 +1,9 @@
 #include "node/comparison_plan.hpp"
 
 #include "messages/types.hpp"
+#include "node/policy_choice.hpp"
 #include "node/statistics.hpp"
 #include "storage/atomic_file.hpp"
-#include "storage/tensor_file.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -20,19 +20,6 @@ void hash(std::uint64_t& state, const std::string& text) {
     state ^= byte;
     state *= 1099511628211ULL;
   }
-}
-
-/// The metadata's kind; empty for what is no policy file, which whoever loads it will say.
-std::string kind_of(const std::string& path) {
-  std::string contents;
-  storage::tensor_file parsed;
-  if (!storage::read_file(path, named_file_bytes_max, contents).empty())
-    return "";
-  const std::vector<std::uint8_t> bytes(contents.begin(), contents.end());
-  if (!storage::decode(bytes, parsed).empty())
-    return "";
-  const auto kind = parsed.metadata.find("kind");
-  return kind == parsed.metadata.end() ? "" : kind->second;
 }
 
 double mean_seconds(const candidate& of) {
@@ -60,10 +47,7 @@ planned_run plan_run(const cluster::cluster_file& file, cluster::policy_kind pol
   planned.file.arbitrator.static_batch = static_batch;
   if (policy == cluster::policy_kind::static_best)
     planned.label += "-" + std::to_string(static_batch);
-  auto& parameters = planned.file.arbitrator.policy_file;
-  if (const auto kind = parameters.empty() ? "" : kind_of(parameters);
-      !cluster::has_parameters(policy) || (!kind.empty() && kind != name))
-    parameters.clear();
+  drop_foreign_parameters(planned.file);
   planned.directory = out + "/" + file.name + "/" + planned.label + "-seed-" + std::to_string(seed);
   planned.fingerprint = fingerprint_of(planned.file, simulated);
   return planned;

@@ -1,13 +1,12 @@
 #include "node/command_line.hpp"
 #include "node/run_directory.hpp"
 #include "storage/atomic_file.hpp"
+#include "tests/unit/node/command_answer.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-
-#include <sstream>
 
 namespace dynamix::node {
 namespace {
@@ -15,19 +14,6 @@ namespace {
 using namespace testing;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-struct answer {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-answer ask(const std::vector<std::string>& arguments) {
-  std::ostringstream out;
-  std::ostringstream err;
-  const int code = run_command_line(arguments, out, err);
-  return {code, out.str(), err.str()};
-}
 
 /// A cluster file in a directory of its own.
 class command_line : public ::testing::Test {

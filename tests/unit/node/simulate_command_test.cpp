@@ -115,5 +115,17 @@ TEST(simulate, refuses_with_the_place_and_code_2) {
   EXPECT_THAT(ask({"simulate", "--cluster", directory.path()}).err, HasSubstr("simulate takes one file"));
 }
 
+TEST(simulate, runs_another_policy_without_the_parameters_of_the_files_own) {
+  for (const char* policy : {"static", "ppo-simple"}) {
+    const auto said = ask({"simulate", "--cluster", shipped("clusters/local-4.toml"), "--policy", policy, "--quiet",
+                           "--set", "training.epochs=0.05"});
+    EXPECT_EQ(said.code, 0) << said.err;
+  }
+  const auto said = ask({"simulate", "--cluster", shipped("clusters/local-4.toml"), "--policy", "ppo-simple",
+                         "--policy-file", shipped("policies/ppo.dynamix")});
+  EXPECT_EQ(said.code, 2) << "asked for by name, it is an error";
+  EXPECT_THAT(said.err, HasSubstr("it is a \"ppo\" policy"));
+}
+
 } // namespace
 } // namespace dynamix::node

@@ -5,6 +5,7 @@
 #include "simulator/workload.hpp"
 #include "storage/atomic_file.hpp"
 #include "storage/tensor_file.hpp"
+#include "tests/unit/node/command_answer.hpp"
 #include "tests/unit/node/sample_run.hpp"
 #include "tests/unit/trainer/tiny_images.hpp"
 
@@ -13,26 +14,12 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
-#include <sstream>
 
 namespace dynamix::node {
 namespace {
 
 using namespace testing;
 using ::testing::HasSubstr;
-
-struct answer {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-answer ask(const std::vector<std::string>& arguments) {
-  std::ostringstream out;
-  std::ostringstream err;
-  const int code = run_command_line(arguments, out, err);
-  return {code, out.str(), err.str()};
-}
 
 /// A directory with a small scenario and all that it names.
 class train_policy : public ::testing::Test {
