@@ -61,6 +61,7 @@ void measured_cluster::take(const messages::window_report& report) {
 
 void measured_cluster::measure(const messages::shard_report& shard, std::vector<std::uint32_t> highest) {
   now_.clear();
+  best_.reset();
   highest_ = std::move(highest);
   highest_.resize(shard.reports.size(), limits_.highest);
   exchange_seconds_ = std::numeric_limits<double>::infinity();
@@ -184,6 +185,12 @@ batch_plan measured_cluster::best(std::span<const belief> how) const {
   const auto initial = static_cast<double>(initial_total());
   const auto run = std::max(static_cast<double>(largest_run_), initial);
   return best(initial, growth_max * run, how);
+}
+
+const batch_plan& measured_cluster::best() const {
+  if (!best_)
+    best_ = best(std::span<const belief>{});
+  return *best_;
 }
 
 double measured_cluster::measure_progress(const messages::shard_report& shard) const {

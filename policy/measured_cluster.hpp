@@ -9,6 +9,7 @@
 #include "policy/worker_memory.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -77,7 +78,9 @@ public:
   /// The split with the highest goodput among global batches in [from, to]. Without phi: that of `from`.
   batch_plan best(double from, double to, std::span<const belief> how = {}) const;
   /// `best` within Pollux's limits: at least B0, at most twice the largest global batch that has run.
-  batch_plan best(std::span<const belief> how = {}) const;
+  batch_plan best(std::span<const belief> how) const;
+  /// The same under average beliefs: found once a window, for the policy and the guard both ask.
+  const batch_plan& best() const;
 
   /// log2(goodput that the newest window had / the best that was to be had, by the newest measurements); 0 while
   /// nothing is measured. Within [-5, 5]. For a window that ran at the best batch sizes it is near 0, whatever the
@@ -117,6 +120,7 @@ private:
   std::vector<std::uint32_t> highest_;
   double exchange_seconds_ = 0;
   double progress_ = 0;
+  mutable std::optional<batch_plan> best_;
 };
 
 } // namespace dynamix::policy

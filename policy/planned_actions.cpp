@@ -2,9 +2,7 @@
 
 #include "policy/actions.hpp"
 
-#include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace dynamix::policy {
 namespace {

@@ -28,6 +28,30 @@ double allowed_slope(double measured, const step_time& at) {
 
 } // namespace
 
+std::vector<step_time> make_monotone(std::vector<step_time> points, std::span<const double> weights) {
+  struct block {
+    double seconds;
+    double weight;
+    std::size_t points;
+  };
+  std::vector<block> blocks;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    blocks.push_back({points[i].seconds, weights[i], 1});
+    while (blocks.size() > 1 && blocks[blocks.size() - 2].seconds > blocks.back().seconds) {
+      const auto right = blocks.back();
+      blocks.pop_back();
+      auto& left = blocks.back();
+      left = {(left.seconds * left.weight + right.seconds * right.weight) / (left.weight + right.weight),
+              left.weight + right.weight, left.points + right.points};
+    }
+  }
+  std::size_t next = 0;
+  for (const auto& each : blocks)
+    for (std::size_t i = 0; i < each.points; ++i)
+      points[next++].seconds = each.seconds;
+  return points;
+}
+
 step_time_curve::step_time_curve(std::vector<step_time> points) : points_(std::move(points)) {
   if (points_.empty())
     return;
@@ -115,27 +139,16 @@ void step_time_table::join(double batch, double seconds) {
 }
 
 step_time_curve step_time_table::fit() const {
-  struct block {
-    double seconds;
-    double weight;
-    std::size_t points;
-  };
-  std::vector<block> blocks;
+  std::vector<step_time> points;
+  std::vector<double> weights;
   for (const auto& [mean, weight] : points_) {
-    blocks.push_back({mean.seconds, weight, 1});
-    while (blocks.size() > 1 && blocks[blocks.size() - 2].seconds > blocks.back().seconds) {
-      const auto right = blocks.back();
-      blocks.pop_back();
-      auto& left = blocks.back();
-      left = {(left.seconds * left.weight + right.seconds * right.weight) / (left.weight + right.weight),
-              left.weight + right.weight, left.points + right.points};
-    }
+    points.push_back(mean);
+    weights.push_back(weight);
   }
-  std::vector<step_time> fitted;
-  for (const auto& each : blocks)
-    for (std::size_t i = 0; i < each.points; ++i)
-      fitted.push_back({.batch = points_[fitted.size()].mean.batch, .seconds = pace_ * each.seconds});
-  return step_time_curve(std::move(fitted));
+  points = make_monotone(std::move(points), weights);
+  for (auto& each : points)
+    each.seconds *= pace_;
+  return step_time_curve(std::move(points));
 }
 
 } // namespace dynamix::policy

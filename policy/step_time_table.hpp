@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace dynamix::policy {
@@ -12,6 +13,10 @@ struct step_time {
   double batch = 0;
   double seconds = 0;
 };
+
+/// The points with the nearest seconds, in weighted squares, that never fall: isotonic regression by pooling adjacent
+/// violators (Barlow et al. 1972). One weight > 0 a point.
+std::vector<step_time> make_monotone(std::vector<step_time> points, std::span<const double> weights);
 
 /// A monotone step time t(b). Between two points it is linear. Beyond them it goes on as a + c*b with the slope of the
 /// outermost piece, where c is at most t/b (so that the fixed cost a is not negative) and at least a quarter of it (a
@@ -42,8 +47,8 @@ private:
 /// anew point by point.
 ///
 /// A measurement within 10 % of a point's batch size moves the pace half of the way, and the point a fifth of what is
-/// left. One elsewhere becomes a point, at the pace as it is. `curve` makes the points monotone by isotonic regression
-/// (pool adjacent violators; Barlow et al. 1972), the older the lighter.
+/// left. One elsewhere becomes a point, at the pace as it is. `curve` makes the points monotone, the
+/// older the lighter.
 ///
 /// A measurement between the smallest and the largest batch size measured that lies beyond 25 % of the curve is a
 /// hiccup, and is left out, or a change of speed, if the next is beyond it on the same side, or is elsewhere and speaks

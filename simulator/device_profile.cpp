@@ -38,24 +38,8 @@ std::string list_text(const std::vector<policy::step_time>& points, double (*val
 } // namespace
 
 policy::step_time_curve monotone_curve(std::span<const policy::step_time> points) {
-  struct block {
-    double seconds; ///< mean
-    double size;
-  };
-  std::vector<block> blocks;
-  for (const auto& each : points) {
-    block joined{each.seconds, 1};
-    for (; !blocks.empty() && blocks.back().seconds > joined.seconds; blocks.pop_back()) {
-      const auto& [seconds, size] = blocks.back();
-      joined = {(seconds * size + joined.seconds * joined.size) / (size + joined.size), size + joined.size};
-    }
-    blocks.push_back(joined);
-  }
-  std::vector<policy::step_time> fitted;
-  for (const auto& [seconds, size] : blocks)
-    for (double i = 0; i < size; ++i)
-      fitted.push_back({.batch = points[fitted.size()].batch, .seconds = seconds});
-  return policy::step_time_curve(std::move(fitted));
+  const std::vector<double> weights(points.size(), 1);
+  return policy::step_time_curve(policy::make_monotone({points.begin(), points.end()}, weights));
 }
 
 std::vector<cluster::file_error> read_device_profile(const std::string& path, device_profile& profile) {
