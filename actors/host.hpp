@@ -6,8 +6,10 @@
 #include "cluster/cluster_file.hpp"
 #include "messages/types.hpp"
 
+#include <map>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dynamix::actors {
@@ -19,6 +21,8 @@ struct host_options {
   std::string resume_from;   ///< a checkpoint of the workers; empty: start anew
   std::string
       policy_from; ///< a saved learner (checkpoints/policy.dynamix); empty: file.arbitrator.policy_file or fresh
+  /// Where the connector dials a host, in place of its address and port in the file: a proxy of the fault injector.
+  std::map<std::string, std::pair<std::string, std::uint16_t>> reach = {};
 };
 
 struct host_outcome {

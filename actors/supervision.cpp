@@ -15,7 +15,7 @@ restart_plan supervision::failed(std::size_t index, double now_seconds, const st
     failures_.pop_front();
   failures_.push_back(now_seconds);
 
-  restart_plan plan;
+  restart_plan plan{.failures = failures_.size()};
   const auto& name = children_.at(index);
   if (failures_.size() > options_.max_restarts) {
     plan.escalate = true;

@@ -30,7 +30,8 @@ struct restart_plan {
   bool escalate = false;            ///< too many failures: give up
   std::vector<std::size_t> restart; ///< children to stop (in reverse) and start again (in order)
   double delay_seconds = 0;
-  std::string reason; ///< for the log
+  std::size_t failures = 0; ///< within the period, this one among them
+  std::string reason;       ///< for the log
 };
 
 class supervision {

@@ -10,9 +10,11 @@
 
 #include <spdlog/spdlog.h>
 
+#include <charconv>
 #include <filesystem>
 #include <memory>
 #include <ostream>
+#include <vector>
 
 namespace dynamix::node {
 namespace {
@@ -22,6 +24,7 @@ struct run_arguments {
   std::string name;
   std::string out;
   std::string resume;
+  std::vector<std::string> reach; ///< HOST=ADDRESS:PORT
   std::string log_level = "info";
   bool insecure = false;
   bool log_to_stderr = false;
@@ -46,14 +49,33 @@ std::string find_leftovers(const run_directory& run, const cluster::host& host) 
   return "";
 }
 
-/// Fills in where the actors go on. Returns exit_done, or what to end with after the reason has been written.
-int find_resume_options(const run_directory& run, actors::host_options& options, std::ostream& err) {
-  if (options.file.arbitrator_host().name == options.host && std::filesystem::exists(run.policy()) &&
+/// Fills in where the actors go on: every worker may be the one whose state the others start from. Returns exit_done,
+/// or what to end with after the reason has been written.
+int find_resume_options(const run_directory& run, const cluster::host& host, actors::host_options& options,
+                        std::ostream& err) {
+  if (host.has(cluster::role::arbitrator) && std::filesystem::exists(run.policy()) &&
       cluster::has_parameters(options.file.arbitrator.policy))
     options.policy_from = run.policy();
-  if (options.file.workers().front()->name != options.host)
-    return exit_done;
-  return find_resume_point(run, err, options.resume_from); // rank 0 sends it to the others
+  if (!host.has(cluster::role::worker))
+    return run.exists() ? exit_done : refuse(err, "there is no run directory " + run.path() + " to resume in");
+  std::error_code ignored; // what an earlier life said last is no longer the last
+  std::filesystem::remove(run.worker(host.name), ignored);
+  return find_host_resume_point(run, err, options.resume_from);
+}
+
+/// HOST=ADDRESS:PORT. Returns an empty string, or what is wrong.
+std::string read_reach(const std::vector<std::string>& texts, actors::host_options& options) {
+  for (const auto& text : texts) {
+    const auto equals = text.find('=');
+    const auto colon = text.rfind(':');
+    std::uint16_t port = 0;
+    if (equals == std::string::npos || colon == std::string::npos || colon < equals ||
+        std::from_chars(text.data() + colon + 1, text.data() + text.size(), port).ptr != text.data() + text.size() ||
+        options.file.find(text.substr(0, equals)) == nullptr)
+      return "--reach is " + text + "; it must be HOST=ADDRESS:PORT with a host of the cluster file";
+    options.reach[text.substr(0, equals)] = {text.substr(equals + 1, colon - equals - 1), port};
+  }
+  return "";
 }
 
 int train(const actors::host_options& options, const run_directory& run, const std::stop_token& stop) {
@@ -103,7 +125,9 @@ int run(const run_arguments& arguments, command_context& context) {
     return refuse(context.err, reason);
   actors::host_options options{
       .file = *file, .host = arguments.name, .run_directory = run.path(), .resume_from = {}, .policy_from = {}};
-  if (const int code = resume ? find_resume_options(run, options, context.err) : exit_done; code != exit_done)
+  if (const auto reason = read_reach(arguments.reach, options); !reason.empty())
+    return refuse(context.err, reason);
+  if (const int code = resume ? find_resume_options(run, *host, options, context.err) : exit_done; code != exit_done)
     return code;
 
   std::string problem = run.create();
@@ -130,10 +154,14 @@ void add_run(CLI::App& app, command_context& context) {
   command->add_option("--name", arguments->name, "This host's name in the cluster file")->required();
   auto* out =
       command->add_option("--out", arguments->out, "Run directory (default: runs/<cluster>-<policy>-<UTC time>)");
-  command->add_option("--resume", arguments->resume, "Run directory to go on in, from its newest checkpoint")
+  command
+      ->add_option("--resume", arguments->resume,
+                   "Run directory to go on in, from its newest checkpoint or, where it has none, from the start")
       ->excludes(out);
   command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although nothing authenticates a peer");
   command->add_flag("--log-to-stderr", arguments->log_to_stderr, "Log to standard error, not to logs/<host>.log");
+  command->add_option("--reach", arguments->reach, "HOST=ADDRESS:PORT: dial this host there, not as the file says")
+      ->group(""); // for the fault injector: not in --help
   command->add_option("--log-level", arguments->log_level, "trace, debug, info, warn or error")
       ->capture_default_str()
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}));

@@ -4,7 +4,6 @@
 #include "node/progress.hpp"
 #include "node/text.hpp"
 
-#include <algorithm>
 #include <csignal>
 #include <deque>
 #include <fstream>
@@ -16,169 +15,226 @@ namespace {
 using time_point = std::chrono::steady_clock::time_point;
 using std::chrono::milliseconds;
 
-constexpr milliseconds look_interval{100};
 constexpr std::size_t log_lines_shown = 8;
-
-struct host_process {
-  const cluster::host* host;
-  child_process process;
-  bool seen_ended = false;
-
-  bool is_worker() const { return host->has(cluster::role::worker); }
-};
 
 /// The run between the first process's start and the last one's end:
 ///
-///   training -> failing   a worker has ended badly; the others write a checkpoint and end
+///   training -> failing   a host has died before training began, or the last worker was given up; the others end
 ///   training -> stopping  a stop was asked for, and passed on
-///   training -> ending    all workers have ended; the arbitrator has the last word
+///   training -> finishing a worker has ended well: nobody is started again
+///            -> ending    all workers have ended; the arbitrator has the last word
 ///   each of these, when its time is over -> terminated -> killed
 class launched_run {
 public:
   launched_run(const launch_options& options, live_output& output)
       : options_(options), output_(output), timeouts_(cluster::derive_timeouts(options.file.detect_ms)),
-        tail_(options.run.ledger()) {}
-
-  std::string start() {
-    for (const auto& host : options_.file.hosts) {
-      processes_.push_back({&host, {}});
-      if (auto problem = processes_.back().process.start(child_of(host)); !problem.empty())
-        return "host \"" + host.name + "\": " + problem;
-    }
-    return "";
+        processes_(options.file.hosts, options.file.seed,
+                   [this](const cluster::host& host, bool resumed) { return child_of(host, resumed); }),
+        tail_(options.run.ledger()) {
+    tail_.read(); // an earlier life's rows are not this one's progress
   }
+
+  std::string start() { return processes_.start_all(options_.resume); }
 
   launch_outcome watch(const std::stop_token& stop) {
     while (look(stop))
-      std::this_thread::sleep_for(look_interval);
+      std::this_thread::sleep_for(options_.look_interval);
+    outcome_.restarts = processes_.restarts();
     outcome_.succeeded = outcome_.error.empty() && !outcome_.stopped;
     return std::move(outcome_);
   }
 
 private:
-  enum class phase { training, stopping, failing, ending, terminated, killed };
+  enum class phase { training, stopping, failing, finishing, ending, terminated, killed };
 
-  child_options child_of(const cluster::host& host) const {
+  child_options child_of(const cluster::host& host, bool resumed) const {
     const std::string threads = std::to_string(options_.file.training.threads);
     child_options child{.program = options_.program,
                         .arguments = {"run", "--cluster", options_.run.cluster_file(), "--name", host.name,
-                                      options_.resume ? "--resume" : "--out", options_.run.path(), "--log-to-stderr"},
+                                      resumed ? "--resume" : "--out", options_.run.path(), "--log-to-stderr"},
                         .environment = {{"OMP_NUM_THREADS", threads}, {"OPENBLAS_NUM_THREADS", threads}},
                         .output = options_.run.log(host.name)};
     if (options_.insecure)
       child.arguments.push_back("--insecure");
+    if (const auto more = options_.more_arguments.find(host.name); more != options_.more_arguments.end())
+      child.arguments.insert(child.arguments.end(), more->second.begin(), more->second.end());
     return child;
+  }
+
+  double now_seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   }
 
   /// One look at everything. False once all processes have ended.
   bool look(const std::stop_token& stop) {
-    for (const auto& row : tail_.read())
+    const auto ends = processes_.reap(); // first, so that all that the ledger told before a death is known
+    const auto rows = tail_.read();
+    for (const auto& row : rows) {
       progress_.add(row);
-    reap();
-    if (stop.stop_requested() && phase_ == phase::training) {
+      notice_return(row);
+    }
+    begun_ = begun_ || progress_.begun();
+    for (const auto& end : ends)
+      ended(end);
+    if (options_.observer != nullptr)
+      options_.observer->look(processes_, rows);
+    restart();
+    if (stop.stop_requested() && (phase_ == phase::training || phase_ == phase::finishing)) {
       outcome_.stopped = true;
       output_.print("stopping at the next window boundary; a second Ctrl-C ends at once");
-      signal_all(SIGINT);
-      enter(phase::stopping, milliseconds(11 * timeouts_.shutdown_timeout_ms));
+      end_all(phase::stopping, SIGINT, milliseconds(11 * timeouts_.shutdown_timeout_ms));
     }
-    const bool training = any_running(true);
-    if (!training && phase_ == phase::training)
+    const bool training = processes_.any_running(true) || processes_.restart_pending(true);
+    if (!training && (phase_ == phase::training || phase_ == phase::finishing))
       enter(phase::ending, milliseconds(3 * timeouts_.shutdown_timeout_ms));
     if (phase_ != phase::training && std::chrono::steady_clock::now() > deadline_)
       press();
-    if (!options_.quiet && training && (phase_ == phase::training || phase_ == phase::stopping))
+    if (!options_.quiet && training && phase_ <= phase::stopping)
       output_.progress(arbitrator_gone_ ? "training without the arbitrator: no progress is recorded"
                                         : progress_line(progress_));
-    return any_running(false);
+    return processes_.any_running(false) || processes_.restart_pending(false);
   }
 
   void enter(phase next, milliseconds patience) {
     phase_ = next;
     deadline_ = std::chrono::steady_clock::now() + patience;
+    if (next != phase::training)
+      processes_.cancel_restarts();
+  }
+
+  void end_all(phase next, int number, milliseconds patience) {
+    enter(next, patience);
+    processes_.signal_all(number);
   }
 
   /// Somebody has not ended in time.
   void press() {
     const bool ask = phase_ != phase::terminated && phase_ != phase::killed;
-    for (auto& each : processes_)
-      if (each.process.running()) {
-        outcome_.warnings.push_back("host " + each.host->name + " did not end in time and was " +
-                                    (ask ? "terminated" : "killed"));
-        each.process.signal(ask ? SIGTERM : SIGKILL);
+    for (const auto& name : processes_.names())
+      if (processes_.running(name)) {
+        outcome_.warnings.push_back("host " + name + " did not end in time and was " + (ask ? "terminated" : "killed"));
+        processes_.signal(name, ask ? SIGTERM : SIGKILL);
       }
     enter(ask ? phase::terminated : phase::killed, milliseconds(timeouts_.shutdown_timeout_ms));
   }
 
-  void signal_all(int number) {
-    for (auto& each : processes_)
-      each.process.signal(number);
+  bool is_worker(const std::string& host) const { return options_.file.find(host)->has(cluster::role::worker); }
+  bool is_arbitrator(const std::string& host) const { return options_.file.find(host)->has(cluster::role::arbitrator); }
+
+  void ended(const host_end& end) {
+    if (options_.observer != nullptr)
+      options_.observer->ended(end);
+    if (!end.exit.well())
+      return ended_badly(end.host, to_string(end.exit));
+    if (phase_ == phase::training && is_worker(end.host))
+      finish();
   }
 
-  bool any_running(bool workers_only) {
-    return std::any_of(processes_.begin(), processes_.end(),
-                       [&](auto& each) { return (!workers_only || each.is_worker()) && each.process.running(); });
-  }
-
-  /// Notices who has ended since the last look. When several have, a death by signal is the likelier cause than an
-  /// error that it led to.
-  void reap() {
-    std::vector<std::pair<host_process*, child_exit>> ended;
-    for (auto& each : processes_)
-      if (const auto exit = each.process.poll(); exit && !each.seen_ended) {
-        each.seen_ended = true;
-        ended.emplace_back(&each, *exit);
+  /// Workers end together: one that dies now, or is not back yet, has nobody to go on with.
+  void finish() {
+    enter(phase::finishing, milliseconds(timeouts_.collective_timeout_ms + 3 * timeouts_.shutdown_timeout_ms));
+    for (const auto& [host, when] : died_at_seconds_)
+      if (is_worker(host)) {
+        outcome_.warnings.push_back(host + " had died, and was not back when training ended");
+        outcome_.given_up.insert(host);
+        processes_.signal(host, SIGTERM);
       }
-    std::stable_sort(ended.begin(), ended.end(), [](const auto& left, const auto& right) {
-      return left.second.by_signal > right.second.by_signal;
-    });
-    for (const auto& [who, exit] : ended)
-      if (!exit.well())
-        ended_badly(*who, exit);
   }
 
-  void ended_badly(const host_process& who, const child_exit& exit) {
-    const std::string& name = who.host->name;
-    if (!who.is_worker() && any_running(true) && phase_ == phase::training && progress_.training()) {
-      arbitrator_gone_ = true;
-      const std::string text =
-          "the arbitrator " + name + " died (" + to_string(exit) + "); training goes on with the last batch sizes";
-      outcome_.warnings.push_back(text);
-      return output_.problem("warning: " + text);
-    }
-    // The first death is the cause, and ending badly is what a terminated process does.
-    if (!outcome_.error.empty() || phase_ == phase::terminated || phase_ == phase::killed ||
-        (!who.is_worker() && phase_ != phase::training))
+  void ended_badly(const std::string& host, const std::string& how) {
+    if (phase_ == phase::training && begun_)
+      return start_again(host, how);
+    // The first death is the cause, and ending badly is what a terminated process does. Whatever becomes of the
+    // arbitrator then, the workers have done their part.
+    if (!outcome_.error.empty() || outcome_.given_up.contains(host) || phase_ == phase::terminated ||
+        phase_ == phase::killed || (!is_worker(host) && phase_ != phase::training))
       return;
-    // A worker that hangs makes the others fail before anybody ends it.
-    const std::string& lost = progress_.lost_host();
-    const bool followed = !exit.by_signal && !lost.empty() && lost != name;
-    outcome_.error =
-        (followed ? "contact with host \"" + lost + "\" was lost; " : std::string()) + "host \"" + name + "\" died (" +
-        to_string(exit) + ")" +
-        (progress_.training() ? " " + duration(progress_.elapsed_seconds()) + " into training, in or after window " +
-                                    std::to_string(progress_.window())
-                              : " before training began");
-    outcome_.last_words =
-        "The end of " + options_.run.log(name) + ":\n" + last_lines(options_.run.log(name), log_lines_shown);
+    blame(host, how);
     if (phase_ != phase::training)
       return;
-    output_.problem("error: host \"" + name + "\" died (" + to_string(exit) +
-                    "); waiting for the others to write a checkpoint");
-    // Peers in a collective notice at once; before that they would wait for ever for a worker that never comes.
-    if (!progress_.training())
-      signal_all(SIGINT);
-    enter(phase::failing, milliseconds(timeouts_.collective_timeout_ms + timeouts_.shutdown_timeout_ms));
+    output_.problem("error: host \"" + host + "\" died (" + how + "); ending the others");
+    // Peers would wait for ever for a worker that never comes.
+    end_all(phase::failing, SIGINT, milliseconds(timeouts_.collective_timeout_ms + timeouts_.shutdown_timeout_ms));
+  }
+
+  /// The death that ended the run.
+  void blame(const std::string& host, const std::string& how) {
+    outcome_.error =
+        "host \"" + host + "\" died (" + how + ")" +
+        (progress_.training() ? " " + duration(progress_.elapsed_seconds()) + " into training, in or after window " +
+                                    std::to_string(progress_.window())
+         : begun_ ? " in training"
+                  : " before training began");
+    outcome_.last_words =
+        "The end of " + options_.run.log(host) + ":\n" + last_lines(options_.run.log(host), log_lines_shown);
+  }
+
+  void start_again(const std::string& host, const std::string& how) {
+    const auto plan = processes_.failed(host, now_seconds(), how);
+    const std::string died = host + " died (" + how + ")";
+    arbitrator_gone_ = arbitrator_gone_ || is_arbitrator(host);
+    if (plan.escalate)
+      return give_up(host, died, how);
+    const actors::supervision_options rules;
+    died_at_seconds_.try_emplace(host, now_seconds());
+    output_.problem("warning: " + died + "; restarting (" + std::to_string(plan.failures) + " of " +
+                    std::to_string(rules.max_restarts) + " within " + std::to_string(int(rules.period_seconds)) +
+                    " s)" + (is_worker(host) ? "" : "; training goes on with the last batch sizes"));
+  }
+
+  void give_up(const std::string& host, const std::string& died, const std::string& how) {
+    died_at_seconds_.erase(host);
+    outcome_.given_up.insert(host);
+    const bool rest = processes_.any_running(true) || processes_.restart_pending(true);
+    const std::string text =
+        died + " too often and is given up; " +
+        (is_worker(host) ? "the run goes on without it" : "training goes on with the last batch sizes");
+    outcome_.warnings.push_back(text);
+    output_.problem("warning: " + text);
+    if (rest)
+      return;
+    blame(host, how);
+    end_all(phase::failing, SIGINT, milliseconds(3 * timeouts_.shutdown_timeout_ms));
+  }
+
+  void restart() {
+    std::vector<std::string> problems;
+    processes_.start_due(now_seconds(), problems);
+    for (const auto& problem : problems)
+      output_.problem("warning: " + problem);
+  }
+
+  /// A host that died is back when the ledger says so; an arbitrator when it begins to write again.
+  void notice_return(const actors::ledger_row& row) {
+    if (std::holds_alternative<actors::ledger_start>(row.entry)) {
+      arbitrator_gone_ = false;
+      back(options_.file.arbitrator_host().name);
+    } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry);
+               event != nullptr && (event->event == "joined" || event->event == "rejoined")) {
+      back(event->host);
+    }
+  }
+
+  void back(const std::string& host) {
+    const auto died = died_at_seconds_.find(host);
+    if (died == died_at_seconds_.end() || !processes_.running(host))
+      return;
+    output_.print(host + " is back after " + fixed(now_seconds() - died->second, 1) + " s");
+    died_at_seconds_.erase(died);
   }
 
   const launch_options& options_;
   live_output& output_;
+  const time_point begin_ = std::chrono::steady_clock::now();
   cluster::timeouts timeouts_;
-  std::vector<host_process> processes_;
+  host_processes processes_;
   ledger_tail tail_;
   progress progress_;
   phase phase_ = phase::training;
   time_point deadline_;
+  bool begun_ = false; ///< training has
   bool arbitrator_gone_ = false;
+  std::map<std::string, double> died_at_seconds_; ///< of hosts that are to come back
   launch_outcome outcome_;
 };
 
@@ -201,7 +257,7 @@ std::string last_lines(const std::string& path, std::size_t lines) {
 launch_outcome launch(const launch_options& options, live_output& output, std::stop_token stop) {
   launched_run run(options, output);
   if (auto problem = run.start(); !problem.empty())
-    return {.error = problem, .last_words = {}, .warnings = {}}; // the processes that did start end with `run`
+    return {.error = problem}; // the processes that did start end with `run`
   return run.watch(stop);
 }
 

@@ -3,17 +3,28 @@
 /// A whole cluster as processes on this machine.
 
 #include "cluster/cluster_file.hpp"
-#include "node/child_process.hpp"
+#include "node/host_processes.hpp"
 #include "node/live_output.hpp"
 #include "node/run_directory.hpp"
 
 #include <chrono>
-#include <memory>
+#include <cstdint>
+#include <map>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 namespace dynamix::node {
+
+/// Sees a run from within the launcher, in its thread, and may break it: the fault injector.
+class launch_observer {
+public:
+  virtual ~launch_observer() = default;
+  /// At every look, with what the ledger has got since the last.
+  virtual void look(host_processes& hosts, const std::vector<actors::ledger_row>& rows) = 0;
+  virtual void ended(const host_end& end) = 0;
+};
 
 struct launch_options {
   cluster::cluster_file file; ///< resolved; the run directory holds it as cluster.toml
@@ -22,19 +33,25 @@ struct launch_options {
   bool insecure = false;
   bool resume = false; ///< from the run directory's newest checkpoint
   bool quiet = false;  ///< no progress
+  launch_observer* observer = nullptr;
+  std::chrono::milliseconds look_interval{100};
+  std::map<std::string, std::vector<std::string>> more_arguments = {}; ///< of `dynamix-node run`, by host
 };
 
 struct launch_outcome {
-  bool succeeded = false; ///< every worker ended well
+  bool succeeded = false; ///< every worker that was not given up ended well
   bool stopped = false;   ///< asked to end early
   std::string error;      ///< one line for a person: who died; empty when nobody did
   std::string last_words; ///< the end of its log, of several lines
   std::vector<std::string> warnings;
+  std::map<std::string, std::uint64_t> restarts; ///< of hosts' processes; hosts without any are left out
+  std::set<std::string> given_up;                ///< hosts that died too often
 };
 
-/// Starts `dynamix-node run` for each host, shows the progress that the ledger tells, and waits until all have ended.
-/// A worker that dies ends the run; the arbitrator alone does not. Whoever has not ended a bounded time after it should
-/// have is asked, and then killed; no process outlives the call.
+/// Starts `dynamix-node run` for each host, shows the progress that the ledger tells, and waits until all have ended. A
+/// host that dies before training has begun ends the run; after that it is started again with `--resume`, five times
+/// within 30 s at most, and then given up while the others go on. Whoever has not ended a bounded time after it should
+/// have is asked (SIGINT where the whole run is to end, SIGTERM), and then killed; no process outlives the call.
 launch_outcome launch(const launch_options& options, live_output& output, std::stop_token stop);
 
 /// The end of a log, at most `lines` lines, each indented by four spaces.

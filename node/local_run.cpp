@@ -43,7 +43,10 @@ launch_options local_options(const cluster::cluster_file& file, const run_direct
 
 local_run run_locally(const launch_options& options, live_output& live, const std::stop_token& stop) {
   local_run run{.launched = launch(options, live, stop), .summary = {}, .problem = {}};
-  run.problem = write_results(options.run, run.launched.warnings, run.launched.error, run.summary);
+  const auto& launched = run.launched;
+  run.problem = write_results(
+      options.run, {.warnings = launched.warnings, .restarts = launched.restarts, .given_up = launched.given_up},
+      launched.error, run.summary);
   return run;
 }
 

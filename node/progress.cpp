@@ -23,10 +23,6 @@ void progress::add(const actors::ledger_row& row) {
   } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
     note_ =
         (event->host.empty() ? "" : event->host + " ") + event->event + (event->text.empty() ? "" : ": " + event->text);
-    if (event->event == "lost" && lost_host_.empty())
-      lost_host_ = event->host;
-    else if (event->event == "rejoined" && event->host == lost_host_)
-      lost_host_.clear();
   }
 }
 

@@ -19,6 +19,8 @@ public:
 
   /// False before the first window.
   bool training() const { return window_ > 0; }
+  /// Whether the workers have come together: a generation was formed, or a window closed.
+  bool begun() const { return formed_ || training(); }
   std::uint64_t window() const { return window_; }
   /// Of all workers since the first epoch's start.
   double samples_done() const { return samples_done_; }
@@ -36,8 +38,6 @@ public:
   const std::vector<std::pair<std::string, std::uint32_t>>& batches() const { return batches_; }
   /// The last event before training: "ada joined: waiting for ben".
   const std::string& note() const { return note_; }
-  /// The worker that the arbitrator has lost contact with, and that has not come back; empty mostly.
-  const std::string& lost_host() const { return lost_host_; }
 
 private:
   void add_window(const actors::ledger_window& window);
@@ -48,6 +48,7 @@ private:
   };
   actors::ledger_start start_;
   std::deque<point> recent_;
+  bool formed_ = false;
   std::uint64_t window_ = 0;
   double samples_done_ = 0;
   double elapsed_seconds_ = 0;
@@ -55,7 +56,6 @@ private:
   std::optional<double> test_accuracy_;
   std::vector<std::pair<std::string, std::uint32_t>> batches_;
   std::string note_;
-  std::string lost_host_;
 };
 
 /// "epoch 2/5  34 %  5,123 samples/s  test accuracy 86.1 %  ETA 0:42  batch ada 164 ben 139"

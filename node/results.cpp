@@ -7,13 +7,13 @@
 
 namespace dynamix::node {
 
-std::string write_results(const run_directory& run, std::vector<std::string> warnings, const std::string& failure,
+std::string write_results(const run_directory& run, run_observations observed, const std::string& failure,
                           run_summary& summary) {
   std::string problem;
   const auto records = read_run(run, problem);
   if (!problem.empty())
     return problem;
-  summary = summarise(records, std::move(warnings));
+  summary = summarise(records, std::move(observed));
   if (!failure.empty()) {
     summary.succeeded = false;
     summary.reason = failure;

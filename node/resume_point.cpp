@@ -9,16 +9,38 @@
 
 namespace dynamix::node {
 
-int find_resume_point(const run_directory& run, std::ostream& err, std::string& path) {
+namespace {
+
+/// Names what was passed over, or what is wrong with all that there is. False where checkpoints are there and none is
+/// whole.
+bool find_newest(const run_directory& run, std::ostream& err, std::string& path) {
   const auto newest = trainer::newest_checkpoint(run.checkpoints());
   path = newest.path;
   for (const auto& reason : newest.refused)
     err << "dynamix-node: " << (path.empty() ? "error: " : "warning: passed over: ") << printable(reason) << "\n";
+  return !path.empty() || newest.refused.empty();
+}
+
+} // namespace
+
+int find_resume_point(const run_directory& run, std::ostream& err, std::string& path) {
+  const bool any_whole = find_newest(run, err, path);
   if (!path.empty())
     return exit_done;
   err << "dynamix-node: error: " << run.checkpoints() << " holds no checkpoint to resume from\n";
-  const bool wrong_directory = newest.refused.empty() || !std::filesystem::is_directory(run.checkpoints());
-  return wrong_directory ? exit_refused : exit_failed;
+  return any_whole || !std::filesystem::is_directory(run.checkpoints()) ? exit_refused : exit_failed;
+}
+
+int find_host_resume_point(const run_directory& run, std::ostream& err, std::string& path) {
+  if (!run.exists()) {
+    err << "dynamix-node: error: there is no run directory " << run.path() << " to resume in\n";
+    return exit_refused;
+  }
+  // In a directory without the folder there is nothing that could be refused.
+  if (!std::filesystem::is_directory(run.checkpoints()) || find_newest(run, err, path))
+    return exit_done;
+  err << "dynamix-node: error: " << run.checkpoints() << " holds no checkpoint to resume from\n";
+  return exit_failed;
 }
 
 } // namespace dynamix::node

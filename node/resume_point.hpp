@@ -12,4 +12,8 @@ namespace dynamix::node {
 /// whole.
 int find_resume_point(const run_directory& run, std::ostream& err, std::string& path);
 
+/// The same for one host that goes on in the middle of a run, which may not have written a checkpoint yet: `path` is
+/// then empty and exit_done is returned. The run's directory must exist.
+int find_host_resume_point(const run_directory& run, std::ostream& err, std::string& path);
+
 } // namespace dynamix::node

@@ -83,7 +83,7 @@ decision_summary count_decisions(const run_records& records) {
   return counted;
 }
 
-void count_lives(const run_records& records, run_summary& summary) {
+void count_lives(const run_records& records, const run_observations& observed, run_summary& summary) {
   std::set<std::uint64_t> generations;
   std::uint64_t lives = 0;
   for (const auto& row : records.rows) {
@@ -101,19 +101,36 @@ void count_lives(const run_records& records, run_summary& summary) {
   }
   summary.generations += generations.size();
   summary.restarts += lives > 0 ? lives - 1 : 0;
+  summary.restarts_by_host = observed.restarts;
+  for (const auto& [host, times] : observed.restarts)
+    if (const auto* known = records.file.find(host); known != nullptr && !known->has(cluster::role::arbitrator))
+      summary.restarts += times; // the arbitrator's are lives
 }
 
-void add_farewells(const run_records& records, run_summary& summary) {
+/// One that ended well, if any did.
+const messages::farewell& first_to_tell(const std::vector<messages::farewell>& farewells) {
+  const auto well = std::ranges::find_if(farewells, [](const auto& farewell) { return farewell.succeeded; });
+  return well == farewells.end() ? farewells.front() : *well;
+}
+
+void add_farewells(const run_records& records, const std::set<std::string>& given_up, run_summary& summary) {
   double control = 0;
   double telemetry = 0;
   double wall = 0;
-  const auto failed = std::find_if(records.farewells.begin(), records.farewells.end(),
-                                   [](const auto& farewell) { return !farewell.succeeded; });
-  summary.succeeded = failed == records.farewells.end() && records.farewells.size() == records.file.workers().size();
+  const auto failed = std::ranges::find_if(records.farewells, [&](const auto& farewell) {
+    return !farewell.succeeded && !given_up.contains(farewell.host);
+  });
+  const auto workers = records.file.workers();
+  const bool all_said = std::ranges::all_of(workers, [&](const auto* worker) {
+    return given_up.contains(worker->name) || std::ranges::find(records.farewells, worker->name, [](const auto& each) {
+                                                return each.host;
+                                              }) != records.farewells.end();
+  });
+  summary.succeeded = failed == records.farewells.end() && all_said && !records.farewells.empty();
   if (records.farewells.empty())
     summary.reason = "no worker has said farewell";
   else
-    summary.reason = (failed == records.farewells.end() ? records.farewells.front() : *failed).reason;
+    summary.reason = (failed != records.farewells.end() ? *failed : first_to_tell(records.farewells)).reason;
   for (const auto& farewell : records.farewells) {
     summary.wall_seconds = std::max(summary.wall_seconds, farewell.wall_seconds);
     summary.steps = std::max(summary.steps, farewell.steps);
@@ -146,18 +163,18 @@ std::vector<messages::window_report> reports_of(const std::vector<actors::ledger
   return reports;
 }
 
-run_summary summarise(const run_records& records, std::vector<std::string> observed) {
+run_summary summarise(const run_records& records, run_observations observed) {
   const auto& file = records.file;
   run_summary summary{.cluster = file.name,
                       .policy = std::string(cluster::to_string(file.arbitrator.policy)),
                       .mode = std::string(cluster::to_string(file.arbitrator.mode)),
                       .seed = file.seed,
                       .target_accuracy = file.training.target_accuracy};
-  add_farewells(records, summary);
-  count_lives(records, summary);
+  add_farewells(records, observed.given_up, summary);
+  count_lives(records, observed, summary);
   summary.decisions = count_decisions(records);
   if (!records.farewells.empty())
-    summary.final_accuracy = records.farewells.front().final_accuracy;
+    summary.final_accuracy = first_to_tell(records.farewells).final_accuracy;
   if (!records.evaluations.empty())
     summary.final_accuracy = records.evaluations.back().test_accuracy;
   std::uint64_t samples = 0;
@@ -172,7 +189,7 @@ run_summary summarise(const run_records& records, std::vector<std::string> obser
     worker.share = samples > 0 ? static_cast<double>(worker.samples) / static_cast<double>(samples) : 0;
   if (summary.samples == 0)
     summary.samples = samples;
-  summary.warnings = std::move(observed);
+  summary.warnings = std::move(observed.warnings);
   for (auto& warning : find_warnings(records, summary))
     summary.warnings.push_back(std::move(warning));
   return summary;
@@ -202,6 +219,7 @@ std::string to_json(const run_summary& summary) {
                          {"windows", decisions.windows},     {"interventions", decisions.interventions}};
   object["generations"] = summary.generations;
   object["restarts"] = summary.restarts;
+  object["restarts_by_host"] = summary.restarts_by_host;
   object["policy_version"] = summary.policy_version;
   object["overhead"] = {{"control_fraction", summary.control_fraction},
                         {"telemetry_fraction", summary.telemetry_fraction}};

@@ -5,6 +5,8 @@
 #include "node/run_directory.hpp"
 
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,7 +60,8 @@ struct run_summary {
   double seconds_to_target = -1; ///< negative if never
   decision_summary decisions;
   std::uint64_t generations = 0;
-  std::uint64_t restarts = 0;
+  std::uint64_t restarts = 0;                            ///< of actors and of hosts' processes
+  std::map<std::string, std::uint64_t> restarts_by_host; ///< of processes, as far as they were watched
   double control_fraction = 0;
   double telemetry_fraction = 0;
   std::uint64_t policy_version = 0;
@@ -66,8 +69,14 @@ struct run_summary {
   std::vector<std::string> warnings;
 };
 
-/// `observed` are warnings of whoever watched the run; they come first.
-run_summary summarise(const run_records& records, std::vector<std::string> observed = {});
+/// What whoever watched the run knows, and its records do not.
+struct run_observations {
+  std::vector<std::string> warnings;             ///< come first
+  std::map<std::string, std::uint64_t> restarts; ///< of hosts' processes
+  std::set<std::string> given_up;                ///< hosts that the run went on without
+};
+
+run_summary summarise(const run_records& records, run_observations observed = {});
 
 std::string to_json(const run_summary& summary);
 /// epoch,step,samples,seconds,train_loss,test_loss,test_accuracy,global_batch,learning_rate

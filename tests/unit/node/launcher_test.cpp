@@ -16,7 +16,8 @@ namespace {
 using namespace testing;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Not;
+using ::testing::IsEmpty;
+using ::testing::Pair;
 
 class launcher : public ::testing::Test {
 protected:
@@ -30,24 +31,33 @@ protected:
   }
 
   /// Runs the cluster with `script` in the place of each host's process; $name is the host's.
-  launch_outcome launch_with(const std::string& script, std::stop_token stop = {}) {
+  launch_outcome launch_with(const std::string& script, std::stop_token stop = {}, bool ledger_exists = false) {
     const std::string program = directory_.path() + "/program";
     std::string lines;
     for (const auto& row : sample_rows())
       lines += actors::to_json_line(row) + "\n";
-    EXPECT_EQ(storage::write_file_atomically(directory_.path() + "/rows", lines), "");
-    EXPECT_EQ(storage::write_file_atomically(program, "#!/bin/sh\nname=$5\nrows=" + directory_.path() +
-                                                          "/rows\nledger=" + run_.ledger() +
-                                                          "\nran=" + directory_.path() + "\n" + script),
+    EXPECT_EQ(storage::write_file_atomically(ledger_exists ? run_.ledger() : directory_.path() + "/rows", lines), "");
+    const auto back = actors::to_json_line({7, actors::ledger_event{"rejoined", "ben", ""}}) + "\n";
+    EXPECT_EQ(storage::write_file_atomically(directory_.path() + "/back", back), "");
+    EXPECT_EQ(storage::write_file_atomically(
+                  program, "#!/bin/sh\nname=$5\nrows=" + directory_.path() + "/rows\nback=" + directory_.path() +
+                               "/back\nledger=" + run_.ledger() + "\nran=" + directory_.path() + "\n" + script),
               "");
     std::filesystem::permissions(program, std::filesystem::perms::owner_all);
     live_output live(printed_, {.redraw = false, .interval = std::chrono::milliseconds(0)});
-    return launch({.file = file_, .run = run_, .program = program}, live, stop);
+    return launch({.file = file_, .run = run_, .program = program, .resume = resume_}, live, stop);
+  }
+  /// What a host's processes have written into a file of its name.
+  std::string said_by(const std::string& host) const {
+    std::string said;
+    EXPECT_EQ(storage::read_file(directory_.path() + "/" + host, 10'000, said), "");
+    return said;
   }
 
   temporary_directory directory_;
   run_directory run_{directory_.path() + "/run"};
   cluster::cluster_file file_ = pair_file();
+  bool resume_ = false;
   std::ostringstream printed_;
 };
 
@@ -69,28 +79,79 @@ TEST_F(launcher, shows_the_progress_that_the_ledger_tells) {
   EXPECT_THAT(printed_.str(), HasSubstr("epoch 1/2  15 %  500 samples/s"));
 }
 
-TEST_F(launcher, names_the_worker_that_died_and_its_last_words) {
-  const auto outcome = launch_with("case $name in\n"
-                                   "ada) cp $rows $ledger; sleep 1.5; exit 1;;\n"
-                                   "ben) sleep 0.7; echo out of memory; kill -9 $$;;\n"
-                                   "cy) sleep 1; echo lost contact; exit 1;;\nesac");
-  EXPECT_FALSE(outcome.succeeded);
-  EXPECT_THAT(outcome.error, HasSubstr("host \"ben\" died (signal 9, Killed) 6 s into training, in or after window 3"));
-  EXPECT_THAT(outcome.last_words, HasSubstr("    out of memory\n"));
-  EXPECT_THAT(outcome.last_words, Not(HasSubstr("lost contact"))) << "that is a consequence";
-}
+// What follows a death depends on whether training had begun, which ada's ledger tells.
+const std::string begin = "echo $6 >> $ran/$name\n"
+                          "if [ $name = ada ]; then cat $rows >> $ledger; fi\n"
+                          "until [ -s $ledger ]; do sleep 0.05; done\n"
+                          "lives() { [ \"$(cat $ran/$1 | wc -l)\" -ge $2 ]; }\n";
 
 TEST_F(launcher, stops_the_others_when_a_worker_dies_before_training) {
-  const auto outcome = launch_with("if [ $name = ben ]; then exit 2; fi; exec sleep 60");
+  const auto outcome = launch_with("if [ $name = ben ]; then echo no such file; exit 2; fi; exec sleep 60");
+  EXPECT_THAT(outcome.error, HasSubstr("host \"ben\" died (exit code 2) before training began"));
+  EXPECT_EQ(outcome.last_words, "The end of " + run_.log("ben") + ":\n    no such file\n");
+  EXPECT_FALSE(outcome.succeeded);
+  EXPECT_THAT(outcome.restarts, IsEmpty());
+}
+
+TEST_F(launcher, takes_an_earlier_life_of_the_run_for_no_training) {
+  resume_ = true;
+  const auto outcome = launch_with("if [ $name = ben ]; then sleep 0.5; exit 2; fi; exec sleep 60", {}, true);
   EXPECT_THAT(outcome.error, HasSubstr("host \"ben\" died (exit code 2) before training began"));
 }
 
-TEST_F(launcher, goes_on_when_only_the_arbitrator_dies) {
-  const auto outcome = launch_with("if [ $name = ada ]; then cp $rows $ledger; sleep 0.7; kill -9 $$; fi\nsleep 1.5");
+TEST_F(launcher, starts_a_worker_again_that_died_in_training) {
+  const auto outcome = launch_with(begin + "case $name$6 in\n"
+                                           "ben--out) kill -9 $$;;\n"
+                                           "ben--resume) cat $back >> $ledger;;\n"
+                                           "*) until lives ben 2; do sleep 0.1; done;;\nesac\nsleep 1");
   EXPECT_TRUE(outcome.succeeded) << outcome.error;
+  EXPECT_EQ(said_by("ben"), "--out\n--resume\n");
+  EXPECT_EQ(said_by("cy"), "--out\n");
+  EXPECT_THAT(outcome.restarts, ElementsAre(Pair("ben", 1U)));
+  EXPECT_THAT(printed_.str(), HasSubstr("warning: ben died (signal 9, Killed); restarting (1 of 5 within 30 s)"));
+  EXPECT_THAT(printed_.str(), HasSubstr("ben is back after "));
+  EXPECT_THAT(outcome.warnings, IsEmpty());
+}
+
+TEST_F(launcher, gives_a_worker_up_that_dies_too_often_and_goes_on_with_the_rest) {
+  const auto outcome = launch_with(begin + "if [ $name = ben ]; then echo out of memory; exit 3; fi\n"
+                                           "until lives ben 6; do sleep 0.1; done; sleep 1");
+  EXPECT_TRUE(outcome.succeeded) << outcome.error;
+  EXPECT_THAT(outcome.restarts, ElementsAre(Pair("ben", 5U)));
+  EXPECT_THAT(outcome.given_up, ElementsAre("ben"));
   EXPECT_THAT(outcome.warnings,
-              ElementsAre("the arbitrator ada died (signal 9, Killed); training goes on with the last batch sizes"));
-  EXPECT_THAT(printed_.str(), HasSubstr("warning: the arbitrator ada died"));
+              ElementsAre("ben died (exit code 3) too often and is given up; the run goes on without it"));
+  EXPECT_THAT(printed_.str(), HasSubstr("restarting (5 of 5 within 30 s)"));
+}
+
+TEST_F(launcher, ends_when_the_last_worker_is_given_up) {
+  file_.hosts.pop_back(); // ben alone works
+  const auto outcome = launch_with(begin + "if [ $name = ada ]; then exec sleep 60; fi\n"
+                                           "echo out of memory; exit 3");
+  EXPECT_FALSE(outcome.succeeded);
+  EXPECT_THAT(outcome.error, HasSubstr("host \"ben\" died (exit code 3) 6 s into training, in or after window 3"));
+  EXPECT_THAT(outcome.last_words, HasSubstr("    out of memory\n"));
+  EXPECT_THAT(outcome.given_up, ElementsAre("ben"));
+}
+
+TEST_F(launcher, starts_the_arbitrator_again_while_training_goes_on) {
+  const auto outcome = launch_with(begin + "if [ $name$6 = ada--out ]; then kill -9 $$; fi\n"
+                                           "until lives ada 2; do sleep 0.1; done; sleep 1");
+  EXPECT_TRUE(outcome.succeeded) << outcome.error;
+  EXPECT_EQ(said_by("ada"), "--out\n--resume\n");
+  EXPECT_THAT(printed_.str(), HasSubstr("warning: ada died (signal 9, Killed); restarting (1 of 5 within 30 s); "
+                                        "training goes on with the last batch sizes"));
+  EXPECT_THAT(printed_.str(), HasSubstr("ada is back after "));
+}
+
+TEST_F(launcher, starts_nobody_again_once_a_worker_has_ended_well) {
+  const auto outcome =
+      launch_with(begin + "case $name in\n"
+                          "ben) until [ -s $ran/cy.pid ]; do sleep 0.1; done\n"
+                          "while [ -d /proc/$(cat $ran/cy.pid) ]; do sleep 0.1; done; sleep 1; exit 1;;\n"
+                          "cy) echo $$ > $ran/cy.pid;;\nesac\nsleep 1");
+  EXPECT_THAT(outcome.error, HasSubstr("host \"ben\" died (exit code 1)"));
+  EXPECT_EQ(said_by("ben"), "--out\n");
 }
 
 TEST_F(launcher, passes_a_stop_on_to_every_host) {

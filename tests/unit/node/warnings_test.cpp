@@ -53,7 +53,7 @@ TEST(warnings, show_what_the_records_show) {
   records.farewells[0].telemetry_seconds = 1;
   records.rows.push_back({7, actors::ledger_event{"warning", "ben", "the clock jumped"}});
   std::get<actors::ledger_window>(records.rows[2].entry).workers[0].stale = true;
-  const auto warnings = summarise(records, {"seen by the launcher"}).warnings;
+  const auto warnings = summarise(records, {.warnings = {"seen by the launcher"}}).warnings;
   EXPECT_EQ(warnings.front(), "seen by the launcher");
   EXPECT_THAT(warnings, Contains("ben: the clock jumped"));
   EXPECT_THAT(warnings, Contains("the workers ended with different parameters"));
