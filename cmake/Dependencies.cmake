@@ -12,6 +12,12 @@ find_package(Torch REQUIRED)
 
 find_library(GLOO_LIBRARY gloo REQUIRED)
 
+# Raft for the replicated arbitrator; HMAC-SHA256 for the challenge before its streams.
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(raft REQUIRED IMPORTED_TARGET raft=0.15.0)
+pkg_check_modules(libuv REQUIRED IMPORTED_TARGET libuv)
+
 # Torch as one target: its libraries as system includes (their headers warn), and the Gloo back end of c10d.
 add_library(dynamix_torch INTERFACE)
 add_library(dynamix::torch ALIAS dynamix_torch)

@@ -97,7 +97,8 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
   static const std::vector<std::string> values = {"messages/types.hpp", "cluster/", "storage/"};
   static const std::vector<std::string> all = {"messages/",  "cluster/", "storage/", "bpf/",
                                                "telemetry/", "policy/",  "trainer/", "simulator/",
-                                               "actors/",    "node/",    "tests/",   "benchmarks/"};
+                                               "actors/",    "node/",    "tests/",   "benchmarks/",
+                                               "replication/"};
   static const std::map<std::string, std::vector<std::string>> table = {
       {"messages", {}},
       {"cluster", {}},
@@ -105,10 +106,12 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
       {"bpf", {}},
       {"cmake", {}},
       {"telemetry", {"bpf/", "messages/"}},
+      {"replication", {"messages/", "storage/"}},
       {"policy", values},
       {"trainer", values},
       {"simulator", {"messages/types.hpp", "cluster/", "storage/", "policy/"}},
-      {"actors", {"messages/", "cluster/", "storage/", "telemetry/", "policy/", "trainer/", "simulator/"}},
+      {"actors",
+       {"messages/", "cluster/", "storage/", "telemetry/", "policy/", "trainer/", "simulator/", "replication/"}},
       {"node", all},
       {"tests", all},
       {"benchmarks", all},
@@ -122,8 +125,8 @@ struct library_rule {
   std::vector<std::string> users;   ///< prefixes of the files that may reach it
 };
 
-const std::array<library_rule, 3>& library_rules() {
-  static const std::array<library_rule, 3> rules = {{
+const std::array<library_rule, 4>& library_rules() {
+  static const std::array<library_rule, 4> rules = {{
       {"CAF",
        {"caf/"},
        {"actors/", "messages/frame.", "tests/unit/actors/", "tests/unit/messages/", "tests/simulation/",
@@ -132,6 +135,7 @@ const std::array<library_rule, 3>& library_rules() {
        {"torch/", "c10/", "c10d/", "ATen/", "gloo/"},
        {"trainer/", "policy/", "tests/unit/trainer/", "tests/unit/policy/", "benchmarks/"}},
       {"Cap'n Proto", {"capnp/", "kj/"}, {"messages/", "tests/unit/messages/"}},
+      {"libraft", {"raft.h", "raft/", "uv.h"}, {"replication/", "tests/unit/replication/"}},
   }};
   return rules;
 }

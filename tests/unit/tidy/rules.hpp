@@ -35,17 +35,19 @@ std::vector<finding> find_long_functions(const source_tree& tree);
 /// to the rooms that the including room may know:
 ///
 ///     messages, cluster, storage, bpf -> nothing of ours      telemetry -> bpf, messages
+///     replication -> messages, storage
 ///     policy, trainer -> messages/types.hpp, cluster, storage  simulator -> policy and what policy may know
 ///     actors -> all but node                                   node, tests, benchmarks -> all
 ///
 /// A directory with C++ that this table does not name is a finding too. Generated headers (*.capnp.h) are passed over.
 std::vector<finding> find_forbidden_arrows(const source_tree& tree);
 
-/// CAF, Torch (with c10d and Gloo) and Cap'n Proto are included, directly or through headers of ours, only by:
+/// CAF, Torch (with c10d and Gloo), Cap'n Proto and libraft (with libuv) are included, directly or through headers of ours, only by:
 ///
 ///     CAF          actors/, messages/frame.*, and their tests and benchmarks
 ///     Torch        trainer/, policy/, and their tests and benchmarks
 ///     Cap'n Proto  messages/ and its tests
+///     libraft      replication/ and its tests
 std::vector<finding> find_leaked_libraries(const source_tree& tree);
 
 /// Every arm but `unset` of the union in `struct Envelope` of messages/schema/ has a frame in

@@ -1,0 +1,148 @@
+#include "replication/guarded_io.hpp"
+
+#include <memory>
+
+namespace dynamix::replication {
+namespace {
+
+struct append_call {
+  raft_io_append request{}; // first: a pointer to it is one to this
+  raft_io_append* original = nullptr;
+  raft_io_append_cb appended = nullptr;
+  raft_io* io = nullptr;
+};
+
+/// What the receiver would have taken over.
+void discard(raft_message& message) {
+  if (message.type == RAFT_IO_APPEND_ENTRIES) {
+    auto& content = message.append_entries;
+    if (content.n_entries > 0)
+      ::raft_free(content.entries[0].batch);
+    ::raft_free(content.entries);
+  } else if (message.type == RAFT_IO_INSTALL_SNAPSHOT) {
+    ::raft_configuration_close(&message.install_snapshot.conf);
+    ::raft_free(message.install_snapshot.data.base);
+  }
+}
+
+} // namespace
+
+int guarded_io::init(uv_loop_t& loop, const std::string& directory, raft_uv_transport& transport) {
+  auto& io = wrapped_.io;
+  wrapped_.self = this;
+  if (const auto code = ::raft_uv_init(&io, &loop, directory.c_str(), &transport); code != 0)
+    return code;
+  // A damaged log is not to be cut short behind our back: this voter would forget what it has acknowledged.
+  ::raft_uv_set_auto_recovery(&io, false);
+  original_ = io;
+  io.start = &guarded_io::start;
+  io.send = &guarded_io::send;
+  io.append = &guarded_io::append;
+  io.set_term = &guarded_io::set_term;
+  io.set_vote = &guarded_io::set_vote;
+  io.truncate = &guarded_io::truncate;
+  return 0;
+}
+
+int guarded_io::note(const char* what, int code) {
+  if (code != 0 && code != RAFT_CANCELED && fault_.empty()) {
+    const std::string text = wrapped_.io.errmsg;
+    fault_ = std::string("cannot ") + what + ": " + ::raft_strerror(code) + (text.empty() ? "" : ", " + text);
+  }
+  return code;
+}
+
+int guarded_io::start(raft_io* io, unsigned tick_ms, raft_io_tick_cb tick, raft_io_recv_cb receive) {
+  auto& self = of(io);
+  self.receive_ = receive;
+  return self.original_.start(io, tick_ms, tick, &guarded_io::receive);
+}
+
+void guarded_io::receive(raft_io* io, raft_message* message) {
+  auto& self = of(io);
+  if (self.on_probation() && !self.admit(*message))
+    return discard(*message);
+  self.receive_(io, message);
+}
+
+/// Whether libraft may see it; tells the probation what it says.
+bool guarded_io::admit(raft_message& message) {
+  const auto now = wrapped_.io.time(&wrapped_.io);
+  switch (message.type) {
+  case RAFT_IO_APPEND_ENTRIES:
+    // Heard before judged: it may be the last voice that was missing.
+    probation_->heard(message.server_id, message.append_entries.term, false, now);
+    if (!probation_->follows(message.append_entries.term))
+      return false;
+    probation_->told(message.append_entries.leader_commit, now);
+    return true;
+  case RAFT_IO_INSTALL_SNAPSHOT:
+    probation_->heard(message.server_id, message.install_snapshot.term, false, now);
+    return probation_->follows(message.install_snapshot.term);
+  case RAFT_IO_REQUEST_VOTE: {
+    // A pre-vote asks about the term after the sender's.
+    const auto& asked = message.request_vote;
+    probation_->heard(message.server_id, asked.pre_vote ? asked.term - 1 : asked.term, asked.last_log_index <= 1, now);
+    return true;
+  }
+  case RAFT_IO_REQUEST_VOTE_RESULT: {
+    // A pre-vote is granted under the term that was asked about, which is above the sender's.
+    auto& result = message.request_vote_result;
+    probation_->heard(message.server_id, result.vote_granted ? result.term - 1 : result.term, false, now);
+    result.vote_granted = false; // so that it never stands
+    return true;
+  }
+  default:
+    return false;
+  }
+}
+
+int guarded_io::send(raft_io* io, raft_io_send* request, const raft_message* message, raft_io_send_cb sent) {
+  auto& self = of(io);
+  if (!self.on_probation())
+    return self.original_.send(io, request, message, sent);
+  const bool asks = message->type == RAFT_IO_REQUEST_VOTE && message->request_vote.pre_vote;
+  const bool acknowledges =
+      message->type == RAFT_IO_APPEND_ENTRIES_RESULT && self.probation_->now() == probation::phase::catching_up;
+  if (asks || acknowledges)
+    return self.original_.send(io, request, message, sent);
+  if (message->type == RAFT_IO_REQUEST_VOTE_RESULT && message->request_vote_result.pre_vote == raft_tribool_true) {
+    auto refusal = *message; // it still tells this voter's term
+    refusal.request_vote_result.vote_granted = false;
+    return self.original_.send(io, request, &refusal, sent);
+  }
+  // As if the network had lost it. An error instead would make libraft free some messages twice.
+  sent(request, RAFT_NOCONNECTION);
+  return 0;
+}
+
+int guarded_io::append(raft_io* io, raft_io_append* request, const raft_entry entries[], unsigned count,
+                       raft_io_append_cb appended) {
+  auto call = std::make_unique<append_call>();
+  call->original = request;
+  call->appended = appended;
+  call->io = io;
+  const auto finished = [](raft_io_append* inner, int status) {
+    const std::unique_ptr<append_call> call(reinterpret_cast<append_call*>(inner));
+    of(call->io).note("append to the log", status);
+    call->appended(call->original, status);
+  };
+  const auto code = of(io).original_.append(io, &call->request, entries, count, finished);
+  if (code == 0)
+    call.release();
+  return of(io).note("append to the log", code);
+}
+
+int guarded_io::set_term(raft_io* io, raft_term term) {
+  return of(io).note("store the term", of(io).original_.set_term(io, term));
+}
+
+int guarded_io::set_vote(raft_io* io, raft_id server) {
+  return of(io).note("store the vote", of(io).original_.set_vote(io, server));
+}
+
+int guarded_io::truncate(raft_io* io, raft_index index) {
+  return of(io).note("truncate the log", of(io).original_.truncate(io, index));
+}
+
+} // namespace dynamix::replication

@@ -1,0 +1,57 @@
+#pragma once
+
+/// libraft's own input and output, with a look at what passes: failures of the disk are noted, since libraft goes on
+/// without a word and never writes again, and the messages of a voter on probation are held back.
+
+#include "replication/libraft.hpp"
+#include "replication/probation.hpp"
+
+#include <string>
+
+namespace dynamix::replication {
+
+class guarded_io {
+public:
+  guarded_io() = default;
+  guarded_io(const guarded_io&) = delete;
+
+  /// Wraps what raft_uv_init makes. Returns libraft's code.
+  int init(uv_loop_t& loop, const std::string& directory, raft_uv_transport& transport);
+  /// After raft_close has called back, or raft_init has failed.
+  void release() { ::raft_uv_close(&wrapped_.io); }
+  raft_io* interface() { return &wrapped_.io; }
+
+  /// While set and not over, messages pass only as it allows.
+  void watch(probation* watched) { probation_ = watched; }
+  /// What the disk refused, or empty. It takes a new instance to go on after that.
+  const std::string& fault() const { return fault_; }
+
+private:
+  // The first member is what libraft sees, so that a pointer to it leads back here.
+  struct wrapped {
+    raft_io io{};
+    guarded_io* self = nullptr;
+  };
+  static guarded_io& of(raft_io* io) { return *reinterpret_cast<wrapped*>(io)->self; }
+
+  static int start(raft_io* io, unsigned tick_ms, raft_io_tick_cb tick, raft_io_recv_cb receive);
+  static void receive(raft_io* io, raft_message* message);
+  static int send(raft_io* io, raft_io_send* request, const raft_message* message, raft_io_send_cb sent);
+  static int append(raft_io* io, raft_io_append* request, const raft_entry entries[], unsigned count,
+                    raft_io_append_cb appended);
+  static int set_term(raft_io* io, raft_term term);
+  static int set_vote(raft_io* io, raft_id server);
+  static int truncate(raft_io* io, raft_index index);
+
+  int note(const char* what, int code);
+  bool on_probation() const { return probation_ != nullptr && probation_->now() != probation::phase::over; }
+  bool admit(raft_message& message);
+
+  wrapped wrapped_;
+  raft_io original_{}; ///< its functions
+  raft_io_recv_cb receive_ = nullptr;
+  probation* probation_ = nullptr;
+  std::string fault_;
+};
+
+} // namespace dynamix::replication

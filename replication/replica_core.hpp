@@ -1,0 +1,121 @@
+#pragma once
+
+#include "replication/directory.hpp"
+#include "replication/guarded_io.hpp"
+#include "replication/libraft.hpp"
+#include "replication/replica.hpp"
+#include "replication/transport.hpp"
+#include "replication/words.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace dynamix::replication {
+
+/// One life of libraft in the directory. A failed disk and the end of a probation take a new one.
+struct raft_instance {
+  raft_instance(uv_loop_t& loop, transport_options options) : connections(loop, std::move(options)) {}
+  transport connections;
+  guarded_io io;
+  std::optional<probation> trial;
+  raft_fsm machine{};
+  raft consensus{};
+};
+
+/// Owned by its handle and by its thread. Everything without `mutex_` belongs to the thread:
+///
+///     try_open -> running -> begin_close -> finish_close -> try_open: after a probation, a damaged directory, and when
+///        ^                                       |           the disk failed, retry_ms later
+///        '-------- timer <-----------------------'-> end_handles: it was stopped, or cannot be started at all
+class replica_core : public std::enable_shared_from_this<replica_core> {
+public:
+  std::string start(replica_options options);
+  void propose(const journal_entry& entry, proposal_callback done);
+  void read(read_callback done, bool local);
+  observation now() const;
+  bool stop(std::uint32_t bound_ms);
+
+private:
+  struct request {
+    word_list words; ///< empty: a read
+    proposal_callback proposed;
+    read_callback read;
+    bool local = false;
+  };
+  /// Why libraft does not run.
+  struct failure {
+    std::string text;
+    bool damaged = false; ///< the directory is to blame
+  };
+  struct open_apply;
+  struct open_read;
+
+  // replica_core.cpp: the thread
+  void run();
+  void after_events();
+  void observe(const observation& seen);
+  void report(const std::string& text);
+  void schedule(std::uint32_t delay_ms);
+  void first_result(const std::string& text);
+  void begin_close();
+  void finish_close();
+  void end_handles();
+
+  // replica_raft.cpp: one life of libraft
+  void try_open();
+  void open_failed(failure why);
+  void make_instance(const directory_state& found);
+  int begin_raft(const directory_state& found);
+  failure explain(int code) const;
+  std::string check_voters() const;
+  void drop_instance();
+  observation look() const;
+  static int fsm_apply(raft_fsm* machine, const raft_buffer* buffer, void** result);
+  static int fsm_snapshot(raft_fsm* machine, raft_buffer* buffers[], unsigned* count);
+  static int fsm_restore(raft_fsm* machine, raft_buffer* buffer);
+
+  // replica_proposals.cpp
+  void post(request&& added);
+  void serve_requests();
+  void serve(request&& one);
+  void serve_proposal(request&& one);
+  void serve_read(request&& one);
+  void settle(std::size_t words, const proposal_callback& done, const proposal_result& result);
+  void refuse_all(const std::string& why);
+
+  replica_options options_;
+  time_outs time_outs_;
+  uv_loop_t loop_{};
+  uv_async_t wake_{};
+  uv_timer_t timer_{};
+  uv_prepare_t prepare_{};
+  uv_check_t check_{};
+  std::unique_ptr<raft_instance> instance_;
+  journal journal_;
+  bool initialised_ = false; ///< raft_init succeeded: raft_close is due
+  bool running_ = false;     ///< libraft is started and not being closed
+  bool closing_ = false;
+  bool ending_ = false;
+  bool handles_ended_ = false;
+  bool disk_failed_ = false; ///< room is asked for before the next try
+  std::optional<failure> failure_;
+  unsigned moved_aside_ = 0; ///< since it last ran
+  std::string last_report_;
+  std::thread thread_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<request> inbox_;
+  std::size_t open_proposals_ = 0;
+  std::size_t open_words_ = 0;
+  observation seen_;
+  bool accepts_ = false; ///< requests
+  bool stop_wanted_ = false;
+  bool ended_ = false;
+  std::optional<std::string> first_result_; ///< of the first open; empty text: well
+};
+
+} // namespace dynamix::replication

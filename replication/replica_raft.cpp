@@ -1,0 +1,234 @@
+// One life of libraft: from its directory to its first election, and the journal underneath.
+
+#include "replication/journal_codec.hpp"
+#include "replication/replica_core.hpp"
+
+#include <cstring>
+#include <utility>
+
+namespace dynamix::replication {
+namespace {
+
+constexpr unsigned move_aside_max = 3;
+
+replica_core& core_of(raft_fsm* machine) {
+  return *static_cast<replica_core*>(machine->data);
+}
+
+/// libraft hands out multiples of 8 bytes, at whatever address they were read to.
+word_list words_of(const raft_buffer& buffer) {
+  word_list words(buffer.len / sizeof(std::uint64_t));
+  if (!words.empty())
+    std::memcpy(words.data(), buffer.base, words.size() * sizeof words[0]);
+  return words;
+}
+
+} // namespace
+
+void replica_core::try_open() {
+  auto found = prepare_directory(options_.directory, options_.voters.size() == 1);
+  if (found.error.empty() && found.damage.empty() && disk_failed_)
+    found.error = check_room(options_.directory);
+  if (!found.error.empty())
+    return open_failed({found.error});
+  if (!found.damage.empty())
+    return open_failed({found.damage, true});
+  make_instance(found);
+  initialised_ = false;
+  const auto code = begin_raft(found);
+  const auto mismatch = code == 0 ? check_voters() : std::string();
+  if (code == 0 && mismatch.empty()) {
+    running_ = true;
+    disk_failed_ = false;
+    moved_aside_ = 0;
+    if (instance_->trial)
+      report("joins without memory: it neither votes nor stands until it has caught up with the others");
+    first_result("");
+    return observe(look());
+  }
+  failure_ = code == 0 ? failure{mismatch} : explain(code);
+  if (initialised_)
+    return begin_close();
+  drop_instance();
+  open_failed(*std::exchange(failure_, std::nullopt));
+}
+
+void replica_core::open_failed(failure why) {
+  if (why.damaged && moved_aside_ < move_aside_max) {
+    ++moved_aside_;
+    std::string moved_to;
+    const auto error = move_aside(options_.directory, moved_to);
+    if (error.empty()) {
+      report("cannot start from " + options_.directory + " (" + why.text + "): moved it to " + moved_to +
+             " and begins anew; the other replicas have what it held");
+      return schedule(0);
+    }
+    why.text += "; " + error;
+  }
+  first_result(why.text);
+  bool started = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    started = accepts_;
+  }
+  if (!started)
+    return end_handles();
+  report(why.text + "; tries again every " + std::to_string(time_outs_.retry_ms) +
+         " ms, while the other replicas go on without it");
+  observe({.now = role::waiting});
+  schedule(time_outs_.retry_ms);
+}
+
+void replica_core::make_instance(const directory_state& found) {
+  transport_options connections{
+      .id = options_.id,
+      .voters = options_.voters,
+      .listen = options_.listen,
+      .secret = options_.secret,
+      .handshake_ms = time_outs_.handshake_ms,
+      .silent_peer_ms = time_outs_.silent_peer_ms,
+      .report = [this](const std::string& text) { report(text); },
+  };
+  journal_ = {};
+  instance_ = std::make_unique<raft_instance>(loop_, std::move(connections));
+  if (found.probation)
+    instance_->trial.emplace(options_.voters.size(), time_outs_.settle_ms);
+  auto& machine = instance_->machine;
+  machine.version = 1;
+  machine.data = this;
+  machine.apply = &replica_core::fsm_apply;
+  machine.snapshot = &replica_core::fsm_snapshot;
+  machine.restore = &replica_core::fsm_restore;
+}
+
+/// libraft's code, 0 once it runs.
+int replica_core::begin_raft(const directory_state& found) {
+  auto& instance = *instance_;
+  auto* raft = &instance.consensus;
+  if (const auto code = instance.io.init(loop_, options_.directory, *instance.connections.interface()); code != 0)
+    return code;
+  if (instance.trial)
+    instance.io.watch(&*instance.trial);
+  ::raft_uv_set_connect_retry_delay(instance.io.interface(), time_outs_.reconnect_ms);
+  if (const auto code =
+          ::raft_init(raft, instance.io.interface(), &instance.machine, options_.id, raft_name(options_.id).c_str());
+      code != 0)
+    return code;
+  initialised_ = true;
+  raft->data = this;
+  ::raft_set_election_timeout(raft, time_outs_.election_ms);
+  ::raft_set_heartbeat_timeout(raft, time_outs_.heartbeat_ms);
+  ::raft_set_pre_vote(raft, true);
+  ::raft_set_snapshot_threshold(raft, options_.snapshot_entries);
+  ::raft_set_snapshot_trailing(raft, options_.snapshot_entries / 4);
+  if (found.empty) {
+    raft_configuration voters{};
+    ::raft_configuration_init(&voters);
+    int code = 0;
+    for (const auto& one : options_.voters)
+      code = code != 0 ? code : ::raft_configuration_add(&voters, one.id, raft_name(one.id).c_str(), RAFT_VOTER);
+    code = code != 0 ? code : ::raft_bootstrap(raft, &voters);
+    ::raft_configuration_close(&voters);
+    if (code != 0)
+      return code;
+  }
+  if (found.promised_term > 0) {
+    auto* io = instance.io.interface();
+    auto code = io->set_term(io, found.promised_term);
+    code = code != 0 ? code : io->set_vote(io, options_.id);
+    if (code != 0)
+      return code;
+    if (const auto error = forget_promise(options_.directory); !error.empty())
+      return RAFT_IOERR;
+  }
+  return ::raft_start(raft);
+}
+
+replica_core::failure replica_core::explain(int code) const {
+  const auto& instance = *instance_;
+  if (!instance.connections.listen_error().empty())
+    return {instance.connections.listen_error()};
+  auto room = check_room(options_.directory);
+  if (!room.empty())
+    return {std::move(room)};
+  const auto* text = initialised_ ? instance.consensus.errmsg : "";
+  const bool damaged = code == RAFT_CORRUPT || code == RAFT_MALFORMED || code == RAFT_IOERR;
+  return {std::string(::raft_strerror(code)) + (*text != '\0' ? std::string(", ") + text : ""), damaged};
+}
+
+/// The log knows the voters that it was begun with.
+std::string replica_core::check_voters() const {
+  const auto& known = instance_->consensus.configuration;
+  bool same = known.n == options_.voters.size();
+  std::string ids;
+  for (unsigned index = 0; index < known.n; ++index) {
+    const auto id = known.servers[index].id;
+    ids += (index > 0 ? ", " : "") + std::to_string(id);
+    bool found = false;
+    for (const auto& one : options_.voters)
+      found = found || one.id == id;
+    same = same && found;
+  }
+  return same ? "" : options_.directory + " belongs to a cluster of the voters " + ids + ", not to this one's";
+}
+
+void replica_core::drop_instance() {
+  instance_->io.release();
+  instance_.reset();
+}
+
+observation replica_core::look() const {
+  if (!running_)
+    return {.now = role::waiting};
+  auto* raft = &instance_->consensus;
+  observation seen{.now = role::follower, .raft_term = raft->current_term};
+  const auto state = ::raft_state(raft);
+  if (state == RAFT_LEADER)
+    seen.now = role::leader;
+  else if (instance_->trial)
+    seen.now = role::joining;
+  else if (state == RAFT_CANDIDATE)
+    seen.now = role::candidate;
+  raft_id leader = 0;
+  const char* address = nullptr;
+  ::raft_leader(raft, &leader, &address);
+  seen.leader = leader;
+  return seen;
+}
+
+int replica_core::fsm_apply(raft_fsm* machine, const raft_buffer* buffer, void** result) {
+  auto& self = core_of(machine);
+  const auto outcome = self.journal_.apply(words_of(*buffer));
+  // What libraft passes on to the proposer, if that is this voter.
+  *result = reinterpret_cast<void*>(static_cast<std::uintptr_t>(outcome.result) << 1 | (outcome.repeated ? 1 : 0));
+  if (self.options_.applied)
+    self.options_.applied(self.journal_.state(), outcome);
+  return 0;
+}
+
+int replica_core::fsm_snapshot(raft_fsm* machine, raft_buffer* buffers[], unsigned* count) {
+  const auto words = encode_snapshot(core_of(machine).journal_.state());
+  *buffers = static_cast<raft_buffer*>(::raft_malloc(sizeof(raft_buffer)));
+  if (*buffers == nullptr)
+    return RAFT_NOMEM;
+  (*buffers)->len = words.size() * sizeof words[0];
+  (*buffers)->base = ::raft_malloc((*buffers)->len);
+  if ((*buffers)->base == nullptr) {
+    ::raft_free(*buffers);
+    return RAFT_NOMEM;
+  }
+  std::memcpy((*buffers)->base, words.data(), (*buffers)->len);
+  *count = 1;
+  return 0;
+}
+
+int replica_core::fsm_restore(raft_fsm* machine, raft_buffer* buffer) {
+  journal_state state;
+  if (!decode_snapshot(words_of(*buffer), state).empty())
+    return RAFT_CORRUPT;
+  core_of(machine).journal_.restore(std::move(state));
+  ::raft_free(buffer->base);
+  return 0;
+}
+
+} // namespace dynamix::replication

@@ -1,0 +1,185 @@
+#include "replication/transport.hpp"
+
+#include "replication/transport_handshake.hpp"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <utility>
+
+namespace dynamix::replication {
+namespace {
+
+transport& of(raft_uv_transport* self) {
+  return *static_cast<transport*>(self->impl);
+}
+
+} // namespace
+
+bool split_address(const std::string& address, std::string& host, std::string& port) {
+  const auto colon = address.rfind(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == address.size())
+    return false;
+  host = address.substr(0, colon);
+  port = address.substr(colon + 1);
+  if (host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
+  return !host.empty() && port.size() <= 5 &&
+         std::all_of(port.begin(), port.end(), [](char digit) { return digit >= '0' && digit <= '9'; });
+}
+
+transport::transport(uv_loop_t& loop, transport_options options)
+    : loop_(loop), options_(std::move(options)), key_(derive_key(options_.secret)) {
+  interface_.impl = this;
+  interface_.init = &transport::init;
+  interface_.listen = &transport::listen;
+  interface_.connect = &transport::connect;
+  interface_.close = &transport::close;
+}
+
+transport::~transport() = default;
+
+int transport::init(raft_uv_transport*, raft_id, const char*) {
+  return 0;
+}
+
+int transport::listen(raft_uv_transport* self, raft_uv_accept_cb accepted) {
+  auto& owner = of(self);
+  owner.accepted_ = accepted;
+  const auto status = owner.bind_and_listen();
+  if (status == 0)
+    return 0;
+  owner.listen_error_ = "cannot listen on " + owner.options_.listen + ": " + ::uv_strerror(status);
+  owner.listen_error_.copy(self->errmsg, sizeof self->errmsg - 1);
+  return RAFT_IOERR;
+}
+
+int transport::bind_and_listen() {
+  constexpr int backlog = 64;
+  std::string host;
+  std::string port;
+  if (!split_address(options_.listen, host, port))
+    return UV_EINVAL;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  uv_getaddrinfo_t resolve{};
+  // Without a callback it works at once; this happens once, before anything else runs.
+  if (const auto status = ::uv_getaddrinfo(&loop_, &resolve, nullptr, host.c_str(), port.c_str(), &hints); status != 0)
+    return status;
+  listener_ = std::make_unique<uv_tcp_t>();
+  auto status = ::uv_tcp_init(&loop_, listener_.get());
+  listener_->data = this;
+  if (status == 0)
+    status = ::uv_tcp_bind(listener_.get(), resolve.addrinfo->ai_addr, 0);
+  if (status == 0)
+    status = ::uv_listen(reinterpret_cast<uv_stream_t*>(listener_.get()), backlog, &transport::incoming);
+  ::uv_freeaddrinfo(resolve.addrinfo);
+  return status;
+}
+
+void transport::incoming(uv_stream_t* listener, int status) {
+  auto& owner = *static_cast<transport*>(listener->data);
+  if (status != 0 || owner.closing_)
+    return;
+  owner.make_room();
+  owner.handshakes_.push_back(std::make_unique<handshake>(owner));
+  auto& added = *owner.handshakes_.back();
+  if (!added.accept(listener))
+    added.abort(RAFT_NOCONNECTION);
+}
+
+const voter* transport::find(std::uint64_t id) const {
+  const auto& voters = options_.voters;
+  const auto found = std::find_if(voters.begin(), voters.end(), [&](const auto& one) { return one.id == id; });
+  return found == voters.end() ? nullptr : &*found;
+}
+
+std::uint16_t transport::port() const {
+  sockaddr_storage address{};
+  int size = sizeof address;
+  if (!listener_ || ::uv_tcp_getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    return 0;
+  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                                             : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+void transport::make_room() {
+  std::size_t pending = 0;
+  handshake* oldest = nullptr;
+  for (const auto& one : handshakes_)
+    if (one->incoming() && !one->ended()) {
+      ++pending;
+      oldest = oldest == nullptr ? one.get() : oldest;
+    }
+  if (pending < max_pending_incoming)
+    return;
+  ++counts_.dropped;
+  oldest->abort(RAFT_NOCONNECTION);
+}
+
+int transport::connect(raft_uv_transport* self, raft_uv_connect* request, raft_id id, const char*,
+                       raft_uv_connect_cb connected) {
+  auto& owner = of(self);
+  request->cb = connected;
+  const auto* peer = owner.find(id);
+  if (peer == nullptr)
+    return RAFT_NOCONNECTION;
+  owner.handshakes_.push_back(std::make_unique<handshake>(owner));
+  auto& added = *owner.handshakes_.back();
+  if (added.connect(request, connected, *peer))
+    return 0;
+  added.abort(RAFT_NOCONNECTION);
+  return RAFT_NOCONNECTION;
+}
+
+void transport::close(raft_uv_transport* self, raft_uv_transport_close_cb closed) {
+  auto& owner = of(self);
+  owner.closing_ = true;
+  owner.closed_ = closed;
+  // An abort may remove its handshake at once.
+  std::vector<handshake*> pending;
+  for (const auto& one : owner.handshakes_)
+    pending.push_back(one.get());
+  for (auto* one : pending)
+    one->abort(RAFT_CANCELED);
+  if (owner.listener_) {
+    ::uv_close(reinterpret_cast<uv_handle_t*>(owner.listener_.get()), [](uv_handle_t* listener) {
+      auto& self = *static_cast<transport*>(listener->data);
+      self.listener_.reset();
+      self.maybe_closed();
+    });
+    return;
+  }
+  owner.maybe_closed();
+}
+
+void transport::maybe_closed() {
+  if (closing_ && !listener_ && handshakes_.empty() && closed_ != nullptr)
+    std::exchange(closed_, nullptr)(&interface_);
+}
+
+void transport::remove(handshake& done) {
+  handshakes_.remove_if([&](const auto& one) { return one.get() == &done; });
+  maybe_closed();
+}
+
+void transport::tune(uv_tcp_t& connection) const {
+  constexpr unsigned keep_alive_seconds = 5;
+  ::uv_tcp_nodelay(&connection, 1);
+  ::uv_tcp_keepalive(&connection, 1, keep_alive_seconds);
+  // Without it a connection through a partition comes back only when TCP tries again, up to two minutes later.
+  uv_os_fd_t descriptor = -1;
+  if (::uv_fileno(reinterpret_cast<uv_handle_t*>(&connection), &descriptor) == 0)
+    ::setsockopt(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &options_.silent_peer_ms, sizeof options_.silent_peer_ms);
+}
+
+void transport::report(const std::string& text) const {
+  if (options_.report)
+    options_.report(text);
+}
+
+} // namespace dynamix::replication

@@ -1,0 +1,89 @@
+#pragma once
+
+/// libraft's connections, opened only after the challenge of replication/challenge.hpp in both directions. A peer that
+/// fails it, stays silent or talks about something else is dropped before libraft sees one byte of it.
+
+#include "replication/challenge.hpp"
+#include "replication/libraft.hpp"
+#include "replication/voter.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dynamix::replication {
+
+/// Incoming connections that have not proved themselves yet. One more drops the oldest: a voter's challenge takes a
+/// round trip, so those that linger are not voters'.
+inline constexpr std::size_t max_pending_incoming = 32;
+
+struct transport_options {
+  std::uint64_t id = 0; ///< of this voter
+  std::vector<voter> voters;
+  std::string listen; ///< host:port
+  std::vector<std::uint8_t> secret;
+  std::uint32_t handshake_ms = 1000;              ///< from the connect to the last byte of the challenge
+  std::uint32_t silent_peer_ms = 2000;            ///< unacknowledged bytes for this long end a connection
+  std::function<void(const std::string&)> report; ///< for a person: who was refused and why
+};
+
+struct transport_counts {
+  std::uint64_t accepted = 0;  ///< proved and handed to libraft
+  std::uint64_t connected = 0; ///< likewise, outgoing
+  std::uint64_t refused = 0;   ///< wrong proof, unknown id, not a greeting
+  std::uint64_t timed_out = 0;
+  std::uint64_t dropped = 0; ///< to make room
+  std::uint64_t broken = 0;  ///< ended by the peer or the network before the end of the challenge
+};
+
+class handshake;
+
+/// Used on the loop's thread only. Outlives the raft_io that it is given to; `raft_io::close` closes it.
+class transport {
+public:
+  transport(uv_loop_t& loop, transport_options options);
+  transport(const transport&) = delete;
+  ~transport();
+
+  raft_uv_transport* interface() { return &interface_; }
+  const transport_counts& counts() const { return counts_; }
+  /// That it listens on; 0 if it does not.
+  std::uint16_t port() const;
+  /// Why `listen` failed, or empty.
+  const std::string& listen_error() const { return listen_error_; }
+
+private:
+  friend class handshake;
+
+  static int init(raft_uv_transport* self, raft_id id, const char* address);
+  static int listen(raft_uv_transport* self, raft_uv_accept_cb accepted);
+  static int connect(raft_uv_transport* self, raft_uv_connect* request, raft_id id, const char* address,
+                     raft_uv_connect_cb connected);
+  static void close(raft_uv_transport* self, raft_uv_transport_close_cb closed);
+  static void incoming(uv_stream_t* listener, int status);
+
+  const voter* find(std::uint64_t id) const;
+  int bind_and_listen();
+  void make_room();
+  void tune(uv_tcp_t& connection) const;
+  void report(const std::string& text) const;
+  void remove(handshake& done);
+  void maybe_closed();
+
+  uv_loop_t& loop_;
+  transport_options options_;
+  challenge_key key_;
+  raft_uv_transport interface_{};
+  raft_uv_accept_cb accepted_ = nullptr;
+  raft_uv_transport_close_cb closed_ = nullptr;
+  std::unique_ptr<uv_tcp_t> listener_;
+  std::list<std::unique_ptr<handshake>> handshakes_; ///< oldest first
+  transport_counts counts_;
+  std::string listen_error_;
+  bool closing_ = false;
+};
+
+} // namespace dynamix::replication

@@ -1,0 +1,78 @@
+#include "tests/unit/replication/raw_peer.hpp"
+
+#include <cerrno>
+#include <netinet/in.h>
+#include <stdexcept>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace dynamix::replication {
+namespace {
+
+sockaddr_in loopback(std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  return address;
+}
+
+} // namespace
+
+raw_peer::raw_peer(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  const timeval patience{.tv_sec = 60};
+  ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  const auto address = loopback(port);
+  if (::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    throw std::runtime_error("cannot connect");
+}
+
+raw_peer::~raw_peer() {
+  ::close(socket_);
+}
+
+void raw_peer::send(const std::vector<std::uint8_t>& bytes) {
+  for (std::size_t sent = 0; sent < bytes.size();) {
+    const auto now = ::send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (now <= 0)
+      return;
+    sent += static_cast<std::size_t>(now);
+  }
+}
+
+void raw_peer::finish_sending() {
+  ::shutdown(socket_, SHUT_WR);
+}
+
+std::vector<std::uint8_t> raw_peer::receive(std::size_t size) {
+  std::vector<std::uint8_t> bytes(size);
+  const auto got = ::recv(socket_, bytes.data(), size, MSG_WAITALL);
+  bytes.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  return bytes;
+}
+
+bool raw_peer::hung_up() {
+  std::uint8_t byte = 0;
+  while (true) {
+    const auto got = ::recv(socket_, &byte, 1, 0);
+    if (got == 0 || (got < 0 && errno == ECONNRESET))
+      return true;
+    if (got < 0)
+      return false;
+  }
+}
+
+raw_listener::raw_listener() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  auto address = loopback(0);
+  socklen_t size = sizeof address;
+  if (::bind(socket_, reinterpret_cast<const sockaddr*>(&address), size) != 0 || ::listen(socket_, 16) != 0 ||
+      ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    throw std::runtime_error("cannot listen");
+  port_ = ntohs(address.sin_port);
+}
+
+raw_listener::~raw_listener() {
+  ::close(socket_);
+}
+
+} // namespace dynamix::replication

@@ -1,0 +1,264 @@
+// The challenge before a Raft stream, over real sockets on loopback. A stand-in for libraft counts what it is handed.
+
+#include "replication/challenge.hpp"
+#include "tests/unit/replication/raw_peer.hpp"
+#include "tests/unit/replication/transport_host.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace dynamix::replication {
+namespace {
+
+using bytes = std::vector<std::uint8_t>;
+
+const bytes secret(32, 0x5a);
+const bytes other_secret(32, 0x5b);
+
+const std::string nowhere = "127.0.0.1:1";
+
+std::string at(std::uint16_t port) {
+  return "127.0.0.1:" + std::to_string(port);
+}
+
+template <class Array>
+bytes to_bytes(const Array& array) {
+  return {array.begin(), array.end()};
+}
+
+challenge greeting_by(std::uint64_t initiator, std::uint64_t acceptor) {
+  challenge with{.initiator = initiator, .acceptor = acceptor};
+  EXPECT_TRUE(fill_random(with.initiator_nonce));
+  return with;
+}
+
+/// Voter 2 at `port`, by hand: returns the proof, having checked the answer.
+bytes prove(raw_peer& peer, const bytes& with_secret, std::uint64_t initiator = 2) {
+  const auto key = derive_key(with_secret);
+  auto with = greeting_by(initiator, 1);
+  peer.send(to_bytes(encode_greeting(with)));
+  const auto answer = peer.receive(answer_bytes);
+  if (answer.size() != answer_bytes)
+    return {};
+  EXPECT_EQ(check_answer(key, std::span<const std::uint8_t, answer_bytes>(answer.data(), answer_bytes), with),
+            with_secret == secret);
+  return to_bytes(encode_proof(key, with));
+}
+
+TEST(transport, hands_over_a_stream_when_both_know_the_secret) {
+  transport_host second(2, {{1, nowhere}}, secret);
+  transport_host first(1, {{2, at(second.port())}}, secret);
+  ASSERT_EQ(first.connect(2), 0);
+  EXPECT_TRUE(second.wait([&] { return second.accepted() == std::vector<std::uint64_t>{1}; }));
+  first.send_on_stream("raft speaks");
+  EXPECT_TRUE(second.wait([&] { return second.received() == "raft speaks"; }));
+  EXPECT_EQ(first.counts().connected, 1U);
+  EXPECT_EQ(second.counts().accepted, 1U);
+}
+
+TEST(transport, lets_nobody_in_and_connects_to_nobody_with_another_secret) {
+  transport_host second(2, {{1, nowhere}}, other_secret);
+  transport_host first(1, {{2, at(second.port())}}, secret);
+  EXPECT_EQ(first.connect(2), RAFT_NOCONNECTION);
+  EXPECT_TRUE(second.wait([&] { return second.counts().broken == 1; })); // the other side has hung up
+  EXPECT_THAT(second.accepted(), testing::IsEmpty());
+  EXPECT_EQ(first.counts().refused, 1U);
+  EXPECT_THAT(first.reports(), testing::Contains(testing::HasSubstr("does not know the cluster's secret")));
+}
+
+TEST(transport, takes_what_follows_the_proof_at_once_as_the_streams_first_bytes) {
+  transport_host host(1, {{2, nowhere}}, secret);
+  raw_peer peer(host.port());
+  auto last = prove(peer, secret);
+  for (const char letter : std::string("first words"))
+    last.push_back(static_cast<std::uint8_t>(letter));
+  peer.send(last);
+  EXPECT_TRUE(host.wait([&] { return host.received() == "first words"; }));
+  EXPECT_EQ(host.accepted(), std::vector<std::uint64_t>{2});
+}
+
+TEST(transport, takes_the_challenge_in_single_bytes) {
+  transport_host host(1, {{2, nowhere}}, secret);
+  raw_peer peer(host.port());
+  const auto key = derive_key(secret);
+  auto with = greeting_by(2, 1);
+  for (const auto byte : encode_greeting(with))
+    peer.send({byte});
+  const auto answer = peer.receive(answer_bytes);
+  ASSERT_EQ(answer.size(), answer_bytes);
+  ASSERT_TRUE(check_answer(key, std::span<const std::uint8_t, answer_bytes>(answer.data(), answer_bytes), with));
+  for (const auto byte : encode_proof(key, with))
+    peer.send({byte});
+  EXPECT_TRUE(host.wait([&] { return host.accepted().size() == 1; }));
+}
+
+TEST(transport, refuses_a_wrong_proof) {
+  transport_host host(1, {{2, nowhere}}, secret);
+  raw_peer peer(host.port());
+  peer.send(prove(peer, other_secret));
+  EXPECT_TRUE(peer.hung_up());
+  EXPECT_THAT(host.accepted(), testing::IsEmpty());
+  EXPECT_EQ(host.counts().refused, 1U);
+}
+
+TEST(transport, refuses_ids_that_are_no_voters_and_its_own) {
+  transport_host host(1, {{2, nowhere}}, secret);
+  for (const std::uint64_t id : {0, 1, 3}) {
+    raw_peer peer(host.port());
+    peer.send(to_bytes(encode_greeting(greeting_by(id, 1))));
+    EXPECT_TRUE(peer.hung_up());
+  }
+  raw_peer astray(host.port()); // meant for voter 3
+  astray.send(to_bytes(encode_greeting(greeting_by(2, 3))));
+  EXPECT_TRUE(astray.hung_up());
+  EXPECT_EQ(host.counts().refused, 4U);
+  EXPECT_THAT(host.accepted(), testing::IsEmpty());
+}
+
+TEST(transport, refuses_a_proof_that_was_recorded) {
+  transport_host host(1, {{2, nowhere}}, secret);
+  const auto key = derive_key(secret);
+  auto with = greeting_by(2, 1);
+  bytes recorded;
+  {
+    raw_peer genuine(host.port());
+    genuine.send(to_bytes(encode_greeting(with)));
+    const auto answer = genuine.receive(answer_bytes);
+    ASSERT_EQ(answer.size(), answer_bytes);
+    ASSERT_TRUE(check_answer(key, std::span<const std::uint8_t, answer_bytes>(answer.data(), answer_bytes), with));
+    recorded = to_bytes(encode_proof(key, with));
+    genuine.send(recorded);
+    ASSERT_TRUE(host.wait([&] { return host.accepted().size() == 1; }));
+  }
+  raw_peer replayed(host.port());
+  replayed.send(to_bytes(encode_greeting(with)));
+  ASSERT_EQ(replayed.receive(answer_bytes).size(), answer_bytes);
+  replayed.send(recorded);
+  EXPECT_TRUE(replayed.hung_up());
+  EXPECT_EQ(host.accepted().size(), 1U);
+}
+
+TEST(transport, refuses_its_own_answer_sent_back_as_a_proof) {
+  transport_host host(1, {{2, nowhere}}, secret);
+  raw_peer peer(host.port());
+  peer.send(to_bytes(encode_greeting(greeting_by(2, 1))));
+  const auto answer = peer.receive(answer_bytes);
+  ASSERT_EQ(answer.size(), answer_bytes);
+  peer.send({answer.end() - mac_bytes, answer.end()});
+  EXPECT_TRUE(peer.hung_up());
+  EXPECT_THAT(host.accepted(), testing::IsEmpty());
+}
+
+TEST(transport, drops_garbage) {
+  transport_host host(1, {{2, nowhere}}, secret);
+  std::mt19937 random(7);
+  for (int round = 0; round < 50; ++round) {
+    raw_peer peer(host.port());
+    bytes garbage(1 + random() % 4096);
+    for (auto& byte : garbage)
+      byte = static_cast<std::uint8_t>(random());
+    peer.send(garbage);
+    peer.finish_sending();
+    EXPECT_TRUE(peer.hung_up());
+  }
+  EXPECT_THAT(host.accepted(), testing::IsEmpty());
+  EXPECT_EQ(host.counts().refused + host.counts().broken, 50U);
+  EXPECT_EQ(host.received(), "");
+}
+
+TEST(transport, drops_the_silent_after_their_time_wherever_they_fall_silent) {
+  transport_host host(1, {{2, nowhere}}, secret, 1'000);
+  raw_peer mute(host.port());
+  raw_peer half(host.port());
+  const auto greeting = to_bytes(encode_greeting(greeting_by(2, 1)));
+  half.send({greeting.begin(), greeting.begin() + 20});
+  raw_peer unproved(host.port());
+  unproved.send(greeting);
+  EXPECT_TRUE(mute.hung_up());
+  EXPECT_TRUE(half.hung_up());
+  ASSERT_EQ(unproved.receive(answer_bytes).size(), answer_bytes);
+  EXPECT_TRUE(unproved.hung_up());
+  EXPECT_EQ(host.counts().timed_out, 3U);
+}
+
+TEST(transport, gives_up_on_a_peer_that_listens_but_says_nothing) {
+  raw_listener mute;
+  transport_host host(1, {{2, at(mute.port())}}, secret, 1'000);
+  EXPECT_EQ(host.connect(2), RAFT_NOCONNECTION);
+  EXPECT_EQ(host.counts().timed_out, 1U);
+}
+
+TEST(transport, gives_up_on_a_port_where_nobody_listens_and_on_a_name_that_is_none) {
+  const auto gone = raw_listener().port();
+  transport_host host(1, {{2, at(gone)}, {3, "no-such-host.invalid:1"}, {4, "nonsense"}}, secret);
+  for (const std::uint64_t id : {2, 3, 4, 5}) // 5 is no voter
+    EXPECT_EQ(host.connect(id), RAFT_NOCONNECTION) << id;
+}
+
+TEST(transport, survives_peers_that_hang_up_early) {
+  transport_host host(1, {{2, nowhere}}, secret);
+  const auto greeting = to_bytes(encode_greeting(greeting_by(2, 1)));
+  for (std::size_t cut = 0; cut <= greeting.size(); cut += 8) {
+    raw_peer peer(host.port());
+    peer.send({greeting.begin(), greeting.begin() + static_cast<std::ptrdiff_t>(cut)});
+  }
+  EXPECT_TRUE(host.wait([&] { return host.counts().broken == greeting.size() / 8 + 1; }));
+  raw_peer peer(host.port());
+  peer.send(prove(peer, secret));
+  EXPECT_TRUE(host.wait([&] { return host.accepted().size() == 1; }));
+}
+
+TEST(transport, makes_room_for_a_voter_among_many_that_linger) {
+  transport_host host(1, {{2, nowhere}}, secret, 60'000);
+  std::vector<std::unique_ptr<raw_peer>> crowd;
+  for (std::size_t index = 0; index < 3 * max_pending_incoming; ++index)
+    crowd.push_back(std::make_unique<raw_peer>(host.port()));
+  EXPECT_TRUE(host.wait([&] { return host.counts().dropped == 2 * max_pending_incoming; }));
+  EXPECT_TRUE(crowd.front()->hung_up()); // the oldest go first
+  raw_peer peer(host.port());
+  peer.send(prove(peer, secret));
+  EXPECT_TRUE(host.wait([&] { return host.accepted().size() == 1; }));
+}
+
+TEST(transport, cancels_what_is_under_way_when_it_closes) {
+  raw_listener mute;
+  transport_host host(1, {{2, at(mute.port())}}, secret, 60'000);
+  host.begin_connect(2);
+  raw_peer lingering(host.port());
+  EXPECT_EQ(host.close(), RAFT_CANCELED);
+  EXPECT_TRUE(lingering.hung_up());
+}
+
+TEST(transport, says_why_it_cannot_listen) {
+  raw_listener taken;
+  EXPECT_THAT(transport_host::listen_error(at(taken.port())), testing::HasSubstr("address already in use"));
+}
+
+TEST(challenge, binds_every_field) {
+  const auto key = derive_key(secret);
+  auto with = greeting_by(2, 1);
+  ASSERT_TRUE(fill_random(with.acceptor_nonce));
+  const auto proof = encode_proof(key, with);
+  EXPECT_TRUE(check_proof(key, proof, with));
+  for (int field = 0; field < 4; ++field) {
+    auto changed = with;
+    changed.initiator += field == 0 ? 1 : 0;
+    changed.acceptor += field == 1 ? 1 : 0;
+    changed.initiator_nonce[31] ^= field == 2 ? 1 : 0;
+    changed.acceptor_nonce[0] ^= field == 3 ? 1 : 0;
+    EXPECT_FALSE(check_proof(key, proof, changed)) << field;
+  }
+  EXPECT_FALSE(check_proof(derive_key(other_secret), proof, with));
+  const auto greeting = encode_greeting(with);
+  const auto read = decode_greeting(greeting);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->initiator, 2U);
+  EXPECT_EQ(read->acceptor, 1U);
+  EXPECT_EQ(read->initiator_nonce, with.initiator_nonce);
+}
+
+} // namespace
+} // namespace dynamix::replication
