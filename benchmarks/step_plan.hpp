@@ -25,7 +25,7 @@ struct step_plan {
 /// `run_plain_loop` is what somebody would write by hand with LibTorch and c10d: equal batches, a mean loss, and the
 /// gradients all-reduced in one flat tensor behind backward, or, `overlapped`, in buckets while backward runs.
 std::vector<double> run_plain_loop(const step_plan& plan, bool overlapped);
-/// `trainer::train`: the same with weighted gradients, windows, statistics and learning-rate rule; no actors.
+/// `trainer::session`: the same with weighted gradients, windows, statistics and learning-rate rule; no actors.
 std::vector<double> run_trainer_loop(const step_plan& plan);
 
 } // namespace dynamix::benchmarks

@@ -50,7 +50,8 @@ public:
   }
   void evaluated(const messages::evaluation_report&) override {}
   void checkpoint_written(const std::string&, std::uint64_t) override {}
-  bool stop_requested() override { return false; }
+  void step_completed(std::uint64_t) override {}
+  trainer::boundary_request request() override { return trainer::boundary_request::none; }
 
   /// The length of the windows behind the first `skipped`.
   std::vector<double> lengths(std::size_t skipped) const {
@@ -87,12 +88,15 @@ std::vector<double> run_trainer_loop(const step_plan& plan) {
   const auto file = describe(plan);
   tcp_store store(plan);
   trainer::steady_clock time;
-  trainer::decision_slot decisions(1, plan.rank, plan.batch, plan.batch);
+  trainer::decision_slot decisions(plan.rank, plan.batch, plan.batch);
   window_times windows;
-  const trainer::membership place{.rank = plan.rank, .world_size = plan.world, .store_prefix = "step"};
-  const auto result =
-      trainer::train({.file = &file, .host = &file.hosts[plan.rank]}, place, store, time, decisions, windows);
-  if (!result.succeeded)
+  trainer::membership place{.rank = plan.rank, .members = {}, .store_prefix = "step"};
+  for (std::uint32_t rank = 0; rank < plan.world; ++rank)
+    place.members.push_back(rank);
+  trainer::session session({.file = &file, .host = &file.hosts[plan.rank]}, time);
+  trainer::interruption never;
+  const auto result = session.train(place, store, decisions, windows, never);
+  if (!result.succeeded())
     throw std::runtime_error(result.reason);
   return windows.lengths(plan.warm_up);
 }

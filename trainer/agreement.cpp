@@ -39,7 +39,7 @@ std::array<std::int64_t, boundary_columns> encode(const boundary_row& row) {
     numbers[4 * i + 2] = static_cast<std::int64_t>(row.held[i].batch);
     numbers[4 * i + 3] = static_cast<std::int64_t>(row.held[i].first_step);
   }
-  numbers[8] = row.stop ? 1 : 0;
+  numbers[8] = static_cast<std::int64_t>(row.request);
   return numbers;
 }
 
@@ -50,13 +50,14 @@ boundary_row decode_row(std::span<const std::int64_t, boundary_columns> numbers)
     row.held[i].batch = static_cast<std::uint32_t>(numbers[4 * i + 2]);
     row.held[i].first_step = static_cast<std::uint64_t>(numbers[4 * i + 3]);
   }
-  row.stop = numbers[8] != 0;
+  const auto strongest = static_cast<std::int64_t>(boundary_request::stop);
+  row.request = static_cast<boundary_request>(std::clamp<std::int64_t>(numbers[8], 0, strongest));
   return row;
 }
 
 agreement agree(std::span<const boundary_row> rows, messages::decision_key last_applied, std::uint64_t next_step) {
   agreement result;
-  result.stop = std::ranges::any_of(rows, &boundary_row::stop);
+  result.request = std::ranges::max(rows, {}, &boundary_row::request).request;
   // Every row must hold the key, so the first row's keys are all the candidates there are.
   std::array<messages::decision_key, 2> keys{rows[0].held[0].key, rows[0].held[1].key};
   std::ranges::sort(keys, std::ranges::greater{});
@@ -66,8 +67,6 @@ agreement agree(std::span<const boundary_row> rows, messages::decision_key last_
     auto decisions = collect(rows, key, next_step);
     if (decisions.empty())
       continue;
-    for (std::size_t rank = 0; rank < decisions.size(); ++rank)
-      decisions[rank].rank = static_cast<std::uint32_t>(rank);
     result.key = key;
     result.decisions = std::move(decisions);
     break;

@@ -4,6 +4,7 @@
 /// thread gathers one row from every worker, and every worker draws the same conclusion from the same rows.
 
 #include "messages/types.hpp"
+#include "trainer/boundary_request.hpp"
 
 #include <array>
 #include <cstdint>
@@ -15,8 +16,8 @@ namespace dynamix::trainer {
 
 /// What one worker brings to a window boundary.
 struct boundary_row {
-  std::array<messages::decision, 2> held; ///< decision_slot::held(); generation and rank are not carried
-  bool stop = false;                      ///< this worker has been asked to end the training
+  std::array<messages::decision, 2> held;            ///< decision_slot::held(); generation and rank are not carried
+  boundary_request request = boundary_request::none; ///< what this worker has been asked for
 };
 
 /// A row as numbers that a collective can gather.
@@ -27,13 +28,14 @@ boundary_row decode_row(std::span<const std::int64_t, boundary_columns> numbers)
 /// What the workers agreed on.
 struct agreement {
   std::optional<messages::decision_key> key; ///< to put in force now; nothing: all go on as they are
-  std::vector<messages::decision> decisions; ///< by rank, each with its own batch; empty without a key
-  bool stop = false;                         ///< all end here
+  std::vector<messages::decision> decisions; ///< in the rows' order, each with its own batch; empty without a key
+  boundary_request request = boundary_request::none; ///< the strongest of all rows
 };
 
 /// Picks the newest decision that every row holds, that is newer than `last_applied` and that may hold from `next_step`
 /// on (the step that follows the boundary). A decision that one worker lacks waits for the next boundary. One that
-/// would leave nobody with a sample is never picked. `rows` are ordered by rank and at least one.
+/// would leave nobody with a sample is never picked. `rows` are in the order of
+/// the generation's members and at least one.
 agreement agree(std::span<const boundary_row> rows, messages::decision_key last_applied, std::uint64_t next_step);
 
 } // namespace dynamix::trainer

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -51,6 +52,16 @@ void visit_numbers(Archive& archive, Checkpoint& state) {
   archive.field("seconds_to_target", state.seconds_to_target);
 }
 
+/// Those that earlier versions did not write; what `state` holds then stands.
+template <class Archive, class Checkpoint>
+void visit_later_numbers(Archive& archive, Checkpoint& state) {
+  archive.optional_field("evaluated_samples", state.evaluated_samples);
+  archive.optional_field("checkpointed_samples", state.checkpointed_samples);
+  archive.optional_field("accuracy", state.accuracy);
+  archive.optional_field("learning_rate.last", state.rate.learning_rate);
+  archive.optional_field("learning_rate.gain", state.rate.gain);
+}
+
 struct number_writer {
   std::map<std::string, std::string>& metadata;
 
@@ -59,6 +70,10 @@ struct number_writer {
   void field(const char* name, Number value) {
     char text[32];
     metadata[name] = std::string(text, std::to_chars(text, std::end(text), value).ptr);
+  }
+  template <class Number>
+  void optional_field(const char* name, Number value) {
+    field(name, value);
   }
 };
 
@@ -84,6 +99,11 @@ struct number_reader {
       problem = "its entry \"" + name + "\" is \"" + text + "\", expected " +
                 (std::is_floating_point_v<Number> ? "a finite number" : "a whole number");
   }
+  template <class Number>
+  void optional_field(const std::string& name, Number& value) {
+    if (metadata.contains(name))
+      field(name, value);
+  }
 };
 
 bool is_weight(double weight) {
@@ -98,6 +118,8 @@ std::string check_numbers(const checkpoint& state) {
     return "its elapsed seconds or its progress are negative";
   if (state.best_accuracy < 0 || state.best_accuracy > 1)
     return "its best accuracy is " + std::to_string(state.best_accuracy) + ", expected 0 to 1";
+  if (state.evaluated_samples > state.samples || state.checkpointed_samples > state.samples)
+    return "it was evaluated or written behind its last sample";
   if (!is_weight(state.learning_rate.trace.weight) || !is_weight(state.learning_rate.gradient_square.weight) ||
       !is_weight(state.noise.trace.weight) || !is_weight(state.noise.gradient_square.weight) ||
       !is_weight(state.noise.global_square.weight))
@@ -105,29 +127,43 @@ std::string check_numbers(const checkpoint& state) {
   return {};
 }
 
-storage::tensor_record batches_record(const std::vector<std::uint32_t>& batches) {
-  const std::vector<std::int64_t> values(batches.begin(), batches.end());
-  storage::tensor_record record{"batches", storage::element_type::i64, {static_cast<std::int64_t>(values.size())}, {}};
+storage::tensor_record whole_numbers(const std::string& name, const std::vector<std::uint32_t>& numbers) {
+  const std::vector<std::int64_t> values(numbers.begin(), numbers.end());
+  storage::tensor_record record{name, storage::element_type::i64, {static_cast<std::int64_t>(values.size())}, {}};
   record.data.resize(values.size() * sizeof(std::int64_t));
   std::memcpy(record.data.data(), values.data(), record.data.size());
   return record;
 }
 
-std::string read_batches(const storage::tensor_record& record, std::vector<std::uint32_t>& batches) {
+/// `what` says what the numbers are: "batch size".
+std::string read_whole_numbers(const storage::tensor_record& record, const std::string& what, std::uint32_t highest,
+                               std::vector<std::uint32_t>& numbers) {
   std::vector<std::int64_t> values(record.data.size() / sizeof(std::int64_t));
   if (record.type != storage::element_type::i64 || values.empty() || values.size() > messages::max_workers)
-    return "its batch sizes are not 1 to " + std::to_string(messages::max_workers) + " whole numbers";
+    return "its " + what + "s are not 1 to " + std::to_string(messages::max_workers) + " whole numbers";
   std::memcpy(values.data(), record.data.data(), record.data.size());
   for (const auto value : values)
-    if (value < 0 || value > messages::max_batch)
-      return "it has a batch size of " + std::to_string(value) + ", expected 0 to " +
-             std::to_string(messages::max_batch);
-  batches.assign(values.begin(), values.end());
+    if (value < 0 || value > highest)
+      return "it has a " + what + " of " + std::to_string(value) + ", expected 0 to " + std::to_string(highest);
+  numbers.assign(values.begin(), values.end());
+  return {};
+}
+
+/// The ranks that the batch sizes belong to, those of an earlier version filled in.
+std::string check_members(checkpoint& state) {
+  if (state.members.empty()) {
+    state.members.resize(state.batches.size());
+    std::iota(state.members.begin(), state.members.end(), 0U);
+  }
+  if (state.members.size() != state.batches.size())
+    return "it has " + std::to_string(state.batches.size()) + " batch sizes for " +
+           std::to_string(state.members.size()) + " members";
+  if (std::ranges::adjacent_find(state.members, std::ranges::greater_equal{}) != state.members.end())
+    return "its members are not in ascending order";
   return {};
 }
 
 std::string take_tensors(storage::tensor_file& file, checkpoint& state) {
-  bool has_batches = false;
   for (auto& record : file.tensors) {
     if (record.name.starts_with(model_prefix)) {
       record.name.erase(0, model_prefix.size());
@@ -138,14 +174,16 @@ std::string take_tensors(storage::tensor_file& file, checkpoint& state) {
     } else if (record.name == "policy" && record.type == storage::element_type::u8) {
       state.policy = std::move(record.data);
     } else if (record.name == "batches") {
-      has_batches = true;
-      if (auto problem = read_batches(record, state.batches); !problem.empty())
+      if (auto problem = read_whole_numbers(record, "batch size", messages::max_batch, state.batches); !problem.empty())
+        return problem;
+    } else if (record.name == "members") {
+      if (auto problem = read_whole_numbers(record, "rank", messages::max_workers - 1, state.members); !problem.empty())
         return problem;
     } else {
       return "it has an unknown tensor \"" + record.name + "\"";
     }
   }
-  return has_batches ? std::string{} : "it has no batch sizes";
+  return state.batches.empty() ? "it has no batch sizes" : check_members(state);
 }
 
 /// The step in a checkpoint's file name: checkpoint-<step>.safetensors, or with -<more> behind the step.
@@ -165,11 +203,14 @@ std::vector<std::uint8_t> encode(const checkpoint& state) {
   file.metadata["format"] = format;
   number_writer writer{file.metadata};
   visit_numbers(writer, state);
+  visit_later_numbers(writer, state);
   for (const auto& record : state.model)
     file.tensors.push_back({model_prefix + record.name, record.type, record.shape, record.data});
   for (const auto& record : state.optimizer)
     file.tensors.push_back({optimizer_prefix + record.name, record.type, record.shape, record.data});
-  file.tensors.push_back(batches_record(state.batches));
+  file.tensors.push_back(whole_numbers("batches", state.batches));
+  if (!state.members.empty())
+    file.tensors.push_back(whole_numbers("members", state.members));
   if (!state.policy.empty())
     file.tensors.push_back(
         {"policy", storage::element_type::u8, {static_cast<std::int64_t>(state.policy.size())}, state.policy});
@@ -186,6 +227,9 @@ std::string decode(std::span<const std::uint8_t> bytes, checkpoint& state) {
   checkpoint read;
   number_reader reader{file.metadata, {}};
   visit_numbers(reader, read);
+  read.evaluated_samples = read.checkpointed_samples = read.samples;
+  read.accuracy = read.best_accuracy;
+  visit_later_numbers(reader, read);
   if (!reader.problem.empty())
     return reader.problem;
   if (auto problem = check_numbers(read); !problem.empty())

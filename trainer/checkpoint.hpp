@@ -27,12 +27,19 @@ struct checkpoint {
   std::uint64_t epoch_samples = 0; ///< samples of a whole epoch: the position means nothing for another data set
   learning_rate_state learning_rate;
   noise_state noise;
-  std::vector<std::uint32_t> batches; ///< of all ranks, 1 to messages::max_workers of them
+  std::vector<std::uint32_t> batches; ///< of all members, 1 to messages::max_workers of them
+  std::vector<std::uint32_t> members; ///< their ranks, ascending; a file without them is of the ranks 0, 1, ...
   messages::decision_key decision;    ///< the last that was applied
   std::uint64_t window = 0;           ///< closed
   double elapsed_seconds = 0;
   double best_accuracy = 0;
   double seconds_to_target = -1; ///< negative if the target has not been reached
+  // How many samples had been trained on at the last evaluation and at the last checkpoint: what was due and could not
+  // be finished is made up for. A file without them has nothing to make up for.
+  std::uint64_t evaluated_samples = 0;
+  std::uint64_t checkpointed_samples = 0;
+  double accuracy = 0;     ///< of the last evaluation
+  learning_rate_step rate; ///< of the last step
   std::vector<storage::tensor_record> model;
   std::vector<storage::tensor_record> optimizer;
   std::vector<std::uint8_t> policy; ///< a policy version's parameters; may be empty

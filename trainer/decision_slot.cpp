@@ -8,14 +8,23 @@ constexpr messages::decision_key none{};
 
 } // namespace
 
-decision_slot::decision_slot(std::uint64_t generation, std::uint32_t rank, std::uint32_t lowest_batch,
-                             std::uint32_t highest_batch)
-    : generation_(generation), rank_(rank), lowest_batch_(lowest_batch), highest_batch_(highest_batch) {}
+decision_slot::decision_slot(std::uint32_t rank, std::uint32_t lowest_batch, std::uint32_t highest_batch)
+    : rank_(rank), lowest_batch_(lowest_batch), highest_batch_(highest_batch) {}
+
+void decision_slot::enter_generation(std::uint64_t generation) {
+  const std::lock_guard lock(mutex_);
+  if (generation == generation_)
+    return;
+  generation_ = generation;
+  drop_held();
+}
 
 offer_verdict decision_slot::offer(const messages::decision& decision) {
   const std::lock_guard lock(mutex_);
-  if (decision.generation != generation_)
+  if (decision.generation != generation_ || generation_ == 0) {
+    ++counts_.stale_refused;
     return offer_verdict::wrong_generation;
+  }
   if (decision.rank != rank_ || decision.batch < lowest_batch_ || decision.batch > highest_batch_)
     return offer_verdict::out_of_bounds;
   if (decision.key != none &&
@@ -65,12 +74,16 @@ void decision_slot::applied(const messages::decision& decision, std::uint64_t st
 messages::decision_counts decision_slot::close() {
   const std::lock_guard lock(mutex_);
   closed_ = true;
+  drop_held();
+  return counts_;
+}
+
+void decision_slot::drop_held() {
   for (auto& held : held_) {
     if (held.key != none)
       ++counts_.unapplied;
     held = {};
   }
-  return counts_;
 }
 
 messages::decision_counts decision_slot::counts() const {

@@ -14,10 +14,15 @@ enum class offer_verdict : std::uint8_t { accepted, duplicate, stale, wrong_gene
 
 /// Where decisions wait for the window boundary. The worker actor offers, the training thread looks and applies.
 /// It keeps the newest two: peers that have not received the newest yet can then still agree on the one before
-/// (`agree` in agreement.hpp). A decision is applied at most once, and never one that is older than the last applied.
+/// (`agree` in agreement.hpp). A decision is applied at most once, and never one that is older than the last applied,
+/// over all generations of a process. At any time received = applied + superseded + unapplied + held.
 class decision_slot {
 public:
-  decision_slot(std::uint64_t generation, std::uint32_t rank, std::uint32_t lowest_batch, std::uint32_t highest_batch);
+  decision_slot(std::uint32_t rank, std::uint32_t lowest_batch, std::uint32_t highest_batch);
+
+  /// From here on decisions of `generation` are taken, and those of others refused; before the first call, all are.
+  /// What is held of the generation before stays unapplied. Does nothing where the slot is in `generation` already.
+  void enter_generation(std::uint64_t generation);
 
   offer_verdict offer(const messages::decision& decision);
   /// Newest first; key {0, 0} where there is none.
@@ -31,8 +36,10 @@ public:
   messages::decision_key newest() const;
 
 private:
+  void drop_held();
+
   mutable std::mutex mutex_;
-  std::uint64_t generation_;
+  std::uint64_t generation_ = 0;
   std::uint32_t rank_;
   std::uint32_t lowest_batch_;
   std::uint32_t highest_batch_;

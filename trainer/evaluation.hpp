@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <functional>
 
 namespace dynamix::trainer {
 
@@ -15,10 +16,13 @@ struct evaluation_sums {
   std::uint64_t count = 0;
 };
 
+inline constexpr std::uint32_t evaluation_batch = 500;
+
 /// Runs the model over samples [first, first + count) of the loader's data, `batch` at a time, without gradients. The
 /// workers' ranges come from split_range over their batch sizes. The model's mode (training or not) is restored.
+/// Between two batches it asks `given_up`, if there is one, and returns what it has when told so.
 evaluation_sums evaluate(torch::nn::Sequential& model, batch_loader& loader, index_range range,
-                         std::uint32_t batch = 500);
+                         std::uint32_t batch = evaluation_batch, const std::function<bool()>& given_up = {});
 
 /// How many rows of `logits` [b, classes] have their maximum at the label.
 std::uint64_t count_correct(const torch::Tensor& logits, const torch::Tensor& labels);

@@ -1,10 +1,15 @@
 #include "trainer/gloo_exchange.hpp"
 
+#include "trainer/gloo_rendezvous.hpp"
+
+#include <gloo/context.h>
+#include <gloo/transport/unbound_buffer.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -26,114 +31,97 @@ auto at_border(const char* what, Action&& action) {
   }
 }
 
-/// Sleeps a little longer each time, so that a store on another host is not flooded.
-class back_off {
+/// Gloo waits this many times a pair's time-out for the pair's connection.
+constexpr std::uint32_t connect_factor = 5;
+
+class process_group final : public c10d::ProcessGroupGloo {
 public:
-  explicit back_off(clock& time) : time_(time) {}
-  void pause() {
-    time_.sleep_seconds(seconds_);
-    seconds_ = std::min(2 * seconds_, 0.1);
+  process_group(const c10::intrusive_ptr<c10d::Store>& meeting, const membership& place)
+      : c10d::ProcessGroupGloo(meeting, static_cast<int>(position_of(place, place.rank)),
+                               static_cast<int>(place.members.size()), options_for(place)) {
+    for (const auto& context : contexts_)
+      context->setTimeout(std::chrono::milliseconds(place.collective_timeout_ms));
   }
 
-private:
-  clock& time_;
-  double seconds_ = 0.002;
-};
-
-/// Our store as c10d sees one: keys under the generation's prefix, and waiting, which ours does not have.
-class rendezvous_store final : public c10d::Store {
-public:
-  rendezvous_store(store& backing, std::string prefix, clock& time, std::chrono::milliseconds timeout)
-      : c10d::Store(timeout), backing_(backing), prefix_(std::move(prefix)), time_(time) {}
-
-  void set(const std::string& key, const std::vector<std::uint8_t>& value) override { backing_.set(full(key), value); }
-  std::vector<std::uint8_t> get(const std::string& key) override {
-    wait({key});
-    auto value = backing_.get(full(key));
-    if (!value)
-      throw store_error("the key " + key + " has gone from the store");
-    return std::move(*value);
-  }
-  std::int64_t add(const std::string& key, std::int64_t value) override { return backing_.add(full(key), value); }
-  bool deleteKey(const std::string& key) override { return backing_.remove(full(key)); }
-  bool check(const std::vector<std::string>& keys) override {
-    std::vector<std::string> prefixed;
-    prefixed.reserve(keys.size());
-    for (const auto& key : keys)
-      prefixed.push_back(full(key));
-    return backing_.check(prefixed);
-  }
-  std::int64_t getNumKeys() override { return backing_.count(); }
-  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
-  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
-    const double limit_seconds = std::chrono::duration<double>(std::min(timeout, timeout_)).count();
-    const double deadline = time_.now_seconds() + limit_seconds;
-    back_off poll(time_);
-    while (!check(keys)) {
-      if (time_.now_seconds() > deadline)
-        throw store_error("a peer has not announced its address within " + std::to_string(limit_seconds) + " s");
-      poll.pause();
+  /// Fails everything that waits, and closes all connections. Gloo has no call for it, but does so when a wait for a
+  /// buffer times out.
+  void abort() {
+    for (const auto& context : contexts_) {
+      char never_received = 0;
+      try {
+        context->createUnboundBuffer(&never_received, 1)->waitRecv(nullptr, std::chrono::milliseconds(1));
+      } catch (const std::exception&) {
+        // The time-out that it is for.
+      }
     }
   }
 
 private:
-  std::string full(const std::string& key) const { return prefix_ + "/" + key; }
-
-  store& backing_;
-  std::string prefix_;
-  clock& time_;
+  static c10::intrusive_ptr<Options> options_for(const membership& place) {
+    auto options =
+        Options::create(std::chrono::milliseconds(std::max(1000U, place.collective_timeout_ms / connect_factor)));
+    options->devices.push_back(createDeviceForHostname(place.address));
+    options->threads = 2;
+    return options;
+  }
 };
 
-/// Announces this worker and waits for the others, so that a time-out can name who is missing. Gloo's own text cannot.
-void await_workers(const membership& place, c10d::Store& meeting, clock& time) {
-  std::vector<std::string> keys;
-  for (std::uint32_t rank = 0; rank < place.world_size; ++rank)
-    keys.push_back("present/" + std::to_string(rank));
-  meeting.set(keys[place.rank], {1});
-  const double deadline = time.now_seconds() + place.join_timeout_ms / 1000.0;
-  back_off poll(time);
-  while (!meeting.check(keys)) {
-    if (time.now_seconds() > deadline) {
-      std::string missing;
-      for (std::uint32_t rank = 0; rank < place.world_size; ++rank)
-        if (!meeting.check({keys[rank]}))
-          missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
-      if (missing.empty())
-        return;
-      throw exchange_error("after " + std::to_string(place.join_timeout_ms) +
-                           " ms the workers of these ranks have not come: " + missing);
+using group_pointer = c10::intrusive_ptr<process_group>;
+
+/// What the thread that connects hands over; the last of the two to let go destroys a group that nobody took.
+struct connecting {
+  std::mutex mutex;
+  group_pointer group;
+  std::exception_ptr error;
+};
+
+/// Builds the mesh of connections on a thread of its own, since Gloo's waiting for a peer cannot be ended. A thread
+/// that is left behind ends when the peer connects or the time-out is over.
+group_pointer connect(const membership& place, c10::intrusive_ptr<c10d::Store> meeting, const interruption& stop) {
+  auto shared = std::make_shared<connecting>();
+  auto connected = stop.make_event();
+  std::thread([shared, connected, place, meeting = std::move(meeting)]() mutable {
+    try {
+      auto group = c10::make_intrusive<process_group>(meeting, place);
+      const std::lock_guard lock(shared->mutex);
+      shared->group = std::move(group);
+    } catch (...) {
+      const std::lock_guard lock(shared->mutex);
+      shared->error = std::current_exception();
     }
-    poll.pause();
-  }
+    meeting.reset();
+    connected->complete();
+  }).detach();
+  if (!stop.wait(*connected))
+    throw exchange_error(stop.reason());
+  const std::lock_guard lock(shared->mutex);
+  if (shared->error)
+    std::rethrow_exception(shared->error);
+  return std::move(shared->group);
 }
 
 class gloo_exchange final : public exchange {
 public:
-  gloo_exchange(const membership& place, store& rendezvous, clock& time) : place_(place) {
-    const auto join_timeout = std::chrono::milliseconds(place.join_timeout_ms);
-    auto meeting = c10::make_intrusive<rendezvous_store>(rendezvous, place.store_prefix, time, join_timeout);
-    await_workers(place, *meeting, time);
-    auto options = c10d::ProcessGroupGloo::Options::create(std::chrono::milliseconds(place.collective_timeout_ms));
-    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(place.address));
-    options->threads = 2;
-    group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(meeting, static_cast<int>(place.rank),
-                                                         static_cast<int>(place.world_size), options);
-  }
+  gloo_exchange(const membership& place, group_pointer group, const interruption& stop)
+      : position_(position_of(place, place.rank)), world_size_(static_cast<std::uint32_t>(place.members.size())),
+        group_(std::move(group)), stop_(stop) {}
 
-  /// The group's destructor first finishes its queue, which a silent peer can hold up for the collective time-out each.
-  /// It then runs on by itself; what it still touches belongs to it.
+  /// The group's destructor first finishes its queue, and its threads with it. Should something hold it up, it runs on
+  /// by itself; what it still touches belongs to it.
   ~gloo_exchange() override {
     std::promise<void> promise;
     auto finished = promise.get_future();
-    std::thread([group = std::move(group_), promise = std::move(promise)]() mutable {
+    std::thread([group = std::move(group_), orderly = left_, promise = std::move(promise)]() mutable {
+      if (!orderly)
+        group->abort();
       group.reset();
       promise.set_value();
     }).detach();
-    finished.wait_for(std::chrono::seconds(2));
+    finished.wait_for(std::chrono::milliseconds(left_ ? 2000 : 500));
   }
 
-  std::uint32_t rank() const override { return place_.rank; }
-  std::uint32_t world_size() const override { return place_.world_size; }
+  std::uint32_t position() const override { return position_; }
+  std::uint32_t world_size() const override { return world_size_; }
 
   std::unique_ptr<pending_exchange> all_reduce_sum(torch::Tensor tensor) override {
     std::vector<at::Tensor> tensors{std::move(tensor)};
@@ -146,9 +134,11 @@ public:
     return start("all-gather", [&] { return group_->allgather(outputs, inputs); });
   }
 
-  void broadcast(torch::Tensor tensor) override {
+  void broadcast(torch::Tensor tensor, std::uint32_t root) override {
     std::vector<at::Tensor> tensors{std::move(tensor)};
-    start("broadcast", [&] { return group_->broadcast(tensors); })->wait();
+    c10d::BroadcastOptions options;
+    options.rootRank = static_cast<int>(root);
+    start("broadcast", [&] { return group_->broadcast(tensors, options); })->wait();
   }
 
   /// Who comes out of this gather knows that all peers have gone into it, so their earlier collectives are complete: a
@@ -156,6 +146,7 @@ public:
   void leave() noexcept override {
     try {
       all_gather(torch::zeros({1}, torch::kInt64), torch::zeros({world_size(), 1}, torch::kInt64))->wait();
+      left_ = true;
     } catch (const std::exception&) {
       // A peer came out first and has closed its connections, or is gone; neither matters any more.
     }
@@ -164,30 +155,48 @@ public:
 private:
   class work final : public pending_exchange {
   public:
-    work(const char* name, c10::intrusive_ptr<c10d::Work> handle) : name_(name), handle_(std::move(handle)) {}
+    work(const char* name, c10::intrusive_ptr<c10d::Work> handle, const interruption& stop)
+        : name_(name), handle_(std::move(handle)), stop_(stop) {}
     void wait() override {
-      at_border(name_, [this] { return handle_->wait(); });
+      at_border(name_, [this] {
+        if (!handle_->isCompleted()) {
+          auto arrived = stop_.make_event();
+          handle_->getFuture()->addCallback([arrived](c10::ivalue::Future&) { arrived->complete(); });
+          if (!stop_.wait(*arrived))
+            throw exchange_error(stop_.reason());
+        }
+        return handle_->wait();
+      });
     }
 
   private:
     const char* name_;
     c10::intrusive_ptr<c10d::Work> handle_;
+    const interruption& stop_;
   };
 
   template <typename Collective>
   std::unique_ptr<pending_exchange> start(const char* name, Collective&& collective) {
-    return std::make_unique<work>(name, at_border(name, collective));
+    return std::make_unique<work>(name, at_border(name, collective), stop_);
   }
 
-  membership place_;
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  std::uint32_t position_;
+  std::uint32_t world_size_;
+  group_pointer group_;
+  const interruption& stop_;
+  bool left_ = false;
 };
 
 } // namespace
 
-std::unique_ptr<exchange> join_gloo_exchange(const membership& place, store& rendezvous, clock& time) {
-  return at_border("cannot join the other workers",
-                   [&] { return std::unique_ptr<exchange>(std::make_unique<gloo_exchange>(place, rendezvous, time)); });
+std::unique_ptr<exchange> join_gloo_exchange(const membership& place, store& rendezvous, clock& time,
+                                             const interruption& stop) {
+  return at_border("cannot join the other workers", [&] {
+    gloo_rendezvous meeting(place, rendezvous);
+    meeting.await_members(time, stop);
+    return std::unique_ptr<exchange>(
+        std::make_unique<gloo_exchange>(place, connect(place, meeting.c10d_store(), stop), stop));
+  });
 }
 
 } // namespace dynamix::trainer

@@ -68,8 +68,11 @@ gradient_reducer::gradient_reducer(std::vector<torch::Tensor> parameters, exchan
 }
 
 gradient_reducer::~gradient_reducer() {
-  for (std::size_t i = 0; i < hooks_.size(); ++i)
+  for (std::size_t i = 0; i < hooks_.size(); ++i) {
     parameters_[i].remove_hook(hooks_[i]);
+    // A view into a bucket, into which a reduction that was given up may still write.
+    parameters_[i].mutable_grad().reset();
+  }
 }
 
 void gradient_reducer::pack(std::size_t bucket_bytes) {

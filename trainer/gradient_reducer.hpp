@@ -37,6 +37,7 @@ public:
   /// `parameters`: leaves that require a gradient, all float32 or all float64. `bucket_bytes` > 0; a parameter that is
   /// larger has a bucket of its own.
   gradient_reducer(std::vector<torch::Tensor> parameters, exchange& peers, const clock& time, std::size_t bucket_bytes);
+  /// Takes the gradients away from the parameters.
   ~gradient_reducer();
   gradient_reducer(const gradient_reducer&) = delete;
   gradient_reducer& operator=(const gradient_reducer&) = delete;

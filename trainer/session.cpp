@@ -2,14 +2,17 @@
 
 #include "cluster/decision_steps.hpp"
 #include "storage/atomic_file.hpp"
-#include "trainer/checkpoint_files.hpp"
 #include "trainer/compute_device.hpp"
 #include "trainer/compute_threads.hpp"
 #include "trainer/exchange.hpp"
 #include "trainer/model.hpp"
+#include "trainer/state_transfer.hpp"
+#include "trainer/tensor_records.hpp"
 #include "trainer/training_loop.hpp"
 
 #include <torch/torch.h>
+
+#include <algorithm>
 
 namespace dynamix::trainer {
 
@@ -30,6 +33,7 @@ loop_options options_for(const session_options& options) {
   const auto& file = *options.file;
   return {.training = file.training,
           .batch = file.batch,
+          .highest_by_rank = file.highest_by_rank(),
           .window_steps = file.arbitrator.window_steps,
           .settle_steps = cluster::settle_steps(file.arbitrator.window_steps),
           .seed = file.seed,
@@ -38,90 +42,16 @@ loop_options options_for(const session_options& options) {
           .device = device_for(file.training.device)};
 }
 
-/// All workers start from rank 0's state, be it a checkpoint or a fresh model: the same bytes, read the same way.
-/// Returns an empty string, or what is wrong on every rank.
-std::string agree_on_start(const std::string& resume_from, exchange& peers, training_loop& loop) {
-  std::string problem;
-  std::vector<std::uint8_t> bytes;
-  if (peers.rank() == 0 && resume_from.empty()) {
-    bytes = encode(loop.capture());
-  } else if (peers.rank() == 0) {
-    std::string contents;
-    problem = storage::read_file(resume_from, checkpoint_bytes_max, contents);
-    if (problem.empty())
-      bytes.assign(contents.begin(), contents.end());
-  }
-  broadcast_bytes(peers, bytes);
-  if (!problem.empty())
-    return problem;
-  if (bytes.empty())
-    return "rank 0 cannot read the checkpoint to resume from";
-  checkpoint state;
-  problem = decode(bytes, state);
-  if (problem.empty())
-    problem = loop.restore(state);
-  if (!problem.empty())
-    return (resume_from.empty() ? "rank 0's checkpoint" : resume_from) + " cannot be resumed from: " + problem;
+/// Returns an empty string, or what makes no sense about a place among `workers` workers.
+std::string check_place(const membership& place, std::size_t workers) {
+  if (!std::ranges::binary_search(place.members, place.rank) ||
+      !std::ranges::binary_search(place.members, place.source))
+    return "this worker or the source is no member of generation " + std::to_string(place.generation);
+  if (std::ranges::adjacent_find(place.members, std::ranges::greater_equal{}) != place.members.end() ||
+      place.members.back() >= workers)
+    return "the members of generation " + std::to_string(place.generation) + " are no ascending ranks of " +
+           std::to_string(workers) + " workers";
   return {};
-}
-
-outcome failed(const std::string& reason) {
-  outcome result;
-  result.reason = reason;
-  return result;
-}
-
-/// The parameters are those of the last completed step: the optimiser runs only after the whole reduction.
-outcome give_up(const training_loop& loop, const session_options& options, const std::string& why, observer& observer) {
-  auto result = loop.progress();
-  result.reason = why;
-  checkpoint_files files(options.checkpoint_directory);
-  if (!files.enabled()) {
-    result.reason += "; no checkpoint, since there is no directory for them";
-    return result;
-  }
-  const auto path = files.write_for_host(loop.capture(), options.host->name);
-  if (path.empty()) {
-    result.reason += "; " + files.problem();
-    return result;
-  }
-  result.checkpoint = path;
-  result.reason += "; checkpoint " + path + " written";
-  observer.checkpoint_written(path, result.steps);
-  return result;
-}
-
-outcome run_session(const session_options& options, const membership& place, store& store, clock& clock,
-                    decision_slot& decisions, observer& observer) {
-  const auto& training = options.file->training;
-  set_compute_threads(static_cast<int>(training.threads));
-  dataset train_data;
-  dataset test_data;
-  if (const auto problem = load_data(training, train_data, test_data).message; !problem.empty())
-    return failed(problem);
-  auto model = build_model(options_of(training, options.file->seed));
-  auto loop_options = options_for(options);
-  model->to(loop_options.device);
-
-  auto peers = join_exchange(place, store, clock);
-  training_loop loop(std::move(loop_options), model, train_data, test_data, *peers, clock, decisions, observer);
-  std::string why;
-  try {
-    if (auto problem = agree_on_start(options.resume_from, *peers, loop); !problem.empty()) {
-      peers->leave();
-      return failed(problem);
-    }
-    auto result = loop.run();
-    peers->leave();
-    return result;
-  } catch (const exchange_error& error) {
-    why = "lost contact with a worker during step " + std::to_string(loop.step()) + ": " + error.what();
-  } catch (const std::exception& error) {
-    why = "step " + std::to_string(loop.step()) + " failed: " + error.what();
-  }
-  // Closing the connections first tells the peers that still wait for this worker.
-  peers.reset();
-  return give_up(loop, options, why, observer);
 }
 
 } // namespace
@@ -132,15 +62,157 @@ preflight_problem preflight(const cluster::training& options) {
   return load_data(options, train, test);
 }
 
-outcome train(const session_options& options, const membership& place, store& store, clock& clock,
-              decision_slot& decisions, observer& observer) {
-  try {
-    return run_session(options, place, store, clock, decisions, observer);
-  } catch (const c10::Error& error) {
-    return failed(error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    return failed(error.what());
+struct session::body {
+  body(session_options given, clock& clock) : options(std::move(given)), time(clock) {
+    set_compute_threads(static_cast<int>(options.file->training.threads));
+    problem = load_data(options.file->training, train_data, test_data).message;
+    if (!problem.empty())
+      return;
+    auto model = build_model(options_of(options.file->training, options.file->seed));
+    auto loop_options = options_for(options);
+    model->to(loop_options.device);
+    state = std::make_unique<training_state>(std::move(loop_options), std::move(model), train_data, test_data, time);
   }
+
+  /// The source's state may be in memory, in a checkpoint or a fresh model. Returns an empty string, or what is wrong
+  /// on every member.
+  std::string agree_on_start(const membership& place, exchange& peers) {
+    std::string unreadable;
+    std::vector<std::uint8_t> bytes;
+    const bool resumes = !known && !options.resume_from.empty();
+    if (place.rank == place.source && resumes) {
+      std::string contents;
+      unreadable = storage::read_file(options.resume_from, checkpoint_bytes_max, contents);
+      if (unreadable.empty())
+        bytes.assign(contents.begin(), contents.end());
+    } else if (place.rank == place.source) {
+      bytes = encode(state->capture());
+    }
+    auto wrong = take_state_of_source(*state, place, peers, bytes);
+    known = wrong.empty();
+    if (!unreadable.empty())
+      return unreadable;
+    if (!known)
+      return wrong + (place.rank == place.source && resumes ? " (" + options.resume_from + ")" : "");
+    return {};
+  }
+
+  generation_end run(const membership& place, store& rendezvous, decision_slot& decisions, observer& watcher,
+                     interruption& stop) {
+    std::unique_ptr<exchange> peers;
+    try {
+      peers = join_exchange(place, rendezvous, time, stop);
+      if (auto wrong = agree_on_start(place, *peers); !wrong.empty()) {
+        peers->leave();
+        return {ending::failed, wrong};
+      }
+      auto end = training_loop(*state, place, *peers, decisions, watcher, stop).run();
+      peers->leave();
+      return end;
+    } catch (const exchange_error& error) {
+      if (stop.raised())
+        return {ending::lost, stop.reason()};
+      if (!peers)
+        return {ending::lost, error.what()};
+      return {ending::lost,
+              "lost contact with a worker during step " + std::to_string(state->step) + ": " + error.what()};
+    } catch (const c10::Error& error) {
+      return {ending::failed, "step " + std::to_string(state->step) + " failed: " + error.what_without_backtrace()};
+    } catch (const std::exception& error) {
+      return {ending::failed, "step " + std::to_string(state->step) + " failed: " + error.what()};
+    }
+  }
+
+  outcome outcome_of(generation_end end) const {
+    outcome result{.how = end.how, .reason = std::move(end.reason)};
+    if (!known)
+      return result;
+    result.steps = state->step;
+    result.attempted_steps = state->step + (state->step_in_flight ? 1 : 0);
+    result.samples = state->samples;
+    result.epochs = state->position.epoch;
+    result.wall_seconds = state->elapsed_seconds();
+    result.final_accuracy = state->accuracy;
+    result.seconds_to_target = state->seconds_to_target;
+    result.parameter_checksum = model_checksum(*state->model);
+    result.checkpoint = state->checkpoints.newest();
+    return result;
+  }
+
+  session_options options;
+  clock& time;
+  dataset train_data;
+  dataset test_data;
+  std::unique_ptr<training_state> state; ///< null when `problem` says why
+  std::string problem;
+  bool known = false; ///< the state is the run's, not just a fresh model
+};
+
+namespace {
+
+/// Whatever `action` throws, as the text for a person; otherwise an empty one.
+template <typename Action>
+std::string problem_of(Action&& action) {
+  try {
+    action();
+    return {};
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    return *error.what() != 0 ? error.what() : "an exception without a text";
+  }
+}
+
+} // namespace
+
+session::session(session_options options, clock& time) {
+  const auto unexpected = problem_of([&] { body_ = std::make_unique<body>(std::move(options), time); });
+  if (!unexpected.empty())
+    problem_ = unexpected;
+  else
+    problem_ = body_->problem;
+}
+
+session::~session() = default;
+
+outcome session::train(const membership& place, store& rendezvous, decision_slot& decisions, observer& watcher,
+                       interruption& stop) {
+  outcome result{.how = ending::failed, .reason = problem_};
+  if (!problem_.empty())
+    return result;
+  const auto unexpected = problem_of([&] {
+    set_compute_threads(static_cast<int>(body_->options.file->training.threads));
+    decisions.enter_generation(place.generation);
+    body_->state->step_in_flight = false;
+    auto wrong = check_place(place, body_->state->options.highest_by_rank.size());
+    auto end = wrong.empty() ? body_->run(place, rendezvous, decisions, watcher, stop)
+                             : generation_end{ending::failed, std::move(wrong)};
+    result = body_->outcome_of(std::move(end));
+  });
+  if (!unexpected.empty())
+    result = {.how = ending::failed, .reason = unexpected};
+  return result;
+}
+
+std::uint64_t session::steps() const {
+  return problem_.empty() && body_->known ? body_->state->step : 0;
+}
+
+saved_checkpoint session::save() {
+  saved_checkpoint saved{.path = {}, .problem = problem_};
+  if (!problem_.empty())
+    return saved;
+  auto& files = body_->state->checkpoints;
+  if (!body_->known)
+    saved.problem = "there is no state to write";
+  else if (!files.enabled())
+    saved.problem = "there is no directory for checkpoints";
+  else
+    saved.problem =
+        problem_of([&] { saved.path = files.write_for_host(body_->state->capture(), body_->options.host->name); });
+  if (saved.path.empty() && saved.problem.empty())
+    saved.problem = files.problem();
+  return saved;
 }
 
 } // namespace dynamix::trainer

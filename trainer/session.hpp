@@ -4,24 +4,29 @@
 
 #include "cluster/cluster_file.hpp"
 #include "messages/types.hpp"
+#include "trainer/boundary_request.hpp"
 #include "trainer/clock.hpp"
 #include "trainer/decision_slot.hpp"
+#include "trainer/interruption.hpp"
 #include "trainer/store.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 namespace dynamix::trainer {
 
 /// A worker's place in one generation: one fixed set of workers with one process group.
 struct membership {
   std::uint64_t generation = 1;
-  std::uint32_t rank = 0;
-  std::uint32_t world_size = 1;
-  std::string store_prefix;          ///< keys of this generation's process group
-  std::string address = "127.0.0.1"; ///< that Gloo listens on
-  std::uint32_t collective_timeout_ms = 30000;
-  std::uint32_t join_timeout_ms = 60000;
+  std::uint32_t rank = 0;                   ///< its position among the file's workers, the same in all generations
+  std::vector<std::uint32_t> members = {0}; ///< ranks of the generation, ascending; contains `rank`
+  std::uint32_t source = 0;                 ///< the member whose state all start from
+  std::string store_prefix;                 ///< keys of this generation's process group
+  std::string address = "127.0.0.1";        ///< that Gloo listens on
+  std::uint32_t collective_timeout_ms = 60000;
+  std::uint32_t join_timeout_ms = 600000;
 };
 
 /// One closed window as the training thread saw it.
@@ -43,35 +48,49 @@ struct window_record {
 class observer {
 public:
   virtual ~observer() = default;
-  /// The process group stands and the first step is about to run.
+  /// The process group stands, all have the source's state, and the first step is about to run.
   virtual void started() = 0;
   virtual void window_closed(const window_record& record) = 0;
-  /// Called on rank 0 only.
+  /// After every step; `step` of them are completed. Must be very cheap.
+  virtual void step_completed(std::uint64_t step) = 0;
+  /// Called on the generation's first member only.
   virtual void evaluated(const messages::evaluation_report& report) = 0;
-  /// Called on the rank that wrote it.
+  /// Called on the member that wrote it.
   virtual void checkpoint_written(const std::string& path, std::uint64_t step) = 0;
-  /// True once somebody wants this training to end at the next window boundary (all workers then end there together).
-  virtual bool stop_requested() = 0;
+  /// What somebody wants now. All members agree on the strongest at the next boundary.
+  virtual boundary_request request() = 0;
+};
+
+enum class ending : std::uint8_t {
+  completed, ///< the epochs are done or the target is reached
+  stopped,   ///< asked for; all ended at one step
+  regrouped, ///< asked for; all left at one step, and go on in the next generation
+  lost,      ///< interrupted, or a peer was lost; the state is that of the last completed step, and may go on
+  failed,    ///< cannot go on
 };
 
 struct outcome {
-  bool succeeded = false;
-  std::string reason; ///< "epochs completed", "target accuracy reached", "stopped", or what failed
-  std::uint64_t steps = 0;
-  std::uint64_t samples = 0; ///< by all workers
-  std::uint64_t epochs = 0;  ///< completed
-  double wall_seconds = 0;
+  ending how = ending::failed;
+  std::string reason;      ///< "epochs completed", "target accuracy reached", "stopped", or what ended the generation
+  std::uint64_t steps = 0; ///< completed
+  std::uint64_t attempted_steps = 0; ///< `steps`, and one more if one was in flight when the generation ended
+  std::uint64_t samples = 0;         ///< by all workers
+  std::uint64_t epochs = 0;          ///< completed
+  double wall_seconds = 0;           ///< of the training, with the time between generations
   double final_accuracy = 0;
   double seconds_to_target = -1;        ///< negative if never
-  std::uint64_t parameter_checksum = 0; ///< the same on all ranks
-  std::string checkpoint;               ///< the last one written by this rank; empty if none
+  std::uint64_t parameter_checksum = 0; ///< the same on all members
+  std::string checkpoint;               ///< the last one written by this worker; empty if none
+
+  /// Nothing is left to train.
+  bool succeeded() const { return how == ending::completed || how == ending::stopped; }
 };
 
 struct session_options {
   const cluster::cluster_file* file = nullptr;
   const cluster::host* host = nullptr; ///< this host, for its emulation
   std::string checkpoint_directory;    ///< empty: write none
-  std::string resume_from;             ///< a checkpoint, read by rank 0 and sent to the others; empty: start anew
+  std::string resume_from; ///< a checkpoint, read where this worker is the source and has no state; empty: start anew
 };
 
 /// What can be checked before any peer is met: the data set is readable and the model fits its images.
@@ -81,9 +100,37 @@ struct preflight_problem {
 };
 preflight_problem preflight(const cluster::training& options);
 
-/// Trains to the end. Returns rather than throws when a peer is lost: then `succeeded` is false, and a checkpoint of
-/// the last completed step is written where there is a checkpoint directory.
-outcome train(const session_options& options, const membership& place, store& store, clock& clock,
-              decision_slot& decisions, observer& observer);
+struct saved_checkpoint {
+  std::string path;    ///< empty when nothing was written
+  std::string problem; ///< then why
+};
+
+/// One worker's training over all its generations: the data set, the model and the state stay between them. To be used
+/// by one thread at a time.
+class session {
+public:
+  /// Reads the data set, which takes a moment. Whatever is wrong is told by the first `train`. What the options point
+  /// at and `time` must outlive the session.
+  session(session_options options, clock& time);
+  ~session();
+  session(const session&) = delete;
+  session& operator=(const session&) = delete;
+
+  /// Trains as `place` to the end of training or of the generation. Blocks; never throws. Raising `stop` frees every
+  /// wait; a call of `rendezvous` that is under way is waited for, so its store should know of the interruption, too.
+  /// Enters the generation in `decisions`.
+  outcome train(const membership& place, store& rendezvous, decision_slot& decisions, observer& watcher,
+                interruption& stop);
+  /// Completed steps of the state in memory; 0 when there is none.
+  std::uint64_t steps() const;
+  /// Writes a checkpoint of the last completed step under this host's name. For a worker that ends without a further
+  /// generation.
+  saved_checkpoint save();
+
+private:
+  struct body;
+  std::unique_ptr<body> body_;
+  std::string problem_; ///< why nothing can be trained
+};
 
 } // namespace dynamix::trainer

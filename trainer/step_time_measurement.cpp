@@ -27,13 +27,13 @@ class instant_exchange final : public exchange {
   };
 
 public:
-  std::uint32_t rank() const override { return 0; }
+  std::uint32_t position() const override { return 0; }
   std::uint32_t world_size() const override { return 2; }
   std::unique_ptr<pending_exchange> all_reduce_sum(torch::Tensor) override { return std::make_unique<arrived>(); }
   std::unique_ptr<pending_exchange> all_gather(torch::Tensor, torch::Tensor) override {
     return std::make_unique<arrived>();
   }
-  void broadcast(torch::Tensor) override {}
+  void broadcast(torch::Tensor, std::uint32_t) override {}
   void leave() noexcept override {}
 };
 
@@ -42,7 +42,7 @@ public:
   stepper(const step_time_request& request, const dataset& data, clock& time)
       : time_(time), device_(device_for(request.training.device)), model_(make_model(request, device_)),
         loader_(data, measure_channels(data), device_),
-        step_(model_, loader_, peers_, time_, std::size_t{request.training.bucket_kib} << 10U),
+        step_(model_, loader_, peers_, time_, never_, std::size_t{request.training.bucket_kib} << 10U),
         optimizer_(request.training, step_.parameters()), random_(request.seed),
         data_size_(static_cast<std::uint32_t>(data.size())) {
     optimizer_.set_learning_rate(request.training.learning_rate);
@@ -75,6 +75,7 @@ private:
   torch::nn::Sequential model_;
   batch_loader loader_;
   instant_exchange peers_;
+  interruption never_;
   training_step step_;
   optimizer optimizer_;
   splitmix64 random_;

@@ -1,61 +1,45 @@
 #pragma once
 
-/// Synchronous data-parallel training of any model on any images, to the end. Internal to the room: includes Torch.
+/// Synchronous data-parallel training of any model on any images, in one generation. Internal to the room: includes
+/// Torch.
 ///
 /// One step: deal sample ranges -> forward, backward with the gradients' exchange under way -> wait for the sums ->
 /// noise estimate, learning rate from the global batch, clipping -> optimiser. Every `window_steps` steps, counted from
 /// step 0, a window closes, and its statistics go to the observer. `settle_steps` later the workers agree on the
-/// decision that holds from the next step on. What is agreed is gathered at the start of the step before, so it has
-/// long arrived at its end.
+/// decision that holds from the next step on, and on whether to stop or to regroup. What is agreed is gathered at the
+/// start of the step before, so it has long arrived at its end.
 
-#include "cluster/cluster_file.hpp"
 #include "trainer/agreement.hpp"
-#include "trainer/batch_loader.hpp"
-#include "trainer/checkpoint.hpp"
-#include "trainer/checkpoint_files.hpp"
 #include "trainer/exchange.hpp"
-#include "trainer/optimizer.hpp"
 #include "trainer/session.hpp"
+#include "trainer/training_state.hpp"
 #include "trainer/training_step.hpp"
 #include "trainer/window_sums.hpp"
 
 #include <torch/torch.h>
 
 #include <memory>
+#include <optional>
 #include <string>
-#include <vector>
 
 namespace dynamix::trainer {
 
-struct loop_options {
-  cluster::training training;
-  cluster::batch batch;
-  std::uint32_t window_steps = 10;
-  std::uint32_t settle_steps = 0; ///< cluster::settle_steps; below window_steps
-  std::uint64_t seed = 1;
-  std::vector<cluster::emulation> emulate; ///< of this host
-  std::string checkpoint_directory;        ///< empty: write none
-  torch::Device device = torch::kCPU;
+/// How a generation ended in good order.
+struct generation_end {
+  ending how = ending::failed;
+  std::string reason;
 };
 
 class training_loop {
 public:
-  /// All arguments but `options` and `model` must outlive the loop. `model` is on the options' device.
-  training_loop(loop_options options, torch::nn::Sequential model, const dataset& train, const dataset& test,
-                exchange& peers, clock& time, decision_slot& decisions, observer& watcher);
+  /// `state` is the same on all members, and regrouped for `place`. All arguments must outlive the loop. What of a lost
+  /// generation may still be written into (buckets, gathered rows) belongs to the loop, never to the state.
+  training_loop(training_state& state, const membership& place, exchange& peers, decision_slot& decisions,
+                observer& watcher, const interruption& stop);
 
-  /// The state after the last completed step, also while an exception of `run` is being handled.
-  checkpoint capture() const;
-  /// Goes on from `state`, which must be the same on all ranks; its batch sizes are brought inside the bounds. Returns
-  /// an empty string, or why it does not fit.
-  std::string restore(const checkpoint& state);
-
-  /// Trains to the end. Throws exchange_error when a peer is lost.
-  outcome run();
-  /// The outcome as far as it is known after the last completed step; `succeeded` is false.
-  outcome progress() const;
-  /// Completed steps.
-  std::uint64_t step() const { return step_; }
+  /// Trains until the end or until all leave. Throws exchange_error when a peer is lost or `stop` is raised; the state
+  /// is then that of the last completed step, but for the sampler, which a restore sets back.
+  generation_end run();
 
 private:
   /// The rows of a window boundary on their way.
@@ -65,6 +49,7 @@ private:
     std::unique_ptr<pending_exchange> pending;
   };
 
+  void catch_up();
   void train_one_step();
   gathering begin_agreement();
   agreement finish_agreement(gathering& gathered);
@@ -73,46 +58,23 @@ private:
   void apply(const agreement& agreed);
   void close_window(bool final);
   void evaluate_model();
-  bool crossed(double every_epochs, std::uint64_t samples_before) const;
-  double elapsed_seconds() const;
+  void write_checkpoint();
+  void end(ending how, const std::string& reason) { end_ = {how, reason}; }
+  bool ended() const { return !end_.reason.empty(); }
+  bool first_member() const { return position_ == 0; }
 
-  loop_options options_;
-  torch::nn::Sequential model_;
+  training_state& state_;
+  const membership& place_;
+  const std::uint32_t position_; ///< of this worker among the members
   exchange& peers_;
-  clock& time_;
   decision_slot& decisions_;
   observer& watcher_;
-  batch_loader train_loader_;
-  batch_loader test_loader_;
-  std::uint64_t test_samples_;
+  const interruption& stop_;
   training_step training_step_;
-  optimizer optimizer_;
-  sampler sampler_;
-  gradient_noise noise_;
-  learning_rate rule_;
-  checkpoint_files checkpoints_;
-  std::uint64_t wanted_samples_; ///< by all workers; the end
-
-  // As of the last completed step.
-  std::uint64_t step_ = 0;
-  std::uint64_t samples_ = 0; ///< by all workers
-  sampler_position position_;
-  std::vector<std::uint32_t> batches_; ///< by rank
-  std::uint64_t window_ = 0;           ///< closed
-  learning_rate_step rate_;
-  messages::decision_key in_force_;     ///< behind the batches; after a restore of an earlier run's arbitrator
-  messages::decision_key last_applied_; ///< in this run
   window_sums sums_;
-  double train_loss_ = 0; ///< summed over this worker's samples since the last evaluation
-  std::uint64_t train_loss_samples_ = 0;
-
-  double started_seconds_ = 0;
-  double earlier_seconds_ = 0; ///< trained before the restore
-  double accuracy_ = 0;
-  double best_accuracy_ = 0;
-  double seconds_to_target_ = -1;
-  std::uint64_t evaluated_at_step_ = 0;
-  std::string end_reason_; ///< empty while training goes on
+  /// The first member is writing a checkpoint at that many samples; a further step means that it has done so.
+  std::optional<std::uint64_t> unconfirmed_checkpoint_;
+  generation_end end_;
 };
 
 } // namespace dynamix::trainer

@@ -3,11 +3,13 @@
 #include "trainer/emulation.hpp"
 #include "trainer/evaluation.hpp"
 
+#include <algorithm>
+
 namespace dynamix::trainer {
 
 training_step::training_step(torch::nn::Sequential model, batch_loader& loader, exchange& peers, clock& time,
-                             std::size_t bucket_bytes)
-    : model_(std::move(model)), loader_(loader), time_(time), parameters_(model_->parameters()),
+                             const interruption& stop, std::size_t bucket_bytes)
+    : model_(std::move(model)), loader_(loader), time_(time), stop_(stop), parameters_(model_->parameters()),
       reducer_(parameters_, peers, time, bucket_bytes) {}
 
 step_result training_step::run(std::span<const std::uint32_t> samples, double slowdown) {
@@ -60,10 +62,17 @@ void training_step::pass(std::span<const std::uint32_t> samples, double slowdown
   result.correct += count_correct(logits.detach(), batch.labels);
   const double compute_seconds = time_.now_seconds() - loaded;
   const double delay_seconds = emulation_delay_seconds(slowdown, compute_seconds);
-  if (delay_seconds > 0)
-    time_.sleep_seconds(delay_seconds);
+  sleep_unless_raised(time_, stop_, delay_seconds);
   result.data_seconds += loaded - start;
   result.compute_seconds += compute_seconds + delay_seconds;
+}
+
+void sleep_unless_raised(clock& time, const interruption& stop, double seconds) {
+  constexpr double slice_seconds = 0.05;
+  for (double left = seconds; left > 0; left -= slice_seconds) {
+    throw_if_raised(stop);
+    time.sleep_seconds(std::min(left, slice_seconds));
+  }
 }
 
 void clip_gradients(const std::vector<torch::Tensor>& parameters, double norm, double clip_norm) {

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
+#include <set>
 
 namespace dynamix::trainer {
 namespace {
@@ -13,19 +15,20 @@ messages::decision decision(std::uint64_t window, std::uint32_t batch, std::uint
   return {.key = {1, window}, .batch = batch, .first_step = first_step};
 }
 
-boundary_row row(messages::decision newest, messages::decision older = {}, bool stop = false) {
-  return {.held = {newest, older}, .stop = stop};
+boundary_row row(messages::decision newest, messages::decision older = {},
+                 boundary_request request = boundary_request::none) {
+  return {.held = {newest, older}, .request = request};
 }
 
 TEST(agreement, survives_the_way_through_a_collective) {
-  const auto before = row(decision(7, 1U << 20, 1'000'000'000'000), decision(6, 32, 3), true);
+  const auto before = row(decision(7, 1U << 20, 1'000'000'000'000), decision(6, 32, 3), boundary_request::regroup);
   const auto after = decode_row(encode(before));
   for (std::size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(after.held[i].key, before.held[i].key);
     EXPECT_EQ(after.held[i].batch, before.held[i].batch);
     EXPECT_EQ(after.held[i].first_step, before.held[i].first_step);
   }
-  EXPECT_TRUE(after.stop);
+  EXPECT_EQ(after.request, boundary_request::regroup);
 }
 
 TEST(agreement, picks_the_newest_that_all_hold) {
@@ -35,7 +38,6 @@ TEST(agreement, picks_the_newest_that_all_hold) {
   EXPECT_EQ(agreed.key->window, 2U);
   EXPECT_EQ(agreed.decisions[0].batch, 32U);
   EXPECT_EQ(agreed.decisions[1].batch, 128U);
-  EXPECT_EQ(agreed.decisions[1].rank, 1U);
 }
 
 TEST(agreement, waits_while_one_worker_lacks_the_decision) {
@@ -62,9 +64,20 @@ TEST(agreement, never_leaves_everybody_without_a_sample) {
   EXPECT_TRUE(agree(std::vector{row(decision(1, 0)), row(decision(1, 1))}, {}, 10).key);
 }
 
-TEST(agreement, stops_all_when_one_is_asked_to) {
-  EXPECT_FALSE(agree(std::vector{row({}), row({})}, {}, 10).stop);
-  EXPECT_TRUE(agree(std::vector{row({}), row({}, {}, true)}, {}, 10).stop);
+TEST(agreement, does_what_the_strongest_request_asks_for) {
+  const auto asking = [](boundary_request request) { return row({}, {}, request); };
+  using enum boundary_request;
+  EXPECT_EQ(agree(std::vector{asking(none), asking(none)}, {}, 10).request, none);
+  EXPECT_EQ(agree(std::vector{asking(none), asking(regroup)}, {}, 10).request, regroup);
+  EXPECT_EQ(agree(std::vector{asking(stop), asking(regroup), asking(none)}, {}, 10).request, stop);
+}
+
+TEST(agreement, takes_an_unknown_request_of_a_peer_for_the_strongest_it_knows) {
+  auto numbers = encode(row({}));
+  numbers[8] = 77;
+  EXPECT_EQ(decode_row(numbers).request, boundary_request::stop);
+  numbers[8] = -1;
+  EXPECT_EQ(decode_row(numbers).request, boundary_request::none);
 }
 
 /// A cluster without threads: an arbitrator decides on every window, and its decisions reach the workers late, twice,
@@ -73,17 +86,20 @@ class scripted_cluster {
 public:
   explicit scripted_cluster(std::uint64_t seed) : random_(seed), workers_(1 + random_.below(4)) {
     for (std::uint32_t rank = 0; rank < workers_; ++rank)
-      slots_.push_back(std::make_unique<decision_slot>(1, rank, lowest, highest));
+      slots_.push_back(std::make_unique<decision_slot>(rank, lowest, highest));
+    enter(1);
     last_.resize(workers_);
     applied_.resize(workers_);
   }
 
   void run() {
     for (std::uint64_t window = 1; window <= 30; ++window) {
+      if (random_.below(15) == 0)
+        enter(generation_ + 1);
       deliver(window, 0);
       std::vector<boundary_row> rows;
       for (const auto& slot : slots_)
-        rows.push_back({.held = slot->held(), .stop = false});
+        rows.push_back({.held = slot->held(), .request = boundary_request::none});
       deliver(window, 1); // while the rows are on their way
       apply(rows, window * window_steps);
       decide(window);
@@ -105,6 +121,12 @@ private:
     messages::decision decision;
   };
 
+  void enter(std::uint64_t generation) {
+    generation_ = generation;
+    for (auto& slot : slots_)
+      slot->enter_generation(generation);
+  }
+
   void decide(std::uint64_t window) {
     if (random_.below(40) == 0)
       ++term_; // a new arbitrator
@@ -112,10 +134,11 @@ private:
       const auto batch =
           random_.below(20) == 0 ? highest + 1 + random_.below(9) : lowest + random_.below(highest - lowest + 1);
       const messages::decision decided{.key = {term_, window},
-                                       .generation = random_.below(50) == 0 ? 2U : 1U,
+                                       .generation = generation_ + (random_.below(50) == 0 ? 1 : 0),
                                        .rank = rank,
                                        .batch = batch,
                                        .first_step = (window + random_.below(3)) * window_steps};
+      made_in_[decided.key].insert(decided.generation);
       if (random_.below(20) == 0)
         continue; // lost
       const std::uint32_t copies = random_.below(8) == 0 ? 2 : 1;
@@ -143,6 +166,7 @@ private:
         continue;
       const auto& own = agreed.decisions[rank];
       EXPECT_GT(*agreed.key, last_[rank]);
+      EXPECT_TRUE(made_in_[*agreed.key].contains(generation_)) << "applied a decision of another generation";
       EXPECT_LE(own.first_step, step);
       EXPECT_GE(own.batch, lowest);
       EXPECT_LE(own.batch, highest);
@@ -158,10 +182,12 @@ private:
   splitmix64 random_;
   std::uint32_t workers_;
   std::uint64_t term_ = 1;
+  std::uint64_t generation_ = 1;
   std::vector<std::unique_ptr<decision_slot>> slots_;
   std::vector<messages::decision_key> last_;
   std::vector<std::vector<std::pair<std::uint64_t, messages::decision_key>>> applied_;
   std::vector<delivery> deliveries_;
+  std::map<messages::decision_key, std::set<std::uint64_t>> made_in_;
 };
 
 TEST(agreement, applies_each_decision_once_in_bounds_in_order_and_at_the_same_step_on_all_workers) {

@@ -32,6 +32,11 @@ checkpoint sample() {
   state.learning_rate = {1.0 / 3, {-1e-320, 0.1}, {-0.0, 2.0 / 3}};
   state.noise = {77, {1e308, 1}, {-5e-324, 0.7}, {0.1 + 0.2, 0.9}};
   state.batches = {32, 0, 1024, 64};
+  state.members = {0, 2, 3, 4095};
+  state.evaluated_samples = 987654320;
+  state.checkpointed_samples = 5;
+  state.accuracy = 1.0 / 7;
+  state.rate = {0.1, 1.7};
   state.decision = {2, 123};
   state.window = 124;
   state.elapsed_seconds = 12.000000000000002;
@@ -67,6 +72,12 @@ TEST(checkpoint, comes_back_bit_for_bit) {
   EXPECT_TRUE(std::signbit(read.learning_rate.gradient_square.sum));
   EXPECT_EQ(read.noise, written.noise);
   EXPECT_EQ(read.batches, written.batches);
+  EXPECT_EQ(read.members, written.members);
+  EXPECT_EQ(read.evaluated_samples, written.evaluated_samples);
+  EXPECT_EQ(read.checkpointed_samples, written.checkpointed_samples);
+  EXPECT_EQ(read.accuracy, written.accuracy);
+  EXPECT_EQ(read.rate.learning_rate, written.rate.learning_rate);
+  EXPECT_EQ(read.rate.gain, written.rate.gain);
   EXPECT_EQ(read.decision, written.decision);
   EXPECT_EQ(read.window, written.window);
   EXPECT_EQ(read.elapsed_seconds, written.elapsed_seconds);
@@ -133,6 +144,32 @@ TEST(checkpoint, refuses_strange_tensors_and_batch_sizes) {
               HasSubstr("batch sizes are not"));
   EXPECT_THAT(problem_after([](auto& file) { tensor(file, "policy").name = "weights"; }),
               HasSubstr("unknown tensor \"weights\""));
+}
+
+TEST(checkpoint, refuses_members_that_do_not_fit_the_batch_sizes) {
+  EXPECT_THAT(problem_after([](auto& file) { tensor(file, "members").data[0] = 2; }), HasSubstr("ascending order"));
+  EXPECT_THAT(problem_after([](auto& file) { tensor(file, "members").data[25] = 0x10; }), HasSubstr("rank of 4351, expected 0 to 4095"));
+  EXPECT_THAT(problem_after([](auto& file) {
+                auto& members = tensor(file, "members");
+                members.shape = {3};
+                members.data.resize(24);
+              }),
+              HasSubstr("4 batch sizes for 3 members"));
+  EXPECT_THAT(problem_with("evaluated_samples", "987654322"), HasSubstr("behind its last sample"));
+}
+
+TEST(checkpoint, of_an_earlier_version_is_of_the_first_ranks_and_has_nothing_to_make_up_for) {
+  storage::tensor_file file;
+  ASSERT_EQ(storage::decode(encode(sample()), file), "");
+  std::erase_if(file.tensors, [](const auto& record) { return record.name == "members"; });
+  for (const char* later :
+       {"evaluated_samples", "checkpointed_samples", "accuracy", "learning_rate.last", "learning_rate.gain"})
+    ASSERT_EQ(file.metadata.erase(later), 1U);
+  checkpoint read;
+  ASSERT_EQ(decode(storage::encode(file), read), "");
+  EXPECT_EQ(read.members, (std::vector<std::uint32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(read.evaluated_samples, read.samples);
+  EXPECT_EQ(read.checkpointed_samples, read.samples);
 }
 
 TEST(checkpoint_file, is_written_and_read) {

@@ -14,12 +14,12 @@ messages::decision decision(std::uint64_t window, std::uint32_t batch = 64, std:
   return {.key = {term, window}, .generation = 3, .rank = 2, .batch = batch, .first_step = first_step};
 }
 
-decision_slot make_slot() {
-  return {3, 2, 32, 1024};
-}
+struct entered_slot : decision_slot {
+  entered_slot() : decision_slot(2, 32, 1024) { enter_generation(3); }
+};
 
 TEST(decision_slot, holds_the_newest_two_with_the_newest_first) {
-  auto slot = make_slot();
+  entered_slot slot;
   for (std::uint64_t window = 1; window <= 3; ++window)
     EXPECT_EQ(slot.offer(decision(window)), offer_verdict::accepted);
   EXPECT_EQ(slot.held()[0].key.window, 3U);
@@ -30,7 +30,7 @@ TEST(decision_slot, holds_the_newest_two_with_the_newest_first) {
 }
 
 TEST(decision_slot, refuses_duplicates_older_ones_and_those_of_an_earlier_term) {
-  auto slot = make_slot();
+  entered_slot slot;
   slot.offer(decision(5));
   slot.offer(decision(6));
   EXPECT_EQ(slot.offer(decision(6)), offer_verdict::duplicate);
@@ -44,7 +44,7 @@ TEST(decision_slot, refuses_duplicates_older_ones_and_those_of_an_earlier_term) 
 }
 
 TEST(decision_slot, refuses_other_generations_other_ranks_and_batches_outside_the_bounds) {
-  auto slot = make_slot();
+  entered_slot slot;
   auto other = decision(1);
   other.generation = 4;
   EXPECT_EQ(slot.offer(other), offer_verdict::wrong_generation);
@@ -54,12 +54,13 @@ TEST(decision_slot, refuses_other_generations_other_ranks_and_batches_outside_th
   EXPECT_EQ(slot.offer(decision(1, 31)), offer_verdict::out_of_bounds);
   EXPECT_EQ(slot.offer(decision(1, 1025)), offer_verdict::out_of_bounds);
   EXPECT_EQ(slot.counts().received, 0U);
+  EXPECT_EQ(slot.counts().stale_refused, 1U);
   EXPECT_EQ(slot.offer(decision(1, 32)), offer_verdict::accepted);
   EXPECT_EQ(slot.offer(decision(2, 1024)), offer_verdict::accepted);
 }
 
 TEST(decision_slot, forgets_what_is_applied_and_everything_older) {
-  auto slot = make_slot();
+  entered_slot slot;
   slot.offer(decision(1));
   slot.offer(decision(2, 64, 20));
   slot.applied(decision(2, 64, 20), 20);
@@ -73,7 +74,7 @@ TEST(decision_slot, forgets_what_is_applied_and_everything_older) {
 }
 
 TEST(decision_slot, keeps_the_newer_one_when_the_workers_agree_on_the_older) {
-  auto slot = make_slot();
+  entered_slot slot;
   slot.offer(decision(1, 64, 10));
   slot.offer(decision(2, 64, 20));
   slot.applied(decision(1, 64, 10), 20);
@@ -83,7 +84,7 @@ TEST(decision_slot, keeps_the_newer_one_when_the_workers_agree_on_the_older) {
 }
 
 TEST(decision_slot, counts_right_when_newer_ones_come_while_the_workers_agree) {
-  auto slot = make_slot();
+  entered_slot slot;
   slot.offer(decision(1));
   for (std::uint64_t window = 2; window <= 4; ++window)
     slot.offer(decision(window));
@@ -96,15 +97,48 @@ TEST(decision_slot, counts_right_when_newer_ones_come_while_the_workers_agree) {
 }
 
 TEST(decision_slot, counts_what_comes_after_the_end_as_unapplied) {
-  auto slot = make_slot();
+  entered_slot slot;
   slot.close();
   EXPECT_EQ(slot.offer(decision(1)), offer_verdict::accepted);
   EXPECT_EQ(slot.held()[0].key, messages::decision_key{});
   EXPECT_EQ(slot.counts().unapplied, 1U);
 }
 
+TEST(decision_slot, takes_nothing_before_its_first_generation) {
+  decision_slot slot(2, 32, 1024);
+  EXPECT_EQ(slot.offer(decision(1)), offer_verdict::wrong_generation);
+  auto of_none = decision(1);
+  of_none.generation = 0;
+  EXPECT_EQ(slot.offer(of_none), offer_verdict::wrong_generation);
+  EXPECT_EQ(slot.counts().stale_refused, 2U);
+  EXPECT_EQ(slot.counts().received, 0U);
+}
+
+TEST(decision_slot, drops_what_it_holds_when_a_generation_ends_and_goes_on_with_the_same_order_of_keys) {
+  entered_slot slot;
+  slot.offer(decision(5));
+  slot.offer(decision(6));
+  slot.enter_generation(4);
+  EXPECT_EQ(slot.held()[0].key, messages::decision_key{});
+  EXPECT_EQ(slot.counts().unapplied, 2U);
+  EXPECT_EQ(slot.offer(decision(7)), offer_verdict::wrong_generation);
+  auto next = decision(6);
+  next.generation = 4;
+  EXPECT_EQ(slot.offer(next), offer_verdict::duplicate);
+  next = decision(7);
+  next.generation = 4;
+  EXPECT_EQ(slot.offer(next), offer_verdict::accepted);
+  slot.enter_generation(4);
+  EXPECT_EQ(slot.held()[0].key, next.key) << "entering once more dropped it";
+  slot.applied(next, 0);
+  const auto counts = slot.close();
+  EXPECT_EQ(counts.received, 3U);
+  EXPECT_EQ(counts.received, counts.applied + counts.superseded + counts.unapplied);
+  EXPECT_EQ(counts.stale_refused, 1U);
+}
+
 TEST(decision_slot, loses_no_decision_between_an_offering_and_an_applying_thread) {
-  auto slot = make_slot();
+  entered_slot slot;
   constexpr std::uint64_t windows = 20000;
   std::atomic<bool> done = false;
   std::jthread offering([&] {

@@ -5,10 +5,18 @@
 
 #include <exception>
 #include <memory>
+#include <numeric>
 #include <thread>
 #include <vector>
 
 namespace dynamix::trainer {
+
+/// The ranks 0 to n - 1.
+inline std::vector<std::uint32_t> all_ranks(std::uint32_t world_size) {
+  std::vector<std::uint32_t> ranks(world_size);
+  std::iota(ranks.begin(), ranks.end(), 0U);
+  return ranks;
+}
 
 /// Runs `body(rank, exchange)` on as many threads as there are ranks, joined by the real exchange over loopback. The
 /// first exception of any of them is thrown again.
@@ -22,8 +30,9 @@ void run_ranks(std::uint32_t world_size, Body body) {
     for (std::uint32_t rank = 0; rank < world_size; ++rank) {
       threads.emplace_back([&, rank] {
         try {
-          const membership place{.rank = rank, .world_size = world_size, .store_prefix = "test"};
-          auto peers = join_exchange(place, meeting, time);
+          const interruption never;
+          const membership place{.rank = rank, .members = all_ranks(world_size), .store_prefix = "test"};
+          auto peers = join_exchange(place, meeting, time, never);
           body(rank, *peers);
           peers->leave();
         } catch (...) {

@@ -4,6 +4,7 @@
 
 #include "ranks.hpp"
 #include "trainer/random.hpp"
+#include "trainer/tensor_records.hpp"
 #include "trainer/training_loop.hpp"
 
 #include <torch/torch.h>
@@ -65,7 +66,11 @@ public:
   }
   void evaluated(const messages::evaluation_report& report) override { evaluations.push_back(report); }
   void checkpoint_written(const std::string& path, std::uint64_t step) override { checkpoints[step] = path; }
-  bool stop_requested() override { return stop_after_windows > 0 && windows.size() >= stop_after_windows; }
+  void step_completed(std::uint64_t) override {}
+  boundary_request request() override {
+    const bool stops = stop_after_windows > 0 && windows.size() >= stop_after_windows;
+    return stops ? boundary_request::stop : boundary_request::none;
+  }
 
   std::size_t stop_after_windows = 0; ///< 0: never
   std::vector<window_record> windows;
@@ -84,7 +89,13 @@ private:
 
 /// What one rank's training left behind.
 struct rank_result {
-  outcome end;
+  generation_end end;
+  std::uint64_t steps = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t epochs = 0;
+  double final_accuracy = 0;
+  double seconds_to_target = -1;
+  std::uint64_t parameter_checksum = 0;
   std::vector<window_record> windows;
   std::vector<messages::evaluation_report> evaluations;
   std::map<std::uint64_t, std::string> checkpoints;
@@ -100,23 +111,37 @@ struct rank_options {
   double dropout = 0;
 };
 
+/// The options of a cluster file of so many workers.
+inline loop_options for_workers(loop_options options, std::uint32_t workers) {
+  options.highest_by_rank.assign(workers, options.batch.highest);
+  return options;
+}
+
 inline rank_result train_rank(const rank_options& options, const dataset& train, const dataset& test, exchange& peers) {
   steady_clock time;
-  decision_slot slot(1, peers.rank(), options.loop.batch.lowest, options.loop.batch.highest);
+  const interruption never;
+  const membership place{.rank = peers.position(), .members = all_ranks(peers.world_size())};
+  decision_slot slot(place.rank, options.loop.batch.lowest, options.loop.batch.highest);
+  slot.enter_generation(1);
   scripted_observer watcher(slot, options.arrivals);
   watcher.stop_after_windows = options.stop_after_windows;
   auto model = tiny_model(options.dropout);
-  training_loop loop(options.loop, model, train, test, peers, time, slot, watcher);
-  if (!options.resume_from.empty()) {
-    checkpoint state;
-    auto problem = read_checkpoint(options.resume_from, state);
-    if (problem.empty())
-      problem = loop.restore(state);
-    if (!problem.empty())
+  training_state state(for_workers(options.loop, peers.world_size()), model, train, test, time);
+  checkpoint start = state.capture();
+  if (!options.resume_from.empty())
+    if (const auto problem = read_checkpoint(options.resume_from, start); !problem.empty())
       throw std::runtime_error(problem);
-  }
+  if (const auto problem = state.restore(start); !problem.empty())
+    throw std::runtime_error(problem);
+  state.regroup(place.members);
   rank_result result;
-  result.end = loop.run();
+  result.end = training_loop(state, place, peers, slot, watcher, never).run();
+  result.steps = state.step;
+  result.samples = state.samples;
+  result.epochs = state.position.epoch;
+  result.final_accuracy = state.accuracy;
+  result.seconds_to_target = state.seconds_to_target;
+  result.parameter_checksum = model_checksum(*model);
   result.windows = watcher.windows;
   result.evaluations = watcher.evaluations;
   result.checkpoints = watcher.checkpoints;
@@ -144,7 +169,7 @@ inline bool same_bits(const rank_result& left, const rank_result& right) {
   for (std::size_t i = 0; i < left.parameters.size(); ++i)
     if (!torch::equal(left.parameters[i], right.parameters[i]))
       return false;
-  return left.end.parameter_checksum == right.end.parameter_checksum;
+  return left.parameter_checksum == right.parameter_checksum;
 }
 
 inline double largest_difference(const rank_result& left, const rank_result& right) {

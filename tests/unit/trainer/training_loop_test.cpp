@@ -29,12 +29,12 @@ TEST(training_loop, ends_with_the_same_bits_on_all_ranks_and_with_the_parameters
   const auto train = tiny_dataset(2300, 1);
   const auto test = tiny_dataset(100, 2);
   const auto results = train_ranks(four_ranks(tiny_options().window_steps), train, test);
-  ASSERT_GT(results[0].end.steps, 50U);
+  ASSERT_GT(results[0].steps, 50U);
   EXPECT_GE(results[0].decisions.applied, 3U);
-  EXPECT_EQ(results[0].end.samples, 2300U);
-  EXPECT_EQ(results[0].end.epochs, 1U);
+  EXPECT_EQ(results[0].samples, 2300U);
+  EXPECT_EQ(results[0].epochs, 1U);
   for (const auto& result : results) {
-    EXPECT_TRUE(result.end.succeeded);
+    EXPECT_EQ(result.end.how, ending::completed);
     EXPECT_EQ(result.end.reason, "epochs completed");
     EXPECT_TRUE(same_bits(result, results[0]));
     ASSERT_EQ(result.windows.size(), results[0].windows.size());
@@ -53,9 +53,9 @@ TEST(training_loop, ends_with_the_same_bits_on_all_ranks_and_with_the_parameters
     one.arrivals[windows[i].window - 1 == 1 ? 0 : windows[i].window - 2].push_back(
         decide(i, 0, static_cast<std::uint32_t>(windows[i].global_batch), windows[i].first_step));
   const auto alone = train_ranks({one}, train, test);
-  EXPECT_EQ(alone[0].end.steps, results[0].end.steps);
+  EXPECT_EQ(alone[0].steps, results[0].steps);
   EXPECT_LT(largest_difference(alone[0], results[0]), 1e-4);
-  EXPECT_NEAR(alone[0].end.final_accuracy, results[0].end.final_accuracy, 0.011);
+  EXPECT_NEAR(alone[0].final_accuracy, results[0].final_accuracy, 0.011);
 }
 
 struct optimizer_case {
@@ -88,7 +88,7 @@ TEST_P(resume, in_mid_epoch_gives_the_same_bits_as_the_run_that_was_not_interrup
   // The newest three are left: two in mid-epoch and the end.
   int resumed_in_mid_epoch = 0;
   for (const auto& [step, path] : uninterrupted[0].checkpoints) {
-    if (!std::filesystem::exists(path) || step == uninterrupted[0].end.steps)
+    if (!std::filesystem::exists(path) || step == uninterrupted[0].steps)
       continue;
     checkpoint state;
     ASSERT_EQ(read_checkpoint(path, state), "");
@@ -100,8 +100,8 @@ TEST_P(resume, in_mid_epoch_gives_the_same_bits_as_the_run_that_was_not_interrup
       options.loop.checkpoint_directory = "";
     }
     const auto resumed = train_ranks(rest, train, test);
-    EXPECT_EQ(resumed[0].end.steps, uninterrupted[0].end.steps);
-    EXPECT_EQ(resumed[0].end.samples, uninterrupted[0].end.samples);
+    EXPECT_EQ(resumed[0].steps, uninterrupted[0].steps);
+    EXPECT_EQ(resumed[0].samples, uninterrupted[0].samples);
     EXPECT_TRUE(same_bits(resumed[0], uninterrupted[0]));
     EXPECT_TRUE(same_bits(resumed[1], uninterrupted[0]));
   }
@@ -159,46 +159,49 @@ TEST(training_loop, resumes_a_model_that_draws_random_numbers_with_the_same_bits
   EXPECT_TRUE(same_bits(train_ranks({rest}, train, test)[0], uninterrupted[0]));
 }
 
-TEST(training_loop, refuses_a_checkpoint_of_another_run) {
+TEST(training_state, refuses_a_checkpoint_of_another_run) {
   const auto train = tiny_dataset(60, 3);
   const auto test = tiny_dataset(60, 4);
-  run_ranks(1, [&](std::uint32_t, exchange& peers) {
-    steady_clock time;
-    decision_slot slot(1, 0, 0, 1024);
-    scripted_observer watcher(slot, {});
-    training_loop loop(tiny_options(), tiny_model(), train, test, peers, time, slot, watcher);
-    const auto good = loop.capture();
-    auto state = good;
-    state.seed = 2;
-    EXPECT_NE(loop.restore(state), "");
-    state = good;
-    state.epoch_samples = 61;
-    EXPECT_NE(loop.restore(state), "");
-    state = good;
-    state.batches = {8, 8};
-    EXPECT_NE(loop.restore(state), "");
-    state = good;
-    state.model.pop_back();
-    EXPECT_NE(loop.restore(state), "");
-    EXPECT_EQ(loop.restore(good), "");
-  });
+  steady_clock time;
+  training_state now(for_workers(tiny_options(), 1), tiny_model(), train, test, time);
+  const auto good = now.capture();
+  auto state = good;
+  state.seed = 2;
+  EXPECT_NE(now.restore(state), "");
+  state = good;
+  state.epoch_samples = 61;
+  EXPECT_NE(now.restore(state), "");
+  state = good;
+  state.model.pop_back();
+  EXPECT_NE(now.restore(state), "");
+  EXPECT_EQ(now.restore(good), "");
 }
 
-TEST(training_loop, brings_the_batches_of_a_checkpoint_inside_bounds_that_were_narrowed_since) {
+TEST(training_state, brings_the_batches_of_a_checkpoint_inside_bounds_that_were_narrowed_since) {
   const auto train = tiny_dataset(60, 3);
   const auto test = tiny_dataset(60, 4);
-  run_ranks(1, [&](std::uint32_t, exchange& peers) {
-    steady_clock time;
-    decision_slot slot(1, 0, 0, 16);
-    scripted_observer watcher(slot, {});
-    auto options = tiny_options();
-    options.batch.highest = 16;
-    training_loop loop(options, tiny_model(), train, test, peers, time, slot, watcher);
-    auto state = loop.capture();
-    state.batches = {64};
-    EXPECT_EQ(loop.restore(state), "");
-    EXPECT_EQ(loop.capture().batches, std::vector<std::uint32_t>{16});
-  });
+  steady_clock time;
+  auto options = tiny_options();
+  options.batch.highest = 16;
+  training_state now(for_workers(options, 1), tiny_model(), train, test, time);
+  auto state = now.capture();
+  state.batches = {64};
+  EXPECT_EQ(now.restore(state), "");
+  now.regroup({0});
+  EXPECT_EQ(now.batches, std::vector<std::uint32_t>{16});
+}
+
+TEST(training_state, takes_the_checkpoint_of_another_number_of_workers_and_keeps_its_global_batch) {
+  const auto train = tiny_dataset(60, 3);
+  const auto test = tiny_dataset(60, 4);
+  steady_clock time;
+  training_state now(for_workers(tiny_options(), 2), tiny_model(), train, test, time);
+  auto state = now.capture();
+  state.members = {0, 1, 2};
+  state.batches = {10, 20, 31};
+  EXPECT_EQ(now.restore(state), "");
+  now.regroup({0, 1});
+  EXPECT_EQ(now.batches, (std::vector<std::uint32_t>{20, 41}));
 }
 
 TEST(training_loop, uses_every_sample_of_an_epoch_also_when_the_last_step_has_too_few_for_all) {
@@ -208,9 +211,9 @@ TEST(training_loop, uses_every_sample_of_an_epoch_also_when_the_last_step_has_to
   for (auto& each : options)
     each.loop.training.epochs = 2;
   const auto results = train_ranks(options, train, test);
-  EXPECT_EQ(results[0].end.steps, 10U);
-  EXPECT_EQ(results[0].end.samples, 130U);
-  EXPECT_EQ(results[0].end.epochs, 2U);
+  EXPECT_EQ(results[0].steps, 10U);
+  EXPECT_EQ(results[0].samples, 130U);
+  EXPECT_EQ(results[0].epochs, 2U);
   EXPECT_TRUE(same_bits(results[0], results[1]));
   std::uint64_t samples = 0;
   for (const auto& result : results)
@@ -228,13 +231,13 @@ TEST(training_loop, stops_all_workers_at_the_same_boundary_when_one_is_asked_to)
   options[1].stop_after_windows = 2;
   const auto results = train_ranks(options, train, test);
   for (const auto& result : results) {
-    EXPECT_TRUE(result.end.succeeded);
+    EXPECT_EQ(result.end.how, ending::stopped);
     EXPECT_EQ(result.end.reason, "stopped");
-    EXPECT_EQ(result.end.steps, 15U); // asked in the third window, which ends with step 15
+    EXPECT_EQ(result.steps, 15U); // asked in the third window, which ends with step 15
     ASSERT_EQ(result.windows.size(), 3U);
     EXPECT_TRUE(result.windows[2].final);
     EXPECT_FALSE(result.windows[1].final);
-    EXPECT_GT(result.end.final_accuracy, 0);
+    EXPECT_GT(result.final_accuracy, 0);
   }
   EXPECT_TRUE(same_bits(results[0], results[1]));
 }
@@ -251,10 +254,10 @@ TEST(training_loop, stops_all_workers_when_the_target_accuracy_is_reached) {
   const auto results = train_ranks(options, train, test);
   for (const auto& result : results) {
     EXPECT_EQ(result.end.reason, "target accuracy reached");
-    EXPECT_GE(result.end.final_accuracy, 0.7);
-    EXPECT_GE(result.end.seconds_to_target, 0);
-    EXPECT_EQ(result.end.steps, results[0].end.steps);
-    EXPECT_LT(result.end.samples, 50'000U);
+    EXPECT_GE(result.final_accuracy, 0.7);
+    EXPECT_GE(result.seconds_to_target, 0);
+    EXPECT_EQ(result.steps, results[0].steps);
+    EXPECT_LT(result.samples, 50'000U);
   }
   const auto& evaluations = results[0].evaluations;
   ASSERT_GE(evaluations.size(), 1U);
@@ -287,7 +290,7 @@ TEST(training_loop, clips_the_reduced_gradient) {
   options.loop.training.clip_norm = 0.001;
   options.loop.batch.initial = 32;
   const auto results = train_ranks({options, options}, train, test); // one step
-  EXPECT_EQ(results[0].end.steps, 1U);
+  EXPECT_EQ(results[0].steps, 1U);
   double moved = 0;
   const auto before = tiny_model()->parameters();
   for (std::size_t i = 0; i < before.size(); ++i)

@@ -1,0 +1,158 @@
+#include "memory_store.hpp"
+#include "session_fixture.hpp"
+#include "trainer/checkpoint.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+#include <unistd.h>
+
+namespace dynamix::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+/// Workers as threads of this process.
+class session_threads : public session_fixture {
+protected:
+  outcome train_alone(observer& watcher) {
+    set_workers(1);
+    session training(options_of(0), time);
+    decision_slot decisions(0, 1, 1024);
+    interruption never;
+    return training.train(place_of(0, {0}), meeting, decisions, watcher, never);
+  }
+
+  static std::size_t entries_of(const char* directory) {
+    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(directory), {}));
+  }
+  static std::size_t descriptors() { return entries_of("/proc/self/fd"); }
+  static std::size_t threads() { return entries_of("/proc/self/task"); }
+  static std::uint64_t resident_bytes() {
+    std::uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages >> pages;
+    return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  }
+  /// Waits until `holds`, at most a minute.
+  static bool eventually(const std::function<bool()>& holds) {
+    for (int tenth = 0; tenth < 600 && !holds(); ++tenth)
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return holds();
+  }
+
+  memory_store meeting;
+  steady_clock time;
+};
+
+TEST_F(session_threads, train_alone_and_leave_their_last_checkpoint) {
+  quiet_observer watcher;
+  const auto end = train_alone(watcher);
+  EXPECT_EQ(end.how, ending::completed) << end.reason;
+  EXPECT_EQ(end.samples, 400U);
+  EXPECT_EQ(end.attempted_steps, end.steps);
+  EXPECT_EQ(watcher.windows, 27U);
+  EXPECT_EQ(watcher.steps, 80U);
+  EXPECT_EQ(newest_checkpoint(checkpoints.path()).path, end.checkpoint);
+}
+
+TEST_F(session_threads, say_what_is_wrong_with_the_data) {
+  EXPECT_EQ(preflight(file.training).message, "");
+  std::filesystem::remove(data.file("t10k-labels-idx1-ubyte"));
+  EXPECT_THAT(preflight(file.training).message, HasSubstr("t10k-labels-idx1-ubyte"));
+  EXPECT_EQ(preflight(file.training).field, "training.data_path");
+  quiet_observer watcher;
+  const auto end = train_alone(watcher);
+  EXPECT_EQ(end.how, ending::failed);
+  EXPECT_THAT(end.reason, HasSubstr("t10k-labels-idx1-ubyte"));
+}
+
+TEST_F(session_threads, refuse_a_place_that_makes_no_sense) {
+  session training(options_of(1), time);
+  decision_slot decisions(1, 1, 1024);
+  quiet_observer watcher;
+  interruption never;
+  for (const auto& members : std::vector<std::vector<std::uint32_t>>{{0, 2}, {2, 1}, {1, 1}, {1, 4}}) {
+    const auto end = training.train(place_of(1, members), meeting, decisions, watcher, never);
+    EXPECT_EQ(end.how, ending::failed);
+    EXPECT_THAT(end.reason, HasSubstr("generation 1"));
+  }
+}
+
+TEST_F(session_threads, leave_at_once_when_interrupted_before_they_begin_and_may_be_placed_again) {
+  session training(options_of(0), time);
+  decision_slot decisions(0, 1, 1024);
+  quiet_observer watcher;
+  interruption stop;
+  stop.raise("too late");
+  const auto end = training.train(place_of(0, {0, 1}), meeting, decisions, watcher, stop);
+  EXPECT_EQ(end.how, ending::lost);
+  EXPECT_EQ(end.reason, "too late");
+  EXPECT_EQ(training.steps(), 0U);
+  EXPECT_EQ(training.save().path, "");
+  EXPECT_EQ(training.save().problem, "there is no state to write");
+  interruption never;
+  generation = 2;
+  EXPECT_EQ(training.train(place_of(0, {0}), meeting, decisions, watcher, never).how, ending::completed);
+  EXPECT_EQ(training.steps(), 20U);
+  EXPECT_NE(training.save().path, "");
+}
+
+/// Interrupts both members of a generation after so many steps of its own; one alone then still waits for the other.
+class interrupting_observer final : public quiet_observer {
+public:
+  interrupting_observer(interruption& own, interruption& peers) : own_(own), peers_(peers) {}
+  void step_completed(std::uint64_t) override {
+    if (++steps != 4)
+      return;
+    own_.raise("the generation is over");
+    peers_.raise("the generation is over");
+  }
+
+private:
+  interruption& own_;
+  interruption& peers_;
+};
+
+TEST_F(session_threads, leak_nothing_over_many_interrupted_generations) {
+  file.training.epochs = 100;
+  set_workers(2);
+  session first(options_of(0), time);
+  session second(options_of(1), time);
+  decision_slot first_slot(0, 1, 1024);
+  decision_slot second_slot(1, 1, 1024);
+  const auto train_a_generation = [&] {
+    interruption first_stop;
+    interruption second_stop;
+    std::jthread other([&] {
+      quiet_observer watcher;
+      const auto end = second.train(place_of(1, {0, 1}), meeting, second_slot, watcher, second_stop);
+      EXPECT_EQ(end.how, ending::lost) << end.reason;
+    });
+    interrupting_observer watcher(first_stop, second_stop);
+    const auto end = first.train(place_of(0, {0, 1}), meeting, first_slot, watcher, first_stop);
+    EXPECT_EQ(end.how, ending::lost) << end.reason;
+    other.join();
+    ++generation;
+  };
+  for (int warm_up = 0; warm_up < 5; ++warm_up)
+    train_a_generation();
+  EXPECT_TRUE(eventually([] { return threads() <= 8; })) << threads() << " threads are left";
+  const auto threads_before = threads();
+  const auto descriptors_before = descriptors();
+  const auto bytes_before = resident_bytes();
+  for (int repetition = 0; repetition < 20; ++repetition)
+    train_a_generation();
+  EXPECT_EQ(first.steps(), 25U * 4);
+  EXPECT_TRUE(eventually([&] { return threads() <= threads_before; })) << threads() << " of " << threads_before;
+  EXPECT_TRUE(eventually([&] { return descriptors() <= descriptors_before; }))
+      << descriptors() << " of " << descriptors_before;
+  EXPECT_LT(resident_bytes(), bytes_before + (std::uint64_t{16} << 20U));
+}
+
+} // namespace
+} // namespace dynamix::trainer

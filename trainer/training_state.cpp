@@ -1,0 +1,113 @@
+#include "trainer/training_state.hpp"
+
+#include "trainer/batch_shares.hpp"
+#include "trainer/tensor_records.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace dynamix::trainer {
+
+namespace {
+
+std::uint64_t samples_in(double epochs, std::uint64_t epoch_samples) {
+  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(epochs * static_cast<double>(epoch_samples)));
+}
+
+} // namespace
+
+training_state::training_state(loop_options given, torch::nn::Sequential model_on_device, const dataset& train,
+                               const dataset& test, clock& clock)
+    : options(std::move(given)), model(std::move(model_on_device)), time(clock),
+      train_loader(train, measure_channels(train), options.device),
+      test_loader(test, measure_channels(train), options.device), test_samples(test.size()),
+      wanted_samples(samples_in(options.training.epochs, train.size())), descent(options.training, model->parameters()),
+      dealer(options.seed, train.size()), rule(options.training.rule, options.training.learning_rate,
+                                               options.base_batch(), is_adaptive(options.training.optimizer)),
+      checkpoints(options.checkpoint_directory), members(options.highest_by_rank.size()),
+      batches(members.size(), options.batch.initial) {
+  std::iota(members.begin(), members.end(), 0U);
+}
+
+checkpoint training_state::capture() const {
+  return {.seed = options.seed,
+          .step = step,
+          .samples = samples,
+          .sampler = position,
+          .epoch_samples = dealer.epoch_samples(),
+          .learning_rate = rule.state(),
+          .noise = noise.state(),
+          .batches = batches,
+          .members = members,
+          .decision = in_force,
+          .window = window,
+          .elapsed_seconds = elapsed_seconds(),
+          .best_accuracy = best_accuracy,
+          .seconds_to_target = seconds_to_target,
+          .evaluated_samples = evaluated_samples,
+          .checkpointed_samples = checkpointed_samples,
+          .accuracy = accuracy,
+          .rate = rate,
+          .model = model_records(*model),
+          .optimizer = descent.state(),
+          .policy = {}};
+}
+
+std::string training_state::restore(const checkpoint& state) {
+  if (state.seed != options.seed)
+    return "it belongs to a run with seed " + std::to_string(state.seed) + ", this one has seed " +
+           std::to_string(options.seed);
+  if (state.epoch_samples != dealer.epoch_samples())
+    return "it was trained on " + std::to_string(state.epoch_samples) + " samples, the data set has " +
+           std::to_string(dealer.epoch_samples());
+  if (auto problem = restore_model(state.model, *model); !problem.empty())
+    return problem;
+  if (auto problem = descent.restore(state.optimizer); !problem.empty())
+    return problem;
+  if (!dealer.restore(state.sampler))
+    return "its place in the data set lies outside an epoch";
+  rule.restore(state.learning_rate);
+  noise.restore(state.noise);
+  step = state.step;
+  samples = state.samples;
+  position = state.sampler;
+  members = state.members;
+  batches = state.batches;
+  window = state.window;
+  rate = state.rate;
+  in_force = state.decision;
+  evaluated_samples = state.evaluated_samples;
+  checkpointed_samples = state.checkpointed_samples;
+  accuracy = state.accuracy;
+  best_accuracy = state.best_accuracy;
+  seconds_to_target = state.seconds_to_target;
+  step_in_flight = false;
+  earlier_seconds_ = state.elapsed_seconds;
+  started_seconds_ = time.now_seconds();
+  running_ = true;
+  return {};
+}
+
+void training_state::regroup(const std::vector<std::uint32_t>& ranks) {
+  std::vector<std::uint32_t> highest;
+  for (const auto rank : ranks)
+    highest.push_back(options.highest_by_rank[rank]);
+  batches = share_batches({members, batches}, ranks, options.batch.lowest, highest);
+  members = ranks;
+}
+
+double training_state::elapsed_seconds() const {
+  return earlier_seconds_ + (running_ ? time.now_seconds() - started_seconds_ : 0);
+}
+
+std::uint64_t training_state::global_batch() const {
+  return std::accumulate(batches.begin(), batches.end(), std::uint64_t{0});
+}
+
+bool training_state::is_due(double every_epochs, std::uint64_t done_samples) const {
+  const double interval = std::max(1.0, every_epochs * static_cast<double>(dealer.epoch_samples()));
+  return std::floor(static_cast<double>(samples) / interval) > std::floor(static_cast<double>(done_samples) / interval);
+}
+
+} // namespace dynamix::trainer

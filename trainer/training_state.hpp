@@ -1,0 +1,93 @@
+#pragma once
+
+/// What a worker's training stands at between two steps, and what it keeps from one generation to the next. Internal to
+/// the room: includes Torch.
+
+#include "cluster/cluster_file.hpp"
+#include "trainer/batch_loader.hpp"
+#include "trainer/checkpoint.hpp"
+#include "trainer/checkpoint_files.hpp"
+#include "trainer/clock.hpp"
+#include "trainer/optimizer.hpp"
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dynamix::trainer {
+
+struct loop_options {
+  cluster::training training;
+  cluster::batch batch;
+  std::vector<std::uint32_t> highest_by_rank = {}; ///< of all workers of the cluster file, whoever trains
+  std::uint32_t window_steps = 10;
+  std::uint32_t settle_steps = 0; ///< cluster::settle_steps; below window_steps
+  std::uint64_t seed = 1;
+  std::vector<cluster::emulation> emulate; ///< of this host
+  std::string checkpoint_directory;        ///< empty: write none
+  torch::Device device = torch::kCPU;
+
+  /// With the initial batch size on every worker of the file: what the learning rate is meant for.
+  std::uint64_t base_batch() const { return std::uint64_t{batch.initial} * highest_by_rank.size(); }
+};
+
+struct training_state {
+  /// `model` is on the options' device; the data sets and `time` must outlive the state. As if all workers of the file
+  /// had begun: `regroup` makes it a generation's.
+  training_state(loop_options given, torch::nn::Sequential model_on_device, const dataset& train, const dataset& test,
+                 clock& clock);
+
+  checkpoint capture() const;
+  /// Takes over `state`. Returns an empty string, or why it does not fit; then nothing more can be done with this one.
+  std::string restore(const checkpoint& state);
+  /// Shares the global batch among `ranks`, each below the number of workers of the file.
+  void regroup(const std::vector<std::uint32_t>& ranks);
+
+  double elapsed_seconds() const;
+  std::uint64_t global_batch() const;
+  /// Whether something that happens every so many epochs is due, last done at `done_samples`.
+  bool is_due(double every_epochs, std::uint64_t done_samples) const;
+  bool all_dealt() const { return samples >= wanted_samples; }
+
+  const loop_options options;
+  torch::nn::Sequential model;
+  clock& time;
+  batch_loader train_loader;
+  batch_loader test_loader;
+  const std::uint64_t test_samples;
+  const std::uint64_t wanted_samples; ///< by all workers; the end
+  optimizer descent;
+  sampler dealer;
+  gradient_noise noise;
+  learning_rate rule;
+  checkpoint_files checkpoints;
+
+  // As of the last completed step.
+  std::uint64_t step = 0;
+  std::uint64_t samples = 0; ///< by all workers
+  sampler_position position;
+  std::vector<std::uint32_t> members; ///< ranks, ascending
+  std::vector<std::uint32_t> batches; ///< of the members
+  std::uint64_t window = 0;           ///< closed
+  learning_rate_step rate;
+  messages::decision_key in_force;     ///< behind the batches; after a restore of an earlier run's arbitrator
+  messages::decision_key last_applied; ///< by this worker in this run
+  std::uint64_t evaluated_samples = 0;
+  std::uint64_t checkpointed_samples = 0;
+  double accuracy = 0;
+  double best_accuracy = 0;
+  double seconds_to_target = -1;
+
+  bool step_in_flight = false;
+  double train_loss = 0; ///< summed over this worker's samples since the last evaluation
+  std::uint64_t train_loss_samples = 0;
+
+private:
+  bool running_ = false;
+  double started_seconds_ = 0;
+  double earlier_seconds_ = 0; ///< trained before that
+};
+
+} // namespace dynamix::trainer
