@@ -25,6 +25,14 @@ std::vector<const host*> cluster_file::workers() const {
   return found;
 }
 
+std::vector<const host*> cluster_file::arbitrators() const {
+  std::vector<const cluster::host*> found;
+  for (const auto& each : hosts)
+    if (each.has(role::arbitrator))
+      found.push_back(&each);
+  return found;
+}
+
 const host& cluster_file::arbitrator_host() const {
   for (const auto& each : hosts)
     if (each.has(role::arbitrator))
@@ -76,6 +84,7 @@ void make_paths_absolute(cluster_file& file) {
     if (!path.empty())
       path = std::filesystem::absolute(resolve_path(file, path)).string();
   };
+  settle(file.secret_file);
   settle(file.arbitrator.policy_file);
   settle(file.simulation.profile);
   settle(file.simulation.workload);
@@ -90,6 +99,10 @@ timeouts derive_timeouts(std::uint32_t detect_ms) {
   derived.probe_timeout_ms = std::clamp(detect_ms, 250U, 5000U);
   derived.request_timeout_ms = std::max(1000U, 2 * detect_ms);
   derived.gather_timeout_ms = std::max(50U, detect_ms / 2);
+  derived.beat_interval_ms = std::max(25U, detect_ms / 4);
+  derived.silence_ms = 3 * detect_ms / 2;
+  derived.rejoin_timeout_ms = std::max(5000U, 5 * detect_ms);
+  derived.stall_timeout_ms = std::max(60000U, 60 * detect_ms);
   derived.collective_timeout_ms = std::max(60000U, 60 * detect_ms);
   derived.join_timeout_ms = std::max(600000U, 600 * detect_ms);
   derived.shutdown_timeout_ms = std::max(5000U, 5 * detect_ms);

@@ -27,6 +27,7 @@ struct host {
   std::vector<role> roles = {role::worker};
   std::vector<emulation> emulate;  ///< ordered by at_seconds; `compute_slowdown` of the host is the entry at 0
   std::uint32_t batch_highest = 0; ///< what its memory allows; 0: batch.highest
+  std::uint16_t replica_port = 0;  ///< where replicas of the arbitrator reach it; 0: port + 1000
   // For the simulator alone.
   std::string profile;         ///< device profile; empty: simulation.profile
   double bandwidth_mbit = 0;   ///< of its link; 0: simulation.bandwidth_mbit, [0, 1e7]
@@ -34,6 +35,7 @@ struct host {
   double leave_at_seconds = 0; ///< 0: stays
 
   bool has(role wanted) const;
+  std::uint32_t port_for_replicas() const { return replica_port == 0 ? port + 1000U : replica_port; }
 };
 
 enum class model_kind : std::uint8_t { lenet, vgg11 };
@@ -103,6 +105,13 @@ struct arbitrator {
   bool guard = true;                             ///< of the learned policies
   double guard_margin = 0.05;                    ///< predicted loss of goodput that the guard allows, [0, 1]
   bool shadow = false;                           ///< decide and log, act on nothing
+  std::vector<std::string> replicas;             ///< hosts whose arbitrators stand in for each other: none, 3 or 5
+};
+
+/// How often what has failed is started again: the actors of a host, and the host processes of `local`.
+struct supervision {
+  std::uint32_t max_restarts = 5;  ///< within the period; one more and the supervisor gives up, [0, 1000]
+  std::uint32_t period_ms = 30000; ///< [1000, 3600000]
 };
 
 /// What a window is worth: `progress` log2(goodput / the best that the measurements allow), `paper` the formula below,
@@ -168,6 +177,10 @@ struct timeouts {
   std::uint32_t probe_timeout_ms = 1000;       ///< TCP probe before a connect
   std::uint32_t request_timeout_ms = 2000;     ///< a request to another host
   std::uint32_t gather_timeout_ms = 500;       ///< the aggregator's deadline after a window's first report
+  std::uint32_t beat_interval_ms = 250;        ///< a worker's sign of life
+  std::uint32_t silence_ms = 1500;             ///< without one: the worker is lost
+  std::uint32_t rejoin_timeout_ms = 5000;      ///< what a new arbitrator waits for the workers of a running generation
+  std::uint32_t stall_timeout_ms = 60000;      ///< without a completed step, or a training thread that does not let go
   std::uint32_t collective_timeout_ms = 60000; ///< Gloo's
   std::uint32_t join_timeout_ms = 600000;      ///< all workers present
   std::uint32_t shutdown_timeout_ms = 5000;    ///< orderly end, then _exit
@@ -184,15 +197,17 @@ struct cluster_file {
   std::string name;
   std::uint64_t seed = 1;
   std::uint32_t detect_ms = 1000; ///< [100, 60000]
+  std::string secret_file;        ///< holds what replicas prove to each other that they know
   bool insecure = false;          ///< a listener may bind beyond loopback without authentication; also --insecure
   cluster::training training;
   cluster::batch batch;
   cluster::arbitrator arbitrator;
+  cluster::supervision supervision;
   cluster::reward reward;
   cluster::ppo ppo;
   std::vector<telemetry_source> telemetry_sources = {telemetry_source::tcp_info, telemetry_source::procfs};
   cluster::simulation simulation;
-  std::vector<cluster::host> hosts; ///< 1 to 4096; exactly one arbitrator, at least one worker
+  std::vector<cluster::host> hosts; ///< 1 to 4096; one arbitrator or as many as replicas, at least one worker
   /// Where the file says what: "training", "training.epochs", "host[0].port", "host[0].emulate[1].at_seconds".
   /// What the file leaves to its default has no entry.
   std::map<std::string, cluster::position> positions;
@@ -200,7 +215,10 @@ struct cluster_file {
   const cluster::host* find(const std::string& host_name) const;
   /// The hosts with a worker role in the file's order: a worker's position is its rank.
   std::vector<const cluster::host*> workers() const;
+  /// The only arbitrator, or the first of the replicas.
   const cluster::host& arbitrator_host() const;
+  /// All of them, in the file's order.
+  std::vector<const cluster::host*> arbitrators() const;
   /// Most samples a step of each worker, by rank: batch.highest, or less where the host's memory says so.
   std::vector<std::uint32_t> highest_by_rank() const;
   /// reward.kind, with `automatic` resolved.
@@ -227,6 +245,10 @@ std::string_view to_string(topology_kind value);
 ///   probe time-out       d within [250, 5000]
 ///   request time-out     max(1000, 2d)
 ///   gather time-out      max(50, d/2)
+///   beat interval        max(25, d/4)
+///   silence              3d/2             so that a hung worker is found within 2d
+///   rejoin time-out      max(5000, 5d)
+///   stall time-out       max(60000, 60d)  a step of the slowest host must fit
 ///   collective time-out  max(60000, 60d)  a step of the slowest host must fit, whatever d is
 ///   join time-out        max(600000, 600d)  people start hosts by hand
 ///   shutdown time-out    max(5000, 5d)

@@ -21,6 +21,10 @@ std::vector<std::pair<std::string, std::uint32_t>> timeout_values(std::uint32_t 
           {"probe_timeout_ms", derived.probe_timeout_ms},
           {"request_timeout_ms", derived.request_timeout_ms},
           {"gather_timeout_ms", derived.gather_timeout_ms},
+          {"beat_interval_ms", derived.beat_interval_ms},
+          {"silence_ms", derived.silence_ms},
+          {"rejoin_timeout_ms", derived.rejoin_timeout_ms},
+          {"stall_timeout_ms", derived.stall_timeout_ms},
           {"collective_timeout_ms", derived.collective_timeout_ms},
           {"join_timeout_ms", derived.join_timeout_ms},
           {"shutdown_timeout_ms", derived.shutdown_timeout_ms}};

@@ -28,6 +28,10 @@ std::string list_text(const std::vector<std::int32_t>& values, std::span<const s
   return "[" + text + "]";
 }
 
+std::string list_text(const std::vector<std::string>& values, std::span<const std::string_view>) {
+  return "[" + quoted_list(std::vector<std::string_view>(values.begin(), values.end())) + "]";
+}
+
 bool is_ipv4(const std::string& text) {
   in_addr v4{};
   return inet_pton(AF_INET, text.c_str(), &v4) == 1;
@@ -58,6 +62,8 @@ std::string allowed_text(const field<Record>& of) {
     return "a list of integers in " + to_string(of.allowed);
   if (std::holds_alternative<std::vector<role>*>(at) || std::holds_alternative<std::vector<telemetry_source>*>(at))
     return "a list of " + quoted_list(of.choices);
+  if (std::holds_alternative<std::vector<std::string>*>(at))
+    return "a list of strings";
   if (!of.choices.empty())
     return (of.choices.size() == 1 ? "" : "one of ") + quoted_list(of.choices);
   if (of.rule != nullptr)

@@ -25,6 +25,7 @@ constexpr double highest_seed = 9007199254740992.0;
 constexpr auto training_section = &cluster_file::training;
 constexpr auto batch_section = &cluster_file::batch;
 constexpr auto arbitrator_section = &cluster_file::arbitrator;
+constexpr auto supervision_section = &cluster_file::supervision;
 constexpr auto reward_section = &cluster_file::reward;
 constexpr auto ppo_section = &cluster_file::ppo;
 
@@ -41,6 +42,14 @@ const std::vector<field<cluster_file>> common_fields = {
      "Seed of everything random: parameters, sampling, the policy's choices.", closed(0, highest_seed)},
     {"cluster", "detect_ms", top<&cluster_file::detect_ms>,
      "How soon a silent peer is to be noticed, in milliseconds; every time-out follows from it.", closed(100, 60000)},
+    {"cluster",
+     "secret_file",
+     top<&cluster_file::secret_file>,
+     "File whose bytes, at least 16, replicas of the arbitrator prove to each other; needed where there are any. A "
+     "relative path starts at this file's directory.",
+     {},
+     {},
+     &optional_path_rule},
     {"cluster", "insecure", top<&cluster_file::insecure>,
      "Lets hosts listen beyond loopback, although nothing authenticates a peer; the same as `--insecure`."},
 
@@ -141,6 +150,20 @@ const std::vector<field<cluster_file>> common_fields = {
      "Share of the predicted goodput that a learned policy may give away before the guard acts.", closed(0, 1)},
     {"arbitrator", "shadow", in<arbitrator_section, &arbitrator::shadow>,
      "Decides and logs, and changes no batch size; the same as `--shadow`."},
+    {"arbitrator",
+     "replicas",
+     in<arbitrator_section, &arbitrator::replicas>,
+     "The hosts with the role arbitrator where there are 3 or 5 that stand in for each other; empty for a single one.",
+     {},
+     {},
+     &name_rule},
+
+    {"supervision", "max_restarts", in<supervision_section, &supervision::max_restarts>,
+     "How often an actor of a host, or a host process of `local`, is restarted within the period before it is given "
+     "up.",
+     closed(0, 1000)},
+    {"supervision", "period_ms", in<supervision_section, &supervision::period_ms>, "That period, in milliseconds.",
+     closed(1000, 3600000)},
 
     {"reward",
      "kind",

@@ -23,7 +23,8 @@ struct enumeration {
 
 /// Where a field's value lives.
 using target = std::variant<double*, std::uint16_t*, std::uint32_t*, std::uint64_t*, bool*, std::string*, enumeration,
-                            std::vector<std::int32_t>*, std::vector<role>*, std::vector<telemetry_source>*>;
+                            std::vector<std::int32_t>*, std::vector<role>*, std::vector<telemetry_source>*,
+                            std::vector<std::string>*>;
 
 /// The numbers that a field, or each element of its list, may take.
 struct range {

@@ -139,6 +139,25 @@ void check_unique(checker& check) {
   }
 }
 
+void check_replicas(checker& check) {
+  const std::string key = "arbitrator.replicas";
+  const auto& replicas = check.file().arbitrator.replicas;
+  const std::set<std::string> named(replicas.begin(), replicas.end());
+  check.require(named.size() == replicas.size() && (named.size() == 3 || named.size() == 5), {key},
+                "arbitrator.replicas must name 3 or 5 distinct hosts, or none");
+  std::set<std::string> arbitrating;
+  for (const auto* host : check.file().arbitrators()) {
+    arbitrating.insert(host->name);
+    const auto port = host->port_for_replicas();
+    check.require(port <= 65535, {"host[" + std::to_string(host - check.file().hosts.data()) + "].port"},
+                  "host.port + 1000 is " + std::to_string(port) + ", which is no port; give host.replica_port");
+  }
+  check.require(named == arbitrating, {key},
+                "arbitrator.replicas must name exactly the hosts that have the role \"arbitrator\"");
+  check.require(!check.file().secret_file.empty(), {key, "cluster.secret_file"},
+                "arbitrator.replicas needs cluster.secret_file, with which they know each other");
+}
+
 void check_roles(checker& check) {
   const auto& hosts = check.file().hosts;
   check.require(!hosts.empty(), {"host"}, "there is no host; write one [[host]] for each, 1 to 4096");
@@ -148,11 +167,16 @@ void check_roles(checker& check) {
   check.require(!check.file().workers().empty(), {"host[0].roles"},
                 "no host has the role \"worker\"; at least one must");
   std::size_t arbitrators = 0;
+  const bool replicated = !check.file().arbitrator.replicas.empty();
   for (std::size_t i = 0; i < hosts.size(); ++i)
     if (hosts[i].has(role::arbitrator) && ++arbitrators > 1)
-      check.require(false, {"host[" + std::to_string(i) + "].roles"},
-                    "host \"" + hosts[i].name + "\" is a second arbitrator; exactly one host must have that role");
+      check.require(replicated, {"host[" + std::to_string(i) + "].roles"},
+                    "host \"" + hosts[i].name +
+                        "\" is a second arbitrator; exactly one host must have that role, or 3 or 5 that "
+                        "arbitrator.replicas names");
   check.require(arbitrators > 0, {"host[0].roles"}, "no host has the role \"arbitrator\"; exactly one must");
+  if (replicated)
+    check_replicas(check);
 }
 
 } // namespace

@@ -67,6 +67,8 @@ public:
       std::string wrong;
       if constexpr (std::is_enum_v<Element>)
         wrong = read_choice(node, reinterpret_cast<std::uint8_t&>(element));
+      else if constexpr (std::is_same_v<Element, std::string>)
+        wrong = read_text(node, element);
       else
         wrong = read_integer(node, element);
       if (!wrong.empty())
@@ -94,6 +96,15 @@ private:
     if (!field_.allowed.contains(static_cast<double>(*value)))
       return out_of_range(std::to_string(*value));
     into = static_cast<Integer>(*value);
+    return "";
+  }
+  std::string read_text(const toml::node& node, std::string& into) const {
+    const auto value = node.value_exact<std::string>();
+    if (!value)
+      return "is " + type_text(node) + "; it must be a string";
+    if (field_.rule != nullptr && !field_.rule->accepts(*value))
+      return "is " + shown(*value) + "; it must be " + std::string(field_.rule->words);
+    into = *value;
     return "";
   }
   std::string read_choice(const toml::node& node, std::uint8_t& into) const {

@@ -86,6 +86,12 @@ result<message> read_envelope(schema::Envelope::Reader envelope) {
     return message(wire::read(envelope.getStoreOperation()));
   case schema::Envelope::STORE_RESULT:
     return message(wire::read(envelope.getStoreResult()));
+  case schema::Envelope::PLACEMENT:
+    return message(wire::read(envelope.getPlacement()));
+  case schema::Envelope::GENERATION_NOTICE:
+    return message(wire::read(envelope.getGenerationNotice()));
+  case schema::Envelope::HEARTBEAT:
+    return message(wire::read(envelope.getHeartbeat()));
   }
   return codec_error{codec_code::unknown_kind, "a message of kind " +
                                                    std::to_string(static_cast<unsigned>(envelope.which())) +
@@ -125,6 +131,9 @@ template result<shared_words> encode(const trajectory&);
 template result<shared_words> encode(const policy_version&);
 template result<shared_words> encode(const store_operation&);
 template result<shared_words> encode(const store_result&);
+template result<shared_words> encode(const placement&);
+template result<shared_words> encode(const generation_notice&);
+template result<shared_words> encode(const heartbeat&);
 
 result<shared_words> encode(const message& value) {
   return std::visit([](const auto& one) { return encode(one); }, value);
@@ -153,8 +162,9 @@ result<message> decode(std::span<const std::uint64_t> words) {
 
 std::string_view kind_name(const message& value) {
   static constexpr std::array<std::string_view, std::variant_size_v<message>> names = {
-      "hello",    "welcome",    "window_report",  "evaluation_report", "farewell",    "shard_report",
-      "decision", "trajectory", "policy_version", "store_operation",   "store_result"};
+      "hello",        "welcome",   "window_report",     "evaluation_report", "farewell",
+      "shard_report", "decision",  "trajectory",        "policy_version",    "store_operation",
+      "store_result", "placement", "generation_notice", "heartbeat"};
   return names[value.index()];
 }
 

@@ -11,7 +11,7 @@
 namespace dynamix::messages {
 
 /// Rises with every incompatible change of a message's meaning.
-inline constexpr std::uint32_t protocol_version = 1;
+inline constexpr std::uint32_t protocol_version = 2;
 
 // Limits on everything that a peer can send.
 inline constexpr std::uint32_t max_workers = 4096;
@@ -34,7 +34,8 @@ struct decision_key {
   friend auto operator<=>(const decision_key&, const decision_key&) = default;
 };
 
-/// The first message after a connect: who calls, and whether both sides agree on what matters.
+/// A worker's first message after a connect, and whenever it has left a generation without being done: who calls,
+/// whether both sides agree on what matters, and where its training stands.
 struct hello {
   std::uint32_t protocol = protocol_version;
   std::string cluster;              ///< name of the cluster, 1 to 128 characters
@@ -42,9 +43,13 @@ struct hello {
   std::string host;                 ///< name of the calling host in the cluster file
   std::uint64_t incarnation = 0;    ///< unique a process start; > 0
   std::uint32_t heartbeat_interval_ms = 0;
-  std::uint64_t generation = 0; ///< that the worker trains in; 0 before it has joined one
-  decision_key last_decision;   ///< newest that it holds
-  std::uint32_t batch = 0;      ///< in force; 0 before training
+  std::uint64_t generation = 0;       ///< newest that the worker was placed in; 0: none yet
+  decision_key last_decision;         ///< newest that it holds
+  bool training = false;              ///< in that generation; otherwise it waits for a place
+  std::vector<std::uint32_t> members; ///< of that generation, rising; empty unless it trains
+  std::uint64_t steps = 0;            ///< completed; the state after them is in memory
+  std::uint64_t attempted_steps = 0;  ///< `steps`, and one more where one was in flight when the generation ended
+  std::uint64_t checkpoint_steps = 0; ///< of the newest checkpoint that it can go on from; 0: none
   friend bool operator==(const hello&, const hello&) = default;
 };
 
@@ -55,7 +60,8 @@ enum class welcome_verdict : std::uint8_t {
   unknown_host,       ///< not in the cluster file, or without a worker role
   duplicate_host,     ///< the same name is connected under another incarnation
   heartbeat_mismatch, ///< would cut healthy connections
-  generation_closed,  ///< a worker of the generation was lost: it ends (also sent unasked, as a notice)
+  generation_closed,  ///< training is over: nobody can join any more
+  not_leader,         ///< another replica decides: `leader`
 };
 
 /// The answer to a hello. The fields behind `detail` hold only when accepted.
@@ -63,11 +69,41 @@ struct welcome {
   welcome_verdict verdict = welcome_verdict::accepted;
   std::string detail; ///< for a person
   std::uint64_t term = 0;
-  std::uint64_t generation = 0;
-  std::uint32_t rank = 0;
-  std::uint32_t world_size = 1;
-  std::string store_prefix; ///< of the generation's process group
+  std::uint64_t generation = 0; ///< newest that was formed; 0: none yet
+  std::uint32_t rank = 0;       ///< the worker's position among the workers of the cluster file, in all generations
+  std::string leader;           ///< with not_leader: the host to go to; empty where it is not known
   friend bool operator==(const welcome&, const welcome&) = default;
+};
+
+/// A new generation: one fixed set of workers with one process group. Sent to each of its members.
+struct placement {
+  std::uint64_t generation = 0;       ///< from 1
+  std::vector<std::uint32_t> members; ///< ranks, rising; at least one
+  std::uint32_t source = 0;           ///< the member whose state all start from
+  std::string store_prefix;           ///< of the generation's process group
+  friend bool operator==(const placement&, const placement&) = default;
+};
+
+/// What becomes of a running generation; sent unasked to each of its members.
+enum class generation_change : std::uint8_t {
+  ended = 1, ///< a member is lost: leave at once, drop the step in flight, and say hello
+  regroup,   ///< somebody wants to join: leave together at the next agreement, and say hello
+};
+
+struct generation_notice {
+  std::uint64_t generation = 0; ///< from 1
+  generation_change change = generation_change::ended;
+  std::string reason; ///< for a person
+  friend bool operator==(const generation_notice&, const generation_notice&) = default;
+};
+
+/// A worker's sign of life.
+struct heartbeat {
+  std::uint32_t rank = 0;
+  std::uint64_t incarnation = 0; ///< as in its hello
+  std::uint64_t generation = 0;  ///< that it trains in; 0: none
+  std::uint64_t steps = 0;       ///< completed
+  friend bool operator==(const heartbeat&, const heartbeat&) = default;
 };
 
 /// What the network did to one process in one window. Rates are means over the window.

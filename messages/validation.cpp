@@ -1,84 +1,18 @@
 #include "messages/validation.hpp"
 
-#include <kj/encoding.h>
+#include "messages/checker.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <sstream>
 
 namespace dynamix::messages {
 namespace {
 
-constexpr double unbounded = std::numeric_limits<double>::max(); // but finite
-constexpr std::uint64_t any = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint32_t max_cores = 1U << 16;
 constexpr std::uint32_t max_heartbeat_interval_ms = 3'600'000;
 constexpr std::uint64_t max_global_batch = std::uint64_t{max_workers} * max_batch;
 // The logarithm of a probability that rounding has pushed above 1.
 constexpr double log_probability_max = 1e-6;
-
-enum class lines : std::uint8_t { one, many };
-
-/// C0 and C1 controls and DEL.
-bool is_control(char32_t character) {
-  return character < U' ' || (character >= U'\x7f' && character < U'\xa0');
-}
-
-bool is_allowed(char32_t character, lines allowed) {
-  return !is_control(character) || (allowed == lines::many && (character == U'\n' || character == U'\t'));
-}
-
-/// Goes through the fields of one struct and keeps the first fault.
-class checker {
-public:
-  void require(bool holds, std::string_view name, std::string_view rule) {
-    if (!holds && fault_.empty())
-      fault_ = std::string(name) + " " + std::string(rule);
-  }
-
-  void number(std::string_view name, double value, double low, double high = unbounded) {
-    range(name, value, low, high, value >= low && value <= high); // false for NaN
-  }
-
-  void count(std::string_view name, std::uint64_t value, std::uint64_t low, std::uint64_t high) {
-    range(name, value, low, high, value >= low && value <= high);
-  }
-
-  void text(std::string_view name, const std::string& value, std::size_t low, std::size_t high, lines allowed) {
-    count(std::string(name) + " length", value.size(), low, high);
-    const auto characters = kj::encodeUtf32(kj::arrayPtr(value.data(), value.size()));
-    require(!characters.hadErrors, name, "is not UTF-8");
-    require(std::all_of(characters.begin(), characters.end(), [&](char32_t one) { return is_allowed(one, allowed); }),
-            name, "holds control characters");
-  }
-
-  /// A cluster's or host's name.
-  void name(std::string_view field, const std::string& value) { text(field, value, 1, max_name_length, lines::one); }
-
-  void key(std::string_view name, decision_key value) {
-    require(value.window > 0 || value.term == 0, name, "has a term but no window");
-  }
-
-  void nested(const std::string& prefix, const std::string& fault) {
-    if (!fault.empty() && fault_.empty())
-      fault_ = prefix + "." + fault;
-  }
-
-  std::string take() { return std::move(fault_); }
-
-private:
-  template <class T>
-  void range(std::string_view name, T value, T low, T high, bool holds) {
-    if (holds || !fault_.empty())
-      return;
-    std::ostringstream out;
-    out << name << " = " << value << " is not in [" << low << ", " << high << "]";
-    fault_ = out.str();
-  }
-
-  std::string fault_;
-};
 
 std::string element(std::string_view name, std::size_t index) {
   return std::string(name) + "[" + std::to_string(index) + "]";
@@ -148,20 +82,44 @@ std::string validate(const hello& value) {
   check.count("incarnation", value.incarnation, 1, any);
   check.count("heartbeat_interval_ms", value.heartbeat_interval_ms, 1, max_heartbeat_interval_ms);
   check.key("last_decision", value.last_decision);
-  check.count("batch", value.batch, 0, max_batch);
+  check.require(!value.training || value.generation > 0, "training", "is in no generation");
+  check.ranks("members", value.members, value.training ? 1 : 0, value.training ? max_workers : 0);
+  check.count("attempted_steps", value.attempted_steps, value.steps, any);
   return check.take();
 }
 
 std::string validate(const welcome& value) {
-  const bool accepted = value.verdict == welcome_verdict::accepted;
   checker check;
-  check.require(value.verdict >= welcome_verdict::accepted && value.verdict <= welcome_verdict::generation_closed,
-                "verdict", "is unknown");
+  check.require(value.verdict >= welcome_verdict::accepted && value.verdict <= welcome_verdict::not_leader, "verdict",
+                "is unknown");
   check.text("detail", value.detail, 0, max_text_length, lines::many);
-  check.count("generation", value.generation, accepted ? 1 : 0, any);
-  check.count("world_size", value.world_size, 1, max_workers);
-  check.require(value.rank < value.world_size, "rank", "is not below world_size");
-  check.text("store_prefix", value.store_prefix, accepted ? 1 : 0, max_name_length, lines::one);
+  check.count("rank", value.rank, 0, max_workers - 1);
+  check.text("leader", value.leader, 0, max_name_length, lines::one);
+  return check.take();
+}
+
+std::string validate(const placement& value) {
+  checker check;
+  check.count("generation", value.generation, 1, any);
+  check.ranks("members", value.members, 1, max_workers);
+  check.require(std::ranges::binary_search(value.members, value.source), "source", "is no member");
+  check.name("store_prefix", value.store_prefix);
+  return check.take();
+}
+
+std::string validate(const generation_notice& value) {
+  checker check;
+  check.count("generation", value.generation, 1, any);
+  check.require(value.change >= generation_change::ended && value.change <= generation_change::regroup, "change",
+                "is unknown");
+  check.text("reason", value.reason, 0, max_text_length, lines::many);
+  return check.take();
+}
+
+std::string validate(const heartbeat& value) {
+  checker check;
+  check.count("rank", value.rank, 0, max_workers - 1);
+  check.count("incarnation", value.incarnation, 1, any);
   return check.take();
 }
 
@@ -278,24 +236,6 @@ std::string validate(const store_result& value) {
   check.require(value.status >= store_status::ok && value.status <= store_status::absent, "status", "is unknown");
   check.count("value size", value.value.size(), 0, value.status == store_status::ok ? max_store_value_bytes : 0);
   return check.take();
-}
-
-std::string fit_text(std::string_view text) {
-  constexpr char32_t replacement = U'\xfffd';
-  // Twice the limit is enough to fill it, whatever is replaced, and keeps the work bounded.
-  const auto taken = text.substr(0, 2 * max_text_length);
-  auto characters = kj::encodeUtf32(kj::arrayPtr(taken.data(), taken.size()));
-  std::string fitted;
-  for (auto character : characters) {
-    const bool surrogate = character >= 0xd800 && character <= 0xdfff;
-    if (surrogate || !is_allowed(character, lines::many))
-      character = replacement;
-    const auto encoded = kj::decodeUtf32(kj::arrayPtr(&character, 1));
-    if (fitted.size() + encoded.size() > max_text_length)
-      break;
-    fitted.append(encoded.cStr(), encoded.size());
-  }
-  return fitted;
 }
 
 } // namespace dynamix::messages

@@ -22,6 +22,9 @@ std::string validate(const trajectory& value);
 std::string validate(const policy_version& value);
 std::string validate(const store_operation& value);
 std::string validate(const store_result& value);
+std::string validate(const placement& value);
+std::string validate(const generation_notice& value);
+std::string validate(const heartbeat& value);
 
 /// Text that `validate` accepts as a detail or a reason: broken UTF-8 and control characters (but not newlines and
 /// tabs) become U+FFFD, and what is beyond `max_text_length` bytes is cut off.

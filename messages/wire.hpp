@@ -20,6 +20,9 @@ void write(const trajectory& value, schema::Envelope::Builder envelope);
 void write(const policy_version& value, schema::Envelope::Builder envelope);
 void write(const store_operation& value, schema::Envelope::Builder envelope);
 void write(const store_result& value, schema::Envelope::Builder envelope);
+void write(const placement& value, schema::Envelope::Builder envelope);
+void write(const generation_notice& value, schema::Envelope::Builder envelope);
+void write(const heartbeat& value, schema::Envelope::Builder envelope);
 
 hello read(schema::Hello::Reader reader);
 welcome read(schema::Welcome::Reader reader);
@@ -32,5 +35,8 @@ trajectory read(schema::Trajectory::Reader reader);
 policy_version read(schema::PolicyVersion::Reader reader);
 store_operation read(schema::StoreOperation::Reader reader);
 store_result read(schema::StoreResult::Reader reader);
+placement read(schema::Placement::Reader reader);
+generation_notice read(schema::GenerationNotice::Reader reader);
+heartbeat read(schema::Heartbeat::Reader reader);
 
 } // namespace dynamix::messages::wire

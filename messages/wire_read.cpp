@@ -27,6 +27,15 @@ Enum read_enum(Wire value) {
   return static_cast<Enum>(number > std::numeric_limits<std::uint8_t>::max() ? 0 : number);
 }
 
+std::vector<std::uint32_t> read_ranks(capnp::List<std::uint32_t>::Reader list) {
+  const auto count = static_cast<unsigned>(bounded(list, max_workers));
+  std::vector<std::uint32_t> ranks;
+  ranks.reserve(count);
+  for (unsigned i = 0; i < count; ++i)
+    ranks.push_back(list[i]);
+  return ranks;
+}
+
 decision_key read_key(schema::DecisionKey::Reader reader) {
   return {.term = reader.getTerm(), .window = reader.getWindow()};
 }
@@ -109,7 +118,11 @@ hello read(schema::Hello::Reader reader) {
       .heartbeat_interval_ms = reader.getHeartbeatIntervalMs(),
       .generation = reader.getGeneration(),
       .last_decision = read_key(reader.getLastDecision()),
-      .batch = reader.getBatch(),
+      .training = reader.getTraining(),
+      .members = read_ranks(reader.getMembers()),
+      .steps = reader.getSteps(),
+      .attempted_steps = reader.getAttemptedSteps(),
+      .checkpoint_steps = reader.getCheckpointSteps(),
   };
 }
 
@@ -120,8 +133,33 @@ welcome read(schema::Welcome::Reader reader) {
       .term = reader.getTerm(),
       .generation = reader.getGeneration(),
       .rank = reader.getRank(),
-      .world_size = reader.getWorldSize(),
+      .leader = read_text(reader.getLeader(), max_name_length),
+  };
+}
+
+placement read(schema::Placement::Reader reader) {
+  return {
+      .generation = reader.getGeneration(),
+      .members = read_ranks(reader.getMembers()),
+      .source = reader.getSource(),
       .store_prefix = read_text(reader.getStorePrefix(), max_name_length),
+  };
+}
+
+generation_notice read(schema::GenerationNotice::Reader reader) {
+  return {
+      .generation = reader.getGeneration(),
+      .change = read_enum<generation_change>(reader.getChange()),
+      .reason = read_text(reader.getReason(), max_text_length),
+  };
+}
+
+heartbeat read(schema::Heartbeat::Reader reader) {
+  return {
+      .rank = reader.getRank(),
+      .incarnation = reader.getIncarnation(),
+      .generation = reader.getGeneration(),
+      .steps = reader.getSteps(),
   };
 }
 

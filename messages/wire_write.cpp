@@ -18,6 +18,11 @@ capnp::Data::Reader data_of(const std::vector<std::uint8_t>& bytes) {
   return {bytes.data(), bytes.size()};
 }
 
+void write_ranks(const std::vector<std::uint32_t>& ranks, capnp::List<std::uint32_t>::Builder builder) {
+  for (unsigned i = 0; i < builder.size(); ++i)
+    builder.set(i, ranks[i]);
+}
+
 void write_key(decision_key key, schema::DecisionKey::Builder builder) {
   builder.setTerm(key.term);
   builder.setWindow(key.window);
@@ -107,7 +112,11 @@ void write(const hello& value, schema::Envelope::Builder envelope) {
   builder.setHeartbeatIntervalMs(value.heartbeat_interval_ms);
   builder.setGeneration(value.generation);
   write_key(value.last_decision, builder.initLastDecision());
-  builder.setBatch(value.batch);
+  builder.setTraining(value.training);
+  write_ranks(value.members, builder.initMembers(static_cast<unsigned>(value.members.size())));
+  builder.setSteps(value.steps);
+  builder.setAttemptedSteps(value.attempted_steps);
+  builder.setCheckpointSteps(value.checkpoint_steps);
 }
 
 void write(const welcome& value, schema::Envelope::Builder envelope) {
@@ -117,8 +126,30 @@ void write(const welcome& value, schema::Envelope::Builder envelope) {
   builder.setTerm(value.term);
   builder.setGeneration(value.generation);
   builder.setRank(value.rank);
-  builder.setWorldSize(value.world_size);
+  builder.setLeader(text_of(value.leader));
+}
+
+void write(const placement& value, schema::Envelope::Builder envelope) {
+  auto builder = envelope.initPlacement();
+  builder.setGeneration(value.generation);
+  write_ranks(value.members, builder.initMembers(static_cast<unsigned>(value.members.size())));
+  builder.setSource(value.source);
   builder.setStorePrefix(text_of(value.store_prefix));
+}
+
+void write(const generation_notice& value, schema::Envelope::Builder envelope) {
+  auto builder = envelope.initGenerationNotice();
+  builder.setGeneration(value.generation);
+  builder.setChange(to_wire<schema::GenerationChange>(value.change));
+  builder.setReason(text_of(value.reason));
+}
+
+void write(const heartbeat& value, schema::Envelope::Builder envelope) {
+  auto builder = envelope.initHeartbeat();
+  builder.setRank(value.rank);
+  builder.setIncarnation(value.incarnation);
+  builder.setGeneration(value.generation);
+  builder.setSteps(value.steps);
 }
 
 void write(const window_report& value, schema::Envelope::Builder envelope) {

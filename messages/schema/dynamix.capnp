@@ -29,6 +29,9 @@ struct Envelope {
     policyVersion @9 :PolicyVersion;
     storeOperation @10 :StoreOperation;
     storeResult @11 :StoreResult;
+    placement @12 :Placement;
+    generationNotice @13 :GenerationNotice;
+    heartbeat @14 :Heartbeat;
   }
 }
 
@@ -43,7 +46,7 @@ struct DecisionKey {
 }
 
 struct Hello {
-  # Worker to arbitrator, the first message after a connect.
+  # Worker to arbitrator, the first message after a connect, and whenever the worker has left a generation.
 
   protocol @0 :UInt32;
   # `protocol_version` of the sender.
@@ -61,13 +64,27 @@ struct Hello {
   heartbeatIntervalMs @5 :UInt32;
 
   generation @6 :UInt64;
-  # That the worker trains in; 0 before it has joined one.
+  # The newest that the worker was placed in; 0: none yet.
 
   lastDecision @7 :DecisionKey;
   # The newest that it holds.
 
-  batch @8 :UInt32;
-  # In force, in samples; 0 before training.
+  obsoleteBatch @8 :UInt32;
+
+  training @9 :Bool;
+  # In that generation; otherwise it waits for a place.
+
+  members @10 :List(UInt32);
+  # Ranks of that generation, rising; empty unless it trains.
+
+  steps @11 :UInt64;
+  # Completed; the state after them is in memory.
+
+  attemptedSteps @12 :UInt64;
+  # One more than `steps` where one was in flight when the generation ended.
+
+  checkpointSteps @13 :UInt64;
+  # Of the newest checkpoint that it can go on from; 0: none.
 }
 
 enum WelcomeVerdict {
@@ -79,6 +96,7 @@ enum WelcomeVerdict {
   duplicateHost @5;
   heartbeatMismatch @6;
   generationClosed @7;
+  notLeader @8;
 }
 
 struct Welcome {
@@ -91,11 +109,61 @@ struct Welcome {
 
   term @2 :UInt64;
   generation @3 :UInt64;
-  rank @4 :UInt32;
-  worldSize @5 :UInt32;
+  # The newest that was formed; 0: none yet.
 
-  storePrefix @6 :Text;
+  rank @4 :UInt32;
+  # The worker's position among the workers of the cluster file.
+
+  obsoleteWorldSize @5 :UInt32;
+  obsoleteStorePrefix @6 :Text;
+
+  leader @7 :Text;
+  # With notLeader: the host to go to; empty where it is not known.
+}
+
+struct Placement {
+  # A new generation; arbitrator to each of its members.
+
+  generation @0 :UInt64;
+  # Counts from 1.
+
+  members @1 :List(UInt32);
+  # Ranks, rising.
+
+  source @2 :UInt32;
+  # The member whose state all start from.
+
+  storePrefix @3 :Text;
   # Of the keys through which the generation's process group meets.
+}
+
+enum GenerationChange {
+  unspecified @0;
+  ended @1;
+  regroup @2;
+}
+
+struct GenerationNotice {
+  # What becomes of a running generation; arbitrator to each of its members, unasked.
+
+  generation @0 :UInt64;
+  change @1 :GenerationChange;
+
+  reason @2 :Text;
+  # For a person.
+}
+
+struct Heartbeat {
+  # A worker's sign of life.
+
+  rank @0 :UInt32;
+  incarnation @1 :UInt64;
+
+  generation @2 :UInt64;
+  # That it trains in; 0: none.
+
+  steps @3 :UInt64;
+  # Completed.
 }
 
 struct NetworkStatistics {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace dynamix::messages {
 namespace {
@@ -30,6 +31,12 @@ void expect_round_trip(const message& value) {
   const auto decoded = decode(*encoded);
   ASSERT_TRUE(decoded) << kind_name(value) << ": " << decoded.error().text;
   EXPECT_TRUE(*decoded == value) << kind_name(value);
+}
+
+std::vector<std::uint32_t> every_rank() {
+  std::vector<std::uint32_t> ranks(max_workers);
+  std::iota(ranks.begin(), ranks.end(), 0U);
+  return ranks;
 }
 
 window_report largest_report(std::uint32_t rank) {
@@ -85,17 +92,32 @@ TEST(codec, brings_back_handshakes_at_their_limits) {
                           .heartbeat_interval_ms = 3'600'000,
                           .generation = most,
                           .last_decision = {.term = most, .window = most},
-                          .batch = max_batch});
+                          .training = true,
+                          .members = every_rank(),
+                          .steps = most,
+                          .attempted_steps = most,
+                          .checkpoint_steps = most});
   expect_round_trip(hello{.cluster = "c", .host = "h", .incarnation = 1, .heartbeat_interval_ms = 1});
-  for (auto verdict = welcome_verdict::accepted; verdict <= welcome_verdict::generation_closed;
+  for (auto verdict = welcome_verdict::accepted; verdict <= welcome_verdict::not_leader;
        verdict = static_cast<welcome_verdict>(static_cast<int>(verdict) + 1))
     expect_round_trip(welcome{.verdict = verdict,
                               .detail = std::string(max_text_length, 'd'),
                               .term = most,
                               .generation = most,
                               .rank = max_workers - 1,
-                              .world_size = max_workers,
+                              .leader = std::string(max_name_length, 'l')});
+}
+
+TEST(codec, brings_back_generations_at_their_limits) {
+  expect_round_trip(placement{.generation = most,
+                              .members = every_rank(),
+                              .source = max_workers - 1,
                               .store_prefix = std::string(max_name_length, 's')});
+  expect_round_trip(placement{.generation = 1, .members = {0}, .store_prefix = "g"});
+  for (const auto change : {generation_change::ended, generation_change::regroup})
+    expect_round_trip(
+        generation_notice{.generation = most, .change = change, .reason = std::string(max_text_length, 'r')});
+  expect_round_trip(heartbeat{.rank = max_workers - 1, .incarnation = most, .generation = most, .steps = most});
 }
 
 TEST(codec, brings_back_reports_at_their_limits) {

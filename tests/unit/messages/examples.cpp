@@ -52,19 +52,22 @@ hello hello_example() {
       .heartbeat_interval_ms = 1000,
       .generation = 3,
       .last_decision = {.term = 2, .window = 39},
-      .batch = 96,
+      .training = true,
+      .members = {0, 2, 3},
+      .steps = 1200,
+      .attempted_steps = 1201,
+      .checkpoint_steps = 1000,
   };
 }
 
 welcome welcome_example() {
   return {
-      .verdict = welcome_verdict::generation_closed,
-      .detail = "the connection to ben broke;\n\tgeneration 3 ends",
+      .verdict = welcome_verdict::not_leader,
+      .detail = "another replica leads;\n\task it",
       .term = 2,
       .generation = 3,
       .rank = 1,
-      .world_size = 4,
-      .store_prefix = "generation-3",
+      .leader = "north",
   };
 }
 
@@ -148,6 +151,9 @@ std::vector<message> examples() {
       store_operation{.verb = store_verb::add, .keys = {"generation-3/count"}, .amount = -2},
       store_operation{.verb = store_verb::check, .keys = {"generation-3/rank_0", "generation-3/rank_1"}},
       store_result{.status = store_status::ok, .value = {9, 8, 7}, .number = -2},
+      placement{.generation = 4, .members = {0, 2, 3}, .source = 2, .store_prefix = "generation-4"},
+      generation_notice{.generation = 3, .change = generation_change::regroup, .reason = "ben wants to join"},
+      heartbeat{.rank = 2, .incarnation = 0xfedcba9876543210, .generation = 4, .steps = 1234},
   };
 }
 

@@ -63,20 +63,40 @@ std::vector<broken> broken_handshakes() {
   BREAK(hello, heartbeat_interval_ms, 0);
   BREAK(hello, heartbeat_interval_ms, 3'600'001);
   BREAK(hello, last_decision, (decision_key{.term = 1, .window = 0}));
-  BREAK(hello, batch, max_batch + 1);
+  BREAK(hello, members, {}); // although it trains
+  BREAK(hello, members, (std::vector<std::uint32_t>{2, 2}));
+  BREAK(hello, members, (std::vector<std::uint32_t>{3, 2}));
+  BREAK(hello, members, {max_workers});
+  all.push_back(with<hello>("members", [](hello& value) { value.training = false; }));
+  all.push_back(with<hello>("training", [](hello& value) { value.generation = 0; }));
+  BREAK(hello, attempted_steps, 1199);
   BREAK(welcome, verdict, static_cast<welcome_verdict>(0));
-  BREAK(welcome, verdict, static_cast<welcome_verdict>(8));
+  BREAK(welcome, verdict, static_cast<welcome_verdict>(9));
   BREAK(welcome, detail, std::string(max_text_length + 1, 'd'));
   BREAK(welcome, detail, std::string("zero\0", 5));
   BREAK(welcome, detail, "\x1b[2J");
-  BREAK(welcome, world_size, 0);
-  BREAK(welcome, world_size, max_workers + 1);
-  BREAK(welcome, rank, 4);
-  BREAK(welcome, store_prefix, too_long_name);
-  BREAK(welcome, store_prefix, "two\nlines");
-  const auto accept = [](welcome& value) { value.verdict = welcome_verdict::accepted; };
-  all.push_back(with<welcome>("generation", [&](welcome& value) { accept(value), value.generation = 0; }));
-  all.push_back(with<welcome>("store_prefix", [&](welcome& value) { accept(value), value.store_prefix.clear(); }));
+  BREAK(welcome, rank, max_workers);
+  BREAK(welcome, leader, too_long_name);
+  BREAK(welcome, leader, "two\nlines");
+  return all;
+}
+
+std::vector<broken> broken_generations() {
+  std::vector<broken> all;
+  BREAK(placement, generation, 0);
+  BREAK(placement, members, {});
+  BREAK(placement, members, (std::vector<std::uint32_t>{0, 3, 2}));
+  BREAK(placement, members, (std::vector<std::uint32_t>{2, max_workers}));
+  BREAK(placement, source, 1);
+  BREAK(placement, store_prefix, "");
+  BREAK(placement, store_prefix, too_long_name);
+  BREAK(placement, store_prefix, "two\nlines");
+  BREAK(generation_notice, generation, 0);
+  BREAK(generation_notice, change, static_cast<generation_change>(0));
+  BREAK(generation_notice, change, static_cast<generation_change>(3));
+  BREAK(generation_notice, reason, std::string(max_text_length + 1, 'r'));
+  BREAK(heartbeat, rank, max_workers);
+  BREAK(heartbeat, incarnation, 0);
   return all;
 }
 
@@ -231,6 +251,7 @@ void expect_refused_on_both_sides(const std::vector<broken>& all) {
 
 TEST(validation, refuses_each_broken_field_of_the_handshake) {
   expect_refused_on_both_sides(broken_handshakes());
+  expect_refused_on_both_sides(broken_generations());
 }
 TEST(validation, refuses_each_broken_field_of_a_window) {
   expect_refused_on_both_sides(broken_window_reports());
