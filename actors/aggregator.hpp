@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,29 +19,31 @@ namespace dynamix::actors {
 struct aggregator_options {
   cluster::cluster_file file;
   cluster::timeouts timeouts;
-  std::uint64_t generation = 1;
   std::shared_ptr<ledger> run_ledger;
   std::shared_ptr<host_events> events;
   double ledger_origin_seconds = 0; ///< on the actor system's clock
 };
 
-/// The hub of a shard: takes workers in, gathers their reports for the arbitrator, hands its decisions out.
+/// The hub of a shard: takes workers in, forms generations of them, gathers their reports for the arbitrator, hands its
+/// decisions out.
 struct aggregator_state {
   static constexpr const char* name = "aggregator";
 
   aggregator_options options;
   std::optional<membership> members;
-  std::optional<gather> windows;
-  store_actor store;
+  std::optional<gather> windows;  ///< of the newest generation
+  store_actor store;              ///< through which the newest generation meets
+  messages::placement newest;     ///< generation 0: none was formed here
+  std::set<std::uint32_t> unsure; ///< ranks that may not have heard of it
   arbitrator_actor arbitrator;
-  std::map<std::uint32_t, worker_actor> workers; ///< present ones, by rank
+  std::map<std::uint32_t, worker_actor> workers; ///< whose connections stand, by rank
   std::vector<messages::farewell> farewells;
-  std::uint64_t arbitrators = 0; ///< that have served here: each decides under a term of its own
+  std::uint64_t terms = 0; ///< each arbitrator that serves here and each generation has one of its own
   bool stop_requested = false;
   bool ended = false;
 };
 
 aggregator_local::behavior_type aggregator(aggregator_local::stateful_pointer<aggregator_state> self,
-                                           aggregator_options options, store_actor store);
+                                           aggregator_options options);
 
 } // namespace dynamix::actors

@@ -15,7 +15,7 @@ gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_sta
   install_handlers(self, gateway_state::name);
   return {
       [self, host, arbitrates](atom::hello, const frame& hello,
-                               const worker_actor& caller) -> caf::result<frame, aggregator_actor, store_actor> {
+                               const worker_actor& caller) -> caf::result<frame, aggregator_actor> {
         auto& aggregator = self->state.aggregator;
         if (aggregator)
           return self->delegate(aggregator, atom::hello_v, hello, caller);
@@ -24,7 +24,7 @@ gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_sta
         messages::welcome refusal;
         refusal.verdict = messages::welcome_verdict::unknown_host;
         refusal.detail = "host " + host + " is no arbitrator; all hosts must read the same cluster file";
-        return {pack(refusal), aggregator_actor{}, store_actor{}};
+        return {pack(refusal), aggregator_actor{}};
       },
       [self](atom::serve, aggregator_local aggregator) { self->state.aggregator = std::move(aggregator); },
   };

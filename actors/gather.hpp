@@ -17,8 +17,7 @@ class gather {
 public:
   explicit gather(std::uint64_t generation) : generation_(generation) {}
 
-  /// A running generation is taken over: its reports are the ones to gather.
-  void resume(std::uint64_t generation) { generation_ = generation; }
+  std::uint64_t generation() const { return generation_; }
   void joined(std::uint32_t rank);
   /// The worker reports no more. Windows that waited for nobody else close.
   std::vector<messages::shard_report> left(std::uint32_t rank, double now_seconds);

@@ -10,6 +10,7 @@
 #include "actors/worker.hpp"
 #include "policy/state.hpp"
 #include "storage/atomic_file.hpp"
+#include "trainer/checkpoint.hpp"
 
 #include <caf/io/all.hpp>
 #include <spdlog/fmt/chrono.h>
@@ -126,13 +127,16 @@ void host_services::start_worker() {
                             .host = host_.name,
                             .checkpoint_directory = options_.run_directory + "/checkpoints",
                             .resume_from = options_.resume_from,
-                            .request_timeout = std::chrono::milliseconds(timeouts_.request_timeout_ms)};
+                            .timeouts = timeouts_};
   messages::hello identity;
   identity.cluster = options_.file.name;
   identity.cluster_digest = options_.file.digest();
   identity.host = host_.name;
   identity.incarnation = new_incarnation();
   identity.heartbeat_interval_ms = timeouts_.heartbeat_interval_ms;
+  trainer::checkpoint newest;
+  if (!options_.resume_from.empty() && trainer::read_checkpoint(options_.resume_from, newest).empty())
+    identity.checkpoint_steps = newest.step;
 
   worker_ = system_.spawn(worker, std::move(training), std::move(identity), events_);
   // The worker is watched, not restarted: its parameters live in its thread.
@@ -161,6 +165,10 @@ void host_services::start_worker() {
 
 void host_services::supervise(supervision_options options, std::vector<child_specification> children) {
   options.seed = options_.file.seed + supervisors_.size();
+  if (options.max_restarts > 0) {
+    options.max_restarts = options_.file.supervision.max_restarts;
+    options.period_seconds = options_.file.supervision.period_ms / 1000.0;
+  }
   auto told = [ledger = ledger_, &system = system_, origin = ledger_origin_seconds_](const std::string& reason) {
     if (ledger)
       ledger->append({.at_seconds = clock_seconds(system) - origin, .entry = ledger_event{"restarted", "", reason}});
@@ -170,11 +178,6 @@ void host_services::supervise(supervision_options options, std::vector<child_spe
 
 void host_services::start_arbitration() {
   std::vector<child_specification> children;
-  children.push_back({"store", [this] {
-                        const std::scoped_lock lock(mutex_);
-                        store_ = system_.spawn(store);
-                        return caf::actor_cast<caf::strong_actor_ptr>(store_);
-                      }});
   if (learns_)
     children.push_back({"ppo_learner", [this] {
                           const std::scoped_lock lock(mutex_);
@@ -195,7 +198,7 @@ caf::strong_actor_ptr host_services::start_aggregator() {
                             .run_ledger = ledger_,
                             .events = events_,
                             .ledger_origin_seconds = ledger_origin_seconds_};
-  aggregator_ = system_.spawn(aggregator, std::move(wanted), store_);
+  aggregator_ = system_.spawn(aggregator, std::move(wanted));
   if (gateway_)
     caf::anon_send(gateway_, atom::serve_v, aggregator_);
   return caf::actor_cast<caf::strong_actor_ptr>(aggregator_);
@@ -231,7 +234,6 @@ void host_services::shut_down() {
   supervisors_.clear();
   gateway_ = nullptr;
   worker_ = nullptr;
-  store_ = nullptr;
   learner_ = nullptr;
   aggregator_ = nullptr;
 }

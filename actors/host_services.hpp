@@ -20,7 +20,7 @@ namespace dynamix::actors {
 ///
 ///     one_for_one   gateway
 ///     one_for_one   telemetry, connector
-///     rest_for_one  store -> ppo_learner -> aggregator -> arbitrator
+///     rest_for_one  ppo_learner -> aggregator -> arbitrator
 ///     no restarts   worker: its loss ends the host
 class host_services {
 public:
@@ -61,7 +61,6 @@ private:
   std::mutex mutex_; ///< supervisors restart children on their own threads
   gateway_local gateway_;
   worker_local worker_;
-  store_actor store_;
   learner_actor learner_;
   aggregator_local aggregator_;
 };

@@ -23,15 +23,19 @@ using store_actor = caf::typed_actor<
 using worker_actor = caf::typed_actor<
     // decision: a new batch size for this worker. Refused when stale, repeated or out of bounds.
     caf::reacts_to<atom::decide, frame>,
-    // welcome with verdict generation_closed: a peer was lost, training cannot go on.
+    // placement in a new generation, and the store through which it meets.
+    caf::reacts_to<atom::place, frame, store_actor>,
+    // generation_notice: the generation ends at once, or regroups.
     caf::reacts_to<atom::closed, frame>>;
 
 /// A shard's hub as its workers see it.
 using aggregator_actor = caf::typed_actor<
     // window_report of one worker.
     caf::reacts_to<atom::report, frame>,
-    // evaluation_report, from rank 0.
+    // evaluation_report, from the generation's first member.
     caf::reacts_to<atom::evaluation, frame>,
+    // heartbeat of one worker.
+    caf::reacts_to<atom::beat, frame>,
     // -> every report sent before has been judged, and the decisions on it have been sent.
     caf::replies_to<atom::settle>::with<atom::settle>,
     // farewell: the worker's last message.
@@ -39,8 +43,8 @@ using aggregator_actor = caf::typed_actor<
 
 /// The one actor that a host publishes at its port.
 using gateway_actor = caf::typed_actor<
-    // hello and the caller -> welcome, and whom to talk to if it was accepted (else both handles are null).
-    caf::replies_to<atom::hello, frame, worker_actor>::with<frame, aggregator_actor, store_actor>>;
+    // hello and the caller -> welcome, and whom to talk to if it was accepted (else null).
+    caf::replies_to<atom::hello, frame, worker_actor>::with<frame, aggregator_actor>>;
 
 // Inside one process.
 
@@ -71,9 +75,13 @@ using worker_local = worker_actor::extend<
     caf::reacts_to<atom::report, frame>,
     // evaluation_report, from the training thread.
     caf::reacts_to<atom::evaluation, frame>,
-    // The training thread has returned; its outcome lies in the shared training_run.
-    caf::reacts_to<atom::ended>,
-    // End training at the next window boundary.
+    // The training thread has left a generation; the outcome lies in the shared training_run.
+    caf::reacts_to<atom::left>,
+    // Send a heartbeat.
+    caf::reacts_to<atom::beat>,
+    // The same now and again, and look after the training thread.
+    caf::reacts_to<atom::tick>,
+    // End training at the next agreement of the workers.
     caf::reacts_to<atom::stop>>;
 
 /// Learns from rollouts; owns the learner's checkpoint.
@@ -95,15 +103,17 @@ using arbitrator_actor = caf::typed_actor<
 
 using aggregator_local = aggregator_actor::extend<
     // hello and the caller -> welcome and whom to talk to; the gateway passes it on.
-    caf::replies_to<atom::hello, frame, worker_actor>::with<frame, aggregator_actor, store_actor>,
+    caf::replies_to<atom::hello, frame, worker_actor>::with<frame, aggregator_actor>,
+    // Look after the members.
+    caf::reacts_to<atom::look>,
+    // The same now and again.
+    caf::reacts_to<atom::tick>,
     // The arbitrator that decides from now on.
     caf::reacts_to<atom::serve, arbitrator_actor>,
     // decision for the worker of this rank.
     caf::reacts_to<atom::decide, std::uint32_t, frame>,
     // The deadline of a window.
     caf::reacts_to<atom::deadline, std::uint64_t>,
-    // Look whether the run is over.
-    caf::reacts_to<atom::finish>,
     // Do not wait for workers that have not joined; end when the others have.
     caf::reacts_to<atom::stop>>;
 

@@ -55,13 +55,15 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_start, cluster, policy, m
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_evaluation, report)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_policy, version, policy_loss, value_loss, entropy,
                                                 approximate_kl, clip_fraction)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_generation, generation, members, source, reason, steps,
+                                                steps_lost)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_event, event, host, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_farewell, farewell)
 
 namespace {
 
 /// Values of "kind", in the order of ledger_entry's alternatives.
-constexpr const char* kinds[] = {"start", "window", "evaluation", "policy", "event", "farewell"};
+constexpr const char* kinds[] = {"start", "window", "evaluation", "policy", "generation", "event", "farewell"};
 static_assert(std::size(kinds) == std::variant_size_v<ledger_entry>);
 
 template <std::size_t Index = 0>

@@ -51,7 +51,17 @@ struct ledger_policy {
   double clip_fraction = 0;
 };
 
-/// "kind": "event": joined, rejoined, refused, lost, restarted, warning
+/// "kind": "generation": a new set of workers goes on.
+struct ledger_generation {
+  std::uint64_t generation = 0;
+  std::vector<std::string> members; ///< by rank
+  std::string source;               ///< whose state all start from
+  std::string reason;               ///< the generation before ended for; empty for the first
+  std::uint64_t steps = 0;          ///< that it starts from
+  std::uint64_t steps_lost = 0;     ///< tried or completed before, and done again
+};
+
+/// "kind": "event": joined, rejoined, refused, lost, ending, regrouping, resumed, restarted, warning
 struct ledger_event {
   std::string event;
   std::string host; ///< empty: the arbitrator's own
@@ -63,8 +73,8 @@ struct ledger_farewell {
   messages::farewell farewell;
 };
 
-using ledger_entry =
-    std::variant<ledger_start, ledger_window, ledger_evaluation, ledger_policy, ledger_event, ledger_farewell>;
+using ledger_entry = std::variant<ledger_start, ledger_window, ledger_evaluation, ledger_policy, ledger_generation,
+                                  ledger_event, ledger_farewell>;
 
 /// A line of the ledger; `at_seconds` is the arbitrator's monotonic time since its start.
 struct ledger_row {

@@ -10,11 +10,25 @@ namespace dynamix::actors {
 
 using messages::welcome_verdict;
 
-membership::membership(const cluster::cluster_file& file, std::uint32_t heartbeat_interval_ms, std::uint64_t generation)
-    : cluster_(file.name), digest_(file.digest()), heartbeat_interval_ms_(heartbeat_interval_ms),
-      generation_(generation) {
+namespace {
+
+/// Rounds of `decide` in one `next`: losses, phase, notices, placement, and some to spare.
+constexpr int rounds_most = 16;
+
+std::string joined(const std::vector<std::string_view>& names) {
+  if (names.empty())
+    return "nobody";
+  if (names.size() == 1)
+    return std::string{names.front()};
+  return fmt::format("{} and {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
+}
+
+} // namespace
+
+membership::membership(const cluster::cluster_file& file, const cluster::timeouts& timeouts)
+    : cluster_(file.name), digest_(file.digest()), timeouts_(timeouts) {
   for (const auto* host : file.workers())
-    members_.push_back({.host = host->name});
+    state_.members.push_back({.host = host->name, .detail = {}});
 }
 
 messages::welcome membership::refuse(welcome_verdict verdict, std::string detail) const {
@@ -24,7 +38,7 @@ messages::welcome membership::refuse(welcome_verdict verdict, std::string detail
   return answer;
 }
 
-messages::welcome membership::admit(const messages::hello& hello) {
+messages::welcome membership::check(const messages::hello& hello) const {
   if (hello.protocol != messages::protocol_version)
     return refuse(welcome_verdict::protocol_mismatch,
                   fmt::format("host {} speaks protocol {}, this arbitrator {}; run the same release on every host",
@@ -36,75 +50,218 @@ messages::welcome membership::admit(const messages::hello& hello) {
     return refuse(
         welcome_verdict::cluster_mismatch,
         fmt::format("host {} read another version of the cluster file; copy the same one to every host", hello.host));
-  auto found = std::ranges::find(members_, hello.host, &member::host);
-  if (found == members_.end())
+  const auto found = std::ranges::find(state_.members, hello.host, &member::host);
+  if (found == state_.members.end())
     return refuse(welcome_verdict::unknown_host, fmt::format("host {} has no worker in the cluster file", hello.host));
-  if (hello.heartbeat_interval_ms != heartbeat_interval_ms_)
+  if (hello.heartbeat_interval_ms != timeouts_.heartbeat_interval_ms)
     return refuse(welcome_verdict::heartbeat_mismatch,
                   fmt::format("host {} sends a heartbeat every {} ms, this arbitrator every {} ms", hello.host,
-                              hello.heartbeat_interval_ms, heartbeat_interval_ms_));
-  if (found->state == member_state::present && found->incarnation != hello.incarnation)
+                              hello.heartbeat_interval_ms, timeouts_.heartbeat_interval_ms));
+  if (found->present() && found->incarnation != hello.incarnation)
     return refuse(welcome_verdict::duplicate_host,
                   fmt::format("host {} is already connected from another process", hello.host));
-  if (found->incarnation != hello.incarnation && (closed() || found->state == member_state::departed))
+  const bool known = found->present() && found->incarnation == hello.incarnation;
+  if ((ending() && !(known && hello.training)) || found->state == member_state::departed)
     return refuse(welcome_verdict::generation_closed,
-                  fmt::format("generation {} has ended (finished: {}; failed: {}; lost: {})", generation_,
-                              names(member_state::departed), names(member_state::failed), names(member_state::lost)));
-  // A worker in mid-training meets a new arbitrator: its generation goes on, and new terms lie above its last.
-  if (hello.generation > generation_)
-    generation_ = hello.generation;
+                  fmt::format("training is over (finished: {}; failed: {}; lost: {})", names(member_state::departed),
+                              names(member_state::failed), names(member_state::lost)));
+  if (hello.training && hello.members.back() >= state_.members.size())
+    return refuse(
+        welcome_verdict::cluster_mismatch,
+        fmt::format("host {} trains with rank {}, which the cluster file has not", hello.host, hello.members.back()));
+  return {.detail = "welcome", .leader = {}};
+}
+
+/// A worker in mid-training meets a new arbitrator: its generation goes on.
+void membership::adopt(const messages::hello& hello, double now_seconds) {
+  if (hello.generation <= state_.generation)
+    return;
+  state_.generation = hello.generation;
+  state_.placed = hello.members;
+  state_.adopted = true;
+  state_.phase = generation_phase::running;
+  state_.phase_seconds = state_.progress_seconds = now_seconds;
+  state_.first_steps = state_.attempted_steps = hello.steps;
+}
+
+messages::welcome membership::admit(const messages::hello& hello, double now_seconds) {
+  auto answer = check(hello);
+  if (answer.verdict != welcome_verdict::accepted)
+    return answer;
+  const auto found = std::ranges::find(state_.members, hello.host, &member::host);
   highest_term_ = std::max(highest_term_, hello.last_decision.term);
-  found->state = member_state::present;
+  if (hello.training)
+    adopt(hello, now_seconds);
+  answer.term = highest_term_;
+  answer.generation = state_.generation;
+  answer.rank = static_cast<std::uint32_t>(found - state_.members.begin());
+  found->seen_seconds = now_seconds;
+  // It said so before it heard of its newest place, which it is told again.
+  if (!hello.training && found->incarnation == hello.incarnation && is_placed(answer.rank) &&
+      hello.generation < state_.generation)
+    return answer;
+  const auto wanted = hello.training ? member_state::training : member_state::waiting;
+  if (found->state != wanted || found->incarnation != hello.incarnation)
+    found->since_seconds = now_seconds;
+  // One that trains may say hello again because its connection broke; it has not heard what came in between.
+  found->told = false;
+  found->state = wanted;
   found->incarnation = hello.incarnation;
-  return {.verdict = welcome_verdict::accepted,
-          .detail = "welcome",
-          .term = highest_term_,
-          .generation = generation_,
-          .rank = static_cast<std::uint32_t>(found - members_.begin()),
-          .world_size = static_cast<std::uint32_t>(members_.size()),
-          .store_prefix = fmt::format("generation-{}", generation_)};
+  found->generation = hello.generation;
+  found->steps = hello.steps;
+  found->checkpoint_steps = hello.checkpoint_steps;
+  state_.attempted_steps = std::max(state_.attempted_steps, hello.attempted_steps);
+  return answer;
 }
 
-bool membership::departed(std::uint32_t rank, bool succeeded) {
-  if (rank >= members_.size() || members_[rank].state != member_state::present)
+bool membership::beat(const messages::heartbeat& sign, double now_seconds) {
+  if (sign.rank >= state_.members.size())
     return false;
-  members_[rank].state = succeeded ? member_state::departed : member_state::failed;
+  auto& one = state_.members[sign.rank];
+  if (one.incarnation != sign.incarnation)
+    return false;
+  // One that was given up as silent lives: it is told that its generation has ended, and says hello.
+  if (one.state == member_state::lost) {
+    one.state = member_state::training;
+    one.since_seconds = now_seconds;
+    one.told = false;
+  }
+  if (!one.present())
+    return false;
+  one.seen_seconds = now_seconds;
+  if (one.state != member_state::training || sign.generation != state_.generation || !is_member(sign.rank) ||
+      sign.steps <= one.steps)
+    return false;
+  const bool first = one.state == member_state::training && sign.steps > state_.first_steps &&
+                     state_.attempted_steps <= state_.first_steps;
+  one.steps = sign.steps;
+  if (sign.steps > state_.attempted_steps) {
+    state_.attempted_steps = sign.steps;
+    state_.progress_seconds = now_seconds;
+    state_.adopted = false;
+  }
+  return first;
+}
+
+bool membership::departed(const messages::farewell& farewell, double now_seconds) {
+  if (farewell.rank >= state_.members.size() || !state_.members[farewell.rank].present())
+    return false;
+  auto& one = state_.members[farewell.rank];
+  one.state = farewell.succeeded ? member_state::departed : member_state::failed;
+  one.detail = farewell.reason;
+  one.since_seconds = now_seconds;
   return true;
 }
 
-bool membership::lost(std::uint32_t rank) {
-  if (rank >= members_.size() || members_[rank].state != member_state::present)
+bool membership::disconnected(std::uint32_t rank, const std::string& detail, double now_seconds) {
+  if (rank >= state_.members.size() || !state_.members[rank].present())
     return false;
-  members_[rank].state = member_state::lost;
+  auto& one = state_.members[rank];
+  one.state = member_state::lost;
+  one.detail = detail;
+  one.since_seconds = now_seconds;
   return true;
 }
 
-bool membership::closed() const {
-  return std::ranges::any_of(
-      members_, [](const member& one) { return one.state == member_state::lost || one.state == member_state::failed; });
+std::vector<membership_change> membership::next(double now_seconds) {
+  const double interval = timeouts_.beat_interval_ms / 1000.0;
+  const double slept = looked_seconds_ < 0 ? 0 : now_seconds - looked_seconds_ - interval;
+  looked_seconds_ = now_seconds;
+  if (slept > 0) {
+    for (auto& one : state_.members)
+      one.seen_seconds = std::min(now_seconds, one.seen_seconds + slept);
+    state_.progress_seconds = std::min(now_seconds, state_.progress_seconds + slept);
+  }
+  std::vector<membership_change> changes;
+  for (int round = 0; round < rounds_most; ++round) {
+    auto change = decide(now_seconds, state_, timeouts_);
+    if (change.empty())
+      break;
+    apply(change, now_seconds);
+    changes.push_back(std::move(change));
+  }
+  return changes;
 }
 
-bool membership::over() const {
-  const auto count = [this](member_state state) { return std::ranges::count(members_, state, &member::state); };
-  // Nobody trains with less than all workers, so whoever has not come by the time another has ended comes too late.
-  const bool too_late = closed() || count(member_state::departed) > 0;
-  return count(member_state::present) == 0 && (count(member_state::awaited) == 0 || too_late);
+void membership::apply(const membership_change& change, double now_seconds) {
+  for (const auto& loss : change.lost) {
+    auto& one = state_.members[loss.rank];
+    one.state = member_state::lost;
+    one.detail = loss.detail;
+    one.since_seconds = now_seconds;
+  }
+  if (change.phase) {
+    state_.phase = *change.phase;
+    state_.phase_seconds = now_seconds;
+    state_.reason = messages::fit_text(change.reason);
+    const auto got_on = [this](auto rank) { return state_.members[rank].steps > state_.first_steps; };
+    if (state_.phase == generation_phase::ending)
+      state_.barren = std::ranges::any_of(state_.placed, got_on) ? 0 : state_.barren + 1;
+    for (const auto rank : state_.placed)
+      state_.members[rank].told = false;
+  }
+  for (const auto& [rank, notice] : change.notices)
+    state_.members[rank].told = true;
+  if (!change.placement)
+    return;
+  state_.generation = change.placement->generation;
+  state_.placed = change.placement->members;
+  state_.adopted = false;
+  state_.phase = generation_phase::running;
+  state_.phase_seconds = state_.progress_seconds = now_seconds;
+  state_.first_steps = state_.attempted_steps = change.steps;
+  for (const auto rank : state_.placed) {
+    auto& one = state_.members[rank];
+    one.state = member_state::training;
+    one.since_seconds = now_seconds;
+    one.generation = state_.generation;
+    one.steps = change.steps;
+    one.told = false;
+  }
 }
 
-std::size_t membership::awaited() const {
-  return static_cast<std::size_t>(std::ranges::count(members_, member_state::awaited, &member::state));
+bool membership::is_member(std::uint32_t rank) const {
+  return std::ranges::binary_search(state_.placed, rank);
+}
+
+bool membership::is_placed(std::uint32_t rank) const {
+  return is_member(rank) && state_.members[rank].state == member_state::training &&
+         state_.members[rank].generation == state_.generation;
+}
+
+bool membership::over(double now_seconds) const {
+  const auto present = [](const member& one) { return one.present(); };
+  if (std::ranges::any_of(state_.members, present))
+    return false;
+  if (ending() || count(member_state::failed) == state_.members.size())
+    return true;
+  const auto came = [](const member& one) { return one.state != member_state::awaited; };
+  if (std::ranges::none_of(state_.members, came))
+    return false;
+  // All are lost or have failed: whoever is started again gets as long to come as at the start.
+  double last = 0;
+  for (const auto& one : state_.members)
+    last = std::max(last, one.since_seconds);
+  return 1000 * (now_seconds - last) > timeouts_.join_timeout_ms;
+}
+
+std::size_t membership::count(member_state state) const {
+  return static_cast<std::size_t>(std::ranges::count(state_.members, state, &member::state));
 }
 
 std::string membership::names(member_state state) const {
   std::vector<std::string_view> chosen;
-  for (const auto& one : members_)
+  for (const auto& one : state_.members)
     if (one.state == state)
       chosen.push_back(one.host);
-  if (chosen.empty())
-    return "nobody";
-  auto last = chosen.back();
-  chosen.pop_back();
-  return chosen.empty() ? std::string{last} : fmt::format("{} and {}", fmt::join(chosen, ", "), last);
+  return joined(chosen);
+}
+
+std::string membership::names(const std::vector<std::uint32_t>& ranks) const {
+  std::vector<std::string_view> chosen;
+  for (const auto rank : ranks)
+    chosen.push_back(state_.members[rank].host);
+  return joined(chosen);
 }
 
 } // namespace dynamix::actors

@@ -1,64 +1,130 @@
 #pragma once
 
-/// Who belongs to the generation. Knows no CAF.
+/// Who belongs to the cluster, and which generation trains. Knows no CAF and no clock.
+///
+///     none --enough have come--> running --a member is lost or has left--> ending --all that are left wait--+
+///                                  ^ |somebody wants to join                  ^|member lost                 |
+///                                  | v                                        ||                            |
+///                                  | regrouping ------------------------------+|                            |
+///                                  |     |all members wait                     |                            |
+///                                  +-----+-------------------------------------+----------------------------+
+///
+/// `decide` says what is to be done now and why, and changes nothing; `membership::next` does what it says.
 
 #include "cluster/cluster_file.hpp"
 #include "messages/types.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dynamix::actors {
 
 enum class member_state : std::uint8_t {
-  awaited,  ///< has not joined yet
-  present,  ///< trains, or waits for the others
-  departed, ///< said farewell at the end of its training
+  awaited,  ///< has not come yet
+  waiting,  ///< for a place in the next generation
+  training, ///< in its generation
+  departed, ///< said farewell at the end of training
   failed,   ///< said farewell before that
-  lost,     ///< its connection broke without a farewell
+  lost,     ///< its connection broke, or it fell silent
 };
 
 struct member {
   std::string host;
   member_state state = member_state::awaited;
   std::uint64_t incarnation = 0;
+  std::uint64_t generation = 0; ///< newest that it was placed in
+  std::uint64_t steps = 0;      ///< completed, in memory
+  std::uint64_t checkpoint_steps = 0;
+  double seen_seconds = 0;  ///< last sign of life
+  double since_seconds = 0; ///< in this state
+  bool told = false;        ///< that its generation ends or regroups
+  std::string detail;       ///< why it is lost or has failed
+
+  bool present() const { return state == member_state::waiting || state == member_state::training; }
 };
 
-/// The workers of one generation: a fixed set, so ranks are the workers' positions in the cluster file. A loss closes
-/// the generation to newcomers; a worker whose connection alone broke may come back under its old incarnation.
+enum class generation_phase : std::uint8_t { none, running, regrouping, ending };
+
+struct membership_state {
+  std::vector<member> members;       ///< by rank
+  std::uint64_t generation = 0;      ///< newest that was formed
+  std::vector<std::uint32_t> placed; ///< its members
+  bool adopted = false;              ///< it was formed by an arbitrator before this one
+  generation_phase phase = generation_phase::none;
+  double phase_seconds = 0;          ///< when the phase began
+  std::uint64_t first_steps = 0;     ///< completed when the generation began
+  std::uint64_t attempted_steps = 0; ///< furthest that any member got or tried to get
+  double progress_seconds = 0;       ///< when a step was last completed
+  std::string reason;                ///< of the phase
+  std::uint32_t barren = 0;          ///< generations in a row that ended without a step
+};
+
+/// What is to be done, in this order, and why.
+struct membership_change {
+  struct loss {
+    std::uint32_t rank;
+    std::string detail;
+  };
+  std::vector<loss> lost;
+  std::optional<generation_phase> phase;
+  std::string reason; ///< of the phase or of the placement
+  std::vector<std::pair<std::uint32_t, messages::generation_notice>> notices;
+  std::optional<messages::placement> placement;
+  std::uint64_t steps = 0;      ///< that the placement starts from
+  std::uint64_t steps_lost = 0; ///< tried or completed in the generation before, and not among `steps`
+
+  bool empty() const { return lost.empty() && !phase && notices.empty() && !placement; }
+};
+
+membership_change decide(double now_seconds, const membership_state& state, const cluster::timeouts& timeouts);
+
 class membership {
 public:
-  membership(const cluster::cluster_file& file, std::uint32_t heartbeat_interval_ms, std::uint64_t generation);
+  membership(const cluster::cluster_file& file, const cluster::timeouts& timeouts);
 
   /// Judges a hello, and takes the worker in if it is accepted.
-  messages::welcome admit(const messages::hello& hello);
+  messages::welcome admit(const messages::hello& hello, double now_seconds);
+  /// A sign of life. True when it tells of the first completed step of a generation.
+  bool beat(const messages::heartbeat& sign, double now_seconds);
   /// Said farewell. False if it was not present.
-  bool departed(std::uint32_t rank, bool succeeded);
+  bool departed(const messages::farewell& farewell, double now_seconds);
   /// Its connection broke without a farewell. False if it was not present.
-  bool lost(std::uint32_t rank);
+  bool disconnected(std::uint32_t rank, const std::string& detail, double now_seconds);
+  /// What is to be done now; it counts as done. Call at least every beat interval: a caller that comes late has slept
+  /// itself, and holds nobody's silence in that time against them.
+  std::vector<membership_change> next(double now_seconds);
 
-  std::uint64_t generation() const { return generation_; }
+  const membership_state& state() const { return state_; }
+  std::uint64_t generation() const { return state_.generation; }
   /// Newest term that any worker has obeyed; a new arbitrator's lies above it.
   std::uint64_t highest_term() const { return highest_term_; }
-  /// A worker is lost or has failed: nobody new can join.
-  bool closed() const;
-  /// Nobody is present, and nobody can still join.
-  bool over() const;
-  std::size_t awaited() const;
-  const std::vector<member>& members() const { return members_; }
+  bool is_member(std::uint32_t rank) const;
+  /// Has been given a place in the newest generation, and has not left it.
+  bool is_placed(std::uint32_t rank) const;
+  /// Somebody has come to the end of training: nobody can join any more.
+  bool ending() const { return count(member_state::departed) > 0; }
+  /// Nobody is present, and nobody can still come.
+  bool over(double now_seconds) const;
+  std::size_t count(member_state state) const;
   /// "cy and dot": for messages to people.
   std::string names(member_state state) const;
+  std::string names(const std::vector<std::uint32_t>& ranks) const;
 
 private:
   messages::welcome refuse(messages::welcome_verdict verdict, std::string detail) const;
+  messages::welcome check(const messages::hello& hello) const;
+  void adopt(const messages::hello& hello, double now_seconds);
+  void apply(const membership_change& change, double now_seconds);
 
   std::string cluster_;
   std::uint64_t digest_;
-  std::uint32_t heartbeat_interval_ms_;
-  std::uint64_t generation_;
+  cluster::timeouts timeouts_;
   std::uint64_t highest_term_ = 0;
-  std::vector<member> members_; ///< by rank
+  double looked_seconds_ = -1; ///< last `next`
+  membership_state state_;
 };
 
 } // namespace dynamix::actors

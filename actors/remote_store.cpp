@@ -8,12 +8,12 @@ namespace dynamix::actors {
 using messages::store_verb;
 
 remote_store::remote_store(caf::actor_system& system, store_actor target, std::chrono::milliseconds timeout,
-                           const std::atomic<bool>& aborted, const std::string& abort_reason)
-    : self_(system), target_(std::move(target)), timeout_(timeout), aborted_(aborted), abort_reason_(abort_reason) {}
+                           const trainer::interruption& stop)
+    : self_(system), target_(std::move(target)), timeout_(timeout), stop_(stop) {}
 
 messages::store_result remote_store::ask(messages::store_operation operation) {
-  if (aborted_.load(std::memory_order_acquire))
-    throw trainer::store_error(abort_reason_);
+  if (stop_.raised())
+    throw trainer::store_error(stop_.reason());
   const std::scoped_lock lock(mutex_);
   std::optional<messages::store_result> result;
   std::string failure = "the store sent an answer that makes no sense";

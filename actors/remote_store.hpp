@@ -1,19 +1,20 @@
 #pragma once
 
 #include "actors/interfaces.hpp"
+#include "trainer/interruption.hpp"
 #include "trainer/store.hpp"
 
-#include <atomic>
 #include <chrono>
 #include <mutex>
 
 namespace dynamix::actors {
 
-/// The store of a generation as the training thread sees it: each call is one request to a store_actor.
+/// The store of a generation as the training thread sees it: each call is one request to a store_actor. Fails once
+/// `stop`, which must outlive it, is raised.
 class remote_store final : public trainer::store {
 public:
   remote_store(caf::actor_system& system, store_actor target, std::chrono::milliseconds timeout,
-               const std::atomic<bool>& aborted, const std::string& abort_reason);
+               const trainer::interruption& stop);
 
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override;
   std::optional<std::vector<std::uint8_t>> get(const std::string& key) override;
@@ -29,8 +30,7 @@ private:
   caf::scoped_actor self_;
   store_actor target_;
   std::chrono::milliseconds timeout_;
-  const std::atomic<bool>& aborted_;
-  const std::string& abort_reason_;
+  const trainer::interruption& stop_;
 };
 
 } // namespace dynamix::actors

@@ -6,25 +6,30 @@
 #include <spdlog/spdlog.h>
 
 #include <exception>
+#include <utility>
 
 namespace dynamix::actors {
 
-/// Turns what the training thread tells into messages to the worker.
+/// Turns what the training thread tells of one generation into messages to the worker.
 class training_observer final : public trainer::observer {
 public:
-  training_observer(training_run& run, worker_local worker) : run_(run), worker_(std::move(worker)) {}
+  training_observer(training_run& run, worker_local worker, const trainer::membership& place)
+      : run_(run), worker_(std::move(worker)), place_(place) {}
 
   void started() override {
-    spdlog::info("training_started generation={} rank={} workers={}", run_.place_.generation, run_.place_.rank,
-                 run_.place_.world_size);
+    spdlog::info("training_started generation={} rank={} members={}", place_.generation, place_.rank,
+                 place_.members.size());
   }
 
   void window_closed(const trainer::window_record& record) override {
-    run_.control_seconds_ += record.control_seconds;
+    {
+      const std::scoped_lock lock(run_.mutex_);
+      run_.control_seconds_ += record.control_seconds;
+    }
     caf::anon_send(worker_, atom::report_v,
                    pack(messages::window_report{.host = run_.options_.host,
-                                                .rank = run_.place_.rank,
-                                                .generation = run_.place_.generation,
+                                                .rank = place_.rank,
+                                                .generation = place_.generation,
                                                 .window = record.window,
                                                 .first_step = record.first_step,
                                                 .final = record.final,
@@ -40,8 +45,17 @@ public:
                                                 .control_seconds = record.control_seconds}));
   }
 
+  void step_completed(std::uint64_t step) override {
+    run_.steps_.store(step, std::memory_order_relaxed);
+    if (std::exchange(first_, false))
+      caf::anon_send(worker_, atom::beat_v);
+  }
+
   void evaluated(const messages::evaluation_report& report) override {
-    run_.evaluations_.push_back(report);
+    {
+      const std::scoped_lock lock(run_.mutex_);
+      run_.evaluations_.push_back(report);
+    }
     spdlog::info("evaluated epoch={} accuracy={:.4f} loss={:.4f} seconds={:.1f}", report.epoch, report.test_accuracy,
                  report.test_loss, report.elapsed_seconds);
     caf::anon_send(worker_, atom::evaluation_v, pack(report));
@@ -51,23 +65,22 @@ public:
     spdlog::info("checkpoint_written step={} path={}", step, path);
   }
 
-  bool stop_requested() override { return run_.stop_.load(std::memory_order_relaxed); }
+  trainer::boundary_request request() override {
+    if (run_.stop_.load(std::memory_order_relaxed))
+      return trainer::boundary_request::stop;
+    return run_.regroup_.load(std::memory_order_relaxed) ? trainer::boundary_request::regroup
+                                                         : trainer::boundary_request::none;
+  }
 
 private:
   training_run& run_;
   worker_local worker_;
+  const trainer::membership& place_;
+  bool first_ = true;
 };
 
-training_run::training_run(const training_options& options, const messages::welcome& place)
-    : options_(options), place_{.generation = place.generation,
-                                .rank = place.rank,
-                                .world_size = place.world_size,
-                                .store_prefix = place.store_prefix,
-                                .address = options.file.find(options.host)->address,
-                                .collective_timeout_ms =
-                                    cluster::derive_timeouts(options.file.detect_ms).collective_timeout_ms,
-                                .join_timeout_ms = cluster::derive_timeouts(options.file.detect_ms).join_timeout_ms},
-      decisions_(place.generation, place.rank, options.file.batch.lowest, options.file.batch.highest) {}
+training_run::training_run(const training_options& options, std::uint32_t rank)
+    : options_(options), rank_(rank), decisions_(rank, options.file.batch.lowest, options.file.batch.highest) {}
 
 training_run::~training_run() {
   // The thread holds a share of this object, so here it has ended or is ending in this very call.
@@ -75,34 +88,105 @@ training_run::~training_run() {
     thread_.detach();
 }
 
-void training_run::start(caf::actor_system& system, worker_local worker, store_actor store) {
-  thread_ = std::thread([self = shared_from_this(), &system, worker = std::move(worker), store = std::move(store)] {
-    self->run(system, worker, store);
-    caf::anon_send(worker, atom::ended_v);
-  });
+void training_run::start(caf::actor_system& system, worker_local worker) {
+  thread_ =
+      std::thread([self = shared_from_this(), &system, worker = std::move(worker)] { self->run(system, worker); });
 }
 
-void training_run::abort(std::string reason) {
-  if (aborted_.load(std::memory_order_relaxed))
-    return;
-  abort_reason_ = std::move(reason);
-  aborted_.store(true, std::memory_order_release);
-}
-
-void training_run::run(caf::actor_system& system, const worker_local& worker, const store_actor& store) {
-  try {
-    remote_store rendezvous(system, store, options_.request_timeout, aborted_, abort_reason_);
-    trainer::steady_clock clock;
-    training_observer observer(*this, worker);
-    const trainer::session_options session{.file = &options_.file,
-                                           .host = options_.file.find(options_.host),
-                                           .checkpoint_directory = options_.checkpoint_directory,
-                                           .resume_from = options_.resume_from};
-    outcome_ = trainer::train(session, place_, rendezvous, clock, decisions_, observer);
-  } catch (const std::exception& error) {
-    outcome_.succeeded = false;
-    outcome_.reason = error.what();
+void training_run::place(const messages::placement& place, store_actor store) {
+  newest_ = place;
+  regroup_.store(false, std::memory_order_relaxed);
+  interruption_ = std::make_shared<trainer::interruption>();
+  {
+    const std::scoped_lock lock(mutex_);
+    order_ = order{.place = {.generation = place.generation,
+                             .rank = rank_,
+                             .members = place.members,
+                             .source = place.source,
+                             .store_prefix = place.store_prefix,
+                             .address = options_.file.find(options_.host)->address,
+                             .collective_timeout_ms = options_.timeouts.collective_timeout_ms,
+                             .join_timeout_ms = options_.timeouts.stall_timeout_ms},
+                   .store = std::move(store),
+                   .stop = interruption_};
   }
+  ordered_.notify_one();
+}
+
+void training_run::interrupt(const std::string& reason) {
+  if (interruption_)
+    interruption_->raise(reason);
+}
+
+void training_run::finish(const std::string& reason) {
+  finished_ = true;
+  {
+    const std::scoped_lock lock(mutex_);
+    last_reason_ = reason;
+  }
+  ordered_.notify_one();
+}
+
+std::optional<training_run::order> training_run::await_order() {
+  std::unique_lock lock(mutex_);
+  ordered_.wait(lock, [this] { return order_ || last_reason_; });
+  return std::exchange(order_, std::nullopt);
+}
+
+void training_run::tell(const worker_local& worker, trainer::outcome outcome) {
+  steps_.store(outcome.steps, std::memory_order_relaxed);
+  {
+    const std::scoped_lock lock(mutex_);
+    outcome_ = std::move(outcome);
+  }
+  caf::anon_send(worker, atom::left_v);
+}
+
+void training_run::run(caf::actor_system& system, const worker_local& worker) {
+  trainer::outcome last;
+  try {
+    // Outlives the session: a thread that a generation left behind may still read it.
+    static trainer::steady_clock clock;
+    trainer::session session({.file = &options_.file,
+                              .host = options_.file.find(options_.host),
+                              .checkpoint_directory = options_.checkpoint_directory,
+                              .resume_from = options_.resume_from},
+                             clock);
+    while (auto next = await_order()) {
+      remote_store rendezvous(system, next->store, std::chrono::milliseconds(options_.timeouts.request_timeout_ms),
+                              *next->stop);
+      training_observer observer(*this, worker, next->place);
+      last = session.train(next->place, rendezvous, decisions_, observer, *next->stop);
+      tell(worker, last);
+      if (last.succeeded() || last.how == trainer::ending::failed)
+        return;
+    }
+    const auto saved = session.save();
+    const std::scoped_lock lock(mutex_);
+    last.reason =
+        *last_reason_ + (saved.path.empty() ? "; " + saved.problem : "; checkpoint " + saved.path + " written");
+    if (!saved.path.empty())
+      last.checkpoint = saved.path;
+  } catch (const std::exception& error) {
+    last.reason = error.what();
+  }
+  last.how = trainer::ending::failed;
+  tell(worker, std::move(last));
+}
+
+trainer::outcome training_run::outcome() const {
+  const std::scoped_lock lock(mutex_);
+  return outcome_;
+}
+
+double training_run::control_seconds() const {
+  const std::scoped_lock lock(mutex_);
+  return control_seconds_;
+}
+
+std::vector<messages::evaluation_report> training_run::evaluations() const {
+  const std::scoped_lock lock(mutex_);
+  return evaluations_;
 }
 
 } // namespace dynamix::actors

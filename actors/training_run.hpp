@@ -9,7 +9,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,42 +24,68 @@ struct training_options {
   std::string host;
   std::string checkpoint_directory;
   std::string resume_from;
-  std::chrono::milliseconds request_timeout{2000};
+  cluster::timeouts timeouts;
 };
 
-/// One worker's training in one generation. The thread holds a share of it and is never joined: one that hangs in a
-/// collective is left to the process's end.
+/// One worker's training over all generations. The thread waits for a place, trains in it, tells its outcome, and waits
+/// for the next. It holds a share of this object and is never joined: one that hangs is left to the process's end.
 class training_run : public std::enable_shared_from_this<training_run> {
 public:
-  training_run(const training_options& options, const messages::welcome& place);
+  training_run(const training_options& options, std::uint32_t rank);
   ~training_run();
   training_run(const training_run&) = delete;
   training_run& operator=(const training_run&) = delete;
 
-  /// Starts the thread. It reports to `worker` by messages, the last of which is atom::ended.
-  void start(caf::actor_system& system, worker_local worker, store_actor store);
+  /// Starts the thread. It reports to `worker` by messages; atom::left says that `outcome` tells of one more
+  /// generation.
+  void start(caf::actor_system& system, worker_local worker);
+  /// The next generation to train in. The one before must have been left.
+  void place(const messages::placement& place, store_actor store);
+  /// Ends the generation at once.
+  void interrupt(const std::string& reason);
+  /// The generation's members are to leave together.
+  void regroup() { regroup_.store(true, std::memory_order_relaxed); }
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
-  /// Ends a rendezvous that cannot succeed any more.
-  void abort(std::string reason);
+  /// No further place will come: a checkpoint is written, and the thread ends with this reason.
+  void finish(const std::string& reason);
 
+  std::uint32_t rank() const { return rank_; }
+  /// The newest place; generation 0 before the first.
+  const messages::placement& newest() const { return newest_; }
+  bool finished() const { return finished_; }
+  std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
   trainer::decision_slot& decisions() { return decisions_; }
-  const trainer::membership& place() const { return place_; }
-  /// Valid once atom::ended has been received.
-  const trainer::outcome& outcome() const { return outcome_; }
-  double control_seconds() const { return control_seconds_; }
-  const std::vector<messages::evaluation_report>& evaluations() const { return evaluations_; }
+  trainer::outcome outcome() const;
+  double control_seconds() const;
+  std::vector<messages::evaluation_report> evaluations() const;
 
 private:
   friend class training_observer;
-  void run(caf::actor_system& system, const worker_local& worker, const store_actor& store);
+  struct order {
+    trainer::membership place;
+    store_actor store;
+    std::shared_ptr<trainer::interruption> stop;
+  };
+
+  void run(caf::actor_system& system, const worker_local& worker);
+  std::optional<order> await_order();
+  void tell(const worker_local& worker, trainer::outcome outcome);
 
   training_options options_;
-  trainer::membership place_;
+  std::uint32_t rank_;
   trainer::decision_slot decisions_;
   std::atomic<bool> stop_ = false;
-  std::atomic<bool> aborted_ = false;
-  std::string abort_reason_; ///< written once, before aborted_
-  // Written by the thread, read after atom::ended.
+  std::atomic<bool> regroup_ = false;
+  std::atomic<std::uint64_t> steps_ = 0;
+  // The worker actor's own.
+  messages::placement newest_;
+  std::shared_ptr<trainer::interruption> interruption_;
+  bool finished_ = false;
+
+  mutable std::mutex mutex_; ///< guards all below
+  std::condition_variable ordered_;
+  std::optional<order> order_;
+  std::optional<std::string> last_reason_; ///< set: finish
   trainer::outcome outcome_;
   double control_seconds_ = 0;
   std::vector<messages::evaluation_report> evaluations_;

@@ -2,7 +2,6 @@
 
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
-#include "messages/validation.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -14,6 +13,7 @@ namespace {
 
 using pointer = worker_local::stateful_pointer<worker_state>;
 using phase = worker_state::phase;
+using messages::welcome_verdict;
 
 constexpr double first_greeting_delay_seconds = 0.1;
 constexpr double longest_greeting_delay_seconds = 2;
@@ -34,46 +34,69 @@ void greet_later(pointer self) {
   self->delayed_send(self, to_milliseconds(delay), atom::greet_v);
 }
 
-void accepted(pointer self, const messages::welcome& welcome, const aggregator_actor& aggregator,
-              const store_actor& store) {
+void accepted(pointer self, const messages::welcome& welcome, const aggregator_actor& aggregator) {
   auto& state = self->state;
+  const bool was_orphaned = state.orphaned();
   state.greeting_delay_seconds = 0;
-  state.aggregator = aggregator;
-  self->monitor(aggregator);
+  state.duplicate_since_seconds = -1;
+  if (state.aggregator != aggregator) {
+    state.aggregator = aggregator;
+    self->monitor(aggregator);
+  }
   if (state.telemetry)
     self->send(state.telemetry, atom::upstream_v, aggregator);
-  if (state.now != phase::greeting) {
-    spdlog::info("arbitrator_is_back term={} training went on", welcome.term);
-    return;
+  if (state.now == phase::greeting) {
+    spdlog::info("joined rank={} generation={} waiting for a place", welcome.rank, welcome.generation);
+    state.now = phase::waiting;
+    state.run = std::make_shared<training_run>(state.options, welcome.rank);
+    state.run->start(self->system(), worker_local{self});
+  } else if (was_orphaned) {
+    spdlog::info("arbitrator_is_back term={} steps={}", welcome.term, state.run->steps());
   }
-  spdlog::info("joined generation={} rank={} workers={}", welcome.generation, welcome.rank, welcome.world_size);
-  state.now = phase::training;
-  state.run = std::make_shared<training_run>(state.options, welcome);
-  if (state.stop_requested)
-    state.run->request_stop();
-  state.run->start(self->system(), worker_local{self}, store);
+}
+
+/// Not accepted: tries again where that may help, ends where it cannot, and trains on where it trains.
+void refused(pointer self, const messages::welcome& welcome) {
+  auto& state = self->state;
+  const double now = seconds_now(self);
+  if (welcome.verdict == welcome_verdict::not_leader)
+    return greet_later(self);
+  spdlog::error("refused detail=\"{}\"", welcome.detail);
+  if (state.now == phase::training)
+    return;
+  // The process that this one follows on may not have been missed yet.
+  if (state.duplicate_since_seconds < 0)
+    state.duplicate_since_seconds = now;
+  const double patience_seconds = 2 * state.options.timeouts.connection_timeout_ms / 1000.0;
+  if (welcome.verdict == welcome_verdict::duplicate_host && now - state.duplicate_since_seconds < patience_seconds)
+    return greet_later(self);
+  const bool over = welcome.verdict == welcome_verdict::generation_closed;
+  end(self, over, (over ? "" : "the arbitrator refused this host: ") + welcome.detail);
 }
 
 void greet(pointer self) {
   auto& state = self->state;
-  if (!state.gateway || !state.orphaned() || state.now == phase::leaving || state.now == phase::ended)
+  const bool wanted = state.now < phase::training || (state.now == phase::training && state.orphaned());
+  if (!state.gateway || !wanted || state.greeting_under_way)
     return;
   if (state.now == phase::idle)
     state.now = phase::greeting;
-  self->request(state.gateway, state.options.request_timeout, atom::hello_v, pack(state.hello()), worker_actor{self})
+  state.greeting_under_way = true;
+  const std::chrono::milliseconds patience(state.options.timeouts.request_timeout_ms);
+  self->request(state.gateway, patience, atom::hello_v, pack(state.hello()), worker_actor{self})
       .then(
-          [self](const frame& answer, const aggregator_actor& aggregator, const store_actor& store) {
+          [self](const frame& answer, const aggregator_actor& aggregator) {
+            self->state.greeting_under_way = false;
             const auto welcome = unpack<messages::welcome>(answer, "worker");
             if (!welcome)
               return greet_later(self);
-            if (welcome->verdict == messages::welcome_verdict::accepted)
-              return accepted(self, *welcome, aggregator, store);
-            spdlog::error("refused detail=\"{}\"", welcome->detail);
-            // Whoever trains already trains on: the arbitrator is not needed for that.
-            if (self->state.now == phase::greeting)
-              end(self, false, "the arbitrator refused this host: " + welcome->detail);
+            if (welcome->verdict == welcome_verdict::accepted && aggregator)
+              accepted(self, *welcome, aggregator);
+            else
+              refused(self, *welcome);
           },
           [self](const caf::error& error) {
+            self->state.greeting_under_way = false;
             spdlog::debug("greeting_failed error=\"{}\"", to_text(error));
             greet_later(self);
           });
@@ -87,29 +110,35 @@ void orphan(pointer self, const char* why) {
   self->send(state.telemetry, atom::orphan_v);
   if (state.now == phase::training)
     spdlog::warn("arbitrator_lost reason=\"{}\" the last batch sizes stand, training goes on", why);
+  else if (state.now == phase::waiting)
+    spdlog::warn("arbitrator_lost reason=\"{}\" training waits for it", why);
 }
 
 void say_farewell(pointer self) {
   auto& state = self->state;
   state.run->decisions().close();
-  const auto& outcome = state.run->outcome();
-  self->request(state.telemetry, 2 * state.options.request_timeout, atom::farewell_v, pack(state.farewell()))
+  auto finish = [self] {
+    const auto outcome = self->state.run->outcome();
+    end(self, outcome.succeeded(), outcome.reason);
+  };
+  const std::chrono::milliseconds patience(2 * state.options.timeouts.request_timeout_ms);
+  self->request(state.telemetry, patience, atom::farewell_v, pack(state.farewell()))
       .then(
-          [self, &outcome](const frame& completed) {
+          [self, finish](const frame& completed) {
             if (const auto farewell = unpack<messages::farewell>(completed, "worker"))
               self->state.telemetry_seconds = farewell->telemetry_seconds;
-            end(self, outcome.succeeded, outcome.reason);
+            finish();
           },
-          [self, &outcome](const caf::error&) { end(self, outcome.succeeded, outcome.reason); });
+          [finish](const caf::error&) { finish(); });
 }
 
 /// First settles, so that decisions under way arrive before they are counted for the last time.
-void leave(pointer self) {
+void leave(pointer self, const trainer::outcome& outcome) {
   auto& state = self->state;
-  const auto& outcome = state.run->outcome();
   state.now = phase::leaving;
-  spdlog::info("training_ended succeeded={} reason=\"{}\" steps={}", outcome.succeeded, outcome.reason, outcome.steps);
-  self->request(state.telemetry, state.options.request_timeout, atom::settle_v)
+  spdlog::info("training_ended succeeded={} reason=\"{}\" steps={}", outcome.succeeded(), outcome.reason,
+               outcome.steps);
+  self->request(state.telemetry, std::chrono::milliseconds(state.options.timeouts.request_timeout_ms), atom::settle_v)
       .then([self](atom::settle) { say_farewell(self); }, [self](const caf::error&) { say_farewell(self); });
 }
 
@@ -124,46 +153,88 @@ void take_decision(pointer self, const frame& received) {
                  decision->key.window);
 }
 
-void generation_closed(pointer self, const frame& notice) {
+void take_place(pointer self, const frame& received, const store_actor& store) {
   auto& state = self->state;
-  const auto welcome = unpack<messages::welcome>(notice, "worker");
-  if (!welcome || !state.run)
+  const auto place = unpack<messages::placement>(received, "worker");
+  if (!place || state.now != phase::waiting || place->generation <= state.run->newest().generation ||
+      !std::ranges::binary_search(place->members, state.run->rank()) || state.run->finished())
     return;
-  spdlog::warn("generation_closed detail=\"{}\"", welcome->detail);
-  state.run->abort(welcome->detail);
+  state.now = phase::training;
+  state.watch->entered(seconds_now(self));
+  spdlog::info("placed generation={} members={} source={}", place->generation, place->members.size(), place->source);
+  state.run->place(*place, store);
+}
+
+void interrupt(pointer self, const std::string& reason) {
+  self->state.watch->interrupted(seconds_now(self));
+  self->state.run->interrupt(reason);
+}
+
+void generation_changes(pointer self, const frame& received) {
+  auto& state = self->state;
+  const auto notice = unpack<messages::generation_notice>(received, "worker");
+  if (!notice || !state.run)
+    return;
+  if (state.now == phase::waiting)
+    return greet(self);
+  if (state.now != phase::training || notice->generation != state.run->newest().generation)
+    return;
+  if (notice->change == messages::generation_change::regroup)
+    return state.run->regroup();
+  spdlog::warn("generation_ends generation={} reason=\"{}\"", notice->generation, notice->reason);
+  interrupt(self, notice->reason);
+}
+
+/// The training thread has left its generation, or has ended.
+void generation_left(pointer self) {
+  auto& state = self->state;
+  const auto outcome = state.run->outcome();
+  state.watch->left();
+  if (outcome.succeeded() || outcome.how == trainer::ending::failed || state.run->finished())
+    return leave(self, outcome);
+  state.now = phase::waiting;
+  spdlog::warn("generation_left generation={} steps={} reason=\"{}\"", state.run->newest().generation, outcome.steps,
+               outcome.reason);
+  if (state.stop_requested)
+    return state.run->finish("stopped between two generations");
+  greet(self);
+}
+
+void stop(pointer self) {
+  auto& state = self->state;
+  state.stop_requested = true;
+  if (!state.run)
+    return end(self, false, "stopped before training began");
+  state.run->request_stop();
+  if (state.now == phase::waiting)
+    state.run->finish(state.run->newest().generation == 0 ? "stopped before training began"
+                                                          : "stopped between two generations");
+}
+
+void beat(pointer self) {
+  auto& state = self->state;
+  if (!state.orphaned() && state.run && state.now < phase::leaving)
+    self->send(state.aggregator, atom::beat_v, pack(state.heartbeat()));
+}
+
+void tick(pointer self) {
+  auto& state = self->state;
+  self->delayed_send(self, std::chrono::milliseconds(state.options.timeouts.beat_interval_ms), atom::tick_v);
+  beat(self);
+  if (!state.run)
+    return;
+  const auto finding = state.watch->look(seconds_now(self), state.run->steps(), state.orphaned());
+  if (finding.verdict == watch_verdict::fine)
+    return;
+  spdlog::error("training_{} reason=\"{}\"", finding.verdict == watch_verdict::stuck ? "stuck" : "cut_off",
+                finding.reason);
+  if (finding.verdict == watch_verdict::stuck)
+    state.events->failed(finding.reason);
+  else
+    interrupt(self, finding.reason);
 }
 
 } // namespace
-
-messages::hello worker_state::hello() const {
-  auto said = identity;
-  if (run) {
-    said.generation = run->place().generation;
-    said.last_decision = run->decisions().newest();
-  }
-  return said;
-}
-
-messages::farewell worker_state::farewell() const {
-  messages::farewell said{.host = options.host, .reason = "training never began", .decisions = {}};
-  if (!run)
-    return said;
-  const auto& outcome = run->outcome();
-  said.rank = run->place().rank;
-  said.succeeded = outcome.succeeded;
-  said.reason = messages::fit_text(outcome.reason);
-  said.steps = outcome.steps;
-  said.samples = outcome.samples;
-  said.epochs = outcome.epochs;
-  said.wall_seconds = outcome.wall_seconds;
-  said.final_accuracy = outcome.final_accuracy;
-  said.seconds_to_target = outcome.seconds_to_target;
-  said.parameter_checksum = outcome.parameter_checksum;
-  said.control_seconds = run->control_seconds();
-  said.telemetry_seconds = telemetry_seconds;
-  said.decisions = run->decisions().counts();
-  return said;
-}
 
 worker_local::behavior_type worker(pointer self, training_options options, messages::hello identity,
                                    std::shared_ptr<host_events> events) {
@@ -172,12 +243,14 @@ worker_local::behavior_type worker(pointer self, training_options options, messa
   state.options = std::move(options);
   state.identity = std::move(identity);
   state.events = std::move(events);
+  state.watch.emplace(state.options.timeouts);
   self->set_down_handler([self](const caf::down_msg& down) {
     if (self->state.orphaned() || down.source != self->state.aggregator.address())
       return;
     orphan(self, "its aggregator is gone");
     self->send(self, atom::greet_v);
   });
+  self->send(self, atom::tick_v);
   return {
       [self](atom::serve, telemetry_actor telemetry) {
         self->state.telemetry = std::move(telemetry);
@@ -185,7 +258,8 @@ worker_local::behavior_type worker(pointer self, training_options options, messa
           self->send(self->state.telemetry, atom::upstream_v, self->state.aggregator);
       },
       [self](atom::decide, const frame& decision) { take_decision(self, decision); },
-      [self](atom::closed, const frame& notice) { generation_closed(self, notice); },
+      [self](atom::place, const frame& place, const store_actor& store) { take_place(self, place, store); },
+      [self](atom::closed, const frame& notice) { generation_changes(self, notice); },
       [self](atom::connected, gateway_actor gateway) {
         self->state.gateway = std::move(gateway);
         greet(self);
@@ -197,14 +271,10 @@ worker_local::behavior_type worker(pointer self, training_options options, messa
       [self](atom::greet) { greet(self); },
       [self](atom::report, const frame& report) { self->send(self->state.telemetry, atom::report_v, report); },
       [self](atom::evaluation, const frame& report) { self->send(self->state.telemetry, atom::evaluation_v, report); },
-      [self](atom::ended) { leave(self); },
-      [self](atom::stop) {
-        self->state.stop_requested = true;
-        if (self->state.run)
-          self->state.run->request_stop();
-        else
-          end(self, false, "stopped before training began");
-      },
+      [self](atom::left) { generation_left(self); },
+      [self](atom::beat) { beat(self); },
+      [self](atom::tick) { tick(self); },
+      [self](atom::stop) { stop(self); },
   };
 }
 

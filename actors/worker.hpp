@@ -2,9 +2,11 @@
 
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
+#include "actors/progress_watch.hpp"
 #include "actors/training_run.hpp"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,16 +14,16 @@ namespace dynamix::actors {
 
 /// A worker's life:
 ///
-///     idle --connected--> greeting --accepted--> training --ended--> leaving --farewell taken, or refused--> ended
-///                            ^  |refused            |  ^
-///                            |  v                   v  |
-///                            | ended            orphaned (the arbitrator is lost; the last batch sizes stand,
-///                            |                      |     training goes on, the connector keeps trying)
-///                            +------connected-------+
+///     idle --connected--> greeting --accepted--> waiting --placed--> training --ended--> leaving --> ended
+///                            |refused               ^                    |
+///                            v                      +---- hello ---------+ its generation ended or regroups
+///                          ended
 ///
-/// Greeting repeats with back-off while the arbitrator's host answers without deciding (its aggregator restarts).
+/// Beside it, the arbitrator may be lost at any time (orphaned): the last batch sizes stand, training goes on, the
+/// connector keeps trying, and a hello follows each connect. Greeting repeats with back-off while the arbitrator's host
+/// answers without deciding (its aggregator restarts, or it is not the leader).
 struct worker_state {
-  enum class phase : std::uint8_t { idle, greeting, training, leaving, ended };
+  enum class phase : std::uint8_t { idle, greeting, waiting, training, leaving, ended };
 
   static constexpr const char* name = "worker";
 
@@ -33,16 +35,21 @@ struct worker_state {
   gateway_actor gateway;
   aggregator_actor aggregator; ///< null while orphaned
   std::shared_ptr<training_run> run;
+  std::optional<progress_watch> watch;
+  bool greeting_under_way = false;
   double greeting_delay_seconds = 0;
+  double duplicate_since_seconds = -1; ///< refused since then because its former process seems to be there still
   bool stop_requested = false;
   double telemetry_seconds = 0; ///< that measuring cost; known at the end
 
   bool orphaned() const { return !aggregator; }
   messages::hello hello() const;
+  messages::heartbeat heartbeat() const;
   messages::farewell farewell() const;
 };
 
-/// Spawned once a host with a worker role. `identity` holds protocol, cluster, digest, host, incarnation and heartbeat.
+/// Spawned once a host with a worker role. `identity` holds protocol, cluster, digest, host, incarnation, heartbeat and
+/// the newest checkpoint's steps.
 worker_local::behavior_type worker(worker_local::stateful_pointer<worker_state> self, training_options options,
                                    messages::hello identity, std::shared_ptr<host_events> events);
 

@@ -1,0 +1,224 @@
+#include "actors/aggregator_members.hpp"
+
+#include "actors/gateway.hpp"
+#include "actors/handlers.hpp"
+#include "actors/packing.hpp"
+
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace dynamix::actors::aggregating {
+
+namespace {
+
+const std::string& host_of(pointer self, std::uint32_t rank) {
+  return self->state.members->state().members[rank].host;
+}
+
+void send_place(pointer self, std::uint32_t rank) {
+  const auto& state = self->state;
+  if (const auto found = state.workers.find(rank); found != state.workers.end())
+    self->send(found->second, atom::place_v, pack(state.newest), state.store);
+}
+
+/// A loss is told once, whether the membership or a broken connection shows it.
+void tell_loss(pointer self, std::uint32_t rank, const std::string& detail) {
+  auto& state = self->state;
+  const auto& host = host_of(self, rank);
+  spdlog::error("worker_lost host={} rank={} reason=\"{}\"", host, rank, detail);
+  write_row(self, ledger_event{"lost", host, detail});
+  if (state.windows)
+    pass_on(self, state.windows->left(rank, seconds_now(self)));
+  if (state.arbitrator)
+    self->send(state.arbitrator, atom::lost_v, rank);
+}
+
+void begin_generation(pointer self, const membership_change& change) {
+  auto& state = self->state;
+  state.newest = *change.placement;
+  // A table of its own for each generation: nothing of the one before can be met in it.
+  state.store = self->system().spawn(store);
+  state.windows.emplace(state.newest.generation);
+  // What was decided on a window that is trained again must not be taken for what is decided now.
+  ++state.terms;
+  send_term(self);
+  std::vector<std::string> hosts;
+  for (const auto rank : state.newest.members) {
+    state.windows->joined(rank);
+    hosts.push_back(host_of(self, rank));
+    send_place(self, rank);
+  }
+  const auto& source = host_of(self, state.newest.source);
+  spdlog::info("generation_formed generation={} members={} source={} steps={} steps_lost={}", state.newest.generation,
+               state.members->names(state.newest.members), source, change.steps, change.steps_lost);
+  write_row(self, ledger_generation{.generation = state.newest.generation,
+                                    .members = std::move(hosts),
+                                    .source = source,
+                                    .reason = state.members->state().reason,
+                                    .steps = change.steps,
+                                    .steps_lost = change.steps_lost});
+}
+
+void carry_out(pointer self, const membership_change& change) {
+  auto& state = self->state;
+  for (const auto& loss : change.lost)
+    tell_loss(self, loss.rank, loss.detail);
+  if (change.phase) {
+    const bool ending = *change.phase == generation_phase::ending;
+    spdlog::warn("generation_{} generation={} reason=\"{}\"", ending ? "ends" : "regroups", state.members->generation(),
+                 change.reason);
+    write_row(self, ledger_event{ending ? "ending" : "regrouping", "",
+                                 fmt::format("generation {}: {}", state.members->generation(), change.reason)});
+  }
+  for (const auto& [rank, notice] : change.notices)
+    if (const auto found = state.workers.find(rank); found != state.workers.end())
+      self->send(found->second, atom::closed_v, pack(notice));
+  if (change.placement)
+    begin_generation(self, change);
+}
+
+part_outcome judge_run(const aggregator_state& state) {
+  const auto succeeded = std::ranges::count(state.farewells, true, &messages::farewell::succeeded);
+  if (succeeded > 0)
+    return {true, static_cast<std::size_t>(succeeded) == state.members->state().members.size()
+                      ? "all workers have finished"
+                      : fmt::format("{} finished", state.members->names(member_state::departed))};
+  const auto failed = std::ranges::find(state.farewells, false, &messages::farewell::succeeded);
+  if (failed != state.farewells.end())
+    return {false, failed->host + ": " + failed->reason};
+  if (state.members->count(member_state::lost) > 0)
+    return {false, fmt::format("lost {} in mid-training", state.members->names(member_state::lost))};
+  return {false, "stopped before all workers had joined"};
+}
+
+/// The run is over when the last worker has gone; the arbitrator then finishes what it was sent.
+void look_whether_over(pointer self) {
+  auto& state = self->state;
+  const bool nobody_left = (state.stop_requested && state.workers.empty()) || state.members->over(seconds_now(self));
+  if (state.ended || !nobody_left)
+    return;
+  state.ended = true;
+  auto report = [self, outcome = judge_run(state)] {
+    self->state.options.events->arbitrator_ended(outcome, self->state.farewells);
+  };
+  if (!state.arbitrator)
+    return report();
+  const std::chrono::milliseconds patience(state.options.timeouts.shutdown_timeout_ms);
+  self->request(state.arbitrator, patience, atom::finish_v)
+      .then([report](atom::finish) { report(); }, [report](const caf::error&) { report(); });
+}
+
+void connect(pointer self, std::uint32_t rank, const worker_actor& caller) {
+  auto& known = self->state.workers[rank];
+  if (known == caller)
+    return;
+  if (known)
+    self->demonitor(known.address());
+  known = caller;
+  self->monitor(caller);
+}
+
+} // namespace
+
+void write_row(pointer self, ledger_entry entry) {
+  auto& options = self->state.options;
+  options.run_ledger->append(
+      {.at_seconds = seconds_now(self) - options.ledger_origin_seconds, .entry = std::move(entry)});
+}
+
+void pass_on(pointer self, const std::vector<messages::shard_report>& closed) {
+  for (const auto& shard : closed)
+    if (self->state.arbitrator && !shard.reports.empty())
+      self->send(self->state.arbitrator, atom::shard_v, pack(shard));
+}
+
+void send_term(pointer self) {
+  auto& state = self->state;
+  if (state.arbitrator)
+    self->send(state.arbitrator, atom::term_v, state.members->highest_term() + state.terms);
+}
+
+caf::result<frame, aggregator_actor> admit(pointer self, const frame& said, const worker_actor& caller) {
+  auto& state = self->state;
+  const auto hello = unpack<messages::hello>(said, "aggregator");
+  if (!hello || !caller)
+    return caf::sec::invalid_argument;
+  const auto welcome = state.members->admit(*hello, seconds_now(self));
+  if (welcome.verdict != messages::welcome_verdict::accepted) {
+    spdlog::warn("refused host={} detail=\"{}\"", hello->host, welcome.detail);
+    write_row(self, ledger_event{"refused", hello->host, welcome.detail});
+    return {pack(welcome), aggregator_actor{}};
+  }
+  connect(self, welcome.rank, caller);
+  send_term(self);
+  if (hello->training) {
+    // A generation that was formed by an arbitrator before this one.
+    if (!state.windows || state.windows->generation() != state.members->generation())
+      state.windows.emplace(state.members->generation());
+    state.windows->joined(welcome.rank);
+  } else if (state.members->is_placed(welcome.rank)) {
+    state.unsure.insert(welcome.rank);
+  }
+  const auto missing = state.members->count(member_state::awaited);
+  const auto text = missing == 0 ? std::string{"all workers are here"}
+                                 : fmt::format("waiting for {}", state.members->names(member_state::awaited));
+  const bool new_here = hello->generation == 0;
+  spdlog::info("{} host={} rank={} steps={} {}", new_here ? "joined" : "rejoined", hello->host, welcome.rank,
+               hello->steps, text);
+  write_row(self, ledger_event{new_here ? "joined" : "rejoined", hello->host, text});
+  // Behind the answer: a place must not come before it.
+  self->send(self, atom::look_v);
+  return {pack(welcome), aggregator_actor{aggregator_local{self}}};
+}
+
+void take_beat(pointer self, const frame& received) {
+  const auto sign = unpack<messages::heartbeat>(received, "aggregator");
+  if (!sign || !self->state.members->beat(*sign, seconds_now(self)))
+    return;
+  write_row(self, ledger_event{"resumed", host_of(self, sign->rank),
+                               fmt::format("generation {} has completed step {}", sign->generation, sign->steps)});
+}
+
+caf::result<atom::farewell> take_farewell(pointer self, const frame& received) {
+  auto& state = self->state;
+  const auto farewell = unpack<messages::farewell>(received, "aggregator");
+  if (!farewell)
+    return caf::sec::invalid_argument;
+  if (!state.members->departed(*farewell, seconds_now(self)))
+    return atom::farewell_v;
+  state.farewells.push_back(*farewell);
+  write_row(self, ledger_farewell{*farewell});
+  state.workers.erase(farewell->rank);
+  if (state.windows)
+    pass_on(self, state.windows->left(farewell->rank, seconds_now(self)));
+  if (state.arbitrator)
+    self->send(state.arbitrator, atom::lost_v, farewell->rank);
+  return atom::farewell_v;
+}
+
+void worker_down(pointer self, const caf::down_msg& down) {
+  auto& state = self->state;
+  const auto found =
+      std::ranges::find_if(state.workers, [&](const auto& entry) { return entry.second.address() == down.source; });
+  if (found == state.workers.end())
+    return;
+  const auto rank = found->first;
+  state.workers.erase(found);
+  const auto detail = "the connection to it broke";
+  if (state.members->disconnected(rank, detail, seconds_now(self)))
+    tell_loss(self, rank, detail);
+  look_after_members(self);
+}
+
+void look_after_members(pointer self) {
+  for (const auto rank : std::exchange(self->state.unsure, {}))
+    send_place(self, rank);
+  for (const auto& change : self->state.members->next(seconds_now(self)))
+    carry_out(self, change);
+  look_whether_over(self);
+}
+
+} // namespace dynamix::actors::aggregating

@@ -1,0 +1,24 @@
+#pragma once
+
+/// The aggregator's part that deals with who is there: hellos, signs of life, generations, farewells, the end.
+
+#include "actors/aggregator.hpp"
+
+namespace dynamix::actors::aggregating {
+
+using pointer = aggregator_local::stateful_pointer<aggregator_state>;
+
+void write_row(pointer self, ledger_entry entry);
+/// Hands closed windows to the arbitrator.
+void pass_on(pointer self, const std::vector<messages::shard_report>& closed);
+/// Under which term the arbitrator decides from now on: above every one that a worker has obeyed.
+void send_term(pointer self);
+
+caf::result<frame, aggregator_actor> admit(pointer self, const frame& said, const worker_actor& caller);
+void take_beat(pointer self, const frame& received);
+caf::result<atom::farewell> take_farewell(pointer self, const frame& received);
+void worker_down(pointer self, const caf::down_msg& down);
+/// Does what the membership wants done by now, and looks whether the run is over.
+void look_after_members(pointer self);
+
+} // namespace dynamix::actors::aggregating

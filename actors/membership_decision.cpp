@@ -1,0 +1,188 @@
+#include "actors/membership.hpp"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace dynamix::actors {
+
+namespace {
+
+using messages::generation_change;
+
+/// A generation that keeps failing before its first step is tried again ever later.
+double barren_delay_seconds(std::uint32_t barren) {
+  constexpr double longest_seconds = 5;
+  return barren == 0 ? 0 : std::min(longest_seconds, 0.05 * std::exp2(std::min(barren, 10U)));
+}
+
+bool is_placed(const membership_state& state, std::uint32_t rank) {
+  return std::ranges::binary_search(state.placed, rank);
+}
+
+/// Who has been silent too long, holds on to a generation that has ended, or has not come to a new arbitrator.
+std::vector<membership_change::loss> find_losses(double now, const membership_state& state,
+                                                 const cluster::timeouts& timeouts) {
+  std::vector<membership_change::loss> losses;
+  for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
+    const auto& one = state.members[rank];
+    const double silence = 1000 * (now - one.seen_seconds);
+    if (one.present() && silence > timeouts.silence_ms)
+      losses.push_back({rank, fmt::format("it has been silent for {:.0f} ms", silence)});
+    else if (one.state == member_state::training && one.told && state.phase == generation_phase::ending &&
+             1000 * (now - state.phase_seconds) > timeouts.stall_timeout_ms)
+      losses.push_back({rank, fmt::format("it does not let go of generation {}", state.generation)});
+    else if (one.state == member_state::awaited && state.adopted && is_placed(state, rank) &&
+             1000 * (now - state.phase_seconds) > timeouts.rejoin_timeout_ms)
+      losses.push_back({rank, "it trained under the arbitrator before and has not come to this one"});
+  }
+  return losses;
+}
+
+/// Why the generation cannot go on; empty while it can.
+std::string find_end(double now, const membership_state& state, const cluster::timeouts& timeouts) {
+  bool training = false;
+  for (const auto rank : state.placed) {
+    const auto& one = state.members[rank];
+    if (one.state == member_state::lost || one.state == member_state::failed)
+      return fmt::format("{} is lost: {}", one.host, one.detail);
+    const bool together =
+        state.phase == generation_phase::regrouping && 1000 * (now - one.since_seconds) <= timeouts.silence_ms;
+    if (one.state == member_state::waiting && !together)
+      return fmt::format("{} could not go on in it", one.host);
+    training |= one.state == member_state::training;
+  }
+  if (training && 1000 * (now - state.progress_seconds) > timeouts.stall_timeout_ms)
+    return fmt::format("no step has been completed for {:.0f} s", now - state.progress_seconds);
+  return "";
+}
+
+/// Who waits beside a running generation, long enough that others who come at the same time have come too.
+std::string find_newcomers(double now, const membership_state& state, const cluster::timeouts& timeouts) {
+  std::string names;
+  bool ready = false;
+  for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
+    const auto& one = state.members[rank];
+    if (one.state != member_state::waiting || is_placed(state, rank))
+      continue;
+    names += (names.empty() ? "" : ", ") + one.host;
+    ready |= 1000 * (now - one.since_seconds) >= timeouts.beat_interval_ms;
+  }
+  return ready ? names : "";
+}
+
+std::optional<membership_change> change_phase(double now, const membership_state& state,
+                                              const cluster::timeouts& timeouts) {
+  if (state.phase != generation_phase::running && state.phase != generation_phase::regrouping)
+    return std::nullopt;
+  membership_change change;
+  if (auto why = find_end(now, state, timeouts); !why.empty()) {
+    change.phase = generation_phase::ending;
+    change.reason = std::move(why);
+    return change;
+  }
+  // One that is met in mid-training may lack members that are still on their way.
+  const bool complete =
+      std::ranges::all_of(state.placed, [&](auto rank) { return state.members[rank].state == member_state::training; });
+  if (auto who = find_newcomers(now, state, timeouts);
+      state.phase == generation_phase::running && complete && !who.empty()) {
+    change.phase = generation_phase::regrouping;
+    change.reason = fmt::format("{} joins", who);
+    return change;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::pair<std::uint32_t, messages::generation_notice>> find_notices(const membership_state& state) {
+  std::vector<std::pair<std::uint32_t, messages::generation_notice>> notices;
+  const bool over = std::ranges::count(state.members, member_state::departed, &member::state) > 0;
+  for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
+    const auto& one = state.members[rank];
+    if (!one.present() || one.told)
+      continue;
+    if (one.state == member_state::waiting) {
+      if (over)
+        notices.push_back(
+            {rank, {std::max<std::uint64_t>(1, one.generation), generation_change::ended, "training is over"}});
+      continue;
+    }
+    // A worker that was cut off may come back in a generation that is long over.
+    const bool outdated = one.generation != state.generation || !is_placed(state, rank);
+    if (outdated || state.phase == generation_phase::ending)
+      notices.push_back({rank, {one.generation, generation_change::ended, outdated ? "it is over" : state.reason}});
+    else if (state.phase == generation_phase::regrouping)
+      notices.push_back({rank, {one.generation, generation_change::regroup, state.reason}});
+  }
+  return notices;
+}
+
+/// Whether those who wait are to wait no longer for others.
+bool is_time_to_form(double now, const membership_state& state, const cluster::timeouts& timeouts,
+                     const std::vector<std::uint32_t>& waiting) {
+  const auto of = [&](std::uint32_t rank) -> const member& { return state.members[rank]; };
+  const bool everyone = waiting.size() == state.members.size();
+  const bool in_memory = std::ranges::any_of(waiting, [&](auto rank) { return of(rank).steps > 0; });
+  double longest = 0;
+  for (const auto rank : waiting)
+    longest = std::max(longest, now - of(rank).since_seconds);
+  if (state.generation == 0 && !in_memory)
+    return everyone || 1000 * longest > timeouts.join_timeout_ms;
+  // All that was in memory is lost, or another arbitrator knew who else there is: the others get time to come.
+  if (state.generation == 0 || state.adopted || !in_memory)
+    return everyone || 1000 * longest > timeouts.rejoin_timeout_ms;
+  return now - state.phase_seconds >= barren_delay_seconds(state.barren);
+}
+
+std::optional<membership_change> form(double now, const membership_state& state, const cluster::timeouts& timeouts) {
+  if (state.phase == generation_phase::running)
+    return std::nullopt;
+  std::vector<std::uint32_t> waiting;
+  std::uint64_t newest = state.generation;
+  for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
+    const auto& one = state.members[rank];
+    if (one.state == member_state::departed || (one.state == member_state::training && is_placed(state, rank)))
+      return std::nullopt;
+    newest = std::max(newest, one.generation);
+    if (one.state == member_state::waiting)
+      waiting.push_back(rank);
+  }
+  if (waiting.empty() || !is_time_to_form(now, state, timeouts, waiting))
+    return std::nullopt;
+  const auto steps_of = [&](std::uint32_t rank) {
+    const auto& one = state.members[rank];
+    return one.steps > 0 ? one.steps : one.checkpoint_steps;
+  };
+  // The furthest; of those, one that has it in memory; of those, the lowest rank.
+  const auto source = *std::ranges::max_element(waiting, [&](auto left, auto right) {
+    return std::pair(steps_of(left), state.members[left].steps) <
+           std::pair(steps_of(right), state.members[right].steps);
+  });
+  membership_change change;
+  change.placement = messages::placement{.generation = newest + 1,
+                                         .members = waiting,
+                                         .source = source,
+                                         .store_prefix = fmt::format("generation-{}", newest + 1)};
+  change.steps = steps_of(source);
+  change.steps_lost = std::max(state.attempted_steps, change.steps) - change.steps;
+  return change;
+}
+
+} // namespace
+
+membership_change decide(double now_seconds, const membership_state& state, const cluster::timeouts& timeouts) {
+  membership_change change;
+  change.lost = find_losses(now_seconds, state, timeouts);
+  if (!change.lost.empty())
+    return change;
+  if (auto changed = change_phase(now_seconds, state, timeouts))
+    return *changed;
+  change.notices = find_notices(state);
+  if (!change.notices.empty())
+    return change;
+  if (auto formed = form(now_seconds, state, timeouts))
+    return *formed;
+  return change;
+}
+
+} // namespace dynamix::actors
