@@ -196,6 +196,7 @@ caf::result<atom::farewell> take_farewell(pointer self, const frame& received) {
     pass_on(self, state.windows->left(farewell->rank, seconds_now(self)));
   if (state.arbitrator)
     self->send(state.arbitrator, atom::lost_v, farewell->rank);
+  self->send(self, atom::look_v); // behind the answer, after which this host may end
   return atom::farewell_v;
 }
 

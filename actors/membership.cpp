@@ -138,7 +138,6 @@ bool membership::beat(const messages::heartbeat& sign, double now_seconds) {
   if (sign.steps > state_.attempted_steps) {
     state_.attempted_steps = sign.steps;
     state_.progress_seconds = now_seconds;
-    state_.adopted = false;
   }
   return first;
 }
@@ -194,9 +193,6 @@ void membership::apply(const membership_change& change, double now_seconds) {
     state_.phase = *change.phase;
     state_.phase_seconds = now_seconds;
     state_.reason = messages::fit_text(change.reason);
-    const auto got_on = [this](auto rank) { return state_.members[rank].steps > state_.first_steps; };
-    if (state_.phase == generation_phase::ending)
-      state_.barren = std::ranges::any_of(state_.placed, got_on) ? 0 : state_.barren + 1;
     for (const auto rank : state_.placed)
       state_.members[rank].told = false;
   }
@@ -207,6 +203,7 @@ void membership::apply(const membership_change& change, double now_seconds) {
   state_.generation = change.placement->generation;
   state_.placed = change.placement->members;
   state_.adopted = false;
+  state_.barren = change.barren;
   state_.phase = generation_phase::running;
   state_.phase_seconds = state_.progress_seconds = now_seconds;
   state_.first_steps = state_.attempted_steps = change.steps;

@@ -59,7 +59,7 @@ struct membership_state {
   std::uint64_t attempted_steps = 0; ///< furthest that any member got or tried to get
   double progress_seconds = 0;       ///< when a step was last completed
   std::string reason;                ///< of the phase
-  std::uint32_t barren = 0;          ///< generations in a row that ended without a step
+  std::uint32_t barren = 0;          ///< generations in a row before it that completed no step
 };
 
 /// What is to be done, in this order, and why.
@@ -73,6 +73,7 @@ struct membership_change {
   std::string reason; ///< of the phase or of the placement
   std::vector<std::pair<std::uint32_t, messages::generation_notice>> notices;
   std::optional<messages::placement> placement;
+  std::uint32_t barren = 0;     ///< generations in a row before the placement that completed no step
   std::uint64_t steps = 0;      ///< that the placement starts from
   std::uint64_t steps_lost = 0; ///< tried or completed in the generation before, and not among `steps`
 

@@ -129,9 +129,15 @@ bool is_time_to_form(double now, const membership_state& state, const cluster::t
   if (state.generation == 0 && !in_memory)
     return everyone || 1000 * longest > timeouts.join_timeout_ms;
   // All that was in memory is lost, or another arbitrator knew who else there is: the others get time to come.
-  if (state.generation == 0 || state.adopted || !in_memory)
+  if (state.generation == 0 || !in_memory)
     return everyone || 1000 * longest > timeouts.rejoin_timeout_ms;
-  return now - state.phase_seconds >= barren_delay_seconds(state.barren);
+  return true;
+}
+
+/// Generations in a row, with the one that is ending, that completed no step.
+std::uint32_t count_barren(const membership_state& state) {
+  const auto got_on = [&](auto rank) { return state.members[rank].steps > state.first_steps; };
+  return state.phase != generation_phase::ending || std::ranges::any_of(state.placed, got_on) ? 0 : state.barren + 1;
 }
 
 std::optional<membership_change> form(double now, const membership_state& state, const cluster::timeouts& timeouts) {
@@ -141,13 +147,16 @@ std::optional<membership_change> form(double now, const membership_state& state,
   std::uint64_t newest = state.generation;
   for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
     const auto& one = state.members[rank];
-    if (one.state == member_state::departed || (one.state == member_state::training && is_placed(state, rank)))
+    const bool unsettled = one.state == member_state::training || one.state == member_state::awaited;
+    if (one.state == member_state::departed || (unsettled && is_placed(state, rank)))
       return std::nullopt;
     newest = std::max(newest, one.generation);
     if (one.state == member_state::waiting)
       waiting.push_back(rank);
   }
-  if (waiting.empty() || !is_time_to_form(now, state, timeouts, waiting))
+  const auto barren = count_barren(state);
+  if (waiting.empty() || !is_time_to_form(now, state, timeouts, waiting) ||
+      now - state.phase_seconds < barren_delay_seconds(barren))
     return std::nullopt;
   const auto steps_of = [&](std::uint32_t rank) {
     const auto& one = state.members[rank];
@@ -163,6 +172,7 @@ std::optional<membership_change> form(double now, const membership_state& state,
                                          .members = waiting,
                                          .source = source,
                                          .store_prefix = fmt::format("generation-{}", newest + 1)};
+  change.barren = barren;
   change.steps = steps_of(source);
   change.steps_lost = std::max(state.attempted_steps, change.steps) - change.steps;
   return change;

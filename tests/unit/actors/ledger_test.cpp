@@ -49,6 +49,7 @@ TEST(Ledger, EveryKindSurvivesTheRoundTrip) {
                                   ledger_window{},
                                   ledger_evaluation{{.epoch = 2, .test_accuracy = 0.5}},
                                   ledger_policy{.version = 3},
+                                  ledger_generation{.generation = 2, .members = {"a"}, .source = "a", .steps_lost = 1},
                                   ledger_event{"joined", "ada", "text"},
                                   ledger_farewell{{.host = "ada", .steps = 9}}};
   for (const auto& entry : entries) {

@@ -1,131 +1,324 @@
-#include "actors/membership.hpp"
-
-#include <gtest/gtest.h>
+#include "tests/unit/actors/small_membership.hpp"
 
 namespace dynamix::actors {
 namespace {
 
+using messages::generation_change;
 using messages::welcome_verdict;
 
-cluster::cluster_file three_workers() {
-  cluster::cluster_file file;
-  file.name = "test";
-  file.hosts = {{.name = "north", .port = 1, .roles = {cluster::role::arbitrator}},
-                {.name = "ada", .port = 2},
-                {.name = "ben", .port = 3},
-                {.name = "cy", .port = 4}};
-  return file;
-}
-
-class Membership : public ::testing::Test {
-protected:
-  cluster::cluster_file file = three_workers();
-  membership members{file, 1000, 1};
-
-  messages::hello hello(const std::string& host, std::uint64_t incarnation = 7) const {
-    messages::hello said;
-    said.cluster = "test";
-    said.cluster_digest = file.digest();
-    said.host = host;
-    said.incarnation = incarnation;
-    said.heartbeat_interval_ms = 1000;
-    return said;
-  }
-  welcome_verdict verdict(messages::hello said) { return members.admit(said).verdict; }
-};
+class Membership : public ::testing::Test, protected testing::small_membership {};
 
 TEST_F(Membership, RanksAreTheWorkersPositionsWhateverTheOrderOfArrival) {
-  EXPECT_EQ(members.admit(hello("cy")).rank, 2U);
-  EXPECT_EQ(members.admit(hello("ada")).rank, 0U);
-  const auto welcome = members.admit(hello("ben"));
-  EXPECT_EQ(welcome.rank, 1U);
-  EXPECT_EQ(welcome.world_size, 3U);
-  EXPECT_EQ(members.awaited(), 0U);
+  EXPECT_EQ(admit(hello("cy")).rank, 2U);
+  EXPECT_EQ(admit(hello("ada")).rank, 0U);
+  EXPECT_EQ(admit(hello("ben")).rank, 1U);
+  EXPECT_EQ(members.count(member_state::waiting), 3U);
 }
 
 TEST_F(Membership, RefusesWhoDoesNotFitAndSaysWhy) {
   auto said = hello("ada");
   said.protocol = 99;
-  EXPECT_EQ(verdict(said), welcome_verdict::protocol_mismatch);
+  EXPECT_EQ(admit(said).verdict, welcome_verdict::protocol_mismatch);
   said = hello("ada");
   said.cluster = "other";
-  EXPECT_EQ(verdict(said), welcome_verdict::cluster_mismatch);
+  EXPECT_EQ(admit(said).verdict, welcome_verdict::cluster_mismatch);
   said = hello("ada");
   ++said.cluster_digest;
-  EXPECT_EQ(verdict(said), welcome_verdict::cluster_mismatch);
-  EXPECT_EQ(verdict(hello("nobody")), welcome_verdict::unknown_host);
-  EXPECT_EQ(verdict(hello("north")), welcome_verdict::unknown_host) << "a host without a worker";
+  EXPECT_EQ(admit(said).verdict, welcome_verdict::cluster_mismatch);
+  EXPECT_EQ(admit(hello("nobody")).verdict, welcome_verdict::unknown_host);
+  EXPECT_EQ(admit(hello("north")).verdict, welcome_verdict::unknown_host) << "a host without a worker";
   said = hello("ada");
   said.heartbeat_interval_ms = 5000;
-  EXPECT_EQ(verdict(said), welcome_verdict::heartbeat_mismatch);
-  EXPECT_NE(members.admit(said).detail.find("5000 ms"), std::string::npos);
-  EXPECT_EQ(members.awaited(), 3U) << "nobody of these was taken in";
+  EXPECT_EQ(admit(said).verdict, welcome_verdict::heartbeat_mismatch);
+  EXPECT_NE(admit(said).detail.find("5000 ms"), std::string::npos);
+  said = hello("ada");
+  said.generation = 1;
+  said.training = true;
+  said.members = {0, 3};
+  EXPECT_EQ(admit(said).verdict, welcome_verdict::cluster_mismatch) << "there are three ranks";
+  EXPECT_EQ(members.count(member_state::awaited), 3U) << "nobody of these was taken in";
 }
 
 TEST_F(Membership, RefusesASecondProcessOfTheSameNameButNotAReconnect) {
-  EXPECT_EQ(verdict(hello("ada", 7)), welcome_verdict::accepted);
-  EXPECT_EQ(verdict(hello("ada", 8)), welcome_verdict::duplicate_host);
-  EXPECT_EQ(verdict(hello("ada", 7)), welcome_verdict::accepted);
+  EXPECT_EQ(admit(hello("ada", 7)).verdict, welcome_verdict::accepted);
+  EXPECT_EQ(admit(hello("ada", 8)).verdict, welcome_verdict::duplicate_host);
+  EXPECT_EQ(admit(hello("ada", 7)).verdict, welcome_verdict::accepted);
+  members.disconnected(0, "test", now);
+  EXPECT_EQ(admit(hello("ada", 8)).verdict, welcome_verdict::accepted) << "the first is gone";
 }
 
-TEST_F(Membership, ALostWorkerClosesTheGeneration) {
-  members.admit(hello("ada"));
-  EXPECT_TRUE(members.lost(0));
-  EXPECT_TRUE(members.closed());
-  const auto late = members.admit(hello("ben"));
-  EXPECT_EQ(late.verdict, welcome_verdict::generation_closed);
-  EXPECT_NE(late.detail.find("lost: ada"), std::string::npos) << late.detail;
-  EXPECT_EQ(verdict(hello("ada", 8)), welcome_verdict::generation_closed) << "a new process has not its parameters";
-  EXPECT_TRUE(members.over()) << "nobody is present, and nobody is awaited any more";
+TEST_F(Membership, TheFirstGenerationWaitsForAll) {
+  admit(hello("ada"));
+  admit(hello("cy"));
+  keep_alive_for(60);
+  EXPECT_FALSE(formed);
+  admit(hello("ben"));
+  look();
+  ASSERT_TRUE(formed);
+  EXPECT_EQ(formed->generation, 1U);
+  EXPECT_EQ(formed->members, (std::vector<std::uint32_t>{0, 1, 2}));
+  EXPECT_EQ(formed->source, 0U);
 }
 
-TEST_F(Membership, AWorkerWhoseConnectionAloneBrokeMayComeBack) {
-  members.admit(hello("ada"));
-  members.lost(0);
-  EXPECT_EQ(verdict(hello("ada")), welcome_verdict::accepted);
-  EXPECT_FALSE(members.closed());
-  EXPECT_FALSE(members.over());
-  EXPECT_EQ(verdict(hello("ben")), welcome_verdict::accepted);
+TEST_F(Membership, TheFirstGenerationDoesNotWaitForEver) {
+  admit(hello("ada"));
+  keep_alive_for(timeouts.join_timeout_ms / 1000.0 + 1);
+  ASSERT_TRUE(formed);
+  EXPECT_EQ(formed->members, std::vector<std::uint32_t>{0});
 }
 
-TEST_F(Membership, IsOverWhenAllHaveSaidFarewell) {
-  for (const auto* host : {"ada", "ben", "cy"})
-    members.admit(hello(host));
-  EXPECT_TRUE(members.departed(0, true));
-  EXPECT_FALSE(members.departed(0, true)) << "once";
-  EXPECT_TRUE(members.departed(1, true));
-  EXPECT_FALSE(members.over());
-  EXPECT_TRUE(members.departed(2, true));
-  EXPECT_TRUE(members.over());
-  EXPECT_FALSE(members.closed());
+TEST_F(Membership, ABrokenConnectionEndsTheGenerationAtOnceAndTheOthersGoOn) {
+  start();
+  complete_steps(10);
+  members.disconnected(1, "the connection to it broke", now);
+  look();
+  ASSERT_EQ(notices.size(), 2U) << "one for each that is left";
+  for (const auto& [rank, notice] : notices) {
+    EXPECT_NE(rank, 1U);
+    EXPECT_EQ(notice.change, generation_change::ended);
+    EXPECT_EQ(notice.generation, 1U);
+    EXPECT_NE(notice.reason.find("ben is lost"), std::string::npos) << notice.reason;
+  }
+  formed.reset();
+  leave("ada", 10, 11);
+  look();
+  EXPECT_FALSE(formed) << "cy has not left yet";
+  leave("cy", 11, 11);
+  look();
+  ASSERT_TRUE(formed);
+  EXPECT_EQ(formed->generation, 2U);
+  EXPECT_EQ(formed->members, (std::vector<std::uint32_t>{0, 2}));
+  EXPECT_EQ(formed->source, 2U) << "it had completed the step that ada had in flight";
+  EXPECT_EQ(change.steps, 11U);
+  EXPECT_EQ(change.steps_lost, 0U);
 }
 
-TEST_F(Membership, IsOverWhenAWorkerNeverCameAndTheOthersHaveFailed) {
-  members.admit(hello("ada"));
-  members.admit(hello("ben"));
-  members.departed(0, false);
-  EXPECT_TRUE(members.closed());
-  EXPECT_EQ(verdict(hello("cy")), welcome_verdict::generation_closed) << "it would wait for those that have gone";
-  EXPECT_FALSE(members.over());
-  members.departed(1, false);
-  EXPECT_TRUE(members.over());
+TEST_F(Membership, AtMostTheStepInFlightIsLost) {
+  start();
+  complete_steps(10);
+  members.disconnected(0, "test", now);
+  look();
+  leave("ben", 10, 11);
+  leave("cy", 10, 11);
+  look();
+  ASSERT_TRUE(formed);
+  EXPECT_EQ(change.steps, 10U);
+  EXPECT_EQ(change.steps_lost, 1U);
+}
+
+TEST_F(Membership, ASilentWorkerIsLostWithinTwiceTheDetectionTime) {
+  start();
+  const double began = now;
+  while (members.state().members[2].state == member_state::training && now < began + 10) {
+    now += timeouts.beat_interval_ms / 2000.0;
+    beat("ada", 1);
+    beat("ben", 1);
+    look();
+  }
+  EXPECT_LE(now - began, 2.0);
+  EXPECT_GT(now - began, 1.0);
+  EXPECT_NE(members.state().members[2].detail.find("silent"), std::string::npos);
+}
+
+TEST_F(Membership, ACallerThatSleptHoldsNoSilenceAgainstAnybody) {
+  start();
+  now += 30; // the arbitrator's own machine stood still
+  look();
+  EXPECT_EQ(members.count(member_state::training), 3U);
+  EXPECT_EQ(members.state().phase, generation_phase::running);
+}
+
+TEST_F(Membership, AHungWorkerThatWakesIsToldAndComesBackByARegroup) {
+  start();
+  complete_steps(5);
+  let_silent("cy");
+  leave("ada", 5, 6);
+  leave("ben", 5, 6);
+  look();
+  ASSERT_TRUE(formed);
+  EXPECT_EQ(formed->members, (std::vector<std::uint32_t>{0, 1}));
+  notices.clear();
+  beat("cy", 5, 1);
+  look();
+  ASSERT_EQ(notices.size(), 1U) << "only the one that slept";
+  EXPECT_EQ(notices[0].first, 2U);
+  EXPECT_EQ(notices[0].second.generation, 1U);
+  notices.clear();
+  formed.reset();
+  leave("cy", 5, 6, 1);
+  keep_alive_for(0.5);
+  ASSERT_EQ(notices.size(), 2U);
+  EXPECT_EQ(notices[0].second.change, generation_change::regroup);
+  leave("ada", 30, 30, 2);
+  leave("ben", 30, 30, 2);
+  look();
+  ASSERT_TRUE(formed);
+  EXPECT_EQ(formed->members, (std::vector<std::uint32_t>{0, 1, 2}));
+  EXPECT_EQ(change.steps_lost, 0U);
+}
+
+TEST_F(Membership, ALossInTheMiddleOfARegroupEndsTheGeneration) {
+  start();
+  members.disconnected(2, "test", now);
+  look();
+  leave("ada", 5, 6);
+  leave("ben", 5, 6);
+  look();
+  admit(hello("cy", 9));
+  keep_alive_for(0.5);
+  ASSERT_EQ(members.state().phase, generation_phase::regrouping);
+  notices.clear();
+  members.disconnected(0, "test", now);
+  look();
+  ASSERT_EQ(notices.size(), 1U);
+  EXPECT_EQ(notices[0].first, 1U);
+  EXPECT_EQ(notices[0].second.change, generation_change::ended);
+}
+
+TEST_F(Membership, AMemberThatCouldNotGoOnEndsTheGenerationForAll) {
+  start();
+  complete_steps(3);
+  leave("ben", 3, 4);
+  look();
+  EXPECT_EQ(notices.size(), 2U);
+  EXPECT_EQ(members.state().phase, generation_phase::ending);
+}
+
+TEST_F(Membership, AGenerationThatCompletesNothingIsEndedAndTriedAgainEverLater) {
+  start();
+  keep_alive_for(timeouts.stall_timeout_ms / 1000.0 + 1);
+  ASSERT_EQ(members.state().phase, generation_phase::ending);
+  double longest = 0;
+  for (std::uint64_t generation = 1; generation < 6; ++generation) {
+    formed.reset();
+    for (const auto* host : {"ada", "ben", "cy"})
+      leave(host, 0, 0, generation);
+    const double waited_from = now;
+    keep_alive_until_formed();
+    ASSERT_TRUE(formed);
+    EXPECT_GE(now - waited_from, longest);
+    longest = std::max(longest, now - waited_from - 0.1);
+    leave("ada", 0, 0, generation + 1);
+    look();
+  }
+  EXPECT_GT(longest, 0.5);
+}
+
+TEST_F(Membership, AThreadThatDoesNotLetGoIsLostInTheEnd) {
+  start();
+  complete_steps(3);
+  members.disconnected(0, "test", now);
+  look();
+  leave("ben", 3, 4);
+  keep_alive_for(timeouts.stall_timeout_ms / 1000.0 + 1);
+  EXPECT_EQ(members.state().members[2].state, member_state::lost);
+  ASSERT_TRUE(formed);
+  EXPECT_EQ(formed->members, std::vector<std::uint32_t>{1});
+}
+
+TEST_F(Membership, APlaceThatCrossedAHelloIsNotTakenForALeave) {
+  start();
+  auto again = hello("ben");
+  again.generation = 0;
+  EXPECT_EQ(admit(again).verdict, welcome_verdict::accepted);
+  EXPECT_TRUE(members.is_placed(1));
+  look();
+  EXPECT_EQ(members.state().phase, generation_phase::running);
 }
 
 TEST_F(Membership, ANewArbitratorTakesARunningGenerationOver) {
-  auto said = hello("ben");
-  said.generation = 4;
-  said.last_decision = {.term = 9, .window = 120};
-  const auto welcome = members.admit(said);
-  EXPECT_EQ(welcome.verdict, welcome_verdict::accepted);
-  EXPECT_EQ(welcome.generation, 4U);
+  for (const auto* host : {"ben", "cy"})
+    train(host, 4, {1, 2}, 100, {.term = 9, .window = 12});
+  look();
+  EXPECT_FALSE(formed);
+  EXPECT_EQ(members.generation(), 4U);
+  EXPECT_EQ(members.state().phase, generation_phase::running);
   EXPECT_EQ(members.highest_term(), 9U);
+}
+
+TEST_F(Membership, ANewArbitratorGivesTheOthersTimeToCome) {
+  train("ben", 4, {1, 2}, 100, {});
+  keep_alive_for(timeouts.rejoin_timeout_ms / 1000.0 - 1);
+  EXPECT_EQ(members.state().phase, generation_phase::running);
+  keep_alive_for(2);
+  EXPECT_EQ(members.state().phase, generation_phase::ending) << "cy has not come";
+  leave("ben", 100, 101, 4);
+  look();
+  ASSERT_TRUE(formed);
+  EXPECT_EQ(formed->generation, 5U);
+}
+
+TEST_F(Membership, ANewArbitratorThatMeetsOnlyWaitingWorkersGoesOnFromTheFurthest) {
+  leave("ada", 40, 41, 3);
+  leave("cy", 41, 41, 3);
+  keep_alive_for(timeouts.rejoin_timeout_ms / 1000.0 + 0.5);
+  ASSERT_TRUE(formed);
+  EXPECT_EQ(formed->generation, 4U) << "above every one that was";
+  EXPECT_EQ(formed->source, 2U);
+  EXPECT_EQ(formed->members, (std::vector<std::uint32_t>{0, 2}));
+}
+
+TEST_F(Membership, WhenAllMemoryIsLostTheNewestCheckpointCounts) {
+  start();
+  complete_steps(50);
+  formed.reset();
+  for (std::uint32_t rank = 0; rank < 3; ++rank)
+    members.disconnected(rank, "test", now);
+  look();
+  auto said = hello("ada", 17);
+  said.checkpoint_steps = 20;
+  admit(said);
+  said = hello("cy", 18);
+  said.checkpoint_steps = 30;
+  admit(said);
+  look();
+  EXPECT_FALSE(formed) << "the others get time to come";
+  keep_alive_for(timeouts.rejoin_timeout_ms / 1000.0 + 0.5);
+  ASSERT_TRUE(formed);
+  EXPECT_EQ(formed->source, 2U);
+  EXPECT_EQ(change.steps, 30U);
+  EXPECT_EQ(change.steps_lost, 20U) << "told, not hidden";
+}
+
+TEST_F(Membership, IsOverWhenAllHaveSaidFarewell) {
+  start();
+  for (const auto* host : {"ada", "ben", "cy"}) {
+    EXPECT_FALSE(members.over(now));
+    EXPECT_TRUE(depart(host));
+    EXPECT_FALSE(depart(host)) << "once";
+  }
+  EXPECT_TRUE(members.over(now));
+  EXPECT_EQ(admit(hello("ada", 9)).verdict, welcome_verdict::generation_closed);
+}
+
+TEST_F(Membership, WhoMissedTheEndIsToldThatTrainingIsOver) {
+  start();
+  complete_steps(3);
+  leave("cy", 3, 4);
+  depart("ada");
+  depart("ben");
+  notices.clear();
+  look();
+  ASSERT_EQ(notices.size(), 1U);
+  EXPECT_EQ(notices[0].first, 2U);
+  EXPECT_EQ(admit(hello("cy")).verdict, welcome_verdict::generation_closed);
+  members.disconnected(2, "test", now);
+  EXPECT_TRUE(members.over(now));
+}
+
+TEST_F(Membership, IsOverWhenNobodyComesBack) {
+  start();
+  for (std::uint32_t rank = 0; rank < 3; ++rank)
+    members.disconnected(rank, "test", now);
+  EXPECT_FALSE(members.over(now)) << "they may be started again";
+  EXPECT_TRUE(members.over(now + timeouts.join_timeout_ms / 1000.0 + 1));
 }
 
 TEST_F(Membership, NamesPeopleInPlainWords) {
   EXPECT_EQ(members.names(member_state::awaited), "ada, ben and cy");
-  members.admit(hello("ben"));
+  admit(hello("ben"));
   EXPECT_EQ(members.names(member_state::awaited), "ada and cy");
-  EXPECT_EQ(members.names(member_state::present), "ben");
+  EXPECT_EQ(members.names(member_state::waiting), "ben");
   EXPECT_EQ(members.names(member_state::lost), "nobody");
 }
 

@@ -93,22 +93,60 @@ TEST(Protocol, ALateReportDelaysNobodyBeyondTheDeadline) {
   EXPECT_TRUE(windows[1].workers[1].stale);
 }
 
-TEST(Protocol, ALostWorkerEndsTheGenerationForTheOthers) {
+TEST(Protocol, ALostWorkerEndsTheGenerationAndTheOthersGoOnInTheNext) {
   simulated_shard shard(3, 11);
   shard.join_all();
-  caf::anon_send_exit(shard.handles[1], caf::exit_reason::kill);
+  for (const auto& inbox : shard.inboxes) {
+    ASSERT_EQ(inbox->places.size(), 1U);
+    EXPECT_EQ(inbox->places[0].members, (std::vector<std::uint32_t>{0, 1, 2}));
+    inbox->steps = 7;
+  }
+  shard.kill(1);
   shard.run();
   for (const auto rank : {0U, 2U}) {
     ASSERT_EQ(shard.inboxes[rank]->notices.size(), 1U);
-    EXPECT_EQ(shard.inboxes[rank]->notices[0].verdict, messages::welcome_verdict::generation_closed);
-    EXPECT_NE(shard.inboxes[rank]->notices[0].detail.find("w1"), std::string::npos);
-    shard.say_farewell(rank);
+    EXPECT_EQ(shard.inboxes[rank]->notices[0].change, messages::generation_change::ended);
+    EXPECT_NE(shard.inboxes[rank]->notices[0].reason.find("w1"), std::string::npos);
+    shard.say_hello_again(rank);
   }
   shard.run();
+  for (const auto rank : {0U, 2U}) {
+    ASSERT_EQ(shard.inboxes[rank]->places.size(), 2U);
+    EXPECT_EQ(shard.inboxes[rank]->places[1].members, (std::vector<std::uint32_t>{0, 2}));
+    shard.send_report(rank, 3);
+  }
+  shard.run();
+  EXPECT_EQ(shard.inboxes[0]->decisions.size(), 1U) << "nobody waits for the one that is lost";
+  for (const auto rank : {0U, 2U})
+    shard.say_farewell(rank);
+  shard.advance(1s);
   const auto ended = shard.events->take();
   ASSERT_TRUE(ended.arbitrator);
-  EXPECT_FALSE(ended.arbitrator->succeeded);
-  EXPECT_EQ(ended.arbitrator->reason, "lost w1 in mid-training");
+  EXPECT_TRUE(ended.arbitrator->succeeded) << ended.arbitrator->reason;
+  EXPECT_EQ(ended.arbitrator->reason, "w0 and w2 finished");
+  const auto formed = shard.rows->all<ledger_generation>();
+  ASSERT_EQ(formed.size(), 2U);
+  EXPECT_EQ(formed[1].members, (std::vector<std::string>{"w0", "w2"}));
+}
+
+/// A window that two generations train is decided in each, and no worker takes one decision for the other.
+TEST(Protocol, AGenerationDecidesUnderATermOfItsOwn) {
+  simulated_shard shard(2, 18);
+  shard.join_all();
+  shard.send_report(0, 1);
+  shard.send_report(1, 1);
+  shard.run();
+  shard.kill(1);
+  shard.run();
+  shard.inboxes[0]->steps = 9;
+  shard.say_hello_again(0);
+  shard.run();
+  shard.send_report(0, 1);
+  shard.run();
+  const auto& decisions = shard.inboxes[0]->decisions;
+  ASSERT_EQ(decisions.size(), 2U);
+  EXPECT_EQ(decisions[0].key.window, decisions[1].key.window);
+  EXPECT_GT(decisions[1].key.term, decisions[0].key.term);
 }
 
 /// The connection breaks but the worker lives: it says hello again and is decided for as before.
@@ -118,44 +156,51 @@ TEST(Protocol, AWorkerThatComesBackIsDecidedForAgain) {
   caf::anon_send_exit(shard.handles[0], caf::exit_reason::kill);
   shard.run();
   shard.handles[0] = shard.system.spawn(testing::recording_worker, shard.inboxes[0]);
-  messages::hello again;
-  again.generation = 1;
-  shard.say_hello(0, again);
+  shard.say_hello_again(0);
   shard.run();
-  shard.advance(std::chrono::milliseconds(2 * shard.timeouts.connection_timeout_ms));
+  shard.advance(std::chrono::milliseconds(shard.timeouts.rejoin_timeout_ms));
   EXPECT_FALSE(shard.events->take().arbitrator) << "the run goes on";
+  ASSERT_EQ(shard.inboxes[0]->generation(), 2U);
   shard.send_report(0, 1);
   shard.run();
   EXPECT_EQ(shard.inboxes[0]->decisions.size(), 1U);
 }
 
-/// Two of three workers come, wait in vain, and fail: the run ends, and the third is told so.
-TEST(Protocol, ARunWhoseWorkersNeverWereCompleteEnds) {
-  simulated_shard shard(3, 15);
-  shard.say_hello(0);
-  shard.say_hello(1);
+/// A hung worker is found by its silence, and comes back when it wakes, without a new connection.
+TEST(Protocol, AWorkerThatWakesComesBack) {
+  simulated_shard shard(2, 20);
+  shard.join_all();
+  shard.silent.insert(1);
+  shard.advance(std::chrono::milliseconds(2000));
+  ASSERT_EQ(shard.inboxes[0]->notices.size(), 1U);
+  shard.inboxes[0]->steps = 3;
+  shard.say_hello_again(0);
   shard.run();
-  shard.say_farewell(0, false);
+  ASSERT_EQ(shard.inboxes[0]->places.back().members, std::vector<std::uint32_t>{0});
+  shard.silent.clear();
+  shard.inboxes[1]->notices.clear();
+  shard.advance(300ms);
+  ASSERT_FALSE(shard.inboxes[1]->notices.empty()) << "it is told that its generation is over";
+  shard.say_hello_again(1);
+  shard.advance(1s);
+  EXPECT_EQ(shard.inboxes[0]->notices.back().change, messages::generation_change::regroup);
+  shard.say_hello_again(0);
   shard.run();
-  ASSERT_EQ(shard.inboxes[1]->notices.size(), 1U);
-  EXPECT_NE(shard.inboxes[1]->notices[0].detail.find("w0 has ended"), std::string::npos);
-  shard.say_farewell(1, false);
-  shard.run();
-  EXPECT_FALSE(shard.events->take().arbitrator);
-  shard.advance(std::chrono::milliseconds(shard.timeouts.connection_timeout_ms));
-  ASSERT_TRUE(shard.events->take().arbitrator);
-  EXPECT_FALSE(shard.events->take().arbitrator->succeeded);
+  EXPECT_EQ(shard.inboxes[0]->places.back().members, (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_EQ(shard.inboxes[1]->places.back(), shard.inboxes[0]->places.back());
 }
 
-TEST(Protocol, ARunWithoutWorkersEndsOnceTheyCannotComeBack) {
+TEST(Protocol, ARunWithoutWorkersEndsOnceTheyDoNotComeBack) {
   simulated_shard shard(1, 14);
   shard.join_all();
-  caf::anon_send_exit(shard.handles[0], caf::exit_reason::kill);
+  shard.kill(0);
   shard.run();
+  shard.advance(std::chrono::milliseconds(shard.timeouts.rejoin_timeout_ms));
   EXPECT_FALSE(shard.events->take().arbitrator);
-  shard.advance(std::chrono::milliseconds(shard.timeouts.connection_timeout_ms));
+  shard.advance(std::chrono::milliseconds(shard.timeouts.join_timeout_ms));
   ASSERT_TRUE(shard.events->take().arbitrator);
   EXPECT_FALSE(shard.events->take().arbitrator->succeeded);
+  EXPECT_EQ(shard.events->take().arbitrator->reason, "lost w0 in mid-training");
 }
 
 /// The arbitrator dies between two windows: its supervisor restarts it, and its decisions go on in order.
@@ -197,9 +242,8 @@ TEST(Protocol, ARestartedAggregatorTakesTheRunningGenerationOver) {
   EXPECT_NE(shard.judge, judge_before) << "rest_for_one";
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     messages::hello again;
-    again.generation = 1;
     again.last_decision = shard.inboxes[rank]->decisions.back().key;
-    shard.say_hello(rank, again);
+    shard.say_hello_in_training(rank, again);
   }
   shard.run();
   shard.send_report(0, 2);
@@ -218,8 +262,8 @@ TEST(Protocol, ANewArbitratorDecidesUnderAHigherTerm) {
   messages::hello said;
   said.generation = 1;
   said.last_decision = {.term = 5, .window = 30};
-  shard.say_hello(0, said);
-  shard.say_hello(1, said);
+  shard.say_hello_in_training(0, said);
+  shard.say_hello_in_training(1, said);
   shard.run();
   shard.send_report(0, 33);
   shard.send_report(1, 33);

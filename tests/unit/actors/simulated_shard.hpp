@@ -12,9 +12,11 @@
 #include <caf/all.hpp>
 #include <caf/scheduler/test_coordinator.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,7 +50,11 @@ public:
 /// What a worker has received.
 struct inbox {
   std::vector<messages::decision> decisions;
-  std::vector<messages::welcome> notices;
+  std::vector<messages::placement> places;
+  std::vector<messages::generation_notice> notices;
+  std::uint64_t steps = 0; ///< that the worker has completed
+
+  std::uint64_t generation() const { return places.empty() ? 0 : places.back().generation; }
 };
 
 inline worker_actor::behavior_type recording_worker(worker_actor::pointer, std::shared_ptr<inbox> received) {
@@ -56,8 +62,11 @@ inline worker_actor::behavior_type recording_worker(worker_actor::pointer, std::
       [received](atom::decide, const frame& decision) {
         received->decisions.push_back(*unpack<messages::decision>(decision, "test"));
       },
+      [received](atom::place, const frame& place, const store_actor&) {
+        received->places.push_back(*unpack<messages::placement>(place, "test"));
+      },
       [received](atom::closed, const frame& notice) {
-        received->notices.push_back(*unpack<messages::welcome>(notice, "test"));
+        received->notices.push_back(*unpack<messages::generation_notice>(notice, "test"));
       },
   };
 }
@@ -74,7 +83,6 @@ public:
     // CAF's simulated clock must not start at zero.
     scheduler().clock().current_time += std::chrono::hours(1);
     door = system.spawn(gateway, std::string("north"), true);
-    table = system.spawn(store);
     start_hub();
     for (std::uint32_t rank = 0; rank < workers; ++rank) {
       inboxes.push_back(std::make_shared<inbox>());
@@ -88,7 +96,6 @@ public:
       caf::anon_send_exit(worker, caf::exit_reason::kill);
     caf::anon_send_exit(tree, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(door, caf::exit_reason::kill);
-    caf::anon_send_exit(table, caf::exit_reason::kill);
     run();
   }
 
@@ -105,9 +112,48 @@ public:
     }
   }
 
+  /// Time passes, in which every worker that lives gives signs of life.
   void advance(std::chrono::milliseconds by) {
-    scheduler().advance_time(by);
-    run();
+    const std::chrono::milliseconds slice(timeouts.beat_interval_ms / 2);
+    for (auto left = by; left.count() > 0; left -= slice) {
+      beat_all();
+      run();
+      scheduler().advance_time(std::min(slice, left));
+      run();
+    }
+  }
+
+  void beat_all() {
+    for (std::uint32_t rank = 0; rank < handles.size(); ++rank)
+      if (!silent.contains(rank))
+        caf::anon_send(hub, atom::beat_v,
+                       pack(messages::heartbeat{.rank = rank,
+                                                .incarnation = rank + 1,
+                                                .generation = inboxes[rank]->generation(),
+                                                .steps = inboxes[rank]->steps}));
+  }
+
+  void kill(std::uint32_t rank) {
+    silent.insert(rank);
+    caf::anon_send_exit(handles[rank], caf::exit_reason::kill);
+  }
+
+  /// The worker has left its generation, and waits.
+  void say_hello_again(std::uint32_t rank) {
+    messages::hello said;
+    said.generation = inboxes[rank]->generation();
+    said.steps = said.attempted_steps = inboxes[rank]->steps;
+    say_hello(rank, said);
+  }
+
+  /// The worker trains, and meets an arbitrator that does not know it.
+  void say_hello_in_training(std::uint32_t rank, messages::hello said = {}) {
+    if (said.generation == 0)
+      said.generation = inboxes[rank]->generation();
+    said.training = true;
+    for (std::uint32_t member = 0; member < handles.size(); ++member)
+      said.members.push_back(member);
+    say_hello(rank, said);
   }
 
   void say_hello(std::uint32_t rank, messages::hello said = {}) {
@@ -130,7 +176,7 @@ public:
     const auto& decisions = inboxes[rank]->decisions;
     messages::window_report filled{.host = "w" + std::to_string(rank),
                                    .rank = rank,
-                                   .generation = 1,
+                                   .generation = std::max<std::uint64_t>(1, inboxes[rank]->generation()),
                                    .window = window,
                                    .first_step = (window - 1) * file.arbitrator.window_steps,
                                    .final = final,
@@ -164,12 +210,12 @@ public:
   std::shared_ptr<memory_ledger> rows = std::make_shared<memory_ledger>();
   std::shared_ptr<host_events> events = std::make_shared<host_events>();
   gateway_local door;
-  store_actor table;
   aggregator_local hub;
   arbitrator_actor judge;
   caf::actor tree;
   std::vector<std::shared_ptr<inbox>> inboxes;
   std::vector<worker_actor> handles;
+  std::set<std::uint32_t> silent; ///< give no signs of life
 
 private:
   void start_hub() {
@@ -177,7 +223,7 @@ private:
     children.push_back({"aggregator", [this] {
                           aggregator_options options{
                               .file = file, .timeouts = timeouts, .run_ledger = rows, .events = events};
-                          hub = system.spawn(aggregator, std::move(options), table);
+                          hub = system.spawn(aggregator, std::move(options));
                           caf::anon_send(door, atom::serve_v, hub);
                           return caf::actor_cast<caf::strong_actor_ptr>(hub);
                         }});
