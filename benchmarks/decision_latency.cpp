@@ -46,9 +46,20 @@ struct latency_plan {
   std::uint32_t pause_ms = 20; ///< between a decision and the next report
 };
 
-/// Where the worker's actor leaves decisions for the thread that waits.
+/// Where the worker's actor leaves its place and decisions for the thread that waits.
 class decision_box {
 public:
+  void put(const messages::placement& place) {
+    const std::scoped_lock lock(mutex_);
+    place_ = place;
+    changed_.notify_one();
+  }
+  /// The worker's place once all workers are there; nothing if they do not come.
+  std::optional<messages::placement> wait_for_place() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, 3 * patience, [&] { return place_.has_value(); });
+    return place_;
+  }
   void put(std::uint64_t window) {
     const std::scoped_lock lock(mutex_);
     window_ = std::max(window_, window);
@@ -66,6 +77,7 @@ public:
 private:
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::optional<messages::placement> place_;
   std::uint64_t window_ = 0;
   steady::time_point received_;
 };
@@ -75,6 +87,10 @@ actors::worker_actor::behavior_type receiver(actors::worker_actor::pointer, std:
             if (const auto decision = actors::unpack<messages::decision>(received, "benchmark"))
               box->put(decision->key.window);
           },
+          [box](actors::atom::place, const messages::frame& received, const actors::store_actor&) {
+            if (const auto place = actors::unpack<messages::placement>(received, "benchmark"))
+              box->put(*place);
+          },
           [](actors::atom::closed, const messages::frame&) {}};
 }
 
@@ -82,6 +98,16 @@ struct place {
   messages::welcome welcome;
   actors::aggregator_actor aggregator;
 };
+
+/// Gives the worker's signs of life.
+caf::behavior heart(caf::event_based_actor* self, const place& at, std::chrono::milliseconds interval) {
+  self->send(self, actors::atom::beat_v);
+  return {[self, at, interval](actors::atom::beat) {
+    const messages::heartbeat sign{.rank = at.welcome.rank, .incarnation = static_cast<std::uint64_t>(getpid())};
+    self->send(at.aggregator, actors::atom::beat_v, actors::pack(sign));
+    self->delayed_send(self, interval, actors::atom::beat_v);
+  }};
+}
 
 /// Connects and says hello until the arbitrator takes the worker in.
 place join(caf::actor_system& system, caf::scoped_actor& self, const cluster::cluster_file& file, std::uint32_t rank,
@@ -98,7 +124,7 @@ place join(caf::actor_system& system, caf::scoped_actor& self, const cluster::cl
     std::optional<place> found;
     self->request(*gateway, patience, actors::atom::hello_v, actors::pack(hello), worker)
         .receive(
-            [&](const messages::frame& answer, const actors::aggregator_actor& aggregator, const actors::store_actor&) {
+            [&](const messages::frame& answer, const actors::aggregator_actor& aggregator) {
               const auto welcome = actors::unpack<messages::welcome>(answer, "benchmark");
               if (welcome && welcome->verdict == messages::welcome_verdict::accepted)
                 found = place{*welcome, aggregator};
@@ -111,15 +137,16 @@ place join(caf::actor_system& system, caf::scoped_actor& self, const cluster::cl
 }
 
 /// A report like those of a training worker.
-messages::window_report report_of(const place& at, const std::string& host, std::uint64_t window) {
+messages::window_report report_of(const messages::placement& at, std::uint32_t rank, const std::string& host,
+                                  std::uint64_t window) {
   messages::window_report report;
   report.host = host;
-  report.rank = at.welcome.rank;
-  report.generation = at.welcome.generation;
+  report.rank = rank;
+  report.generation = at.generation;
   report.window = window;
   report.first_step = 10 * (window - 1);
   report.batch = 64;
-  report.global_batch = std::uint64_t{64} * at.welcome.world_size;
+  report.global_batch = std::uint64_t{64} * at.members.size();
   report.elapsed_seconds = 0.1 * static_cast<double>(window);
   report.training = {.steps = 10,
                      .samples = 640,
@@ -150,9 +177,13 @@ std::vector<double> run_worker(const latency_plan& plan, const cluster::cluster_
   auto box = std::make_shared<decision_box>();
   const auto worker = system.spawn(receiver, box);
   const place at = join(system, self, file, rank, worker);
+  system.spawn(heart, at, std::chrono::milliseconds(cluster::derive_timeouts(file.detect_ms).beat_interval_ms));
+  const auto placed = box->wait_for_place();
+  if (!placed)
+    throw std::runtime_error("the other workers have not come");
   std::vector<double> milliseconds;
   for (std::uint64_t window = 1; window <= plan.warm_up + plan.windows; ++window) {
-    const auto report = actors::pack(report_of(at, file.workers()[rank]->name, window));
+    const auto report = actors::pack(report_of(*placed, rank, file.workers()[rank]->name, window));
     const auto sent = steady::now();
     self->send(at.aggregator, actors::atom::report_v, report);
     const auto received = box->wait(window);
