@@ -260,6 +260,20 @@ std::string read_checkpoint(const std::string& path, checkpoint& state) {
   return {};
 }
 
+std::vector<std::string> checkpoints_up_to(const std::string& directory, std::uint64_t step) {
+  std::vector<std::pair<std::uint64_t, std::string>> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
+    if (std::uint64_t of = 0; step_of(entry->path().filename().string(), of) && of <= step)
+      if (auto path = entry->path().string(); path == checkpoint_path(directory, of))
+        found.emplace_back(of, std::move(path));
+  std::ranges::sort(found);
+  std::vector<std::string> paths;
+  for (auto& [of, path] : found)
+    paths.push_back(std::move(path));
+  return paths;
+}
+
 newest_result newest_checkpoint(const std::string& directory) {
   newest_result newest;
   std::vector<std::pair<std::uint64_t, std::string>> candidates;

@@ -56,6 +56,10 @@ std::string checkpoint_path(const std::string& directory, std::uint64_t step);
 std::string write_checkpoint(const std::string& path, const checkpoint& state);
 std::string read_checkpoint(const std::string& path, checkpoint& state);
 
+/// The files checkpoint-<step>.safetensors of `directory` up to `step`, oldest first; not what hosts wrote for
+/// themselves.
+std::vector<std::string> checkpoints_up_to(const std::string& directory, std::uint64_t step);
+
 struct newest_result {
   std::string path; ///< empty when the directory holds no checkpoint that can be read
   checkpoint state;

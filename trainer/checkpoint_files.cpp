@@ -1,6 +1,5 @@
 #include "trainer/checkpoint_files.hpp"
 
-#include <algorithm>
 #include <filesystem>
 
 namespace dynamix::trainer {
@@ -15,13 +14,14 @@ std::string checkpoint_files::write(const checkpoint& state) {
   if (!enabled())
     return {};
   auto path = write_to(checkpoint_path(directory_, state.step), state);
-  if (path.empty() || std::ranges::find(kept_, path) != kept_.end())
+  if (path.empty())
     return path;
-  kept_.push_back(path);
-  if (kept_.size() > kept_limit) {
+  // Whoever wrote them: another member may have been the first before. Later ones are of a run that was resumed from
+  // an earlier checkpoint, and stay.
+  const auto written = checkpoints_up_to(directory_, state.step);
+  for (std::size_t i = 0; i + kept_limit < written.size(); ++i) {
     std::error_code ignored; // one file too many does no harm
-    std::filesystem::remove(kept_.front(), ignored);
-    kept_.pop_front();
+    std::filesystem::remove(written[i], ignored);
   }
   return path;
 }

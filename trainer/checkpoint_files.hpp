@@ -2,12 +2,11 @@
 
 #include "trainer/checkpoint.hpp"
 
-#include <deque>
 #include <string>
 
 namespace dynamix::trainer {
 
-/// Writes a run's checkpoints into one directory and keeps the newest three.
+/// Writes a run's checkpoints into one directory and keeps the newest three up to the one just written.
 class checkpoint_files {
 public:
   /// An empty `directory` turns writing off.
@@ -29,7 +28,6 @@ private:
   std::string directory_;
   std::string newest_;
   std::string problem_;
-  std::deque<std::string> kept_;
 };
 
 } // namespace dynamix::trainer

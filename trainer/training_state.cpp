@@ -93,7 +93,10 @@ void training_state::regroup(const std::vector<std::uint32_t>& ranks) {
   std::vector<std::uint32_t> highest;
   for (const auto rank : ranks)
     highest.push_back(options.highest_by_rank[rank]);
-  batches = share_batches({members, batches}, ranks, options.batch.lowest, highest);
+  auto shares = share_batches({members, batches}, ranks, options.batch.lowest, highest);
+  if (ranks != members || shares != batches)
+    in_force = {}; // no decision is behind these
+  batches = std::move(shares);
   members = ranks;
 }
 

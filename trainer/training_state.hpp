@@ -72,7 +72,8 @@ struct training_state {
   std::vector<std::uint32_t> batches; ///< of the members
   std::uint64_t window = 0;           ///< closed
   learning_rate_step rate;
-  messages::decision_key in_force;     ///< behind the batches; after a restore of an earlier run's arbitrator
+  messages::decision_key
+      in_force; ///< behind the batches; none after a change of members, an earlier run's after a restore
   messages::decision_key last_applied; ///< by this worker in this run
   std::uint64_t evaluated_samples = 0;
   std::uint64_t checkpointed_samples = 0;

@@ -1,5 +1,6 @@
 #include "temporary_directory.hpp"
 #include "trainer/checkpoint.hpp"
+#include "trainer/checkpoint_files.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -148,7 +149,8 @@ TEST(checkpoint, refuses_strange_tensors_and_batch_sizes) {
 
 TEST(checkpoint, refuses_members_that_do_not_fit_the_batch_sizes) {
   EXPECT_THAT(problem_after([](auto& file) { tensor(file, "members").data[0] = 2; }), HasSubstr("ascending order"));
-  EXPECT_THAT(problem_after([](auto& file) { tensor(file, "members").data[25] = 0x10; }), HasSubstr("rank of 4351, expected 0 to 4095"));
+  EXPECT_THAT(problem_after([](auto& file) { tensor(file, "members").data[25] = 0x10; }),
+              HasSubstr("rank of 4351, expected 0 to 4095"));
   EXPECT_THAT(problem_after([](auto& file) {
                 auto& members = tensor(file, "members");
                 members.shape = {3};
@@ -191,6 +193,25 @@ TEST(checkpoint_file, that_cannot_be_used_is_named_and_stays_as_it_is) {
   std::ifstream file(path);
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "not a checkpoint");
   EXPECT_NE(write_checkpoint(folder.file("no/such/folder"), sample()), "");
+}
+
+TEST(checkpoint_files, keep_the_newest_three_whoever_wrote_them_and_what_is_ahead) {
+  const temporary_directory folder;
+  const auto others = {folder.write("checkpoint-000000000007-host1.safetensors", "a host's own"),
+                       folder.write("checkpoint-7.safetensors", "not of ours"), checkpoint_path(folder.path(), 1000)};
+  auto state = sample();
+  state.step = 1000;
+  ASSERT_NE(checkpoint_files(folder.path()).write(state), "");
+  for (std::uint64_t step = 10; step <= 60; step += 10) {
+    state.step = step;
+    EXPECT_EQ(checkpoint_files(folder.path()).write(state), checkpoint_path(folder.path(), step));
+  }
+  for (const std::uint64_t step : {10, 20, 30})
+    EXPECT_FALSE(std::filesystem::exists(checkpoint_path(folder.path(), step))) << step;
+  for (const std::uint64_t step : {40, 50, 60})
+    EXPECT_TRUE(std::filesystem::exists(checkpoint_path(folder.path(), step))) << step;
+  for (const auto& path : others)
+    EXPECT_TRUE(std::filesystem::exists(path)) << path;
 }
 
 TEST(newest_checkpoint, passes_over_what_is_damaged_and_says_so) {

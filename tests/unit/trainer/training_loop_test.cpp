@@ -199,9 +199,14 @@ TEST(training_state, takes_the_checkpoint_of_another_number_of_workers_and_keeps
   auto state = now.capture();
   state.members = {0, 1, 2};
   state.batches = {10, 20, 31};
+  state.decision = {1, 7};
   EXPECT_EQ(now.restore(state), "");
   now.regroup({0, 1});
   EXPECT_EQ(now.batches, (std::vector<std::uint32_t>{20, 41}));
+  EXPECT_EQ(now.in_force, messages::decision_key{}) << "no decision is behind these batch sizes";
+  now.in_force = {1, 8};
+  now.regroup({0, 1});
+  EXPECT_EQ(now.in_force.window, 8U) << "nothing has changed";
 }
 
 TEST(training_loop, uses_every_sample_of_an_epoch_also_when_the_last_step_has_too_few_for_all) {
