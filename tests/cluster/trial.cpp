@@ -193,6 +193,24 @@ bool trial::wait_for_windows(std::size_t count) const {
   return wait_until([&] { return windows().size() >= count; });
 }
 
+std::vector<actors::ledger_generation> trial::generations() const {
+  std::string not_yet;
+  std::vector<actors::ledger_generation> found;
+  for (auto& row : actors::read_ledger(run().ledger(), not_yet))
+    if (auto* generation = std::get_if<actors::ledger_generation>(&row.entry))
+      found.push_back(std::move(*generation));
+  return found;
+}
+
+bool trial::wait_for_generation(const std::vector<std::string>& members) const {
+  return wait_until([&] {
+    const auto formed = generations();
+    const auto decided = windows();
+    return !formed.empty() && formed.back().members == members && !decided.empty() &&
+           decided.back().generation == formed.back().generation;
+  });
+}
+
 messages::farewell trial::farewell_of(const std::string& host) const {
   messages::farewell said;
   std::vector<messages::evaluation_report> evaluations;

@@ -94,6 +94,10 @@ protected:
   std::vector<actors::ledger_window> windows() const;
   /// Waits until so many are there.
   bool wait_for_windows(std::size_t count) const;
+  /// The generations in the ledger so far.
+  std::vector<actors::ledger_generation> generations() const;
+  /// Waits until the newest generation is of these hosts and has been decided for.
+  bool wait_for_generation(const std::vector<std::string>& members) const;
   /// A worker's file; fails the test when there is none.
   messages::farewell farewell_of(const std::string& host) const;
 

@@ -1,82 +1,142 @@
-/// Training that ends before its time, by a worker's death or by a person's wish, and goes on from its checkpoint.
+/// Workers that die, hang and come back in mid-training, and training that a person stops.
 
 #include "tests/cluster/trial.hpp"
 #include "trainer/checkpoint.hpp"
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+
 namespace dynamix::cluster_test {
 namespace {
 
 using ::testing::HasSubstr;
 
-class early_end : public trial {
-protected:
-  void write_slow_file() { write_file({.slowdowns = {10, 10, 10}, .epochs = 1}); }
-  trainer::newest_result newest() const { return trainer::newest_checkpoint(run().checkpoints()); }
+using names = std::vector<std::string>;
 
-  /// Goes on from the newest checkpoint to the end.
-  void expect_resume() {
-    const auto from = newest();
-    ASSERT_NE(from.path, "");
-    const auto windows_before = windows().size();
-    const auto resumed = end_of({"local", "--resume", run().path()});
-    EXPECT_EQ(resumed.code, 0) << resumed.output;
-    const auto summary = nlohmann::json::parse(contents_of(run().summary()));
-    EXPECT_EQ(summary["succeeded"], true);
-    EXPECT_EQ(summary["reason"], "epochs completed");
-    EXPECT_EQ(summary["restarts"], 1);
-    EXPECT_GT(summary["steps"], from.state.step);
-    EXPECT_GE(summary["samples"], 6000);
-    EXPECT_EQ(summary["decisions"]["lost"], 0);
-    const auto all = windows();
-    ASSERT_GT(all.size(), windows_before);
-    EXPECT_GE(all[windows_before].workers.front().report.first_step, from.state.step) << "it trained steps twice";
-    for (const char* worker : {"w1", "w2"})
-      EXPECT_EQ(farewell_of(worker).parameter_checksum, farewell_of("w0").parameter_checksum);
+class worker_loss : public trial {
+protected:
+  /// Slow enough that most of the training is left after the first windows.
+  void write_slow_file(double epochs) { write_file({.slowdowns = {10, 10, 10}, .epochs = epochs}); }
+
+  nlohmann::json summary() const { return nlohmann::json::parse(contents_of(run().summary())); }
+
+  /// Training came to its end with every sample dealt once an epoch, and all who ended it have the same parameters.
+  void expect_whole_training(const names& workers, std::uint64_t samples) const {
+    const auto first = farewell_of(workers.front());
+    EXPECT_EQ(first.samples, samples);
+    EXPECT_EQ(first.reason, "epochs completed");
+    for (const auto& worker : workers) {
+      const auto said = farewell_of(worker);
+      EXPECT_TRUE(said.succeeded) << worker << ": " << said.reason;
+      EXPECT_EQ(said.steps, first.steps) << worker;
+      EXPECT_EQ(said.parameter_checksum, first.parameter_checksum) << worker;
+    }
+    std::uint64_t newest = 0;
+    for (const auto& formed : generations()) {
+      EXPECT_GT(formed.generation, newest);
+      EXPECT_LE(formed.steps_lost, 1U) << "generation " << formed.generation;
+      newest = formed.generation;
+    }
   }
 };
 
-TEST_F(early_end, of_one_worker_ends_all_with_its_name_and_a_checkpoint_to_resume_from) {
-  write_slow_file();
+TEST_F(worker_loss, costs_local_at_most_a_step_and_the_worker_comes_back) {
+  write_slow_file(2);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
-  ASSERT_TRUE(local.signal_host("w1", SIGKILL)) << local.said();
+  ASSERT_TRUE(local.signal_host("w0", SIGKILL)) << local.said(); // rank 0
+  ASSERT_TRUE(wait_for_generation({"w1", "w2"})) << local.said();
+  ASSERT_TRUE(wait_for_generation({"w0", "w1", "w2"})) << local.said();
   const auto ended = local.wait();
-  EXPECT_EQ(ended.code, 1);
-  EXPECT_THAT(ended.output, HasSubstr("error: host \"w1\" died (signal 9, Killed)"));
-  EXPECT_THAT(ended.output, HasSubstr("dynamix-node local --resume " + run().path()));
-  EXPECT_EQ(nlohmann::json::parse(contents_of(run().summary()))["succeeded"], false);
-  EXPECT_GT(newest().state.step, 0U);
-  expect_resume();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("w0 died (signal 9, Killed); restarting (1 of 5 within 30 s)"));
+  EXPECT_THAT(ended.output, HasSubstr("w0 is back after"));
+  expect_whole_training({"w0", "w1", "w2"}, 12000);
+  EXPECT_EQ(summary()["succeeded"], true);
+  EXPECT_EQ(summary()["decisions"]["duplicated"], 0);
 }
 
-TEST_F(early_end, of_one_worker_ends_the_others_with_a_reason) {
-  write_slow_file();
+TEST_F(worker_loss, without_a_restart_is_made_up_for_by_the_others) {
+  write_file({.slowdowns = {10, 10, 10}, .epochs = 1, .arbitrator = "policy = \"static\""});
   auto arbitrator = start_host("hub");
   auto first = start_host("w0");
   auto second = start_host("w1");
   auto third = start_host("w2");
   ASSERT_TRUE(wait_for_windows(3)) << first.said();
+  const auto global_batch = windows().back().workers.front().report.global_batch;
   second.signal(SIGKILL);
   second.wait();
-  EXPECT_EQ(arbitrator.wait().code, 1);
-  EXPECT_THAT(arbitrator.said(), HasSubstr("lost w1 in mid-training"));
-  const std::pair<std::string, program*> survivors[] = {{"w0", &first}, {"w2", &third}};
-  for (const auto& [host, survivor] : survivors) {
-    EXPECT_EQ(survivor->wait().code, 1);
-    EXPECT_THAT(survivor->said(), HasSubstr("lost contact with a worker during step"));
-    const auto said = farewell_of(host);
-    EXPECT_FALSE(said.succeeded);
-    trainer::checkpoint own;
-    const auto path = trainer::checkpoint_path(run().checkpoints(), said.steps);
-    EXPECT_EQ(trainer::read_checkpoint(path.substr(0, path.rfind('.')) + "-" + host + ".safetensors", own), "");
-    EXPECT_EQ(own.step, said.steps);
-  }
+  ASSERT_TRUE(wait_for_generation({"w0", "w2"})) << first.said();
+  const auto all = windows();
+  const auto resumed =
+      std::ranges::find(all, generations().back().generation, &actors::ledger_window::generation)->workers;
+  EXPECT_EQ(resumed.size(), 2U);
+  EXPECT_EQ(resumed.front().report.global_batch, global_batch) << "the global batch is kept";
+  EXPECT_EQ(first.wait().code, 0) << first.said();
+  EXPECT_EQ(third.wait().code, 0) << third.said();
+  EXPECT_EQ(arbitrator.wait().code, 0) << arbitrator.said();
+  EXPECT_THAT(arbitrator.said(), HasSubstr("w0 and w2 finished"));
+  expect_whole_training({"w0", "w2"}, 6000);
 }
 
-TEST_F(early_end, that_was_asked_for_is_graceful) {
-  write_slow_file();
+TEST_F(worker_loss, by_a_hang_is_noticed_and_the_worker_comes_back_when_it_wakes) {
+  write_slow_file(2);
+  auto local = start_local();
+  ASSERT_TRUE(wait_for_windows(3)) << local.said();
+  ASSERT_TRUE(local.signal_host("w2", SIGSTOP)) << local.said();
+  ASSERT_TRUE(wait_for_generation({"w0", "w1"})) << local.said();
+  EXPECT_THAT(contents_of(run().log("hub")), HasSubstr("it has been silent for"));
+  ASSERT_TRUE(local.signal_host("w2", SIGCONT)) << local.said();
+  ASSERT_TRUE(wait_for_generation({"w0", "w1", "w2"})) << local.said();
+  const auto ended = local.wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  expect_whole_training({"w0", "w1", "w2"}, 12000);
+}
+
+TEST_F(worker_loss, while_no_arbitrator_is_there_waits_for_one) {
+  write_slow_file(1);
+  auto arbitrator = start_host("hub");
+  auto first = start_host("w0");
+  auto second = start_host("w1");
+  auto third = start_host("w2");
+  ASSERT_TRUE(wait_for_windows(3)) << first.said();
+  arbitrator.signal(SIGKILL);
+  arbitrator.wait();
+  ASSERT_TRUE(wait_until([&] { return first.says("arbitrator_lost") && third.says("arbitrator_lost"); }));
+  second.signal(SIGKILL);
+  second.wait();
+  ASSERT_TRUE(wait_until([&] { return first.says("generation_left") && third.says("generation_left"); }));
+  auto successor = start_host("hub", "--resume");
+  EXPECT_EQ(first.wait().code, 0) << first.said();
+  EXPECT_EQ(third.wait().code, 0) << third.said();
+  EXPECT_EQ(successor.wait().code, 0) << successor.said();
+  expect_whole_training({"w0", "w2"}, 6000);
+  EXPECT_EQ(generations().back().generation, 2U) << "above the one before";
+}
+
+TEST_F(worker_loss, of_all_goes_on_from_the_newest_checkpoint) {
+  write_file({.slowdowns = {10, 10, 10}, .epochs = 2, .training = "checkpoint_every_epochs = 0.1"});
+  auto local = start_local();
+  ASSERT_TRUE(wait_until([&] { return !trainer::newest_checkpoint(run().checkpoints()).path.empty(); }));
+  for (const char* worker : {"w0", "w1", "w2"})
+    ASSERT_TRUE(local.signal_host(worker, SIGKILL)) << local.said();
+  const auto ended = local.wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  const auto formed = generations();
+  ASSERT_GE(formed.size(), 2U);
+  EXPECT_GT(formed[1].steps, 0U) << "it goes on from a checkpoint";
+  EXPECT_EQ(farewell_of("w0").samples, 12000U);
+  EXPECT_EQ(farewell_of("w0").parameter_checksum, farewell_of("w2").parameter_checksum);
+}
+
+class stopped_training : public trial {
+protected:
+  trainer::newest_result newest() const { return trainer::newest_checkpoint(run().checkpoints()); }
+};
+
+TEST_F(stopped_training, ends_gracefully_and_can_be_resumed) {
+  write_file({.slowdowns = {10, 10, 10}, .epochs = 1});
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   local.signal(SIGINT);
@@ -90,8 +150,21 @@ TEST_F(early_end, that_was_asked_for_is_graceful) {
     EXPECT_EQ(farewell_of(worker).steps, newest().state.step);
   }
   EXPECT_LT(newest().state.samples, 6000U);
-  EXPECT_EQ(newest().state.step % 2, 0U) << "in the middle of a window";
-  expect_resume();
+
+  const auto from = newest();
+  const auto windows_before = windows().size();
+  const auto resumed = end_of({"local", "--resume", run().path()});
+  EXPECT_EQ(resumed.code, 0) << resumed.output;
+  const auto summary = nlohmann::json::parse(contents_of(run().summary()));
+  EXPECT_EQ(summary["succeeded"], true);
+  EXPECT_EQ(summary["reason"], "epochs completed");
+  EXPECT_GE(summary["samples"], 6000);
+  EXPECT_EQ(summary["decisions"]["lost"], 0);
+  const auto all = windows();
+  ASSERT_GT(all.size(), windows_before);
+  EXPECT_GE(all[windows_before].workers.front().report.first_step, from.state.step) << "it trained steps twice";
+  for (const char* worker : {"w1", "w2"})
+    EXPECT_EQ(farewell_of(worker).parameter_checksum, farewell_of("w0").parameter_checksum);
 }
 
 } // namespace
