@@ -19,6 +19,7 @@
 #include <chrono>
 #include <random>
 #include <stdexcept>
+#include <tuple>
 
 namespace dynamix::actors {
 
@@ -157,6 +158,8 @@ void host_services::start_worker() {
                                                   .address = target.address,
                                                   .port = target.port,
                                                   .probe_timeout_ms = timeouts_.probe_timeout_ms};
+                          if (const auto proxy = options_.reach.find(target.name); proxy != options_.reach.end())
+                            std::tie(reach.address, reach.port) = proxy->second;
                           auto started = system_.spawn<caf::detached>(connector, std::move(reach), worker_);
                           return caf::actor_cast<caf::strong_actor_ptr>(started);
                         }});

@@ -58,6 +58,8 @@ private:
       child.arguments.push_back("--insecure");
     if (const auto more = options_.more_arguments.find(host.name); more != options_.more_arguments.end())
       child.arguments.insert(child.arguments.end(), more->second.begin(), more->second.end());
+    if (const auto more = options_.more_environment.find(host.name); more != options_.more_environment.end())
+      child.environment.insert(child.environment.end(), more->second.begin(), more->second.end());
     return child;
   }
 
@@ -77,7 +79,7 @@ private:
     for (const auto& end : ends)
       ended(end);
     if (options_.observer != nullptr)
-      options_.observer->look(processes_, rows);
+      options_.observer->look(processes_, rows, phase_ == phase::training && begun_);
     restart();
     if (stop.stop_requested() && (phase_ == phase::training || phase_ == phase::finishing)) {
       outcome_.stopped = true;

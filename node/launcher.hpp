@@ -13,6 +13,7 @@
 #include <set>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dynamix::node {
@@ -21,8 +22,8 @@ namespace dynamix::node {
 class launch_observer {
 public:
   virtual ~launch_observer() = default;
-  /// At every look, with what the ledger has got since the last.
-  virtual void look(host_processes& hosts, const std::vector<actors::ledger_row>& rows) = 0;
+  /// At every look, with what the ledger has got since the last. `training`: whoever dies now is started again.
+  virtual void look(host_processes& hosts, const std::vector<actors::ledger_row>& rows, bool training) = 0;
   virtual void ended(const host_end& end) = 0;
 };
 
@@ -36,6 +37,7 @@ struct launch_options {
   launch_observer* observer = nullptr;
   std::chrono::milliseconds look_interval{100};
   std::map<std::string, std::vector<std::string>> more_arguments = {}; ///< of `dynamix-node run`, by host
+  std::map<std::string, std::vector<std::pair<std::string, std::string>>> more_environment = {}; ///< by host
 };
 
 struct launch_outcome {

@@ -1,0 +1,145 @@
+#pragma once
+
+/// A fault plan: what is to be broken, when and for how long, and what the run must withstand. docs/faults.md lists the
+/// fields.
+
+#include "cluster/cluster_file.hpp"
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dynamix::faults {
+
+/// `fault_kinds` says what each does.
+enum class fault_kind : std::uint8_t {
+  kill,
+  crash,
+  exit,
+  wipe,
+  hang,
+  slow,
+  disk_full,
+  clock_jump,
+  partition,
+  delay,
+  throttle,
+  drop,
+  reset,
+  corrupt,
+  truncate
+};
+
+enum class fault_direction : std::uint8_t { both, out, in }; ///< seen from the target
+
+/// Fields that only some kinds have, as bits.
+enum fault_field : std::uint8_t {
+  has_no_field = 0,
+  has_duration = 1,      ///< required
+  may_have_duration = 2, ///< of a process: how long it stays dead
+  has_factor = 4,
+  has_delay = 8,
+  has_rate = 16,
+  has_direction = 32,
+  has_jump = 64
+};
+
+struct fault_kind_row {
+  std::string_view name;
+  std::uint8_t fields;
+  bool ends_process;
+  bool on_connection; ///< acts on the target's control connections, by the proxy
+  std::string_view doc;
+};
+inline constexpr std::array<fault_kind_row, 15> fault_kinds = {{
+    {"kill", may_have_duration, true, false, "SIGKILL"},
+    {"crash", may_have_duration, true, false, "SIGSEGV"},
+    {"exit", may_have_duration, true, false, "SIGINT and SIGTERM together: the process ends itself at once, code 1"},
+    {"wipe", may_have_duration, true, false, "SIGKILL, and what the host has stored is gone when it is started again"},
+    {"hang", has_duration, false, false, "SIGSTOP, and SIGCONT at the end"},
+    {"slow", has_duration | has_factor, false, false, "stopped and continued in turn, each stop far below detect_ms"},
+    {"disk_full", has_duration, false, false, "no file that the process writes can grow (RLIMIT_FSIZE 0, EFBIG)"},
+    {"clock_jump", has_duration | has_jump, false, false, "the wall clock that the process reads is off by so much"},
+    {"partition", has_duration | has_direction, false, true, "nothing passes; what was sent arrives at the end"},
+    {"delay", has_duration | has_delay | has_direction, false, true, "every byte arrives so much later"},
+    {"throttle", has_duration | has_rate | has_direction, false, true, "so many bytes a second pass"},
+    {"drop", has_duration | has_direction, false, true, "what is sent vanishes; the connection is reset at the end"},
+    {"reset", has_no_field, false, true, "the connections are reset (RST)"},
+    {"corrupt", has_direction, false, true, "one bit of the next chunk is flipped"},
+    {"truncate", has_direction, false, true, "half of the next chunk passes, and the connection ends"},
+}};
+constexpr const fault_kind_row& row_of(fault_kind kind) {
+  return fault_kinds[static_cast<std::size_t>(kind)];
+}
+inline std::string_view to_string(fault_kind kind) {
+  return row_of(kind).name;
+}
+
+inline constexpr std::uint32_t endless = 1'000'000'000;
+inline constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
+
+/// One [[fault]]. It happens first when its one trigger does, counted from training's beginning, and `repeat` times in
+/// all; at random without end, unless `repeat` is given.
+struct fault_rule {
+  std::vector<fault_kind> kinds;    ///< one of them is drawn each time
+  std::vector<std::string> targets; ///< host, worker, arbitrator, leader, rank:N, random; workers, arbitrators: all
+  double at_seconds = -1;           ///< negative: not the trigger
+  std::uint64_t at_step = never;
+  std::uint64_t at_window = never;
+  double rate_per_minute = 0; ///< at random, with exponential gaps; 0: not the trigger
+  double every_seconds = 0;   ///< between one start and the next
+  std::uint32_t repeat = 1;
+  double duration_seconds = 0;
+  double factor = 4;
+  double delay_ms = 100;
+  double bytes_per_second = 10'000;
+  double jump_seconds = 3600;
+  fault_direction direction = fault_direction::both;
+  std::uint32_t line = 0; ///< of its header
+  std::uint32_t targets_line = 0;
+  std::uint32_t targets_column = 0;
+};
+
+/// What the run must withstand. A limit of 0 is off, but for the counts, whose 0 means none.
+struct fault_limits {
+  std::uint64_t steps_lost_per_fault = 1;
+  double detect_seconds = 0;    ///< each
+  double resume_seconds = 0;    ///< p99: from the fault to the next completed step
+  double recover_seconds = 60;  ///< each: until the target is back; a fault after it waits no longer
+  double accuracy_drop = 0.02;  ///< below the unharmed run's
+  double memory_growth_mib = 0; ///< of a process that lived through 100 faults, or fewer
+};
+
+struct fault_plan {
+  std::string path; ///< as given
+  std::string name;
+  std::string cluster; ///< a path, relative to the plan's directory
+  std::uint64_t seed = 1;
+  bool compare = true;         ///< with the same run unharmed
+  bool one_at_a_time = true;   ///< a fault waits until the one before is over and recovered from
+  double settle_seconds = 0.5; ///< and so much longer
+  fault_limits limits;
+  std::vector<fault_rule> rules;
+};
+
+struct plan_result {
+  fault_plan plan; ///< holds only when `errors` is empty
+  std::vector<cluster::file_error> errors;
+};
+
+plan_result parse_plan_text(const std::string& text, const std::string& path);
+plan_result read_plan(const std::string& path);
+
+/// The cluster file that the plan names, as a path that can be opened.
+std::string cluster_path(const fault_plan& plan);
+
+/// Targets that the cluster does not have.
+std::vector<cluster::file_error> check_targets(const fault_plan& plan, const cluster::cluster_file& file);
+
+/// All fields with their meaning, as the Markdown tables of docs/faults.md.
+std::string describe_plan_markdown();
+
+} // namespace dynamix::faults

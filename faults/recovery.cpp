@@ -1,0 +1,101 @@
+#include "faults/recovery.hpp"
+
+#include <algorithm>
+
+namespace dynamix::faults {
+
+bool recovery_tracker::has_role(const std::string& host, cluster::role role) const {
+  const auto* found = file_.find(host);
+  return found != nullptr && found->has(role);
+}
+
+void recovery_tracker::begin(const planned_fault& fault, double now_seconds) {
+  records_.push_back({.plan = fault, .began_seconds = now_seconds});
+  auto& open = waited_.emplace_back();
+  // A process that ended is sure to be missed; of anything else the ledger says whether it was.
+  if (row_of(fault.kind).ends_process)
+    for (const auto& host : fault.hosts) {
+      if (has_role(host, cluster::role::worker))
+        open.workers.insert(host);
+      if (has_role(host, cluster::role::arbitrator))
+        open.arbitrators.insert(host);
+    }
+}
+
+void recovery_tracker::end(std::uint32_t number, double now_seconds) {
+  const auto found = std::ranges::find(records_, number, [](const auto& each) { return each.plan.number; });
+  if (found != records_.end())
+    found->ended_seconds = now_seconds;
+}
+
+void recovery_tracker::add(const actors::ledger_row& row, double now_seconds) {
+  if (const auto* generation = std::get_if<actors::ledger_generation>(&row.entry);
+      generation != nullptr && !records_.empty())
+    records_.back().steps_lost += generation->steps_lost;
+  for (std::size_t i = 0; i < records_.size(); ++i) {
+    auto& record = records_[i];
+    auto& open = waited_[i];
+    if (record.recovered())
+      continue;
+    if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
+      add_event(*event, record, open, now_seconds);
+    } else if (const auto* generation = std::get_if<actors::ledger_generation>(&row.entry)) {
+      add_generation(*generation, record, open, now_seconds);
+    } else if (std::holds_alternative<actors::ledger_start>(row.entry)) {
+      open.arbitrators.clear(); // one that begins decides
+      open.back_seconds = now_seconds;
+    } else if (std::holds_alternative<actors::ledger_window>(row.entry)) {
+      close_window(record, open, now_seconds);
+    }
+  }
+}
+
+void recovery_tracker::add_event(const actors::ledger_event& event, fault_record& record, waited& open,
+                                 double now_seconds) {
+  const bool target = std::ranges::find(record.plan.hosts, event.host) != record.plan.hosts.end();
+  if (event.event == "lost" && target) {
+    if (record.detected_seconds < 0)
+      record.detected_seconds = now_seconds;
+    open.workers.insert(event.host);
+  } else if (event.event == "resumed" && record.detected_seconds >= 0 && record.resumed_seconds < 0) {
+    record.resumed_seconds = now_seconds;
+  }
+}
+
+void recovery_tracker::add_generation(const actors::ledger_generation& generation, fault_record& record, waited& open,
+                                      double now_seconds) {
+  for (const auto& host : record.plan.hosts)
+    if (has_role(host, cluster::role::worker) && record.detected_seconds < 0 &&
+        std::ranges::find(generation.members, host) == generation.members.end()) {
+      record.detected_seconds = now_seconds;
+      open.workers.insert(host);
+    }
+  // Before its loss is known a target is among the members still.
+  if (record.detected_seconds >= 0)
+    for (const auto& member : generation.members)
+      came_back(member, open, now_seconds);
+}
+
+void recovery_tracker::came_back(const std::string& worker, waited& open, double now_seconds) const {
+  if (open.workers.erase(worker) > 0)
+    open.back_seconds = now_seconds;
+}
+
+void recovery_tracker::close_window(fault_record& record, const waited& open, double now_seconds) const {
+  // A run without its arbitrator closes no windows: the first is the sign that it decides again.
+  const bool hits_arbitrator = std::ranges::any_of(
+      record.plan.hosts, [this](const auto& host) { return has_role(host, cluster::role::arbitrator); });
+  if (hits_arbitrator && open.arbitrators.empty() && open.back_seconds >= 0 && record.resumed_seconds < 0)
+    record.resumed_seconds = now_seconds;
+  if (record.ended_seconds >= 0 && open.workers.empty() && open.arbitrators.empty())
+    record.recovered_seconds = std::max({record.ended_seconds, open.back_seconds, now_seconds});
+}
+
+bool recovery_tracker::busy(double now_seconds) const {
+  return std::ranges::any_of(records_, [&](const auto& record) {
+    return !record.recovered() &&
+           (record.ended_seconds < 0 || now_seconds - record.ended_seconds < recover_seconds_most_);
+  });
+}
+
+} // namespace dynamix::faults

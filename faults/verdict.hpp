@@ -1,0 +1,84 @@
+#pragma once
+
+/// What a run under faults is worth. Pure.
+
+#include "actors/ledger.hpp"
+#include "faults/plan.hpp"
+#include "faults/recovery.hpp"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace dynamix::faults {
+
+/// A process that lived through faults.
+struct process_growth {
+  std::string host;
+  std::uint64_t faults = 0; ///< that began in its life
+  double memory_mib = 0;    ///< resident at the end, less that at the beginning
+  std::int64_t descriptors = 0;
+};
+
+/// The run as its summary and its processes tell it.
+struct run_figures {
+  bool succeeded = false;
+  std::string reason;
+  std::uint64_t decisions_made = 0;
+  std::uint64_t decisions_applied = 0;
+  std::uint64_t decisions_lost = 0;
+  std::uint64_t decisions_duplicated = 0;
+  std::uint64_t stale_refused = 0;
+  std::uint64_t steps = 0;
+  std::uint64_t samples = 0;
+  std::uint64_t samples_dropped = 0;
+  double final_accuracy = 0;
+  double unharmed_accuracy = -1; ///< negative: not compared
+  double unharmed_seconds = -1;
+  double seconds = 0;
+  std::vector<process_growth> growth;
+  bool plan_done = true; ///< every fault of the plan has begun
+};
+
+/// Of seconds; all 0 where there are none.
+struct spread {
+  std::uint64_t count = 0;
+  double p50 = 0;
+  double p99 = 0;
+  double max = 0;
+};
+spread spread_of(std::vector<double> values);
+
+struct kind_verdict {
+  fault_kind kind = fault_kind::kill;
+  std::uint64_t injected = 0;
+  std::uint64_t bit = 0;
+  std::uint64_t recovered = 0;
+  std::uint64_t steps_lost = 0;
+  spread detection; ///< from the beginning to the ledger's word
+  spread resumption;
+  spread recovery; ///< from the end of the fault to its target's return
+};
+
+struct verdict {
+  bool clean = false;
+  std::vector<std::string> reasons; ///< why it is not
+  std::vector<kind_verdict> kinds;  ///< in the kinds' order
+  kind_verdict all;
+  std::uint64_t decided_twice = 0; ///< windows of a term
+  std::uint64_t old_terms = 0;     ///< windows that were decided in a term before the newest
+  std::uint64_t two_leaders = 0;   ///< terms that two hosts claimed
+  std::vector<std::string> without_effect;
+  run_figures figures;
+};
+
+verdict judge(const fault_plan& plan, const std::vector<fault_record>& records,
+              const std::vector<actors::ledger_row>& rows, const run_figures& figures);
+
+/// A table and a line of judgement, for a terminal.
+std::string to_text(const verdict& judged);
+/// The value of "faults" in summary.json, with every fault.
+std::string to_json(const verdict& judged, const fault_plan& plan, const std::vector<fault_record>& records);
+
+} // namespace dynamix::faults

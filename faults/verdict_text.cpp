@@ -1,0 +1,111 @@
+#include "cluster/text_table.hpp"
+#include "faults/verdict.hpp"
+
+#include <nlohmann/json.hpp>
+#include <spdlog/fmt/fmt.h>
+
+namespace dynamix::faults {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+std::string seconds_text(const spread& of) {
+  return of.count == 0 ? "-" : fmt::format("{:.2f} / {:.2f} / {:.2f}", of.p50, of.p99, of.max);
+}
+
+std::vector<std::string> cells(const std::string& name, const kind_verdict& of) {
+  return {name,
+          std::to_string(of.injected),
+          std::to_string(of.bit),
+          std::to_string(of.recovered),
+          std::to_string(of.steps_lost),
+          seconds_text(of.detection),
+          seconds_text(of.resumption),
+          seconds_text(of.recovery)};
+}
+
+json spread_json(const spread& of) {
+  return of.count == 0 ? json(nullptr) : json{{"count", of.count}, {"p50", of.p50}, {"p99", of.p99}, {"max", of.max}};
+}
+
+json kind_json(const kind_verdict& of) {
+  return {{"injected", of.injected},
+          {"bit", of.bit},
+          {"recovered", of.recovered},
+          {"steps_lost", of.steps_lost},
+          {"detection_seconds", spread_json(of.detection)},
+          {"resumption_seconds", spread_json(of.resumption)},
+          {"recovery_seconds", spread_json(of.recovery)}};
+}
+
+json time_json(double seconds) {
+  return seconds < 0 ? json(nullptr) : json(seconds);
+}
+
+} // namespace
+
+std::string to_text(const verdict& judged) {
+  std::vector<std::vector<std::string>> rows = {
+      {"fault", "injected", "bit", "recovered", "steps lost", "detected s p50/p99/max", "resumed s", "recovered s"}};
+  for (const auto& kind : judged.kinds)
+    rows.push_back(cells(std::string(to_string(kind.kind)), kind));
+  if (judged.kinds.size() != 1)
+    rows.push_back(cells("all", judged.all));
+  const auto& run = judged.figures;
+  std::string text = cluster::text_table(rows);
+  text +=
+      fmt::format("decisions: {} made, {} applied, {} lost, {} twice, {} stale refused; terms with two leaders: {}\n",
+                  run.decisions_made, run.decisions_applied, run.decisions_lost,
+                  run.decisions_duplicated + judged.decided_twice, run.stale_refused, judged.two_leaders);
+  text += fmt::format("training: {} steps, {} samples, {} dropped; final accuracy {:.2f} %", run.steps, run.samples,
+                      run.samples_dropped, run.final_accuracy * 100);
+  text += run.unharmed_accuracy < 0 ? "\n" : fmt::format(", unharmed {:.2f} %\n", run.unharmed_accuracy * 100);
+  for (const auto& process : run.growth)
+    text += fmt::format("{} lived through {} faults: memory {:+.1f} MiB, descriptors {:+}\n", process.host,
+                        process.faults, process.memory_mib, process.descriptors);
+  for (const auto& each : judged.without_effect)
+    text += "had no effect: " + each + "\n";
+  for (const auto& reason : judged.reasons)
+    text += "not clean: " + reason + "\n";
+  return text + (judged.clean ? "verdict: clean\n" : "verdict: NOT CLEAN\n");
+}
+
+std::string to_json(const verdict& judged, const fault_plan& plan, const std::vector<fault_record>& records) {
+  const auto& run = judged.figures;
+  json object = {{"plan", plan.name}, {"seed", plan.seed}, {"clean", judged.clean}, {"reasons", judged.reasons}};
+  object["all"] = kind_json(judged.all);
+  object["kinds"] = json::object();
+  for (const auto& kind : judged.kinds)
+    object["kinds"][std::string(to_string(kind.kind))] = kind_json(kind);
+  object["decisions"] = {{"made", run.decisions_made},         {"applied", run.decisions_applied},
+                         {"lost", run.decisions_lost},         {"duplicated", run.decisions_duplicated},
+                         {"stale_refused", run.stale_refused}, {"decided_twice", judged.decided_twice},
+                         {"old_terms", judged.old_terms},      {"terms_with_two_leaders", judged.two_leaders}};
+  object["samples_dropped"] = run.samples_dropped;
+  object["final_accuracy"] = run.final_accuracy;
+  object["unharmed_accuracy"] = time_json(run.unharmed_accuracy);
+  object["seconds"] = run.seconds;
+  object["unharmed_seconds"] = time_json(run.unharmed_seconds);
+  object["processes"] = json::array();
+  for (const auto& process : run.growth)
+    object["processes"].push_back({{"host", process.host},
+                                   {"faults", process.faults},
+                                   {"memory_growth_mib", process.memory_mib},
+                                   {"descriptor_growth", process.descriptors}});
+  object["injected"] = json::array();
+  for (const auto& record : records)
+    object["injected"].push_back({{"number", record.plan.number},
+                                  {"kind", to_string(record.plan.kind)},
+                                  {"hosts", record.plan.hosts},
+                                  {"began_seconds", record.began_seconds},
+                                  {"ended_seconds", time_json(record.ended_seconds)},
+                                  {"detected_seconds", time_json(record.detected_seconds)},
+                                  {"resumed_seconds", time_json(record.resumed_seconds)},
+                                  {"recovered_seconds", time_json(record.recovered_seconds)},
+                                  {"steps_lost", record.steps_lost},
+                                  {"bit", record.bit},
+                                  {"evidence", record.evidence}});
+  return object.dump(2, ' ', false, json::error_handler_t::replace);
+}
+
+} // namespace dynamix::faults

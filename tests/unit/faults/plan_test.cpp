@@ -1,0 +1,147 @@
+#include "faults/plan.hpp"
+#include "storage/atomic_file.hpp"
+#include "tests/unit/faults/small_cluster.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+namespace dynamix::faults {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<std::string> errors_of(const std::string& text) {
+  std::vector<std::string> messages;
+  for (const auto& error : parse_plan_text(text, "p.toml").errors)
+    messages.push_back(cluster::to_string(error));
+  return messages;
+}
+
+TEST(plan, reads_what_a_plan_says) {
+  const auto read = parse_plan_text(R"([plan]
+cluster = "../c.toml"
+seed = 7
+compare = false
+one_at_a_time = false
+
+[limits]
+steps_lost_per_fault = 2
+resume_seconds = 5
+
+[[fault]]
+kind = "kill"
+target = ["worker", "rank:0"]
+at_window = 3
+every_seconds = 4
+repeat = 10
+
+[[fault]]
+kind = ["partition", "delay"]
+target = "w1"
+rate_per_minute = 2.5
+duration_seconds = 3
+delay_ms = 20
+direction = "out"
+)",
+                                    "a/soak.toml");
+  ASSERT_THAT(read.errors, IsEmpty());
+  const auto& plan = read.plan;
+  EXPECT_EQ(plan.name, "soak");
+  EXPECT_EQ(cluster_path(plan), "a/../c.toml");
+  EXPECT_EQ(plan.seed, 7U);
+  EXPECT_FALSE(plan.compare);
+  EXPECT_FALSE(plan.one_at_a_time);
+  EXPECT_EQ(plan.limits.steps_lost_per_fault, 2U);
+  EXPECT_EQ(plan.limits.resume_seconds, 5);
+  EXPECT_EQ(plan.limits.recover_seconds, 60) << "left to its default";
+  ASSERT_EQ(plan.rules.size(), 2U);
+  EXPECT_THAT(plan.rules[0].kinds, ElementsAre(fault_kind::kill));
+  EXPECT_THAT(plan.rules[0].targets, ElementsAre("worker", "rank:0"));
+  EXPECT_EQ(plan.rules[0].at_window, 3U);
+  EXPECT_EQ(plan.rules[0].repeat, 10U);
+  EXPECT_LT(plan.rules[0].at_seconds, 0);
+  EXPECT_THAT(plan.rules[1].kinds, ElementsAre(fault_kind::partition, fault_kind::delay));
+  EXPECT_EQ(plan.rules[1].rate_per_minute, 2.5);
+  EXPECT_EQ(plan.rules[1].repeat, endless) << "at random without end";
+  EXPECT_EQ(plan.rules[1].direction, fault_direction::out);
+}
+
+TEST(plan, names_the_place_of_each_mistake) {
+  EXPECT_THAT(errors_of("[plan]\nseed = 1.5\nspeed = 1\n[[fault]]\nkind = \"kil\"\ntarget = \"w1\"\nat_seconds = 1\n"),
+              ElementsAre(HasSubstr("p.toml:2:8: plan.seed is a number with a fraction; it must be an integer in"),
+                          HasSubstr("p.toml:3:1: plan.speed is unknown; did you mean \"seed\"?"),
+                          HasSubstr("p.toml:5:8: fault.kind is \"kil\"; did you mean \"kill\"?")));
+}
+
+TEST(plan, refuses_what_is_no_plan) {
+  EXPECT_THAT(errors_of(""), ElementsAre(HasSubstr("p.toml:1:1: a plan has 1 to 256 sections [[fault]]")));
+  EXPECT_THAT(errors_of("x ="), ElementsAre(HasSubstr("p.toml:1:")));
+  EXPECT_THAT(errors_of("fault = 3"), ElementsAre(HasSubstr("p.toml:1:9: a plan has")));
+  EXPECT_THAT(errors_of("faults = 3"), ElementsAre(HasSubstr("p.toml:1:1: faults is unknown; did you mean \"fault\"?"),
+                                                   HasSubstr("p.toml:1:1: a plan has")));
+  EXPECT_THAT(cluster::to_string(read_plan("no/such.toml").errors.at(0)), HasSubstr("no/such.toml: cannot be read"));
+}
+
+TEST(plan, refuses_a_fault_that_makes_no_sense) {
+  const std::string head = "[[fault]]\ntarget = \"w1\"\n";
+  EXPECT_THAT(errors_of(head + "kind = \"kill\"\n"), ElementsAre(HasSubstr("p.toml:1:1: fault has no trigger")));
+  EXPECT_THAT(errors_of(head + "kind = \"kill\"\nat_step = 1\nat_window = 1\n"),
+              ElementsAre(HasSubstr("fault has several triggers")));
+  EXPECT_THAT(errors_of(head + "kind = \"hang\"\nat_step = 1\n"),
+              ElementsAre(HasSubstr("fault.duration_seconds is missing; a fault of kind \"hang\" needs it")));
+  EXPECT_THAT(errors_of(head + "kind = \"kill\"\nat_step = 1\nfactor = 3\n"),
+              ElementsAre(HasSubstr("p.toml:5:10: fault.factor means nothing to a fault of kind \"kill\"")));
+  EXPECT_THAT(errors_of(head + "kind = \"reset\"\nat_step = 1\nduration_seconds = 3\n"),
+              ElementsAre(HasSubstr("fault.duration_seconds means nothing to a fault of kind \"reset\"")));
+  EXPECT_THAT(errors_of(head + "kind = \"kill\"\nat_step = 1\nrepeat = 3\n"),
+              ElementsAre(HasSubstr("fault.every_seconds is missing")));
+  EXPECT_THAT(errors_of(head + "kind = \"slow\"\nat_step = 1\nduration_seconds = 1\nfactor = 1\n"),
+              ElementsAre(HasSubstr("fault.factor is 1; it must be in (1, 100]")));
+  EXPECT_THAT(errors_of("[[fault]]\nkind = \"kill\"\nat_step = 1\n"),
+              ElementsAre(HasSubstr("p.toml:1:1: fault.target is missing")));
+}
+
+TEST(plan, names_targets_that_the_cluster_does_not_have) {
+  const auto file = testing::small_cluster();
+  const auto read = parse_plan_text("[[fault]]\nkind = \"kill\"\ntarget = [\"w1\", \"w9\", \"rank:3\", \"leader\"]\n"
+                                    "at_step = 1\n[[fault]]\nkind = \"kill\"\ntarget = \"rank:2\"\nat_step = 1\n",
+                                    "p.toml");
+  ASSERT_THAT(read.errors, IsEmpty());
+  std::vector<std::string> messages;
+  for (const auto& error : check_targets(read.plan, file))
+    messages.push_back(cluster::to_string(error));
+  EXPECT_THAT(messages, ElementsAre(HasSubstr("p.toml:3:10: fault.target is \"w9\"; did you mean \"w"),
+                                    HasSubstr("p.toml:3:10: fault.target is \"rank:3\"; ranks are 0 to 2")));
+}
+
+TEST(plan, every_shipped_plan_fits_its_cluster) {
+  std::size_t plans = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(DYNAMIX_SOURCE_DIRECTORY "/deployments/faults")) {
+    const auto name = entry.path().filename().string();
+    if (!name.ends_with(".toml") || name.starts_with("cluster-"))
+      continue;
+    ++plans;
+    const auto read = read_plan(entry.path().string());
+    for (const auto& error : read.errors)
+      ADD_FAILURE() << cluster::to_string(error);
+    const auto parsed = cluster::read_cluster_file(cluster_path(read.plan));
+    for (const auto& error : parsed.errors)
+      ADD_FAILURE() << cluster::to_string(error);
+    for (const auto& error : check_targets(read.plan, parsed.file))
+      ADD_FAILURE() << cluster::to_string(error);
+  }
+  EXPECT_GE(plans, 8U);
+}
+
+TEST(plan, is_documented_field_by_field) {
+  std::string text;
+  ASSERT_EQ(storage::read_file(DYNAMIX_SOURCE_DIRECTORY "/docs/faults.md", 1U << 20, text), "");
+  EXPECT_THAT(text, HasSubstr(describe_plan_markdown())) << "docs/faults.md should hold:\n" << describe_plan_markdown();
+}
+
+} // namespace
+} // namespace dynamix::faults

@@ -1,0 +1,113 @@
+#include "faults/recovery.hpp"
+#include "tests/unit/faults/small_cluster.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dynamix::faults {
+namespace {
+
+using actors::ledger_event;
+using actors::ledger_generation;
+using actors::ledger_start;
+using actors::ledger_window;
+
+class recovery : public ::testing::Test {
+protected:
+  void begin(fault_kind kind, std::vector<std::string> hosts, double now, double duration = 0) {
+    tracker_.begin({.number = ++number_,
+                    .kind = kind,
+                    .hosts = std::move(hosts),
+                    .start_seconds = now,
+                    .end_seconds = now + duration},
+                   now);
+    if (duration == 0)
+      tracker_.end(number_, now);
+  }
+  void add(double now, actors::ledger_entry entry) { tracker_.add({now, std::move(entry)}, now); }
+  void lose(double now, const std::string& host) { add(now, ledger_event{"lost", host, ""}); }
+  void form(double now, std::vector<std::string> members, std::uint64_t lost = 0) {
+    add(now, ledger_generation{.generation = ++generation_, .members = std::move(members), .steps_lost = lost});
+  }
+  const fault_record& last() { return tracker_.records().back(); }
+
+  cluster::cluster_file file_ = testing::small_cluster();
+  recovery_tracker tracker_{file_, 30};
+  std::uint32_t number_ = 0;
+  std::uint64_t generation_ = 0;
+};
+
+TEST_F(recovery, of_a_killed_worker_is_its_place_in_a_generation) {
+  form(0, {"w0", "w1", "w2"});
+  begin(fault_kind::kill, {"w1"}, 10);
+  add(10.1, ledger_window{}); // closed before anybody noticed
+  EXPECT_TRUE(tracker_.busy(10.1));
+  lose(10.2, "w1");
+  form(10.3, {"w0", "w2"}, 1);
+  add(10.6, ledger_event{"resumed", "", ""});
+  add(11, ledger_window{});
+  EXPECT_TRUE(tracker_.busy(11)) << "it is not back";
+  form(13, {"w0", "w1", "w2"});
+  EXPECT_TRUE(tracker_.busy(13)) << "no window has closed with it";
+  add(14, ledger_window{});
+  EXPECT_FALSE(tracker_.busy(14));
+  EXPECT_EQ(last().detected_seconds, 10.2);
+  EXPECT_EQ(last().resumed_seconds, 10.6);
+  EXPECT_EQ(last().recovered_seconds, 14);
+  EXPECT_EQ(last().steps_lost, 1U);
+}
+
+TEST_F(recovery, of_a_killed_arbitrator_is_a_window_of_its_next_life) {
+  begin(fault_kind::kill, {"hub"}, 10);
+  add(10.1, ledger_window{}); // was written before
+  EXPECT_TRUE(tracker_.busy(10.1));
+  add(11, ledger_start{});
+  EXPECT_TRUE(tracker_.busy(11));
+  add(12, ledger_window{});
+  EXPECT_FALSE(tracker_.busy(12));
+  EXPECT_EQ(last().resumed_seconds, 12);
+  EXPECT_LT(last().detected_seconds, 0) << "nobody writes the ledger then";
+}
+
+TEST_F(recovery, of_a_short_hang_needs_no_loss) {
+  begin(fault_kind::hang, {"w2"}, 10, 0.5);
+  add(10.2, ledger_window{});
+  EXPECT_TRUE(tracker_.busy(10.2)) << "it is not over";
+  tracker_.end(1, 10.5);
+  add(11, ledger_window{});
+  EXPECT_TRUE(last().recovered());
+  EXPECT_LT(last().detected_seconds, 0);
+}
+
+TEST_F(recovery, of_a_long_hang_needs_the_return) {
+  begin(fault_kind::hang, {"w2"}, 10, 5);
+  lose(11.6, "w2");
+  form(11.7, {"w0", "w1"}, 1);
+  add(12, ledger_window{});
+  tracker_.end(1, 15);
+  add(15.5, ledger_window{});
+  EXPECT_FALSE(last().recovered());
+  form(16, {"w0", "w1", "w2"});
+  add(17, ledger_window{});
+  EXPECT_EQ(last().recovered_seconds, 17);
+}
+
+TEST_F(recovery, has_its_time) {
+  begin(fault_kind::kill, {"w1"}, 10);
+  lose(10.2, "w1");
+  EXPECT_TRUE(tracker_.busy(39.9));
+  EXPECT_FALSE(tracker_.busy(40)) << "others may begin";
+  EXPECT_FALSE(last().recovered());
+}
+
+TEST_F(recovery, counts_a_lost_step_to_the_newest_fault) {
+  begin(fault_kind::kill, {"w1"}, 10);
+  form(11, {"w0", "w2"}, 1);
+  begin(fault_kind::kill, {"w2"}, 12);
+  form(13, {"w0"}, 2);
+  EXPECT_EQ(tracker_.records()[0].steps_lost, 1U);
+  EXPECT_EQ(tracker_.records()[1].steps_lost, 2U);
+  EXPECT_EQ(tracker_.records()[1].detected_seconds, 13) << "a generation without it tells of its loss too";
+}
+
+} // namespace
+} // namespace dynamix::faults

@@ -1,0 +1,151 @@
+#include "faults/verdict.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace dynamix::faults {
+namespace {
+
+using actors::ledger_event;
+using actors::ledger_window;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// A kill that was found after 0.2 s, went on after 0.5 s and was recovered from after 3 s.
+fault_record good_record(std::uint32_t number = 1) {
+  const double at = 10.0 * number;
+  return {.plan = {.number = number, .kind = fault_kind::kill, .hosts = {"w1"}},
+          .began_seconds = at,
+          .ended_seconds = at,
+          .detected_seconds = at + 0.2,
+          .resumed_seconds = at + 0.5,
+          .recovered_seconds = at + 3,
+          .steps_lost = 1,
+          .bit = true,
+          .evidence = "signal 9"};
+}
+
+run_figures good_figures() {
+  return {.succeeded = true,
+          .decisions_made = 40,
+          .decisions_applied = 39,
+          .steps = 100,
+          .samples = 6400,
+          .final_accuracy = 0.85,
+          .unharmed_accuracy = 0.86};
+}
+
+actors::ledger_row window(std::uint64_t term, std::uint64_t number) {
+  return {0, ledger_window{.key = {term, number}, .generation = 1, .decided = true}};
+}
+
+class a_verdict : public ::testing::Test {
+protected:
+  verdict judge_all() const { return judge(plan_, records_, rows_, figures_); }
+
+  fault_plan plan_;
+  std::vector<fault_record> records_ = {good_record(1), good_record(2)};
+  std::vector<actors::ledger_row> rows_ = {window(1, 1), window(1, 2), window(2, 3)};
+  run_figures figures_ = good_figures();
+};
+
+TEST_F(a_verdict, is_clean_when_all_is_recovered_from) {
+  const auto judged = judge_all();
+  EXPECT_TRUE(judged.clean);
+  EXPECT_THAT(judged.reasons, IsEmpty());
+  ASSERT_EQ(judged.kinds.size(), 1U);
+  EXPECT_EQ(judged.kinds[0].injected, 2U);
+  EXPECT_EQ(judged.all.bit, 2U);
+  EXPECT_EQ(judged.all.steps_lost, 2U);
+  EXPECT_NEAR(judged.all.detection.p50, 0.2, 1e-9);
+  EXPECT_NEAR(judged.all.resumption.p99, 0.5, 1e-9);
+  EXPECT_NEAR(judged.all.recovery.max, 3, 1e-9);
+  EXPECT_THAT(to_text(judged), HasSubstr("verdict: clean"));
+}
+
+TEST_F(a_verdict, names_faults_without_effect) {
+  records_[1].bit = false;
+  records_[1].evidence = "w1 had no process";
+  const auto judged = judge_all();
+  EXPECT_THAT(judged.reasons, ElementsAre("1 faults had no effect"));
+  EXPECT_THAT(to_text(judged), HasSubstr("had no effect: kill w1 at 20.0 s: w1 had no process"));
+}
+
+TEST_F(a_verdict, names_what_was_lost) {
+  records_[1].steps_lost = 3;
+  records_[0].recovered_seconds = -1;
+  figures_.decisions_lost = 2;
+  figures_.decisions_duplicated = 1;
+  EXPECT_THAT(judge_all().reasons,
+              ElementsAre("2 decisions were lost", "1 decisions came twice", "1 faults were not recovered from in time",
+                          "4 steps were lost in 2 faults; 1 each are allowed"));
+}
+
+TEST_F(a_verdict, finds_two_decisions_of_a_window_and_old_terms) {
+  rows_.push_back(window(2, 3));
+  rows_.push_back(window(1, 4));
+  const auto judged = judge_all();
+  EXPECT_EQ(judged.decided_twice, 1U);
+  EXPECT_EQ(judged.old_terms, 1U);
+  EXPECT_THAT(judged.reasons,
+              ElementsAre("1 windows were decided twice in a term", "1 windows were decided in an old term"));
+}
+
+TEST_F(a_verdict, finds_two_leaders_of_a_term) {
+  for (const auto& [host, term] : {std::pair("a", "term 3"), std::pair("b", "term 4"), std::pair("c", "term 4")})
+    rows_.push_back({0, ledger_event{"leader", host, term}});
+  EXPECT_EQ(judge_all().two_leaders, 1U);
+}
+
+TEST_F(a_verdict, holds_times_and_growth_against_their_limits) {
+  plan_.limits = {.detect_seconds = 0.1, .resume_seconds = 0.4, .recover_seconds = 2, .memory_growth_mib = 1};
+  figures_.growth = {{.host = "w0", .faults = 200, .memory_mib = 2.5}, {.host = "w2", .faults = 2, .memory_mib = 0.9}};
+  const auto reasons = judge_all().reasons;
+  ASSERT_EQ(reasons.size(), 4U);
+  EXPECT_THAT(reasons[0], HasSubstr("the slowest detection took 0.20 s; 0.10 s are allowed"));
+  EXPECT_THAT(reasons[1], HasSubstr("going on (p99) took 0.50 s"));
+  EXPECT_THAT(reasons[2], HasSubstr("the slowest recovery took 3.00 s"));
+  EXPECT_THAT(reasons[3], HasSubstr("w0 grew by 2.5 MiB in 200 faults"));
+}
+
+TEST_F(a_verdict, holds_the_accuracy_against_the_unharmed_run) {
+  figures_.final_accuracy = 0.8;
+  EXPECT_THAT(judge_all().reasons, ElementsAre(HasSubstr("the final accuracy is 80.00 %, 86.00 % unharmed")));
+  figures_.unharmed_accuracy = -1;
+  EXPECT_TRUE(judge_all().clean) << "not compared";
+}
+
+TEST_F(a_verdict, is_not_clean_without_a_fault_or_with_a_failed_run) {
+  records_.clear();
+  figures_.succeeded = false;
+  figures_.reason = "host w1 died";
+  EXPECT_THAT(judge_all().reasons, ElementsAre("the run failed: host w1 died", "no fault began before the run ended"));
+}
+
+TEST_F(a_verdict, is_json_with_every_fault) {
+  records_[0].detected_seconds = -1;
+  const auto object = nlohmann::json::parse(to_json(judge_all(), plan_, records_));
+  EXPECT_EQ(object["clean"], true);
+  EXPECT_EQ(object["kinds"]["kill"]["injected"], 2);
+  EXPECT_EQ(object["all"]["detection_seconds"]["count"], 1);
+  EXPECT_EQ(object["injected"].size(), 2U);
+  EXPECT_TRUE(object["injected"][0]["detected_seconds"].is_null());
+  EXPECT_EQ(object["injected"][1]["evidence"], "signal 9");
+}
+
+TEST(spread, has_the_nearest_rank) {
+  std::vector<double> values;
+  for (int i = 100; i >= 1; --i)
+    values.push_back(i);
+  const auto of = spread_of(values);
+  EXPECT_EQ(of.p50, 50);
+  EXPECT_EQ(of.p99, 99);
+  EXPECT_EQ(of.max, 100);
+  EXPECT_EQ(spread_of({}).count, 0U);
+  EXPECT_EQ(spread_of({4}).p99, 4);
+}
+
+} // namespace
+} // namespace dynamix::faults
