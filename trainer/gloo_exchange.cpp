@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <future>
 #include <mutex>
 #include <string>
@@ -75,12 +76,22 @@ struct connecting {
   std::exception_ptr error;
 };
 
+/// Gloo writes to a connection that the peer has closed, which would end the process. The threads that it starts
+/// inherit what is blocked here, and get an error instead.
+void block_broken_pipe_signal() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
 /// Builds the mesh of connections on a thread of its own, since Gloo's waiting for a peer cannot be ended. A thread
 /// that is left behind ends when the peer connects or the time-out is over.
 group_pointer connect(const membership& place, c10::intrusive_ptr<c10d::Store> meeting, const interruption& stop) {
   auto shared = std::make_shared<connecting>();
   auto connected = stop.make_event();
   std::thread([shared, connected, place, meeting = std::move(meeting)]() mutable {
+    block_broken_pipe_signal();
     try {
       auto group = c10::make_intrusive<process_group>(meeting, place);
       const std::lock_guard lock(shared->mutex);
@@ -112,6 +123,7 @@ public:
     std::promise<void> promise;
     auto finished = promise.get_future();
     std::thread([group = std::move(group_), orderly = left_, promise = std::move(promise)]() mutable {
+      block_broken_pipe_signal();
       if (!orderly)
         group->abort();
       group.reset();
