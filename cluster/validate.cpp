@@ -143,8 +143,10 @@ void check_replicas(checker& check) {
   const std::string key = "arbitrator.replicas";
   const auto& replicas = check.file().arbitrator.replicas;
   const std::set<std::string> named(replicas.begin(), replicas.end());
-  check.require(named.size() == replicas.size() && (named.size() == 3 || named.size() == 5), {key},
-                "arbitrator.replicas must name 3 or 5 distinct hosts, or none");
+  const bool counted = named.size() == replicas.size() && (named.size() == 3 || named.size() == 5);
+  check.require(counted, {key}, "arbitrator.replicas must name 3 or 5 distinct hosts, or none");
+  if (!counted)
+    return;
   std::set<std::string> arbitrating;
   for (const auto* host : check.file().arbitrators()) {
     arbitrating.insert(host->name);
@@ -154,7 +156,7 @@ void check_replicas(checker& check) {
   }
   check.require(named == arbitrating, {key},
                 "arbitrator.replicas must name exactly the hosts that have the role \"arbitrator\"");
-  check.require(!check.file().secret_file.empty(), {key, "cluster.secret_file"},
+  check.require(named != arbitrating || !check.file().secret_file.empty(), {key, "cluster.secret_file"},
                 "arbitrator.replicas needs cluster.secret_file, with which they know each other");
 }
 

@@ -91,6 +91,37 @@ TEST(cluster_file, finds_hosts_by_name_role_and_rank) {
   EXPECT_EQ(&file.arbitrator_host(), &file.hosts[0]);
 }
 
+TEST(cluster_file, lets_arbitrators_stand_in_for_each_other_who_share_a_secret) {
+  const std::string text = R"([cluster]
+name = "three"
+secret_file = "secret"
+[arbitrator]
+replicas = ["a", "b", "c"]
+[[host]]
+name = "a"
+port = 7401
+roles = ["arbitrator", "worker"]
+[[host]]
+name = "b"
+port = 7402
+roles = ["arbitrator"]
+replica_port = 9000
+[[host]]
+name = "c"
+port = 7403
+roles = ["arbitrator"]
+)";
+  const auto file = parsed(text);
+  EXPECT_EQ(file.arbitrators().size(), 3U);
+  EXPECT_EQ(&file.arbitrator_host(), &file.hosts[0]);
+  EXPECT_EQ(file.hosts[0].port_for_replicas(), 8401U);
+  EXPECT_EQ(file.hosts[1].port_for_replicas(), 9000U);
+  EXPECT_EQ(parse_cluster_text(to_toml(file), "again.toml").file.digest(), file.digest());
+  const auto bare = parse_cluster_text(std::string(text).replace(text.find("secret_file"), 22, ""), "bare.toml");
+  ASSERT_EQ(bare.errors.size(), 1U);
+  EXPECT_NE(bare.errors[0].message.find("needs cluster.secret_file"), std::string::npos) << bare.errors[0].message;
+}
+
 TEST(cluster_file, knows_where_each_value_stands) {
   const auto file = parsed(pair + "[training]\nepochs = 2\n");
   EXPECT_EQ(file.where("training.epochs").line, 14U);
@@ -260,6 +291,10 @@ TEST(cluster_timeouts, equal_their_defaults_at_the_default_detection_time) {
   EXPECT_EQ(derived.probe_timeout_ms, standard.probe_timeout_ms);
   EXPECT_EQ(derived.request_timeout_ms, standard.request_timeout_ms);
   EXPECT_EQ(derived.gather_timeout_ms, standard.gather_timeout_ms);
+  EXPECT_EQ(derived.beat_interval_ms, standard.beat_interval_ms);
+  EXPECT_EQ(derived.silence_ms, standard.silence_ms);
+  EXPECT_EQ(derived.rejoin_timeout_ms, standard.rejoin_timeout_ms);
+  EXPECT_EQ(derived.stall_timeout_ms, standard.stall_timeout_ms);
   EXPECT_EQ(derived.collective_timeout_ms, standard.collective_timeout_ms);
   EXPECT_EQ(derived.join_timeout_ms, standard.join_timeout_ms);
   EXPECT_EQ(derived.shutdown_timeout_ms, standard.shutdown_timeout_ms);
@@ -269,6 +304,8 @@ TEST(cluster_timeouts, keep_the_heartbeat_at_a_second_or_more) {
   for (const std::uint32_t detect_ms : {100U, 999U, 4000U, 60000U}) {
     const timeouts derived = derive_timeouts(detect_ms);
     EXPECT_GE(derived.heartbeat_interval_ms, 1000U) << detect_ms;
+    EXPECT_GE(derived.silence_ms, 4 * derived.beat_interval_ms) << "three lost signs of life are no failure";
+    EXPECT_LT(derived.silence_ms + derived.beat_interval_ms, 2 * detect_ms) << "a hung worker is found within 2d";
     EXPECT_EQ(derived.connection_timeout_ms, 4 * derived.heartbeat_interval_ms) << detect_ms;
     EXPECT_LT(derived.gather_timeout_ms, derived.collective_timeout_ms) << detect_ms;
   }

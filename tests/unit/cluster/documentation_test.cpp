@@ -58,7 +58,11 @@ TEST(cluster_documentation, names_the_time_outs_of_the_default_detection_time) {
               std::string::npos)
         << name;
   };
-  expect_row("heartbeat interval", derived.heartbeat_interval_ms);
+  expect_row("heartbeat of a connection", derived.heartbeat_interval_ms);
+  expect_row("heartbeat of a worker", derived.beat_interval_ms);
+  expect_row("silence", derived.silence_ms);
+  expect_row("rejoin", derived.rejoin_timeout_ms);
+  expect_row("stall", derived.stall_timeout_ms);
   expect_row("connection", derived.connection_timeout_ms);
   expect_row("probe", derived.probe_timeout_ms);
   expect_row("request", derived.request_timeout_ms);
