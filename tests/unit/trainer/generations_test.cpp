@@ -305,6 +305,24 @@ public:
   double now = 100;
 };
 
+TEST(training_step, sleeps_no_longer_than_until_it_is_interrupted) {
+  class : public clock {
+  public:
+    double now_seconds() const override { return now; }
+    void sleep_seconds(double seconds) override {
+      now += seconds;
+      if (now > 1)
+        stop.raise("enough");
+    }
+    double now = 0;
+    interruption stop;
+  } time;
+  sleep_unless_raised(time, time.stop, 0.75);
+  EXPECT_DOUBLE_EQ(time.now, 0.75);
+  EXPECT_THROW(sleep_unless_raised(time, time.stop, 100), exchange_error);
+  EXPECT_LT(time.now, 2);
+}
+
 TEST(training_state, counts_the_time_between_generations_and_not_the_time_before_the_first) {
   const auto train = tiny_dataset(60, 3);
   const auto test = tiny_dataset(60, 4);
