@@ -67,50 +67,75 @@ void guarded_io::receive(raft_io* io, raft_message* message) {
 
 /// Whether libraft may see it; tells the probation what it says.
 bool guarded_io::admit(raft_message& message) {
-  const auto now = wrapped_.io.time(&wrapped_.io);
+  const auto from = message.server_id;
   switch (message.type) {
-  case RAFT_IO_APPEND_ENTRIES:
+  case RAFT_IO_APPEND_ENTRIES: {
     // Heard before judged: it may be the last voice that was missing.
-    probation_->heard(message.server_id, message.append_entries.term, false, now);
-    if (!probation_->follows(message.append_entries.term))
+    const auto& appended = message.append_entries;
+    probation_->heard(from, appended.term, false);
+    if (!probation_->follows(appended.term)) {
+      depose(message);
       return false;
-    probation_->told(message.append_entries.leader_commit, now);
+    }
+    for (unsigned index = 0; index < appended.n_entries; ++index)
+      probation_->sent(appended.prev_log_index + 1 + index, appended.entries[index].term);
     return true;
-  case RAFT_IO_INSTALL_SNAPSHOT:
-    probation_->heard(message.server_id, message.install_snapshot.term, false, now);
-    return probation_->follows(message.install_snapshot.term);
+  }
+  case RAFT_IO_INSTALL_SNAPSHOT: {
+    const auto& snapshot = message.install_snapshot;
+    probation_->heard(from, snapshot.term, false);
+    if (!probation_->follows(snapshot.term))
+      return false; // the leader's next heartbeat is answered
+    probation_->sent(snapshot.last_index, snapshot.last_term);
+    return true;
+  }
   case RAFT_IO_REQUEST_VOTE: {
     // A pre-vote asks about the term after the sender's.
     const auto& asked = message.request_vote;
-    probation_->heard(message.server_id, asked.pre_vote ? asked.term - 1 : asked.term, asked.last_log_index <= 1, now);
+    probation_->heard(from, asked.pre_vote ? asked.term - 1 : asked.term, asked.last_log_index <= 1);
     return true;
   }
-  case RAFT_IO_REQUEST_VOTE_RESULT: {
-    // A pre-vote is granted under the term that was asked about, which is above the sender's.
-    auto& result = message.request_vote_result;
-    probation_->heard(message.server_id, result.vote_granted ? result.term - 1 : result.term, false, now);
-    result.vote_granted = false; // so that it never stands
+  case RAFT_IO_REQUEST_VOTE_RESULT:
+    probation_->heard(from, message.request_vote_result.term, false); // its own term, or, if granted, at most this
+    message.request_vote_result.vote_granted = false;                 // so that it never stands
     return true;
-  }
   default:
     return false;
   }
 }
 
+/// A leader below the promised term gets what libraft would answer if it knew of the promise, and steps down.
+void guarded_io::depose(const raft_message& appended) {
+  if (probation_->now() != probation::phase::catching_up)
+    return;
+  raft_message answer{};
+  answer.type = RAFT_IO_APPEND_ENTRIES_RESULT;
+  answer.server_id = appended.server_id;
+  answer.server_address = appended.server_address;
+  answer.append_entries_result.term = probation_->promised_term();
+  answer.append_entries_result.rejected = appended.append_entries.prev_log_index;
+  auto request = std::make_unique<raft_io_send>();
+  const auto sent = [](raft_io_send* done, int) { delete done; };
+  if (original_.send(&wrapped_.io, request.get(), &answer, sent) == 0)
+    request.release();
+}
+
 int guarded_io::send(raft_io* io, raft_io_send* request, const raft_message* message, raft_io_send_cb sent) {
   auto& self = of(io);
-  if (!self.on_probation())
-    return self.original_.send(io, request, message, sent);
-  const bool asks = message->type == RAFT_IO_REQUEST_VOTE && message->request_vote.pre_vote;
-  const bool acknowledges =
-      message->type == RAFT_IO_APPEND_ENTRIES_RESULT && self.probation_->now() == probation::phase::catching_up;
-  if (asks || acknowledges)
-    return self.original_.send(io, request, message, sent);
-  if (message->type == RAFT_IO_REQUEST_VOTE_RESULT && message->request_vote_result.pre_vote == raft_tribool_true) {
-    auto refusal = *message; // it still tells this voter's term
+  const bool judges_pre_vote =
+      message->type == RAFT_IO_REQUEST_VOTE_RESULT && message->request_vote_result.pre_vote == raft_tribool_true;
+  if (judges_pre_vote && (self.on_probation() || !message->request_vote_result.vote_granted)) {
+    // libraft answers a pre-vote under the term that was asked about, which tells one on probation nothing.
+    auto refusal = *message;
     refusal.request_vote_result.vote_granted = false;
+    refusal.request_vote_result.term = static_cast<const raft*>(io->data)->current_term;
     return self.original_.send(io, request, &refusal, sent);
   }
+  const bool asks = message->type == RAFT_IO_REQUEST_VOTE && message->request_vote.pre_vote;
+  const bool acknowledges = message->type == RAFT_IO_APPEND_ENTRIES_RESULT && self.on_probation() &&
+                            self.probation_->now() == probation::phase::catching_up;
+  if (!self.on_probation() || asks || acknowledges)
+    return self.original_.send(io, request, message, sent);
   // As if the network had lost it. An error instead would make libraft free some messages twice.
   sent(request, RAFT_NOCONNECTION);
   return 0;

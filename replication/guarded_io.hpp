@@ -1,7 +1,8 @@
 #pragma once
 
 /// libraft's own input and output, with a look at what passes: failures of the disk are noted, since libraft goes on
-/// without a word and never writes again, and the messages of a voter on probation are held back.
+/// without a word and never writes again; the messages of a voter on probation are held back; and who refuses a
+/// pre-vote says its own term, which one on probation must learn.
 
 #include "replication/libraft.hpp"
 #include "replication/probation.hpp"
@@ -46,6 +47,7 @@ private:
   int note(const char* what, int code);
   bool on_probation() const { return probation_ != nullptr && probation_->now() != probation::phase::over; }
   bool admit(raft_message& message);
+  void depose(const raft_message& appended);
 
   wrapped wrapped_;
   raft_io original_{}; ///< its functions

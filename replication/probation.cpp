@@ -4,7 +4,7 @@
 
 namespace dynamix::replication {
 
-void probation::heard(std::uint64_t peer, std::uint64_t term, bool pristine, std::uint64_t now_ms) {
+void probation::heard(std::uint64_t peer, std::uint64_t term, bool pristine) {
   if (phase_ == phase::over)
     return;
   auto& voice = voices_[peer];
@@ -14,26 +14,31 @@ void probation::heard(std::uint64_t peer, std::uint64_t term, bool pristine, std
   const auto quorum = (voters_ + 1) / 2;
   if (voices_.size() < quorum)
     return;
+  std::uint64_t highest = 0;
   std::size_t pristine_voices = 0;
   for (const auto& [id, one] : voices_) {
-    term_ = std::max(term_, one.term);
+    highest = std::max(highest, one.term);
     pristine_voices += one.pristine ? 1 : 0;
   }
-  if (pristine_voices >= quorum) {
-    phase_ = phase::over;
-  } else if (phase_ == phase::asking) {
+  if (phase_ == phase::asking) {
     phase_ = phase::catching_up;
-    since_ms_ = now_ms;
+    term_ = highest + 1;
   }
+  if (pristine_voices >= quorum)
+    phase_ = phase::over;
 }
 
-void probation::told(std::uint64_t committed, std::uint64_t now_ms) {
-  if (phase_ == phase::catching_up && now_ms >= since_ms_ + settle_ms_ && goal_ == 0)
-    goal_ = committed;
+void probation::sent(std::uint64_t index, std::uint64_t term) {
+  if (phase_ != phase::catching_up)
+    return;
+  if (term >= term_)
+    goal_ = goal_ == 0 ? index : std::min(goal_, index);
+  else if (index >= goal_)
+    goal_ = 0; // another leader has put an older entry in its place
 }
 
-void probation::applied(std::uint64_t applied) {
-  if (phase_ == phase::catching_up && goal_ > 0 && applied >= goal_)
+void probation::applied(std::uint64_t index) {
+  if (phase_ == phase::catching_up && goal_ > 0 && index >= goal_)
     phase_ = phase::over;
 }
 

@@ -21,6 +21,7 @@ std::string_view to_string(proposal_status value) {
 time_outs time_outs_of(std::uint32_t detect_ms) {
   constexpr std::uint32_t least_election_ms = 100;
   constexpr std::uint32_t least_handshake_ms = 500;
+  constexpr std::uint32_t least_snapshot_ms = 2000;
   time_outs derived;
   derived.election_ms = std::max(least_election_ms, detect_ms / 5);
   derived.heartbeat_ms = derived.election_ms / 10;
@@ -28,7 +29,7 @@ time_outs time_outs_of(std::uint32_t detect_ms) {
   derived.handshake_ms = std::max(least_handshake_ms, detect_ms);
   derived.silent_peer_ms = std::max(2 * derived.election_ms, 2 * detect_ms);
   derived.retry_ms = std::max(derived.election_ms, detect_ms);
-  derived.settle_ms = 2 * derived.election_ms;
+  derived.snapshot_ms = std::max(least_snapshot_ms, 5 * detect_ms);
   return derived;
 }
 

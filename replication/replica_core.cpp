@@ -114,7 +114,10 @@ void replica_core::after_events() {
       return begin_close();
     }
   }
-  observe(look());
+  const auto seen = look();
+  if (seen.now == role::leader && std::exchange(led_term_, seen.raft_term) != seen.raft_term)
+    serve_read({.read = [](const read_result&) {}}); // an entry of its term, which commits what earlier leaders left
+  observe(seen);
 }
 
 void replica_core::observe(const observation& seen) {

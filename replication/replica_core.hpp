@@ -102,7 +102,8 @@ private:
   bool handles_ended_ = false;
   bool disk_failed_ = false; ///< room is asked for before the next try
   std::optional<failure> failure_;
-  unsigned moved_aside_ = 0; ///< since it last ran
+  std::uint64_t led_term_ = 0; ///< newest that this voter led
+  unsigned moved_aside_ = 0;   ///< since it last ran
   std::string last_report_;
   std::thread thread_;
 

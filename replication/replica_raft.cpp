@@ -92,7 +92,7 @@ void replica_core::make_instance(const directory_state& found) {
   journal_ = {};
   instance_ = std::make_unique<raft_instance>(loop_, std::move(connections));
   if (found.probation)
-    instance_->trial.emplace(options_.voters.size(), time_outs_.settle_ms);
+    instance_->trial.emplace(options_.voters.size());
   auto& machine = instance_->machine;
   machine.version = 1;
   machine.data = this;
@@ -118,6 +118,7 @@ int replica_core::begin_raft(const directory_state& found) {
   raft->data = this;
   ::raft_set_election_timeout(raft, time_outs_.election_ms);
   ::raft_set_heartbeat_timeout(raft, time_outs_.heartbeat_ms);
+  ::raft_set_install_snapshot_timeout(raft, time_outs_.snapshot_ms);
   ::raft_set_pre_vote(raft, true);
   ::raft_set_snapshot_threshold(raft, options_.snapshot_entries);
   ::raft_set_snapshot_trailing(raft, options_.snapshot_entries / 4);
