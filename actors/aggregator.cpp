@@ -59,7 +59,10 @@ aggregator_local::behavior_type aggregator(pointer self, aggregator_options opti
         if (const auto report = unpack<messages::evaluation_report>(received, "aggregator"))
           aggregating::write_row(self, ledger_evaluation{*report});
       },
-      [self](atom::beat, const frame& received) { aggregating::take_beat(self, received); },
+      [self](atom::beat, const frame& received) {
+        aggregating::take_beat(self, received);
+        return atom::beat_v;
+      },
       [self](atom::settle) { return settle(self); },
       [self](atom::farewell, const frame& farewell) { return aggregating::take_farewell(self, farewell); },
       [self](atom::hello, const frame& hello, const worker_actor& caller) {

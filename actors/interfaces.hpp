@@ -34,8 +34,8 @@ using aggregator_actor = caf::typed_actor<
     caf::reacts_to<atom::report, frame>,
     // evaluation_report, from the generation's first member.
     caf::reacts_to<atom::evaluation, frame>,
-    // heartbeat of one worker.
-    caf::reacts_to<atom::beat, frame>,
+    // heartbeat of one worker -> the arbitrator's host lives, too.
+    caf::replies_to<atom::beat, frame>::with<atom::beat>,
     // -> every report sent before has been judged, and the decisions on it have been sent.
     caf::replies_to<atom::settle>::with<atom::settle>,
     // farewell: the worker's last message.

@@ -213,8 +213,17 @@ void stop(pointer self) {
 
 void beat(pointer self) {
   auto& state = self->state;
-  if (!state.orphaned() && state.run && state.now < phase::leaving)
-    self->send(state.aggregator, atom::beat_v, pack(state.heartbeat()));
+  if (state.orphaned() || !state.run || state.now >= phase::leaving)
+    return;
+  const std::chrono::milliseconds patience(state.options.timeouts.silence_ms);
+  self->request(state.aggregator, patience, atom::beat_v, pack(state.heartbeat()))
+      .then([](atom::beat) {},
+            [self, asked = state.aggregator](const caf::error&) {
+              if (self->state.aggregator != asked)
+                return;
+              orphan(self, "it does not answer");
+              greet(self);
+            });
 }
 
 void tick(pointer self) {
