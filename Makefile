@@ -6,7 +6,7 @@ CLUSTER ?= deployments/clusters/local-4.toml
 NODE := build/release/node/dynamix-node
 SOURCES := $(shell git ls-files '*.cpp' '*.hpp' 2>/dev/null)
 
-.PHONY: help setup node build run test fuzz test-all bench sanitize format lint clean
+.PHONY: help setup node build run test fuzz test-all soak bench sanitize format lint clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ fuzz: setup # a million damaged frames under AddressSanitizer and UndefinedBehav
 
 test-all: build fuzz ## run the long tests too
 	@ctest --preset release -j $(JOBS)
+
+soak: node ## break a cluster at random until it has trained 2,000 epochs: hours
+	@$(NODE) faults --plan deployments/faults/random-soak.toml
 
 bench: ## measure against the rivals (installs python3-torch)
 	@tools/setup tools/packages-debian.txt tools/packages-bench.txt

@@ -40,7 +40,7 @@ void injector::begin(const planned_fault& fault) {
 
 void injector::begin_on(injury& of) {
   if (row_of(of.fault.kind).on_connection)
-    return break_links(of);
+    return namespaces_ != nullptr ? set_apart(of, true) : break_links(of);
   if (of.process == 0) {
     of.evidence = of.host + " had no process";
     of.active = false;
@@ -82,7 +82,7 @@ void injector::end(const planned_fault& fault) {
 void injector::end_on(injury& of) {
   of.over = true;
   if (row_of(of.fault.kind).on_connection)
-    return mend_links(of);
+    return namespaces_ != nullptr ? set_apart(of, false) : mend_links(of);
   if (row_of(of.fault.kind).ends_process) {
     // One that is to be wiped is let go once it has ended and been wiped.
     if (of.fault.kind != fault_kind::wipe || !of.active)
@@ -255,6 +255,20 @@ void injector::break_links(injury& of) {
         proxy_.set(name, which, condition);
     }
   }
+}
+
+/// Bytes that a host sends while it is apart reach nobody but its group.
+void injector::set_apart(injury& of, bool apart) const {
+  const auto problem = namespaces_->set_apart(of.host, apart);
+  const auto sent = namespaces_->sent_bytes(of.host);
+  if (apart) {
+    of.sent_before = sent;
+    of.evidence = problem;
+    return;
+  }
+  of.bit = of.evidence.empty() && sent > of.sent_before;
+  if (of.evidence.empty())
+    of.evidence = fmt::format("{} sent {} bytes into a bridge of its own", of.host, sent - of.sent_before);
 }
 
 void injector::mend_links(const injury& of) {

@@ -4,6 +4,7 @@
 /// bit.
 
 #include "cluster/cluster_file.hpp"
+#include "faults/namespaces.hpp"
 #include "faults/proxy.hpp"
 #include "faults/recovery.hpp"
 #include "faults/schedule.hpp"
@@ -40,6 +41,8 @@ public:
   /// (wall_clock.hpp).
   injector(const cluster::cluster_file& file, victims& hosts, proxy& links, std::vector<proxied_link> proxied,
            std::string run_directory);
+  /// Partitions are made between these; kept.
+  void use(namespaces& apart) { namespaces_ = &apart; }
 
   void begin(const planned_fault& fault);
   void end(const planned_fault& fault);
@@ -69,6 +72,8 @@ private:
     std::uint64_t file_limit = 0;
     // clock_jump
     std::uint64_t reads_before = 0;
+    // partition between namespaces
+    std::uint64_t sent_before = 0;
     // connections: counters of each link at the beginning
     std::map<std::string, std::uint64_t> touched_before;
   };
@@ -80,6 +85,7 @@ private:
   void fill_disk(injury& of, bool full) const;
   void shift_clock(injury& of, bool shifted);
   void break_links(injury& of);
+  void set_apart(injury& of, bool apart) const;
   void mend_links(const injury& of);
   void look_at_links(injury& of) const;
   std::string wipe(const std::string& host) const;
@@ -90,6 +96,7 @@ private:
   proxy& proxy_;
   std::vector<proxied_link> proxied_;
   std::string run_directory_;
+  namespaces* namespaces_ = nullptr;
   std::vector<injury> injuries_;
   std::map<std::string, wall_clock> clocks_; ///< of hosts whose clock has jumped
 };

@@ -92,6 +92,7 @@ public:
                                          cluster::suggestion(key.str(), sections) +
                                          "a plan has [plan], [limits] and [[fault]]");
     read_section(document, "plan", plan_fields(), plan_);
+    read_network(document);
     read_section(document, "limits", limit_fields(), plan_.limits);
     const auto* rules = document.get("fault");
     const auto* list = rules == nullptr ? nullptr : rules->as_array();
@@ -155,10 +156,21 @@ private:
     rule.targets_line = table.get("target")->source().begin.line;
     rule.targets_column = table.get("target")->source().begin.column;
     if (read_kinds(table, entry) && read_direction(table, entry)) {
+      check_network(table, rule);
       check_fields(table, rule);
       check_triggers(table, rule);
     }
     plan_.rules.push_back(std::move(rule));
+  }
+
+  void read_network(const toml::table& document) {
+    static constexpr std::string_view names[] = {"proxy", "namespaces"};
+    const auto found = std::ranges::find(names, plan_.network_name);
+    if (found == std::end(names))
+      return complain(document["plan"]["network"].node()->source().begin,
+                      "plan.network is " + cluster::shown(plan_.network_name) + "; it must be one of " +
+                          cluster::quoted_list(names));
+    plan_.network = static_cast<fault_network>(found - std::begin(names));
   }
 
   bool read_kinds(const toml::table& table, rule_entry& entry) {
@@ -202,6 +214,17 @@ private:
       if (const auto* node = table.get(field.name); node != nullptr && field.kinds != 0 && (field.kinds & any) == 0)
         complain(node->source().begin, "fault." + std::string(field.name) + " means nothing to a fault of kind " +
                                            cluster::quoted(to_string(rule.kinds.front())));
+  }
+
+  /// Between namespaces whole hosts are cut off, and nothing else.
+  void check_network(const toml::table& table, const fault_rule& rule) {
+    if (plan_.network == fault_network::proxy)
+      return;
+    for (const auto kind : rule.kinds)
+      if (row_of(kind).on_connection && (kind != fault_kind::partition || rule.direction != fault_direction::both))
+        complain(table.get("kind")->source().begin,
+                 "fault.kind is " + cluster::quoted(to_string(kind)) +
+                     "; with plan.network = \"namespaces\" connections can only be partitioned, both ways");
   }
 
   void check_triggers(const toml::table& table, const fault_rule& rule) {

@@ -103,6 +103,10 @@ struct fault_rule {
   std::uint32_t targets_column = 0;
 };
 
+/// Where faults of the network are made: in a proxy before each control connection, or between hosts in network
+/// namespaces of their own, where the gradients' connections are cut too.
+enum class fault_network : std::uint8_t { proxy, namespaces };
+
 /// What the run must withstand. A limit of 0 is off, but for the counts, whose 0 means none.
 struct fault_limits {
   std::uint64_t steps_lost_per_fault = 1;
@@ -118,9 +122,11 @@ struct fault_plan {
   std::string name;
   std::string cluster; ///< a path, relative to the plan's directory
   std::uint64_t seed = 1;
-  bool compare = true;         ///< with the same run unharmed
-  bool one_at_a_time = true;   ///< a fault waits until the one before is over and recovered from
-  double settle_seconds = 0.5; ///< and so much longer
+  bool compare = true;                ///< with the same run unharmed
+  bool one_at_a_time = true;          ///< a fault waits until the one before is over and recovered from
+  double settle_seconds = 0.5;        ///< and so much longer
+  std::string network_name = "proxy"; ///< as written
+  fault_network network = fault_network::proxy;
   fault_limits limits;
   std::vector<fault_rule> rules;
 };

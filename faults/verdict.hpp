@@ -32,7 +32,6 @@ struct run_figures {
   std::uint64_t stale_refused = 0;
   std::uint64_t steps = 0;
   std::uint64_t samples = 0;
-  std::uint64_t samples_dropped = 0;
   double final_accuracy = 0;
   double unharmed_accuracy = -1; ///< negative: not compared
   double unharmed_seconds = -1;

@@ -57,8 +57,8 @@ std::string to_text(const verdict& judged) {
       fmt::format("decisions: {} made, {} applied, {} lost, {} twice, {} stale refused; terms with two leaders: {}\n",
                   run.decisions_made, run.decisions_applied, run.decisions_lost,
                   run.decisions_duplicated + judged.decided_twice, run.stale_refused, judged.two_leaders);
-  text += fmt::format("training: {} steps, {} samples, {} dropped; final accuracy {:.2f} %", run.steps, run.samples,
-                      run.samples_dropped, run.final_accuracy * 100);
+  text += fmt::format("training: {} steps, {} samples, {} steps lost; final accuracy {:.2f} %", run.steps, run.samples,
+                      judged.all.steps_lost, run.final_accuracy * 100);
   text += run.unharmed_accuracy < 0 ? "\n" : fmt::format(", unharmed {:.2f} %\n", run.unharmed_accuracy * 100);
   for (const auto& process : run.growth)
     text += fmt::format("{} lived through {} faults: memory {:+.1f} MiB, descriptors {:+}\n", process.host,
@@ -81,7 +81,6 @@ std::string to_json(const verdict& judged, const fault_plan& plan, const std::ve
                          {"lost", run.decisions_lost},         {"duplicated", run.decisions_duplicated},
                          {"stale_refused", run.stale_refused}, {"decided_twice", judged.decided_twice},
                          {"old_terms", judged.old_terms},      {"terms_with_two_leaders", judged.two_leaders}};
-  object["samples_dropped"] = run.samples_dropped;
   object["final_accuracy"] = run.final_accuracy;
   object["unharmed_accuracy"] = time_json(run.unharmed_accuracy);
   object["seconds"] = run.seconds;

@@ -137,8 +137,16 @@ std::optional<local_run> run_unharmed(const cluster::cluster_file& file, const r
   return std::nullopt;
 }
 
-int run_harmed(const faults_arguments& arguments, const faults::fault_plan& plan, const cluster::cluster_file& file,
-               const run_directory& run, command_context& context) {
+struct broken_run {
+  faults::fault_plan plan;
+  cluster::cluster_file unharmed; ///< on the file's own addresses
+  cluster::cluster_file file;
+  run_directory run;
+  faults::namespaces apart; ///< none: on loopback, with the proxy
+};
+
+int run_harmed(const faults_arguments& arguments, broken_run& setting, command_context& context) {
+  const auto& [plan, plain, file, run, apart] = setting;
   const stop_signals signals; // before any other thread
   prepare_children();
   live_output live(arguments.json ? context.err : context.out, output_style::detect());
@@ -147,19 +155,26 @@ int run_harmed(const faults_arguments& arguments, const faults::fault_plan& plan
     return exit_failed;
   }
   std::optional<local_run> unharmed;
-  if (plan.compare && !(unharmed = run_unharmed(file, run, live, signals.token(), context.err)))
+  if (plan.compare && !(unharmed = run_unharmed(plain, run, live, signals.token(), context.err)))
     return exit_failed;
 
   auto options = local_options(file, run);
+  for (const auto& host : file.hosts)
+    if (apart.created())
+      options.command_prefix[host.name] = apart.command(host.name);
   faults::proxy through;
   std::string problem;
-  auto links = proxy_links(file, through, options, problem);
+  std::vector<faults::proxied_link> links;
+  if (!apart.created())
+    links = proxy_links(file, through, options, problem);
   if (problem.empty() && uses(plan, faults::fault_kind::clock_jump))
     problem = add_clock_shim(options);
   if (!problem.empty())
     return refuse(context.err, problem);
   live.heading("under " + plan.name + ", seed " + std::to_string(plan.seed));
   fault_run faults(plan, file, run, through, std::move(links), live);
+  if (apart.created())
+    faults.use(setting.apart);
   options.observer = &faults;
   options.look_interval = fault_look_interval;
   const auto harmed = run_locally(options, live, signals.token());
@@ -181,6 +196,19 @@ int run_harmed(const faults_arguments& arguments, const faults::fault_plan& plan
   return judged.clean && problem.empty() ? exit_done : exit_failed;
 }
 
+/// Gives every host a namespace and its address there. Returns an empty string, or why that cannot be.
+std::string move_into(faults::namespaces& apart, cluster::cluster_file& file) {
+  std::vector<std::string> names;
+  for (const auto& host : file.hosts)
+    names.push_back(host.name);
+  if (auto reason = apart.create(names); !reason.empty())
+    return reason;
+  file.insecure = true; // nobody but these hosts is on that network
+  for (auto& host : file.hosts)
+    host.address = apart.address(host.name);
+  return "";
+}
+
 int run_faults(const faults_arguments& arguments, command_context& context) {
   const auto plan = load_plan(arguments, context.err);
   if (!plan)
@@ -195,7 +223,13 @@ int run_faults(const faults_arguments& arguments, command_context& context) {
   const run_directory run(arguments.out.empty() ? default_run_path("faults-" + plan->name) : arguments.out);
   if (!run.empty())
     return refuse(context.err, run.path() + " exists and is not empty; choose another --out");
-  return run_harmed(arguments, *plan, *file, run, context);
+  broken_run setting{.plan = *plan, .unharmed = *file, .file = *file, .run = run};
+  if (plan->network == faults::fault_network::namespaces)
+    if (const auto reason = move_into(setting.apart, setting.file); !reason.empty()) {
+      context.out << "skipped: " << reason << "\n";
+      return exit_done;
+    }
+  return run_harmed(arguments, setting, context);
 }
 
 } // namespace

@@ -27,6 +27,8 @@ public:
   void look(host_processes& hosts, const std::vector<actors::ledger_row>& rows, bool training) override;
   void ended(const host_end& end) override;
 
+  void use(faults::namespaces& apart) { injector_.use(apart); }
+
   /// Once the run is over.
   std::vector<faults::fault_record> records();
   const std::vector<actors::ledger_row>& rows() const { return rows_; }

@@ -5,11 +5,12 @@
 
 namespace dynamix::node {
 
-host_processes::host_processes(const std::vector<cluster::host>& hosts, std::uint64_t seed, describe_child describe)
+host_processes::host_processes(const std::vector<cluster::host>& hosts, const actors::supervision_options& rules,
+                               describe_child describe)
     : describe_(std::move(describe)) {
   for (const auto& host : hosts) {
-    actors::supervision_options options;
-    options.seed = seed + entries_.size();
+    auto options = rules;
+    options.seed += entries_.size();
     entries_.push_back({.host = &host, .supervision = {options, {host.name}}});
   }
 }

@@ -22,15 +22,16 @@ struct host_end {
   child_exit exit;
 };
 
-/// Restarts are counted a host: five within 30 s, with a delay that doubles and jitters; the sixth gives the host up.
-/// All times are seconds of one monotonic clock of the caller's. Used from one thread: a child ends with the thread
-/// that started it.
+/// Restarts are counted a host: as many within a period as the rules allow, with a delay that doubles and jitters; one
+/// more failure gives the host up. All times are seconds of one monotonic clock of the caller's. Used from one thread:
+/// a child ends with the thread that started it.
 class host_processes {
 public:
   /// What a host's process is; `resumed`: it had one before.
   using describe_child = std::function<child_options(const cluster::host&, bool resumed)>;
 
-  host_processes(const std::vector<cluster::host>& hosts, std::uint64_t seed, describe_child describe);
+  host_processes(const std::vector<cluster::host>& hosts, const actors::supervision_options& rules,
+                 describe_child describe);
 
   /// Starts every host. Returns an empty string, or what is wrong with the first that could not be.
   std::string start_all(bool resumed);

@@ -17,6 +17,14 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t log_lines_shown = 8;
 
+actors::supervision_options rules_of(const cluster::cluster_file& file) {
+  actors::supervision_options rules;
+  rules.max_restarts = file.supervision.max_restarts;
+  rules.period_seconds = file.supervision.period_ms / 1000.0;
+  rules.seed = file.seed;
+  return rules;
+}
+
 /// The run between the first process's start and the last one's end:
 ///
 ///   training -> failing   a host has died before training began, or the last worker was given up; the others end
@@ -28,7 +36,8 @@ class launched_run {
 public:
   launched_run(const launch_options& options, live_output& output)
       : options_(options), output_(output), timeouts_(cluster::derive_timeouts(options.file.detect_ms)),
-        processes_(options.file.hosts, options.file.seed,
+        rules_(rules_of(options.file)),
+        processes_(options.file.hosts, rules_,
                    [this](const cluster::host& host, bool resumed) { return child_of(host, resumed); }),
         tail_(options.run.ledger()) {
     tail_.read(); // an earlier life's rows are not this one's progress
@@ -58,6 +67,12 @@ private:
       child.arguments.push_back("--insecure");
     if (const auto more = options_.more_arguments.find(host.name); more != options_.more_arguments.end())
       child.arguments.insert(child.arguments.end(), more->second.begin(), more->second.end());
+    if (const auto runner = options_.command_prefix.find(host.name); runner != options_.command_prefix.end()) {
+      child.arguments.insert(child.arguments.begin(), runner->second.begin() + 1, runner->second.end());
+      child.arguments.insert(child.arguments.begin() + static_cast<std::ptrdiff_t>(runner->second.size()) - 1,
+                             child.program);
+      child.program = runner->second.front();
+    }
     if (const auto more = options_.more_environment.find(host.name); more != options_.more_environment.end())
       child.environment.insert(child.environment.end(), more->second.begin(), more->second.end());
     return child;
@@ -177,11 +192,10 @@ private:
     arbitrator_gone_ = arbitrator_gone_ || is_arbitrator(host);
     if (plan.escalate)
       return give_up(host, died, how);
-    const actors::supervision_options rules;
     died_at_seconds_.try_emplace(host, now_seconds());
     output_.problem("warning: " + died + "; restarting (" + std::to_string(plan.failures) + " of " +
-                    std::to_string(rules.max_restarts) + " within " + std::to_string(int(rules.period_seconds)) +
-                    " s)" + (is_worker(host) ? "" : "; training goes on with the last batch sizes"));
+                    std::to_string(rules_.max_restarts) + " within " + fixed(rules_.period_seconds, 0) + " s)" +
+                    (is_worker(host) ? "" : "; training goes on with the last batch sizes"));
   }
 
   void give_up(const std::string& host, const std::string& died, const std::string& how) {
@@ -229,6 +243,7 @@ private:
   live_output& output_;
   const time_point begin_ = std::chrono::steady_clock::now();
   cluster::timeouts timeouts_;
+  const actors::supervision_options rules_;
   host_processes processes_;
   ledger_tail tail_;
   progress progress_;

@@ -36,6 +36,7 @@ struct launch_options {
   bool quiet = false;  ///< no progress
   launch_observer* observer = nullptr;
   std::chrono::milliseconds look_interval{100};
+  std::map<std::string, std::vector<std::string>> command_prefix = {}; ///< a program that runs the host's, by host
   std::map<std::string, std::vector<std::string>> more_arguments = {}; ///< of `dynamix-node run`, by host
   std::map<std::string, std::vector<std::pair<std::string, std::string>>> more_environment = {}; ///< by host
 };
@@ -51,9 +52,10 @@ struct launch_outcome {
 };
 
 /// Starts `dynamix-node run` for each host, shows the progress that the ledger tells, and waits until all have ended. A
-/// host that dies before training has begun ends the run; after that it is started again with `--resume`, five times
-/// within 30 s at most, and then given up while the others go on. Whoever has not ended a bounded time after it should
-/// have is asked (SIGINT where the whole run is to end, SIGTERM), and then killed; no process outlives the call.
+/// host that dies before training has begun ends the run; after that it is started again with `--resume`, as often as
+/// the file's [supervision] allows, and then given up while the others go on. Whoever has not ended a bounded time
+/// after it should have is asked (SIGINT where the whole run is to end, SIGTERM), and then killed; no process outlives
+/// the call.
 launch_outcome launch(const launch_options& options, live_output& output, std::stop_token stop);
 
 /// The end of a log, at most `lines` lines, each indented by four spaces.

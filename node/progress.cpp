@@ -18,6 +18,8 @@ void progress::add(const actors::ledger_row& row) {
     start_ = *start;
   } else if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
     add_window(*window);
+  } else if (std::holds_alternative<actors::ledger_generation>(row.entry)) {
+    formed_ = true;
   } else if (const auto* evaluation = std::get_if<actors::ledger_evaluation>(&row.entry)) {
     test_accuracy_ = evaluation->report.test_accuracy;
   } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {

@@ -5,21 +5,12 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <span>
 #include <sstream>
 
 namespace dynamix::node {
 namespace {
 
 using json = nlohmann::ordered_json;
-
-/// The rows since the arbitrator last began.
-std::span<const actors::ledger_row> last_life(const std::vector<actors::ledger_row>& rows) {
-  const auto begin = std::find_if(rows.rbegin(), rows.rend(), [](const auto& row) {
-    return std::holds_alternative<actors::ledger_start>(row.entry);
-  });
-  return std::span(rows).subspan(begin == rows.rend() ? 0 : static_cast<std::size_t>(rows.rend() - begin) - 1);
-}
 
 worker_summary summarise_worker(const run_records& records, const cluster::host& host, std::uint32_t rank) {
   worker_summary worker{.host = host.name, .rank = rank};
@@ -57,18 +48,47 @@ bool guard_stepped_in(const actors::ledger_window& window) {
   return std::ranges::any_of(window.workers, [](const auto& worker) { return !worker.intervention.empty(); });
 }
 
-decision_summary count_decisions(const run_records& records) {
-  decision_summary counted;
-  std::map<std::string, std::uint64_t> made_for;
-  for (const auto& row : last_life(records.rows))
+/// Decisions for one worker since its process came.
+struct decisions_made {
+  std::uint64_t made = 0;
+  std::uint64_t on_their_way = 0; ///< when it, or the arbitrator, was lost
+  bool newest_on_its_way = false;
+
+  void interrupt() {
+    on_their_way += newest_on_its_way ? 1 : 0;
+    newest_on_its_way = false;
+  }
+};
+
+std::map<std::string, decisions_made> count_made(const std::vector<actors::ledger_row>& rows,
+                                                 decision_summary& counted) {
+  std::map<std::string, decisions_made> made_for;
+  for (const auto& row : rows) {
     if (const auto* window = std::get_if<actors::ledger_window>(&row.entry); window != nullptr && window->decided) {
       ++counted.windows;
       counted.interventions += guard_stepped_in(*window) ? 1 : 0;
-      for (const auto& worker : window->workers)
-        ++made_for[worker.report.host];
+      for (const auto& worker : window->workers) {
+        ++made_for[worker.report.host].made;
+        made_for[worker.report.host].newest_on_its_way = true;
+      }
+    } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
+      if (event->event == "joined")
+        made_for[event->host] = {}; // a new process
+      else if (event->event == "lost")
+        made_for[event->host].interrupt();
+    } else if (std::holds_alternative<actors::ledger_start>(row.entry)) {
+      for (auto& [host, made] : made_for)
+        made.interrupt();
     }
+  }
+  return made_for;
+}
+
+decision_summary count_decisions(const run_records& records) {
+  decision_summary counted;
+  auto made_for = count_made(records.rows, counted);
   for (const auto& [host, made] : made_for)
-    counted.made += made;
+    counted.made += made.made;
   for (const auto& farewell : records.farewells) {
     const auto& own = farewell.decisions;
     counted.applied += own.applied;
@@ -77,8 +97,9 @@ decision_summary count_decisions(const run_records& records) {
     counted.unapplied += own.unapplied;
     counted.stale_refused += own.stale_refused;
     counted.duplicated += own.duplicated;
-    const std::uint64_t arrived = own.received + own.stale_refused;
-    counted.lost += made_for[farewell.host] > arrived ? made_for[farewell.host] - arrived : 0;
+    const auto& made = made_for[farewell.host];
+    const std::uint64_t excused = own.received + own.stale_refused + made.on_their_way;
+    counted.lost += made.made > excused ? made.made - excused : 0;
   }
   return counted;
 }
@@ -95,6 +116,9 @@ void count_lives(const run_records& records, const run_observations& observed, r
     } else if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
       generations.insert(window->generation);
       summary.policy_version = window->policy_version;
+    } else if (const auto* generation = std::get_if<actors::ledger_generation>(&row.entry)) {
+      generations.insert(generation->generation);
+      summary.steps_lost += generation->steps_lost;
     } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
       summary.restarts += event->event == "restarted" ? 1 : 0;
     }
@@ -218,6 +242,7 @@ std::string to_json(const run_summary& summary) {
                          {"lost", decisions.lost},           {"duplicated", decisions.duplicated},
                          {"windows", decisions.windows},     {"interventions", decisions.interventions}};
   object["generations"] = summary.generations;
+  object["steps_lost"] = summary.steps_lost;
   object["restarts"] = summary.restarts;
   object["restarts_by_host"] = summary.restarts_by_host;
   object["policy_version"] = summary.policy_version;

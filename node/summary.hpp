@@ -29,7 +29,7 @@ struct worker_summary {
   double data_seconds = 0;
 };
 
-/// Decisions of the run's last life, counted at the arbitrator (made) and at the workers (the rest).
+/// Decisions for the workers' last lives, counted at the arbitrator (made) and at the workers (the rest).
 struct decision_summary {
   std::uint64_t made = 0;
   std::uint64_t applied = 0;
@@ -38,7 +38,9 @@ struct decision_summary {
   std::uint64_t unapplied = 0; ///< training ended first
   std::uint64_t stale_refused = 0;
   std::uint64_t duplicated = 0;
-  std::uint64_t lost = 0;          ///< made for workers that said farewell, and never received
+  /// Made for workers that said farewell, and never received; those that were on their way when a worker or the
+  /// arbitrator was lost mean nothing in the generation after it, and are not counted.
+  std::uint64_t lost = 0;
   std::uint64_t windows = 0;       ///< decided on
   std::uint64_t interventions = 0; ///< windows among them in which the guard stepped in
 };
@@ -60,7 +62,8 @@ struct run_summary {
   double seconds_to_target = -1; ///< negative if never
   decision_summary decisions;
   std::uint64_t generations = 0;
-  std::uint64_t restarts = 0;                            ///< of actors and of hosts' processes
+  std::uint64_t steps_lost = 0;      ///< tried or completed, and done again after a loss
+  std::uint64_t restarts = 0;        ///< of actors and of hosts' processes
   std::map<std::string, std::uint64_t> restarts_by_host; ///< of processes, as far as they were watched
   double control_fraction = 0;
   double telemetry_fraction = 0;

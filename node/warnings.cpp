@@ -176,15 +176,21 @@ void find_stuck_batches(const run_records& records, sentences& found) {
   }
 }
 
-void find_lost_contact(const run_records& records, sentences& found) {
+void find_lost_contact(const run_records& records, const run_summary& summary, sentences& found) {
   std::map<std::string, std::uint64_t> lost;
   for (const auto& row : records.rows)
     if (const auto* event = std::get_if<actors::ledger_event>(&row.entry); event != nullptr && event->event == "lost")
       ++lost[printable(event->host)];
-  for (const auto& [host, times] : lost)
+  for (const auto& [host, times] : lost) {
+    const auto restarts = summary.restarts_by_host.find(host);
+    if (restarts != summary.restarts_by_host.end() && restarts->second >= times)
+      continue; // its process died: that is no matter of the network
     found.push_back("contact with " + host + " was lost " + (times == 1 ? "once" : std::to_string(times) + " times") +
                     "; if its process did not end, look at the network, or let it be silent for longer with a larger "
                     "cluster.detect_ms");
+  }
+  for (const auto& [host, times] : summary.restarts_by_host)
+    found.push_back(host + " died and was started again" + (times == 1 ? "" : " " + std::to_string(times) + " times"));
 }
 
 void find_stale_reports(const run_records& records, sentences& found) {
@@ -232,7 +238,7 @@ std::vector<std::string> find_warnings(const run_records& records, const run_sum
   if (summary.telemetry_fraction > telemetry_fraction_max)
     found.push_back("telemetry cost " + percent(summary.telemetry_fraction) +
                     " of the time; [telemetry] sources = [] turns it off");
-  find_lost_contact(records, found);
+  find_lost_contact(records, summary, found);
   find_stale_reports(records, found);
   find_stuck_batches(records, found);
   find_guarded_policy(records, summary.decisions, found);

@@ -63,12 +63,13 @@ TEST(summary, does_not_call_the_decisions_of_a_dead_worker_lost) {
   EXPECT_FALSE(summary.succeeded) << "not every worker has said farewell";
 }
 
-TEST(summary, counts_the_decisions_of_the_last_life_of_a_resumed_run) {
+TEST(summary, counts_the_decisions_of_the_last_lives_of_the_workers) {
   auto records = sample_records();
   auto second = sample_rows();
   second.erase(second.begin() + 2, second.begin() + 4); // windows 1 and 2: it resumes from window 2
   auto& window = std::get<actors::ledger_window>(second.back().entry);
   window.decided = true;
+  second.insert(second.begin() + 2, {0.2, actors::ledger_event{"joined", "ben", ""}});
   records.rows.insert(records.rows.end(), second.begin(), second.end());
   for (auto& farewell : records.farewells)
     farewell.decisions = {.received = 1, .unapplied = 1};
@@ -78,6 +79,47 @@ TEST(summary, counts_the_decisions_of_the_last_life_of_a_resumed_run) {
   EXPECT_EQ(summary.restarts, 1U);
   EXPECT_EQ(summary.generations, 2U);
   EXPECT_EQ(summary.workers[0].samples, 10U * (64 + 64 + 89)) << "window 3 was trained twice and counts once";
+}
+
+TEST(summary, excuses_the_decisions_on_their_way_when_a_worker_or_the_arbitrator_was_lost) {
+  auto records = sample_records();
+  for (auto& farewell : records.farewells)
+    farewell.decisions = {.received = 1, .applied = 1};
+  EXPECT_EQ(summarise(records).decisions.lost, 2U);
+  records.rows.insert(records.rows.begin() + 4, {4.1, actors::ledger_event{"lost", "ben", ""}});
+  EXPECT_EQ(summarise(records).decisions.lost, 1U) << "ada's";
+  records.rows.insert(records.rows.begin() + 4, {4.1, start_row()});
+  EXPECT_EQ(summarise(records).decisions.lost, 0U);
+}
+
+TEST(summary, tells_generations_and_what_their_ends_cost) {
+  auto records = sample_records();
+  for (const std::uint64_t generation : {1, 2, 3})
+    records.rows.push_back(
+        {1.0 * static_cast<double>(generation), actors::ledger_generation{.generation = generation,
+                                                                          .members = {"ada", "ben"},
+                                                                          .source = "ada",
+                                                                          .reason = "ben is lost",
+                                                                          .steps = 10,
+                                                                          .steps_lost = generation - 1}});
+  const auto summary = summarise(records, {.restarts = {{"ben", 2}}});
+  EXPECT_EQ(summary.generations, 3U);
+  EXPECT_EQ(summary.steps_lost, 3U);
+  EXPECT_EQ(summary.restarts, 2U);
+  const auto object = nlohmann::json::parse(to_json(summary));
+  EXPECT_EQ(object["steps_lost"], 3);
+  EXPECT_EQ(object["restarts_by_host"]["ben"], 2);
+}
+
+TEST(summary, goes_without_the_farewell_of_a_host_that_was_given_up) {
+  auto records = sample_records();
+  records.farewells[1].succeeded = false;
+  records.farewells[1].reason = "lost contact";
+  EXPECT_FALSE(summarise(records).succeeded);
+  EXPECT_TRUE(summarise(records, {.given_up = {"ben"}}).succeeded);
+  EXPECT_EQ(summarise(records, {.given_up = {"ben"}}).reason, "epochs completed");
+  records.farewells.pop_back();
+  EXPECT_TRUE(summarise(records, {.given_up = {"ben"}}).succeeded);
 }
 
 TEST(summary, describes_each_worker) {

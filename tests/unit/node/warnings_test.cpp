@@ -72,6 +72,12 @@ TEST(warnings, name_the_hosts_that_were_lost) {
   EXPECT_THAT(warnings[1], HasSubstr("contact with ben was lost 2 times; "));
 }
 
+TEST(warnings, tell_of_deaths_rather_than_of_the_network) {
+  auto records = sample_records();
+  records.rows.push_back({7, actors::ledger_event{"lost", "ben", "the connection broke"}});
+  EXPECT_THAT(summarise(records, {.restarts = {{"ben", 1}}}).warnings, ElementsAre("ben died and was started again"));
+}
+
 TEST(warnings, tell_of_a_batch_size_that_is_stuck_at_a_bound) {
   const auto stuck = [](std::uint64_t window, actors::ledger_worker& row) {
     if (row.report.rank == 0 && window >= 30)
