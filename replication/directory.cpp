@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <system_error>
 #include <unistd.h>
+#include <utility>
 
 namespace dynamix::replication {
 namespace {
@@ -45,6 +46,13 @@ std::string clear(const std::string& path) {
   return code ? failure("clear", path, code.value()) : "";
 }
 
+directory_state begin_probation(const std::string& path, directory_state state) {
+  state.empty = true;
+  state.probation = true;
+  state.error = storage::write_file_atomically(marker_of(path), std::string(catching_up));
+  return state;
+}
+
 } // namespace
 
 directory_state prepare_directory(const std::string& path, bool alone) {
@@ -71,9 +79,9 @@ directory_state prepare_directory(const std::string& path, bool alone) {
     }
     state.promised_term = 0;
     state.error = clear(path);
-    state.empty = true;
-    state.probation = true;
-    return state;
+    if (!state.error.empty())
+      return state;
+    return begin_probation(path, std::move(state));
   }
   if (metadata || alone)
     return state;
@@ -81,9 +89,7 @@ directory_state prepare_directory(const std::string& path, bool alone) {
     state.damage = path + " holds files, but not those that say who was voted for";
     return state;
   }
-  state.probation = true;
-  state.error = storage::write_file_atomically(marker_of(path), std::string(catching_up));
-  return state;
+  return begin_probation(path, std::move(state));
 }
 
 std::string promise_term(const std::string& path, std::uint64_t term) {

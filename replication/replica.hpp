@@ -88,7 +88,7 @@ struct time_outs {
   std::uint32_t silent_peer_ms = 0; ///< twice detect_ms: a connection with bytes unacknowledged for so long is ended
   std::uint32_t retry_ms = 0;       ///< detect_ms, between attempts to start again after a failure of the disk
   std::uint32_t snapshot_ms = 0;    ///< 5 detect_ms, at least 2 s: a snapshot that is not taken in that time is sent
-                                 ///< again; until then the follower hears nothing else
+                                    ///< again; until then the follower hears nothing else
 };
 time_outs time_outs_of(std::uint32_t detect_ms);
 

@@ -2,6 +2,7 @@
 
 #include "replication/directory.hpp"
 #include "replication/guarded_io.hpp"
+#include "replication/journal_machine.hpp"
 #include "replication/libraft.hpp"
 #include "replication/replica.hpp"
 #include "replication/transport.hpp"
@@ -15,13 +16,14 @@
 
 namespace dynamix::replication {
 
-/// One life of libraft in the directory. A failed disk and the end of a probation take a new one.
+/// One life of libraft in the directory, with the journal as it makes it from there. A failed disk and the end of a
+/// probation take a new one.
 struct raft_instance {
   raft_instance(uv_loop_t& loop, transport_options options) : connections(loop, std::move(options)) {}
   transport connections;
   guarded_io io;
   std::optional<probation> trial;
-  raft_fsm machine{};
+  journal_machine machine;
   raft consensus{};
 };
 
@@ -73,9 +75,6 @@ private:
   std::string check_voters() const;
   void drop_instance();
   observation look() const;
-  static int fsm_apply(raft_fsm* machine, const raft_buffer* buffer, void** result);
-  static int fsm_snapshot(raft_fsm* machine, raft_buffer* buffers[], unsigned* count);
-  static int fsm_restore(raft_fsm* machine, raft_buffer* buffer);
 
   // replica_proposals.cpp
   void post(request&& added);
@@ -83,6 +82,7 @@ private:
   void serve(request&& one);
   void serve_proposal(request&& one);
   void serve_read(request&& one);
+  std::shared_ptr<const journal_state> copy_state() const; ///< without its policies, which are shared
   void settle(std::size_t words, const proposal_callback& done, const proposal_result& result);
   void refuse_all(const std::string& why);
 
@@ -94,7 +94,6 @@ private:
   uv_prepare_t prepare_{};
   uv_check_t check_{};
   std::unique_ptr<raft_instance> instance_;
-  journal journal_;
   bool initialised_ = false; ///< raft_init succeeded: raft_close is due
   bool running_ = false;     ///< libraft is started and not being closed
   bool closing_ = false;

@@ -3,7 +3,6 @@
 #include "replication/journal_codec.hpp"
 #include "replication/replica_core.hpp"
 
-#include <cstring>
 #include <utility>
 
 namespace dynamix::replication {
@@ -105,40 +104,33 @@ void replica_core::settle(std::size_t words, const proposal_callback& done, cons
 }
 
 void replica_core::serve_proposal(request&& one) {
-  const auto size = one.words.size() * sizeof one.words[0];
-  raft_buffer buffer{};
-  int code = running_ ? 0 : RAFT_NOTLEADER;
-  if (code == 0 && ::raft_state(&instance_->consensus) != RAFT_LEADER)
-    code = RAFT_NOTLEADER;
-  if (code != 0)
+  if (!running_ || ::raft_state(&instance_->consensus) != RAFT_LEADER)
     return settle(one.words.size(), one.proposed,
                   {.status = proposal_status::not_leader, .leader = look().leader, .text = "does not lead"});
-  buffer.len = size;
-  buffer.base = ::raft_malloc(size);
+  const auto buffer = to_buffer(one.words);
+  if (buffer.base == nullptr)
+    return settle(one.words.size(), one.proposed, {.text = "out of memory"});
   auto open = std::make_unique<open_apply>();
   open->apply.data = open.get();
   open->core = this;
   open->words = one.words.size();
   open->done = std::move(one.proposed);
-  if (buffer.base == nullptr)
-    return settle(open->words, open->done, {.text = "out of memory"});
-  std::memcpy(buffer.base, one.words.data(), size);
-  code = ::raft_apply(&instance_->consensus, &open->apply, &buffer, 1,
-                      [](struct raft_apply* apply, int status, void* result) {
-                        const std::unique_ptr<open_apply> open(static_cast<open_apply*>(apply->data));
-                        auto& core = *open->core;
-                        proposal_result told{.status = status_of(status)};
-                        if (status == 0) {
-                          const auto packed = reinterpret_cast<std::uintptr_t>(result);
-                          told.outcome = {static_cast<verdict>(packed >> 1), (packed & 1) != 0};
-                          told.position = core.journal_.state().position;
-                        } else {
-                          // Even "not leader" comes too late here to know that nothing happened.
-                          told.status = proposal_status::unknown;
-                          told.text = ::raft_strerror(status);
-                        }
-                        core.settle(open->words, open->done, told);
-                      });
+  const auto code = ::raft_apply(&instance_->consensus, &open->apply, &buffer, 1,
+                                 [](struct raft_apply* apply, int status, void* result) {
+                                   const std::unique_ptr<open_apply> open(static_cast<open_apply*>(apply->data));
+                                   auto& core = *open->core;
+                                   proposal_result told{.status = status_of(status)};
+                                   if (status == 0) {
+                                     const auto packed = reinterpret_cast<std::uintptr_t>(result);
+                                     told.outcome = {static_cast<verdict>(packed >> 1), (packed & 1) != 0};
+                                     told.position = core.instance_->machine.book().state().position;
+                                   } else {
+                                     // Even "not leader" comes too late here to know that nothing happened.
+                                     told.status = proposal_status::unknown;
+                                     told.text = ::raft_strerror(status);
+                                   }
+                                   core.settle(open->words, open->done, told);
+                                 });
   if (code == 0) {
     open.release();
     return;
@@ -147,9 +139,13 @@ void replica_core::serve_proposal(request&& one) {
   settle(open->words, open->done, {.status = status_of(code), .leader = look().leader, .text = ::raft_strerror(code)});
 }
 
+std::shared_ptr<const journal_state> replica_core::copy_state() const {
+  return std::make_shared<const journal_state>(instance_->machine.book().state());
+}
+
 void replica_core::serve_read(request&& one) {
   if (one.local)
-    return one.read({proposal_status::committed, std::make_shared<const journal_state>(journal_.state()), 0});
+    return one.read(instance_ ? read_result{proposal_status::committed, copy_state(), 0} : read_result{});
   auto open = std::make_unique<open_read>();
   open->barrier.data = open.get();
   open->core = this;
@@ -160,7 +156,7 @@ void replica_core::serve_read(request&& one) {
                                   const std::unique_ptr<open_read> open(static_cast<open_read*>(barrier->data));
                                   read_result told{.status = status_of(status)};
                                   if (status == 0)
-                                    told.state = std::make_shared<const journal_state>(open->core->journal_.state());
+                                    told.state = open->core->copy_state();
                                   open->done(told);
                                 })
                : static_cast<int>(RAFT_NOTLEADER);

@@ -3,25 +3,12 @@
 #include "replication/journal_codec.hpp"
 #include "replication/replica_core.hpp"
 
-#include <cstring>
 #include <utility>
 
 namespace dynamix::replication {
 namespace {
 
 constexpr unsigned move_aside_max = 3;
-
-replica_core& core_of(raft_fsm* machine) {
-  return *static_cast<replica_core*>(machine->data);
-}
-
-/// libraft hands out multiples of 8 bytes, at whatever address they were read to.
-word_list words_of(const raft_buffer& buffer) {
-  word_list words(buffer.len / sizeof(std::uint64_t));
-  if (!words.empty())
-    std::memcpy(words.data(), buffer.base, words.size() * sizeof words[0]);
-  return words;
-}
 
 } // namespace
 
@@ -89,16 +76,10 @@ void replica_core::make_instance(const directory_state& found) {
       .silent_peer_ms = time_outs_.silent_peer_ms,
       .report = [this](const std::string& text) { report(text); },
   };
-  journal_ = {};
   instance_ = std::make_unique<raft_instance>(loop_, std::move(connections));
   if (found.probation)
     instance_->trial.emplace(options_.voters.size());
-  auto& machine = instance_->machine;
-  machine.version = 1;
-  machine.data = this;
-  machine.apply = &replica_core::fsm_apply;
-  machine.snapshot = &replica_core::fsm_snapshot;
-  machine.restore = &replica_core::fsm_restore;
+  instance_->machine.applied = options_.applied;
 }
 
 /// libraft's code, 0 once it runs.
@@ -110,8 +91,8 @@ int replica_core::begin_raft(const directory_state& found) {
   if (instance.trial)
     instance.io.watch(&*instance.trial);
   ::raft_uv_set_connect_retry_delay(instance.io.interface(), time_outs_.reconnect_ms);
-  if (const auto code =
-          ::raft_init(raft, instance.io.interface(), &instance.machine, options_.id, raft_name(options_.id).c_str());
+  if (const auto code = ::raft_init(raft, instance.io.interface(), instance.machine.interface(), options_.id,
+                                    raft_name(options_.id).c_str());
       code != 0)
     return code;
   initialised_ = true;
@@ -195,41 +176,6 @@ observation replica_core::look() const {
   ::raft_leader(raft, &leader, &address);
   seen.leader = leader;
   return seen;
-}
-
-int replica_core::fsm_apply(raft_fsm* machine, const raft_buffer* buffer, void** result) {
-  auto& self = core_of(machine);
-  const auto outcome = self.journal_.apply(words_of(*buffer));
-  // What libraft passes on to the proposer, if that is this voter.
-  *result = reinterpret_cast<void*>(static_cast<std::uintptr_t>(outcome.result) << 1 | (outcome.repeated ? 1 : 0));
-  if (self.options_.applied)
-    self.options_.applied(self.journal_.state(), outcome);
-  return 0;
-}
-
-int replica_core::fsm_snapshot(raft_fsm* machine, raft_buffer* buffers[], unsigned* count) {
-  const auto words = encode_snapshot(core_of(machine).journal_.state());
-  *buffers = static_cast<raft_buffer*>(::raft_malloc(sizeof(raft_buffer)));
-  if (*buffers == nullptr)
-    return RAFT_NOMEM;
-  (*buffers)->len = words.size() * sizeof words[0];
-  (*buffers)->base = ::raft_malloc((*buffers)->len);
-  if ((*buffers)->base == nullptr) {
-    ::raft_free(*buffers);
-    return RAFT_NOMEM;
-  }
-  std::memcpy((*buffers)->base, words.data(), (*buffers)->len);
-  *count = 1;
-  return 0;
-}
-
-int replica_core::fsm_restore(raft_fsm* machine, raft_buffer* buffer) {
-  journal_state state;
-  if (!decode_snapshot(words_of(*buffer), state).empty())
-    return RAFT_CORRUPT;
-  core_of(machine).journal_.restore(std::move(state));
-  ::raft_free(buffer->base);
-  return 0;
 }
 
 } // namespace dynamix::replication

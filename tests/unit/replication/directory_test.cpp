@@ -1,0 +1,97 @@
+#include "replication/directory.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace dynamix::replication {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class directory_test : public testing::Test {
+protected:
+  directory_test() {
+    auto pattern = (fs::temp_directory_path() / "dynamix-directory-XXXXXX").string();
+    root_ = ::mkdtemp(pattern.data());
+    path = root_ + "/voter";
+  }
+  ~directory_test() override { fs::remove_all(root_); }
+  void write(const std::string& name, const std::string& text) { std::ofstream(path + "/" + name) << text; }
+  std::string path;
+
+private:
+  std::string root_;
+};
+
+TEST_F(directory_test, puts_a_voter_without_memory_on_probation_until_it_has_promised) {
+  auto state = prepare_directory(path, false);
+  EXPECT_EQ(state.error + state.damage, "");
+  EXPECT_TRUE(state.empty);
+  EXPECT_TRUE(state.probation);
+  write("metadata1", "x");
+  write("0000000000000001-0000000000000001", "x");
+  state = prepare_directory(path, false); // it ended before it was a voter
+  EXPECT_TRUE(state.empty);
+  EXPECT_TRUE(state.probation);
+  EXPECT_FALSE(fs::exists(path + "/metadata1"));
+  write("metadata1", "x");
+  EXPECT_EQ(promise_term(path, 17), "");
+  state = prepare_directory(path, false);
+  EXPECT_FALSE(state.probation);
+  EXPECT_FALSE(state.empty);
+  EXPECT_EQ(state.promised_term, 17U);
+  EXPECT_EQ(forget_promise(path), "");
+  state = prepare_directory(path, false);
+  EXPECT_FALSE(state.probation);
+  EXPECT_EQ(state.promised_term, 0U);
+}
+
+TEST_F(directory_test, does_not_trust_a_promise_without_the_log_that_it_was_made_for) {
+  prepare_directory(path, false);
+  promise_term(path, 17);
+  const auto state = prepare_directory(path, false);
+  EXPECT_TRUE(state.probation);
+  EXPECT_TRUE(state.empty);
+  EXPECT_EQ(state.promised_term, 0U);
+}
+
+TEST_F(directory_test, lets_a_voter_that_is_alone_begin_at_once) {
+  const auto state = prepare_directory(path, true);
+  EXPECT_TRUE(state.empty);
+  EXPECT_FALSE(state.probation);
+}
+
+TEST_F(directory_test, calls_a_log_without_metadata_and_a_broken_marker_damaged) {
+  fs::create_directories(path);
+  write("0000000000000001-0000000000000009", "x");
+  EXPECT_THAT(prepare_directory(path, false).damage, HasSubstr("who was voted for"));
+  write("metadata1", "x");
+  write("probation", "promised 1x\n");
+  EXPECT_THAT(prepare_directory(path, false).damage, HasSubstr("probation"));
+}
+
+TEST_F(directory_test, moves_aside_and_deletes_nothing) {
+  for (int number = 1; number <= 3; ++number) {
+    prepare_directory(path, true);
+    write("metadata1", std::to_string(number));
+    std::string moved_to;
+    EXPECT_EQ(move_aside(path, moved_to), "");
+    EXPECT_EQ(moved_to, path + ".damaged-" + std::to_string(number));
+    EXPECT_FALSE(fs::exists(path));
+    EXPECT_TRUE(fs::exists(moved_to + "/metadata1"));
+  }
+}
+
+TEST_F(directory_test, says_what_the_file_system_says) {
+  fs::create_directories(fs::path(path).parent_path());
+  std::ofstream(path) << "a file";
+  EXPECT_NE(prepare_directory(path, false).error, "");
+  EXPECT_THAT(check_room(path), HasSubstr("cannot write in"));
+}
+
+} // namespace
+} // namespace dynamix::replication
