@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <utility>
 
 namespace dynamix::actors {
 
@@ -45,48 +46,103 @@ namespace {
 using pointer = connector_actor::stateful_pointer<connector_state>;
 
 /// Whoever waits for a host that does not come is told every minute or so.
-constexpr std::uint64_t attempts_per_line = 30;
+constexpr std::size_t attempts_per_line = 30;
 
+void attempt_later(pointer self, double delay_seconds) {
+  if (std::exchange(self->state.attempt_due, true))
+    return;
+  self->delayed_send(self, to_milliseconds(delay_seconds), atom::attempt_v);
+}
+
+/// The next target at once, and a pause after each round of all.
 void retry(pointer self) {
   auto& state = self->state;
+  state.target = (state.target + 1) % state.options.targets.size();
+  if (++state.failures % state.options.targets.size() != 0)
+    return attempt_later(self, 0);
   state.delay_seconds =
       std::clamp(state.delay_seconds * 2, state.options.first_delay_seconds, state.options.longest_delay_seconds);
-  self->delayed_send(self, to_milliseconds(state.delay_seconds), atom::attempt_v);
+  attempt_later(self, state.delay_seconds);
+}
+
+gateway_actor reach(pointer self, const connector_target& target) {
+  auto& state = self->state;
+  if (target.address.empty())
+    return state.local;
+  if (!cluster::is_loopback(target.address)) {
+    state.probe = probe_tcp(target.address, target.port, state.options.probe_timeout_ms);
+    if (!state.probe)
+      return gateway_actor{};
+  }
+  auto reached = self->system().middleman().remote_actor<gateway_actor>(target.address, target.port);
+  if (!reached) {
+    spdlog::debug("connect_failed to={} error=\"{}\"", target.host, to_text(reached.error()));
+    return gateway_actor{};
+  }
+  return *reached;
 }
 
 void attempt(pointer self) {
   auto& state = self->state;
-  const auto& options = state.options;
-  if (state.attempts++ % attempts_per_line == 0)
-    spdlog::info("connecting to={} address={}:{}", options.host, options.address, options.port);
-  if (!cluster::is_loopback(options.address)) {
-    state.probe = probe_tcp(options.address, options.port, options.probe_timeout_ms);
-    if (!state.probe)
-      return retry(self);
-  }
-  auto reached = self->system().middleman().remote_actor<gateway_actor>(options.address, options.port);
-  if (!reached) {
-    spdlog::debug("connect_failed to={} error=\"{}\"", options.host, to_text(reached.error()));
+  state.attempt_due = false;
+  if (state.reached)
+    return;
+  const auto& target = state.options.targets[state.target];
+  if (state.failures % (attempts_per_line * state.options.targets.size()) < state.options.targets.size())
+    spdlog::info("connecting to={} address={}:{}", target.host, target.address.empty() ? "this host" : target.address,
+                 target.port);
+  state.reached = reach(self, target);
+  if (!state.reached)
     return retry(self);
-  }
-  state.attempts = 0;
+  state.failures = 0;
   state.delay_seconds = 0;
-  self->monitor(*reached);
-  self->send(state.worker, atom::connected_v, *reached);
+  self->monitor(state.reached);
+  self->send(state.worker, atom::connected_v, state.reached);
+}
+
+void lose(pointer self) {
+  self->state.reached = nullptr;
+  self->send(self->state.worker, atom::lost_v);
+}
+
+/// The one that was reached does not lead: to the one that it names, or else to the next.
+void redirect(pointer self, const std::string& leader) {
+  auto& state = self->state;
+  if (!state.reached)
+    return;
+  self->demonitor(state.reached.address());
+  lose(self);
+  const auto& targets = state.options.targets;
+  const auto named = std::ranges::find(targets, leader, &connector_target::host);
+  if (named == targets.end())
+    return retry(self);
+  state.target = static_cast<std::size_t>(named - targets.begin());
+  attempt_later(self, state.options.first_delay_seconds);
 }
 
 } // namespace
 
 connector_actor::behavior_type connector(pointer self, connector_options options, worker_local worker) {
   install_handlers(self, connector_state::name);
-  self->state.options = std::move(options);
-  self->state.worker = std::move(worker);
-  self->set_down_handler([self](const caf::down_msg&) {
-    self->send(self->state.worker, atom::lost_v);
+  auto& state = self->state;
+  state.options = std::move(options);
+  state.worker = std::move(worker);
+  self->set_down_handler([self](const caf::down_msg& down) {
+    if (!self->state.reached || down.source != self->state.reached.address())
+      return;
+    lose(self);
     retry(self);
   });
-  self->send(self, atom::attempt_v);
-  return {[self](atom::attempt) { attempt(self); }};
+  self->send(state.worker, atom::serve_v, connector_actor{self});
+  attempt_later(self, 0);
+  return {
+      [self](atom::attempt) { attempt(self); },
+      [self](atom::redirect, const std::string& leader) { redirect(self, leader); },
+      [self](atom::serve, gateway_actor local) {
+        self->state.local = std::move(local);
+        attempt_later(self, 0);
+      },
+  };
 }
 
 } // namespace dynamix::actors

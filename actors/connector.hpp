@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace dynamix::actors {
 
@@ -31,21 +32,26 @@ private:
 /// A TCP connection to there, or none when nothing accepts one. Blocks for at most the time-out.
 socket_descriptor probe_tcp(const std::string& address, std::uint16_t port, std::uint32_t timeout_ms);
 
-struct connector_options {
-  std::string host; ///< whom it reaches, for messages
-  std::string address;
+/// A host with an arbitrator.
+struct connector_target {
+  std::string host;
+  std::string address; ///< empty: this very host, whose gateway is told by a message
   std::uint16_t port = 0;
+};
+
+struct connector_options {
+  std::vector<connector_target> targets; ///< at least one; tried in turn
   std::uint32_t probe_timeout_ms = 1000;
-  double first_delay_seconds = 0.1; ///< between attempts; doubles up to the longest
+  double first_delay_seconds = 0.1; ///< after a round of all targets; doubles up to the longest
   double longest_delay_seconds = 2;
 };
 
 /// Keeps a connection to one gateway:
 ///
 ///     attempting --TCP probe answered--> connecting --gateway reached--> connected
-///         ^            |no                    |no                          |DOWN
+///         ^            |no                    |no                          |DOWN, or redirected
 ///         |            v                      v                            v
-///         +------- after a delay <------------+<---------------------------+
+///         +-- the next target, after a delay <+<---------------------------+
 ///
 /// Runs detached, since connecting blocks. The probe comes first because one connect to a black hole would block every
 /// other connect of the process for minutes; on loopback there are none, and none is made. CAF names connections by
@@ -55,9 +61,13 @@ struct connector_state {
   static constexpr const char* name = "connector";
   connector_options options;
   worker_local worker;
+  gateway_actor local;   ///< of this very host; null where it has none, or not yet
+  gateway_actor reached; ///< null while not connected
+  std::size_t target = 0;
+  std::size_t failures = 0; ///< in a row
   socket_descriptor probe;
   double delay_seconds = 0;
-  std::uint64_t attempts = 0;
+  bool attempt_due = false; ///< one is on its way
 };
 
 connector_actor::behavior_type connector(connector_actor::stateful_pointer<connector_state> self,

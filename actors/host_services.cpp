@@ -112,9 +112,9 @@ caf::strong_actor_ptr host_services::start_gateway() {
   gateway_ = system_.spawn(gateway, host_.name, has_arbitrator_);
   if (aggregator_)
     caf::anon_send(gateway_, atom::serve_v, aggregator_);
-  // A host that is worker and arbitrator in one needs no connection.
-  if (has_worker_ && has_arbitrator_)
-    caf::anon_send(worker_, atom::connected_v, caf::actor_cast<gateway_actor>(gateway_));
+  // A host that is worker and arbitrator in one needs no connection to itself.
+  if (connector_)
+    caf::anon_send(connector_, atom::serve_v, caf::actor_cast<gateway_actor>(gateway_));
   const auto bound =
       system_.middleman().publish(caf::actor_cast<gateway_actor>(gateway_), host_.port, host_.address.c_str(), true);
   if (!bound)
@@ -151,19 +151,25 @@ void host_services::start_worker() {
                         caf::anon_send(worker_, atom::serve_v, started);
                         return caf::actor_cast<caf::strong_actor_ptr>(started);
                       }});
-  if (!has_arbitrator_)
-    children.push_back({"connector", [this] {
-                          const auto& target = options_.file.arbitrator_host();
-                          connector_options reach{.host = target.name,
-                                                  .address = target.address,
-                                                  .port = target.port,
-                                                  .probe_timeout_ms = timeouts_.probe_timeout_ms};
-                          if (const auto proxy = options_.reach.find(target.name); proxy != options_.reach.end())
-                            std::tie(reach.address, reach.port) = proxy->second;
-                          auto started = system_.spawn<caf::detached>(connector, std::move(reach), worker_);
-                          return caf::actor_cast<caf::strong_actor_ptr>(started);
-                        }});
+  children.push_back({"connector", [this] { return start_connector(); }});
   supervise({}, std::move(children));
+}
+
+caf::strong_actor_ptr host_services::start_connector() {
+  connector_options reach{.targets = {}, .probe_timeout_ms = timeouts_.probe_timeout_ms};
+  for (const auto* host : options_.file.arbitrators()) {
+    connector_target target{.host = host->name, .address = host->address, .port = host->port};
+    if (host == &host_)
+      target.address.clear();
+    if (const auto proxy = options_.reach.find(host->name); proxy != options_.reach.end())
+      std::tie(target.address, target.port) = proxy->second;
+    reach.targets.push_back(std::move(target));
+  }
+  const std::scoped_lock lock(mutex_);
+  connector_ = system_.spawn<caf::detached>(connector, std::move(reach), worker_);
+  if (gateway_)
+    caf::anon_send(connector_, atom::serve_v, caf::actor_cast<gateway_actor>(gateway_));
+  return caf::actor_cast<caf::strong_actor_ptr>(connector_);
 }
 
 void host_services::supervise(supervision_options options, std::vector<child_specification> children) {
@@ -237,6 +243,7 @@ void host_services::shut_down() {
   supervisors_.clear();
   gateway_ = nullptr;
   worker_ = nullptr;
+  connector_ = nullptr;
   learner_ = nullptr;
   aggregator_ = nullptr;
 }

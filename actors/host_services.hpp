@@ -40,6 +40,7 @@ private:
   void start_worker();
   void start_arbitration();
   caf::strong_actor_ptr start_gateway();
+  caf::strong_actor_ptr start_connector();
   void supervise(supervision_options options, std::vector<child_specification> children);
   caf::strong_actor_ptr start_aggregator();
   caf::strong_actor_ptr start_arbitrator();
@@ -61,6 +62,7 @@ private:
   std::mutex mutex_; ///< supervisors restart children on their own threads
   gateway_local gateway_;
   worker_local worker_;
+  connector_actor connector_;
   learner_actor learner_;
   aggregator_local aggregator_;
 };

@@ -8,6 +8,7 @@
 #include <caf/all.hpp>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace dynamix::actors {
@@ -62,9 +63,19 @@ using telemetry_actor = caf::typed_actor<
     // There is no upstream for now.
     caf::reacts_to<atom::orphan>>;
 
+using connector_actor = caf::typed_actor<
+    // Try to connect.
+    caf::reacts_to<atom::attempt>,
+    // The gateway that was reached does not lead: go to this host, or, where the name is empty or unknown, to the next.
+    caf::reacts_to<atom::redirect, std::string>,
+    // The gateway of this very host from now on.
+    caf::reacts_to<atom::serve, gateway_actor>>;
+
 using worker_local = worker_actor::extend<
     // The telemetry that completes its reports from now on.
     caf::reacts_to<atom::serve, telemetry_actor>,
+    // The connector that works for it from now on.
+    caf::reacts_to<atom::serve, connector_actor>,
     // The connector reached the arbitrator's gateway.
     caf::reacts_to<atom::connected, gateway_actor>,
     // The connector lost it; it is trying again.
@@ -121,10 +132,6 @@ using gateway_local = gateway_actor::extend<
     // Who answers hellos from now on.
     caf::reacts_to<atom::serve, aggregator_local>>;
 
-using connector_actor = caf::typed_actor<
-    // Try to connect.
-    caf::reacts_to<atom::attempt>>;
-
 } // namespace dynamix::actors
 
 CAF_BEGIN_TYPE_ID_BLOCK(dynamix_actors, caf::id_block::dynamix_atoms::end)
@@ -135,6 +142,7 @@ CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::worker_actor))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::aggregator_actor))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::gateway_actor))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::telemetry_actor))
+CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::connector_actor))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::arbitrator_actor))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::aggregator_local))
 

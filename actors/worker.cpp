@@ -60,7 +60,7 @@ void refused(pointer self, const messages::welcome& welcome) {
   auto& state = self->state;
   const double now = seconds_now(self);
   if (welcome.verdict == welcome_verdict::not_leader)
-    return greet_later(self);
+    return self->send(state.connector, atom::redirect_v, welcome.leader);
   spdlog::error("refused detail=\"{}\"", welcome.detail);
   if (state.now == phase::training)
     return;
@@ -222,7 +222,8 @@ void beat(pointer self) {
               if (self->state.aggregator != asked)
                 return;
               orphan(self, "it does not answer");
-              greet(self);
+              // Another replica may lead by now; a single one is tried again.
+              self->send(self->state.connector, atom::redirect_v, std::string{});
             });
 }
 
@@ -266,6 +267,7 @@ worker_local::behavior_type worker(pointer self, training_options options, messa
         if (!self->state.orphaned())
           self->send(self->state.telemetry, atom::upstream_v, self->state.aggregator);
       },
+      [self](atom::serve, connector_actor connector) { self->state.connector = std::move(connector); },
       [self](atom::decide, const frame& decision) { take_decision(self, decision); },
       [self](atom::place, const frame& place, const store_actor& store) { take_place(self, place, store); },
       [self](atom::closed, const frame& notice) { generation_changes(self, notice); },

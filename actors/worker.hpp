@@ -32,6 +32,7 @@ struct worker_state {
   messages::hello identity; ///< what it says of itself; the rest of a hello is filled in as it changes
   telemetry_actor telemetry;
   std::shared_ptr<host_events> events;
+  connector_actor connector;
   gateway_actor gateway;
   aggregator_actor aggregator; ///< null while orphaned
   std::shared_ptr<training_run> run;
