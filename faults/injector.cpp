@@ -242,6 +242,8 @@ void injector::break_links(injury& of) {
   const auto links = links_of(of);
   if (links.empty())
     of.evidence = of.host + " has no control connection that the others do not share";
+  else
+    of.evidence = "nothing that passed was touched";
   for (const auto& [name, ways] : links) {
     of.touched_before[name] = proxy_.counters(name).touched();
     if (of.fault.kind == fault_kind::reset)

@@ -51,16 +51,19 @@ bool guard_stepped_in(const actors::ledger_window& window) {
 /// Decisions for one worker since its process came.
 struct decisions_made {
   std::uint64_t made = 0;
-  std::uint64_t on_their_way = 0; ///< when it, or the arbitrator, was lost
-  bool newest_on_its_way = false;
+  std::uint64_t on_their_way = 0;   ///< when its connection broke, or the arbitrator ended
+  std::vector<double> made_seconds; ///< of those that may be on their way
 
-  void interrupt() {
-    on_their_way += newest_on_its_way ? 1 : 0;
-    newest_on_its_way = false;
+  /// Of what was made since then nothing needs to have arrived, and of the newest in any case.
+  void interrupt(double since_seconds) {
+    const auto recent = std::ranges::count_if(made_seconds, [&](double at) { return at >= since_seconds; });
+    on_their_way += std::max<std::uint64_t>(made_seconds.empty() ? 0 : 1, static_cast<std::uint64_t>(recent));
+    made_seconds.clear();
   }
 };
 
-std::map<std::string, decisions_made> count_made(const std::vector<actors::ledger_row>& rows,
+/// `silence_seconds`: how long nothing may have passed before a worker was called lost.
+std::map<std::string, decisions_made> count_made(const std::vector<actors::ledger_row>& rows, double silence_seconds,
                                                  decision_summary& counted) {
   std::map<std::string, decisions_made> made_for;
   for (const auto& row : rows) {
@@ -69,16 +72,18 @@ std::map<std::string, decisions_made> count_made(const std::vector<actors::ledge
       counted.interventions += guard_stepped_in(*window) ? 1 : 0;
       for (const auto& worker : window->workers) {
         ++made_for[worker.report.host].made;
-        made_for[worker.report.host].newest_on_its_way = true;
+        made_for[worker.report.host].made_seconds.push_back(row.at_seconds);
       }
     } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
       if (event->event == "joined")
         made_for[event->host] = {}; // a new process
       else if (event->event == "lost")
-        made_for[event->host].interrupt();
+        made_for[event->host].interrupt(row.at_seconds - silence_seconds);
+      else if (event->event == "rejoined")
+        made_for[event->host].interrupt(row.at_seconds); // by a new connection, or for a new generation
     } else if (std::holds_alternative<actors::ledger_start>(row.entry)) {
       for (auto& [host, made] : made_for)
-        made.interrupt();
+        made.interrupt(row.at_seconds + 1e9); // another clock: only the newest
     }
   }
   return made_for;
@@ -86,7 +91,9 @@ std::map<std::string, decisions_made> count_made(const std::vector<actors::ledge
 
 decision_summary count_decisions(const run_records& records) {
   decision_summary counted;
-  auto made_for = count_made(records.rows, counted);
+  const auto timeouts = cluster::derive_timeouts(records.file.detect_ms);
+  const double silence_seconds = (timeouts.silence_ms + 2.0 * timeouts.beat_interval_ms) / 1000;
+  auto made_for = count_made(records.rows, silence_seconds, counted);
   for (const auto& [host, made] : made_for)
     counted.made += made.made;
   for (const auto& farewell : records.farewells) {

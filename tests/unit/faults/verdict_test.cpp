@@ -73,6 +73,13 @@ TEST_F(a_verdict, names_faults_without_effect) {
   EXPECT_THAT(to_text(judged), HasSubstr("had no effect: kill w1 at 20.0 s: w1 had no process"));
 }
 
+TEST_F(a_verdict, takes_no_offence_at_a_wall_clock_that_nobody_reads) {
+  records_[1].plan.kind = fault_kind::clock_jump;
+  records_[1].bit = false;
+  EXPECT_TRUE(judge_all().clean);
+  EXPECT_THAT(judge_all().without_effect, ElementsAre(HasSubstr("clock_jump w1 at 20.0 s")));
+}
+
 TEST_F(a_verdict, names_what_was_lost) {
   records_[1].steps_lost = 3;
   records_[0].recovered_seconds = -1;

@@ -1,0 +1,99 @@
+/// Needs root; skipped elsewhere.
+
+#include "faults/namespaces.hpp"
+#include "faults/proxy_connection.hpp"
+
+#include <gtest/gtest.h>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+
+namespace dynamix::faults {
+namespace {
+
+constexpr std::uint16_t port = 7000; ///< in a network of our own every port is free
+
+class hosts_apart : public ::testing::Test {
+protected:
+  void SetUp() override {
+    if (const auto reason = network_.create({"a", "b", "c"}); !reason.empty())
+      GTEST_SKIP() << reason;
+    for (const char* host : {"a", "b"})
+      in(host, [&] {
+        const tcp_socket listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        const auto own = address_of(host);
+        ASSERT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own), 0);
+        ASSERT_EQ(::listen(listener.get(), 16), 0);
+        listeners_.emplace_back(::dup(listener.get()));
+      });
+  }
+
+  /// Runs `work` in a host's network, in a thread that ends with it.
+  template <class Work>
+  void in(const std::string& host, Work&& work) {
+    std::thread([&] {
+      const tcp_socket file(::open(("/run/netns/" + network_.command(host).back()).c_str(), O_RDONLY | O_CLOEXEC));
+      ASSERT_EQ(::setns(file.get(), CLONE_NEWNET), 0);
+      work();
+    }).join();
+  }
+
+  sockaddr_in address_of(const std::string& host) const {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    EXPECT_EQ(::inet_pton(AF_INET, network_.address(host).c_str(), &address.sin_addr), 1);
+    return address;
+  }
+
+  bool reaches(const std::string& from, const std::string& to, int wait_ms) {
+    bool reached = false;
+    in(from, [&] {
+      const tcp_socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+      const auto target = address_of(to);
+      ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&target), sizeof target);
+      pollfd done{.fd = socket.get(), .events = POLLOUT, .revents = 0};
+      reached = ::poll(&done, 1, wait_ms) == 1 && (done.revents & POLLERR) == 0;
+    });
+    return reached;
+  }
+
+  namespaces network_;
+  std::vector<tcp_socket> listeners_;
+};
+
+TEST_F(hosts_apart, reach_their_group_alone) {
+  constexpr int patience_ms = 60'000;
+  constexpr int a_while_ms = 500;
+  EXPECT_TRUE(reaches("c", "a", patience_ms));
+  ASSERT_EQ(network_.set_apart("b", true), "");
+  const auto sent = network_.sent_bytes("b");
+  EXPECT_FALSE(reaches("b", "a", a_while_ms));
+  EXPECT_GT(network_.sent_bytes("b"), sent) << "what it said went nowhere";
+  EXPECT_TRUE(reaches("c", "a", patience_ms)) << "the others are whole";
+  ASSERT_EQ(network_.set_apart("c", true), "");
+  EXPECT_TRUE(reaches("c", "b", patience_ms)) << "together apart";
+  EXPECT_FALSE(reaches("c", "a", a_while_ms));
+  ASSERT_EQ(network_.set_apart("c", false), "");
+  EXPECT_TRUE(reaches("c", "a", patience_ms));
+}
+
+TEST(hosts_apart_at_once, leave_nothing_behind) {
+  std::string name;
+  {
+    namespaces network;
+    if (const auto reason = network.create({"a"}); !reason.empty())
+      GTEST_SKIP() << reason;
+    name = network.command("a").back();
+    EXPECT_EQ(::access(("/run/netns/" + name).c_str(), F_OK), 0);
+  }
+  EXPECT_NE(::access(("/run/netns/" + name).c_str(), F_OK), 0);
+}
+
+} // namespace
+} // namespace dynamix::faults
