@@ -28,6 +28,7 @@ void replica_core::try_open() {
     running_ = true;
     disk_failed_ = false;
     moved_aside_ = 0;
+    last_report_.clear();
     if (instance_->trial)
       report("joins without memory: it neither votes nor stands until it has caught up with the others");
     first_result("");

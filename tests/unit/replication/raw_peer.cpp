@@ -62,12 +62,14 @@ bool raw_peer::hung_up() {
   }
 }
 
-raw_listener::raw_listener() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  auto address = loopback(0);
+raw_listener::raw_listener(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  auto address = loopback(port);
   socklen_t size = sizeof address;
   if (::bind(socket_, reinterpret_cast<const sockaddr*>(&address), size) != 0 || ::listen(socket_, 16) != 0 ||
-      ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size) != 0)
+      ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    ::close(socket_);
     throw std::runtime_error("cannot listen");
+  }
   port_ = ntohs(address.sin_port);
 }
 

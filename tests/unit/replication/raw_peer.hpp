@@ -26,7 +26,8 @@ private:
 /// Listens on a free port of loopback and accepts nobody.
 class raw_listener {
 public:
-  raw_listener();
+  /// On a port of the kernel's choice, or on this one; throws if it is taken.
+  explicit raw_listener(std::uint16_t port = 0);
   raw_listener(const raw_listener&) = delete;
   ~raw_listener();
   std::uint16_t port() const { return port_; }

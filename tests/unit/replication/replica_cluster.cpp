@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <spawn.h>
 #include <sstream>
+#include <stdexcept>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
@@ -52,6 +53,19 @@ pid_t spawn(std::vector<std::string> words, int& input, int& output) {
   return id;
 }
 
+/// Below the ports that the kernel gives to connections: one of those could take a dead voter's port.
+std::unique_ptr<raw_listener> listen_somewhere() {
+  std::random_device random;
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    try {
+      return std::make_unique<raw_listener>(static_cast<std::uint16_t>(20'000 + random() % 10'000));
+    } catch (const std::runtime_error&) {
+      continue; // taken
+    }
+  }
+  throw std::runtime_error("no free port");
+}
+
 } // namespace
 
 replica_cluster::replica_cluster(std::size_t voters, std::uint32_t detect_ms, std::uint32_t snapshot_entries)
@@ -60,8 +74,8 @@ replica_cluster::replica_cluster(std::size_t voters, std::uint32_t detect_ms, st
   auto pattern = (std::filesystem::temp_directory_path() / "dynamix-replica-XXXXXX").string();
   root_ = ::mkdtemp(pattern.data());
   std::vector<std::unique_ptr<raw_listener>> held; // so that no two get the same port
-  for (std::size_t index = 0; index < voters; ++index) {
-    held.push_back(std::make_unique<raw_listener>());
+  while (held.size() < voters) {
+    held.push_back(listen_somewhere());
     addresses_.push_back("127.0.0.1:" + std::to_string(held.back()->port()));
   }
 }
