@@ -50,7 +50,8 @@ aggregator_local::behavior_type aggregator(pointer self, aggregator_options opti
   install_handlers(self, aggregator_state::name);
   auto& state = self->state;
   state.options = std::move(options);
-  state.members.emplace(state.options.file, state.options.timeouts);
+  state.members.emplace(state.options.file, state.options.timeouts,
+                        state.options.before ? state.options.before->generation.generation : 0);
   self->set_down_handler([self](const caf::down_msg& down) { aggregating::worker_down(self, down); });
   self->send(self, atom::tick_v);
   return {
@@ -73,13 +74,14 @@ aggregator_local::behavior_type aggregator(pointer self, aggregator_options opti
       [self](atom::serve, arbitrator_actor arbitrator) {
         self->state.arbitrator = std::move(arbitrator);
         ++self->state.terms;
-        aggregating::send_term(self);
+        aggregating::raise_term(self);
       },
       [self](atom::decide, std::uint32_t rank, const frame& decision) {
         const auto found = self->state.workers.find(rank);
         if (found != self->state.workers.end())
           self->send(found->second, atom::decide_v, decision);
       },
+      [self](atom::kept, std::uint64_t token, bool kept) { self->state.kept.settle(token, kept); },
       [self](atom::deadline, std::uint64_t window) {
         if (self->state.windows)
           aggregating::pass_on(self, self->state.windows->deadline(window, seconds_now(self)));

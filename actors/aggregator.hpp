@@ -1,5 +1,6 @@
 #pragma once
 
+#include "actors/decision_journal.hpp"
 #include "actors/gather.hpp"
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
@@ -22,6 +23,10 @@ struct aggregator_options {
   std::shared_ptr<ledger> run_ledger;
   std::shared_ptr<host_events> events;
   double ledger_origin_seconds = 0; ///< on the actor system's clock
+  // Of a replicated arbitrator.
+  std::shared_ptr<decision_journal> journal;                ///< null: what is decided holds at once
+  std::shared_ptr<const replication::journal_state> before; ///< what the leader before left; null: nothing
+  std::uint64_t voter = 1;                                  ///< this host's
 };
 
 /// The hub of a shard: takes workers in, forms generations of them, gathers their reports for the arbitrator, hands its
@@ -38,6 +43,8 @@ struct aggregator_state {
   arbitrator_actor arbitrator;
   std::map<std::uint32_t, worker_actor> workers; ///< whose connections stand, by rank
   std::vector<messages::farewell> farewells;
+  kept_actions kept;
+  std::uint64_t term = 0;  ///< in force
   std::uint64_t terms = 0; ///< each arbitrator that serves here and each generation has one of its own
   bool stop_requested = false;
   bool ended = false;

@@ -36,15 +36,32 @@ void tell_loss(pointer self, std::uint32_t rank, const std::string& detail) {
     self->send(state.arbitrator, atom::lost_v, rank);
 }
 
-void begin_generation(pointer self, const membership_change& change) {
+/// Does it once the journal keeps it, never if it does not.
+void keep(pointer self, journal_content content, std::function<void()> action) {
+  auto& state = self->state;
+  state.kept.keep(state.options.journal.get(), state.term, std::move(content), std::move(action),
+                  [handle = aggregator_local{self}](std::uint64_t token, bool kept) {
+                    caf::anon_send(handle, atom::kept_v, token, kept);
+                  });
+}
+
+replication::generation_formed entry_of(pointer self, const membership_change& change) {
+  const auto& state = self->state;
+  replication::generation_formed formed{.generation = change.placement->generation,
+                                        .members = {},
+                                        .source = change.placement->source,
+                                        .next_window = change.steps / state.options.file.arbitrator.window_steps + 1};
+  for (const auto rank : change.placement->members)
+    formed.members.push_back({.rank = rank, .incarnation = state.members->state().members[rank].incarnation});
+  return formed;
+}
+
+void announce(pointer self, const membership_change& change, const std::string& reason) {
   auto& state = self->state;
   state.newest = *change.placement;
   // A table of its own for each generation: nothing of the one before can be met in it.
   state.store = self->system().spawn(store);
   state.windows.emplace(state.newest.generation);
-  // What was decided on a window that is trained again must not be taken for what is decided now.
-  ++state.terms;
-  send_term(self);
   std::vector<std::string> hosts;
   for (const auto rank : state.newest.members) {
     state.windows->joined(rank);
@@ -57,9 +74,28 @@ void begin_generation(pointer self, const membership_change& change) {
   write_row(self, ledger_generation{.generation = state.newest.generation,
                                     .members = std::move(hosts),
                                     .source = source,
-                                    .reason = state.members->state().reason,
+                                    .reason = reason,
                                     .steps = change.steps,
                                     .steps_lost = change.steps_lost});
+}
+
+void begin_generation(pointer self, const membership_change& change) {
+  auto& state = self->state;
+  // What was decided on a window that is trained again must not be taken for what is decided now.
+  ++state.terms;
+  raise_term(self);
+  keep(self, entry_of(self, change),
+       [self, change, reason = state.members->state().reason] { announce(self, change, reason); });
+}
+
+/// The leader before may have kept decisions and died before it sent them to all.
+void send_kept_decision(pointer self, const messages::hello& hello, std::uint32_t rank) {
+  const auto& before = self->state.options.before;
+  if (!before || hello.generation != before->generation.generation || !(hello.last_decision < before->newest_key))
+    return;
+  const auto found = std::ranges::find(before->decisions, rank, &messages::decision::rank);
+  if (found != before->decisions.end())
+    self->send(self->state.workers[rank], atom::decide_v, pack(*found));
 }
 
 void carry_out(pointer self, const membership_change& change) {
@@ -135,10 +171,17 @@ void pass_on(pointer self, const std::vector<messages::shard_report>& closed) {
       self->send(self->state.arbitrator, atom::shard_v, pack(shard));
 }
 
-void send_term(pointer self) {
+void raise_term(pointer self) {
   auto& state = self->state;
-  if (state.arbitrator)
-    self->send(state.arbitrator, atom::term_v, state.members->highest_term() + state.terms);
+  const auto kept = state.options.before ? state.options.before->term : 0;
+  const auto term = std::max(state.members->highest_term(), kept) + state.terms;
+  if (term <= state.term)
+    return;
+  state.term = term;
+  keep(self, replication::term_begun{.leader = state.options.voter}, [self, term] {
+    if (self->state.arbitrator)
+      self->send(self->state.arbitrator, atom::term_v, term);
+  });
 }
 
 caf::result<frame, aggregator_actor> admit(pointer self, const frame& said, const worker_actor& caller) {
@@ -153,12 +196,15 @@ caf::result<frame, aggregator_actor> admit(pointer self, const frame& said, cons
     return {pack(welcome), aggregator_actor{}};
   }
   connect(self, welcome.rank, caller);
-  send_term(self);
+  raise_term(self);
   if (hello->training) {
     // A generation that was formed by an arbitrator before this one.
     if (!state.windows || state.windows->generation() != state.members->generation())
       state.windows.emplace(state.members->generation());
-    state.windows->joined(welcome.rank);
+    // One that comes back in a generation that is over reports nothing of this one.
+    if (state.members->is_placed(welcome.rank))
+      state.windows->joined(welcome.rank);
+    send_kept_decision(self, *hello, welcome.rank);
   } else if (state.members->is_placed(welcome.rank)) {
     state.unsure.insert(welcome.rank);
   }
@@ -193,7 +239,8 @@ caf::result<atom::farewell> take_farewell(pointer self, const frame& received) {
   write_row(self, ledger_farewell{*farewell});
   state.workers.erase(farewell->rank);
   if (state.windows)
-    pass_on(self, state.windows->left(farewell->rank, seconds_now(self)));
+    pass_on(self, farewell->succeeded ? state.windows->finished(farewell->rank, seconds_now(self))
+                                      : state.windows->left(farewell->rank, seconds_now(self)));
   if (state.arbitrator)
     self->send(state.arbitrator, atom::lost_v, farewell->rank);
   self->send(self, atom::look_v); // behind the answer, after which this host may end

@@ -11,8 +11,8 @@ using pointer = aggregator_local::stateful_pointer<aggregator_state>;
 void write_row(pointer self, ledger_entry entry);
 /// Hands closed windows to the arbitrator.
 void pass_on(pointer self, const std::vector<messages::shard_report>& closed);
-/// Under which term the arbitrator decides from now on: above every one that a worker has obeyed.
-void send_term(pointer self);
+/// The arbitrator decides under a term above every one that a worker has obeyed or that was kept.
+void raise_term(pointer self);
 
 caf::result<frame, aggregator_actor> admit(pointer self, const frame& said, const worker_actor& caller);
 void take_beat(pointer self, const frame& received);

@@ -20,6 +20,29 @@ void write_row(pointer self, ledger_entry entry) {
       {.at_seconds = seconds_now(self) - options.ledger_origin_seconds, .entry = std::move(entry)});
 }
 
+/// Does it once the journal keeps it, never if it does not.
+void keep(pointer self, std::uint64_t term, journal_content content, std::function<void()> action) {
+  auto& state = self->state;
+  state.kept.keep(state.options.journal.get(), term, std::move(content), std::move(action),
+                  [handle = arbitrator_actor{self}](std::uint64_t token, bool kept) {
+                    caf::anon_send(handle, atom::kept_v, token, kept);
+                  });
+}
+
+/// Other replicas must be able to go on from here.
+void keep_policy(pointer self, const messages::policy_version& version) {
+  auto& state = self->state;
+  if (!state.options.journal || !state.learner)
+    return;
+  self->request(state.learner, learn_timeout, atom::save_v)
+      .then(
+          [self, version](const std::vector<std::uint8_t>& checkpoint) {
+            keep(self, self->state.judge->term(),
+                 replication::policy_published{.policy = version, .checkpoint = checkpoint}, [] {});
+          },
+          [](const caf::error& error) { spdlog::warn("learner_not_saved error=\"{}\"", to_text(error)); });
+}
+
 void adopt(pointer self, const frame& published) {
   const auto version = unpack<messages::policy_version>(published, "arbitrator");
   if (!version || version->version <= self->state.judge->controller().version())
@@ -34,6 +57,7 @@ void adopt(pointer self, const frame& published) {
                                 .entropy = version->entropy,
                                 .approximate_kl = version->approximate_kl,
                                 .clip_fraction = version->clip_fraction});
+  keep_policy(self, *version);
 }
 
 void learn(pointer self, const std::vector<messages::trajectory>& rollout) {
@@ -63,10 +87,17 @@ void decide(pointer self, const frame& received) {
     return;
   const auto began = std::chrono::steady_clock::now();
   auto verdict = state.judge->consider(*shard);
-  for (const auto& decision : verdict.decisions)
-    self->send(state.aggregator, atom::decide_v, decision.rank, pack(decision));
   verdict.window.decide_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  write_row(self, std::move(verdict.window));
+  auto publish = [self, window = verdict.window, decisions = verdict.decisions] {
+    for (const auto& decision : decisions)
+      self->send(self->state.aggregator, atom::decide_v, decision.rank, pack(decision));
+    write_row(self, window);
+  };
+  if (verdict.decisions.empty())
+    publish();
+  else
+    keep(self, verdict.window.key.term,
+         replication::window_decided{.window = shard->window, .decisions = verdict.decisions}, std::move(publish));
   learn(self, verdict.rollout);
 }
 
@@ -90,6 +121,7 @@ arbitrator_actor::behavior_type arbitrator(pointer self, arbitrator_options opti
       [self](atom::shard, const frame& shard) { decide(self, shard); },
       [self](atom::term, std::uint64_t term) { self->state.judge->raise_term(term); },
       [self](atom::lost, std::uint32_t rank) { self->state.judge->forget(rank); },
+      [self](atom::kept, std::uint64_t token, bool kept) { self->state.kept.settle(token, kept); },
       [](atom::finish) { return atom::finish_v; },
   };
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "actors/decision_journal.hpp"
 #include "actors/interfaces.hpp"
 #include "actors/ledger.hpp"
 #include "policy/arbitration.hpp"
@@ -16,6 +17,7 @@ struct arbitrator_options {
   std::vector<std::uint8_t> parameters; ///< of the policy; empty: fresh ones
   std::shared_ptr<ledger> run_ledger;
   double ledger_origin_seconds = 0;
+  std::shared_ptr<decision_journal> journal; ///< of a replicated arbitrator; null: what is decided holds at once
 };
 
 /// Decides on every window that its aggregator closes, and keeps the learner fed.
@@ -25,6 +27,7 @@ struct arbitrator_state {
   std::optional<policy::arbitration> judge;
   aggregator_local aggregator;
   learner_actor learner; ///< null for policies that do not learn
+  kept_actions kept;
   bool learning = false; ///< a rollout is with the learner; rollouts that come meanwhile are dropped
 };
 

@@ -40,6 +40,8 @@ CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, learn, "learn")
 CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, current, "current")
 CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, attempt, "attempt")
 CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, redirect, "redirect")
+CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, kept, "kept")
+CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, save, "save")
 CAF_ADD_ATOM(dynamix_atoms, dynamix::actors::atom, restart, "restart")
 
 CAF_END_TYPE_ID_BLOCK(dynamix_atoms)

@@ -11,7 +11,7 @@
 namespace dynamix::actors {
 
 gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_state> self, std::string host,
-                                     bool arbitrates) {
+                                     bool arbitrates, std::shared_ptr<host_events> events) {
   install_handlers(self, gateway_state::name);
   return {
       [self, host, arbitrates](atom::hello, const frame& hello,
@@ -19,14 +19,36 @@ gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_sta
         auto& aggregator = self->state.aggregator;
         if (aggregator)
           return self->delegate(aggregator, atom::hello_v, hello, caller);
-        if (arbitrates)
+        const auto& leader = self->state.leader;
+        if (arbitrates && !leader)
           return caf::sec::request_receiver_down;
         messages::welcome refusal;
-        refusal.verdict = messages::welcome_verdict::unknown_host;
-        refusal.detail = "host " + host + " is no arbitrator; all hosts must read the same cluster file";
+        if (leader) {
+          refusal.verdict = messages::welcome_verdict::not_leader;
+          refusal.detail = "the replica of host " + host + " does not lead";
+          refusal.leader = *leader;
+        } else {
+          refusal.verdict = messages::welcome_verdict::unknown_host;
+          refusal.detail = "host " + host + " is no arbitrator; all hosts must read the same cluster file";
+        }
         return {pack(refusal), aggregator_actor{}};
       },
-      [self](atom::serve, aggregator_local aggregator) { self->state.aggregator = std::move(aggregator); },
+      [self, events](atom::finish, const frame& received) {
+        const auto said = unpack<messages::farewell>(received, "gateway");
+        if (said && self->state.leader && events) {
+          spdlog::info("run_over leader={} reason=\"{}\"", said->host, said->reason);
+          events->arbitrator_ended({said->succeeded, said->reason}, {});
+        }
+        return atom::finish_v;
+      },
+      [self](atom::serve, aggregator_local aggregator) {
+        self->state.aggregator = std::move(aggregator);
+        self->state.leader.reset();
+      },
+      [self](atom::redirect, const std::string& leader) {
+        self->state.aggregator = nullptr;
+        self->state.leader = leader;
+      },
   };
 }
 

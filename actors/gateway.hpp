@@ -1,6 +1,11 @@
 #pragma once
 
+#include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
 
 namespace dynamix::actors {
 
@@ -9,11 +14,13 @@ struct gateway_state {
   static constexpr const char* name = "gateway";
   gateway_state() = default; // not an aggregate: CAF would initialise its first member with the actor
   aggregator_local aggregator;
+  std::optional<std::string> leader; ///< of replicas, where this host's does not lead; empty: not known
 };
 
-/// `arbitrates`: this host has an aggregator, if not yet or not now; callers then try again.
+/// `arbitrates`: this host has an aggregator, if not yet or not now; callers then try again. `events` is told when the
+/// replica that leads says that the run is over.
 gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_state> self, std::string host,
-                                     bool arbitrates);
+                                     bool arbitrates, std::shared_ptr<host_events> events);
 
 /// Serves the table through which a process group meets.
 store_actor::behavior_type store(store_actor::pointer self);

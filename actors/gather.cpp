@@ -10,8 +10,12 @@ void gather::joined(std::uint32_t rank) {
 }
 
 std::vector<messages::shard_report> gather::left(std::uint32_t rank, double now_seconds) {
-  present_.erase(rank);
   latest_.erase(rank);
+  return finished(rank, now_seconds);
+}
+
+std::vector<messages::shard_report> gather::finished(std::uint32_t rank, double now_seconds) {
+  present_.erase(rank);
   if (open_window_ != 0 && complete())
     return {close(now_seconds)};
   return {};
@@ -57,9 +61,13 @@ messages::shard_report gather::close(double now_seconds) {
                                .reports = {},
                                .expected = static_cast<std::uint32_t>(present_.size()),
                                .gather_seconds = std::max(0.0, now_seconds - opened_seconds_)};
-  for (const auto& [rank, report] : latest_)
-    if (present_.contains(rank) && report.window != 0 && report.window <= open_window_)
-      shard.reports.push_back(report);
+  for (const auto& [rank, report] : latest_) {
+    const bool present = present_.contains(rank);
+    if (report.window == 0 || report.window > open_window_ || (!present && report.window < open_window_))
+      continue;
+    shard.reports.push_back(report);
+    shard.expected += present ? 0 : 1;
+  }
   last_closed_ = std::exchange(open_window_, 0);
   return shard;
 }

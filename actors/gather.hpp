@@ -19,8 +19,10 @@ public:
 
   std::uint64_t generation() const { return generation_; }
   void joined(std::uint32_t rank);
-  /// The worker reports no more. Windows that waited for nobody else close.
+  /// The worker is lost, and its reports with it. Windows that waited for nobody else close.
   std::vector<messages::shard_report> left(std::uint32_t rank, double now_seconds);
+  /// The worker has come to its end and reports no more. What it has reported of the open window counts.
+  std::vector<messages::shard_report> finished(std::uint32_t rank, double now_seconds);
 
   /// A report came in. The windows that it closes, in order: the awaited one when it is complete, and before it any
   /// older one that is still open (a report was lost, and the workers have gone on).
@@ -41,7 +43,7 @@ private:
   std::uint64_t last_closed_ = 0;
   double opened_seconds_ = 0;
   std::set<std::uint32_t> present_;
-  std::map<std::uint32_t, messages::window_report> latest_; ///< of every present worker, by rank
+  std::map<std::uint32_t, messages::window_report> latest_; ///< of every worker that is not lost, by rank
 };
 
 } // namespace dynamix::actors

@@ -65,7 +65,9 @@ void live(const host_options& options, std::stop_token stop, std::promise<host_o
     outcome.set_value({.reason = error});
   } else {
     wait_until_ended(*services, *events, stop, std::chrono::milliseconds(10 * timeouts.shutdown_timeout_ms));
-    outcome.set_value(sum_up(*services, events->take()));
+    const auto ended = sum_up(*services, events->take());
+    services->tell_end(ended.succeeded, ended.reason);
+    outcome.set_value(ended);
   }
   services->shut_down();
 }

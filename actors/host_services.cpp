@@ -8,6 +8,7 @@
 #include "actors/ppo_learner.hpp"
 #include "actors/telemetry.hpp"
 #include "actors/worker.hpp"
+#include "messages/validation.hpp"
 #include "policy/state.hpp"
 #include "storage/atomic_file.hpp"
 #include "trainer/checkpoint.hpp"
@@ -20,6 +21,7 @@
 #include <random>
 #include <stdexcept>
 #include <tuple>
+#include <utility>
 
 namespace dynamix::actors {
 
@@ -52,10 +54,56 @@ std::string host_services::start() {
       return error;
   if (has_worker_)
     start_worker();
-  if (has_arbitrator_)
+  const bool replicated = has_arbitrator_ && !options_.file.arbitrator.replicas.empty();
+  if (replicated)
+    leader_ = "";
+  else if (has_arbitrator_)
     start_arbitration();
-  supervise({}, {{"gateway", [this] { return start_gateway(); }}});
-  return {};
+  supervisors_.push_back(supervise({}, {{"gateway", [this] { return start_gateway(); }}}));
+  return replicated ? join_replicas() : "";
+}
+
+std::string host_services::join_replicas() {
+  return leadership_.start(system_, {.file = &options_.file,
+                                     .host = host_.name,
+                                     .directory = options_.run_directory + "/replica-" + host_.name,
+                                     .lead = [this](const leader_start& start) { lead(start); },
+                                     .follow = [this](const std::string& leader) { follow(leader); }});
+}
+
+/// This host's arbitration goes on from what the leader before has left in the journal.
+void host_services::lead(const leader_start& start) {
+  leave_arbitration();
+  const auto& learned = start.state->learner_checkpoint;
+  if (learned && !learned->empty()) {
+    saved_policy_ = *learned;
+    const std::string text(learned->begin(), learned->end());
+    const auto error = storage::write_file_atomically(options_.run_directory + "/checkpoints/policy.dynamix", text);
+    if (!error.empty())
+      spdlog::warn("policy_checkpoint_failed error=\"{}\"", error);
+  }
+  led_from_ = start;
+  ledger_->append({.at_seconds = clock_seconds(system_) - ledger_origin_seconds_,
+                   .entry = ledger_event{"leading", host_.name, fmt::format("after term {}", start.state->term)}});
+  start_arbitration();
+}
+
+void host_services::follow(const std::string& leader) {
+  leave_arbitration();
+  const std::scoped_lock lock(mutex_);
+  leader_ = leader;
+  if (gateway_)
+    caf::anon_send(gateway_, atom::redirect_v, leader);
+}
+
+void host_services::leave_arbitration() {
+  if (!arbitration_)
+    return;
+  caf::anon_send_exit(arbitration_, caf::exit_reason::user_shutdown);
+  arbitration_ = nullptr;
+  const std::scoped_lock lock(mutex_);
+  learner_ = nullptr;
+  aggregator_ = nullptr;
 }
 
 std::string host_services::prepare_arbitration() {
@@ -109,9 +157,11 @@ caf::strong_actor_ptr host_services::start_gateway() {
   // After a failure the port still belongs to the one before.
   if (gateway_)
     system_.middleman().unpublish(gateway_, host_.port);
-  gateway_ = system_.spawn(gateway, host_.name, has_arbitrator_);
+  gateway_ = system_.spawn(gateway, host_.name, has_arbitrator_, events_);
   if (aggregator_)
     caf::anon_send(gateway_, atom::serve_v, aggregator_);
+  else if (leader_)
+    caf::anon_send(gateway_, atom::redirect_v, *leader_);
   // A host that is worker and arbitrator in one needs no connection to itself.
   if (connector_)
     caf::anon_send(connector_, atom::serve_v, caf::actor_cast<gateway_actor>(gateway_));
@@ -142,7 +192,7 @@ void host_services::start_worker() {
   worker_ = system_.spawn(worker, std::move(training), std::move(identity), events_);
   // The worker is watched, not restarted: its parameters live in its thread.
   auto watched = [handle = worker_] { return caf::actor_cast<caf::strong_actor_ptr>(handle); };
-  supervise({.max_restarts = 0}, {{"worker", watched}});
+  supervisors_.push_back(supervise({.max_restarts = 0}, {{"worker", watched}}));
 
   std::vector<child_specification> children;
   children.push_back({"telemetry", [this] {
@@ -152,7 +202,7 @@ void host_services::start_worker() {
                         return caf::actor_cast<caf::strong_actor_ptr>(started);
                       }});
   children.push_back({"connector", [this] { return start_connector(); }});
-  supervise({}, std::move(children));
+  supervisors_.push_back(supervise({}, std::move(children)));
 }
 
 caf::strong_actor_ptr host_services::start_connector() {
@@ -172,7 +222,7 @@ caf::strong_actor_ptr host_services::start_connector() {
   return caf::actor_cast<caf::strong_actor_ptr>(connector_);
 }
 
-void host_services::supervise(supervision_options options, std::vector<child_specification> children) {
+caf::actor host_services::supervise(supervision_options options, std::vector<child_specification> children) {
   options.seed = options_.file.seed + supervisors_.size();
   if (options.max_restarts > 0) {
     options.max_restarts = options_.file.supervision.max_restarts;
@@ -182,7 +232,7 @@ void host_services::supervise(supervision_options options, std::vector<child_spe
     if (ledger)
       ledger->append({.at_seconds = clock_seconds(system) - origin, .entry = ledger_event{"restarted", "", reason}});
   };
-  supervisors_.push_back(system_.spawn(supervisor, options, std::move(children), events_, std::move(told)));
+  return system_.spawn(supervisor, options, std::move(children), events_, std::move(told));
 }
 
 void host_services::start_arbitration() {
@@ -197,7 +247,7 @@ void host_services::start_arbitration() {
                         }});
   children.push_back({"aggregator", [this] { return start_aggregator(); }});
   children.push_back({"arbitrator", [this] { return start_arbitrator(); }});
-  supervise({.strategy = supervision_strategy::rest_for_one}, std::move(children));
+  arbitration_ = supervise({.strategy = supervision_strategy::rest_for_one}, std::move(children));
 }
 
 caf::strong_actor_ptr host_services::start_aggregator() {
@@ -206,7 +256,10 @@ caf::strong_actor_ptr host_services::start_aggregator() {
                             .timeouts = timeouts_,
                             .run_ledger = ledger_,
                             .events = events_,
-                            .ledger_origin_seconds = ledger_origin_seconds_};
+                            .ledger_origin_seconds = ledger_origin_seconds_,
+                            .journal = led_from_.journal,
+                            .before = led_from_.state,
+                            .voter = leadership::voter_of(options_.file, host_.name)};
   aggregator_ = system_.spawn(aggregator, std::move(wanted));
   if (gateway_)
     caf::anon_send(gateway_, atom::serve_v, aggregator_);
@@ -219,7 +272,8 @@ caf::strong_actor_ptr host_services::start_arbitrator() {
                             .timeouts = timeouts_,
                             .parameters = saved_policy_,
                             .run_ledger = ledger_,
-                            .ledger_origin_seconds = ledger_origin_seconds_};
+                            .ledger_origin_seconds = ledger_origin_seconds_,
+                            .journal = led_from_.journal};
   auto started = system_.spawn(arbitrator, std::move(wanted), aggregator_, learner_);
   return caf::actor_cast<caf::strong_actor_ptr>(started);
 }
@@ -232,7 +286,18 @@ void host_services::stop() {
     caf::anon_send(aggregator_, atom::stop_v);
 }
 
+void host_services::tell_end(bool succeeded, const std::string& reason) {
+  if (!led_from_.journal || !arbitration_)
+    return;
+  const messages::farewell said{
+      .host = host_.name, .succeeded = succeeded, .reason = messages::fit_text(reason), .decisions = {}};
+  leadership::tell_end(system_, options_.file, said, std::chrono::milliseconds(timeouts_.request_timeout_ms));
+}
+
 void host_services::shut_down() {
+  leadership_.stop(timeouts_.shutdown_timeout_ms);
+  if (arbitration_)
+    supervisors_.push_back(std::exchange(arbitration_, nullptr));
   for (auto supervisor = supervisors_.rbegin(); supervisor != supervisors_.rend(); ++supervisor)
     caf::anon_send_exit(*supervisor, caf::exit_reason::user_shutdown);
   // One that is still starting its children would leave handles to them behind.

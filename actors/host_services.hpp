@@ -6,11 +6,13 @@
 #include "actors/host.hpp"
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
+#include "actors/leadership.hpp"
 #include "actors/ledger.hpp"
 #include "actors/supervisor.hpp"
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +22,7 @@ namespace dynamix::actors {
 ///
 ///     one_for_one   gateway
 ///     one_for_one   telemetry, connector
-///     rest_for_one  ppo_learner -> aggregator -> arbitrator
+///     rest_for_one  ppo_learner -> aggregator -> arbitrator; of a replicated one only on the host that leads
 ///     no restarts   worker: its loss ends the host
 class host_services {
 public:
@@ -30,6 +32,8 @@ public:
   std::string start();
   /// Asks for an end at the next window boundary.
   void stop();
+  /// Where this host's replica leads: tells the other replicas that the run is over.
+  void tell_end(bool succeeded, const std::string& reason);
   /// Ends all actors of this host.
   void shut_down();
   bool has_worker() const { return has_worker_; }
@@ -39,9 +43,13 @@ private:
   std::string prepare_arbitration();
   void start_worker();
   void start_arbitration();
+  std::string join_replicas();
+  void lead(const leader_start& start);
+  void follow(const std::string& leader);
+  void leave_arbitration();
   caf::strong_actor_ptr start_gateway();
   caf::strong_actor_ptr start_connector();
-  void supervise(supervision_options options, std::vector<child_specification> children);
+  caf::actor supervise(supervision_options options, std::vector<child_specification> children);
   caf::strong_actor_ptr start_aggregator();
   caf::strong_actor_ptr start_arbitrator();
   ledger_start describe_run() const;
@@ -58,6 +66,9 @@ private:
   std::vector<std::uint8_t> saved_policy_;
   bool learns_ = false;
   std::vector<caf::actor> supervisors_;
+  leadership leadership_;
+  caf::actor arbitration_; ///< the supervisor of what only a leader runs
+  leader_start led_from_;
 
   std::mutex mutex_; ///< supervisors restart children on their own threads
   gateway_local gateway_;
@@ -65,6 +76,7 @@ private:
   connector_actor connector_;
   learner_actor learner_;
   aggregator_local aggregator_;
+  std::optional<std::string> leader_; ///< another host of the replicas; empty: nobody is known to lead
 };
 
 } // namespace dynamix::actors

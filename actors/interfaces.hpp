@@ -45,7 +45,9 @@ using aggregator_actor = caf::typed_actor<
 /// The one actor that a host publishes at its port.
 using gateway_actor = caf::typed_actor<
     // hello and the caller -> welcome, and whom to talk to if it was accepted (else null).
-    caf::replies_to<atom::hello, frame, worker_actor>::with<frame, aggregator_actor>>;
+    caf::replies_to<atom::hello, frame, worker_actor>::with<frame, aggregator_actor>,
+    // farewell of the host whose replica leads: the run is over.
+    caf::replies_to<atom::finish, frame>::with<atom::finish>>;
 
 // Inside one process.
 
@@ -100,7 +102,9 @@ using learner_actor = caf::typed_actor<
     // trajectories of one rollout -> policy_version.
     caf::replies_to<atom::learn, std::vector<frame>>::with<frame>,
     // -> the newest policy_version, for an arbitrator that was restarted.
-    caf::replies_to<atom::current>::with<frame>>;
+    caf::replies_to<atom::current>::with<frame>,
+    // -> the learner itself, from which another can go on.
+    caf::replies_to<atom::save>::with<std::vector<std::uint8_t>>>;
 
 using arbitrator_actor = caf::typed_actor<
     // shard_report: one closed window to decide on.
@@ -109,6 +113,8 @@ using arbitrator_actor = caf::typed_actor<
     caf::reacts_to<atom::term, std::uint64_t>,
     // The worker of this rank has left.
     caf::reacts_to<atom::lost, std::uint32_t>,
+    // The journal has settled what this token stands for; false: it does not keep it.
+    caf::reacts_to<atom::kept, std::uint64_t, bool>,
     // -> everything that was sent before has been decided and is in the ledger.
     caf::replies_to<atom::finish>::with<atom::finish>>;
 
@@ -123,6 +129,8 @@ using aggregator_local = aggregator_actor::extend<
     caf::reacts_to<atom::serve, arbitrator_actor>,
     // decision for the worker of this rank.
     caf::reacts_to<atom::decide, std::uint32_t, frame>,
+    // The journal has settled what this token stands for; false: it does not keep it.
+    caf::reacts_to<atom::kept, std::uint64_t, bool>,
     // The deadline of a window.
     caf::reacts_to<atom::deadline, std::uint64_t>,
     // Do not wait for workers that have not joined; end when the others have.
@@ -130,13 +138,16 @@ using aggregator_local = aggregator_actor::extend<
 
 using gateway_local = gateway_actor::extend<
     // Who answers hellos from now on.
-    caf::reacts_to<atom::serve, aggregator_local>>;
+    caf::reacts_to<atom::serve, aggregator_local>,
+    // This host's replica does not lead: that one does; empty while nobody is known to.
+    caf::reacts_to<atom::redirect, std::string>>;
 
 } // namespace dynamix::actors
 
 CAF_BEGIN_TYPE_ID_BLOCK(dynamix_actors, caf::id_block::dynamix_atoms::end)
 
 CAF_ADD_TYPE_ID(dynamix_actors, (std::vector<dynamix::messages::frame>))
+CAF_ADD_TYPE_ID(dynamix_actors, (std::vector<std::uint8_t>))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::store_actor))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::worker_actor))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::aggregator_actor))

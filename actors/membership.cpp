@@ -25,8 +25,9 @@ std::string joined(const std::vector<std::string_view>& names) {
 
 } // namespace
 
-membership::membership(const cluster::cluster_file& file, const cluster::timeouts& timeouts)
+membership::membership(const cluster::cluster_file& file, const cluster::timeouts& timeouts, std::uint64_t floor)
     : cluster_(file.name), digest_(file.digest()), timeouts_(timeouts) {
+  state_.floor = floor;
   for (const auto* host : file.workers())
     state_.members.push_back({.host = host->name, .detail = {}});
 }
@@ -98,8 +99,11 @@ messages::welcome membership::admit(const messages::hello& hello, double now_sec
   found->seen_seconds = now_seconds;
   // It said so before it heard of its newest place, which it is told again.
   if (!hello.training && found->incarnation == hello.incarnation && is_placed(answer.rank) &&
-      hello.generation < state_.generation)
+      hello.generation < state_.generation) {
+    // It may also have left that place meanwhile, with this hello under way; then the notice makes it say so.
+    found->told = false;
     return answer;
+  }
   const auto wanted = hello.training ? member_state::training : member_state::waiting;
   if (found->state != wanted || found->incarnation != hello.incarnation)
     found->since_seconds = now_seconds;
@@ -110,7 +114,10 @@ messages::welcome membership::admit(const messages::hello& hello, double now_sec
   found->generation = hello.generation;
   found->steps = hello.steps;
   found->checkpoint_steps = hello.checkpoint_steps;
-  state_.attempted_steps = std::max(state_.attempted_steps, hello.attempted_steps);
+  found->attempted_steps = hello.attempted_steps;
+  // What was in flight when an older generation ended has been counted at its end.
+  if (hello.generation == state_.generation)
+    state_.attempted_steps = std::max(state_.attempted_steps, hello.attempted_steps);
   return answer;
 }
 

@@ -37,6 +37,7 @@ struct member {
   std::uint64_t incarnation = 0;
   std::uint64_t generation = 0; ///< newest that it was placed in
   std::uint64_t steps = 0;      ///< completed, in memory
+  std::uint64_t attempted_steps = 0; ///< in `generation`, when it left it
   std::uint64_t checkpoint_steps = 0;
   double seen_seconds = 0;  ///< last sign of life
   double since_seconds = 0; ///< in this state
@@ -51,6 +52,7 @@ enum class generation_phase : std::uint8_t { none, running, regrouping, ending }
 struct membership_state {
   std::vector<member> members;       ///< by rank
   std::uint64_t generation = 0;      ///< newest that was formed
+  std::uint64_t floor = 0;           ///< newest that is known to have been formed elsewhere
   std::vector<std::uint32_t> placed; ///< its members
   bool adopted = false;              ///< it was formed by an arbitrator before this one
   generation_phase phase = generation_phase::none;
@@ -84,7 +86,8 @@ membership_change decide(double now_seconds, const membership_state& state, cons
 
 class membership {
 public:
-  membership(const cluster::cluster_file& file, const cluster::timeouts& timeouts);
+  /// Generations are numbered above `floor`.
+  membership(const cluster::cluster_file& file, const cluster::timeouts& timeouts, std::uint64_t floor = 0);
 
   /// Judges a hello, and takes the worker in if it is accepted.
   messages::welcome admit(const messages::hello& hello, double now_seconds);

@@ -144,7 +144,7 @@ std::optional<membership_change> form(double now, const membership_state& state,
   if (state.phase == generation_phase::running)
     return std::nullopt;
   std::vector<std::uint32_t> waiting;
-  std::uint64_t newest = state.generation;
+  std::uint64_t newest = std::max(state.generation, state.floor);
   for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
     const auto& one = state.members[rank];
     const bool unsettled = one.state == member_state::training || one.state == member_state::awaited;
@@ -174,7 +174,12 @@ std::optional<membership_change> form(double now, const membership_state& state,
                                          .store_prefix = fmt::format("generation-{}", newest + 1)};
   change.barren = barren;
   change.steps = steps_of(source);
-  change.steps_lost = std::max(state.attempted_steps, change.steps) - change.steps;
+  // A new arbitrator learns only from those who come how far the newest generation got.
+  auto attempted = std::max(state.attempted_steps, change.steps);
+  for (const auto rank : waiting)
+    if (state.members[rank].generation == newest)
+      attempted = std::max(attempted, state.members[rank].attempted_steps);
+  change.steps_lost = attempted - change.steps;
   return change;
 }
 

@@ -53,6 +53,7 @@ learner_actor::behavior_type ppo_learner(pointer self, cluster::cluster_file fil
   state.learner = policy::make_learner(file, saved);
   return {
       [self](atom::learn, const std::vector<frame>& rollout) { return learn(self, rollout); },
+      [self](atom::save) { return self->state.learner->save(); },
       [self](atom::current) { return pack(self->state.learner->current()); },
   };
 }

@@ -82,7 +82,7 @@ public:
       file.hosts.push_back({.name = "w" + std::to_string(rank), .port = static_cast<std::uint16_t>(rank + 2)});
     // CAF's simulated clock must not start at zero.
     scheduler().clock().current_time += std::chrono::hours(1);
-    door = system.spawn(gateway, std::string("north"), true);
+    door = system.spawn(gateway, std::string("north"), true, events);
     start_hub();
     for (std::uint32_t rank = 0; rank < workers; ++rank) {
       inboxes.push_back(std::make_shared<inbox>());

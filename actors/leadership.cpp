@@ -1,0 +1,195 @@
+#include "actors/leadership.hpp"
+
+#include "actors/connector.hpp"
+#include "actors/handlers.hpp"
+#include "actors/packing.hpp"
+#include "storage/atomic_file.hpp"
+
+#include <caf/io/all.hpp>
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/spdlog.h>
+
+#include <optional>
+#include <random>
+
+namespace dynamix::actors {
+
+namespace {
+
+constexpr std::size_t max_secret_bytes = 4096;
+
+/// What the voter's thread tells, until the watch takes it.
+struct voter_news {
+  std::mutex mutex;
+  replication::observation now;
+  std::shared_ptr<const replication::journal_state> read; ///< of the term below
+  std::uint64_t read_term = 0;
+};
+
+struct watch_state {
+  static constexpr const char* name = "leadership";
+  leadership_options options;
+  std::shared_ptr<replication::replica> voter;
+  std::shared_ptr<voter_news> news;
+  std::uint64_t asked_term = 0;   ///< of Raft, in which the journal was asked for last
+  std::uint64_t leading_term = 0; ///< in which this host leads; 0: it does not
+  std::optional<std::uint64_t> told_leader;
+};
+
+using pointer = caf::stateful_actor<watch_state>*;
+
+std::string host_of(const cluster::cluster_file& file, std::uint64_t voter) {
+  return voter == 0 || voter > file.hosts.size() ? "" : file.hosts[voter - 1].name;
+}
+
+std::uint64_t new_client() {
+  std::random_device source;
+  return (static_cast<std::uint64_t>(source()) << 32 | source()) | 1;
+}
+
+/// Everything that was committed before is read first; until it is here nobody decides.
+void ask(pointer self, std::uint64_t term) {
+  auto& state = self->state;
+  state.asked_term = term;
+  state.voter->read([news = state.news, term, watch = caf::actor{self}](const replication::read_result& result) {
+    {
+      const std::scoped_lock lock(news->mutex);
+      news->read = result.status == replication::proposal_status::committed ? result.state : nullptr;
+      news->read_term = term;
+    }
+    caf::anon_send(watch, atom::look_v);
+  });
+}
+
+void lead(pointer self, std::uint64_t term, std::shared_ptr<const replication::journal_state> journal) {
+  auto& state = self->state;
+  state.leading_term = term;
+  state.told_leader.reset();
+  spdlog::info("leading raft_term={} last_term={} last_window={}", term, journal->term, journal->last_window);
+  state.options.lead({.journal = std::make_shared<replicated_journal>(state.voter, new_client()), .state = journal});
+}
+
+void follow(pointer self, std::uint64_t leader) {
+  auto& state = self->state;
+  if (state.leading_term != 0)
+    spdlog::warn("not_leading_any_more raft_term={}", state.leading_term);
+  state.leading_term = 0;
+  if (state.told_leader == leader)
+    return;
+  state.told_leader = leader;
+  state.options.follow(host_of(*state.options.file, leader));
+}
+
+void look(pointer self) {
+  auto& state = self->state;
+  std::unique_lock lock(state.news->mutex);
+  const auto now = state.news->now;
+  const auto read = state.news->read;
+  const auto read_term = state.news->read_term;
+  lock.unlock();
+  if (now.now != replication::role::leader)
+    return follow(self, now.leader);
+  if (state.leading_term == now.raft_term)
+    return;
+  if (read && read_term == now.raft_term)
+    return lead(self, now.raft_term, read);
+  follow(self, 0);
+  if (state.asked_term != now.raft_term || (read_term == now.raft_term && !read))
+    ask(self, now.raft_term);
+}
+
+caf::behavior watch(pointer self, leadership_options options, std::shared_ptr<replication::replica> voter,
+                    std::shared_ptr<voter_news> news) {
+  install_handlers(self, watch_state::name);
+  self->state.options = std::move(options);
+  self->state.voter = std::move(voter);
+  self->state.news = std::move(news);
+  return {[self](atom::look) { look(self); }};
+}
+
+std::string read_secret(const cluster::cluster_file& file, std::vector<std::uint8_t>& secret) {
+  std::string bytes;
+  if (auto error = storage::read_file(cluster::resolve_path(file, file.secret_file), max_secret_bytes, bytes);
+      !error.empty())
+    return "cluster.secret_file: " + error;
+  secret.assign(bytes.begin(), bytes.end());
+  return "";
+}
+
+/// Runs detached, since connecting blocks.
+caf::behavior messenger(caf::event_based_actor* self, connector_target to, frame said,
+                        std::chrono::milliseconds patience, caf::actor done) {
+  const auto probe = probe_tcp(to.address, to.port, static_cast<std::uint32_t>(patience.count()));
+  const auto reached = probe ? self->system().middleman().remote_actor<gateway_actor>(to.address, to.port)
+                             : caf::expected<gateway_actor>(caf::sec::cannot_connect_to_node);
+  if (!reached) {
+    self->send(done, atom::finish_v);
+    return {};
+  }
+  self->request(*reached, patience, atom::finish_v, said)
+      .then([self, done](atom::finish) { self->send(done, atom::finish_v); },
+            [self, done](const caf::error&) { self->send(done, atom::finish_v); });
+  return {[](atom::stop) {}};
+}
+
+} // namespace
+
+void leadership::tell_end(caf::actor_system& system, const cluster::cluster_file& file, const messages::farewell& said,
+                          std::chrono::milliseconds patience) {
+  caf::scoped_actor self(system);
+  std::size_t open = 0;
+  for (const auto* host : file.arbitrators()) {
+    if (host->name == said.host)
+      continue;
+    system.spawn<caf::detached>(messenger, connector_target{host->name, host->address, host->port}, pack(said),
+                                patience, caf::actor_cast<caf::actor>(self));
+    ++open;
+  }
+  for (; open > 0; --open)
+    self->receive([](atom::finish) {}, caf::after(patience) >> [] {});
+}
+
+std::uint64_t leadership::voter_of(const cluster::cluster_file& file, const std::string& host) {
+  return static_cast<std::uint64_t>(file.find(host) - file.hosts.data()) + 1;
+}
+
+std::string leadership::start(caf::actor_system& system, leadership_options options) {
+  const auto& file = *options.file;
+  replication::replica_options wanted{.id = voter_of(file, options.host),
+                                      .voters = {},
+                                      .listen = {},
+                                      .directory = options.directory,
+                                      .secret = {},
+                                      .detect_ms = file.detect_ms};
+  if (auto error = read_secret(file, wanted.secret); !error.empty())
+    return error;
+  for (const auto* host : file.arbitrators())
+    wanted.voters.push_back(
+        {.id = voter_of(file, host->name), .address = fmt::format("{}:{}", host->address, host->port_for_replicas())});
+  voter_ = std::make_shared<replication::replica>();
+  auto news = std::make_shared<voter_news>();
+  watch_ = system.spawn(watch, std::move(options), voter_, news);
+  wanted.observe = [news, handle = watch_](const replication::observation& now) {
+    {
+      const std::scoped_lock lock(news->mutex);
+      news->now = now;
+    }
+    spdlog::debug("voter role={} raft_term={} leader={}", replication::to_string(now.now), now.raft_term, now.leader);
+    caf::anon_send(handle, atom::look_v);
+  };
+  wanted.report = [](const std::string& text) { spdlog::warn("voter {}", text); };
+  return voter_->start(std::move(wanted));
+}
+
+void leadership::stop(std::uint32_t bound_ms) {
+  if (!voter_)
+    return;
+  if (!voter_->stop(bound_ms))
+    spdlog::warn("voter_still_running after {} ms; left to the process's end", bound_ms);
+  caf::scoped_actor self(watch_->home_system());
+  self->send_exit(watch_, caf::exit_reason::user_shutdown);
+  self->wait_for(watch_);
+  watch_ = nullptr;
+}
+
+} // namespace dynamix::actors
