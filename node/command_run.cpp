@@ -42,8 +42,10 @@ std::string host_key(const cluster::cluster_file& file, const cluster::host& hos
 }
 
 /// Whether an earlier run of this host would be written over. Hosts may share a run directory.
-std::string find_leftovers(const run_directory& run, const cluster::host& host) {
-  const bool ledger = host.has(cluster::role::arbitrator) && std::filesystem::exists(run.ledger());
+std::string find_leftovers(const run_directory& run, const cluster::cluster_file& file, const cluster::host& host) {
+  // Replicas that share a directory write one ledger, each when it leads; what is their own is the journal.
+  const auto own = file.arbitrator.replicas.empty() ? run.ledger() : run.path() + "/replica-" + host.name;
+  const bool ledger = host.has(cluster::role::arbitrator) && std::filesystem::exists(own);
   if (ledger || std::filesystem::exists(run.worker(host.name)))
     return run.path() + " holds a run of host " + host.name + " already; choose another --out, or --resume it";
   return "";
@@ -121,7 +123,7 @@ int run(const run_arguments& arguments, command_context& context) {
 
   const bool resume = !arguments.resume.empty();
   const run_directory run(resume ? arguments.resume : arguments.out.empty() ? default_run_path(*file) : arguments.out);
-  if (const auto reason = resume ? "" : find_leftovers(run, *host); !reason.empty())
+  if (const auto reason = resume ? "" : find_leftovers(run, *file, *host); !reason.empty())
     return refuse(context.err, reason);
   actors::host_options options{
       .file = *file, .host = arguments.name, .run_directory = run.path(), .resume_from = {}, .policy_from = {}};

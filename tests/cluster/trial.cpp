@@ -154,14 +154,27 @@ ended_program program::wait() {
 }
 
 void trial::write_file(const trial_options& options) {
-  ports_ = free_ports(options.slowdowns.size() + 1);
+  const auto others = options.slowdowns.size() + 1; // behind the first hub and the workers
+  ports_ = free_ports(others + 2 * options.replicas);
+  std::string replicas;
+  std::ostringstream hubs;
+  for (std::size_t i = 0; i < options.replicas; ++i) {
+    const std::string name = i == 0 ? "hub" : "hub" + std::to_string(i + 1);
+    replicas += (i == 0 ? "\"" : ", \"") + name + "\"";
+    hubs << "[[host]]\nname = \"" << name << "\"\nport = " << (i == 0 ? ports_[0] : ports_[others + i])
+         << "\nroles = [\"arbitrator\"]\nreplica_port = " << ports_[others + options.replicas + i] << "\n";
+  }
   std::ostringstream text;
-  text << "[cluster]\nname = \"trial\"\nseed = 3\n\n[training]\ndata_path = \"" << options.dataset
-       << "\"\nepochs = " << options.epochs << "\n"
+  text << "[cluster]\nname = \"trial\"\nseed = 3\n";
+  if (options.replicas > 1) {
+    ASSERT_EQ(storage::write_file_atomically(directory_.path() + "/secret", "known to these three alone"), "");
+    text << "secret_file = \"secret\"\n";
+  }
+  text << "\n[training]\ndata_path = \"" << options.dataset << "\"\nepochs = " << options.epochs << "\n"
        << options.training << "\n[batch]\nhighest = 256\n"
        << "\n[arbitrator]\nwindow_steps = 2\n"
-       << options.arbitrator << "\n"
-       << "[[host]]\nname = \"hub\"\nport = " << ports_[0] << "\nroles = [\"arbitrator\"]\n";
+       << (options.replicas > 1 ? "replicas = [" + replicas + "]\n" : "") << options.arbitrator << "\n"
+       << hubs.str();
   for (std::size_t i = 0; i < options.slowdowns.size(); ++i)
     text << "[[host]]\nname = \"w" << i << "\"\nport = " << ports_[i + 1]
          << "\ncompute_slowdown = " << options.slowdowns[i] << "\n";

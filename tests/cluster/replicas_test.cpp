@@ -1,0 +1,98 @@
+/// Replicas of the arbitrator: the one that leads dies, hangs and comes back, and no decision is lost or made twice.
+
+#include "tests/cluster/trial.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <set>
+
+namespace dynamix::cluster_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class replicas : public trial {
+protected:
+  void write_replicated_file(double epochs) { write_file({.slowdowns = {10, 10}, .epochs = epochs, .replicas = 3}); }
+
+  /// The hosts that led so far.
+  std::vector<std::string> leaders() const {
+    std::string not_yet;
+    std::vector<std::string> found;
+    for (const auto& row : actors::read_ledger(run().ledger(), not_yet))
+      if (const auto* event = std::get_if<actors::ledger_event>(&row.entry); event && event->event == "leading")
+        found.push_back(event->host);
+    return found;
+  }
+  bool wait_for_leaders(std::size_t count) const {
+    return wait_until([&] { return leaders().size() >= count; });
+  }
+  /// Waits until a leader that came after these has decided.
+  bool wait_for_decision_after(std::size_t windows_before) const { return wait_for_windows(windows_before + 3); }
+
+  /// Every window is decided once a term, terms never fall, and training went through in one generation.
+  void expect_one_line_of_decisions() const {
+    std::set<messages::decision_key> keys;
+    messages::decision_key last;
+    for (const auto& window : windows()) {
+      if (!window.decided)
+        continue;
+      EXPECT_TRUE(keys.insert(window.key).second) << "term " << window.key.term << ", window " << window.key.window;
+      EXPECT_GE(window.key.term, last.term);
+      EXPECT_GT(window.key.window, last.window) << "decided before";
+      last = window.key;
+    }
+    EXPECT_EQ(generations().size(), 1U) << "the workers trained on";
+    const auto summary = nlohmann::json::parse(contents_of(run().summary()));
+    EXPECT_EQ(summary["succeeded"], true);
+    EXPECT_EQ(summary["decisions"]["lost"], 0);
+    EXPECT_EQ(summary["decisions"]["duplicated"], 0);
+    EXPECT_EQ(farewell_of("w0").samples, farewell_of("w1").samples);
+    EXPECT_EQ(farewell_of("w0").parameter_checksum, farewell_of("w1").parameter_checksum);
+  }
+};
+
+TEST_F(replicas, end_together_when_nothing_happens) {
+  write_replicated_file(0.5);
+  const auto ended = start_local().wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_EQ(leaders().size(), 1U);
+  for (const char* hub : {"hub", "hub2", "hub3"})
+    EXPECT_THAT(contents_of(run().log(hub)), HasSubstr("host_ended")) << hub;
+  expect_one_line_of_decisions();
+}
+
+TEST_F(replicas, go_on_with_the_next_window_when_the_leader_dies_twice) {
+  write_replicated_file(3);
+  auto local = start_local();
+  ASSERT_TRUE(wait_for_windows(3)) << local.said();
+  for (std::size_t kills = 1; kills <= 2; ++kills) {
+    const auto before = windows().size();
+    ASSERT_TRUE(local.signal_host(leaders().back(), SIGKILL)) << local.said();
+    ASSERT_TRUE(wait_for_leaders(kills + 1)) << local.said();
+    ASSERT_TRUE(wait_for_decision_after(before)) << local.said();
+  }
+  const auto ended = local.wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  expect_one_line_of_decisions();
+}
+
+TEST_F(replicas, replace_a_leader_that_hangs_and_follow_when_it_wakes) {
+  write_replicated_file(3);
+  auto local = start_local();
+  ASSERT_TRUE(wait_for_windows(3)) << local.said();
+  const auto first = leaders().back();
+  const auto before = windows().size();
+  ASSERT_TRUE(local.signal_host(first, SIGSTOP)) << local.said();
+  ASSERT_TRUE(wait_for_leaders(2)) << local.said();
+  ASSERT_TRUE(wait_for_decision_after(before)) << local.said();
+  ASSERT_TRUE(local.signal_host(first, SIGCONT)) << local.said();
+  const auto ended = local.wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_THAT(contents_of(run().log(first)), HasSubstr("not_leading_any_more"));
+  expect_one_line_of_decisions();
+}
+
+} // namespace
+} // namespace dynamix::cluster_test
