@@ -36,7 +36,8 @@ fuzz: setup # a million damaged frames under AddressSanitizer and UndefinedBehav
 test-all: build fuzz ## run the long tests too
 	@ctest --preset release -j $(JOBS)
 
-soak: node ## break a cluster at random until it has trained 2,000 epochs: hours
+soak: node ## break clusters for hours: 1,200 kills of workers, then everything at random
+	@$(NODE) faults --plan deployments/faults/worker-kills-soak.toml
 	@$(NODE) faults --plan deployments/faults/random-soak.toml
 
 bench: ## measure against the rivals (installs python3-torch)

@@ -114,7 +114,7 @@ struct fault_limits {
   double resume_seconds = 0;    ///< p99: from the fault to the next completed step
   double recover_seconds = 60;  ///< each: until the target is back; a fault after it waits no longer
   double accuracy_drop = 0.02;  ///< below the unharmed run's
-  double memory_growth_mib = 0; ///< of a process that lived through 100 faults, or fewer
+  double memory_growth_mib = 0; ///< of a process that lived through 100 faults, or 10 at least
 };
 
 struct fault_plan {

@@ -46,7 +46,8 @@ std::span<const plan_field<fault_limits>> limit_fields() {
        {.low = 0, .high = 1}},
       {"memory_growth_mib",
        [](fault_limits& l) -> place { return &l.memory_growth_mib; },
-       "Growth of a process that lived through 100 faults, or fewer; 0 sets no limit.",
+       "Growth of a process through 100 faults, its first minute left out, and of fewer than 100 the same; one that "
+       "lived through fewer than 10 is not judged; 0 sets no limit.",
        {.low = 0, .high = 1e6}},
   };
   return table;

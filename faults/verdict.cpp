@@ -10,6 +10,7 @@ namespace dynamix::faults {
 namespace {
 
 constexpr double faults_of_growth = 100;
+constexpr std::uint64_t faults_to_judge_growth = 10;
 
 /// Seconds of one measure over records.
 struct measures {
@@ -94,7 +95,7 @@ void find_reasons(const fault_plan& plan, const std::vector<fault_record>& recor
         fmt::format("the final accuracy is {:.2f} %, {:.2f} % unharmed; a drop of {:.2f} points is allowed",
                     run.final_accuracy * 100, run.unharmed_accuracy * 100, limits.accuracy_drop * 100));
   for (const auto& process : run.growth)
-    if (limits.memory_growth_mib > 0 &&
+    if (limits.memory_growth_mib > 0 && process.faults >= faults_to_judge_growth &&
         process.memory_mib >
             limits.memory_growth_mib * std::max(1.0, static_cast<double>(process.faults) / faults_of_growth))
       reasons.push_back(fmt::format("{} grew by {:.1f} MiB in {} faults; {:.1f} MiB in {} are allowed", process.host,

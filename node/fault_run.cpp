@@ -9,6 +9,8 @@ namespace dynamix::node {
 namespace {
 
 constexpr std::chrono::milliseconds measure_interval{1000};
+/// Allocators and caches fill up in a process's first minute, faults or none.
+constexpr std::chrono::seconds warm_up{60};
 
 } // namespace
 
@@ -110,6 +112,7 @@ void fault_run::ended(const host_end& end) {
 
 /// A process that dies by a fault has its last measure from before it.
 void fault_run::measure_processes(bool fault_begins) {
+  const auto now = std::chrono::steady_clock::now();
   for (const auto& name : hosts_->names()) {
     const pid_t id = hosts_->id(name);
     if (id == 0)
@@ -117,9 +120,14 @@ void fault_run::measure_processes(bool fault_begins) {
     auto& process = processes_[name];
     const double memory = faults::memory_mib_of(id);
     const auto descriptors = faults::descriptors_of(id);
-    if (process.id != id || process.growth.faults == 0) {
-      process = {.id = id, .growth = {.host = name}, .first_memory_mib = memory, .first_descriptors = descriptors};
-    } else if (memory > 0 && descriptors >= 0) {
+    if (process.id != id) {
+      process = {.id = id, .seen = now, .growth = {.host = name}};
+    } else if (!process.warm && now - process.seen > warm_up) {
+      process.warm = true;
+      process.growth.faults = 0;
+      process.first_memory_mib = memory;
+      process.first_descriptors = descriptors;
+    } else if (process.warm && process.growth.faults > 0 && memory > 0 && descriptors >= 0) {
       process.growth.memory_mib = memory - process.first_memory_mib;
       process.growth.descriptors = descriptors - process.first_descriptors;
       if (process.growth.faults >= longest_[name].faults)

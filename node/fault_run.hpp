@@ -38,6 +38,8 @@ public:
 private:
   struct measured_process {
     pid_t id = 0;
+    std::chrono::steady_clock::time_point seen{};
+    bool warm = false; ///< the first measures are taken
     faults::process_growth growth;
     double first_memory_mib = 0;
     std::int64_t first_descriptors = 0;

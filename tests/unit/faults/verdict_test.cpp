@@ -108,7 +108,9 @@ TEST_F(a_verdict, finds_two_leaders_of_a_term) {
 
 TEST_F(a_verdict, holds_times_and_growth_against_their_limits) {
   plan_.limits = {.detect_seconds = 0.1, .resume_seconds = 0.4, .recover_seconds = 2, .memory_growth_mib = 1};
-  figures_.growth = {{.host = "w0", .faults = 200, .memory_mib = 2.5}, {.host = "w2", .faults = 2, .memory_mib = 0.9}};
+  figures_.growth = {{.host = "w0", .faults = 200, .memory_mib = 2.5},
+                     {.host = "w1", .faults = 20, .memory_mib = 0.9},
+                     {.host = "w2", .faults = 2, .memory_mib = 9}};
   const auto reasons = judge_all().reasons;
   ASSERT_EQ(reasons.size(), 4U);
   EXPECT_THAT(reasons[0], HasSubstr("the slowest detection took 0.20 s; 0.10 s are allowed"));
