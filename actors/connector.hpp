@@ -42,7 +42,7 @@ struct connector_target {
 struct connector_options {
   std::vector<connector_target> targets; ///< at least one; tried in turn
   std::uint32_t probe_timeout_ms = 1000;
-  double first_delay_seconds = 0.1; ///< after a round of all targets; doubles up to the longest
+  double first_delay_seconds = 0.02; ///< after a round of all targets; doubles up to the longest
   double longest_delay_seconds = 2;
 };
 

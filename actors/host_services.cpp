@@ -84,7 +84,7 @@ void host_services::lead(const leader_start& start) {
   }
   led_from_ = start;
   ledger_->append({.at_seconds = clock_seconds(system_) - ledger_origin_seconds_,
-                   .entry = ledger_event{"leading", host_.name, fmt::format("after term {}", start.state->term)}});
+                   .entry = ledger_event{"leader", host_.name, fmt::format("Raft term {}", start.raft_term)}});
   start_arbitration();
 }
 

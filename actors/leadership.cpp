@@ -66,7 +66,9 @@ void lead(pointer self, std::uint64_t term, std::shared_ptr<const replication::j
   state.leading_term = term;
   state.told_leader.reset();
   spdlog::info("leading raft_term={} last_term={} last_window={}", term, journal->term, journal->last_window);
-  state.options.lead({.journal = std::make_shared<replicated_journal>(state.voter, new_client()), .state = journal});
+  state.options.lead({.journal = std::make_shared<replicated_journal>(state.voter, new_client()),
+                      .state = journal,
+                      .raft_term = term});
 }
 
 void follow(pointer self, std::uint64_t leader) {

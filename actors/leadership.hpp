@@ -18,6 +18,7 @@ namespace dynamix::actors {
 struct leader_start {
   std::shared_ptr<decision_journal> journal;
   std::shared_ptr<const replication::journal_state> state;
+  std::uint64_t raft_term = 0; ///< has one leader at most
 };
 
 struct leadership_options {

@@ -83,9 +83,11 @@ void greet(pointer self) {
     state.now = phase::greeting;
   state.greeting_under_way = true;
   const std::chrono::milliseconds patience(state.options.timeouts.request_timeout_ms);
-  self->request(state.gateway, patience, atom::hello_v, pack(state.hello()), worker_actor{self})
+  const auto said = state.hello();
+  self->request(state.gateway, patience, atom::hello_v, pack(said), worker_actor{self})
       .then(
-          [self](const frame& answer, const aggregator_actor& aggregator) {
+          [self, training = said.training, generation = said.generation](const frame& answer,
+                                                                         const aggregator_actor& aggregator) {
             self->state.greeting_under_way = false;
             const auto welcome = unpack<messages::welcome>(answer, "worker");
             if (!welcome)
@@ -93,7 +95,11 @@ void greet(pointer self) {
             if (welcome->verdict == welcome_verdict::accepted && aggregator)
               accepted(self, *welcome, aggregator);
             else
-              refused(self, *welcome);
+              return refused(self, *welcome);
+            // It has left its generation while it said that it trains in it.
+            const auto& now = self->state;
+            if (now.now == phase::waiting && (training || generation != now.run->newest().generation))
+              greet(self);
           },
           [self](const caf::error& error) {
             self->state.greeting_under_way = false;

@@ -46,11 +46,12 @@ void fault_run::look(host_processes& hosts, const std::vector<actors::ledger_row
     began_training_ = true;
     began_ = now;
   }
+  if (began_training_)
+    moment_.seconds = std::chrono::duration<double>(now - began_).count();
+  for (const auto& row : rows) // also of the time before: who leads is told then
+    add(row, moment_.seconds);
   if (!began_training_)
     return;
-  moment_.seconds = std::chrono::duration<double>(now - began_).count();
-  for (const auto& row : rows)
-    add(row, moment_.seconds);
   injector_.look(moment_.seconds);
   if (!training)
     return end_all(moment_.seconds);

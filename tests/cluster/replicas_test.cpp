@@ -21,7 +21,7 @@ protected:
     std::string not_yet;
     std::vector<std::string> found;
     for (const auto& row : actors::read_ledger(run().ledger(), not_yet))
-      if (const auto* event = std::get_if<actors::ledger_event>(&row.entry); event && event->event == "leading")
+      if (const auto* event = std::get_if<actors::ledger_event>(&row.entry); event && event->event == "leader")
         found.push_back(event->host);
     return found;
   }
