@@ -170,7 +170,7 @@ std::string injector::wipe(const std::string& host) const {
       removed += std::filesystem::remove(path, ignored) ? 1 : 0;
   }
   std::error_code none;
-  const auto replica = std::filesystem::remove_all(run_directory_ + "/replica/" + host, none);
+  const auto replica = std::filesystem::remove_all(run_directory_ + "/replica-" + host, none);
   removed += none ? 0 : replica;
   return std::to_string(removed) + " files wiped";
 }

@@ -9,6 +9,12 @@ bool recovery_tracker::has_role(const std::string& host, cluster::role role) con
   return found != nullptr && found->has(role);
 }
 
+/// Of several arbitrators one decides; the others are not missed.
+bool recovery_tracker::decides(const std::string& host) const {
+  return has_role(host, cluster::role::arbitrator) &&
+         (file_.arbitrators().size() == 1 || leader_.empty() || leader_ == host);
+}
+
 void recovery_tracker::begin(const planned_fault& fault, double now_seconds) {
   records_.push_back({.plan = fault, .began_seconds = now_seconds});
   auto& open = waited_.emplace_back();
@@ -17,7 +23,7 @@ void recovery_tracker::begin(const planned_fault& fault, double now_seconds) {
     for (const auto& host : fault.hosts) {
       if (has_role(host, cluster::role::worker))
         open.workers.insert(host);
-      if (has_role(host, cluster::role::arbitrator))
+      if (decides(host))
         open.arbitrators.insert(host);
     }
 }
@@ -32,6 +38,9 @@ void recovery_tracker::add(const actors::ledger_row& row, double now_seconds) {
   if (const auto* generation = std::get_if<actors::ledger_generation>(&row.entry);
       generation != nullptr && !records_.empty())
     records_.back().steps_lost += generation->steps_lost;
+  const auto* led = std::get_if<actors::ledger_event>(&row.entry);
+  if (led != nullptr && led->event == "leader")
+    leader_ = led->host;
   for (std::size_t i = 0; i < records_.size(); ++i) {
     auto& record = records_[i];
     auto& open = waited_[i];
@@ -53,7 +62,10 @@ void recovery_tracker::add(const actors::ledger_row& row, double now_seconds) {
 void recovery_tracker::add_event(const actors::ledger_event& event, fault_record& record, waited& open,
                                  double now_seconds) {
   const bool target = std::ranges::find(record.plan.hosts, event.host) != record.plan.hosts.end();
-  if (event.event == "lost" && target) {
+  if (event.event == "leader") {
+    open.arbitrators.clear(); // whoever it is decides
+    open.back_seconds = now_seconds;
+  } else if (event.event == "lost" && target) {
     if (record.detected_seconds < 0)
       record.detected_seconds = now_seconds;
     open.workers.insert(event.host);

@@ -56,9 +56,11 @@ private:
   void close_window(fault_record& record, const waited& open, double now_seconds) const;
   void came_back(const std::string& worker, waited& open, double now_seconds) const;
   bool has_role(const std::string& host, cluster::role role) const;
+  bool decides(const std::string& host) const;
 
   const cluster::cluster_file& file_;
   double recover_seconds_most_;
+  std::string leader_; ///< of several arbitrators; empty while unknown
   std::vector<fault_record> records_;
   std::vector<waited> waited_; ///< of each record
 };

@@ -189,22 +189,22 @@ private:
   void start_again(const std::string& host, const std::string& how) {
     const auto plan = processes_.failed(host, now_seconds(), how);
     const std::string died = host + " died (" + how + ")";
-    arbitrator_gone_ = arbitrator_gone_ || is_arbitrator(host);
+    arbitrator_gone_ = arbitrator_gone_ || (is_arbitrator(host) && !any_arbitrator_running());
     if (plan.escalate)
       return give_up(host, died, how);
     died_at_seconds_.try_emplace(host, now_seconds());
     output_.problem("warning: " + died + "; restarting (" + std::to_string(plan.failures) + " of " +
                     std::to_string(rules_.max_restarts) + " within " + fixed(rules_.period_seconds, 0) + " s)" +
-                    (is_worker(host) ? "" : "; training goes on with the last batch sizes"));
+                    (arbitrator_gone_ && !is_worker(host) ? "; training goes on with the last batch sizes" : ""));
   }
 
   void give_up(const std::string& host, const std::string& died, const std::string& how) {
     died_at_seconds_.erase(host);
     outcome_.given_up.insert(host);
     const bool rest = processes_.any_running(true) || processes_.restart_pending(true);
-    const std::string text =
-        died + " too often and is given up; " +
-        (is_worker(host) ? "the run goes on without it" : "training goes on with the last batch sizes");
+    const std::string text = died + " too often and is given up; " +
+                             (arbitrator_gone_ && !is_worker(host) ? "training goes on with the last batch sizes"
+                                                                   : "the run goes on without it");
     outcome_.warnings.push_back(text);
     output_.problem("warning: " + text);
     if (rest)
@@ -213,9 +213,18 @@ private:
     end_all(phase::failing, SIGINT, milliseconds(3 * timeouts_.shutdown_timeout_ms));
   }
 
+  bool any_arbitrator_running() {
+    return std::ranges::any_of(options_.file.arbitrators(),
+                               [this](const auto* host) { return processes_.running(host->name); });
+  }
+
   void restart() {
     std::vector<std::string> problems;
-    processes_.start_due(now_seconds(), problems);
+    const auto started = processes_.start_due(now_seconds(), problems);
+    // The ledger does not tell of an arbitrator that only follows.
+    for (const auto& host : started)
+      if (options_.file.arbitrators().size() > 1 && !is_worker(host))
+        back(host);
     for (const auto& problem : problems)
       output_.problem("warning: " + problem);
   }
@@ -226,7 +235,9 @@ private:
       arbitrator_gone_ = false;
       back(options_.file.arbitrator_host().name);
     } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry);
-               event != nullptr && (event->event == "joined" || event->event == "rejoined")) {
+               event != nullptr && event->event == "leader") {
+      arbitrator_gone_ = false;
+    } else if (event != nullptr && (event->event == "joined" || event->event == "rejoined")) {
       back(event->host);
     }
   }

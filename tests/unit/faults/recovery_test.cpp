@@ -68,6 +68,23 @@ TEST_F(recovery, of_a_killed_arbitrator_is_a_window_of_its_next_life) {
   EXPECT_LT(last().detected_seconds, 0) << "nobody writes the ledger then";
 }
 
+TEST_F(recovery, of_a_killed_leader_is_a_window_of_another) {
+  auto second = file_.hosts.front();
+  second.name = "hub2";
+  file_.hosts.push_back(second);
+  add(0, ledger_event{"leader", "hub", "Raft term 1"});
+  begin(fault_kind::kill, {"hub2"}, 5);
+  add(6, ledger_window{});
+  EXPECT_FALSE(tracker_.busy(6)) << "it only followed";
+  begin(fault_kind::kill, {"hub"}, 10);
+  add(10.1, ledger_window{});
+  EXPECT_TRUE(tracker_.busy(10.1));
+  add(10.3, ledger_event{"leader", "hub2", "Raft term 2"});
+  add(10.6, ledger_window{});
+  EXPECT_EQ(last().resumed_seconds, 10.6);
+  EXPECT_FALSE(tracker_.busy(10.6));
+}
+
 TEST_F(recovery, of_a_short_hang_needs_no_loss) {
   begin(fault_kind::hang, {"w2"}, 10, 0.5);
   add(10.2, ledger_window{});
