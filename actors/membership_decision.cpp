@@ -101,16 +101,17 @@ std::vector<std::pair<std::uint32_t, messages::generation_notice>> find_notices(
     const auto& one = state.members[rank];
     if (!one.present() || one.told)
       continue;
+    // One that fell silent before it ever had a place is told, too, when it wakes.
+    const auto generation = std::max<std::uint64_t>(1, one.generation);
     if (one.state == member_state::waiting) {
       if (over)
-        notices.push_back(
-            {rank, {std::max<std::uint64_t>(1, one.generation), generation_change::ended, "training is over"}});
+        notices.push_back({rank, {generation, generation_change::ended, "training is over"}});
       continue;
     }
     // A worker that was cut off may come back in a generation that is long over.
     const bool outdated = one.generation != state.generation || !is_placed(state, rank);
     if (outdated || state.phase == generation_phase::ending)
-      notices.push_back({rank, {one.generation, generation_change::ended, outdated ? "it is over" : state.reason}});
+      notices.push_back({rank, {generation, generation_change::ended, outdated ? "it is over" : state.reason}});
     else if (state.phase == generation_phase::regrouping)
       notices.push_back({rank, {one.generation, generation_change::regroup, state.reason}});
   }

@@ -74,13 +74,8 @@ void refused(pointer self, const messages::welcome& welcome) {
   end(self, over, (over ? "" : "the arbitrator refused this host: ") + welcome.detail);
 }
 
-void greet(pointer self) {
+void say_hello(pointer self) {
   auto& state = self->state;
-  const bool wanted = state.now < phase::training || (state.now == phase::training && state.orphaned());
-  if (!state.gateway || !wanted || state.greeting_under_way)
-    return;
-  if (state.now == phase::idle)
-    state.now = phase::greeting;
   state.greeting_under_way = true;
   const std::chrono::milliseconds patience(state.options.timeouts.request_timeout_ms);
   const auto said = state.hello();
@@ -92,20 +87,30 @@ void greet(pointer self) {
             const auto welcome = unpack<messages::welcome>(answer, "worker");
             if (!welcome)
               return greet_later(self);
-            if (welcome->verdict == welcome_verdict::accepted && aggregator)
-              accepted(self, *welcome, aggregator);
-            else
+            if (welcome->verdict != welcome_verdict::accepted || !aggregator)
               return refused(self, *welcome);
-            // It has left its generation while it said that it trains in it.
+            accepted(self, *welcome, aggregator);
+            // What it said may be outdated by now: it has left that generation, or holds decisions of a newer term.
             const auto& now = self->state;
-            if (now.now == phase::waiting && (training || generation != now.run->newest().generation))
-              greet(self);
+            const bool left = now.now == phase::waiting && (training || generation != now.run->newest().generation);
+            if (now.gateway && (left || now.run->decisions().newest().term > welcome->term))
+              say_hello(self);
           },
           [self](const caf::error& error) {
             self->state.greeting_under_way = false;
             spdlog::debug("greeting_failed error=\"{}\"", to_text(error));
             greet_later(self);
           });
+}
+
+void greet(pointer self) {
+  auto& state = self->state;
+  const bool wanted = state.now < phase::training || (state.now == phase::training && state.orphaned());
+  if (!state.gateway || !wanted || state.greeting_under_way)
+    return;
+  if (state.now == phase::idle)
+    state.now = phase::greeting;
+  say_hello(self);
 }
 
 void orphan(pointer self, const char* why) {

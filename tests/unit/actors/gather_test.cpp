@@ -78,6 +78,19 @@ TEST(Gather, RefusesReportsOfAnotherGenerationOrOfStrangers) {
   EXPECT_EQ(windows.open_window(), 0U);
 }
 
+TEST(Gather, WhatAFinishedWorkerReportedOfTheOpenWindowCounts) {
+  auto windows = gather_of(2);
+  EXPECT_TRUE(windows.add(report_of(0, 1), 0).empty());
+  EXPECT_TRUE(windows.finished(0, 1).empty());
+  const auto closed = windows.add(report_of(1, 1), 2);
+  ASSERT_EQ(closed.size(), 1U);
+  EXPECT_EQ(closed[0].reports.size(), 2U);
+  EXPECT_EQ(closed[0].expected, 2U);
+  const auto next = windows.add(report_of(1, 2), 3);
+  ASSERT_EQ(next.size(), 1U) << "nobody waits for it";
+  EXPECT_EQ(next[0].reports.size(), 1U);
+}
+
 /// Any order, loss and repetition of reports: windows close in rising order, each at most once, ordered by rank.
 TEST(Gather, ClosesWindowsInOrderAndOnceUnderLossAndReordering) {
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {

@@ -1,0 +1,272 @@
+#include "tests/simulation/arbitrator_side.hpp"
+
+#include "actors/packing.hpp"
+#include "tests/simulation/simulation.hpp"
+
+namespace dynamix::simulation {
+
+namespace {
+
+constexpr std::int64_t poll_interval_us = 100 * us_per_ms;
+
+/// Hands every row to the checks, as long as the process that writes it lives.
+class watched_ledger final : public actors::ledger {
+public:
+  explicit watched_ledger(simulation& world) : world_(world), life_(world.host.life()) {}
+  void append(const actors::ledger_row& row) override {
+    if (world_.host.life() == life_ && world_.host.alive())
+      world_.checks.row_written(row);
+  }
+
+private:
+  simulation& world_;
+  std::uint64_t life_;
+};
+
+struct proxy_state {
+  static constexpr const char* name = "proxy";
+  proxy_state() = default;
+};
+using proxy_pointer = proxy_actor::stateful_pointer<proxy_state>;
+
+void answer_worker(simulation& world, const connection_ptr& through, std::uint64_t ticket, answer said) {
+  world.net.to_worker(through, [&world, through, ticket, said = std::move(said)] {
+    world.workers[through->rank]->answered(ticket, said);
+  });
+}
+
+proxy_actor::behavior_type proxy(proxy_pointer self, simulation* world, connection_ptr through) {
+  self->set_down_handler([self, world, through](const caf::down_msg& down) {
+    world->net.to_worker(
+        through, [world, through, gone = down.source] { world->workers[through->rank]->actor_gone(through, gone); });
+  });
+  self->monitor(through->gateway);
+  const auto to_worker = [world, through](auto action) {
+    world->net.to_worker(through,
+                         [world, through, action = std::move(action)] { action(*world->workers[through->rank]); });
+  };
+  const auto failed = [world, through](std::uint64_t ticket) {
+    return [world, through, ticket](const caf::error&) { answer_worker(*world, through, ticket, {}); };
+  };
+  return {
+      [to_worker](atom::decide, const frame& decision) {
+        to_worker([decision](simulated_worker& worker) { worker.take_decision(decision); });
+      },
+      [to_worker, world](atom::place, const frame& place, const actors::store_actor& store) {
+        const meeting_point where{store.id(), world->host.hub_life()};
+        to_worker([place, where](simulated_worker& worker) { worker.take_place(place, where); });
+      },
+      [to_worker](atom::closed, const frame& notice) {
+        to_worker([notice](simulated_worker& worker) { worker.generation_changes(notice); });
+      },
+      [self, world, through, failed](atom::hello, std::uint64_t ticket, const frame& hello) {
+        world->faults.notice(fault_trigger::hello);
+        self->request(through->gateway, caf::infinite, atom::hello_v, hello, actors::worker_actor{self})
+            .then(
+                [self, world, through, ticket](const frame& welcome, const actors::aggregator_actor& hub) {
+                  if (hub) {
+                    self->monitor(hub);
+                    world->checks.admitted(through);
+                  }
+                  answer_worker(*world, through, ticket, {true, welcome, hub});
+                },
+                failed(ticket));
+      },
+      [self, world, through, failed](atom::settle, std::uint64_t ticket, const actors::aggregator_actor& hub) {
+        self->request(hub, caf::infinite, atom::settle_v)
+            .then(
+                [world, through, ticket](atom::settle) {
+                  answer_worker(*world, through, ticket, {true, {}, {}});
+                },
+                failed(ticket));
+      },
+      [self, world, through, failed](atom::farewell, std::uint64_t ticket, const actors::aggregator_actor& hub,
+                                     const frame& said) {
+        self->request(hub, caf::infinite, atom::farewell_v, said)
+            .then(
+                [world, through, ticket](atom::farewell) {
+                  answer_worker(*world, through, ticket, {true, {}, {}});
+                },
+                failed(ticket));
+      },
+      [self](atom::connected, const actors::gateway_actor& gateway) { self->monitor(gateway); },
+  };
+}
+
+} // namespace
+
+arbitrator_host::~arbitrator_host() {
+  alive_ = false;
+  ++life_;
+  end_actors();
+}
+
+void arbitrator_host::end_actors() {
+  for (auto supervisor = supervisors_.rbegin(); supervisor != supervisors_.rend(); ++supervisor)
+    caf::anon_send_exit(*supervisor, caf::exit_reason::kill);
+  supervisors_.clear();
+  for (const auto& one : {caf::actor_cast<caf::actor>(std::exchange(judge_, nullptr)),
+                          caf::actor_cast<caf::actor>(std::exchange(hub_, nullptr)),
+                          caf::actor_cast<caf::actor>(std::exchange(gateway_, nullptr))})
+    if (one)
+      caf::anon_send_exit(one, caf::exit_reason::kill);
+}
+
+void arbitrator_host::start() {
+  if (alive_ || ended_)
+    return;
+  ++life_;
+  alive_ = true;
+  world_.log([&] { return fmt::format("host: starts, life {}", life_); });
+  events_ = std::make_shared<actors::host_events>();
+  ledger_ = std::make_shared<watched_ledger>(world_);
+  start_trees();
+  poll();
+}
+
+void arbitrator_host::start_trees() {
+  auto& system = shared_actor_system();
+  const auto options = [this](actors::supervision_strategy strategy) {
+    return actors::supervision_options{.strategy = strategy, .seed = world_.file.seed + supervisors_.size()};
+  };
+  const auto told = [this, ledger = ledger_](const std::string& reason) {
+    ledger->append({.entry = actors::ledger_event{"restarted", "", reason}});
+  };
+  std::vector<actors::child_specification> hub;
+  hub.push_back({"aggregator", [this] { return start_aggregator(); }});
+  hub.push_back({"arbitrator", [this] { return start_arbitrator(); }});
+  supervisors_.push_back(system.spawn(actors::supervisor, options(actors::supervision_strategy::rest_for_one),
+                                      std::move(hub), events_, told));
+  std::vector<actors::child_specification> door;
+  door.push_back({"gateway", [this] { return start_gateway(); }});
+  supervisors_.push_back(system.spawn(actors::supervisor, options(actors::supervision_strategy::one_for_one),
+                                      std::move(door), events_, told));
+}
+
+caf::strong_actor_ptr arbitrator_host::start_gateway() {
+  gateway_ =
+      shared_actor_system().spawn(actors::gateway, std::string("north"), true, std::shared_ptr<actors::host_events>{});
+  if (hub_)
+    caf::anon_send(gateway_, atom::serve_v, hub_);
+  gateway_stands_ = true;
+  return caf::actor_cast<caf::strong_actor_ptr>(gateway_);
+}
+
+caf::strong_actor_ptr arbitrator_host::start_aggregator() {
+  ++hub_life_;
+  world_.checks.hub_started();
+  hub_ = shared_actor_system().spawn(actors::aggregator, actors::aggregator_options{.file = world_.file,
+                                                                                    .timeouts = world_.timeouts,
+                                                                                    .run_ledger = ledger_,
+                                                                                    .events = events_});
+  if (gateway_)
+    caf::anon_send(gateway_, atom::serve_v, hub_);
+  return caf::actor_cast<caf::strong_actor_ptr>(hub_);
+}
+
+caf::strong_actor_ptr arbitrator_host::start_arbitrator() {
+  judge_ = shared_actor_system().spawn(
+      actors::arbitrator,
+      actors::arbitrator_options{
+          .file = world_.file, .timeouts = world_.timeouts, .parameters = {}, .run_ledger = ledger_},
+      hub_, actors::learner_actor{});
+  return caf::actor_cast<caf::strong_actor_ptr>(judge_);
+}
+
+void arbitrator_host::crash() {
+  if (!alive_)
+    return;
+  world_.log([] { return std::string("host: dies"); });
+  world_.time.thaw();
+  alive_ = gateway_stands_ = false;
+  ++life_;
+  deferred_.clear();
+  world_.checks.hub_gone();
+  world_.net.hub_gone();
+  end_actors();
+  world_.time.run_jobs();
+}
+
+void arbitrator_host::kill_aggregator() {
+  if (!alive_ || !hub_)
+    return;
+  world_.log([] { return std::string("hub: is killed"); });
+  world_.checks.hub_gone();
+  caf::anon_send_exit(hub_, caf::exit_reason::kill);
+}
+
+void arbitrator_host::kill_arbitrator() {
+  if (!alive_ || !judge_)
+    return;
+  world_.log([] { return std::string("arbitrator: is killed"); });
+  caf::anon_send_exit(judge_, caf::exit_reason::kill);
+}
+
+void arbitrator_host::kill_gateway() {
+  if (!alive_ || !gateway_)
+    return;
+  world_.log([] { return std::string("gateway: is killed"); });
+  gateway_stands_ = false;
+  caf::anon_send_exit(gateway_, caf::exit_reason::kill);
+}
+
+void arbitrator_host::freeze() {
+  if (!alive_ || world_.time.frozen())
+    return;
+  world_.log([] { return std::string("host: is stopped"); });
+  world_.time.freeze();
+  for (std::uint32_t rank = 0; rank < world_.workers.size(); ++rank)
+    world_.net.await_silence(rank);
+}
+
+void arbitrator_host::thaw() {
+  if (!world_.time.frozen())
+    return;
+  world_.log([] { return std::string("host: goes on"); });
+  world_.time.thaw();
+  for (auto& action : std::exchange(deferred_, {}))
+    action();
+  for (std::uint32_t rank = 0; rank < world_.workers.size(); ++rank)
+    if (!world_.net.is_cut(rank))
+      world_.net.settle(rank);
+}
+
+void arbitrator_host::poll() {
+  world_.time.after(poll_interval_us, [this, life = life_] {
+    if (life == life_ && alive_)
+      run([this] { poll(); });
+  });
+  const auto told = events_->take();
+  if (told.failure) {
+    world_.log([&] { return "host: " + *told.failure; });
+    crash();
+    world_.time.after(world_.random.between(200, 2000) * us_per_ms, [this] { start(); });
+  } else if (told.arbitrator) {
+    outcome_ = *told.arbitrator;
+    world_.log([&] { return "host: ends, " + outcome_.reason; });
+    world_.checks.run_ended(outcome_);
+    crash();
+    ended_ = true;
+  }
+}
+
+bool arbitrator_host::reachable() const {
+  return alive_ && gateway_stands_ && !world_.time.frozen();
+}
+
+void arbitrator_host::run(std::function<void()> action) {
+  if (world_.time.frozen())
+    deferred_.push_back(std::move(action));
+  else
+    action();
+}
+
+proxy_actor arbitrator_host::spawn_proxy(const connection_ptr& through) {
+  return shared_actor_system().spawn(proxy, &world_, through);
+}
+
+void arbitrator_host::watch_gateway(const connection& through) {
+  caf::anon_send(through.proxy, atom::connected_v, through.gateway);
+}
+
+} // namespace dynamix::simulation

@@ -1,0 +1,98 @@
+#pragma once
+
+/// The arbitrator's host: its real actors under their real supervisors, and for every connection an actor that stands
+/// there for the worker behind it.
+
+#include "actors/aggregator.hpp"
+#include "actors/arbitrator.hpp"
+#include "actors/gateway.hpp"
+#include "actors/host_events.hpp"
+#include "actors/interfaces.hpp"
+#include "actors/supervisor.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dynamix::simulation {
+
+namespace atom = actors::atom;
+using actors::frame;
+
+class simulation;
+struct connection;
+using connection_ptr = std::shared_ptr<connection>;
+
+/// What a request of a worker came to.
+struct answer {
+  bool heard = false; ///< otherwise it failed, or time is over
+  frame said;
+  actors::aggregator_actor hub;
+};
+
+/// A worker as the arbitrator's actors see it; what they send goes over the connection. The other handlers are requests
+/// of the worker, with the ticket that its answer carries.
+using proxy_actor =
+    actors::worker_actor::extend<caf::reacts_to<atom::hello, std::uint64_t, frame>,
+                                 caf::reacts_to<atom::settle, std::uint64_t, actors::aggregator_actor>,
+                                 caf::reacts_to<atom::farewell, std::uint64_t, actors::aggregator_actor, frame>,
+                                 caf::reacts_to<atom::connected, actors::gateway_actor>>;
+
+/// As actors/host_services.cpp starts and connects them.
+class arbitrator_host {
+public:
+  explicit arbitrator_host(simulation& world) : world_(world) {}
+  ~arbitrator_host();
+
+  void start();
+  /// The process dies at once.
+  void crash();
+  void kill_aggregator();
+  void kill_arbitrator();
+  void kill_gateway();
+  /// Stops the process (SIGSTOP), or lets it go on.
+  void freeze();
+  void thaw();
+  /// Looks whether the run is over, or a supervisor has given up.
+  void poll();
+
+  bool alive() const { return alive_; }
+  /// The run is over, and the process has ended with it.
+  bool ended() const { return ended_; }
+  const actors::part_outcome& outcome() const { return outcome_; }
+  std::uint64_t life() const { return life_; }
+  /// Counts aggregators, of all lives.
+  std::uint64_t hub_life() const { return hub_life_; }
+  bool reachable() const;
+  actors::gateway_actor gateway() const { return caf::actor_cast<actors::gateway_actor>(gateway_); }
+  /// Runs at the host: later when it is stopped, never when it dies before.
+  void run(std::function<void()> action);
+  proxy_actor spawn_proxy(const connection_ptr& through);
+  void watch_gateway(const connection& through);
+
+private:
+  void start_trees();
+  void end_actors();
+  caf::strong_actor_ptr start_gateway();
+  caf::strong_actor_ptr start_aggregator();
+  caf::strong_actor_ptr start_arbitrator();
+
+  simulation& world_;
+  bool alive_ = false;
+  bool ended_ = false;
+  bool gateway_stands_ = false;
+  actors::part_outcome outcome_;
+  std::uint64_t life_ = 0;
+  std::uint64_t hub_life_ = 0;
+  std::vector<std::function<void()>> deferred_;
+  std::shared_ptr<actors::host_events> events_;
+  std::shared_ptr<actors::ledger> ledger_;
+  actors::gateway_local gateway_;
+  actors::aggregator_local hub_;
+  actors::arbitrator_actor judge_;
+  std::vector<caf::actor> supervisors_;
+};
+
+} // namespace dynamix::simulation

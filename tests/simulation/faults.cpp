@@ -1,0 +1,154 @@
+#include "tests/simulation/faults.hpp"
+
+#include "tests/simulation/simulation.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace dynamix::simulation {
+
+namespace {
+
+constexpr std::array<const char*, fault_kinds> fault_names = {
+    "reset",           "cut",          "cut_half",   "cut_peers",  "crash", "hang", "slow_network", "kill_arbitrator",
+    "kill_aggregator", "kill_gateway", "crash_host", "freeze_host"};
+
+/// Mostly shorter than what anybody would notice, or about as long, sometimes much longer.
+std::int64_t draw_duration_us(random_source& random) {
+  switch (random.below(4)) {
+  case 0:
+    return random.between(1, 300) * us_per_ms;
+  case 1:
+    return random.between(300, 2000) * us_per_ms;
+  case 2:
+    return random.between(1200, 1900) * us_per_ms;
+  default:
+    return random.between(2000, 9000) * us_per_ms;
+  }
+}
+
+} // namespace
+
+void fault_injector::plan(std::int64_t horizon_us, std::uint32_t most) {
+  auto& random = world_.random;
+  const auto count = 1 + random.below(most);
+  // Some seeds know few kinds, so that each kind is also seen alone.
+  const bool narrow = random.chance(0.4);
+  const std::array<fault_kind, 2> chosen = {static_cast<fault_kind>(random.below(fault_kinds)),
+                                            static_cast<fault_kind>(random.below(fault_kinds))};
+  for (std::uint64_t i = 0; i < count; ++i) {
+    planned_fault fault;
+    fault.kind = narrow ? chosen[random.below(2)] : static_cast<fault_kind>(random.below(fault_kinds));
+    fault.trigger = random.chance(0.4) ? fault_trigger::time : static_cast<fault_trigger>(random.below(fault_triggers));
+    fault.at_us = random.between(0, horizon_us);
+    fault.delay_us = random.chance(0.5) ? random.between(0, 5000) : random.between(0, 200'000);
+    fault.duration_us = draw_duration_us(random);
+    fault.rank = static_cast<std::uint32_t>(random.below(world_.workers.size()));
+    fault.other = static_cast<std::uint32_t>(random.below(world_.workers.size()));
+    fault.with_checkpoint = random.chance(0.5);
+    plan_.push_back(fault);
+  }
+  for (std::size_t i = 0; i < plan_.size(); ++i)
+    if (plan_[i].trigger == fault_trigger::time)
+      world_.time.at(plan_[i].at_us, [this, i] { strike(plan_[i]); });
+}
+
+void fault_injector::notice(fault_trigger what) {
+  if (stopped_)
+    return;
+  for (std::size_t i = 0; i < plan_.size(); ++i) {
+    auto& fault = plan_[i];
+    if (fault.trigger != what || fault.done || fault.at_us > world_.time.now_us())
+      continue;
+    fault.done = true;
+    world_.time.after(fault.delay_us, [this, i] { strike(plan_[i]); });
+  }
+}
+
+void fault_injector::strike(const planned_fault& fault) {
+  if (stopped_ || world_.host.ended())
+    return;
+  ++struck_;
+  last_us_ = world_.time.now_us();
+  world_.log([&] {
+    return fmt::format("fault: {} w{} w{} for {} ms", fault_names[static_cast<std::size_t>(fault.kind)], fault.rank,
+                       fault.other, fault.duration_us / us_per_ms);
+  });
+  if (fault.kind >= fault_kind::kill_arbitrator)
+    strike_host(fault);
+  else
+    strike_worker(fault);
+}
+
+void fault_injector::strike_worker(const planned_fault& fault) {
+  auto& world = world_;
+  const auto rank = fault.rank;
+  const auto other = fault.other;
+  const auto later = [&](std::function<void()> undo) {
+    world.time.after(fault.duration_us, [this, undo = std::move(undo)] {
+      last_us_ = world_.time.now_us();
+      undo();
+    });
+  };
+  switch (fault.kind) {
+  case fault_kind::reset:
+    return world.net.reset(rank);
+  case fault_kind::cut:
+    world.net.cut(rank);
+    return later([&world, rank] { world.net.heal(rank); });
+  case fault_kind::cut_half: {
+    const auto most = std::min(rank, other);
+    for (std::uint32_t one = 0; one <= most; ++one) {
+      world.net.cut(one);
+      for (auto peer = most + 1; peer < world.workers.size(); ++peer)
+        world.cut_peers(one, peer);
+    }
+    return later([&world, most] {
+      for (std::uint32_t one = 0; one <= most; ++one) {
+        world.net.heal(one);
+        for (auto peer = most + 1; peer < world.workers.size(); ++peer)
+          world.heal_peers(one, peer);
+      }
+    });
+  }
+  case fault_kind::cut_peers:
+    if (rank == other)
+      return;
+    world.cut_peers(rank, other);
+    return later([&world, rank, other] { world.heal_peers(rank, other); });
+  case fault_kind::crash:
+    return world.restart_worker(rank, fault.duration_us);
+  case fault_kind::hang:
+    world.workers[rank]->hang();
+    return later([&world, rank] { world.workers[rank]->wake(); });
+  default:
+    world.net.longest_delay_us = std::min<std::int64_t>(fault.duration_us, 2 * us_per_second);
+    return later([&world] { world.net.longest_delay_us = 0; });
+  }
+}
+
+void fault_injector::strike_host(const planned_fault& fault) {
+  auto& world = world_;
+  const auto later = [&](std::function<void()> undo) {
+    world.time.after(fault.duration_us, [this, undo = std::move(undo)] {
+      last_us_ = world_.time.now_us();
+      undo();
+    });
+  };
+  switch (fault.kind) {
+  case fault_kind::kill_arbitrator:
+    return world.host.kill_arbitrator();
+  case fault_kind::kill_aggregator:
+    return world.host.kill_aggregator();
+  case fault_kind::kill_gateway:
+    return world.host.kill_gateway();
+  case fault_kind::crash_host:
+    world.host.crash();
+    return later([&world] { world.host.start(); });
+  default:
+    world.host.freeze();
+    return later([&world] { world.host.thaw(); });
+  }
+}
+
+} // namespace dynamix::simulation

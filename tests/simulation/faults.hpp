@@ -1,0 +1,71 @@
+#pragma once
+
+/// What a seed does to the cluster.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dynamix::simulation {
+
+class simulation;
+
+enum class fault_kind : std::uint8_t {
+  reset,           ///< a worker's connection breaks
+  cut,             ///< a worker's link is silent for a while
+  cut_half,        ///< the links of several workers are, and so are those between them and the others
+  cut_peers,       ///< two workers do not reach each other
+  crash,           ///< a worker's process dies and is started again
+  hang,            ///< it is stopped, and goes on
+  slow_network,    ///< messages take long
+  kill_arbitrator, ///< the actor; its supervisor starts it again
+  kill_aggregator,
+  kill_gateway,
+  crash_host, ///< the arbitrator's process, started again without memory
+  freeze_host,
+};
+constexpr std::uint32_t fault_kinds = 12;
+
+/// When a fault strikes: at its time, or soon after the next event of a kind, counted from its time.
+enum class fault_trigger : std::uint8_t { time, formation, decision, ending, hello, farewell };
+constexpr std::uint32_t fault_triggers = 6;
+
+struct planned_fault {
+  fault_kind kind = fault_kind::reset;
+  fault_trigger trigger = fault_trigger::time;
+  std::int64_t at_us = 0;
+  std::int64_t delay_us = 0; ///< behind the trigger
+  std::int64_t duration_us = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t other = 0;
+  bool with_checkpoint = false;
+  bool done = false;
+};
+
+class fault_injector {
+public:
+  explicit fault_injector(simulation& world) : world_(world) {}
+
+  /// Draws a plan; some seeds have none.
+  void plan(std::int64_t horizon_us, std::uint32_t most);
+  /// An event that faults may wait for.
+  void notice(fault_trigger what);
+  /// No fault strikes any more.
+  void stop() { stopped_ = true; }
+  std::uint64_t struck() const { return struck_; }
+  std::int64_t last_us() const { return last_us_; }
+  bool harmless() const { return plan_.empty(); }
+
+private:
+  void strike(const planned_fault& fault);
+  void strike_worker(const planned_fault& fault);
+  void strike_host(const planned_fault& fault);
+
+  simulation& world_;
+  std::vector<planned_fault> plan_;
+  bool stopped_ = false;
+  std::uint64_t struck_ = 0;
+  std::int64_t last_us_ = -1; ///< when a fault last struck or ended
+};
+
+} // namespace dynamix::simulation

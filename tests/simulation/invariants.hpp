@@ -1,0 +1,110 @@
+#pragma once
+
+/// What must hold at every event of a simulated run, judged from what the arbitrator's host writes into the ledger and
+/// from what the workers truly hold.
+
+#include "actors/host_events.hpp"
+#include "actors/ledger.hpp"
+#include "messages/types.hpp"
+#include "trainer/decision_slot.hpp"
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dynamix::simulation {
+
+class simulation;
+class simulated_worker;
+class ring;
+struct connection;
+struct training_state;
+
+class invariants {
+public:
+  explicit invariants(simulation& world) : world_(world) {}
+
+  // What happens.
+  void row_written(const actors::ledger_row& row);
+  void hub_started();
+  void hub_gone();
+  void run_ended(const actors::part_outcome& outcome);
+  /// The aggregator has welcomed the process behind the connection.
+  void admitted(const std::shared_ptr<connection>& through);
+  void reported(const messages::window_report& report);
+  void worker_ended(const simulated_worker& worker, bool succeeded, const std::string& reason);
+  void training_started(const ring& place, const training_state& state);
+  void step_attempted(std::uint64_t step);
+  void step_completed(const ring& place, const simulated_worker& worker);
+  void offered(const simulated_worker& worker, const messages::decision& decision, trainer::offer_verdict verdict);
+  void applied(const ring& place, const simulated_worker& worker, const messages::decision& decision);
+  /// The run is over: everything that was decided has arrived.
+  void finish();
+
+  /// The first violation counts.
+  void violated(const std::string& what);
+  const std::string& violation() const { return violation_; }
+
+  std::uint64_t generations() const { return generations_; }
+  std::uint64_t decisions() const { return decisions_; }
+  std::uint64_t windows() const { return windows_; }
+  /// Farewells that the aggregator has taken in.
+  std::uint64_t farewells() const { return farewells_; }
+  /// Decisions on windows of this generation.
+  std::uint64_t decided_in(std::uint64_t generation) const {
+    const auto found = decided_in_.find(generation);
+    return found == decided_in_.end() ? 0 : found->second;
+  }
+
+private:
+  bool is_known(const simulated_worker& worker) const;
+  void formed(const actors::ledger_generation& row);
+  void check_members(const actors::ledger_generation& row, const std::vector<std::uint32_t>& members);
+  void check_steps_lost(const actors::ledger_generation& row, const std::vector<std::uint32_t>& members);
+  std::uint32_t rank_of(const std::string& host) const;
+  void window_judged(const actors::ledger_window& window);
+  void told(const actors::ledger_event& event);
+
+  /// A decision that must arrive unless the way to its worker breaks.
+  struct expected_decision {
+    std::shared_ptr<connection> through;
+    std::int64_t decided_us = 0;
+    std::uint32_t batch = 0;
+    bool arrived = false;
+  };
+  using judged_decisions = std::map<std::uint32_t, expected_decision>; ///< by rank
+  /// A generation that trained.
+  struct trained_generation {
+    std::map<std::uint32_t, std::uint64_t> incarnations; ///< of its members
+    std::uint64_t completed = 0;                         ///< furthest of any member
+    bool counted = false;                                ///< what was lost of it stands in the ledger
+    std::map<std::uint64_t, std::uint64_t> digests;      ///< of the state after the newest steps
+  };
+
+  simulation& world_;
+  std::string violation_;
+  std::uint64_t generations_ = 0;
+  std::uint64_t decisions_ = 0;
+  std::uint64_t windows_ = 0;
+  std::uint64_t farewells_ = 0;
+  std::map<std::uint32_t, std::shared_ptr<connection>> admitted_; ///< by rank
+  std::map<std::uint64_t, std::uint64_t> reported_;               ///< newest window by generation
+  std::uint64_t newest_generation_ = 0;                           ///< that this aggregator formed
+  std::size_t members_ = 0;                                       ///< of it
+  bool intact_ = false;                                           ///< all of them are there
+  bool first_of_hub_ = false;                                     ///< the newest is the first that it formed
+  std::map<const ring*, trained_generation> trained_;
+  trained_generation* last_trained_ = nullptr;
+  std::uint64_t attempted_ = 0;         ///< furthest step that anybody has tried since the last generation was formed
+  messages::decision_key last_decided_; ///< by this aggregator
+  std::map<messages::decision_key, std::list<judged_decisions>> expected_;                  ///< of every aggregator
+  std::map<std::uint32_t, std::map<messages::decision_key, const judged_decisions*>> held_; ///< by rank
+  std::map<std::uint64_t, std::uint64_t> decided_in_;
+  std::int64_t hub_gone_us_ = -1;
+};
+
+} // namespace dynamix::simulation

@@ -1,0 +1,209 @@
+#include "tests/simulation/simulation.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace dynamix::simulation {
+
+namespace {
+
+/// Virtual time within which a cluster without faults must be together, and then come to its end.
+constexpr std::int64_t reunion_us = 30 * us_per_second;
+constexpr std::int64_t end_us = 60 * us_per_second;
+constexpr std::uint64_t events_most = 400'000;
+
+cluster::cluster_file draw_file(random_source& random, std::uint64_t seed) {
+  cluster::cluster_file file;
+  file.name = "simulated";
+  file.seed = seed;
+  file.arbitrator.window_steps = static_cast<std::uint32_t>(random.between(5, 8));
+  file.arbitrator.policy = cluster::policy_kind::static_batch;
+  if (seed % 256 == 7)
+    file.arbitrator.policy = cluster::policy_kind::ppo;
+  else if (seed % 16 == 3)
+    file.arbitrator.policy = cluster::policy_kind::lb_bsp;
+  file.hosts = {{.name = "north", .port = 1, .roles = {cluster::role::arbitrator}}};
+  const auto workers = random.between(2, 5);
+  for (std::int64_t rank = 0; rank < workers; ++rank)
+    file.hosts.push_back({.name = "w" + std::to_string(rank), .port = static_cast<std::uint16_t>(rank + 2)});
+  return file;
+}
+
+} // namespace
+
+simulation::simulation(std::uint64_t number, bool keep_log)
+    : seed(number), random(number), time(shared_actor_system(), random), file(draw_file(random, number)),
+      digest(file.digest()), timeouts(cluster::derive_timeouts(1000)),
+      total_steps(std::numeric_limits<std::uint64_t>::max()), checks(*this), host(*this),
+      net(*this, static_cast<std::uint32_t>(file.hosts.size() - 1)), faults(*this), keep_log_(keep_log) {
+  for (std::uint32_t rank = 0; rank + 1 < file.hosts.size(); ++rank) {
+    names_.push_back(file.hosts[rank + 1].name);
+    workers.push_back(std::make_unique<simulated_worker>(*this, rank));
+  }
+}
+
+simulation::~simulation() {
+  // While all that actors call back still stands.
+  keep_log_ = false;
+  host.crash();
+}
+
+bool simulation::step(std::int64_t until_us) {
+  if (!checks.violation().empty())
+    return false;
+  if (time.count() > events_most)
+    checks.violated("it runs away");
+  return time.step(until_us);
+}
+
+simulation_result simulation::run() {
+  const bool harmless = random.chance(0.05);
+  const bool ends_under_faults = random.chance(0.3);
+  const auto horizon_us = random.between(1500, 5000) * us_per_ms;
+  if (harmless || ends_under_faults)
+    total_steps = static_cast<std::uint64_t>(random.between(10, 60));
+  time.after(random.between(0, 500) * us_per_ms, [this] { host.start(); });
+  for (std::uint32_t rank = 0; rank < workers.size(); ++rank)
+    time.after(random.between(0, 500) * us_per_ms, [this, rank] { workers[rank]->start(0); });
+  if (!harmless)
+    faults.plan(horizon_us, 5);
+  while (!(all_ended() && host.ended()) && step(horizon_us))
+    continue;
+  heal();
+  if (total_steps == std::numeric_limits<std::uint64_t>::max())
+    run_until_together();
+  run_to_the_end();
+  if (checks.violation().empty())
+    checks.finish();
+  return {.violation = checks.violation(),
+          .log = std::move(log_),
+          .virtual_us = time.now_us(),
+          .events = time.count(),
+          .generations = checks.generations(),
+          .decisions = checks.decisions(),
+          .faults = faults.struck()};
+}
+
+void simulation::heal() {
+  log([] { return "all faults are over"; });
+  faults.stop();
+  net.longest_delay_us = 0;
+  host.thaw();
+  for (std::uint32_t rank = 0; rank < workers.size(); ++rank) {
+    net.heal(rank);
+    workers[rank]->wake();
+    start_worker(rank);
+  }
+  cut_pairs_.clear();
+  host.start();
+  retry_rings();
+  time.run_jobs();
+}
+
+bool simulation::all_together() const {
+  const auto& place = workers[0]->thread.place;
+  return place && place->goes_on() && place->place().members.size() == workers.size() &&
+         std::ranges::all_of(workers, [&](const auto& one) {
+           return one->alive() && one->thread.place == place && !one->thread.interrupted;
+         });
+}
+
+/// All are in one generation again, and a window of it is decided.
+void simulation::run_until_together() {
+  const auto until_us = time.now_us() + reunion_us;
+  // What the faults have brought about may show only now.
+  const auto settled_us = time.now_us() + 2 * timeouts.silence_ms * us_per_ms;
+  std::uint64_t generation = 0;
+  std::uint64_t decided = 0;
+  while (step(until_us)) {
+    if (!all_together())
+      continue;
+    const auto now = workers[0]->newest().generation;
+    if (generation != now) {
+      generation = now;
+      decided = checks.decided_in(now);
+    }
+    if (checks.decided_in(now) > decided && time.now_us() > settled_us)
+      break;
+  }
+  if (checks.violation().empty() && (generation == 0 || checks.decided_in(generation) == decided))
+    checks.violated("without faults, the workers have not come together and had a window decided");
+  std::uint64_t furthest = 0;
+  for (const auto& one : workers)
+    furthest = std::max(furthest, one->thread.state.steps);
+  total_steps = furthest + static_cast<std::uint64_t>(random.between(1, 2 * file.arbitrator.window_steps));
+  log([&] { return fmt::format("all are together; training ends with step {}", total_steps); });
+  must_end_well_ = true;
+}
+
+void simulation::run_to_the_end() {
+  auto until_us = time.now_us() + end_us;
+  while (!host.ended() && !all_ended() && step(until_us))
+    continue;
+  // Where all that had a state have ended unheard, the others wait as they do at first.
+  until_us += timeouts.join_timeout_ms * us_per_ms;
+  if (!must_end_well_ && std::ranges::any_of(workers, [](const auto& one) { return one->finished(); }))
+    while (!host.ended() && !all_ended() && step(until_us))
+      continue;
+  if (!checks.violation().empty())
+    return;
+  if (!host.ended() && !all_ended())
+    return checks.violated("without faults, the run has not come to its end");
+  // The last of either side goes.
+  const auto last_us = time.now_us() + 10 * us_per_second;
+  while (!(host.ended() && all_ended()) && step(last_us))
+    continue;
+  if (!host.ended() && checks.farewells() > 0)
+    return checks.violated("all workers have ended, and the arbitrator's host has not");
+  if (!must_end_well_ && !faults.harmless())
+    return;
+  if (!host.ended() || !host.outcome().succeeded)
+    checks.violated("the run ended in failure: " + host.outcome().reason);
+  for (const auto& one : workers)
+    if (!one->finished() || !one->succeeded() || !one->farewell_heard())
+      checks.violated(fmt::format("w{} did not come to a good end", one->rank()));
+}
+
+bool simulation::all_ended() const {
+  return std::ranges::all_of(workers, [](const auto& one) { return one->finished(); });
+}
+
+std::shared_ptr<ring> simulation::ring_at(const meeting_point& where, const messages::placement& place) {
+  auto& found = rings_[where];
+  if (!found)
+    found = std::make_shared<ring>(*this, place, where);
+  if (found->place() != place)
+    checks.violated(fmt::format("two placements of generation {} meet in one store", place.generation));
+  return found;
+}
+
+void simulation::retry_rings() {
+  for (const auto& [where, one] : rings_)
+    one->retry();
+}
+
+void simulation::heal_peers(std::uint32_t one, std::uint32_t other) {
+  cut_pairs_.erase(std::minmax(one, other));
+  retry_rings();
+}
+
+void simulation::write_checkpoint(const training_state& state) {
+  checkpoints_[state.steps] = state;
+}
+
+training_state simulation::load_checkpoint(const simulated_worker& worker) const {
+  const auto found = checkpoints_.find(worker.checkpoint_steps());
+  return found == checkpoints_.end() ? training_state{} : found->second;
+}
+
+void simulation::restart_worker(std::uint32_t rank, std::int64_t delay_us) {
+  workers[rank]->crash();
+  time.after(delay_us, [this, rank] { start_worker(rank); });
+}
+
+void simulation::start_worker(std::uint32_t rank) {
+  const bool finds_one = !checkpoints_.empty() && random.chance(0.6);
+  workers[rank]->start(finds_one ? checkpoints_.rbegin()->first : 0);
+}
+
+} // namespace dynamix::simulation

@@ -1,0 +1,94 @@
+/// The control plane under seeded faults. The environment sets how much is done:
+///
+///     DYNAMIX_SIMULATION_SEED=N       one seed, with its whole log
+///     DYNAMIX_SIMULATION_SEEDS=N      as many seeds
+///     DYNAMIX_SIMULATION_FIRST=N      from this one on
+
+#include "tests/simulation/simulation.hpp"
+
+#include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+
+namespace dynamix::simulation {
+namespace {
+
+constexpr std::size_t tail_lines = 60;
+
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+simulation_result simulate(std::uint64_t seed, bool keep_log) {
+  return simulation(seed, keep_log).run();
+}
+
+void print(const std::vector<std::string>& log, std::size_t lines) {
+  for (auto line = log.size() - std::min(lines, log.size()); line < log.size(); ++line)
+    std::cout << log[line] << '\n';
+}
+
+class ControlPlane : public ::testing::Test {
+protected:
+  void SetUp() override {
+    const bool replays = from_environment("DYNAMIX_SIMULATION_SEED", 0) != 0;
+    spdlog::set_level(replays ? spdlog::level::err : spdlog::level::off);
+  }
+
+  void run_seeds(std::uint64_t first, std::uint64_t count) {
+    const auto began = std::chrono::steady_clock::now();
+    simulation_result sum;
+    std::uint64_t violations = 0;
+    for (auto seed = first; seed < first + count; ++seed) {
+      const auto result = simulate(seed, false);
+      sum.virtual_us += result.virtual_us;
+      sum.events += result.events;
+      sum.generations += result.generations;
+      sum.decisions += result.decisions;
+      sum.faults += result.faults;
+      if (result.violation.empty())
+        continue;
+      ++violations;
+      std::cout << "seed " << seed << ": " << result.violation << '\n';
+      if (violations == 1)
+        print(simulate(seed, true).log, tail_lines);
+      if (violations == violations_most)
+        break;
+    }
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    std::cout << fmt::format("{} seeds in {:.1f} s, {:.0f} a second; {:.0f} virtual hours, {} events, {} faults, {} "
+                             "generations, {} decisions; {} violations\n",
+                             count, took.count(), static_cast<double>(count) / took.count(),
+                             static_cast<double>(sum.virtual_us) / us_per_second / 3600, sum.events, sum.faults,
+                             sum.generations, sum.decisions, violations);
+    EXPECT_EQ(violations, 0U) << "replay one with its whole log: DYNAMIX_SIMULATION_SEED=<seed>";
+  }
+
+  static constexpr std::uint64_t violations_most = 20;
+};
+
+TEST_F(ControlPlane, HoldsItsInvariantsUnderFaultsAndComesTogetherAfterThem) {
+  if (const auto seed = from_environment("DYNAMIX_SIMULATION_SEED", 0); seed != 0) {
+    const auto result = simulate(seed, true);
+    print(result.log, result.log.size());
+    EXPECT_EQ(result.violation, "");
+    return;
+  }
+  run_seeds(from_environment("DYNAMIX_SIMULATION_FIRST", 1), from_environment("DYNAMIX_SIMULATION_SEEDS", 3000));
+}
+
+TEST_F(ControlPlane, ASeedGivesTheSameLogTwice) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    const auto once = simulate(seed, true);
+    const auto again = simulate(seed, true);
+    ASSERT_GT(once.log.size(), 20U);
+    ASSERT_EQ(once.log, again.log) << "seed " << seed;
+  }
+}
+
+} // namespace
+} // namespace dynamix::simulation
