@@ -84,6 +84,8 @@ void say_hello(pointer self) {
           [self, training = said.training, generation = said.generation](const frame& answer,
                                                                          const aggregator_actor& aggregator) {
             self->state.greeting_under_way = false;
+            if (self->state.now == phase::ended)
+              return; // stopped meanwhile
             const auto welcome = unpack<messages::welcome>(answer, "worker");
             if (!welcome)
               return greet_later(self);

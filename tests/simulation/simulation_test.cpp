@@ -78,7 +78,7 @@ TEST_F(ControlPlane, HoldsItsInvariantsUnderFaultsAndComesTogetherAfterThem) {
     EXPECT_EQ(result.violation, "");
     return;
   }
-  run_seeds(from_environment("DYNAMIX_SIMULATION_FIRST", 1), from_environment("DYNAMIX_SIMULATION_SEEDS", 3000));
+  run_seeds(from_environment("DYNAMIX_SIMULATION_FIRST", 1), from_environment("DYNAMIX_SIMULATION_SEEDS", 5000));
 }
 
 TEST_F(ControlPlane, ASeedGivesTheSameLogTwice) {

@@ -106,36 +106,6 @@ TEST_F(Membership, AtMostTheStepInFlightIsLost) {
   EXPECT_EQ(change.steps_lost, 1U);
 }
 
-/// Found by simulation: who missed a generation said again what was in flight at the end of the one before.
-TEST_F(Membership, AStepInFlightIsCountedOnce) {
-  start();
-  complete_steps(10);
-  members.disconnected(0, "test", now);
-  look();
-  leave("ben", 10, 11);
-  leave("cy", 10, 11);
-  look();
-  members.disconnected(1, "test", now);
-  look();
-  leave("cy", 10, 10, 2);
-  leave("ada", 10, 11, 1);
-  now += 1;
-  look();
-  ASSERT_TRUE(formed);
-  EXPECT_EQ(formed->generation, 3U);
-  EXPECT_EQ(change.steps_lost, 0U);
-}
-
-/// Found by simulation: the notice named generation 0, which is no message.
-TEST_F(Membership, ANewcomerThatWakesBeforeItHadAPlaceIsTold) {
-  EXPECT_EQ(admit(hello("ada")).verdict, welcome_verdict::accepted);
-  let_silent("ada");
-  beat("ada", 0);
-  look();
-  ASSERT_EQ(notices.size(), 1U);
-  EXPECT_GT(notices[0].second.generation, 0U);
-}
-
 TEST_F(Membership, ASilentWorkerIsLostWithinTwiceTheDetectionTime) {
   start();
   const double began = now;
