@@ -12,6 +12,7 @@
 
 #include <charconv>
 #include <filesystem>
+#include <malloc.h>
 #include <memory>
 #include <ostream>
 #include <vector>
@@ -107,6 +108,8 @@ int train(const actors::host_options& options, const run_directory& run, const s
 }
 
 int run(const run_arguments& arguments, command_context& context) {
+  // Every generation has threads of its own for a while. With an arena for each, memory would creep up with them.
+  ::mallopt(M_ARENA_MAX, 2);
   const stop_signals signals; // before any other thread
   auto file = load_cluster_file(arguments.cluster, context.err);
   if (!file)
