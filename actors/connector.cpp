@@ -46,7 +46,7 @@ namespace {
 using pointer = connector_actor::stateful_pointer<connector_state>;
 
 /// Whoever waits for a host that does not come is told every minute or so.
-constexpr std::size_t attempts_per_line = 30;
+constexpr std::size_t attempts_per_line = 120;
 
 void attempt_later(pointer self, double delay_seconds) {
   if (std::exchange(self->state.attempt_due, true))

@@ -43,7 +43,7 @@ struct connector_options {
   std::vector<connector_target> targets; ///< at least one; tried in turn
   std::uint32_t probe_timeout_ms = 1000;
   double first_delay_seconds = 0.02; ///< after a round of all targets; doubles up to the longest
-  double longest_delay_seconds = 2;
+  double longest_delay_seconds = 0.5; ///< a dead arbitrator that is back is found within a second
 };
 
 /// Keeps a connection to one gateway:

@@ -16,7 +16,7 @@ using phase = worker_state::phase;
 using messages::welcome_verdict;
 
 constexpr double first_greeting_delay_seconds = 0.1;
-constexpr double longest_greeting_delay_seconds = 2;
+constexpr double longest_greeting_delay_seconds = 0.5;
 
 void end(pointer self, bool succeeded, const std::string& reason) {
   auto& state = self->state;
