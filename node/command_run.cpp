@@ -61,9 +61,11 @@ int find_resume_options(const run_directory& run, const cluster::host& host, act
     options.policy_from = run.policy();
   if (!host.has(cluster::role::worker))
     return run.exists() ? exit_done : refuse(err, "there is no run directory " + run.path() + " to resume in");
+  if (const int code = find_host_resume_point(run, err, options.resume_from); code != exit_done)
+    return code;
   std::error_code ignored; // what an earlier life said last is no longer the last
   std::filesystem::remove(run.worker(host.name), ignored);
-  return find_host_resume_point(run, err, options.resume_from);
+  return exit_done;
 }
 
 /// HOST=ADDRESS:PORT. Returns an empty string, or what is wrong.

@@ -64,7 +64,7 @@ TEST_F(replicas, end_together_when_nothing_happens) {
 }
 
 TEST_F(replicas, go_on_with_the_next_window_when_the_leader_dies_twice) {
-  write_replicated_file(3);
+  write_replicated_file(2.5);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   for (std::size_t kills = 1; kills <= 2; ++kills) {
