@@ -45,7 +45,7 @@ namespace {
 
 using pointer = connector_actor::stateful_pointer<connector_state>;
 
-/// Whoever waits for a host that does not come is told every minute or so.
+/// Whoever waits for hosts that do not come is told now and again.
 constexpr std::size_t attempts_per_line = 120;
 
 void attempt_later(pointer self, double delay_seconds) {
@@ -88,7 +88,7 @@ void attempt(pointer self) {
   if (state.reached)
     return;
   const auto& target = state.options.targets[state.target];
-  if (state.failures % (attempts_per_line * state.options.targets.size()) < state.options.targets.size())
+  if (state.attempts++ % attempts_per_line < state.options.targets.size())
     spdlog::info("connecting to={} address={}:{}", target.host, target.address.empty() ? "this host" : target.address,
                  target.port);
   state.reached = reach(self, target);

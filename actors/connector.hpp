@@ -42,7 +42,7 @@ struct connector_target {
 struct connector_options {
   std::vector<connector_target> targets; ///< at least one; tried in turn
   std::uint32_t probe_timeout_ms = 1000;
-  double first_delay_seconds = 0.02; ///< after a round of all targets; doubles up to the longest
+  double first_delay_seconds = 0.02;  ///< after a round of all targets; doubles up to the longest
   double longest_delay_seconds = 0.5; ///< a dead arbitrator that is back is found within a second
 };
 
@@ -65,6 +65,7 @@ struct connector_state {
   gateway_actor reached; ///< null while not connected
   std::size_t target = 0;
   std::size_t failures = 0; ///< in a row
+  std::size_t attempts = 0;
   socket_descriptor probe;
   double delay_seconds = 0;
   bool attempt_due = false; ///< one is on its way
