@@ -176,7 +176,7 @@ std::string leadership::start(caf::actor_system& system, leadership_options opti
       const std::scoped_lock lock(news->mutex);
       news->now = now;
     }
-    spdlog::debug("voter role={} raft_term={} leader={}", replication::to_string(now.now), now.raft_term, now.leader);
+    spdlog::info("voter role={} raft_term={} leader={}", replication::to_string(now.now), now.raft_term, now.leader);
     caf::anon_send(handle, atom::look_v);
   };
   wanted.report = [](const std::string& text) { spdlog::warn("voter {}", text); };
