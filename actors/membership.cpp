@@ -99,7 +99,7 @@ messages::welcome membership::admit(const messages::hello& hello, double now_sec
   found->seen_seconds = now_seconds;
   // It said so before it heard of its newest place, which it is told again.
   if (!hello.training && found->incarnation == hello.incarnation && is_placed(answer.rank) &&
-      hello.generation < state_.generation) {
+      hello.generation < state_.generation && hello.steps == found->said_steps) {
     // It may also have left that place meanwhile, with this hello under way; then the notice makes it say so.
     found->told = false;
     return answer;
@@ -112,7 +112,7 @@ messages::welcome membership::admit(const messages::hello& hello, double now_sec
   found->state = wanted;
   found->incarnation = hello.incarnation;
   found->generation = hello.generation;
-  found->steps = hello.steps;
+  found->steps = found->said_steps = hello.steps;
   found->checkpoint_steps = hello.checkpoint_steps;
   found->attempted_steps = hello.attempted_steps;
   // What was in flight when an older generation ended has been counted at its end.

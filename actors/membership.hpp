@@ -37,6 +37,7 @@ struct member {
   std::uint64_t incarnation = 0;
   std::uint64_t generation = 0;      ///< newest that it was placed in
   std::uint64_t steps = 0;           ///< completed, in memory
+  std::uint64_t said_steps = 0;      ///< in its newest hello
   std::uint64_t attempted_steps = 0; ///< in `generation`, when it left it
   std::uint64_t checkpoint_steps = 0;
   double seen_seconds = 0;  ///< last sign of life

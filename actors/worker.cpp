@@ -77,28 +77,33 @@ void refused(pointer self, const messages::welcome& welcome) {
 void say_hello(pointer self) {
   auto& state = self->state;
   state.greeting_under_way = true;
+  const auto number = ++state.greetings;
   const std::chrono::milliseconds patience(state.options.timeouts.request_timeout_ms);
   const auto said = state.hello();
   self->request(state.gateway, patience, atom::hello_v, pack(said), worker_actor{self})
       .then(
-          [self, training = said.training, generation = said.generation](const frame& answer,
-                                                                         const aggregator_actor& aggregator) {
-            self->state.greeting_under_way = false;
-            if (self->state.now == phase::ended)
-              return; // stopped meanwhile
+          [self, number, training = said.training, generation = said.generation](const frame& answer,
+                                                                                 const aggregator_actor& aggregator) {
+            auto& state = self->state;
+            if (number != state.greetings || state.now == phase::ended)
+              return;
+            state.greeting_under_way = false;
             const auto welcome = unpack<messages::welcome>(answer, "worker");
             if (!welcome)
               return greet_later(self);
             if (welcome->verdict != welcome_verdict::accepted || !aggregator)
               return refused(self, *welcome);
             accepted(self, *welcome, aggregator);
-            // What it said may be outdated by now: it has left that generation, or holds decisions of a newer term.
-            const auto& now = self->state;
-            const bool left = now.now == phase::waiting && (training || generation != now.run->newest().generation);
-            if (now.gateway && (left || now.run->decisions().newest().term > welcome->term))
+            state.known_generation = generation;
+            state.known_training = training;
+            // It may have left that generation meanwhile, or be in another, or hold decisions of a newer term.
+            const bool settled = state.known(state.now == phase::training) || state.now > phase::training;
+            if (state.gateway && (!settled || state.run->decisions().newest().term > welcome->term))
               say_hello(self);
           },
-          [self](const caf::error& error) {
+          [self, number](const caf::error& error) {
+            if (number != self->state.greetings)
+              return;
             self->state.greeting_under_way = false;
             spdlog::debug("greeting_failed error=\"{}\"", to_text(error));
             greet_later(self);
@@ -166,21 +171,29 @@ void take_decision(pointer self, const frame& received) {
                  decision->key.window);
 }
 
-void take_place(pointer self, const frame& received, const store_actor& store) {
-  auto& state = self->state;
-  const auto place = unpack<messages::placement>(received, "worker");
-  if (!place || state.now != phase::waiting || place->generation <= state.run->newest().generation ||
-      !std::ranges::binary_search(place->members, state.run->rank()) || state.run->finished())
-    return;
-  state.now = phase::training;
-  state.watch->entered(seconds_now(self));
-  spdlog::info("placed generation={} members={} source={}", place->generation, place->members.size(), place->source);
-  state.run->place(*place, store);
-}
-
 void interrupt(pointer self, const std::string& reason) {
   self->state.watch->interrupted(seconds_now(self));
   self->state.run->interrupt(reason);
+}
+
+void take_place(pointer self, const frame& received, const store_actor& store) {
+  auto& state = self->state;
+  const auto place = unpack<messages::placement>(received, "worker");
+  // Another aggregator, which did not know of this worker's generation, has given its number to another one.
+  if (place && state.now == phase::training && place->generation == state.run->newest().generation &&
+      store != state.meeting_point)
+    return interrupt(self, "another generation of the same number was formed");
+  if (!place || state.now != phase::waiting || place->generation <= state.run->newest().generation ||
+      !std::ranges::binary_search(place->members, state.run->rank()) || state.run->finished())
+    return;
+  // Found on a hello that was said before the last generation: the newer state in memory would be overwritten.
+  if (!state.known(false))
+    return spdlog::warn("place_refused generation={} the next hello tells what has happened", place->generation);
+  state.now = phase::training;
+  state.watch->entered(seconds_now(self));
+  spdlog::info("placed generation={} members={} source={}", place->generation, place->members.size(), place->source);
+  state.meeting_point = store;
+  state.run->place(*place, store);
 }
 
 void generation_changes(pointer self, const frame& received) {
@@ -286,6 +299,7 @@ worker_local::behavior_type worker(pointer self, training_options options, messa
       [self](atom::closed, const frame& notice) { generation_changes(self, notice); },
       [self](atom::connected, gateway_actor gateway) {
         self->state.gateway = std::move(gateway);
+        self->state.greeting_under_way = false; // nobody answers what was said on another connection
         greet(self);
       },
       [self](atom::lost) {

@@ -36,14 +36,20 @@ struct worker_state {
   gateway_actor gateway;
   aggregator_actor aggregator; ///< null while orphaned
   std::shared_ptr<training_run> run;
+  store_actor meeting_point; ///< of the newest place
   std::optional<progress_watch> watch;
   bool greeting_under_way = false;
+  std::uint64_t greetings = 0;        ///< hellos said; only the answer to the newest counts
+  std::uint64_t known_generation = 0; ///< as the newest hello said that was answered
+  bool known_training = false;        ///< the same
   double greeting_delay_seconds = 0;
   double duplicate_since_seconds = -1; ///< refused since then because its former process seems to be there still
   bool stop_requested = false;
   double telemetry_seconds = 0; ///< that measuring cost; known at the end
 
   bool orphaned() const { return !aggregator; }
+  /// The arbitrator knows which generation this worker was in last, and whether it trains in it.
+  bool known(bool training) const;
   messages::hello hello() const;
   messages::heartbeat heartbeat() const;
   messages::farewell farewell() const;

@@ -22,6 +22,10 @@ messages::hello worker_state::hello() const {
   return said;
 }
 
+bool worker_state::known(bool training) const {
+  return run && known_generation == run->newest().generation && known_training == training;
+}
+
 messages::heartbeat worker_state::heartbeat() const {
   return {.rank = run ? run->rank() : 0,
           .incarnation = identity.incarnation,

@@ -63,10 +63,10 @@ proxy_actor::behavior_type proxy(proxy_pointer self, simulation* world, connecti
         world->faults.notice(fault_trigger::hello);
         self->request(through->gateway, caf::infinite, atom::hello_v, hello, actors::worker_actor{self})
             .then(
-                [self, world, through, ticket](const frame& welcome, const actors::aggregator_actor& hub) {
+                [self, world, through, ticket, hello](const frame& welcome, const actors::aggregator_actor& hub) {
                   if (hub) {
                     self->monitor(hub);
-                    world->checks.admitted(through);
+                    world->checks.admitted(through, *actors::unpack<messages::hello>(hello, "proxy"));
                   }
                   answer_worker(*world, through, ticket, {true, welcome, hub});
                 },

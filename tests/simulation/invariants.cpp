@@ -34,8 +34,9 @@ void invariants::hub_started() {
   farewells_ = 0;
 }
 
-void invariants::admitted(const std::shared_ptr<connection>& through) {
+void invariants::admitted(const std::shared_ptr<connection>& through, const messages::hello& said) {
   admitted_[through->rank] = through;
+  said_generation_[through->rank] = said.generation;
 }
 
 bool invariants::is_known(const simulated_worker& worker) const {
@@ -96,11 +97,11 @@ void invariants::check_members(const actors::ledger_generation& row, const std::
   const auto source = rank_of(row.source);
   for (const auto rank : members) {
     const auto& worker = *world_.workers[rank];
-    if (!is_known(worker))
-      continue; // the aggregator cannot know that this one is gone
+    // The aggregator cannot know that a process is gone, nor what it has done since its newest hello.
+    if (!is_known(worker) || said_generation_[rank] != worker.newest().generation)
+      continue;
     if (worker.newest().generation >= row.generation)
       violated(fmt::format("w{} has been in a generation {} before this one", rank, row.generation));
-    // It may have been told of a place that was over by then, and not have said so yet.
     const auto& place = worker.thread.place;
     if ((place && place->goes_on()) || worker.now() >= simulated_worker::phase::leaving)
       violated(fmt::format("w{} was placed in generation {} while it is in generation {}", rank, row.generation,
@@ -128,7 +129,8 @@ void invariants::check_steps_lost(const actors::ledger_generation& row, const st
   const bool survives = std::ranges::any_of(members, [&](auto rank) {
     const auto& worker = *world_.workers[rank];
     const auto trained = last_trained_->incarnations.find(rank);
-    return is_known(worker) && trained != last_trained_->incarnations.end() && trained->second == worker.incarnation();
+    return is_known(worker) && said_generation_[rank] == worker.newest().generation &&
+           trained != last_trained_->incarnations.end() && trained->second == worker.incarnation();
   });
   if (!survives)
     return;
@@ -150,6 +152,9 @@ void invariants::training_started(const ring& place, const training_state& state
   last_trained_ = &trained;
   for (const auto rank : place.place().members) {
     const auto& one = *world_.workers[rank];
+    if (one.thread.state.steps > state.steps)
+      violated(fmt::format("generation {} starts from step {} and overwrites w{}'s step {}", place.place().generation,
+                           state.steps, rank, one.thread.state.steps));
     if (one.newest().generation != place.place().generation || one.newest().members != place.place().members)
       violated(fmt::format("w{} trains in generation {} with others than it was told", rank, place.place().generation));
   }
@@ -259,7 +264,8 @@ void invariants::told(const actors::ledger_event& event) {
   if (event.event == "ending")
     world_.faults.notice(fault_trigger::ending);
   const bool left = event.event == "lost" && world_.workers[rank_of(event.host)]->finished();
-  const bool alarm = event.event == "lost" || event.event == "ending";
+  // A generation that was formed with one that has finished meanwhile ends when no step is completed for long.
+  const bool alarm = event.event == "lost" || (event.event == "ending" && farewells_ == 0);
   if (alarm && !left && world_.time.now_us() > world_.faults.last_us() + blame_us)
     violated(fmt::format("no fault explains: {} {} {}", event.event, event.host, event.text));
 }

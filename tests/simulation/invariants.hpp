@@ -34,7 +34,7 @@ public:
   void hub_gone();
   void run_ended(const actors::part_outcome& outcome);
   /// The aggregator has welcomed the process behind the connection.
-  void admitted(const std::shared_ptr<connection>& through);
+  void admitted(const std::shared_ptr<connection>& through, const messages::hello& said);
   void reported(const messages::window_report& report);
   void worker_ended(const simulated_worker& worker, bool succeeded, const std::string& reason);
   void training_started(const ring& place, const training_state& state);
@@ -92,6 +92,7 @@ private:
   std::uint64_t windows_ = 0;
   std::uint64_t farewells_ = 0;
   std::map<std::uint32_t, std::shared_ptr<connection>> admitted_; ///< by rank
+  std::map<std::uint32_t, std::uint64_t> said_generation_;        ///< in the newest hello, by rank
   std::map<std::uint64_t, std::uint64_t> reported_;               ///< newest window by generation
   std::uint64_t newest_generation_ = 0;                           ///< that this aggregator formed
   std::size_t members_ = 0;                                       ///< of it

@@ -21,24 +21,19 @@ std::int64_t network::latency_us() {
   return random.chance(0.02) ? random.between(1000, 80'000) : random.between(200, 3000);
 }
 
-connection_ptr network::at_hub(std::uint32_t rank, std::uint64_t incarnation) const {
-  for (const auto& one : connections_)
-    if (one->rank == rank && one->incarnation == incarnation && one->hub.up)
-      return one;
-  return nullptr;
-}
-
 connection_ptr network::connect(std::uint32_t rank, std::uint64_t incarnation) {
   auto& host = world_.host;
   if (cut_[rank] || !host.reachable())
     return nullptr;
-  if (auto stands_still = at_hub(rank, incarnation)) {
-    // A process has one connection to another; a second is refused until the first is gone on both sides.
-    if (!stands_still->worker.up)
+  // A process has one connection to another; a second is made when the first is gone on both sides.
+  for (const auto& one : connections_) {
+    if (one->rank != rank || one->incarnation != incarnation)
+      continue;
+    if (!stands(*one))
       return nullptr;
-    stands_still->gateway = host.gateway();
-    host.watch_gateway(*stands_still);
-    return stands_still;
+    one->gateway = host.gateway();
+    host.watch_gateway(*one);
+    return one;
   }
   auto made = std::make_shared<connection>();
   made->rank = rank;

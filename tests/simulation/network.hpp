@@ -62,8 +62,6 @@ public:
   void settle(std::uint32_t rank);
 
   bool stands(const connection& one) const { return one.hub.up && one.worker.up; }
-  /// The connection through which the arbitrator's host reaches this process; null if none.
-  connection_ptr at_hub(std::uint32_t rank, std::uint64_t incarnation) const;
   std::int64_t longest_delay_us = 0; ///< beyond the usual one; some messages wait up to so long
 
 private:

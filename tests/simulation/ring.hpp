@@ -70,6 +70,7 @@ public:
   void retry();
 
   const messages::placement& place() const { return place_; }
+  const meeting_point& where() const { return where_; }
   bool training() const { return training_; }
   /// Further steps can complete.
   bool goes_on() const { return training_ && !failed_; }

@@ -21,6 +21,8 @@ void simulated_worker::start(std::uint64_t checkpoint_steps) {
   slot_ = nullptr;
   watch_.emplace(world_.timeouts);
   newest_ = {};
+  known_generation_ = 0;
+  known_training_ = false;
   checkpoint_steps_ = checkpoint_steps;
   greeting_delay_seconds_ = 0;
   duplicate_since_seconds_ = -1;
@@ -110,6 +112,7 @@ void simulated_worker::attempt() {
       return;
     log([] { return "has connected"; });
     has_gateway_ = true;
+    greeting_under_way_ = false;
     greet();
   });
 }

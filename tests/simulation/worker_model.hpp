@@ -63,6 +63,7 @@ public:
 
 private:
   bool orphaned() const { return !hub_; }
+  bool known(bool training) const { return known_generation_ == newest_.generation && known_training_ == training; }
   messages::hello hello() const;
   void attempt();
   void say_hello();
@@ -101,6 +102,9 @@ private:
   messages::placement newest_;
   std::uint64_t checkpoint_steps_ = 0;
   bool greeting_under_way_ = false;
+  std::uint64_t greetings_ = 0;
+  std::uint64_t known_generation_ = 0;
+  bool known_training_ = false;
   double greeting_delay_seconds_ = 0;
   double duplicate_since_seconds_ = -1;
   std::map<std::uint64_t, std::function<void(const answer&)>> pending_;

@@ -33,12 +33,13 @@ messages::hello simulated_worker::hello() const {
 }
 
 void simulated_worker::greet_later() {
-  greeting_delay_seconds_ = std::clamp(greeting_delay_seconds_ * 2, 0.1, 2.0);
+  greeting_delay_seconds_ = std::clamp(greeting_delay_seconds_ * 2, 0.1, 0.5);
   after(static_cast<std::int64_t>(greeting_delay_seconds_ * us_per_second), [this] { greet(); });
 }
 
 void simulated_worker::say_hello() {
   greeting_under_way_ = true;
+  const auto number = ++greetings_;
   const auto said = hello();
   log([&] {
     return fmt::format("says hello, generation {}{}, steps {}, attempted {}, term {}", said.generation,
@@ -47,7 +48,9 @@ void simulated_worker::say_hello() {
   request([packed = pack(said)](const connection_ptr& link,
                                 std::uint64_t ticket) { caf::anon_send(link->proxy, atom::hello_v, ticket, packed); },
           world_.timeouts.request_timeout_ms * us_per_ms,
-          [this, said](const answer& heard) {
+          [this, said, number](const answer& heard) {
+            if (number != greetings_ || now_ == phase::ended)
+              return;
             greeting_under_way_ = false;
             const auto welcome = heard.heard ? unpack<messages::welcome>(heard.said, "worker") : std::nullopt;
             if (!welcome)
@@ -55,8 +58,10 @@ void simulated_worker::say_hello() {
             if (welcome->verdict != welcome_verdict::accepted || !heard.hub)
               return refused(*welcome);
             accepted(*welcome, heard.hub);
-            const bool left = now_ == phase::waiting && (said.training || said.generation != newest_.generation);
-            if (has_gateway_ && (left || slot_->newest().term > welcome->term))
+            known_generation_ = said.generation;
+            known_training_ = said.training;
+            const bool settled = known(now_ == phase::training) || now_ > phase::training;
+            if (has_gateway_ && (!settled || slot_->newest().term > welcome->term))
               say_hello();
           });
 }
@@ -111,7 +116,10 @@ void simulated_worker::take_decision(const frame& received) {
 
 void simulated_worker::take_place(const frame& received, const meeting_point& where) {
   const auto place = unpack<messages::placement>(received, "worker");
-  const bool fits = place && now_ == phase::waiting && place->generation > newest_.generation &&
+  if (place && now_ == phase::training && place->generation == newest_.generation && thread.place &&
+      thread.place->where() != where)
+    return interrupt("another generation of the same number was formed");
+  const bool fits = place && now_ == phase::waiting && place->generation > newest_.generation && known(false) &&
                     std::ranges::binary_search(place->members, rank_);
   log([&] { return fmt::format("{} place in generation {}", fits ? "takes" : "leaves", place->generation); });
   if (!fits)
