@@ -61,13 +61,12 @@ proxy_actor::behavior_type proxy(proxy_pointer self, simulation* world, connecti
       },
       [self, world, through, failed](atom::hello, std::uint64_t ticket, const frame& hello) {
         world->faults.notice(fault_trigger::hello);
+        world->checks.asked(through, *actors::unpack<messages::hello>(hello, "proxy"));
         self->request(through->gateway, caf::infinite, atom::hello_v, hello, actors::worker_actor{self})
             .then(
-                [self, world, through, ticket, hello](const frame& welcome, const actors::aggregator_actor& hub) {
-                  if (hub) {
+                [self, world, through, ticket](const frame& welcome, const actors::aggregator_actor& hub) {
+                  if (hub)
                     self->monitor(hub);
-                    world->checks.admitted(through, *actors::unpack<messages::hello>(hello, "proxy"));
-                  }
                   answer_worker(*world, through, ticket, {true, welcome, hub});
                 },
                 failed(ticket));

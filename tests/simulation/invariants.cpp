@@ -3,6 +3,7 @@
 #include "tests/simulation/simulation.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 namespace dynamix::simulation {
 
@@ -34,9 +35,8 @@ void invariants::hub_started() {
   farewells_ = 0;
 }
 
-void invariants::admitted(const std::shared_ptr<connection>& through, const messages::hello& said) {
-  admitted_[through->rank] = through;
-  said_generation_[through->rank] = said.generation;
+void invariants::asked(const std::shared_ptr<connection>& through, const messages::hello& said) {
+  asked_[through->rank] = {through, said.generation};
 }
 
 bool invariants::is_known(const simulated_worker& worker) const {
@@ -255,6 +255,10 @@ void invariants::applied(const ring& place, const simulated_worker& worker, cons
 }
 
 void invariants::told(const actors::ledger_event& event) {
+  if (event.event == "joined" || event.event == "rejoined") {
+    const auto rank = rank_of(event.host);
+    std::tie(admitted_[rank], said_generation_[rank]) = asked_[rank];
+  }
   static const std::vector<std::string> alarms = {"lost", "ending", "refused", "regrouping", "restarted"};
   if (std::ranges::find(alarms, event.event) == alarms.end())
     return;

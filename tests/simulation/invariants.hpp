@@ -33,8 +33,8 @@ public:
   void hub_started();
   void hub_gone();
   void run_ended(const actors::part_outcome& outcome);
-  /// The aggregator has welcomed the process behind the connection.
-  void admitted(const std::shared_ptr<connection>& through, const messages::hello& said);
+  /// A hello is on its way to the aggregator, whose row in the ledger tells that it has been heard.
+  void asked(const std::shared_ptr<connection>& through, const messages::hello& said);
   void reported(const messages::window_report& report);
   void worker_ended(const simulated_worker& worker, bool succeeded, const std::string& reason);
   void training_started(const ring& place, const training_state& state);
@@ -91,13 +91,14 @@ private:
   std::uint64_t decisions_ = 0;
   std::uint64_t windows_ = 0;
   std::uint64_t farewells_ = 0;
-  std::map<std::uint32_t, std::shared_ptr<connection>> admitted_; ///< by rank
-  std::map<std::uint32_t, std::uint64_t> said_generation_;        ///< in the newest hello, by rank
-  std::map<std::uint64_t, std::uint64_t> reported_;               ///< newest window by generation
-  std::uint64_t newest_generation_ = 0;                           ///< that this aggregator formed
-  std::size_t members_ = 0;                                       ///< of it
-  bool intact_ = false;                                           ///< all of them are there
-  bool first_of_hub_ = false;                                     ///< the newest is the first that it formed
+  std::map<std::uint32_t, std::shared_ptr<connection>> admitted_;                        ///< by rank
+  std::map<std::uint32_t, std::pair<std::shared_ptr<connection>, std::uint64_t>> asked_; ///< and the generation said
+  std::map<std::uint32_t, std::uint64_t> said_generation_; ///< in the newest hello, by rank
+  std::map<std::uint64_t, std::uint64_t> reported_;        ///< newest window by generation
+  std::uint64_t newest_generation_ = 0;                    ///< that this aggregator formed
+  std::size_t members_ = 0;                                ///< of it
+  bool intact_ = false;                                    ///< all of them are there
+  bool first_of_hub_ = false;                              ///< the newest is the first that it formed
   std::map<const ring*, trained_generation> trained_;
   trained_generation* last_trained_ = nullptr;
   std::uint64_t attempted_ = 0;         ///< furthest step that anybody has tried since the last generation was formed
