@@ -14,8 +14,10 @@ using pointer = telemetry_actor::stateful_pointer<telemetry_state>;
 std::unique_ptr<dynamix::telemetry::window_meter> make_meter(const std::vector<cluster::telemetry_source>& sources) {
   std::vector<std::unique_ptr<dynamix::telemetry::probe>> probes;
   for (const auto source : sources)
-    probes.push_back(source == cluster::telemetry_source::tcp_info ? dynamix::telemetry::make_tcp_info_probe()
-                                                                   : dynamix::telemetry::make_procfs_probe());
+    if (source == cluster::telemetry_source::tcp_info)
+      probes.push_back(dynamix::telemetry::make_tcp_info_probe());
+    else if (source == cluster::telemetry_source::procfs)
+      probes.push_back(dynamix::telemetry::make_procfs_probe());
   return std::make_unique<dynamix::telemetry::window_meter>(std::move(probes));
 }
 

@@ -86,6 +86,7 @@ void make_paths_absolute(cluster_file& file) {
   };
   settle(file.secret_file);
   settle(file.arbitrator.policy_file);
+  settle(file.dashboard.token_file);
   settle(file.simulation.profile);
   settle(file.simulation.workload);
   for (auto& each : file.hosts)

@@ -3,6 +3,8 @@
 /// The cluster file, resolved: every field holds its value or its documented default, and lies in its range.
 /// docs/cluster-file.md lists them for users; `dynamix-node check` prints them.
 
+#include "cluster/timeouts.hpp"
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -91,6 +93,8 @@ constexpr bool has_parameters(policy_kind policy) {
   return policy == policy_kind::ppo || policy == policy_kind::ppo_add || policy == policy_kind::ppo_simple;
 }
 enum class policy_mode : std::uint8_t { train, infer };
+/// One arbitrator for all workers, or shards of at most `fanout` workers under a root.
+enum class arbitration_topology : std::uint8_t { central, tree };
 
 struct arbitrator {
   policy_kind policy = policy_kind::ppo;
@@ -106,6 +110,10 @@ struct arbitrator {
   double guard_margin = 0.05;                    ///< predicted loss of goodput that the guard allows, [0, 1]
   bool shadow = false;                           ///< decide and log, act on nothing
   std::vector<std::string> replicas;             ///< hosts whose arbitrators stand in for each other: none, 3 or 5
+  arbitration_topology topology = arbitration_topology::central;
+  std::uint32_t fanout = 32;          ///< children of one arbitrator of the tree, [2, 256]
+  std::vector<std::string> shards;    ///< hosts that hold the tree's shards; empty: planned
+  std::uint32_t trajectory_kib = 256; ///< of trajectories that reach the root in one window, [1, 65536]
 };
 
 /// How often what has failed is started again: the actors of a host, and the host processes of `local`.
@@ -168,22 +176,14 @@ struct simulation {
   double randomise = 0; ///< how far train-policy's environments vary from the file, [0, 1]
 };
 
-enum class telemetry_source : std::uint8_t { tcp_info, procfs };
+/// Where signals may come from: network from ebpf or tcp_info, machine from ebpf or procfs, accelerator from nvml. The
+/// best that works on a host is taken.
+enum class telemetry_source : std::uint8_t { ebpf, tcp_info, procfs, nvml };
 
-/// Every time-out, derived from `detect_ms` in one place (`derive_timeouts`).
-struct timeouts {
-  std::uint32_t heartbeat_interval_ms = 1000;  ///< CAF's; >= 1000, or a connecting socket dies at the next tick
-  std::uint32_t connection_timeout_ms = 4000;  ///< CAF's: a silent peer is gone
-  std::uint32_t probe_timeout_ms = 1000;       ///< TCP probe before a connect
-  std::uint32_t request_timeout_ms = 2000;     ///< a request to another host
-  std::uint32_t gather_timeout_ms = 500;       ///< the aggregator's deadline after a window's first report
-  std::uint32_t beat_interval_ms = 250;        ///< a worker's sign of life
-  std::uint32_t silence_ms = 1500;             ///< without one: the worker is lost
-  std::uint32_t rejoin_timeout_ms = 5000;      ///< what a new arbitrator waits for the workers of a running generation
-  std::uint32_t stall_timeout_ms = 60000;      ///< without a completed step, or a training thread that does not let go
-  std::uint32_t collective_timeout_ms = 60000; ///< Gloo's
-  std::uint32_t join_timeout_ms = 600000;      ///< all workers present
-  std::uint32_t shutdown_timeout_ms = 5000;    ///< orderly end, then _exit
+/// The page and the metrics that the arbitrator's host serves.
+struct dashboard {
+  std::string listen = "127.0.0.1:8080"; ///< address:port, or empty: none
+  std::string token_file;                ///< holds the bearer token; needed beyond loopback
 };
 
 /// A place in a cluster file, both from 1; line 0: no place.
@@ -205,7 +205,9 @@ struct cluster_file {
   cluster::supervision supervision;
   cluster::reward reward;
   cluster::ppo ppo;
-  std::vector<telemetry_source> telemetry_sources = {telemetry_source::tcp_info, telemetry_source::procfs};
+  std::vector<telemetry_source> telemetry_sources = {telemetry_source::ebpf, telemetry_source::tcp_info,
+                                                     telemetry_source::procfs, telemetry_source::nvml};
+  cluster::dashboard dashboard;
   cluster::simulation simulation;
   std::vector<cluster::host> hosts; ///< 1 to 4096; one arbitrator or as many as replicas, at least one worker
   /// Where the file says what: "training", "training.epochs", "host[0].port", "host[0].emulate[1].at_seconds".
@@ -238,21 +240,7 @@ std::string_view to_string(learning_rate_rule value);
 std::string_view to_string(policy_kind value);
 std::string_view to_string(policy_mode value);
 std::string_view to_string(topology_kind value);
-
-/// With d = detect_ms, in milliseconds:
-///   heartbeat interval   max(1000, d/4)   CAF drops a connecting socket at the next tick, so never below a second
-///   connection time-out  4 x heartbeat    three lost heartbeats are no failure
-///   probe time-out       d within [250, 5000]
-///   request time-out     max(1000, 2d)
-///   gather time-out      max(50, d/2)
-///   beat interval        max(25, d/4)
-///   silence              3d/2             so that a hung worker is found within 2d
-///   rejoin time-out      max(5000, 5d)
-///   stall time-out       max(60000, 60d)  a step of the slowest host must fit
-///   collective time-out  max(60000, 60d)  a step of the slowest host must fit, whatever d is
-///   join time-out        max(600000, 600d)  people start hosts by hand
-///   shutdown time-out    max(5000, 5d)
-timeouts derive_timeouts(std::uint32_t detect_ms);
+std::string_view to_string(arbitration_topology value);
 
 /// Whether an address is this machine's own: 127.0.0.0/8, ::1 or localhost.
 bool is_loopback(const std::string& address);

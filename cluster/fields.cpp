@@ -14,7 +14,8 @@ constexpr std::array<std::string_view, 2> normalization_names = {"none", "group"
 constexpr std::array<std::string_view, 9> policy_names = {"static", "static-best", "lb-bsp",     "omnilearn", "goodput",
                                                           "ppo",    "ppo-add",     "ppo-simple", "oracle"};
 constexpr std::array<std::string_view, 2> mode_names = {"train", "infer"};
-constexpr std::array<std::string_view, 2> source_names = {"tcp_info", "procfs"};
+constexpr std::array<std::string_view, 2> arbitration_names = {"central", "tree"};
+constexpr std::array<std::string_view, 4> source_names = {"ebpf", "tcp_info", "procfs", "nvml"};
 constexpr std::array<std::string_view, 3> device_names = {"auto", "cpu", "cuda"};
 constexpr std::array<std::string_view, 1> exchange_names = {"ring"};
 constexpr std::array<std::string_view, 3> reward_names = {"auto", "progress", "paper"};
@@ -28,6 +29,7 @@ constexpr auto arbitrator_section = &cluster_file::arbitrator;
 constexpr auto supervision_section = &cluster_file::supervision;
 constexpr auto reward_section = &cluster_file::reward;
 constexpr auto ppo_section = &cluster_file::ppo;
+constexpr auto dashboard_section = &cluster_file::dashboard;
 
 const std::vector<field<cluster_file>> common_fields = {
     {"cluster",
@@ -157,6 +159,23 @@ const std::vector<field<cluster_file>> common_fields = {
      {},
      {},
      &name_rule},
+    {"arbitrator",
+     "topology",
+     in<arbitrator_section, &arbitrator::topology>,
+     "One arbitrator for all workers, or a tree of shards under it; up to fanout workers the two are the same.",
+     {},
+     arbitration_names},
+    {"arbitrator", "fanout", in<arbitrator_section, &arbitrator::fanout>,
+     "Workers of a shard, and shards under one above.", closed(2, 256)},
+    {"arbitrator",
+     "shards",
+     in<arbitrator_section, &arbitrator::shards>,
+     "The hosts that hold the tree's shards; empty: planned, spread over the workers' hosts.",
+     {},
+     {},
+     &name_rule},
+    {"arbitrator", "trajectory_kib", in<arbitrator_section, &arbitrator::trajectory_kib>,
+     "KiB of sampled trajectories that reach the tree's root in one window.", closed(1, 65536)},
 
     {"supervision", "max_restarts", in<supervision_section, &supervision::max_restarts>,
      "How often an actor of a host, or a host process of `local`, is restarted within the period before it is given "
@@ -198,9 +217,26 @@ const std::vector<field<cluster_file>> common_fields = {
     {"telemetry",
      "sources",
      top<&cluster_file::telemetry_sources>,
-     "What the policy sees of network and machine; an empty list masks both.",
+     "What may measure network (ebpf, tcp_info), machine (ebpf, procfs) and accelerator (nvml); the best that works on "
+     "a host is taken, what has no source is masked.",
      {},
      source_names},
+
+    {"dashboard",
+     "listen",
+     in<dashboard_section, &dashboard::listen>,
+     "Where the arbitrator's host serves the live page and the metrics; empty: nowhere.",
+     {},
+     {},
+     &listen_rule},
+    {"dashboard",
+     "token_file",
+     in<dashboard_section, &dashboard::token_file>,
+     "File with the bearer token that clients must show; needed beyond loopback. A relative path starts at this file's "
+     "directory.",
+     {},
+     {},
+     &optional_path_rule},
 };
 
 } // namespace
@@ -230,6 +266,9 @@ std::string_view to_string(policy_kind value) {
 }
 std::string_view to_string(policy_mode value) {
   return mode_names.at(static_cast<std::size_t>(value));
+}
+std::string_view to_string(arbitration_topology value) {
+  return arbitration_names.at(static_cast<std::size_t>(value));
 }
 
 } // namespace dynamix::cluster

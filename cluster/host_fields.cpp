@@ -1,4 +1,5 @@
 #include "cluster/field_rules.hpp"
+#include "cluster/listen_address.hpp"
 
 #include <algorithm>
 #include <array>
@@ -85,6 +86,10 @@ bool is_path(const std::string& text) {
 
 bool is_filled_path(const std::string& text) {
   return !text.empty() && is_path(text);
+}
+
+bool is_listen(const std::string& text) {
+  return text.empty() || parse_listen_address(text).has_value();
 }
 
 std::span<const field<host_entry>> host_fields() {

@@ -1,4 +1,5 @@
 #include "cluster/fields.hpp"
+#include "cluster/listen_address.hpp"
 
 #include <algorithm>
 #include <initializer_list>
@@ -81,6 +82,28 @@ void check_arbitrator(checker& check) {
     check.require(ppo.minibatches <= rollout, {"ppo.minibatches", "ppo.horizon"},
                   "ppo.minibatches is " + std::to_string(ppo.minibatches) + "; it must be at most " +
                       std::to_string(rollout) + ", ppo.horizon times the number of workers");
+}
+
+void check_tree(checker& check) {
+  const auto& arbitrator = check.file().arbitrator;
+  const std::set<std::string> distinct(arbitrator.shards.begin(), arbitrator.shards.end());
+  const std::string key = "arbitrator.shards";
+  check.require(arbitrator.shards.empty() || arbitrator.topology == arbitration_topology::tree,
+                {key, "arbitrator.topology"}, "arbitrator.shards needs arbitrator.topology = \"tree\"");
+  check.require(distinct.size() == arbitrator.shards.size(), {key},
+                "arbitrator.shards names a host twice; they must be distinct");
+  for (const auto& name : distinct)
+    check.require(check.file().find(name) != nullptr, {key},
+                  "arbitrator.shards names \"" + name + "\", which is no host of this file");
+}
+
+void check_dashboard(checker& check) {
+  const auto& dashboard = check.file().dashboard;
+  const auto listen = parse_listen_address(dashboard.listen);
+  check.require(!listen || is_loopback(listen->address) || !dashboard.token_file.empty(),
+                {"dashboard.listen", "dashboard.token_file"},
+                "dashboard.listen is " + quoted(dashboard.listen) +
+                    ", which is not loopback; that needs dashboard.token_file");
 }
 
 void check_host(checker& check, std::size_t index) {
@@ -201,6 +224,8 @@ void validate(const cluster_file& file, const broken_fields& broken, std::vector
     check_host(check, i);
   check_unique(check);
   check_roles(check);
+  check_tree(check);
+  check_dashboard(check);
 }
 
 } // namespace dynamix::cluster

@@ -81,9 +81,11 @@ scenario randomise(const scenario& from, std::uint64_t seed) {
                          .idle_memory_ratio = numbers.uniform(0, 0.5),
                          .batch_memory_ratio = numbers.uniform(0, 0.5)};
   const double masked = numbers.uniform();
-  if (masked < 2.0 / 6)
+  if (masked < 2.0 / 6) {
+    std::erase(varied.file.telemetry_sources, cluster::telemetry_source::ebpf); // sees both
     std::erase(varied.file.telemetry_sources,
                masked < 1.0 / 6 ? cluster::telemetry_source::tcp_info : cluster::telemetry_source::procfs);
+  }
   for (auto& host : varied.file.hosts)
     by.vary(host.bandwidth_mbit, 0, 1e7);
   for (auto& profile : varied.profiles) {

@@ -11,8 +11,9 @@ constexpr std::uint64_t warm_up_steps = 10;  // before the trainer tells of grad
 constexpr double segment_bytes = 1448;       // of TCP in an Ethernet frame
 constexpr double congested_loss_rate = 0.02; // assumed: of a link that congestion has all but closed
 
-bool has(const std::vector<cluster::telemetry_source>& sources, cluster::telemetry_source wanted) {
-  return std::ranges::find(sources, wanted) != sources.end();
+bool has_any(const std::vector<cluster::telemetry_source>& sources, cluster::telemetry_source one,
+             cluster::telemetry_source other) {
+  return std::ranges::any_of(sources, [&](auto each) { return each == one || each == other; });
 }
 
 } // namespace
@@ -46,7 +47,7 @@ messages::training_statistics report_writer::training(const worker& of, random_s
 }
 
 messages::network_statistics report_writer::network(const worker& of) const {
-  if (!has(what_.file.telemetry_sources, cluster::telemetry_source::tcp_info))
+  if (!has_any(what_.file.telemetry_sources, cluster::telemetry_source::tcp_info, cluster::telemetry_source::ebpf))
     return {};
   const auto& options = what_.file.simulation;
   const double congestion = of.sums.congestion / summary_.steps;
@@ -59,7 +60,7 @@ messages::network_statistics report_writer::network(const worker& of) const {
 }
 
 messages::system_statistics report_writer::system(const worker& of) const {
-  if (!has(what_.file.telemetry_sources, cluster::telemetry_source::procfs))
+  if (!has_any(what_.file.telemetry_sources, cluster::telemetry_source::procfs, cluster::telemetry_source::ebpf))
     return {};
   const auto highest = of.host.batch_highest == 0 ? what_.file.batch.highest : of.host.batch_highest;
   const double filled = std::min(1.0, static_cast<double>(of.batch) / highest);

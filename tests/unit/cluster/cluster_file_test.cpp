@@ -189,7 +189,12 @@ TEST(cluster_digest, differs_for_every_changed_value) {
                                    "[ppo]\nepochs = 5",
                                    "[ppo]\nminibatches = 5",
                                    "[ppo]\nhidden = 65",
-                                   "[telemetry]\nsources = [\"procfs\"]"}) {
+                                   "[telemetry]\nsources = [\"procfs\"]",
+                                   "[arbitrator]\ntopology = \"tree\"",
+                                   "[arbitrator]\nfanout = 16",
+                                   "[arbitrator]\ntrajectory_kib = 64",
+                                   "[dashboard]\nlisten = \"\"",
+                                   "[dashboard]\ntoken_file = \"t\""}) {
     std::string text = pair;
     if (change.starts_with("[cluster]\n")) // a table may be written only once
       text.replace(text.find("[cluster]\n"), 10, change + "\n");

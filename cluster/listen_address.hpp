@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace dynamix::cluster {
+
+/// Where a server of this host listens, beside its gateway.
+struct listen_address {
+  std::string address;    ///< without brackets
+  std::uint16_t port = 0; ///< [1, 65535]
+};
+
+/// "address:port", an IPv6 address in brackets; unlike a host's address it may be a wildcard. Nothing for other texts.
+std::optional<listen_address> parse_listen_address(const std::string& text);
+
+} // namespace dynamix::cluster
