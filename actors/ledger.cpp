@@ -59,11 +59,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_generation, generation, m
                                                 steps_lost)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_event, event, host, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_farewell, farewell)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_shard, name, parent, level, workers, state)
 
 namespace {
 
 /// Values of "kind", in the order of ledger_entry's alternatives.
-constexpr const char* kinds[] = {"start", "window", "evaluation", "policy", "generation", "event", "farewell"};
+constexpr const char* kinds[] = {"start", "window", "evaluation", "policy", "generation", "event", "farewell", "shard"};
 static_assert(std::size(kinds) == std::variant_size_v<ledger_entry>);
 
 template <std::size_t Index = 0>

@@ -73,8 +73,17 @@ struct ledger_farewell {
   messages::farewell farewell;
 };
 
+/// "kind": "shard": an arbitrator of a tree of them. The newest row of a name holds.
+struct ledger_shard {
+  std::string name;          ///< of the host that it runs on
+  std::string parent;        ///< empty: it is the root
+  std::uint32_t level = 0;   ///< 0: the root
+  std::uint32_t workers = 0; ///< below it
+  std::string state;         ///< up, late, lost, ended
+};
+
 using ledger_entry = std::variant<ledger_start, ledger_window, ledger_evaluation, ledger_policy, ledger_generation,
-                                  ledger_event, ledger_farewell>;
+                                  ledger_event, ledger_farewell, ledger_shard>;
 
 /// A line of the ledger; `at_seconds` is the arbitrator's monotonic time since its start.
 struct ledger_row {
