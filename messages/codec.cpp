@@ -92,6 +92,18 @@ result<message> read_envelope(schema::Envelope::Reader envelope) {
     return message(wire::read(envelope.getGenerationNotice()));
   case schema::Envelope::HEARTBEAT:
     return message(wire::read(envelope.getHeartbeat()));
+  case schema::Envelope::SHARD_HELLO:
+    return message(wire::read(envelope.getShardHello()));
+  case schema::Envelope::ABSENCE:
+    return message(wire::read(envelope.getAbsence()));
+  case schema::Envelope::BEAT_SUMMARY:
+    return message(wire::read(envelope.getBeatSummary()));
+  case schema::Envelope::SHARD_WINDOW:
+    return message(wire::read(envelope.getShardWindow()));
+  case schema::Envelope::GUIDANCE:
+    return message(wire::read(envelope.getGuidance()));
+  case schema::Envelope::SHARD_ORDER:
+    return message(wire::read(envelope.getShardOrder()));
   }
   return codec_error{codec_code::unknown_kind, "a message of kind " +
                                                    std::to_string(static_cast<unsigned>(envelope.which())) +
@@ -134,6 +146,12 @@ template result<shared_words> encode(const store_result&);
 template result<shared_words> encode(const placement&);
 template result<shared_words> encode(const generation_notice&);
 template result<shared_words> encode(const heartbeat&);
+template result<shared_words> encode(const shard_hello&);
+template result<shared_words> encode(const absence&);
+template result<shared_words> encode(const beat_summary&);
+template result<shared_words> encode(const shard_window&);
+template result<shared_words> encode(const guidance&);
+template result<shared_words> encode(const shard_order&);
 
 result<shared_words> encode(const message& value) {
   return std::visit([](const auto& one) { return encode(one); }, value);
@@ -162,9 +180,10 @@ result<message> decode(std::span<const std::uint64_t> words) {
 
 std::string_view kind_name(const message& value) {
   static constexpr std::array<std::string_view, std::variant_size_v<message>> names = {
-      "hello",        "welcome",   "window_report",     "evaluation_report", "farewell",
-      "shard_report", "decision",  "trajectory",        "policy_version",    "store_operation",
-      "store_result", "placement", "generation_notice", "heartbeat"};
+      "hello",        "welcome",      "window_report",     "evaluation_report", "farewell",
+      "shard_report", "decision",     "trajectory",        "policy_version",    "store_operation",
+      "store_result", "placement",    "generation_notice", "heartbeat",         "shard_hello",
+      "absence",      "beat_summary", "shard_window",      "guidance",          "shard_order"};
   return names[value.index()];
 }
 

@@ -4,7 +4,7 @@
 /// one segment, behind the usual word that says so (docs/wire-format.md).
 
 #include "messages/shared_words.hpp"
-#include "messages/types.hpp"
+#include "messages/tree.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -17,9 +17,9 @@
 namespace dynamix::messages {
 
 /// Everything that a frame can hold.
-using message =
-    std::variant<hello, welcome, window_report, evaluation_report, farewell, shard_report, decision, trajectory,
-                 policy_version, store_operation, store_result, placement, generation_notice, heartbeat>;
+using message = std::variant<hello, welcome, window_report, evaluation_report, farewell, shard_report, decision,
+                             trajectory, policy_version, store_operation, store_result, placement, generation_notice,
+                             heartbeat, shard_hello, absence, beat_summary, shard_window, guidance, shard_order>;
 
 /// The largest frame: the largest policy and room for what goes with it.
 inline constexpr std::size_t max_frame_words = (max_policy_bytes + (64U << 10)) / sizeof(std::uint64_t);

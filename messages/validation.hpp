@@ -2,7 +2,7 @@
 
 /// The meaning of every field, checked on both sides: the codec sends nothing and accepts nothing that fails here.
 
-#include "messages/types.hpp"
+#include "messages/tree.hpp"
 
 #include <string>
 #include <string_view>
@@ -25,6 +25,12 @@ std::string validate(const store_result& value);
 std::string validate(const placement& value);
 std::string validate(const generation_notice& value);
 std::string validate(const heartbeat& value);
+std::string validate(const shard_hello& value);
+std::string validate(const absence& value);
+std::string validate(const beat_summary& value);
+std::string validate(const shard_window& value);
+std::string validate(const guidance& value);
+std::string validate(const shard_order& value);
 
 /// Text that `validate` accepts as a detail or a reason: broken UTF-8 and control characters (but not newlines and
 /// tabs) become U+FFFD, and what is beyond `max_text_length` bytes is cut off.

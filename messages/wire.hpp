@@ -4,7 +4,7 @@
 /// meaning, but never takes more than one element beyond a limit, so that `validate` sees the excess and memory does
 /// not.
 
-#include "messages/types.hpp"
+#include "messages/tree.hpp"
 #include "schema/dynamix.capnp.h"
 
 namespace dynamix::messages::wire {
@@ -23,6 +23,12 @@ void write(const store_result& value, schema::Envelope::Builder envelope);
 void write(const placement& value, schema::Envelope::Builder envelope);
 void write(const generation_notice& value, schema::Envelope::Builder envelope);
 void write(const heartbeat& value, schema::Envelope::Builder envelope);
+void write(const shard_hello& value, schema::Envelope::Builder envelope);
+void write(const absence& value, schema::Envelope::Builder envelope);
+void write(const beat_summary& value, schema::Envelope::Builder envelope);
+void write(const shard_window& value, schema::Envelope::Builder envelope);
+void write(const guidance& value, schema::Envelope::Builder envelope);
+void write(const shard_order& value, schema::Envelope::Builder envelope);
 
 hello read(schema::Hello::Reader reader);
 welcome read(schema::Welcome::Reader reader);
@@ -38,5 +44,11 @@ store_result read(schema::StoreResult::Reader reader);
 placement read(schema::Placement::Reader reader);
 generation_notice read(schema::GenerationNotice::Reader reader);
 heartbeat read(schema::Heartbeat::Reader reader);
+shard_hello read(schema::ShardHello::Reader reader);
+absence read(schema::Absence::Reader reader);
+beat_summary read(schema::BeatSummary::Reader reader);
+shard_window read(schema::ShardWindow::Reader reader);
+guidance read(schema::Guidance::Reader reader);
+shard_order read(schema::ShardOrder::Reader reader);
 
 } // namespace dynamix::messages::wire

@@ -1,20 +1,11 @@
 #include "messages/wire.hpp"
+#include "messages/wire_parts.hpp"
 
 #include <algorithm>
 #include <limits>
 
 namespace dynamix::messages::wire {
 namespace {
-
-/// How much of a list or text to take: all of it, or one element too many.
-template <class List>
-std::size_t bounded(const List& list, std::size_t limit) {
-  return std::min<std::size_t>(list.size(), limit + 1);
-}
-
-std::string read_text(capnp::Text::Reader text, std::size_t limit) {
-  return {text.begin(), bounded(text, limit)};
-}
 
 std::vector<std::uint8_t> read_data(capnp::Data::Reader data, std::size_t limit) {
   return {data.begin(), data.begin() + bounded(data, limit)};
@@ -25,19 +16,6 @@ template <class Enum, class Wire>
 Enum read_enum(Wire value) {
   const auto number = static_cast<std::uint16_t>(value);
   return static_cast<Enum>(number > std::numeric_limits<std::uint8_t>::max() ? 0 : number);
-}
-
-std::vector<std::uint32_t> read_ranks(capnp::List<std::uint32_t>::Reader list) {
-  const auto count = static_cast<unsigned>(bounded(list, max_workers));
-  std::vector<std::uint32_t> ranks;
-  ranks.reserve(count);
-  for (unsigned i = 0; i < count; ++i)
-    ranks.push_back(list[i]);
-  return ranks;
-}
-
-decision_key read_key(schema::DecisionKey::Reader reader) {
-  return {.term = reader.getTerm(), .window = reader.getWindow()};
 }
 
 training_statistics read_training(schema::TrainingStatistics::Reader reader) {

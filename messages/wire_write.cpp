@@ -1,4 +1,5 @@
 #include "messages/wire.hpp"
+#include "messages/wire_parts.hpp"
 
 namespace dynamix::messages::wire {
 namespace {
@@ -9,23 +10,8 @@ Wire to_wire(Enum value) {
   return static_cast<Wire>(static_cast<std::uint16_t>(value));
 }
 
-/// The whole text: by itself, Cap'n Proto ends a std::string at its first zero byte.
-capnp::Text::Reader text_of(const std::string& text) {
-  return {text.c_str(), text.size()};
-}
-
 capnp::Data::Reader data_of(const std::vector<std::uint8_t>& bytes) {
   return {bytes.data(), bytes.size()};
-}
-
-void write_ranks(const std::vector<std::uint32_t>& ranks, capnp::List<std::uint32_t>::Builder builder) {
-  for (unsigned i = 0; i < builder.size(); ++i)
-    builder.set(i, ranks[i]);
-}
-
-void write_key(decision_key key, schema::DecisionKey::Builder builder) {
-  builder.setTerm(key.term);
-  builder.setWindow(key.window);
 }
 
 void write_training(const training_statistics& value, schema::TrainingStatistics::Builder builder) {
@@ -60,26 +46,6 @@ void write_system(const system_statistics& value, schema::SystemStatistics::Buil
   builder.setMemoryRatio(value.memory_ratio);
 }
 
-void write_report(const window_report& value, schema::WindowReport::Builder builder) {
-  builder.setHost(text_of(value.host));
-  builder.setRank(value.rank);
-  builder.setGeneration(value.generation);
-  builder.setWindow(value.window);
-  builder.setFirstStep(value.first_step);
-  builder.setFinal(value.final);
-  builder.setBatch(value.batch);
-  write_key(value.decision, builder.initDecision());
-  builder.setGlobalBatch(value.global_batch);
-  builder.setEpoch(value.epoch);
-  builder.setEpochSamples(value.epoch_samples);
-  builder.setElapsedSeconds(value.elapsed_seconds);
-  write_training(value.training, builder.initTraining());
-  write_network(value.network, builder.initNetwork());
-  write_system(value.system, builder.initSystem());
-  builder.setTelemetrySeconds(value.telemetry_seconds);
-  builder.setControlSeconds(value.control_seconds);
-}
-
 void write_counts(const decision_counts& value, schema::DecisionCounts::Builder builder) {
   builder.setReceived(value.received);
   builder.setApplied(value.applied);
@@ -101,6 +67,33 @@ void write_transition(const transition& value, schema::Transition::Builder build
 }
 
 } // namespace
+
+void write_report(const window_report& value, schema::WindowReport::Builder builder) {
+  builder.setHost(text_of(value.host));
+  builder.setRank(value.rank);
+  builder.setGeneration(value.generation);
+  builder.setWindow(value.window);
+  builder.setFirstStep(value.first_step);
+  builder.setFinal(value.final);
+  builder.setBatch(value.batch);
+  write_key(value.decision, builder.initDecision());
+  builder.setGlobalBatch(value.global_batch);
+  builder.setEpoch(value.epoch);
+  builder.setEpochSamples(value.epoch_samples);
+  builder.setElapsedSeconds(value.elapsed_seconds);
+  write_training(value.training, builder.initTraining());
+  write_network(value.network, builder.initNetwork());
+  write_system(value.system, builder.initSystem());
+  builder.setTelemetrySeconds(value.telemetry_seconds);
+  builder.setControlSeconds(value.control_seconds);
+}
+
+void write_heartbeat(const heartbeat& value, schema::Heartbeat::Builder builder) {
+  builder.setRank(value.rank);
+  builder.setIncarnation(value.incarnation);
+  builder.setGeneration(value.generation);
+  builder.setSteps(value.steps);
+}
 
 void write(const hello& value, schema::Envelope::Builder envelope) {
   auto builder = envelope.initHello();
@@ -145,11 +138,7 @@ void write(const generation_notice& value, schema::Envelope::Builder envelope) {
 }
 
 void write(const heartbeat& value, schema::Envelope::Builder envelope) {
-  auto builder = envelope.initHeartbeat();
-  builder.setRank(value.rank);
-  builder.setIncarnation(value.incarnation);
-  builder.setGeneration(value.generation);
-  builder.setSteps(value.steps);
+  write_heartbeat(value, envelope.initHeartbeat());
 }
 
 void write(const window_report& value, schema::Envelope::Builder envelope) {

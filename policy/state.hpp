@@ -3,7 +3,7 @@
 /// The state vector of a worker: what the policy sees, field by field, with its normalisation.
 
 #include "cluster/cluster_file.hpp"
-#include "messages/types.hpp"
+#include "messages/tree.hpp"
 
 #include <span>
 #include <string_view>
@@ -39,23 +39,9 @@ struct plan_view {
   double noise_trend = 1;        ///< newest noise scale / its moving average
 };
 
-/// s_global: convergence indicators over the shard, sums first so that shards can be joined.
-struct global_sums {
-  double reports = 0;  ///< how many were summed
-  double weight = 0;   ///< sum of samples
-  double accuracy = 0; ///< sample-weighted sums
-  double loss = 0;     ///< the same
-  double iteration_seconds_max = 0;
-  double noise_scale = 0;  ///< sample-weighted sum over reports with valid gradients
-  double noise_weight = 0; ///< sum of their samples
-  double global_batch = 0; ///< sum of the batches in force
-  double batch_lowest = 0; ///< of the batches in force
-  double batch_highest = 0;
-  double compute_seconds = 0; ///< sum of the computing times of a step
-  double compute_seconds_max = 0;
-  double speed = 0; ///< sum of samples per second of computing, over reports that computed
-  double speed_reports = 0;
-};
+/// s_global. The sums over all workers are taken in the order of ranks, so that they are the same however the workers
+/// are spread over shards.
+using messages::global_sums;
 global_sums sum_reports(std::span<const messages::window_report> reports);
 /// The sums over both. Commutative, and associative up to rounding.
 global_sums join(const global_sums& left, const global_sums& right);

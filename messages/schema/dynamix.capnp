@@ -32,6 +32,12 @@ struct Envelope {
     placement @12 :Placement;
     generationNotice @13 :GenerationNotice;
     heartbeat @14 :Heartbeat;
+    shardHello @15 :ShardHello;
+    absence @16 :Absence;
+    beatSummary @17 :BeatSummary;
+    shardWindow @18 :ShardWindow;
+    guidance @19 :Guidance;
+    shardOrder @20 :ShardOrder;
   }
 }
 
@@ -446,4 +452,161 @@ struct StoreResult {
 
   number @2 :Int64;
   # Of add and count; 1 or 0 for check and remove.
+}
+
+struct ShardHello {
+  # Shard to its parent in the tree of arbitrators, first message after a connect.
+
+  protocol @0 :UInt32;
+  cluster @1 :Text;
+  clusterDigest @2 :UInt64;
+  host @3 :Text;
+
+  node @4 :Text;
+  # Its name in the plan.
+
+  parent @5 :Text;
+  # The node that it looks for.
+
+  incarnation @6 :UInt64;
+  # Unique a start of the shard, never 0.
+
+  heartbeatIntervalMs @7 :UInt32;
+}
+
+struct Absence {
+  # A shard's worker is gone.
+
+  rank @0 :UInt32;
+  incarnation @1 :UInt64;
+  detail @2 :Text;
+}
+
+struct BeatSummary {
+  # Signs of life of a shard's workers, and its own.
+
+  node @0 :Text;
+
+  beats @1 :List(Heartbeat);
+  # By rising rank.
+}
+
+struct WorkerChoice {
+  # What a shard decided for one worker.
+
+  rank @0 :UInt32;
+
+  key @1 :DecisionKey;
+  # Window 0: nothing was decided.
+
+  policyVersion @2 :UInt64;
+
+  assigned @3 :UInt32;
+  # Batch before the decision, in samples, as the next two.
+
+  batch @4 :UInt32;
+  proposed @5 :UInt32;
+
+  vote @6 :Int32;
+  # Action that the policy chose; -1: none.
+
+  acted @7 :Bool;
+  # On it.
+
+  logProbability @8 :Float32;
+  value @9 :Float32;
+
+  state @10 :List(Float32);
+  # Empty where the byte budget does not allow it, as the next two.
+
+  probabilities @11 :List(Float32);
+  reason @12 :Text;
+}
+
+struct ShardWindow {
+  # A decided window of one shard or, joined, of several.
+
+  window @0 :UInt64;
+  generation @1 :UInt64;
+  expected @2 :UInt32;
+  gatherSeconds @3 :Float64;
+  decideSeconds @4 :Float64;
+
+  untrained @5 :Text;
+  # Why the policy was not trained for what it saw.
+
+  reports @6 :List(WindowReport);
+  # By rising rank.
+
+  choices @7 :List(WorkerChoice);
+  # One a report.
+}
+
+struct GlobalSums {
+  # s_global; sums over reports.
+
+  reports @0 :Float64;
+  weight @1 :Float64;
+  accuracy @2 :Float64;
+  loss @3 :Float64;
+  iterationSecondsMax @4 :Float64;
+  noiseScale @5 :Float64;
+  noiseWeight @6 :Float64;
+  globalBatch @7 :Float64;
+  batchLowest @8 :Float64;
+  batchHighest @9 :Float64;
+  computeSeconds @10 :Float64;
+  computeSecondsMax @11 :Float64;
+  speed @12 :Float64;
+  speedReports @13 :Float64;
+}
+
+struct WorkerGuidance {
+  rank @0 :UInt32;
+
+  planned @1 :UInt32;
+  # In samples; 0: no plan.
+
+  ruled @2 :UInt32;
+  # In samples; 0: as it is.
+}
+
+struct Guidance {
+  # Root to shards: what one window of all workers comes to.
+
+  generation @0 :UInt64;
+  window @1 :UInt64;
+  sums @2 :GlobalSums;
+  planned @3 :Bool;
+  plannedTotal @4 :Float64;
+  assignedTotal @5 :Float64;
+  gain @6 :Float64;
+  surpriseLargest @7 :Float64;
+  exchangeOverStep @8 :Float64;
+  noiseTrend @9 :Float64;
+
+  targetSeconds @10 :Float64;
+  # Of computing a step; 0: what is ruled for each worker.
+
+  ruledTotal @11 :UInt64;
+  intervention @12 :Text;
+  reason @13 :Text;
+
+  workers @14 :List(WorkerGuidance);
+  # By rising rank.
+}
+
+struct ShardOrder {
+  # Parent to shard.
+
+  term @0 :UInt64;
+
+  leaving @1 :List(UInt32);
+  # Ranks, rising, that are to go to their own shard.
+
+  finished @2 :Bool;
+  # The run is over; how, say the next two.
+
+  succeeded @3 :Bool;
+  reason @4 :Text;
 }

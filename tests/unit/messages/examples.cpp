@@ -130,6 +130,60 @@ policy_version policy_example() {
   };
 }
 
+shard_window shard_window_example() {
+  return {.window = 41,
+          .generation = 3,
+          .expected = 4,
+          .gather_seconds = 0.0625,
+          .decide_seconds = 0.00390625,
+          .untrained = "the policy was trained on loss from 0.5 to 2",
+          .reports = {report_of(1)},
+          .choices = {{.rank = 1,
+                       .key = {.term = 2, .window = 41},
+                       .policy_version = 13,
+                       .assigned = 96,
+                       .batch = 121,
+                       .proposed = 140,
+                       .vote = 5,
+                       .acted = true,
+                       .log_probability = -1.5F,
+                       .value = 0.75F,
+                       .state = {0.5F, -1.25F},
+                       .probabilities = {0.25F, 0.75F},
+                       .reason = "votes 100 %"}}};
+}
+
+guidance guidance_example() {
+  return {.generation = 3,
+          .window = 40,
+          .sums = {.reports = 4,
+                   .weight = 3840,
+                   .accuracy = 3072.5,
+                   .loss = 2048.25,
+                   .iteration_seconds_max = 0.0625,
+                   .noise_scale = 98304,
+                   .noise_weight = 1920,
+                   .global_batch = 384,
+                   .batch_lowest = 64,
+                   .batch_highest = 128,
+                   .compute_seconds = 0.125,
+                   .compute_seconds_max = 0.046875,
+                   .speed = 12288,
+                   .speed_reports = 3},
+          .planned = true,
+          .planned_total = 512,
+          .assigned_total = 400,
+          .gain = 1.125,
+          .surprise_largest = -0.25,
+          .exchange_over_step = 0.375,
+          .noise_trend = 1.0625,
+          .target_seconds = 0.03125,
+          .ruled_total = 520,
+          .intervention = "slower than goodput",
+          .reason = "the policy's batch sizes promise less",
+          .workers = {{.rank = 1, .planned = 128, .ruled = 130}}};
+}
+
 } // namespace
 
 std::vector<message> examples() {
@@ -154,6 +208,20 @@ std::vector<message> examples() {
       placement{.generation = 4, .members = {0, 2, 3}, .source = 2, .store_prefix = "generation-4"},
       generation_notice{.generation = 3, .change = generation_change::regroup, .reason = "ben wants to join"},
       heartbeat{.rank = 2, .incarnation = 0xfedcba9876543210, .generation = 4, .steps = 1234},
+      shard_hello{.protocol = 2,
+                  .cluster = "local-4",
+                  .cluster_digest = 0x0123456789abcdef,
+                  .host = "ana",
+                  .node = "shard-2",
+                  .parent = "root",
+                  .incarnation = 0xfedcba9876543210,
+                  .heartbeat_interval_ms = 1000},
+      absence{.rank = 2, .incarnation = 0xfedcba9876543210, .detail = "the connection to it broke"},
+      beat_summary{.node = "shard-2", .beats = {{.rank = 2, .incarnation = 7, .generation = 4, .steps = 1234}}},
+      shard_window_example(),
+      guidance_example(),
+      shard_order{
+          .term = 3, .leaving = {1, 2}, .finished = true, .succeeded = true, .reason = "all workers have finished"},
   };
 }
 
