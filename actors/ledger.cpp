@@ -13,17 +13,30 @@
 namespace dynamix::messages {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(decision_key, term, window)
+NLOHMANN_JSON_SERIALIZE_ENUM(signal_source, {{signal_source::unspecified, "unspecified"},
+                                             {signal_source::none, "none"},
+                                             {signal_source::unprivileged, "unprivileged"},
+                                             {signal_source::ebpf, "ebpf"}})
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(network_statistics, valid, throughput_bytes_per_second, rtt_seconds,
-                                                retransmissions)
+                                                retransmissions, source, rtt_p50_seconds, rtt_p99_seconds,
+                                                gradient_bytes_per_second, control_bytes_per_second, segments_sent,
+                                                sender_blocked_ratio, receiver_blocked_ratio, connection_resets,
+                                                connections, congestion_window_segments)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(system_statistics, valid, cpu_time_ratio, run_queue_wait_ratio,
-                                                memory_ratio)
+                                                memory_ratio, source, training_valid, training_cpu_ratio,
+                                                training_wait_ratio, training_stalled_ratio, involuntary_switches,
+                                                page_faults, major_page_faults, cgroup_memory_bytes, throttled_ratio,
+                                                pressure_valid, cpu_pressure_ratio, memory_pressure_ratio,
+                                                io_pressure_ratio)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(gpu_statistics, valid, utilisation_ratio, memory_ratio, throttled)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(training_statistics, steps, samples, accuracy, loss, iteration_seconds,
                                                 compute_seconds, exchange_seconds, data_seconds, gradient_valid,
                                                 sigma_norm, sigma2_norm, gradient_norm, noise_scale, learning_rate,
                                                 gain)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(window_report, host, rank, generation, window, first_step, final, batch,
                                                 decision, global_batch, epoch, epoch_samples, elapsed_seconds, training,
-                                                network, system, telemetry_seconds, control_seconds)
+                                                network, system, telemetry_seconds, control_seconds, gpu,
+                                                program_seconds, telemetry_choice)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(evaluation_report, step, epoch, samples, elapsed_seconds, train_loss,
                                                 test_loss, test_accuracy, global_batch, learning_rate)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(decision_counts, received, applied, late, superseded, unapplied,
@@ -37,9 +50,11 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(farewell, host, rank, succeeded,
 namespace dynamix::policy {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(reward_terms, accuracy, gain, time, batch, noise, progress, total)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(judged_worker, report, stale, reward, state, probabilities, action,
-                                                log_probability, value, assigned_batch, decided_batch, proposed_batch,
-                                                intervention, reason)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(time_split, compute_seconds, cpu_wait_seconds, network_seconds,
+                                                barrier_seconds, data_seconds, other_seconds)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(judged_worker, report, stale, time, reward, state, probabilities,
+                                                action, log_probability, value, assigned_batch, decided_batch,
+                                                proposed_batch, intervention, reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(judged_window, key, generation, policy_version, decided, gather_seconds,
                                                 decide_seconds, workers)
 

@@ -106,12 +106,26 @@ struct heartbeat {
   friend bool operator==(const heartbeat&, const heartbeat&) = default;
 };
 
+/// Where a signal comes from. An older sender and the simulator leave it unspecified.
+enum class signal_source : std::uint8_t { unspecified = 0, none, unprivileged, ebpf };
+
 /// What the network did to one process in one window. Rates are means over the window.
 struct network_statistics {
   bool valid = false;
   double throughput_bytes_per_second = 0; ///< sent and received, >= 0
   double rtt_seconds = 0;                 ///< mean of the sockets' smoothed RTT, >= 0
   std::uint64_t retransmissions = 0;      ///< segments in this window
+  signal_source source = signal_source::unspecified;
+  double rtt_p50_seconds = 0;            ///< of the connections that carry gradients, >= 0
+  double rtt_p99_seconds = 0;            ///< 0: no sample in this window
+  double gradient_bytes_per_second = 0;  ///< sent and received between training threads, >= 0
+  double control_bytes_per_second = 0;   ///< sent and received by everything else, >= 0
+  std::uint64_t segments_sent = 0;       ///< with data, repeated ones too
+  double sender_blocked_ratio = 0;       ///< time with gradients sent but not delivered, over wall time, >= 0
+  double receiver_blocked_ratio = 0;     ///< time in which a peer did not read what was to be sent, likewise, >= 0
+  std::uint64_t connection_resets = 0;   ///< connections that broke in this window
+  std::uint32_t connections = 0;         ///< that carry gradients, open at the window's end
+  double congestion_window_segments = 0; ///< of those, mean over RTT samples or, without eBPF, at the end, >= 0
   friend bool operator==(const network_statistics&, const network_statistics&) = default;
 };
 
@@ -121,7 +135,30 @@ struct system_statistics {
   double cpu_time_ratio = 0;       ///< CPU time over wall time of the process, [0, cores]
   double run_queue_wait_ratio = 0; ///< time runnable but not running, over wall time, summed over threads, >= 0
   double memory_ratio = 0;         ///< resident set over physical memory, [0, 1]
+  signal_source source = signal_source::unspecified;
+  bool training_valid = false;            ///< whether the next three, of the training thread alone, were measured
+  double training_cpu_ratio = 0;          ///< time on a CPU over wall time, [0, 1]
+  double training_wait_ratio = 0;         ///< time runnable but not running over wall time, [0, 1]
+  double training_stalled_ratio = 0;      ///< time in uninterruptible sleep (disk) over wall time, [0, 1]; eBPF only
+  std::uint64_t involuntary_switches = 0; ///< all threads, in this window, as are the next two
+  std::uint64_t page_faults = 0;          ///< minor and major
+  std::uint64_t major_page_faults = 0;
+  std::uint64_t cgroup_memory_bytes = 0; ///< charged to the process's memory cgroup; 0: unknown
+  double throttled_ratio = 0;            ///< time that the CPU quota of the cgroup held it back over wall time, >= 0
+  bool pressure_valid = false;           ///< whether the next three (PSI "some", whole machine) were measured
+  double cpu_pressure_ratio = 0;         ///< time in which some task waited for it, over wall time, [0, 1]
+  double memory_pressure_ratio = 0;
+  double io_pressure_ratio = 0;
   friend bool operator==(const system_statistics&, const system_statistics&) = default;
+};
+
+/// What the machine's GPUs did at the window's end.
+struct gpu_statistics {
+  bool valid = false;           ///< false without a GPU
+  double utilisation_ratio = 0; ///< mean over the devices, [0, 1]
+  double memory_ratio = 0;      ///< of the fullest device, [0, 1]
+  bool throttled = false;       ///< the clock of some device was held down by heat or power
+  friend bool operator==(const gpu_statistics&, const gpu_statistics&) = default;
 };
 
 /// What training did in one window. Means are over the window's steps unless said otherwise.
@@ -161,8 +198,11 @@ struct window_report {
   training_statistics training;
   network_statistics network;
   system_statistics system;
-  double telemetry_seconds = 0; ///< CPU time that measuring this window cost
+  double telemetry_seconds = 0; ///< CPU time that measuring this window cost, in the kernel too
   double control_seconds = 0;   ///< time that the training thread spent on windows and decisions
+  gpu_statistics gpu;
+  double program_seconds = 0;   ///< of telemetry_seconds: run time of the programs in the kernel
+  std::string telemetry_choice; ///< for a person: what each signal is measured with and why; empty: as before
   friend bool operator==(const window_report&, const window_report&) = default;
 };
 

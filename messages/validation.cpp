@@ -35,10 +35,23 @@ std::string fault_in(const training_statistics& value) {
   return check.take();
 }
 
+void check_source(checker& check, signal_source source, bool valid) {
+  check.require(source <= signal_source::ebpf, "source", "is unknown");
+  check.require(!valid || source != signal_source::none, "source", "is none for a valid signal");
+}
+
 std::string fault_in(const network_statistics& value) {
   checker check;
   check.number("throughput_bytes_per_second", value.throughput_bytes_per_second, 0);
   check.number("rtt_seconds", value.rtt_seconds, 0);
+  check_source(check, value.source, value.valid);
+  check.number("rtt_p50_seconds", value.rtt_p50_seconds, 0);
+  check.number("rtt_p99_seconds", value.rtt_p99_seconds, 0);
+  check.number("gradient_bytes_per_second", value.gradient_bytes_per_second, 0);
+  check.number("control_bytes_per_second", value.control_bytes_per_second, 0);
+  check.number("sender_blocked_ratio", value.sender_blocked_ratio, 0);
+  check.number("receiver_blocked_ratio", value.receiver_blocked_ratio, 0);
+  check.number("congestion_window_segments", value.congestion_window_segments, 0);
   return check.take();
 }
 
@@ -46,6 +59,21 @@ std::string fault_in(const system_statistics& value) {
   checker check;
   check.number("cpu_time_ratio", value.cpu_time_ratio, 0, max_cores);
   check.number("run_queue_wait_ratio", value.run_queue_wait_ratio, 0);
+  check.number("memory_ratio", value.memory_ratio, 0, 1);
+  check_source(check, value.source, value.valid);
+  check.number("training_cpu_ratio", value.training_cpu_ratio, 0, 1);
+  check.number("training_wait_ratio", value.training_wait_ratio, 0, 1);
+  check.number("training_stalled_ratio", value.training_stalled_ratio, 0, 1);
+  check.number("throttled_ratio", value.throttled_ratio, 0);
+  check.number("cpu_pressure_ratio", value.cpu_pressure_ratio, 0, 1);
+  check.number("memory_pressure_ratio", value.memory_pressure_ratio, 0, 1);
+  check.number("io_pressure_ratio", value.io_pressure_ratio, 0, 1);
+  return check.take();
+}
+
+std::string fault_in(const gpu_statistics& value) {
+  checker check;
+  check.number("utilisation_ratio", value.utilisation_ratio, 0, 1);
   check.number("memory_ratio", value.memory_ratio, 0, 1);
   return check.take();
 }
@@ -138,6 +166,9 @@ std::string validate(const window_report& value) {
   check.nested("system", fault_in(value.system));
   check.number("telemetry_seconds", value.telemetry_seconds, 0);
   check.number("control_seconds", value.control_seconds, 0);
+  check.nested("gpu", fault_in(value.gpu));
+  check.number("program_seconds", value.program_seconds, 0);
+  check.text("telemetry_choice", value.telemetry_choice, 0, max_text_length, lines::many);
   return check.take();
 }
 

@@ -44,6 +44,17 @@ network_statistics read_network(schema::NetworkStatistics::Reader reader) {
       .throughput_bytes_per_second = reader.getThroughputBytesPerSecond(),
       .rtt_seconds = reader.getRttSeconds(),
       .retransmissions = reader.getRetransmissions(),
+      .source = read_enum<signal_source>(reader.getSource()),
+      .rtt_p50_seconds = reader.getRttP50Seconds(),
+      .rtt_p99_seconds = reader.getRttP99Seconds(),
+      .gradient_bytes_per_second = reader.getGradientBytesPerSecond(),
+      .control_bytes_per_second = reader.getControlBytesPerSecond(),
+      .segments_sent = reader.getSegmentsSent(),
+      .sender_blocked_ratio = reader.getSenderBlockedRatio(),
+      .receiver_blocked_ratio = reader.getReceiverBlockedRatio(),
+      .connection_resets = reader.getConnectionResets(),
+      .connections = reader.getConnections(),
+      .congestion_window_segments = reader.getCongestionWindowSegments(),
   };
 }
 
@@ -53,6 +64,29 @@ system_statistics read_system(schema::SystemStatistics::Reader reader) {
       .cpu_time_ratio = reader.getCpuTimeRatio(),
       .run_queue_wait_ratio = reader.getRunQueueWaitRatio(),
       .memory_ratio = reader.getMemoryRatio(),
+      .source = read_enum<signal_source>(reader.getSource()),
+      .training_valid = reader.getTrainingValid(),
+      .training_cpu_ratio = reader.getTrainingCpuRatio(),
+      .training_wait_ratio = reader.getTrainingWaitRatio(),
+      .training_stalled_ratio = reader.getTrainingStalledRatio(),
+      .involuntary_switches = reader.getInvoluntarySwitches(),
+      .page_faults = reader.getPageFaults(),
+      .major_page_faults = reader.getMajorPageFaults(),
+      .cgroup_memory_bytes = reader.getCgroupMemoryBytes(),
+      .throttled_ratio = reader.getThrottledRatio(),
+      .pressure_valid = reader.getPressureValid(),
+      .cpu_pressure_ratio = reader.getCpuPressureRatio(),
+      .memory_pressure_ratio = reader.getMemoryPressureRatio(),
+      .io_pressure_ratio = reader.getIoPressureRatio(),
+  };
+}
+
+gpu_statistics read_gpu(schema::GpuStatistics::Reader reader) {
+  return {
+      .valid = reader.getValid(),
+      .utilisation_ratio = reader.getUtilisationRatio(),
+      .memory_ratio = reader.getMemoryRatio(),
+      .throttled = reader.getThrottled(),
   };
 }
 
@@ -160,6 +194,9 @@ window_report read(schema::WindowReport::Reader reader) {
       .system = read_system(reader.getSystem()),
       .telemetry_seconds = reader.getTelemetrySeconds(),
       .control_seconds = reader.getControlSeconds(),
+      .gpu = read_gpu(reader.getGpu()),
+      .program_seconds = reader.getProgramSeconds(),
+      .telemetry_choice = read_text(reader.getTelemetryChoice(), max_text_length),
   };
 }
 

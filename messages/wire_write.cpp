@@ -37,6 +37,17 @@ void write_network(const network_statistics& value, schema::NetworkStatistics::B
   builder.setThroughputBytesPerSecond(value.throughput_bytes_per_second);
   builder.setRttSeconds(value.rtt_seconds);
   builder.setRetransmissions(value.retransmissions);
+  builder.setSource(to_wire<schema::SignalSource>(value.source));
+  builder.setRttP50Seconds(value.rtt_p50_seconds);
+  builder.setRttP99Seconds(value.rtt_p99_seconds);
+  builder.setGradientBytesPerSecond(value.gradient_bytes_per_second);
+  builder.setControlBytesPerSecond(value.control_bytes_per_second);
+  builder.setSegmentsSent(value.segments_sent);
+  builder.setSenderBlockedRatio(value.sender_blocked_ratio);
+  builder.setReceiverBlockedRatio(value.receiver_blocked_ratio);
+  builder.setConnectionResets(value.connection_resets);
+  builder.setConnections(value.connections);
+  builder.setCongestionWindowSegments(value.congestion_window_segments);
 }
 
 void write_system(const system_statistics& value, schema::SystemStatistics::Builder builder) {
@@ -44,6 +55,27 @@ void write_system(const system_statistics& value, schema::SystemStatistics::Buil
   builder.setCpuTimeRatio(value.cpu_time_ratio);
   builder.setRunQueueWaitRatio(value.run_queue_wait_ratio);
   builder.setMemoryRatio(value.memory_ratio);
+  builder.setSource(to_wire<schema::SignalSource>(value.source));
+  builder.setTrainingValid(value.training_valid);
+  builder.setTrainingCpuRatio(value.training_cpu_ratio);
+  builder.setTrainingWaitRatio(value.training_wait_ratio);
+  builder.setTrainingStalledRatio(value.training_stalled_ratio);
+  builder.setInvoluntarySwitches(value.involuntary_switches);
+  builder.setPageFaults(value.page_faults);
+  builder.setMajorPageFaults(value.major_page_faults);
+  builder.setCgroupMemoryBytes(value.cgroup_memory_bytes);
+  builder.setThrottledRatio(value.throttled_ratio);
+  builder.setPressureValid(value.pressure_valid);
+  builder.setCpuPressureRatio(value.cpu_pressure_ratio);
+  builder.setMemoryPressureRatio(value.memory_pressure_ratio);
+  builder.setIoPressureRatio(value.io_pressure_ratio);
+}
+
+void write_gpu(const gpu_statistics& value, schema::GpuStatistics::Builder builder) {
+  builder.setValid(value.valid);
+  builder.setUtilisationRatio(value.utilisation_ratio);
+  builder.setMemoryRatio(value.memory_ratio);
+  builder.setThrottled(value.throttled);
 }
 
 void write_counts(const decision_counts& value, schema::DecisionCounts::Builder builder) {
@@ -86,6 +118,11 @@ void write_report(const window_report& value, schema::WindowReport::Builder buil
   write_system(value.system, builder.initSystem());
   builder.setTelemetrySeconds(value.telemetry_seconds);
   builder.setControlSeconds(value.control_seconds);
+  if (value.gpu != gpu_statistics{})
+    write_gpu(value.gpu, builder.initGpu());
+  builder.setProgramSeconds(value.program_seconds);
+  if (!value.telemetry_choice.empty())
+    builder.setTelemetryChoice(text_of(value.telemetry_choice));
 }
 
 void write_heartbeat(const heartbeat& value, schema::Heartbeat::Builder builder) {

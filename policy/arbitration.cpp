@@ -65,8 +65,12 @@ verdict arbitration::consider(const messages::shard_report& shard) {
   window.policy_version = controller_->version();
   window.gather_seconds = shard.gather_seconds;
   window.decided = std::ranges::none_of(shard.reports, &messages::window_report::final);
-  for (const auto& report : shard.reports)
+  const auto times = attribute(shard);
+  for (std::size_t i = 0; i < shard.reports.size(); ++i) {
+    const auto& report = shard.reports[i];
     window.workers.push_back(judge(report, report.window != shard.window, measured_.progress()));
+    window.workers.back().time = times[i];
+  }
   if (window.decided)
     decide(shard, result);
   else

@@ -6,6 +6,7 @@
 #include "cluster/cluster_file.hpp"
 #include "messages/types.hpp"
 #include "policy/accuracy_history.hpp"
+#include "policy/attribution.hpp"
 #include "policy/controller.hpp"
 #include "policy/measured_cluster.hpp"
 #include "policy/reward.hpp"
@@ -23,6 +24,7 @@ namespace dynamix::policy {
 struct judged_worker {
   messages::window_report report;
   bool stale = false;               ///< an older report stood in for a late one
+  time_split time;                  ///< where a step's time went; of a stale report, its own parts only
   reward_terms reward;              ///< of report.window, earned by report.decision
   std::vector<float> state;         ///< normalised, as the policy saw it
   std::vector<float> probabilities; ///< of the actions

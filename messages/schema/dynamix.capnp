@@ -172,6 +172,15 @@ struct Heartbeat {
   # Completed.
 }
 
+enum SignalSource {
+  unspecified @0;
+  # An older sender, or a simulated one. Allowed here.
+
+  none @1;
+  unprivileged @2;
+  ebpf @3;
+}
+
 struct NetworkStatistics {
   # One process in one window.
 
@@ -185,6 +194,35 @@ struct NetworkStatistics {
 
   retransmissions @3 :UInt64;
   # TCP segments.
+
+  source @4 :SignalSource;
+
+  rttP50Seconds @5 :Float64;
+  # Of the connections that carry gradients.
+
+  rttP99Seconds @6 :Float64;
+  gradientBytesPerSecond @7 :Float64;
+  # Sent and received between training threads.
+
+  controlBytesPerSecond @8 :Float64;
+  # Sent and received by everything else.
+
+  segmentsSent @9 :UInt64;
+  # TCP segments with data, repeated ones too.
+
+  senderBlockedRatio @10 :Float64;
+  # Time with gradients sent but not delivered, over wall time, summed over connections.
+
+  receiverBlockedRatio @11 :Float64;
+  # Time in which a peer did not read what was to be sent, likewise.
+
+  connectionResets @12 :UInt64;
+
+  connections @13 :UInt32;
+  # That carry gradients, open at the window's end.
+
+  congestionWindowSegments @14 :Float64;
+  # Of those, mean.
 }
 
 struct SystemStatistics {
@@ -200,6 +238,58 @@ struct SystemStatistics {
 
   memoryRatio @3 :Float64;
   # Resident set over physical memory, 0 to 1.
+
+  source @4 :SignalSource;
+
+  trainingValid @5 :Bool;
+  # Whether the next three, of the training thread alone, were measured.
+
+  trainingCpuRatio @6 :Float64;
+  # Time on a CPU over wall time, 0 to 1.
+
+  trainingWaitRatio @7 :Float64;
+  # Time runnable but not running over wall time, 0 to 1.
+
+  trainingStalledRatio @8 :Float64;
+  # Time in uninterruptible sleep over wall time, 0 to 1.
+
+  involuntarySwitches @9 :UInt64;
+  # Of all threads in the window, as are the next two.
+
+  pageFaults @10 :UInt64;
+  # Minor and major.
+
+  majorPageFaults @11 :UInt64;
+
+  cgroupMemoryBytes @12 :UInt64;
+  # Charged to the process's memory cgroup; 0: unknown.
+
+  throttledRatio @13 :Float64;
+  # Time that the CPU quota of the cgroup held it back, over wall time.
+
+  pressureValid @14 :Bool;
+  # Whether the next three were measured.
+
+  cpuPressureRatio @15 :Float64;
+  # Time in which some task of the machine waited for it, over wall time, 0 to 1.
+
+  memoryPressureRatio @16 :Float64;
+  ioPressureRatio @17 :Float64;
+}
+
+struct GpuStatistics {
+  # A machine's GPUs at the end of a window.
+
+  valid @0 :Bool;
+
+  utilisationRatio @1 :Float64;
+  # Mean over the devices, 0 to 1.
+
+  memoryRatio @2 :Float64;
+  # Of the fullest device, 0 to 1.
+
+  throttled @3 :Bool;
+  # The clock of some device was held down by heat or power.
 }
 
 struct TrainingStatistics {
@@ -281,6 +371,14 @@ struct WindowReport {
 
   controlSeconds @16 :Float64;
   # Time that the training thread spent on windows and decisions.
+
+  gpu @17 :GpuStatistics;
+
+  programSeconds @18 :Float64;
+  # Of telemetrySeconds: run time of the programs in the kernel.
+
+  telemetryChoice @19 :Text;
+  # For a person: what each signal is measured with and why; empty: as before.
 }
 
 struct EvaluationReport {

@@ -13,6 +13,10 @@ ledger_row a_window() {
   ledger_worker worker;
   worker.report = {.host = "ada", .rank = 1, .window = 17, .batch = 96};
   worker.report.training.accuracy = 0.8125;
+  worker.report.network.source = messages::signal_source::ebpf;
+  worker.report.system.training_wait_ratio = 0.25;
+  worker.report.gpu.throttled = true;
+  worker.time = {.compute_seconds = 0.5, .barrier_seconds = 0.25};
   worker.reward.total = -0.5;
   worker.state = {0.5F, -1.25F};
   worker.probabilities = {0.25F, 0.75F};
@@ -37,6 +41,10 @@ TEST(Ledger, RowsSurviveTheRoundTrip) {
   ASSERT_EQ(window.workers.size(), 1U);
   EXPECT_EQ(window.workers[0].report.host, "ada");
   EXPECT_EQ(window.workers[0].report.training.accuracy, 0.8125);
+  EXPECT_EQ(window.workers[0].report.network.source, messages::signal_source::ebpf);
+  EXPECT_EQ(window.workers[0].report.system.training_wait_ratio, 0.25);
+  EXPECT_TRUE(window.workers[0].report.gpu.throttled);
+  EXPECT_EQ(window.workers[0].time.barrier_seconds, 0.25);
   EXPECT_EQ(window.workers[0].state, (std::vector<float>{0.5F, -1.25F}));
   EXPECT_EQ(window.workers[0].reward.progress, -0.25);
   EXPECT_EQ(window.workers[0].proposed_batch, 512U);
@@ -72,6 +80,8 @@ TEST(Ledger, LinesOfEarlierVersionsAreRead) {
   EXPECT_EQ(worker.proposed_batch, 0U);
   EXPECT_EQ(worker.intervention, "");
   EXPECT_EQ(worker.reward.total, 0.5);
+  EXPECT_EQ(worker.time.compute_seconds, 0);
+  EXPECT_EQ(worker.report.network.source, messages::signal_source::unspecified);
 }
 
 TEST(Ledger, TornAndForeignLinesAreLeftOut) {

@@ -42,6 +42,40 @@ window_report report_of(std::uint32_t rank) {
   };
 }
 
+/// With everything that has been added since the first release.
+window_report grown_report() {
+  auto report = report_of(1);
+  report.network.source = signal_source::ebpf;
+  report.network.rtt_p50_seconds = 0.000122070312;
+  report.network.rtt_p99_seconds = 0.0009765625;
+  report.network.gradient_bytes_per_second = 1.125e8;
+  report.network.control_bytes_per_second = 0.125e8;
+  report.network.segments_sent = 81'000;
+  report.network.sender_blocked_ratio = 0.375;
+  report.network.receiver_blocked_ratio = 0.0625;
+  report.network.connection_resets = 2;
+  report.network.connections = 6;
+  report.network.congestion_window_segments = 41.5;
+  report.system.source = signal_source::unprivileged;
+  report.system.training_valid = true;
+  report.system.training_cpu_ratio = 0.625;
+  report.system.training_wait_ratio = 0.1875;
+  report.system.training_stalled_ratio = 0.03125;
+  report.system.involuntary_switches = 212;
+  report.system.page_faults = 3000;
+  report.system.major_page_faults = 4;
+  report.system.cgroup_memory_bytes = 512U << 20;
+  report.system.throttled_ratio = 0.25;
+  report.system.pressure_valid = true;
+  report.system.cpu_pressure_ratio = 0.5;
+  report.system.memory_pressure_ratio = 0.015625;
+  report.system.io_pressure_ratio = 0.0078125;
+  report.gpu = {.valid = true, .utilisation_ratio = 0.9375, .memory_ratio = 0.75, .throttled = true};
+  report.program_seconds = 0.000244140625;
+  report.telemetry_choice = "network: ebpf; system: unprivileged";
+  return report;
+}
+
 hello hello_example() {
   return {
       .protocol = 1,
@@ -191,6 +225,7 @@ std::vector<message> examples() {
       hello_example(),
       welcome_example(),
       report_of(1),
+      grown_report(),
       evaluation_example(),
       farewell_example(),
       shard_report{.window = 41,

@@ -128,6 +128,27 @@ std::vector<broken> broken_window_reports() {
   NUMBER(window_report, system.cpu_time_ratio, -1, 65537);
   NUMBER(window_report, system.run_queue_wait_ratio, -1);
   NUMBER(window_report, system.memory_ratio, -1, 1.001);
+  BREAK(window_report, network.source, static_cast<signal_source>(4));
+  BREAK(window_report, network.source, signal_source::none); // although it is valid
+  NUMBER(window_report, network.rtt_p50_seconds, -1);
+  NUMBER(window_report, network.rtt_p99_seconds, -1);
+  NUMBER(window_report, network.gradient_bytes_per_second, -1);
+  NUMBER(window_report, network.control_bytes_per_second, -1);
+  NUMBER(window_report, network.sender_blocked_ratio, -1);
+  NUMBER(window_report, network.receiver_blocked_ratio, -1);
+  NUMBER(window_report, network.congestion_window_segments, -1);
+  BREAK(window_report, system.source, static_cast<signal_source>(4));
+  NUMBER(window_report, system.training_cpu_ratio, -1, 1.001);
+  NUMBER(window_report, system.training_wait_ratio, -1, 1.001);
+  NUMBER(window_report, system.training_stalled_ratio, -1, 1.001);
+  NUMBER(window_report, system.throttled_ratio, -1);
+  NUMBER(window_report, system.cpu_pressure_ratio, -1, 1.001);
+  NUMBER(window_report, system.memory_pressure_ratio, -1, 1.001);
+  NUMBER(window_report, system.io_pressure_ratio, -1, 1.001);
+  NUMBER(window_report, gpu.utilisation_ratio, -1, 1.001);
+  NUMBER(window_report, gpu.memory_ratio, -1, 1.001);
+  NUMBER(window_report, program_seconds, -1);
+  BREAK(window_report, telemetry_choice, std::string(max_text_length + 1, 'c'));
   NUMBER(window_report, telemetry_seconds, -1);
   NUMBER(window_report, control_seconds, -1);
   return all;
