@@ -44,7 +44,7 @@ TEST_F(frame_on_the_wire, arrives_as_it_was_sent) {
     std::vector<char> bytes;
     ASSERT_FALSE(save(*sent, bytes));
     ASSERT_EQ(bytes.size(), sizeof(std::uint32_t) + sent->view().size_bytes());
-    EXPECT_EQ(static_cast<std::size_t>(bytes[3]), sent->view().size()) << "the count is not big-endian";
+    EXPECT_EQ(static_cast<unsigned char>(bytes[3]), sent->view().size()) << "the count is not big-endian";
     frame received;
     ASSERT_FALSE(load(bytes, received));
     EXPECT_EQ(words_in(received), words_in(*sent));
