@@ -209,7 +209,7 @@ struct cluster_file {
                                                      telemetry_source::procfs, telemetry_source::nvml};
   cluster::dashboard dashboard;
   cluster::simulation simulation;
-  std::vector<cluster::host> hosts; ///< 1 to 4096; one arbitrator or as many as replicas, at least one worker
+  std::vector<cluster::host> hosts; ///< 1 to 8192; one arbitrator or as many as replicas, 1 to 4096 workers
   /// Where the file says what: "training", "training.epochs", "host[0].port", "host[0].emulate[1].at_seconds".
   /// What the file leaves to its default has no entry.
   std::map<std::string, cluster::position> positions;

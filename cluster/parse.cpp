@@ -13,8 +13,8 @@ namespace dynamix::cluster {
 namespace {
 
 constexpr std::size_t errors_max = 20;
-constexpr std::size_t file_bytes_max = 1U << 20;
-constexpr std::size_t hosts_max = 4096;
+constexpr std::size_t file_bytes_max = 8U << 20; // thousands of hosts with every field written out
+constexpr std::size_t hosts_max = 8192;          // 4096 workers, and those who decide for them
 constexpr std::size_t emulations_max = 1000;
 
 position to_position(const toml::source_position& from) {
@@ -212,7 +212,7 @@ parse_result read_cluster_file(const std::string& path) {
     return failed("the cluster file cannot be read; it must be a readable TOML file");
   text.resize(static_cast<std::size_t>(stream.gcount()));
   if (text.size() > file_bytes_max)
-    return failed("the cluster file is larger than 1 MiB");
+    return failed("the cluster file is larger than 8 MiB");
   return parse_cluster_text(text, path);
 }
 

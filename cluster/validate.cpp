@@ -9,6 +9,8 @@
 namespace dynamix::cluster {
 namespace {
 
+constexpr std::size_t workers_max = 4096; ///< messages::max_workers, which this room may not see
+
 /// Collects what is wrong, each at the first of the fields that the file itself gives.
 class checker {
 public:
@@ -185,12 +187,15 @@ void check_replicas(checker& check) {
 
 void check_roles(checker& check) {
   const auto& hosts = check.file().hosts;
-  check.require(!hosts.empty(), {"host"}, "there is no host; write one [[host]] for each, 1 to 4096");
+  check.require(!hosts.empty(), {"host"}, "there is no host; write one [[host]] for each, 1 to 8192");
   const bool unclear = std::any_of(hosts.begin(), hosts.end(), [](const auto& each) { return each.roles.empty(); });
   if (hosts.empty() || unclear || check.broken().has_host_field("roles"))
     return;
-  check.require(!check.file().workers().empty(), {"host[0].roles"},
-                "no host has the role \"worker\"; at least one must");
+  const auto workers = check.file().workers().size();
+  check.require(workers > 0, {"host[0].roles"}, "no host has the role \"worker\"; at least one must");
+  check.require(workers <= workers_max, {"host[0].roles"},
+                std::to_string(workers) + " hosts have the role \"worker\"; at most " + std::to_string(workers_max) +
+                    " may");
   std::size_t arbitrators = 0;
   const bool replicated = !check.file().arbitrator.replicas.empty();
   for (std::size_t i = 0; i < hosts.size(); ++i)

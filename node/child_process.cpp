@@ -84,11 +84,12 @@ child_process::~child_process() {
 
 std::string child_process::start(const child_options& options) {
   const auto failed = [](const std::string& what) { return what + ": " + std::strerror(errno); };
-  const int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const int input =
+      options.input >= 0 ? fcntl(options.input, F_DUPFD_CLOEXEC, 0) : open("/dev/null", O_RDONLY | O_CLOEXEC);
   const int output = open(options.output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   std::string problem;
   if (input < 0 || output < 0)
-    problem = failed("cannot open " + (input < 0 ? "/dev/null" : options.output));
+    problem = failed("cannot open " + (input < 0 ? "its standard input" : options.output));
   if (problem.empty()) {
     std::vector<std::string> arguments = options.arguments;
     arguments.insert(arguments.begin(), options.program);

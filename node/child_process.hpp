@@ -13,6 +13,7 @@ struct child_options {
   std::vector<std::string> arguments;                           ///< without the program's name
   std::vector<std::pair<std::string, std::string>> environment; ///< in place of, or beside, this process's own
   std::string output;                                           ///< file that standard output and error are appended to
+  int input = -1; ///< descriptor that becomes its standard input; -1: nothing to read
 };
 
 /// How a process ended.

@@ -163,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(
         broken_file{"port = 7402", "port = 7402\nbatch_highest = 63",
                     "f.toml:26:17: host.batch_highest is 63; it must be 0 or from batch.initial to batch.highest"},
         broken_file{"port = 7402", "port = 65535\ncount = 2",
-                    "f.toml:26:9: host.count is 2; there may be 4096 hosts, and ports end at 65535"},
+                    "f.toml:26:9: host.count is 2; there may be 8192 hosts, and ports end at 65535"},
         broken_file{"port = 7402", "port = 7402\njoin_at_seconds = 9\nleave_at_seconds = 9",
                     "f.toml:27:20: host.leave_at_seconds is 9; it must be 0 or above host.join_at_seconds"},
         broken_file{"model = \"lenet\"", "width = 0.5",
@@ -209,10 +209,23 @@ INSTANTIATE_TEST_SUITE_P(
             "f.toml:31:14: host.emulate.at_seconds is 10; it must be above that of the entry before, which is 10"}),
     [](const auto& info) { return "case_" + std::to_string(info.index); });
 
+TEST(cluster_file, has_at_most_4096_workers_whatever_else_it_has) {
+  const auto with = [](const std::string& more) {
+    return parse_cluster_text("[cluster]\nname = \"large\"\n[[host]]\nname = \"a\"\nport = 9000\nroles = "
+                              "[\"arbitrator\"]\n[[host]]\nname = \"w\"\nport = 10000\ncount = 4096\n" +
+                                  more,
+                              "f.toml");
+  };
+  EXPECT_TRUE(with("").errors.empty());
+  const auto errors = with("[[host]]\nname = \"x\"\nport = 9001\n").errors;
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_NE(errors[0].message.find("4097 hosts have the role \"worker\"; at most 4096 may"), std::string::npos);
+}
+
 TEST(broken_cluster_file, without_hosts_or_workers_is_refused) {
   const auto empty = parse_cluster_text("[cluster]\nname = \"none\"\n", "f.toml");
   ASSERT_EQ(empty.errors.size(), 1U);
-  EXPECT_EQ(to_string(empty.errors[0]), "f.toml: there is no host; write one [[host]] for each, 1 to 4096");
+  EXPECT_EQ(to_string(empty.errors[0]), "f.toml: there is no host; write one [[host]] for each, 1 to 8192");
   const auto idle = parse_cluster_text(
       "[cluster]\nname = \"none\"\n[[host]]\nname = \"a\"\nport = 1\nroles = [\"arbitrator\"]\n", "f.toml");
   ASSERT_EQ(idle.errors.size(), 1U);

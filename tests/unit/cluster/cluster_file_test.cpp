@@ -335,11 +335,11 @@ TEST(cluster_read, says_what_is_wrong_with_an_unreadable_file) {
   EXPECT_NE(directory.errors[0].message.find("cannot be read"), std::string::npos);
 
   const auto path = std::filesystem::temp_directory_path() / ("dynamix-large-" + std::to_string(getpid()) + ".toml");
-  std::ofstream(path) << std::string((1U << 20) + 1, '#');
+  std::ofstream(path) << std::string((8U << 20) + 1, '#');
   const auto large = read_cluster_file(path);
   std::filesystem::remove(path);
   ASSERT_EQ(large.errors.size(), 1U);
-  EXPECT_NE(large.errors[0].message.find("larger than 1 MiB"), std::string::npos);
+  EXPECT_NE(large.errors[0].message.find("larger than 8 MiB"), std::string::npos);
 }
 
 } // namespace

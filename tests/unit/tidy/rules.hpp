@@ -37,6 +37,7 @@ std::vector<finding> find_long_functions(const source_tree& tree);
 ///     messages, cluster, storage, bpf -> nothing of ours      telemetry -> bpf, messages
 ///     replication -> messages, storage
 ///     policy, trainer -> messages/types.hpp, cluster, storage  simulator -> policy and what policy may know
+///     swarm -> simulator and what simulator may know
 ///     actors -> all but node                                   node, tests, benchmarks -> all
 ///
 /// A directory with C++ that this table does not name is a finding too. Generated headers (*.capnp.h) are passed over.

@@ -1,0 +1,122 @@
+#include "actors/swarm_transport.hpp"
+
+#include "actors/connector.hpp"
+#include "actors/handlers.hpp"
+#include "actors/swarm_worker.hpp"
+#include "actors/system.hpp"
+
+#include <caf/io/all.hpp>
+
+#include <random>
+#include <utility>
+
+namespace dynamix::actors {
+
+namespace {
+
+using worker_list = std::shared_ptr<std::vector<swarm_worker_actor>>;
+
+struct swarm_relay_state {
+  static constexpr const char* name = "swarm_relay";
+  swarm_relay_state() = default; // not an aggregate: CAF would initialise its first member with the actor
+  connector_actor connector;
+  gateway_actor gateway; ///< null while not connected
+};
+
+using relay_pointer = swarm_relay_actor::stateful_pointer<swarm_relay_state>;
+
+void redirect(relay_pointer self, const gateway_actor& from, const std::string& leader) {
+  if (from && from == self->state.gateway && self->state.connector)
+    self->send(self->state.connector, atom::redirect_v, leader);
+}
+
+/// `workers` are complete before the connector begins.
+swarm_relay_actor::behavior_type swarm_relay(relay_pointer self, worker_list workers) {
+  install_handlers(self, swarm_relay_state::name);
+  return {
+      [](atom::decide, const frame&) {},
+      [](atom::place, const frame&, const store_actor&) {},
+      [](atom::closed, const frame&) {},
+      [](atom::serve, const telemetry_actor&) {},
+      [self](atom::serve, connector_actor connector) { self->state.connector = std::move(connector); },
+      [self, workers](atom::connected, const gateway_actor& gateway) {
+        self->state.gateway = gateway;
+        for (const auto& worker : *workers)
+          self->send(worker, atom::connected_v, gateway);
+      },
+      [self, workers](atom::lost) {
+        self->state.gateway = nullptr;
+        for (const auto& worker : *workers)
+          self->send(worker, atom::lost_v);
+      },
+      [](atom::greet) {},
+      [](atom::report, const frame&) {},
+      [](atom::evaluation, const frame&) {},
+      [](atom::left) {},
+      [](atom::beat) {},
+      [](atom::tick) {},
+      [](atom::stop) {},
+      [self](atom::redirect, const gateway_actor& from, const std::string& leader) { redirect(self, from, leader); },
+  };
+}
+
+class actor_transport final : public swarm::transport {
+public:
+  actor_transport(const cluster::cluster_file& file, std::vector<std::uint32_t> ranks, swarm::transport_events& events)
+      : group_(std::make_shared<swarm_group>(file, events)), ranks_(std::move(ranks)),
+        system_(*new caf::actor_system(*new system_config(group_->timeouts))) {}
+
+  void join() override {
+    const auto relay = system_.spawn(swarm_relay, workers_);
+    std::random_device source;
+    for (const auto rank : ranks_) {
+      const auto incarnation = (std::uint64_t{source()} << 32 | source()) | 1;
+      workers_->push_back(system_.spawn(swarm_worker, group_, relay, rank, incarnation));
+    }
+    connector_options reach{.targets = {}, .probe_timeout_ms = group_->timeouts.probe_timeout_ms};
+    for (const auto* host : group_->file.arbitrators())
+      reach.targets.push_back({.host = host->name, .address = host->address, .port = host->port});
+    system_.spawn<caf::detached>(connector, std::move(reach), worker_local{relay});
+  }
+
+  void prepare(std::vector<messages::window_report> reports) override {
+    group_->reports = std::move(reports);
+    for (std::uint32_t i = 0; i < workers_->size(); ++i)
+      caf::anon_send((*workers_)[i], atom::report_v, i);
+  }
+
+  void send() override {
+    for (const auto& worker : *workers_)
+      caf::anon_send(worker, atom::report_v);
+  }
+
+  void finish() override {
+    for (const auto& worker : *workers_)
+      caf::anon_send(worker, atom::stop_v);
+  }
+
+  swarm::traffic traffic() const override {
+    return {.sent = group_->sent,
+            .received = group_->received,
+            .applied = group_->applied,
+            .refused = group_->refused,
+            .hellos = group_->hellos,
+            .generations = group_->generations};
+  }
+
+private:
+  std::shared_ptr<swarm_group> group_;
+  const std::vector<std::uint32_t> ranks_;
+  const worker_list workers_ = std::make_shared<worker_list::element_type>(); ///< in the order of ranks_
+  caf::actor_system& system_; ///< never taken down: the process ends with the last farewell
+};
+
+} // namespace
+
+std::unique_ptr<swarm::transport> make_swarm_transport(const cluster::cluster_file& file,
+                                                       const std::vector<std::uint32_t>& ranks,
+                                                       swarm::transport_events& events) {
+  return std::make_unique<actor_transport>(file, ranks, events);
+}
+
+} // namespace dynamix::actors

@@ -1,0 +1,30 @@
+#pragma once
+
+/// The cluster that a swarm stands for.
+
+#include "cluster/cluster_file.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dynamix::swarm {
+
+/// What stands in where no cluster file is given: half of the hosts fast, half three times as slow; the learned policy.
+cluster::cluster_file default_cluster();
+
+/// `from` with so many workers, all on this machine: its workers in turn, again and again, as "w1", "w2", ..., and one
+/// arbitrator "arbitrator" on `port`. Replicas and hosts that come and go are left out, and every host has cores of
+/// its own. Where the file names no workload or no profile, those of write_models below `models` stand in.
+cluster::cluster_file describe(const cluster::cluster_file& from, std::uint32_t workers, std::uint16_t port,
+                               const std::string& models);
+
+/// Writes a workload and two device profiles, made up, into the directory. Empty, or what went wrong.
+std::string write_models(const std::string& directory);
+
+/// The ranks of each of so many processes: equal shares, those of one shard of `shard` workers together.
+std::vector<std::vector<std::uint32_t>> deal_ranks(std::uint32_t workers, std::uint32_t processes, std::uint32_t shard);
+/// As many as workers need: one for 512, at most 8.
+std::uint32_t default_processes(std::uint32_t workers);
+
+} // namespace dynamix::swarm

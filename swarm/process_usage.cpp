@@ -1,0 +1,106 @@
+#include "swarm/process_usage.hpp"
+
+#include <arpa/inet.h>
+#include <filesystem>
+#include <fstream>
+#include <netinet/in.h>
+#include <sstream>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace dynamix::swarm {
+namespace {
+
+constexpr std::uint16_t first_port = 20'000;
+constexpr std::uint16_t last_port = 32'000; ///< the kernel's own begin at 32768
+constexpr int listening = 0x0A;             ///< TCP_LISTEN in /proc/net/tcp
+
+/// Nothing where a thread's schedstat cannot be read.
+std::optional<double> scheduled_seconds(const std::string& process) {
+  std::error_code error;
+  double seconds = 0;
+  bool any = false;
+  for (std::filesystem::directory_iterator task(process + "/task", error), end; !error && task != end;
+       task.increment(error)) {
+    std::ifstream file(task->path() / "schedstat");
+    std::uint64_t running_ns = 0;
+    if (!(file >> running_ns))
+      continue; // the thread has ended
+    seconds += static_cast<double>(running_ns) / 1e9;
+    any = true;
+  }
+  return any ? std::optional(seconds) : std::nullopt;
+}
+
+std::optional<double> ticked_seconds(const std::string& process) {
+  std::ifstream file(process + "/stat");
+  std::string text;
+  if (!std::getline(file, text) || text.rfind(')') == std::string::npos)
+    return std::nullopt;
+  std::istringstream fields(text.substr(text.rfind(')') + 1)); // the name before may hold anything
+  std::string ignored;
+  for (int i = 0; i < 11; ++i)
+    fields >> ignored;
+  double user = 0;
+  double system = 0;
+  fields >> user >> system;
+  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+bool is_free(std::uint16_t port) {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const bool bound = ::bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  ::close(descriptor);
+  return bound;
+}
+
+} // namespace
+
+std::optional<process_usage> usage_of(pid_t id, const std::string& proc) {
+  const auto process = proc + "/" + std::to_string(id);
+  auto seconds = scheduled_seconds(process);
+  if (!seconds)
+    seconds = ticked_seconds(process);
+  std::ifstream pages(process + "/statm");
+  std::uint64_t total = 0;
+  std::uint64_t resident = 0;
+  if (!seconds || !(pages >> total >> resident))
+    return std::nullopt;
+  return process_usage{.cpu_seconds = *seconds,
+                       .resident_bytes = resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE))};
+}
+
+bool is_listening(std::uint16_t port, const std::string& proc) {
+  std::ifstream sockets(proc + "/net/tcp");
+  std::string line;
+  std::getline(sockets, line);
+  while (std::getline(sockets, line)) {
+    std::istringstream fields(line);
+    std::string number;
+    std::string local;
+    std::string remote;
+    int state = 0;
+    fields >> number >> local >> remote >> std::hex >> state;
+    const auto colon = local.find(':');
+    if (state == listening && colon != std::string::npos &&
+        std::strtoul(local.c_str() + colon + 1, nullptr, 16) == port)
+      return true;
+  }
+  return false;
+}
+
+std::uint16_t find_free_port() {
+  static auto next = static_cast<std::uint16_t>(first_port + getpid() * 64 % (last_port - first_port));
+  for (int tries = last_port - first_port; tries > 0; --tries) {
+    next = next < last_port ? static_cast<std::uint16_t>(next + 1) : first_port;
+    if (is_free(next))
+      return next;
+  }
+  return 0;
+}
+
+} // namespace dynamix::swarm

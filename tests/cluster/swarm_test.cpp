@@ -1,0 +1,110 @@
+#include "tests/cluster/trial.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+
+namespace dynamix::cluster_test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class swarm_trial : public trial {
+protected:
+  std::string out() const { return directory_.path() + "/swarm"; }
+
+  /// `swarm --json` with these arguments; the figures it printed. Fails the test where it ended badly.
+  json figures_of(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"swarm", "--json"});
+    const auto ended = end_of(arguments);
+    EXPECT_EQ(ended.code, 0) << ended.output;
+    const auto begin = ended.output.find('{');
+    return json::parse(begin == std::string::npos ? "{}" : ended.output.substr(begin));
+  }
+
+  void expect_complete(const json& figures, std::uint64_t workers, std::uint64_t windows) const {
+    const auto decisions = workers * windows;
+    EXPECT_EQ(figures["decisions"]["expected"], decisions);
+    EXPECT_EQ(figures["decisions"]["made"], decisions);
+    EXPECT_EQ(figures["decisions"]["applied"], decisions);
+    EXPECT_EQ(figures["decisions"]["refused"], 0);
+    EXPECT_EQ(figures["decisions"]["lost"], 0);
+    EXPECT_EQ(figures["farewells"], workers);
+  }
+};
+
+TEST_F(swarm_trial, decides_for_every_worker_on_every_window_and_loses_nothing) {
+  const auto figures = figures_of({"--workers", "64", "--windows", "9", "--warm-up", "1", "--interval-ms", "100"});
+  expect_complete(figures, 64, 10);
+  EXPECT_EQ(figures["windows"], 9);
+  EXPECT_EQ(figures["window_end_to_applied"]["count"], 64 * 9);
+  EXPECT_GT(figures["window_end_to_applied"]["p50_ms"], 0);
+  EXPECT_LE(figures["window_end_to_applied"]["p50_ms"], figures["window_end_to_applied"]["p99_ms"]);
+  ASSERT_EQ(figures["levels"].size(), 2U);
+  for (const auto& level : figures["levels"]) {
+    EXPECT_GT(level["cpu_seconds"], 0);
+    EXPECT_GE(level["messages"], 2 * 64 * 9);
+    EXPECT_GE(level["resident_bytes"], level["idle_bytes"]);
+  }
+}
+
+TEST_F(swarm_trial, leaves_a_run_directory_that_report_reads_and_batch_sizes_that_fit_the_hosts) {
+  figures_of({"--workers", "8", "--windows", "10", "--warm-up", "0", "--interval-ms", "30", "--policy", "goodput",
+              "--processes", "2", "--out", out()});
+  std::string error;
+  std::uint64_t windows = 0;
+  messages::window_report fast;
+  messages::window_report slow;
+  for (const auto& row : actors::read_ledger(out() + "/windows.jsonl", error))
+    if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
+      ++windows;
+      ASSERT_EQ(window->workers.size(), 8U);
+      fast = window->workers[0].report;
+      slow = window->workers[1].report;
+    }
+  EXPECT_EQ(windows, 10U);
+  EXPECT_GT(fast.batch, 2 * slow.batch); // three times as fast
+  EXPECT_NEAR(fast.training.compute_seconds / slow.training.compute_seconds, 1, 0.3);
+  EXPECT_EQ(end_of({"report", "--run", out()}).code, 0);
+}
+
+TEST_F(swarm_trial, takes_the_hosts_of_a_cluster_file) {
+  write_file({.slowdowns = {1, 1, 4}});
+  expect_complete(figures_of({"--cluster", file(), "--windows", "2", "--warm-up", "1", "--interval-ms", "50"}), 3, 3);
+}
+
+TEST_F(swarm_trial, refuses_what_makes_no_sense) {
+  const auto refused = [&](std::vector<std::string> arguments, const std::string& why) {
+    arguments.insert(arguments.begin(), "swarm");
+    const auto ended = end_of(arguments);
+    EXPECT_EQ(ended.code, 2) << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr(why));
+  };
+  write_file({});
+  refused({"--workers", "5000"}, "4096");
+  refused({"--topology", "star"}, "topology");
+  refused({"--policy", "magic"}, "policy");
+  refused({"--cluster", "/nonexistent.toml"}, "/nonexistent.toml");
+  refused({"--set", "batch.initial"}, "SECTION.FIELD=VALUE");
+  refused({"--out", directory_.path() + "/.."}, "not empty");
+}
+
+TEST_F(swarm_trial, ends_all_its_processes_when_it_is_stopped) {
+  auto running = start({"swarm", "--workers", "8", "--windows", "1000", "--interval-ms", "100", "--out", out()});
+  ASSERT_TRUE(
+      wait_until([&] { return contents_of(out() + "/windows.jsonl").find("\"window\"") != std::string::npos; }));
+  running.signal(SIGINT);
+  const auto ended = running.wait();
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.output, HasSubstr("stopped before the end"));
+  EXPECT_TRUE(wait_until([&] {
+    for (const auto& process : std::filesystem::directory_iterator("/proc"))
+      if (contents_of(process.path().string() + "/cmdline").find(out()) != std::string::npos)
+        return false;
+    return true;
+  }));
+}
+
+} // namespace
+} // namespace dynamix::cluster_test

@@ -1,0 +1,110 @@
+#include "simulator/scenario.hpp"
+#include "swarm/cluster.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <numeric>
+#include <stdlib.h>
+
+namespace dynamix::swarm {
+namespace {
+
+class swarm_cluster : public ::testing::Test {
+protected:
+  swarm_cluster() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "dynamix-XXXXXX").string();
+    models_ = mkdtemp(pattern.data());
+  }
+  ~swarm_cluster() override { std::filesystem::remove_all(models_); }
+
+  std::string models_;
+};
+
+TEST_F(swarm_cluster, of_no_file_can_be_written_read_and_simulated_at_every_size) {
+  ASSERT_EQ(write_models(models_), "");
+  for (const std::uint32_t workers : {1U, 3U, 4096U}) {
+    const auto file = describe(default_cluster(), workers, 20001, models_);
+    const auto read = cluster::parse_cluster_text(to_toml(file), "swarm.toml");
+    for (const auto& error : read.errors)
+      ADD_FAILURE() << cluster::to_string(error);
+    EXPECT_EQ(read.file.digest(), file.digest());
+    ASSERT_EQ(read.file.workers().size(), workers);
+    simulator::scenario scenario;
+    EXPECT_TRUE(simulator::load_scenario(read.file, scenario).empty());
+    EXPECT_EQ(scenario.profiles.front().name, "fast");
+    EXPECT_EQ(scenario.profiles.back().name, workers % 2 == 1 ? "fast" : "slow");
+  }
+}
+
+TEST_F(swarm_cluster, takes_a_files_hosts_in_turn_and_leaves_out_what_is_the_real_clusters_own) {
+  const auto parsed = cluster::parse_cluster_text(R"([cluster]
+name = "real"
+secret_file = "secret"
+[batch]
+initial = 16
+lowest = 8
+[arbitrator]
+replicas = ["a", "b", "c"]
+[[host]]
+name = "a"
+address = "10.0.0.1"
+port = 7001
+roles = ["worker", "arbitrator"]
+profile = "gpu.toml"
+batch_highest = 128
+[[host]]
+name = "b"
+address = "10.0.0.2"
+port = 7001
+roles = ["worker", "arbitrator"]
+compute_slowdown = 2.0
+join_at_seconds = 5.0
+[[host]]
+name = "c"
+address = "10.0.0.3"
+port = 7001
+roles = ["arbitrator"]
+)",
+                                                  "real/real.toml");
+  ASSERT_TRUE(parsed.errors.empty()) << cluster::to_string(parsed.errors.front());
+  const auto file = describe(parsed.file, 5, 20001, models_);
+  EXPECT_TRUE(cluster::parse_cluster_text(to_toml(file), "swarm.toml").errors.empty());
+  EXPECT_TRUE(file.arbitrator.replicas.empty());
+  EXPECT_TRUE(file.dashboard.listen.empty());
+  EXPECT_EQ(file.arbitrators().size(), 1U);
+  const auto workers = file.workers();
+  ASSERT_EQ(workers.size(), 5U);
+  for (std::size_t rank = 0; rank < workers.size(); ++rank) {
+    const auto& host = *workers[rank];
+    EXPECT_EQ(host.name, "w" + std::to_string(rank + 1));
+    EXPECT_TRUE(cluster::is_loopback(host.address));
+    EXPECT_EQ(host.batch_highest, rank % 2 == 0 ? 128U : 0U);
+    EXPECT_EQ(host.emulate.size(), rank % 2 == 0 ? 0U : 1U);
+    EXPECT_EQ(host.join_at_seconds, 0);
+  }
+  EXPECT_TRUE(std::filesystem::path(workers[0]->profile).is_absolute());
+  EXPECT_EQ(std::filesystem::path(workers[0]->profile).filename(), "gpu.toml");
+  EXPECT_EQ(file.batch.initial, 16U);
+}
+
+TEST(deal_ranks, gives_every_rank_to_one_process_and_keeps_shards_together) {
+  for (const std::uint32_t workers : {1U, 31U, 64U, 1000U, 4096U})
+    for (const std::uint32_t processes : {1U, 2U, 7U, 8U})
+      for (const std::uint32_t shard : {1U, 32U}) {
+        const auto dealt = deal_ranks(workers, processes, shard);
+        EXPECT_LE(dealt.size(), processes);
+        std::uint32_t next = 0;
+        for (const auto& ranks : dealt) {
+          EXPECT_FALSE(ranks.empty());
+          EXPECT_EQ(ranks.front() % shard, 0U);
+          EXPECT_LE(ranks.size(), workers / dealt.size() + shard);
+          for (const auto rank : ranks)
+            EXPECT_EQ(rank, next++);
+        }
+        EXPECT_EQ(next, workers);
+      }
+}
+
+} // namespace
+} // namespace dynamix::swarm

@@ -1,0 +1,54 @@
+#include "swarm/clock.hpp"
+#include "swarm/process_usage.hpp"
+
+#include <gtest/gtest.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace dynamix::swarm {
+namespace {
+
+TEST(process_usage, counts_the_seconds_that_this_process_computes) {
+  const auto before = usage_of(getpid());
+  ASSERT_TRUE(before);
+  timespec began{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &began);
+  volatile double sink = 0;
+  timespec now = began;
+  while ((now.tv_sec - began.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec - began.tv_nsec) < 0.1) {
+    for (int i = 0; i < 1000; ++i)
+      sink = sink + i;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  }
+  const auto after = usage_of(getpid());
+  ASSERT_TRUE(after);
+  EXPECT_NEAR(after->cpu_seconds - before->cpu_seconds, 0.1, 0.05);
+  EXPECT_GT(after->resident_bytes, 1U << 20);
+}
+
+TEST(process_usage, is_nothing_for_a_process_that_is_not_there) {
+  EXPECT_FALSE(usage_of(-1));
+}
+
+TEST(listening, is_seen_without_a_connection) {
+  const auto port = find_free_port();
+  ASSERT_NE(port, 0);
+  EXPECT_FALSE(is_listening(port));
+  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_FALSE(is_listening(port));
+  ASSERT_EQ(listen(descriptor, 1), 0);
+  EXPECT_TRUE(is_listening(port));
+  close(descriptor);
+  EXPECT_NE(find_free_port(), port);
+}
+
+} // namespace
+} // namespace dynamix::swarm
