@@ -5,6 +5,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <utility>
+
 namespace dynamix::actors {
 
 namespace {
@@ -80,6 +82,15 @@ void learn(pointer self, const std::vector<messages::trajectory>& rollout) {
           });
 }
 
+/// What workers are measured with is an event, not a part of every row.
+void tell_sources(pointer self, policy::judged_window& window) {
+  for (auto& worker : window.workers) {
+    const auto choice = std::exchange(worker.report.telemetry_choice, {});
+    if (!choice.empty() && !worker.stale)
+      write_row(self, ledger_event{"telemetry", worker.report.host, choice});
+  }
+}
+
 void decide(pointer self, const frame& received) {
   auto& state = self->state;
   const auto shard = unpack<messages::shard_report>(received, "arbitrator");
@@ -87,6 +98,7 @@ void decide(pointer self, const frame& received) {
     return;
   const auto began = std::chrono::steady_clock::now();
   auto verdict = state.judge->consider(*shard);
+  tell_sources(self, verdict.window);
   verdict.window.decide_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   auto publish = [self, window = verdict.window, decisions = verdict.decisions] {
     for (const auto& decision : decisions)

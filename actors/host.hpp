@@ -7,10 +7,15 @@
 #include "messages/types.hpp"
 
 #include <map>
+#include <memory>
 #include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
+
+namespace dynamix::telemetry {
+struct kernel_session;
+}
 
 namespace dynamix::actors {
 
@@ -23,6 +28,7 @@ struct host_options {
       policy_from; ///< a saved learner (checkpoints/policy.dynamix); empty: file.arbitrator.policy_file or fresh
   /// Where the connector dials a host, in place of its address and port in the file: a proxy of the fault injector.
   std::map<std::string, std::pair<std::string, std::uint16_t>> reach = {};
+  std::shared_ptr<telemetry::kernel_session> kernel = {}; ///< of this process; null: nothing is measured by eBPF
 };
 
 struct host_outcome {

@@ -3,6 +3,7 @@
 #include "actors/aggregator.hpp"
 #include "actors/arbitrator.hpp"
 #include "actors/connector.hpp"
+#include "actors/control_ports.hpp"
 #include "actors/gateway.hpp"
 #include "actors/handlers.hpp"
 #include "actors/ppo_learner.hpp"
@@ -195,12 +196,16 @@ void host_services::start_worker() {
   supervisors_.push_back(supervise({.max_restarts = 0}, {{"worker", watched}}));
 
   std::vector<child_specification> children;
-  children.push_back({"telemetry", [this] {
-                        auto started = system_.spawn(telemetry, options_.file.telemetry_sources,
-                                                     std::chrono::milliseconds(timeouts_.request_timeout_ms));
-                        caf::anon_send(worker_, atom::serve_v, started);
-                        return caf::actor_cast<caf::strong_actor_ptr>(started);
-                      }});
+  children.push_back(
+      {"telemetry", [this] {
+         auto started = system_.spawn(
+             telemetry, telemetry_options{.sources = options_.file.telemetry_sources,
+                                          .control_ports = control_ports(options_),
+                                          .kernel = options_.kernel,
+                                          .upstream_timeout = std::chrono::milliseconds(timeouts_.request_timeout_ms)});
+         caf::anon_send(worker_, atom::serve_v, started);
+         return caf::actor_cast<caf::strong_actor_ptr>(started);
+       }});
   children.push_back({"connector", [this] { return start_connector(); }});
   supervisors_.push_back(supervise({}, std::move(children)));
 }

@@ -61,7 +61,7 @@ struct ledger_generation {
   std::uint64_t steps_lost = 0;     ///< tried or completed before, and done again
 };
 
-/// "kind": "event": joined, rejoined, refused, lost, ending, regrouping, resumed, leader, restarted, warning
+/// "kind": "event": joined, rejoined, refused, lost, ending, regrouping, resumed, leader, restarted, telemetry, warning
 struct ledger_event {
   std::string event;
   std::string host; ///< empty: the arbitrator's own

@@ -2,8 +2,13 @@
 
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
+#include "messages/validation.hpp"
+#include "telemetry/survey.hpp"
 
 #include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
 
 namespace dynamix::actors {
 
@@ -11,14 +16,35 @@ namespace {
 
 using pointer = telemetry_actor::stateful_pointer<telemetry_state>;
 
-std::unique_ptr<dynamix::telemetry::window_meter> make_meter(const std::vector<cluster::telemetry_source>& sources) {
-  std::vector<std::unique_ptr<dynamix::telemetry::probe>> probes;
-  for (const auto source : sources)
-    if (source == cluster::telemetry_source::tcp_info)
-      probes.push_back(dynamix::telemetry::make_tcp_info_probe());
-    else if (source == cluster::telemetry_source::procfs)
-      probes.push_back(dynamix::telemetry::make_procfs_probe());
-  return std::make_unique<dynamix::telemetry::window_meter>(std::move(probes));
+using dynamix::telemetry::window_meter;
+
+std::unique_ptr<window_meter> make_meter(const telemetry_options& options) {
+  const auto wants = [&](cluster::telemetry_source source) {
+    return std::ranges::find(options.sources, source) != options.sources.end();
+  };
+  return std::make_unique<window_meter>(
+      dynamix::telemetry::choose_sources({.ebpf = wants(cluster::telemetry_source::ebpf),
+                                          .tcp_info = wants(cluster::telemetry_source::tcp_info),
+                                          .procfs = wants(cluster::telemetry_source::procfs),
+                                          .nvml = wants(cluster::telemetry_source::nvml)},
+                                         options.kernel.get(), options.control_ports));
+}
+
+/// What the report says of the sources goes to the ledger once; without an upstream it waits for one.
+void measure(telemetry_state& state, messages::window_report& report) {
+  auto measured = state.meter->close_window();
+  report.network = measured.network;
+  report.system = measured.system;
+  report.gpu = measured.gpu;
+  report.program_seconds = measured.program_seconds;
+  report.telemetry_seconds = measured.sampling_seconds + measured.program_seconds;
+  state.seconds_spent += report.telemetry_seconds;
+  if (!measured.choice.empty()) {
+    spdlog::info("telemetry_chosen text=\"{}\"", measured.choice);
+    state.untold_choice = messages::fit_text(measured.choice);
+  }
+  if (state.upstream)
+    report.telemetry_choice = std::exchange(state.untold_choice, {});
 }
 
 void complete(pointer self, const frame& received) {
@@ -26,11 +52,7 @@ void complete(pointer self, const frame& received) {
   auto report = unpack<messages::window_report>(received, "telemetry");
   if (!report)
     return;
-  const auto measured = state.meter->close_window();
-  report->network = measured.network;
-  report->system = measured.system;
-  report->telemetry_seconds = measured.sampling_seconds;
-  state.seconds_spent += measured.sampling_seconds;
+  measure(state, *report);
   if (state.upstream)
     self->send(state.upstream, atom::report_v, pack(*report));
 }
@@ -57,11 +79,10 @@ caf::result<frame> pass_farewell(pointer self, const frame& received) {
 
 } // namespace
 
-telemetry_actor::behavior_type telemetry(pointer self, std::vector<cluster::telemetry_source> sources,
-                                         std::chrono::milliseconds upstream_timeout) {
+telemetry_actor::behavior_type telemetry(pointer self, const telemetry_options& options) {
   install_handlers(self, telemetry_state::name);
-  self->state.meter = make_meter(sources);
-  self->state.upstream_timeout = upstream_timeout;
+  self->state.meter = make_meter(options);
+  self->state.upstream_timeout = options.upstream_timeout;
   return {
       [self](atom::report, const frame& report) { complete(self, report); },
       [self](atom::evaluation, const frame& report) {

@@ -2,14 +2,23 @@
 
 #include "actors/interfaces.hpp"
 #include "cluster/cluster_file.hpp"
+#include "telemetry/kernel_session.hpp"
 #include "telemetry/window_meter.hpp"
 
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace dynamix::actors {
+
+struct telemetry_options {
+  std::vector<cluster::telemetry_source> sources;
+  std::vector<std::uint16_t> control_ports; ///< connections with one of them at either end carry no gradients
+  std::shared_ptr<dynamix::telemetry::kernel_session> kernel; ///< null: no eBPF
+  std::chrono::milliseconds upstream_timeout{0};
+};
 
 /// Completes the worker's reports with what the machine and the network did in the same window.
 struct telemetry_state {
@@ -17,11 +26,11 @@ struct telemetry_state {
   std::unique_ptr<dynamix::telemetry::window_meter> meter;
   aggregator_actor upstream;
   std::chrono::milliseconds upstream_timeout{0};
-  double seconds_spent = 0; ///< CPU time of all measurements
+  double seconds_spent = 0;  ///< CPU time of all measurements, in the kernel too
+  std::string untold_choice; ///< of sources
 };
 
 telemetry_actor::behavior_type telemetry(telemetry_actor::stateful_pointer<telemetry_state> self,
-                                         std::vector<cluster::telemetry_source> sources,
-                                         std::chrono::milliseconds upstream_timeout);
+                                         const telemetry_options& options);
 
 } // namespace dynamix::actors

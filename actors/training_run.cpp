@@ -2,6 +2,7 @@
 
 #include "actors/packing.hpp"
 #include "actors/remote_store.hpp"
+#include "telemetry/training_thread.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -144,6 +145,7 @@ void training_run::tell(const worker_local& worker, trainer::outcome outcome) {
 
 void training_run::run(caf::actor_system& system, const worker_local& worker) {
   trainer::outcome last;
+  dynamix::telemetry::mark_training_thread();
   try {
     // Outlives the session: a thread that a generation left behind may still read it.
     static trainer::steady_clock clock;

@@ -2,7 +2,7 @@
 #include "cluster/text_table.hpp"
 #include "node/command.hpp"
 #include "node/text.hpp"
-#include "telemetry/probe.hpp"
+#include "telemetry/survey.hpp"
 #include "trainer/session.hpp"
 
 #include <nlohmann/json.hpp>
@@ -20,7 +20,8 @@ namespace {
 struct finding {
   std::string subject;
   bool good = true;
-  std::string detail; ///< what there is, and how to get the rest
+  std::string detail;  ///< what there is, and how to get the rest
+  std::string command; ///< that would improve it, to be typed as it is
 };
 
 /// The path of the first loaded library whose path contains one of `names`.
@@ -72,8 +73,11 @@ std::vector<finding> examine() {
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE)) / (1U << 30);
   std::vector<finding> found = {{"cores", true, std::to_string(std::thread::hardware_concurrency())},
                                 {"memory", true, fixed(gibibytes, 1) + " GiB"}};
-  for (const auto& source : telemetry::survey_sources())
-    found.push_back({source.signal + " telemetry", source.available, source.source + ": " + source.detail});
+  for (const auto& source : telemetry::advise(telemetry::survey_machine()))
+    found.push_back({.subject = source.signal + " telemetry",
+                     .good = source.level != messages::signal_source::none,
+                     .detail = source.source + ": " + source.detail,
+                     .command = source.command});
   found.push_back({"LibTorch", true, DYNAMIX_TORCH_VERSION});
   found.push_back(cuda());
   found.push_back(blas());
@@ -86,13 +90,17 @@ int doctor(bool json, command_context& context) {
   if (json) {
     auto array = nlohmann::ordered_json::array();
     for (const auto& each : found)
-      array.push_back({{"subject", each.subject}, {"good", each.good}, {"detail", each.detail}});
+      array.push_back(
+          {{"subject", each.subject}, {"good", each.good}, {"detail", each.detail}, {"command", each.command}});
     context.out << array.dump(2) << "\n";
     return exit_done;
   }
   std::vector<std::vector<std::string>> rows = {{"subject", "", "detail"}};
-  for (const auto& each : found)
+  for (const auto& each : found) {
     rows.push_back({each.subject, each.good ? "yes" : "no", each.detail});
+    if (!each.command.empty())
+      rows.push_back({"", "", "better: " + each.command});
+  }
   context.out << cluster::text_table(rows);
   return exit_done;
 }

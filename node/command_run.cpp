@@ -1,3 +1,4 @@
+#include "actors/control_ports.hpp"
 #include "actors/host.hpp"
 #include "node/command.hpp"
 #include "node/results.hpp"
@@ -5,11 +6,14 @@
 #include "node/run_directory.hpp"
 #include "node/stop_signals.hpp"
 #include "storage/atomic_file.hpp"
+#include "telemetry/kernel_session.hpp"
 #include "telemetry/logging.hpp"
+#include "telemetry/privileges.hpp"
 #include "trainer/session.hpp"
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <malloc.h>
@@ -83,6 +87,18 @@ std::string read_reach(const std::vector<std::string>& texts, actors::host_optio
   return "";
 }
 
+/// Before the first socket is made, and the last that takes privileges.
+std::shared_ptr<telemetry::kernel_session> start_measuring(const actors::host_options& options) {
+  const auto& sources = options.file.telemetry_sources;
+  std::shared_ptr<telemetry::kernel_session> session;
+  if (options.file.find(options.host)->has(cluster::role::worker) &&
+      std::ranges::find(sources, cluster::telemetry_source::ebpf) != sources.end())
+    session = telemetry::open_kernel_session(actors::control_ports(options));
+  if (const auto problem = telemetry::drop_privileges(); !problem.empty())
+    spdlog::warn("privileges_kept reason=\"{}\"", problem);
+  return session;
+}
+
 int train(const actors::host_options& options, const run_directory& run, const std::stop_token& stop) {
   const auto outcome = actors::run_host(options, stop);
   bool succeeded = outcome.succeeded;
@@ -149,6 +165,7 @@ int run(const run_arguments& arguments, command_context& context) {
     context.err << "dynamix-node: error: " << problem << "\n";
     return exit_failed;
   }
+  options.kernel = start_measuring(options);
   return train(options, run, signals.token());
 }
 

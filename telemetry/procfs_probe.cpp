@@ -1,5 +1,7 @@
 #include "telemetry/numbered_entries.hpp"
 #include "telemetry/probe.hpp"
+#include "telemetry/small_file.hpp"
+#include "telemetry/training_thread.hpp"
 
 #include <cinttypes>
 #include <cstdio>
@@ -13,26 +15,18 @@ namespace dynamix::telemetry {
 
 namespace {
 
-/// The first line of a small file below `directory`; false when it cannot be read.
-bool read_line(int directory, const char* path, char* text, std::size_t size) {
-  const int file = openat(directory, path, O_RDONLY | O_CLOEXEC);
-  if (file < 0)
-    return false;
-  const ssize_t length = read(file, text, size - 1);
-  close(file);
-  text[length > 0 ? length : 0] = '\0';
-  return length > 0;
-}
-
 double to_seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
-bool read_cpu_seconds(double& seconds) {
+bool read_usage(counters& into) {
   rusage usage{};
   if (getrusage(RUSAGE_SELF, &usage) != 0)
     return false;
-  seconds = to_seconds(usage.ru_utime) + to_seconds(usage.ru_stime);
+  into.cpu_seconds = to_seconds(usage.ru_utime) + to_seconds(usage.ru_stime);
+  into.involuntary_switches = static_cast<std::uint64_t>(usage.ru_nivcsw);
+  into.page_faults = static_cast<std::uint64_t>(usage.ru_minflt + usage.ru_majflt);
+  into.major_page_faults = static_cast<std::uint64_t>(usage.ru_majflt);
   return true;
 }
 
@@ -41,7 +35,7 @@ bool read_memory_ratio(double& ratio) {
   char text[256];
   std::uint64_t resident_pages = 0;
   struct sysinfo machine {};
-  if (!read_line(AT_FDCWD, "/proc/self/statm", text, sizeof(text)) ||
+  if (!read_start(AT_FDCWD, "/proc/self/statm", text, sizeof(text)) ||
       std::sscanf(text, "%*u %" SCNu64, &resident_pages) != 1 || sysinfo(&machine) != 0 || machine.totalram == 0)
     return false;
   const double total_bytes = static_cast<double>(machine.totalram) * machine.mem_unit;
@@ -52,10 +46,14 @@ bool read_memory_ratio(double& ratio) {
 class procfs_probe final : public probe {
 public:
   std::string name() const override { return "procfs"; }
+  std::string problem() const override {
+    return "procfs needs /proc/self/statm and /proc/self/task/*/schedstat (a kernel with CONFIG_SCHED_INFO)";
+  }
 
   void sample(counters& into) override {
-    into.system_valid =
-        read_cpu_seconds(into.cpu_seconds) && read_memory_ratio(into.memory_ratio) && count_run_queue_waits();
+    training_ = training_thread.load(std::memory_order_relaxed);
+    into.system_source = messages::signal_source::unprivileged;
+    into.system_valid = read_usage(into) && read_memory_ratio(into.memory_ratio) && count_run_queue_waits(into);
     into.run_queue_wait_seconds = 1e-9 * static_cast<double>(wait_ns_);
   }
 
@@ -67,16 +65,23 @@ private:
 
   /// Adds what each thread waited since it was last seen. False when no thread could be read: a kernel without
   /// schedstat.
-  bool count_run_queue_waits() {
+  bool count_run_queue_waits(counters& into) {
     ++sample_;
-    for_each_numbered_entry("/proc/self/task", [this](int thread, int directory) {
+    for_each_numbered_entry("/proc/self/task", [this, &into](int thread, int directory) {
       char path[32];
       char text[128];
+      std::uint64_t cpu_ns = 0;
       std::uint64_t wait_ns = 0;
       std::snprintf(path, sizeof(path), "%d/schedstat", thread);
       // The line is "nanoseconds-running nanoseconds-waiting timeslices". A thread that has just ended cannot be read.
-      if (!read_line(directory, path, text, sizeof(text)) || std::sscanf(text, "%*u %" SCNu64, &wait_ns) != 1)
+      if (!read_start(directory, path, text, sizeof(text)) ||
+          std::sscanf(text, "%" SCNu64 " %" SCNu64, &cpu_ns, &wait_ns) != 2)
         return;
+      if (thread == training_) {
+        into.training_thread = thread;
+        into.training_cpu_seconds = 1e-9 * static_cast<double>(cpu_ns);
+        into.training_wait_seconds = 1e-9 * static_cast<double>(wait_ns);
+      }
       seen_thread& seen = threads_[thread];
       // A lower count is another thread under a number that was used before.
       wait_ns_ += wait_ns >= seen.wait_ns ? wait_ns - seen.wait_ns : wait_ns;
@@ -89,6 +94,7 @@ private:
   std::unordered_map<int, seen_thread> threads_; // by thread id; those of the last sample
   std::uint64_t sample_ = 0;
   std::uint64_t wait_ns_ = 0;
+  int training_ = 0;
 };
 
 } // namespace

@@ -1,28 +1,94 @@
-#include "telemetry/probe.hpp"
+#include "telemetry/survey.hpp"
 
+#include "telemetry/ebpf_probes.hpp"
+
+#include <filesystem>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <utility>
 
 namespace dynamix::telemetry {
+namespace {
 
-std::vector<source_status> survey_sources() {
-  // An unconnected socket is enough to see whether the kernel's tcp_info has byte counts.
-  const int socket_of_own = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+constexpr auto left_out = "[telemetry] sources leaves it out";
+
+signal_chain network_chain(const wanted_sources& wanted, const kernel_session* session,
+                           const std::vector<std::uint16_t>& control_ports) {
+  signal_chain chain{.of = signal::network};
+  if (wanted.ebpf && session != nullptr && session->network)
+    chain.best_first.push_back(make_ebpf_network_probe(session->network, make_tcp_info_probe(control_ports)));
+  else
+    chain.reason =
+        std::string("not eBPF: ") + (wanted.ebpf && session != nullptr ? session->network_problem : left_out);
+  if (wanted.tcp_info)
+    chain.best_first.push_back(make_tcp_info_probe(control_ports));
+  return chain;
+}
+
+signal_chain system_chain(const wanted_sources& wanted, const kernel_session* session) {
+  signal_chain chain{.of = signal::system};
+  if (wanted.ebpf && session != nullptr && session->scheduler)
+    chain.best_first.push_back(make_ebpf_scheduler_probe(session->scheduler, make_procfs_probe()));
+  else
+    chain.reason =
+        std::string("not eBPF: ") + (wanted.ebpf && session != nullptr ? session->scheduler_problem : left_out);
+  if (wanted.procfs)
+    chain.best_first.push_back(make_procfs_probe());
+  return chain;
+}
+
+signal_chain simple_chain(signal of, bool wanted, std::unique_ptr<probe> (*make)()) {
+  signal_chain chain{.of = of};
+  if (wanted)
+    chain.best_first.push_back(make());
+  else
+    chain.reason = left_out;
+  return chain;
+}
+
+bool works(signal of, std::unique_ptr<probe> probe) {
   counters sampled;
-  make_tcp_info_probe()->sample(sampled);
-  make_procfs_probe()->sample(sampled);
-  if (socket_of_own >= 0)
-    close(socket_of_own);
+  probe->sample(sampled);
+  return is_valid(sampled, of);
+}
 
-  source_status network{"network", "TCP_INFO", socket_of_own >= 0 && sampled.network_valid, ""};
-  network.detail = network.available ? "throughput, RTT and retransmissions of the process's own TCP sockets"
-                                     : "needs /proc/self/fd and Linux 4.1 or later (TCP_INFO with byte counts)";
-  source_status system{"system", "procfs", sampled.system_valid, ""};
-  system.detail = system.available
-                      ? "CPU time, run-queue wait and memory of the process"
-                      : "needs /proc/self/statm and /proc/self/task/*/schedstat (a kernel with CONFIG_SCHED_INFO)";
-  return {network, system};
+} // namespace
+
+std::vector<signal_chain> choose_sources(const wanted_sources& wanted, const kernel_session* session,
+                                         const std::vector<std::uint16_t>& control_ports) {
+  std::vector<signal_chain> chains;
+  chains.push_back(network_chain(wanted, session, control_ports));
+  chains.push_back(system_chain(wanted, session));
+  chains.push_back(simple_chain(signal::pressure, wanted.procfs, &make_pressure_probe));
+  chains.push_back(simple_chain(signal::gpu, wanted.nvml, &make_nvml_probe));
+  return chains;
+}
+
+machine_facts survey_machine() {
+  std::error_code ignored;
+  machine_facts facts{.missing_to_build = missing_to_build(),
+                      .may = own_privileges(),
+                      .kernel_types = std::filesystem::exists("/sys/kernel/btf/vmlinux", ignored),
+                      .unified_cgroup = find_own_cgroups().unified,
+                      .program = std::filesystem::read_symlink("/proc/self/exe", ignored),
+                      .user = ::geteuid(),
+                      .shell = ::getppid()};
+  const auto session = open_kernel_session({});
+  facts.network_problem = session->network_problem;
+  facts.scheduler_problem = session->scheduler_problem;
+  // An unconnected socket is enough to see whether the kernel's tcp_info has byte counts.
+  const int socket_of_own = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  facts.tcp_info = socket_of_own >= 0 && works(signal::network, make_tcp_info_probe());
+  if (socket_of_own >= 0)
+    ::close(socket_of_own);
+  facts.procfs = works(signal::system, make_procfs_probe());
+  facts.pressure = works(signal::pressure, make_pressure_probe());
+  counters sampled;
+  const auto gpu = make_nvml_probe();
+  gpu->sample(sampled);
+  facts.gpu_problem = sampled.gpu.valid ? "" : gpu->problem();
+  return facts;
 }
 
 } // namespace dynamix::telemetry

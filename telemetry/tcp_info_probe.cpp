@@ -1,6 +1,8 @@
 #include "telemetry/numbered_entries.hpp"
 #include "telemetry/probe.hpp"
 
+#include <algorithm>
+#include <bitset>
 #include <cstddef>
 #include <linux/tcp.h> // netinet/tcp.h knows a tcp_info without byte counts
 #include <netinet/in.h>
@@ -18,7 +20,11 @@ struct seen_socket {
   std::uint64_t bytes_acked = 0;
   std::uint64_t bytes_received = 0;
   std::uint64_t retransmissions = 0;
-  std::uint64_t sample = 0; ///< number of that sample
+  std::uint64_t segments_sent = 0;
+  std::uint64_t blocked_us = 0;
+  std::uint64_t receiver_blocked_us = 0;
+  std::uint64_t sample = 0; ///< number of that sample; 0: not seen before
+  bool control = false;     ///< carries no gradients
 };
 
 /// The unique number of the socket behind `descriptor`, which no later socket gets again; 0 if it is no socket.
@@ -26,6 +32,18 @@ std::uint64_t socket_cookie(int descriptor) {
   std::uint64_t cookie = 0;
   socklen_t length = sizeof(cookie);
   return getsockopt(descriptor, SOL_SOCKET, SO_COOKIE, &cookie, &length) == 0 ? cookie : 0;
+}
+
+/// The port of one end of a connection, by getsockname or getpeername; 0 where it has none.
+template <class Ask>
+std::uint16_t port_of(int descriptor, Ask ask) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  if (ask(descriptor, reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    return 0;
+  if (address.ss_family == AF_INET)
+    return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  return address.ss_family == AF_INET6 ? ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port) : 0;
 }
 
 /// What a socket's count grew by; one that was disconnected and used again counts from 0.
@@ -45,13 +63,22 @@ tcp_reading read_tcp_info(int descriptor, tcp_info& info) {
 
 class tcp_info_probe final : public probe {
 public:
+  explicit tcp_info_probe(const std::vector<std::uint16_t>& control_ports) {
+    for (const auto port : control_ports)
+      control_ports_.set(port);
+  }
+
   std::string name() const override { return "TCP_INFO"; }
+  std::string problem() const override { return "TCP_INFO needs /proc/self/fd and Linux 4.2 or later"; }
 
   void sample(counters& into) override {
     ++sample_;
     bool readable = true;
-    double rtt_sum_seconds = 0;
-    std::uint32_t rtt_sockets = 0;
+    rtts_seconds_.clear();
+    double all_rtts_seconds = 0;
+    std::uint32_t with_rtt = 0;
+    std::uint64_t windows = 0;
+    std::uint32_t connections = 0;
     // A descriptor may be closed or reused meanwhile: reading it then fails, or reads the new socket under its own
     // cookie.
     const bool listed = for_each_numbered_entry("/proc/self/fd", [&](int descriptor, int) {
@@ -61,46 +88,89 @@ public:
         return;
       const tcp_reading reading = read_tcp_info(descriptor, info);
       readable = readable && reading != tcp_reading::too_old;
-      if (reading != tcp_reading::read || info.tcpi_state == tcp_state_listen || !count(cookie, info))
+      if (reading != tcp_reading::read || info.tcpi_state == tcp_state_listen || sockets_[cookie].sample == sample_)
         return;
-      if (info.tcpi_rtt > 0) {
-        rtt_sum_seconds += 1e-6 * info.tcpi_rtt;
-        ++rtt_sockets;
-      }
+      const bool control = count(descriptor, sockets_[cookie], info);
+      if (info.tcpi_rtt == 0)
+        return;
+      all_rtts_seconds += 1e-6 * info.tcpi_rtt;
+      ++with_rtt;
+      if (control)
+        return;
+      rtts_seconds_.push_back(1e-6 * info.tcpi_rtt);
+      windows += info.tcpi_snd_cwnd;
+      ++connections;
     });
     std::erase_if(sockets_, [this](const auto& entry) { return entry.second.sample != sample_; });
-    into.network_valid = listed && readable;
-    into.bytes_sent = bytes_sent_;
-    into.bytes_received = bytes_received_;
-    into.retransmissions = retransmissions_;
-    into.rtt_seconds = rtt_sockets > 0 ? rtt_sum_seconds / rtt_sockets : 0;
+    totals_.network_valid = listed && readable;
+    totals_.rtt_seconds = with_rtt > 0 ? all_rtts_seconds / with_rtt : 0;
+    totals_.connections = connections;
+    totals_.congestion_window_segments = connections > 0 ? static_cast<double>(windows) / connections : 0;
+    std::ranges::sort(rtts_seconds_);
+    totals_.rtt_p50_seconds = rtts_seconds_.empty() ? 0 : rtts_seconds_[(rtts_seconds_.size() - 1) / 2];
+    totals_.rtt_p99_seconds = rtts_seconds_.empty() ? 0 : rtts_seconds_[(rtts_seconds_.size() * 99 - 1) / 100];
+    write(into);
   }
 
 private:
-  /// Adds what the socket moved since it was last seen. False for one that this sample has seen under another
-  /// descriptor.
-  bool count(std::uint64_t cookie, const tcp_info& info) {
-    seen_socket& seen = sockets_[cookie];
-    if (seen.sample == sample_)
-      return false;
-    bytes_sent_ += moved(seen.bytes_acked, info.tcpi_bytes_acked);
-    bytes_received_ += moved(seen.bytes_received, info.tcpi_bytes_received);
-    retransmissions_ += moved(seen.retransmissions, info.tcpi_total_retrans);
-    seen = {info.tcpi_bytes_acked, info.tcpi_bytes_received, info.tcpi_total_retrans, sample_};
-    return true;
+  /// Adds what the socket moved since it was last seen. Returns whether it carries no gradients.
+  bool count(int descriptor, seen_socket& seen, const tcp_info& info) {
+    if (seen.sample == 0)
+      seen.control =
+          control_ports_[port_of(descriptor, getsockname)] || control_ports_[port_of(descriptor, getpeername)];
+    const auto sent = moved(seen.bytes_acked, info.tcpi_bytes_acked);
+    const auto received = moved(seen.bytes_received, info.tcpi_bytes_received);
+    const std::uint64_t busy_us = info.tcpi_busy_time;
+    const auto receiver_us = std::min<std::uint64_t>(busy_us, info.tcpi_rwnd_limited);
+    totals_.bytes_sent += sent;
+    totals_.bytes_received += received;
+    totals_.retransmissions += moved(seen.retransmissions, info.tcpi_total_retrans);
+    totals_.segments_sent += moved(seen.segments_sent, info.tcpi_data_segs_out);
+    if (seen.control) {
+      totals_.control_bytes += sent + received;
+    } else {
+      totals_.sender_blocked_seconds += 1e-6 * static_cast<double>(moved(seen.blocked_us, busy_us - receiver_us));
+      totals_.receiver_blocked_seconds += 1e-6 * static_cast<double>(moved(seen.receiver_blocked_us, receiver_us));
+    }
+    seen = {info.tcpi_bytes_acked,
+            info.tcpi_bytes_received,
+            info.tcpi_total_retrans,
+            info.tcpi_data_segs_out,
+            busy_us - receiver_us,
+            receiver_us,
+            sample_,
+            seen.control};
+    return seen.control;
   }
 
+  void write(counters& into) const {
+    into.network_valid = totals_.network_valid;
+    into.network_source = messages::signal_source::unprivileged;
+    into.bytes_sent = totals_.bytes_sent;
+    into.bytes_received = totals_.bytes_received;
+    into.control_bytes = totals_.control_bytes;
+    into.segments_sent = totals_.segments_sent;
+    into.retransmissions = totals_.retransmissions;
+    into.sender_blocked_seconds = totals_.sender_blocked_seconds;
+    into.receiver_blocked_seconds = totals_.receiver_blocked_seconds;
+    into.rtt_seconds = totals_.rtt_seconds;
+    into.rtt_p50_seconds = totals_.rtt_p50_seconds;
+    into.rtt_p99_seconds = totals_.rtt_p99_seconds;
+    into.congestion_window_segments = totals_.congestion_window_segments;
+    into.connections = totals_.connections;
+  }
+
+  std::bitset<65536> control_ports_;
   std::unordered_map<std::uint64_t, seen_socket> sockets_; // by cookie; those of the last sample
+  std::vector<double> rtts_seconds_;                       // of the last sample, of connections that carry gradients
   std::uint64_t sample_ = 0;
-  std::uint64_t bytes_sent_ = 0;
-  std::uint64_t bytes_received_ = 0;
-  std::uint64_t retransmissions_ = 0;
+  counters totals_; // the network's fields
 };
 
 } // namespace
 
-std::unique_ptr<probe> make_tcp_info_probe() {
-  return std::make_unique<tcp_info_probe>();
+std::unique_ptr<probe> make_tcp_info_probe(std::vector<std::uint16_t> control_ports) {
+  return std::make_unique<tcp_info_probe>(control_ports);
 }
 
 } // namespace dynamix::telemetry

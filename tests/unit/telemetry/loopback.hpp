@@ -16,11 +16,13 @@ namespace dynamix::telemetry {
 /// Both ends of one TCP connection over loopback, in this process.
 class loopback_connection {
 public:
-  loopback_connection() {
+  /// `port` of the server's end; 0: any that is free.
+  explicit loopback_connection(std::uint16_t port = 0) {
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(port);
     socklen_t length = sizeof(address);
     auto* generic = reinterpret_cast<sockaddr*>(&address);
     client_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

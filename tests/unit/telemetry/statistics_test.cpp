@@ -81,15 +81,81 @@ TEST(statistics, never_is_negative) {
   EXPECT_DOUBLE_EQ(system.run_queue_wait_ratio, 0);
 }
 
-TEST(survey, finds_both_sources_where_linux_has_them) {
-  const auto sources = survey_sources();
-  ASSERT_EQ(sources.size(), 2U);
-  EXPECT_EQ(sources[0].signal, "network");
-  EXPECT_EQ(sources[1].signal, "system");
-  for (const auto& each : sources) {
-    EXPECT_TRUE(each.available) << each.source << ": " << each.detail;
-    EXPECT_FALSE(each.detail.empty());
-  }
+TEST(statistics, splits_bytes_by_purpose) {
+  counters before = at(1);
+  counters after = at(3);
+  after.bytes_sent = 600;
+  after.bytes_received = 400;
+  after.control_bytes = 100;
+  const auto network = network_between(before, after);
+  EXPECT_DOUBLE_EQ(network.throughput_bytes_per_second, 500);
+  EXPECT_DOUBLE_EQ(network.control_bytes_per_second, 50);
+  EXPECT_DOUBLE_EQ(network.gradient_bytes_per_second, 450);
+}
+
+TEST(statistics, reads_round_trips_of_the_window_from_the_histogram) {
+  counters before = at(1);
+  counters after = at(2);
+  before.network_source = after.network_source = messages::signal_source::ebpf;
+  before.rtts[9 * rtt_octave_buckets] = 1000; // 512 us, all before the window
+  after.rtts = before.rtts;
+  after.rtts[6 * rtt_octave_buckets + 4] = 97; // from 96 to 104 us
+  after.rtts[13 * rtt_octave_buckets] = 3;     // from 8192 us
+  after.rtt_samples = 100;
+  after.rtt_sum_us = 97 * 100 + 3 * 9000;
+  after.congestion_window_sum = 1250;
+  const auto network = network_between(before, after);
+  EXPECT_NEAR(network.rtt_seconds, 367e-6, 1e-9);
+  EXPECT_NEAR(network.rtt_p50_seconds, 100e-6, 4e-6);
+  EXPECT_NEAR(network.rtt_p99_seconds, 8704e-6, 512e-6);
+  EXPECT_DOUBLE_EQ(network.congestion_window_segments, 12.5);
+}
+
+TEST(statistics, has_no_round_trip_time_without_a_sample) {
+  counters before = at(1);
+  counters after = at(2);
+  before.network_source = after.network_source = messages::signal_source::ebpf;
+  const auto network = network_between(before, after);
+  EXPECT_TRUE(network.valid);
+  EXPECT_EQ(network.rtt_p99_seconds, 0);
+}
+
+TEST(statistics, is_masked_when_the_source_has_changed) {
+  counters before = at(1);
+  counters after = at(2);
+  after.network_source = messages::signal_source::ebpf;
+  after.system_source = messages::signal_source::ebpf;
+  EXPECT_FALSE(network_between(before, after).valid);
+  EXPECT_FALSE(system_between(before, after).valid);
+}
+
+TEST(statistics, tells_the_training_thread_apart_once_it_is_known_at_both_ends) {
+  counters before = at(1);
+  counters after = at(3);
+  after.training_thread = 77;
+  after.training_wait_seconds = 0.5;
+  EXPECT_FALSE(system_between(before, after).training_valid);
+  before.training_thread = 77;
+  before.training_cpu_seconds = 10;
+  after.training_cpu_seconds = 11;
+  const auto system = system_between(before, after);
+  EXPECT_TRUE(system.training_valid);
+  EXPECT_DOUBLE_EQ(system.training_cpu_ratio, 0.5);
+  EXPECT_DOUBLE_EQ(system.training_wait_ratio, 0.25);
+}
+
+TEST(statistics, has_pressure_without_the_rest) {
+  counters before = at(1);
+  counters after = at(2);
+  before.system_valid = after.system_valid = false;
+  before.pressure_valid = after.pressure_valid = true;
+  after.cpu_pressure_seconds = 0.25;
+  after.throttled_seconds = 0.125;
+  const auto system = system_between(before, after);
+  EXPECT_FALSE(system.valid);
+  EXPECT_TRUE(system.pressure_valid);
+  EXPECT_DOUBLE_EQ(system.cpu_pressure_ratio, 0.25);
+  EXPECT_DOUBLE_EQ(system.throttled_ratio, 0.125);
 }
 
 } // namespace

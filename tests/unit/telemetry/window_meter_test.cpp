@@ -11,18 +11,40 @@
 namespace dynamix::telemetry {
 namespace {
 
-std::vector<std::unique_ptr<probe>> real_probes() {
-  std::vector<std::unique_ptr<probe>> probes;
-  probes.push_back(make_tcp_info_probe());
-  probes.push_back(make_procfs_probe());
-  return probes;
+signal_chain chain(signal of, std::unique_ptr<probe> one) {
+  signal_chain made{.of = of};
+  made.best_first.push_back(std::move(one));
+  return made;
 }
 
-std::vector<std::unique_ptr<probe>> only(std::unique_ptr<probe> one) {
-  std::vector<std::unique_ptr<probe>> probes;
-  probes.push_back(std::move(one));
-  return probes;
+std::vector<signal_chain> only(signal of, std::unique_ptr<probe> one) {
+  std::vector<signal_chain> chains;
+  chains.push_back(chain(of, std::move(one)));
+  return chains;
 }
+
+std::vector<signal_chain> real_probes() {
+  auto chains = only(signal::network, make_tcp_info_probe());
+  chains.push_back(chain(signal::system, make_procfs_probe()));
+  return chains;
+}
+
+/// A network probe that works so many times.
+class failing_probe final : public probe {
+public:
+  failing_probe(std::string name, int samples) : name_(std::move(name)), samples_(samples) {}
+  std::string name() const override { return name_; }
+  std::string problem() const override { return name_ + " has stopped"; }
+  void sample(counters& into) override {
+    into.network_valid = samples_-- > 0;
+    into.network_source = name_ == "eBPF" ? messages::signal_source::ebpf : messages::signal_source::unprivileged;
+    into.bytes_sent = 1000;
+  }
+
+private:
+  std::string name_;
+  int samples_;
+};
 
 TEST(window_meter, attributes_each_transfer_to_its_own_window) {
   const loopback_connection connection;
@@ -65,20 +87,49 @@ TEST(window_meter, states_what_sampling_cost) {
 }
 
 TEST(window_meter, masks_every_signal_without_a_probe) {
-  window_meter none(only(make_null_probe()));
+  window_meter none(only(signal::network, make_null_probe()));
   const window_measurement nothing = none.close_window();
   EXPECT_FALSE(nothing.network.valid);
   EXPECT_FALSE(nothing.system.valid);
 
-  window_meter network_only(only(make_tcp_info_probe()));
+  window_meter network_only(only(signal::network, make_tcp_info_probe()));
   const window_measurement network = network_only.close_window();
   EXPECT_TRUE(network.network.valid);
   EXPECT_FALSE(network.system.valid);
 
-  window_meter system_only(only(make_procfs_probe()));
+  window_meter system_only(only(signal::system, make_procfs_probe()));
   const window_measurement system = system_only.close_window();
   EXPECT_FALSE(system.network.valid);
   EXPECT_TRUE(system.system.valid);
+}
+
+TEST(window_meter, tells_its_choice_once) {
+  window_meter meter(real_probes());
+  EXPECT_EQ(meter.close_window().choice, "network: TCP_INFO\nsystem: procfs");
+  EXPECT_EQ(meter.close_window().choice, "");
+}
+
+TEST(window_meter, goes_on_with_the_next_best_when_a_probe_fails) {
+  auto chains = only(signal::network, std::make_unique<failing_probe>("eBPF", 2));
+  chains[0].best_first.push_back(std::make_unique<failing_probe>("TCP_INFO", 100));
+  window_meter meter(std::move(chains));
+  const auto works = meter.close_window();
+  EXPECT_EQ(works.network.source, messages::signal_source::ebpf);
+  EXPECT_EQ(works.choice, "network: eBPF");
+  const auto fails = meter.close_window();
+  EXPECT_FALSE(fails.network.valid) << "the window has an end of one source and a beginning of another";
+  EXPECT_EQ(fails.network.source, messages::signal_source::none);
+  EXPECT_EQ(fails.choice, "network: TCP_INFO, since eBPF has stopped");
+  const auto after = meter.close_window();
+  EXPECT_TRUE(after.network.valid);
+  EXPECT_EQ(after.network.source, messages::signal_source::unprivileged);
+  EXPECT_EQ(after.choice, "");
+}
+
+TEST(window_meter, masks_a_signal_whose_last_probe_has_failed) {
+  window_meter meter(only(signal::network, std::make_unique<failing_probe>("TCP_INFO", 1)));
+  EXPECT_EQ(meter.close_window().choice, "network: none, since TCP_INFO has stopped");
+  EXPECT_FALSE(meter.close_window().network.valid);
 }
 
 } // namespace

@@ -127,8 +127,8 @@ struct library_rule {
   std::vector<std::string> users;   ///< prefixes of the files that may reach it
 };
 
-const std::array<library_rule, 4>& library_rules() {
-  static const std::array<library_rule, 4> rules = {{
+const std::array<library_rule, 5>& library_rules() {
+  static const std::array<library_rule, 5> rules = {{
       {"CAF",
        {"caf/"},
        {"actors/", "messages/frame.", "tests/unit/actors/", "tests/unit/messages/", "tests/simulation/",
@@ -137,6 +137,9 @@ const std::array<library_rule, 4>& library_rules() {
        {"torch/", "c10/", "c10d/", "ATen/", "gloo/"},
        {"trainer/", "policy/", "tests/unit/trainer/", "tests/unit/policy/", "benchmarks/"}},
       {"Cap'n Proto", {"capnp/", "kj/"}, {"messages/", "tests/unit/messages/"}},
+      {"libbpf",
+       {"bpf/libbpf.h", "bpf/bpf.h", "bpf/bpf_", "bpf_programs/"},
+       {"bpf/", "telemetry/", "tests/unit/telemetry/"}},
       {"libraft", {"raft.h", "raft/", "uv.h"}, {"replication/", "tests/unit/replication/"}},
   }};
   return rules;

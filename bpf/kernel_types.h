@@ -1,0 +1,57 @@
+#pragma once
+
+/// The few kernel types that the programs read, and what differs between kernels. Only names matter: libbpf looks each
+/// field up in the BTF of the kernel that runs (CO-RE), so that building needs no BTF.
+
+#include "bpf/cost.h" // has the integer types, which libbpf's headers take
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <linux/bpf.h>
+#include <stdbool.h>
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct upid {
+  int nr; ///< the number in one namespace
+};
+
+struct pid {
+  unsigned int level;    ///< of the innermost namespace
+  struct upid numbers[]; ///< by level
+};
+
+struct task_struct {
+  unsigned int __state;
+  int pid;  ///< of the thread, in the first namespace
+  int tgid; ///< of the process, likewise
+  struct pid* thread_pid;
+};
+
+struct task_struct___before_5_14 {
+  long state;
+};
+
+#pragma clang attribute pop
+
+/// Bits of a task's state, from the kernel's include/linux/sched.h.
+#define TASK_RUNNING 0x0
+#define TASK_UNINTERRUPTIBLE 0x2
+#define TASK_NOLOAD 0x400 ///< with the last one: idle, and not held up by anything
+
+static __always_inline unsigned int state_of(struct task_struct* task) {
+  if (bpf_core_field_exists(task->__state))
+    return task->__state;
+  return (unsigned int)BPF_CORE_READ((struct task_struct___before_5_14*)task, state);
+}
+
+/// The number by which the thread knows itself, in its own namespace.
+static __always_inline int own_number_of(struct task_struct* task) {
+  struct pid* number = BPF_CORE_READ(task, thread_pid);
+  unsigned int level = BPF_CORE_READ(number, level);
+  struct upid innermost = {};
+  bpf_core_read(&innermost, sizeof(innermost), &number->numbers[level & 31]);
+  return innermost.nr;
+}

@@ -1,0 +1,187 @@
+#include "telemetry/cgroup.hpp"
+
+#include "telemetry/small_file.hpp"
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+#include <sys/stat.h>
+#include <utility>
+#include <vector>
+
+namespace dynamix::telemetry {
+namespace {
+
+constexpr std::string_view own_prefix = "dynamix-";
+
+struct mounted {
+  std::string root; ///< of the hierarchy that is seen at `point`
+  std::string point;
+  std::string type;
+  std::string options; ///< of the file system, as ",rw,memory,"
+};
+
+/// Lines of mountinfo: id parent device root point options... - type source super-options (proc_pid_mountinfo(5)).
+std::vector<mounted> cgroup_mounts(const std::string& text) {
+  std::vector<mounted> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string skipped;
+    std::string source;
+    mounted mount;
+    words >> skipped >> skipped >> skipped >> mount.root >> mount.point;
+    while (words >> skipped && skipped != "-") {
+    }
+    words >> mount.type >> source >> mount.options;
+    mount.options = "," + mount.options + ",";
+    if (mount.type == "cgroup" || mount.type == "cgroup2")
+      found.push_back(std::move(mount));
+  }
+  return found;
+}
+
+/// Where the group `path` of a hierarchy is seen.
+std::string place(const mounted& mount, const std::string& path) {
+  if (mount.root == "/" || mount.root.empty())
+    return mount.point + (path == "/" ? "" : path);
+  // A part of the hierarchy: what lies above cannot be seen.
+  if (path == mount.root)
+    return mount.point;
+  return path.starts_with(mount.root + "/") ? mount.point + path.substr(mount.root.size()) : mount.point;
+}
+
+void find_in(const std::string& path, const std::string& controllers, const std::vector<mounted>& mounts,
+             cgroup_places& found) {
+  for (const auto& mount : mounts) {
+    const bool unified = mount.type == "cgroup2";
+    if (unified != controllers.empty())
+      continue;
+    if (unified)
+      found.unified = place(mount, path);
+    else if (controllers.find(",memory,") != std::string::npos && mount.options.find(",memory,") != std::string::npos)
+      found.memory = place(mount, path);
+    else if (controllers.find(",cpu,") != std::string::npos && mount.options.find(",cpu,") != std::string::npos)
+      found.cpu = place(mount, path);
+  }
+}
+
+std::string error_text(const std::string& what) {
+  return what + ": " + std::strerror(errno);
+}
+
+bool move_process(const std::string& group) {
+  const int file = ::open((group + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC);
+  if (file < 0)
+    return false;
+  const bool moved = ::write(file, "0", 1) == 1;
+  const int error = errno;
+  ::close(file);
+  errno = error;
+  return moved;
+}
+
+/// Removes the groups in `directory` whose processes are gone. A group with a process in it cannot be removed.
+int remove_abandoned_below(const std::string& directory) {
+  int removed = 0;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    const auto name = entry.path().filename().string();
+    if (!name.starts_with(own_prefix))
+      continue;
+    const auto number = name.substr(own_prefix.size());
+    int process = 0;
+    const auto read = std::from_chars(number.data(), number.data() + number.size(), process);
+    if (read.ec != std::errc() || read.ptr != number.data() + number.size() ||
+        std::filesystem::exists("/proc/" + number, ignored))
+      continue;
+    removed += ::rmdir(entry.path().c_str()) == 0 ? 1 : 0;
+  }
+  return removed;
+}
+
+class entered_cgroup final : public own_cgroup {
+public:
+  entered_cgroup(std::string path, std::string parent, int descriptor)
+      : path_(std::move(path)), parent_(std::move(parent)), descriptor_(descriptor) {}
+  entered_cgroup(const entered_cgroup&) = delete;
+  entered_cgroup& operator=(const entered_cgroup&) = delete;
+  ~entered_cgroup() override {
+    ::close(descriptor_);
+    if (!parent_.empty() && move_process(parent_))
+      ::rmdir(path_.c_str());
+  }
+
+  int descriptor() const override { return descriptor_; }
+  const std::string& path() const override { return path_; }
+
+private:
+  std::string path_;
+  std::string parent_; ///< empty: the process was in the group before
+  int descriptor_;
+};
+
+std::unique_ptr<own_cgroup> open_group(const std::string& path, const std::string& parent, std::string& problem) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor >= 0)
+    return std::make_unique<entered_cgroup>(path, parent, descriptor);
+  problem = error_text("cannot open " + path);
+  return nullptr;
+}
+
+bool alone_in(const std::string& group) {
+  return read_small_file(group + "/cgroup.procs") == std::to_string(::getpid()) + "\n";
+}
+
+} // namespace
+
+cgroup_places find_cgroups(const std::string& cgroup_text, const std::string& mountinfo_text) {
+  const auto mounts = cgroup_mounts(mountinfo_text);
+  cgroup_places found;
+  std::istringstream lines(cgroup_text);
+  for (std::string line; std::getline(lines, line);) { // number:controllers:path (cgroups(7))
+    const auto first = line.find(':');
+    const auto second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos)
+      continue;
+    const auto controllers = line.substr(first + 1, second - first - 1);
+    find_in(line.substr(second + 1), controllers.empty() ? "" : "," + controllers + ",", mounts, found);
+  }
+  if (found.memory.empty())
+    found.memory = found.unified;
+  if (found.cpu.empty())
+    found.cpu = found.unified;
+  return found;
+}
+
+cgroup_places find_own_cgroups() {
+  return find_cgroups(read_small_file("/proc/self/cgroup"), read_small_file("/proc/self/mountinfo"));
+}
+
+std::unique_ptr<own_cgroup> enter_own_cgroup(std::string& problem) {
+  const auto parent = find_own_cgroups().unified;
+  if (parent.empty()) {
+    problem = "cgroup version 2 is not mounted";
+    return nullptr;
+  }
+  remove_abandoned_below(parent);
+  const auto group = parent + "/" + std::string(own_prefix) + std::to_string(::getpid());
+  const bool made = ::mkdir(group.c_str(), 0755) == 0 || errno == EEXIST;
+  if (made && move_process(group))
+    return open_group(group, parent, problem);
+  problem = error_text(made ? "cannot enter " + group : "cannot make " + group);
+  if (made)
+    ::rmdir(group.c_str());
+  if (alone_in(parent))
+    return open_group(parent, "", problem);
+  return nullptr;
+}
+
+int remove_abandoned_cgroups() {
+  const auto present = find_own_cgroups().unified;
+  return present.empty() ? 0 : remove_abandoned_below(present);
+}
+
+} // namespace dynamix::telemetry

@@ -1,0 +1,41 @@
+#pragma once
+
+/// Control groups of this process: where they are, and one of its own for the programs that count its traffic.
+
+#include <memory>
+#include <string>
+
+namespace dynamix::telemetry {
+
+/// Directories of the groups that a process is in; empty where a hierarchy is not mounted or does not have it.
+struct cgroup_places {
+  std::string unified; ///< version 2
+  std::string memory;  ///< of whichever version has the controller; as is the next one
+  std::string cpu;
+};
+
+/// From the texts of /proc/self/cgroup and /proc/self/mountinfo. Pure. A hierarchy may be mounted anywhere, and only a
+/// part of it (a container's); version 1 and 2 may stand side by side.
+cgroup_places find_cgroups(const std::string& cgroup_text, const std::string& mountinfo_text);
+cgroup_places find_own_cgroups();
+
+/// The cgroup whose traffic is this process's alone.
+class own_cgroup {
+public:
+  virtual ~own_cgroup() = default;
+  /// A descriptor of its directory.
+  virtual int descriptor() const = 0;
+  virtual const std::string& path() const = 0;
+};
+
+/// A new group of version 2 below the present one, named after the process, with the process in it; or the present one,
+/// where no group can be made and nobody else is in it. Call before the first socket is made: a socket belongs to the
+/// group that its maker was in. When it goes, the process returns and the group is removed. Null with the reason in
+/// `problem`.
+std::unique_ptr<own_cgroup> enter_own_cgroup(std::string& problem);
+
+/// Removes the groups beside or below the present one that processes left which did not live to do it themselves.
+/// Returns how many.
+int remove_abandoned_cgroups();
+
+} // namespace dynamix::telemetry

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "telemetry/kernel_programs.hpp"
+#include "telemetry/probe.hpp"
+
+#include <memory>
+
+namespace dynamix::telemetry {
+
+/// The network by eBPF: bytes, segments, RTTs, congestion windows, retransmissions and resets of all sockets of the
+/// process's cgroup, those that live for less than a window too. How long senders were blocked no program may read
+/// without CAP_PERFMON, so that is `tcp_info`'s. Fails when bytes move and no program runs. Logs resets and
+/// retransmission bursts.
+std::unique_ptr<probe> make_ebpf_network_probe(std::shared_ptr<network_programs> programs,
+                                               std::unique_ptr<probe> tcp_info);
+
+/// The system by eBPF: every thread's waits, and where the training thread's time went to the moment. CPU time, memory
+/// and page faults are `procfs`'s. Fails when no program runs in a window.
+std::unique_ptr<probe> make_ebpf_scheduler_probe(std::shared_ptr<scheduler_programs> programs,
+                                                 std::unique_ptr<probe> procfs);
+
+/// Run time of programs in seconds, from the runs that they timed.
+double run_seconds(const program_cost& total);
+
+} // namespace dynamix::telemetry

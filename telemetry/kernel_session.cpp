@@ -1,0 +1,56 @@
+#include "telemetry/kernel_session.hpp"
+
+#include "telemetry/privileges.hpp"
+
+#include <filesystem>
+
+namespace dynamix::telemetry {
+namespace {
+
+/// "it takes CAP_BPF and CAP_NET_ADMIN, and has neither", or an empty string.
+std::string lacking(bool bpf, bool other, const std::string& name) {
+  if (bpf && other)
+    return "";
+  return "it takes CAP_BPF and " + name + ", and there is " +
+         (bpf     ? "only CAP_BPF"
+          : other ? "only " + name
+                  : "neither");
+}
+
+void load_network(kernel_session& session, const privileges& may, const std::vector<std::uint16_t>& control_ports) {
+  session.network_problem = lacking(may.bpf, may.net_admin, "CAP_NET_ADMIN");
+  if (session.network_problem.empty())
+    session.group = enter_own_cgroup(session.network_problem);
+  if (session.group)
+    session.network = load_network_programs(session.group->descriptor(), control_ports, session.network_problem);
+  if (session.network)
+    session.network_problem.clear();
+  else
+    session.group.reset();
+}
+
+void load_scheduler(kernel_session& session, const privileges& may) {
+  session.scheduler_problem = lacking(may.bpf, may.perfmon, "CAP_PERFMON");
+  std::error_code ignored;
+  if (session.scheduler_problem.empty() && !std::filesystem::exists("/sys/kernel/btf/vmlinux", ignored))
+    session.scheduler_problem = "the kernel does not tell its types (CONFIG_DEBUG_INFO_BTF)";
+  if (session.scheduler_problem.empty())
+    session.scheduler = load_scheduler_programs(session.scheduler_problem);
+}
+
+} // namespace
+
+std::shared_ptr<kernel_session> open_kernel_session(const std::vector<std::uint16_t>& control_ports) {
+  auto session = std::make_shared<kernel_session>();
+  if (const auto missing = missing_to_build(); !missing.empty()) {
+    session->network_problem = session->scheduler_problem =
+        "this build is without eBPF (it would take " + missing + ")";
+    return session;
+  }
+  const auto may = own_privileges();
+  load_network(*session, may, control_ports);
+  load_scheduler(*session, may);
+  return session;
+}
+
+} // namespace dynamix::telemetry

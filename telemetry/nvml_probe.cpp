@@ -1,0 +1,117 @@
+#include "telemetry/probe.hpp"
+
+#include <algorithm>
+#include <dlfcn.h>
+#include <vector>
+
+namespace dynamix::telemetry {
+namespace {
+
+// What is used of nvml.h (NVML API Reference): the library is looked for at run time, so that none is needed to build.
+using device = void*;
+struct utilization {
+  unsigned gpu = 0; ///< percent of the last sampling period, 1/6 s to 1 s
+  unsigned memory = 0;
+};
+struct memory {
+  unsigned long long total = 0; ///< bytes
+  unsigned long long free = 0;
+  unsigned long long used = 0;
+};
+constexpr int success = 0;
+constexpr unsigned devices_max = 64;
+/// nvmlClocksThrottleReason: SwPowerCap, HwSlowdown, SwThermalSlowdown, HwThermalSlowdown, HwPowerBrakeSlowdown. The
+/// others (idle, set by a user, by a display) hold nothing down that was wanted.
+constexpr unsigned long long held_down = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
+
+class nvml_probe final : public probe {
+public:
+  nvml_probe() : library_(::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
+    if (library_ == nullptr) {
+      problem_ = "there is no libnvidia-ml.so.1 (NVIDIA's driver)";
+      return;
+    }
+    int (*init)() = nullptr;
+    int (*count)(unsigned*) = nullptr;
+    int (*handle)(unsigned, device*) = nullptr;
+    if (!find(init, "nvmlInit_v2") || !find(shutdown_, "nvmlShutdown") || !find(count, "nvmlDeviceGetCount_v2") ||
+        !find(handle, "nvmlDeviceGetHandleByIndex_v2") || !find(utilization_, "nvmlDeviceGetUtilizationRates") ||
+        !find(memory_, "nvmlDeviceGetMemoryInfo")) {
+      shutdown_ = nullptr;
+      problem_ = "libnvidia-ml.so.1 is too old";
+      return;
+    }
+    find(reasons_, "nvmlDeviceGetCurrentClocksThrottleReasons"); // not every device has it
+    if (init() != success) {
+      shutdown_ = nullptr;
+      problem_ = "NVML found no driver that runs";
+      return;
+    }
+    unsigned devices = 0;
+    count(&devices);
+    for (unsigned i = 0; i < std::min(devices, devices_max); ++i)
+      if (device one = nullptr; handle(i, &one) == success)
+        devices_.push_back(one);
+    if (devices_.empty())
+      problem_ = "NVML sees no GPU";
+  }
+  nvml_probe(const nvml_probe&) = delete;
+  nvml_probe& operator=(const nvml_probe&) = delete;
+  ~nvml_probe() override {
+    if (shutdown_ != nullptr)
+      shutdown_();
+    if (library_ != nullptr)
+      ::dlclose(library_);
+  }
+
+  std::string name() const override { return "NVML"; }
+  std::string problem() const override { return problem_; }
+
+  void sample(counters& into) override {
+    messages::gpu_statistics seen;
+    unsigned read = 0;
+    for (auto* const one : devices_) {
+      utilization used;
+      memory space;
+      unsigned long long reasons = 0;
+      if (utilization_(one, &used) != success || memory_(one, &space) != success || space.total == 0)
+        continue;
+      ++read;
+      seen.utilisation_ratio += std::min(used.gpu, 100U) / 100.0;
+      const auto ratio = static_cast<double>(std::min(space.used, space.total)) / static_cast<double>(space.total);
+      seen.memory_ratio = std::max(seen.memory_ratio, ratio);
+      seen.throttled =
+          seen.throttled || (reasons_ != nullptr && reasons_(one, &reasons) == success && (reasons & held_down) != 0);
+    }
+    if (read == 0) {
+      problem_ = devices_.empty() ? problem_ : "no GPU answers";
+      return;
+    }
+    seen.valid = true;
+    seen.utilisation_ratio /= read;
+    into.gpu = seen;
+  }
+
+private:
+  template <class Function>
+  bool find(Function& function, const char* name) {
+    function = reinterpret_cast<Function>(::dlsym(library_, name));
+    return function != nullptr;
+  }
+
+  void* library_;
+  std::string problem_;
+  std::vector<device> devices_;
+  int (*shutdown_)() = nullptr;
+  int (*utilization_)(device, utilization*) = nullptr;
+  int (*memory_)(device, memory*) = nullptr;
+  int (*reasons_)(device, unsigned long long*) = nullptr;
+};
+
+} // namespace
+
+std::unique_ptr<probe> make_nvml_probe() {
+  return std::make_unique<nvml_probe>();
+}
+
+} // namespace dynamix::telemetry

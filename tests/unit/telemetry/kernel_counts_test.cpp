@@ -1,0 +1,213 @@
+// What the programs count against what the kernel and a transfer of known size say. Needs root and BTF; skipped
+// elsewhere.
+
+#include "telemetry/ebpf_probes.hpp"
+#include "telemetry/training_thread.hpp"
+#include "tests/unit/telemetry/loopback.hpp"
+#include "tests/unit/telemetry/needs_bpf.hpp"
+
+#include <cmath>
+#include <cstdlib>
+#include <sched.h>
+#include <sstream>
+#include <thread>
+#include <time.h>
+
+namespace dynamix::telemetry {
+namespace {
+
+constexpr std::size_t megabyte = 1'000'000;
+
+class kernel_counts : public needs_bpf {};
+
+counters sample(probe& of) {
+  counters into;
+  into.monotonic_seconds = monotonic_seconds();
+  of.sample(into);
+  return into;
+}
+
+/// What was sent again, and counted again, at most: on a crowded machine a tail may be probed for before it is read.
+double repeated(const counters& of) {
+  constexpr double segment_bytes_max = 65536;
+  return 2 * segment_bytes_max * static_cast<double>(of.retransmissions);
+}
+
+std::uint16_t server_port(const loopback_connection& connection) {
+  sockaddr_in address{};
+  socklen_t length = sizeof(address);
+  ::getpeername(connection.client(), reinterpret_cast<sockaddr*>(&address), &length);
+  return ntohs(address.sin_port);
+}
+
+TEST_F(kernel_counts, bytes_of_a_transfer_of_known_size_at_both_ends) {
+  const auto session = open_kernel_session({});
+  ASSERT_TRUE(session->network) << session->network_problem;
+  const auto kernel = make_ebpf_network_probe(session->network, make_null_probe());
+  const auto tcp_info = make_tcp_info_probe();
+  const loopback_connection connection;
+  const auto before = sample(*kernel);
+  const auto told_before = sample(*tcp_info);
+  connection.transfer(50 * megabyte);
+  const auto after = sample(*kernel);
+  const auto told_after = sample(*tcp_info);
+  const double expected = 50 * megabyte;
+  const auto sent = static_cast<double>(after.bytes_sent - before.bytes_sent);
+  const auto received = static_cast<double>(after.bytes_received - before.bytes_received);
+  EXPECT_NEAR(sent, expected, 0.01 * expected + repeated(after));
+  EXPECT_NEAR(received, expected, 0.01 * expected + repeated(after));
+  EXPECT_EQ(after.control_bytes, before.control_bytes);
+  EXPECT_EQ(after.connections, 2U) << "both ends are in this process";
+  EXPECT_GT(after.rtt_samples, before.rtt_samples);
+  const auto told = static_cast<double>(told_after.bytes_received - told_before.bytes_received);
+  EXPECT_NEAR(received, told, 0.01 * told + repeated(after)) << "the two sources disagree";
+  const auto network = network_between(before, after);
+  EXPECT_NEAR(network.rtt_seconds, told_after.rtt_seconds, 10 * told_after.rtt_seconds);
+  EXPECT_LE(network.rtt_p50_seconds, network.rtt_p99_seconds);
+}
+
+TEST_F(kernel_counts, bytes_by_purpose) {
+  const auto port = [] {
+    const loopback_connection free;
+    return server_port(free);
+  }();
+  const auto session = open_kernel_session({port});
+  ASSERT_TRUE(session->network) << session->network_problem;
+  const auto kernel = make_ebpf_network_probe(session->network, make_null_probe());
+  const auto tcp_info = make_tcp_info_probe({port});
+  const loopback_connection gradients;
+  const loopback_connection control(port);
+  sample(*tcp_info);
+  gradients.transfer(2 * megabyte);
+  control.transfer(megabyte);
+  for (const auto& after : {sample(*kernel), sample(*tcp_info)}) {
+    EXPECT_NEAR(static_cast<double>(after.control_bytes), 2.0 * megabyte, 0.01 * megabyte + repeated(after))
+        << "sent and received";
+    EXPECT_NEAR(static_cast<double>(after.bytes_sent + after.bytes_received), 6.0 * megabyte,
+                0.01 * megabyte + repeated(after));
+  }
+  EXPECT_EQ(sample(*kernel).connections, 2U);
+}
+
+TEST_F(kernel_counts, an_abort_as_a_reset_and_an_orderly_end_as_none) {
+  const auto session = open_kernel_session({});
+  ASSERT_TRUE(session->network) << session->network_problem;
+  const auto kernel = make_ebpf_network_probe(session->network, make_null_probe());
+  {
+    const loopback_connection orderly;
+    orderly.transfer(megabyte);
+  }
+  EXPECT_EQ(sample(*kernel).resets, 0U);
+  {
+    const loopback_connection aborted;
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    ::setsockopt(aborted.client(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  }
+  EXPECT_EQ(sample(*kernel).resets, 2U) << "one at each end";
+  EXPECT_EQ(sample(*kernel).connections, 0U);
+}
+
+/// RetransSegs of the calling process's network (what nstat calls TcpRetransSegs).
+std::uint64_t kernels_retransmissions() {
+  std::ifstream file("/proc/self/net/snmp");
+  std::string names;
+  std::string values;
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("Tcp:"))
+      (names.empty() ? names : values) = line;
+  std::istringstream name_words(names);
+  std::istringstream value_words(values);
+  for (std::string name, value; name_words >> name && value_words >> value;)
+    if (name == "RetransSegs")
+      return std::stoull(value);
+  return 0;
+}
+
+TEST_F(kernel_counts, retransmissions_as_the_kernel_counts_them_under_loss) {
+  const auto told = in_child([]() -> std::string {
+    if (::unshare(CLONE_NEWNET) != 0 || std::system("ip link set lo up") != 0)
+      return "skip: no network namespace";
+    if (std::system("nft 'add table ip t; add chain ip t c { type filter hook input priority 0; }; "
+                    "add rule ip t c meta l4proto tcp numgen random mod 100 < 3 drop' 2>&1") != 0)
+      return "skip: no nft";
+    const auto session = open_kernel_session({});
+    if (!session->network)
+      return session->network_problem;
+    const auto kernel = make_ebpf_network_probe(session->network, make_null_probe());
+    const auto before = kernels_retransmissions();
+    const loopback_connection connection;
+    connection.transfer(20 * megabyte);
+    const auto theirs = kernels_retransmissions() - before;
+    const auto ours = sample(*kernel).retransmissions;
+    if (theirs == 0)
+      return "nothing was lost";
+    return ours == theirs ? "" : std::to_string(ours) + " instead of " + std::to_string(theirs);
+  });
+  if (told.starts_with("skip"))
+    GTEST_SKIP() << told;
+  EXPECT_EQ(told, "");
+}
+
+double thread_cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+TEST_F(kernel_counts, waits_for_a_cpu_as_schedstat_does) {
+  const auto session = open_kernel_session({});
+  ASSERT_TRUE(session->scheduler) << session->scheduler_problem;
+  const auto kernel = make_ebpf_scheduler_probe(session->scheduler, make_procfs_probe());
+  const auto procfs = make_procfs_probe();
+  std::atomic<int> ready = 0;
+  std::atomic<int> done = 0;
+  std::atomic<bool> go = false;
+  std::atomic<bool> end = false;
+  // Two threads share a core, so each waits for about as long as the other runs. One of them trains.
+  const auto burn = [&](bool trains) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    sched_setaffinity(0, sizeof(one), &one);
+    if (trains)
+      mark_training_thread();
+    ++ready;
+    while (!go)
+      std::this_thread::yield();
+    for (const double until = thread_cpu_seconds() + 0.5; thread_cpu_seconds() < until;) {
+    }
+    ++done;
+    while (!end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  std::thread first(burn, true);
+  std::thread second(burn, false);
+  while (ready < 2)
+    std::this_thread::yield();
+  sample(*kernel); // follows the training thread from here
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const auto told_before = sample(*procfs);
+  const auto before = sample(*kernel);
+  go = true;
+  while (done < 2)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const auto told_after = sample(*procfs);
+  const auto after = sample(*kernel);
+  end = true;
+  first.join();
+  second.join();
+  const double waited = after.run_queue_wait_seconds - before.run_queue_wait_seconds;
+  const double told = told_after.run_queue_wait_seconds - told_before.run_queue_wait_seconds;
+  EXPECT_GT(told, 0.4);
+  EXPECT_NEAR(waited, told, 0.05 * told);
+  const double training = after.training_wait_seconds - before.training_wait_seconds;
+  const double told_training = told_after.training_wait_seconds - told_before.training_wait_seconds;
+  EXPECT_NEAR(training, told_training, 0.05 * told_training + 0.01);
+  const double ran = after.training_cpu_seconds - before.training_cpu_seconds;
+  EXPECT_NEAR(ran, told_after.training_cpu_seconds - told_before.training_cpu_seconds, 0.05 * ran + 0.01);
+  EXPECT_GT(after.involuntary_switches, before.involuntary_switches);
+  training_thread = 0;
+}
+
+} // namespace
+} // namespace dynamix::telemetry

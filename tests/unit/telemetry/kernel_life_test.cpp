@@ -1,0 +1,181 @@
+// Programs come and go with their process. Needs root and BTF; skipped elsewhere.
+
+#include "telemetry/survey.hpp"
+#include "telemetry/training_thread.hpp"
+#include "tests/unit/telemetry/become_user.hpp"
+#include "tests/unit/telemetry/loopback.hpp"
+#include "tests/unit/telemetry/needs_bpf.hpp"
+
+#include <bpf/bpf.h>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+namespace dynamix::telemetry {
+namespace {
+
+bool exists(const std::pair<std::string, unsigned>& object) {
+  const auto& [kind, number] = object;
+  const int descriptor = kind == "prog_id"  ? bpf_prog_get_fd_by_id(number)
+                         : kind == "map_id" ? bpf_map_get_fd_by_id(number)
+                                            : bpf_link_get_fd_by_id(number);
+  if (descriptor >= 0)
+    ::close(descriptor);
+  return descriptor >= 0;
+}
+
+/// The kernel frees them a little later.
+::testing::AssertionResult all_go(const kernel_objects& objects) {
+  for (const auto& object : objects) {
+    for (int tries = 0; exists(object) && tries < 500; ++tries)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (exists(object))
+      return ::testing::AssertionFailure() << object.first << " " << object.second << " is still there";
+  }
+  return ::testing::AssertionSuccess();
+}
+
+class kernel_life : public needs_bpf {};
+
+TEST_F(kernel_life, leaves_nothing_behind_after_a_hundred_starts_and_stops) {
+  kernel_objects seen;
+  std::string group;
+  for (int cycle = 0; cycle < 100; ++cycle) {
+    const auto session = open_kernel_session({});
+    ASSERT_TRUE(session->network) << session->network_problem;
+    ASSERT_TRUE(session->scheduler) << session->scheduler_problem;
+    group = session->group->path();
+    EXPECT_TRUE(std::filesystem::exists(group));
+    seen.merge(held_objects());
+  }
+  EXPECT_GT(seen.size(), 100U * 10);
+  EXPECT_TRUE(held_objects().empty());
+  EXPECT_FALSE(std::filesystem::exists(group));
+  EXPECT_TRUE(all_go(seen));
+}
+
+TEST_F(kernel_life, leaves_no_program_behind_when_it_is_killed_and_its_group_to_whoever_comes_next) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto session = open_kernel_session({});
+    std::string said = session->group ? session->group->path() : "none";
+    for (const auto& [kind, number] : held_objects())
+      said += "\n" + kind + " " + std::to_string(number);
+    said += "\nend\n";
+    if (::write(ends[1], said.data(), said.size()) < 0)
+      ::_exit(1);
+    ::pause();
+  }
+  ::close(ends[1]);
+  std::string said;
+  char letter = 0;
+  while (!said.ends_with("\nend\n") && ::read(ends[0], &letter, 1) == 1)
+    said += letter;
+  ::close(ends[0]);
+  std::istringstream words(said);
+  std::string group;
+  words >> group;
+  kernel_objects objects;
+  for (std::pair<std::string, unsigned> object; words >> object.first >> object.second;)
+    objects.insert(object);
+  ASSERT_GT(objects.size(), 10U);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(all_go(objects));
+  ASSERT_TRUE(std::filesystem::exists(group));
+  EXPECT_GE(remove_abandoned_cgroups(), 1);
+  EXPECT_FALSE(std::filesystem::exists(group));
+}
+
+TEST_F(kernel_life, goes_on_counting_without_privileges_in_any_thread) {
+  const auto problem = in_child([]() -> std::string {
+    std::atomic<bool> end = false;
+    privileges in_thread;
+    std::thread bystander([&] {
+      while (!end)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      in_thread = own_privileges();
+    });
+    auto session = open_kernel_session({});
+    const auto kept = drop_privileges();
+    end = true;
+    bystander.join();
+    if (!kept.empty() || own_privileges() != privileges{} || in_thread != privileges{})
+      return "privileges were kept: " + kept;
+    if (load_scheduler_programs(session->scheduler_problem))
+      return "a program was loaded without privileges";
+    std::thread([&] { mark_training_thread(); }).join();
+    window_meter meter(choose_sources({.ebpf = true}, session.get(), {}));
+    const loopback_connection connection;
+    connection.transfer(1'000'000);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const auto measured = meter.close_window();
+    if (measured.network.source != messages::signal_source::ebpf ||
+        measured.system.source != messages::signal_source::ebpf || measured.network.gradient_bytes_per_second <= 0)
+      return "nothing was measured: " + measured.choice;
+    const auto group = session->group->path();
+    session.reset();
+    meter = window_meter({});
+    return std::filesystem::exists(group) ? "the group is still there" : "";
+  });
+  EXPECT_EQ(problem, "");
+}
+
+TEST_F(kernel_life, gives_way_to_tcp_info_when_somebody_detaches_the_programs) {
+  const auto session = open_kernel_session({});
+  ASSERT_TRUE(session->network) << session->network_problem;
+  window_meter meter(choose_sources({.ebpf = true, .tcp_info = true}, session.get(), {}));
+  const loopback_connection connection;
+  connection.transfer(1'000'000);
+  EXPECT_EQ(meter.close_window().network.source, messages::signal_source::ebpf);
+  for (const auto& [kind, number] : held_objects())
+    if (kind == "link_id") {
+      const int link = bpf_link_get_fd_by_id(number);
+      bpf_link_detach(link); // those of the scheduler cannot be detached
+      ::close(link);
+    }
+  connection.transfer(1'000'000);
+  const auto broken = meter.close_window();
+  EXPECT_FALSE(broken.network.valid);
+  EXPECT_NE(broken.choice.find("network: TCP_INFO, since the network programs in the kernel no longer run"),
+            std::string::npos)
+      << broken.choice;
+  connection.transfer(1'000'000);
+  EXPECT_EQ(meter.close_window().network.source, messages::signal_source::unprivileged);
+}
+
+/// What an ordinary user with these capabilities and a group to divide finds.
+std::string survey_as_user(privileges may, const std::string& group) {
+  return in_child([&]() -> std::string {
+    std::filesystem::create_directory(group);
+    if (::chown(group.c_str(), 65534, 65534) != 0 || ::chown((group + "/cgroup.procs").c_str(), 65534, 65534) != 0)
+      return "chown";
+    std::ofstream(group + "/cgroup.procs") << 0;
+    if (const auto problem = become_user(65534, may); !problem.empty())
+      return problem;
+    std::string found;
+    for (const auto& each : advise(survey_machine()))
+      found += each.signal + "=" + each.source + (each.command.find("setcap") != std::string::npos ? "! " : " ");
+    return found;
+  });
+}
+
+TEST_F(kernel_life, tells_an_ordinary_user_what_each_set_of_capabilities_gives) {
+  const auto group = find_own_cgroups().unified + "/user-of-" + std::to_string(::getpid());
+  const std::pair<privileges, std::string> sets[] = {
+      {{}, "network=TCP_INFO! system=procfs! "},
+      {{.bpf = true}, "network=TCP_INFO! system=procfs! "},
+      {{.bpf = true, .perfmon = true}, "network=TCP_INFO! system=eBPF "},
+      {{.bpf = true, .net_admin = true}, "network=eBPF system=procfs! "},
+      {{.bpf = true, .perfmon = true, .net_admin = true}, "network=eBPF system=eBPF "}};
+  for (const auto& [may, expected] : sets) {
+    const auto found = survey_as_user(may, group);
+    EXPECT_TRUE(found.starts_with(expected)) << found << " instead of " << expected;
+  }
+  ::rmdir(group.c_str());
+}
+
+} // namespace
+} // namespace dynamix::telemetry

@@ -1,0 +1,107 @@
+#include "telemetry/survey.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace dynamix::telemetry {
+namespace {
+
+using messages::signal_source;
+using testing::HasSubstr;
+
+/// As survey_machine would find them for an ordinary user in a group of its own, with these capabilities.
+machine_facts facts_with(privileges may) {
+  machine_facts facts{.may = may,
+                      .kernel_types = true,
+                      .unified_cgroup = "/sys/fs/cgroup/user",
+                      .tcp_info = true,
+                      .procfs = true,
+                      .pressure = true,
+                      .program = "/opt/dynamix-node",
+                      .user = 1000,
+                      .shell = 77};
+  if (!may.bpf || !may.net_admin)
+    facts.network_problem = "it takes CAP_BPF and CAP_NET_ADMIN";
+  if (!may.bpf || !may.perfmon)
+    facts.scheduler_problem = "it takes CAP_BPF and CAP_PERFMON";
+  return facts;
+}
+
+TEST(advice, follows_the_capabilities) {
+  struct expectation {
+    privileges may;
+    bool network;
+    bool scheduler;
+  };
+  const expectation sets[] = {{{}, false, false},
+                              {{.bpf = true}, false, false},
+                              {{.bpf = true, .perfmon = true}, false, true},
+                              {{.bpf = true, .net_admin = true}, true, false},
+                              {{.bpf = true, .perfmon = true, .net_admin = true}, true, true}};
+  const std::string grant = "sudo setcap cap_bpf,cap_perfmon,cap_net_admin=ep /opt/dynamix-node";
+  for (const auto& each : sets) {
+    const auto advice = advise(facts_with(each.may));
+    ASSERT_EQ(advice.size(), 4U);
+    EXPECT_EQ(advice[0].level, each.network ? signal_source::ebpf : signal_source::unprivileged);
+    EXPECT_EQ(advice[0].command, each.network ? "" : grant);
+    EXPECT_EQ(advice[1].level, each.scheduler ? signal_source::ebpf : signal_source::unprivileged);
+    EXPECT_EQ(advice[1].command, each.scheduler ? "" : grant);
+  }
+}
+
+TEST(advice, has_a_command_for_each_thing_that_is_missing) {
+  const privileges all{.bpf = true, .perfmon = true, .net_admin = true};
+  auto facts = facts_with(all);
+  facts.network_problem = "cannot make /sys/fs/cgroup/user/dynamix-5: Permission denied";
+  EXPECT_EQ(
+      advise(facts)[0].command,
+      "sudo sh -c 'mkdir -p /sys/fs/cgroup/user/dynamix && chown -R 1000 /sys/fs/cgroup/user/dynamix && echo 77 > "
+      "/sys/fs/cgroup/user/dynamix/cgroup.procs'");
+  facts.unified_cgroup = "";
+  EXPECT_THAT(advise(facts)[0].command, HasSubstr("mount -t cgroup2"));
+  facts.network_problem = "loading the network programs: Operation not permitted";
+  facts.unified_cgroup = "/sys/fs/cgroup";
+  EXPECT_EQ(advise(facts)[0].command, "") << "nothing is known to help";
+  EXPECT_THAT(advise(facts)[0].detail, HasSubstr("Operation not permitted"));
+  facts = facts_with({});
+  facts.user = 0;
+  EXPECT_THAT(advise(facts)[0].command, HasSubstr("--cap-add BPF"));
+  facts.missing_to_build = facts.network_problem = facts.scheduler_problem = "clang, bpftool";
+  EXPECT_THAT(advise(facts)[1].command, HasSubstr("apt-get install clang bpftool libbpf-dev"));
+  facts.missing_to_build = "DYNAMIX_BPF, which is OFF";
+  EXPECT_THAT(advise(facts)[1].command, HasSubstr("-DDYNAMIX_BPF=ON"));
+  facts.pressure = false;
+  EXPECT_EQ(advise(facts)[2].level, signal_source::none);
+  EXPECT_THAT(advise(facts)[2].command, HasSubstr("psi=1"));
+}
+
+TEST(advice, says_none_where_nothing_works) {
+  machine_facts facts{.network_problem = "no", .scheduler_problem = "no", .gpu_problem = "there is no GPU"};
+  for (const auto& each : advise(facts)) {
+    EXPECT_EQ(each.level, signal_source::none) << each.signal;
+    EXPECT_EQ(each.source, "none");
+    EXPECT_FALSE(each.detail.empty());
+  }
+}
+
+TEST(survey, finds_at_least_the_unprivileged_sources_on_linux) {
+  const auto facts = survey_machine();
+  EXPECT_TRUE(facts.tcp_info);
+  EXPECT_TRUE(facts.procfs);
+  EXPECT_FALSE(facts.program.empty());
+  for (const auto& each : advise(facts))
+    EXPECT_FALSE(each.detail.empty()) << each.signal;
+}
+
+TEST(sources, are_chosen_by_what_is_wanted) {
+  const auto chains = choose_sources({.tcp_info = true}, nullptr, {});
+  ASSERT_EQ(chains.size(), 4U);
+  EXPECT_EQ(chains[0].best_first.size(), 1U);
+  EXPECT_EQ(chains[0].reason, "not eBPF: [telemetry] sources leaves it out");
+  EXPECT_TRUE(chains[1].best_first.empty());
+  kernel_session session{.network_problem = "no CAP_BPF"};
+  EXPECT_EQ(choose_sources({.ebpf = true}, &session, {})[0].reason, "not eBPF: no CAP_BPF");
+}
+
+} // namespace
+} // namespace dynamix::telemetry
