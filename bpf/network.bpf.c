@@ -43,26 +43,26 @@ static __always_inline void count_bytes(__u64* total, struct network_slot* slot,
     __sync_fetch_and_add(&slot->control_bytes, bytes);
 }
 
-/// The TCP header of a packet and the length of all its headers; false for what is no TCP. Copied, since a pointer into
-/// the packet behind a header of variable length takes CAP_PERFMON.
-static __always_inline bool read_tcp(struct __sk_buff* packet, struct tcphdr* tcp, __u32* headers) {
+/// The TCP header of a packet and the length of all its headers; null for what is no TCP, or has IP options, which TCP
+/// does without. Found at constant places, since others take CAP_PERFMON or a helper's time.
+static __always_inline struct tcphdr* find_tcp(struct __sk_buff* packet, __u32* headers) {
   void* begin = (void*)(long)packet->data;
   void* end = (void*)(long)packet->data_end;
-  __u32 length = sizeof(struct ipv6hdr);
+  struct tcphdr* tcp;
   if (packet->protocol == bpf_htons(ETH_P_IP)) {
     struct iphdr* header = begin;
-    if ((void*)(header + 1) > end || header->protocol != IPPROTO_TCP)
-      return false;
-    length = header->ihl * 4;
+    tcp = (void*)(header + 1);
+    if ((void*)(tcp + 1) > end || header->protocol != IPPROTO_TCP || header->ihl * 4 != sizeof(*header))
+      return 0;
+    *headers = sizeof(*header) + tcp->doff * 4;
   } else {
     struct ipv6hdr* header = begin;
-    if ((void*)(header + 1) > end || header->nexthdr != IPPROTO_TCP)
-      return false;
+    tcp = (void*)(header + 1);
+    if ((void*)(tcp + 1) > end || header->nexthdr != IPPROTO_TCP)
+      return 0;
+    *headers = sizeof(*header) + tcp->doff * 4;
   }
-  if (bpf_skb_load_bytes(packet, length, tcp, sizeof(*tcp)) != 0)
-    return false;
-  *headers = length + tcp->doff * 4;
-  return true;
+  return tcp;
 }
 
 SEC("cgroup_skb/egress")
@@ -70,13 +70,13 @@ int count_sent(struct __sk_buff* packet) {
   struct network_slot* slot = own_slot();
   __u64 began_ns = begin_run(&slot->cost);
   __u32 headers = 0;
-  struct tcphdr tcp;
-  if (read_tcp(packet, &tcp, &headers)) {
+  struct tcphdr* tcp = find_tcp(packet, &headers);
+  if (tcp) {
     __u32 segments = packet->gso_segs > 1 ? packet->gso_segs : 1;
     // Atomic, since an acknowledgement may be sent in an interrupt of this very program.
     __sync_fetch_and_add(&slot->packets_sent, segments);
     if (packet->len > headers) {
-      count_bytes(&slot->bytes_sent, slot, &tcp, packet->len - headers);
+      count_bytes(&slot->bytes_sent, slot, tcp, packet->len - headers);
       __sync_fetch_and_add(&slot->segments_sent, segments);
     }
   }
@@ -89,11 +89,11 @@ int count_received(struct __sk_buff* packet) {
   struct network_slot* slot = own_slot();
   __u64 began_ns = begin_run(&slot->cost);
   __u32 headers = 0;
-  struct tcphdr tcp;
-  if (read_tcp(packet, &tcp, &headers)) {
+  struct tcphdr* tcp = find_tcp(packet, &headers);
+  if (tcp) {
     __sync_fetch_and_add(&slot->packets_received, packet->gso_segs > 1 ? packet->gso_segs : 1);
     if (packet->len > headers)
-      count_bytes(&slot->bytes_received, slot, &tcp, packet->len - headers);
+      count_bytes(&slot->bytes_received, slot, tcp, packet->len - headers);
   }
   end_run(&slot->cost, began_ns);
   return 1;

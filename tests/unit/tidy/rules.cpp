@@ -139,7 +139,7 @@ const std::array<library_rule, 5>& library_rules() {
       {"Cap'n Proto", {"capnp/", "kj/"}, {"messages/", "tests/unit/messages/"}},
       {"libbpf",
        {"bpf/libbpf.h", "bpf/bpf.h", "bpf/bpf_", "bpf_programs/"},
-       {"bpf/", "telemetry/", "tests/unit/telemetry/"}},
+       {"bpf/", "telemetry/", "tests/unit/telemetry/", "benchmarks/telemetry_cost"}},
       {"libraft", {"raft.h", "raft/", "uv.h"}, {"replication/", "tests/unit/replication/"}},
   }};
   return rules;
