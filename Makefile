@@ -34,6 +34,7 @@ fuzz: setup # a million damaged frames under AddressSanitizer and UndefinedBehav
 	@ctest --preset sanitize -R codec_mutation_test
 
 test-all: build fuzz ## run the long tests too
+	@tools/setup tools/packages-long.txt
 	@ctest --preset release -j $(JOBS)
 
 soak: node ## break clusters for hours: 1,200 kills of workers, then everything at random

@@ -18,6 +18,10 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(raft REQUIRED IMPORTED_TARGET raft=0.15.0)
 pkg_check_modules(libuv REQUIRED IMPORTED_TARGET libuv)
 
+# The live page: an HTTP server, and the text that Prometheus reads.
+pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
+pkg_check_modules(prometheus REQUIRED IMPORTED_TARGET prometheus-cpp-core)
+
 # Torch as one target: its libraries as system includes (their headers warn), and the Gloo back end of c10d.
 add_library(dynamix_torch INTERFACE)
 add_library(dynamix::torch ALIAS dynamix_torch)

@@ -25,6 +25,7 @@ void add_run(CLI::App& app, command_context& context);
 void add_local(CLI::App& app, command_context& context);
 void add_check(CLI::App& app, command_context& context);
 void add_explain(CLI::App& app, command_context& context);
+void add_dashboard(CLI::App& app, command_context& context);
 void add_report(CLI::App& app, command_context& context);
 void add_doctor(CLI::App& app, command_context& context);
 void add_profile(CLI::App& app, command_context& context);

@@ -41,6 +41,7 @@ int run_command_line(const std::vector<std::string>& arguments, std::ostream& ou
   add_local(app, context);
   add_check(app, context);
   add_explain(app, context);
+  add_dashboard(app, context);
   add_report(app, context);
   add_doctor(app, context);
   add_profile(app, context);

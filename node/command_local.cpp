@@ -1,6 +1,8 @@
+#include "dashboard/dashboard.hpp"
 #include "node/command.hpp"
 #include "node/local_run.hpp"
 #include "node/policy_choice.hpp"
+#include "node/port_check.hpp"
 #include "node/report.hpp"
 #include "node/resume_point.hpp"
 #include "node/stop_signals.hpp"
@@ -93,6 +95,16 @@ int finish(const local_arguments& arguments, const run_directory& run, const loc
   return made.succeeded() ? exit_done : exit_failed;
 }
 
+/// "  page http://127.0.0.1:8080/", or why there is none.
+std::string page_text(const cluster::cluster_file& file) {
+  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
+  if (!listen)
+    return "";
+  if (!can_listen(listen->address, listen->port))
+    return "no page: " + file.dashboard.listen + " is in use ([dashboard] listen chooses another address)";
+  return "page " + dashboard::url_of(*listen);
+}
+
 int run_local(const local_arguments& arguments, command_context& context) {
   const stop_signals signals; // before any other thread
   const bool resume = !arguments.resume.empty();
@@ -119,10 +131,13 @@ int run_local(const local_arguments& arguments, command_context& context) {
   options.resume = resume;
   options.quiet = arguments.quiet || arguments.json;
   live_output live(arguments.json ? context.err : context.out, output_style::detect());
-  if (!options.quiet)
+  if (!options.quiet) {
     live.print(file->name + ": " + std::to_string(file->workers().size()) + " workers, policy " +
                std::string(cluster::to_string(file->arbitrator.policy)) + ", seed " + std::to_string(file->seed) +
                ", run directory " + run.path());
+    if (const auto page = page_text(*file); !page.empty())
+      live.print(page);
+  }
   return finish(arguments, run, run_locally(options, live, signals.token()), live, context);
 }
 

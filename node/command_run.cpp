@@ -1,5 +1,6 @@
 #include "actors/control_ports.hpp"
 #include "actors/host.hpp"
+#include "dashboard/dashboard.hpp"
 #include "node/command.hpp"
 #include "node/results.hpp"
 #include "node/resume_point.hpp"
@@ -100,6 +101,9 @@ std::shared_ptr<telemetry::kernel_session> start_measuring(const actors::host_op
 }
 
 int train(const actors::host_options& options, const run_directory& run, const std::stop_token& stop) {
+  // From before the first row until the results are written.
+  const bool arbitrates = options.file.find(options.host)->has(cluster::role::arbitrator);
+  const auto page = arbitrates ? dashboard::start(options.file, run.ledger()) : dashboard::running_dashboard{};
   const auto outcome = actors::run_host(options, stop);
   bool succeeded = outcome.succeeded;
   if (!outcome.farewell.host.empty() && outcome.farewell.steps > 0) {
@@ -138,6 +142,8 @@ int run(const run_arguments& arguments, command_context& context) {
                                    "; it has " + names_of(*file));
   if (const auto reason = cluster::refuse_listen(*file, *host, arguments.insecure); !reason.empty())
     return refuse_at(context.err, cluster::error_at(*file, host_key(*file, *host) + ".address", reason));
+  if (const auto reason = host->has(cluster::role::arbitrator) ? dashboard::refuse_access(*file) : ""; !reason.empty())
+    return refuse_at(context.err, cluster::error_at(*file, "dashboard.token_file", reason));
   if (host->has(cluster::role::worker))
     if (const auto found = trainer::preflight(file->training); !found.message.empty())
       return refuse_at(context.err, cluster::error_at(*file, found.field, found.message));

@@ -1,5 +1,6 @@
 #include "node/local_run.hpp"
 
+#include "dashboard/dashboard.hpp"
 #include "node/port_check.hpp"
 #include "node/results.hpp"
 #include "trainer/session.hpp"
@@ -16,6 +17,8 @@ std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file
   if (!errors.empty())
     return errors;
   errors = check_ports(file);
+  if (const auto reason = dashboard::refuse_access(file); !reason.empty())
+    errors.push_back(cluster::error_at(file, "dashboard.token_file", reason));
   if (file.arbitrator.policy == cluster::policy_kind::oracle)
     errors.push_back(cluster::error_at(file, "arbitrator.policy",
                                        "arbitrator.policy is \"oracle\", which knows the truth: only `simulate` and "

@@ -9,13 +9,13 @@
 namespace dynamix::node {
 namespace {
 
-/// What binding to the host's address says; 0 when it goes.
-int try_listen(const cluster::host& host) {
+/// What binding to the address says; 0 when it goes.
+int try_listen(const std::string& address, std::uint16_t port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  if (getaddrinfo(host.address.c_str(), std::to_string(host.port).c_str(), &hints, &found) != 0)
+  if (getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
     return EADDRNOTAVAIL;
   int problem = 0;
   const int descriptor = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -37,7 +37,7 @@ std::vector<cluster::file_error> check_ports(const cluster::cluster_file& file) 
     const auto& host = file.hosts[i];
     const std::string key = "host[" + std::to_string(i) + "].";
     const std::string place = host.address + ":" + std::to_string(host.port);
-    const int problem = try_listen(host);
+    const int problem = try_listen(host.address, host.port);
     if (problem == EADDRINUSE)
       errors.push_back(cluster::error_at(file, key + "port",
                                          "host \"" + host.name + "\" cannot listen on " + place +
@@ -51,6 +51,10 @@ std::vector<cluster::file_error> check_ports(const cluster::cluster_file& file) 
           file, key + "port", "host \"" + host.name + "\" cannot listen on " + place + ": " + std::strerror(problem)));
   }
   return errors;
+}
+
+bool can_listen(const std::string& address, std::uint16_t port) {
+  return try_listen(address, port) == 0;
 }
 
 } // namespace dynamix::node

@@ -95,9 +95,9 @@ void for_each_function(const std::string& code, const std::function<void(std::si
 /// What a room may include of ours, as prefixes of paths. Its own files are always allowed.
 const std::map<std::string, std::vector<std::string>>& arrows() {
   static const std::vector<std::string> values = {"messages/types.hpp", "messages/tree.hpp", "cluster/", "storage/"};
-  static const std::vector<std::string> all = {"messages/", "cluster/", "storage/",    "bpf/",         "telemetry/",
-                                               "policy/",   "trainer/", "simulator/",  "actors/",      "faults/",
-                                               "node/",     "tests/",   "benchmarks/", "replication/", "swarm/"};
+  static const std::vector<std::string> all = {
+      "messages/", "cluster/", "storage/", "bpf/",   "telemetry/",  "policy/",      "trainer/", "simulator/",
+      "actors/",   "faults/",  "node/",    "tests/", "benchmarks/", "replication/", "swarm/",   "dashboard/"};
   static const std::map<std::string, std::vector<std::string>> table = {
       {"messages", {}},
       {"cluster", {}},
@@ -114,6 +114,7 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
        {"messages/", "cluster/", "storage/", "telemetry/", "policy/", "trainer/", "simulator/", "replication/",
         "swarm/"}},
       {"faults", {"messages/types.hpp", "cluster/", "storage/", "actors/ledger.hpp"}},
+      {"dashboard", {"messages/types.hpp", "cluster/", "storage/", "actors/ledger.hpp"}},
       {"node", all},
       {"tests", all},
       {"benchmarks", all},

@@ -1,0 +1,96 @@
+#pragma once
+
+/// Follows a run's ledger file on a thread of its own and hands out what it says: the state, the metrics, and every
+/// change as a server-sent event. Nobody who writes the ledger ever waits for it, and whoever comes to a run late,
+/// after a restart of the arbitrator or of the page, reads the same past from the same file.
+
+#include "dashboard/live_run.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace dynamix::dashboard {
+
+struct feed_limits {
+  std::uint64_t past_bytes = 1ULL << 30; ///< of a ledger that is there already; what lies before is passed over
+  std::size_t line_bytes = 64U << 20;    ///< a longer line is passed over
+  std::size_t chunk_bytes = 1U << 20;
+  std::size_t events = 256; ///< kept for clients that come back
+  std::size_t event_bytes = 8U << 20;
+  std::chrono::milliseconds look_interval{100};
+};
+
+class feed {
+public:
+  feed(const cluster::cluster_file& file, std::string ledger, feed_limits limits = {});
+  feed(const feed&) = delete;
+  feed& operator=(const feed&) = delete;
+  ~feed();
+
+  std::string state(bool history) const;
+  std::string metrics() const;
+
+  /// One update as a frame of an event stream: "id: N\ndata: ...\n\n". Ids are positions in the ledger.
+  using frame = std::shared_ptr<const std::string>;
+  struct news {
+    std::vector<frame> frames;
+    std::uint64_t position = 0; ///< to ask behind next
+    bool gap = false;           ///< what lies behind the position asked for is not kept: read the state anew
+    bool stopped = false;
+  };
+  /// What came behind `position`; waits for it as long as `patience`. Nothing before the ledger's past is read.
+  news read_behind(std::uint64_t position, std::chrono::milliseconds patience) const;
+
+  /// Updates are made only while somebody reads them.
+  void subscribe();
+  void unsubscribe();
+  /// Nobody waits in read_behind any more.
+  void stop();
+
+private:
+  void follow();
+  bool stopped() const;
+  void open_ledger();
+  void begin_anew();
+  bool read_chunk();
+  void take_line(const std::string& line, std::uint64_t end);
+  void push(const actors::ledger_row& row);
+
+  const cluster::cluster_file file_;
+  const std::string path_;
+  const feed_limits limits_;
+
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::unique_ptr<live_run> run_;
+  std::uint64_t position_ = 0;  ///< behind the last whole line that was taken
+  std::uint64_t size_ = 0;      ///< of the file, when it was last looked at
+  std::uint64_t skipped_ = 0;   ///< bytes passed over
+  std::uint64_t kept_from_ = 0; ///< events behind this position are kept
+  struct event {
+    std::uint64_t id;
+    frame text;
+  };
+  std::deque<event> events_;
+  std::size_t event_bytes_ = 0;
+  std::size_t subscribers_ = 0;
+  bool caught_up_ = false; ///< the past is read: what comes now is news
+  bool stopped_ = false;
+
+  // Of the thread alone.
+  int descriptor_ = -1;
+  std::uint64_t inode_ = 0;
+  std::uint64_t offset_ = 0; ///< read so far
+  std::string line_;         ///< begun, at position offset_ - line_.size()
+  bool passing_over_ = false;
+  std::thread thread_;
+};
+
+} // namespace dynamix::dashboard

@@ -1,0 +1,163 @@
+// Many workers: a row each, time from left to right, the value as a colour (cividis, which colour-blind readers see
+// as others do). Arrow keys move the cell that is read out.
+
+import { color, glyphs } from "/chart.js";
+import { clock, element, grouped, setText, span } from "/text.js";
+
+const cividis = [[0, 34, 78], [18, 53, 112], [59, 73, 108], [87, 93, 109], [112, 113, 115], [138, 134, 120],
+  [165, 156, 116], [195, 179, 105], [225, 204, 85], [254, 232, 56]];
+
+function shade(share) {
+  const at = Math.min(Math.max(share, 0), 1) * (cividis.length - 1);
+  const low = Math.min(Math.floor(at), cividis.length - 2);
+  return cividis[low].map((from, i) => Math.round(from + (cividis[low + 1][i] - from) * (at - low)));
+}
+
+const signals = {
+  batch: { name: "batch size", text: (value) => grouped(value) },
+  work_seconds: { name: "work of a step", text: span },
+};
+
+export class HeatMap {
+  constructor(panel) {
+    this.signal = "batch";
+    this.cell = null;
+    this.readout = element("p", "readout");
+    this.readout.setAttribute("aria-live", "polite");
+    const choice = element("fieldset", "choice");
+    choice.append(element("legend", "hidden", "Signal"));
+    for (const [value, { name }] of Object.entries(signals)) {
+      const input = Object.assign(element("input"), { type: "radio", name: "heat", value, checked: value === this.signal });
+      input.addEventListener("change", () => { this.signal = value; this.draw(); });
+      choice.append(element("label", "", input, element("span", "", name)));
+    }
+    this.canvas = element("canvas");
+    this.canvas.tabIndex = 0;
+    this.canvas.setAttribute("role", "img");
+    this.scaleCanvas = element("canvas");
+    this.labels = element("ol");
+    this.from = element("span");
+    this.to = element("span");
+    const map = element("div", "", this.canvas, element("div", "times", this.from, this.to));
+    panel.replaceChildren(
+      element("div", "head", element("h2", "", "Every worker over time"), choice, this.readout),
+      element("div", "heat", map, element("div", "scale", this.scaleCanvas, this.labels)));
+    this.canvas.addEventListener("pointermove", (event) => {
+      const box = this.canvas.getBoundingClientRect();
+      this.#point((event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
+    });
+    this.canvas.addEventListener("pointerleave", () => { this.cell = null; this.draw(); });
+    this.canvas.addEventListener("keydown", (event) => this.#move(event));
+    new ResizeObserver(() => this.draw()).observe(this.canvas);
+  }
+
+  set(names, history, times, marks) {
+    this.marks = marks;
+    this.names = names;
+    this.history = history;
+    this.times = times;
+    this.draw();
+  }
+
+  #point(x, y) {
+    const rows = this.history?.[this.signal];
+    if (!rows?.[0]?.length) return;
+    const clamp = (value, count) => Math.min(Math.max(Math.floor(value * count), 0), count - 1);
+    this.cell = { row: clamp(y, rows.length), column: clamp(x, rows[0].length) };
+    this.draw();
+  }
+
+  #move(event) {
+    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], PageUp: [-16, 0], PageDown: [16, 0] }[event.key];
+    const rows = this.history?.[this.signal];
+    if (!step || !rows?.[0]?.length) return;
+    event.preventDefault();
+    const from = this.cell ?? { row: 0, column: rows[0].length - 1 };
+    this.cell = { row: Math.min(Math.max(from.row + step[0], 0), rows.length - 1),
+      column: Math.min(Math.max(from.column + step[1], 0), rows[0].length - 1) };
+    this.draw();
+  }
+
+  draw() {
+    const rows = this.history?.[this.signal];
+    const columns = rows?.[0]?.length ?? 0;
+    if (columns === 0) return;
+    let [low, high] = [Infinity, -Infinity];
+    for (const row of rows)
+      for (const value of row)
+        if (value > 0) { low = Math.min(low, value); high = Math.max(high, value); }
+    if (!(low <= high)) return;
+    const position = (value) => (high > low ? Math.log(value / low) / Math.log(high / low) : 0.5);
+    this.#paint(rows, columns, position);
+    this.#addScale(low, high);
+    setText(this.from, clock(this.times[0]));
+    setText(this.to, clock(this.times[this.times.length - 1]));
+    const { name, text } = signals[this.signal];
+    this.canvas.setAttribute("aria-label", `${name} of ${rows.length} workers, from ${text(low)} to ${text(high)}; arrow keys read a cell`);
+    if (!this.cell) return setText(this.readout, "");
+    const value = rows[this.cell.row]?.[this.cell.column];
+    const at = this.times[Math.round(this.cell.column * (this.times.length - 1) / Math.max(1, columns - 1))];
+    setText(this.readout, `${this.names[this.cell.row]} · ${clock(at)} · ${value == null ? "absent" : name + " " + text(value)}`);
+  }
+
+  #paint(rows, columns, position) {
+    const image = new ImageData(columns, rows.length);
+    const shades = Array.from({ length: 256 }, (_, i) => shade(i / 255));
+    rows.forEach((row, y) => row.forEach((value, x) => {
+      if (!(value > 0)) return; // absent: the panel shows through
+      const [red, green, blue] = shades[Math.round(255 * position(value))];
+      image.data.set([red, green, blue, 255], 4 * (y * columns + x));
+    }));
+    this.buffer ??= document.createElement("canvas");
+    Object.assign(this.buffer, { width: columns, height: rows.length });
+    this.buffer.getContext("2d").putImageData(image, 0, 0);
+    const width = Math.round(this.canvas.clientWidth * devicePixelRatio);
+    const height = Math.round(this.canvas.clientHeight * devicePixelRatio);
+    if (this.canvas.width !== width || this.canvas.height !== height) Object.assign(this.canvas, { width, height });
+    const context = this.canvas.getContext("2d");
+    context.clearRect(0, 0, width, height);
+    // Rows and columns that outnumber the pixels are averaged; those that do not stay sharp.
+    this.fitted ??= document.createElement("canvas");
+    const [fittedWidth, fittedHeight] = [Math.min(columns, width), Math.min(rows.length, height)];
+    Object.assign(this.fitted, { width: fittedWidth, height: fittedHeight });
+    const between = this.fitted.getContext("2d");
+    between.imageSmoothingQuality = "high";
+    between.drawImage(this.buffer, 0, 0, fittedWidth, fittedHeight);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.fitted, 0, 0, width, height);
+    this.#paintMarks(context, width, height);
+    if (!this.cell) return;
+    const [cellWidth, cellHeight] = [width / columns, height / rows.length];
+    context.strokeStyle = "#ffffff";
+    context.lineWidth = 2 * devicePixelRatio;
+    context.strokeRect(this.cell.column * cellWidth - 2, this.cell.row * cellHeight - 2, cellWidth + 4, cellHeight + 4);
+  }
+
+  /** Where something happened, along the lower edge, as the charts mark it. */
+  #paintMarks(context, width, height) {
+    context.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+    context.textAlign = "center";
+    context.lineWidth = 3 * devicePixelRatio;
+    for (const mark of this.marks ?? []) {
+      const after = this.times.findIndex((at) => at >= mark.elapsed_seconds);
+      if (after < 0) continue;
+      const x = (after / Math.max(1, this.times.length)) * width;
+      context.strokeStyle = color("panel");
+      context.fillStyle = color(mark.kind === "fault" ? "red" : mark.kind === "back" ? "green" : "text");
+      context.strokeText(glyphs[mark.kind] ?? "◆", x, height - 3 * devicePixelRatio);
+      context.fillText(glyphs[mark.kind] ?? "◆", x, height - 3 * devicePixelRatio);
+    }
+  }
+
+  #addScale(low, high) {
+    const context = this.scaleCanvas.getContext("2d");
+    Object.assign(this.scaleCanvas, { width: 1, height: 128 });
+    for (let y = 0; y < 128; ++y) {
+      context.fillStyle = `rgb(${shade(1 - y / 127).join(" ")})`;
+      context.fillRect(0, y, 1, 1);
+    }
+    const { text } = signals[this.signal];
+    const labels = [1, 0.75, 0.5, 0.25, 0].map((share) => text(low * (high / low) ** share));
+    if (this.labels.textContent !== labels.join("")) this.labels.replaceChildren(...labels.map((label) => element("li", "", label)));
+  }
+}

@@ -1,0 +1,208 @@
+#include "dashboard/state_json.hpp"
+
+#include "dashboard/json_text.hpp"
+
+namespace dynamix::dashboard {
+namespace {
+
+std::string_view name_of(worker_state state) {
+  return worker_state_names[static_cast<std::size_t>(state)];
+}
+
+std::string_view phase_of(const live_run& run) {
+  if (run.ended())
+    return "ended";
+  return run.totals().windows > 0 ? "training" : "waiting";
+}
+
+double planned_samples(const actors::ledger_start& start) {
+  return start.epochs * static_cast<double>(start.dataset_samples);
+}
+
+/// What stays the same for an arbitrator's life.
+void add_run(json_text& json, const live_run& run) {
+  const auto& file = run.file();
+  json.key("run").open_object();
+  json.member("cluster", file.name).member("policy", run.start().policy).member("mode", run.start().mode);
+  json.member("shadow", file.arbitrator.shadow).member("seed", run.start().seed);
+  json.member("topology", cluster::to_string(file.arbitrator.topology));
+  json.member("window_steps", run.start().window_steps).member("dataset_samples", run.start().dataset_samples);
+  json.member("planned_samples", planned_samples(run.start()));
+  json.member("target_accuracy", run.start().target_accuracy).member("started_at", run.start().started_at);
+  json.column("arbitrators", file.arbitrators(), [](const auto* host) { return host->name; });
+  json.close_object();
+}
+
+/// What the newest window says of the whole cluster.
+void add_now(json_text& json, const live_run& run) {
+  json.key("now").open_object();
+  json.member("phase", phase_of(run)).member("ending", run.ending()).member("at_seconds", run.at_seconds());
+  json.member("window", run.window()).member("term", run.term()).member("generation", run.generation());
+  json.member("policy_version", run.policy_version()).member("leader", run.leader());
+  for (std::size_t i = 0; i < signal_count; ++i)
+    json.member(signal_names[i], static_cast<double>(run.newest()[i]));
+  const auto& totals = run.totals();
+  json.member("windows", totals.windows).member("decisions", totals.decisions);
+  json.member("intervened_windows", totals.intervened_windows).member("generations", totals.generations);
+  json.member("steps_lost", totals.steps_lost);
+  json.close_object();
+}
+
+enum class columns { all, changing };
+
+/// A column a signal, a row a worker.
+void add_workers(json_text& json, const live_run& run, columns wanted) {
+  const auto& workers = run.workers();
+  using worker = const live_worker&;
+  json.key("workers").open_object();
+  if (wanted == columns::all) {
+    json.column("name", workers, [](worker one) { return one.name; });
+    json.column("batch_lowest", workers, [](worker one) { return one.batch_lowest; });
+    json.column("batch_highest", workers, [](worker one) { return one.batch_highest; });
+  }
+  json.column("state", workers, [](worker one) { return name_of(one.state); });
+  json.column("stale", workers, [](worker one) { return one.stale; });
+  json.column("batch", workers, [](worker one) { return one.report.batch; });
+  json.column("decided_batch", workers, [](worker one) { return one.decided_batch; });
+  json.column("samples", workers, [](worker one) { return one.samples; });
+  json.column("samples_per_second", workers, [](worker one) { return one.samples_per_second; });
+  json.column("step_seconds", workers, [](worker one) { return one.report.training.iteration_seconds; });
+  json.column("accuracy", workers, [](worker one) { return one.report.training.accuracy; });
+  json.column("loss", workers, [](worker one) { return one.report.training.loss; });
+  json.column("reward", workers, [](worker one) { return one.reward; });
+  json.column("guarded", workers, [](worker one) { return !one.intervention.empty(); });
+  json.key("parts").open_object();
+  for (std::size_t i = 0; i < part_names.size(); ++i)
+    json.column(part_names[i], workers, [i](worker one) { return one.parts[i]; });
+  json.close_object().close_object();
+}
+
+void add_warnings(json_text& json, const live_run& run) {
+  json.column("warnings", find_live_warnings(run), [](const std::string& text) { return text; });
+}
+
+/// Column `index` of a table, oldest first.
+void add_table_column(json_text& json, std::string_view name, const thinned_table& table, std::size_t index) {
+  json.key(name).open_array();
+  for (std::size_t row = 0; row < table.rows(); ++row)
+    json.value(static_cast<double>(table.row(row)[index]));
+  json.close_array();
+}
+
+/// An array a worker.
+void add_worker_history(json_text& json, std::string_view name, const thinned_table& table) {
+  json.key(name).open_array();
+  for (std::size_t worker = 0; worker < table.columns(); ++worker) {
+    json.open_array();
+    for (std::size_t row = 0; row < table.rows(); ++row)
+      json.value(static_cast<double>(table.row(row)[worker]));
+    json.close_array();
+  }
+  json.close_array();
+}
+
+void add_history(json_text& json, const live_run& run) {
+  json.key("history").open_object().member("stride", run.history().stride());
+  for (std::size_t i = 0; i < signal_count; ++i)
+    add_table_column(json, signal_names[i], run.history(), i);
+  json.close_object();
+  json.key("worker_history").open_object().member("stride", run.batches().stride());
+  add_worker_history(json, "batch", run.batches());
+  add_worker_history(json, "work_seconds", run.work_seconds());
+  json.close_object();
+  json.key("policy_history").open_object();
+  add_table_column(json, "elapsed_seconds", run.policies(), 0);
+  add_table_column(json, "entropy", run.policies(), 1);
+  add_table_column(json, "approximate_kl", run.policies(), 2);
+  json.close_object();
+}
+
+void add_evaluation(json_text& json, const messages::evaluation_report& report) {
+  json.open_object().member("elapsed_seconds", report.elapsed_seconds).member("samples", report.samples);
+  json.member("epoch", report.epoch).member("step", report.step).member("test_accuracy", report.test_accuracy);
+  json.member("test_loss", report.test_loss).member("train_loss", report.train_loss).close_object();
+}
+
+void add_mark(json_text& json, const mark& one) {
+  json.open_object().member("elapsed_seconds", one.elapsed_seconds).member("samples", one.samples);
+  json.member("kind", one.kind).member("text", one.text).close_object();
+}
+
+void add_event(json_text& json, const live_event& event) {
+  json.open_object().member("at_seconds", event.at_seconds).member("elapsed_seconds", event.elapsed_seconds);
+  json.member("event", event.event).member("host", event.host).member("text", event.text).close_object();
+}
+
+/// The lists that are short: whole in every update that may change them.
+void add_story(json_text& json, const live_run& run) {
+  json.key("marks").open_array();
+  for (const auto& one : run.marks())
+    add_mark(json, one);
+  json.close_array().key("events").open_array();
+  for (const auto& event : run.events())
+    add_event(json, event);
+  json.close_array().key("shards").open_array();
+  for (const auto& [name, shard] : run.shards())
+    json.open_object()
+        .member("name", name)
+        .member("parent", shard.parent)
+        .member("level", shard.level)
+        .member("workers", shard.workers)
+        .member("state", shard.state)
+        .close_object();
+  json.close_array();
+}
+
+} // namespace
+
+std::string state_json(const live_run& run, const state_options& options) {
+  json_text json;
+  json.open_object().member("version", std::uint64_t{1}).member("position", options.position);
+  json.member("remaining_bytes", options.remaining).member("skipped_bytes", options.skipped);
+  add_run(json, run);
+  add_now(json, run);
+  add_workers(json, run, columns::all);
+  add_warnings(json, run);
+  add_story(json, run);
+  if (options.history) {
+    add_history(json, run);
+    json.key("evaluations").open_array();
+    for (const auto& report : run.evaluations())
+      add_evaluation(json, report);
+    json.close_array();
+  } else if (!run.evaluations().empty()) {
+    json.key("evaluations").open_array();
+    add_evaluation(json, run.evaluations().back());
+    json.close_array();
+  }
+  return json.close_object().take();
+}
+
+std::string update_json(const live_run& run, const actors::ledger_row& row) {
+  json_text json;
+  json.open_object();
+  if (std::holds_alternative<actors::ledger_window>(row.entry)) {
+    json.member("kind", "window");
+    add_now(json, run);
+    add_workers(json, run, columns::changing);
+    add_warnings(json, run);
+  } else if (std::holds_alternative<actors::ledger_evaluation>(row.entry)) {
+    json.member("kind", "evaluation").key("evaluation");
+    add_evaluation(json, run.evaluations().back());
+  } else if (const auto* policy = std::get_if<actors::ledger_policy>(&row.entry)) {
+    json.member("kind", "policy").key("policy").open_object();
+    json.member("version", policy->version);
+    json.member("elapsed_seconds", static_cast<double>(run.newest(signal::elapsed_seconds)));
+    json.member("entropy", policy->entropy).member("approximate_kl", policy->approximate_kl).close_object();
+  } else { // membership and its like: rare, and they may change anything but the past
+    json.member("kind", "story");
+    add_run(json, run);
+    add_now(json, run);
+    add_workers(json, run, columns::all);
+    add_warnings(json, run);
+    add_story(json, run);
+  }
+  return json.close_object().take();
+}
+
+} // namespace dynamix::dashboard

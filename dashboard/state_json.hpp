@@ -1,0 +1,24 @@
+#pragma once
+
+/// The run as its page reads it; docs/dashboard.md describes the fields for other programs.
+
+#include "dashboard/live_run.hpp"
+
+#include <string>
+
+namespace dynamix::dashboard {
+
+struct state_options {
+  bool history = true;         ///< with the past, not only with what is
+  std::uint64_t position = 0;  ///< in the ledger: the id of the last event that is part of this state
+  std::uint64_t remaining = 0; ///< bytes of the ledger that are not read yet
+  std::uint64_t skipped = 0;   ///< bytes of a long ledger that are not read at all
+};
+
+/// The answer of GET /api/state.
+std::string state_json(const live_run& run, const state_options& options);
+
+/// What a row changed, as the data of a server-sent event, after the row has been taken.
+std::string update_json(const live_run& run, const actors::ledger_row& row);
+
+} // namespace dynamix::dashboard

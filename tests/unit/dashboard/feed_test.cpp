@@ -1,0 +1,192 @@
+#include "dashboard/feed.hpp"
+#include "tests/unit/dashboard/rows.hpp"
+#include "tests/unit/node/sample_run.hpp"
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+namespace dynamix::dashboard {
+namespace {
+
+using namespace testing;
+using nlohmann::json;
+using std::chrono::milliseconds;
+
+constexpr milliseconds patience{20'000};
+
+class Feed : public ::testing::Test {
+protected:
+  void append(const actors::ledger_row& row) { append_text(actors::to_json_line(row) + "\n"); }
+  void append_text(const std::string& text) { std::ofstream(path(), std::ios::app | std::ios::binary) << text; }
+  std::string path() const { return directory_.path() + "/windows.jsonl"; }
+
+  static json state_of(const feed& from) { return json::parse(from.state(true)); }
+  /// Waits until the whole file is read.
+  json settled(const feed& from) const {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    for (;;) {
+      auto state = state_of(from);
+      if (state["position"] == std::filesystem::file_size(path()) || std::chrono::steady_clock::now() > deadline)
+        return state;
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  }
+  static json data_of(const feed::frame& frame) { return json::parse(frame->substr(frame->find("data: ") + 6)); }
+
+  const node::testing::temporary_directory directory_;
+  const feed_limits quick_{.look_interval = milliseconds(5)};
+};
+
+TEST_F(Feed, ReadsThePastAndThenTheNews) {
+  append(start_row());
+  append(window_row(1));
+  feed from(small_cluster(), path(), quick_);
+  auto state = settled(from);
+  EXPECT_EQ(state["now"]["windows"], 1);
+  EXPECT_EQ(state["remaining_bytes"], 0);
+  from.subscribe();
+  append(window_row(2));
+  const auto news = from.read_behind(state["position"], patience);
+  ASSERT_EQ(news.frames.size(), 1U);
+  EXPECT_FALSE(news.gap);
+  const auto update = data_of(news.frames[0]);
+  EXPECT_EQ(update["kind"], "window");
+  EXPECT_EQ(update["now"]["window"], 2);
+  EXPECT_EQ(update["workers"]["batch"], json({64, 65}));
+  EXPECT_EQ(news.position, std::filesystem::file_size(path()));
+  EXPECT_TRUE(news.frames[0]->starts_with("id: " + std::to_string(news.position) + "\ndata: {"));
+  EXPECT_EQ(std::ranges::count(*news.frames[0], '\n'), 3) << "an id, one line of data, and the end";
+}
+
+TEST_F(Feed, WaitsForALedgerThatIsNotThereYet) {
+  feed from(small_cluster(), path(), quick_);
+  EXPECT_EQ(state_of(from)["now"]["phase"], "waiting");
+  append(start_row());
+  append(window_row(1));
+  EXPECT_EQ(settled(from)["now"]["phase"], "training");
+}
+
+TEST_F(Feed, ALineThatIsBeingWrittenWaitsForItsEnd) {
+  append(start_row());
+  const auto line = actors::to_json_line(window_row(1));
+  append_text(line.substr(0, 100));
+  feed from(small_cluster(), path(), quick_);
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_EQ(state_of(from)["now"]["windows"], 0);
+  append_text(line.substr(100) + "\n");
+  EXPECT_EQ(settled(from)["now"]["windows"], 1);
+}
+
+TEST_F(Feed, TornAndForeignLinesAreLeftOut) {
+  append(start_row());
+  append_text("{\"kind\":\"window\",\"at_sec\nnot json\n\n");
+  append(window_row(1));
+  feed from(small_cluster(), path(), quick_);
+  EXPECT_EQ(settled(from)["now"]["windows"], 1);
+}
+
+TEST_F(Feed, AClientThatComesBackGoesOnWhereItWas) {
+  append(start_row());
+  feed from(small_cluster(), path(), quick_);
+  const std::uint64_t before = settled(from)["position"];
+  from.subscribe();
+  append(window_row(1));
+  append(window_row(2));
+  settled(from);
+  EXPECT_EQ(from.read_behind(before, patience).frames.size(), 2U);
+  EXPECT_EQ(from.read_behind(from.read_behind(before, patience).position, milliseconds(0)).frames.size(), 0U);
+}
+
+TEST_F(Feed, WhatIsNotKeptIsAGap) {
+  append(start_row());
+  auto few = quick_;
+  few.events = 2;
+  feed from(small_cluster(), path(), few);
+  const std::uint64_t before = settled(from)["position"];
+  from.subscribe();
+  for (std::uint64_t i = 1; i <= 5; ++i)
+    append(window_row(i));
+  const std::uint64_t now = settled(from)["position"];
+  EXPECT_TRUE(from.read_behind(before, patience).gap);
+  EXPECT_TRUE(from.read_behind(now + 1, patience).gap) << "a position of another ledger";
+  EXPECT_FALSE(from.read_behind(now, milliseconds(0)).gap);
+}
+
+TEST_F(Feed, ALedgerThatBeginsAnewIsReadAnew) {
+  append(start_row());
+  append(window_row(1));
+  append(window_row(2));
+  feed from(small_cluster(), path(), quick_);
+  EXPECT_EQ(settled(from)["now"]["windows"], 2);
+  std::filesystem::remove(path());
+  append(start_row());
+  append(window_row(1));
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (state_of(from)["now"]["windows"] != 1 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_EQ(state_of(from)["now"]["windows"], 1);
+}
+
+TEST_F(Feed, OfALongLedgerTheBeginningOfTheRunAndTheEndAreRead) {
+  append(start_row());
+  for (std::uint64_t i = 1; i <= 50; ++i)
+    append(window_row(i));
+  auto short_past = quick_;
+  short_past.past_bytes = 10 * actors::to_json_line(window_row(50)).size();
+  feed from(small_cluster(), path(), short_past);
+  const auto state = settled(from);
+  EXPECT_EQ(state["run"]["seed"], 7);
+  EXPECT_EQ(state["now"]["window"], 50);
+  EXPECT_GE(state["now"]["windows"], 9);
+  EXPECT_LE(state["now"]["windows"], 10);
+  EXPECT_GT(state["skipped_bytes"], 0);
+}
+
+TEST_F(Feed, AnEndlessLineIsPassedOver) {
+  append(start_row());
+  auto limited = quick_;
+  limited.line_bytes = 20'000;
+  limited.chunk_bytes = 4096;
+  append_text(std::string(100'000, 'x') + "\n");
+  append(window_row(1));
+  feed from(small_cluster(), path(), limited);
+  EXPECT_EQ(settled(from)["now"]["windows"], 1);
+}
+
+TEST_F(Feed, StopsAtOnce) {
+  feed from(small_cluster(), path(), quick_);
+  std::thread waiting([&] { EXPECT_TRUE(from.read_behind(0, patience).stopped); });
+  from.stop();
+  waiting.join();
+}
+
+TEST_F(Feed, TheStateHoldsWhatThePageShows) {
+  append(start_row());
+  for (std::uint64_t i = 1; i <= 3; ++i)
+    append(window_row(i));
+  append({.entry = actors::ledger_evaluation{{.step = 30, .epoch = 1, .test_accuracy = 0.75}}});
+  append({.entry = actors::ledger_policy{.version = 5, .entropy = 0.5, .approximate_kl = 0.01}});
+  append(event_row("warning", "w1", "a \"quoted\" text\n"));
+  feed from(small_cluster(), path(), quick_);
+  const auto state = settled(from);
+  EXPECT_EQ(state["run"]["cluster"], "small");
+  EXPECT_EQ(state["run"]["planned_samples"], 18000);
+  EXPECT_EQ(state["history"]["elapsed_seconds"], json({1, 2, 3}));
+  EXPECT_EQ(state["worker_history"]["batch"], json({{64, 64, 64}, {65, 65, 65}}));
+  EXPECT_EQ(state["workers"]["name"], json({"w0", "w1"}));
+  EXPECT_EQ(state["workers"]["parts"]["exchange"], json({0.03, 0.03}));
+  EXPECT_EQ(state["evaluations"][0]["test_accuracy"], 0.75);
+  EXPECT_EQ(state["policy_history"]["approximate_kl"][0], 0.01);
+  EXPECT_EQ(state["warnings"][0], "w1: a \"quoted\" text\n");
+  EXPECT_EQ(state["now"]["noise_scale"], nullptr) << "not known is no number";
+  const auto now_only = json::parse(from.state(false));
+  EXPECT_FALSE(now_only.contains("history"));
+  EXPECT_EQ(now_only["evaluations"].size(), 1U);
+}
+
+} // namespace
+} // namespace dynamix::dashboard

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <arpa/inet.h>
+#include <cstdint>
+#include <string>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace dynamix::dashboard::testing {
+
+inline sockaddr_in loopback(std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+/// A port of loopback that nobody listens on now.
+inline std::uint16_t free_port() {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
+  auto address = loopback(0);
+  socklen_t size = sizeof address;
+  EXPECT_EQ(::bind(descriptor, reinterpret_cast<const sockaddr*>(&address), size), 0);
+  EXPECT_EQ(::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  ::close(descriptor);
+  return ntohs(address.sin_port);
+}
+
+/// Asks, and never reads the answer.
+class silent_client {
+public:
+  silent_client(std::uint16_t port, const std::string& request) : descriptor_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    const int little = 4096;
+    ::setsockopt(descriptor_, SOL_SOCKET, SO_RCVBUF, &little, sizeof little);
+    const auto address = loopback(port);
+    EXPECT_EQ(::connect(descriptor_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::send(descriptor_, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
+  }
+  silent_client(const silent_client&) = delete;
+  silent_client& operator=(const silent_client&) = delete;
+  ~silent_client() { ::close(descriptor_); }
+
+private:
+  int descriptor_;
+};
+
+} // namespace dynamix::dashboard::testing

@@ -1,0 +1,157 @@
+#include "dashboard/live_run.hpp"
+#include "tests/unit/dashboard/rows.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+namespace dynamix::dashboard {
+namespace {
+
+using namespace testing;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+live_run begun(std::uint64_t windows = 1) {
+  live_run run(small_cluster());
+  run.take(start_row());
+  run.take({.entry = actors::ledger_generation{.generation = 1, .members = {"w0", "w1"}}});
+  for (std::uint64_t i = 1; i <= windows; ++i)
+    run.take(window_row(i));
+  return run;
+}
+
+TEST(LiveRun, TellsOfTheNewestWindow) {
+  const auto run = begun(3);
+  EXPECT_EQ(run.window(), 3U);
+  EXPECT_EQ(run.totals().windows, 3U);
+  EXPECT_EQ(run.totals().decisions, 6U);
+  EXPECT_EQ(run.totals().samples, 3U * 1290);
+  EXPECT_FLOAT_EQ(run.newest(signal::accuracy), 0.55F);
+  EXPECT_FLOAT_EQ(run.newest(signal::samples), 3 * 1290);
+  EXPECT_FLOAT_EQ(run.newest(signal::samples_per_second), 640 + 650);
+  EXPECT_FLOAT_EQ(run.newest(signal::entropy), static_cast<float>(std::log(2)));
+  EXPECT_FLOAT_EQ(run.newest(signal::exchange), 0.03F);
+  EXPECT_FLOAT_EQ(run.newest(signal::other), 0.005F);
+  EXPECT_EQ(run.workers()[1].report.batch, 65U);
+  EXPECT_EQ(run.workers()[1].decided_batch, 73U);
+  EXPECT_EQ(run.workers()[1].batch_highest, 256U);
+  EXPECT_EQ(run.workers()[1].state, worker_state::training);
+  ASSERT_EQ(run.history().rows(), 3U);
+  EXPECT_FLOAT_EQ(run.history().row(1)[0], 2);
+  EXPECT_FLOAT_EQ(run.batches().row(2)[1], 65);
+}
+
+TEST(LiveRun, AStaleReportCountsOnce) {
+  auto run = begun(1);
+  auto late = window_row(2);
+  auto& worker = std::get<actors::ledger_window>(late.entry).workers[1];
+  worker.report.window = 1;
+  worker.stale = true;
+  run.take(late);
+  EXPECT_EQ(run.workers()[1].samples, 650U);
+  EXPECT_EQ(run.workers()[1].stale_reports, 1U);
+  EXPECT_TRUE(run.workers()[1].stale);
+  EXPECT_TRUE(std::isnan(run.batches().row(1)[1]));
+  EXPECT_FLOAT_EQ(run.newest(signal::samples_per_second), 640);
+}
+
+TEST(LiveRun, LossAndReturnAreMarks) {
+  auto run = begun(2);
+  run.take(event_row("lost", "w1", "the connection to it broke"));
+  EXPECT_EQ(run.workers()[1].state, worker_state::lost);
+  EXPECT_THAT(find_live_warnings(run), Contains(HasSubstr("Not training with the others: w1")));
+  run.take(event_row("joined", "w1"));
+  run.take({.entry = actors::ledger_generation{.generation = 2, .members = {"w0", "w1"}, .reason = "w1 joins"}});
+  EXPECT_EQ(run.workers()[1].state, worker_state::training);
+  ASSERT_EQ(run.marks().size(), 3U);
+  EXPECT_EQ(run.marks()[0].kind, "fault");
+  EXPECT_EQ(run.marks()[1].kind, "back");
+  EXPECT_EQ(run.marks()[2].kind, "generation");
+  EXPECT_EQ(run.marks()[0].elapsed_seconds, 2);
+  EXPECT_EQ(run.totals().events.at("lost"), 1U);
+}
+
+TEST(LiveRun, AnArbitratorThatBeginsAnewGoesOnWithTheSamePast) {
+  auto run = begun(2);
+  run.take(start_row());
+  run.take(event_row("rejoined", "w0"));
+  run.take(event_row("rejoined", "w1"));
+  run.take(window_row(3));
+  EXPECT_EQ(run.totals().windows, 3U);
+  EXPECT_EQ(run.workers()[0].state, worker_state::training);
+  ASSERT_EQ(run.marks().size(), 1U);
+  EXPECT_EQ(run.marks()[0].kind, "arbitrator");
+}
+
+TEST(LiveRun, TimeGoesOnWhereAResumedRunSteppedBack) {
+  auto run = begun(5);
+  run.take(start_row());
+  run.take(window_row(2));
+  run.take(window_row(3));
+  EXPECT_FLOAT_EQ(run.newest(signal::elapsed_seconds), 6);
+  EXPECT_FLOAT_EQ(run.newest(signal::samples), 3 * 1290);
+}
+
+TEST(LiveRun, EndsWithTheLastFarewell) {
+  auto run = begun();
+  run.take({.entry = actors::ledger_farewell{{.host = "w0", .succeeded = true, .reason = "epochs completed"}}});
+  EXPECT_FALSE(run.ended());
+  run.take({.entry = actors::ledger_farewell{{.host = "w1", .succeeded = true, .reason = "epochs completed"}}});
+  EXPECT_TRUE(run.ended());
+  EXPECT_EQ(run.ending(), "epochs completed");
+}
+
+TEST(LiveRun, KnowsTheTreeOfArbitrators) {
+  auto run = begun();
+  run.take({.entry = actors::ledger_shard{"w0", "", 0, 2, "up"}});
+  run.take({.entry = actors::ledger_shard{"w1", "w0", 1, 2, "up"}});
+  EXPECT_TRUE(run.marks().empty());
+  run.take({.entry = actors::ledger_shard{"w1", "w0", 1, 2, "lost"}});
+  EXPECT_EQ(run.shards().at("w1").state, "lost");
+  EXPECT_EQ(run.marks().back().text, "arbitrator of w1 lost");
+  EXPECT_THAT(find_live_warnings(run), Contains(HasSubstr("The arbitrator of w1 is lost")));
+}
+
+TEST(LiveRun, ForeignNamesAndManyEventsStayWithinLimits) {
+  auto run = begun();
+  for (int i = 0; i < 5000; ++i) {
+    run.take(event_row("odd-" + std::to_string(i), "nobody", std::string(10'000, 'x')));
+    run.take(event_row("lost", "w0"));
+    run.take({.entry = actors::ledger_shard{.name = "s" + std::to_string(i), .state = "up"}});
+    run.take({.entry = actors::ledger_evaluation{{.step = static_cast<std::uint64_t>(i)}}});
+  }
+  EXPECT_LE(run.events().size(), events_kept);
+  EXPECT_LE(run.marks().size(), marks_kept);
+  EXPECT_LE(run.totals().events.size(), event_names_kept);
+  EXPECT_LE(run.shards().size(), shards_kept);
+  EXPECT_LE(run.evaluations().size(), history_rows);
+  EXPECT_EQ(run.evaluations().back().step, 4999U);
+  EXPECT_LE(run.events().back().text.size(), text_bytes_kept + 3);
+}
+
+TEST(LiveWarnings, NameTheFailureSignatures) {
+  live_run run(small_cluster());
+  run.take(start_row());
+  for (std::uint64_t i = 1; i <= 200; ++i) {
+    auto row = window_row(i);
+    auto& window = std::get<actors::ledger_window>(row.entry);
+    window.workers[0].report.batch = 8;
+    window.workers[0].report.telemetry_seconds = 0.05;
+    window.workers[1].stale = i % 4 == 0;
+    window.workers[1].intervention = i % 2 == 0 ? "slower than goodput" : "";
+    for (auto& worker : window.workers)
+      worker.reward.total = i < 120 ? -0.1 : -1.5;
+    run.take(row);
+  }
+  const auto found = find_live_warnings(run);
+  EXPECT_THAT(found, Contains(HasSubstr("Stuck at the lowest batch size: w0")));
+  EXPECT_THAT(found, Contains(HasSubstr("Telemetry costs")));
+  EXPECT_THAT(found, Contains(HasSubstr("come too late")));
+  EXPECT_THAT(found, Contains(HasSubstr("The guard steps in")));
+  EXPECT_THAT(found, Contains(HasSubstr("The reward collapsed")));
+  EXPECT_EQ(find_live_warnings(begun(200)).size(), 0U);
+}
+
+} // namespace
+} // namespace dynamix::dashboard

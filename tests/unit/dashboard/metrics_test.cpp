@@ -1,0 +1,78 @@
+#include "dashboard/metrics.hpp"
+#include "tests/unit/dashboard/rows.hpp"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace dynamix::dashboard {
+namespace {
+
+using namespace testing;
+using ::testing::HasSubstr;
+
+TEST(Metrics, TellOfTheNewestWindow) {
+  live_run run(small_cluster());
+  run.take(start_row());
+  run.take(window_row(1));
+  run.take(window_row(2));
+  const auto text = metrics_text(run, 12);
+  EXPECT_THAT(text, HasSubstr("dynamix_worker_batch_size{worker=\"w1\"} 65\n"));
+  EXPECT_THAT(text, HasSubstr("dynamix_windows_total 2\n"));
+  EXPECT_THAT(text, HasSubstr("# TYPE dynamix_windows_total counter\n"));
+  EXPECT_THAT(text, HasSubstr("dynamix_worker_retransmissions_total{worker=\"w0\"} 4\n"));
+  EXPECT_THAT(text, HasSubstr("dynamix_worker_step_part_seconds{worker=\"w0\",part=\"compute\"} 0.06"));
+  EXPECT_THAT(text, HasSubstr("dynamix_window_gather_seconds_bucket{le=\"0.005\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("dynamix_window_gather_seconds_bucket{le=\"0.0025\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("dynamix_window_decide_seconds_count 2\n"));
+  EXPECT_THAT(text, HasSubstr("dynamix_workers{state=\"training\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("dynamix_newest_row_timestamp_seconds 1767323047.5"));
+  EXPECT_THAT(text, HasSubstr("dynamix_ledger_unread_bytes 12\n"));
+  EXPECT_EQ(text.find("Nan"), std::string::npos);
+}
+
+TEST(Metrics, BeforeTheFirstWindowThereAreNoMadeUpValues) {
+  const live_run run(small_cluster());
+  const auto text = metrics_text(run, 0);
+  EXPECT_EQ(text.find("\ndynamix_loss "), std::string::npos);
+  EXPECT_EQ(text.find("dynamix_worker_batch_size{"), std::string::npos);
+  EXPECT_THAT(text, HasSubstr("dynamix_workers{state=\"waiting\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("dynamix_events_total{event=\"lost\"} 0\n"));
+}
+
+/// docs/metrics.md has a row for every family; DYNAMIX_UPDATE_DOCS=1 writes them.
+TEST(Metrics, AreDocumented) {
+  const std::string path = std::string(DYNAMIX_SOURCE_DIRECTORY) + "/docs/metrics.md";
+  std::ostringstream read;
+  read << std::ifstream(path).rdbuf();
+  std::string text = read.str();
+  std::string rows;
+  const char* types[] = {"counter", "gauge", "summary", "untyped", "histogram"};
+  for (const auto& family : metrics_of(live_run(small_cluster()), 0)) {
+    std::string labels;
+    if (family.name.starts_with("dynamix_worker_"))
+      labels = family.name == "dynamix_worker_step_part_seconds" ? "worker, part" : "worker";
+    else if (family.name.starts_with("dynamix_shard_"))
+      labels = family.name == "dynamix_shard_up" ? "shard, parent, level" : "shard";
+    else if (!family.metric.empty() && !family.metric.front().label.empty())
+      for (const auto& label : family.metric.front().label)
+        labels += (labels.empty() ? "" : ", ") + label.name;
+    rows += "| `" + family.name + "` | " + types[static_cast<std::size_t>(family.type)] + " | " + labels + " | " +
+            family.help + " |\n";
+  }
+  const std::string begin_mark = "<!-- metrics: begin (tests/unit/dashboard compares it) -->\n";
+  const auto begin = text.find(begin_mark);
+  const auto end = text.find("<!-- metrics: end -->");
+  ASSERT_NE(begin, std::string::npos);
+  ASSERT_NE(end, std::string::npos);
+  const auto first = begin + begin_mark.size();
+  const auto table = "| name | type | labels | meaning |\n|---|---|---|---|\n" + rows;
+  if (std::getenv("DYNAMIX_UPDATE_DOCS") != nullptr)
+    std::ofstream(path) << text.replace(first, end - first, table);
+  else
+    EXPECT_EQ(text.substr(first, end - first), table);
+}
+
+} // namespace
+} // namespace dynamix::dashboard
