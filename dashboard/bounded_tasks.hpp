@@ -40,7 +40,7 @@ public:
 
 private:
   void work() {
-    yield_to_training();
+    yield_to_training("page-serve");
     for (std::unique_lock lock(mutex_);;) {
       changed_.wait(lock, [this] { return !tasks_.empty() || ending_; });
       if (tasks_.empty())

@@ -75,7 +75,7 @@ feed::news feed::read_behind(std::uint64_t position, std::chrono::milliseconds p
 }
 
 void feed::follow() {
-  yield_to_training();
+  yield_to_training("page-feed");
   while (!stopped()) {
     open_ledger();
     while (descriptor_ >= 0 && !stopped() && read_chunk()) {

@@ -21,10 +21,21 @@ double entropy_of(const std::vector<float>& probabilities) {
   return entropy;
 }
 
+/// By cause where the ledger says so; older ledgers do not.
 time_parts parts_of(const actors::ledger_worker& judged) {
   const auto& training = judged.report.training;
   time_parts parts{};
   const auto at = [&](part which) -> double& { return parts[static_cast<std::size_t>(which)]; };
+  const auto& time = judged.time;
+  if (time.compute_seconds + time.network_seconds + time.barrier_seconds + time.cpu_wait_seconds > 0) {
+    at(part::compute) = time.compute_seconds;
+    at(part::cpu_wait) = time.cpu_wait_seconds;
+    at(part::network) = time.network_seconds;
+    at(part::barrier) = time.barrier_seconds;
+    at(part::data) = time.data_seconds;
+    at(part::other) = time.other_seconds;
+    return parts;
+  }
   at(part::compute) = training.compute_seconds;
   at(part::exchange) = training.exchange_seconds;
   at(part::data) = training.data_seconds;

@@ -1,8 +1,9 @@
 #include "dashboard/metrics.hpp"
 
+#include "dashboard/metrics_collection.hpp"
+
 #include <cmath>
 #include <ctime>
-#include <functional>
 #include <iomanip>
 #include <prometheus/text_serializer.h>
 #include <sstream>
@@ -10,47 +11,8 @@
 namespace dynamix::dashboard {
 namespace {
 
-using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
-using labels = std::vector<ClientMetric::Label>;
-
-/// Collects families; a value that is not known is left out.
-class collection {
-public:
-  void begin(const char* name, const char* help, MetricType type) { families_.push_back({name, help, type, {}}); }
-  void add(double value, labels with = {}) {
-    if (std::isnan(value))
-      return;
-    ClientMetric metric;
-    metric.label = std::move(with);
-    (families_.back().type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
-    families_.back().metric.push_back(std::move(metric));
-  }
-  void gauge(const char* name, const char* help, double value) {
-    begin(name, help, MetricType::Gauge);
-    add(value);
-  }
-  void counter(const char* name, const char* help, double value) {
-    begin(name, help, MetricType::Counter);
-    add(value);
-  }
-  void histogram(const char* name, const char* help, const duration_histogram& from) {
-    begin(name, help, MetricType::Histogram);
-    ClientMetric metric;
-    for (std::size_t i = 0; i < from.counts.size(); ++i) {
-      metric.histogram.sample_count += from.counts[i];
-      if (i < duration_histogram::bounds.size())
-        metric.histogram.bucket.push_back({metric.histogram.sample_count, duration_histogram::bounds[i]});
-    }
-    metric.histogram.sample_sum = from.sum;
-    families_.back().metric.push_back(std::move(metric));
-  }
-  std::vector<MetricFamily> take() { return std::move(families_); }
-
-private:
-  std::vector<MetricFamily> families_;
-};
 
 /// Seconds since 1970 of the newest row: the arbitrator's start and its clock since. NaN where the start is not known.
 double timestamp_of(const live_run& run) {
@@ -132,80 +94,6 @@ void add_deciding(collection& all, const live_run& run) {
   all.histogram("dynamix_window_decide_seconds", "To judge a window and decide.", totals.decide);
 }
 
-struct worker_family {
-  const char* name;
-  const char* help;
-  MetricType type;
-  std::function<double(const live_worker&)> value;
-};
-
-const std::vector<worker_family>& worker_families() {
-  using worker = const live_worker&;
-  const auto unless = [](bool unknown, double value) { return unknown ? std::nan("") : value; };
-  const auto reported = [unless](auto select) {
-    return [=](worker one) { return unless(!one.reported, static_cast<double>(select(one))); };
-  };
-  const auto network = [unless](auto select) {
-    return [=](worker one) { return unless(!one.report.network.valid, static_cast<double>(select(one))); };
-  };
-  const auto machine = [unless](auto select) {
-    return [=](worker one) { return unless(!one.report.system.valid, static_cast<double>(select(one))); };
-  };
-  const auto gauge = MetricType::Gauge;
-  const auto counter = MetricType::Counter;
-  static const std::vector<worker_family> families = {
-      {"dynamix_worker_training", "1 while the worker trains in the newest generation, else 0.", gauge,
-       [](worker one) { return one.state == worker_state::training ? 1.0 : 0.0; }},
-      {"dynamix_worker_batch_size", "Batch size in force.", gauge,
-       reported([](worker one) { return one.report.batch; })},
-      {"dynamix_worker_batch_size_lowest", "Lowest batch size that may be decided.", gauge,
-       [](worker one) { return static_cast<double>(one.batch_lowest); }},
-      {"dynamix_worker_batch_size_highest", "Highest batch size that may be decided.", gauge,
-       [](worker one) { return static_cast<double>(one.batch_highest); }},
-      {"dynamix_worker_throughput_samples_per_second", "Samples that the worker trains on in a second.", gauge,
-       reported([](worker one) { return one.samples_per_second; })},
-      {"dynamix_worker_reward", "Reward of the newest window.", gauge, reported([](worker one) { return one.reward; })},
-      {"dynamix_worker_accuracy_ratio", "Mean batch accuracy of the newest window.", gauge,
-       reported([](worker one) { return one.report.training.accuracy; })},
-      {"dynamix_worker_network_bytes_per_second", "Bytes sent and received in a second.", gauge,
-       network([](worker one) { return one.report.network.throughput_bytes_per_second; })},
-      {"dynamix_worker_network_rtt_seconds", "Mean smoothed round-trip time of its connections.", gauge,
-       network([](worker one) { return one.report.network.rtt_seconds; })},
-      {"dynamix_worker_cpu_ratio", "CPU time over wall time of its process.", gauge,
-       machine([](worker one) { return one.report.system.cpu_time_ratio; })},
-      {"dynamix_worker_run_queue_ratio", "Time that its threads waited for a CPU, over wall time.", gauge,
-       machine([](worker one) { return one.report.system.run_queue_wait_ratio; })},
-      {"dynamix_worker_memory_ratio", "Resident memory over the machine's.", gauge,
-       machine([](worker one) { return one.report.system.memory_ratio; })},
-      {"dynamix_worker_samples_total", "Samples trained on.", counter,
-       [](worker one) { return static_cast<double>(one.samples); }},
-      {"dynamix_worker_retransmissions_total", "TCP segments sent again.", counter,
-       [](worker one) { return static_cast<double>(one.retransmissions); }},
-      {"dynamix_worker_stale_reports_total", "Windows in which an older report stood in for a late one.", counter,
-       [](worker one) { return static_cast<double>(one.stale_reports); }},
-      {"dynamix_worker_training_seconds_total", "Time in steps.", counter,
-       [](worker one) { return one.training_seconds; }},
-      {"dynamix_worker_telemetry_seconds_total", "CPU time that telemetry cost.", counter,
-       [](worker one) { return one.telemetry_seconds; }},
-      {"dynamix_worker_control_seconds_total", "Time that the training thread spent on windows and decisions.", counter,
-       [](worker one) { return one.control_seconds; }},
-  };
-  return families;
-}
-
-void add_workers(collection& all, const live_run& run) {
-  for (const auto& family : worker_families()) {
-    all.begin(family.name, family.help, family.type);
-    for (const auto& worker : run.workers())
-      all.add(family.value(worker), {{"worker", worker.name}});
-  }
-  all.begin("dynamix_worker_step_part_seconds", "Where a step's time went in the newest window, by part.",
-            MetricType::Gauge);
-  for (const auto& worker : run.workers())
-    for (std::size_t i = 0; worker.reported && i < part_names.size(); ++i)
-      all.add(worker.parts[i], {{"worker", worker.name}, {"part", std::string(part_names[i])}});
-}
-
 void add_shards(collection& all, const live_run& run) {
   all.begin("dynamix_shard_up", "1 while an arbitrator of the tree is up, else 0.", MetricType::Gauge);
   for (const auto& [name, shard] : run.shards())
@@ -223,7 +111,7 @@ std::vector<MetricFamily> metrics_of(const live_run& run, std::uint64_t unread_b
   add_run(all, run);
   add_progress(all, run);
   add_deciding(all, run);
-  add_workers(all, run);
+  add_worker_metrics(all, run);
   add_shards(all, run);
   all.gauge("dynamix_ledger_unread_bytes", "Of the ledger that the metrics do not cover yet.",
             static_cast<double>(unread_bytes));

@@ -229,7 +229,7 @@ void server::shared::serve(httplib::Server& http) {
 
 /// Until it is stopped.
 void server::shared::listen() {
-  yield_to_training();
+  yield_to_training("page-listen");
   for (bool told = false;;) {
     httplib::Server http;
     serve(http);

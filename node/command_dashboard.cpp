@@ -3,6 +3,8 @@
 #include "node/run_directory.hpp"
 #include "node/stop_signals.hpp"
 
+#include <spdlog/spdlog.h>
+
 #include <filesystem>
 #include <memory>
 #include <ostream>
@@ -44,6 +46,7 @@ int serve(const dashboard_arguments& arguments, command_context& context) {
     file.dashboard.token_file = std::filesystem::absolute(arguments.token_file).string();
   if (const auto reason = dashboard::refuse_access(file); !reason.empty())
     return refuse(context.err, reason);
+  spdlog::set_level(spdlog::level::err); // what goes wrong is said below
   const auto page = dashboard::start(file, run.ledger());
   if (!comes_to_listen(*page.http)) {
     context.err << "dynamix-node: error: cannot listen at " << arguments.listen

@@ -30,7 +30,7 @@ function key(series) {
 
 export class Chart {
   /**
-   * series: [{name, hue, dash, width, points, fill, axis, text}], in the order of the data behind its x column.
+   * series: [{name, hue, dash, width, points, fill, gaps, axis, text}], in the order of the data behind its x column.
    * options: {title, text (formats a value), range, log, right (formats the right axis)}.
    */
   constructor(panel, series, options) {
@@ -94,7 +94,7 @@ export class Chart {
       ],
       series: [{}, ...this.series.map((series, i) => ({
         label: series.name, scale: series.axis ?? "y", stroke: () => color(series.hue), width: series.width ?? 1.75,
-        dash: series.dash?.length ? series.dash : undefined, spanGaps: true,
+        dash: series.dash?.length ? series.dash : undefined, spanGaps: series.gaps !== true,
         fill: series.fill ? () => color(series.hue) + "d0" : undefined,
         points: { show: series.points ? (plot) => plot.data[i + 1].filter((value) => value != null).length <= 40 : false, size: 6, fill: () => color(series.hue) },
       }))],

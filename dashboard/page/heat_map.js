@@ -113,6 +113,7 @@ export class HeatMap {
     this.buffer.getContext("2d").putImageData(image, 0, 0);
     const width = Math.round(this.canvas.clientWidth * devicePixelRatio);
     const height = Math.round(this.canvas.clientHeight * devicePixelRatio);
+    if (width === 0 || height === 0) return; // not shown
     if (this.canvas.width !== width || this.canvas.height !== height) Object.assign(this.canvas, { width, height });
     const context = this.canvas.getContext("2d");
     context.clearRect(0, 0, width, height);

@@ -114,32 +114,41 @@ function item(name, state, note) {
   return element("li", "", stateMark(state), `${name} `, element("span", "muted", note));
 }
 
+/** The arbitrators of a tree below `parent`: those without children side by side, the others below each other. */
+function branch(shards, parent, depth = 0) {
+  const byName = new Intl.Collator("en", { numeric: true }).compare;
+  const children = shards.filter((shard) => shard.parent === parent).sort((a, b) => byName(a.name, b.name));
+  if (children.length === 0 || depth > 8) return [];
+  const leaves = element("ul", "leaves");
+  const list = element("ul");
+  for (const shard of children) {
+    const below = branch(shards, shard.name, depth + 1);
+    const state = shard.state === "up" ? "" : shard.state + ", ";
+    const node = item(shard.name, shard.state, `${state}${grouped(shard.workers)} workers`);
+    node.append(...below);
+    (below.length > 0 || depth === 0 ? list : leaves).append(node);
+  }
+  return [list, leaves].filter((one) => one.children.length > 0);
+}
+
 function drawArbitrators({ run, now, shards, workers }) {
   const told = JSON.stringify([run.arbitrators, now.leader, now.phase, now.term, now.decisions, now.generation, shards]);
   const tree = at("tree");
   if (tree.dataset.told === told) return;
   tree.dataset.told = told;
+  at("arbitrators").classList.toggle("wide", shards.length > 0);
   const many = run.arbitrators.length > 1;
   const list = element("ul", "", ...run.arbitrators.map((name) => {
     const state = now.phase === "ended" ? "ended" : !many ? "up" : name === now.leader ? "leads" : "stands";
-    const note = { ended: "ended", up: `decides for ${workers.name.length} workers, term ${now.term}`,
+    const note = { ended: "ended", up: `decides for ${grouped(workers.name.length)} workers, term ${now.term}`,
       leads: `leads, term ${now.term}`, stands: "stands by" }[state];
     return item(name, state, note);
   }));
-  const below = (parent) => shards.filter((shard) => shard.parent === parent);
-  const branch = (parent, depth) => {
-    const children = below(parent);
-    if (children.length === 0 || depth > 8) return [];
-    const nodes = children.map((shard) => {
-      const node = item(shard.name, shard.state, `${shard.state}, ${grouped(shard.workers)} workers`);
-      node.append(...branch(shard.name, depth + 1));
-      return node;
-    });
-    return [element("ul", children.length > 8 ? "many" : "", ...nodes)];
-  };
-  tree.replaceChildren(list, ...branch("", 0), element("p", "muted",
+  const roots = branch(shards, "");
+  const shown = roots.length > 0 && !many ? roots : [list, ...roots]; // the root is the only arbitrator of the file
+  tree.replaceChildren(...shown, element("p", "muted",
     `policy version ${now.policy_version}, generation ${now.generation}, ${grouped(now.decisions)} decisions` +
-    (now.steps_lost > 0 ? `, ${grouped(now.steps_lost)} steps done again` : "")));
+    (now.steps_lost > 0 ? `, steps done again: ${grouped(now.steps_lost)}` : "")));
 }
 
 function drawEvents({ events }) {

@@ -125,7 +125,7 @@ export class Panels {
       return;
     }
     this.batch ??= new Chart(document.getElementById("batch"),
-      name.map((one, i) => ({ name: one, ...lineStyle(i) })),
+      name.map((one, i) => ({ name: one, gaps: true, ...lineStyle(i) })),
       { title: "Batch size of each worker", text: short, log: true });
     const rows = rowsAlong(times);
     const positive = (value) => (value > 0 ? value : null); // the scale is logarithmic

@@ -67,6 +67,7 @@ struct trial_options {
   std::string more = {};       ///< TOML behind the hosts: further sections
   std::string training = {};   ///< further lines of [training]
   std::size_t replicas = 1;    ///< of the arbitrator: "hub", and "hub2", "hub3" where there are 3
+  std::string page = {};       ///< dashboard.listen; empty: none, for many clusters run at once
   std::string arbitrator = {}; ///< further lines of [arbitrator], whose windows have 2 steps
 };
 

@@ -42,6 +42,22 @@ TEST(LiveRun, TellsOfTheNewestWindow) {
   EXPECT_FLOAT_EQ(run.batches().row(2)[1], 65);
 }
 
+TEST(LiveRun, TellsAStepsTimeByItsCausesWhereTheyAreKnown) {
+  auto run = begun();
+  auto row = window_row(2);
+  for (auto& worker : std::get<actors::ledger_window>(row.entry).workers)
+    worker.time = {.compute_seconds = 0.04,
+                   .cpu_wait_seconds = 0.02,
+                   .network_seconds = 0.01,
+                   .barrier_seconds = 0.02,
+                   .data_seconds = 0.005,
+                   .other_seconds = 0.005};
+  run.take(row);
+  EXPECT_EQ(run.workers()[0].parts, (time_parts{0.04, 0.02, 0.01, 0.02, 0, 0.005, 0.005}));
+  EXPECT_FLOAT_EQ(run.newest(signal::cpu_wait), 0.02F);
+  EXPECT_FLOAT_EQ(run.newest(signal::exchange), 0);
+}
+
 TEST(LiveRun, AStaleReportCountsOnce) {
   auto run = begun(1);
   auto late = window_row(2);
