@@ -63,6 +63,10 @@ TEST_F(LivePage, ShowsTheRunAlsoWhenTheArbitratorWasKilled) {
 TEST_F(LivePage, APortThatIsTakenHindersNothing) {
   write_file_with_page({});
   httplib::Server other;
+  other.set_socket_options([](int socket) { // an earlier test's connections may still be closing
+    const int yes = 1;
+    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  });
   ASSERT_TRUE(other.bind_to_port("127.0.0.1", page_));
   std::thread listening([&] { other.listen_after_bind(); });
   auto local = start_local();
