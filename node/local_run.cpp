@@ -3,6 +3,7 @@
 #include "dashboard/dashboard.hpp"
 #include "node/port_check.hpp"
 #include "node/results.hpp"
+#include "telemetry/cgroup.hpp"
 #include "trainer/session.hpp"
 
 #include <filesystem>
@@ -46,6 +47,7 @@ launch_options local_options(const cluster::cluster_file& file, const run_direct
 
 local_run run_locally(const launch_options& options, live_output& live, const std::stop_token& stop) {
   local_run run{.launched = launch(options, live, stop), .summary = {}, .problem = {}};
+  telemetry::remove_abandoned_cgroups(); // of hosts that were killed
   const auto& launched = run.launched;
   run.problem = write_results(
       options.run, {.warnings = launched.warnings, .restarts = launched.restarts, .given_up = launched.given_up},

@@ -1,5 +1,7 @@
 #include "node/summary.hpp"
 
+#include "node/step_times.hpp"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -25,6 +27,7 @@ worker_summary summarise_worker(const run_records& records, const cluster::host&
     return worker;
   worker.first_batch = reports.front().batch;
   worker.last_batch = reports.back().batch;
+  worker.time = mean_step_times(records.rows, host.name);
   double steps = 0;
   for (const auto& report : reports) {
     const auto& training = report.training;
@@ -35,6 +38,7 @@ worker_summary summarise_worker(const run_records& records, const cluster::host&
     worker.exchange_seconds += training.steps * training.exchange_seconds;
     worker.data_seconds += training.steps * training.data_seconds;
   }
+  worker.steps = steps;
   if (steps > 0) {
     worker.mean_batch = static_cast<double>(worker.samples) / steps;
     for (double* total :
@@ -42,6 +46,12 @@ worker_summary summarise_worker(const run_records& records, const cluster::host&
       *total /= steps;
   }
   return worker;
+}
+
+json time_object(const policy::time_split& time) {
+  return {{"compute_seconds", time.compute_seconds}, {"cpu_wait_seconds", time.cpu_wait_seconds},
+          {"network_seconds", time.network_seconds}, {"barrier_seconds", time.barrier_seconds},
+          {"data_seconds", time.data_seconds},       {"other_seconds", time.other_seconds}};
 }
 
 bool guard_stepped_in(const actors::ledger_window& window) {
@@ -211,7 +221,9 @@ run_summary summarise(const run_records& records, run_observations observed) {
   std::uint64_t samples = 0;
   for (std::uint32_t rank = 0; const auto* host : file.workers()) {
     summary.workers.push_back(summarise_worker(records, *host, rank++));
-    samples += summary.workers.back().samples;
+    const auto& worker = summary.workers.back();
+    samples += worker.samples;
+    add_steps(summary.attribution, worker.time, worker.steps);
     const auto reports = reports_of(records.rows, host->name);
     if (records.farewells.empty() && !reports.empty())
       summary.wall_seconds = std::max(summary.wall_seconds, reports.back().elapsed_seconds);
@@ -255,6 +267,7 @@ std::string to_json(const run_summary& summary) {
   object["policy_version"] = summary.policy_version;
   object["overhead"] = {{"control_fraction", summary.control_fraction},
                         {"telemetry_fraction", summary.telemetry_fraction}};
+  object["attribution"] = time_object(summary.attribution);
   object["per_worker"] = json::array();
   for (const auto& worker : summary.workers)
     object["per_worker"].push_back({{"host", worker.host},
@@ -268,7 +281,8 @@ std::string to_json(const run_summary& summary) {
                                     {"step_seconds", worker.step_seconds},
                                     {"compute_seconds", worker.compute_seconds},
                                     {"exchange_seconds", worker.exchange_seconds},
-                                    {"data_seconds", worker.data_seconds}});
+                                    {"data_seconds", worker.data_seconds},
+                                    {"time", time_object(worker.time)}});
   object["warnings"] = summary.warnings;
   return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }

@@ -22,11 +22,13 @@ struct worker_summary {
   std::uint32_t last_batch = 0;
   double mean_batch = 0; ///< samples a step
   std::uint64_t samples = 0;
+  double steps = 0; ///< that its reports tell of
   double share = 0; ///< of all workers' samples, [0, 1]
   double step_seconds = 0;
   double compute_seconds = 0;
   double exchange_seconds = 0;
   double data_seconds = 0;
+  policy::time_split time; ///< what held a step up
 };
 
 /// Decisions for the workers' last lives, counted at the arbitrator (made) and at the workers (the rest).
@@ -62,11 +64,12 @@ struct run_summary {
   double seconds_to_target = -1; ///< negative if never
   decision_summary decisions;
   std::uint64_t generations = 0;
-  std::uint64_t steps_lost = 0;      ///< tried or completed, and done again after a loss
-  std::uint64_t restarts = 0;        ///< of actors and of hosts' processes
+  std::uint64_t steps_lost = 0;                          ///< tried or completed, and done again after a loss
+  std::uint64_t restarts = 0;                            ///< of actors and of hosts' processes
   std::map<std::string, std::uint64_t> restarts_by_host; ///< of processes, as far as they were watched
   double control_fraction = 0;
-  double telemetry_fraction = 0;
+  double telemetry_fraction = 0;  ///< CPU time of measuring over training time, programs in the kernel included
+  policy::time_split attribution; ///< of all workers' steps together: worker-seconds
   std::uint64_t policy_version = 0;
   std::vector<worker_summary> workers;
   std::vector<std::string> warnings;

@@ -6,63 +6,76 @@
 namespace dynamix::policy {
 namespace {
 
-double waiting_share(const messages::system_statistics& system) {
-  if (system.training_valid)
-    return system.training_wait_ratio;
-  return system.valid ? system.run_queue_wait_ratio : 0;
-}
+/// A worker's step in seconds.
+struct step_parts {
+  double total = 0;
+  double compute = 0;
+  double waiting = 0; ///< of compute, for a CPU
+  double exchange = 0;
+  double exchange_waiting = 0; ///< of exchange, for a CPU
+  double data = 0;
+  double blocked = 0; ///< with gradients sent that the network had not delivered; may be hidden behind compute
 
-double blocked_seconds(const messages::window_report& report) {
-  return report.network.valid ? report.network.sender_blocked_ratio * report.training.iteration_seconds : 0;
-}
-
-/// What a step's exchange takes without waiting for anybody, and how much of it blocked senders explain.
-struct exchange_floor {
-  double seconds = 0;
-  double blocked_seconds = 0;
+  double clear_exchange() const { return exchange - exchange_waiting; }
 };
 
-exchange_floor floor_of(const messages::shard_report& shard) {
-  exchange_floor floor{.seconds = std::numeric_limits<double>::infinity()};
-  for (const auto& report : shard.reports) {
-    if (report.window != shard.window || !(report.training.iteration_seconds > 0))
-      continue;
-    floor.seconds = std::min(floor.seconds, report.training.exchange_seconds);
-    floor.blocked_seconds = std::max(floor.blocked_seconds, blocked_seconds(report));
-  }
-  floor.blocked_seconds = std::min(floor.blocked_seconds, floor.seconds);
-  return floor;
-}
-
-time_split split(const messages::window_report& report, const exchange_floor& floor) {
+step_parts parts_of(const messages::window_report& report) {
   const auto& training = report.training;
-  const double total = training.iteration_seconds;
-  if (!(total > 0))
+  const auto& system = report.system;
+  step_parts parts{.total = training.iteration_seconds};
+  if (!(parts.total > 0))
     return {};
   // Clocks are read at slightly different moments, so the parts may add up to more than the whole by a hair.
-  const double parts = training.compute_seconds + training.exchange_seconds + training.data_seconds;
-  const double scale = parts > total ? total / parts : 1;
-  const double compute = scale * training.compute_seconds;
-  const double exchange = scale * training.exchange_seconds;
+  const double sum = training.compute_seconds + training.exchange_seconds + training.data_seconds;
+  const double scale = sum > parts.total ? parts.total / sum : 1;
+  parts.compute = scale * training.compute_seconds;
+  parts.exchange = scale * training.exchange_seconds;
+  parts.data = scale * training.data_seconds;
+  const double all = system.valid ? system.run_queue_wait_ratio : 0;
+  const double own = system.training_valid ? system.training_wait_ratio : all;
+  parts.waiting = std::min(parts.compute, own * parts.total);
+  parts.exchange_waiting = std::min(parts.exchange, std::max(0.0, all - own) * parts.total);
+  if (report.network.valid)
+    parts.blocked = report.network.sender_blocked_ratio * parts.total;
+  return parts;
+}
 
+/// What a step's exchange takes without waiting for anybody, and the longest that a sender was blocked.
+struct exchange_floor {
+  double seconds = std::numeric_limits<double>::infinity();
+  double most_blocked = 0;
+};
+
+time_split split(const step_parts& parts, const exchange_floor& floor) {
+  if (!(parts.total > 0))
+    return {};
+  const double explained = std::min(floor.seconds, floor.most_blocked);
+  const double share = floor.most_blocked > 0 ? std::min(1.0, parts.blocked / floor.most_blocked) : 1;
   time_split result;
-  result.cpu_wait_seconds = std::min(compute, waiting_share(report.system) * total);
-  result.compute_seconds = compute - result.cpu_wait_seconds;
-  const double unexplained = floor.seconds - floor.blocked_seconds;
-  result.network_seconds = std::min(exchange, unexplained + std::min(floor.blocked_seconds, blocked_seconds(report)));
-  result.barrier_seconds = exchange - result.network_seconds;
-  result.data_seconds = scale * training.data_seconds;
-  result.other_seconds = std::max(0.0, total - scale * parts);
+  result.cpu_wait_seconds = parts.waiting + parts.exchange_waiting;
+  result.compute_seconds = parts.compute - parts.waiting;
+  result.network_seconds = std::min(parts.clear_exchange(), floor.seconds - explained + explained * share);
+  result.barrier_seconds = parts.clear_exchange() - result.network_seconds;
+  result.data_seconds = parts.data;
+  result.other_seconds = std::max(0.0, parts.total - parts.compute - parts.exchange - parts.data);
   return result;
 }
 
 } // namespace
 
 std::vector<time_split> attribute(const messages::shard_report& shard) {
-  const auto floor = floor_of(shard);
+  std::vector<step_parts> workers;
+  exchange_floor floor;
+  for (const auto& report : shard.reports) {
+    const auto& parts = workers.emplace_back(parts_of(report));
+    if (report.window != shard.window || !(parts.total > 0))
+      continue;
+    floor.seconds = std::min(floor.seconds, parts.clear_exchange());
+    floor.most_blocked = std::max(floor.most_blocked, parts.blocked);
+  }
   std::vector<time_split> result;
-  for (const auto& report : shard.reports)
-    result.push_back(split(report, floor));
+  for (const auto& parts : workers)
+    result.push_back(split(parts, floor));
   return result;
 }
 

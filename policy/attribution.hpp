@@ -21,22 +21,27 @@ struct time_split {
 /// Splits the steps of each report of `shard`, in its order. With T, C, E and D the iteration, compute, exchange and
 /// data seconds of worker i's report, all measured by its training thread:
 ///
-///   cpu_wait = min(C, w T)         w: share of time that the training thread was runnable without running (the
-///                                  process, all threads, where the thread alone was not measured; 0 where neither)
-///   compute  = C - cpu_wait
-///   F        = min_j E_j           in a synchronous step the last to arrive waits for nobody, so its wait is what the
+///   w        share of time that the training thread was runnable without running; r: all threads together. Where the
+///            thread alone was not measured, w = r; where neither was, both are 0
+///   x_i      = min(E, (r - w) T)   exchange that waited for a CPU: the training thread sleeps, those that send and
+///                                  receive for it are ready and do not run
+///   cpu_wait = min(C, w T) + x_i
+///   compute  = C - min(C, w T)
+///   F        = min_j (E_j - x_j)   in a synchronous step the last to arrive waits for nobody, so its wait is what the
 ///                                  exchange itself takes; whatever another worker waits longer, it waits for peers
 ///   b_i      = s_i T               s: share of time with gradients sent that the network had not delivered
 ///   B        = min(F, max_j b_j)   the part of F that blocked senders explain: all wait for the most blocked one
-///   network  = F - B + min(b_i, B) what no sender explains is everybody's (latency, protocol), and of B each has as
-///                                  much as itself was blocked
-///   barrier  = E - network
+///   network  = F - B + B b_i / max_j b_j
+///                                  what no sender explains is everybody's (latency, protocol), and of B each has as
+///                                  much as itself was blocked, beside the most blocked one
+///   barrier  = E - x_i - network
 ///   data     = D,  other = T - C - E - D
 ///
-/// So a slow peer shows as its own compute or cpu_wait and as the others' barrier, and a slow link as the network of
-/// the host behind it and as the others' barrier. The minimum goes over the workers of the shard whose report is of its
-/// window; a stale report is split by the same F. A report without times has a split of zeros. Exchange that is hidden
-/// behind computing costs nothing and shows nowhere.
+/// So a slow peer shows as its own compute or cpu_wait and as the others' barrier, and a slow link as the network of the
+/// host behind it, as less network of those whose acknowledgements pass it, and as the others' barrier. The minimum goes
+/// over the workers of the shard whose report is of its window; a stale report is split by the same F. A report without
+/// times has a split of zeros. Exchange that is hidden behind computing costs nothing and shows nowhere. What helpers of
+/// the computing wait (OpenMP) cannot be told from what helpers of the exchange wait, and counts as x.
 ///
 /// Source: the split of BSP steps by their slowest member (LB-BSP, arXiv 1806.02508, section 2), refined by what
 /// TCP_INFO (tcpi_busy_time - tcpi_rwnd_limited, RFC 4898) and schedstat or sched_switch tell.

@@ -137,6 +137,34 @@ TEST(summary, describes_each_worker) {
   EXPECT_DOUBLE_EQ(ben.compute_seconds, 0.2);
 }
 
+TEST(summary, adds_up_where_the_steps_went) {
+  auto records = sample_records();
+  double steps = 0;
+  for (auto& row : records.rows)
+    if (auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
+      for (auto& worker : window->workers)
+        worker.time = worker.report.host == "ada"
+                          ? policy::time_split{.compute_seconds = 0.1, .barrier_seconds = 0.1}
+                          : policy::time_split{.compute_seconds = 0.15, .cpu_wait_seconds = 0.05};
+      steps += window->workers[0].report.training.steps;
+    }
+  auto stale = std::get<actors::ledger_window>(records.rows.back().entry);
+  for (auto& worker : stale.workers) {
+    worker.stale = true;
+    worker.time = {.other_seconds = 1000};
+  }
+  records.rows.push_back({99, stale});
+  const auto summary = summarise(records);
+  EXPECT_DOUBLE_EQ(summary.workers[0].time.barrier_seconds, 0.1);
+  EXPECT_DOUBLE_EQ(summary.workers[1].time.cpu_wait_seconds, 0.05);
+  EXPECT_EQ(summary.workers[0].time.other_seconds, 0);
+  EXPECT_NEAR(summary.attribution.compute_seconds, steps * 0.25, 1e-9);
+  EXPECT_NEAR(summary.attribution.barrier_seconds, steps * 0.1, 1e-9);
+  const auto object = nlohmann::json::parse(to_json(summary));
+  EXPECT_NEAR(object["attribution"]["cpu_wait_seconds"].get<double>(), steps * 0.05, 1e-9);
+  EXPECT_DOUBLE_EQ(object["per_worker"][1]["time"]["cpu_wait_seconds"].get<double>(), 0.05);
+}
+
 TEST(summary, takes_the_reason_of_a_failed_worker) {
   auto records = sample_records();
   records.farewells[1].succeeded = false;

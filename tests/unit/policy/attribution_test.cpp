@@ -93,10 +93,36 @@ TEST(attribution, waiting_for_a_cpu_is_no_computing) {
   shard.reports[0].system = {
       .valid = true, .run_queue_wait_ratio = 3, .training_valid = true, .training_wait_ratio = 0.5};
   shard.reports[1].system = {.valid = true, .run_queue_wait_ratio = 0.1};
+  shard.reports[0].system.run_queue_wait_ratio = 0.5;
   const auto splits = attribute(shard);
   EXPECT_NEAR(splits[0].cpu_wait_seconds, 0.025, tolerance);
   EXPECT_NEAR(splits[0].compute_seconds, 0.015, tolerance);
   EXPECT_NEAR(splits[1].cpu_wait_seconds, 0.005, tolerance);
+}
+
+TEST(attribution, an_exchange_that_waits_for_a_cpu_is_no_network_and_the_others_barrier) {
+  auto shard = shard_of({report_of(0, {0.010, 0.040}), report_of(1, {0.020, 0.030})});
+  const double total = shard.reports[1].training.iteration_seconds;
+  shard.reports[1].system = {.valid = true,
+                             .run_queue_wait_ratio = (0.010 + 0.028) / total,
+                             .training_valid = true,
+                             .training_wait_ratio = 0.010 / total};
+  const auto splits = attribute(shard);
+  EXPECT_NEAR(splits[1].cpu_wait_seconds, 0.038, tolerance);
+  EXPECT_NEAR(splits[1].compute_seconds, 0.010, tolerance);
+  EXPECT_NEAR(splits[1].network_seconds, 0.002, tolerance);
+  EXPECT_NEAR(splits[0].network_seconds, 0.002, tolerance);
+  EXPECT_NEAR(splits[0].barrier_seconds, 0.038, tolerance);
+}
+
+TEST(attribution, the_most_blocked_sender_has_more_of_the_network_than_one_whose_acknowledgements_it_delays) {
+  auto shard = shard_of({report_of(0, {0.010, 0.080}), report_of(1, {0.010, 0.080})});
+  set_blocked(shard.reports[0], 0.160);
+  set_blocked(shard.reports[1], 0.080);
+  const auto splits = attribute(shard);
+  EXPECT_NEAR(splits[0].network_seconds, 0.080, tolerance);
+  EXPECT_NEAR(splits[1].network_seconds, 0.040, tolerance);
+  EXPECT_NEAR(splits[1].barrier_seconds, 0.040, tolerance);
 }
 
 TEST(attribution, no_worker_waits_longer_for_a_cpu_than_it_computes) {
