@@ -19,7 +19,7 @@
 namespace dynamix::dashboard {
 
 struct feed_limits {
-  std::uint64_t past_bytes = 1ULL << 30; ///< of a ledger that is there already; what lies before is passed over
+  std::uint64_t past_bytes = 2ULL << 30; ///< of a ledger that is there already; what lies before is passed over
   std::size_t line_bytes = 64U << 20;    ///< a longer line is passed over
   std::size_t chunk_bytes = 1U << 20;
   std::size_t events = 256; ///< kept for clients that come back

@@ -35,10 +35,11 @@ export function temporaryDirectory() {
   return fs.mkdtempSync(path.join(os.tmpdir(), "dynamix-browser-"));
 }
 
-/** Ports below those that the kernel gives away by itself. */
+let port = 20_000 + (process.pid * 37) % 8_000;
+
+/** Ports below those that the kernel gives away by itself; each once. */
 export async function freePorts(count) {
   const found = [];
-  let port = 20_000 + (process.pid * 37) % 8_000;
   while (found.length < count) {
     if (++port > 32_000) port = 20_000;
     const free = await new Promise((done) => {
