@@ -3,7 +3,7 @@
 
 import { Chart, fromZero, keyOf, lineStyle } from "/chart.js";
 import { HeatMap } from "/heat_map.js";
-import { fixed, percent, roundPercent, short, span } from "/text.js";
+import { fixed, grouped, percent, roundPercent, short, span } from "/text.js";
 import { partHues, partNames } from "/worker_table.js";
 
 const linesMost = 16; // more workers than that are a heat map
@@ -126,7 +126,7 @@ export class Panels {
     }
     this.batch ??= new Chart(document.getElementById("batch"),
       name.map((one, i) => ({ name: one, gaps: true, ...lineStyle(i) })),
-      { title: "Batch size of each worker", text: short, log: true });
+      { title: "Batch size of each worker", text: grouped, log: true });
     const rows = rowsAlong(times);
     const positive = (value) => (value > 0 ? value : null); // the scale is logarithmic
     this.batch.set([rows.map((i) => times[i]), ...batch.map((column) => rows.map((i) => positive(column[i])))],
