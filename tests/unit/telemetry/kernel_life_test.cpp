@@ -84,8 +84,8 @@ TEST_F(kernel_life, leaves_no_program_behind_when_it_is_killed_and_its_group_to_
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   EXPECT_TRUE(all_go(objects));
-  ASSERT_TRUE(std::filesystem::exists(group));
-  EXPECT_GE(remove_abandoned_cgroups(), 1);
+  EXPECT_NE(group, "none");
+  remove_abandoned_cgroups(); // unless a host that has started beside this test came first
   EXPECT_FALSE(std::filesystem::exists(group));
 }
 
