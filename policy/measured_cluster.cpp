@@ -96,35 +96,38 @@ double measured_cluster::factor(std::size_t worker, std::span<const belief> how)
   return one == belief::newest ? std::exp2(now_[worker].correction) : one == belief::cautious ? cautious_factor : 1.0;
 }
 
-double measured_cluster::samples_within(std::size_t worker, double seconds, std::span<const belief> how) const {
-  if (measured(worker))
-    return now_[worker].curve.batch_within(seconds / factor(worker, how));
+measured_cluster::pace measured_cluster::pace_of(std::span<const belief> how) const {
+  pace result{.factors = {}, .all_measured = true};
+  result.factors.reserve(now_.size());
+  for (std::size_t i = 0; i < now_.size(); ++i) {
+    result.factors.push_back(factor(i, how));
+    result.all_measured = result.all_measured && measured(i);
+  }
+  return result;
+}
+
+double measured_cluster::average_within(double seconds) const {
   double samples = 0;
   double workers = 0;
-  for (const auto& other : now_)
-    if (!other.curve.empty()) {
-      samples += other.curve.batch_within(seconds);
+  for (const auto& worker : now_)
+    if (!worker.curve.empty()) {
+      samples += worker.curve.batch_within(seconds);
       ++workers;
     }
   return samples / workers;
 }
 
-std::uint32_t measured_cluster::batch_within(std::size_t worker, double seconds, std::span<const belief> how) const {
-  return static_cast<std::uint32_t>(
-      std::clamp<double>(std::floor(samples_within(worker, seconds, how)), limits_.lowest, highest_[worker]));
-}
-
-double measured_cluster::capacity_within(double seconds, std::span<const belief> how) const {
-  double samples = 0;
-  for (std::size_t i = 0; i < now_.size(); ++i)
-    samples += batch_within(i, seconds, how);
-  return samples;
+void measured_cluster::batches_within(double seconds, const pace& all, std::vector<std::uint32_t>& batches) const {
+  const auto average = all.all_measured ? 0 : average_within(seconds);
+  for (std::size_t i = 0; i < now_.size(); ++i) {
+    const auto samples = measured(i) ? now_[i].curve.batch_within(seconds / all.factors[i]) : average;
+    batches[i] = static_cast<std::uint32_t>(std::clamp<double>(std::floor(samples), limits_.lowest, highest_[i]));
+  }
 }
 
 batch_plan measured_cluster::within(double seconds, std::span<const belief> how) const {
   std::vector<std::uint32_t> batches(now_.size());
-  for (std::size_t i = 0; i < now_.size(); ++i)
-    batches[i] = batch_within(i, seconds, how);
+  batches_within(seconds, pace_of(how), batches);
   return judge(std::move(batches), how);
 }
 
@@ -146,11 +149,9 @@ batch_plan measured_cluster::judge(std::vector<std::uint32_t> batches, std::span
 }
 
 batch_plan measured_cluster::split(std::uint64_t total, std::span<const belief> how) const {
-  std::vector<capacity> workers;
-  workers.reserve(now_.size());
-  for (std::size_t i = 0; i < now_.size(); ++i)
-    workers.emplace_back([this, i, how](double seconds) { return samples_within(i, seconds, how); });
-  return judge(water_fill(total, workers, limits_.lowest, highest_), how);
+  const auto all = pace_of(how);
+  auto within = [&](double seconds, std::vector<std::uint32_t>& batches) { batches_within(seconds, all, batches); };
+  return judge(water_fill(total, capacities(within), limits_.lowest, highest_), how);
 }
 
 /// Goodput is looked at along the step time T rather than the global batch: for each T one pass over the workers gives
@@ -164,9 +165,12 @@ batch_plan measured_cluster::best(double from, double to, std::span<const belief
   auto best_total = static_cast<double>(chosen.total);
   auto best_goodput = chosen.goodput;
   double seconds = chosen.slowest_seconds;
+  const auto all = pace_of(how);
+  std::vector<std::uint32_t> fitting(now_.size());
   for (int i = 0; i < candidates_max && best_total < to; ++i) {
     seconds *= candidate_ratio;
-    const auto capacity = capacity_within(seconds, how);
+    batches_within(seconds, all, fitting);
+    const auto capacity = sum(fitting);
     const auto total = std::min(capacity, to);
     const auto goodput = total / (seconds + exchange_seconds_) * efficiency(total);
     if (goodput > best_goodput) {

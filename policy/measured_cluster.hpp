@@ -104,10 +104,16 @@ private:
   };
   void take(const messages::window_report& report);
   double factor(std::size_t worker, std::span<const belief> how) const;
-  /// Samples that all workers compute within so many seconds, each within its limits.
-  double capacity_within(double seconds, std::span<const belief> how) const;
-  std::uint32_t batch_within(std::size_t worker, double seconds, std::span<const belief> how) const;
-  double samples_within(std::size_t worker, double seconds, std::span<const belief> how) const;
+  /// What is the same for every step time that a plan looks at.
+  struct pace {
+    std::vector<double> factors; ///< on the predicted times, by worker
+    bool all_measured;
+  };
+  pace pace_of(std::span<const belief> how) const;
+  /// Samples that an average worker computes within so many seconds.
+  double average_within(double seconds) const;
+  /// What each computes within so many seconds, within its limits, over `batches`.
+  void batches_within(double seconds, const pace& all, std::vector<std::uint32_t>& batches) const;
   double measure_progress(const messages::shard_report& shard) const;
 
   cluster::batch limits_;

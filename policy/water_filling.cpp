@@ -13,14 +13,6 @@ constexpr double shortest_step_seconds = 1e-9;
 constexpr int doublings_max = 100; ///< to 1e21 seconds: capacities that still fall short never reach the total
 constexpr int halvings_max = 60;   ///< below the resolution of a double
 
-batches within(double seconds, std::span<const capacity> workers, std::uint32_t lowest,
-               std::span<const std::uint32_t> highest) {
-  batches fitting(workers.size());
-  for (std::size_t i = 0; i < workers.size(); ++i)
-    fitting[i] = static_cast<std::uint32_t>(std::clamp<double>(std::floor(workers[i](seconds)), lowest, highest[i]));
-  return fitting;
-}
-
 std::uint64_t sum(const batches& values) {
   return std::accumulate(values.begin(), values.end(), std::uint64_t{0});
 }
@@ -48,39 +40,52 @@ void fill_gaps(batches& low, const batches& high, std::uint64_t missing) {
 
 } // namespace
 
-batches water_fill(std::uint64_t total, std::span<const capacity> workers, std::uint32_t lowest,
+batches water_fill(std::uint64_t total, const capacities& within, std::uint32_t lowest,
                    std::span<const std::uint32_t> highest) {
-  batches low(workers.size(), lowest);
+  batches low(highest.size(), lowest);
   batches high(highest.begin(), highest.end());
   total = std::clamp(total, sum(low), sum(high));
   double shorter = 0;
   double longer = shortest_step_seconds;
-  auto reached = within(longer, workers, lowest, highest);
-  for (int i = 0; i < doublings_max && sum(reached) < total; ++i) {
-    low = std::move(reached);
+  batches fitting(highest.size()); // of the step time that is looked at
+  within(longer, fitting);
+  for (int i = 0; i < doublings_max && sum(fitting) < total; ++i) {
+    low.swap(fitting);
     shorter = longer;
     longer *= 2;
-    reached = within(longer, workers, lowest, highest);
+    within(longer, fitting);
   }
-  if (sum(reached) >= total) {
-    high = std::move(reached);
+  if (sum(fitting) >= total) {
+    high.swap(fitting);
   } else { // a worker is infinitely slow, and the others are full
-    low = std::move(reached);
+    low.swap(fitting);
     shorter = longer;
   }
   for (int i = 0; i < halvings_max && sum(high) > total; ++i) {
     const auto middle = shorter + (longer - shorter) / 2;
-    auto fitting = within(middle, workers, lowest, highest);
+    within(middle, fitting);
     if (sum(fitting) >= total) {
-      high = std::move(fitting);
+      high.swap(fitting);
       longer = middle;
     } else {
-      low = std::move(fitting);
+      low.swap(fitting);
       shorter = middle;
     }
   }
   fill_gaps(low, high, total - sum(low));
   return low;
+}
+
+batches water_fill(std::uint64_t total, std::span<const capacity> workers, std::uint32_t lowest,
+                   std::span<const std::uint32_t> highest) {
+  return water_fill(
+      total,
+      [&](double seconds, batches& fitting) {
+        for (std::size_t i = 0; i < workers.size(); ++i)
+          fitting[i] =
+              static_cast<std::uint32_t>(std::clamp<double>(std::floor(workers[i](seconds)), lowest, highest[i]));
+      },
+      lowest, highest);
 }
 
 batches split_in_proportion(std::uint64_t total, std::span<const double> weights, std::uint32_t lowest,

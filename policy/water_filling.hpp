@@ -20,6 +20,12 @@ using capacity = std::function<double(double seconds)>;
 std::vector<std::uint32_t> water_fill(std::uint64_t total, std::span<const capacity> workers, std::uint32_t lowest,
                                       std::span<const std::uint32_t> highest);
 
+/// Writes what each worker computes within so many seconds, rounded down and clamped to its limits, over `batches`.
+using capacities = std::function<void(double seconds, std::vector<std::uint32_t>& batches)>;
+/// The same where all capacities are to be had at once.
+std::vector<std::uint32_t> water_fill(std::uint64_t total, const capacities& within, std::uint32_t lowest,
+                                      std::span<const std::uint32_t> highest);
+
 /// The same for step times b/weight: b_i in proportion to the weights (finite, > 0) as far as the limits allow, whole,
 /// adding up to `total`.
 std::vector<std::uint32_t> split_in_proportion(std::uint64_t total, std::span<const double> weights,

@@ -75,20 +75,22 @@ std::optional<process_usage> usage_of(pid_t id, const std::string& proc) {
 }
 
 bool is_listening(std::uint16_t port, const std::string& proc) {
-  std::ifstream sockets(proc + "/net/tcp");
-  std::string line;
-  std::getline(sockets, line);
-  while (std::getline(sockets, line)) {
-    std::istringstream fields(line);
-    std::string number;
-    std::string local;
-    std::string remote;
-    int state = 0;
-    fields >> number >> local >> remote >> std::hex >> state;
-    const auto colon = local.find(':');
-    if (state == listening && colon != std::string::npos &&
-        std::strtoul(local.c_str() + colon + 1, nullptr, 16) == port)
-      return true;
+  for (const auto* table : {"/net/tcp", "/net/tcp6"}) { // gRPC listens on mapped addresses
+    std::ifstream sockets(proc + table);
+    std::string line;
+    std::getline(sockets, line);
+    while (std::getline(sockets, line)) {
+      std::istringstream fields(line);
+      std::string number;
+      std::string local;
+      std::string remote;
+      int state = 0;
+      fields >> number >> local >> remote >> std::hex >> state;
+      const auto colon = local.rfind(':');
+      if (state == listening && colon != std::string::npos &&
+          std::strtoul(local.c_str() + colon + 1, nullptr, 16) == port)
+        return true;
+    }
   }
   return false;
 }

@@ -67,6 +67,7 @@ std::string stem_of(const ::testing::TestParamInfo<std::string>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(train, shipped, ::testing::ValuesIn(files_in("scenarios/train")), stem_of);
 INSTANTIATE_TEST_SUITE_P(test, shipped, ::testing::ValuesIn(files_in("scenarios/test")), stem_of);
+INSTANTIATE_TEST_SUITE_P(scale, shipped, ::testing::ValuesIn(files_in("scenarios/scale")), stem_of);
 
 TEST(scenarios, leave_transfer_to_be_shown) {
   EXPECT_GE(files_in("scenarios/train").size(), 8U);
@@ -81,7 +82,7 @@ TEST(scenarios, leave_transfer_to_be_shown) {
 }
 
 TEST(scenarios, know_what_their_devices_hold) {
-  for (const auto* folder : {"scenarios/train", "scenarios/test"})
+  for (const auto* folder : {"scenarios/train", "scenarios/test", "scenarios/scale"})
     for (const auto& path : files_in(folder)) {
       const auto what = loaded(path);
       const auto highest = what.file.highest_by_rank();
