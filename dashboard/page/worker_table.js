@@ -14,7 +14,7 @@ const columns = [
   { name: "samples/s", of: (w, i) => w.samples_per_second[i], text: grouped },
   { name: "share", title: "of all samples so far", of: (w, i, total) => w.samples[i] / total, text: (share) => percent(share, 1) },
   { name: "step", of: (w, i) => w.step_seconds[i], text: span },
-  { name: "where a step's time goes", bar: true, of: (w, i) => w.parts.compute[i] + w.parts.data[i] },
+  { name: "a step's time", title: "where it goes", bar: true, of: (w, i) => w.parts.compute[i] + w.parts.data[i] },
   { name: "accuracy", of: (w, i) => w.accuracy[i], text: (share) => percent(share, 1) },
   { name: "reward", of: (w, i) => w.reward[i], text: (reward) => fixed(reward, 3) },
 ];
