@@ -1,6 +1,7 @@
 // A live run in a real browser: it loads at once, its figures are the ledger's, it outlives the arbitrator.
 
 import assert from "node:assert/strict";
+import fs from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
 
@@ -28,6 +29,7 @@ before(async () => {
 after(async () => {
   await browser?.close();
   await local?.stop();
+  fs.rmSync(directory, { recursive: true, force: true });
 });
 
 /** What the page shows, all of one drawing. */
