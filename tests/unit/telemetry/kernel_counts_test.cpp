@@ -165,9 +165,14 @@ TEST_F(kernel_counts, waits_for_a_cpu_as_schedstat_does) {
   std::atomic<bool> end = false;
   // Two threads share a core, so each waits for about as long as the other runs. One of them trains.
   const auto burn = [&](bool trains) {
+    cpu_set_t allowed;
+    sched_getaffinity(0, sizeof(allowed), &allowed);
+    int core = 0;
+    while (!CPU_ISSET(core, &allowed))
+      ++core;
     cpu_set_t one;
     CPU_ZERO(&one);
-    CPU_SET(0, &one);
+    CPU_SET(core, &one);
     sched_setaffinity(0, sizeof(one), &one);
     if (trains)
       mark_training_thread();
