@@ -3,6 +3,7 @@
 #include "actors/gateway.hpp"
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
+#include "telemetry/logging.hpp"
 
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>
@@ -69,6 +70,7 @@ void announce(pointer self, const membership_change& change, const std::string& 
     send_place(self, rank);
   }
   const auto& source = host_of(self, state.newest.source);
+  dynamix::telemetry::set_log_generation(state.newest.generation);
   spdlog::info("generation_formed generation={} members={} source={} steps={} steps_lost={}", state.newest.generation,
                state.members->names(state.newest.members), source, change.steps, change.steps_lost);
   write_row(self, ledger_generation{.generation = state.newest.generation,

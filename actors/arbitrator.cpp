@@ -1,5 +1,6 @@
 #include "actors/arbitrator.hpp"
 
+#include "actors/deciding_rows.hpp"
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
 
@@ -20,6 +21,11 @@ void write_row(pointer self, ledger_entry entry) {
   auto& options = self->state.options;
   options.run_ledger->append(
       {.at_seconds = seconds_now(self) - options.ledger_origin_seconds, .entry = std::move(entry)});
+}
+
+void warn_unless_kept(const std::string& problem) {
+  if (!problem.empty())
+    spdlog::warn("parameters_not_kept problem=\"{}\" the run goes on, its decisions cannot be replayed", problem);
 }
 
 /// Does it once the journal keeps it, never if it does not.
@@ -53,12 +59,9 @@ void adopt(pointer self, const frame& published) {
     spdlog::error("policy_refused version={} error=\"{}\"", version->version, error);
     return;
   }
-  write_row(self, ledger_policy{.version = version->version,
-                                .policy_loss = version->policy_loss,
-                                .value_loss = version->value_loss,
-                                .entropy = version->entropy,
-                                .approximate_kl = version->approximate_kl,
-                                .clip_fraction = version->clip_fraction});
+  std::string problem;
+  write_row(self, describe_policy(*version, self->state.options.archive.get(), problem));
+  warn_unless_kept(problem);
   keep_policy(self, *version);
 }
 
@@ -100,10 +103,12 @@ void decide(pointer self, const frame& received) {
   auto verdict = state.judge->consider(*shard);
   tell_sources(self, verdict.window);
   verdict.window.decide_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  auto publish = [self, window = verdict.window, decisions = verdict.decisions] {
+  // Before the decisions leave: the trace bounds clocks by what came before and after it.
+  const double decided_seconds = seconds_now(self) - state.options.ledger_origin_seconds;
+  auto publish = [self, decided_seconds, window = verdict.window, decisions = verdict.decisions] {
     for (const auto& decision : decisions)
       self->send(self->state.aggregator, atom::decide_v, decision.rank, pack(decision));
-    write_row(self, window);
+    self->state.options.run_ledger->append({.at_seconds = decided_seconds, .entry = window});
   };
   if (verdict.decisions.empty())
     publish();
@@ -123,6 +128,10 @@ arbitrator_actor::behavior_type arbitrator(pointer self, arbitrator_options opti
   state.aggregator = std::move(aggregator);
   state.learner = std::move(learner);
   state.judge.emplace(state.options.file, policy::make_controller(state.options.file, state.options.parameters), 1);
+  std::string problem;
+  write_row(self,
+            describe_deciding(state.options.file, state.options.parameters, state.options.archive.get(), problem));
+  warn_unless_kept(problem);
   self->send(state.aggregator, atom::serve_v, arbitrator_actor{self});
   // One that was restarted takes up the policy where it stood.
   if (state.learner)

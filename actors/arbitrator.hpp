@@ -4,6 +4,7 @@
 #include "actors/interfaces.hpp"
 #include "actors/ledger.hpp"
 #include "policy/arbitration.hpp"
+#include "policy/parameter_archive.hpp"
 
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@ struct arbitrator_options {
   std::vector<std::uint8_t> parameters; ///< of the policy; empty: fresh ones
   std::shared_ptr<ledger> run_ledger;
   double ledger_origin_seconds = 0;
+  std::shared_ptr<policy::parameter_archive> archive; ///< of what decides; null: it is not kept
   std::shared_ptr<decision_journal> journal; ///< of a replicated arbitrator; null: what is decided holds at once
 };
 

@@ -29,6 +29,8 @@ struct host_options {
   /// Where the connector dials a host, in place of its address and port in the file: a proxy of the fault injector.
   std::map<std::string, std::pair<std::string, std::uint16_t>> reach = {};
   std::shared_ptr<telemetry::kernel_session> kernel = {}; ///< of this process; null: nothing is measured by eBPF
+  std::string version = {}; ///< of the program, for the ledger
+  bool trace = false;       ///< writes traces/<host>.jsonl below the run directory
 };
 
 struct host_outcome {

@@ -113,6 +113,7 @@ std::string host_services::prepare_arbitration() {
   if (!ledger_)
     return error;
   ledger_origin_seconds_ = clock_seconds(system_);
+  archive_ = std::make_shared<policy::parameter_archive>(options_.run_directory + "/policies");
   const auto& file = options_.file;
   const auto source =
       options_.policy_from.empty() ? cluster::resolve_path(file, file.arbitrator.policy_file) : options_.policy_from;
@@ -145,7 +146,10 @@ ledger_start host_services::describe_run() const {
                      .state_fields = {},
                      .actions = file.arbitrator.actions,
                      .scales = file.arbitrator.scales,
-                     .started_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))};
+                     .started_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
+                     .version = options_.version,
+                     .origin_seconds = ledger_origin_seconds_,
+                     .clock = dynamix::telemetry::clock_identity()};
   for (const auto* worker : file.workers())
     start.workers.push_back(worker->name);
   for (const auto& field : policy::state_fields())
@@ -179,7 +183,15 @@ void host_services::start_worker() {
                             .host = host_.name,
                             .checkpoint_directory = options_.run_directory + "/checkpoints",
                             .resume_from = options_.resume_from,
-                            .timeouts = timeouts_};
+                            .timeouts = timeouts_,
+                            .trace = nullptr};
+  if (options_.trace) {
+    std::string problem;
+    training.trace = dynamix::telemetry::trace_file::open(options_.run_directory + "/traces/" + host_.name + ".jsonl",
+                                                          host_.name, problem);
+    if (!training.trace)
+      spdlog::warn("trace_not_written problem=\"{}\"", problem);
+  }
   messages::hello identity;
   identity.cluster = options_.file.name;
   identity.cluster_digest = options_.file.digest();
@@ -278,6 +290,7 @@ caf::strong_actor_ptr host_services::start_arbitrator() {
                             .parameters = saved_policy_,
                             .run_ledger = ledger_,
                             .ledger_origin_seconds = ledger_origin_seconds_,
+                            .archive = archive_,
                             .journal = led_from_.journal};
   auto started = system_.spawn(arbitrator, std::move(wanted), aggregator_, learner_);
   return caf::actor_cast<caf::strong_actor_ptr>(started);

@@ -9,6 +9,7 @@
 #include "actors/leadership.hpp"
 #include "actors/ledger.hpp"
 #include "actors/supervisor.hpp"
+#include "policy/parameter_archive.hpp"
 
 #include <memory>
 #include <mutex>
@@ -63,6 +64,7 @@ private:
   bool has_arbitrator_;
   std::shared_ptr<ledger> ledger_;
   double ledger_origin_seconds_ = 0;
+  std::shared_ptr<policy::parameter_archive> archive_;
   std::vector<std::uint8_t> saved_policy_;
   bool learns_ = false;
   std::vector<caf::actor> supervisors_;

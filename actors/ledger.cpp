@@ -54,9 +54,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(time_split, compute_seconds, cpu
                                                 barrier_seconds, data_seconds, other_seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(judged_worker, report, stale, time, reward, state, probabilities,
                                                 action, log_probability, value, assigned_batch, decided_batch,
-                                                proposed_batch, intervention, reason)
+                                                proposed_batch, intervention, reason, predicted_seconds, planned_batch)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(promised_step, total, slowest_seconds, goodput)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(window_prediction, exchange_seconds, noise_scale, assigned, decided,
+                                                planned)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(judged_window, key, generation, policy_version, decided, gather_seconds,
-                                                decide_seconds, workers)
+                                                decide_seconds, workers, predicted, guard)
 
 } // namespace dynamix::policy
 
@@ -66,10 +69,11 @@ using nlohmann::json;
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_start, cluster, policy, mode, seed, window_steps,
                                                 dataset_samples, epochs, target_accuracy, workers, state_fields,
-                                                actions, scales, started_at)
+                                                actions, scales, started_at, version, origin_seconds, clock)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_evaluation, report)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_policy, version, policy_loss, value_loss, entropy,
-                                                approximate_kl, clip_fraction)
+                                                approximate_kl, clip_fraction, parameters)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_deciding, cluster_digest, parameters)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_generation, generation, members, source, reason, steps,
                                                 steps_lost)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_event, event, host, text)
@@ -79,7 +83,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ledger_shard, name, parent, leve
 namespace {
 
 /// Values of "kind", in the order of ledger_entry's alternatives.
-constexpr const char* kinds[] = {"start", "window", "evaluation", "policy", "generation", "event", "farewell", "shard"};
+constexpr const char* kinds[] = {"start", "window",   "evaluation", "policy",  "generation",
+                                 "event", "farewell", "shard",      "deciding"};
 static_assert(std::size(kinds) == std::variant_size_v<ledger_entry>);
 
 template <std::size_t Index = 0>

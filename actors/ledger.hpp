@@ -30,6 +30,9 @@ struct ledger_start {
   std::vector<std::int32_t> actions;
   std::vector<std::int32_t> scales; ///< of ppo, whose actions they make (policy/planned_actions.hpp)
   std::string started_at;           ///< UTC, ISO 8601
+  std::string version;              ///< of the program
+  double origin_seconds = 0;        ///< the host's monotonic clock where `at_seconds` is 0
+  std::string clock;                ///< which clock that is (telemetry/trace_file.hpp)
 };
 
 /// "kind": "window"
@@ -49,6 +52,14 @@ struct ledger_policy {
   double entropy = 0;
   double approximate_kl = 0;
   double clip_fraction = 0;
+  std::string parameters; ///< digest (policy/parameter_archive.hpp)
+};
+
+/// "kind": "deciding": an arbitrator begins to decide, with nothing measured: at the start, when it was restarted, when
+/// it took the lead. What follows up to the next such row can be decided again from it.
+struct ledger_deciding {
+  std::string cluster_digest; ///< of the resolved cluster file, hexadecimal
+  std::string parameters;     ///< digest of those that it begins with; empty: fresh ones from the seed, or none
 };
 
 /// "kind": "generation": a new set of workers goes on.
@@ -83,7 +94,7 @@ struct ledger_shard {
 };
 
 using ledger_entry = std::variant<ledger_start, ledger_window, ledger_evaluation, ledger_policy, ledger_generation,
-                                  ledger_event, ledger_farewell, ledger_shard>;
+                                  ledger_event, ledger_farewell, ledger_shard, ledger_deciding>;
 
 /// A line of the ledger; `at_seconds` is the arbitrator's monotonic time since its start.
 struct ledger_row {

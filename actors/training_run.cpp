@@ -22,7 +22,30 @@ public:
                  place_.members.size());
   }
 
+  void step_timed(const trainer::step_times& times) override {
+    auto* trace = run_.options_.trace.get();
+    if (trace == nullptr)
+      return;
+    if (window_begin_seconds_ == 0)
+      window_begin_seconds_ = times.begin_seconds;
+    trace->span("step", fmt::format("step {}", times.step), times.begin_seconds, times.end_seconds,
+                fmt::format("\"batch\":{},\"data\":{:.9f},\"compute\":{:.9f},\"blocked\":{:.9f}", times.batch,
+                            times.data_seconds, times.compute_seconds, times.blocked_seconds));
+    for (const auto& each : times.collectives)
+      trace->span("collective", "all-reduce", each.begin_seconds, each.end_seconds,
+                  fmt::format("\"bytes\":{}", each.bytes));
+    step_end_seconds_ = times.end_seconds;
+  }
+
   void window_closed(const trainer::window_record& record) override {
+    if (auto* trace = run_.options_.trace.get(); trace != nullptr) {
+      trace->span("window", fmt::format("window {}", record.window), window_begin_seconds_, step_end_seconds_,
+                  fmt::format("\"batch\":{},\"generation\":{},\"global_batch\":{}", record.batch, place_.generation,
+                              record.global_batch));
+      trace->moment("report", place_.generation, record.window);
+      trace->flush();
+      window_begin_seconds_ = 0;
+    }
     {
       const std::scoped_lock lock(run_.mutex_);
       run_.control_seconds_ += record.control_seconds;
@@ -78,6 +101,9 @@ private:
   worker_local worker_;
   const trainer::membership& place_;
   bool first_ = true;
+  // Of the trace.
+  double window_begin_seconds_ = 0;
+  double step_end_seconds_ = 0;
 };
 
 training_run::training_run(const training_options& options, std::uint32_t rank)

@@ -5,6 +5,7 @@
 
 #include "actors/interfaces.hpp"
 #include "messages/types.hpp"
+#include "telemetry/trace_file.hpp"
 #include "trainer/session.hpp"
 
 #include <atomic>
@@ -25,6 +26,7 @@ struct training_options {
   std::string checkpoint_directory;
   std::string resume_from;
   cluster::timeouts timeouts;
+  std::shared_ptr<dynamix::telemetry::trace_file> trace; ///< null: no trace
 };
 
 /// One worker's training over all generations. The thread waits for a place, trains in it, tells its outcome, and waits

@@ -2,6 +2,7 @@
 
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
+#include "telemetry/logging.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -165,6 +166,8 @@ void take_decision(pointer self, const frame& received) {
   const auto decision = unpack<messages::decision>(received, "worker");
   if (!decision || !state.run)
     return;
+  if (state.options.trace)
+    state.options.trace->moment("decision", decision->key.term, decision->key.window);
   const auto verdict = state.run->decisions().offer(*decision);
   if (verdict != trainer::offer_verdict::accepted)
     spdlog::warn("decision_refused verdict={} term={} window={}", static_cast<int>(verdict), decision->key.term,
@@ -189,6 +192,7 @@ void take_place(pointer self, const frame& received, const store_actor& store) {
   // Found on a hello that was said before the last generation: the newer state in memory would be overwritten.
   if (!state.known(false))
     return spdlog::warn("place_refused generation={} the next hello tells what has happened", place->generation);
+  dynamix::telemetry::set_log_generation(place->generation);
   state.now = phase::training;
   state.watch->entered(seconds_now(self));
   spdlog::info("placed generation={} members={} source={}", place->generation, place->members.size(), place->source);

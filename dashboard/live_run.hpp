@@ -179,6 +179,7 @@ private:
   void take(const actors::ledger_shard& shard);
   live_worker* find(const std::string& name);
   void take(const actors::ledger_worker& judged);
+  void take(const actors::ledger_deciding&) {} // of use to a replay alone
   void summarise(const actors::ledger_window& window);
   void keep_history(const actors::ledger_window& window);
   void note(const std::string& kind, const std::string& text);

@@ -1,6 +1,8 @@
 #include "node/command.hpp"
 #include "node/explanation.hpp"
+#include "node/replay.hpp"
 #include "node/run_directory.hpp"
+#include "policy/parameter_archive.hpp"
 
 #include <memory>
 #include <ostream>
@@ -10,16 +12,35 @@ namespace {
 
 struct explain_arguments {
   std::string run;
-  std::uint64_t window = 0;
+  std::uint64_t window = 0; ///< 0: none
   std::string worker;
+  bool replay = false;
   bool json = false;
 };
+
+int replay_run(const explain_arguments& arguments, const std::vector<actors::ledger_row>& rows,
+               command_context& context) {
+  const run_directory run(arguments.run);
+  const auto file = load_cluster_file(run.cluster_file(), context.err);
+  if (!file)
+    return exit_refused;
+  const policy::parameter_archive archive(run.policies());
+  const auto result = replay(rows, *file, [&archive](const std::string& digest, std::vector<std::uint8_t>& parameters) {
+    return archive.read(digest, parameters);
+  });
+  context.out << (arguments.json ? to_json(result) : to_text(result));
+  return result.proven() ? exit_done : exit_failed;
+}
 
 int explain_window(const explain_arguments& arguments, command_context& context) {
   std::string error;
   const auto rows = actors::read_ledger(run_directory(arguments.run).ledger(), error);
   if (!error.empty())
     return refuse(context.err, "--run: " + error);
+  if (arguments.replay)
+    return replay_run(arguments, rows, context);
+  if (arguments.window == 0)
+    return refuse(context.err, "explain needs --window N, or --replay");
   const auto explanation = explain(rows, arguments.window, arguments.worker, error);
   if (!error.empty())
     return refuse(context.err, error);
@@ -33,9 +54,14 @@ void add_explain(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<explain_arguments>();
   auto* command = app.add_subcommand("explain", "Say why a window ended with these batch sizes, and what came of it");
   command->add_option("--run", arguments->run, "Run directory")->required();
-  command->add_option("--window", arguments->window, "Window, from 1")->required()->check(CLI::PositiveNumber);
-  command->add_option("--worker", arguments->worker, "Only this worker");
-  command->add_flag("--json", arguments->json, "Print JSON, an object for each worker");
+  auto* window = command->add_option("--window", arguments->window, "Window, from 1")->check(CLI::PositiveNumber);
+  auto* worker = command->add_option("--worker", arguments->worker, "Only this worker (default: all)");
+  command
+      ->add_flag("--replay", arguments->replay,
+                 "Decide every window of the ledger again and compare; exit code 1 where one comes out differently")
+      ->excludes(window)
+      ->excludes(worker);
+  command->add_flag("--json", arguments->json, "Print JSON: an object for each worker, or the replay's verdict");
   command->callback(
       [arguments, &context] { context.work = [arguments, &context] { return explain_window(*arguments, context); }; });
 }

@@ -159,6 +159,7 @@ std::string rows_json(const std::vector<timed_run>& runs, const cluster::cluster
 timed_run simulate_seed(simulation_options options, const std::string& out) {
   const run_directory run(out);
   std::unique_ptr<actors::ledger> ledger;
+  policy::parameter_archive archive(run.policies());
   const auto require = [](const std::string& problem) {
     if (!problem.empty())
       throw std::runtime_error(problem);
@@ -172,6 +173,7 @@ timed_run simulate_seed(simulation_options options, const std::string& out) {
     ledger = actors::open_file_ledger(run.ledger(), problem);
     require(problem);
     options.ledger = ledger.get();
+    options.archive = &archive;
   }
   const auto begin = std::chrono::steady_clock::now();
   timed_run made{.run = simulate(options)};

@@ -6,9 +6,13 @@
 ///   summary.json          what came of it
 ///   epochs.csv            one line an evaluation
 ///   report.txt            the text of `dynamix-node report`
+///   report.html           the same with plots
 ///   logs/HOST.log         what a host's process said
 ///   workers/HOST.json     a worker's farewell and evaluations
 ///   checkpoints/          of the model and of the policy
+///   traces/HOST.jsonl     with --trace: what a host did when; joined in trace.json
+///   tensorboard/          with --tensorboard: event files
+///   policies/             parameters that have decided, by digest
 
 #include "actors/ledger.hpp"
 #include "cluster/cluster_file.hpp"
@@ -29,7 +33,11 @@ public:
   std::string summary() const { return path_ + "/summary.json"; }
   std::string epochs() const { return path_ + "/epochs.csv"; }
   std::string report() const { return path_ + "/report.txt"; }
+  std::string trace() const { return path_ + "/trace.json"; }
+  std::string tensorboard() const { return path_ + "/tensorboard"; }
+  std::string page() const { return path_ + "/report.html"; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
+  std::string policies() const { return path_ + "/policies"; }
   std::string policy() const { return checkpoints() + "/policy.dynamix"; }
   std::string log(const std::string& host) const { return path_ + "/logs/" + host + ".log"; }
   std::string worker(const std::string& host) const { return path_ + "/workers/" + host + ".json"; }

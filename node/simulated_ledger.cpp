@@ -1,11 +1,13 @@
 #include "node/simulated_ledger.hpp"
 
+#include "actors/deciding_rows.hpp"
 #include "policy/state.hpp"
 
 namespace dynamix::node {
 
-simulated_ledger::simulated_ledger(actors::ledger& to, const cluster::cluster_file& file, double epoch_samples)
-    : to_(to), file_(file) {
+simulated_ledger::simulated_ledger(actors::ledger& to, const cluster::cluster_file& file, double epoch_samples,
+                                   const std::vector<std::uint8_t>& parameters, policy::parameter_archive* archive)
+    : to_(to), file_(file), archive_(archive) {
   actors::ledger_start start{.cluster = file.name,
                              .policy = std::string(cluster::to_string(file.arbitrator.policy)),
                              .mode = std::string(cluster::to_string(file.arbitrator.mode)),
@@ -24,6 +26,10 @@ simulated_ledger::simulated_ledger(actors::ledger& to, const cluster::cluster_fi
   for (const auto& field : policy::state_fields())
     start.state_fields.emplace_back(field.name);
   to_.append({.at_seconds = 0, .entry = start});
+  auto as_written = file; // into the run directory
+  cluster::make_paths_absolute(as_written);
+  std::string unkept; // then `explain --replay` says so
+  to_.append({.at_seconds = 0, .entry = actors::describe_deciding(as_written, parameters, archive_, unkept)});
   to_.append({.at_seconds = 0,
               .entry = actors::ledger_event{"simulated", "", "hosts, network and learning are models of them"}});
 }
@@ -47,13 +53,8 @@ void simulated_ledger::add(const simulator::simulation& run) {
 }
 
 void simulated_ledger::add(const messages::policy_version& version, double seconds) {
-  to_.append({.at_seconds = seconds,
-              .entry = actors::ledger_policy{.version = version.version,
-                                             .policy_loss = version.policy_loss,
-                                             .value_loss = version.value_loss,
-                                             .entropy = version.entropy,
-                                             .approximate_kl = version.approximate_kl,
-                                             .clip_fraction = version.clip_fraction}});
+  std::string unkept;
+  to_.append({.at_seconds = seconds, .entry = actors::describe_policy(version, archive_, unkept)});
 }
 
 void simulated_ledger::finish(const simulator::simulation& run, const std::string& reason) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "actors/ledger.hpp"
+#include "policy/parameter_archive.hpp"
 #include "simulator/simulation.hpp"
 
 #include <map>
@@ -13,7 +14,8 @@ namespace dynamix::node {
 class simulated_ledger {
 public:
   /// Writes the first rows.
-  simulated_ledger(actors::ledger& to, const cluster::cluster_file& file, double epoch_samples);
+  simulated_ledger(actors::ledger& to, const cluster::cluster_file& file, double epoch_samples,
+                   const std::vector<std::uint8_t>& parameters, policy::parameter_archive* archive);
   /// After every window.
   void add(const simulator::simulation& run);
   void add(const messages::policy_version& version, double seconds);
@@ -29,6 +31,7 @@ private:
 
   actors::ledger& to_;
   const cluster::cluster_file& file_;
+  policy::parameter_archive* archive_;
   std::map<std::string, decisions_of_host> decisions_;
   std::size_t evaluations_ = 0; ///< written
 };

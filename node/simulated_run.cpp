@@ -70,7 +70,7 @@ simulated_run simulate(const simulation_options& options) {
   run_recorder recorder(file);
   std::optional<simulated_ledger> ledger;
   if (options.ledger != nullptr)
-    ledger.emplace(*options.ledger, file, options.scenario.workload.epoch_samples);
+    ledger.emplace(*options.ledger, file, options.scenario.workload.epoch_samples, options.parameters, options.archive);
   while (!options.stop.stop_requested() && run.advance()) {
     recorder.add(run.window());
     recorder.add_accuracy(run.world().now_seconds(), run.world().accuracy());

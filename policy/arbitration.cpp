@@ -114,8 +114,34 @@ void arbitration::decide(const messages::shard_report& shard, verdict& result) {
                                 .batch = row.decided_batch,
                                 .first_step = first_step});
   }
+  window.guard = controller_->guard_view();
+  predict(observed.assigned, window);
   if (learning_)
     result.rollout = rollout_.take(static_cast<std::uint32_t>(shard.reports.size()));
+}
+
+void arbitration::predict(const std::vector<std::uint32_t>& assigned, judged_window& window) const {
+  if (!measured_.any_measured())
+    return;
+  const auto promise = [](const batch_plan& plan) {
+    return promised_step{.total = plan.total, .slowest_seconds = plan.slowest_seconds, .goodput = plan.goodput};
+  };
+  const auto* plan = measured_.best_if_found();
+  std::vector<std::uint32_t> decided;
+  for (std::size_t i = 0; i < window.workers.size(); ++i) {
+    auto& row = window.workers[i];
+    decided.push_back(row.decided_batch);
+    if (measured_.measured(i))
+      row.predicted_seconds = measured_.seconds(i, row.decided_batch);
+    if (plan != nullptr)
+      row.planned_batch = plan->batches[i];
+  }
+  window.predicted = {.exchange_seconds = measured_.exchange_seconds(),
+                      .noise_scale = measured_.noise_scale(),
+                      .assigned = promise(measured_.judge(assigned)),
+                      .decided = promise(measured_.judge(std::move(decided)))};
+  if (plan != nullptr)
+    window.predicted.planned = promise(*plan);
 }
 
 } // namespace dynamix::policy

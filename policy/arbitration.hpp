@@ -36,6 +36,24 @@ struct judged_worker {
   std::uint32_t proposed_batch = 0; ///< by the policy; another than decided where the guard or shadow mode stepped in
   std::string intervention;         ///< why the guard stepped in; empty: it did not
   std::string reason;
+  double predicted_seconds = -1;   ///< computing time of a step at the decided batch; negative: nothing measured
+  std::uint32_t planned_batch = 0; ///< in the plan with the highest goodput; 0: the policy needed no plan
+};
+
+/// What the measurements promised for some batch sizes (measured_cluster::judge). All 0: not known.
+struct promised_step {
+  std::uint64_t total = 0;    ///< samples a step
+  double slowest_seconds = 0; ///< computing time of the slowest worker
+  double goodput = 0;         ///< samples a second, each as good as one of the initial global batch
+};
+
+/// What was expected of a decision when it was made. Nothing while no worker is measured.
+struct window_prediction {
+  double exchange_seconds = 0;
+  double noise_scale = -1; ///< samples; negative: not measured
+  promised_step assigned;  ///< had nothing been decided
+  promised_step decided;
+  promised_step planned; ///< the highest goodput, where the policy asked for it
 };
 
 /// A window as the ledger keeps it.
@@ -47,6 +65,8 @@ struct judged_window {
   double gather_seconds = 0;          ///< first report to the last, or to the deadline
   double decide_seconds = 0;          ///< rewards, policy and sending
   std::vector<judged_worker> workers; ///< by rank
+  window_prediction predicted;
+  std::string guard; ///< controller::guard_view
 };
 
 struct verdict {
@@ -74,6 +94,7 @@ private:
   void enter_generation(std::uint64_t generation);
   judged_worker judge(const messages::window_report& report, bool stale, double progress);
   void decide(const messages::shard_report& shard, verdict& result);
+  void predict(const std::vector<std::uint32_t>& assigned, judged_window& window) const;
 
   const cluster::cluster_file file_;
   std::map<std::string, std::uint32_t> highest_; ///< batch size by host

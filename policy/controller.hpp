@@ -58,6 +58,8 @@ public:
   /// `version()`; then nothing has changed. Controllers that do not learn refuse.
   virtual std::string adopt(const messages::policy_version& version);
   virtual std::uint64_t version() const { return 0; }
+  /// How a guard saw the choices of the last `decide`, as one sentence; empty without a guard.
+  virtual std::string guard_view() const { return {}; }
 };
 
 /// The controller that the file names: `static` keeps every batch size; `static-best` gives all the same; `lb-bsp`,

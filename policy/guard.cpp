@@ -69,6 +69,14 @@ promise compare(const measured_cluster& measured, const batches& wanted, const b
   return by_table.loss() <= by_newest.loss() ? by_table : by_newest;
 }
 
+/// "the policy's batch sizes promise 4120 useful samples/s, 1.2 % less than the 4170 of goodput's"
+std::string describe(const promise& promised, bool noise_known) {
+  const double loss = 100 * promised.loss();
+  return "the policy's batch sizes promise " + decimals(promised.wanted, 0) + " useful samples/s, " +
+         decimals(std::abs(loss), 1) + (loss < 0 ? " % more" : " % less") + " than the " + decimals(promised.other, 0) +
+         (noise_known ? " of goodput's" : " of the best split of as many");
+}
+
 /// What may be compared without a noise scale, which alone tells what a larger global batch is worth: splits.
 batches best_split_of(const measured_cluster& measured, const batch_plan& wanted, std::uint64_t highest_total) {
   return measured.split(std::clamp(wanted.total, measured.initial_total(), highest_total)).batches;
@@ -138,7 +146,11 @@ std::string follow_bounds(guard_memory& memory, const observation& observed, con
 
 guard_verdict step_in(std::string intervention, std::string reason, guard_memory memory) {
   memory.hold = fallback_windows - 1;
-  return {.intervention = std::move(intervention), .reason = std::move(reason), .memory = std::move(memory)};
+  auto view = reason;
+  return {.intervention = std::move(intervention),
+          .reason = std::move(reason),
+          .memory = std::move(memory),
+          .view = std::move(view)};
 }
 
 class guarded_controller final : public controller {
@@ -150,6 +162,7 @@ public:
   bool learns() const override { return learned_->learns(); }
   std::string adopt(const messages::policy_version& version) override { return learned_->adopt(version); }
   std::uint64_t version() const override { return learned_->version(); }
+  std::string guard_view() const override { return view_; }
 
   std::vector<choice> decide(const observation& observed) override {
     auto choices = learned_->decide(observed);
@@ -159,6 +172,7 @@ public:
           std::clamp(each.batch, observed.measured->lowest(), observed.highest[fallback.size()])); // what is assigned
     auto verdict = review(choices, fallback, observed, rules_, std::move(memory_));
     memory_ = std::move(verdict.memory);
+    view_ = std::move(verdict.view);
     if (verdict.intervention.empty())
       return choices;
     choices.resize(fallback.size());
@@ -181,6 +195,7 @@ private:
   std::unique_ptr<controller> heuristic_;
   guard_rules rules_;
   guard_memory memory_;
+  std::string view_;
 };
 
 } // namespace
@@ -195,7 +210,7 @@ guard_verdict review(const std::vector<choice>& choices, const std::vector<std::
   }
   const auto& measured = *observed.measured;
   if (!measured.any_measured())
-    return {.memory = std::move(memory)};
+    return {.memory = std::move(memory), .view = "nothing is measured yet, so every valid choice stands"};
 
   batches wanted;
   for (const auto& each : choices)
@@ -212,9 +227,7 @@ guard_verdict review(const std::vector<choice>& choices, const std::vector<std::
                    std::move(memory));
   const auto promised =
       compare(measured, wanted, noise_known ? fallback : best_split_of(measured, plan, highest_total));
-  const auto figures = "the policy's batch sizes promise " + decimals(promised.wanted, 0) + " useful samples/s, " +
-                       decimals(100 * promised.loss(), 1) + " % less than the " + decimals(promised.other, 0) +
-                       (noise_known ? " of goodput's" : " of the best split of as many");
+  const auto figures = describe(promised, noise_known);
   const auto stuck = follow_bounds(memory, observed, wanted, fallback);
   if (promised.loss() > rules.margin)
     return step_in("slower than goodput", figures, std::move(memory));
@@ -224,10 +237,11 @@ guard_verdict review(const std::vector<choice>& choices, const std::vector<std::
     return step_in("batch stuck at a bound", stuck, std::move(memory));
   if (memory.hold > 0 && promised.loss() > rules.margin / 2) {
     --memory.hold;
-    return {.intervention = "not close enough yet", .reason = figures, .memory = std::move(memory)};
+    return {.intervention = "not close enough yet", .reason = figures, .memory = std::move(memory), .view = figures};
   }
   memory.hold = 0;
-  return {.memory = std::move(memory)};
+  return {.memory = std::move(memory),
+          .view = figures + "; up to " + decimals(100 * rules.margin, 1) + " % less is let through"};
 }
 
 std::unique_ptr<controller> make_guarded(std::unique_ptr<controller> learned, const cluster::cluster_file& file,

@@ -36,6 +36,7 @@ struct guard_verdict {
   std::string intervention; ///< why it steps in, one of a few short phrases; empty: the choices stand
   std::string reason;       ///< the same with figures, for a person
   guard_memory memory;      ///< for the next window
+  std::string view;         ///< what it compared, also where the choices stand
 };
 
 /// Whether the choices of a learned policy stand. `fallback` holds the heuristic's batch sizes in the reports' order,

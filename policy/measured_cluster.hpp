@@ -81,6 +81,8 @@ public:
   batch_plan best(std::span<const belief> how) const;
   /// The same under average beliefs: found once a window, for the policy and the guard both ask.
   const batch_plan& best() const;
+  /// The same where it has been asked for in this window; null where nobody needed it.
+  const batch_plan* best_if_found() const { return best_ ? &*best_ : nullptr; }
 
   /// log2(goodput that the newest window had / the best that was to be had, by the newest measurements); 0 while
   /// nothing is measured. Within [-5, 5]. For a window that ran at the best batch sizes it is near 0, whatever the

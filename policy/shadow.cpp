@@ -13,6 +13,7 @@ public:
   std::string name() const override { return decider_->name(); }
   std::string adopt(const messages::policy_version& version) override { return decider_->adopt(version); }
   std::uint64_t version() const override { return decider_->version(); }
+  std::string guard_view() const override { return decider_->guard_view(); }
 
   std::vector<choice> decide(const observation& observed) override {
     auto choices = decider_->decide(observed);

@@ -60,7 +60,8 @@ TEST(Ledger, EveryKindSurvivesTheRoundTrip) {
                                   ledger_generation{.generation = 2, .members = {"a"}, .source = "a", .steps_lost = 1},
                                   ledger_event{"joined", "ada", "text"},
                                   ledger_farewell{{.host = "ada", .steps = 9}},
-                                  ledger_shard{"dot", "north", 1, 32, "up"}};
+                                  ledger_shard{"dot", "north", 1, 32, "up"},
+                                  ledger_deciding{.cluster_digest = "12ab", .parameters = "34cd"}};
   for (const auto& entry : entries) {
     const auto line = to_json_line({.at_seconds = 1, .entry = entry});
     const auto row = parse_ledger_line(line);

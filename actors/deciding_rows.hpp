@@ -1,0 +1,23 @@
+#pragma once
+
+/// Rows of the ledger that tell with which parameters is decided. Includes no CAF.
+
+#include "actors/ledger.hpp"
+#include "cluster/cluster_file.hpp"
+#include "policy/parameter_archive.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dynamix::actors {
+
+/// The row that an arbitrator begins with. Keeps the parameters, where there is an archive; `problem` says why they
+/// could not be.
+ledger_deciding describe_deciding(const cluster::cluster_file& file, const std::vector<std::uint8_t>& parameters,
+                                  policy::parameter_archive* archive, std::string& problem);
+/// The row of a published version; the same.
+ledger_policy describe_policy(const messages::policy_version& version, policy::parameter_archive* archive,
+                              std::string& problem);
+
+} // namespace dynamix::actors

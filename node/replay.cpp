@@ -1,0 +1,217 @@
+#include "node/replay.hpp"
+
+#include "node/text.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+namespace dynamix::node {
+namespace {
+
+constexpr double deviation_max = 1e-4;
+
+std::string hexadecimal(std::uint64_t number) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(number));
+  return text;
+}
+
+std::string text_of(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", number);
+  return text;
+}
+
+/// The reports that the window was decided on, as the aggregator handed them over.
+messages::shard_report shard_of(const actors::ledger_window& window) {
+  messages::shard_report shard{.window = window.key.window,
+                               .generation = window.generation,
+                               .reports = {},
+                               .expected = static_cast<std::uint32_t>(window.workers.size()),
+                               .gather_seconds = window.gather_seconds};
+  for (const auto& worker : window.workers)
+    shard.reports.push_back(worker.report);
+  return shard;
+}
+
+class replayer {
+public:
+  replayer(const cluster::cluster_file& file, const read_parameters& read)
+      : file_(file), digest_(hexadecimal(file.digest())), read_(read) {}
+
+  replay_result run(const std::vector<actors::ledger_row>& rows) {
+    for (const auto& row : rows) {
+      if (std::holds_alternative<actors::ledger_start>(row.entry))
+        begin_life("the ledger does not say with which parameters its arbitrator began: an older version wrote it");
+      else if (const auto* deciding = std::get_if<actors::ledger_deciding>(&row.entry))
+        begin_deciding(*deciding);
+      else if (const auto* published = std::get_if<actors::ledger_policy>(&row.entry))
+        published_[published->version] = published->parameters;
+      else if (const auto* window = std::get_if<actors::ledger_window>(&row.entry))
+        decide(*window);
+      if (result_.first)
+        break;
+    }
+    return std::move(result_);
+  }
+
+private:
+  void begin_life(std::string impossible) {
+    judge_.reset();
+    published_.clear();
+    impossible_ = std::move(impossible);
+  }
+
+  void begin_deciding(const actors::ledger_deciding& deciding) {
+    begin_life("");
+    ++result_.lives;
+    if (deciding.cluster_digest != digest_)
+      return begin_life("these windows were decided under another cluster file than the run's cluster.toml");
+    std::vector<std::uint8_t> parameters;
+    if (!deciding.parameters.empty())
+      if (auto problem = read_(deciding.parameters, parameters); !problem.empty())
+        return begin_life(std::move(problem));
+    try {
+      judge_ = std::make_unique<policy::arbitration>(file_, policy::make_controller(file_, parameters), 1);
+    } catch (const std::invalid_argument& misfit) {
+      begin_life(misfit.what());
+    }
+  }
+
+  /// The version that decided is adopted where it is newer than what is there.
+  void adopt(std::uint64_t version) {
+    if (!judge_ || version == judge_->controller().version())
+      return;
+    const auto published = published_.find(version);
+    messages::policy_version wanted{.version = version, .parameters = {}};
+    std::string problem = published == published_.end() || published->second.empty()
+                              ? "the ledger does not tell the parameters of policy version " + std::to_string(version)
+                              : read_(published->second, wanted.parameters);
+    if (problem.empty())
+      problem = judge_->adopt(wanted);
+    if (!problem.empty())
+      begin_life(std::move(problem));
+  }
+
+  void decide(const actors::ledger_window& window) {
+    adopt(window.policy_version);
+    if (!judge_) {
+      if (result_.skipped++ == 0)
+        result_.skipped_why = impossible_;
+      return;
+    }
+    judge_->raise_term(window.key.term);
+    const auto again = judge_->consider(shard_of(window));
+    compare(window, again.window);
+    ++result_.windows;
+    result_.decisions += again.decisions.size();
+  }
+
+  template <class Value>
+  void equal(const char* field, const std::string& host, const Value& ledger, const Value& made) {
+    if (result_.first || ledger == made)
+      return;
+    if constexpr (std::is_same_v<Value, std::string>)
+      result_.first = replay_difference{key_.term, key_.window, host, field, ledger, made};
+    else
+      result_.first =
+          replay_difference{key_.term, key_.window, host, field, std::to_string(ledger), std::to_string(made)};
+  }
+
+  void close(const char* field, const std::string& host, double ledger, double made) {
+    const double deviation = std::abs(ledger - made) / (1 + std::abs(ledger));
+    if (deviation <= deviation_max)
+      result_.deviation = std::max(result_.deviation, deviation);
+    else if (!result_.first) // also where one is no number
+      result_.first = replay_difference{key_.term, key_.window, host, field, text_of(ledger), text_of(made)};
+  }
+
+  void close(const char* field, const std::string& host, const std::vector<float>& ledger,
+             const std::vector<float>& made) {
+    equal((std::string("length of ") + field).c_str(), host, ledger.size(), made.size());
+    for (std::size_t i = 0; i < std::min(ledger.size(), made.size()); ++i)
+      close(field, host, static_cast<double>(ledger[i]), static_cast<double>(made[i]));
+  }
+
+  void compare(const actors::ledger_window& ledger, const actors::ledger_window& made) {
+    key_ = ledger.key;
+    equal("term", "", ledger.key.term, made.key.term);
+    equal("decided", "", ledger.decided, made.decided);
+    equal("policy_version", "", ledger.policy_version, made.policy_version);
+    for (std::size_t i = 0; i < ledger.workers.size(); ++i) {
+      const auto& was = ledger.workers[i];
+      const auto& is = made.workers[i];
+      const auto& host = was.report.host;
+      equal("assigned_batch", host, was.assigned_batch, is.assigned_batch);
+      equal("action", host, was.action, is.action);
+      equal("proposed_batch", host, was.proposed_batch, is.proposed_batch);
+      equal("intervention", host, was.intervention, is.intervention);
+      equal("decided_batch", host, was.decided_batch, is.decided_batch);
+      close("state", host, was.state, is.state);
+      close("probability", host, was.probabilities, is.probabilities);
+      close("value", host, was.value, is.value);
+      close("reward", host, was.reward.total, is.reward.total);
+    }
+  }
+
+  const cluster::cluster_file& file_;
+  const std::string digest_;
+  const read_parameters& read_;
+  std::unique_ptr<policy::arbitration> judge_;     ///< null: these windows cannot be decided again
+  std::string impossible_;                         ///< why
+  std::map<std::uint64_t, std::string> published_; ///< digests of this life, by version
+  messages::decision_key key_;
+  replay_result result_;
+};
+
+} // namespace
+
+replay_result replay(const std::vector<actors::ledger_row>& rows, const cluster::cluster_file& file,
+                     const read_parameters& read) {
+  if (file.arbitrator.policy == cluster::policy_kind::oracle)
+    return {.skipped = 1, .skipped_why = "the oracle looks into the simulation, which the ledger does not hold"};
+  return replayer(file, read).run(rows);
+}
+
+std::string to_text(const replay_result& result) {
+  std::string text;
+  if (const auto& first = result.first)
+    text += "DIFFERENT in window " + std::to_string(first->window) + " (term " + std::to_string(first->term) + ")" +
+            (first->host.empty() ? "" : ", worker " + printable(first->host)) + ": " + first->field + " is " +
+            printable(first->ledger) + " in the ledger and " + printable(first->replay) +
+            " when it is decided again.\n";
+  else if (result.windows > 0)
+    text += "The same: " + grouped(result.decisions) + " decisions of " + grouped(result.windows) +
+            " windows were made again, each with the batch size, the action and the guard's answer of the ledger; " +
+            (result.deviation == 0 ? std::string("all numbers are equal to the bit")
+                                   : "numbers deviate by at most " + text_of(result.deviation)) +
+            ".\n";
+  if (result.lives > 1)
+    text += "Arbitrators began " + grouped(result.lives) + " times, each with nothing measured.\n";
+  if (result.skipped > 0)
+    text += "NOT PROVEN: " + grouped(result.skipped) +
+            " windows could not be decided again: " + printable(result.skipped_why) + ".\n";
+  if (text.empty())
+    text = "The ledger holds no window that could be decided again.\n";
+  return text;
+}
+
+std::string to_json(const replay_result& result) {
+  nlohmann::ordered_json object = {{"same", result.proven()},       {"lives", result.lives},
+                                   {"windows", result.windows},     {"decisions", result.decisions},
+                                   {"skipped", result.skipped},     {"skipped_why", result.skipped_why},
+                                   {"deviation", result.deviation}, {"first_difference", nullptr}};
+  if (const auto& first = result.first)
+    object["first_difference"] = {{"term", first->term},   {"window", first->window}, {"host", first->host},
+                                  {"field", first->field}, {"ledger", first->ledger}, {"replay", first->replay}};
+  return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+} // namespace dynamix::node

@@ -1,0 +1,57 @@
+#include "policy/parameter_archive.hpp"
+
+#include "messages/types.hpp"
+#include "storage/atomic_file.hpp"
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+namespace dynamix::policy {
+
+std::string digest_of(std::span<const std::uint8_t> parameters) {
+  if (parameters.empty())
+    return {};
+  std::uint64_t digest = 0xcbf29ce484222325;
+  for (const auto byte : parameters)
+    digest = (digest ^ byte) * 0x100000001b3;
+  std::array<char, 17> text{};
+  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(digest));
+  return text.data();
+}
+
+parameter_archive::parameter_archive(std::string directory, std::uint64_t bytes_max)
+    : directory_(std::move(directory)), bytes_max_(bytes_max) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(directory_, ignored))
+    bytes_ += entry.file_size(ignored);
+}
+
+std::string parameter_archive::keep(std::span<const std::uint8_t> parameters) {
+  const auto digest = digest_of(parameters);
+  std::error_code error;
+  if (digest.empty() || std::filesystem::exists(path_of(digest), error))
+    return {};
+  if (bytes_ + parameters.size() > bytes_max_)
+    return directory_ + " is full";
+  std::filesystem::create_directories(directory_, error);
+  std::ofstream file(path_of(digest), std::ios::binary);
+  file.write(reinterpret_cast<const char*>(parameters.data()), static_cast<std::streamsize>(parameters.size()));
+  file.close();
+  if (!file)
+    return "cannot write " + path_of(digest);
+  bytes_ += parameters.size();
+  return {};
+}
+
+std::string parameter_archive::read(const std::string& digest, std::vector<std::uint8_t>& parameters) const {
+  std::string contents;
+  if (auto problem = storage::read_file(path_of(digest), 4 * messages::max_policy_bytes, contents); !problem.empty())
+    return problem;
+  parameters.assign(contents.begin(), contents.end());
+  return digest_of(parameters) == digest ? "" : path_of(digest) + " is damaged";
+}
+
+} // namespace dynamix::policy
