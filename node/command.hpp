@@ -34,6 +34,8 @@ void add_compare(CLI::App& app, command_context& context);
 void add_train_policy(CLI::App& app, command_context& context);
 void add_faults(CLI::App& app, command_context& context);
 void add_swarm(CLI::App& app, command_context& context);
+void add_top(CLI::App& app, command_context& context);
+void add_trace(CLI::App& app, command_context& context);
 
 /// The file at `path`, or nothing after its errors have been written to `err`.
 std::optional<cluster::cluster_file> load_cluster_file(const std::string& path, std::ostream& err);

@@ -6,6 +6,7 @@
 #include "node/report.hpp"
 #include "node/resume_point.hpp"
 #include "node/stop_signals.hpp"
+#include "node/trace.hpp"
 #include "trainer/checkpoint.hpp"
 
 #include <memory>
@@ -25,6 +26,9 @@ struct local_arguments {
   bool insecure = false;
   bool quiet = false;
   bool json = false;
+  bool trace = false;
+  bool tensorboard = false;
+  bool log_json = false;
 };
 
 /// The command line's changes of the file. Returns an empty string, or what is wrong.
@@ -70,6 +74,12 @@ std::string resume_hint(const run_directory& run, bool insecure) {
          "\nResume with:\n    dynamix-node local --resume " + run.path() + (insecure ? " --insecure" : "") + "\n";
 }
 
+/// Of all hosts, on one clock.
+std::string join_trace(const run_directory& run) {
+  const auto joined = join_traces(run.path(), run.trace());
+  return joined.problem.empty() ? to_text(joined, run.trace()) : "none: " + joined.problem;
+}
+
 int finish(const local_arguments& arguments, const run_directory& run, const local_run& made, live_output& live,
            command_context& context) {
   const auto& outcome = made.launched;
@@ -84,6 +94,8 @@ int finish(const local_arguments& arguments, const run_directory& run, const loc
     live.heading("result");
     live.print(result_block(summary));
     live.print("run directory: " + run.path());
+    if (arguments.trace)
+      live.print("trace: " + join_trace(run));
   }
   if (!outcome.error.empty())
     context.err << "dynamix-node: error: " << outcome.error << "\n"
@@ -130,6 +142,9 @@ int run_local(const local_arguments& arguments, command_context& context) {
   options.insecure = arguments.insecure;
   options.resume = resume;
   options.quiet = arguments.quiet || arguments.json;
+  options.trace = arguments.trace;
+  options.tensorboard = arguments.tensorboard;
+  options.log_json = arguments.log_json;
   live_output live(arguments.json ? context.err : context.out, output_style::detect());
   if (!options.quiet) {
     live.print(file->name + ": " + std::to_string(file->workers().size()) + " workers, policy " +
@@ -156,6 +171,10 @@ void add_local(CLI::App& app, command_context& context) {
       ->excludes(out);
   command->add_flag("--shadow", arguments->shadow, "Decide and log, and change no batch size");
   command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although nothing authenticates a peer");
+  command->add_flag("--trace", arguments->trace,
+                    "Trace windows, steps, collectives and decisions of all hosts, for Perfetto");
+  command->add_flag("--tensorboard", arguments->tensorboard, "Write event files for TensorBoard to tensorboard/");
+  command->add_flag("--log-json", arguments->log_json, "Hosts log a JSON object a line");
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->add_flag("--json", arguments->json,
                     "Print the workers' table as JSON, and nothing else, on standard output");

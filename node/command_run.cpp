@@ -2,10 +2,12 @@
 #include "actors/host.hpp"
 #include "dashboard/dashboard.hpp"
 #include "node/command.hpp"
+#include "node/commit.hpp"
 #include "node/results.hpp"
 #include "node/resume_point.hpp"
 #include "node/run_directory.hpp"
 #include "node/stop_signals.hpp"
+#include "node/tensorboard.hpp"
 #include "storage/atomic_file.hpp"
 #include "telemetry/kernel_session.hpp"
 #include "telemetry/logging.hpp"
@@ -19,6 +21,7 @@
 #include <filesystem>
 #include <malloc.h>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <vector>
 
@@ -34,6 +37,9 @@ struct run_arguments {
   std::string log_level = "info";
   bool insecure = false;
   bool log_to_stderr = false;
+  bool log_json = false;
+  bool trace = false;
+  bool tensorboard = false;
 };
 
 std::string names_of(const cluster::cluster_file& file) {
@@ -154,6 +160,8 @@ int run(const run_arguments& arguments, command_context& context) {
     return refuse(context.err, reason);
   actors::host_options options{
       .file = *file, .host = arguments.name, .run_directory = run.path(), .resume_from = {}, .policy_from = {}};
+  options.version = program_version();
+  options.trace = arguments.trace;
   if (const auto reason = read_reach(arguments.reach, options); !reason.empty())
     return refuse(context.err, reason);
   if (const int code = resume ? find_resume_options(run, *host, options, context.err) : exit_done; code != exit_done)
@@ -166,12 +174,19 @@ int run(const run_arguments& arguments, command_context& context) {
     problem = telemetry::start_logging({.host = arguments.name,
                                         .file = arguments.log_to_stderr ? "" : run.log(arguments.name),
                                         .console = arguments.log_to_stderr,
+                                        .json = arguments.log_json,
                                         .level = arguments.log_level});
   if (!problem.empty()) {
     context.err << "dynamix-node: error: " << problem << "\n";
     return exit_failed;
   }
   options.kernel = start_measuring(options);
+  std::optional<tensorboard_log> scalars; // of the host that writes the ledger
+  if (arguments.tensorboard && host->has(cluster::role::arbitrator)) {
+    scalars.emplace(run.ledger(), run.tensorboard(), resume, problem);
+    if (!problem.empty())
+      spdlog::warn("tensorboard_not_written problem=\"{}\"", problem);
+  }
   return train(options, run, signals.token());
 }
 
@@ -190,6 +205,11 @@ void add_run(CLI::App& app, command_context& context) {
       ->excludes(out);
   command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although nothing authenticates a peer");
   command->add_flag("--log-to-stderr", arguments->log_to_stderr, "Log to standard error, not to logs/<host>.log");
+  command->add_flag("--log-json", arguments->log_json, "Log a JSON object a line");
+  command->add_flag("--trace", arguments->trace,
+                    "Write what this host does when to traces/HOST.jsonl; `dynamix-node trace` joins the hosts'");
+  command->add_flag("--tensorboard", arguments->tensorboard,
+                    "On the arbitrator's host: write event files for TensorBoard to tensorboard/");
   command->add_option("--reach", arguments->reach, "HOST=ADDRESS:PORT: dial this host there, not as the file says")
       ->group(""); // for the fault injector: not in --help
   command->add_option("--log-level", arguments->log_level, "trace, debug, info, warn or error")

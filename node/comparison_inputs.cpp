@@ -131,8 +131,8 @@ int read_inputs(const compare_arguments& arguments, comparison_inputs& inputs, s
     code = check_parameters(inputs, err);
   if (code != exit_done)
     return code;
-  const auto name = inputs.files.size() == 1 ? inputs.files.front().name
-                                             : std::to_string(inputs.files.size()) + "-clusters";
+  const auto name =
+      inputs.files.size() == 1 ? inputs.files.front().name : std::to_string(inputs.files.size()) + "-clusters";
   inputs.out = arguments.out.empty() ? default_run_path("compare-" + name) : arguments.out;
   return exit_done;
 }

@@ -1,5 +1,6 @@
 #include "node/comparison.hpp"
 #include "node/plot.hpp"
+#include "node/run_plots.hpp"
 #include "node/text.hpp"
 
 #include <algorithm>
@@ -54,7 +55,7 @@ plot_line accuracy_line(const policy_runs& of) {
 }
 
 std::string accuracy_plot(const comparison& of) {
-  plot drawn{.title = "Test accuracy over time, mean of the seeds with its 95 % interval",
+  plot drawn{.title = "Test accuracy, mean of the seeds and 95 % interval",
              .x_label = "seconds",
              .y_label = "test accuracy, %",
              .lines = {}};
@@ -64,7 +65,7 @@ std::string accuracy_plot(const comparison& of) {
 }
 
 std::string seconds_plot(const comparison& of) {
-  plot_bars drawn{.title = "Seconds to " + percent(of.target_accuracy) + " test accuracy, with 95 % intervals",
+  plot_bars drawn{.title = "Seconds to " + percent(of.target_accuracy) + " accuracy, with 95 % intervals",
                   .y_label = "seconds",
                   .groups = {},
                   .parts = {},
@@ -79,7 +80,7 @@ std::string seconds_plot(const comparison& of) {
 }
 
 std::string step_plot(const comparison& of) {
-  plot_bars drawn{.title = "Where a step's time goes, mean over workers, steps and seeds",
+  plot_bars drawn{.title = "Where a step's time goes, mean of all",
                   .y_label = "milliseconds a step",
                   .groups = {},
                   .parts = {"compute", "exchange and waiting for others", "data"},
@@ -96,21 +97,34 @@ std::string step_plot(const comparison& of) {
   return to_svg(drawn);
 }
 
-std::string batches_plot(const policy_runs& of) {
-  const auto& run = of.runs.front();
-  plot drawn{.title = label_of(of) + ": batch sizes of the workers, seed " + std::to_string(run.seed),
-             .x_label = "seconds",
-             .y_label = "samples a step",
-             .lines = {},
-             .steps = true,
-             .log_y = true};
-  for (std::size_t i = 0; i < run.series.batch_names.size(); ++i)
-    drawn.lines.push_back({.name = run.series.batch_names[i],
-                           .x = run.series.batch_seconds,
-                           .y = run.series.batches[i],
-                           .low = {},
-                           .high = {}});
+/// One column of every policy's first run in one plot.
+std::string course_plot(const comparison& of, column which, std::string title, std::string y_label, bool log_y) {
+  plot drawn{
+      .title = std::move(title), .x_label = "seconds", .y_label = std::move(y_label), .lines = {}, .log_y = log_y};
+  for (const auto& row : of.rows)
+    if (!row.of.runs.empty()) {
+      const auto& windows = row.of.runs.front().series.windows;
+      drawn.lines.push_back(
+          {.name = label_of(row.of), .x = windows.of(column::seconds), .y = windows.of(which), .low = {}, .high = {}});
+    }
   return to_svg(drawn);
+}
+
+/// What a single run's report shows, policy beside policy.
+std::string courses_of(const comparison& of) {
+  std::string text =
+      "<h3>The courses of the first seed</h3>\n" +
+      html_plots({course_plot(of, column::batch_loss, "Loss of the training batches", "mean loss", false),
+                  course_plot(of, column::samples_per_second, "Throughput", "samples a second", false),
+                  course_plot(of, column::global_batch, "Global batch", "samples", true)});
+  std::vector<std::string> batches;
+  std::vector<std::string> times;
+  for (const auto& row : of.rows)
+    if (!row.of.runs.empty()) {
+      batches.push_back(batches_plot(row.of.runs.front(), label_of(row.of) + ": batch sizes", {}));
+      times.push_back(step_time_plot(row.of.runs.front(), label_of(row.of) + ": where a step's time goes", {}));
+    }
+  return text + "<h3>Batch sizes</h3>\n" + html_plots(batches) + "<h3>Step times</h3>\n" + html_plots(times);
 }
 
 std::string section_of(const comparison& of) {
@@ -125,11 +139,7 @@ std::string section_of(const comparison& of) {
     body += "<p>" + html_escape(note) + "</p>\n";
   for (const auto& warning : of.warnings)
     body += "<p class=\"warning\">" + html_escape(warning) + "</p>\n";
-  body += seconds_plot(of) + accuracy_plot(of) + step_plot(of);
-  for (const auto& row : of.rows)
-    if (!row.of.runs.empty())
-      body += batches_plot(row.of);
-  return body;
+  return body + html_plots({seconds_plot(of), accuracy_plot(of), step_plot(of)}) + courses_of(of);
 }
 
 } // namespace

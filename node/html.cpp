@@ -11,10 +11,15 @@ constexpr const char* style = R"(
 @media (prefers-color-scheme: dark) {
   :root { --back: #16191d; --text: #e3e7ec; --line: #3a4149; --faint: #20252b; }
 }
-body { margin: 0 auto; padding: 1rem; max-width: 60rem; background: var(--back); color: var(--text);
+body { margin: 0 auto; padding: 1rem; max-width: 76rem; background: var(--back); color: var(--text);
        font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; border-bottom: 1px solid var(--line); }
-svg { display: block; width: 100%; height: auto; margin: 1.5rem 0; }
+svg { display: block; width: 100%; height: auto; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); gap: 1.2rem; margin: 1rem 0; }
+img { image-rendering: pixelated; }
+details { margin: 1rem 0; } summary { cursor: pointer; }
+ul.facts { padding: 0; list-style: none; display: flex; flex-wrap: wrap; gap: .4rem 2rem; } ul.facts b { font-size: 1.2rem; display: block; }
+@media (max-width: 40rem) { body { padding: .7rem; } h2 { margin-top: 1.6rem; } }
 .table { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; white-space: nowrap; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: left; }
@@ -70,6 +75,13 @@ std::string html_table(const std::vector<std::vector<std::string>>& rows) {
     text += "</tr>\n";
   }
   return text + "</table></div>\n";
+}
+
+std::string html_plots(const std::vector<std::string>& svgs) {
+  std::string text = "<div class=\"plots\">\n";
+  for (const auto& svg : svgs)
+    text += svg;
+  return text + "</div>\n";
 }
 
 std::string html_page(const std::string& title, const std::string& body) {

@@ -63,8 +63,11 @@ private:
                                       resumed ? "--resume" : "--out", options_.run.path(), "--log-to-stderr"},
                         .environment = {{"OMP_NUM_THREADS", threads}, {"OPENBLAS_NUM_THREADS", threads}},
                         .output = options_.run.log(host.name)};
-    if (options_.insecure)
-      child.arguments.push_back("--insecure");
+    for (const auto& [wanted, flag] :
+         {std::pair(options_.insecure, "--insecure"), std::pair(options_.trace, "--trace"),
+          std::pair(options_.log_json, "--log-json"), std::pair(options_.tensorboard, "--tensorboard")})
+      if (wanted)
+        child.arguments.emplace_back(flag);
     if (const auto more = options_.more_arguments.find(host.name); more != options_.more_arguments.end())
       child.arguments.insert(child.arguments.end(), more->second.begin(), more->second.end());
     if (const auto runner = options_.command_prefix.find(host.name); runner != options_.command_prefix.end()) {

@@ -34,6 +34,9 @@ struct launch_options {
   bool insecure = false;
   bool resume = false; ///< from the run directory's newest checkpoint
   bool quiet = false;  ///< no progress
+  bool trace = false;  ///< every host's process writes its trace
+  bool log_json = false;
+  bool tensorboard = false;
   launch_observer* observer = nullptr;
   std::chrono::milliseconds look_interval{100};
   std::map<std::string, std::vector<std::string>> command_prefix = {}; ///< a program that runs the host's, by host

@@ -9,11 +9,12 @@
 namespace dynamix::node {
 namespace {
 
-constexpr double width = 720;
-constexpr double left = 64;
-constexpr double right = 20;
-constexpr double top = 36;
-constexpr double plot_height = 260;
+constexpr double width = plot_width;
+constexpr double left = 76;
+constexpr double right = 16;
+constexpr double top = 34;
+constexpr double plot_height = 200;
+constexpr std::size_t marks_max = 200;
 constexpr std::size_t colours_before_dashes = 8;
 
 struct point {
@@ -64,10 +65,62 @@ struct canvas {
 };
 
 std::string stroke_of(std::size_t index) {
-  std::string stroke = "stroke=\"" + plot_colour(index) + "\" stroke-width=\"2\"";
+  std::string stroke = "stroke=\"" + plot_colour(index) + "\" stroke-width=\"1.8\"";
   if (index >= colours_before_dashes)
     stroke += index < 2 * colours_before_dashes ? " stroke-dasharray=\"6 3\"" : " stroke-dasharray=\"2 3\"";
   return stroke;
+}
+
+struct mark_style {
+  plot_mark::kind what;
+  const char* name;
+  const char* stroke;
+};
+constexpr mark_style mark_styles[] = {
+    {plot_mark::kind::generation, "new generation", "stroke=\"currentColor\" stroke-opacity=\"0.6\""},
+    {plot_mark::kind::fault, "fault", "stroke=\"#d55e00\" stroke-width=\"1.5\" stroke-dasharray=\"5 3\""},
+    {plot_mark::kind::recovery, "back again", "stroke=\"#009e73\" stroke-width=\"1.5\" stroke-dasharray=\"2 3\""},
+    {plot_mark::kind::target, "target", "stroke=\"#cc79a7\" stroke-width=\"1.5\" stroke-dasharray=\"8 3 2 3\""}};
+
+/// Upright lines, and a legend's entry for each kind that there is.
+std::string draw_marks(const plot& from, const canvas& on, std::vector<legend_entry>& entries) {
+  std::string drawn;
+  for (const auto& style : mark_styles) {
+    bool any = false;
+    for (std::size_t i = 0; i < std::min(from.marks.size(), marks_max); ++i) {
+      const auto& mark = from.marks[i];
+      const double share = on.x.share(mark.x);
+      if (mark.what != style.what || !(share >= 0 && share <= 1))
+        continue;
+      any = true;
+      const double x = on.at_x(mark.x);
+      drawn += "<g><title>" + html_escape(mark.text) + "</title>" +
+               svg_line(x, top, x, top + plot_height, style.stroke) + "</g>\n";
+    }
+    if (any)
+      entries.push_back({style.name, style.stroke});
+  }
+  if (from.y_level > 0 && on.y.share(from.y_level) >= 0 && on.y.share(from.y_level) <= 1) {
+    const double y = on.at_y(from.y_level);
+    drawn += svg_line(left, y, width - right, y, mark_styles[3].stroke);
+    entries.push_back({mark_styles[3].name, mark_styles[3].stroke});
+  }
+  return drawn;
+}
+
+/// Line `index` added to those below it, as the band between them.
+plot stack(const plot& from) {
+  plot stacked = from;
+  std::vector<double> below;
+  for (auto& line : stacked.lines) {
+    below.resize(line.y.size(), 0);
+    line.low = below;
+    for (std::size_t i = 0; i < line.y.size(); ++i)
+      below[i] += std::isfinite(line.y[i]) ? line.y[i] : 0;
+    line.high = line.y = below;
+  }
+  stacked.stacked = false;
+  return stacked;
 }
 
 std::string draw_axes(const plot& from, const canvas& on) {
@@ -79,7 +132,7 @@ std::string draw_axes(const plot& from, const canvas& on) {
   const double bottom = top + plot_height;
   for (const double tick : on.x.ticks()) {
     drawn += svg_line(on.at_x(tick), bottom, on.at_x(tick), bottom + 5, "stroke=\"currentColor\"");
-    drawn += svg_text(on.at_x(tick), bottom + 18, "middle", on.x.text(tick));
+    drawn += svg_tick(on.at_x(tick), bottom + 18, width, on.x.text(tick));
   }
   drawn += svg_line(left, bottom, width - right, bottom, "stroke=\"currentColor\"");
   drawn += svg_text((left + width - right) / 2, bottom + 36, "middle", from.x_label);
@@ -88,7 +141,7 @@ std::string draw_axes(const plot& from, const canvas& on) {
   return drawn;
 }
 
-std::string draw_band(const plot& from, const plot_line& line, std::size_t index, const canvas& on) {
+std::string draw_band(const plot& from, const plot_line& line, std::size_t index, const canvas& on, bool opaque) {
   const auto low = points_of(line.x, line.low, from.log_y);
   const auto high = points_of(line.x, line.high, from.log_y);
   if (low.size() < 2 || high.size() < 2)
@@ -97,7 +150,8 @@ std::string draw_band(const plot& from, const plot_line& line, std::size_t index
   for (const auto& each : high)
     around += (around.empty() ? "M" : "L") + on.at(each);
   std::for_each(low.rbegin(), low.rend(), [&](const point& each) { around += "L" + on.at(each); });
-  return "<path d=\"" + around + "Z\" fill=\"" + plot_colour(index) + "\" fill-opacity=\"0.15\"/>\n";
+  return "<path d=\"" + around + "Z\" fill=\"" + plot_colour(index) + "\" fill-opacity=\"" + (opaque ? "0.8" : "0.15") +
+         "\"/>\n";
 }
 
 std::string draw_line(const std::vector<point>& points, std::size_t index, const canvas& on) {
@@ -111,7 +165,8 @@ std::string draw_line(const std::vector<point>& points, std::size_t index, const
 
 } // namespace
 
-std::string to_svg(const plot& from) {
+std::string to_svg(const plot& wanted) {
+  const plot from = wanted.stacked ? stack(wanted) : wanted;
   extent x;
   extent y;
   for (const auto& line : from.lines)
@@ -122,20 +177,23 @@ std::string to_svg(const plot& from) {
       }
   if (x.empty())
     return svg_document(width, 100, from.title, svg_text(width / 2, 60, "middle", "no data", "opacity=\"0.7\""));
-  const canvas on{.x = plot_axis::linear(x.low, x.high, 8, false),
-                  .y = from.log_y ? plot_axis::logarithmic(y.low, y.high) : plot_axis::linear(y.low, y.high, 6, true),
+  const canvas on{.x = plot_axis::linear(x.low, x.high, 6, false),
+                  .y = from.log_y ? plot_axis::logarithmic(y.low, y.high) : plot_axis::linear(y.low, y.high, 5, true),
                   .steps = from.steps};
   std::string drawn = draw_axes(from, on);
   for (std::size_t i = 0; i < from.lines.size(); ++i)
-    drawn += draw_band(from, from.lines[i], i, on);
+    drawn += draw_band(from, from.lines[i], i, on, wanted.stacked);
   std::vector<legend_entry> entries;
   for (std::size_t i = 0; i < from.lines.size(); ++i) {
-    drawn += draw_line(points_of(from.lines[i].x, from.lines[i].y, from.log_y), i, on);
+    if (!wanted.stacked)
+      drawn += draw_line(points_of(from.lines[i].x, from.lines[i].y, from.log_y), i, on);
     if (!from.lines[i].name.empty())
-      entries.push_back({from.lines[i].name, stroke_of(i)});
+      entries.push_back({from.lines[i].name,
+                         wanted.stacked ? "stroke-width=\"10\" stroke=\"" + plot_colour(i) + "\"" : stroke_of(i)});
   }
+  drawn += draw_marks(from, on, entries);
   double legend_height = 0;
-  const double legend_top = top + plot_height + 48;
+  const double legend_top = top + plot_height + 46;
   drawn += svg_legend(entries, left, legend_top, width - left - right, legend_height);
   return svg_document(width, legend_top + legend_height + 4, from.title, drawn);
 }

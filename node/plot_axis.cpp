@@ -73,6 +73,11 @@ double plot_axis::share(double value) const {
 }
 
 std::string plot_axis::text(double tick) const {
+  if (std::abs(tick) >= 1e6 && std::abs(tick) < 1e12) {
+    std::array<char, 32> buffer{};
+    std::snprintf(buffer.data(), buffer.size(), "%gM", tick / 1e6);
+    return buffer.data();
+  }
   if (tick != 0 && (std::abs(tick) >= 1e6 || std::abs(tick) < 1e-4)) {
     std::array<char, 32> buffer{};
     std::snprintf(buffer.data(), buffer.size(), "%g", tick);
@@ -113,6 +118,10 @@ std::string svg_text(double x, double y, const std::string& anchor, const std::s
          (more.empty() ? "" : " " + more) + ">" + html_escape(text) + "</text>\n";
 }
 
+std::string svg_tick(double x, double y, double width, const std::string& text) {
+  return svg_text(std::min(x, width - text_width(text) / 2 - 1), y, "middle", text);
+}
+
 std::string svg_line(double x1, double y1, double x2, double y2, const std::string& more) {
   return "<line x1=\"" + coordinate(x1) + "\" y1=\"" + coordinate(y1) + "\" x2=\"" + coordinate(x2) + "\" y2=\"" +
          coordinate(y2) + "\" " + more + "/>\n";
@@ -122,7 +131,10 @@ std::string svg_document(double width, double height, const std::string& title, 
   return "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" viewBox=\"0 0 " + coordinate(width) + " " +
          coordinate(height) + "\" font-family=\"system-ui, sans-serif\" font-size=\"" + fixed(plot_font_size, 0) +
          "\" fill=\"currentColor\">\n<title>" + html_escape(title) + "</title>\n" +
-         svg_text(width / 2, 20, "middle", title, "font-size=\"14\" font-weight=\"600\"") + body + "</svg>\n";
+         svg_text(width / 2, 20, "middle", title,
+                  "font-size=\"" + coordinate(std::min(14.0, 13.0 * width / std::max(text_width(title), 1.0))) +
+                      "\" font-weight=\"600\"") +
+         body + "</svg>\n";
 }
 
 std::string svg_legend(const std::vector<legend_entry>& entries, double left, double top, double width,

@@ -19,7 +19,7 @@ public:
   /// 0 at the axis's beginning, 1 at its end.
   double share(double value) const;
   const std::vector<double>& ticks() const { return ticks_; }
-  /// A tick as people read it: "0.25", "12,000", "1e+06".
+  /// A tick as people read it: "0.25", "12,000", "2.5M", "1e-05".
   std::string text(double tick) const;
 
 private:
@@ -33,7 +33,8 @@ private:
 /// Told apart by colour-blind people, readable on white and on black (after Okabe and Ito, 2008).
 std::string plot_colour(std::size_t index);
 
-inline constexpr double plot_font_size = 12;
+inline constexpr double plot_width = 480; ///< two beside each other on a screen, one on a phone
+inline constexpr double plot_font_size = 13;
 /// About how wide text is drawn; SVG does not say.
 double text_width(const std::string& text);
 
@@ -45,6 +46,8 @@ std::string coordinate(double value);
 /// <text> at a place; `anchor` is start, middle or end, `more` further attributes.
 std::string svg_text(double x, double y, const std::string& anchor, const std::string& text,
                      const std::string& more = "");
+/// A tick's number below its place, moved to the left where the picture of that width would cut it off.
+std::string svg_tick(double x, double y, double width, const std::string& text);
 std::string svg_line(double x1, double y1, double x2, double y2, const std::string& more);
 /// The whole picture, as wide as its place allows.
 std::string svg_document(double width, double height, const std::string& title, const std::string& body);

@@ -8,9 +8,9 @@
 namespace dynamix::node {
 namespace {
 
-constexpr double width = 720;
-constexpr double right = 72; ///< room for the number behind a bar
-constexpr double top = 36;
+constexpr double width = plot_width;
+constexpr double right = 64; ///< room for the number behind a bar
+constexpr double top = 34;
 constexpr double row_height = 28;
 constexpr double bar_height = 18;
 
@@ -76,7 +76,7 @@ std::string to_svg(const plot_bars& from) {
   }
   if (highest <= 0)
     return svg_document(width, 100, from.title, svg_text(width / 2, 60, "middle", "no data", "opacity=\"0.7\""));
-  const canvas on{.left = std::min(260.0, label_width + 20), .x = plot_axis::linear(0, highest, 6, false)};
+  const canvas on{.left = std::min(200.0, label_width + 16), .x = plot_axis::linear(0, highest, 4, false)};
   const double bottom = top + row_height * static_cast<double>(from.groups.size());
   std::string drawn;
   for (const double tick : on.x.ticks()) {

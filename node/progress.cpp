@@ -9,6 +9,28 @@ namespace dynamix::node {
 namespace {
 
 constexpr std::size_t recent_windows = 20;
+constexpr std::size_t recent_evaluations = 4;
+constexpr std::size_t workers_named = 8;
+
+/// "batch ada 164 ben 139", or of many workers "batch 10 to 404".
+std::string batches_text(const std::vector<std::pair<std::string, std::uint32_t>>& batches) {
+  std::string text = "  batch";
+  if (batches.size() > workers_named) {
+    const auto [low, high] = std::ranges::minmax(batches, {}, &std::pair<std::string, std::uint32_t>::second);
+    return text + " " + std::to_string(low.second) + " to " + std::to_string(high.second);
+  }
+  for (const auto& [host, batch] : batches)
+    text += " " + host + " " + std::to_string(batch);
+  return text;
+}
+
+std::string eta_text(const progress& now) {
+  const bool earlier = now.target_accuracy() > 0;
+  std::string text = "  ETA " + std::string(earlier ? "at most " : "") + duration(now.eta_seconds());
+  if (const double target = now.target_eta_seconds(); target >= 0)
+    text += ", " + percent(now.target_accuracy(), 1) + " in about " + duration(target);
+  return text;
+}
 
 } // namespace
 
@@ -22,6 +44,9 @@ void progress::add(const actors::ledger_row& row) {
     formed_ = true;
   } else if (const auto* evaluation = std::get_if<actors::ledger_evaluation>(&row.entry)) {
     test_accuracy_ = evaluation->report.test_accuracy;
+    evaluations_.push_back({static_cast<double>(evaluation->report.samples), 1 - *test_accuracy_});
+    if (evaluations_.size() > recent_evaluations)
+      evaluations_.pop_front();
   } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
     note_ =
         (event->host.empty() ? "" : event->host + " ") + event->event + (event->text.empty() ? "" : ": " + event->text);
@@ -66,6 +91,34 @@ double progress::eta_seconds() const {
   return speed > 0 ? std::max(0.0, samples_planned() - samples_done_) / speed : -1;
 }
 
+double progress::target_eta_seconds() const {
+  const double speed = samples_per_second();
+  const double error = 1 - start_.target_accuracy;
+  if (start_.target_accuracy <= 0 || speed <= 0 || evaluations_.size() < 3 || error <= 0)
+    return -1;
+  // Least squares of log(error) = a + b log(samples).
+  double x = 0, y = 0, xx = 0, xy = 0;
+  const auto count = static_cast<double>(evaluations_.size());
+  for (const auto& each : evaluations_) {
+    const double log_samples = std::log(std::max(each.samples, 1.0));
+    const double log_error = std::log(std::max(each.error, 1e-9));
+    x += log_samples;
+    y += log_error;
+    xx += log_samples * log_samples;
+    xy += log_samples * log_error;
+  }
+  const double slope = (count * xy - x * y) / (count * xx - x * x);
+  if (!(slope < 0))
+    return -1;
+  double wanted = std::exp((std::log(error) - (y - slope * x) / count) / slope);
+  // It shows at an evaluation.
+  const double last = evaluations_.back().samples;
+  const double interval = last - evaluations_[evaluations_.size() - 2].samples;
+  if (interval > 0)
+    wanted = last + interval * std::max(1.0, std::ceil((wanted - last) / interval));
+  return wanted < samples_planned() ? std::max(0.0, wanted - samples_done_) / speed : -1;
+}
+
 std::string progress_line(const progress& now) {
   if (!now.training())
     return "waiting for the first window" + (now.note().empty() ? "" : "  (" + printable(now.note(), 160) + ")");
@@ -77,10 +130,7 @@ std::string progress_line(const progress& now) {
                      grouped(static_cast<std::uint64_t>(now.samples_per_second())) + " samples/s  ";
   line += now.test_accuracy() ? "test accuracy " + percent(*now.test_accuracy(), 1)
                               : "batch accuracy " + percent(now.batch_accuracy(), 1);
-  line += "  ETA " + duration(now.eta_seconds()) + "  batch";
-  for (const auto& [host, batch] : now.batches())
-    line += " " + host + " " + std::to_string(batch);
-  return line;
+  return line + eta_text(now) + batches_text(now.batches());
 }
 
 } // namespace dynamix::node

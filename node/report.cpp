@@ -18,20 +18,7 @@ std::string milliseconds(double seconds) {
 }
 
 std::string evaluations_table(const run_records& records) {
-  if (records.evaluations.empty())
-    return "  none yet\n";
-  std::vector<std::vector<std::string>> rows = {
-      {"epoch", "seconds", "samples", "global batch", "learning rate", "train loss", "test loss", "test accuracy"}};
-  // Evaluations may be many; the last one is always shown.
-  const std::size_t count = records.evaluations.size();
-  const std::size_t stride = (count + evaluations_shown - 1) / evaluations_shown;
-  for (std::size_t i = (count - 1) % stride; i < count; i += stride) {
-    const auto& each = records.evaluations[i];
-    rows.push_back({std::to_string(each.epoch), fixed(each.elapsed_seconds, 1), grouped(each.samples),
-                    std::to_string(each.global_batch), fixed(each.learning_rate, 5), fixed(each.train_loss, 4),
-                    fixed(each.test_loss, 4), percent(each.test_accuracy)});
-  }
-  return cluster::text_table(rows, 2);
+  return records.evaluations.empty() ? "  none yet\n" : cluster::text_table(evaluation_rows(records), 2);
 }
 
 std::string batches_table(const run_records& records) {
@@ -53,7 +40,24 @@ std::string batches_table(const run_records& records) {
 
 } // namespace
 
-std::string workers_table(const run_summary& summary) {
+std::vector<std::vector<std::string>> evaluation_rows(const run_records& records) {
+  if (records.evaluations.empty())
+    return {};
+  std::vector<std::vector<std::string>> rows = {
+      {"epoch", "seconds", "samples", "global batch", "learning rate", "train loss", "test loss", "test accuracy"}};
+  // Evaluations may be many; the last one is always shown.
+  const std::size_t count = records.evaluations.size();
+  const std::size_t stride = (count + evaluations_shown - 1) / evaluations_shown;
+  for (std::size_t i = (count - 1) % stride; i < count; i += stride) {
+    const auto& each = records.evaluations[i];
+    rows.push_back({std::to_string(each.epoch), fixed(each.elapsed_seconds, 1), grouped(each.samples),
+                    std::to_string(each.global_batch), fixed(each.learning_rate, 5), fixed(each.train_loss, 4),
+                    fixed(each.test_loss, 4), percent(each.test_accuracy)});
+  }
+  return rows;
+}
+
+std::vector<std::vector<std::string>> worker_rows(const run_summary& summary) {
   std::vector<std::vector<std::string>> rows = {{"worker", "slow-down", "batch", "mean batch", "samples", "share",
                                                  "step ms", "compute ms", "exchange ms", "data ms"}};
   for (const auto& worker : summary.workers)
@@ -62,7 +66,11 @@ std::string workers_table(const run_summary& summary) {
                     fixed(worker.mean_batch, 1), grouped(worker.samples), percent(worker.share, 1),
                     milliseconds(worker.step_seconds), milliseconds(worker.compute_seconds),
                     milliseconds(worker.exchange_seconds), milliseconds(worker.data_seconds)});
-  return cluster::text_table(rows, 2);
+  return rows;
+}
+
+std::string workers_table(const run_summary& summary) {
+  return cluster::text_table(worker_rows(summary), 2);
 }
 
 std::string workers_json(const run_summary& summary) {

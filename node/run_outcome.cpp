@@ -24,12 +24,31 @@ std::vector<double> numbers_of(const json& array) {
   return numbers;
 }
 
+json to_object(const window_series& windows) {
+  json object = json::object();
+  for (std::size_t i = 0; i < columns; ++i)
+    object[name_of(static_cast<column>(i))] = windows.of(static_cast<column>(i));
+  return object;
+}
+
+window_series to_windows(const json& object) {
+  window_series windows;
+  for (std::size_t i = 0; i < columns; ++i) {
+    const auto values = numbers_of(object.at(name_of(static_cast<column>(i))));
+    windows.rows.resize(i == 0 ? values.size() : windows.rows.size());
+    for (std::size_t row = 0; row < std::min(values.size(), windows.rows.size()); ++row)
+      windows.rows[row][i] = values[row];
+  }
+  return windows;
+}
+
 json to_object(const run_series& series) {
   return {{"accuracy_seconds", series.accuracy_seconds},
           {"accuracy", series.accuracy},
           {"batch_seconds", series.batch_seconds},
           {"batch_names", series.batch_names},
-          {"batches", series.batches}};
+          {"batches", series.batches},
+          {"windows", to_object(series.windows)}};
 }
 
 run_series to_series(const json& object) {
@@ -37,7 +56,8 @@ run_series to_series(const json& object) {
                     .accuracy = numbers_of(object.at("accuracy")),
                     .batch_seconds = numbers_of(object.at("batch_seconds")),
                     .batch_names = object.at("batch_names").get<std::vector<std::string>>(),
-                    .batches = {}};
+                    .batches = {},
+                    .windows = to_windows(object.at("windows"))};
   for (const auto& line : object.at("batches"))
     series.batches.push_back(numbers_of(line));
   return series;

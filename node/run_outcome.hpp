@@ -4,6 +4,7 @@
 
 #include "actors/ledger.hpp"
 #include "node/summary.hpp"
+#include "node/window_series.hpp"
 
 #include <cstdint>
 #include <map>
@@ -20,6 +21,7 @@ struct run_series {
   std::vector<double> batch_seconds;
   std::vector<std::string> batch_names;     ///< workers; of more than 8: "highest", "median", "lowest"
   std::vector<std::vector<double>> batches; ///< [name][time]; NaN where the worker was not there
+  window_series windows;
 };
 
 struct run_outcome {
@@ -91,6 +93,8 @@ private:
   std::vector<worker_totals> workers_;
   std::map<std::string, std::size_t> places_;
   thinned_rows batches_{points_most};
+  thinned_rows windows_kept_{points_most};
+  window_columns columns_;
   thinned_rows accuracies_{points_most};
   std::uint64_t windows_ = 0;
   std::uint64_t decisions_ = 0;

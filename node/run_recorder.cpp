@@ -48,6 +48,8 @@ run_recorder::run_recorder(const cluster::cluster_file& file) {
 void run_recorder::add(const actors::ledger_window& window) {
   double seconds = 0;
   bool intervened = false;
+  const auto row_of_all = columns_.add(window);
+  windows_kept_.add({row_of_all.begin(), row_of_all.end()});
   for (auto& worker : workers_)
     worker.batch = absent;
   for (const auto& row : window.workers) {
@@ -108,6 +110,10 @@ run_outcome run_recorder::outcome() const {
   for (const auto& row : accuracies_.rows()) {
     series.accuracy_seconds.push_back(row[0]);
     series.accuracy.push_back(row[1]);
+  }
+  for (const auto& kept : windows_kept_.rows()) {
+    series.windows.rows.emplace_back();
+    std::copy(kept.begin(), kept.end(), series.windows.rows.back().begin());
   }
   if (workers_.size() > workers_drawn)
     series.batch_names = {"highest", "median", "lowest"};

@@ -6,8 +6,8 @@
 namespace dynamix::node {
 
 /// SIGINT and SIGTERM as a stop request; the second one ends the process at once, with exit code 1. Make it before any
-/// other thread of ours, so that the signals are blocked in all of them and interrupt nothing; one a process. SIGPIPE is
-/// ignored: a peer that has gone is an error of a write.
+/// other thread of ours, so that the signals are blocked in all of them and interrupt nothing; one a process. SIGPIPE
+/// is ignored: a peer that has gone is an error of a write.
 class stop_signals {
 public:
   stop_signals();

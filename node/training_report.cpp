@@ -54,15 +54,16 @@ std::string plots(const training_curve& curve) {
   const auto draw = [](std::string title, std::string y_label, std::vector<plot_line> lines) {
     return to_svg(plot{.title = std::move(title), .x_label = "update", .y_label = std::move(y_label), .lines = lines});
   };
-  return draw("Reward", "mean of an update's transitions", {line_of(updates, "reward", &training_point::reward)}) +
-         draw("Speed in validation, against goodput", "times as fast",
-              {line_of(curve, "against goodput", &training_point::against_goodput)}) +
-         draw("Speed in validation, against static", "times as fast",
-              {line_of(curve, "against static", &training_point::against_static)}) +
-         draw("Entropy", "nats", {line_of(updates, "entropy", &training_point::entropy)}) +
-         draw("Approximate KL divergence of an update", "nats",
-              {line_of(updates, "approximate KL", &training_point::approximate_kl)}) +
-         draw("Value loss", "", {line_of(updates, "value loss", &training_point::value_loss)});
+  return html_plots(
+      {draw("Reward", "mean of an update's transitions", {line_of(updates, "reward", &training_point::reward)}),
+       draw("Speed in validation, against goodput", "times as fast",
+            {line_of(curve, "against goodput", &training_point::against_goodput)}),
+       draw("Speed in validation, against static", "times as fast",
+            {line_of(curve, "against static", &training_point::against_static)}),
+       draw("Entropy", "nats", {line_of(updates, "entropy", &training_point::entropy)}),
+       draw("Approximate KL divergence of an update", "nats",
+            {line_of(updates, "approximate KL", &training_point::approximate_kl)}),
+       draw("Value loss", "", {line_of(updates, "value loss", &training_point::value_loss)})});
 }
 
 } // namespace

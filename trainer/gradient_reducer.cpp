@@ -143,6 +143,7 @@ void gradient_reducer::launch(bucket& full) {
     values[count + 1] = batch_ == 0 ? scalar{0} : static_cast<scalar>(square / batch_);
     own_sum_square_ += square;
   });
+  full.launched_seconds = time_.now_seconds();
   full.pending = peers_.all_reduce_sum(full.flat);
 }
 
@@ -171,7 +172,10 @@ void gradient_reducer::await(bucket& sent, reduction& result) {
   const double start = time_.now_seconds();
   sent.pending->wait();
   sent.pending.reset();
-  result.blocked_seconds += time_.now_seconds() - start;
+  const double end = time_.now_seconds();
+  result.blocked_seconds += end - start;
+  result.collectives.push_back(
+      {.begin_seconds = sent.launched_seconds, .end_seconds = end, .bytes = sent.flat.nbytes()});
   with_elements(sent.flat, [&](auto* values) {
     const auto count = sent.flat.numel() - trailer;
     const auto global_batch = values[count];

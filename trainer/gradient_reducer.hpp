@@ -4,6 +4,7 @@
 
 #include "trainer/clock.hpp"
 #include "trainer/exchange.hpp"
+#include "trainer/step_times.hpp"
 
 #include <torch/torch.h>
 
@@ -15,11 +16,12 @@ namespace dynamix::trainer {
 
 /// What one step's exchange brought, beside the gradients themselves.
 struct reduction {
-  std::uint64_t global_batch = 0; ///< B = sum_i b_i
-  double weighted_squares = 0;    ///< sum_i b_i |g_i|^2 over all workers, g_i the mean gradient of worker i
-  double own_square = 0;          ///< |g_i|^2 of this worker; 0 for batch 0
-  double square = 0;              ///< |g|^2 of the global batch's mean gradient, before any clipping
-  double blocked_seconds = 0;     ///< waiting for peers and for the network
+  std::uint64_t global_batch = 0;            ///< B = sum_i b_i
+  double weighted_squares = 0;               ///< sum_i b_i |g_i|^2 over all workers, g_i the mean gradient of worker i
+  double own_square = 0;                     ///< |g_i|^2 of this worker; 0 for batch 0
+  double square = 0;                         ///< |g|^2 of the global batch's mean gradient, before any clipping
+  double blocked_seconds = 0;                ///< waiting for peers and for the network
+  std::vector<collective_times> collectives; ///< one a bucket
 };
 
 /// The gradient of the global batch, g = sum_i (b_i/B) g_i, from losses that are SUMS over a worker's samples: their
@@ -54,6 +56,7 @@ private:
     std::vector<std::size_t> members;
     std::size_t missing = 0;
     std::unique_ptr<pending_exchange> pending;
+    double launched_seconds = 0;
   };
 
   void pack(std::size_t bucket_bytes);

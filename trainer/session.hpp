@@ -8,6 +8,7 @@
 #include "trainer/clock.hpp"
 #include "trainer/decision_slot.hpp"
 #include "trainer/interruption.hpp"
+#include "trainer/step_times.hpp"
 #include "trainer/store.hpp"
 
 #include <cstdint>
@@ -53,6 +54,8 @@ public:
   virtual void window_closed(const window_record& record) = 0;
   /// After every step; `step` of them are completed. Must be very cheap.
   virtual void step_completed(std::uint64_t step) = 0;
+  /// After every step, with the times of its parts.
+  virtual void step_timed(const step_times&) {}
   /// Called on the generation's first member only.
   virtual void evaluated(const messages::evaluation_report& report) = 0;
   /// Called on the member that wrote it.

@@ -69,10 +69,20 @@ void training_loop::train_one_step() {
     sums_.control_seconds += state_.time.now_seconds() - start;
   }
   const auto deal = state_.dealer.deal(state_.batches);
-  update(deal, compute(deal));
+  auto result = compute(deal);
+  update(deal, result);
   state_.step_in_flight = false;
-  sums_.iteration_seconds += state_.time.now_seconds() - start;
+  const double end_seconds = state_.time.now_seconds();
+  sums_.iteration_seconds += end_seconds - start;
   watcher_.step_completed(state_.step);
+  watcher_.step_timed({.step = state_.step,
+                       .batch = state_.batches[position_],
+                       .begin_seconds = start,
+                       .end_seconds = end_seconds,
+                       .data_seconds = result.data_seconds,
+                       .compute_seconds = result.compute_seconds,
+                       .blocked_seconds = result.gradients.blocked_seconds,
+                       .collectives = std::move(result.gradients.collectives)});
 
   if (state_.all_dealt())
     end(ending::completed, epochs_completed);

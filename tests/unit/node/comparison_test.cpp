@@ -152,8 +152,8 @@ TEST(comparison, makes_a_page_with_tables_and_plots) {
   EXPECT_THAT(page, HasSubstr("All clusters"));
   EXPECT_THAT(page, HasSubstr("a&lt;b"));
   EXPECT_THAT(page, Not(HasSubstr("a<b")));
-  EXPECT_THAT(page, HasSubstr("Test accuracy over time"));
-  EXPECT_THAT(page, HasSubstr("ppo: batch sizes of the workers, seed 1"));
+  EXPECT_THAT(page, HasSubstr("Test accuracy, mean of the seeds"));
+  EXPECT_THAT(page, HasSubstr("ppo: batch sizes"));
   EXPECT_THAT(page, HasSubstr("Where a step&#39;s time goes"));
   EXPECT_THAT(page, HasSubstr("ppo, never in some"));
   EXPECT_THAT(page, Not(HasSubstr("nan")));

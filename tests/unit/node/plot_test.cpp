@@ -55,7 +55,7 @@ TEST(plot, draws_a_line_in_the_middle_of_its_axes) {
                                .x_label = "seconds",
                                .y_label = "loss",
                                .lines = {{.name = "ppo", .x = {0, 10}, .y = {0, 10}}}});
-  EXPECT_THAT(svg, HasSubstr("d=\"M64.0 296.0L700.0 36.0\"")) << "from corner to corner";
+  EXPECT_THAT(svg, HasSubstr("d=\"M76.0 234.0L464.0 34.0\"")) << "from corner to corner";
   EXPECT_THAT(svg, HasSubstr(">seconds</text>"));
   EXPECT_THAT(svg, HasSubstr(">ppo</text>"));
   EXPECT_THAT(svg, HasSubstr("currentColor"));
@@ -63,19 +63,19 @@ TEST(plot, draws_a_line_in_the_middle_of_its_axes) {
 
 TEST(plot, a_step_holds_its_value_until_the_next) {
   const auto svg = to_svg(plot{.title = "", .lines = {{.name = "", .x = {0, 10}, .y = {0, 10}}}, .steps = true});
-  EXPECT_THAT(svg, HasSubstr("d=\"M64.0 296.0H700.0V36.0\""));
+  EXPECT_THAT(svg, HasSubstr("d=\"M76.0 234.0H464.0V34.0\""));
 }
 
 TEST(plot, leaves_out_what_is_no_number) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const auto svg = to_svg(plot{.title = "", .lines = {{.name = "", .x = {0, 5, 6, 10}, .y = {0, nan, infinity, 10}}}});
-  EXPECT_THAT(svg, HasSubstr("d=\"M64.0 296.0L700.0 36.0\""));
+  EXPECT_THAT(svg, HasSubstr("d=\"M76.0 234.0L464.0 34.0\""));
   EXPECT_THAT(svg, Not(HasSubstr("nan")));
   EXPECT_THAT(svg, Not(HasSubstr("inf")));
   const auto logarithmic =
       to_svg(plot{.title = "", .lines = {{.name = "", .x = {0, 5, 10}, .y = {1, 0, 100}}}, .log_y = true});
-  EXPECT_THAT(logarithmic, HasSubstr("d=\"M64.0 296.0L700.0 36.0\"")) << "0 has no place on a logarithmic axis";
+  EXPECT_THAT(logarithmic, HasSubstr("d=\"M76.0 234.0L464.0 34.0\"")) << "0 has no place on a logarithmic axis";
 }
 
 TEST(plot, says_when_there_is_nothing_to_draw) {
@@ -89,7 +89,7 @@ TEST(plot, draws_a_single_point_and_a_band) {
   EXPECT_EQ(count(point, "<circle"), 1U);
   const auto band =
       to_svg(plot{.title = "", .lines = {{.name = "", .x = {0, 1}, .y = {1, 1}, .low = {0, 0}, .high = {2, 2}}}});
-  EXPECT_THAT(band, HasSubstr("d=\"M64.0 36.0L700.0 36.0L700.0 296.0L64.0 296.0Z\""));
+  EXPECT_THAT(band, HasSubstr("d=\"M76.0 34.0L464.0 34.0L464.0 234.0L76.0 234.0Z\""));
 }
 
 TEST(plot, escapes_what_others_have_written) {
@@ -112,10 +112,10 @@ TEST(plot, stacks_the_parts_of_a_bar) {
                                     .groups = {"static", "ppo"},
                                     .parts = {"compute", "exchange"},
                                     .values = {{6, 4}, {3, 2}}});
-  // Of 10 the axis takes 540.1 points: "static" is 40.3 wide, 20 beside it, 72 at the right.
-  EXPECT_THAT(svg, HasSubstr("x=\"60.3\" y=\"41.0\" width=\"352.6\""));
-  EXPECT_THAT(svg, HasSubstr("x=\"412.9\" y=\"41.0\" width=\"235.1\""));
-  EXPECT_THAT(svg, HasSubstr("x=\"60.3\" y=\"69.0\" width=\"176.3\""));
+  // Of 10 the axis takes 356.3 points: "static" is 43.7 wide, 16 beside it, 64 at the right.
+  EXPECT_THAT(svg, HasSubstr("x=\"59.7\" y=\"39.0\" width=\"213.8\""));
+  EXPECT_THAT(svg, HasSubstr("x=\"273.5\" y=\"39.0\" width=\"142.5\""));
+  EXPECT_THAT(svg, HasSubstr("x=\"59.7\" y=\"67.0\" width=\"106.9\""));
   EXPECT_THAT(svg, HasSubstr(">10.0</text>")) << "the sum stands behind the bar";
 }
 
@@ -135,6 +135,47 @@ TEST(plot, draws_an_interval_only_where_one_is_known) {
                                     .low = {4, std::nan("")},
                                     .high = {8, std::nan("")}});
   EXPECT_EQ(count(svg, "stroke-width=\"1.5\""), 3U) << "a line and two ends";
+}
+
+TEST(plot, marks_what_happened_and_explains_it) {
+  plot marked{.title = "", .lines = {{.name = "", .x = {0, 10}, .y = {0, 10}}}};
+  marked.marks = {{5, plot_mark::kind::fault, "ada <lost>"},
+                  {6, plot_mark::kind::generation, "generation 2"},
+                  {99, plot_mark::kind::fault, "beyond"}};
+  marked.y_level = 8;
+  const auto svg = to_svg(marked);
+  EXPECT_THAT(svg, HasSubstr("<title>ada &lt;lost&gt;</title>"));
+  EXPECT_THAT(svg, HasSubstr("<line x1=\"270.0\" y1=\"34.0\" x2=\"270.0\" y2=\"234.0\""));
+  EXPECT_THAT(svg, Not(HasSubstr("beyond"))) << "it is outside of the axis";
+  EXPECT_THAT(svg, HasSubstr(">new generation</text>"));
+  EXPECT_THAT(svg, HasSubstr(">fault</text>"));
+  EXPECT_THAT(svg, HasSubstr(">target</text>"));
+  EXPECT_THAT(svg, Not(HasSubstr(">back again</text>")));
+}
+
+TEST(plot, stacks_areas_from_zero) {
+  const auto svg =
+      to_svg(plot{.title = "",
+                  .lines = {{.name = "a", .x = {0, 10}, .y = {5, 5}}, {.name = "b", .x = {0, 10}, .y = {5, 5}}},
+                  .stacked = true});
+  EXPECT_THAT(svg, HasSubstr("d=\"M76.0 134.0L464.0 134.0L464.0 234.0L76.0 234.0Z\"")) << "a fills the lower half";
+  EXPECT_THAT(svg, HasSubstr("d=\"M76.0 34.0L464.0 34.0L464.0 134.0L76.0 134.0Z\"")) << "b lies on it";
+}
+
+TEST(heat_map, is_one_image_whatever_the_number_of_rows) {
+  heat_map map{.title = "batch", .x_label = "seconds", .y_label = "rank", .x_low = 0, .x_high = 60};
+  for (int row = 0; row < 4096; ++row)
+    map.values.emplace_back(500, 32.0 + row % 7);
+  map.values[0][0] = std::nan("");
+  const auto svg = to_svg(map);
+  EXPECT_EQ(count(svg, "<image"), 1U);
+  EXPECT_LT(svg.size(), 100'000U);
+  EXPECT_THAT(svg, HasSubstr("href=\"data:image/png;base64,iVBORw0KGgo"));
+  EXPECT_THAT(svg, HasSubstr(">4095</text>"));
+  EXPECT_THAT(svg, HasSubstr(">32.0</text>"));
+  EXPECT_THAT(svg, HasSubstr(">38.0</text>"));
+  EXPECT_THAT(to_svg(heat_map{.title = "empty"}), HasSubstr("no data"));
+  EXPECT_THAT(to_svg(heat_map{.title = "", .values = {{0, -1}}, .logarithmic = true}), HasSubstr("no data"));
 }
 
 TEST(html, escapes_cells_and_puts_numbers_to_the_right) {

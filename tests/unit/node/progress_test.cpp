@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 
 namespace dynamix::node {
@@ -45,6 +46,47 @@ TEST(progress, shows_everything_on_one_line) {
   rows.push_back({7, actors::ledger_evaluation{{.test_accuracy = 0.8768}}});
   EXPECT_EQ(progress_line(after(rows)),
             "epoch 1/2  15 %  500 samples/s  test accuracy 87.7 %  ETA 34 s  batch ada 89 ben 39");
+}
+
+/// Two epochs of 10,000 samples, the first 3,000 done at 500 a second, with a target.
+std::vector<actors::ledger_row> rows_with_target(double target) {
+  auto rows = sample_rows();
+  std::get<actors::ledger_start>(rows[0].entry).target_accuracy = target;
+  return rows;
+}
+
+TEST(progress, says_at_most_where_a_target_may_end_it_before) {
+  EXPECT_THAT(progress_line(after(rows_with_target(0.9))), ::testing::HasSubstr("ETA at most 34 s  batch"));
+}
+
+TEST(progress, expects_the_target_where_the_error_comes_to_it) {
+  auto rows = rows_with_target(0.9);
+  // The test error falls as 10 / sqrt(samples): 0.1 at 10,000 samples.
+  for (const double samples : {1000.0, 2000.0, 3000.0})
+    rows.push_back({7, actors::ledger_evaluation{{.samples = static_cast<std::uint64_t>(samples),
+                                                  .test_accuracy = 1 - 10 / std::sqrt(samples)}}});
+  EXPECT_NEAR(after(rows).target_eta_seconds(), 14, 1e-9) << "7,000 samples at 500 a second";
+  EXPECT_THAT(progress_line(after(rows)), ::testing::HasSubstr("ETA at most 34 s, 90.0 % in about 14 s  batch"));
+  rows[0] = rows_with_target(0.95)[0]; // 40,000 samples: the epochs end before
+  EXPECT_LT(after(rows).target_eta_seconds(), 0);
+  rows[0] = rows_with_target(0)[0];
+  EXPECT_LT(after(rows).target_eta_seconds(), 0);
+}
+
+TEST(progress, expects_no_target_where_accuracy_does_not_rise) {
+  auto rows = rows_with_target(0.9);
+  for (const std::uint64_t samples : {1000, 2000, 3000})
+    rows.push_back({7, actors::ledger_evaluation{{.samples = samples, .test_accuracy = 0.5}}});
+  EXPECT_LT(after(rows).target_eta_seconds(), 0);
+}
+
+TEST(progress, names_many_workers_by_their_bounds) {
+  auto rows = sample_rows();
+  auto& workers = std::get<actors::ledger_window>(rows.back().entry).workers;
+  while (workers.size() < 40)
+    workers.push_back(workers.front());
+  workers.back().report.batch = 300;
+  EXPECT_THAT(progress_line(after(rows)), ::testing::EndsWith("batch 39 to 300"));
 }
 
 TEST(progress, counts_completed_epochs) {

@@ -45,7 +45,7 @@ TEST_F(logging, writes_one_line_an_event_in_utc_with_its_host) {
   spdlog::default_logger()->flush();
   ASSERT_EQ(lines().size(), 1U);
   const std::string line = lines()[0];
-  EXPECT_THAT(line, testing::EndsWith("Z info host=ada window closed window=12 batch=164"));
+  EXPECT_THAT(line, testing::EndsWith(" info host=ada generation=0 window closed window=12 batch=164"));
   std::tm fields{};
   int milliseconds = 0;
   ASSERT_EQ(std::sscanf(line.c_str(), "%d-%d-%dT%d:%d:%d.%3dZ ", &fields.tm_year, &fields.tm_mon, &fields.tm_mday,
@@ -66,15 +66,15 @@ TEST_F(logging, sends_only_warnings_and_errors_to_standard_error) {
   spdlog::error("an error");
   const std::string console = testing::internal::GetCapturedStderr();
   EXPECT_THAT(console, testing::Not(testing::HasSubstr("quiet")));
-  EXPECT_THAT(console, testing::HasSubstr("Z warn host=ada a warning\n"));
-  EXPECT_THAT(console, testing::HasSubstr("Z error host=ada an error\n"));
+  EXPECT_THAT(console, testing::HasSubstr(" warn host=ada generation=0 a warning\n"));
+  EXPECT_THAT(console, testing::HasSubstr(" error host=ada generation=0 an error\n"));
 }
 
 TEST_F(logging, sends_every_line_to_standard_error_when_asked) {
   ASSERT_EQ(start_logging({.host = "ada", .file = "", .console = true}), "");
   testing::internal::CaptureStderr();
   spdlog::info("seen");
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("info host=ada seen\n"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("info host=ada generation=0 seen\n"));
 }
 
 TEST_F(logging, has_warnings_in_the_file_at_once_and_the_rest_soon) {
@@ -91,7 +91,72 @@ TEST_F(logging, keeps_a_message_with_line_breaks_on_one_line) {
   ASSERT_EQ(start_logging({.host = "50%n", .file = path()}), "");
   spdlog::warn("{}", "first\nsecond\r\tthird\x1b[0m");
   ASSERT_EQ(lines().size(), 1U);
-  EXPECT_THAT(lines()[0], testing::EndsWith("host=50%n first second  third [0m"));
+  EXPECT_THAT(lines()[0], testing::EndsWith("host=50%n generation=0 first second  third [0m"));
+}
+
+TEST_F(logging, stamps_monotonic_time_and_the_generation) {
+  ASSERT_EQ(start_logging({.host = "ada", .file = path()}), "");
+  const auto now = [] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  };
+  const double before = now();
+  set_log_generation(7);
+  spdlog::warn("late window=3");
+  set_log_generation(0);
+  const auto line = lines().at(0);
+  EXPECT_THAT(line, testing::EndsWith(" warn host=ada generation=7 late window=3"));
+  const double stamp = std::stod(line.substr(line.find("mono=") + 5));
+  EXPECT_GE(stamp, before - 1e-5);
+  EXPECT_LE(stamp, now() + 1e-5);
+}
+
+TEST_F(logging, writes_json_with_the_message_taken_apart) {
+  ASSERT_EQ(start_logging({.host = "a\"da", .file = path(), .json = true}), "");
+  spdlog::warn("arbitrator_lost reason=\"it \\ is gone\" tries=3 the last batch sizes stand");
+  EXPECT_THAT(
+      lines().at(0),
+      testing::EndsWith("\"level\":\"warn\",\"host\":\"a\\\"da\",\"generation\":0,\"event\":\"arbitrator_lost\","
+                        "\"fields\":{\"reason\":\"it \\\\ is gone\",\"tries\":\"3\"},"
+                        "\"text\":\"the last batch sizes stand\"}"));
+}
+
+TEST_F(logging, counts_the_repeats_that_it_leaves_out) {
+  ASSERT_EQ(start_logging({.host = "ada", .file = path()}), "");
+  for (int i = 0; i < 80; ++i)
+    spdlog::warn("late window={}", i);
+  spdlog::warn("another event");
+  EXPECT_EQ(lines().size(), repeat_limit::times_max + 1);
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("closing " + directory_.string())); // ends the one before
+  EXPECT_THAT(lines().back(), testing::EndsWith("repeats_left_out event=late count=30 seconds=10"));
+}
+
+TEST(repeat_limit, begins_anew_when_its_time_is_over) {
+  repeat_limit limit;
+  for (std::uint32_t i = 0; i < repeat_limit::times_max; ++i)
+    EXPECT_TRUE(limit.allow("a", 1));
+  EXPECT_FALSE(limit.allow("a", 2));
+  EXPECT_FALSE(limit.allow("a", 3));
+  EXPECT_TRUE(limit.allow("b", 3));
+  EXPECT_TRUE(limit.take_left_out(4).empty());
+  const auto told = limit.take_left_out(11.5);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].event, "a");
+  EXPECT_EQ(told[0].count, 2U);
+  EXPECT_TRUE(limit.take_left_out(12).empty());
+  EXPECT_TRUE(limit.allow("a", 12));
+}
+
+TEST(log_message, is_taken_apart_at_its_keys) {
+  const auto parts = take_apart("window closed window=12 note=\"two words\" and the rest");
+  EXPECT_EQ(parts.event, "window closed");
+  ASSERT_EQ(parts.fields.size(), 2U);
+  EXPECT_EQ(parts.fields[0].second, "12");
+  EXPECT_EQ(parts.fields[1].second, "two words");
+  EXPECT_EQ(parts.text, "and the rest");
+  EXPECT_EQ(take_apart("no keys here").event, "no keys here");
+  EXPECT_TRUE(take_apart("a = b").fields.empty());
+  EXPECT_EQ(take_apart("x y=\"open").fields.at(0).second, "open");
+  EXPECT_EQ(take_apart("x y=").fields.at(0).second, "");
 }
 
 TEST_F(logging, leaves_out_what_is_below_the_level) {
