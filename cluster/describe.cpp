@@ -2,6 +2,7 @@
 
 #include "cluster/fields.hpp"
 #include "cluster/text_table.hpp"
+#include "cluster/tree_plan.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -150,7 +151,8 @@ std::string describe_plan(const cluster_file& file) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, value] : timeout_values(file.detect_ms))
     rows.push_back({name, std::to_string(value)});
-  return text + "\ntime-outs from detect_ms\n" + text_table(rows, 2, heading::absent);
+  text += "\ntime-outs from detect_ms\n" + text_table(rows, 2, heading::absent);
+  return text + "\narbitrators\n" + describe_tree(plan_tree(file));
 }
 
 std::string describe_plan_json(const cluster_file& file) {
@@ -171,6 +173,7 @@ std::string describe_plan_json(const cluster_file& file) {
   }
   for (const auto& [name, value] : timeout_values(file.detect_ms))
     plan["timeouts"][name] = value;
+  plan["tree"] = json::parse(describe_tree_json(plan_tree(file)));
   return plan.dump(2);
 }
 

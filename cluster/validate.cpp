@@ -1,5 +1,6 @@
 #include "cluster/fields.hpp"
 #include "cluster/listen_address.hpp"
+#include "cluster/tree_plan.hpp"
 
 #include <algorithm>
 #include <initializer_list>
@@ -97,6 +98,19 @@ void check_tree(checker& check) {
   for (const auto& name : distinct)
     check.require(check.file().find(name) != nullptr, {key},
                   "arbitrator.shards names \"" + name + "\", which is no host of this file");
+  if (arbitrator.topology != arbitration_topology::tree)
+    return;
+  check.require(arbitrator.replicas.empty(), {"arbitrator.replicas", "arbitrator.topology"},
+                "arbitrator.replicas and arbitrator.topology = \"tree\" do not go together yet; choose one");
+  for (const auto* host : check.file().arbitrators())
+    check.require(!distinct.contains(host->name), {key},
+                  "arbitrator.shards names \"" + host->name + "\", which holds the root");
+}
+
+/// Only for a file whose hosts are in order.
+void check_tree_plan(checker& check) {
+  const auto error = plan_tree(check.file()).error;
+  check.require(error.empty(), {"arbitrator.shards", "arbitrator.fanout"}, error);
 }
 
 void check_dashboard(checker& check) {
@@ -231,6 +245,8 @@ void validate(const cluster_file& file, const broken_fields& broken, std::vector
   check_roles(check);
   check_tree(check);
   check_dashboard(check);
+  if (errors.empty())
+    check_tree_plan(check);
 }
 
 } // namespace dynamix::cluster
