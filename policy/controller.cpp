@@ -74,6 +74,51 @@ std::string controller::adopt(const messages::policy_version&) {
   return "the policy \"" + name() + "\" does not learn";
 }
 
+void controller::survey(const observation&, messages::guidance&) const {}
+
+std::vector<choice> controller::propose(const observation& own, const messages::guidance&) {
+  return keep_assigned(own, "nothing ruled yet");
+}
+
+std::string controller::untrained(const observation&, const std::vector<choice>&) const {
+  return {};
+}
+
+void controller::rule(const observation& all, const std::vector<proposal>&, const std::string&,
+                      messages::guidance& result) {
+  std::vector<std::uint32_t> batches;
+  for (const auto& made : decide(all))
+    batches.push_back(made.batch);
+  rule_batches(all, batches, result);
+}
+
+void controller::settle(const observation& own, const messages::guidance& known, std::vector<choice>& choices) {
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const auto ruled = guidance_for(known, choices[i].rank).ruled;
+    if (ruled == 0)
+      continue;
+    choices[i].batch = std::min(ruled, own.highest[i]);
+    choices[i].reason = name() + " for all workers on window " + std::to_string(known.window) + ": " +
+                        std::to_string(choices[i].batch) + " of " + std::to_string(known.ruled_total);
+  }
+}
+
+messages::worker_guidance guidance_for(const messages::guidance& known, std::uint32_t rank) {
+  const auto found = std::ranges::lower_bound(known.workers, rank, {}, &messages::worker_guidance::rank);
+  return found != known.workers.end() && found->rank == rank ? *found : messages::worker_guidance{.rank = rank};
+}
+
+void rule_batches(const observation& all, const std::vector<std::uint32_t>& batches, messages::guidance& result) {
+  const auto& reports = all.report->reports;
+  result.workers.resize(reports.size());
+  result.ruled_total = 0;
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    result.workers[i].rank = reports[i].rank;
+    result.workers[i].ruled = batches[i];
+    result.ruled_total += batches[i];
+  }
+}
+
 std::vector<choice> choose(const observation& observed, const std::vector<std::uint32_t>& batches,
                            const std::vector<std::string>& reasons) {
   std::vector<choice> choices(batches.size());

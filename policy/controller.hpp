@@ -3,7 +3,7 @@
 /// What decides batch sizes. Every policy, learned or not, stands behind `controller`. Includes no Torch.
 
 #include "cluster/cluster_file.hpp"
-#include "messages/types.hpp"
+#include "messages/tree.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -23,6 +23,8 @@ struct observation {
   std::vector<std::uint32_t> highest;
   /// What has been measured up to and including this report.
   const measured_cluster* measured = nullptr;
+  /// The reports are one shard's: what is drawn depends on window and rank alone, however the workers are spread.
+  bool sharded = false;
 };
 /// Throws std::invalid_argument unless there is one assigned and one highest batch size a report, and something
 /// measured.
@@ -35,11 +37,18 @@ struct choice {
   std::uint32_t proposed = 0;       ///< what a learned policy wanted, where something stepped in; else 0
   std::string intervention;         ///< why the guard stepped in; empty: it did not
   std::int32_t action = -1;         ///< index into the actions; -1: none was taken, so nothing is to be learned
+  std::int32_t vote = -1;           ///< the action that a learned policy chose, taken or not; -1: none
   std::vector<float> state;         ///< normalised; empty for controllers that use none
   std::vector<float> probabilities; ///< of the actions
   float log_probability = 0;
   float value = 0;
   std::string reason; ///< one sentence for a person
+};
+
+/// What a shard wanted for one worker, as the root sees it.
+struct proposal {
+  std::int32_t vote = -1;  ///< as choice::vote
+  std::uint32_t batch = 0; ///< that its policy wants; 0: not known
 };
 
 class controller {
@@ -60,7 +69,28 @@ public:
   virtual std::uint64_t version() const { return 0; }
   /// How a guard saw the choices of the last `decide`, as one sentence; empty without a guard.
   virtual std::string guard_view() const { return {}; }
+
+  // In a tree of arbitrators a decision is made in four parts, of which root and shards each have two. Together, on the
+  // same window, they decide what `decide` does. A shard chooses and settles without waiting, by the newest guidance
+  // that it has.
+
+  /// Root: what all workers' measurements come to, where the policy goes by that; s_global is in `result` already.
+  virtual void survey(const observation& all, messages::guidance& result) const;
+  /// Shard: one choice a report. By itself a policy chooses nothing, and keeps what is assigned.
+  virtual std::vector<choice> propose(const observation& own, const messages::guidance& known);
+  /// Shard: why the policy was not trained for what it sees; empty: it was, or that is not known.
+  virtual std::string untrained(const observation& own, const std::vector<choice>& choices) const;
+  /// Root: what follows from what all want, one proposal a report. By itself what `decide` decides.
+  virtual void rule(const observation& all, const std::vector<proposal>& proposals, const std::string& untrained,
+                    messages::guidance& result);
+  /// Shard: puts what was ruled into its choices. By itself the ruled batch sizes.
+  virtual void settle(const observation& own, const messages::guidance& known, std::vector<choice>& choices);
 };
+
+/// The worker's part of the guidance; zeros where it has none.
+messages::worker_guidance guidance_for(const messages::guidance& known, std::uint32_t rank);
+/// Guidance with one entry a report, the batch sizes ruled.
+void rule_batches(const observation& all, const std::vector<std::uint32_t>& batches, messages::guidance& result);
 
 /// The controller that the file names: `static` keeps every batch size; `static-best` gives all the same; `lb-bsp`,
 /// `omnilearn` and `goodput` compute them from measured times (policy/rivals.hpp); `ppo`, `ppo-add` and `ppo-simple`

@@ -166,10 +166,7 @@ public:
 
   std::vector<choice> decide(const observation& observed) override {
     auto choices = learned_->decide(observed);
-    batches fallback;
-    for (const auto& each : heuristic_->decide(observed))
-      fallback.push_back(
-          std::clamp(each.batch, observed.measured->lowest(), observed.highest[fallback.size()])); // what is assigned
+    const auto fallback = fall_back(observed);
     auto verdict = review(choices, fallback, observed, rules_, std::move(memory_));
     memory_ = std::move(verdict.memory);
     view_ = std::move(verdict.view);
@@ -177,20 +174,70 @@ public:
       return choices;
     choices.resize(fallback.size());
     for (std::size_t i = 0; i < choices.size(); ++i) {
-      auto& made = choices[i];
-      if (!finite(made))
-        made = {.batch = made.batch}; // the ledger and the learner hold numbers only
-      made.rank = observed.report->reports[i].rank;
-      made.proposed = std::exchange(made.batch, fallback[i]);
-      made.action = -1;
-      made.intervention = verdict.intervention;
-      made.reason = "guard: " + verdict.reason + "; " + std::to_string(made.batch) + " by goodput instead of " +
-                    std::to_string(made.proposed);
+      choices[i].rank = observed.report->reports[i].rank;
+      put_in_place(choices[i], fallback[i], verdict.intervention, verdict.reason);
     }
     return choices;
   }
 
+  void survey(const observation& all, messages::guidance& result) const override { learned_->survey(all, result); }
+  std::vector<choice> propose(const observation& own, const messages::guidance& known) override {
+    return learned_->propose(own, known);
+  }
+  std::string untrained(const observation& own, const std::vector<choice>& choices) const override {
+    return find_untrained(choices, own, rules_.trained_on);
+  }
+
+  void rule(const observation& all, const std::vector<proposal>& proposals, const std::string& untrained,
+            messages::guidance& result) override {
+    learned_->rule(all, proposals, untrained, result);
+    std::vector<choice> wanted(result.workers.size());
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      wanted[i].rank = result.workers[i].rank;
+      wanted[i].batch = result.workers[i].ruled;
+    }
+    const auto fallback = fall_back(all);
+    auto verdict = review(wanted, fallback, all, rules_, std::move(memory_), untrained);
+    memory_ = std::move(verdict.memory);
+    if (verdict.intervention.empty())
+      return;
+    result.intervention = std::move(verdict.intervention);
+    result.reason = std::move(verdict.reason);
+    rule_batches(all, fallback, result);
+  }
+
+  void settle(const observation& own, const messages::guidance& known, std::vector<choice>& choices) override {
+    learned_->settle(own, known, choices);
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      const auto ruled = guidance_for(known, choices[i].rank).ruled;
+      if (!finite(choices[i]))
+        put_in_place(choices[i], own.assigned[i], "not a valid choice", "the policy's numbers are not finite");
+      else if (!known.intervention.empty())
+        put_in_place(choices[i], ruled == 0 ? own.assigned[i] : std::min(ruled, own.highest[i]), known.intervention,
+                     known.reason);
+    }
+  }
+
 private:
+  batches fall_back(const observation& observed) {
+    batches fallback;
+    for (const auto& each : heuristic_->decide(observed))
+      fallback.push_back(
+          std::clamp(each.batch, observed.measured->lowest(), observed.highest[fallback.size()])); // what is assigned
+    return fallback;
+  }
+
+  static void put_in_place(choice& made, std::uint32_t batch, const std::string& intervention,
+                           const std::string& reason) {
+    if (!finite(made))
+      made = {.rank = made.rank, .batch = made.batch}; // the ledger and the learner hold numbers only
+    made.proposed = std::exchange(made.batch, batch);
+    made.action = -1;
+    made.intervention = intervention;
+    made.reason = "guard: " + reason + "; " + std::to_string(made.batch) + " by goodput instead of " +
+                  std::to_string(made.proposed);
+  }
+
   std::unique_ptr<controller> learned_;
   std::unique_ptr<controller> heuristic_;
   guard_rules rules_;
@@ -201,7 +248,8 @@ private:
 } // namespace
 
 guard_verdict review(const std::vector<choice>& choices, const std::vector<std::uint32_t>& fallback,
-                     const observation& observed, const guard_rules& rules, guard_memory memory) {
+                     const observation& observed, const guard_rules& rules, guard_memory memory,
+                     const std::string& untrained) {
   if (memory.generation != observed.report->generation)
     memory = {.generation = observed.report->generation};
   if (auto wrong = find_invalid(choices, observed); !wrong.empty()) {
@@ -231,8 +279,9 @@ guard_verdict review(const std::vector<choice>& choices, const std::vector<std::
   const auto stuck = follow_bounds(memory, observed, wanted, fallback);
   if (promised.loss() > rules.margin)
     return step_in("slower than goodput", figures, std::move(memory));
-  if (auto untrained = find_untrained(choices, observed, rules.trained_on); !untrained.empty())
-    return step_in("state outside training", std::move(untrained), std::move(memory));
+  auto outside = untrained.empty() ? find_untrained(choices, observed, rules.trained_on) : untrained;
+  if (!outside.empty())
+    return step_in("state outside training", std::move(outside), std::move(memory));
   if (!stuck.empty() && promised.loss() > 0)
     return step_in("batch stuck at a bound", stuck, std::move(memory));
   if (memory.hold > 0 && promised.loss() > rules.margin / 2) {

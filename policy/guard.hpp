@@ -50,8 +50,10 @@ struct guard_verdict {
 ///   than 10 % off that bound;
 /// - it has stepped in less than 3 windows ago, and the choice is not within half the margin.
 /// While nothing is measured only the first is looked at. Pure.
+/// `untrained`: what a shard has found of the states, which the root does not see.
 guard_verdict review(const std::vector<choice>& choices, const std::vector<std::uint32_t>& fallback,
-                     const observation& observed, const guard_rules& rules, guard_memory memory);
+                     const observation& observed, const guard_rules& rules, guard_memory memory,
+                     const std::string& untrained = {});
 
 /// `learned` under guard; the heuristic is `goodput` (policy/rivals.hpp). Where the guard steps in, every worker gets
 /// the heuristic's batch size, and its choice says what was proposed, why that does not stand, and that no action was

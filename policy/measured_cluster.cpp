@@ -91,9 +91,13 @@ std::uint64_t measured_cluster::highest_total() const {
   return static_cast<std::uint64_t>(sum(highest_));
 }
 
-double measured_cluster::factor(std::size_t worker, std::span<const belief> how) const {
-  const auto one = how.empty() ? belief::average : how[worker];
-  return one == belief::newest ? std::exp2(now_[worker].correction) : one == belief::cautious ? cautious_factor : 1.0;
+double measured_cluster::factor(std::size_t worker, belief how) const {
+  return how == belief::newest ? std::exp2(now_[worker].correction) : how == belief::cautious ? cautious_factor : 1.0;
+}
+
+std::uint32_t measured_cluster::batch_within(std::size_t worker, double seconds, belief how) const {
+  const auto samples = now_[worker].curve.batch_within(seconds / factor(worker, how));
+  return static_cast<std::uint32_t>(std::clamp<double>(std::floor(samples), limits_.lowest, highest_[worker]));
 }
 
 measured_cluster::pace measured_cluster::pace_of(std::span<const belief> how) const {

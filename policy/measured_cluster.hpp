@@ -45,6 +45,8 @@ public:
   bool any_measured() const;
   bool measured(std::size_t worker) const { return !now_[worker].curve.empty(); }
 
+  /// What a measured worker computes within so many seconds, inside its limits.
+  std::uint32_t batch_within(std::size_t worker, double seconds, belief how) const;
   /// Predicted computing time of a step. Only for a measured worker.
   double seconds(std::size_t worker, double batch) const { return now_[worker].curve.seconds(batch); }
   /// log2(the newest window's computing time / what was expected of it); 0 without an expectation.
@@ -105,7 +107,10 @@ private:
     double jitter = 0;
   };
   void take(const messages::window_report& report);
-  double factor(std::size_t worker, std::span<const belief> how) const;
+  double factor(std::size_t worker, belief how) const;
+  double factor(std::size_t worker, std::span<const belief> how) const {
+    return factor(worker, how.empty() ? belief::average : how[worker]);
+  }
   /// What is the same for every step time that a plan looks at.
   struct pace {
     std::vector<double> factors; ///< on the predicted times, by worker

@@ -23,8 +23,8 @@ std::size_t draw_planned_action(std::span<const float> probabilities, std::mt199
   return scale * beliefs + draw_action(probabilities.subspan(scale * beliefs, beliefs), own);
 }
 
-batch_plan apply_planned_actions(const measured_cluster& measured, std::span<const planned_action> actions,
-                                 const std::vector<std::uint32_t>& assigned) {
+planned_target find_planned_target(const measured_cluster& measured, std::span<const planned_action> actions,
+                                   const std::vector<std::uint32_t>& assigned) {
   double votes = 0;
   std::vector<belief> how;
   for (const auto& action : actions) {
@@ -33,43 +33,72 @@ batch_plan apply_planned_actions(const measured_cluster& measured, std::span<con
   }
   const auto scale = std::exp(votes / static_cast<double>(actions.size()));
   // A little more, so that rounding does not cost the sample that takes exactly the planned time.
-  auto target = measured.within(scale * measured.best(how).slowest_seconds * (1 + 1e-9), how);
+  const auto seconds = scale * measured.best(how).slowest_seconds * (1 + 1e-9);
+  auto target = measured.within(seconds, how);
   for (std::size_t i = 0; i < assigned.size(); ++i)
     if (std::abs(static_cast<double>(target.batches[i]) - assigned[i]) > dead_band * assigned[i])
-      return target;
-  return measured.judge(assigned, how);
+      return {.plan = std::move(target), .seconds = seconds};
+  return {.plan = measured.judge(assigned, how)};
 }
 
-std::string describe(const planned_action& action, const batch_plan& target) {
+batch_plan apply_planned_actions(const measured_cluster& measured, std::span<const planned_action> actions,
+                                 const std::vector<std::uint32_t>& assigned) {
+  return find_planned_target(measured, actions, assigned).plan;
+}
+
+std::string describe(const planned_action& action, std::uint64_t total) {
   static constexpr const char* words[beliefs] = {"its measured times", "its newest window", "its times and 10 % more"};
   return "votes " + std::to_string(action.scale) + " % of the planned step, goes by " +
-         words[static_cast<std::size_t>(action.how)] + "; " + std::to_string(target.total) + " in all";
+         words[static_cast<std::size_t>(action.how)] + "; " + std::to_string(total) + " in all";
+}
+
+void survey_plan(const measured_cluster& measured, const batch_plan& plan, const std::vector<std::uint32_t>& assigned,
+                 const messages::shard_report& all, messages::guidance& result) {
+  result.planned = measured.any_measured();
+  if (!result.planned)
+    return;
+  const auto now = measured.judge(assigned);
+  result.workers.resize(measured.size());
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    result.workers[i] = {.rank = all.reports[i].rank, .planned = plan.batches[i]};
+    if (std::abs(measured.surprise(i)) > std::abs(result.surprise_largest))
+      result.surprise_largest = measured.surprise(i);
+  }
+  const auto exchange = measured.exchange_seconds();
+  result.planned_total = static_cast<double>(plan.total);
+  result.assigned_total = static_cast<double>(now.total);
+  result.gain = plan.goodput / now.goodput;
+  result.exchange_over_step = exchange / (exchange + plan.slowest_seconds);
+  result.noise_trend = measured.noise_scale() > 0 && measured.newest_noise_scale() > 0
+                           ? measured.newest_noise_scale() / measured.noise_scale()
+                           : 1;
+}
+
+plan_view view_plan(const measured_cluster& measured, std::size_t worker, const messages::guidance& known,
+                    std::uint32_t planned_batch) {
+  if (!known.planned)
+    return {};
+  return {.valid = true,
+          .planned_batch = static_cast<double>(planned_batch),
+          .planned_total = known.planned_total,
+          .assigned_total = known.assigned_total,
+          .gain = known.gain,
+          .surprise = measured.surprise(worker),
+          .surprise_largest = known.surprise_largest,
+          .jitter = measured.jitter(worker),
+          .exchange_over_step = known.exchange_over_step,
+          .noise_trend = known.noise_trend};
 }
 
 std::vector<plan_view> view_plan(const measured_cluster& measured, const batch_plan& plan,
                                  const std::vector<std::uint32_t>& assigned) {
+  messages::guidance known;
+  messages::shard_report all;
+  all.reports.resize(measured.size());
+  survey_plan(measured, plan, assigned, all, known);
   std::vector<plan_view> views(measured.size());
-  if (!measured.any_measured())
-    return views;
-  const auto now = measured.judge(assigned);
-  double largest = 0;
-  for (std::size_t i = 0; i < views.size(); ++i)
-    if (std::abs(measured.surprise(i)) > std::abs(largest))
-      largest = measured.surprise(i);
-  const auto exchange = measured.exchange_seconds();
-  for (std::size_t i = 0; i < views.size(); ++i)
-    views[i] = {.valid = true,
-                .planned_batch = static_cast<double>(plan.batches[i]),
-                .planned_total = static_cast<double>(plan.total),
-                .assigned_total = static_cast<double>(now.total),
-                .gain = plan.goodput / now.goodput,
-                .surprise = measured.surprise(i),
-                .surprise_largest = largest,
-                .jitter = measured.jitter(i),
-                .exchange_over_step = exchange / (exchange + plan.slowest_seconds),
-                .noise_trend = measured.noise_scale() > 0 && measured.newest_noise_scale() > 0
-                                   ? measured.newest_noise_scale() / measured.noise_scale()
-                                   : 1};
+  for (std::size_t i = 0; i < views.size() && known.planned; ++i)
+    views[i] = view_plan(measured, i, known, plan.batches[i]);
   return views;
 }
 

@@ -27,13 +27,27 @@ std::size_t draw_planned_action(std::span<const float> probabilities, std::mt199
 /// The batch sizes that these actions, one a worker, come to: the plan with the highest goodput under their beliefs,
 /// its step time times the geometric mean of the votes, and of every worker what it computes within that. What is
 /// assigned, where no batch size would change by more than 4 %.
+struct planned_target {
+  batch_plan plan;
+  double seconds = 0; ///< of computing a step; 0: what is assigned stays
+};
+planned_target find_planned_target(const measured_cluster& measured, std::span<const planned_action> actions,
+                                   const std::vector<std::uint32_t>& assigned);
 batch_plan apply_planned_actions(const measured_cluster& measured, std::span<const planned_action> actions,
                                  const std::vector<std::uint32_t>& assigned);
 
 /// "votes 118 % of the planned step, goes by its newest window; 560 in all"
-std::string describe(const planned_action& action, const batch_plan& target);
+std::string describe(const planned_action& action, std::uint64_t total);
 
-/// What the state shows of measurements and plan, one a worker. All masked while nothing is measured.
+/// What the state shows of measurements and plan that is the same for all workers, and each one's planned batch size.
+/// Nothing while nothing is measured.
+void survey_plan(const measured_cluster& measured, const batch_plan& plan, const std::vector<std::uint32_t>& assigned,
+                 const messages::shard_report& all, messages::guidance& result);
+/// What the state of one worker shows of them: masked without a plan.
+plan_view view_plan(const measured_cluster& measured, std::size_t worker, const messages::guidance& known,
+                    std::uint32_t planned_batch);
+
+/// The same at once, one a worker.
 std::vector<plan_view> view_plan(const measured_cluster& measured, const batch_plan& plan,
                                  const std::vector<std::uint32_t>& assigned);
 

@@ -23,12 +23,20 @@ struct evaluation {
   torch::Tensor values;            ///< [n]
 };
 
+/// One seed of two numbers (the finalizer of splitmix64).
+std::uint64_t mix(std::uint64_t seed, std::uint64_t number) {
+  auto bits = seed + 0x9e3779b97f4a7c15 * (number + 1);
+  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
+  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111eb;
+  return bits ^ (bits >> 31);
+}
+
 class policy_controller final : public controller {
 public:
   policy_controller(const cluster::cluster_file& file, const std::vector<std::uint8_t>& parameters)
       : limits_(file.batch), mode_(file.arbitrator.mode), shape_(shape_of(file)),
         planned_(file.arbitrator.policy == cluster::policy_kind::ppo),
-        estimates_value_(file.arbitrator.policy != cluster::policy_kind::ppo_simple),
+        estimates_value_(file.arbitrator.policy != cluster::policy_kind::ppo_simple), seed_(file.seed),
         network_(make_network(shape_, file.seed)), generator_(make_generator(file.seed, random_purpose::actions)) {
     if (parameters.empty())
       return;
@@ -40,12 +48,17 @@ public:
   bool learns() const override { return mode_ == cluster::policy_mode::train; }
   std::uint64_t version() const override { return version_; }
   std::vector<choice> decide(const observation& observed) override;
+  void survey(const observation& all, messages::guidance& result) const override;
+  std::vector<choice> propose(const observation& own, const messages::guidance& known) override;
+  void rule(const observation& all, const std::vector<proposal>& proposals, const std::string& untrained,
+            messages::guidance& result) override;
+  void settle(const observation& own, const messages::guidance& known, std::vector<choice>& choices) override;
   std::string adopt(const messages::policy_version& version) override;
 
 private:
   evaluation evaluate(const std::vector<choice>& choices) const;
   void judge_states(std::vector<choice>& choices) const;
-  void act_on_plan(const observation& observed, std::vector<choice>& choices);
+  void draw_actions(const observation& own, std::vector<choice>& choices);
   void act_on_batch(choice& chosen, std::uint32_t assigned, std::uint32_t highest);
   std::string odds(const choice& chosen) const;
 
@@ -54,6 +67,7 @@ private:
   policy_shape shape_;
   bool planned_;
   bool estimates_value_; ///< ppo-simple never trains the value network, so what it says is worth nothing
+  std::uint64_t seed_;
   actor_critic network_;
   std::uint64_t version_ = 0;
   std::mt19937_64 generator_;
@@ -86,45 +100,95 @@ void policy_controller::judge_states(std::vector<choice>& choices) const {
 
 std::vector<choice> policy_controller::decide(const observation& observed) {
   check(observed);
-  const auto& reports = observed.report->reports;
-  if (reports.empty())
-    return {};
-  const auto& measured = *observed.measured;
-  if (planned_ && !measured.any_measured())
-    return keep_assigned(observed, "no worker measured yet");
-  const auto plan = measured.any_measured() ? measured.best() : batch_plan{};
-  const auto views = view_plan(measured, plan, observed.assigned);
-  const auto global = sum_reports(reports);
-  std::vector<choice> choices(reports.size());
-  for (std::size_t i = 0; i < reports.size(); ++i) {
-    choices[i].rank = reports[i].rank;
-    choices[i].state =
-        normalise(reports[i], accuracies_.previous(reports[i]), observed.assigned[i], global, limits_, views[i]);
-  }
-  judge_states(choices);
-  if (planned_)
-    act_on_plan(observed, choices);
-  else
-    for (std::size_t i = 0; i < choices.size(); ++i)
-      act_on_batch(choices[i], observed.assigned[i], observed.highest[i]);
-  for (auto& chosen : choices)
-    chosen.log_probability = std::log(chosen.probabilities[static_cast<std::size_t>(chosen.action)]);
+  messages::guidance all{.sums = sum_reports(observed.report->reports)};
+  survey(observed, all);
+  auto choices = propose(observed, all);
+  std::vector<proposal> proposals;
+  for (const auto& chosen : choices)
+    proposals.push_back({.vote = chosen.vote, .batch = chosen.batch});
+  rule(observed, proposals, {}, all);
+  settle(observed, all, choices);
   return choices;
 }
 
-void policy_controller::act_on_plan(const observation& observed, std::vector<choice>& choices) {
-  const auto common = generator_;
-  generator_.discard(1);
-  std::vector<planned_action> actions;
-  for (auto& chosen : choices) {
-    chosen.action = static_cast<std::int32_t>(learns() ? draw_planned_action(chosen.probabilities, common, generator_)
-                                                       : best_action(chosen.probabilities));
-    actions.push_back(to_planned_action(static_cast<std::size_t>(chosen.action), shape_.actions));
+void policy_controller::survey(const observation& all, messages::guidance& result) const {
+  if (all.measured->any_measured())
+    survey_plan(*all.measured, all.measured->best(), all.assigned, *all.report, result);
+}
+
+std::vector<choice> policy_controller::propose(const observation& own, const messages::guidance& known) {
+  check(own);
+  const auto& reports = own.report->reports;
+  if (reports.empty())
+    return {};
+  if (planned_ && !known.planned)
+    return keep_assigned(own, "no worker measured yet");
+  std::vector<choice> choices(reports.size());
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    const auto view = view_plan(*own.measured, i, known, guidance_for(known, reports[i].rank).planned);
+    choices[i].rank = reports[i].rank;
+    choices[i].state =
+        normalise(reports[i], accuracies_.previous(reports[i]), own.assigned[i], known.sums, limits_, view);
   }
-  const auto target = apply_planned_actions(*observed.measured, actions, observed.assigned);
+  judge_states(choices);
+  draw_actions(own, choices);
+  for (auto& chosen : choices) {
+    chosen.log_probability = std::log(chosen.probabilities[static_cast<std::size_t>(chosen.action)]);
+    chosen.vote = chosen.action;
+  }
+  return choices;
+}
+
+/// In a shard every worker has a stream of its own for each window, and the common number is the window's.
+void policy_controller::draw_actions(const observation& own, std::vector<choice>& choices) {
+  if (own.sharded)
+    generator_ = make_generator(mix(seed_, own.report->window), random_purpose::actions);
+  const auto common = generator_;
+  if (planned_)
+    generator_.discard(1);
   for (std::size_t i = 0; i < choices.size(); ++i) {
-    choices[i].batch = target.batches[i];
-    choices[i].reason = describe(actions[i], target) + odds(choices[i]);
+    if (own.sharded && learns())
+      generator_ = make_generator(mix(mix(seed_, own.report->window), choices[i].rank + 1), random_purpose::actions);
+    if (!planned_)
+      act_on_batch(choices[i], own.assigned[i], own.highest[i]);
+    else
+      choices[i].action =
+          static_cast<std::int32_t>(learns() ? draw_planned_action(choices[i].probabilities, common, generator_)
+                                             : best_action(choices[i].probabilities));
+  }
+}
+
+void policy_controller::rule(const observation& all, const std::vector<proposal>& proposals, const std::string&,
+                             messages::guidance& result) {
+  std::vector<std::uint32_t> wanted;
+  for (std::size_t i = 0; i < proposals.size(); ++i)
+    wanted.push_back(proposals[i].batch == 0 ? all.assigned[i] : proposals[i].batch);
+  if (planned_ && result.planned) {
+    std::vector<planned_action> actions;
+    for (const auto& each : proposals)
+      actions.push_back(each.vote < 0 ? planned_action{}
+                                      : to_planned_action(static_cast<std::size_t>(each.vote), shape_.actions));
+    auto target = find_planned_target(*all.measured, actions, all.assigned);
+    result.target_seconds = target.seconds;
+    wanted = std::move(target.plan.batches);
+  }
+  rule_batches(all, wanted, result);
+}
+
+void policy_controller::settle(const observation& own, const messages::guidance& known, std::vector<choice>& choices) {
+  if (!planned_)
+    return;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    auto& chosen = choices[i];
+    if (chosen.vote < 0)
+      continue;
+    const auto action = to_planned_action(static_cast<std::size_t>(chosen.vote), shape_.actions);
+    const auto ruled = guidance_for(known, chosen.rank).ruled;
+    if (known.target_seconds > 0 && own.measured->measured(i))
+      chosen.batch = own.measured->batch_within(i, known.target_seconds, action.how);
+    else
+      chosen.batch = ruled == 0 ? own.assigned[i] : std::min(ruled, own.highest[i]);
+    chosen.reason = describe(action, known.ruled_total) + odds(chosen);
   }
 }
 

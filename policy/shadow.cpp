@@ -17,16 +17,36 @@ public:
 
   std::vector<choice> decide(const observation& observed) override {
     auto choices = decider_->decide(observed);
+    withhold(observed, choices);
+    return choices;
+  }
+
+  void survey(const observation& all, messages::guidance& result) const override { decider_->survey(all, result); }
+  std::vector<choice> propose(const observation& own, const messages::guidance& known) override {
+    return decider_->propose(own, known);
+  }
+  std::string untrained(const observation& own, const std::vector<choice>& choices) const override {
+    return decider_->untrained(own, choices);
+  }
+  void rule(const observation& all, const std::vector<proposal>& proposals, const std::string& untrained,
+            messages::guidance& result) override {
+    decider_->rule(all, proposals, untrained, result);
+  }
+  void settle(const observation& own, const messages::guidance& known, std::vector<choice>& choices) override {
+    decider_->settle(own, known, choices);
+    withhold(own, choices);
+  }
+
+private:
+  static void withhold(const observation& observed, std::vector<choice>& choices) {
     for (std::size_t i = 0; i < choices.size(); ++i) {
       auto& made = choices[i];
       made.proposed = std::exchange(made.batch, observed.assigned[i]);
       made.action = -1;
       made.reason = "shadow: would set " + std::to_string(made.proposed) + ": " + made.reason;
     }
-    return choices;
   }
 
-private:
   std::unique_ptr<controller> decider_;
 };
 

@@ -1,0 +1,266 @@
+// What a tree of arbitrators decides is what one arbitrator decides: exactly, for the same reports, guidance and
+// policy.
+
+#include "policy/measured_cluster.hpp"
+#include "policy/shard_arbitration.hpp"
+#include "policy/state.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace dynamix::policy {
+namespace {
+
+constexpr std::uint32_t workers = 24;
+
+cluster::cluster_file file_of(cluster::policy_kind policy, cluster::policy_mode mode = cluster::policy_mode::infer) {
+  cluster::cluster_file file;
+  file.name = "tree";
+  file.seed = 11;
+  file.arbitrator.policy = policy;
+  file.arbitrator.static_batch = 96;
+  file.arbitrator.mode = mode;
+  file.hosts.push_back({.name = "hub", .port = 1, .roles = {cluster::role::arbitrator}});
+  for (std::uint32_t rank = 0; rank < workers; ++rank)
+    file.hosts.push_back({.name = "w" + std::to_string(rank), .port = static_cast<std::uint16_t>(rank + 2)});
+  return file;
+}
+
+/// A cluster whose hosts differ, slow down and report with noise.
+class imagined_cluster {
+public:
+  explicit imagined_cluster(std::uint64_t seed) : random_(seed) {
+    for (std::uint32_t rank = 0; rank < workers; ++rank)
+      speeds_.push_back(std::uniform_real_distribution<>(500, 5000)(random_));
+  }
+
+  messages::shard_report run(std::uint64_t window, const std::vector<std::uint32_t>& batches,
+                             const std::vector<messages::decision_key>& in_force) {
+    messages::shard_report all{.window = window, .generation = 2, .reports = {}, .expected = workers};
+    if (window % 7 == 0)
+      speeds_[window % workers] *= window % 2 == 0 ? 0.4 : 2.5;
+    double slowest = 0;
+    for (std::uint32_t rank = 0; rank < workers; ++rank) {
+      const double noise = std::lognormal_distribution<>(0, 0.05)(random_);
+      messages::window_report report{
+          .host = "w" + std::to_string(rank), .rank = rank, .generation = 2, .window = window};
+      report.first_step = 10 * (window - 1);
+      report.batch = batches[rank];
+      report.decision = in_force[rank];
+      report.training = {.steps = 10,
+                         .samples = 10ULL * batches[rank],
+                         .accuracy = 0.1 + 0.01 * static_cast<double>(rank % 5),
+                         .loss = 2 / std::sqrt(static_cast<double>(window)),
+                         .compute_seconds = (0.004 + batches[rank] / speeds_[rank]) * noise,
+                         .gradient_valid = window > 3,
+                         .sigma_norm = 1.1,
+                         .sigma2_norm = 1.21,
+                         .noise_scale = window > 3 ? 4000 * noise : 0};
+      slowest = std::max(slowest, report.training.compute_seconds);
+      all.reports.push_back(report);
+    }
+    for (auto& report : all.reports) {
+      report.training.iteration_seconds = slowest + 0.003;
+      report.training.exchange_seconds = report.training.iteration_seconds - report.training.compute_seconds;
+      for (const auto batch : batches)
+        report.global_batch += batch;
+    }
+    return all;
+  }
+
+private:
+  std::mt19937_64 random_;
+  std::vector<double> speeds_;
+};
+
+/// The part of a window that a shard of the tree sees.
+messages::shard_report part_of(const messages::shard_report& all, std::size_t shards, std::size_t index) {
+  auto own = all;
+  const auto first = static_cast<std::ptrdiff_t>(index * workers / shards);
+  const auto last = static_cast<std::ptrdiff_t>((index + 1) * workers / shards);
+  own.reports.assign(all.reports.begin() + first, all.reports.begin() + last);
+  own.expected = static_cast<std::uint32_t>(own.reports.size());
+  return own;
+}
+
+/// A controller and what it has measured of the workers that it sees.
+struct side {
+  std::unique_ptr<controller> decider;
+  measured_cluster measured;
+  messages::shard_report report;
+
+  explicit side(const cluster::cluster_file& file) : decider(make_controller(file, {})), measured(file.batch) {}
+
+  observation see(const messages::shard_report& seen, const std::vector<std::uint32_t>& assigned, bool sharded) {
+    report = seen;
+    measured.measure(report);
+    observation observed{.report = &report, .measured = &measured, .sharded = sharded};
+    for (std::size_t i = 0; i < report.reports.size(); ++i) {
+      observed.assigned.push_back(assigned[report.reports[i].rank]);
+      observed.highest.push_back(measured.highest(i));
+    }
+    return observed;
+  }
+};
+
+class tree_decisions : public testing::TestWithParam<cluster::policy_kind> {};
+
+TEST_P(tree_decisions, are_those_of_one_arbitrator_when_guidance_is_of_the_same_window) {
+  for (const bool guard : {true, false})
+    for (const std::size_t shards : {1, 3, 8}) {
+      auto file = file_of(GetParam());
+      file.arbitrator.guard = guard;
+      side central(file);
+      side root(file);
+      std::vector<side> tree;
+      for (std::size_t i = 0; i < shards; ++i)
+        tree.emplace_back(file);
+      imagined_cluster hosts(5);
+      std::vector<std::uint32_t> assigned(workers, file.batch.initial);
+      std::vector<messages::decision_key> keys(workers);
+      bool moved = false;
+      for (std::uint64_t window = 1; window <= 40; ++window) {
+        const auto all = hosts.run(window, assigned, keys);
+        const auto expected = central.decider->decide(central.see(all, assigned, false));
+
+        const auto seen = root.see(all, assigned, false);
+        messages::guidance known{.generation = 2, .window = window, .sums = sum_reports(all.reports)};
+        root.decider->survey(seen, known);
+        std::vector<std::vector<choice>> made;
+        std::vector<observation> own;
+        std::vector<proposal> proposals;
+        std::string untrained;
+        for (std::size_t i = 0; i < shards; ++i) {
+          own.push_back(tree[i].see(part_of(all, shards, i), assigned, true));
+          made.push_back(tree[i].decider->propose(own[i], known));
+          for (const auto& each : made[i])
+            proposals.push_back({.vote = each.vote, .batch = each.batch});
+          if (untrained.empty())
+            untrained = tree[i].decider->untrained(own[i], made[i]);
+        }
+        root.decider->rule(seen, proposals, untrained, known);
+        std::vector<std::uint32_t> decided;
+        for (std::size_t i = 0; i < shards; ++i) {
+          tree[i].decider->settle(own[i], known, made[i]);
+          for (const auto& each : made[i])
+            decided.push_back(each.batch);
+        }
+        for (std::uint32_t rank = 0; rank < workers; ++rank) {
+          ASSERT_EQ(decided[rank], expected[rank].batch) << "window " << window << ", rank " << rank << ", " << shards;
+          moved |= decided[rank] != assigned[rank];
+        }
+        assigned = decided;
+      }
+      EXPECT_TRUE(moved || GetParam() == cluster::policy_kind::static_batch);
+    }
+}
+
+/// A whole tree on the same run; what was decided, window by window.
+std::vector<std::vector<std::uint32_t>> run_tree(const cluster::cluster_file& file, std::size_t shards) {
+  std::vector<shard_arbitration> tree;
+  for (std::size_t i = 0; i < shards; ++i)
+    tree.emplace_back(file, make_controller(file, {}));
+  root_arbitration root(file, make_controller(file, {}));
+  std::vector<std::uint32_t> members(workers);
+  for (std::uint32_t rank = 0; rank < workers; ++rank)
+    members[rank] = rank;
+  for (auto& shard : tree)
+    shard.enter(2, members);
+  imagined_cluster hosts(9);
+  std::vector<std::uint32_t> assigned(workers, file.batch.initial);
+  std::vector<messages::decision_key> keys(workers);
+  std::vector<std::vector<std::uint32_t>> decided;
+  std::size_t learned = 0;
+  for (std::uint64_t window = 1; window <= 40; ++window) {
+    const auto all = hosts.run(window, assigned, keys);
+    messages::shard_window joined{.window = window, .generation = 2, .expected = workers, .reports = {}, .choices = {}};
+    for (std::size_t i = 0; i < shards; ++i) {
+      const auto verdict = tree[i].consider(part_of(all, shards, i));
+      for (const auto& each : verdict.decisions) {
+        assigned[each.rank] = each.batch;
+        keys[each.rank] = each.key;
+      }
+      joined.untrained = joined.untrained.empty() ? verdict.window.untrained : joined.untrained;
+      joined.reports.insert(joined.reports.end(), verdict.window.reports.begin(), verdict.window.reports.end());
+      joined.choices.insert(joined.choices.end(), verdict.window.choices.begin(), verdict.window.choices.end());
+    }
+    auto said = root.consider(joined);
+    EXPECT_EQ(said.known.sums, sum_reports(all.reports)) << "s_global is the flat sum, to the bit";
+    learned += said.rollout.size();
+    for (auto& shard : tree)
+      shard.take(said.known);
+    decided.push_back(assigned);
+  }
+  EXPECT_EQ(learned > 0,
+            file.arbitrator.mode == cluster::policy_mode::train && cluster::has_parameters(file.arbitrator.policy));
+  return decided;
+}
+
+TEST_P(tree_decisions, do_not_depend_on_how_the_workers_are_spread_over_shards) {
+  for (const auto mode : {cluster::policy_mode::infer, cluster::policy_mode::train}) {
+    auto file = file_of(GetParam(), mode);
+    file.arbitrator.guard = mode == cluster::policy_mode::infer; // it lets an untrained ppo-add do nothing
+    const auto one = run_tree(file, 1);
+    EXPECT_EQ(run_tree(file, 2), one);
+    EXPECT_EQ(run_tree(file, 7), one);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(policies, tree_decisions,
+                         testing::Values(cluster::policy_kind::static_batch, cluster::policy_kind::static_best,
+                                         cluster::policy_kind::lb_bsp, cluster::policy_kind::omnilearn,
+                                         cluster::policy_kind::goodput, cluster::policy_kind::ppo,
+                                         cluster::policy_kind::ppo_add, cluster::policy_kind::ppo_simple),
+                         [](const auto& info) {
+                           std::string name(cluster::to_string(info.param));
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+TEST(tree_decisions, come_near_to_those_of_goodput_although_they_are_a_window_late) {
+  const auto file = file_of(cluster::policy_kind::goodput);
+  const auto decided = run_tree(file, 4).back();
+  EXPECT_GT(std::ranges::max(decided), 2 * std::ranges::min(decided)) << "fast hosts got more";
+}
+
+TEST(shard_arbitration, decides_on_by_the_last_guidance_and_keeps_batches_until_there_is_any) {
+  const auto file = file_of(cluster::policy_kind::goodput);
+  shard_arbitration shard(file, make_controller(file, {}));
+  imagined_cluster hosts(3);
+  const std::vector<std::uint32_t> assigned(workers, 64);
+  const std::vector<messages::decision_key> keys(workers);
+  auto first = shard.consider(part_of(hosts.run(1, assigned, keys), 4, 1));
+  ASSERT_EQ(first.decisions.size(), 6U);
+  EXPECT_EQ(first.decisions[0].batch, 64U);
+  messages::guidance known{.generation = 2, .window = 1, .workers = {{.rank = 6, .planned = 0, .ruled = 90}}};
+  shard.take(known);
+  for (std::uint64_t window = 2; window < 5; ++window) {
+    const auto next = shard.consider(part_of(hosts.run(window, assigned, keys), 4, 1));
+    EXPECT_EQ(next.decisions[0].batch, 90U) << "the parent is gone, its word stands";
+    EXPECT_EQ(next.decisions[1].batch, 64U) << "nothing was ruled for it";
+    EXPECT_EQ(next.decisions[0].key.window, window);
+  }
+  known.window = 0;
+  known.workers[0].ruled = 40;
+  shard.take(known);
+  EXPECT_EQ(shard.known().window, 1U) << "older guidance is dropped";
+}
+
+TEST(shard_arbitration, sends_the_states_of_as_many_workers_as_the_budget_allows) {
+  std::vector<std::uint32_t> members(1000);
+  for (std::uint32_t rank = 0; rank < members.size(); ++rank)
+    members[rank] = rank;
+  const auto sampled = sample_ranks(members, 3, 100'000, 500);
+  EXPECT_EQ(sampled.size(), 200U);
+  EXPECT_TRUE(std::ranges::is_sorted(sampled));
+  EXPECT_EQ(sample_ranks(members, 3, 100'000, 500), sampled) << "the same in every shard";
+  EXPECT_NE(sample_ranks(members, 4, 100'000, 500), sampled) << "others in another generation";
+  EXPECT_EQ(sample_ranks({4, 7}, 1, 1 << 20, 500), (std::vector<std::uint32_t>{4, 7}));
+}
+
+} // namespace
+} // namespace dynamix::policy
