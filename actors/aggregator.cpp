@@ -1,6 +1,7 @@
 #include "actors/aggregator.hpp"
 
 #include "actors/aggregator_members.hpp"
+#include "actors/aggregator_tree.hpp"
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
 
@@ -12,13 +13,15 @@ namespace {
 
 using aggregating::pointer;
 
-void take_report(pointer self, const frame& received) {
+/// One worker's report or, at the root of a tree, a shard's window.
+template <class Part>
+void take_part(pointer self, const frame& received) {
   auto& state = self->state;
-  auto report = unpack<messages::window_report>(received, "aggregator");
-  if (!report || !state.windows)
+  auto part = unpack<Part>(received, "aggregator");
+  if (!part || !state.windows)
     return;
   const auto before = state.windows->open_window();
-  aggregating::pass_on(self, state.windows->add(std::move(*report), seconds_now(self)));
+  aggregating::pass_on(self, state.windows->add(std::move(*part), seconds_now(self)));
   const auto open = state.windows->open_window();
   if (open != 0 && open != before)
     self->delayed_send(self, std::chrono::milliseconds(state.options.timeouts.gather_timeout_ms), atom::deadline_v,
@@ -50,12 +53,12 @@ aggregator_local::behavior_type aggregator(pointer self, aggregator_options opti
   install_handlers(self, aggregator_state::name);
   auto& state = self->state;
   state.options = std::move(options);
-  state.members.emplace(state.options.file, state.options.timeouts,
+  state.members.emplace(state.options.file, aggregating::membership_timeouts(state.options),
                         state.options.before ? state.options.before->generation.generation : 0);
   self->set_down_handler([self](const caf::down_msg& down) { aggregating::worker_down(self, down); });
   self->send(self, atom::tick_v);
   return {
-      [self](atom::report, const frame& report) { take_report(self, report); },
+      [self](atom::report, const frame& report) { take_part<messages::window_report>(self, report); },
       [self](atom::evaluation, const frame& received) {
         if (const auto report = unpack<messages::evaluation_report>(received, "aggregator"))
           aggregating::write_row(self, ledger_evaluation{*report});
@@ -69,6 +72,23 @@ aggregator_local::behavior_type aggregator(pointer self, aggregator_options opti
       [self](atom::hello, const frame& hello, const worker_actor& caller) {
         return aggregating::admit(self, hello, caller);
       },
+      [self](atom::attach, const frame& hello, const child_actor& child) {
+        return aggregating::take_child(self, hello, child);
+      },
+      [self](atom::relay, const frame& hello, const child_actor& child) {
+        return aggregating::take_relayed(self, hello, child);
+      },
+      [self](atom::absent, const frame& absence) { aggregating::take_absence(self, absence); },
+      [self](atom::beats, const frame& summary) {
+        aggregating::take_summary(self, summary);
+        return atom::beats_v;
+      },
+      [self](atom::window, const frame& window) {
+        take_part<messages::shard_window>(self, window);
+        return atom::window_v;
+      },
+      [self](atom::guide, const frame& guidance) { aggregating::guide_children(self, guidance); },
+      [self](atom::policy, const frame& version) { aggregating::publish_to_children(self, version); },
       [self](atom::look) { aggregating::look_after_members(self); },
       [self](atom::tick) { tick(self); },
       [self](atom::serve, arbitrator_actor arbitrator) {

@@ -6,6 +6,7 @@
 #include "actors/interfaces.hpp"
 #include "actors/ledger.hpp"
 #include "actors/membership.hpp"
+#include "actors/shard.hpp"
 
 #include <chrono>
 #include <map>
@@ -27,10 +28,13 @@ struct aggregator_options {
   std::shared_ptr<decision_journal> journal;                ///< null: what is decided holds at once
   std::shared_ptr<const replication::journal_state> before; ///< what the leader before left; null: nothing
   std::uint64_t voter = 1;                                  ///< this host's
+  cluster::tree_plan plan;                                  ///< of a tree whose root this is; else without nodes
+
+  bool tree() const { return !plan.nodes.empty(); }
 };
 
-/// The hub of a shard: takes workers in, forms generations of them, gathers their reports for the arbitrator, hands its
-/// decisions out.
+/// The hub of all workers: takes them in, forms generations of them, gathers their reports for the arbitrator, hands
+/// its decisions out. At the root of a tree it does so through its children, and joins their windows.
 struct aggregator_state {
   static constexpr const char* name = "aggregator";
 
@@ -42,6 +46,11 @@ struct aggregator_state {
   std::set<std::uint32_t> unsure; ///< ranks that may not have heard of it
   arbitrator_actor arbitrator;
   std::map<std::uint32_t, worker_actor> workers; ///< whose connections stand, by rank
+  // Of a tree.
+  std::vector<tree_child> children;
+  std::map<std::uint32_t, std::string> routes; ///< the child through which a worker is reached, by rank
+  std::map<std::uint32_t, double> sent_home;   ///< when a worker was last sent to its own shard
+  std::optional<frame> policy;                 ///< newest version
   std::vector<messages::farewell> farewells;
   kept_actions kept;
   std::uint64_t term = 0;  ///< in force

@@ -1,5 +1,6 @@
 #include "actors/aggregator_members.hpp"
 
+#include "actors/aggregator_tree.hpp"
 #include "actors/gateway.hpp"
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
@@ -13,14 +14,16 @@
 
 namespace dynamix::actors::aggregating {
 
-namespace {
-
 const std::string& host_of(pointer self, std::uint32_t rank) {
   return self->state.members->state().members[rank].host;
 }
 
+namespace {
+
 void send_place(pointer self, std::uint32_t rank) {
   const auto& state = self->state;
+  if (state.options.tree())
+    return place_through_children(self, {rank});
   if (const auto found = state.workers.find(rank); found != state.workers.end())
     self->send(found->second, atom::place_v, pack(state.newest), state.store);
 }
@@ -67,8 +70,11 @@ void announce(pointer self, const membership_change& change, const std::string& 
   for (const auto rank : state.newest.members) {
     state.windows->joined(rank);
     hosts.push_back(host_of(self, rank));
-    send_place(self, rank);
+    if (!state.options.tree())
+      send_place(self, rank);
   }
+  if (state.options.tree())
+    place_through_children(self, state.newest.members);
   const auto& source = host_of(self, state.newest.source);
   dynamix::telemetry::set_log_generation(state.newest.generation);
   spdlog::info("generation_formed generation={} members={} source={} steps={} steps_lost={}", state.newest.generation,
@@ -111,6 +117,8 @@ void carry_out(pointer self, const membership_change& change) {
     write_row(self, ledger_event{ending ? "ending" : "regrouping", "",
                                  fmt::format("generation {}: {}", state.members->generation(), change.reason)});
   }
+  if (state.options.tree())
+    notify_through_children(self, change.notices);
   for (const auto& [rank, notice] : change.notices)
     if (const auto found = state.workers.find(rank); found != state.workers.end())
       self->send(found->second, atom::closed_v, pack(notice));
@@ -135,11 +143,13 @@ part_outcome judge_run(const aggregator_state& state) {
 /// The run is over when the last worker has gone; the arbitrator then finishes what it was sent.
 void look_whether_over(pointer self) {
   auto& state = self->state;
-  const bool nobody_left = (state.stop_requested && state.workers.empty()) || state.members->over(seconds_now(self));
+  const bool nobody_here = state.options.tree() ? state.routes.empty() : state.workers.empty();
+  const bool nobody_left = (state.stop_requested && nobody_here) || state.members->over(seconds_now(self));
   if (state.ended || !nobody_left)
     return;
   state.ended = true;
   auto report = [self, outcome = judge_run(state)] {
+    finish_children(self, outcome);
     self->state.options.events->arbitrator_ended(outcome, self->state.farewells);
   };
   if (!state.arbitrator)
@@ -167,10 +177,16 @@ void write_row(pointer self, ledger_entry entry) {
       {.at_seconds = seconds_now(self) - options.ledger_origin_seconds, .entry = std::move(entry)});
 }
 
-void pass_on(pointer self, const std::vector<messages::shard_report>& closed) {
-  for (const auto& shard : closed)
-    if (self->state.arbitrator && !shard.reports.empty())
-      self->send(self->state.arbitrator, atom::shard_v, pack(shard));
+void pass_on(pointer self, const std::vector<closed_window>& closed) {
+  const auto& state = self->state;
+  for (const auto& shard : closed) {
+    if (!state.arbitrator || shard.reports.empty())
+      continue;
+    if (!state.options.tree())
+      self->send(state.arbitrator, atom::shard_v, pack(static_cast<const messages::shard_report&>(shard)));
+    else if (shard.choices.size() == shard.reports.size())
+      self->send(state.arbitrator, atom::window_v, pack(shard.joined()));
+  }
 }
 
 void raise_term(pointer self) {
@@ -183,51 +199,70 @@ void raise_term(pointer self) {
   keep(self, replication::term_begun{.leader = state.options.voter}, [self, term] {
     if (self->state.arbitrator)
       self->send(self->state.arbitrator, atom::term_v, term);
+    tell_term(self);
   });
 }
 
-caf::result<frame, aggregator_actor> admit(pointer self, const frame& said, const worker_actor& caller) {
+messages::welcome take_in(pointer self, const messages::hello& hello) {
   auto& state = self->state;
-  const auto hello = unpack<messages::hello>(said, "aggregator");
-  if (!hello || !caller)
-    return caf::sec::invalid_argument;
-  const auto welcome = state.members->admit(*hello, seconds_now(self));
+  const auto welcome = state.members->admit(hello, seconds_now(self));
   if (welcome.verdict != messages::welcome_verdict::accepted) {
-    spdlog::warn("refused host={} detail=\"{}\"", hello->host, welcome.detail);
-    write_row(self, ledger_event{"refused", hello->host, welcome.detail});
-    return {pack(welcome), aggregator_actor{}};
+    spdlog::warn("refused host={} detail=\"{}\"", hello.host, welcome.detail);
+    write_row(self, ledger_event{"refused", hello.host, welcome.detail});
+    return welcome;
   }
-  connect(self, welcome.rank, caller);
   raise_term(self);
-  if (hello->training) {
+  if (hello.training) {
     // A generation that was formed by an arbitrator before this one.
     if (!state.windows || state.windows->generation() != state.members->generation())
       state.windows.emplace(state.members->generation());
     // One that comes back in a generation that is over reports nothing of this one.
     if (state.members->is_placed(welcome.rank))
       state.windows->joined(welcome.rank);
-    send_kept_decision(self, *hello, welcome.rank);
   } else if (state.members->is_placed(welcome.rank)) {
     state.unsure.insert(welcome.rank);
   }
   const auto missing = state.members->count(member_state::awaited);
   const auto text = missing == 0 ? std::string{"all workers are here"}
                                  : fmt::format("waiting for {}", state.members->names(member_state::awaited));
-  const bool new_here = hello->generation == 0;
-  spdlog::info("{} host={} rank={} steps={} {}", new_here ? "joined" : "rejoined", hello->host, welcome.rank,
-               hello->steps, text);
-  write_row(self, ledger_event{new_here ? "joined" : "rejoined", hello->host, text});
+  const bool new_here = hello.generation == 0;
+  spdlog::info("{} host={} rank={} steps={} {}", new_here ? "joined" : "rejoined", hello.host, welcome.rank,
+               hello.steps, text);
+  write_row(self, ledger_event{new_here ? "joined" : "rejoined", hello.host, text});
   // Behind the answer: a place must not come before it.
   self->send(self, atom::look_v);
+  return welcome;
+}
+
+caf::result<frame, aggregator_actor> admit(pointer self, const frame& said, const worker_actor& caller) {
+  const auto hello = unpack<messages::hello>(said, "aggregator");
+  if (!hello || !caller)
+    return caf::sec::invalid_argument;
+  const auto welcome = take_in(self, *hello);
+  if (welcome.verdict != messages::welcome_verdict::accepted)
+    return {pack(welcome), aggregator_actor{}};
+  connect(self, welcome.rank, caller);
+  if (hello->training)
+    send_kept_decision(self, *hello, welcome.rank);
   return {pack(welcome), aggregator_actor{aggregator_local{self}}};
 }
 
-void take_beat(pointer self, const frame& received) {
-  const auto sign = unpack<messages::heartbeat>(received, "aggregator");
-  if (!sign || !self->state.members->beat(*sign, seconds_now(self)))
+void take_sign(pointer self, const messages::heartbeat& sign) {
+  if (!self->state.members->beat(sign, seconds_now(self)))
     return;
-  write_row(self, ledger_event{"resumed", host_of(self, sign->rank),
-                               fmt::format("generation {} has completed step {}", sign->generation, sign->steps)});
+  write_row(self, ledger_event{"resumed", host_of(self, sign.rank),
+                               fmt::format("generation {} has completed step {}", sign.generation, sign.steps)});
+}
+
+void take_beat(pointer self, const frame& received) {
+  if (const auto sign = unpack<messages::heartbeat>(received, "aggregator"))
+    take_sign(self, *sign);
+}
+
+void lose_worker(pointer self, std::uint32_t rank, const std::string& detail) {
+  if (self->state.members->disconnected(rank, detail, seconds_now(self)))
+    tell_loss(self, rank, detail);
+  look_after_members(self);
 }
 
 caf::result<atom::farewell> take_farewell(pointer self, const frame& received) {
@@ -240,6 +275,7 @@ caf::result<atom::farewell> take_farewell(pointer self, const frame& received) {
   state.farewells.push_back(*farewell);
   write_row(self, ledger_farewell{*farewell});
   state.workers.erase(farewell->rank);
+  state.routes.erase(farewell->rank);
   if (state.windows)
     pass_on(self, farewell->succeeded ? state.windows->finished(farewell->rank, seconds_now(self))
                                       : state.windows->left(farewell->rank, seconds_now(self)));
@@ -251,16 +287,15 @@ caf::result<atom::farewell> take_farewell(pointer self, const frame& received) {
 
 void worker_down(pointer self, const caf::down_msg& down) {
   auto& state = self->state;
+  if (state.options.tree())
+    return child_down(self, down);
   const auto found =
       std::ranges::find_if(state.workers, [&](const auto& entry) { return entry.second.address() == down.source; });
   if (found == state.workers.end())
     return;
   const auto rank = found->first;
   state.workers.erase(found);
-  const auto detail = "the connection to it broke";
-  if (state.members->disconnected(rank, detail, seconds_now(self)))
-    tell_loss(self, rank, detail);
-  look_after_members(self);
+  lose_worker(self, rank, "the connection to it broke");
 }
 
 void look_after_members(pointer self) {

@@ -53,9 +53,13 @@ void keep_policy(pointer self, const messages::policy_version& version) {
 
 void adopt(pointer self, const frame& published) {
   const auto version = unpack<messages::policy_version>(published, "arbitrator");
-  if (!version || version->version <= self->state.judge->controller().version())
+  auto& state = self->state;
+  if (state.root)
+    self->send(state.aggregator, atom::policy_v, published);
+  if (!version || version->version <= state.controller().version())
     return;
-  if (const auto error = self->state.judge->adopt(*version); !error.empty()) {
+  const auto error = state.root ? state.root->adopt(*version) : state.judge->adopt(*version);
+  if (!error.empty()) {
     spdlog::error("policy_refused version={} error=\"{}\"", version->version, error);
     return;
   }
@@ -94,10 +98,23 @@ void tell_sources(pointer self, policy::judged_window& window) {
   }
 }
 
+/// What shards have decided of one window: for the ledger, the learner and their next decisions.
+void join(pointer self, const frame& received) {
+  auto& state = self->state;
+  const auto window = unpack<messages::shard_window>(received, "arbitrator");
+  if (!window || !state.root)
+    return;
+  auto verdict = state.root->consider(*window);
+  self->send(state.aggregator, atom::guide_v, pack(verdict.known));
+  tell_sources(self, verdict.window);
+  write_row(self, std::move(verdict.window));
+  learn(self, verdict.rollout);
+}
+
 void decide(pointer self, const frame& received) {
   auto& state = self->state;
   const auto shard = unpack<messages::shard_report>(received, "arbitrator");
-  if (!shard)
+  if (!shard || !state.judge)
     return;
   const auto began = std::chrono::steady_clock::now();
   auto verdict = state.judge->consider(*shard);
@@ -127,10 +144,16 @@ arbitrator_actor::behavior_type arbitrator(pointer self, arbitrator_options opti
   state.options = std::move(options);
   state.aggregator = std::move(aggregator);
   state.learner = std::move(learner);
-  state.judge.emplace(state.options.file, policy::make_controller(state.options.file, state.options.parameters), 1);
+  auto controller = policy::make_controller(state.options.file, state.options.parameters);
+  if (state.options.tree)
+    state.root.emplace(state.options.file, std::move(controller));
+  else
+    state.judge.emplace(state.options.file, std::move(controller), 1);
+  // What a tree's root decides is spread over windows, which cannot be decided again one by one.
   std::string problem;
-  write_row(self,
-            describe_deciding(state.options.file, state.options.parameters, state.options.archive.get(), problem));
+  if (state.judge)
+    write_row(self,
+              describe_deciding(state.options.file, state.options.parameters, state.options.archive.get(), problem));
   warn_unless_kept(problem);
   self->send(state.aggregator, atom::serve_v, arbitrator_actor{self});
   // One that was restarted takes up the policy where it stood.
@@ -140,10 +163,15 @@ arbitrator_actor::behavior_type arbitrator(pointer self, arbitrator_options opti
               [](const caf::error& error) { spdlog::warn("learner_silent error=\"{}\"", to_text(error)); });
   return {
       [self](atom::shard, const frame& shard) { decide(self, shard); },
-      [self](atom::term, std::uint64_t term) { self->state.judge->raise_term(term); },
-      [self](atom::lost, std::uint32_t rank) { self->state.judge->forget(rank); },
+      [self](atom::term, std::uint64_t term) {
+        self->state.root ? self->state.root->raise_term(term) : self->state.judge->raise_term(term);
+      },
+      [self](atom::lost, std::uint32_t rank) {
+        self->state.root ? self->state.root->forget(rank) : self->state.judge->forget(rank);
+      },
       [self](atom::kept, std::uint64_t token, bool kept) { self->state.kept.settle(token, kept); },
       [](atom::finish) { return atom::finish_v; },
+      [self](atom::window, const frame& window) { join(self, window); },
   };
 }
 

@@ -5,6 +5,7 @@
 #include "actors/ledger.hpp"
 #include "policy/arbitration.hpp"
 #include "policy/parameter_archive.hpp"
+#include "policy/shard_arbitration.hpp"
 
 #include <memory>
 #include <optional>
@@ -19,17 +20,21 @@ struct arbitrator_options {
   std::shared_ptr<ledger> run_ledger;
   double ledger_origin_seconds = 0;
   std::shared_ptr<policy::parameter_archive> archive; ///< of what decides; null: it is not kept
+  bool tree = false;                         ///< the root of one
   std::shared_ptr<decision_journal> journal; ///< of a replicated arbitrator; null: what is decided holds at once
 };
 
-/// Decides on every window that its aggregator closes, and keeps the learner fed.
+/// Decides on every window that its aggregator closes, and keeps the learner fed. At the root of a tree it decides
+/// nothing: it judges what the shards have decided, and guides them.
 struct arbitrator_state {
   static constexpr const char* name = "arbitrator";
   arbitrator_options options;
   std::optional<policy::arbitration> judge;
+  std::optional<policy::root_arbitration> root; ///< of a tree, in the place of `judge`
   aggregator_local aggregator;
   learner_actor learner; ///< null for policies that do not learn
   kept_actions kept;
+  const policy::controller& controller() const { return root ? root->controller() : judge->controller(); }
   bool learning = false; ///< a rollout is with the learner; rollouts that come meanwhile are dropped
 };
 

@@ -57,6 +57,9 @@ void attempt_later(pointer self, double delay_seconds) {
 /// The next target at once, and a pause after each round of all.
 void retry(pointer self) {
   auto& state = self->state;
+  const bool first_alone = !state.was_reached && seconds_now(self) - state.began_seconds < state.options.first_seconds;
+  if (first_alone)
+    return attempt_later(self, state.options.first_delay_seconds * 2);
   state.target = (state.target + 1) % state.options.targets.size();
   if (++state.failures % state.options.targets.size() != 0)
     return attempt_later(self, 0);
@@ -96,13 +99,14 @@ void attempt(pointer self) {
     return retry(self);
   state.failures = 0;
   state.delay_seconds = 0;
+  state.was_reached = true;
   self->monitor(state.reached);
-  self->send(state.worker, atom::connected_v, state.reached);
+  self->send(state.owner, atom::connected_v, state.reached);
 }
 
 void lose(pointer self) {
   self->state.reached = nullptr;
-  self->send(self->state.worker, atom::lost_v);
+  self->send(self->state.owner, atom::lost_v);
 }
 
 /// The one that was reached does not lead: to the one that it names, or else to the next.
@@ -122,18 +126,19 @@ void redirect(pointer self, const std::string& leader) {
 
 } // namespace
 
-connector_actor::behavior_type connector(pointer self, connector_options options, worker_local worker) {
+connector_actor::behavior_type connector(pointer self, connector_options options, connected_actor owner) {
   install_handlers(self, connector_state::name);
   auto& state = self->state;
   state.options = std::move(options);
-  state.worker = std::move(worker);
+  state.owner = std::move(owner);
+  state.began_seconds = seconds_now(self);
   self->set_down_handler([self](const caf::down_msg& down) {
     if (!self->state.reached || down.source != self->state.reached.address())
       return;
     lose(self);
     retry(self);
   });
-  self->send(state.worker, atom::serve_v, connector_actor{self});
+  self->send(state.owner, atom::serve_v, connector_actor{self});
   attempt_later(self, 0);
   return {
       [self](atom::attempt) { attempt(self); },

@@ -44,6 +44,7 @@ struct connector_options {
   std::uint32_t probe_timeout_ms = 1000;
   double first_delay_seconds = 0.02;  ///< after a round of all targets; doubles up to the longest
   double longest_delay_seconds = 0.5; ///< a dead arbitrator that is back is found within a second
+  double first_seconds = 0;           ///< until it was connected once it tries the first target alone, for so long
 };
 
 /// Keeps a connection to one gateway:
@@ -60,18 +61,20 @@ struct connector_options {
 struct connector_state {
   static constexpr const char* name = "connector";
   connector_options options;
-  worker_local worker;
+  connected_actor owner;
   gateway_actor local;   ///< of this very host; null where it has none, or not yet
   gateway_actor reached; ///< null while not connected
   std::size_t target = 0;
   std::size_t failures = 0; ///< in a row
   std::size_t attempts = 0;
+  double began_seconds = 0;
+  bool was_reached = false;
   socket_descriptor probe;
   double delay_seconds = 0;
   bool attempt_due = false; ///< one is on its way
 };
 
 connector_actor::behavior_type connector(connector_actor::stateful_pointer<connector_state> self,
-                                         connector_options options, worker_local worker);
+                                         connector_options options, connected_actor owner);
 
 } // namespace dynamix::actors

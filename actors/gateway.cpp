@@ -10,28 +10,42 @@
 
 namespace dynamix::actors {
 
+namespace {
+
+messages::welcome refuse(const gateway_state& state, const std::string& host) {
+  messages::welcome refusal;
+  if (state.leader) {
+    refusal.verdict = messages::welcome_verdict::not_leader;
+    refusal.detail = "the replica of host " + host + " does not lead";
+    refusal.leader = *state.leader;
+  } else {
+    refusal.verdict = messages::welcome_verdict::unknown_host;
+    refusal.detail = "host " + host + " is no arbitrator; all hosts must read the same cluster file";
+  }
+  return refusal;
+}
+
+} // namespace
+
 gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_state> self, std::string host,
                                      bool arbitrates, std::shared_ptr<host_events> events) {
   install_handlers(self, gateway_state::name);
   return {
       [self, host, arbitrates](atom::hello, const frame& hello,
                                const worker_actor& caller) -> caf::result<frame, aggregator_actor> {
-        auto& aggregator = self->state.aggregator;
-        if (aggregator)
-          return self->delegate(aggregator, atom::hello_v, hello, caller);
-        const auto& leader = self->state.leader;
-        if (arbitrates && !leader)
+        if (self->state.greeter)
+          return self->delegate(self->state.greeter, atom::hello_v, hello, caller);
+        if (arbitrates && !self->state.leader)
           return caf::sec::request_receiver_down;
-        messages::welcome refusal;
-        if (leader) {
-          refusal.verdict = messages::welcome_verdict::not_leader;
-          refusal.detail = "the replica of host " + host + " does not lead";
-          refusal.leader = *leader;
-        } else {
-          refusal.verdict = messages::welcome_verdict::unknown_host;
-          refusal.detail = "host " + host + " is no arbitrator; all hosts must read the same cluster file";
-        }
-        return {pack(refusal), aggregator_actor{}};
+        return {pack(refuse(self->state, host)), aggregator_actor{}};
+      },
+      [self, host, arbitrates](atom::attach, const frame& hello,
+                               const child_actor& caller) -> caf::result<frame, parent_actor> {
+        if (self->state.attacher)
+          return self->delegate(self->state.attacher, atom::attach_v, hello, caller);
+        if (arbitrates)
+          return caf::sec::request_receiver_down;
+        return {pack(refuse(self->state, host)), parent_actor{}};
       },
       [self, events](atom::finish, const frame& received) {
         const auto said = unpack<messages::farewell>(received, "gateway");
@@ -41,12 +55,14 @@ gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_sta
         }
         return atom::finish_v;
       },
-      [self](atom::serve, aggregator_local aggregator) {
-        self->state.aggregator = std::move(aggregator);
+      [self](atom::serve, const aggregator_local& aggregator) {
+        self->state.greeter = aggregator;
         self->state.leader.reset();
       },
+      [self](atom::serve, greeter_actor greeter) { self->state.greeter = std::move(greeter); },
+      [self](atom::serve, attacher_actor attacher) { self->state.attacher = std::move(attacher); },
       [self](atom::redirect, const std::string& leader) {
-        self->state.aggregator = nullptr;
+        self->state.greeter = nullptr;
         self->state.leader = leader;
       },
   };

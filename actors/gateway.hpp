@@ -13,7 +13,8 @@ namespace dynamix::actors {
 struct gateway_state {
   static constexpr const char* name = "gateway";
   gateway_state() = default; // not an aggregate: CAF would initialise its first member with the actor
-  aggregator_local aggregator;
+  greeter_actor greeter;
+  attacher_actor attacher;           ///< of a tree of arbitrators
   std::optional<std::string> leader; ///< of replicas, where this host's does not lead; empty: not known
 };
 

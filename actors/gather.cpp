@@ -5,67 +5,124 @@
 
 namespace dynamix::actors {
 
-void gather::joined(std::uint32_t rank) {
-  present_.insert(rank);
+messages::shard_window closed_window::joined() const {
+  return {.window = window,
+          .generation = generation,
+          .expected = expected,
+          .gather_seconds = gather_seconds,
+          .decide_seconds = decide_seconds,
+          .untrained = untrained,
+          .reports = reports,
+          .choices = choices};
 }
 
-std::vector<messages::shard_report> gather::left(std::uint32_t rank, double now_seconds) {
+void gather::joined(std::uint32_t rank) {
+  present_.insert(rank);
+  count_arrived();
+}
+
+std::vector<closed_window> gather::left(std::uint32_t rank, double now_seconds) {
   latest_.erase(rank);
   return finished(rank, now_seconds);
 }
 
-std::vector<messages::shard_report> gather::finished(std::uint32_t rank, double now_seconds) {
+std::vector<closed_window> gather::finished(std::uint32_t rank, double now_seconds) {
   present_.erase(rank);
+  count_arrived();
   if (open_window_ != 0 && complete())
     return {close(now_seconds)};
   return {};
 }
 
-std::vector<messages::shard_report> gather::add(messages::window_report report, double now_seconds) {
-  std::vector<messages::shard_report> closed;
+std::vector<closed_window> gather::add(messages::window_report report, double now_seconds) {
+  std::vector<closed_window> closed;
   const auto window = report.window;
-  if (report.generation != generation_ || !present_.contains(report.rank))
+  const auto rank = report.rank;
+  if (report.generation != generation_ || !present_.contains(rank))
     return closed;
-  auto& latest = latest_[report.rank];
-  if (latest.window < window && open_window_ != 0 && window > open_window_)
+  const auto latest = latest_.find(rank);
+  const bool newer = latest == latest_.end() || latest->second.window < window;
+  if (newer && open_window_ != 0 && window > open_window_)
     closed.push_back(close(now_seconds));
-  if (latest.window < window)
-    latest = std::move(report);
+  if (newer)
+    take(rank, {.window = window, .report = std::move(report), .choice = {}});
   if (window <= last_closed_)
     return closed;
-  if (open_window_ == 0) {
-    open_window_ = window;
-    opened_seconds_ = now_seconds;
-  }
+  if (open_window_ == 0)
+    open(window, now_seconds);
   if (complete())
     closed.push_back(close(now_seconds));
   return closed;
 }
 
-std::vector<messages::shard_report> gather::deadline(std::uint64_t window, double now_seconds) {
+std::vector<closed_window> gather::add(const messages::shard_window& window, double now_seconds) {
+  std::vector<closed_window> closed;
+  if (window.generation != generation_)
+    return closed;
+  with_choices_ = true;
+  if (open_window_ != 0 && window.window > open_window_)
+    closed.push_back(close(now_seconds));
+  for (std::size_t i = 0; i < window.reports.size(); ++i) {
+    const auto rank = window.reports[i].rank;
+    const auto latest = latest_.find(rank);
+    if (present_.contains(rank) && (latest == latest_.end() || latest->second.window < window.window))
+      take(rank, {.window = window.window, .report = window.reports[i], .choice = window.choices[i]});
+  }
+  if (window.window <= last_closed_)
+    return closed;
+  if (open_window_ == 0)
+    open(window.window, now_seconds);
+  gather_seconds_ = std::max(gather_seconds_, window.gather_seconds);
+  decide_seconds_ = std::max(decide_seconds_, window.decide_seconds);
+  if (untrained_.empty())
+    untrained_ = window.untrained;
+  if (complete())
+    closed.push_back(close(now_seconds));
+  return closed;
+}
+
+std::vector<closed_window> gather::deadline(std::uint64_t window, double now_seconds) {
   if (window == 0 || window != open_window_)
     return {};
   return {close(now_seconds)};
 }
 
-bool gather::complete() const {
-  return std::ranges::all_of(present_, [this](std::uint32_t rank) {
-    auto found = latest_.find(rank);
-    return found != latest_.end() && found->second.window >= open_window_;
-  });
+void gather::open(std::uint64_t window, double now_seconds) {
+  open_window_ = window;
+  opened_seconds_ = now_seconds;
+  count_arrived();
 }
 
-messages::shard_report gather::close(double now_seconds) {
-  messages::shard_report shard{.window = open_window_,
-                               .generation = generation_,
-                               .reports = {},
-                               .expected = static_cast<std::uint32_t>(present_.size()),
-                               .gather_seconds = std::max(0.0, now_seconds - opened_seconds_)};
-  for (const auto& [rank, report] : latest_) {
+void gather::take(std::uint32_t rank, entry newest) {
+  auto& latest = latest_[rank];
+  if (open_window_ != 0 && latest.window < open_window_ && newest.window >= open_window_)
+    ++arrived_;
+  latest = std::move(newest);
+}
+
+void gather::count_arrived() {
+  arrived_ = static_cast<std::size_t>(std::ranges::count_if(present_, [this](std::uint32_t rank) {
+    const auto found = latest_.find(rank);
+    return found != latest_.end() && found->second.window >= open_window_;
+  }));
+}
+
+closed_window gather::close(double now_seconds) {
+  closed_window shard;
+  shard.window = open_window_;
+  shard.generation = generation_;
+  shard.expected = static_cast<std::uint32_t>(present_.size());
+  shard.gather_seconds = std::max(gather_seconds_, now_seconds - opened_seconds_);
+  shard.decide_seconds = std::exchange(decide_seconds_, 0);
+  shard.untrained = std::exchange(untrained_, {});
+  gather_seconds_ = 0;
+  for (const auto& [rank, latest] : latest_) {
     const bool present = present_.contains(rank);
-    if (report.window == 0 || report.window > open_window_ || (!present && report.window < open_window_))
+    if (latest.window == 0 || latest.window > open_window_ || (!present && latest.window < open_window_))
       continue;
-    shard.reports.push_back(report);
+    shard.reports.push_back(latest.report);
+    if (with_choices_)
+      shard.choices.push_back(latest.choice);
     shard.expected += present ? 0 : 1;
   }
   last_closed_ = std::exchange(open_window_, 0);

@@ -1,15 +1,25 @@
 #pragma once
 
-/// Gathers one shard's window reports. Knows no CAF and no clock.
+/// Gathers one shard's window reports, or several shards' windows. Knows no CAF and no clock.
 
-#include "messages/types.hpp"
+#include "messages/tree.hpp"
 
 #include <cstdint>
 #include <map>
 #include <set>
+#include <string>
 #include <vector>
 
 namespace dynamix::actors {
+
+/// A window that has closed. Where it was joined from shards' windows, with what they decided, one choice a report.
+struct closed_window : messages::shard_report {
+  std::vector<messages::worker_choice> choices;
+  double decide_seconds = 0; ///< the longest of the shards'
+  std::string untrained;     ///< of the first shard that says so
+
+  messages::shard_window joined() const;
+};
 
 /// A window closes when every present worker has reported it, or at a deadline after its first report: then the last
 /// report of each late worker stands in. A window closes at most once, and never after a later one.
@@ -20,30 +30,46 @@ public:
   std::uint64_t generation() const { return generation_; }
   void joined(std::uint32_t rank);
   /// The worker is lost, and its reports with it. Windows that waited for nobody else close.
-  std::vector<messages::shard_report> left(std::uint32_t rank, double now_seconds);
+  std::vector<closed_window> left(std::uint32_t rank, double now_seconds);
   /// The worker has come to its end and reports no more. What it has reported of the open window counts.
-  std::vector<messages::shard_report> finished(std::uint32_t rank, double now_seconds);
+  std::vector<closed_window> finished(std::uint32_t rank, double now_seconds);
 
   /// A report came in. The windows that it closes, in order: the awaited one when it is complete, and before it any
   /// older one that is still open (a report was lost, and the workers have gone on).
-  std::vector<messages::shard_report> add(messages::window_report report, double now_seconds);
+  std::vector<closed_window> add(messages::window_report report, double now_seconds);
+  /// The same for a shard's window. What the shard lacked is not waited for: its last report stands in at once.
+  std::vector<closed_window> add(const messages::shard_window& window, double now_seconds);
 
   /// The deadline of `window` has come; nothing if it has closed already.
-  std::vector<messages::shard_report> deadline(std::uint64_t window, double now_seconds);
+  std::vector<closed_window> deadline(std::uint64_t window, double now_seconds);
 
   /// The window that is being gathered; 0 when none is.
   std::uint64_t open_window() const { return open_window_; }
 
 private:
-  messages::shard_report close(double now_seconds);
-  bool complete() const;
+  struct entry {
+    std::uint64_t window = 0; ///< that it was gathered in; the report may be older
+    messages::window_report report;
+    messages::worker_choice choice;
+  };
+  void open(std::uint64_t window, double now_seconds);
+  void take(std::uint32_t rank, entry newest);
+  closed_window close(double now_seconds);
+  void count_arrived();
+  bool complete() const { return arrived_ >= present_.size(); }
 
   std::uint64_t generation_;
   std::uint64_t open_window_ = 0;
   std::uint64_t last_closed_ = 0;
   double opened_seconds_ = 0;
   std::set<std::uint32_t> present_;
-  std::map<std::uint32_t, messages::window_report> latest_; ///< of every worker that is not lost, by rank
+  std::map<std::uint32_t, entry> latest_; ///< of every worker that is not lost, by rank
+  std::size_t arrived_ = 0;               ///< present workers that have reported the open window
+  bool with_choices_ = false;
+  // What shards said of the open window.
+  double gather_seconds_ = 0;
+  double decide_seconds_ = 0;
+  std::string untrained_;
 };
 
 } // namespace dynamix::actors

@@ -18,6 +18,7 @@
 #include <spdlog/fmt/chrono.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <random>
 #include <stdexcept>
@@ -47,11 +48,16 @@ host_services::host_services(caf::actor_system& system, const host_options& opti
                              std::shared_ptr<host_events> events)
     : system_(system), options_(options), events_(std::move(events)),
       timeouts_(cluster::derive_timeouts(options.file.detect_ms)), host_(*options_.file.find(options_.host)),
-      has_worker_(host_.has(cluster::role::worker)), has_arbitrator_(host_.has(cluster::role::arbitrator)) {}
+      has_worker_(host_.has(cluster::role::worker)), has_arbitrator_(host_.has(cluster::role::arbitrator)),
+      tree_(system, options_, events_) {}
 
 std::string host_services::start() {
   if (has_arbitrator_)
     if (auto error = prepare_arbitration(); !error.empty())
+      return error;
+  std::string source;
+  if (tree_.here() && !has_arbitrator_)
+    if (auto error = read_policy(source); !error.empty())
       return error;
   if (has_worker_)
     start_worker();
@@ -60,6 +66,8 @@ std::string host_services::start() {
     leader_ = "";
   else if (has_arbitrator_)
     start_arbitration();
+  if (tree_.here())
+    supervisors_.push_back(supervise({.strategy = supervision_strategy::rest_for_one}, tree_.children(saved_policy_)));
   supervisors_.push_back(supervise({}, {{"gateway", [this] { return start_gateway(); }}}));
   return replicated ? join_replicas() : "";
 }
@@ -115,14 +123,9 @@ std::string host_services::prepare_arbitration() {
   ledger_origin_seconds_ = clock_seconds(system_);
   archive_ = std::make_shared<policy::parameter_archive>(options_.run_directory + "/policies");
   const auto& file = options_.file;
-  const auto source =
-      options_.policy_from.empty() ? cluster::resolve_path(file, file.arbitrator.policy_file) : options_.policy_from;
-  if (cluster::has_parameters(file.arbitrator.policy) && !source.empty()) {
-    std::string contents;
-    if (error = storage::read_file(source, messages::max_policy_bytes, contents); !error.empty())
-      return error;
-    saved_policy_.assign(contents.begin(), contents.end());
-  }
+  std::string source;
+  if (error = read_policy(source); !error.empty())
+    return error;
   try {
     learns_ = policy::make_learner(file, saved_policy_) != nullptr;
     ledger_->append({.at_seconds = 0, .entry = describe_run()});
@@ -130,6 +133,19 @@ std::string host_services::prepare_arbitration() {
     return (saved_policy_.empty() ? "" : source + ": ") + misfit.what();
   }
   return {};
+}
+
+std::string host_services::read_policy(std::string& source) {
+  const auto& file = options_.file;
+  source =
+      options_.policy_from.empty() ? cluster::resolve_path(file, file.arbitrator.policy_file) : options_.policy_from;
+  if (!cluster::has_parameters(file.arbitrator.policy) || source.empty())
+    return "";
+  std::string contents;
+  if (auto error = storage::read_file(source, messages::max_policy_bytes, contents); !error.empty())
+    return error;
+  saved_policy_.assign(contents.begin(), contents.end());
+  return "";
 }
 
 ledger_start host_services::describe_run() const {
@@ -162,11 +178,13 @@ caf::strong_actor_ptr host_services::start_gateway() {
   // After a failure the port still belongs to the one before.
   if (gateway_)
     system_.middleman().unpublish(gateway_, host_.port);
-  gateway_ = system_.spawn(gateway, host_.name, has_arbitrator_, events_);
+  gateway_ = system_.spawn(gateway, host_.name, has_arbitrator(), events_);
   if (aggregator_)
-    caf::anon_send(gateway_, atom::serve_v, aggregator_);
+    serve_aggregator();
   else if (leader_)
     caf::anon_send(gateway_, atom::redirect_v, *leader_);
+  if (tree_.here())
+    tree_.serve_gateway(gateway_);
   // A host that is worker and arbitrator in one needs no connection to itself.
   if (connector_)
     caf::anon_send(connector_, atom::serve_v, caf::actor_cast<gateway_actor>(gateway_));
@@ -224,7 +242,13 @@ void host_services::start_worker() {
 
 caf::strong_actor_ptr host_services::start_connector() {
   connector_options reach{.targets = {}, .probe_timeout_ms = timeouts_.probe_timeout_ms};
-  for (const auto* host : options_.file.arbitrators()) {
+  const auto workers = options_.file.workers();
+  const auto rank = static_cast<std::uint32_t>(std::ranges::find(workers, &host_) - workers.begin());
+  if (!tree_.plan().central()) {
+    reach.targets = tree_.places_for_worker(rank);
+    reach.first_seconds = timeouts_.rejoin_timeout_ms / 1000.0;
+  }
+  for (const auto* host : tree_.plan().central() ? options_.file.arbitrators() : std::vector<const cluster::host*>{}) {
     connector_target target{.host = host->name, .address = host->address, .port = host->port};
     if (host == &host_)
       target.address.clear();
@@ -276,11 +300,19 @@ caf::strong_actor_ptr host_services::start_aggregator() {
                             .ledger_origin_seconds = ledger_origin_seconds_,
                             .journal = led_from_.journal,
                             .before = led_from_.state,
-                            .voter = leadership::voter_of(options_.file, host_.name)};
+                            .voter = leadership::voter_of(options_.file, host_.name),
+                            .plan = tree_.is_root() ? tree_.plan() : cluster::tree_plan{}};
   aggregator_ = system_.spawn(aggregator, std::move(wanted));
   if (gateway_)
-    caf::anon_send(gateway_, atom::serve_v, aggregator_);
+    serve_aggregator();
   return caf::actor_cast<caf::strong_actor_ptr>(aggregator_);
+}
+
+void host_services::serve_aggregator() {
+  if (tree_.is_root())
+    caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<attacher_actor>(aggregator_));
+  else
+    caf::anon_send(gateway_, atom::serve_v, aggregator_);
 }
 
 caf::strong_actor_ptr host_services::start_arbitrator() {
@@ -291,6 +323,7 @@ caf::strong_actor_ptr host_services::start_arbitrator() {
                             .run_ledger = ledger_,
                             .ledger_origin_seconds = ledger_origin_seconds_,
                             .archive = archive_,
+                            .tree = tree_.is_root(),
                             .journal = led_from_.journal};
   auto started = system_.spawn(arbitrator, std::move(wanted), aggregator_, learner_);
   return caf::actor_cast<caf::strong_actor_ptr>(started);
@@ -324,6 +357,7 @@ void host_services::shut_down() {
   // A detached actor's thread ends with the last handle to it.
   const std::scoped_lock lock(mutex_);
   supervisors_.clear();
+  tree_.shut_down();
   gateway_ = nullptr;
   worker_ = nullptr;
   connector_ = nullptr;

@@ -9,6 +9,7 @@
 #include "actors/leadership.hpp"
 #include "actors/ledger.hpp"
 #include "actors/supervisor.hpp"
+#include "actors/tree_services.hpp"
 #include "policy/parameter_archive.hpp"
 
 #include <memory>
@@ -24,6 +25,7 @@ namespace dynamix::actors {
 ///     one_for_one   gateway
 ///     one_for_one   telemetry, connector
 ///     rest_for_one  ppo_learner -> aggregator -> arbitrator; of a replicated one only on the host that leads
+///     rest_for_one  shard -> connector -> shard_arbitrator, on a host of a tree of arbitrators
 ///     no restarts   worker: its loss ends the host
 class host_services {
 public:
@@ -38,10 +40,12 @@ public:
   /// Ends all actors of this host.
   void shut_down();
   bool has_worker() const { return has_worker_; }
-  bool has_arbitrator() const { return has_arbitrator_; }
+  /// One that ends with the run: the only one, the root of a tree, or one below it.
+  bool has_arbitrator() const { return has_arbitrator_ || tree_.here(); }
 
 private:
   std::string prepare_arbitration();
+  std::string read_policy(std::string& source);
   void start_worker();
   void start_arbitration();
   std::string join_replicas();
@@ -53,6 +57,7 @@ private:
   caf::actor supervise(supervision_options options, std::vector<child_specification> children);
   caf::strong_actor_ptr start_aggregator();
   caf::strong_actor_ptr start_arbitrator();
+  void serve_aggregator();
   ledger_start describe_run() const;
 
   caf::actor_system& system_;
@@ -62,6 +67,7 @@ private:
   const cluster::host& host_;
   bool has_worker_;
   bool has_arbitrator_;
+  tree_services tree_;
   std::shared_ptr<ledger> ledger_;
   double ledger_origin_seconds_ = 0;
   std::shared_ptr<policy::parameter_archive> archive_;

@@ -42,10 +42,40 @@ using aggregator_actor = caf::typed_actor<
     // farewell: the worker's last message.
     caf::replies_to<atom::farewell, frame>::with<atom::farewell>>;
 
+/// An arbitrator of a tree as the one above sees it.
+using child_actor = caf::typed_actor<
+    // recipients, and for each of them a placement, and the store through which it meets.
+    caf::reacts_to<atom::place, frame, frame, store_actor>,
+    // recipients, and a generation_notice.
+    caf::reacts_to<atom::closed, frame, frame>,
+    // recipients, and decisions that were kept from before, one a recipient.
+    caf::reacts_to<atom::decide, frame, frame>,
+    // guidance of the newest window.
+    caf::reacts_to<atom::guide, frame>,
+    // policy_version.
+    caf::reacts_to<atom::policy, frame>,
+    // shard_order.
+    caf::reacts_to<atom::order, frame>>;
+
+/// An arbitrator of a tree as those below see it.
+using parent_actor = caf::typed_actor<
+    // hello of a worker, and the child that it came through -> welcome.
+    caf::replies_to<atom::relay, frame, child_actor>::with<frame>,
+    // absence of a worker.
+    caf::reacts_to<atom::absent, frame>,
+    // beat_summary of a child -> the parent lives, too.
+    caf::replies_to<atom::beats, frame>::with<atom::beats>,
+    // shard_window of a child -> it has arrived, the next may come.
+    caf::replies_to<atom::window, frame>::with<atom::window>,
+    // evaluation_report and farewell, as of a worker.
+    caf::reacts_to<atom::evaluation, frame>, caf::replies_to<atom::farewell, frame>::with<atom::farewell>>;
+
 /// The one actor that a host publishes at its port.
 using gateway_actor = caf::typed_actor<
     // hello and the caller -> welcome, and whom to talk to if it was accepted (else null).
     caf::replies_to<atom::hello, frame, worker_actor>::with<frame, aggregator_actor>,
+    // shard_hello and the caller -> welcome, and its parent if it was accepted (else null).
+    caf::replies_to<atom::attach, frame, child_actor>::with<frame, parent_actor>,
     // farewell of the host whose replica leads: the run is over.
     caf::replies_to<atom::finish, frame>::with<atom::finish>>;
 
@@ -73,15 +103,18 @@ using connector_actor = caf::typed_actor<
     // The gateway of this very host from now on.
     caf::reacts_to<atom::serve, gateway_actor>>;
 
-using worker_local = worker_actor::extend<
-    // The telemetry that completes its reports from now on.
-    caf::reacts_to<atom::serve, telemetry_actor>,
+/// Whom a connector works for.
+using connected_actor = caf::typed_actor<
     // The connector that works for it from now on.
     caf::reacts_to<atom::serve, connector_actor>,
     // The connector reached the arbitrator's gateway.
     caf::reacts_to<atom::connected, gateway_actor>,
     // The connector lost it; it is trying again.
-    caf::reacts_to<atom::lost>,
+    caf::reacts_to<atom::lost>>;
+
+using worker_local = worker_actor::extend_with<connected_actor>::extend<
+    // The telemetry that completes its reports from now on.
+    caf::reacts_to<atom::serve, telemetry_actor>,
     // Say hello (again) to the gateway.
     caf::reacts_to<atom::greet>,
     // window_report without the telemetry, from the training thread.
@@ -116,9 +149,41 @@ using arbitrator_actor = caf::typed_actor<
     // The journal has settled what this token stands for; false: it does not keep it.
     caf::reacts_to<atom::kept, std::uint64_t, bool>,
     // -> everything that was sent before has been decided and is in the ledger.
+    caf::replies_to<atom::finish>::with<atom::finish>,
+    // shard_window of all shards: to judge, and to guide them by.
+    caf::reacts_to<atom::window, frame>>;
+
+/// Decides a shard's windows.
+using shard_arbitrator_actor = caf::typed_actor<
+    // shard_report: one closed window to decide on.
+    caf::reacts_to<atom::shard, frame>,
+    // guidance of the newest window.
+    caf::reacts_to<atom::guide, frame>,
+    // policy_version.
+    caf::reacts_to<atom::policy, frame>,
+    // placement in a generation that the shard has members of.
+    caf::reacts_to<atom::place, frame>,
+    // Decide under at least this term from now on.
+    caf::reacts_to<atom::term, std::uint64_t>,
+    // The worker of this rank has left.
+    caf::reacts_to<atom::lost, std::uint32_t>,
+    // -> everything that was sent before has been decided.
     caf::replies_to<atom::finish>::with<atom::finish>>;
 
-using aggregator_local = aggregator_actor::extend<
+/// Takes workers in.
+using greeter_actor =
+    caf::typed_actor<caf::replies_to<atom::hello, frame, worker_actor>::with<frame, aggregator_actor>>;
+
+/// Takes arbitrators of a tree in.
+using attacher_actor = caf::typed_actor<caf::replies_to<atom::attach, frame, child_actor>::with<frame, parent_actor>>;
+
+using aggregator_local = aggregator_actor::extend_with<attacher_actor>::extend<
+    // As a parent of shards.
+    caf::replies_to<atom::relay, frame, child_actor>::with<frame>, caf::reacts_to<atom::absent, frame>,
+    caf::replies_to<atom::beats, frame>::with<atom::beats>, caf::replies_to<atom::window, frame>::with<atom::window>,
+    // guidance and policy_version of its arbitrator, for all shards.
+    caf::reacts_to<atom::guide, frame>, caf::reacts_to<atom::policy, frame>,
+
     // hello and the caller -> welcome and whom to talk to; the gateway passes it on.
     caf::replies_to<atom::hello, frame, worker_actor>::with<frame, aggregator_actor>,
     // Look after the members.
@@ -136,9 +201,33 @@ using aggregator_local = aggregator_actor::extend<
     // Do not wait for workers that have not joined; end when the others have.
     caf::reacts_to<atom::stop>>;
 
+/// An arbitrator of a tree: a shard's hub, or one above shards.
+using shard_local = aggregator_actor::extend_with<child_actor>::extend_with<connected_actor>::
+    extend_with<greeter_actor>::extend_with<attacher_actor>::extend<
+        // As a parent of shards.
+        caf::replies_to<atom::relay, frame, child_actor>::with<frame>, caf::reacts_to<atom::absent, frame>,
+        caf::replies_to<atom::beats, frame>::with<atom::beats>,
+        caf::replies_to<atom::window, frame>::with<atom::window>,
+        // Look for a parent (again).
+        caf::reacts_to<atom::greet>,
+        // Look after the workers, and give a sign of life.
+        caf::reacts_to<atom::tick>,
+        // The arbitrator that decides from now on.
+        caf::reacts_to<atom::serve, shard_arbitrator_actor>,
+        // decision for the worker of this rank.
+        caf::reacts_to<atom::decide, std::uint32_t, frame>,
+        // shard_window that was decided, for the parent.
+        caf::reacts_to<atom::upstream, frame>,
+        // The deadline of a window.
+        caf::reacts_to<atom::deadline, std::uint64_t>>;
+
 using gateway_local = gateway_actor::extend<
-    // Who answers hellos from now on.
+    // Who answers hellos from now on, where one arbitrator has all workers.
     caf::reacts_to<atom::serve, aggregator_local>,
+    // Who answers hellos from now on.
+    caf::reacts_to<atom::serve, greeter_actor>,
+    // Who takes arbitrators of a tree in from now on.
+    caf::reacts_to<atom::serve, attacher_actor>,
     // This host's replica does not lead: that one does; empty while nobody is known to.
     caf::reacts_to<atom::redirect, std::string>>;
 
@@ -156,5 +245,10 @@ CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::telemetry_actor))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::connector_actor))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::arbitrator_actor))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::aggregator_local))
+CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::child_actor))
+CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::parent_actor))
+CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::shard_arbitrator_actor))
+CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::greeter_actor))
+CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::attacher_actor))
 
 CAF_END_TYPE_ID_BLOCK(dynamix_actors)

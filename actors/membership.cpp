@@ -15,11 +15,17 @@ namespace {
 /// Rounds of `decide` in one `next`: losses, phase, notices, placement, and some to spare.
 constexpr int rounds_most = 16;
 
+constexpr std::size_t names_told = 32;
+
 std::string joined(const std::vector<std::string_view>& names) {
   if (names.empty())
     return "nobody";
   if (names.size() == 1)
     return std::string{names.front()};
+  // Thousands of names would help nobody, a line for each that joins least of all.
+  if (names.size() > names_told)
+    return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + names_told, ", "),
+                       names.size() - names_told);
   return fmt::format("{} and {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
 }
 

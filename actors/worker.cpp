@@ -126,6 +126,7 @@ void orphan(pointer self, const char* why) {
   if (state.orphaned())
     return;
   state.aggregator = nullptr;
+  state.reports.reset(); // what was under way is lost, and what comes is dropped, until there is somebody again
   self->send(state.telemetry, atom::orphan_v);
   if (state.now == phase::training)
     spdlog::warn("arbitrator_lost reason=\"{}\" the last batch sizes stand, training goes on", why);
@@ -247,14 +248,18 @@ void beat(pointer self) {
     return;
   const std::chrono::milliseconds patience(state.options.timeouts.silence_ms);
   self->request(state.aggregator, patience, atom::beat_v, pack(state.heartbeat()))
-      .then([](atom::beat) {},
-            [self, asked = state.aggregator](const caf::error&) {
-              if (self->state.aggregator != asked)
-                return;
-              orphan(self, "it does not answer");
-              // Another replica may lead by now; a single one is tried again.
-              self->send(self->state.connector, atom::redirect_v, std::string{});
-            });
+      .then(
+          [self, sent = state.reports.under_way()](atom::beat) {
+            if (auto next = self->state.reports.answered(sent))
+              self->send(self->state.telemetry, atom::report_v, std::move(*next));
+          },
+          [self, asked = state.aggregator](const caf::error&) {
+            if (self->state.aggregator != asked)
+              return;
+            orphan(self, "it does not answer");
+            // Another replica may lead by now; a single one is tried again.
+            self->send(self->state.connector, atom::redirect_v, std::string{});
+          });
 }
 
 void tick(pointer self) {
@@ -311,7 +316,10 @@ worker_local::behavior_type worker(pointer self, training_options options, messa
         orphan(self, "its host is gone");
       },
       [self](atom::greet) { greet(self); },
-      [self](atom::report, const frame& report) { self->send(self->state.telemetry, atom::report_v, report); },
+      [self](atom::report, const frame& report) {
+        if (auto now = self->state.reports.offer(report))
+          self->send(self->state.telemetry, atom::report_v, std::move(*now));
+      },
       [self](atom::evaluation, const frame& report) { self->send(self->state.telemetry, atom::evaluation_v, report); },
       [self](atom::left) { generation_left(self); },
       [self](atom::beat) { beat(self); },

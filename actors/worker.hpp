@@ -1,5 +1,6 @@
 #pragma once
 
+#include "actors/credit.hpp"
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
 #include "actors/progress_watch.hpp"
@@ -38,6 +39,7 @@ struct worker_state {
   std::shared_ptr<training_run> run;
   store_actor meeting_point; ///< of the newest place
   std::optional<progress_watch> watch;
+  credit reports = credit(64); ///< to the aggregator; an answered heartbeat says that those before it have arrived
   bool greeting_under_way = false;
   std::uint64_t greetings = 0;        ///< hellos said; only the answer to the newest counts
   std::uint64_t known_generation = 0; ///< as the newest hello said that was answered

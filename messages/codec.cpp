@@ -104,6 +104,8 @@ result<message> read_envelope(schema::Envelope::Reader envelope) {
     return message(wire::read(envelope.getGuidance()));
   case schema::Envelope::SHARD_ORDER:
     return message(wire::read(envelope.getShardOrder()));
+  case schema::Envelope::RECIPIENTS:
+    return message(wire::read(envelope.getRecipients()));
   }
   return codec_error{codec_code::unknown_kind, "a message of kind " +
                                                    std::to_string(static_cast<unsigned>(envelope.which())) +
@@ -152,6 +154,7 @@ template result<shared_words> encode(const beat_summary&);
 template result<shared_words> encode(const shard_window&);
 template result<shared_words> encode(const guidance&);
 template result<shared_words> encode(const shard_order&);
+template result<shared_words> encode(const recipients&);
 
 result<shared_words> encode(const message& value) {
   return std::visit([](const auto& one) { return encode(one); }, value);
@@ -183,7 +186,8 @@ std::string_view kind_name(const message& value) {
       "hello",        "welcome",      "window_report",     "evaluation_report", "farewell",
       "shard_report", "decision",     "trajectory",        "policy_version",    "store_operation",
       "store_result", "placement",    "generation_notice", "heartbeat",         "shard_hello",
-      "absence",      "beat_summary", "shard_window",      "guidance",          "shard_order"};
+      "absence",      "beat_summary", "shard_window",      "guidance",          "shard_order",
+      "recipients"};
   return names[value.index()];
 }
 

@@ -17,9 +17,10 @@
 namespace dynamix::messages {
 
 /// Everything that a frame can hold.
-using message = std::variant<hello, welcome, window_report, evaluation_report, farewell, shard_report, decision,
-                             trajectory, policy_version, store_operation, store_result, placement, generation_notice,
-                             heartbeat, shard_hello, absence, beat_summary, shard_window, guidance, shard_order>;
+using message =
+    std::variant<hello, welcome, window_report, evaluation_report, farewell, shard_report, decision, trajectory,
+                 policy_version, store_operation, store_result, placement, generation_notice, heartbeat, shard_hello,
+                 absence, beat_summary, shard_window, guidance, shard_order, recipients>;
 
 /// The largest frame: the largest policy and room for what goes with it.
 inline constexpr std::size_t max_frame_words = (max_policy_bytes + (64U << 10)) / sizeof(std::uint64_t);

@@ -132,4 +132,10 @@ struct shard_order {
   friend bool operator==(const shard_order&, const shard_order&) = default;
 };
 
+/// Whom a parent's placement, notice or decision is for.
+struct recipients {
+  std::vector<std::uint32_t> ranks; ///< rising; at least one
+  friend bool operator==(const recipients&, const recipients&) = default;
+};
+
 } // namespace dynamix::messages

@@ -31,6 +31,7 @@ std::string validate(const beat_summary& value);
 std::string validate(const shard_window& value);
 std::string validate(const guidance& value);
 std::string validate(const shard_order& value);
+std::string validate(const recipients& value);
 
 /// Text that `validate` accepts as a detail or a reason: broken UTF-8 and control characters (but not newlines and
 /// tabs) become U+FFFD, and what is beyond `max_text_length` bytes is cut off.

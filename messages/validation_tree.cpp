@@ -132,6 +132,12 @@ std::string validate(const guidance& value) {
   return check.take();
 }
 
+std::string validate(const recipients& value) {
+  checker check;
+  check.ranks("ranks", value.ranks, 1, max_workers);
+  return check.take();
+}
+
 std::string validate(const shard_order& value) {
   checker check;
   check.ranks("leaving", value.leaving, 0, max_workers);

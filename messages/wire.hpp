@@ -29,6 +29,7 @@ void write(const beat_summary& value, schema::Envelope::Builder envelope);
 void write(const shard_window& value, schema::Envelope::Builder envelope);
 void write(const guidance& value, schema::Envelope::Builder envelope);
 void write(const shard_order& value, schema::Envelope::Builder envelope);
+void write(const recipients& value, schema::Envelope::Builder envelope);
 
 hello read(schema::Hello::Reader reader);
 welcome read(schema::Welcome::Reader reader);
@@ -50,5 +51,6 @@ beat_summary read(schema::BeatSummary::Reader reader);
 shard_window read(schema::ShardWindow::Reader reader);
 guidance read(schema::Guidance::Reader reader);
 shard_order read(schema::ShardOrder::Reader reader);
+recipients read(schema::Recipients::Reader reader);
 
 } // namespace dynamix::messages::wire

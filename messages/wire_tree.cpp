@@ -168,6 +168,15 @@ void write(const shard_order& value, schema::Envelope::Builder envelope) {
   builder.setReason(text_of(value.reason));
 }
 
+void write(const recipients& value, schema::Envelope::Builder envelope) {
+  auto builder = envelope.initRecipients();
+  write_ranks(value.ranks, builder.initRanks(size_of(value.ranks)));
+}
+
+recipients read(schema::Recipients::Reader reader) {
+  return {.ranks = read_ranks(reader.getRanks())};
+}
+
 shard_hello read(schema::ShardHello::Reader reader) {
   return {.protocol = reader.getProtocol(),
           .cluster = read_text(reader.getCluster(), max_name_length),

@@ -1,3 +1,4 @@
+#include "cluster/tree_plan.hpp"
 #include "dashboard/dashboard.hpp"
 #include "node/command.hpp"
 #include "node/local_run.hpp"
@@ -150,6 +151,8 @@ int run_local(const local_arguments& arguments, command_context& context) {
     live.print(file->name + ": " + std::to_string(file->workers().size()) + " workers, policy " +
                std::string(cluster::to_string(file->arbitrator.policy)) + ", seed " + std::to_string(file->seed) +
                ", run directory " + run.path());
+    if (const auto plan = cluster::plan_tree(*file); !plan.central())
+      live.print(cluster::describe_tree(plan));
     if (const auto page = page_text(*file); !page.empty())
       live.print(page);
   }

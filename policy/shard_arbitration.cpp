@@ -209,8 +209,10 @@ root_verdict root_arbitration::consider(const messages::shard_window& joined) {
   observation observed{.report = &all, .measured = &measured_};
   std::vector<proposal> proposals;
   std::uint32_t sampled = 0;
+  const auto times = attribute(all);
   for (std::size_t i = 0; i < joined.reports.size(); ++i) {
     result.window.workers.push_back(judge(joined, i));
+    result.window.workers.back().time = times[i];
     const auto& made = joined.choices[i];
     observed.assigned.push_back(made.batch);
     observed.highest.push_back(measured_.highest(i));

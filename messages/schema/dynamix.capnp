@@ -38,6 +38,7 @@ struct Envelope {
     shardWindow @18 :ShardWindow;
     guidance @19 :Guidance;
     shardOrder @20 :ShardOrder;
+    recipients @21 :Recipients;
   }
 }
 
@@ -707,4 +708,11 @@ struct ShardOrder {
 
   succeeded @3 :Bool;
   reason @4 :Text;
+}
+
+struct Recipients {
+  # Whom a parent's placement, notice or decision is for.
+
+  ranks @0 :List(UInt32);
+  # Rising.
 }

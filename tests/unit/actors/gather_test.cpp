@@ -98,7 +98,7 @@ TEST(Gather, ClosesWindowsInOrderAndOnceUnderLossAndReordering) {
     constexpr std::uint32_t workers = 4;
     auto windows = gather_of(workers);
     std::uint64_t last = 0;
-    auto check = [&](const std::vector<messages::shard_report>& closed) {
+    auto check = [&](const std::vector<closed_window>& closed) {
       for (const auto& shard : closed) {
         ASSERT_GT(shard.window, last) << "seed " << seed;
         last = shard.window;

@@ -257,6 +257,7 @@ std::vector<message> examples() {
       guidance_example(),
       shard_order{
           .term = 3, .leaving = {1, 2}, .finished = true, .succeeded = true, .reason = "all workers have finished"},
+      recipients{.ranks = {1, 3}},
   };
 }
 

@@ -37,6 +37,7 @@ TEST(tree_validation, refuses_broken_hellos_and_beats_of_shards) {
   expect_refused<absence>("incarnation", [](auto& value) { value.incarnation = 0; });
   expect_refused<beat_summary>("beats[1]", [](auto& value) { value.beats.push_back(value.beats[0]); });
   expect_refused<beat_summary>("beats[0].rank", [](auto& value) { value.beats[0].rank = max_workers; });
+  expect_refused<recipients>("ranks", [](auto& value) { value.ranks.clear(); });
   expect_refused<shard_order>("leaving", [](auto& value) { value.leaving = {2, 1}; });
 }
 

@@ -1,0 +1,30 @@
+#pragma once
+
+/// The aggregator's part at the root of a tree of arbitrators: its children, and its workers through them.
+
+#include "actors/aggregator.hpp"
+
+namespace dynamix::actors::aggregating {
+
+using pointer = aggregator_local::stateful_pointer<aggregator_state>;
+
+/// Of a tree: a shard finds out who is silent; the root waits for as long again, in which a lost shard's workers find
+/// another.
+cluster::timeouts membership_timeouts(const aggregator_options& options);
+
+caf::result<frame, parent_actor> take_child(pointer self, const frame& said, const child_actor& child);
+caf::result<frame> take_relayed(pointer self, const frame& said, const child_actor& child);
+void take_absence(pointer self, const frame& received);
+void take_summary(pointer self, const frame& received);
+void child_down(pointer self, const caf::down_msg& down);
+
+void place_through_children(pointer self, const std::vector<std::uint32_t>& ranks);
+void notify_through_children(pointer self,
+                             const std::vector<std::pair<std::uint32_t, messages::generation_notice>>& notices);
+void guide_children(pointer self, const frame& guidance);
+void publish_to_children(pointer self, const frame& version);
+/// Nothing where there are none.
+void tell_term(pointer self);
+void finish_children(pointer self, const part_outcome& outcome);
+
+} // namespace dynamix::actors::aggregating

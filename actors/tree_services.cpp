@@ -1,0 +1,108 @@
+#include "actors/tree_services.hpp"
+
+#include "actors/connector.hpp"
+#include "actors/handlers.hpp"
+#include "actors/shard.hpp"
+#include "actors/shard_arbitrator.hpp"
+
+#include <random>
+#include <tuple>
+#include <utility>
+
+namespace dynamix::actors {
+
+namespace {
+
+std::uint64_t new_incarnation() {
+  std::random_device source;
+  return (static_cast<std::uint64_t>(source()) << 32 | source()) | 1;
+}
+
+} // namespace
+
+tree_services::tree_services(caf::actor_system& system, const host_options& options,
+                             std::shared_ptr<host_events> events)
+    : system_(system), options_(options), events_(std::move(events)),
+      timeouts_(cluster::derive_timeouts(options.file.detect_ms)), plan_(cluster::plan_tree(options.file)),
+      node_(plan_.find(options.host)) {}
+
+std::vector<connector_target> tree_services::targets(const std::vector<std::size_t>& nodes) const {
+  std::vector<connector_target> found;
+  for (const auto index : nodes) {
+    const auto& host = *options_.file.find(plan_.nodes[index].host);
+    connector_target target{.host = host.name, .address = host.address, .port = host.port};
+    if (host.name == options_.host)
+      target.address.clear();
+    if (const auto proxy = options_.reach.find(host.name); proxy != options_.reach.end())
+      std::tie(target.address, target.port) = proxy->second;
+    found.push_back(std::move(target));
+  }
+  return found;
+}
+
+std::vector<connector_target> tree_services::places_for_worker(std::uint32_t rank) const {
+  return targets(plan_.places_for_worker(rank));
+}
+
+std::vector<child_specification> tree_services::children(const std::vector<std::uint8_t>& parameters) {
+  std::vector<child_specification> specifications;
+  specifications.push_back({"shard", [this] { return start_shard(); }});
+  specifications.push_back({"shard_connector", [this] { return start_connector(); }});
+  if (takes_workers())
+    specifications.push_back({"shard_arbitrator", [this, parameters] {
+                                const std::scoped_lock lock(mutex_);
+                                return caf::actor_cast<caf::strong_actor_ptr>(
+                                    system_.spawn(shard_arbitrator, options_.file, parameters, shard_));
+                              }});
+  return specifications;
+}
+
+caf::strong_actor_ptr tree_services::start_shard() {
+  const std::scoped_lock lock(mutex_);
+  shard_ = system_.spawn(shard, shard_options{.file = options_.file,
+                                              .timeouts = timeouts_,
+                                              .plan = plan_,
+                                              .host = options_.host,
+                                              .parent = plan_.nodes[plan_.nodes[node_].parent].host,
+                                              .incarnation = new_incarnation(),
+                                              .events = is_root() ? nullptr : events_});
+  tell_gateway();
+  return caf::actor_cast<caf::strong_actor_ptr>(shard_);
+}
+
+caf::strong_actor_ptr tree_services::start_connector() {
+  const std::scoped_lock lock(mutex_);
+  connector_options reach{.targets = targets(is_root() ? std::vector<std::size_t>{0} : plan_.places_for_node(node_)),
+                          .probe_timeout_ms = timeouts_.probe_timeout_ms,
+                          .first_seconds = timeouts_.rejoin_timeout_ms / 1000.0};
+  connector_ = system_.spawn<caf::detached>(connector, std::move(reach), connected_actor{shard_});
+  if (gateway_)
+    caf::anon_send(connector_, atom::serve_v, caf::actor_cast<gateway_actor>(gateway_));
+  return caf::actor_cast<caf::strong_actor_ptr>(connector_);
+}
+
+void tree_services::tell_gateway() {
+  if (!gateway_ || !shard_)
+    return;
+  if (takes_workers())
+    caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<greeter_actor>(shard_));
+  else
+    caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<attacher_actor>(shard_));
+}
+
+void tree_services::serve_gateway(const gateway_local& gateway) {
+  const std::scoped_lock lock(mutex_);
+  gateway_ = gateway;
+  tell_gateway();
+  if (connector_)
+    caf::anon_send(connector_, atom::serve_v, caf::actor_cast<gateway_actor>(gateway_));
+}
+
+void tree_services::shut_down() {
+  const std::scoped_lock lock(mutex_);
+  shard_ = nullptr;
+  connector_ = nullptr;
+  gateway_ = nullptr;
+}
+
+} // namespace dynamix::actors

@@ -1,0 +1,82 @@
+/// A tree of arbitrators over real processes: shards decide, the root guides; a shard's host dies and comes back.
+
+#include "tests/cluster/trial.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace dynamix::cluster_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class arbitrator_tree : public trial {
+protected:
+  std::vector<actors::ledger_shard> shards() const {
+    std::string not_yet;
+    std::vector<actors::ledger_shard> found;
+    for (auto& row : actors::read_ledger(run().ledger(), not_yet))
+      if (auto* shard = std::get_if<actors::ledger_shard>(&row.entry))
+        found.push_back(std::move(*shard));
+    return found;
+  }
+
+  bool wait_for_shard(const std::string& name, const std::string& state) const {
+    return wait_until([&] {
+      const auto rows = shards();
+      return std::ranges::any_of(rows, [&](const auto& row) { return row.name == name && row.state == state; });
+    });
+  }
+};
+
+TEST_F(arbitrator_tree, trains_to_the_end_and_moves_batches_to_the_fast_hosts) {
+  write_file(
+      {.slowdowns = {2, 6, 2, 6}, .epochs = 2, .arbitrator = "policy = \"goodput\"\ntopology = \"tree\"\nfanout = 2"});
+  auto local = start_local();
+  const auto ended = local.wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("hub: root of 2 arbitrators"));
+  EXPECT_THAT(ended.output, HasSubstr("w2: shard of 2 workers, ranks 2 to 3"));
+  const auto all = windows();
+  ASSERT_GT(all.size(), 10U);
+  for (const auto& window : all) {
+    EXPECT_EQ(window.workers.size(), 4U) << "window " << window.key.window;
+    std::set<std::uint64_t> keys;
+    for (const auto& worker : window.workers)
+      if (worker.report.decision.window > 0)
+        keys.insert(worker.report.decision.window);
+    EXPECT_LE(keys.size(), 1U) << "nobody applies half of a window";
+  }
+  const auto& last = all.back().workers;
+  EXPECT_GT(last[0].report.batch, last[1].report.batch);
+  EXPECT_GT(last[2].report.batch, last[3].report.batch);
+  for (const char* worker : {"w0", "w1", "w2", "w3"}) {
+    EXPECT_EQ(farewell_of(worker).samples, 12000U);
+    EXPECT_EQ(farewell_of(worker).parameter_checksum, farewell_of("w0").parameter_checksum);
+    EXPECT_EQ(farewell_of(worker).decisions.duplicated, 0U);
+    EXPECT_GT(farewell_of(worker).decisions.applied, 5U);
+  }
+}
+
+TEST_F(arbitrator_tree, goes_on_when_a_shards_host_is_killed_and_takes_it_back) {
+  write_file({.slowdowns = {10, 10, 10, 10},
+              .epochs = 2,
+              .arbitrator = "policy = \"goodput\"\ntopology = \"tree\"\nfanout = 2"});
+  auto local = start_local();
+  ASSERT_TRUE(wait_for_windows(3)) << local.said();
+  ASSERT_TRUE(local.signal_host("w2", SIGKILL)) << local.said(); // the shard of w2 and w3
+  ASSERT_TRUE(wait_for_shard("w2", "lost")) << local.said();
+  ASSERT_TRUE(wait_for_generation({"w0", "w1", "w3"})) << local.said();
+  ASSERT_TRUE(wait_for_generation({"w0", "w1", "w2", "w3"})) << local.said();
+  const auto ended = local.wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  for (const auto& formed : generations())
+    EXPECT_LE(formed.steps_lost, 1U) << "generation " << formed.generation;
+  for (const char* worker : {"w0", "w1", "w3"}) {
+    EXPECT_EQ(farewell_of(worker).samples, 12000U);
+    EXPECT_EQ(farewell_of(worker).parameter_checksum, farewell_of("w0").parameter_checksum);
+  }
+}
+
+} // namespace
+} // namespace dynamix::cluster_test

@@ -1,0 +1,62 @@
+#include "actors/credit.hpp"
+#include "actors/roster.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dynamix::actors {
+namespace {
+
+messages::shared_words words(std::uint64_t number) {
+  return messages::shared_words(std::vector<std::uint64_t>{number});
+}
+
+std::uint64_t number(const std::optional<messages::shared_words>& value) {
+  return value ? value->view().front() : 0;
+}
+
+TEST(credit, lets_so_many_go_and_keeps_the_newest_of_the_rest) {
+  credit tested(2);
+  EXPECT_EQ(number(tested.offer(words(1))), 1U);
+  EXPECT_EQ(number(tested.offer(words(2))), 2U);
+  EXPECT_FALSE(tested.offer(words(3)));
+  EXPECT_FALSE(tested.offer(words(4)));
+  EXPECT_EQ(tested.dropped(), 1U);
+  EXPECT_EQ(number(tested.answered(1)), 4U) << "3 was the older";
+  EXPECT_FALSE(tested.answered(1));
+  EXPECT_EQ(tested.under_way(), 1U);
+  EXPECT_FALSE(tested.answered(7)) << "more answers than there were messages";
+  EXPECT_EQ(tested.under_way(), 0U);
+}
+
+TEST(roster, finds_who_is_silent_once_and_who_is_to_leave) {
+  roster tested(1.5, 0.25);
+  tested.joined(3, 7, 0);
+  tested.joined(4, 8, 0);
+  for (double now = 0.25; now < 1.4; now += 0.25) {
+    EXPECT_TRUE(tested.find_silent(now).empty());
+    EXPECT_TRUE(tested.beat({.rank = 4, .incarnation = 8}, now));
+  }
+  EXPECT_TRUE(tested.find_silent(1.5).empty());
+  const auto silent = tested.find_silent(1.75);
+  ASSERT_EQ(silent.size(), 1U);
+  EXPECT_EQ(silent[0].rank, 3U);
+  EXPECT_EQ(silent[0].incarnation, 7U);
+  EXPECT_TRUE(tested.find_silent(2.0).empty()) << "told once";
+  EXPECT_EQ(tested.take_beats().size(), 1U);
+  EXPECT_TRUE(tested.take_beats().empty());
+  EXPECT_FALSE(tested.beat({.rank = 9, .incarnation = 1}, 2.0)) << "not of this shard";
+  tested.send_away(4);
+  EXPECT_FALSE(tested.beat({.rank = 4, .incarnation = 8}, 2.0)) << "it is to find out";
+}
+
+TEST(roster, holds_its_own_sleep_against_nobody) {
+  roster tested(1.5, 0.25);
+  tested.joined(3, 7, 0);
+  EXPECT_TRUE(tested.find_silent(0.25).empty());
+  EXPECT_TRUE(tested.find_silent(60).empty());
+  EXPECT_TRUE(tested.find_silent(60.25).empty());
+  EXPECT_FALSE(tested.find_silent(61.75).empty() && tested.find_silent(62).empty());
+}
+
+} // namespace
+} // namespace dynamix::actors

@@ -1,0 +1,218 @@
+// The tree's protocol, in virtual time and in orders that a seed picks.
+
+#include "tests/unit/actors/simulated_tree.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace dynamix::actors::testing {
+namespace {
+
+class tree : public ::testing::TestWithParam<std::uint64_t> {
+protected:
+  static void expect_decided(const simulated_tree& cluster, std::uint32_t rank, std::uint64_t window) {
+    const auto& decisions = cluster.inboxes[rank]->decisions;
+    ASSERT_FALSE(decisions.empty()) << "rank " << rank;
+    EXPECT_EQ(decisions.back().key.window, window) << "rank " << rank;
+  }
+
+  /// All decisions of a window carry one key.
+  static void expect_one_key(const simulated_tree& cluster, std::uint64_t window) {
+    std::set<messages::decision_key> keys;
+    for (const auto& received : cluster.inboxes)
+      for (const auto& decision : received->decisions)
+        if (decision.key.window == window)
+          keys.insert(decision.key);
+    EXPECT_EQ(keys.size(), 1U) << "window " << window;
+  }
+
+  static std::size_t lost(const simulated_tree& cluster) {
+    std::size_t count = 0;
+    for (const auto& event : cluster.rows->all<ledger_event>())
+      count += event.event == "lost";
+    return count;
+  }
+};
+
+TEST_P(tree, forms_one_generation_of_all_workers_and_decides_for_all) {
+  for (const auto& [workers, fanout] : {std::pair(6U, 3U), std::pair(20U, 3U)}) { // 2 and 3 levels
+    simulated_tree cluster(workers, fanout, GetParam());
+    cluster.join_all();
+    const auto formed = cluster.rows->all<ledger_generation>();
+    ASSERT_EQ(formed.size(), 1U);
+    EXPECT_EQ(formed[0].members.size(), workers);
+    for (const auto& received : cluster.inboxes)
+      ASSERT_EQ(received->places.size(), 1U);
+    for (std::uint64_t window = 1; window <= 6; ++window) {
+      cluster.report_all(window);
+      cluster.advance(std::chrono::milliseconds(250));
+      for (std::uint32_t rank = 0; rank < workers; ++rank)
+        expect_decided(cluster, rank, window);
+      expect_one_key(cluster, window);
+    }
+    const auto windows = cluster.rows->all<ledger_window>();
+    ASSERT_EQ(windows.size(), 6U);
+    EXPECT_EQ(windows.back().workers.size(), workers);
+    EXPECT_GT(cluster.inboxes[0]->decisions.back().batch, cluster.inboxes[2]->decisions.back().batch)
+        << "the slow one gets less, by the root's guidance";
+    EXPECT_EQ(cluster.rows->all<ledger_shard>().size(), cluster.plan.nodes[0].children.size());
+  }
+}
+
+TEST_P(tree, restarts_a_shard_whose_actor_dies_and_goes_on_in_the_same_generation) {
+  simulated_tree cluster(9, 3, GetParam());
+  cluster.join_all();
+  cluster.report_all(1);
+  const auto shard = cluster.plan.shard_of(4);
+  caf::anon_send_exit(cluster.nodes[shard].hub, caf::exit_reason::kill);
+  cluster.run();
+  cluster.report_all(2); // those of the dead shard go nowhere; the others miss nothing
+  for (const std::uint32_t rank : {0U, 2U, 6U, 8U})
+    expect_decided(cluster, rank, 2);
+  cluster.advance(std::chrono::milliseconds(1000));
+  for (const std::uint32_t rank : {3U, 4U, 5U})
+    cluster.say_hello(rank, true); // as a worker does whose aggregator is gone
+  cluster.run();
+  cluster.report_all(3);
+  for (std::uint32_t rank = 0; rank < 9; ++rank)
+    expect_decided(cluster, rank, 3);
+  cluster.advance(std::chrono::seconds(5));
+  EXPECT_EQ(cluster.rows->all<ledger_generation>().size(), 1U);
+  EXPECT_EQ(lost(cluster), 0U);
+  expect_one_key(cluster, 3);
+}
+
+TEST_P(tree, takes_a_dead_shards_workers_in_at_its_siblings_without_ending_the_generation) {
+  simulated_tree cluster(9, 3, GetParam());
+  cluster.join_all();
+  cluster.report_all(1);
+  const auto dead = cluster.plan.shard_of(3);
+  const auto sibling = cluster.plan.places_for_worker(3)[1];
+  cluster.kill_host(dead);
+  cluster.report_all(2);
+  for (const std::uint32_t rank : {0U, 8U})
+    expect_decided(cluster, rank, 2);
+  cluster.advance(std::chrono::milliseconds(900));
+  for (const std::uint32_t rank : {3U, 4U, 5U}) {
+    cluster.places[rank] = sibling;
+    cluster.say_hello(rank, true);
+  }
+  cluster.run();
+  cluster.report_all(3);
+  for (std::uint32_t rank = 0; rank < 9; ++rank)
+    expect_decided(cluster, rank, 3);
+  cluster.advance(std::chrono::seconds(5));
+  EXPECT_EQ(cluster.rows->all<ledger_generation>().size(), 1U);
+  EXPECT_EQ(lost(cluster), 0U);
+  EXPECT_EQ(cluster.rows->all<ledger_window>().back().workers.size(), 9U);
+}
+
+TEST_P(tree, ends_the_generation_when_a_dead_shards_workers_do_not_come_back) {
+  simulated_tree cluster(9, 3, GetParam());
+  cluster.join_all();
+  cluster.report_all(1);
+  cluster.kill_host(cluster.plan.shard_of(3));
+  for (const std::uint32_t rank : {3U, 4U, 5U})
+    cluster.silent.insert(rank);
+  cluster.advance(std::chrono::seconds(2));
+  EXPECT_EQ(lost(cluster), 0U) << "they have time to come through another";
+  cluster.advance(std::chrono::seconds(3));
+  EXPECT_EQ(lost(cluster), 3U);
+  EXPECT_FALSE(cluster.inboxes[0]->notices.empty());
+}
+
+TEST_P(tree, tells_the_root_of_a_worker_that_breaks_off_or_falls_silent) {
+  simulated_tree cluster(6, 3, GetParam());
+  cluster.join_all();
+  cluster.silent.insert(1);
+  caf::anon_send_exit(cluster.handles[1], caf::exit_reason::kill);
+  cluster.run();
+  EXPECT_EQ(lost(cluster), 1U) << "at once";
+  cluster.silent.insert(5);
+  cluster.advance(std::chrono::milliseconds(cluster.timeouts.silence_ms + 600));
+  EXPECT_EQ(lost(cluster), 2U);
+}
+
+TEST_P(tree, decides_on_in_shards_that_have_lost_their_parent) {
+  simulated_tree cluster(9, 3, GetParam());
+  cluster.join_all();
+  for (std::uint64_t window = 1; window <= 3; ++window)
+    cluster.report_all(window);
+  const auto batch = cluster.inboxes[0]->decisions.back().batch;
+  caf::anon_send_exit(cluster.root_door, caf::exit_reason::kill);
+  caf::anon_send_exit(cluster.root, caf::exit_reason::user_shutdown);
+  cluster.run();
+  for (std::uint64_t window = 4; window <= 6; ++window) {
+    cluster.report_all(window);
+    cluster.advance(std::chrono::seconds(1));
+    for (std::uint32_t rank = 0; rank < 9; ++rank)
+      expect_decided(cluster, rank, window);
+    expect_one_key(cluster, window);
+  }
+  EXPECT_EQ(cluster.inboxes[0]->decisions.back().batch, batch) << "by the last guidance";
+}
+
+TEST_P(tree, finds_a_new_parent_above_a_dead_one) {
+  simulated_tree cluster(20, 3, GetParam());
+  cluster.join_all();
+  cluster.report_all(1);
+  const auto above = cluster.plan.nodes[cluster.plan.shard_of(0)].parent;
+  ASSERT_NE(above, 0U);
+  cluster.kill_host(above);
+  cluster.report_all(2);
+  for (std::uint32_t rank = 0; rank < 20; ++rank)
+    expect_decided(cluster, rank, 2);
+  cluster.advance(std::chrono::milliseconds(1500));
+  for (std::uint32_t rank = 0; rank < 20; ++rank)
+    if (cluster.plan.nodes[cluster.plan.shard_of(rank)].parent == above)
+      cluster.say_hello(rank, true); // their shards have begun anew
+  cluster.run();
+  cluster.report_all(3);
+  cluster.advance(std::chrono::seconds(4));
+  for (std::uint32_t rank = 0; rank < 20; ++rank)
+    expect_decided(cluster, rank, 3);
+  EXPECT_EQ(lost(cluster), 0U);
+  EXPECT_EQ(cluster.rows->all<ledger_generation>().size(), 1U);
+  EXPECT_EQ(cluster.rows->all<ledger_window>().back().workers.size(), 20U);
+}
+
+TEST_P(tree, goes_by_a_deadline_where_a_worker_or_a_shard_is_late) {
+  simulated_tree cluster(6, 3, GetParam());
+  cluster.join_all();
+  cluster.report_all(1);
+  for (const std::uint32_t rank : {0U, 1U, 3U, 4U, 5U})
+    cluster.send_report(rank, 2);
+  cluster.run();
+  expect_decided(cluster, 5, 2);
+  EXPECT_EQ(cluster.inboxes[0]->decisions.back().key.window, 1U) << "its shard still waits";
+  cluster.advance(std::chrono::milliseconds(cluster.timeouts.gather_timeout_ms + 200));
+  for (std::uint32_t rank = 0; rank < 6; ++rank)
+    expect_decided(cluster, rank, 2);
+  const auto row = cluster.rows->all<ledger_window>().back();
+  ASSERT_EQ(row.key.window, 2U);
+  ASSERT_EQ(row.workers.size(), 6U);
+  EXPECT_TRUE(row.workers[2].stale) << "its last report stands in, marked as old";
+}
+
+TEST(tree_at_scale, takes_a_storm_of_joins_while_others_come_and_go) {
+  simulated_tree cluster(300, 20, 5);
+  for (std::uint32_t rank = 0; rank < 300; ++rank) {
+    cluster.say_hello(rank);
+    if (rank % 7 == 0)
+      cluster.say_hello(rank); // twice, as after a broken connection
+  }
+  cluster.run();
+  ASSERT_EQ(cluster.rows->all<ledger_generation>().size(), 1U);
+  EXPECT_EQ(cluster.rows->all<ledger_generation>()[0].members.size(), 300U);
+  for (std::uint64_t window = 1; window <= 2; ++window)
+    cluster.report_all(window);
+  for (const auto& received : cluster.inboxes)
+    EXPECT_EQ(received->decisions.size(), 2U);
+  for (const auto& event : cluster.rows->all<ledger_event>())
+    EXPECT_LT(event.text.size(), 400U) << "no row names hundreds";
+}
+
+INSTANTIATE_TEST_SUITE_P(seeds, tree, ::testing::Range<std::uint64_t>(1, 6));
+
+} // namespace
+} // namespace dynamix::actors::testing
