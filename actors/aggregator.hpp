@@ -7,6 +7,7 @@
 #include "actors/ledger.hpp"
 #include "actors/membership.hpp"
 #include "actors/shard.hpp"
+#include "cluster/tree_plan.hpp"
 
 #include <chrono>
 #include <map>

@@ -299,6 +299,7 @@ void worker_down(pointer self, const caf::down_msg& down) {
 }
 
 void look_after_members(pointer self) {
+  look_after_children(self);
   for (const auto rank : std::exchange(self->state.unsure, {}))
     send_place(self, rank);
   for (const auto& change : self->state.members->next(seconds_now(self)))

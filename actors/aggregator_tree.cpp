@@ -73,7 +73,8 @@ bool is_to_go_home(pointer self, const std::string& worker, const std::string& t
     return false;
   const auto rank = static_cast<std::uint32_t>(found - members.begin());
   const auto [child, shard] = home_of(self, rank);
-  if (child.empty() || child == through || find_child(self, child) == nullptr)
+  const auto* at_home = find_child(self, child);
+  if (child == through || at_home == nullptr || at_home->late)
     return false;
   const auto now = seconds_now(self);
   const auto last = state.sent_home.find(rank);
@@ -115,7 +116,7 @@ caf::result<frame, parent_actor> take_child(pointer self, const frame& said, con
     return {pack(answer), parent_actor{}};
   }
   std::erase_if(state.children, [&](const auto& one) { return one.host == hello->node; });
-  state.children.push_back({child, hello->node});
+  state.children.push_back({child, hello->node, seconds_now(self)});
   self->monitor(child);
   // What it decides must not be taken for what it decided before.
   ++state.terms;
@@ -161,9 +162,26 @@ void take_absence(pointer self, const frame& received) {
 }
 
 void take_summary(pointer self, const frame& received) {
-  if (const auto summary = unpack<messages::beat_summary>(received, "aggregator"))
-    for (const auto& sign : summary->beats)
-      take_sign(self, sign);
+  const auto summary = unpack<messages::beat_summary>(received, "aggregator");
+  if (!summary)
+    return;
+  const auto child = std::ranges::find(self->state.children, summary->node, &tree_child::host);
+  if (child != self->state.children.end()) {
+    child->seen_seconds = seconds_now(self);
+    if (std::exchange(child->late, false))
+      write_shard(self, child->host, "up");
+  }
+  for (const auto& sign : summary->beats)
+    take_sign(self, sign);
+}
+
+void look_after_children(pointer self) {
+  for (auto& child : self->state.children)
+    if (!child.late && 1000 * (seconds_now(self) - child.seen_seconds) > self->state.options.timeouts.silence_ms) {
+      child.late = true;
+      spdlog::warn("shard_late host={}", child.host);
+      write_shard(self, child.host, "late");
+    }
 }
 
 /// Its workers look for another; only the one on its own host goes with it.

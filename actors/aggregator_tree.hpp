@@ -16,6 +16,8 @@ caf::result<frame, parent_actor> take_child(pointer self, const frame& said, con
 caf::result<frame> take_relayed(pointer self, const frame& said, const child_actor& child);
 void take_absence(pointer self, const frame& received);
 void take_summary(pointer self, const frame& received);
+/// A child that is silent is late: nobody is sent to it.
+void look_after_children(pointer self);
 void child_down(pointer self, const caf::down_msg& down);
 
 void place_through_children(pointer self, const std::vector<std::uint32_t>& ranks);

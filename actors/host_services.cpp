@@ -18,11 +18,9 @@
 #include <spdlog/fmt/chrono.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <chrono>
 #include <random>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
 
 namespace dynamix::actors {
@@ -48,8 +46,8 @@ host_services::host_services(caf::actor_system& system, const host_options& opti
                              std::shared_ptr<host_events> events)
     : system_(system), options_(options), events_(std::move(events)),
       timeouts_(cluster::derive_timeouts(options.file.detect_ms)), host_(*options_.file.find(options_.host)),
-      has_worker_(host_.has(cluster::role::worker)), has_arbitrator_(host_.has(cluster::role::arbitrator)),
-      tree_(system, options_, events_) {}
+      has_worker_(host_.has(cluster::role::worker) && !options_.without_worker),
+      has_arbitrator_(host_.has(cluster::role::arbitrator)), tree_(system, options_, events_) {}
 
 std::string host_services::start() {
   if (has_arbitrator_)
@@ -241,23 +239,8 @@ void host_services::start_worker() {
 }
 
 caf::strong_actor_ptr host_services::start_connector() {
-  connector_options reach{.targets = {}, .probe_timeout_ms = timeouts_.probe_timeout_ms};
-  const auto workers = options_.file.workers();
-  const auto rank = static_cast<std::uint32_t>(std::ranges::find(workers, &host_) - workers.begin());
-  if (!tree_.plan().central()) {
-    reach.targets = tree_.places_for_worker(rank);
-    reach.first_seconds = timeouts_.rejoin_timeout_ms / 1000.0;
-  }
-  for (const auto* host : tree_.plan().central() ? options_.file.arbitrators() : std::vector<const cluster::host*>{}) {
-    connector_target target{.host = host->name, .address = host->address, .port = host->port};
-    if (host == &host_)
-      target.address.clear();
-    if (const auto proxy = options_.reach.find(host->name); proxy != options_.reach.end())
-      std::tie(target.address, target.port) = proxy->second;
-    reach.targets.push_back(std::move(target));
-  }
   const std::scoped_lock lock(mutex_);
-  connector_ = system_.spawn<caf::detached>(connector, std::move(reach), worker_);
+  connector_ = system_.spawn<caf::detached>(connector, tree_.reach_of_worker(), worker_);
   if (gateway_)
     caf::anon_send(connector_, atom::serve_v, caf::actor_cast<gateway_actor>(gateway_));
   return caf::actor_cast<caf::strong_actor_ptr>(connector_);

@@ -314,6 +314,8 @@ shard_local::behavior_type shard(pointer self, shard_options options) {
         self->send(self->state.arbitrator, atom::term_v, self->state.term);
         if (self->state.policy)
           self->send(self->state.arbitrator, atom::policy_v, *self->state.policy);
+        if (self->state.placement)
+          self->send(self->state.arbitrator, atom::place_v, *self->state.placement);
       },
       [self](atom::decide, std::uint32_t rank, const frame& decision) {
         const auto found = self->state.direct.find(rank);

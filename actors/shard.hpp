@@ -5,7 +5,7 @@
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
 #include "actors/roster.hpp"
-#include "cluster/tree_plan.hpp"
+#include "cluster/cluster_file.hpp"
 
 #include <map>
 #include <memory>
@@ -18,7 +18,6 @@ namespace dynamix::actors {
 struct shard_options {
   cluster::cluster_file file;
   cluster::timeouts timeouts;
-  cluster::tree_plan plan;
   std::string host;   ///< which holds it, and by which it goes
   std::string parent; ///< the host of the one above
   std::uint64_t incarnation = 0;
@@ -29,6 +28,8 @@ struct shard_options {
 struct tree_child {
   child_actor actor;
   std::string host;
+  double seen_seconds = 0; ///< last sign of life
+  bool late = false;       ///< it has been silent for too long
 };
 
 /// An arbitrator of the tree below the root:
@@ -59,8 +60,9 @@ struct shard_state {
   std::uint32_t refused_attaches = 0; ///< in a row
   double began_seconds = 0;
   std::uint64_t term = 0;
-  std::optional<frame> policy;   ///< newest version
-  credit windows_up = credit(2); ///< to the parent
+  std::optional<frame> policy;    ///< newest version
+  std::optional<frame> placement; ///< newest
+  credit windows_up = credit(2);  ///< to the parent
   std::uint64_t farewells = 0;
   bool ended = false;
 };

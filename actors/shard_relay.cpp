@@ -35,11 +35,10 @@ void follow_generation(pointer self, std::uint64_t generation, std::uint32_t ran
   auto& state = self->state;
   if (!state.windows || state.windows->generation() < generation) {
     state.windows.emplace(generation);
+    state.placement = pack(messages::placement{
+        .generation = generation, .members = members, .source = members.front(), .store_prefix = "followed"});
     if (state.arbitrator)
-      self->send(
-          state.arbitrator, atom::place_v,
-          pack(messages::placement{
-              .generation = generation, .members = members, .source = members.front(), .store_prefix = "followed"}));
+      self->send(state.arbitrator, atom::place_v, *state.placement);
   }
   if (state.windows->generation() == generation)
     state.windows->joined(rank);
@@ -155,7 +154,7 @@ caf::result<frame, parent_actor> take_child(pointer self, const frame& said, con
     return {pack(answer), parent_actor{}};
   }
   std::erase_if(state.children, [&](const auto& one) { return one.host == hello->node; });
-  state.children.push_back({child, hello->node});
+  state.children.push_back({child, hello->node, seconds_now(self)});
   self->monitor(child);
   send_order(self, child, {.term = state.term});
   if (state.policy)

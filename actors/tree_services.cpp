@@ -5,6 +5,7 @@
 #include "actors/shard.hpp"
 #include "actors/shard_arbitrator.hpp"
 
+#include <algorithm>
 #include <random>
 #include <tuple>
 #include <utility>
@@ -26,22 +27,34 @@ tree_services::tree_services(caf::actor_system& system, const host_options& opti
       timeouts_(cluster::derive_timeouts(options.file.detect_ms)), plan_(cluster::plan_tree(options.file)),
       node_(plan_.find(options.host)) {}
 
-std::vector<connector_target> tree_services::targets(const std::vector<std::size_t>& nodes) const {
-  std::vector<connector_target> found;
-  for (const auto index : nodes) {
-    const auto& host = *options_.file.find(plan_.nodes[index].host);
-    connector_target target{.host = host.name, .address = host.address, .port = host.port};
-    if (host.name == options_.host)
+connector_options tree_services::reach(const std::vector<const cluster::host*>& hosts) const {
+  connector_options found{.targets = {}, .probe_timeout_ms = timeouts_.probe_timeout_ms};
+  for (const auto* host : hosts) {
+    connector_target target{.host = host->name, .address = host->address, .port = host->port};
+    if (host->name == options_.host)
       target.address.clear();
-    if (const auto proxy = options_.reach.find(host.name); proxy != options_.reach.end())
+    if (const auto proxy = options_.reach.find(host->name); proxy != options_.reach.end())
       std::tie(target.address, target.port) = proxy->second;
-    found.push_back(std::move(target));
+    found.targets.push_back(std::move(target));
   }
   return found;
 }
 
-std::vector<connector_target> tree_services::places_for_worker(std::uint32_t rank) const {
-  return targets(plan_.places_for_worker(rank));
+std::vector<const cluster::host*> tree_services::hosts_of(const std::vector<std::size_t>& nodes) const {
+  std::vector<const cluster::host*> hosts;
+  for (const auto node : nodes)
+    hosts.push_back(options_.file.find(plan_.nodes[node].host));
+  return hosts;
+}
+
+connector_options tree_services::reach_of_worker() const {
+  if (plan_.central())
+    return reach(options_.file.arbitrators());
+  const auto workers = options_.file.workers();
+  const auto own = std::ranges::find(workers, options_.host, [](const auto* host) { return host->name; });
+  auto found = reach(hosts_of(plan_.places_for_worker(static_cast<std::uint32_t>(own - workers.begin()))));
+  found.first_seconds = timeouts_.rejoin_timeout_ms / 1000.0;
+  return found;
 }
 
 std::vector<child_specification> tree_services::children(const std::vector<std::uint8_t>& parameters) {
@@ -61,7 +74,6 @@ caf::strong_actor_ptr tree_services::start_shard() {
   const std::scoped_lock lock(mutex_);
   shard_ = system_.spawn(shard, shard_options{.file = options_.file,
                                               .timeouts = timeouts_,
-                                              .plan = plan_,
                                               .host = options_.host,
                                               .parent = plan_.nodes[plan_.nodes[node_].parent].host,
                                               .incarnation = new_incarnation(),
@@ -72,10 +84,9 @@ caf::strong_actor_ptr tree_services::start_shard() {
 
 caf::strong_actor_ptr tree_services::start_connector() {
   const std::scoped_lock lock(mutex_);
-  connector_options reach{.targets = targets(is_root() ? std::vector<std::size_t>{0} : plan_.places_for_node(node_)),
-                          .probe_timeout_ms = timeouts_.probe_timeout_ms,
-                          .first_seconds = timeouts_.rejoin_timeout_ms / 1000.0};
-  connector_ = system_.spawn<caf::detached>(connector, std::move(reach), connected_actor{shard_});
+  auto options = reach(hosts_of(is_root() ? std::vector<std::size_t>{0} : plan_.places_for_node(node_)));
+  options.first_seconds = timeouts_.rejoin_timeout_ms / 1000.0;
+  connector_ = system_.spawn<caf::detached>(connector, std::move(options), connected_actor{shard_});
   if (gateway_)
     caf::anon_send(connector_, atom::serve_v, caf::actor_cast<gateway_actor>(gateway_));
   return caf::actor_cast<caf::strong_actor_ptr>(connector_);

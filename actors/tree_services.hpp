@@ -16,7 +16,7 @@
 
 namespace dynamix::actors {
 
-struct connector_target;
+struct connector_options;
 
 class tree_services {
 public:
@@ -34,11 +34,12 @@ public:
   void serve_gateway(const gateway_local& gateway);
   void shut_down();
 
-  /// Where a worker of this host looks for an arbitrator.
-  std::vector<connector_target> places_for_worker(std::uint32_t rank) const;
+  /// How this host's worker looks for an arbitrator, in a tree or not.
+  connector_options reach_of_worker() const;
 
 private:
-  std::vector<connector_target> targets(const std::vector<std::size_t>& nodes) const;
+  connector_options reach(const std::vector<const cluster::host*>& hosts) const;
+  std::vector<const cluster::host*> hosts_of(const std::vector<std::size_t>& nodes) const;
   caf::strong_actor_ptr start_shard();
   caf::strong_actor_ptr start_connector();
   void tell_gateway();

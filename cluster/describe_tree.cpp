@@ -11,12 +11,11 @@
 namespace dynamix::cluster {
 namespace {
 
-/// Of one core, measured by `make bench` (docs/results.md).
-constexpr double hop_seconds = 0.0006;            ///< a message to another host, handled there
-constexpr double report_seconds = 0.000025;       ///< taking in a worker's report
-constexpr double decide_seconds = 0.0005;         ///< a decision, whatever it is about
-constexpr double worker_seconds = 0.00003;        ///< and of it a worker
-constexpr double joined_worker_seconds = 0.00003; ///< a worker in the root's account of a window
+// Measured on 2 cores that arbitrator and workers share (docs/results.md, `make bench`: decision_latency, 4 and 32
+// workers; "Tree of arbitrators" for the last).
+constexpr double exchange_seconds = 0.00043;      ///< report there, decision back
+constexpr double worker_seconds = 0.000065;       ///< and a worker's part in gathering and deciding
+constexpr double joined_worker_seconds = 0.00006; ///< a worker's part in the root's account of a window
 constexpr std::size_t nodes_drawn = 64;
 
 std::string milliseconds(double seconds) {
@@ -62,9 +61,9 @@ std::size_t largest(const tree_plan& plan, bool of_shards) {
 tree_latency predict_latency(const tree_plan& plan) {
   const auto shard = static_cast<double>(plan.central() ? plan.nodes[0].workers : largest(plan, true));
   tree_latency predicted;
-  predicted.decision_seconds = 2 * hop_seconds + shard * (report_seconds + worker_seconds) + decide_seconds;
+  predicted.decision_seconds = exchange_seconds + shard * worker_seconds;
   if (!plan.central())
-    predicted.guidance_seconds = 2 * (plan.depth - 1) * hop_seconds + joined_worker_seconds * plan.nodes[0].workers;
+    predicted.guidance_seconds = (plan.depth - 1) * exchange_seconds + joined_worker_seconds * plan.nodes[0].workers;
   return predicted;
 }
 

@@ -40,6 +40,7 @@ struct run_arguments {
   bool log_json = false;
   bool trace = false;
   bool tensorboard = false;
+  bool without_worker = false;
 };
 
 std::string names_of(const cluster::cluster_file& file) {
@@ -150,7 +151,7 @@ int run(const run_arguments& arguments, command_context& context) {
     return refuse_at(context.err, cluster::error_at(*file, host_key(*file, *host) + ".address", reason));
   if (const auto reason = host->has(cluster::role::arbitrator) ? dashboard::refuse_access(*file) : ""; !reason.empty())
     return refuse_at(context.err, cluster::error_at(*file, "dashboard.token_file", reason));
-  if (host->has(cluster::role::worker))
+  if (host->has(cluster::role::worker) && !arguments.without_worker)
     if (const auto found = trainer::preflight(file->training); !found.message.empty())
       return refuse_at(context.err, cluster::error_at(*file, found.field, found.message));
 
@@ -162,6 +163,7 @@ int run(const run_arguments& arguments, command_context& context) {
       .file = *file, .host = arguments.name, .run_directory = run.path(), .resume_from = {}, .policy_from = {}};
   options.version = program_version();
   options.trace = arguments.trace;
+  options.without_worker = arguments.without_worker;
   if (const auto reason = read_reach(arguments.reach, options); !reason.empty())
     return refuse(context.err, reason);
   if (const int code = resume ? find_resume_options(run, *host, options, context.err) : exit_done; code != exit_done)
@@ -210,6 +212,7 @@ void add_run(CLI::App& app, command_context& context) {
                     "Write what this host does when to traces/HOST.jsonl; `dynamix-node trace` joins the hosts'");
   command->add_flag("--tensorboard", arguments->tensorboard,
                     "On the arbitrator's host: write event files for TensorBoard to tensorboard/");
+  command->add_flag("--without-worker", arguments->without_worker, "Run this host's arbitrators alone")->group("");
   command->add_option("--reach", arguments->reach, "HOST=ADDRESS:PORT: dial this host there, not as the file says")
       ->group(""); // for the fault injector: not in --help
   command->add_option("--log-level", arguments->log_level, "trace, debug, info, warn or error")

@@ -5,6 +5,7 @@
 
 #include "actors/shard.hpp"
 #include "actors/shard_arbitrator.hpp"
+#include "cluster/tree_plan.hpp"
 #include "tests/unit/actors/simulated_shard.hpp"
 
 namespace dynamix::actors::testing {
@@ -220,7 +221,6 @@ private:
                           auto& node = nodes[index];
                           node.hub = system.spawn(shard, shard_options{.file = file,
                                                                        .timeouts = timeouts,
-                                                                       .plan = plan,
                                                                        .host = plan.nodes[index].host,
                                                                        .parent = "north",
                                                                        .incarnation = generator() | 1,

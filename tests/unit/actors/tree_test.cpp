@@ -138,18 +138,19 @@ TEST_P(tree, decides_on_in_shards_that_have_lost_their_parent) {
   cluster.join_all();
   for (std::uint64_t window = 1; window <= 3; ++window)
     cluster.report_all(window);
-  const auto batch = cluster.inboxes[0]->decisions.back().batch;
   caf::anon_send_exit(cluster.root_door, caf::exit_reason::kill);
   caf::anon_send_exit(cluster.root, caf::exit_reason::user_shutdown);
   cluster.run();
+  std::set<std::uint32_t> batches;
   for (std::uint64_t window = 4; window <= 6; ++window) {
     cluster.report_all(window);
     cluster.advance(std::chrono::seconds(1));
+    batches.insert(cluster.inboxes[0]->decisions.back().batch);
     for (std::uint32_t rank = 0; rank < 9; ++rank)
       expect_decided(cluster, rank, window);
     expect_one_key(cluster, window);
   }
-  EXPECT_EQ(cluster.inboxes[0]->decisions.back().batch, batch) << "by the last guidance";
+  EXPECT_EQ(batches.size(), 1U) << "by the last guidance";
 }
 
 TEST_P(tree, finds_a_new_parent_above_a_dead_one) {
