@@ -13,9 +13,9 @@ namespace {
 
 // Measured on 2 cores that arbitrator and workers share (docs/results.md, `make bench`: decision_latency, 4 and 32
 // workers; "Tree of arbitrators" for the last).
-constexpr double exchange_seconds = 0.00043;      ///< report there, decision back
-constexpr double worker_seconds = 0.000065;       ///< and a worker's part in gathering and deciding
-constexpr double joined_worker_seconds = 0.00006; ///< a worker's part in the root's account of a window
+constexpr double exchange_seconds = 0.00043;        ///< report there, decision back
+constexpr double worker_seconds = 0.000065;         ///< and a worker's part in gathering and deciding
+constexpr double joined_worker_seconds = 0.0000085; ///< a worker in the root's account of a window
 constexpr std::size_t nodes_drawn = 64;
 
 std::string milliseconds(double seconds) {
