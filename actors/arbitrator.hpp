@@ -20,7 +20,7 @@ struct arbitrator_options {
   std::shared_ptr<ledger> run_ledger;
   double ledger_origin_seconds = 0;
   std::shared_ptr<policy::parameter_archive> archive; ///< of what decides; null: it is not kept
-  bool tree = false;                         ///< the root of one
+  bool tree = false;                                  ///< the root of one
   std::shared_ptr<decision_journal> journal; ///< of a replicated arbitrator; null: what is decided holds at once
 };
 

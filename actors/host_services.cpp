@@ -53,8 +53,7 @@ std::string host_services::start() {
   if (has_arbitrator_)
     if (auto error = prepare_arbitration(); !error.empty())
       return error;
-  std::string source;
-  if (tree_.here() && !has_arbitrator_)
+  if (std::string source; tree_.here() && !has_arbitrator_)
     if (auto error = read_policy(source); !error.empty())
       return error;
   if (has_worker_)
@@ -137,9 +136,9 @@ std::string host_services::read_policy(std::string& source) {
   const auto& file = options_.file;
   source =
       options_.policy_from.empty() ? cluster::resolve_path(file, file.arbitrator.policy_file) : options_.policy_from;
+  std::string contents;
   if (!cluster::has_parameters(file.arbitrator.policy) || source.empty())
     return "";
-  std::string contents;
   if (auto error = storage::read_file(source, messages::max_policy_bytes, contents); !error.empty())
     return error;
   saved_policy_.assign(contents.begin(), contents.end());

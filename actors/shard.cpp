@@ -120,26 +120,15 @@ void went_down(pointer self, const caf::down_msg& down) {
     report_absence(self, {.rank = rank, .incarnation = *incarnation, .detail = "the connection to it broke"});
 }
 
-void take_report(pointer self, const frame& received) {
+/// A worker's report or a child's window.
+template <class Part>
+void take_part(pointer self, const frame& received) {
   auto& state = self->state;
-  auto report = unpack<messages::window_report>(received, "shard");
-  if (!report || !state.windows)
+  auto part = unpack<Part>(received, "shard");
+  if (!part || !state.windows)
     return;
   const auto before = state.windows->open_window();
-  sharding::pass_on(self, state.windows->add(std::move(*report), seconds_now(self)));
-  const auto open = state.windows->open_window();
-  if (open != 0 && open != before)
-    self->delayed_send(self, std::chrono::milliseconds(state.options.timeouts.gather_timeout_ms), atom::deadline_v,
-                       open);
-}
-
-void take_window(pointer self, const frame& received) {
-  auto& state = self->state;
-  const auto window = unpack<messages::shard_window>(received, "shard");
-  if (!window || !state.windows)
-    return;
-  const auto before = state.windows->open_window();
-  sharding::pass_on(self, state.windows->add(*window, seconds_now(self)));
+  sharding::pass_on(self, state.windows->add(std::move(*part), seconds_now(self)));
   const auto open = state.windows->open_window();
   if (open != 0 && open != before)
     self->delayed_send(self, std::chrono::milliseconds(state.options.timeouts.gather_timeout_ms), atom::deadline_v,
@@ -204,6 +193,50 @@ void take_beats(pointer self, const frame& received) {
     self->state.workers.beat(sign, seconds_now(self));
 }
 
+void relay_evaluation(pointer self, const frame& report) {
+  if (self->state.parent)
+    self->send(self->state.parent, atom::evaluation_v, report);
+}
+
+void relay_absence(pointer self, const frame& absence) {
+  if (const auto gone = unpack<messages::absence>(absence, "shard")) {
+    sharding::forget(self, gone->rank);
+    report_absence(self, *gone);
+  }
+}
+
+void relay_policy(pointer self, const frame& version) {
+  auto& state = self->state;
+  state.policy = version;
+  if (state.arbitrator)
+    self->send(state.arbitrator, atom::policy_v, version);
+  for (const auto& child : state.children)
+    self->send(child.actor, atom::policy_v, version);
+}
+
+void reach(pointer self, const gateway_actor& gateway) {
+  self->state.gateway = gateway;
+  self->state.attaching = false;
+  attach(self);
+}
+
+/// One that was started again is told what the one before it was.
+void serve(pointer self, const shard_arbitrator_actor& arbitrator) {
+  auto& state = self->state;
+  state.arbitrator = arbitrator;
+  self->send(arbitrator, atom::term_v, state.term);
+  if (state.policy)
+    self->send(arbitrator, atom::policy_v, *state.policy);
+  if (state.placement)
+    self->send(arbitrator, atom::place_v, *state.placement);
+}
+
+void hand_out(pointer self, std::uint32_t rank, const frame& decision) {
+  const auto found = self->state.direct.find(rank);
+  if (found != self->state.direct.end())
+    self->send(found->second, atom::decide_v, decision);
+}
+
 void take_order(pointer self, const frame& received) {
   auto& state = self->state;
   const auto order = unpack<messages::shard_order>(received, "shard");
@@ -252,11 +285,8 @@ shard_local::behavior_type shard(pointer self, shard_options options) {
       [self](atom::hello, const frame& hello, const worker_actor& caller) {
         return sharding::take_hello(self, hello, caller);
       },
-      [self](atom::report, const frame& report) { take_report(self, report); },
-      [self](atom::evaluation, const frame& report) {
-        if (self->state.parent)
-          self->send(self->state.parent, atom::evaluation_v, report);
-      },
+      [self](atom::report, const frame& report) { take_part<messages::window_report>(self, report); },
+      [self](atom::evaluation, const frame& report) { relay_evaluation(self, report); },
       [self](atom::beat, const frame& sign) { return take_beat(self, sign); },
       [self](atom::settle) { return settle(self); },
       [self](atom::farewell, const frame& farewell) { return sharding::relay_farewell(self, farewell); },
@@ -267,18 +297,13 @@ shard_local::behavior_type shard(pointer self, shard_options options) {
       [self](atom::relay, const frame& hello, const child_actor& child) {
         return sharding::relay_hello(self, hello, child);
       },
-      [self](atom::absent, const frame& absence) {
-        if (const auto gone = unpack<messages::absence>(absence, "shard")) {
-          sharding::forget(self, gone->rank);
-          report_absence(self, *gone);
-        }
-      },
+      [self](atom::absent, const frame& absence) { relay_absence(self, absence); },
       [self](atom::beats, const frame& summary) {
         take_beats(self, summary);
         return atom::beats_v;
       },
       [self](atom::window, const frame& window) {
-        take_window(self, window);
+        take_part<messages::shard_window>(self, window);
         return atom::window_v;
       },
       // Of the parent.
@@ -288,40 +313,19 @@ shard_local::behavior_type shard(pointer self, shard_options options) {
       [self](atom::closed, const frame& to, const frame& notice) { sharding::relay_notice(self, to, notice); },
       [self](atom::decide, const frame& to, const frame& decision) { sharding::relay_decisions(self, to, decision); },
       [self](atom::guide, const frame& guidance) { sharding::relay_guidance(self, guidance); },
-      [self](atom::policy, const frame& version) {
-        self->state.policy = version;
-        if (self->state.arbitrator)
-          self->send(self->state.arbitrator, atom::policy_v, version);
-        for (const auto& child : self->state.children)
-          self->send(child.actor, atom::policy_v, version);
-      },
+      [self](atom::policy, const frame& version) { relay_policy(self, version); },
       [self](atom::order, const frame& order) { take_order(self, order); },
       // Of this host.
       [self](atom::serve, connector_actor connector) { self->state.connector = std::move(connector); },
-      [self](atom::connected, gateway_actor gateway) {
-        self->state.gateway = std::move(gateway);
-        self->state.attaching = false;
-        attach(self);
-      },
+      [self](atom::connected, const gateway_actor& gateway) { reach(self, gateway); },
       [self](atom::lost) {
         self->state.gateway = nullptr;
         detach(self, "its host is gone");
       },
       [self](atom::greet) { attach(self); },
       [self](atom::tick) { tick(self); },
-      [self](atom::serve, shard_arbitrator_actor arbitrator) {
-        self->state.arbitrator = std::move(arbitrator);
-        self->send(self->state.arbitrator, atom::term_v, self->state.term);
-        if (self->state.policy)
-          self->send(self->state.arbitrator, atom::policy_v, *self->state.policy);
-        if (self->state.placement)
-          self->send(self->state.arbitrator, atom::place_v, *self->state.placement);
-      },
-      [self](atom::decide, std::uint32_t rank, const frame& decision) {
-        const auto found = self->state.direct.find(rank);
-        if (found != self->state.direct.end())
-          self->send(found->second, atom::decide_v, decision);
-      },
+      [self](atom::serve, const shard_arbitrator_actor& arbitrator) { serve(self, arbitrator); },
+      [self](atom::decide, std::uint32_t rank, const frame& decision) { hand_out(self, rank, decision); },
       [self](atom::upstream, const frame& window) { sharding::send_up(self, window); },
       [self](atom::deadline, std::uint64_t window) {
         if (self->state.windows)
