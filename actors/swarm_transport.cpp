@@ -4,9 +4,11 @@
 #include "actors/handlers.hpp"
 #include "actors/swarm_worker.hpp"
 #include "actors/system.hpp"
+#include "cluster/tree_plan.hpp"
 
 #include <caf/io/all.hpp>
 
+#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -67,31 +69,28 @@ public:
         system_(*new caf::actor_system(*new system_config(group_->timeouts))) {}
 
   void join() override {
-    const auto relay = system_.spawn(swarm_relay, workers_);
-    std::random_device source;
-    for (const auto rank : ranks_) {
-      const auto incarnation = (std::uint64_t{source()} << 32 | source()) | 1;
-      workers_->push_back(system_.spawn(swarm_worker, group_, relay, rank, incarnation));
+    const auto plan = cluster::plan_tree(group_->file);
+    for (auto first = ranks_.begin(); first != ranks_.end();) {
+      const auto shard = plan.shard_of(*first);
+      const auto last = std::find_if(first, ranks_.end(), [&](auto rank) { return plan.shard_of(rank) != shard; });
+      join_shard(plan, {first, last});
+      first = last;
     }
-    connector_options reach{.targets = {}, .probe_timeout_ms = group_->timeouts.probe_timeout_ms};
-    for (const auto* host : group_->file.arbitrators())
-      reach.targets.push_back({.host = host->name, .address = host->address, .port = host->port});
-    system_.spawn<caf::detached>(connector, std::move(reach), worker_local{relay});
   }
 
   void prepare(std::vector<messages::window_report> reports) override {
     group_->reports = std::move(reports);
-    for (std::uint32_t i = 0; i < workers_->size(); ++i)
-      caf::anon_send((*workers_)[i], atom::report_v, i);
+    for (std::uint32_t i = 0; i < workers_.size(); ++i)
+      caf::anon_send(workers_[i], atom::report_v, i);
   }
 
   void send() override {
-    for (const auto& worker : *workers_)
+    for (const auto& worker : workers_)
       caf::anon_send(worker, atom::report_v);
   }
 
   void finish() override {
-    for (const auto& worker : *workers_)
+    for (const auto& worker : workers_)
       caf::anon_send(worker, atom::stop_v);
   }
 
@@ -105,10 +104,35 @@ public:
   }
 
 private:
+  /// Workers that look for an arbitrator in the same places share a connector, and so a connection.
+  void join_shard(const cluster::tree_plan& plan, const std::vector<std::uint32_t>& ranks) {
+    const auto members = std::make_shared<worker_list::element_type>();
+    const auto relay = system_.spawn(swarm_relay, members);
+    std::random_device source;
+    for (const auto rank : ranks) {
+      const auto incarnation = (std::uint64_t{source()} << 32 | source()) | 1;
+      members->push_back(system_.spawn(swarm_worker, group_, relay, rank, incarnation));
+    }
+    workers_.insert(workers_.end(), members->begin(), members->end());
+    connector_options reach{.targets = {}, .probe_timeout_ms = group_->timeouts.probe_timeout_ms};
+    const auto add = [&](const cluster::host& host) {
+      reach.targets.push_back({.host = host.name, .address = host.address, .port = host.port});
+    };
+    if (plan.central()) {
+      for (const auto* host : group_->file.arbitrators())
+        add(*host);
+    } else {
+      for (const auto node : plan.places_for_worker(ranks.front()))
+        add(*group_->file.find(plan.nodes[node].host));
+      reach.first_seconds = group_->timeouts.rejoin_timeout_ms / 1000.0;
+    }
+    system_.spawn<caf::detached>(connector, std::move(reach), connected_actor{relay});
+  }
+
   std::shared_ptr<swarm_group> group_;
   const std::vector<std::uint32_t> ranks_;
-  const worker_list workers_ = std::make_shared<worker_list::element_type>(); ///< in the order of ranks_
-  caf::actor_system& system_; ///< never taken down: the process ends with the last farewell
+  std::vector<swarm_worker_actor> workers_; ///< in the order of ranks_
+  caf::actor_system& system_;               ///< never taken down: the process ends with the last farewell
 };
 
 } // namespace

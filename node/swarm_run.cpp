@@ -16,6 +16,7 @@ using clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds look_interval{20};
 constexpr std::chrono::seconds start_patience{60};
+constexpr std::chrono::seconds start_patience_each{3}; ///< more for each process: they share this machine's cores
 constexpr std::chrono::seconds end_patience{60};
 constexpr std::size_t last_words_bytes = 600;
 
@@ -84,8 +85,8 @@ private:
   }
 
   std::string wait_until_listening(const std::string& level, std::uint16_t port) {
-    for (const auto deadline = clock::now() + start_patience; clock::now() < deadline;
-         std::this_thread::sleep_for(look_interval)) {
+    for (const auto deadline = clock::now() + start_patience + members_.size() * start_patience_each;
+         clock::now() < deadline; std::this_thread::sleep_for(look_interval)) {
       if (stop_.stop_requested())
         return "stopped before the end";
       if (swarm::is_listening(port))
@@ -106,7 +107,9 @@ private:
       channels_.push_back(std::move(ours));
     }
     told_("starting " + std::to_string(members_.size()) + " processes");
-    return swarm::wait_until_up(channels_, std::chrono::duration<double>(start_patience).count(), stop_);
+    return swarm::wait_until_up(
+        channels_, std::chrono::duration<double>(start_patience + members_.size() * start_patience_each).count(),
+        stop_);
   }
 
   void conduct() {

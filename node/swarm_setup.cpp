@@ -1,5 +1,6 @@
 #include "node/swarm_setup.hpp"
 
+#include "cluster/tree_plan.hpp"
 #include "node/policy_choice.hpp"
 #include "node/run_directory.hpp"
 #include "node/text.hpp"
@@ -70,17 +71,26 @@ child_options own_program(const swarm_directory& directory, std::vector<std::str
           .output = directory.path() + "/logs/" + name + ".out"};
 }
 
-swarm_level level_of(const std::string& name, const cluster::cluster_file& file,
-                     const std::vector<const cluster::host*>& hosts, const swarm_directory& directory) {
-  swarm_level level{.name = name};
+/// The root, which is the central arbitrator where there is no tree; the levels between; the shards.
+std::vector<swarm_level> deciding_levels(const cluster::cluster_file& file, const swarm_directory& directory) {
   const run_directory run(directory.path());
-  (void)file;
-  for (const auto* host : hosts) {
-    level.ports.push_back(host->port);
-    level.processes.push_back(own_program(
-        directory, {"run", "--cluster", run.cluster_file(), "--name", host->name, "--out", run.path()}, host->name));
+  const auto plan = cluster::plan_tree(file);
+  std::vector<swarm_level> levels;
+  for (const auto& node : plan.nodes) {
+    const auto* host = file.find(node.host);
+    std::vector<std::string> arguments = {"run",      "--cluster", run.cluster_file(), "--name",
+                                          host->name, "--out",     run.path()};
+    if (host->has(cluster::role::worker)) // the swarm plays it
+      arguments.emplace_back("--without-worker");
+    const auto name = node.level == 0   ? "arbitrator"
+                      : node.is_shard() ? "shards"
+                                        : "level " + std::to_string(node.level);
+    if (levels.empty() || levels.back().name != name)
+      levels.push_back({.name = name});
+    levels.back().ports.push_back(host->port);
+    levels.back().processes.push_back(own_program(directory, std::move(arguments), host->name));
   }
-  return level;
+  return levels;
 }
 
 /// Decisions in the run's ledger, without reading more into it than the count takes.
@@ -116,9 +126,7 @@ swarm_directory::~swarm_directory() {
 
 std::vector<std::vector<std::uint32_t>> swarm_ranks(const cluster::cluster_file& file, std::uint32_t processes) {
   const auto workers = static_cast<std::uint32_t>(file.workers().size());
-  const bool tree = file.arbitrator.topology == cluster::arbitration_topology::tree;
-  return swarm::deal_ranks(workers, processes == 0 ? swarm::default_processes(workers) : processes,
-                           tree ? file.arbitrator.fanout : 1);
+  return swarm::deal_ranks(swarm::shard_sizes(file), processes == 0 ? swarm::default_processes(workers) : processes);
 }
 
 int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_context& context) {
@@ -139,6 +147,8 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
   setup.file = swarm::describe(base, workers, swarm::find_free_port(), run.path());
   if (const auto problem = apply_changes(arguments, setup.file); !problem.empty())
     return refuse(context.err, problem);
+  if (const auto problem = swarm::place_arbitrators(setup.file, swarm::find_free_port); !problem.empty())
+    return refuse(context.err, problem);
   auto problem = run.create();
   if (problem.empty())
     problem = swarm::write_models(run.path());
@@ -153,7 +163,7 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
     return refuse_at(context.err, error);
 
   const auto shares = swarm_ranks(setup.file, arguments.processes);
-  setup.run.deciding = {level_of("arbitrator", setup.file, setup.file.arbitrators(), *setup.directory)};
+  setup.run.deciding = deciding_levels(setup.file, *setup.directory);
   for (std::size_t part = 0; part < shares.size(); ++part)
     setup.run.parts.push_back(own_program(*setup.directory,
                                           {"swarm", "--cluster", run.cluster_file(), "--processes",

@@ -1,11 +1,13 @@
 #include "swarm/cluster.hpp"
 
+#include "cluster/tree_plan.hpp"
 #include "simulator/device_profile.hpp"
 #include "simulator/workload.hpp"
 #include "storage/atomic_file.hpp"
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 namespace dynamix::swarm {
 namespace {
@@ -79,12 +81,33 @@ std::string write_models(const std::string& directory) {
   return {};
 }
 
-std::vector<std::vector<std::uint32_t>> deal_ranks(std::uint32_t workers, std::uint32_t processes,
-                                                   std::uint32_t shard) {
-  const auto shards = (workers + shard - 1) / shard;
-  std::vector<std::vector<std::uint32_t>> dealt(std::min(processes, shards));
-  for (std::uint32_t rank = 0; rank < workers; ++rank)
-    dealt[std::uint64_t{rank / shard} * dealt.size() / shards].push_back(rank);
+std::string place_arbitrators(cluster::cluster_file& file, const std::function<std::uint16_t()>& free_port) {
+  const auto plan = cluster::plan_tree(file);
+  for (std::size_t i = 1; i < plan.nodes.size(); ++i)
+    std::ranges::find(file.hosts, plan.nodes[i].host, &cluster::host::name)->port = free_port();
+  return plan.error;
+}
+
+std::vector<std::uint32_t> shard_sizes(const cluster::cluster_file& file) {
+  const auto plan = cluster::plan_tree(file);
+  std::map<std::uint32_t, std::uint32_t> by_rank;
+  for (const auto& node : plan.nodes)
+    if (node.is_shard())
+      by_rank[node.first_rank] = node.workers;
+  if (by_rank.empty())
+    return std::vector<std::uint32_t>(file.workers().size(), 1);
+  std::vector<std::uint32_t> sizes;
+  for (const auto& [first, workers] : by_rank)
+    sizes.push_back(workers);
+  return sizes;
+}
+
+std::vector<std::vector<std::uint32_t>> deal_ranks(const std::vector<std::uint32_t>& shards, std::uint32_t processes) {
+  std::vector<std::vector<std::uint32_t>> dealt(std::min<std::size_t>(processes, shards.size()));
+  std::uint32_t next = 0;
+  for (std::size_t i = 0; i < shards.size(); ++i)
+    for (std::uint32_t left = shards[i]; left > 0; --left)
+      dealt[i * dealt.size() / shards.size()].push_back(next++);
   return dealt;
 }
 

@@ -5,6 +5,7 @@
 #include "cluster/cluster_file.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,15 @@ cluster::cluster_file describe(const cluster::cluster_file& from, std::uint32_t 
 /// Writes a workload and two device profiles, made up, into the directory. Empty, or what went wrong.
 std::string write_models(const std::string& directory);
 
-/// The ranks of each of so many processes: equal shares, those of one shard of `shard` workers together.
-std::vector<std::vector<std::uint32_t>> deal_ranks(std::uint32_t workers, std::uint32_t processes, std::uint32_t shard);
+/// Gives every arbitrator below the root of the file's tree a port of its own from `free_port`. Empty, or why there is
+/// no tree.
+std::string place_arbitrators(cluster::cluster_file& file, const std::function<std::uint16_t()>& free_port);
+
+/// How many workers each shard of the file's tree has, in the order of ranks; without a tree each worker stands alone.
+std::vector<std::uint32_t> shard_sizes(const cluster::cluster_file& file);
+
+/// The ranks of each of so many processes at most: nearly equal shares, those of one shard together.
+std::vector<std::vector<std::uint32_t>> deal_ranks(const std::vector<std::uint32_t>& shards, std::uint32_t processes);
 /// As many as workers need: one for 512, at most 8.
 std::uint32_t default_processes(std::uint32_t workers);
 

@@ -176,7 +176,8 @@ private:
       if (!counts)
         continue;
       outcome.end_to_applied.push_back(seconds_between(end_ns_, worker.applied_ns));
-      outcome.sent_to_applied.push_back(seconds_between(worker.sent_ns, worker.applied_ns));
+      if (worker.sent_ns != 0) // else another report stood in for its own
+        outcome.sent_to_applied.push_back(seconds_between(worker.sent_ns, worker.applied_ns));
       last_applied_ = std::max(last_applied_, outcome.end_to_applied.back());
     }
   }

@@ -69,6 +69,24 @@ TEST_F(swarm_trial, leaves_a_run_directory_that_report_reads_and_batch_sizes_tha
   EXPECT_EQ(end_of({"report", "--run", out()}).code, 0);
 }
 
+TEST_F(swarm_trial, reaches_every_worker_through_three_levels_of_arbitrators) {
+  const auto figures = figures_of({"--workers", "12", "--topology", "tree", "--fanout", "3", "--windows", "6",
+                                   "--warm-up", "1", "--interval-ms", "100"});
+  EXPECT_EQ(figures["decisions"]["expected"], 12 * 7);
+  EXPECT_EQ(figures["decisions"]["applied"], 12 * 7);
+  EXPECT_EQ(figures["decisions"]["refused"], 0);
+  EXPECT_EQ(figures["decisions"]["lost"], 0);
+  EXPECT_EQ(figures["farewells"], 12);
+  ASSERT_EQ(figures["levels"].size(), 4U);
+  const auto& levels = figures["levels"];
+  EXPECT_EQ(levels[0]["level"], "arbitrator");
+  EXPECT_EQ(levels[1]["level"], "level 1");
+  EXPECT_EQ(levels[2]["level"], "shards");
+  EXPECT_EQ(levels[2]["processes"], 4);
+  EXPECT_GE(levels[2]["messages"], 2 * 12 * 6);
+  EXPECT_EQ(levels[0]["messages"], 0); // the workers speak to shards alone
+}
+
 TEST_F(swarm_trial, takes_the_hosts_of_a_cluster_file) {
   write_file({.slowdowns = {1, 1, 4}});
   expect_complete(figures_of({"--cluster", file(), "--windows", "2", "--warm-up", "1", "--interval-ms", "50"}), 3, 3);

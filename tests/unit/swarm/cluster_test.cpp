@@ -5,7 +5,9 @@
 
 #include <filesystem>
 #include <numeric>
+#include <set>
 #include <stdlib.h>
+#include <utility>
 
 namespace dynamix::swarm {
 namespace {
@@ -91,19 +93,42 @@ roles = ["arbitrator"]
 TEST(deal_ranks, gives_every_rank_to_one_process_and_keeps_shards_together) {
   for (const std::uint32_t workers : {1U, 31U, 64U, 1000U, 4096U})
     for (const std::uint32_t processes : {1U, 2U, 7U, 8U})
-      for (const std::uint32_t shard : {1U, 32U}) {
-        const auto dealt = deal_ranks(workers, processes, shard);
+      for (const bool tree : {false, true}) {
+        auto file = describe(default_cluster(), workers, 20001, "/nonexistent");
+        if (tree)
+          file.arbitrator.topology = cluster::arbitration_topology::tree;
+        const auto shards = shard_sizes(file);
+        EXPECT_EQ(std::accumulate(shards.begin(), shards.end(), 0U), workers);
+        std::set<std::uint32_t> begins;
+        std::uint32_t begin = 0;
+        for (const auto size : shards)
+          begins.insert(std::exchange(begin, begin + size));
+        const auto dealt = deal_ranks(shards, processes);
         EXPECT_LE(dealt.size(), processes);
         std::uint32_t next = 0;
         for (const auto& ranks : dealt) {
-          EXPECT_FALSE(ranks.empty());
-          EXPECT_EQ(ranks.front() % shard, 0U);
-          EXPECT_LE(ranks.size(), workers / dealt.size() + shard);
+          ASSERT_FALSE(ranks.empty());
+          EXPECT_TRUE(begins.contains(ranks.front()));
+          EXPECT_LE(ranks.size(), workers / dealt.size() + 2 * 32);
           for (const auto rank : ranks)
             EXPECT_EQ(rank, next++);
         }
         EXPECT_EQ(next, workers);
       }
+}
+
+TEST(place_arbitrators, gives_those_below_the_root_ports_of_their_own) {
+  auto file = describe(default_cluster(), 100, 20001, "/nonexistent");
+  std::uint16_t next = 30000;
+  const auto free_port = [&] { return next++; };
+  EXPECT_EQ(place_arbitrators(file, free_port), "");
+  EXPECT_EQ(next, 30000); // central
+  file.arbitrator.topology = cluster::arbitration_topology::tree;
+  file.arbitrator.fanout = 32;
+  EXPECT_EQ(place_arbitrators(file, free_port), "");
+  EXPECT_EQ(next, 30004);
+  EXPECT_EQ(file.arbitrator_host().port, 20001);
+  EXPECT_TRUE(cluster::parse_cluster_text(to_toml(file), "swarm.toml").errors.empty());
 }
 
 } // namespace

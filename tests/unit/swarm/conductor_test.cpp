@@ -76,7 +76,7 @@ protected:
     const auto scenario = scenario_of(options.workers);
     std::vector<channel> ours;
     std::vector<std::jthread> threads;
-    for (const auto& ranks : deal_ranks(options.workers, processes, 1)) {
+    for (const auto& ranks : deal_ranks(std::vector<std::uint32_t>(options.workers, 1), processes)) {
       auto [here, there] = channel::make_pair();
       ours.push_back(std::move(here));
       threads.emplace_back([this, ranks, &scenario, end = std::move(there)]() mutable {
