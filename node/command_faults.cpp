@@ -131,6 +131,10 @@ std::optional<local_run> run_unharmed(const cluster::cluster_file& file, const r
   auto unharmed = run_locally(local_options(file, apart), live, stop);
   if (unharmed.succeeded())
     return unharmed;
+  if (stop.stop_requested()) {
+    err << "dynamix-node: stopped in the unharmed run, before any fault\n";
+    return std::nullopt;
+  }
   err << "dynamix-node: error: the unharmed run failed: "
       << (unharmed.launched.error.empty() ? unharmed.summary.reason : unharmed.launched.error) << "\n"
       << unharmed.launched.last_words;
