@@ -1,5 +1,6 @@
 #include "node/replay.hpp"
 
+#include "cluster/tree_plan.hpp"
 #include "node/text.hpp"
 
 #include <nlohmann/json.hpp>
@@ -49,7 +50,9 @@ public:
   replay_result run(const std::vector<actors::ledger_row>& rows) {
     for (const auto& row : rows) {
       if (std::holds_alternative<actors::ledger_start>(row.entry))
-        begin_life("the ledger does not say with which parameters its arbitrator began: an older version wrote it");
+        begin_life(cluster::plan_tree(file_).central()
+                       ? "the ledger does not say with which parameters its arbitrator began: an older version wrote it"
+                       : "the shards of a tree decided them, each by what it knew, which the ledger does not keep");
       else if (const auto* deciding = std::get_if<actors::ledger_deciding>(&row.entry))
         begin_deciding(*deciding);
       else if (const auto* published = std::get_if<actors::ledger_policy>(&row.entry))
