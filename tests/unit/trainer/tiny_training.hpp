@@ -7,11 +7,11 @@
 #include "trainer/tensor_records.hpp"
 #include "trainer/training_loop.hpp"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <torch/torch.h>
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -33,12 +33,16 @@ inline dataset tiny_dataset(std::uint64_t samples, std::uint64_t seed) {
   return made;
 }
 
+/// The same bits whichever thread asks: the layers' own initialisation draws from the process's generator, which another
+/// rank's step may seed meanwhile.
 inline torch::nn::Sequential tiny_model(double dropout = 0) {
-  static std::mutex one_generator;
-  const std::lock_guard lock(one_generator);
-  torch::manual_seed(11);
-  return torch::nn::Sequential(torch::nn::Flatten(), torch::nn::Linear(16, 24), torch::nn::ReLU(),
+  torch::nn::Sequential layers(torch::nn::Flatten(), torch::nn::Linear(16, 24), torch::nn::ReLU(),
                                torch::nn::Dropout(dropout), torch::nn::Linear(24, 3));
+  const torch::NoGradGuard no_gradients;
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(11);
+  for (auto& parameter : layers->parameters())
+    parameter.uniform_(-0.25, 0.25, generator);
+  return layers;
 }
 
 inline loop_options tiny_options() {
