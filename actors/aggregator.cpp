@@ -3,7 +3,7 @@
 #include "actors/aggregator_members.hpp"
 #include "actors/aggregator_tree.hpp"
 #include "actors/handlers.hpp"
-#include "actors/packing.hpp"
+#include "actors/hub.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -12,34 +12,6 @@ namespace dynamix::actors {
 namespace {
 
 using aggregating::pointer;
-
-/// One worker's report or, at the root of a tree, a shard's window.
-template <class Part>
-void take_part(pointer self, const frame& received) {
-  auto& state = self->state;
-  auto part = unpack<Part>(received, "aggregator");
-  if (!part || !state.windows)
-    return;
-  const auto before = state.windows->open_window();
-  aggregating::pass_on(self, state.windows->add(std::move(*part), seconds_now(self)));
-  const auto open = state.windows->open_window();
-  if (open != 0 && open != before)
-    self->delayed_send(self, std::chrono::milliseconds(state.options.timeouts.gather_timeout_ms), atom::deadline_v,
-                       open);
-}
-
-caf::result<atom::settle> settle(pointer self) {
-  auto promise = self->make_response_promise<atom::settle>();
-  if (!self->state.arbitrator) {
-    promise.deliver(atom::settle_v);
-    return promise;
-  }
-  const std::chrono::milliseconds patience(self->state.options.timeouts.request_timeout_ms);
-  self->request(self->state.arbitrator, patience, atom::finish_v)
-      .then([promise](atom::finish) mutable { promise.deliver(atom::settle_v); },
-            [promise](const caf::error&) mutable { promise.deliver(atom::settle_v); });
-  return promise;
-}
 
 void tick(pointer self) {
   const auto interval = self->state.options.timeouts.beat_interval_ms / 2;
@@ -58,7 +30,7 @@ aggregator_local::behavior_type aggregator(pointer self, aggregator_options opti
   self->set_down_handler([self](const caf::down_msg& down) { aggregating::worker_down(self, down); });
   self->send(self, atom::tick_v);
   return {
-      [self](atom::report, const frame& report) { take_part<messages::window_report>(self, report); },
+      [self](atom::report, const frame& report) { take_part<messages::window_report>(self, report, aggregating::pass_on); },
       [self](atom::evaluation, const frame& received) {
         if (const auto report = unpack<messages::evaluation_report>(received, "aggregator"))
           aggregating::write_row(self, ledger_evaluation{*report});
@@ -84,10 +56,10 @@ aggregator_local::behavior_type aggregator(pointer self, aggregator_options opti
         return atom::beats_v;
       },
       [self](atom::window, const frame& window) {
-        take_part<messages::shard_window>(self, window);
+        take_part<messages::shard_window>(self, window, aggregating::pass_on);
         return atom::window_v;
       },
-      [self](atom::guide, const frame& guidance) { aggregating::guide_children(self, guidance); },
+      [self](atom::guide, const frame& guidance) { aggregating::guide(self, guidance); },
       [self](atom::policy, const frame& version) { aggregating::publish_to_children(self, version); },
       [self](atom::look) { aggregating::look_after_members(self); },
       [self](atom::tick) { tick(self); },
@@ -102,10 +74,7 @@ aggregator_local::behavior_type aggregator(pointer self, aggregator_options opti
           self->send(found->second, atom::decide_v, decision);
       },
       [self](atom::kept, std::uint64_t token, bool kept) { self->state.kept.settle(token, kept); },
-      [self](atom::deadline, std::uint64_t window) {
-        if (self->state.windows)
-          aggregating::pass_on(self, self->state.windows->deadline(window, seconds_now(self)));
-      },
+      [self](atom::deadline, std::uint64_t window) { end_gathering(self, window, aggregating::pass_on); },
       [self](atom::stop) {
         self->state.stop_requested = true;
         aggregating::look_after_members(self);

@@ -6,7 +6,7 @@
 #include "actors/interfaces.hpp"
 #include "actors/ledger.hpp"
 #include "actors/membership.hpp"
-#include "actors/shard.hpp"
+#include "actors/tree_child.hpp"
 #include "cluster/tree_plan.hpp"
 
 #include <chrono>

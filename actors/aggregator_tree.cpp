@@ -3,7 +3,6 @@
 #include "actors/aggregator_members.hpp"
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
-#include "messages/validation.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -46,11 +45,6 @@ void write_shard(pointer self, const std::string& host, const std::string& what)
   write_row(self, std::move(row));
 }
 
-void send_order(pointer self, const tree_child& child, messages::shard_order order) {
-  order.term = self->state.term;
-  self->send(child.actor, atom::order_v, pack(order));
-}
-
 /// Workers that another child took in while this one was away.
 void call_home(pointer self, const std::string& host) {
   std::map<std::string, std::vector<std::uint32_t>> elsewhere;
@@ -60,7 +54,7 @@ void call_home(pointer self, const std::string& host) {
   for (auto& [route, ranks] : elsewhere)
     if (const auto* child = find_child(self, route)) {
       spdlog::info("moving workers={} from={} to={}", ranks.size(), route, host);
-      send_order(self, *child, {.leaving = std::move(ranks), .reason = {}});
+      send_order(self, child->actor, {.leaving = std::move(ranks), .reason = {}});
     }
 }
 
@@ -105,25 +99,16 @@ cluster::timeouts membership_timeouts(const aggregator_options& options) {
 caf::result<frame, parent_actor> take_child(pointer self, const frame& said, const child_actor& child) {
   auto& state = self->state;
   const auto hello = unpack<messages::shard_hello>(said, "aggregator");
-  if (!hello || !child)
+  if (!hello || !child || !state.options.tree())
     return caf::sec::invalid_argument;
-  messages::welcome answer;
-  if (!state.options.tree() || hello->protocol != messages::protocol_version ||
-      hello->cluster_digest != state.options.file.digest() ||
-      hello->heartbeat_interval_ms != state.options.timeouts.heartbeat_interval_ms) {
-    answer.verdict = messages::welcome_verdict::cluster_mismatch;
-    answer.detail = "host " + hello->host + " read another version of the cluster file, or runs another release";
+  auto answer = judge_child(*hello, state.options.file, state.options.timeouts);
+  if (answer.verdict != messages::welcome_verdict::accepted)
     return {pack(answer), parent_actor{}};
-  }
-  std::erase_if(state.children, [&](const auto& one) { return one.host == hello->node; });
-  state.children.push_back({child, hello->node, seconds_now(self)});
-  self->monitor(child);
+  adopt(self, child, hello->node);
   // What it decides must not be taken for what it decided before.
   ++state.terms;
   raise_term(self);
   answer.term = state.term;
-  if (state.policy)
-    self->send(child, atom::policy_v, *state.policy);
   spdlog::info("shard_attached host={}", hello->node);
   write_shard(self, hello->node, "up");
   call_home(self, hello->node);
@@ -229,18 +214,14 @@ void notify_through_children(pointer self,
         self->send(child->actor, atom::closed_v, pack(messages::recipients{some}), pack(notice));
 }
 
-void guide_children(pointer self, const frame& received) {
+void guide(pointer self, const frame& received) {
   const auto known = unpack<messages::guidance>(received, "aggregator");
   if (!known)
     return;
-  for (const auto& child : self->state.children) {
-    auto part = *known;
-    std::erase_if(part.workers, [&](const auto& one) {
-      const auto found = self->state.routes.find(one.rank);
-      return found == self->state.routes.end() || found->second != child.host;
-    });
-    self->send(child.actor, atom::guide_v, pack(part));
-  }
+  guide_children(self, *known, [&routes = self->state.routes](std::uint32_t rank, const tree_child& child) {
+    const auto found = routes.find(rank);
+    return found != routes.end() && found->second == child.host;
+  });
 }
 
 void publish_to_children(pointer self, const frame& version) {
@@ -251,17 +232,14 @@ void publish_to_children(pointer self, const frame& version) {
 
 void tell_term(pointer self) {
   for (const auto& child : self->state.children)
-    send_order(self, child, {.leaving = {}, .reason = {}});
+    send_order(self, child.actor, {.leaving = {}, .reason = {}});
 }
 
 void finish_children(pointer self, const part_outcome& outcome) {
   for (const auto& child : self->state.children) {
     write_shard(self, child.host, "ended");
-    send_order(self, child,
-               {.leaving = {},
-                .finished = true,
-                .succeeded = outcome.succeeded,
-                .reason = messages::fit_text(outcome.reason)});
+    send_order(self, child.actor,
+               {.leaving = {}, .finished = true, .succeeded = outcome.succeeded, .reason = outcome.reason});
   }
 }
 

@@ -23,7 +23,7 @@ void child_down(pointer self, const caf::down_msg& down);
 void place_through_children(pointer self, const std::vector<std::uint32_t>& ranks);
 void notify_through_children(pointer self,
                              const std::vector<std::pair<std::uint32_t, messages::generation_notice>>& notices);
-void guide_children(pointer self, const frame& guidance);
+void guide(pointer self, const frame& guidance);
 void publish_to_children(pointer self, const frame& version);
 /// Nothing where there are none.
 void tell_term(pointer self);

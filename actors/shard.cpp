@@ -1,6 +1,7 @@
 #include "actors/shard.hpp"
 
 #include "actors/handlers.hpp"
+#include "actors/hub.hpp"
 #include "actors/packing.hpp"
 #include "actors/shard_relay.hpp"
 
@@ -120,21 +121,6 @@ void went_down(pointer self, const caf::down_msg& down) {
     report_absence(self, {.rank = rank, .incarnation = *incarnation, .detail = "the connection to it broke"});
 }
 
-/// A worker's report or a child's window.
-template <class Part>
-void take_part(pointer self, const frame& received) {
-  auto& state = self->state;
-  auto part = unpack<Part>(received, "shard");
-  if (!part || !state.windows)
-    return;
-  const auto before = state.windows->open_window();
-  sharding::pass_on(self, state.windows->add(std::move(*part), seconds_now(self)));
-  const auto open = state.windows->open_window();
-  if (open != 0 && open != before)
-    self->delayed_send(self, std::chrono::milliseconds(state.options.timeouts.gather_timeout_ms), atom::deadline_v,
-                       open);
-}
-
 caf::result<atom::beat> take_beat(pointer self, const frame& received) {
   const auto sign = unpack<messages::heartbeat>(received, "shard");
   if (!sign)
@@ -151,8 +137,7 @@ void end(pointer self, bool succeeded, const std::string& reason) {
   if (std::exchange(state.ended, true))
     return;
   for (const auto& child : state.children)
-    sharding::send_order(self, child.actor,
-                         {.term = state.term, .finished = true, .succeeded = succeeded, .reason = reason});
+    send_order(self, child.actor, {.leaving = {}, .finished = true, .succeeded = succeeded, .reason = reason});
   spdlog::info("run_over reason=\"{}\"", reason);
   if (state.options.events)
     state.options.events->arbitrator_ended({succeeded, reason}, {});
@@ -256,19 +241,6 @@ void take_order(pointer self, const frame& received) {
     self->send(child.actor, atom::order_v, received);
 }
 
-caf::result<atom::settle> settle(pointer self) {
-  auto promise = self->make_response_promise<atom::settle>();
-  if (!self->state.arbitrator) {
-    promise.deliver(atom::settle_v);
-    return promise;
-  }
-  const std::chrono::milliseconds patience(self->state.options.timeouts.request_timeout_ms);
-  self->request(self->state.arbitrator, patience, atom::finish_v)
-      .then([promise](atom::finish) mutable { promise.deliver(atom::settle_v); },
-            [promise](const caf::error&) mutable { promise.deliver(atom::settle_v); });
-  return promise;
-}
-
 } // namespace
 
 shard_local::behavior_type shard(pointer self, shard_options options) {
@@ -285,7 +257,7 @@ shard_local::behavior_type shard(pointer self, shard_options options) {
       [self](atom::hello, const frame& hello, const worker_actor& caller) {
         return sharding::take_hello(self, hello, caller);
       },
-      [self](atom::report, const frame& report) { take_part<messages::window_report>(self, report); },
+      [self](atom::report, const frame& report) { take_part<messages::window_report>(self, report, sharding::pass_on); },
       [self](atom::evaluation, const frame& report) { relay_evaluation(self, report); },
       [self](atom::beat, const frame& sign) { return take_beat(self, sign); },
       [self](atom::settle) { return settle(self); },
@@ -303,7 +275,7 @@ shard_local::behavior_type shard(pointer self, shard_options options) {
         return atom::beats_v;
       },
       [self](atom::window, const frame& window) {
-        take_part<messages::shard_window>(self, window);
+        take_part<messages::shard_window>(self, window, sharding::pass_on);
         return atom::window_v;
       },
       // Of the parent.
@@ -327,10 +299,7 @@ shard_local::behavior_type shard(pointer self, shard_options options) {
       [self](atom::serve, const shard_arbitrator_actor& arbitrator) { serve(self, arbitrator); },
       [self](atom::decide, std::uint32_t rank, const frame& decision) { hand_out(self, rank, decision); },
       [self](atom::upstream, const frame& window) { sharding::send_up(self, window); },
-      [self](atom::deadline, std::uint64_t window) {
-        if (self->state.windows)
-          sharding::pass_on(self, self->state.windows->deadline(window, seconds_now(self)));
-      },
+      [self](atom::deadline, std::uint64_t window) { end_gathering(self, window, sharding::pass_on); },
   };
 }
 

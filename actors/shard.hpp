@@ -5,6 +5,7 @@
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
 #include "actors/roster.hpp"
+#include "actors/tree_child.hpp"
 #include "cluster/cluster_file.hpp"
 
 #include <map>
@@ -22,14 +23,6 @@ struct shard_options {
   std::string parent; ///< the host of the one above
   std::uint64_t incarnation = 0;
   std::shared_ptr<host_events> events; ///< null: the host's end does not depend on it
-};
-
-/// A child of this one, or one of the root's.
-struct tree_child {
-  child_actor actor;
-  std::string host;
-  double seen_seconds = 0; ///< last sign of life
-  bool late = false;       ///< it has been silent for too long
 };
 
 /// An arbitrator of the tree below the root:

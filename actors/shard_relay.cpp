@@ -2,7 +2,6 @@
 
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
-#include "messages/validation.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -146,19 +145,11 @@ caf::result<frame, parent_actor> take_child(pointer self, const frame& said, con
     return caf::sec::invalid_argument;
   if (!state.parent)
     return caf::sec::request_receiver_down;
-  messages::welcome answer;
-  answer.term = state.term;
-  if (hello->protocol != messages::protocol_version || hello->cluster_digest != state.options.file.digest()) {
-    answer.verdict = messages::welcome_verdict::cluster_mismatch;
-    answer.detail = "host " + hello->host + " read another version of the cluster file, or runs another release";
+  auto answer = judge_child(*hello, state.options.file, state.options.timeouts);
+  if (answer.verdict != messages::welcome_verdict::accepted)
     return {pack(answer), parent_actor{}};
-  }
-  std::erase_if(state.children, [&](const auto& one) { return one.host == hello->node; });
-  state.children.push_back({child, hello->node, seconds_now(self)});
-  self->monitor(child);
-  send_order(self, child, {.term = state.term});
-  if (state.policy)
-    self->send(child, atom::policy_v, *state.policy);
+  adopt(self, child, hello->node);
+  answer.term = state.term;
   spdlog::info("shard_attached host={}", hello->node);
   return {pack(answer), parent_actor{shard_local{self}}};
 }
@@ -209,14 +200,10 @@ void relay_guidance(pointer self, const frame& received) {
   const auto known = unpack<messages::guidance>(received, "shard");
   if (!known)
     return;
-  for (const auto& child : state.children) {
-    auto part = *known;
-    std::erase_if(part.workers, [&](const auto& one) {
-      const auto found = state.through.find(one.rank);
-      return found == state.through.end() || found->second != child.actor.address();
-    });
-    self->send(child.actor, atom::guide_v, pack(part));
-  }
+  guide_children(self, *known, [&state](std::uint32_t rank, const tree_child& child) {
+    const auto found = state.through.find(rank);
+    return found != state.through.end() && found->second == child.actor.address();
+  });
 }
 
 caf::result<atom::farewell> relay_farewell(pointer self, const frame& said) {
@@ -244,11 +231,6 @@ caf::result<atom::farewell> relay_farewell(pointer self, const frame& said) {
           },
           [promise](caf::error& error) mutable { promise.deliver(std::move(error)); });
   return promise;
-}
-
-void send_order(pointer self, const child_actor& child, messages::shard_order order) {
-  order.reason = messages::fit_text(order.reason);
-  self->send(child, atom::order_v, pack(order));
 }
 
 void forget(pointer self, std::uint32_t rank) {

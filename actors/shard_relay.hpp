@@ -16,7 +16,6 @@ void relay_notice(pointer self, const frame& to, const frame& notice);
 void relay_decisions(pointer self, const frame& to, const frame& decision);
 void relay_guidance(pointer self, const frame& guidance);
 caf::result<atom::farewell> relay_farewell(pointer self, const frame& farewell);
-void send_order(pointer self, const child_actor& child, messages::shard_order order);
 /// The worker is here no more: its reports are not waited for.
 void forget(pointer self, std::uint32_t rank);
 /// Hands closed windows to the arbitrator or, joined, up.

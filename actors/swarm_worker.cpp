@@ -1,5 +1,6 @@
 #include "actors/swarm_worker.hpp"
 
+#include "actors/greeting.hpp"
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
 
@@ -20,9 +21,6 @@ using pointer = swarm_worker_actor::stateful_pointer<swarm_worker_state>;
 using phase = swarm_worker_state::phase;
 using messages::welcome_verdict;
 
-constexpr double first_greeting_delay_seconds = 0.1;
-constexpr double longest_greeting_delay_seconds = 0.5;
-
 const cluster::timeouts& timeouts_of(pointer self) {
   return self->state.group->timeouts;
 }
@@ -36,12 +34,6 @@ messages::hello hello_of(const swarm_worker_state& state) {
     said.members = state.newest->members;
   said.steps = said.attempted_steps = state.steps;
   return said;
-}
-
-void greet_later(pointer self) {
-  auto& delay = self->state.greeting_delay_seconds;
-  delay = std::clamp(delay * 2, first_greeting_delay_seconds, longest_greeting_delay_seconds);
-  self->delayed_send(self, to_milliseconds(delay), atom::greet_v);
 }
 
 void end(pointer self) {

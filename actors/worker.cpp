@@ -1,5 +1,6 @@
 #include "actors/worker.hpp"
 
+#include "actors/greeting.hpp"
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
 #include "telemetry/logging.hpp"
@@ -16,9 +17,6 @@ using pointer = worker_local::stateful_pointer<worker_state>;
 using phase = worker_state::phase;
 using messages::welcome_verdict;
 
-constexpr double first_greeting_delay_seconds = 0.1;
-constexpr double longest_greeting_delay_seconds = 0.5;
-
 void end(pointer self, bool succeeded, const std::string& reason) {
   auto& state = self->state;
   if (state.now == phase::ended)
@@ -27,12 +25,6 @@ void end(pointer self, bool succeeded, const std::string& reason) {
   state.events->worker_ended({succeeded, reason}, state.farewell(),
                              state.run ? state.run->evaluations() : std::vector<messages::evaluation_report>{},
                              state.run ? state.run->outcome().checkpoint : std::string{});
-}
-
-void greet_later(pointer self) {
-  auto& delay = self->state.greeting_delay_seconds;
-  delay = std::clamp(delay * 2, first_greeting_delay_seconds, longest_greeting_delay_seconds);
-  self->delayed_send(self, to_milliseconds(delay), atom::greet_v);
 }
 
 void accepted(pointer self, const messages::welcome& welcome, const aggregator_actor& aggregator) {

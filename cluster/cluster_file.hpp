@@ -88,6 +88,10 @@ enum class policy_kind : std::uint8_t {
   ppo_simple,
   oracle
 };
+/// Whether the policy changes batch sizes.
+constexpr bool adapts(policy_kind policy) {
+  return policy != policy_kind::static_batch && policy != policy_kind::static_best;
+}
 /// Whether the policy has parameters, which it starts from and may learn.
 constexpr bool has_parameters(policy_kind policy) {
   return policy == policy_kind::ppo || policy == policy_kind::ppo_add || policy == policy_kind::ppo_simple;

@@ -1,19 +1,13 @@
 #include "dashboard/live_run.hpp"
+#include "dashboard/warning_limits.hpp"
 
-#include <cmath>
 #include <cstdio>
 
 namespace dynamix::dashboard {
 namespace {
 
-// As node/warnings.cpp judges a run that is over, where there is a counterpart.
 constexpr std::uint64_t windows_for_a_verdict = 40;
 constexpr std::uint64_t windows_for_a_trend = 120;
-constexpr double telemetry_share_max = 0.01;
-constexpr double stale_share_max = 0.05;
-constexpr double guarded_share_max = 0.3;
-constexpr double collapse = 0.2; ///< relative drop of the reward, or of goodput where the reward is its log2
-constexpr double diverged_loss = 1e30;
 constexpr double recent_fault_seconds = 300;
 constexpr std::size_t warnings_max = 20;
 constexpr std::size_t names_max = 4;
@@ -38,14 +32,8 @@ std::string list(const std::vector<std::string>& names) {
   return names.size() <= names_max ? text : text + " and " + std::to_string(names.size() - names_max) + " more";
 }
 
-bool adapts(const cluster::arbitrator& arbitrator) {
-  using cluster::policy_kind;
-  return !arbitrator.shadow && arbitrator.policy != policy_kind::static_batch &&
-         arbitrator.policy != policy_kind::static_best;
-}
-
 void find_stuck(const live_run& run, std::vector<std::string>& found) {
-  if (!adapts(run.file().arbitrator))
+  if (!cluster::adapts(run.file().arbitrator.policy) || run.file().arbitrator.shadow)
     return;
   std::vector<std::string> low;
   std::vector<std::string> high;
@@ -64,9 +52,7 @@ void find_collapse(const live_run& run, std::vector<std::string>& found) {
   const auto& recent = run.recent();
   if (!cluster::has_parameters(arbitrator.policy) || arbitrator.shadow || recent.windows < windows_for_a_trend)
     return;
-  const bool logarithm = run.file().reward_in_force() == cluster::reward_kind::progress;
-  const double large = logarithm ? -std::log2(1 - collapse) : collapse * std::abs(recent.best_reward);
-  if (recent.best_reward - recent.reward > large)
+  if (recent.best_reward - recent.reward > collapse_of(run.file().reward_in_force(), recent.best_reward))
     found.push_back("The reward collapsed: " + fixed(recent.reward) + " lately, " + fixed(recent.best_reward) +
                     " at its best. Unless the cluster became slower, use an earlier policy or arbitrator.mode = "
                     "\"infer\".");

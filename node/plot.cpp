@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace dynamix::node {
 namespace {
 
 constexpr double width = plot_width;
-constexpr double left = 76;
-constexpr double right = 16;
-constexpr double top = 34;
+constexpr double left = plot_left;
+constexpr double right = plot_right;
+constexpr double top = plot_top;
 constexpr double plot_height = 200;
 constexpr std::size_t marks_max = 200;
 constexpr std::size_t colours_before_dashes = 8;
@@ -30,17 +29,6 @@ std::vector<point> points_of(const std::vector<double>& x, const std::vector<dou
       points.push_back({x[i], y[i]});
   return points;
 }
-
-struct extent {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -std::numeric_limits<double>::infinity();
-
-  void add(double value) {
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-  bool empty() const { return low > high; }
-};
 
 /// One plot's lines in place.
 struct canvas {
@@ -130,15 +118,9 @@ std::string draw_axes(const plot& from, const canvas& on) {
     drawn += svg_text(left - 8, on.at_y(tick) + 4, "end", on.y.text(tick));
   }
   const double bottom = top + plot_height;
-  for (const double tick : on.x.ticks()) {
-    drawn += svg_line(on.at_x(tick), bottom, on.at_x(tick), bottom + 5, "stroke=\"currentColor\"");
-    drawn += svg_tick(on.at_x(tick), bottom + 18, width, on.x.text(tick));
-  }
-  drawn += svg_line(left, bottom, width - right, bottom, "stroke=\"currentColor\"");
-  drawn += svg_text((left + width - right) / 2, bottom + 36, "middle", from.x_label);
-  const double middle = top + plot_height / 2;
-  drawn += svg_text(14, middle, "middle", from.y_label, "transform=\"rotate(-90 14 " + coordinate(middle) + ")\"");
-  return drawn;
+  return drawn + svg_level_axis(on.x, bottom, from.x_label) +
+         svg_line(left, bottom, width - right, bottom, "stroke=\"currentColor\"") +
+         svg_upright_label(top + plot_height / 2, from.y_label);
 }
 
 std::string draw_band(const plot& from, const plot_line& line, std::size_t index, const canvas& on, bool opaque) {
@@ -176,7 +158,7 @@ std::string to_svg(const plot& wanted) {
         y.add(each.y);
       }
   if (x.empty())
-    return svg_document(width, 100, from.title, svg_text(width / 2, 60, "middle", "no data", "opacity=\"0.7\""));
+    return svg_no_data(from.title);
   const canvas on{.x = plot_axis::linear(x.low, x.high, 6, false),
                   .y = from.log_y ? plot_axis::logarithmic(y.low, y.high) : plot_axis::linear(y.low, y.high, 5, true),
                   .steps = from.steps};

@@ -127,6 +127,24 @@ std::string svg_line(double x1, double y1, double x2, double y2, const std::stri
          coordinate(y2) + "\" " + more + "/>\n";
 }
 
+std::string svg_level_axis(const plot_axis& axis, double bottom, const std::string& label) {
+  std::string drawn;
+  for (const double tick : axis.ticks()) {
+    const double at = plot_left + (plot_width - plot_left - plot_right) * axis.share(tick);
+    drawn += svg_line(at, bottom, at, bottom + 5, "stroke=\"currentColor\"") +
+             svg_tick(at, bottom + 18, plot_width, axis.text(tick));
+  }
+  return drawn + svg_text((plot_left + plot_width - plot_right) / 2, bottom + 36, "middle", label);
+}
+
+std::string svg_upright_label(double middle, const std::string& label) {
+  return svg_text(14, middle, "middle", label, "transform=\"rotate(-90 14 " + coordinate(middle) + ")\"");
+}
+
+std::string svg_no_data(const std::string& title) {
+  return svg_document(plot_width, 100, title, svg_text(plot_width / 2, 60, "middle", "no data", "opacity=\"0.7\""));
+}
+
 std::string svg_document(double width, double height, const std::string& title, const std::string& body) {
   return "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" viewBox=\"0 0 " + coordinate(width) + " " +
          coordinate(height) + "\" font-family=\"system-ui, sans-serif\" font-size=\"" + fixed(plot_font_size, 0) +

@@ -1,12 +1,26 @@
 #pragma once
 
-/// What the plots are made of: axes, colours, elements of an SVG. Internal to plot.cpp and plot_bars.cpp.
+/// What the plots are made of: axes, colours, elements of an SVG. Internal to plot*.cpp.
 
+#include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <vector>
 
 namespace dynamix::node {
+
+/// Lowest and highest of some numbers.
+struct extent {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+
+  void add(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  bool empty() const { return low > high; }
+};
 
 /// Where numbers lie along one direction of a plot, with round ticks.
 class plot_axis {
@@ -34,6 +48,9 @@ private:
 std::string plot_colour(std::size_t index);
 
 inline constexpr double plot_width = 480; ///< two beside each other on a screen, one on a phone
+inline constexpr double plot_left = 76;   ///< room for the ticks and the name of an upright axis
+inline constexpr double plot_right = 16;
+inline constexpr double plot_top = 34; ///< room for the title
 inline constexpr double plot_font_size = 13;
 /// About how wide text is drawn; SVG does not say.
 double text_width(const std::string& text);
@@ -49,6 +66,12 @@ std::string svg_text(double x, double y, const std::string& anchor, const std::s
 /// A tick's number below its place, moved to the left where the picture of that width would cut it off.
 std::string svg_tick(double x, double y, double width, const std::string& text);
 std::string svg_line(double x1, double y1, double x2, double y2, const std::string& more);
+/// The ticks and the name of the level axis of a plot whose field ends at `bottom`.
+std::string svg_level_axis(const plot_axis& axis, double bottom, const std::string& label);
+/// The name of the upright axis of a plot whose field has its middle there.
+std::string svg_upright_label(double middle, const std::string& label);
+/// Instead of a plot that nothing was measured for.
+std::string svg_no_data(const std::string& title);
 /// The whole picture, as wide as its place allows.
 std::string svg_document(double width, double height, const std::string& title, const std::string& body);
 

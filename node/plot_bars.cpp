@@ -10,7 +10,7 @@ namespace {
 
 constexpr double width = plot_width;
 constexpr double right = 64; ///< room for the number behind a bar
-constexpr double top = 34;
+constexpr double top = plot_top;
 constexpr double row_height = 28;
 constexpr double bar_height = 18;
 
@@ -75,7 +75,7 @@ std::string to_svg(const plot_bars& from) {
       highest = std::max(highest, from.high[group]);
   }
   if (highest <= 0)
-    return svg_document(width, 100, from.title, svg_text(width / 2, 60, "middle", "no data", "opacity=\"0.7\""));
+    return svg_no_data(from.title);
   const canvas on{.left = std::min(200.0, label_width + 16), .x = plot_axis::linear(0, highest, 4, false)};
   const double bottom = top + row_height * static_cast<double>(from.groups.size());
   std::string drawn;

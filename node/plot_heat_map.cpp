@@ -6,15 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 namespace dynamix::node {
 namespace {
 
 constexpr double width = plot_width;
-constexpr double left = 76;
-constexpr double right = 16;
-constexpr double top = 34;
+constexpr double left = plot_left;
+constexpr double right = plot_right;
+constexpr double top = plot_top;
 constexpr double map_height = 220;
 constexpr std::size_t columns_max = 300;
 constexpr std::size_t rows_max = 1024;
@@ -99,9 +98,7 @@ std::string base64(const bytes& from) {
   return text;
 }
 
-struct scale {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -std::numeric_limits<double>::infinity();
+struct scale : extent {
   bool logarithmic = false;
 
   bool drawn(double value) const { return std::isfinite(value) && (!logarithmic || value > 0); }
@@ -129,15 +126,14 @@ std::string draw_legend(const scale& colours, double y) {
 } // namespace
 
 std::string to_svg(const heat_map& from) {
-  scale colours{.logarithmic = from.logarithmic};
+  scale colours;
+  colours.logarithmic = from.logarithmic;
   for (const auto& row : from.values)
     for (const double value : row)
-      if (colours.drawn(value)) {
-        colours.low = std::min(colours.low, value);
-        colours.high = std::max(colours.high, value);
-      }
-  if (colours.low > colours.high)
-    return svg_document(width, 100, from.title, svg_text(width / 2, 60, "middle", "no data", "opacity=\"0.7\""));
+      if (colours.drawn(value))
+        colours.add(value);
+  if (colours.empty())
+    return svg_no_data(from.title);
   const auto rows = from.values.size();
   const auto down = std::min(rows, rows_max);
   const auto across = std::min(from.values.front().size(), columns_max);
@@ -158,15 +154,8 @@ std::string to_svg(const heat_map& from) {
       base64(encode_png(pixels, across, down)) + "\"/>\n";
   const auto x = plot_axis::linear(from.x_low, from.x_high, 6, false);
   const double bottom = top + map_height;
-  for (const double tick : x.ticks()) {
-    const double at = left + (width - left - right) * x.share(tick);
-    drawn += svg_line(at, bottom, at, bottom + 5, "stroke=\"currentColor\"") +
-             svg_tick(at, bottom + 18, width, x.text(tick));
-  }
-  drawn += svg_text(left - 8, top + 12, "end", "0") + svg_text(left - 8, bottom, "end", std::to_string(rows - 1)) +
-           svg_text((left + width - right) / 2, bottom + 36, "middle", from.x_label);
-  const double middle = top + map_height / 2;
-  drawn += svg_text(16, middle, "middle", from.y_label, "transform=\"rotate(-90 16 " + coordinate(middle) + ")\"");
+  drawn += svg_level_axis(x, bottom, from.x_label) + svg_upright_label(top + map_height / 2, from.y_label) +
+           svg_text(left - 8, top + 12, "end", "0") + svg_text(left - 8, bottom, "end", std::to_string(rows - 1));
   return svg_document(width, bottom + 68, from.title, drawn + draw_legend(colours, bottom + 48));
 }
 

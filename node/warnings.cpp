@@ -1,3 +1,4 @@
+#include "dashboard/warning_limits.hpp"
 #include "node/summary.hpp"
 #include "node/text.hpp"
 
@@ -15,13 +16,8 @@ using sentences = std::vector<std::string>;
 
 constexpr std::size_t windows_for_a_verdict = 20;
 constexpr std::size_t windows_for_a_trend = 60;
-constexpr double telemetry_fraction_max = 0.01;
-constexpr double stale_share_max = 0.05;
-constexpr double guarded_share_max = 0.3;
-constexpr double collapse = 0.2;          ///< relative drop of the reward, or of goodput where the reward is its log2
 constexpr double clear_errors = 3;        ///< standard errors
 constexpr double entropy_share_min = 0.1; ///< of that of even odds
-constexpr double diverged_loss = 1e30;    ///< the trainer reports a loss that is not finite as a huge one
 
 struct estimate {
   double mean = 0;
@@ -89,9 +85,7 @@ void find_collapse(const run_records& records, const std::vector<double>& reward
   const auto [first, second, last] = estimate_thirds(rewards);
   const auto& best = first.mean > second.mean ? first : second;
   const double drop = best.mean - last.mean;
-  const double large = records.file.reward_in_force() == cluster::reward_kind::progress
-                           ? -std::log2(1 - collapse)
-                           : collapse * std::abs(best.mean);
+  const double large = dashboard::collapse_of(records.file.reward_in_force(), best.mean);
   if (drop > large && drop > clear_errors * error_between(best, last))
     found.push_back("the reward collapsed from " + fixed(best.mean, 3) + " in the " +
                     (&best == &first ? "first" : "second") + " third of the run to " + fixed(last.mean, 3) +
@@ -135,7 +129,7 @@ void find_learning_troubles(const run_records& records, sentences& found) {
 void find_guarded_policy(const run_records& records, const decision_summary& decisions, sentences& found) {
   const auto windows = static_cast<double>(decisions.windows);
   if (decisions.windows < windows_for_a_verdict ||
-      static_cast<double>(decisions.interventions) <= guarded_share_max * windows)
+      static_cast<double>(decisions.interventions) <= dashboard::guarded_share_max * windows)
     return;
   std::map<std::string, std::uint64_t> causes;
   for (const auto& row : records.rows)
@@ -151,10 +145,7 @@ void find_guarded_policy(const run_records& records, const decision_summary& dec
 }
 
 void find_stuck_batches(const run_records& records, sentences& found) {
-  using cluster::policy_kind;
-  const auto& arbitrator = records.file.arbitrator;
-  if (arbitrator.policy == policy_kind::static_batch || arbitrator.policy == policy_kind::static_best ||
-      arbitrator.shadow)
+  if (!cluster::adapts(records.file.arbitrator.policy) || records.file.arbitrator.shadow)
     return;
   const auto lowest = records.file.batch.lowest;
   const auto highest = records.file.highest_by_rank();
@@ -206,7 +197,7 @@ void find_stale_reports(const run_records& records, sentences& found) {
           ++late[worker.report.host];
         }
       }
-  if (static_cast<double>(stale) <= stale_share_max * static_cast<double>(reports))
+  if (static_cast<double>(stale) <= dashboard::stale_share_max * static_cast<double>(reports))
     return;
   const auto most = std::ranges::max_element(late, {}, [](const auto& host) { return host.second; });
   found.push_back(std::to_string(stale) + " of " + std::to_string(reports) +
@@ -223,7 +214,7 @@ std::vector<std::string> find_warnings(const run_records& records, const run_sum
         event != nullptr && event->event == "warning")
       found.push_back((event->host.empty() ? "" : event->host + ": ") + printable(event->text));
   if (std::any_of(records.evaluations.begin(), records.evaluations.end(), [](const auto& evaluation) {
-        return evaluation.train_loss >= diverged_loss || evaluation.test_loss >= diverged_loss;
+        return std::max(evaluation.train_loss, evaluation.test_loss) >= dashboard::diverged_loss;
       }))
     found.push_back("training diverged: the loss is not finite; try a smaller training.learning_rate or clip_norm");
   if (summary.decisions.lost > 0)
@@ -235,7 +226,7 @@ std::vector<std::string> find_warnings(const run_records& records, const run_sum
   };
   if (summary.succeeded && std::any_of(records.farewells.begin(), records.farewells.end(), differs))
     found.push_back("the workers ended with different parameters");
-  if (summary.telemetry_fraction > telemetry_fraction_max)
+  if (summary.telemetry_fraction > dashboard::telemetry_share_max)
     found.push_back("telemetry cost " + percent(summary.telemetry_fraction) +
                     " of the time; [telemetry] sources = [] turns it off");
   find_lost_contact(records, summary, found);

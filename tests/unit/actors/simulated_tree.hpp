@@ -1,30 +1,27 @@
 #pragma once
 
-/// A tree's real actors under CAF's testing scheduler, as tests/unit/actors/simulated_shard.hpp has those of one
-/// arbitrator. The test plays connectors and workers.
+/// A tree's real actors in a simulated cluster. The test plays connectors and workers.
 
+#include "actors/aggregator.hpp"
+#include "actors/arbitrator.hpp"
+#include "actors/gateway.hpp"
 #include "actors/shard.hpp"
 #include "actors/shard_arbitrator.hpp"
+#include "actors/supervisor.hpp"
 #include "cluster/tree_plan.hpp"
-#include "tests/unit/actors/simulated_shard.hpp"
+#include "tests/unit/actors/simulated_cluster.hpp"
 
 namespace dynamix::actors::testing {
 
-class simulated_tree {
+class simulated_tree : public simulated_cluster {
 public:
   simulated_tree(std::uint32_t workers, std::uint32_t fanout, std::uint64_t seed,
                  cluster::policy_kind policy = cluster::policy_kind::goodput)
-      : generator(seed) {
-    file.name = "simulated";
-    file.seed = seed;
+      : simulated_cluster(workers, seed) {
     file.arbitrator.policy = policy;
     file.arbitrator.topology = cluster::arbitration_topology::tree;
     file.arbitrator.fanout = fanout;
-    file.hosts = {{.name = "north", .port = 1, .roles = {cluster::role::arbitrator}}};
-    for (std::uint32_t rank = 0; rank < workers; ++rank)
-      file.hosts.push_back({.name = "w" + std::to_string(rank), .port = static_cast<std::uint16_t>(rank + 2)});
     plan = cluster::plan_tree(file);
-    scheduler().clock().current_time += std::chrono::hours(1);
     nodes.resize(plan.nodes.size());
     root_door = system.spawn(gateway, std::string("north"), true, events);
     for (std::size_t i = 1; i < nodes.size(); ++i)
@@ -32,16 +29,13 @@ public:
     start_root();
     for (std::size_t i = 1; i < nodes.size(); ++i)
       start_node(i);
-    for (std::uint32_t rank = 0; rank < workers; ++rank) {
-      inboxes.push_back(std::make_shared<inbox>());
-      handles.push_back(system.spawn(recording_worker, inboxes.back()));
+    for (std::uint32_t rank = 0; rank < workers; ++rank)
       places.push_back(plan.shard_of(rank));
-    }
     run();
     advance(std::chrono::seconds(1));
   }
 
-  ~simulated_tree() {
+  ~simulated_tree() override {
     for (const auto& worker : handles)
       caf::anon_send_exit(worker, caf::exit_reason::kill);
     for (auto& node : nodes)
@@ -49,34 +43,6 @@ public:
     caf::anon_send_exit(root, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(root_door, caf::exit_reason::kill);
     run();
-  }
-
-  caf::scheduler::test_coordinator& scheduler() {
-    return dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
-  }
-
-  void run() {
-    auto& jobs = scheduler().jobs;
-    for (int limit = 0; !jobs.empty() && limit < 1'000'000; ++limit) {
-      std::swap(jobs.front(), jobs[generator() % jobs.size()]);
-      scheduler().run_once();
-    }
-  }
-
-  void advance(std::chrono::milliseconds by) {
-    const std::chrono::milliseconds slice(timeouts.beat_interval_ms / 2);
-    for (auto left = by; left.count() > 0; left -= slice) {
-      for (std::uint32_t rank = 0; rank < handles.size(); ++rank)
-        if (!silent.contains(rank) && nodes[places[rank]].hub)
-          caf::anon_send(nodes[places[rank]].hub, atom::beat_v,
-                         pack(messages::heartbeat{.rank = rank,
-                                                  .incarnation = rank + 1,
-                                                  .generation = inboxes[rank]->generation(),
-                                                  .steps = inboxes[rank]->steps}));
-      run();
-      scheduler().advance_time(std::min(slice, left));
-      run();
-    }
   }
 
   /// The worker says hello at the place where it is; `training` in its newest generation.
@@ -142,24 +108,19 @@ public:
     bool dead = false;
   };
 
-  cluster::cluster_file file;
   cluster::tree_plan plan;
-  cluster::timeouts timeouts = cluster::derive_timeouts(1000);
-  std::mt19937_64 generator;
-  simulation_config config;
-  caf::actor_system system{config};
-  std::shared_ptr<memory_ledger> rows = std::make_shared<memory_ledger>();
-  std::shared_ptr<host_events> events = std::make_shared<host_events>();
   gateway_local root_door;
   aggregator_local hub;
   caf::actor root;
-  std::vector<node_actors> nodes; ///< as in the plan; the root's is empty
-  std::vector<std::shared_ptr<inbox>> inboxes;
-  std::vector<worker_actor> handles;
+  std::vector<node_actors> nodes;  ///< as in the plan; the root's is empty
   std::vector<std::size_t> places; ///< node of each worker
-  std::set<std::uint32_t> silent;
 
 private:
+  aggregator_actor hub_of(std::uint32_t rank) const override {
+    const auto& hub = nodes[places[rank]].hub;
+    return hub ? aggregator_actor{hub} : aggregator_actor{};
+  }
+
   struct places_state {
     static constexpr const char* name = "places";
     std::size_t next = 0;
