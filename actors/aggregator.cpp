@@ -13,6 +13,14 @@ namespace {
 
 using aggregating::pointer;
 
+/// Stores are known to other hosts, so they do not end by themselves.
+void leave(pointer self, const caf::exit_msg& exit) {
+  for (const auto& store : {self->state.store, self->state.store_before})
+    if (store)
+      self->send_exit(store, caf::exit_reason::user_shutdown);
+  self->quit(exit.reason);
+}
+
 void tick(pointer self) {
   const auto interval = self->state.options.timeouts.beat_interval_ms / 2;
   self->delayed_send(self, std::chrono::milliseconds(interval), atom::tick_v);
@@ -28,6 +36,7 @@ aggregator_local::behavior_type aggregator(pointer self, aggregator_options opti
   state.members.emplace(state.options.file, aggregating::membership_timeouts(state.options),
                         state.options.before ? state.options.before->generation.generation : 0);
   self->set_down_handler([self](const caf::down_msg& down) { aggregating::worker_down(self, down); });
+  self->set_exit_handler([self](const caf::exit_msg& exit) { leave(self, exit); });
   self->send(self, atom::tick_v);
   return {
       [self](atom::report, const frame& report) { take_part<messages::window_report>(self, report, aggregating::pass_on); },

@@ -43,6 +43,7 @@ struct aggregator_state {
   std::optional<membership> members;
   std::optional<gather> windows;  ///< of the newest generation
   store_actor store;              ///< through which the newest generation meets
+  store_actor store_before;       ///< of the generation before
   messages::placement newest;     ///< generation 0: none was formed here
   std::set<std::uint32_t> unsure; ///< ranks that may not have heard of it
   arbitrator_actor arbitrator;

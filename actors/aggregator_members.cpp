@@ -64,7 +64,10 @@ void announce(pointer self, const membership_change& change, const std::string& 
   auto& state = self->state;
   state.newest = *change.placement;
   // A table of its own for each generation: nothing of the one before can be met in it.
-  state.store = self->system().spawn(store);
+  // Members of the generation before may still be asking the one before.
+  if (state.store_before)
+    self->send_exit(state.store_before, caf::exit_reason::user_shutdown);
+  state.store_before = std::exchange(state.store, self->system().spawn(store));
   state.windows.emplace(state.newest.generation);
   std::vector<std::string> hosts;
   for (const auto rank : state.newest.members) {

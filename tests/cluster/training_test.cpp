@@ -100,8 +100,9 @@ TEST_F(undisturbed_run, trains_four_unequal_workers_and_loses_no_decision) {
   expect_sound_decisions(4);
 }
 
-/// A worker whose connection was probed or made in an unlucky order was once lost at joining.
-TEST_F(undisturbed_run, joins_eight_workers_every_time) {
+/// A worker whose connection was probed or made in an unlucky order was once lost at joining; and an actor that nobody
+/// ended once kept the arbitrator's host for five seconds.
+TEST_F(undisturbed_run, joins_eight_workers_every_time_and_ends_at_once) {
   for (int round = 0; round < 3; ++round) {
     write_file({.slowdowns = std::vector<double>(8, 1), .epochs = 0.3});
     const auto ended = start({"local", "--cluster", file(), "--out", run().path() + std::to_string(round)}).wait();
@@ -110,6 +111,8 @@ TEST_F(undisturbed_run, joins_eight_workers_every_time) {
     EXPECT_THAT(ledger, HasSubstr("all workers are here"));
     EXPECT_THAT(ledger, Not(HasSubstr("\"event\":\"lost\"")));
     EXPECT_THAT(ledger, Not(HasSubstr("\"event\":\"rejoined\"")));
+    for (const auto& [path, log] : files_below(run().path() + std::to_string(round) + "/logs"))
+      EXPECT_THAT(log, Not(HasSubstr("actors_still_running"))) << path;
   }
 }
 
