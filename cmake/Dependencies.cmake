@@ -7,6 +7,7 @@ find_package(CapnProto REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(nlohmann_json REQUIRED)
+find_package(simdjson REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(Torch REQUIRED)
 

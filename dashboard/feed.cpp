@@ -12,27 +12,6 @@
 #include <utility>
 
 namespace dynamix::dashboard {
-namespace {
-
-/// A window's line without what the policy saw, which is a third of it and shown nowhere: a key in quotes cannot stand
-/// inside a string, where quotes are escaped.
-std::string without_states(const std::string& line) {
-  static constexpr std::string_view key = "\"state\":[";
-  std::string shorter;
-  shorter.reserve(line.size());
-  std::size_t begin = 0;
-  for (auto at = line.find(key); at != std::string::npos; at = line.find(key, begin)) {
-    const auto end = line.find(']', at);
-    if (end == std::string::npos || end + 1 >= line.size() || line[end + 1] != ',')
-      break; // torn, or written by another hand: the parser will see
-    shorter.append(line, begin, at - begin);
-    begin = end + 2;
-  }
-  return shorter.append(line, begin);
-}
-
-} // namespace
-
 feed::feed(const cluster::cluster_file& file, std::string ledger, feed_limits limits)
     : file_(file), path_(std::move(ledger)), limits_(limits), run_(std::make_unique<live_run>(file_)) {
   thread_ = std::thread([this] { follow(); });
@@ -178,7 +157,7 @@ bool feed::read_chunk() {
 }
 
 void feed::take_line(const std::string& line, std::uint64_t end) {
-  const auto row = actors::parse_ledger_line(without_states(line));
+  const auto row = actors::parse_ledger_line(line);
   const std::scoped_lock lock(mutex_);
   position_ = end;
   size_ = std::max(size_, end);

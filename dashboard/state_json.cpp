@@ -1,9 +1,11 @@
 #include "dashboard/state_json.hpp"
 
-#include "dashboard/json_text.hpp"
+#include "storage/json_text.hpp"
 
 namespace dynamix::dashboard {
 namespace {
+
+using storage::json_text;
 
 std::string_view name_of(worker_state state) {
   return worker_state_names[static_cast<std::size_t>(state)];

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 namespace dynamix::actors {
 namespace {
@@ -91,6 +93,21 @@ TEST(Ledger, TornAndForeignLinesAreLeftOut) {
     EXPECT_FALSE(parse_ledger_line(line.substr(0, length)));
   EXPECT_FALSE(parse_ledger_line(R"({"kind":"other"})"));
   EXPECT_FALSE(parse_ledger_line(R"({"kind":"window","workers":7})"));
+}
+
+TEST(Ledger, ALineWithAnImpossibleNumberIsLeftOut) {
+  EXPECT_FALSE(parse_ledger_line(R"({"kind":"window","generation":-1})"));
+  EXPECT_FALSE(parse_ledger_line(R"({"kind":"window","generation":1.5})"));
+  EXPECT_FALSE(parse_ledger_line(R"({"kind":"shard","level":4294967296})"));
+  EXPECT_FALSE(parse_ledger_line(R"({"kind":"window","at_seconds":"soon"})"));
+  EXPECT_TRUE(parse_ledger_line(R"({"kind":"window","generation":18446744073709551615})"));
+}
+
+TEST(Ledger, WhatIsNotANumberStaysOne) {
+  const auto line = to_json_line({.entry = ledger_policy{.value_loss = std::numeric_limits<double>::quiet_NaN()}});
+  const auto row = parse_ledger_line(line);
+  ASSERT_TRUE(row) << line;
+  EXPECT_TRUE(std::isnan(std::get<ledger_policy>(row->entry).value_loss));
 }
 
 TEST(Ledger, AFileIsReadBackAndAppendedTo) {

@@ -146,20 +146,6 @@ TEST_F(Feed, OfALongLedgerTheBeginningOfTheRunAndTheEndAreRead) {
   EXPECT_GT(state["skipped_bytes"], 0);
 }
 
-TEST_F(Feed, WhatThePolicySawIsPassedOverAndNothingElse) {
-  append(start_row());
-  auto row = window_row(1);
-  auto& workers = std::get<actors::ledger_window>(row.entry).workers;
-  workers[0].state = {0.5F, -1.0F};
-  workers[0].intervention = "a text with \"state\":[1,2], in it";
-  append(row);
-  feed from(small_cluster(), path(), quick_);
-  const auto state = settled(from);
-  EXPECT_EQ(state["now"]["windows"], 1);
-  EXPECT_EQ(state["workers"]["guarded"], json({true, false}));
-  EXPECT_EQ(state["workers"]["batch"], json({64, 65}));
-}
-
 TEST_F(Feed, AnEndlessLineIsPassedOver) {
   append(start_row());
   auto limited = quick_;

@@ -1,14 +1,16 @@
 #pragma once
 
-/// JSON written straight into a string: a snapshot of 1,024 workers is a quarter of a million numbers.
+/// JSON written straight into a string: a window of 1,024 workers is a hundred thousand numbers.
 
 #include <concepts>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
-namespace dynamix::dashboard {
+namespace dynamix::storage {
 
 /// Appends members and elements; whoever calls opens and closes in the right order.
 class json_text {
@@ -23,10 +25,18 @@ public:
   json_text& value(const char* text) { return value(std::string_view(text)); }
   json_text& value(const std::string& text) { return value(std::string_view(text)); }
   json_text& value(bool truth);
-  /// Six significant digits; null where it is not finite.
+  /// Six significant digits, for people and plots; null where it is not finite.
   json_text& value(double number);
-  template <std::unsigned_integral Number>
-  requires(!std::same_as<Number, bool>) json_text& value(Number number) { return integer(number); }
+  /// As few digits as give the same number again; null where it is not finite.
+  json_text& exact(double number);
+  json_text& exact(float number);
+  template <std::integral Number>
+  requires(!std::same_as<Number, bool>) json_text& value(Number number) {
+    if constexpr (std::is_signed_v<Number>)
+      return signed_integer(number);
+    else
+      return unsigned_integer(number);
+  }
   template <class Value>
   json_text& member(std::string_view name, const Value& content) {
     return key(name).value(content);
@@ -44,11 +54,15 @@ public:
 private:
   json_text& open(char bracket);
   json_text& close(char bracket);
-  json_text& integer(std::uint64_t number);
+  template <class Number, class... Format>
+  json_text& number(Number value, Format... format);
+  json_text& signed_integer(std::int64_t value);
+  json_text& unsigned_integer(std::uint64_t value);
+  json_text& null();
   void separate();
 
   std::string text_;
   bool first_ = true; ///< nothing stands before the next value in its object or array, or its key does
 };
 
-} // namespace dynamix::dashboard
+} // namespace dynamix::storage
