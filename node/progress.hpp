@@ -31,10 +31,15 @@ public:
   /// To the last epoch's end; negative while unknown. In samples, so a batch size that changes does not mislead it.
   double eta_seconds() const;
   double target_accuracy() const { return start_.target_accuracy; }
+  struct target_eta {
+    double soonest_seconds = 0;
+    std::optional<double> latest_seconds; ///< nothing: perhaps not before the last epoch
+  };
   /// To the evaluation that will show the target accuracy, if accuracy goes on as it did: the test error falls with a
-  /// power of the samples, fitted to the last evaluations. Negative where there is no target, where fewer than three
-  /// evaluations are known, or where they do not speak for reaching it before the last epoch.
-  double target_eta_seconds() const;
+  /// power of the samples, fitted to the last evaluations; at the latest where the power is smaller than fitted by
+  /// three standard errors. Nothing where there is no target, where fewer than three evaluations are known, where they
+  /// do not show that the error still falls, or where the last epoch comes first.
+  std::optional<target_eta> time_to_target() const;
   double elapsed_seconds() const { return elapsed_seconds_; }
   std::optional<double> test_accuracy() const { return test_accuracy_; }
   /// Mean batch accuracy of the last window, weighted by samples.
@@ -68,8 +73,8 @@ private:
   std::string note_;
 };
 
-/// "epoch 2/5  34 %  5,123 samples/s  test accuracy 86.1 %  ETA at most 0:42, 88.5 % in about 0:21  batch ada 164 ben
-/// 139"; without a target accuracy nothing can end training early, and it says "ETA 0:42".
+/// "epoch 2/5  34 %  5,123 samples/s  test accuracy 86.1 %  ETA at most 1:42, 88.5 % in 0:21 to 1:05  batch ada 164 ben
+/// 139"; without a target accuracy nothing can end training early, and it says "ETA 1:42".
 std::string progress_line(const progress& now);
 
 } // namespace dynamix::node
