@@ -17,21 +17,24 @@ messages::shard_window closed_window::joined() const {
 }
 
 void gather::joined(std::uint32_t rank) {
-  present_.insert(rank);
-  count_arrived();
+  if (present_.insert(rank).second && has_arrived(rank))
+    ++arrived_;
 }
 
 std::vector<closed_window> gather::left(std::uint32_t rank, double now_seconds) {
+  leave(rank);
   latest_.erase(rank);
-  return finished(rank, now_seconds);
+  return close_if_complete(now_seconds);
 }
 
 std::vector<closed_window> gather::finished(std::uint32_t rank, double now_seconds) {
-  present_.erase(rank);
-  count_arrived();
-  if (open_window_ != 0 && complete())
-    return {close(now_seconds)};
-  return {};
+  leave(rank);
+  return close_if_complete(now_seconds);
+}
+
+void gather::leave(std::uint32_t rank) {
+  if (present_.erase(rank) > 0 && has_arrived(rank))
+    --arrived_;
 }
 
 std::vector<closed_window> gather::add(messages::window_report report, double now_seconds) {
@@ -90,7 +93,8 @@ std::vector<closed_window> gather::deadline(std::uint64_t window, double now_sec
 void gather::open(std::uint64_t window, double now_seconds) {
   open_window_ = window;
   opened_seconds_ = now_seconds;
-  count_arrived();
+  arrived_ = static_cast<std::size_t>(
+      std::ranges::count_if(present_, [this](std::uint32_t rank) { return has_arrived(rank); }));
 }
 
 void gather::take(std::uint32_t rank, entry newest) {
@@ -100,11 +104,15 @@ void gather::take(std::uint32_t rank, entry newest) {
   latest = std::move(newest);
 }
 
-void gather::count_arrived() {
-  arrived_ = static_cast<std::size_t>(std::ranges::count_if(present_, [this](std::uint32_t rank) {
-    const auto found = latest_.find(rank);
-    return found != latest_.end() && found->second.window >= open_window_;
-  }));
+bool gather::has_arrived(std::uint32_t rank) const {
+  const auto found = latest_.find(rank);
+  return open_window_ != 0 && found != latest_.end() && found->second.window >= open_window_;
+}
+
+std::vector<closed_window> gather::close_if_complete(double now_seconds) {
+  if (open_window_ != 0 && complete())
+    return {close(now_seconds)};
+  return {};
 }
 
 closed_window gather::close(double now_seconds) {

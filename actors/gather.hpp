@@ -55,7 +55,10 @@ private:
   void open(std::uint64_t window, double now_seconds);
   void take(std::uint32_t rank, entry newest);
   closed_window close(double now_seconds);
-  void count_arrived();
+  void leave(std::uint32_t rank);
+  std::vector<closed_window> close_if_complete(double now_seconds);
+  /// Whether it has reported the open window; false while there is none.
+  bool has_arrived(std::uint32_t rank) const;
   bool complete() const { return arrived_ >= present_.size(); }
 
   std::uint64_t generation_;

@@ -18,6 +18,7 @@ using sharding::pointer;
 
 constexpr double attach_delay_seconds = 0.1;
 constexpr std::uint32_t attaches_before_the_next_place = 5;
+constexpr std::uint64_t ticks_a_summary = 2; ///< of signs of life, to the parent: half of what a host may miss
 
 void attach(pointer self);
 
@@ -158,6 +159,8 @@ void tick(pointer self) {
       end(self, true, "all workers have finished");
     return;
   }
+  if (++state.ticks % ticks_a_summary != 0)
+    return;
   const std::chrono::milliseconds patience(state.options.timeouts.silence_ms);
   self->request(state.parent, patience, atom::beats_v,
                 pack(messages::beat_summary{.node = state.options.host, .beats = state.workers.take_beats()}))
@@ -257,7 +260,9 @@ shard_local::behavior_type shard(pointer self, shard_options options) {
       [self](atom::hello, const frame& hello, const worker_actor& caller) {
         return sharding::take_hello(self, hello, caller);
       },
-      [self](atom::report, const frame& report) { take_part<messages::window_report>(self, report, sharding::pass_on); },
+      [self](atom::report, const frame& report) {
+        take_part<messages::window_report>(self, report, sharding::pass_on);
+      },
       [self](atom::evaluation, const frame& report) { relay_evaluation(self, report); },
       [self](atom::beat, const frame& sign) { return take_beat(self, sign); },
       [self](atom::settle) { return settle(self); },

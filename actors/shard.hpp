@@ -57,6 +57,7 @@ struct shard_state {
   std::optional<frame> placement; ///< newest
   credit windows_up = credit(2);  ///< to the parent
   std::uint64_t farewells = 0;
+  std::uint64_t ticks = 0;
   bool ended = false;
 };
 

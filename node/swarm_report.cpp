@@ -27,7 +27,7 @@ std::vector<std::string> latency_row(const std::string& name, const std::vector<
 
 /// Bytes that came with the workers, a worker.
 double growth_of(const level_usage& level, std::uint32_t workers) {
-  const auto grown = std::max(level.resident_bytes, level.idle_bytes) - level.idle_bytes;
+  const auto grown = std::max(level.memory_bytes, level.idle_bytes) - level.idle_bytes;
   return static_cast<double>(grown) / workers;
 }
 
@@ -51,7 +51,7 @@ std::string levels_table(const swarm_result& result) {
                     percent(share_of_core(level.busiest_cpu_seconds, result.outcome), 1),
                     fixed(1e6 * service_seconds(level, result), 1), level.messages == 0 ? "-" : grouped(level.messages),
                     fixed(static_cast<double>(level.idle_bytes) / bytes_a_mib, 1),
-                    fixed(static_cast<double>(level.resident_bytes) / bytes_a_mib, 1),
+                    fixed(static_cast<double>(level.memory_bytes) / bytes_a_mib, 1),
                     fixed(growth_of(level, result.workers) / bytes_a_kib, 1)});
   return cluster::text_table(rows, 2);
 }
@@ -74,7 +74,7 @@ ordered_json level_json(const level_usage& level, const swarm_result& result) {
           {"microseconds_a_worker_and_window", 1e6 * service_seconds(level, result)},
           {"messages", level.messages},
           {"idle_bytes", level.idle_bytes},
-          {"resident_bytes", level.resident_bytes},
+          {"memory_bytes", level.memory_bytes},
           {"bytes_a_worker", growth_of(level, result.workers)}};
 }
 

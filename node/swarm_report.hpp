@@ -16,8 +16,8 @@ struct level_usage {
   std::uint32_t processes = 0;
   double cpu_seconds = 0;           ///< of all, in the windows that count
   double busiest_cpu_seconds = 0;   ///< of the one that used most
-  std::uint64_t idle_bytes = 0;     ///< resident before the first worker came
-  std::uint64_t resident_bytes = 0; ///< after the last window
+  std::uint64_t idle_bytes = 0;     ///< of memory, before the first worker came
+  std::uint64_t memory_bytes = 0; ///< after the last window
   std::uint64_t messages = 0;       ///< to and from the workers in those windows; 0: none
 };
 

@@ -44,7 +44,7 @@ public:
       problem = start_parts();
     if (problem.empty()) {
       for (auto& level : made_.levels)
-        level.idle_bytes = sum_of(level, &swarm::process_usage::resident_bytes);
+        level.idle_bytes = sum_of(level, &swarm::process_usage::memory_bytes);
       conduct();
       if (made_.outcome.failure.empty() && options_.orderly_end)
         wait_for_ends();
@@ -150,7 +150,7 @@ private:
         const auto seconds = usage->cpu_seconds - each.cpu_before;
         level.cpu_seconds += seconds;
         level.busiest_cpu_seconds = std::max(level.busiest_cpu_seconds, seconds);
-        level.resident_bytes += usage->resident_bytes;
+        level.memory_bytes += usage->memory_bytes;
       }
     }
   }

@@ -68,10 +68,12 @@ std::optional<process_usage> usage_of(pid_t id, const std::string& proc) {
   std::ifstream pages(process + "/statm");
   std::uint64_t total = 0;
   std::uint64_t resident = 0;
-  if (!seconds || !(pages >> total >> resident))
+  std::uint64_t shared = 0;
+  if (!seconds || !(pages >> total >> resident >> shared))
     return std::nullopt;
+  const auto own_pages = resident - std::min(shared, resident);
   return process_usage{.cpu_seconds = *seconds,
-                       .resident_bytes = resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE))};
+                       .memory_bytes = own_pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE))};
 }
 
 bool is_listening(std::uint16_t port, const std::string& proc) {

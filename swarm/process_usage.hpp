@@ -8,8 +8,8 @@
 namespace dynamix::swarm {
 
 struct process_usage {
-  double cpu_seconds = 0; ///< of all its threads, user and system
-  std::uint64_t resident_bytes = 0;
+  double cpu_seconds = 0;         ///< of all its threads, user and system
+  std::uint64_t memory_bytes = 0; ///< resident, without pages of files: program code, which processes share
 };
 
 /// From /proc/<id>: the threads' schedstat (nanoseconds), or where a kernel has none stat (clock ticks), and statm.

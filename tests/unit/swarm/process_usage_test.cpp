@@ -26,7 +26,7 @@ TEST(process_usage, counts_the_seconds_that_this_process_computes) {
   const auto after = usage_of(getpid());
   ASSERT_TRUE(after);
   EXPECT_NEAR(after->cpu_seconds - before->cpu_seconds, 0.1, 0.05);
-  EXPECT_GT(after->resident_bytes, 1U << 20);
+  EXPECT_GT(after->memory_bytes, 1U << 20);
 }
 
 TEST(process_usage, is_nothing_for_a_process_that_is_not_there) {
