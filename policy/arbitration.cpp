@@ -115,31 +115,33 @@ void arbitration::decide(const messages::shard_report& shard, verdict& result) {
                                 .first_step = first_step});
   }
   window.guard = controller_->guard_view();
-  predict(observed.assigned, window);
+  predict(measured_, window);
   if (learning_)
     result.rollout = rollout_.take(static_cast<std::uint32_t>(shard.reports.size()));
 }
 
-void arbitration::predict(const std::vector<std::uint32_t>& assigned, judged_window& window) const {
-  if (!measured_.any_measured())
+void predict(const measured_cluster& measured, judged_window& window) {
+  if (!measured.any_measured())
     return;
   const auto promise = [](const batch_plan& plan) {
     return promised_step{.total = plan.total, .slowest_seconds = plan.slowest_seconds, .goodput = plan.goodput};
   };
-  const auto* plan = measured_.best_if_found();
+  const auto* plan = measured.best_if_found();
+  std::vector<std::uint32_t> assigned;
   std::vector<std::uint32_t> decided;
   for (std::size_t i = 0; i < window.workers.size(); ++i) {
     auto& row = window.workers[i];
+    assigned.push_back(row.assigned_batch);
     decided.push_back(row.decided_batch);
-    if (measured_.measured(i))
-      row.predicted_seconds = measured_.seconds(i, row.decided_batch);
+    if (measured.measured(i))
+      row.predicted_seconds = measured.seconds(i, row.decided_batch);
     if (plan != nullptr)
       row.planned_batch = plan->batches[i];
   }
-  window.predicted = {.exchange_seconds = measured_.exchange_seconds(),
-                      .noise_scale = measured_.noise_scale(),
-                      .assigned = promise(measured_.judge(assigned)),
-                      .decided = promise(measured_.judge(std::move(decided)))};
+  window.predicted = {.exchange_seconds = measured.exchange_seconds(),
+                      .noise_scale = measured.noise_scale(),
+                      .assigned = promise(measured.judge(std::move(assigned))),
+                      .decided = promise(measured.judge(std::move(decided)))};
   if (plan != nullptr)
     window.predicted.planned = promise(*plan);
 }

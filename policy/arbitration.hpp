@@ -75,6 +75,9 @@ struct verdict {
   std::vector<messages::trajectory> rollout; ///< complete, for the learner; mostly empty
 };
 
+/// Fills in what is expected of the decisions in `window`, whose workers are those that were measured last, in order.
+void predict(const measured_cluster& measured, judged_window& window);
+
 class arbitration {
 public:
   arbitration(const cluster::cluster_file& file, std::unique_ptr<controller> decider, std::uint64_t term);
@@ -94,7 +97,6 @@ private:
   void enter_generation(std::uint64_t generation);
   judged_worker judge(const messages::window_report& report, bool stale, double progress);
   void decide(const messages::shard_report& shard, verdict& result);
-  void predict(const std::vector<std::uint32_t>& assigned, judged_window& window) const;
 
   const cluster::cluster_file file_;
   std::map<std::string, std::uint32_t> highest_; ///< batch size by host

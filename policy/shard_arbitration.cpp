@@ -229,6 +229,8 @@ root_verdict root_arbitration::consider(const messages::shard_window& joined) {
     known.workers.push_back({.rank = report.rank});
   controller_->survey(observed, known);
   controller_->rule(observed, proposals, joined.untrained, known);
+  if (result.window.decided)
+    predict(measured_, result.window);
   ruled_intervention_ = known.intervention;
   return result;
 }

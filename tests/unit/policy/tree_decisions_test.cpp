@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 
 namespace dynamix::policy {
@@ -190,6 +191,9 @@ std::vector<std::vector<std::uint32_t>> run_tree(const cluster::cluster_file& fi
     }
     auto said = root.consider(joined);
     EXPECT_EQ(said.known.sums, sum_reports(all.reports)) << "s_global is the flat sum, to the bit";
+    EXPECT_EQ(said.window.predicted.decided.total, std::accumulate(assigned.begin(), assigned.end(), 0U));
+    EXPECT_GT(said.window.predicted.decided.slowest_seconds, 0);
+    EXPECT_TRUE(std::ranges::all_of(said.window.workers, [](const auto& row) { return row.predicted_seconds > 0; }));
     learned += said.rollout.size();
     for (auto& shard : tree)
       shard.take(said.known);
