@@ -58,6 +58,25 @@ TEST_F(arbitrator_tree, trains_to_the_end_and_moves_batches_to_the_fast_hosts) {
   }
 }
 
+TEST_F(arbitrator_tree, goes_on_when_a_shards_host_hangs_and_takes_it_back) {
+  write_file({.slowdowns = {10, 10, 10, 10},
+              .epochs = 2,
+              .arbitrator = "policy = \"goodput\"\ntopology = \"tree\"\nfanout = 2"});
+  auto local = start_local();
+  ASSERT_TRUE(wait_for_windows(3)) << local.said();
+  ASSERT_TRUE(local.signal_host("w2", SIGSTOP)) << local.said(); // w3 must find another shard
+  ASSERT_TRUE(wait_for_shard("w2", "late")) << local.said();
+  ASSERT_TRUE(wait_for_generation({"w0", "w1", "w3"})) << local.said();
+  ASSERT_TRUE(local.signal_host("w2", SIGCONT)) << local.said();
+  ASSERT_TRUE(wait_for_generation({"w0", "w1", "w2", "w3"})) << local.said();
+  const auto ended = local.wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  for (const auto& formed : generations())
+    EXPECT_LE(formed.steps_lost, 1U) << "generation " << formed.generation;
+  for (const char* worker : {"w0", "w1", "w2", "w3"})
+    EXPECT_EQ(farewell_of(worker).parameter_checksum, farewell_of("w0").parameter_checksum) << worker;
+}
+
 TEST_F(arbitrator_tree, goes_on_when_a_shards_host_is_killed_and_takes_it_back) {
   write_file({.slowdowns = {10, 10, 10, 10},
               .epochs = 2,
