@@ -1,6 +1,7 @@
 #include "cluster/cluster_file.hpp"
 
 #include "cluster/fields.hpp"
+#include "storage/fnv1a.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -65,12 +66,7 @@ position cluster_file::where(const std::string& field) const {
 }
 
 std::uint64_t cluster_file::digest() const {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const unsigned char byte : to_toml(*this)) {
-    hash ^= byte;
-    hash *= 0x100000001b3ULL;
-  }
-  return hash;
+  return storage::fnv1a().add(to_toml(*this)).value();
 }
 
 std::string resolve_path(const cluster_file& file, const std::string& path) {

@@ -4,6 +4,7 @@
 #include "dashboard/access.hpp"
 #include "dashboard/assets.hpp"
 #include "dashboard/bounded_tasks.hpp"
+#include "storage/fnv1a.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -40,10 +41,7 @@ const httplib::Headers& security_headers() {
 }
 
 std::string entity_tag(std::string_view content) {
-  std::uint64_t hash = 14695981039346656037ULL; // FNV-1a
-  for (const unsigned char byte : content)
-    hash = (hash ^ byte) * 1099511628211ULL;
-  return "\"" + std::to_string(hash) + "\"";
+  return "\"" + std::to_string(storage::fnv1a().add(content).value()) + "\"";
 }
 
 void answer(Response& response, int status, const std::string& text) {

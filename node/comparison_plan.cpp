@@ -4,6 +4,7 @@
 #include "node/policy_choice.hpp"
 #include "node/statistics.hpp"
 #include "storage/atomic_file.hpp"
+#include "storage/fnv1a.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -14,13 +15,6 @@ namespace dynamix::node {
 namespace {
 
 constexpr std::size_t named_file_bytes_max = messages::max_policy_bytes;
-
-void hash(std::uint64_t& state, const std::string& text) {
-  for (const unsigned char byte : text) {
-    state ^= byte;
-    state *= 1099511628211ULL;
-  }
-}
 
 double mean_seconds(const candidate& of) {
   double sum = 0;
@@ -54,7 +48,8 @@ planned_run plan_run(const cluster::cluster_file& file, cluster::policy_kind pol
 }
 
 std::uint64_t fingerprint_of(const cluster::cluster_file& file, bool simulated) {
-  std::uint64_t state = file.digest();
+  storage::fnv1a fingerprint;
+  fingerprint.add(cluster::to_toml(file));
   std::set<std::string> named = {file.arbitrator.policy_file};
   if (simulated) {
     named.insert({file.simulation.profile, file.simulation.workload});
@@ -64,10 +59,9 @@ std::uint64_t fingerprint_of(const cluster::cluster_file& file, bool simulated) 
   for (const auto& path : named) {
     std::string contents; // one that cannot be read stops the run, not the plan
     if (!path.empty() && storage::read_file(path, named_file_bytes_max, contents).empty())
-      hash(state, contents);
+      fingerprint.add(contents);
   }
-  hash(state, simulated ? "simulated" : "live");
-  return state;
+  return fingerprint.add(std::string_view(simulated ? "simulated" : "live")).value();
 }
 
 std::vector<std::uint32_t> static_batch_grid(const cluster::batch& limits) {

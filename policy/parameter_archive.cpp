@@ -2,6 +2,7 @@
 
 #include "messages/types.hpp"
 #include "storage/atomic_file.hpp"
+#include "storage/fnv1a.hpp"
 
 #include <array>
 #include <cstdio>
@@ -14,9 +15,7 @@ namespace dynamix::policy {
 std::string digest_of(std::span<const std::uint8_t> parameters) {
   if (parameters.empty())
     return {};
-  std::uint64_t digest = 0xcbf29ce484222325;
-  for (const auto byte : parameters)
-    digest = (digest ^ byte) * 0x100000001b3;
+  const auto digest = storage::fnv1a().add(parameters).value();
   std::array<char, 17> text{};
   std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(digest));
   return text.data();

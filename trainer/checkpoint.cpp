@@ -171,8 +171,6 @@ std::string take_tensors(storage::tensor_file& file, checkpoint& state) {
     } else if (record.name.starts_with(optimizer_prefix)) {
       record.name.erase(0, optimizer_prefix.size());
       state.optimizer.push_back(std::move(record));
-    } else if (record.name == "policy" && record.type == storage::element_type::u8) {
-      state.policy = std::move(record.data);
     } else if (record.name == "batches") {
       if (auto problem = read_whole_numbers(record, "batch size", messages::max_batch, state.batches); !problem.empty())
         return problem;
@@ -211,9 +209,6 @@ std::vector<std::uint8_t> encode(const checkpoint& state) {
   file.tensors.push_back(whole_numbers("batches", state.batches));
   if (!state.members.empty())
     file.tensors.push_back(whole_numbers("members", state.members));
-  if (!state.policy.empty())
-    file.tensors.push_back(
-        {"policy", storage::element_type::u8, {static_cast<std::int64_t>(state.policy.size())}, state.policy});
   return storage::encode(file);
 }
 

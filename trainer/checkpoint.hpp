@@ -42,7 +42,6 @@ struct checkpoint {
   learning_rate_step rate; ///< of the last step
   std::vector<storage::tensor_record> model;
   std::vector<storage::tensor_record> optimizer;
-  std::vector<std::uint8_t> policy; ///< a policy version's parameters; may be empty
 };
 
 std::vector<std::uint8_t> encode(const checkpoint& state);

@@ -1,5 +1,7 @@
 #include "trainer/tensor_records.hpp"
 
+#include "storage/fnv1a.hpp"
+
 #include <algorithm>
 
 namespace dynamix::trainer {
@@ -108,11 +110,10 @@ std::string restore_model(const std::vector<storage::tensor_record>& records, to
 }
 
 std::uint64_t model_checksum(const torch::nn::Module& model) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
+  storage::fnv1a checksum;
   for (const auto& record : model_records(model))
-    for (const auto byte : record.data)
-      hash = (hash ^ byte) * 0x100000001b3U;
-  return hash;
+    checksum.add(record.data);
+  return checksum.value();
 }
 
 } // namespace dynamix::trainer

@@ -20,8 +20,8 @@ std::uint64_t samples_in(double epochs, std::uint64_t epoch_samples) {
 training_state::training_state(loop_options given, torch::nn::Sequential model_on_device, const dataset& train,
                                const dataset& test, clock& clock)
     : options(std::move(given)), model(std::move(model_on_device)), time(clock),
-      train_loader(train, measure_channels(train), options.device),
-      test_loader(test, measure_channels(train), options.device), test_samples(test.size()),
+      train_channels(measure_channels(train)), train_loader(train, train_channels, options.device),
+      test_loader(test, train_channels, options.device), test_samples(test.size()),
       wanted_samples(samples_in(options.training.epochs, train.size())), descent(options.training, model->parameters()),
       dealer(options.seed, train.size()), rule(options.training.rule, options.training.learning_rate,
                                                options.base_batch(), is_adaptive(options.training.optimizer)),
@@ -50,8 +50,7 @@ checkpoint training_state::capture() const {
           .accuracy = accuracy,
           .rate = rate,
           .model = model_records(*model),
-          .optimizer = descent.state(),
-          .policy = {}};
+          .optimizer = descent.state()};
 }
 
 std::string training_state::restore(const checkpoint& state) {

@@ -54,6 +54,7 @@ struct training_state {
   const loop_options options;
   torch::nn::Sequential model;
   clock& time;
+  const channel_statistics train_channels;
   batch_loader train_loader;
   batch_loader test_loader;
   const std::uint64_t test_samples;

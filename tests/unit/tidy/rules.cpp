@@ -100,7 +100,7 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
       "actors/",   "faults/",  "node/",    "tests/", "benchmarks/", "replication/", "swarm/",   "dashboard/"};
   static const std::map<std::string, std::vector<std::string>> table = {
       {"messages", {}},
-      {"cluster", {}},
+      {"cluster", {"storage/fnv1a.hpp"}},
       {"storage", {}},
       {"bpf", {}},
       {"cmake", {}},

@@ -44,7 +44,6 @@ checkpoint sample() {
   state.best_accuracy = 0.8871;
   state.model = {floats("0.weight", {0.1F, -0.0F, 1e-45F}), floats("0.bias", {})};
   state.optimizer = {floats("momentum.0", {3.3F, 2.2F, 1.1F})};
-  state.policy = {0, 255, 1};
   return state;
 }
 
@@ -84,7 +83,6 @@ TEST(checkpoint, comes_back_bit_for_bit) {
   EXPECT_EQ(read.elapsed_seconds, written.elapsed_seconds);
   EXPECT_EQ(read.best_accuracy, written.best_accuracy);
   EXPECT_EQ(read.seconds_to_target, -1);
-  EXPECT_EQ(read.policy, written.policy);
   expect_equal(read.model, written.model);
   expect_equal(read.optimizer, written.optimizer);
 }
@@ -143,7 +141,7 @@ TEST(checkpoint, refuses_strange_tensors_and_batch_sizes) {
   EXPECT_THAT(problem_after([](auto& file) { tensor(file, "batches").data[7] = 0x80; }), HasSubstr("batch size of -"));
   EXPECT_THAT(problem_after([](auto& file) { tensor(file, "batches").type = storage::element_type::f64; }),
               HasSubstr("batch sizes are not"));
-  EXPECT_THAT(problem_after([](auto& file) { tensor(file, "policy").name = "weights"; }),
+  EXPECT_THAT(problem_after([](auto& file) { tensor(file, "members").name = "weights"; }),
               HasSubstr("unknown tensor \"weights\""));
 }
 
