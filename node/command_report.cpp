@@ -42,7 +42,7 @@ int report(const report_arguments& arguments, command_context& context) {
   }
   if (arguments.png.empty())
     return exit_done;
-  const auto plots = plots_of(records, summary, outcome_of(records, summary), marks_of(records.rows));
+  const auto plots = plots_of(records, summary, outcome_of(records, summary), records.course.marks());
   if (const auto problem = write_pngs(plots, arguments.png); !problem.empty())
     return fail(context.err, problem);
   if (!arguments.json)

@@ -2,6 +2,7 @@
 
 /// A whole cluster as processes on this machine.
 
+#include "actors/ledger.hpp"
 #include "cluster/cluster_file.hpp"
 #include "node/host_processes.hpp"
 #include "node/live_output.hpp"

@@ -24,14 +24,13 @@ std::string evaluations_table(const run_records& records) {
 std::string batches_table(const run_records& records) {
   std::vector<std::vector<std::string>> rows = {{"worker", "windows", "lowest", "highest", "over time"}};
   for (const auto* host : records.file.workers()) {
-    std::vector<double> batches;
-    for (const auto& report : reports_of(records.rows, host->name))
-      batches.push_back(report.batch);
-    if (batches.empty())
+    const auto* course = records.course.find_worker(host->name);
+    if (course == nullptr)
       continue;
-    const auto [low, high] = std::minmax_element(batches.begin(), batches.end());
-    rows.push_back({host->name, std::to_string(batches.size()), fixed(*low, 0), fixed(*high, 0),
-                    sparkline(batches, records.file.batch.lowest, records.file.batch.highest, sparkline_width)});
+    rows.push_back(
+        {host->name, std::to_string(course->reports()), std::to_string(course->lowest_batch()),
+         std::to_string(course->highest_batch()),
+         sparkline(course->batches(), records.file.batch.lowest, records.file.batch.highest, sparkline_width)});
   }
   if (rows.size() == 1)
     return "  none yet\n";

@@ -2,7 +2,6 @@
 
 /// A run as text tables. Pure.
 
-#include "node/run_directory.hpp"
 #include "node/summary.hpp"
 
 #include <string>

@@ -93,7 +93,7 @@ std::vector<std::vector<std::string>> version_rows(const run_records& records, c
 } // namespace
 
 std::string report_page(const run_records& records, const run_summary& summary, const std::string& made_with) {
-  const auto marks = marks_of(records.rows);
+  const auto marks = records.course.marks();
   const auto plots = plots_of(records, summary, outcome_of(records, summary), marks);
   std::string body = "<p>Cluster " + html_escape(summary.cluster) + ", policy " + html_escape(summary.policy) + " (" +
                      html_escape(summary.mode) + "), seed " + std::to_string(summary.seed) +

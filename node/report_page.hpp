@@ -2,7 +2,6 @@
 
 /// A run as one self-contained HTML file. Pure.
 
-#include "node/run_directory.hpp"
 #include "node/summary.hpp"
 
 #include <string>

@@ -14,12 +14,9 @@
 ///   tensorboard/          with --tensorboard: event files
 ///   policies/             parameters that have decided, by digest
 
-#include "actors/ledger.hpp"
 #include "cluster/cluster_file.hpp"
-#include "messages/types.hpp"
 
 #include <string>
-#include <vector>
 
 namespace dynamix::node {
 
@@ -59,15 +56,5 @@ std::string default_run_path(const std::string& name);
 
 /// Writes the resolved file as the run's cluster.toml. Returns an empty string, or what went wrong.
 std::string write_cluster_copy(const run_directory& run, const cluster::cluster_file& file);
-
-/// All that a run has written about itself.
-struct run_records {
-  cluster::cluster_file file;
-  std::vector<actors::ledger_row> rows;
-  std::vector<messages::farewell> farewells;            ///< from the workers' files, else from the ledger
-  std::vector<messages::evaluation_report> evaluations; ///< by step; from the ledger and the workers' files
-};
-/// Reads what there is; a run may still go on, or have ended badly. `error` says why there is no run to be read.
-run_records read_run(const run_directory& run, std::string& error);
 
 } // namespace dynamix::node

@@ -16,9 +16,36 @@ struct run_mark {
   std::string text;
 };
 
-/// By time. An event's own clock starts anew with every arbitrator, so its place is that of the nearest window of the
-/// same life; what came before the first window of all is at 0.
-std::vector<run_mark> marks_of(const std::vector<actors::ledger_row>& rows);
+/// An event's own clock starts anew with every arbitrator, so its place is that of the nearest window of the same life;
+/// what came before the first window of all is at 0.
+class mark_recorder {
+public:
+  void add(const actors::ledger_row& row);
+  /// By time.
+  std::vector<run_mark> marks() const;
+
+private:
+  /// Of one arbitrator.
+  struct life {
+    struct point {
+      double at_seconds; ///< the arbitrator's clock
+      double elapsed_seconds;
+    };
+    struct event {
+      double at_seconds;
+      plot_mark::kind what;
+      std::string text;
+    };
+    std::vector<point> windows;
+    std::vector<event> events;
+  };
+  void append_life(std::vector<run_mark>& marks) const;
+
+  life now_;
+  double before_ = 0; ///< where the life before has ended
+  bool begun_ = false;
+  std::vector<run_mark> marks_; ///< of earlier lives
+};
 
 std::vector<plot_mark> to_plot_marks(const std::vector<run_mark>& marks);
 

@@ -3,8 +3,9 @@
 /// What a comparison keeps of one run, live or simulated. Pure.
 
 #include "actors/ledger.hpp"
-#include "node/summary.hpp"
+#include "cluster/cluster_file.hpp"
 #include "node/window_series.hpp"
+#include "node/worker_summary.hpp"
 
 #include <cstdint>
 #include <map>
@@ -13,6 +14,9 @@
 #include <vector>
 
 namespace dynamix::node {
+
+struct run_records;
+struct run_summary;
 
 /// A run's course, thinned for plots.
 struct run_series {

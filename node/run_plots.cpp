@@ -147,36 +147,27 @@ std::string worker_bars(const sources& from) {
   return to_svg(drawn);
 }
 
-/// A number of every worker at every time as colours, by rank.
-template <class Value>
-std::string worker_map(const sources& from, std::string title, Value value) {
-  std::vector<std::pair<double, const actors::ledger_window*>> windows; // by their ends
-  for (const auto& row : from.records.rows)
-    if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
-      double end = windows.empty() ? 0 : windows.back().first;
-      for (const auto& worker : window->workers)
-        end = std::max(end, worker.report.elapsed_seconds);
-      windows.emplace_back(end, window);
-    }
+/// A number of every worker at every time as colours, by rank: `first` is its place in the course's maps.
+std::string worker_map(const sources& from, std::string title, std::size_t first, double factor = 1) {
+  const auto windows = from.records.course.maps(); // by their ends
+  const auto workers = from.summary.workers.size();
+  const auto end = [](const std::vector<double>& row) { return row.front(); };
   heat_map drawn{.title = std::move(title),
                  .x_label = "seconds",
                  .y_label = "rank of the worker",
                  .x_low = 0,
-                 .x_high = windows.empty() ? 1 : windows.back().first,
+                 .x_high = windows.empty() ? 1 : end(windows.back()),
                  .values = {},
                  .logarithmic = true};
   const auto across = windows.empty() ? std::size_t{0} : heat_map_columns;
-  drawn.values.assign(from.summary.workers.size(),
-                      std::vector<double>(across, std::numeric_limits<double>::quiet_NaN()));
+  drawn.values.assign(workers, std::vector<double>(across, std::numeric_limits<double>::quiet_NaN()));
   for (std::size_t i = 0; i < across; ++i) {
     const double middle = drawn.x_high * (static_cast<double>(i) + 0.5) / static_cast<double>(across);
-    const auto running =
-        std::ranges::lower_bound(windows, middle, {}, &std::pair<double, const actors::ledger_window*>::first);
+    const auto running = std::ranges::lower_bound(windows, middle, {}, end);
     if (running == windows.end())
       continue;
-    for (const auto& worker : running->second->workers)
-      if (worker.report.rank < drawn.values.size())
-        drawn.values[worker.report.rank][i] = value(worker);
+    for (std::size_t rank = 0; rank < workers; ++rank)
+      drawn.values[rank][i] = factor * (*running)[first + rank];
   }
   return to_svg(drawn);
 }
@@ -229,17 +220,14 @@ std::vector<run_plot> plots_of(const run_records& records, const run_summary& su
        batches_plot(outcome, many ? "Batch sizes: highest, median, lowest" : "Batch size of each worker", from.marks)},
       {"Batch sizes", "global-batch", global_batch_plot(from)}};
   if (many)
-    plots.push_back({"Batch sizes", "batch-size-map",
-                     worker_map(from, "Batch size of each worker",
-                                [](const auto& worker) { return static_cast<double>(worker.report.batch); })});
+    plots.push_back({"Batch sizes", "batch-size-map", worker_map(from, "Batch size of each worker", 1)});
   plots.push_back(
       {"Time", "step-time", step_time_plot(outcome, "Where a step's time goes, mean of the workers", from.marks)});
   plots.push_back({"Time", "throughput", throughput_plot(from)});
   plots.push_back({"Time", "workers", worker_bars(from)});
   if (many)
-    plots.push_back({"Time", "compute-map", worker_map(from, "Computing time of a step, ms", [](const auto& worker) {
-                       return 1e3 * worker.report.training.compute_seconds;
-                     })});
+    plots.push_back(
+        {"Time", "compute-map", worker_map(from, "Computing time of a step, ms", 1 + summary.workers.size(), 1e3)});
   plots.push_back({"Policy", "reward", reward_plot(from)});
   if (from.windows().has(column::entropy))
     plots.push_back({"Policy", "entropy", entropy_plot(from)});

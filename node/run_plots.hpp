@@ -2,7 +2,6 @@
 
 /// The plots of one run, which its report, its PNGs and comparisons share. Pure.
 
-#include "node/run_directory.hpp"
 #include "node/run_marks.hpp"
 #include "node/run_outcome.hpp"
 #include "node/summary.hpp"

@@ -1,4 +1,5 @@
 #include "node/run_outcome.hpp"
+#include "node/summary.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -147,10 +148,7 @@ std::vector<worker_summary> run_recorder::workers() const {
 }
 
 run_outcome outcome_of(const run_records& records, const run_summary& summary) {
-  run_recorder recorder(records.file);
-  for (const auto& row : records.rows)
-    if (const auto* window = std::get_if<actors::ledger_window>(&row.entry))
-      recorder.add(*window);
+  auto recorder = records.course.recorder();
   for (const auto& evaluation : records.evaluations)
     recorder.add_accuracy(evaluation.elapsed_seconds, evaluation.test_accuracy);
   auto outcome = recorder.outcome();

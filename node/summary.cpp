@@ -1,7 +1,5 @@
 #include "node/summary.hpp"
 
-#include "node/step_times.hpp"
-
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -22,29 +20,8 @@ worker_summary summarise_worker(const run_records& records, const cluster::host&
     else
       worker.slowdown_changes = true;
   }
-  const auto reports = reports_of(records.rows, host.name);
-  if (reports.empty())
-    return worker;
-  worker.first_batch = reports.front().batch;
-  worker.last_batch = reports.back().batch;
-  worker.time = mean_step_times(records.rows, host.name);
-  double steps = 0;
-  for (const auto& report : reports) {
-    const auto& training = report.training;
-    worker.samples += training.samples;
-    steps += training.steps;
-    worker.step_seconds += training.steps * training.iteration_seconds;
-    worker.compute_seconds += training.steps * training.compute_seconds;
-    worker.exchange_seconds += training.steps * training.exchange_seconds;
-    worker.data_seconds += training.steps * training.data_seconds;
-  }
-  worker.steps = steps;
-  if (steps > 0) {
-    worker.mean_batch = static_cast<double>(worker.samples) / steps;
-    for (double* total :
-         {&worker.step_seconds, &worker.compute_seconds, &worker.exchange_seconds, &worker.data_seconds})
-      *total /= steps;
-  }
+  if (const auto* course = records.course.find_worker(host.name))
+    course->describe(worker);
   return worker;
 }
 
@@ -54,58 +31,12 @@ json time_object(const policy::time_split& time) {
           {"data_seconds", time.data_seconds},       {"other_seconds", time.other_seconds}};
 }
 
-bool guard_stepped_in(const actors::ledger_window& window) {
-  return std::ranges::any_of(window.workers, [](const auto& worker) { return !worker.intervention.empty(); });
-}
-
-/// Decisions for one worker since its process came.
-struct decisions_made {
-  std::uint64_t made = 0;
-  std::uint64_t on_their_way = 0;   ///< when its connection broke, or the arbitrator ended
-  std::vector<double> made_seconds; ///< of those that may be on their way
-
-  /// Of what was made since then nothing needs to have arrived, and of the newest in any case.
-  void interrupt(double since_seconds) {
-    const auto recent = std::ranges::count_if(made_seconds, [&](double at) { return at >= since_seconds; });
-    on_their_way += std::max<std::uint64_t>(made_seconds.empty() ? 0 : 1, static_cast<std::uint64_t>(recent));
-    made_seconds.clear();
-  }
-};
-
-/// `silence_seconds`: how long nothing may have passed before a worker was called lost.
-std::map<std::string, decisions_made> count_made(const std::vector<actors::ledger_row>& rows, double silence_seconds,
-                                                 decision_summary& counted) {
-  std::map<std::string, decisions_made> made_for;
-  for (const auto& row : rows) {
-    if (const auto* window = std::get_if<actors::ledger_window>(&row.entry); window != nullptr && window->decided) {
-      ++counted.windows;
-      counted.interventions += guard_stepped_in(*window) ? 1 : 0;
-      for (const auto& worker : window->workers) {
-        ++made_for[worker.report.host].made;
-        made_for[worker.report.host].made_seconds.push_back(row.at_seconds);
-      }
-    } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
-      if (event->event == "joined")
-        made_for[event->host] = {}; // a new process
-      else if (event->event == "lost")
-        made_for[event->host].interrupt(row.at_seconds - silence_seconds);
-      else if (event->event == "rejoined")
-        made_for[event->host].interrupt(row.at_seconds); // by a new connection, or for a new generation
-    } else if (std::holds_alternative<actors::ledger_start>(row.entry)) {
-      for (auto& [host, made] : made_for)
-        made.interrupt(row.at_seconds + 1e9); // another clock: only the newest
-    }
-  }
-  return made_for;
-}
-
 decision_summary count_decisions(const run_records& records) {
-  decision_summary counted;
-  const auto timeouts = cluster::derive_timeouts(records.file.detect_ms);
-  const double silence_seconds = (timeouts.silence_ms + 2.0 * timeouts.beat_interval_ms) / 1000;
-  auto made_for = count_made(records.rows, silence_seconds, counted);
+  decision_summary counted{.windows = records.course.windows_decided(),
+                           .interventions = records.course.windows_guarded()};
+  auto made_for = records.course.decisions_made();
   for (const auto& [host, made] : made_for)
-    counted.made += made.made;
+    counted.made += made.count;
   for (const auto& farewell : records.farewells) {
     const auto& own = farewell.decisions;
     counted.applied += own.applied;
@@ -116,32 +47,18 @@ decision_summary count_decisions(const run_records& records) {
     counted.duplicated += own.duplicated;
     const auto& made = made_for[farewell.host];
     const std::uint64_t excused = own.received + own.stale_refused + made.on_their_way;
-    counted.lost += made.made > excused ? made.made - excused : 0;
+    counted.lost += made.count > excused ? made.count - excused : 0;
   }
   return counted;
 }
 
 void count_lives(const run_records& records, const run_observations& observed, run_summary& summary) {
-  std::set<std::uint64_t> generations;
-  std::uint64_t lives = 0;
-  for (const auto& row : records.rows) {
-    if (const auto* start = std::get_if<actors::ledger_start>(&row.entry)) {
-      summary.generations += generations.size();
-      generations.clear();
-      if (lives++ == 0)
-        summary.started_at = start->started_at;
-    } else if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
-      generations.insert(window->generation);
-      summary.policy_version = window->policy_version;
-    } else if (const auto* generation = std::get_if<actors::ledger_generation>(&row.entry)) {
-      generations.insert(generation->generation);
-      summary.steps_lost += generation->steps_lost;
-    } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
-      summary.restarts += event->event == "restarted" ? 1 : 0;
-    }
-  }
-  summary.generations += generations.size();
-  summary.restarts += lives > 0 ? lives - 1 : 0;
+  const auto life = records.course.life();
+  summary.started_at = life.started_at;
+  summary.generations = life.generations;
+  summary.steps_lost = life.steps_lost;
+  summary.policy_version = life.policy_version;
+  summary.restarts = life.actors_restarted + (life.starts > 0 ? life.starts - 1 : 0);
   summary.restarts_by_host = observed.restarts;
   for (const auto& [host, times] : observed.restarts)
     if (const auto* known = records.file.find(host); known != nullptr && !known->has(cluster::role::arbitrator))
@@ -191,19 +108,6 @@ void add_farewells(const run_records& records, const std::set<std::string>& give
 
 } // namespace
 
-std::vector<messages::window_report> reports_of(const std::vector<actors::ledger_row>& rows, const std::string& host) {
-  std::map<std::uint64_t, messages::window_report> by_window;
-  for (const auto& row : rows)
-    if (const auto* window = std::get_if<actors::ledger_window>(&row.entry))
-      for (const auto& worker : window->workers)
-        if (worker.report.host == host)
-          by_window[worker.report.window] = worker.report;
-  std::vector<messages::window_report> reports;
-  for (auto& [window, report] : by_window)
-    reports.push_back(std::move(report));
-  return reports;
-}
-
 run_summary summarise(const run_records& records, run_observations observed) {
   const auto& file = records.file;
   run_summary summary{.cluster = file.name,
@@ -224,9 +128,8 @@ run_summary summarise(const run_records& records, run_observations observed) {
     const auto& worker = summary.workers.back();
     samples += worker.samples;
     add_steps(summary.attribution, worker.time, worker.steps);
-    const auto reports = reports_of(records.rows, host->name);
-    if (records.farewells.empty() && !reports.empty())
-      summary.wall_seconds = std::max(summary.wall_seconds, reports.back().elapsed_seconds);
+    if (const auto* course = records.course.find_worker(host->name); course != nullptr && records.farewells.empty())
+      summary.wall_seconds = std::max(summary.wall_seconds, course->elapsed_seconds());
   }
   for (auto& worker : summary.workers)
     worker.share = samples > 0 ? static_cast<double>(worker.samples) / static_cast<double>(samples) : 0;

@@ -2,7 +2,7 @@
 
 /// What came of a run: summary.json, epochs.csv, and the tables that a person reads. Pure.
 
-#include "node/run_directory.hpp"
+#include "node/run_records.hpp"
 
 #include <cstdint>
 #include <map>
@@ -11,25 +11,6 @@
 #include <vector>
 
 namespace dynamix::node {
-
-/// One worker over the whole run. Times are means over its steps.
-struct worker_summary {
-  std::string host;
-  std::uint32_t rank = 0;
-  double compute_slowdown = 1; ///< at the start
-  bool slowdown_changes = false;
-  std::uint32_t first_batch = 0;
-  std::uint32_t last_batch = 0;
-  double mean_batch = 0; ///< samples a step
-  std::uint64_t samples = 0;
-  double steps = 0; ///< that its reports tell of
-  double share = 0; ///< of all workers' samples, [0, 1]
-  double step_seconds = 0;
-  double compute_seconds = 0;
-  double exchange_seconds = 0;
-  double data_seconds = 0;
-  policy::time_split time; ///< what held a step up
-};
 
 /// Decisions for the workers' last lives, counted at the arbitrator (made) and at the workers (the rest).
 struct decision_summary {
@@ -87,10 +68,6 @@ run_summary summarise(const run_records& records, run_observations observed = {}
 std::string to_json(const run_summary& summary);
 /// epoch,step,samples,seconds,train_loss,test_loss,test_accuracy,global_batch,learning_rate
 std::string epochs_csv(const std::vector<messages::evaluation_report>& evaluations);
-
-/// The worker's reports, each window once, in order; of a window that was trained twice (after a resume) the later. By
-/// its name: ranks change hands when hosts come and go.
-std::vector<messages::window_report> reports_of(const std::vector<actors::ledger_row>& rows, const std::string& host);
 
 /// Signs of trouble that a run's records show, each a sentence with its figures and what to do: lost decisions, workers
 /// that disagree, telemetry above 1 % of the time, lost contact, late reports, a batch size stuck at a bound, a reward

@@ -43,44 +43,6 @@ double error_between(const estimate& left, const estimate& right) {
   return std::hypot(left.error, right.error);
 }
 
-/// Share of the entropy of even odds, [0, 1].
-double entropy_share(const std::vector<float>& probabilities) {
-  double entropy = 0;
-  for (const double each : probabilities)
-    entropy -= each > 0 ? each * std::log(each) : 0;
-  return entropy / std::log(static_cast<double>(probabilities.size()));
-}
-
-/// How learning went, a number a window: means over the workers that it is known of.
-struct learning_curves {
-  std::vector<double> rewards;
-  std::vector<double> entropy_shares;
-};
-
-learning_curves learning_of(const std::vector<actors::ledger_row>& rows) {
-  const auto append_mean = [](std::vector<double>& curve, const std::vector<double>& values) {
-    if (!values.empty())
-      curve.push_back(std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size()));
-  };
-  learning_curves curves;
-  for (const auto& row : rows) {
-    const auto* window = std::get_if<actors::ledger_window>(&row.entry);
-    if (window == nullptr)
-      continue;
-    std::vector<double> rewards;
-    std::vector<double> shares;
-    for (const auto& worker : window->workers) {
-      if (!worker.stale)
-        rewards.push_back(worker.reward.total);
-      if (worker.probabilities.size() > 1)
-        shares.push_back(entropy_share(worker.probabilities));
-    }
-    append_mean(curves.rewards, rewards);
-    append_mean(curves.entropy_shares, shares);
-  }
-  return curves;
-}
-
 void find_collapse(const run_records& records, const std::vector<double>& rewards, sentences& found) {
   const auto [first, second, last] = estimate_thirds(rewards);
   const auto& best = first.mean > second.mean ? first : second;
@@ -94,7 +56,7 @@ void find_collapse(const run_records& records, const std::vector<double>& reward
 }
 
 /// A policy that stops trying out before it has found anything. One that was certain from the start was trained before.
-void find_early_plateau(const learning_curves& curves, sentences& found) {
+void find_early_plateau(const run_course::learning_curves& curves, sentences& found) {
   const std::span<const double> shares = curves.entropy_shares;
   if (shares.size() < windows_for_a_trend)
     return;
@@ -119,7 +81,7 @@ void find_learning_troubles(const run_records& records, sentences& found) {
   if (!cluster::has_parameters(arbitrator.policy) || arbitrator.mode != cluster::policy_mode::train ||
       arbitrator.shadow)
     return;
-  const auto curves = learning_of(records.rows);
+  const auto& curves = records.course.learning();
   if (curves.rewards.size() < windows_for_a_trend)
     return;
   find_collapse(records, curves.rewards, found);
@@ -131,12 +93,7 @@ void find_guarded_policy(const run_records& records, const decision_summary& dec
   if (decisions.windows < windows_for_a_verdict ||
       static_cast<double>(decisions.interventions) <= dashboard::guarded_share_max * windows)
     return;
-  std::map<std::string, std::uint64_t> causes;
-  for (const auto& row : records.rows)
-    if (const auto* window = std::get_if<actors::ledger_window>(&row.entry); window != nullptr)
-      for (const auto& worker : window->workers)
-        if (!worker.intervention.empty())
-          ++causes[printable(worker.intervention)];
+  const auto& causes = records.course.guard_causes();
   const auto most = std::ranges::max_element(causes, {}, [](const auto& cause) { return cause.second; });
   found.push_back("the guard stepped in in " + std::to_string(decisions.interventions) + " of " +
                   std::to_string(decisions.windows) + " windows (" +
@@ -151,12 +108,12 @@ void find_stuck_batches(const run_records& records, sentences& found) {
   const auto highest = records.file.highest_by_rank();
   for (std::uint32_t rank = 0; const auto* host : records.file.workers()) {
     const auto own_highest = highest[rank++];
-    const auto reports = reports_of(records.rows, host->name);
-    if (reports.size() < windows_for_a_verdict || lowest == own_highest)
+    const auto* course = records.course.find_worker(host->name);
+    if (course == nullptr || course->reports() < windows_for_a_verdict || lowest == own_highest)
       continue;
+    const bool still = course->same_batch() >= course->reports() - course->reports() / 2; // in the second half
     for (const auto bound : {lowest, own_highest})
-      if (std::all_of(reports.begin() + static_cast<std::ptrdiff_t>(reports.size() / 2), reports.end(),
-                      [&](const auto& report) { return report.batch == bound; })) {
+      if (still && course->last_batch() == bound) {
         const std::string name = bound == lowest            ? "batch.lowest"
                                  : host->batch_highest == 0 ? "batch.highest"
                                                             : "host.batch_highest";
@@ -185,18 +142,7 @@ void find_lost_contact(const run_records& records, const run_summary& summary, s
 }
 
 void find_stale_reports(const run_records& records, sentences& found) {
-  std::uint64_t reports = 0;
-  std::uint64_t stale = 0;
-  std::map<std::string, std::uint64_t> late;
-  for (const auto& row : records.rows)
-    if (const auto* window = std::get_if<actors::ledger_window>(&row.entry))
-      for (const auto& worker : window->workers) {
-        ++reports;
-        if (worker.stale) {
-          ++stale;
-          ++late[worker.report.host];
-        }
-      }
+  const auto& [reports, stale, late] = records.course.late();
   if (static_cast<double>(stale) <= dashboard::stale_share_max * static_cast<double>(reports))
     return;
   const auto most = std::ranges::max_element(late, {}, [](const auto& host) { return host.second; });

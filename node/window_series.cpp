@@ -13,26 +13,6 @@ double& at(window_row& row, column which) {
   return row[static_cast<std::size_t>(which)];
 }
 
-/// Share of the entropy of even odds.
-double entropy_share(const std::vector<float>& probabilities) {
-  double entropy = 0;
-  for (const double each : probabilities)
-    entropy -= each > 0 ? each * std::log(each) : 0;
-  return entropy / std::log(static_cast<double>(probabilities.size()));
-}
-
-/// A mean of what some workers have.
-struct mean {
-  double sum = 0;
-  double weight = 0;
-
-  void add(double value, double by = 1) {
-    sum += by * value;
-    weight += by;
-  }
-  double value() const { return weight > 0 ? sum / weight : absent; }
-};
-
 struct split_means {
   mean compute, cpu_wait, network, barrier, other;
 };
@@ -46,6 +26,13 @@ void add_split(const policy::time_split& time, split_means& to) {
 }
 
 } // namespace
+
+double entropy_share(const std::vector<float>& probabilities) {
+  double entropy = 0;
+  for (const double each : probabilities)
+    entropy -= each > 0 ? each * std::log(each) : 0;
+  return entropy / std::log(static_cast<double>(probabilities.size()));
+}
 
 bool is_known(const policy::time_split& time) {
   return time.compute_seconds + time.cpu_wait_seconds + time.network_seconds + time.barrier_seconds > 0;

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,21 @@ enum class column : std::size_t {
 };
 inline constexpr std::size_t columns = static_cast<std::size_t>(column::count);
 using window_row = std::array<double, columns>;
+
+/// A mean of what some workers have.
+struct mean {
+  double sum = 0;
+  double weight = 0;
+
+  void add(double value, double by = 1) {
+    sum += by * value;
+    weight += by;
+  }
+  double value() const { return weight > 0 ? sum / weight : std::numeric_limits<double>::quiet_NaN(); }
+};
+
+/// Entropy as a share of that of even odds, [0, 1]. Of two probabilities or more.
+double entropy_share(const std::vector<float>& probabilities);
 
 /// Whether the ledger attributes the step's time: older ones do not.
 bool is_known(const policy::time_split& time);

@@ -33,7 +33,9 @@ protected:
 
   void SetUp() override {
     std::string error;
-    records_ = read_run(run_directory(path()), error);
+    records_.file = read_run(run_directory(path()), error).file;
+    ASSERT_EQ(error, "");
+    records_.rows = actors::read_ledger(run_directory(path()).ledger(), error);
     ASSERT_EQ(error, "");
   }
   replay_result replayed() const {
@@ -49,7 +51,7 @@ protected:
     throw std::out_of_range("no such window");
   }
 
-  run_records records_;
+  written_run records_;
 
 private:
   static temporary_directory* directory_;

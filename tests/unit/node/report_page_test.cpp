@@ -17,7 +17,7 @@ std::string page_of(const run_records& records) {
   return report_page(records, summarise(records), "dynamix-node 9.9 (abc)");
 }
 
-run_records with_story() {
+written_run with_story() {
   auto records = sample_records();
   records.evaluations = {
       {.step = 30, .epoch = 1, .samples = 3000, .elapsed_seconds = 6, .test_loss = 0.5, .test_accuracy = 0.8}};
@@ -91,6 +91,13 @@ TEST(report_page, shows_a_thousand_workers_as_a_map) {
   EXPECT_THAT(page, HasSubstr("slowest to compute"));
   EXPECT_THAT(page, HasSubstr("<summary>1,024 rows</summary>"));
   EXPECT_LT(page.size(), 2'000'000U);
+}
+
+std::vector<run_mark> marks_of(const std::vector<actors::ledger_row>& rows) {
+  mark_recorder recorder;
+  for (const auto& row : rows)
+    recorder.add(row);
+  return recorder.marks();
 }
 
 TEST(run_marks, lie_where_the_windows_around_them_lie) {

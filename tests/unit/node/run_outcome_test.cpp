@@ -45,8 +45,9 @@ TEST(run_outcome, ranks_may_change_hands) {
   auto& last = std::get<actors::ledger_window>(records.rows.back().entry);
   last.workers.erase(last.workers.begin()); // ada is lost, and ben takes her rank
   last.workers.front().report.rank = 0;
-  EXPECT_EQ(reports_of(records.rows, "ada").size(), 2U);
-  EXPECT_EQ(reports_of(records.rows, "ben").size(), 3U);
+  const run_records read = records;
+  EXPECT_EQ(read.course.find_worker("ada")->reports(), 2U);
+  EXPECT_EQ(read.course.find_worker("ben")->reports(), 3U);
   const auto series = outcome_of(records, summarise(records)).series;
   EXPECT_TRUE(std::isnan(series.batches[0][2]));
   EXPECT_EQ(series.batches[1][2], 39);

@@ -2,7 +2,7 @@
 
 /// A small run as its records: two workers, a decision a window.
 
-#include "node/run_directory.hpp"
+#include "node/run_records.hpp"
 
 #include <gtest/gtest.h>
 
@@ -125,7 +125,24 @@ inline messages::farewell farewell(std::uint32_t rank) {
           .decisions = {.received = 2, .applied = 1, .late = 1, .superseded = 0, .unapplied = 1}};
 }
 
-inline run_records sample_records() {
+/// A run that a test writes, and changes, before it is read.
+struct written_run {
+  cluster::cluster_file file;
+  std::vector<actors::ledger_row> rows;
+  std::vector<messages::farewell> farewells;
+  std::vector<messages::evaluation_report> evaluations;
+
+  operator run_records() const { // NOLINT(google-explicit-constructor): as everyone who reads a run takes it
+    run_records records(file);
+    for (const auto& row : rows)
+      records.add(row);
+    records.farewells = farewells;
+    records.evaluations = evaluations;
+    return records;
+  }
+};
+
+inline written_run sample_records() {
   return {.file = pair_file(), .rows = sample_rows(), .farewells = {farewell(0), farewell(1)}, .evaluations = {}};
 }
 

@@ -176,7 +176,7 @@ TEST(summary, takes_the_reason_of_a_failed_worker) {
 }
 
 TEST(summary, says_that_there_is_nothing_before_the_first_window) {
-  const auto summary = summarise({.file = pair_file(), .rows = {}, .farewells = {}, .evaluations = {}});
+  const auto summary = summarise(run_records(pair_file()));
   EXPECT_FALSE(summary.succeeded);
   EXPECT_EQ(summary.reason, "no worker has said farewell");
   EXPECT_EQ(summary.samples, 0U);

@@ -18,9 +18,9 @@ using ::testing::IsEmpty;
 constexpr std::uint64_t windows = 90;
 
 /// A run of 90 windows with batch sizes that move and probabilities that stay even; `change` makes it what is tested.
-run_records long_run(const std::function<void(std::uint64_t window, actors::ledger_worker& row)>& change,
+written_run long_run(const std::function<void(std::uint64_t window, actors::ledger_worker& row)>& change,
                      const std::string& more = "") {
-  run_records records{.file = pair_file(more), .rows = {{0, start_row()}}, .farewells = {}, .evaluations = {}};
+  written_run records{.file = pair_file(more), .rows = {{0, start_row()}}, .farewells = {}, .evaluations = {}};
   for (std::uint64_t window = 1; window <= windows; ++window) {
     actors::ledger_window row{.key = {1, window}, .generation = 1};
     const auto batch = static_cast<std::uint32_t>(63 + window % 2);

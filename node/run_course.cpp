@@ -1,0 +1,114 @@
+#include "node/run_course.hpp"
+
+#include "node/text.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace dynamix::node {
+namespace {
+
+constexpr std::size_t map_rows = 600;
+constexpr std::size_t guard_causes_most = 64;
+
+double silence_of(const cluster::cluster_file& file) {
+  const auto timeouts = cluster::derive_timeouts(file.detect_ms);
+  return (timeouts.silence_ms + 2.0 * timeouts.beat_interval_ms) / 1000;
+}
+
+} // namespace
+
+run_course::run_course(const cluster::cluster_file& file)
+    : workers_(file.workers().size()), recorder_(file), decisions_(silence_of(file)), maps_(map_rows) {}
+
+void run_course::add(const actors::ledger_row& row) {
+  marks_.add(row);
+  decisions_.add(row);
+  add_life(row);
+  if (const auto* window = std::get_if<actors::ledger_window>(&row.entry))
+    add_window(*window);
+}
+
+void run_course::add_window(const actors::ledger_window& window) {
+  recorder_.add(window);
+  bool guarded = false;
+  for (const auto& worker : window.workers) {
+    by_host_[worker.report.host].add(worker);
+    ++late_.reports;
+    if (worker.stale) {
+      ++late_.stale;
+      ++late_.by_host[worker.report.host];
+    }
+    if (worker.intervention.empty())
+      continue;
+    guarded = true;
+    const auto cause = printable(worker.intervention);
+    if (guard_causes_.size() < guard_causes_most || guard_causes_.contains(cause))
+      ++guard_causes_[cause];
+  }
+  windows_decided_ += window.decided ? 1 : 0;
+  windows_guarded_ += window.decided && guarded ? 1 : 0;
+  add_learning(window);
+  if (workers_ > run_recorder::workers_drawn)
+    add_map(window);
+}
+
+void run_course::add_learning(const actors::ledger_window& window) {
+  mean rewards;
+  mean shares;
+  for (const auto& worker : window.workers) {
+    if (!worker.stale)
+      rewards.add(worker.reward.total);
+    if (worker.probabilities.size() > 1)
+      shares.add(entropy_share(worker.probabilities));
+  }
+  if (rewards.weight > 0)
+    learning_.rewards.push_back(rewards.value());
+  if (shares.weight > 0)
+    learning_.entropy_shares.push_back(shares.value());
+}
+
+void run_course::add_map(const actors::ledger_window& window) {
+  std::vector<double> row(1 + 2 * workers_, std::numeric_limits<double>::quiet_NaN());
+  for (const auto& worker : window.workers) {
+    const auto& report = worker.report;
+    map_seconds_ = std::max(map_seconds_, report.elapsed_seconds);
+    if (report.rank >= workers_)
+      continue;
+    row[1 + report.rank] = report.batch;
+    row[1 + workers_ + report.rank] = report.training.compute_seconds;
+  }
+  row[0] = map_seconds_;
+  maps_.add(std::move(row));
+}
+
+void run_course::add_life(const actors::ledger_row& row) {
+  if (const auto* start = std::get_if<actors::ledger_start>(&row.entry)) {
+    life_.generations += generations_.size();
+    generations_.clear();
+    if (life_.starts++ == 0)
+      life_.started_at = start->started_at;
+  } else if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
+    generations_.insert(window->generation);
+    life_.policy_version = window->policy_version;
+  } else if (const auto* generation = std::get_if<actors::ledger_generation>(&row.entry)) {
+    generations_.insert(generation->generation);
+    life_.steps_lost += generation->steps_lost;
+  } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
+    life_.actors_restarted += event->event == "restarted" ? 1 : 0;
+  }
+}
+
+run_course::lives run_course::life() const {
+  auto now = life_;
+  now.generations += generations_.size();
+  return now;
+}
+
+const worker_course* run_course::find_worker(const std::string& host) const {
+  const auto found = by_host_.find(host);
+  return found == by_host_.end() ? nullptr : &found->second;
+}
+
+} // namespace dynamix::node

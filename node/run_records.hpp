@@ -1,0 +1,30 @@
+#pragma once
+
+/// All that a run has written about itself, read row by row: a ledger of a day is larger than memory.
+
+#include "cluster/cluster_file.hpp"
+#include "messages/types.hpp"
+#include "node/run_course.hpp"
+#include "node/run_directory.hpp"
+
+#include <string>
+#include <vector>
+
+namespace dynamix::node {
+
+struct run_records {
+  explicit run_records(cluster::cluster_file of = {}) : file(std::move(of)), course(file) {}
+  /// A window goes into the course only.
+  void add(const actors::ledger_row& row);
+
+  cluster::cluster_file file;
+  run_course course;
+  std::vector<actors::ledger_row> rows;                 ///< starts, events and policies
+  std::vector<messages::farewell> farewells;            ///< from the workers' files, else from the ledger
+  std::vector<messages::evaluation_report> evaluations; ///< by step; from the ledger and the workers' files
+};
+
+/// Reads what there is; a run may still go on, or have ended badly. `error` says why there is no run to be read.
+run_records read_run(const run_directory& run, std::string& error);
+
+} // namespace dynamix::node
