@@ -54,7 +54,11 @@ void add_explain(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<explain_arguments>();
   auto* command = app.add_subcommand("explain", "Say why a window ended with these batch sizes, and what came of it");
   command->add_option("--run", arguments->run, "Run directory")->required();
-  auto* window = command->add_option("--window", arguments->window, "Window, from 1")->check(CLI::PositiveNumber);
+  auto* window =
+      command->add_option("--window", arguments->window, "Window, from 1")->check([](const std::string& text) {
+        return text.find_first_not_of('0') == std::string::npos ? std::string("windows are counted from 1")
+                                                                : std::string();
+      });
   auto* worker = command->add_option("--worker", arguments->worker, "Only this worker (default: all)");
   command
       ->add_flag("--replay", arguments->replay,
