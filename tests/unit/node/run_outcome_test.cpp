@@ -1,4 +1,5 @@
 #include "node/run_outcome.hpp"
+#include "node/summary.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>
