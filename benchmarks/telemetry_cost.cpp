@@ -10,12 +10,14 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <netinet/tcp.h>
 #include <sched.h>
 #include <stdexcept>
 #include <string>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -124,6 +126,16 @@ program_cost total_cost(const Slots& slots) {
   return total;
 }
 
+/// What the programs take while `work` is done.
+void print_costs(const char* whose, const std::function<void()>& work) {
+  auto before = run_times();
+  work();
+  for (const auto& [name, time] : run_times())
+    if (const auto runs = time.runs - before[name].runs; runs > 0)
+      std::printf("telemetry_cost %s%s runs %llu ns %.0f\n", whose, name.c_str(), static_cast<unsigned long long>(runs),
+                  static_cast<double>(time.ns - before[name].ns) / static_cast<double>(runs));
+}
+
 } // namespace
 
 int main() {
@@ -139,13 +151,19 @@ int main() {
     return 0;
   }
   const connection over;
-  transfer(over, 1U << 20, 1, true); // small packets, each with a switch
-  transfer(over, 1U << 30, 1U << 16, false);
-  switch_threads(200'000);
-  for (const auto& [name, time] : run_times())
-    if (time.runs > 0)
-      std::printf("telemetry_cost %s runs %llu ns %.0f\n", name.c_str(), static_cast<unsigned long long>(time.runs),
-                  static_cast<double>(time.ns) / static_cast<double>(time.runs));
+  print_costs("", [&] {
+    transfer(over, 1U << 20, 1, true); // small packets, each with a switch
+    transfer(over, 1U << 30, 1U << 16, false);
+    switch_threads(200'000);
+  });
+  print_costs("of another process ", [] {
+    if (const auto child = ::fork(); child == 0) {
+      switch_threads(200'000);
+      ::_exit(0);
+    } else {
+      ::waitpid(child, nullptr, 0);
+    }
+  });
   ::close(statistics);
   std::printf("telemetry_cost self-timed network ns %.0f scheduler ns %.0f\n",
               self_timed_ns(total_cost(session->network->slots())),

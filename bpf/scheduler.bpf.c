@@ -83,8 +83,12 @@ static __always_inline int wake(struct task_struct* thread) {
   if (!slot)
     return 0;
   __u64 began_ns = begin_run(&slot->cost);
-  if (thread->tgid == process)
-    begin_activity(thread, thread_waiting, bpf_ktime_get_ns(), slot);
+  if (thread->tgid == process) {
+    struct thread_clock* clock = bpf_task_storage_get(&threads, thread, 0, 0);
+    // One that was about to sleep may be woken while it still runs: no switch follows, it goes on.
+    if (!clock || clock->activity != thread_running)
+      begin_activity(thread, thread_waiting, bpf_ktime_get_ns(), slot);
+  }
   end_run(&slot->cost, began_ns);
   return 0;
 }

@@ -84,14 +84,14 @@ private:
 
 class ebpf_scheduler_probe final : public probe {
 public:
-  ebpf_scheduler_probe(std::shared_ptr<scheduler_programs> programs, std::unique_ptr<probe> procfs)
-      : programs_(std::move(programs)), procfs_(std::move(procfs)) {}
+  ebpf_scheduler_probe(std::shared_ptr<scheduler_programs> programs, std::unique_ptr<probe> usage)
+      : programs_(std::move(programs)), usage_(std::move(usage)) {}
 
   std::string name() const override { return "eBPF"; }
   std::string problem() const override { return "the scheduler programs in the kernel no longer run"; }
 
   void sample(counters& into) override {
-    procfs_->sample(into);
+    usage_->sample(into);
     program_cost cost{};
     std::uint64_t waited_ns = 0;
     into.involuntary_switches = 0;
@@ -128,7 +128,7 @@ private:
   }
 
   std::shared_ptr<scheduler_programs> programs_;
-  std::unique_ptr<probe> procfs_;
+  std::unique_ptr<probe> usage_;
   std::uint64_t runs_ = 0;
   double sampled_seconds_ = 0;
 };
@@ -141,8 +141,8 @@ std::unique_ptr<probe> make_ebpf_network_probe(std::shared_ptr<network_programs>
 }
 
 std::unique_ptr<probe> make_ebpf_scheduler_probe(std::shared_ptr<scheduler_programs> programs,
-                                                 std::unique_ptr<probe> procfs) {
-  return std::make_unique<ebpf_scheduler_probe>(std::move(programs), std::move(procfs));
+                                                 std::unique_ptr<probe> usage) {
+  return std::make_unique<ebpf_scheduler_probe>(std::move(programs), std::move(usage));
 }
 
 double run_seconds(const program_cost& total) {

@@ -15,9 +15,9 @@ std::unique_ptr<probe> make_ebpf_network_probe(std::shared_ptr<network_programs>
                                                std::unique_ptr<probe> tcp_info);
 
 /// The system by eBPF: every thread's waits, and where the training thread's time went to the moment. CPU time, memory
-/// and page faults are `procfs`'s. Fails when no program runs in a window.
+/// and page faults are `usage`'s. Fails when no program runs in a window.
 std::unique_ptr<probe> make_ebpf_scheduler_probe(std::shared_ptr<scheduler_programs> programs,
-                                                 std::unique_ptr<probe> procfs);
+                                                 std::unique_ptr<probe> usage);
 
 /// Run time of programs in seconds, from the runs that they timed.
 double run_seconds(const program_cost& total);

@@ -2,6 +2,7 @@
 
 #if DYNAMIX_HAS_BPF
 #include "telemetry/libbpf_errors.hpp"
+#include "telemetry/program_slots.hpp"
 
 #include <bpf_programs/network.skel.h>
 #endif
@@ -46,7 +47,7 @@ public:
     return ring_ == nullptr ? libbpf_problem("opening the ring buffer of network events") : "";
   }
 
-  std::span<const network_slot> slots() const override { return skeleton_->bss->slots; }
+  std::span<const network_slot> slots() const override { return slots_in_use(skeleton_->bss->slots); }
   std::int64_t connections() const override { return __atomic_load_n(&skeleton_->bss->connections, __ATOMIC_RELAXED); }
   std::uint64_t events_dropped() const override {
     return __atomic_load_n(&skeleton_->bss->events_dropped, __ATOMIC_RELAXED);

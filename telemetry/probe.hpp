@@ -85,7 +85,9 @@ public:
 /// last sample and its close is not seen. A connection of the process to itself counts at both of its ends. Connections
 /// with one of `control_ports` at either end carry no gradients.
 std::unique_ptr<probe> make_tcp_info_probe(std::vector<std::uint16_t> control_ports = {});
-/// getrusage, /proc/self/task/*/schedstat (the first 4096 threads) and /proc/self/statm. Needs no privilege.
+/// getrusage and /proc/self/statm: CPU time, memory, page faults, and no waits.
+std::unique_ptr<probe> make_usage_probe();
+/// The same, and the waits of /proc/self/task/*/schedstat (the first 512 threads). Needs no privilege.
 /// Keeps the waits of threads that have ended; what a thread waits between the last sample and its end is not seen.
 std::unique_ptr<probe> make_procfs_probe();
 /// PSI of the machine (/proc/pressure), memory and CPU quota of the process's cgroup, version 1 or 2.

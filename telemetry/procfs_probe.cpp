@@ -3,17 +3,22 @@
 #include "telemetry/small_file.hpp"
 #include "telemetry/training_thread.hpp"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
-#include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace dynamix::telemetry {
 
 namespace {
+
+constexpr std::size_t threads_max = 512; ///< each takes a descriptor
 
 double to_seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
@@ -31,68 +36,96 @@ bool read_usage(counters& into) {
 }
 
 /// /proc/self/statm: size resident shared ..., in pages.
-bool read_memory_ratio(double& ratio) {
+bool read_memory_ratio(const kept_file& statm, double& ratio) {
   char text[256];
   std::uint64_t resident_pages = 0;
   struct sysinfo machine {};
-  if (!read_start(AT_FDCWD, "/proc/self/statm", text, sizeof(text)) ||
-      std::sscanf(text, "%*u %" SCNu64, &resident_pages) != 1 || sysinfo(&machine) != 0 || machine.totalram == 0)
+  if (!statm.read_start(text, sizeof(text)) || std::sscanf(text, "%*u %" SCNu64, &resident_pages) != 1 ||
+      sysinfo(&machine) != 0 || machine.totalram == 0)
     return false;
   const double total_bytes = static_cast<double>(machine.totalram) * machine.mem_unit;
   ratio = static_cast<double>(resident_pages) * static_cast<double>(sysconf(_SC_PAGESIZE)) / total_bytes;
   return true;
 }
 
-class procfs_probe final : public probe {
+class usage_probe : public probe {
 public:
   std::string name() const override { return "procfs"; }
+  std::string problem() const override { return "procfs needs /proc/self/statm"; }
+
+  void sample(counters& into) override {
+    into.system_source = messages::signal_source::unprivileged;
+    into.system_valid = read_usage(into) && read_memory_ratio(statm_, into.memory_ratio);
+  }
+
+private:
+  kept_file statm_{AT_FDCWD, "/proc/self/statm"};
+};
+
+class procfs_probe final : public usage_probe {
+public:
   std::string problem() const override {
     return "procfs needs /proc/self/statm and /proc/self/task/*/schedstat (a kernel with CONFIG_SCHED_INFO)";
   }
 
   void sample(counters& into) override {
+    usage_probe::sample(into);
     training_ = training_thread.load(std::memory_order_relaxed);
-    into.system_source = messages::signal_source::unprivileged;
-    into.system_valid = read_usage(into) && read_memory_ratio(into.memory_ratio) && count_run_queue_waits(into);
+    into.system_valid = count_run_queue_waits(into) && into.system_valid;
     into.run_queue_wait_seconds = 1e-9 * static_cast<double>(wait_ns_);
   }
 
 private:
-  struct seen_thread {
-    std::uint64_t wait_ns = 0;
-    std::uint64_t sample = 0;
+  struct watched_thread {
+    int number = 0;
+    kept_file schedstat;
+    std::uint64_t wait_ns = 0; ///< when it was last seen
   };
 
-  /// Adds what each thread waited since it was last seen. False when no thread could be read: a kernel without
-  /// schedstat.
+  /// Adds what each thread waited since it was last seen. False when no thread can be read: a kernel without schedstat.
   bool count_run_queue_waits(counters& into) {
-    ++sample_;
-    for_each_numbered_entry("/proc/self/task", [this, &into](int thread, int directory) {
-      char path[32];
-      char text[128];
-      std::uint64_t cpu_ns = 0;
-      std::uint64_t wait_ns = 0;
-      std::snprintf(path, sizeof(path), "%d/schedstat", thread);
-      // The line is "nanoseconds-running nanoseconds-waiting timeslices". A thread that has just ended cannot be read.
-      if (!read_start(directory, path, text, sizeof(text)) ||
-          std::sscanf(text, "%" SCNu64 " %" SCNu64, &cpu_ns, &wait_ns) != 2)
-        return;
-      if (thread == training_) {
-        into.training_thread = thread;
-        into.training_cpu_seconds = 1e-9 * static_cast<double>(cpu_ns);
-        into.training_wait_seconds = 1e-9 * static_cast<double>(wait_ns);
-      }
-      seen_thread& seen = threads_[thread];
-      // A lower count is another thread under a number that was used before.
-      wait_ns_ += wait_ns >= seen.wait_ns ? wait_ns - seen.wait_ns : wait_ns;
-      seen = {wait_ns, sample_};
-    });
-    std::erase_if(threads_, [this](const auto& entry) { return entry.second.sample != sample_; });
+    const auto ended = std::erase_if(threads_, [&](auto& thread) { return !count(thread, into); });
+    // Listing them costs more than all the rest, and is needed only where one has come.
+    if (ended > 0 || threads_.size() != present_threads())
+      for_each_numbered_entry("/proc/self/task", [&](int number, int directory) {
+        if (threads_.size() == threads_max ||
+            std::ranges::find(threads_, number, &watched_thread::number) != threads_.end())
+          return;
+        char path[32];
+        std::snprintf(path, sizeof(path), "%d/schedstat", number);
+        watched_thread come{.number = number, .schedstat = {directory, path}};
+        if (count(come, into))
+          threads_.push_back(std::move(come));
+      });
     return !threads_.empty();
   }
 
-  std::unordered_map<int, seen_thread> threads_; // by thread id; those of the last sample
-  std::uint64_t sample_ = 0;
+  /// False for a thread that has ended.
+  bool count(watched_thread& thread, counters& into) {
+    char text[128];
+    std::uint64_t cpu_ns = 0;
+    std::uint64_t wait_ns = 0;
+    // The line is "nanoseconds-running nanoseconds-waiting timeslices".
+    if (!thread.schedstat.read_start(text, sizeof(text)) ||
+        std::sscanf(text, "%" SCNu64 " %" SCNu64, &cpu_ns, &wait_ns) != 2)
+      return false;
+    if (thread.number == training_) {
+      into.training_thread = thread.number;
+      into.training_cpu_seconds = 1e-9 * static_cast<double>(cpu_ns);
+      into.training_wait_seconds = 1e-9 * static_cast<double>(wait_ns);
+    }
+    wait_ns_ += wait_ns - std::exchange(thread.wait_ns, wait_ns);
+    return true;
+  }
+
+  std::size_t present_threads() const {
+    struct stat status {};
+    // A directory's links: from its parent, from itself, and from each directory in it.
+    return fstat(task_.descriptor(), &status) == 0 ? std::min<std::size_t>(status.st_nlink - 2, threads_max) : 0;
+  }
+
+  std::vector<watched_thread> threads_;
+  kept_file task_{AT_FDCWD, "/proc/self/task"};
   std::uint64_t wait_ns_ = 0;
   int training_ = 0;
 };
@@ -101,6 +134,10 @@ private:
 
 std::unique_ptr<probe> make_procfs_probe() {
   return std::make_unique<procfs_probe>();
+}
+
+std::unique_ptr<probe> make_usage_probe() {
+  return std::make_unique<usage_probe>();
 }
 
 } // namespace dynamix::telemetry

@@ -2,6 +2,7 @@
 
 #if DYNAMIX_HAS_BPF
 #include "telemetry/libbpf_errors.hpp"
+#include "telemetry/program_slots.hpp"
 
 #include <bpf/bpf.h>
 #include <bpf_programs/scheduler.skel.h>
@@ -39,7 +40,7 @@ public:
     return "";
   }
 
-  std::span<const scheduler_slot> slots() const override { return skeleton_->bss->slots; }
+  std::span<const scheduler_slot> slots() const override { return slots_in_use(skeleton_->bss->slots); }
 
   training_clock training() const override {
     constexpr int tries = 100;

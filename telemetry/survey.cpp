@@ -29,7 +29,7 @@ signal_chain network_chain(const wanted_sources& wanted, const kernel_session* s
 signal_chain system_chain(const wanted_sources& wanted, const kernel_session* session) {
   signal_chain chain{.of = signal::system};
   if (wanted.ebpf && session != nullptr && session->scheduler)
-    chain.best_first.push_back(make_ebpf_scheduler_probe(session->scheduler, make_procfs_probe()));
+    chain.best_first.push_back(make_ebpf_scheduler_probe(session->scheduler, make_usage_probe()));
   else
     chain.reason =
         std::string("not eBPF: ") + (wanted.ebpf && session != nullptr ? session->scheduler_problem : left_out);

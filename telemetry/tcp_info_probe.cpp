@@ -7,6 +7,7 @@
 #include <linux/tcp.h> // netinet/tcp.h knows a tcp_info without byte counts
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unordered_map>
 
 namespace dynamix::telemetry {
@@ -61,6 +62,44 @@ tcp_reading read_tcp_info(int descriptor, tcp_info& info) {
   return length >= needed ? tcp_reading::read : tcp_reading::too_old;
 }
 
+/// The sockets of the process. Listing its descriptors costs more than all the rest, so that is done only where one may
+/// have come.
+class open_sockets {
+public:
+  struct open_socket {
+    int descriptor = -1;
+    std::uint64_t cookie = 0;
+  };
+
+  /// False when they cannot be listed. A descriptor may be closed or reused meanwhile: the next look sees it.
+  bool look() {
+    const double now_seconds = monotonic_seconds();
+    struct stat status {};
+    // Since Linux 6.2 the directory's size is the number of descriptors.
+    const auto descriptors = stat("/proc/self/fd", &status) == 0 ? status.st_size : 0;
+    const auto is_open = [](const open_socket& one) { return socket_cookie(one.descriptor) == one.cookie; };
+    if (descriptors > 0 && descriptors == descriptors_ && now_seconds < listed_seconds_ + listed_seconds_max &&
+        std::ranges::all_of(open_, is_open))
+      return true;
+    open_.clear();
+    descriptors_ = descriptors;
+    listed_seconds_ = now_seconds;
+    return for_each_numbered_entry("/proc/self/fd", [this](int descriptor, int) {
+      if (const auto cookie = socket_cookie(descriptor); cookie != 0)
+        open_.push_back({descriptor, cookie});
+    });
+  }
+
+  const std::vector<open_socket>& open() const { return open_; }
+
+private:
+  static constexpr double listed_seconds_max = 1; ///< a socket may have come as something else went
+
+  std::vector<open_socket> open_;
+  std::int64_t descriptors_ = 0;
+  double listed_seconds_ = 0;
+};
+
 class tcp_info_probe final : public probe {
 public:
   explicit tcp_info_probe(const std::vector<std::uint16_t>& control_ports) {
@@ -79,28 +118,24 @@ public:
     std::uint32_t with_rtt = 0;
     std::uint64_t windows = 0;
     std::uint32_t connections = 0;
-    // A descriptor may be closed or reused meanwhile: reading it then fails, or reads the new socket under its own
-    // cookie.
-    const bool listed = for_each_numbered_entry("/proc/self/fd", [&](int descriptor, int) {
-      const std::uint64_t cookie = socket_cookie(descriptor);
+    const bool listed = sockets_of_process_.look();
+    for (const auto& [descriptor, cookie] : sockets_of_process_.open()) {
       tcp_info info{};
-      if (cookie == 0)
-        return;
       const tcp_reading reading = read_tcp_info(descriptor, info);
       readable = readable && reading != tcp_reading::too_old;
       if (reading != tcp_reading::read || info.tcpi_state == tcp_state_listen || sockets_[cookie].sample == sample_)
-        return;
+        continue;
       const bool control = count(descriptor, sockets_[cookie], info);
       if (info.tcpi_rtt == 0)
-        return;
+        continue;
       all_rtts_seconds += 1e-6 * info.tcpi_rtt;
       ++with_rtt;
       if (control)
-        return;
+        continue;
       rtts_seconds_.push_back(1e-6 * info.tcpi_rtt);
       windows += info.tcpi_snd_cwnd;
       ++connections;
-    });
+    }
     std::erase_if(sockets_, [this](const auto& entry) { return entry.second.sample != sample_; });
     totals_.network_valid = listed && readable;
     totals_.rtt_seconds = with_rtt > 0 ? all_rtts_seconds / with_rtt : 0;
@@ -161,6 +196,7 @@ private:
   }
 
   std::bitset<65536> control_ports_;
+  open_sockets sockets_of_process_;
   std::unordered_map<std::uint64_t, seen_socket> sockets_; // by cookie; those of the last sample
   std::vector<double> rtts_seconds_;                       // of the last sample, of connections that carry gradients
   std::uint64_t sample_ = 0;

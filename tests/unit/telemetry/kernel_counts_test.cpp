@@ -157,7 +157,7 @@ double thread_cpu_seconds() {
 TEST_F(kernel_counts, waits_for_a_cpu_as_schedstat_does) {
   const auto session = open_kernel_session({});
   ASSERT_TRUE(session->scheduler) << session->scheduler_problem;
-  const auto kernel = make_ebpf_scheduler_probe(session->scheduler, make_procfs_probe());
+  const auto kernel = make_ebpf_scheduler_probe(session->scheduler, make_usage_probe());
   const auto procfs = make_procfs_probe();
   std::atomic<int> ready = 0;
   std::atomic<int> done = 0;

@@ -1,4 +1,5 @@
 #include "telemetry/probe.hpp"
+#include "telemetry/training_thread.hpp"
 
 #include <gtest/gtest.h>
 
@@ -80,6 +81,33 @@ TEST(procfs_probe, sees_two_busy_threads_wait_for_one_core_and_keeps_their_waits
   // While the first of the two burned its 0.2 s, the other waited or burned on the same core.
   EXPECT_GT(during.run_queue_wait_seconds - before.run_queue_wait_seconds, 0.1);
   EXPECT_GE(after.run_queue_wait_seconds, during.run_queue_wait_seconds);
+}
+
+TEST(procfs_probe, finds_a_thread_that_came_as_another_went) {
+  const auto probe = make_procfs_probe();
+  std::atomic<bool> end_first = false;
+  std::thread first([&] { end_first.wait(false); });
+  EXPECT_EQ(sample(*probe).training_thread, 0);
+  end_first = true;
+  end_first.notify_one();
+  first.join();
+  std::atomic<bool> end = false;
+  std::atomic<bool> marked = false;
+  std::thread second([&] {
+    mark_training_thread();
+    burn(0.01);
+    marked = true;
+    marked.notify_one();
+    end.wait(false);
+  });
+  marked.wait(false);
+  const counters after = sample(*probe);
+  EXPECT_EQ(after.training_thread, training_thread.load());
+  EXPECT_GE(after.training_cpu_seconds, 0.01);
+  end = true;
+  end.notify_one();
+  second.join();
+  training_thread = 0;
 }
 
 TEST(procfs_probe, sees_memory_grow_and_shrink) {
