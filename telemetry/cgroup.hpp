@@ -17,6 +17,7 @@ struct cgroup_places {
 /// From the texts of /proc/self/cgroup and /proc/self/mountinfo. Pure. A hierarchy may be mounted anywhere, and only a
 /// part of it (a container's); version 1 and 2 may stand side by side.
 cgroup_places find_cgroups(const std::string& cgroup_text, const std::string& mountinfo_text);
+/// Of this process. Where version 2 is not to be seen it is mounted for the process alone, if that may be.
 cgroup_places find_own_cgroups();
 
 /// The cgroup whose traffic is this process's alone.

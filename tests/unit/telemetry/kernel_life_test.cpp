@@ -9,6 +9,8 @@
 #include <bpf/bpf.h>
 #include <chrono>
 #include <csignal>
+#include <sched.h>
+#include <sys/mount.h>
 #include <thread>
 
 namespace dynamix::telemetry {
@@ -144,6 +146,35 @@ TEST_F(kernel_life, gives_way_to_tcp_info_when_somebody_detaches_the_programs) {
       << broken.choice;
   connection.transfer(1'000'000);
   EXPECT_EQ(meter.close_window().network.source, messages::signal_source::unprivileged);
+}
+
+TEST_F(kernel_life, counts_where_the_cgroup_mount_is_hidden_and_leaves_no_group_there) {
+  const auto parent = find_own_cgroups().unified;
+  const auto problem = in_child([&]() -> std::string {
+    // As `ip netns exec`, which puts another /sys before the one with the mount.
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::umount2(parent.c_str(), MNT_DETACH) != 0)
+      return "skip: no mount namespace";
+    auto session = open_kernel_session({});
+    if (!session->network)
+      return session->network_problem;
+    drop_privileges();
+    window_meter meter(choose_sources({.ebpf = true}, session.get(), {}));
+    const loopback_connection connection;
+    connection.transfer(1'000'000);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const auto measured = meter.close_window();
+    if (measured.network.source != messages::signal_source::ebpf || measured.network.gradient_bytes_per_second <= 0)
+      return "nothing was measured: " + measured.choice;
+    const auto group = session->group->path();
+    const bool was_there = std::filesystem::exists(group);
+    session.reset();
+    meter = window_meter({});
+    return !was_there ? "no group" : std::filesystem::exists(group) ? "the group is still there" : "";
+  });
+  if (problem.starts_with("skip"))
+    GTEST_SKIP() << problem;
+  EXPECT_EQ(problem, "");
 }
 
 /// What an ordinary user with these capabilities and a group to divide finds.
