@@ -42,9 +42,9 @@ struct connector_target {
 struct connector_options {
   std::vector<connector_target> targets; ///< at least one; tried in turn
   std::uint32_t probe_timeout_ms = 1000;
-  double first_delay_seconds = 0.02;  ///< after a round of all targets; doubles up to the longest
-  double longest_delay_seconds = 0.5; ///< a dead arbitrator that is back is found within a second
-  double first_seconds = 0;           ///< until it was connected once it tries the first target alone, for so long
+  double first_delay_seconds = 0.02;   ///< after a round of all targets; doubles up to the longest
+  double longest_delay_seconds = 0.25; ///< so soon a dead arbitrator that is back is found
+  double first_seconds = 0;            ///< until it was connected once it tries the first target alone, for so long
 };
 
 /// Keeps a connection to one gateway:

@@ -55,6 +55,16 @@ void complete(pointer self, const frame& received) {
   measure(state, *report);
   if (state.upstream)
     self->send(state.upstream, atom::report_v, pack(*report));
+  else
+    state.unheard = pack(*report);
+}
+
+/// A new arbitrator does not wait for a window that this host has reported to nobody.
+void find_upstream(pointer self, aggregator_actor upstream) {
+  auto& state = self->state;
+  state.upstream = std::move(upstream);
+  if (const auto unheard = std::exchange(state.unheard, {}); !unheard.view().empty())
+    self->send(state.upstream, atom::report_v, unheard);
 }
 
 caf::result<frame> pass_farewell(pointer self, const frame& received) {
@@ -95,7 +105,7 @@ telemetry_actor::behavior_type telemetry(pointer self, const telemetry_options& 
         return self->delegate(self->state.upstream, atom::settle_v);
       },
       [self](atom::farewell, const frame& received) { return pass_farewell(self, received); },
-      [self](atom::upstream, aggregator_actor upstream) { self->state.upstream = std::move(upstream); },
+      [self](atom::upstream, aggregator_actor upstream) { find_upstream(self, std::move(upstream)); },
       [self](atom::orphan) { self->state.upstream = nullptr; },
   };
 }

@@ -28,6 +28,7 @@ struct telemetry_state {
   std::chrono::milliseconds upstream_timeout{0};
   double seconds_spent = 0;  ///< CPU time of all measurements, in the kernel too
   std::string untold_choice; ///< of sources
+  frame unheard;             ///< the newest report since there is no upstream; empty: none
 };
 
 telemetry_actor::behavior_type telemetry(telemetry_actor::stateful_pointer<telemetry_state> self,

@@ -118,7 +118,7 @@ void orphan(pointer self, const char* why) {
   if (state.orphaned())
     return;
   state.aggregator = nullptr;
-  state.reports.reset(); // what was under way is lost, and what comes is dropped, until there is somebody again
+  state.reports.reset(); // what was under way is lost
   self->send(state.telemetry, atom::orphan_v);
   if (state.now == phase::training)
     spdlog::warn("arbitrator_lost reason=\"{}\" the last batch sizes stand, training goes on", why);
@@ -234,6 +234,15 @@ void stop(pointer self) {
                                                           : "stopped between two generations");
 }
 
+/// What nobody is there to answer for takes no credit: telemetry keeps the newest of it.
+void pass_on(pointer self, const frame& report) {
+  auto& state = self->state;
+  if (state.orphaned())
+    self->send(state.telemetry, atom::report_v, report);
+  else if (auto now = state.reports.offer(report))
+    self->send(state.telemetry, atom::report_v, std::move(*now));
+}
+
 void beat(pointer self) {
   auto& state = self->state;
   if (state.orphaned() || !state.run || state.now >= phase::leaving)
@@ -308,10 +317,7 @@ worker_local::behavior_type worker(pointer self, training_options options, messa
         orphan(self, "its host is gone");
       },
       [self](atom::greet) { greet(self); },
-      [self](atom::report, const frame& report) {
-        if (auto now = self->state.reports.offer(report))
-          self->send(self->state.telemetry, atom::report_v, std::move(*now));
-      },
+      [self](atom::report, const frame& report) { pass_on(self, report); },
       [self](atom::evaluation, const frame& report) { self->send(self->state.telemetry, atom::evaluation_v, report); },
       [self](atom::left) { generation_left(self); },
       [self](atom::beat) { beat(self); },

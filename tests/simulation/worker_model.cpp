@@ -18,6 +18,7 @@ void simulated_worker::start(std::uint64_t checkpoint_steps) {
   connect_delay_us_ = 0;
   has_gateway_ = greeting_under_way_ = false;
   hub_ = nullptr;
+  unheard_.reset();
   slot_ = nullptr;
   watch_.emplace(world_.timeouts);
   newest_ = {};

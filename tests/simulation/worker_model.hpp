@@ -96,7 +96,8 @@ private:
   connection_ptr link_; ///< null: the connector is trying
   std::int64_t connect_delay_us_ = 0;
   bool has_gateway_ = false;
-  actors::aggregator_actor hub_; ///< null while orphaned
+  actors::aggregator_actor hub_;                   ///< null while orphaned
+  std::optional<messages::window_report> unheard_; ///< the newest report since it is orphaned
   std::unique_ptr<trainer::decision_slot> slot_;
   std::optional<actors::progress_watch> watch_;
   messages::placement newest_;

@@ -80,6 +80,8 @@ void simulated_worker::accepted(const messages::welcome& welcome, const actors::
   duplicate_since_seconds_ = -1;
   hub_ = hub;
   log([&] { return fmt::format("is welcome, term {}, generation {}", welcome.term, welcome.generation); });
+  if (const auto unheard = std::exchange(unheard_, std::nullopt); unheard && link_)
+    world_.net.to_hub(link_, [hub, packed = pack(*unheard)] { caf::anon_send(hub, atom::report_v, packed); });
   if (welcome.rank != rank_)
     world_.checks.violated(fmt::format("w{} was given rank {}", rank_, welcome.rank));
   if (now_ != phase::greeting)
@@ -173,7 +175,9 @@ void simulated_worker::generation_left() {
 
 void simulated_worker::report(const messages::window_report& record) {
   world_.checks.reported(record);
-  if (hub_ && link_)
+  if (!hub_)
+    unheard_ = record;
+  else if (link_)
     world_.net.to_hub(link_, [hub = hub_, packed = pack(record)] { caf::anon_send(hub, atom::report_v, packed); });
 }
 
