@@ -37,7 +37,8 @@ test-all: build fuzz ## run the long tests too
 	@tools/setup tools/packages-long.txt
 	@ctest --preset release -j $(JOBS)
 
-soak: node ## break clusters for hours: 1,200 kills of workers, then everything at random
+soak: node ## break clusters for hours: 300 kills of leaders, 1,200 of workers, then everything at random
+	@$(NODE) faults --plan deployments/faults/leader-kills-soak.toml
 	@$(NODE) faults --plan deployments/faults/worker-kills-soak.toml
 	@$(NODE) faults --plan deployments/faults/random-soak.toml
 

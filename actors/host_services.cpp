@@ -4,18 +4,17 @@
 #include "actors/arbitrator.hpp"
 #include "actors/connector.hpp"
 #include "actors/control_ports.hpp"
+#include "actors/describe_run.hpp"
 #include "actors/gateway.hpp"
 #include "actors/handlers.hpp"
 #include "actors/ppo_learner.hpp"
 #include "actors/telemetry.hpp"
 #include "actors/worker.hpp"
 #include "messages/validation.hpp"
-#include "policy/state.hpp"
 #include "storage/atomic_file.hpp"
 #include "trainer/checkpoint.hpp"
 
 #include <caf/io/all.hpp>
-#include <spdlog/fmt/chrono.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
@@ -34,10 +33,6 @@ double clock_seconds(caf::actor_system& system) {
 std::uint64_t new_incarnation() {
   std::random_device source;
   return (static_cast<std::uint64_t>(source()) << 32 | source()) | 1;
-}
-
-std::uint64_t epoch_samples(cluster::dataset_kind kind) {
-  return kind == cluster::dataset_kind::fashion_mnist ? 60'000 : 50'000;
 }
 
 } // namespace
@@ -89,13 +84,19 @@ void host_services::lead(const leader_start& start) {
       spdlog::warn("policy_checkpoint_failed error=\"{}\"", error);
   }
   led_from_ = start;
-  ledger_->append({.at_seconds = clock_seconds(system_) - ledger_origin_seconds_,
-                   .entry = ledger_event{"leader", host_.name, fmt::format("Raft term {}", start.raft_term)}});
+  tell("leader", fmt::format("Raft term {}", start.raft_term));
   start_arbitration();
+}
+
+void host_services::tell(const std::string& event, const std::string& text) {
+  ledger_->append(
+      {.at_seconds = clock_seconds(system_) - ledger_origin_seconds_, .entry = ledger_event{event, host_.name, text}});
 }
 
 void host_services::follow(const std::string& leader) {
   leave_arbitration();
+  if (!leader.empty() && !std::exchange(told_following_, true))
+    tell("follows", leader + " leads");
   const std::scoped_lock lock(mutex_);
   leader_ = leader;
   if (gateway_)
@@ -125,7 +126,7 @@ std::string host_services::prepare_arbitration() {
     return error;
   try {
     learns_ = policy::make_learner(file, saved_policy_) != nullptr;
-    ledger_->append({.at_seconds = 0, .entry = describe_run()});
+    ledger_->append({.at_seconds = 0, .entry = describe_run(options_, saved_policy_, ledger_origin_seconds_)});
   } catch (const std::invalid_argument& misfit) {
     return (saved_policy_.empty() ? "" : source + ": ") + misfit.what();
   }
@@ -143,31 +144,6 @@ std::string host_services::read_policy(std::string& source) {
     return error;
   saved_policy_.assign(contents.begin(), contents.end());
   return "";
-}
-
-ledger_start host_services::describe_run() const {
-  const auto& file = options_.file;
-  ledger_start start{.cluster = file.name,
-                     .policy = policy::make_controller(file, saved_policy_)->name(),
-                     .mode = file.arbitrator.mode == cluster::policy_mode::train ? "train" : "infer",
-                     .seed = file.seed,
-                     .window_steps = file.arbitrator.window_steps,
-                     .dataset_samples = epoch_samples(file.training.dataset),
-                     .epochs = file.training.epochs,
-                     .target_accuracy = file.training.target_accuracy,
-                     .workers = {},
-                     .state_fields = {},
-                     .actions = file.arbitrator.actions,
-                     .scales = file.arbitrator.scales,
-                     .started_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
-                     .version = options_.version,
-                     .origin_seconds = ledger_origin_seconds_,
-                     .clock = dynamix::telemetry::clock_identity()};
-  for (const auto* worker : file.workers())
-    start.workers.push_back(worker->name);
-  for (const auto& field : policy::state_fields())
-    start.state_fields.emplace_back(field.name);
-  return start;
 }
 
 caf::strong_actor_ptr host_services::start_gateway() {

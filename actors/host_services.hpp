@@ -58,7 +58,7 @@ private:
   caf::strong_actor_ptr start_aggregator();
   caf::strong_actor_ptr start_arbitrator();
   void serve_aggregator();
-  ledger_start describe_run() const;
+  void tell(const std::string& event, const std::string& text);
 
   caf::actor_system& system_;
   host_options options_;
@@ -77,6 +77,7 @@ private:
   leadership leadership_;
   caf::actor arbitration_; ///< the supervisor of what only a leader runs
   leader_start led_from_;
+  bool told_following_ = false; ///< in the ledger
 
   std::mutex mutex_; ///< supervisors restart children on their own threads
   gateway_local gateway_;

@@ -25,6 +25,8 @@ void recovery_tracker::begin(const planned_fault& fault, double now_seconds) {
         open.workers.insert(host);
       if (decides(host))
         open.arbitrators.insert(host);
+      if (has_role(host, cluster::role::arbitrator) && !file_.arbitrator.replicas.empty())
+        open.voters.insert(host);
     }
 }
 
@@ -62,6 +64,8 @@ void recovery_tracker::add(const actors::ledger_row& row, double now_seconds) {
 void recovery_tracker::add_event(const actors::ledger_event& event, fault_record& record, waited& open,
                                  double now_seconds) {
   const bool target = std::ranges::find(record.plan.hosts, event.host) != record.plan.hosts.end();
+  if (event.event == "leader" || event.event == "follows")
+    open.voters.erase(event.host);
   if (event.event == "leader") {
     open.arbitrators.clear(); // whoever it is decides
     open.back_seconds = now_seconds;
@@ -99,7 +103,7 @@ void recovery_tracker::close_window(fault_record& record, const waited& open, do
       record.plan.hosts, [this](const auto& host) { return has_role(host, cluster::role::arbitrator); });
   if (hits_arbitrator && open.arbitrators.empty() && open.back_seconds >= 0 && record.resumed_seconds < 0)
     record.resumed_seconds = now_seconds;
-  if (record.ended_seconds >= 0 && open.workers.empty() && open.arbitrators.empty())
+  if (record.ended_seconds >= 0 && open.workers.empty() && open.arbitrators.empty() && open.voters.empty())
     record.recovered_seconds = std::max({record.ended_seconds, open.back_seconds, now_seconds});
 }
 

@@ -47,6 +47,7 @@ private:
   struct waited {
     std::set<std::string> workers;     ///< to be lost, or to come back
     std::set<std::string> arbitrators; ///< to begin a ledger's life again
+    std::set<std::string> voters;      ///< of several, to follow a leader again, or to lead
     double back_seconds = -1;          ///< when the last of them came
   };
 

@@ -223,11 +223,7 @@ private:
 
   void restart() {
     std::vector<std::string> problems;
-    const auto started = processes_.start_due(now_seconds(), problems);
-    // The ledger does not tell of an arbitrator that only follows.
-    for (const auto& host : started)
-      if (options_.file.arbitrators().size() > 1 && !is_worker(host))
-        back(host);
+    processes_.start_due(now_seconds(), problems);
     for (const auto& problem : problems)
       output_.problem("warning: " + problem);
   }
@@ -236,11 +232,14 @@ private:
   void notice_return(const actors::ledger_row& row) {
     if (std::holds_alternative<actors::ledger_start>(row.entry)) {
       arbitrator_gone_ = false;
-      back(options_.file.arbitrator_host().name);
+      if (options_.file.arbitrators().size() == 1) // of several each tells that it votes again
+        back(options_.file.arbitrator_host().name);
     } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry);
                event != nullptr && event->event == "leader") {
       arbitrator_gone_ = false;
-    } else if (event != nullptr && (event->event == "joined" || event->event == "rejoined")) {
+      back(event->host);
+    } else if (event != nullptr &&
+               (event->event == "joined" || event->event == "rejoined" || event->event == "follows")) {
       back(event->host);
     }
   }

@@ -85,6 +85,29 @@ TEST_F(recovery, of_a_killed_leader_is_a_window_of_another) {
   EXPECT_FALSE(tracker_.busy(10.6));
 }
 
+TEST_F(recovery, of_a_killed_replica_is_its_vote) {
+  for (const char* name : {"hub2", "hub3"}) {
+    auto another = file_.hosts.front();
+    another.name = name;
+    file_.hosts.push_back(another);
+  }
+  file_.arbitrator.replicas = {"hub", "hub2", "hub3"};
+  add(0, ledger_event{"leader", "hub", "Raft term 1"});
+  begin(fault_kind::kill, {"hub"}, 10);
+  add(10.2, ledger_event{"leader", "hub2", "Raft term 2"});
+  add(10.3, ledger_window{});
+  EXPECT_EQ(last().resumed_seconds, 10.3) << "another decides";
+  EXPECT_TRUE(tracker_.busy(10.3)) << "one more death, and there would be no majority";
+  add(11, ledger_start{});
+  add(11.1, ledger_event{"follows", "hub3", "hub2 leads"});
+  add(11.2, ledger_window{});
+  EXPECT_TRUE(tracker_.busy(11.2)) << "another follows";
+  add(11.5, ledger_event{"follows", "hub", "hub2 leads"});
+  add(11.6, ledger_window{});
+  EXPECT_FALSE(tracker_.busy(11.6));
+  EXPECT_EQ(last().recovered_seconds, 11.6);
+}
+
 TEST_F(recovery, of_a_short_hang_needs_no_loss) {
   begin(fault_kind::hang, {"w2"}, 10, 0.5);
   add(10.2, ledger_window{});
