@@ -104,7 +104,7 @@ TEST_F(undisturbed_run, trains_four_unequal_workers_and_loses_no_decision) {
 /// ended once kept the arbitrator's host for five seconds.
 TEST_F(undisturbed_run, joins_eight_workers_every_time_and_ends_at_once) {
   for (int round = 0; round < 3; ++round) {
-    write_file({.slowdowns = std::vector<double>(8, 1), .epochs = 0.3});
+    write_file({.slowdowns = std::vector<double>(8, 1), .epochs = 0.3, .arbitrator = "policy = \"goodput\"\n"});
     const auto ended = start({"local", "--cluster", file(), "--out", run().path() + std::to_string(round)}).wait();
     EXPECT_EQ(ended.code, 0) << ended.output;
     const auto ledger = contents_of(run().path() + std::to_string(round) + "/windows.jsonl");
