@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace dynamix::node {
 namespace {
@@ -85,11 +86,16 @@ void run_course::add_map(const actors::ledger_window& window) {
 
 void run_course::add_life(const actors::ledger_row& row) {
   if (const auto* start = std::get_if<actors::ledger_start>(&row.entry)) {
+    if (!std::exchange(begun_, false) && life_.starts > 0)
+      return; // replicas that share a ledger start together
     life_.generations += generations_.size();
     generations_.clear();
     if (life_.starts++ == 0)
       life_.started_at = start->started_at;
-  } else if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
+    return;
+  }
+  begun_ = true;
+  if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
     generations_.insert(window->generation);
     life_.policy_version = window->policy_version;
   } else if (const auto* generation = std::get_if<actors::ledger_generation>(&row.entry)) {

@@ -72,6 +72,7 @@ private:
   learning_curves learning_;
   late_reports late_;
   lives life_;
+  bool begun_ = false;                  ///< something has happened since the newest start
   std::set<std::uint64_t> generations_; ///< of the newest life
   thinned_rows maps_;
   double map_seconds_ = 0;

@@ -33,13 +33,17 @@ std::string generation_text(const actors::ledger_generation& generation) {
 
 void mark_recorder::add(const actors::ledger_row& row) {
   if (std::holds_alternative<actors::ledger_start>(row.entry)) {
+    if (!std::exchange(begun_, false))
+      return; // the first, or one of replicas that share a ledger and start together
     append_life(marks_);
     if (!now_.windows.empty())
       before_ = now_.windows.back().elapsed_seconds;
     now_ = {};
-    if (std::exchange(begun_, true))
-      now_.events.push_back({0, kind::fault, "the arbitrator started again"});
-  } else if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
+    now_.events.push_back({0, kind::fault, "the arbitrator started again"});
+    return;
+  }
+  begun_ = true;
+  if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
     double elapsed = 0;
     for (const auto& worker : window->workers)
       elapsed = std::max(elapsed, worker.report.elapsed_seconds);

@@ -42,8 +42,8 @@ private:
   void append_life(std::vector<run_mark>& marks) const;
 
   life now_;
-  double before_ = 0; ///< where the life before has ended
-  bool begun_ = false;
+  double before_ = 0;           ///< where the life before has ended
+  bool begun_ = false;          ///< something has happened since the newest start
   std::vector<run_mark> marks_; ///< of earlier lives
 };
 

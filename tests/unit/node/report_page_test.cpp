@@ -121,6 +121,12 @@ TEST(run_marks, lie_where_the_windows_around_them_lie) {
   EXPECT_DOUBLE_EQ(more[3].seconds, 18);
 }
 
+TEST(run_marks, take_replicas_that_start_together_for_one_start) {
+  auto rows = with_story().rows;
+  rows.insert(rows.begin(), 2, {0, start_row()});
+  EXPECT_EQ(marks_of(rows).size(), 2U);
+}
+
 TEST(run_plots, have_names_for_files) {
   const auto records = with_story();
   const auto summary = summarise(records);

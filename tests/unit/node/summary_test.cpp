@@ -81,6 +81,13 @@ TEST(summary, counts_the_decisions_of_the_last_lives_of_the_workers) {
   EXPECT_EQ(summary.workers[0].samples, 10U * (64 + 64 + 89)) << "window 3 was trained twice and counts once";
 }
 
+TEST(summary, counts_replicas_that_start_together_as_one_start) {
+  auto records = sample_records();
+  records.rows.insert(records.rows.begin(), 2, {0, start_row()});
+  EXPECT_EQ(summarise(records).restarts, 0U);
+  EXPECT_EQ(summarise(records).generations, 1U);
+}
+
 TEST(summary, excuses_the_decisions_on_their_way_when_a_worker_or_the_arbitrator_was_lost) {
   auto records = sample_records();
   for (auto& farewell : records.farewells)
