@@ -56,6 +56,12 @@ void judge_decisions(const std::vector<actors::ledger_row>& rows, verdict& judge
     judged.two_leaders += hosts.size() > 1 ? 1 : 0;
 }
 
+/// Of a run that was interrupted the newest faults may have had none.
+bool had_time(const fault_record& record, const fault_limits& limits, const run_figures& run) {
+  return !run.interrupted ||
+         (record.ended_seconds >= 0 && run.end_seconds - record.ended_seconds > limits.recover_seconds);
+}
+
 void find_reasons(const fault_plan& plan, const std::vector<fault_record>& records, verdict& judged) {
   const auto& limits = plan.limits;
   const auto& run = judged.figures;
@@ -64,14 +70,18 @@ void find_reasons(const fault_plan& plan, const std::vector<fault_record>& recor
     if (number > 0)
       reasons.push_back(std::to_string(number) + " " + what);
   };
-  if (!run.succeeded)
+  if (!run.succeeded && !run.interrupted)
     reasons.push_back("the run failed: " + run.reason);
-  if (records.empty())
+  if (run.interrupted && records.empty())
+    reasons.push_back("no fault had begun");
+  else if (records.empty())
     reasons.push_back("no fault began before the run ended");
-  else if (!run.plan_done)
+  else if (!run.plan_done && !run.interrupted)
     reasons.push_back("the run ended before all faults of the plan had begun");
   must_be_none(run.decisions_lost, "decisions were lost");
   must_be_none(run.decisions_duplicated, "decisions came twice");
+  must_be_none(run.samples_dropped.value_or(0), "samples were dropped");
+  must_be_none(run.samples_repeated.value_or(0), "samples were trained twice");
   must_be_none(judged.decided_twice, "windows were decided twice in a term");
   must_be_none(judged.old_terms, "windows were decided in an old term");
   must_be_none(judged.two_leaders, "terms had two leaders");
@@ -79,7 +89,9 @@ void find_reasons(const fault_plan& plan, const std::vector<fault_record>& recor
   must_be_none(static_cast<std::uint64_t>(std::ranges::count_if(
                    records, [](const auto& each) { return !each.bit && each.plan.kind != fault_kind::clock_jump; })),
                "faults had no effect");
-  must_be_none(judged.all.injected - judged.all.recovered, "faults were not recovered from in time");
+  must_be_none(static_cast<std::uint64_t>(std::ranges::count_if(
+                   records, [&](const auto& each) { return !each.recovered() && had_time(each, limits, run); })),
+               "faults were not recovered from in time");
   if (judged.all.steps_lost > limits.steps_lost_per_fault * judged.all.injected)
     reasons.push_back(fmt::format("{} steps were lost in {} faults; {} each are allowed", judged.all.steps_lost,
                                   judged.all.injected, limits.steps_lost_per_fault));
@@ -141,7 +153,7 @@ verdict judge(const fault_plan& plan, const std::vector<fault_record>& records,
                                                   record.evidence.empty() ? "no evidence" : record.evidence));
   judge_decisions(rows, judged);
   find_reasons(plan, records, judged);
-  judged.clean = judged.reasons.empty();
+  judged.clean = judged.reasons.empty() && !figures.interrupted;
   return judged;
 }
 

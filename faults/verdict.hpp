@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,14 +31,20 @@ struct run_figures {
   std::uint64_t decisions_lost = 0;
   std::uint64_t decisions_duplicated = 0;
   std::uint64_t stale_refused = 0;
+  std::uint64_t unapplied_by_loss = 0;
+  std::map<std::string, std::uint64_t> losses; ///< the same by what ended
   std::uint64_t steps = 0;
   std::uint64_t samples = 0;
+  std::optional<std::uint64_t> samples_dropped; ///< nothing: unknown
+  std::optional<std::uint64_t> samples_repeated;
   double final_accuracy = 0;
   double unharmed_accuracy = -1; ///< negative: not compared
   double unharmed_seconds = -1;
   double seconds = 0;
   std::vector<process_growth> growth;
-  bool plan_done = true; ///< every fault of the plan has begun
+  bool plan_done = true;    ///< every fault of the plan has begun
+  bool interrupted = false; ///< a stop was asked for: what is judged is what has happened until then
+  double end_seconds = 0;   ///< of training, from its beginning
 };
 
 /// Of seconds; all 0 where there are none.
@@ -61,7 +68,7 @@ struct kind_verdict {
 };
 
 struct verdict {
-  bool clean = false;
+  bool clean = false;               ///< never of a run that was interrupted
   std::vector<std::string> reasons; ///< why it is not
   std::vector<kind_verdict> kinds;  ///< in the kinds' order
   kind_verdict all;

@@ -38,6 +38,24 @@ json kind_json(const kind_verdict& of) {
           {"recovery_seconds", spread_json(of.recovery)}};
 }
 
+/// Of a run whose last window was not recorded nothing is known.
+std::string samples_text(const run_figures& run) {
+  if (!run.samples_dropped)
+    return "samples dropped: unknown";
+  return fmt::format("{} samples dropped, {} trained twice", *run.samples_dropped, run.samples_repeated.value_or(0));
+}
+
+std::string losses_text(const run_figures& run) {
+  std::string each;
+  for (const auto& [of, count] : run.losses)
+    each += fmt::format("{}{} {}", each.empty() ? "" : ", ", of, count);
+  return fmt::format("{} decisions, on their way when what ended was: {}", run.unapplied_by_loss, each);
+}
+
+json count_json(const std::optional<std::uint64_t>& count) {
+  return count ? json(*count) : json(nullptr);
+}
+
 json time_json(double seconds) {
   return seconds < 0 ? json(nullptr) : json(seconds);
 }
@@ -57,8 +75,10 @@ std::string to_text(const verdict& judged) {
       fmt::format("decisions: {} made, {} applied, {} lost, {} twice, {} stale refused; terms with two leaders: {}\n",
                   run.decisions_made, run.decisions_applied, run.decisions_lost,
                   run.decisions_duplicated + judged.decided_twice, run.stale_refused, judged.two_leaders);
-  text += fmt::format("training: {} steps, {} samples, {} steps lost; final accuracy {:.2f} %", run.steps, run.samples,
-                      judged.all.steps_lost, run.final_accuracy * 100);
+  if (run.unapplied_by_loss > 0)
+    text += "unapplied by a loss: " + losses_text(run) + "\n";
+  text += fmt::format("training: {} steps, {} samples, {} steps lost, {}; final accuracy {:.2f} %", run.steps,
+                      run.samples, judged.all.steps_lost, samples_text(run), run.final_accuracy * 100);
   text += run.unharmed_accuracy < 0 ? "\n" : fmt::format(", unharmed {:.2f} %\n", run.unharmed_accuracy * 100);
   for (const auto& process : run.growth)
     text += fmt::format("{} lived through {} faults: memory {:+.1f} MiB, descriptors {:+}\n", process.host,
@@ -67,20 +87,32 @@ std::string to_text(const verdict& judged) {
     text += "had no effect: " + each + "\n";
   for (const auto& reason : judged.reasons)
     text += "not clean: " + reason + "\n";
+  if (run.interrupted)
+    return text + (judged.reasons.empty() ? "verdict: INTERRUPTED, clean so far\n"
+                                          : "verdict: INTERRUPTED, NOT CLEAN so far\n");
   return text + (judged.clean ? "verdict: clean\n" : "verdict: NOT CLEAN\n");
 }
 
 std::string to_json(const verdict& judged, const fault_plan& plan, const std::vector<fault_record>& records) {
   const auto& run = judged.figures;
-  json object = {{"plan", plan.name}, {"seed", plan.seed}, {"clean", judged.clean}, {"reasons", judged.reasons}};
+  json object = {{"plan", plan.name}, {"seed", plan.seed}, {"clean", judged.clean}, {"interrupted", run.interrupted}};
+  object["reasons"] = judged.reasons;
   object["all"] = kind_json(judged.all);
   object["kinds"] = json::object();
   for (const auto& kind : judged.kinds)
     object["kinds"][std::string(to_string(kind.kind))] = kind_json(kind);
-  object["decisions"] = {{"made", run.decisions_made},         {"applied", run.decisions_applied},
-                         {"lost", run.decisions_lost},         {"duplicated", run.decisions_duplicated},
-                         {"stale_refused", run.stale_refused}, {"decided_twice", judged.decided_twice},
-                         {"old_terms", judged.old_terms},      {"terms_with_two_leaders", judged.two_leaders}};
+  object["decisions"] = {{"made", run.decisions_made},
+                         {"applied", run.decisions_applied},
+                         {"lost", run.decisions_lost},
+                         {"duplicated", run.decisions_duplicated},
+                         {"stale_refused", run.stale_refused},
+                         {"decided_twice", judged.decided_twice},
+                         {"old_terms", judged.old_terms},
+                         {"terms_with_two_leaders", judged.two_leaders},
+                         {"unapplied_by_loss", run.unapplied_by_loss}};
+  object["decisions"]["unapplied_by_loss_of"] = run.losses;
+  object["samples_dropped"] = count_json(run.samples_dropped);
+  object["samples_repeated"] = count_json(run.samples_repeated);
   object["final_accuracy"] = run.final_accuracy;
   object["unharmed_accuracy"] = time_json(run.unharmed_accuracy);
   object["seconds"] = run.seconds;

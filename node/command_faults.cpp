@@ -97,8 +97,12 @@ faults::run_figures figures_of(const local_run& harmed, const std::optional<loca
                               .decisions_lost = decisions.lost,
                               .decisions_duplicated = decisions.duplicated,
                               .stale_refused = decisions.stale_refused,
+                              .unapplied_by_loss = decisions.unapplied_by_loss,
+                              .losses = decisions.losses,
                               .steps = summary.steps,
                               .samples = summary.samples,
+                              .samples_dropped = summary.samples_dropped,
+                              .samples_repeated = summary.samples_repeated,
                               .final_accuracy = summary.final_accuracy,
                               .seconds = summary.wall_seconds};
   if (unharmed) {
@@ -186,6 +190,8 @@ int run_harmed(const faults_arguments& arguments, broken_run& setting, command_c
   auto figures = figures_of(harmed, unharmed);
   figures.growth = faults.growth();
   figures.plan_done = faults.plan_done();
+  figures.interrupted = harmed.launched.stopped;
+  figures.end_seconds = faults.end_seconds();
   const auto records = faults.records();
   const auto judged = faults::judge(plan, records, faults.rows(), figures);
   const auto text = to_json(judged, plan, records);

@@ -1,49 +1,87 @@
 #include "node/decision_count.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace dynamix::node {
 namespace {
 
-/// Rows of a replicated arbitrator are written when a majority keeps them, so some stand behind newer ones.
-constexpr double disorder_seconds = 60;
+/// Of one stretch. Those before count as arrived: a run in which nothing is ever applied must not fill memory.
+constexpr std::size_t unproven_most = 4096;
 
 } // namespace
 
-void decision_count::host_count::decide(double at_seconds, double silence_seconds) {
-  ++so_far.count;
-  recent_seconds.push_back(at_seconds);
-  while (recent_seconds.front() < at_seconds - silence_seconds - disorder_seconds)
-    recent_seconds.pop_front();
+void decision_count::stretch::prove(messages::decision_key applied) {
+  const auto found = std::ranges::find(unproven, applied);
+  if (found != unproven.end())
+    unproven.erase(unproven.begin(), found + 1);
 }
 
-void decision_count::host_count::interrupt(double since_seconds) {
-  const auto recent = std::ranges::count_if(recent_seconds, [&](double at) { return at >= since_seconds; });
-  so_far.on_their_way += std::max<std::uint64_t>(recent_seconds.empty() ? 0 : 1, static_cast<std::uint64_t>(recent));
-  recent_seconds.clear();
+void decision_count::host_count::decide(messages::decision_key key) {
+  ++made;
+  if (stretches.empty() || !stretches.back().ended.empty())
+    stretches.emplace_back();
+  auto& unproven = stretches.back().unproven;
+  unproven.push_back(key);
+  if (unproven.size() > unproven_most)
+    unproven.pop_front();
+}
+
+void decision_count::host_count::end(const char* by) {
+  if (!stretches.empty() && stretches.back().ended.empty())
+    stretches.back().ended = by;
 }
 
 void decision_count::add(const actors::ledger_row& row) {
-  if (const auto* window = std::get_if<actors::ledger_window>(&row.entry); window != nullptr && window->decided) {
-    for (const auto& worker : window->workers)
-      hosts_[worker.report.host].decide(row.at_seconds, silence_seconds_);
-  } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
-    if (event->event == "joined")
-      hosts_[event->host] = {}; // a new process
-    else if (event->event == "lost")
-      hosts_[event->host].interrupt(row.at_seconds - silence_seconds_);
-    else if (event->event == "rejoined")
-      hosts_[event->host].interrupt(row.at_seconds); // by a new connection, or for a new generation
-  } else if (std::holds_alternative<actors::ledger_start>(row.entry)) {
-    for (auto& [host, count] : hosts_)
-      count.interrupt(row.at_seconds + 1e9); // another clock: only the newest
+  if (const auto* window = std::get_if<actors::ledger_window>(&row.entry))
+    add_window(*window);
+  else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry))
+    add_event(*event);
+  else if (std::holds_alternative<actors::ledger_start>(row.entry) && !replicated_)
+    end_all("arbitrator");
+}
+
+void decision_count::add_window(const actors::ledger_window& window) {
+  for (const auto& worker : window.workers) {
+    const auto applied = worker.report.decision;
+    if (applied == std::exchange(proven_, applied))
+      continue;
+    for (auto& [host, count] : hosts_) {
+      for (auto& one : count.stretches)
+        one.prove(applied);
+      std::erase_if(count.stretches, [](const auto& one) { return !one.ended.empty() && one.unproven.empty(); });
+    }
   }
+  if (window.decided)
+    for (const auto& worker : window.workers)
+      hosts_[worker.report.host].decide(window.key);
+}
+
+void decision_count::add_event(const actors::ledger_event& event) {
+  if (event.event == "joined")
+    hosts_[event.host] = {}; // a new process
+  else if (event.event == "lost")
+    hosts_[event.host].end("worker");
+  else if (event.event == "rejoined")
+    hosts_[event.host].end("generation"); // or its connection
+  else if (event.event == "leader")
+    end_all("arbitrator");
+}
+
+void decision_count::end_all(const char* by) {
+  for (auto& [host, count] : hosts_)
+    count.end(by);
 }
 
 std::map<std::string, decision_count::made> decision_count::by_host() const {
   std::map<std::string, made> all;
-  for (const auto& [host, count] : hosts_)
-    all[host] = count.so_far;
+  for (const auto& [host, count] : hosts_) {
+    auto& made = all[host];
+    made.count = count.made;
+    for (const auto& one : count.stretches)
+      if (!one.ended.empty())
+        made.ends.push_back({one.ended, one.unproven.size()});
+  }
   return all;
 }
 

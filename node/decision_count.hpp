@@ -8,32 +8,49 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace dynamix::node {
 
+/// A connection delivers in order, and what is applied was held by all members. So of the decisions between two ends
+/// (of the worker's connection or generation, or of the arbitrator) only those behind the newest that was applied can
+/// have been on their way at the second.
 class decision_count {
 public:
-  /// `silence_seconds`: how long nothing may have passed before a worker was called lost.
-  explicit decision_count(double silence_seconds) : silence_seconds_(silence_seconds) {}
+  /// `replicated`: then an arbitrator's process that starts is not yet one that decides.
+  explicit decision_count(bool replicated) : replicated_(replicated) {}
   void add(const actors::ledger_row& row);
 
+  struct on_their_way {
+    std::string ended; ///< "worker", "generation" or "arbitrator"
+    std::uint64_t most = 0;
+  };
   struct made {
     std::uint64_t count = 0;
-    std::uint64_t on_their_way = 0; ///< when its connection broke, or the arbitrator ended
+    std::vector<on_their_way> ends; ///< in the ledger's order
   };
   std::map<std::string, made> by_host() const;
 
 private:
-  struct host_count {
-    made so_far;
-    std::deque<double> recent_seconds; ///< when those were made that may be on their way
+  struct stretch {
+    std::deque<messages::decision_key> unproven; ///< made behind the newest that was applied
+    std::string ended;                           ///< by what; empty: it goes on
 
-    void decide(double at_seconds, double silence_seconds);
-    /// Of what was made since then nothing needs to have arrived, and of the newest in any case.
-    void interrupt(double since_seconds);
+    void prove(messages::decision_key applied);
   };
+  struct host_count {
+    std::uint64_t made = 0;
+    std::vector<stretch> stretches;
 
-  double silence_seconds_;
+    void decide(messages::decision_key key);
+    void end(const char* by);
+  };
+  void add_window(const actors::ledger_window& window);
+  void add_event(const actors::ledger_event& event);
+  void end_all(const char* by);
+
+  bool replicated_;
+  messages::decision_key proven_; ///< last
   std::map<std::string, host_count> hosts_;
 };
 

@@ -34,6 +34,8 @@ public:
   const std::vector<actors::ledger_row>& rows() const { return rows_; }
   std::vector<faults::process_growth> growth() const;
   bool plan_done() const { return schedule_.done(); }
+  /// From training's beginning.
+  double end_seconds() const { return moment_.seconds; }
 
 private:
   struct measured_process {

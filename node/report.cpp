@@ -85,16 +85,22 @@ std::string result_block(const run_summary& summary) {
       {"test accuracy", summary.final_accuracy > 0 ? percent(summary.final_accuracy) : "not evaluated"},
       {"training time", duration(summary.wall_seconds) + " for " + grouped(summary.samples) + " samples in " +
                             grouped(summary.steps) + " steps, epochs completed: " + std::to_string(summary.epochs)}};
+  if (summary.samples_dropped.value_or(0) + summary.samples_repeated.value_or(0) > 0)
+    rows.push_back({"samples", grouped(*summary.samples_dropped) + " dropped, " + grouped(*summary.samples_repeated) +
+                                   " trained twice"});
   if (summary.target_accuracy > 0)
     rows.push_back(
         {"target", percent(summary.target_accuracy) + (summary.seconds_to_target < 0
                                                            ? " not reached"
                                                            : " reached after " + duration(summary.seconds_to_target))});
-  rows.push_back({"decisions", grouped(decisions.made) + " made, " + grouped(decisions.applied) + " applied (" +
-                                   grouped(decisions.late) + " late), " + grouped(decisions.superseded) +
-                                   " superseded, " + grouped(decisions.unapplied) + " unapplied, " +
-                                   grouped(decisions.stale_refused) + " stale, " + grouped(decisions.lost) + " lost, " +
-                                   grouped(decisions.duplicated) + " duplicated"});
+  rows.push_back(
+      {"decisions",
+       grouped(decisions.made) + " made, " + grouped(decisions.applied) + " applied (" + grouped(decisions.late) +
+           " late), " + grouped(decisions.superseded) + " superseded, " + grouped(decisions.unapplied) +
+           " unapplied, " +
+           (decisions.unapplied_by_loss > 0 ? grouped(decisions.unapplied_by_loss) + " unapplied by a loss, " : "") +
+           grouped(decisions.stale_refused) + " stale, " + grouped(decisions.lost) + " lost, " +
+           grouped(decisions.duplicated) + " duplicated"});
   if (decisions.interventions > 0)
     rows.push_back({"guard", "stepped in in " + grouped(decisions.interventions) + " of " + grouped(decisions.windows) +
                                  " windows"});

@@ -13,19 +13,16 @@ namespace {
 constexpr std::size_t map_rows = 600;
 constexpr std::size_t guard_causes_most = 64;
 
-double silence_of(const cluster::cluster_file& file) {
-  const auto timeouts = cluster::derive_timeouts(file.detect_ms);
-  return (timeouts.silence_ms + 2.0 * timeouts.beat_interval_ms) / 1000;
-}
-
 } // namespace
 
 run_course::run_course(const cluster::cluster_file& file)
-    : workers_(file.workers().size()), recorder_(file), decisions_(silence_of(file)), maps_(map_rows) {}
+    : workers_(file.workers().size()), recorder_(file), decisions_(!file.arbitrator.replicas.empty()), maps_(map_rows) {
+}
 
 void run_course::add(const actors::ledger_row& row) {
   marks_.add(row);
   decisions_.add(row);
+  samples_.add(row);
   add_life(row);
   if (const auto* window = std::get_if<actors::ledger_window>(&row.entry))
     add_window(*window);

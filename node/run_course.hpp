@@ -6,6 +6,7 @@
 #include "node/decision_count.hpp"
 #include "node/run_marks.hpp"
 #include "node/run_outcome.hpp"
+#include "node/sample_count.hpp"
 #include "node/worker_course.hpp"
 
 #include <cstdint>
@@ -43,6 +44,7 @@ public:
   const run_recorder& recorder() const { return recorder_; }
   const std::vector<run_mark> marks() const { return marks_.marks(); }
   std::map<std::string, decision_count::made> decisions_made() const { return decisions_.by_host(); }
+  const sample_count& samples() const { return samples_; }
   std::uint64_t windows_decided() const { return windows_decided_; }
   std::uint64_t windows_guarded() const { return windows_guarded_; } ///< of those decided
   const std::map<std::string, std::uint64_t>& guard_causes() const { return guard_causes_; }
@@ -65,6 +67,7 @@ private:
   run_recorder recorder_;
   mark_recorder marks_;
   decision_count decisions_;
+  sample_count samples_;
   std::map<std::string, worker_course> by_host_;
   std::map<std::string, std::uint64_t> guard_causes_;
   std::uint64_t windows_decided_ = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -31,6 +32,10 @@ json time_object(const policy::time_split& time) {
           {"data_seconds", time.data_seconds},       {"other_seconds", time.other_seconds}};
 }
 
+json count_or_null(const std::optional<std::uint64_t>& count) {
+  return count ? json(*count) : json(nullptr);
+}
+
 decision_summary count_decisions(const run_records& records) {
   decision_summary counted{.windows = records.course.windows_decided(),
                            .interventions = records.course.windows_guarded()};
@@ -46,8 +51,14 @@ decision_summary count_decisions(const run_records& records) {
     counted.stale_refused += own.stale_refused;
     counted.duplicated += own.duplicated;
     const auto& made = made_for[farewell.host];
-    const std::uint64_t excused = own.received + own.stale_refused + made.on_their_way;
-    counted.lost += made.count > excused ? made.count - excused : 0;
+    std::uint64_t missing = made.count - std::min(made.count, own.received + own.stale_refused);
+    for (const auto& end : made.ends)
+      if (const auto by_loss = std::min(missing, end.most); by_loss > 0) {
+        missing -= by_loss;
+        counted.unapplied_by_loss += by_loss;
+        counted.losses[end.ended] += by_loss;
+      }
+    counted.lost += missing;
   }
   return counted;
 }
@@ -118,6 +129,10 @@ run_summary summarise(const run_records& records, run_observations observed) {
   add_farewells(records, observed.given_up, summary);
   count_lives(records, observed, summary);
   summary.decisions = count_decisions(records);
+  if (const auto samples = records.course.samples().against(summary.samples); samples && !records.farewells.empty()) {
+    summary.samples_dropped = samples->dropped;
+    summary.samples_repeated = samples->repeated;
+  }
   if (!records.farewells.empty())
     summary.final_accuracy = first_to_tell(records.farewells).final_accuracy;
   if (!records.evaluations.empty())
@@ -158,13 +173,22 @@ std::string to_json(const run_summary& summary) {
                  {"target_accuracy", summary.target_accuracy}};
   object["seconds_to_target"] = summary.seconds_to_target < 0 ? json(nullptr) : json(summary.seconds_to_target);
   const auto& decisions = summary.decisions;
-  object["decisions"] = {{"made", decisions.made},           {"applied", decisions.applied},
-                         {"late", decisions.late},           {"superseded", decisions.superseded},
-                         {"unapplied", decisions.unapplied}, {"stale_refused", decisions.stale_refused},
-                         {"lost", decisions.lost},           {"duplicated", decisions.duplicated},
-                         {"windows", decisions.windows},     {"interventions", decisions.interventions}};
+  object["decisions"] = {{"made", decisions.made},
+                         {"applied", decisions.applied},
+                         {"late", decisions.late},
+                         {"superseded", decisions.superseded},
+                         {"unapplied", decisions.unapplied},
+                         {"stale_refused", decisions.stale_refused},
+                         {"lost", decisions.lost},
+                         {"duplicated", decisions.duplicated},
+                         {"windows", decisions.windows},
+                         {"interventions", decisions.interventions},
+                         {"unapplied_by_loss", decisions.unapplied_by_loss}};
+  object["decisions"]["unapplied_by_loss_of"] = decisions.losses;
   object["generations"] = summary.generations;
   object["steps_lost"] = summary.steps_lost;
+  object["samples_dropped"] = count_or_null(summary.samples_dropped);
+  object["samples_repeated"] = count_or_null(summary.samples_repeated);
   object["restarts"] = summary.restarts;
   object["restarts_by_host"] = summary.restarts_by_host;
   object["policy_version"] = summary.policy_version;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,9 +22,11 @@ struct decision_summary {
   std::uint64_t unapplied = 0; ///< training ended first
   std::uint64_t stale_refused = 0;
   std::uint64_t duplicated = 0;
-  /// Made for workers that said farewell, and never received; those that were on their way when a worker or the
-  /// arbitrator was lost mean nothing in the generation after it, and are not counted.
-  std::uint64_t lost = 0;
+  /// Never received, since the worker's connection or generation, or the arbitrator, ended while they were on their
+  /// way.
+  std::uint64_t unapplied_by_loss = 0;
+  std::map<std::string, std::uint64_t> losses; ///< the same by what ended: "worker", "generation", "arbitrator"
+  std::uint64_t lost = 0;          ///< all others that were made for workers that said farewell, and never received
   std::uint64_t windows = 0;       ///< decided on
   std::uint64_t interventions = 0; ///< windows among them in which the guard stepped in
 };
@@ -45,7 +48,10 @@ struct run_summary {
   double seconds_to_target = -1; ///< negative if never
   decision_summary decisions;
   std::uint64_t generations = 0;
-  std::uint64_t steps_lost = 0;                          ///< tried or completed, and done again after a loss
+  std::uint64_t steps_lost = 0; ///< tried or completed, and done again after a loss
+  /// Dealt and not trained, or trained twice, by the sampler's place in the last window; nothing: it was not recorded.
+  std::optional<std::uint64_t> samples_dropped;
+  std::optional<std::uint64_t> samples_repeated;
   std::uint64_t restarts = 0;                            ///< of actors and of hosts' processes
   std::map<std::string, std::uint64_t> restarts_by_host; ///< of processes, as far as they were watched
   double control_fraction = 0;

@@ -133,6 +133,40 @@ TEST_F(a_verdict, is_not_clean_without_a_fault_or_with_a_failed_run) {
   EXPECT_THAT(judge_all().reasons, ElementsAre("the run failed: host w1 died", "no fault began before the run ended"));
 }
 
+TEST_F(a_verdict, tells_samples_that_were_dropped_from_the_account) {
+  EXPECT_THAT(to_text(judge_all()), HasSubstr("samples dropped: unknown"));
+  figures_.samples_dropped = figures_.samples_repeated = 0;
+  EXPECT_TRUE(judge_all().clean);
+  EXPECT_THAT(to_text(judge_all()), HasSubstr("0 samples dropped, 0 trained twice"));
+  figures_.samples_dropped = 64;
+  EXPECT_THAT(judge_all().reasons, ElementsAre("64 samples were dropped"));
+  EXPECT_EQ(nlohmann::json::parse(to_json(judge_all(), plan_, records_))["samples_dropped"], 64);
+}
+
+TEST_F(a_verdict, names_what_losses_left_unapplied) {
+  figures_.unapplied_by_loss = 3;
+  figures_.losses = {{"arbitrator", 1}, {"worker", 2}};
+  EXPECT_TRUE(judge_all().clean) << "they are accounted for";
+  EXPECT_THAT(to_text(judge_all()),
+              HasSubstr("unapplied by a loss: 3 decisions, on their way when what ended was: arbitrator 1, worker 2"));
+}
+
+TEST_F(a_verdict, of_an_interrupted_run_is_of_what_has_happened) {
+  figures_.interrupted = true;
+  figures_.succeeded = figures_.plan_done = false;
+  figures_.end_seconds = 21;
+  records_[1].resumed_seconds = records_[1].recovered_seconds = -1; // began at 20 s
+  auto judged = judge_all();
+  EXPECT_FALSE(judged.clean);
+  EXPECT_THAT(judged.reasons, IsEmpty()) << "the second fault has had no time";
+  EXPECT_THAT(to_text(judged), HasSubstr("verdict: INTERRUPTED, clean so far"));
+  EXPECT_EQ(nlohmann::json::parse(to_json(judged, plan_, records_))["interrupted"], true);
+  figures_.end_seconds = 200;
+  judged = judge_all();
+  EXPECT_THAT(judged.reasons, ElementsAre("1 faults were not recovered from in time"));
+  EXPECT_THAT(to_text(judged), HasSubstr("verdict: INTERRUPTED, NOT CLEAN so far"));
+}
+
 TEST_F(a_verdict, is_json_with_every_fault) {
   records_[0].detected_seconds = -1;
   const auto object = nlohmann::json::parse(to_json(judge_all(), plan_, records_));

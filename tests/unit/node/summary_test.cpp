@@ -88,15 +88,120 @@ TEST(summary, counts_replicas_that_start_together_as_one_start) {
   EXPECT_EQ(summarise(records).generations, 1U);
 }
 
-TEST(summary, excuses_the_decisions_on_their_way_when_a_worker_or_the_arbitrator_was_lost) {
+/// Windows 1 to 9 of two workers; what is decided on window w is in force in window w + 2.
+written_run long_records() {
   auto records = sample_records();
+  records.rows.resize(2);
+  for (std::uint64_t window = 1; window <= 9; ++window) {
+    const messages::decision_key in_force =
+        window < 3 ? messages::decision_key{} : messages::decision_key{1, window - 2};
+    actors::ledger_window row{.key = {1, window}, .generation = 1, .decided = true};
+    row.workers = {worker(report(0, window, 64), in_force, 64), worker(report(1, window, 64), in_force, 64)};
+    records.rows.push_back({0.1 * static_cast<double>(window), row});
+  }
   for (auto& farewell : records.farewells)
-    farewell.decisions = {.received = 1, .applied = 1};
+    farewell.decisions = {.received = 9, .applied = 9};
+  return records;
+}
+
+void insert_behind_window(written_run& records, std::uint64_t window, actors::ledger_entry entry) {
+  records.rows.insert(records.rows.begin() + 2 + static_cast<std::ptrdiff_t>(window), {1, std::move(entry)});
+}
+
+TEST(summary, names_decisions_that_were_on_their_way_when_something_ended) {
+  auto records = long_records();
+  records.farewells[1].decisions = {.received = 8, .applied = 8};
+  EXPECT_EQ(summarise(records).decisions.lost, 1U) << "nothing has ended";
+  insert_behind_window(records, 9, actors::ledger_event{"lost", "ben", ""});
+  const auto decisions = summarise(records).decisions;
+  EXPECT_EQ(decisions.lost, 0U);
+  EXPECT_EQ(decisions.unapplied_by_loss, 1U);
+  EXPECT_EQ(decisions.losses, (std::map<std::string, std::uint64_t>{{"worker", 1}}));
+  const auto object = nlohmann::json::parse(to_json(summarise(records)));
+  EXPECT_EQ(object["decisions"]["unapplied_by_loss_of"]["worker"], 1);
+  EXPECT_THAT(result_block(summarise(records)), HasSubstr("1 unapplied by a loss"));
+}
+
+TEST(summary, excuses_no_decision_before_one_that_was_applied) {
+  auto records = long_records();
+  for (auto& farewell : records.farewells)
+    farewell.decisions = {.received = 5, .applied = 5};
+  insert_behind_window(records, 9, actors::ledger_event{"lost", "ben", ""});
+  const auto decisions = summarise(records).decisions;
+  EXPECT_EQ(decisions.unapplied_by_loss, 2U) << "those of windows 8 and 9: that of window 7 was in force in window 9";
+  EXPECT_EQ(decisions.lost, 2U + 4U)
+      << "though all were made within the time in which a loss is noticed; and all of ada's";
+}
+
+TEST(summary, knows_what_was_on_its_way_from_reports_that_came_later) {
+  auto records = long_records();
+  records.farewells[0].decisions = records.farewells[1].decisions = {.received = 8, .applied = 8};
+  insert_behind_window(records, 4,
+                       start_row()); // the arbitrator's next life; what it made on window 4 was in force later
   EXPECT_EQ(summarise(records).decisions.lost, 2U);
-  records.rows.insert(records.rows.begin() + 4, {4.1, actors::ledger_event{"lost", "ben", ""}});
-  EXPECT_EQ(summarise(records).decisions.lost, 1U) << "ada's";
-  records.rows.insert(records.rows.begin() + 4, {4.1, start_row()});
+  auto& fifth = std::get<actors::ledger_window>(records.rows[2 + 5 + 1].entry);
+  for (auto& each : fifth.workers)
+    each.report.decision = {1, 3};
+  EXPECT_EQ(fifth.key.window, 6U);
+  EXPECT_EQ(summarise(records).decisions.losses, (std::map<std::string, std::uint64_t>{{"arbitrator", 2}}));
+}
+
+TEST(summary, of_replicas_takes_a_new_leader_and_no_mere_start_for_an_end) {
+  auto records = long_records();
+  records.file.arbitrator.replicas = {"ada", "ben", "carl"};
+  records.farewells[0].decisions = {.received = 8, .applied = 8};
+  insert_behind_window(records, 9, start_row());
+  EXPECT_EQ(summarise(records).decisions.lost, 1U);
+  insert_behind_window(records, 9, actors::ledger_event{"leader", "ben", "Raft term 2"});
   EXPECT_EQ(summarise(records).decisions.lost, 0U);
+  EXPECT_EQ(summarise(records).decisions.losses.at("arbitrator"), 1U);
+}
+
+/// Ten windows of two steps of 50 samples, two epochs of 500: the fifth and the tenth end one.
+written_run whole_records() {
+  auto records = sample_records();
+  records.rows.resize(2);
+  for (std::uint64_t window = 1; window <= 10; ++window) {
+    actors::ledger_window row{.key = {1, window}, .generation = 1, .decided = true};
+    for (const std::uint32_t rank : {0, 1}) {
+      auto said = report(rank, window, 25);
+      said.first_step = 2 * (window - 1);
+      said.training.steps = 2;
+      said.training.samples = 50;
+      said.epoch = window / 5;
+      said.epoch_samples = 100 * (window % 5);
+      said.final = window == 10;
+      row.workers.push_back(worker(said, {}, 25));
+    }
+    records.rows.push_back({0.1 * static_cast<double>(window), row});
+  }
+  for (auto& each : records.farewells)
+    each.samples = 1000;
+  return records;
+}
+
+TEST(summary, holds_the_samples_that_were_trained_against_those_that_were_dealt) {
+  EXPECT_FALSE(summarise(sample_records()).samples_dropped) << "nobody recorded the end";
+  auto records = whole_records();
+  EXPECT_EQ(summarise(records).samples_dropped, 0U);
+  EXPECT_EQ(summarise(records).samples_repeated, 0U);
+  for (auto& each : records.farewells)
+    each.samples = 950;
+  EXPECT_EQ(summarise(records).samples_dropped, 50U);
+  EXPECT_THAT(result_block(summarise(records)), HasSubstr("50 dropped, 0 trained twice"));
+  for (auto& each : records.farewells)
+    each.samples = 1050;
+  EXPECT_EQ(summarise(records).samples_repeated, 50U);
+  EXPECT_EQ(nlohmann::json::parse(to_json(summarise(records)))["samples_dropped"], 0);
+}
+
+TEST(summary, takes_the_size_of_an_epoch_from_the_data_set_where_no_end_of_one_is_recorded) {
+  auto records = whole_records();
+  records.rows.erase(records.rows.begin() + 2, records.rows.begin() + 2 + 9); // all but the last window
+  std::get<actors::ledger_start>(records.rows.front().entry).dataset_samples = 500;
+  EXPECT_EQ(summarise(records).samples_dropped, 0U);
+  std::get<actors::ledger_start>(records.rows.front().entry).dataset_samples = 600;
+  EXPECT_EQ(summarise(records).samples_dropped, 200U);
 }
 
 TEST(summary, tells_generations_and_what_their_ends_cost) {
