@@ -90,10 +90,11 @@ std::string report_text(const actors::ledger_worker& row) {
             " network, " + milliseconds(time.barrier_seconds) + " waiting for others, " +
             milliseconds(time.data_seconds) + " data, " + milliseconds(time.other_seconds) + " other.\n";
   text += "  Network: " +
-          (report.network.valid ? fixed(report.network.throughput_bytes_per_second / 1e6, 2) + " MB/s, round trip " +
-                                      fixed(1e3 * report.network.rtt_seconds, 3) + " ms, " +
-                                      grouped(report.network.retransmissions) + " segments sent again"
-                                : std::string("not measured")) +
+          (report.network.valid
+               ? fixed(report.network.throughput_bytes_per_second / 1e6, 2) + " MB/s, round trip " +
+                     fixed(1e3 * report.network.rtt_seconds, 3) + " ms, " + grouped(report.network.retransmissions) +
+                     (report.network.retransmissions == 1 ? " segment" : " segments") + " sent again"
+               : std::string("not measured")) +
           ". Machine: " +
           (report.system.valid ? fixed(report.system.cpu_time_ratio, 2) + " cores in use, " +
                                      fixed(report.system.run_queue_wait_ratio, 2) + " waited for, " +
