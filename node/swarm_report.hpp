@@ -14,11 +14,11 @@ namespace dynamix::node {
 struct level_usage {
   std::string name;
   std::uint32_t processes = 0;
-  double cpu_seconds = 0;           ///< of all, in the windows that count
-  double busiest_cpu_seconds = 0;   ///< of the one that used most
-  std::uint64_t idle_bytes = 0;     ///< of memory, before the first worker came
+  double cpu_seconds = 0;         ///< of all, in the windows that count
+  double busiest_cpu_seconds = 0; ///< of the one that used most
+  std::uint64_t idle_bytes = 0;   ///< of memory, before the first worker came
   std::uint64_t memory_bytes = 0; ///< after the last window
-  std::uint64_t messages = 0;       ///< to and from the workers in those windows; 0: none
+  std::uint64_t messages = 0;     ///< to and from the workers in those windows; 0: none
 };
 
 struct swarm_result {
@@ -27,6 +27,7 @@ struct swarm_result {
   std::string topology;
   std::uint32_t workers = 0;
   std::uint32_t interval_ms = 0;
+  std::uint32_t detect_ms = 0;      ///< the cluster file's
   std::uint32_t cores = 0;          ///< of this machine
   std::uint64_t decisions_made = 0; ///< by the ledger, warm-up included
   std::vector<level_usage> levels;  ///< from the root to the workers

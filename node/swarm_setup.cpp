@@ -205,6 +205,7 @@ swarm_result sum_up(const swarm_setup& setup, const swarm_run& made) {
                       .topology = std::string(cluster::to_string(file.arbitrator.topology)),
                       .workers = setup.run.conductor.workers,
                       .interval_ms = setup.run.conductor.interval_ms,
+                      .detect_ms = file.detect_ms,
                       .cores = std::thread::hardware_concurrency(),
                       .decisions_made = count_decisions(run_directory(setup.directory->path()).ledger()),
                       .levels = made.levels,
