@@ -218,10 +218,7 @@ void guide(pointer self, const frame& received) {
   const auto known = unpack<messages::guidance>(received, "aggregator");
   if (!known)
     return;
-  guide_children(self, *known, [&routes = self->state.routes](std::uint32_t rank, const tree_child& child) {
-    const auto found = routes.find(rank);
-    return found != routes.end() && found->second == child.host;
-  });
+  guide_children(self, *known, self->state.routes, [](const tree_child& child) { return child.host; });
 }
 
 void publish_to_children(pointer self, const frame& version) {

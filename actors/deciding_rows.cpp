@@ -1,8 +1,30 @@
 #include "actors/deciding_rows.hpp"
 
+#include "policy/state.hpp"
+
 #include <spdlog/fmt/fmt.h>
 
 namespace dynamix::actors {
+
+ledger_start describe_file(const cluster::cluster_file& file) {
+  ledger_start start{.cluster = file.name,
+                     .policy = std::string(cluster::to_string(file.arbitrator.policy)),
+                     .mode = std::string(cluster::to_string(file.arbitrator.mode)),
+                     .seed = file.seed,
+                     .window_steps = file.arbitrator.window_steps,
+                     .epochs = file.training.epochs,
+                     .target_accuracy = file.training.target_accuracy,
+                     .workers = {},
+                     .state_fields = {},
+                     .actions = file.arbitrator.actions,
+                     .scales = file.arbitrator.scales,
+                     .started_at = {}};
+  for (const auto* worker : file.workers())
+    start.workers.push_back(worker->name);
+  for (const auto& field : policy::state_fields())
+    start.state_fields.emplace_back(field.name);
+  return start;
+}
 
 ledger_deciding describe_deciding(const cluster::cluster_file& file, const std::vector<std::uint8_t>& parameters,
                                   policy::parameter_archive* archive, std::string& problem) {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Rows of the ledger that tell with which parameters is decided. Includes no CAF.
+/// Rows of the ledger that tell what is decided by. Includes no CAF.
 
 #include "actors/ledger.hpp"
 #include "cluster/cluster_file.hpp"
@@ -12,6 +12,8 @@
 
 namespace dynamix::actors {
 
+/// What the first row of a run says of its cluster file; what is not in the file is left out.
+ledger_start describe_file(const cluster::cluster_file& file);
 /// The row that an arbitrator begins with. Keeps the parameters, where there is an archive; `problem` says why they
 /// could not be.
 ledger_deciding describe_deciding(const cluster::cluster_file& file, const std::vector<std::uint8_t>& parameters,

@@ -1,7 +1,7 @@
 #include "actors/describe_run.hpp"
 
+#include "actors/deciding_rows.hpp"
 #include "policy/controller.hpp"
-#include "policy/state.hpp"
 #include "telemetry/trace_file.hpp"
 
 #include <spdlog/fmt/chrono.h>
@@ -20,26 +20,13 @@ std::uint64_t epoch_samples(cluster::dataset_kind kind) {
 ledger_start describe_run(const host_options& options, const std::vector<std::uint8_t>& parameters,
                           double origin_seconds) {
   const auto& file = options.file;
-  ledger_start start{.cluster = file.name,
-                     .policy = policy::make_controller(file, parameters)->name(),
-                     .mode = file.arbitrator.mode == cluster::policy_mode::train ? "train" : "infer",
-                     .seed = file.seed,
-                     .window_steps = file.arbitrator.window_steps,
-                     .dataset_samples = epoch_samples(file.training.dataset),
-                     .epochs = file.training.epochs,
-                     .target_accuracy = file.training.target_accuracy,
-                     .workers = {},
-                     .state_fields = {},
-                     .actions = file.arbitrator.actions,
-                     .scales = file.arbitrator.scales,
-                     .started_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
-                     .version = options.version,
-                     .origin_seconds = origin_seconds,
-                     .clock = dynamix::telemetry::clock_identity()};
-  for (const auto* worker : file.workers())
-    start.workers.push_back(worker->name);
-  for (const auto& field : policy::state_fields())
-    start.state_fields.emplace_back(field.name);
+  auto start = describe_file(file);
+  start.policy = policy::make_controller(file, parameters)->name();
+  start.dataset_samples = epoch_samples(file.training.dataset);
+  start.started_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  start.version = options.version;
+  start.origin_seconds = origin_seconds;
+  start.clock = dynamix::telemetry::clock_identity();
   return start;
 }
 

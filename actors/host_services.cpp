@@ -7,6 +7,7 @@
 #include "actors/describe_run.hpp"
 #include "actors/gateway.hpp"
 #include "actors/handlers.hpp"
+#include "actors/incarnation.hpp"
 #include "actors/ppo_learner.hpp"
 #include "actors/telemetry.hpp"
 #include "actors/worker.hpp"
@@ -18,7 +19,6 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
-#include <random>
 #include <stdexcept>
 #include <utility>
 
@@ -28,11 +28,6 @@ namespace {
 
 double clock_seconds(caf::actor_system& system) {
   return std::chrono::duration<double>(system.clock().now().time_since_epoch()).count();
-}
-
-std::uint64_t new_incarnation() {
-  std::random_device source;
-  return (static_cast<std::uint64_t>(source()) << 32 | source()) | 1;
 }
 
 } // namespace

@@ -6,9 +6,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <limits>
 #include <simdjson.h>
 #include <string_view>
+#include <utility>
 
 namespace dynamix::actors {
 

@@ -93,6 +93,16 @@ split_recipients split(pointer self, const std::vector<std::uint32_t>& ranks) {
   return result;
 }
 
+/// To workers here as it is, and through children with the ranks that it is for.
+template <class Tag, class... Content>
+void pass_down(pointer self, const std::vector<std::uint32_t>& to, Tag tag, const Content&... content) {
+  const auto parts = split(self, to);
+  for (const auto rank : parts.own)
+    self->send(self->state.direct[rank], tag, content...);
+  for (const auto& [child, ranks] : parts.below)
+    self->send(child, tag, pack(ranks), content...);
+}
+
 } // namespace
 
 caf::result<frame, aggregator_actor> take_hello(pointer self, const frame& said, const worker_actor& caller) {
@@ -155,40 +165,23 @@ caf::result<frame, parent_actor> take_child(pointer self, const frame& said, con
 }
 
 void relay_placement(pointer self, const frame& to, const frame& received, const store_actor& store) {
-  auto& state = self->state;
   const auto recipients = unpack<messages::recipients>(to, "shard");
   const auto placement = unpack<messages::placement>(received, "shard");
   if (!recipients || !placement)
     return;
   for (const auto rank : recipients->ranks)
     follow_generation(self, placement->generation, rank, placement->members);
-  const auto parts = split(self, recipients->ranks);
-  for (const auto rank : parts.own)
-    self->send(state.direct[rank], atom::place_v, received, store);
-  for (const auto& [child, ranks] : parts.below)
-    self->send(child, atom::place_v, pack(ranks), received, store);
+  pass_down(self, recipients->ranks, atom::place_v, received, store);
 }
 
 void relay_notice(pointer self, const frame& to, const frame& notice) {
-  const auto recipients = unpack<messages::recipients>(to, "shard");
-  if (!recipients)
-    return;
-  const auto parts = split(self, recipients->ranks);
-  for (const auto rank : parts.own)
-    self->send(self->state.direct[rank], atom::closed_v, notice);
-  for (const auto& [child, ranks] : parts.below)
-    self->send(child, atom::closed_v, pack(ranks), notice);
+  if (const auto recipients = unpack<messages::recipients>(to, "shard"))
+    pass_down(self, recipients->ranks, atom::closed_v, notice);
 }
 
 void relay_decisions(pointer self, const frame& to, const frame& decision) {
-  const auto recipients = unpack<messages::recipients>(to, "shard");
-  if (!recipients)
-    return;
-  const auto parts = split(self, recipients->ranks);
-  for (const auto rank : parts.own)
-    self->send(self->state.direct[rank], atom::decide_v, decision);
-  for (const auto& [child, ranks] : parts.below)
-    self->send(child, atom::decide_v, pack(ranks), decision);
+  if (const auto recipients = unpack<messages::recipients>(to, "shard"))
+    pass_down(self, recipients->ranks, atom::decide_v, decision);
 }
 
 void relay_guidance(pointer self, const frame& received) {
@@ -200,10 +193,7 @@ void relay_guidance(pointer self, const frame& received) {
   const auto known = unpack<messages::guidance>(received, "shard");
   if (!known)
     return;
-  guide_children(self, *known, [&state](std::uint32_t rank, const tree_child& child) {
-    const auto found = state.through.find(rank);
-    return found != state.through.end() && found->second == child.actor.address();
-  });
+  guide_children(self, *known, state.through, [](const tree_child& child) { return child.actor.address(); });
 }
 
 caf::result<atom::farewell> relay_farewell(pointer self, const frame& said) {

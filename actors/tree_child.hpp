@@ -9,7 +9,8 @@
 #include "cluster/timeouts.hpp"
 #include "messages/validation.hpp"
 
-#include <algorithm>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -44,13 +45,17 @@ void send_order(Pointer self, const child_actor& child, messages::shard_order or
   self->send(child, atom::order_v, pack(order));
 }
 
-/// To each child what is known of its workers; `is_reached(rank, child)` says whose they are.
-template <class Pointer, class IsReached>
-void guide_children(Pointer self, const messages::guidance& known, IsReached is_reached) {
+/// To each child what is known of its workers: `routes` has for each rank what `route_of` makes of its child.
+template <class Pointer, class Route, class RouteOf>
+void guide_children(Pointer self, messages::guidance known, const std::map<std::uint32_t, Route>& routes,
+                    RouteOf route_of) {
+  std::map<Route, decltype(known.workers)> parts;
+  for (const auto& one : std::exchange(known.workers, {}))
+    if (const auto found = routes.find(one.rank); found != routes.end())
+      parts[found->second].push_back(one);
   for (const auto& child : self->state.children) {
-    auto part = known;
-    std::erase_if(part.workers, [&](const auto& one) { return !is_reached(one.rank, child); });
-    self->send(child.actor, atom::guide_v, pack(part));
+    known.workers = std::move(parts[route_of(child)]);
+    self->send(child.actor, atom::guide_v, pack(known));
   }
 }
 

@@ -2,24 +2,15 @@
 
 #include "actors/connector.hpp"
 #include "actors/handlers.hpp"
+#include "actors/incarnation.hpp"
 #include "actors/shard.hpp"
 #include "actors/shard_arbitrator.hpp"
 
 #include <algorithm>
-#include <random>
 #include <tuple>
 #include <utility>
 
 namespace dynamix::actors {
-
-namespace {
-
-std::uint64_t new_incarnation() {
-  std::random_device source;
-  return (static_cast<std::uint64_t>(source()) << 32 | source()) | 1;
-}
-
-} // namespace
 
 tree_services::tree_services(caf::actor_system& system, const host_options& options,
                              std::shared_ptr<host_events> events)

@@ -8,10 +8,8 @@
 namespace dynamix::node {
 namespace {
 
-constexpr double width = plot_width;
-constexpr double left = plot_left;
-constexpr double right = plot_right;
-constexpr double top = plot_top;
+using namespace plot_frame;
+
 constexpr double plot_height = 200;
 constexpr std::size_t marks_max = 200;
 constexpr std::size_t colours_before_dashes = 8;

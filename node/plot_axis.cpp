@@ -128,13 +128,14 @@ std::string svg_line(double x1, double y1, double x2, double y2, const std::stri
 }
 
 std::string svg_level_axis(const plot_axis& axis, double bottom, const std::string& label) {
+  using namespace plot_frame;
   std::string drawn;
   for (const double tick : axis.ticks()) {
-    const double at = plot_left + (plot_width - plot_left - plot_right) * axis.share(tick);
+    const double at = left + (width - left - right) * axis.share(tick);
     drawn += svg_line(at, bottom, at, bottom + 5, "stroke=\"currentColor\"") +
-             svg_tick(at, bottom + 18, plot_width, axis.text(tick));
+             svg_tick(at, bottom + 18, width, axis.text(tick));
   }
-  return drawn + svg_text((plot_left + plot_width - plot_right) / 2, bottom + 36, "middle", label);
+  return drawn + svg_text((left + width - right) / 2, bottom + 36, "middle", label);
 }
 
 std::string svg_upright_label(double middle, const std::string& label) {
@@ -142,7 +143,8 @@ std::string svg_upright_label(double middle, const std::string& label) {
 }
 
 std::string svg_no_data(const std::string& title) {
-  return svg_document(plot_width, 100, title, svg_text(plot_width / 2, 60, "middle", "no data", "opacity=\"0.7\""));
+  using plot_frame::width;
+  return svg_document(width, 100, title, svg_text(width / 2, 60, "middle", "no data", "opacity=\"0.7\""));
 }
 
 std::string svg_document(double width, double height, const std::string& title, const std::string& body) {

@@ -47,10 +47,14 @@ private:
 /// Told apart by colour-blind people, readable on white and on black (after Okabe and Ito, 2008).
 std::string plot_colour(std::size_t index);
 
-inline constexpr double plot_width = 480; ///< two beside each other on a screen, one on a phone
-inline constexpr double plot_left = 76;   ///< room for the ticks and the name of an upright axis
-inline constexpr double plot_right = 16;
-inline constexpr double plot_top = 34; ///< room for the title
+/// Where a plot's field lies in its picture.
+namespace plot_frame {
+inline constexpr double width = 480; ///< two beside each other on a screen, one on a phone
+inline constexpr double left = 76;   ///< room for the ticks and the name of an upright axis
+inline constexpr double right = 16;
+inline constexpr double top = 34; ///< room for the title
+} // namespace plot_frame
+
 inline constexpr double plot_font_size = 13;
 /// About how wide text is drawn; SVG does not say.
 double text_width(const std::string& text);

@@ -8,9 +8,10 @@
 namespace dynamix::node {
 namespace {
 
-constexpr double width = plot_width;
+using plot_frame::top;
+using plot_frame::width;
+
 constexpr double right = 64; ///< room for the number behind a bar
-constexpr double top = plot_top;
 constexpr double row_height = 28;
 constexpr double bar_height = 18;
 

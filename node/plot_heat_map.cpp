@@ -10,10 +10,8 @@
 namespace dynamix::node {
 namespace {
 
-constexpr double width = plot_width;
-constexpr double left = plot_left;
-constexpr double right = plot_right;
-constexpr double top = plot_top;
+using namespace plot_frame;
+
 constexpr double map_height = 220;
 constexpr std::size_t columns_max = 300;
 constexpr std::size_t rows_max = 1024;

@@ -43,7 +43,7 @@ std::uint64_t sample_count::epoch_samples() const {
 std::optional<sample_account> sample_count::against(std::uint64_t trained_samples) const {
   if (!last_)
     return std::nullopt;
-  const std::uint64_t dealt = (last_->epoch == 0 ? 0 : last_->epoch * epoch_samples()) + last_->cursor;
+  const std::uint64_t dealt = last_->epoch * epoch_samples() + last_->cursor;
   return sample_account{.dropped = dealt - std::min(dealt, trained_samples),
                         .repeated = trained_samples - std::min(dealt, trained_samples)};
 }

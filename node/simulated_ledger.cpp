@@ -1,30 +1,14 @@
 #include "node/simulated_ledger.hpp"
 
 #include "actors/deciding_rows.hpp"
-#include "policy/state.hpp"
 
 namespace dynamix::node {
 
 simulated_ledger::simulated_ledger(actors::ledger& to, const cluster::cluster_file& file, double epoch_samples,
                                    const std::vector<std::uint8_t>& parameters, policy::parameter_archive* archive)
     : to_(to), file_(file), archive_(archive) {
-  actors::ledger_start start{.cluster = file.name,
-                             .policy = std::string(cluster::to_string(file.arbitrator.policy)),
-                             .mode = std::string(cluster::to_string(file.arbitrator.mode)),
-                             .seed = file.seed,
-                             .window_steps = file.arbitrator.window_steps,
-                             .dataset_samples = static_cast<std::uint64_t>(epoch_samples),
-                             .epochs = file.training.epochs,
-                             .target_accuracy = file.training.target_accuracy,
-                             .workers = {},
-                             .state_fields = {},
-                             .actions = file.arbitrator.actions,
-                             .scales = file.arbitrator.scales,
-                             .started_at = {}}; // in virtual time
-  for (const auto* worker : file.workers())
-    start.workers.push_back(worker->name);
-  for (const auto& field : policy::state_fields())
-    start.state_fields.emplace_back(field.name);
+  auto start = actors::describe_file(file); // without a time: it is virtual
+  start.dataset_samples = static_cast<std::uint64_t>(epoch_samples);
   to_.append({.at_seconds = 0, .entry = start});
   auto as_written = file; // into the run directory
   cluster::make_paths_absolute(as_written);

@@ -13,6 +13,7 @@ namespace {
 using nlohmann::ordered_json;
 using swarm::percentiles;
 
+constexpr std::uint64_t detect_ms_highest = 60000; ///< in a cluster file
 constexpr double bytes_a_kib = 1024;
 constexpr double bytes_a_mib = 1024 * 1024;
 
@@ -102,7 +103,7 @@ std::string swarm_text(const swarm_result& result) {
   if (outcome.whole.hellos > 2 * std::uint64_t{result.workers})
     text += "Workers said hello again and again: their signs of life came too late for detect_ms = " +
             std::to_string(result.detect_ms) + ". Where that is for want of cores, try --set cluster.detect_ms=" +
-            std::to_string(std::min<std::uint64_t>(4 * std::uint64_t{result.detect_ms}, 60000)) + ".\n";
+            std::to_string(std::min<std::uint64_t>(4 * std::uint64_t{result.detect_ms}, detect_ms_highest)) + ".\n";
   return text;
 }
 

@@ -12,19 +12,10 @@ using ::testing::HasSubstr;
 
 class arbitrator_tree : public trial {
 protected:
-  std::vector<actors::ledger_shard> shards() const {
-    std::string not_yet;
-    std::vector<actors::ledger_shard> found;
-    for (auto& row : actors::read_ledger(run().ledger(), not_yet))
-      if (auto* shard = std::get_if<actors::ledger_shard>(&row.entry))
-        found.push_back(std::move(*shard));
-    return found;
-  }
-
   bool wait_for_shard(const std::string& name, const std::string& state) const {
     return wait_until([&] {
-      const auto rows = shards();
-      return std::ranges::any_of(rows, [&](const auto& row) { return row.name == name && row.state == state; });
+      const auto shards = rows<actors::ledger_shard>();
+      return std::ranges::any_of(shards, [&](const auto& row) { return row.name == name && row.state == state; });
     });
   }
 };

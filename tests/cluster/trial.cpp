@@ -195,12 +195,7 @@ program trial::start(const std::vector<std::string>& arguments) const {
 }
 
 std::vector<actors::ledger_window> trial::windows() const {
-  std::string not_yet;
-  std::vector<actors::ledger_window> found;
-  for (auto& row : actors::read_ledger(run().ledger(), not_yet))
-    if (auto* window = std::get_if<actors::ledger_window>(&row.entry))
-      found.push_back(std::move(*window));
-  return found;
+  return rows<actors::ledger_window>();
 }
 
 bool trial::wait_for_windows(std::size_t count) const {
@@ -208,12 +203,7 @@ bool trial::wait_for_windows(std::size_t count) const {
 }
 
 std::vector<actors::ledger_generation> trial::generations() const {
-  std::string not_yet;
-  std::vector<actors::ledger_generation> found;
-  for (auto& row : actors::read_ledger(run().ledger(), not_yet))
-    if (auto* generation = std::get_if<actors::ledger_generation>(&row.entry))
-      found.push_back(std::move(*generation));
-  return found;
+  return rows<actors::ledger_generation>();
 }
 
 bool trial::wait_for_generation(const std::vector<std::string>& members) const {

@@ -92,6 +92,16 @@ protected:
     return start({"run", "--cluster", file(), "--name", host, where, run().path(), "--log-to-stderr"});
   }
 
+  /// The entries of one kind in the ledger so far.
+  template <class Entry>
+  std::vector<Entry> rows() const {
+    std::string not_yet;
+    std::vector<Entry> found;
+    for (auto& row : actors::read_ledger(run().ledger(), not_yet))
+      if (auto* entry = std::get_if<Entry>(&row.entry))
+        found.push_back(std::move(*entry));
+    return found;
+  }
   /// The windows in the ledger so far.
   std::vector<actors::ledger_window> windows() const;
   /// Waits until so many are there.

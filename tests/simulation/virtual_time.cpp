@@ -1,6 +1,6 @@
 #include "tests/simulation/virtual_time.hpp"
 
-#include "actors/interfaces.hpp"
+#include "tests/unit/actors/simulation_config.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -12,15 +12,6 @@ namespace {
 
 /// CAF's simulated clock must not start at zero.
 constexpr caf::actor_clock::time_point origin{std::chrono::hours(1)};
-
-class simulation_config : public caf::actor_system_config {
-public:
-  simulation_config() {
-    add_message_types<caf::id_block::dynamix_messages>();
-    add_message_types<caf::id_block::dynamix_actors>();
-    set("scheduler.policy", caf::atom("testing"));
-  }
-};
 
 } // namespace
 
@@ -38,7 +29,7 @@ std::int64_t random_source::between(std::int64_t low, std::int64_t high) {
 
 caf::actor_system& shared_actor_system() {
   // Never taken down: at a process's exit CAF's testing scheduler is gone before actors that it holds.
-  static auto* config = new simulation_config;
+  static auto* config = new actors::testing::simulation_config;
   static auto* system = new caf::actor_system(*config);
   return *system;
 }

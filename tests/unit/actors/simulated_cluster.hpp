@@ -8,6 +8,7 @@
 #include "actors/packing.hpp"
 #include "cluster/cluster_file.hpp"
 #include "cluster/timeouts.hpp"
+#include "tests/unit/actors/simulation_config.hpp"
 
 #include <caf/all.hpp>
 #include <caf/scheduler/test_coordinator.hpp>
@@ -35,15 +36,6 @@ public:
       if (const auto* entry = std::get_if<T>(&row.entry))
         found.push_back(*entry);
     return found;
-  }
-};
-
-class simulation_config : public caf::actor_system_config {
-public:
-  simulation_config() {
-    add_message_types<caf::id_block::dynamix_messages>();
-    add_message_types<caf::id_block::dynamix_actors>();
-    set("scheduler.policy", caf::atom("testing"));
   }
 };
 
@@ -103,6 +95,28 @@ public:
                                                 .incarnation = rank + 1,
                                                 .generation = inboxes[rank]->generation(),
                                                 .steps = inboxes[rank]->steps}));
+  }
+
+  /// As the worker would report the window, under the decision that it heard last.
+  messages::window_report report(std::uint32_t rank, std::uint64_t window, bool final = false) const {
+    const auto& decisions = inboxes[rank]->decisions;
+    messages::window_report filled{.host = "w" + std::to_string(rank),
+                                   .rank = rank,
+                                   .generation = std::max<std::uint64_t>(1, inboxes[rank]->generation()),
+                                   .window = window,
+                                   .first_step = (window - 1) * file.arbitrator.window_steps,
+                                   .final = final,
+                                   .batch = decisions.empty() ? file.batch.initial : decisions.back().batch};
+    if (!decisions.empty())
+      filled.decision = decisions.back().key;
+    filled.global_batch = filled.batch;
+    filled.training.steps = file.arbitrator.window_steps;
+    filled.training.samples = filled.batch * file.arbitrator.window_steps;
+    filled.training.accuracy = 0.5;
+    filled.training.iteration_seconds = 0.01 * (rank + 1);
+    filled.training.compute_seconds = 0.01;
+    filled.training.learning_rate = 0.1;
+    return filled;
   }
 
   caf::scheduler::test_coordinator& scheduler() {

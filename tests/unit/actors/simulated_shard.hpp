@@ -71,27 +71,6 @@ public:
     run();
   }
 
-  messages::window_report report(std::uint32_t rank, std::uint64_t window, bool final = false) const {
-    const auto& decisions = inboxes[rank]->decisions;
-    messages::window_report filled{.host = "w" + std::to_string(rank),
-                                   .rank = rank,
-                                   .generation = std::max<std::uint64_t>(1, inboxes[rank]->generation()),
-                                   .window = window,
-                                   .first_step = (window - 1) * file.arbitrator.window_steps,
-                                   .final = final,
-                                   .batch = decisions.empty() ? file.batch.initial : decisions.back().batch};
-    if (!decisions.empty())
-      filled.decision = decisions.back().key;
-    filled.global_batch = filled.batch;
-    filled.training.steps = file.arbitrator.window_steps;
-    filled.training.samples = filled.batch * file.arbitrator.window_steps;
-    filled.training.accuracy = 0.5;
-    filled.training.iteration_seconds = 0.01 * (rank + 1);
-    filled.training.compute_seconds = 0.01;
-    filled.training.learning_rate = 0.1;
-    return filled;
-  }
-
   void send_report(std::uint32_t rank, std::uint64_t window, bool final = false) {
     caf::anon_send(hub, atom::report_v, pack(report(rank, window, final)));
   }

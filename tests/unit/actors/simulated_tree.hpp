@@ -76,16 +76,7 @@ public:
   }
 
   void send_report(std::uint32_t rank, std::uint64_t window) {
-    const auto& decisions = inboxes[rank]->decisions;
-    messages::window_report filled{.host = "w" + std::to_string(rank),
-                                   .rank = rank,
-                                   .generation = std::max<std::uint64_t>(1, inboxes[rank]->generation()),
-                                   .window = window,
-                                   .first_step = (window - 1) * file.arbitrator.window_steps,
-                                   .batch = decisions.empty() ? file.batch.initial : decisions.back().batch};
-    if (!decisions.empty())
-      filled.decision = decisions.back().key;
-    filled.global_batch = filled.batch;
+    auto filled = report(rank, window);
     filled.training = {.steps = 10, .samples = 10ULL * filled.batch, .accuracy = 0.5, .iteration_seconds = 0.02};
     filled.training.compute_seconds = filled.batch * 1e-4 * (1 + rank % 3);
     inboxes[rank]->steps = 10 * window;
