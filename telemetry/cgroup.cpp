@@ -6,9 +6,11 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <linux/magic.h>
 #include <sstream>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <utility>
 #include <vector>
 
@@ -60,9 +62,10 @@ void find_in(const std::string& path, const std::string& controllers, const std:
     const bool unified = mount.type == "cgroup2";
     if (unified != controllers.empty())
       continue;
-    if (unified)
+    if (unified) {
       found.unified = place(mount, path);
-    else if (controllers.find(",memory,") != std::string::npos && mount.options.find(",memory,") != std::string::npos)
+      found.unified_mount = mount.point;
+    } else if (controllers.find(",memory,") != std::string::npos && mount.options.find(",memory,") != std::string::npos)
       found.memory = place(mount, path);
     else if (controllers.find(",cpu,") != std::string::npos && mount.options.find(",cpu,") != std::string::npos)
       found.cpu = place(mount, path);
@@ -144,6 +147,11 @@ std::string mount_of_own() {
   return mount < 0 ? "" : "/proc/self/fd/" + std::to_string(mount);
 }
 
+bool is_version_2(const std::string& directory) {
+  struct statfs about {};
+  return ::statfs(directory.c_str(), &about) == 0 && about.f_type == CGROUP2_SUPER_MAGIC;
+}
+
 bool alone_in(const std::string& group) {
   return read_small_file(group + "/cgroup.procs") == std::to_string(::getpid()) + "\n";
 }
@@ -173,7 +181,9 @@ cgroup_places find_own_cgroups() {
   const auto groups = read_small_file("/proc/self/cgroup");
   const auto mounts = read_small_file("/proc/self/mountinfo");
   auto found = find_cgroups(groups, mounts);
-  if (!found.unified.empty())
+  if (!is_version_2(found.unified))
+    found.unified.clear(); // something else is mounted over it
+  if (!found.unified.empty() || groups.empty())
     return found;
   static const std::string own = mount_of_own(); // while the process may: privileges are dropped later
   return own.empty() ? found : find_cgroups(groups, mounts + "\n0 0 0:0 / " + own + " rw - cgroup2 none rw\n");
@@ -182,7 +192,7 @@ cgroup_places find_own_cgroups() {
 std::unique_ptr<own_cgroup> enter_own_cgroup(std::string& problem) {
   const auto parent = find_own_cgroups().unified;
   if (parent.empty()) {
-    problem = "cgroup version 2 is not mounted";
+    problem = read_small_file("/proc/self/cgroup").empty() ? "/proc is not mounted" : "cgroup version 2 is not mounted";
     return nullptr;
   }
   remove_abandoned_below(parent);

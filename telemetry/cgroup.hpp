@@ -9,8 +9,9 @@ namespace dynamix::telemetry {
 
 /// Directories of the groups that a process is in; empty where a hierarchy is not mounted or does not have it.
 struct cgroup_places {
-  std::string unified; ///< version 2
-  std::string memory;  ///< of whichever version has the controller; as is the next one
+  std::string unified;       ///< version 2
+  std::string unified_mount; ///< where that is mounted
+  std::string memory;        ///< of whichever version has the controller; as is the next one
   std::string cpu;
 };
 

@@ -17,8 +17,21 @@ std::string lacking(bool bpf, bool other, const std::string& name) {
                   : "neither");
 }
 
+constexpr auto not_the_first =
+    "the process is in a user namespace (a rootless container), whose capabilities do not count";
+
+/// Where the kernel describes its types, or why it does not.
+std::string kernel_types_problem() {
+  std::error_code ignored;
+  if (std::filesystem::exists("/sys/kernel/btf/vmlinux", ignored))
+    return "";
+  if (!std::filesystem::exists("/sys/kernel", ignored))
+    return "/sys is not mounted, where the kernel tells its types";
+  return "there is no /sys/kernel/btf/vmlinux (a kernel with CONFIG_DEBUG_INFO_BTF), or a container hides it";
+}
+
 void load_network(kernel_session& session, const privileges& may, const std::vector<std::uint16_t>& control_ports) {
-  session.network_problem = lacking(may.bpf, may.net_admin, "CAP_NET_ADMIN");
+  session.network_problem = in_user_namespace() ? not_the_first : lacking(may.bpf, may.net_admin, "CAP_NET_ADMIN");
   if (session.network_problem.empty())
     session.group = enter_own_cgroup(session.network_problem);
   if (session.group)
@@ -30,10 +43,9 @@ void load_network(kernel_session& session, const privileges& may, const std::vec
 }
 
 void load_scheduler(kernel_session& session, const privileges& may) {
-  session.scheduler_problem = lacking(may.bpf, may.perfmon, "CAP_PERFMON");
-  std::error_code ignored;
-  if (session.scheduler_problem.empty() && !std::filesystem::exists("/sys/kernel/btf/vmlinux", ignored))
-    session.scheduler_problem = "the kernel does not tell its types (CONFIG_DEBUG_INFO_BTF)";
+  session.scheduler_problem = in_user_namespace() ? not_the_first : lacking(may.bpf, may.perfmon, "CAP_PERFMON");
+  if (session.scheduler_problem.empty())
+    session.scheduler_problem = kernel_types_problem();
   if (session.scheduler_problem.empty())
     session.scheduler = load_scheduler_programs(session.scheduler_problem);
 }

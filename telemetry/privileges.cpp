@@ -1,11 +1,13 @@
 #include "telemetry/privileges.hpp"
 
 #include "telemetry/numbered_entries.hpp"
+#include "telemetry/small_file.hpp"
 
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <linux/capability.h>
 #include <sys/prctl.h>
@@ -89,6 +91,23 @@ privileges own_privileges() {
   return {.bpf = all || holds(effective, bpf),
           .perfmon = all || holds(effective, perfmon),
           .net_admin = holds(effective, net_admin)};
+}
+
+bool may_administer() {
+  capability_sets sets;
+  if (!read_sets(0, sets))
+    return false;
+  std::uint32_t effective[2] = {sets.halves[0].effective, sets.halves[1].effective};
+  return holds(effective, sys_admin);
+}
+
+bool in_user_namespace() {
+  unsigned long inside = 0;
+  unsigned long outside = 0;
+  unsigned long count = 0;
+  const auto map = read_small_file("/proc/self/uid_map");
+  return std::sscanf(map.c_str(), "%lu %lu %lu", &inside, &outside, &count) == 3 &&
+         (inside != 0 || outside != 0 || count != UINT32_MAX);
 }
 
 std::string drop_privileges() {

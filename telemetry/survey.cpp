@@ -3,8 +3,12 @@
 #include "telemetry/ebpf_probes.hpp"
 
 #include <filesystem>
+#include <linux/magic.h>
 #include <netinet/in.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include <utility>
 
@@ -53,6 +57,19 @@ bool works(signal of, std::unique_ptr<probe> probe) {
   return is_valid(sampled, of);
 }
 
+bool setcap_counts() {
+  struct statvfs about {};
+  return ::statvfs("/proc/self/exe", &about) != 0 ||
+         ((about.f_flag & ST_NOSUID) == 0 && ::prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1);
+}
+
+/// sysfs has an empty directory for it, in which none can be made; beside version 1 it is a directory among others.
+std::string free_mount_point() {
+  struct statfs about {};
+  const bool free = ::statfs("/sys/fs/cgroup", &about) == 0 && about.f_type == SYSFS_MAGIC;
+  return free ? "/sys/fs/cgroup" : "/sys/fs/cgroup/unified";
+}
+
 } // namespace
 
 std::vector<signal_chain> choose_sources(const wanted_sources& wanted, const kernel_session* session,
@@ -67,11 +84,18 @@ std::vector<signal_chain> choose_sources(const wanted_sources& wanted, const ker
 
 machine_facts survey_machine() {
   std::error_code ignored;
+  const auto groups = find_own_cgroups();
   machine_facts facts{.missing_to_build = missing_to_build(),
                       .may = own_privileges(),
-                      .kernel_types = std::filesystem::exists("/sys/kernel/btf/vmlinux", ignored),
-                      .unified_cgroup = find_own_cgroups().unified,
+                      .may_mount = may_administer(),
+                      .in_user_namespace = in_user_namespace(),
+                      .has_proc = std::filesystem::exists("/proc/self", ignored),
+                      .has_sys = std::filesystem::exists("/sys/kernel", ignored),
+                      .unified_cgroup = groups.unified,
+                      .unified_mount = groups.unified.empty() ? free_mount_point() : groups.unified_mount,
+                      .has_grub = std::filesystem::exists("/usr/sbin/update-grub", ignored),
                       .program = std::filesystem::read_symlink("/proc/self/exe", ignored),
+                      .setcap_counts = setcap_counts(),
                       .user = ::geteuid(),
                       .shell = ::getppid()};
   const auto session = open_kernel_session({});

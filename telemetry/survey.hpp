@@ -28,17 +28,23 @@ std::vector<signal_chain> choose_sources(const wanted_sources& wanted, const ker
 struct machine_facts {
   std::string missing_to_build; ///< of eBPF; empty: it is built in
   privileges may;
-  bool kernel_types = false;     ///< BTF
+  bool may_mount = false;
+  bool in_user_namespace = false;
+  bool has_proc = true; ///< /proc and /sys are mounted
+  bool has_sys = true;
   std::string network_problem;   ///< that trying to load the programs gave; empty: they load
   std::string scheduler_problem; ///< likewise
   std::string unified_cgroup;    ///< directory of the process's; empty: version 2 is not mounted
+  std::string unified_mount;     ///< mounted there, or would go there
   bool tcp_info = false;
   bool procfs = false;
   bool pressure = false;
-  std::string gpu_problem; ///< empty: NVML works
-  std::string program;     ///< path of the executable
-  unsigned user = 0;       ///< effective
-  int shell = 0;           ///< process that started this one
+  bool has_grub = false;     ///< update-grub, as Debian has it
+  std::string gpu_problem;   ///< empty: NVML works
+  std::string program;       ///< path of the executable
+  bool setcap_counts = true; ///< false: its file system is mounted nosuid, or this shell takes no new privileges
+  unsigned user = 0;         ///< effective
+  int shell = 0;             ///< process that started this one
 };
 
 struct source_status {

@@ -12,8 +12,8 @@ using testing::HasSubstr;
 /// As survey_machine would find them for an ordinary user in a group of its own, with these capabilities.
 machine_facts facts_with(privileges may) {
   machine_facts facts{.may = may,
-                      .kernel_types = true,
                       .unified_cgroup = "/sys/fs/cgroup/user",
+                      .unified_mount = "/sys/fs/cgroup",
                       .tcp_info = true,
                       .procfs = true,
                       .pressure = true,
@@ -57,8 +57,11 @@ TEST(advice, has_a_command_for_each_thing_that_is_missing) {
       advise(facts)[0].command,
       "sudo sh -c 'mkdir -p /sys/fs/cgroup/user/dynamix && chown -R 1000 /sys/fs/cgroup/user/dynamix && echo 77 > "
       "/sys/fs/cgroup/user/dynamix/cgroup.procs'");
+  facts.network_problem = "cannot make /sys/fs/cgroup/user/dynamix-5: Read-only file system";
+  EXPECT_EQ(advise(facts)[0].command, "sudo sh -c 'mount -o remount,rw,bind /sys/fs/cgroup'");
   facts.unified_cgroup = "";
-  EXPECT_THAT(advise(facts)[0].command, HasSubstr("mount -t cgroup2"));
+  EXPECT_EQ(advise(facts)[0].command,
+            "sudo sh -c 'mkdir -p /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup'");
   facts.network_problem = "loading the network programs: Operation not permitted";
   facts.unified_cgroup = "/sys/fs/cgroup";
   EXPECT_EQ(advise(facts)[0].command, "") << "nothing is known to help";
@@ -73,6 +76,31 @@ TEST(advice, has_a_command_for_each_thing_that_is_missing) {
   facts.pressure = false;
   EXPECT_EQ(advise(facts)[2].level, signal_source::none);
   EXPECT_THAT(advise(facts)[2].command, HasSubstr("psi=1"));
+}
+
+TEST(advice, fits_a_container) {
+  auto facts = facts_with({.bpf = true, .perfmon = true, .net_admin = true});
+  facts.user = 0;
+  facts.network_problem = "cannot make /sys/fs/cgroup/dynamix-5: Read-only file system";
+  EXPECT_THAT(advise(facts)[0].command, HasSubstr("docker run --cgroupns host --volume /sys/fs/cgroup:/sys/fs/cgroup"));
+  facts.may_mount = true;
+  EXPECT_EQ(advise(facts)[0].command, "mount -o remount,rw,bind /sys/fs/cgroup");
+  facts.scheduler_problem = "/sys is not mounted";
+  facts.has_sys = false;
+  EXPECT_EQ(advise(facts)[1].command, "mount -t sysfs sysfs /sys");
+  facts.in_user_namespace = true;
+  EXPECT_EQ(advise(facts)[0].command, "") << "no capability helps there";
+  EXPECT_EQ(advise(facts)[1].command, "");
+  facts.has_proc = facts.procfs = facts.tcp_info = facts.pressure = false;
+  for (int signal = 0; signal < 3; ++signal)
+    EXPECT_EQ(advise(facts)[signal].command, "mount -t proc proc /proc");
+}
+
+TEST(advice, grants_capabilities_otherwise_where_those_of_files_do_not_count) {
+  auto facts = facts_with({});
+  facts.setcap_counts = false;
+  EXPECT_THAT(advise(facts)[0].command,
+              HasSubstr("sudo setpriv --reuid $(id -u) --regid $(id -g) --init-groups --inh-caps +bpf"));
 }
 
 TEST(advice, says_none_where_nothing_works) {
