@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
+#include <cstdint>
 #include <utility>
 
 namespace dynamix::telemetry {
@@ -78,7 +79,8 @@ private:
   std::shared_ptr<network_programs> programs_;
   std::unique_ptr<probe> tcp_info_;
   std::uint64_t runs_ = 0;
-  std::uint64_t bytes_seen_ = 0;
+  /// What passed before the first sample says nothing.
+  std::uint64_t bytes_seen_ = UINT64_MAX - bytes_unseen_max;
   std::uint64_t dropped_ = 0;
 };
 
@@ -130,7 +132,7 @@ private:
   std::shared_ptr<scheduler_programs> programs_;
   std::unique_ptr<probe> usage_;
   std::uint64_t runs_ = 0;
-  double sampled_seconds_ = 0;
+  double sampled_seconds_ = monotonic_seconds();
 };
 
 } // namespace

@@ -94,6 +94,11 @@ TEST_F(ebpf_network, has_failed_when_bytes_move_and_no_program_runs) {
   EXPECT_FALSE(sample_at(*probe_, 3).network_valid);
 }
 
+TEST_F(ebpf_network, is_not_judged_by_what_passed_before_its_first_sample) {
+  tcp_info_.bytes_sent = 10'000'000;
+  EXPECT_TRUE(sample_at(*probe_, 1).network_valid);
+}
+
 TEST_F(ebpf_network, goes_on_when_bytes_move_and_programs_run) {
   for (int second = 1; second < 5; ++second) {
     tcp_info_.bytes_received += 10'000'000;
@@ -116,6 +121,11 @@ protected:
   counters procfs_;
   std::unique_ptr<probe> probe_ = make_ebpf_scheduler_probe(programs_, std::make_unique<scripted_probe>(procfs_));
 };
+
+TEST_F(ebpf_scheduler, may_be_sampled_before_the_first_switch) {
+  EXPECT_TRUE(sample_at(*probe_, monotonic_seconds()).system_valid);
+  EXPECT_FALSE(sample_at(*probe_, monotonic_seconds() + 1).system_valid);
+}
 
 TEST_F(ebpf_scheduler, adds_up_the_waits_of_all_cpus) {
   programs_->cpus[0].cost.runs = 1;
