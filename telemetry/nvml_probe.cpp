@@ -41,7 +41,9 @@ public:
       problem_ = "libnvidia-ml.so.1 is too old";
       return;
     }
-    find(reasons_, "nvmlDeviceGetCurrentClocksThrottleReasons"); // not every device has it
+    // Not every device has it; renamed in NVML 12, which keeps the old name.
+    if (!find(reasons_, "nvmlDeviceGetCurrentClocksThrottleReasons"))
+      find(reasons_, "nvmlDeviceGetCurrentClocksEventReasons");
     if (init() != success) {
       shutdown_ = nullptr;
       problem_ = "NVML found no driver that runs";

@@ -1,4 +1,8 @@
-/// Two GPUs as NVML would tell of them: the library's part that the probe calls.
+/// Two GPUs as NVML would tell of them: the library's part that the probe calls, and what FAKE_NVML in the environment
+/// breaks of it. FAKE_NVML_OLD builds one that lacks a function, FAKE_NVML_RENAMED one with a function's newer name.
+
+#include <cstdlib>
+#include <string_view>
 
 namespace {
 
@@ -12,38 +16,61 @@ struct memory {
   unsigned long long used;
 };
 
+// nvmlReturn_t
+constexpr int invalid_argument = 2;
+constexpr int not_supported = 3;
+constexpr int driver_not_loaded = 9;
+constexpr int gpu_is_lost = 15;
+
 int first = 0;
 int second = 1;
+
+bool is_broken(std::string_view what) {
+  const char* broken = std::getenv("FAKE_NVML");
+  return broken != nullptr && what == broken;
+}
+
+int answer(const void* device) {
+  return is_broken("all lost") || (is_broken("first lost") && device == &first) ? gpu_is_lost : 0;
+}
 
 } // namespace
 
 extern "C" {
 
 int nvmlInit_v2() {
-  return 0;
+  return is_broken("no driver") ? driver_not_loaded : 0;
 }
 int nvmlShutdown() {
   return 0;
 }
 int nvmlDeviceGetCount_v2(unsigned* count) {
-  *count = 2;
+  *count = is_broken("no gpu") ? 0 : 2;
   return 0;
 }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
   *device = index == 0 ? &first : &second;
-  return index < 2 ? 0 : 2;
+  return index < 2 ? 0 : invalid_argument;
 }
 int nvmlDeviceGetUtilizationRates(void* device, utilization* used) {
   *used = {device == &first ? 80U : 40U, 10U};
-  return 0;
+  return answer(device);
 }
+#ifndef FAKE_NVML_OLD
 int nvmlDeviceGetMemoryInfo(void* device, memory* space) {
   const unsigned long long used = device == &first ? 20 : 60;
   *space = {80, 80 - used, used};
-  return 0;
+  return answer(device);
 }
+#endif
+#ifdef FAKE_NVML_RENAMED
+int nvmlDeviceGetCurrentClocksEventReasons(void* device, unsigned long long* reasons) {
+#else
 int nvmlDeviceGetCurrentClocksThrottleReasons(void* device, unsigned long long* reasons) {
+#endif
   *reasons = device == &first ? 0x1 : 0x40; // idle; too hot
-  return 0;
+  if (is_broken("cool"))
+    *reasons = 0x1 | 0x2 | 0x10 | 0x100; // idle, set by a user, in step with others, set by a display
+  return is_broken("no reasons") ? not_supported : 0;
 }
 }

@@ -2,22 +2,73 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <dlfcn.h>
+#include <string>
 
 namespace dynamix::telemetry {
 namespace {
 
-TEST(nvml_probe, sums_up_the_machines_gpus) {
-  // Loaded before, it is what the probe finds under NVML's name.
-  void* const library = ::dlopen(DYNAMIX_FAKE_NVML, RTLD_NOW | RTLD_LOCAL);
-  ASSERT_NE(library, nullptr) << ::dlerror();
+struct reading {
+  messages::gpu_statistics gpu;
+  std::string problem;
+};
+
+/// What the probe finds with `library` under NVML's name, which is broken so.
+reading read_with(const char* library, const char* broken = "") {
+  void* const loaded = ::dlopen(library, RTLD_NOW | RTLD_LOCAL); // loaded before, it is what the probe finds
+  EXPECT_NE(loaded, nullptr) << ::dlerror();
+  ::setenv("FAKE_NVML", broken, 1);
   counters sampled;
-  make_nvml_probe()->sample(sampled);
-  ::dlclose(library);
-  ASSERT_TRUE(sampled.gpu.valid);
-  EXPECT_DOUBLE_EQ(sampled.gpu.utilisation_ratio, 0.6);
-  EXPECT_DOUBLE_EQ(sampled.gpu.memory_ratio, 0.75);
-  EXPECT_TRUE(sampled.gpu.throttled);
+  reading found;
+  {
+    const auto probe = make_nvml_probe();
+    probe->sample(sampled);
+    found = {sampled.gpu, probe->problem()};
+  }
+  ::unsetenv("FAKE_NVML");
+  ::dlclose(loaded);
+  return found;
+}
+
+TEST(nvml_probe, sums_up_the_machines_gpus) {
+  for (const char* library : {DYNAMIX_FAKE_NVML, DYNAMIX_FAKE_NVML_RENAMED}) {
+    const auto gpu = read_with(library).gpu;
+    ASSERT_TRUE(gpu.valid);
+    EXPECT_DOUBLE_EQ(gpu.utilisation_ratio, 0.6);
+    EXPECT_DOUBLE_EQ(gpu.memory_ratio, 0.75);
+    EXPECT_TRUE(gpu.throttled);
+  }
+}
+
+TEST(nvml_probe, takes_for_throttled_only_what_is_held_down) {
+  EXPECT_FALSE(read_with(DYNAMIX_FAKE_NVML, "cool").gpu.throttled);
+  const auto unknown = read_with(DYNAMIX_FAKE_NVML, "no reasons").gpu;
+  EXPECT_TRUE(unknown.valid) << "not every GPU tells";
+  EXPECT_FALSE(unknown.throttled);
+}
+
+TEST(nvml_probe, leaves_out_a_gpu_that_does_not_answer) {
+  const auto gpu = read_with(DYNAMIX_FAKE_NVML, "first lost").gpu;
+  ASSERT_TRUE(gpu.valid);
+  EXPECT_DOUBLE_EQ(gpu.utilisation_ratio, 0.4);
+  EXPECT_DOUBLE_EQ(gpu.memory_ratio, 0.75);
+}
+
+TEST(nvml_probe, is_masked_with_the_reason_where_nothing_answers) {
+  struct {
+    const char* library;
+    const char* broken;
+    const char* reason;
+  } const cases[] = {{DYNAMIX_FAKE_NVML, "all lost", "no GPU answers"},
+                     {DYNAMIX_FAKE_NVML, "no gpu", "NVML sees no GPU"},
+                     {DYNAMIX_FAKE_NVML, "no driver", "NVML found no driver that runs"},
+                     {DYNAMIX_FAKE_NVML_OLD, "", "libnvidia-ml.so.1 is too old"}};
+  for (const auto& each : cases) {
+    const auto found = read_with(each.library, each.broken);
+    EXPECT_FALSE(found.gpu.valid) << each.reason;
+    EXPECT_EQ(found.problem, each.reason);
+  }
 }
 
 TEST(nvml_probe, is_masked_without_a_driver_and_says_so) {
