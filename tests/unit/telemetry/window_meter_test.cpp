@@ -76,7 +76,7 @@ TEST(window_meter, reads_a_busy_thread_as_its_share_of_the_window) {
   ASSERT_TRUE(measured.system.valid);
   // The kernel's own clock of the process says what share it had; on a crowded machine that is less than 1.
   EXPECT_NEAR(measured.system.cpu_time_ratio, cpu / wall, 0.1);
-  EXPECT_GT(measured.system.cpu_time_ratio, 0.1);
+  EXPECT_GT(measured.system.cpu_time_ratio, 0.5 * cpu / wall);
 }
 
 TEST(window_meter, states_what_sampling_cost) {
