@@ -51,7 +51,8 @@ simulator::device_profile profile_of(const cluster::cluster_file& file,
   const auto& training = file.training;
   const std::string model(cluster::to_string(training.model));
   simulator::device_profile profile{.name = model + (measured.cuda ? "-cuda" : "-cpu"),
-                                    .batch_highest = measured.batch_highest};
+                                    .batch_highest = measured.batch_highest,
+                                    .evaluation_seconds = measured.evaluation_seconds};
   profile.source = model + " on " + std::string(cluster::to_string(training.dataset)) + ", measured on " + today() +
                    " by dynamix-node " DYNAMIX_VERSION " (" + commit() + ") on " + machine_name(measured.cuda) + ", " +
                    std::to_string(std::thread::hardware_concurrency()) + " cores, of which " +
@@ -117,7 +118,9 @@ int measure_profile(const profile_arguments& arguments, command_context& context
     context.err << "dynamix-node: error: " << measured.problem << "\n";
     return exit_failed;
   }
-  context.out << (arguments.json ? json_of(measured) : table_of(measured));
+  context.out << (arguments.json ? json_of(measured)
+                                 : table_of(measured) + "an evaluation takes " +
+                                       fixed(1e6 * measured.evaluation_seconds, 1) + " us a sample\n");
   if (measured.batch_highest > 0)
     context.err << "beyond batch " << measured.batch_highest << " the memory ends\n";
   if (arguments.out.empty())

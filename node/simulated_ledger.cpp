@@ -31,7 +31,8 @@ void simulated_ledger::add(const simulator::simulation& run) {
   }
   for (; evaluations_ < run.evaluations().size(); ++evaluations_) {
     auto report = run.evaluations()[evaluations_];
-    report.test_accuracy = run.world().accuracy(); // as `compare` counts it: without an evaluation's noise
+    if (run.world().what().workload.evaluation_samples == 0)
+      report.test_accuracy = run.world().accuracy(); // as `compare` counts it: without an evaluation's noise
     to_.append({.at_seconds = now, .entry = actors::ledger_evaluation{report}});
   }
 }

@@ -10,6 +10,7 @@ namespace {
 
 constexpr double batch_max = 1048576;
 constexpr double milliseconds_max = 1e7;
+constexpr double microseconds_max = 1e9;
 
 struct columns {
   std::vector<double> batch;
@@ -52,6 +53,8 @@ std::vector<cluster::file_error> read_device_profile(const std::string& path, de
   section.optional_count("batch_highest", read.batch_highest, {0, batch_max});
   section.numbers("batch", table.batch, {1, batch_max});
   section.numbers("milliseconds", table.milliseconds, {0, milliseconds_max, true});
+  double evaluation_microseconds = 0;
+  section.optional_number("evaluation_microseconds", evaluation_microseconds, {0, microseconds_max});
   if (!table.batch.empty() && !table.milliseconds.empty())
     if (const auto fault = fault_in(table); !fault.empty())
       section.complain("batch", fault);
@@ -61,6 +64,7 @@ std::vector<cluster::file_error> read_device_profile(const std::string& path, de
   for (std::size_t i = 0; i < table.batch.size(); ++i)
     read.points.push_back({.batch = table.batch[i], .seconds = table.milliseconds[i] / 1000});
   read.curve = monotone_curve(read.points);
+  read.evaluation_seconds = evaluation_microseconds * 1e-6;
   profile = std::move(read);
   return errors;
 }
@@ -70,10 +74,15 @@ std::string to_toml(const device_profile& profile) {
       "[profile]\nname = " + cluster::quoted(profile.name) + "\nsource = " + cluster::quoted(profile.source) + "\n";
   if (profile.batch_highest > 0)
     text += "batch_highest = " + std::to_string(profile.batch_highest) + "\n";
-  return text + "batch = " + list_text(profile.points, [](const policy::step_time& each) { return each.batch; }) +
-         "\nmilliseconds = " +
-         list_text(profile.points, [](const policy::step_time& each) { return std::round(each.seconds * 1e7) / 1e4; }) +
-         "\n";
+  text +=
+      "batch = " + list_text(profile.points, [](const policy::step_time& each) { return each.batch; }) +
+      "\nmilliseconds = " +
+      list_text(profile.points, [](const policy::step_time& each) { return std::round(each.seconds * 1e7) / 1e4; }) +
+      "\n";
+  if (profile.evaluation_seconds > 0)
+    text +=
+        "evaluation_microseconds = " + cluster::number_text(std::round(profile.evaluation_seconds * 1e8) / 100) + "\n";
+  return text;
 }
 
 } // namespace dynamix::simulator

@@ -8,6 +8,7 @@
 ///   batch_highest = 4096                # what its memory allows; 0 or absent: not known
 ///   batch = [8, 16, 32]                 # integers > 0, rising
 ///   milliseconds = [38.4, 40.3, 40.8]   # of a step, > 0; a fall is noise and is made monotone
+///   evaluation_microseconds = 12.5      # of a sample in an evaluation, forward only; absent: takes no time
 
 #include "cluster/cluster_file.hpp"
 #include "policy/step_time_table.hpp"
@@ -25,6 +26,7 @@ struct device_profile {
   std::uint32_t batch_highest = 0;       ///< 0: not known
   std::vector<policy::step_time> points; ///< as measured
   policy::step_time_curve curve;         ///< monotone_curve(points)
+  double evaluation_seconds = 0;         ///< of a sample
 };
 
 /// Through points that rise in batch: isotonic regression with equal weights (pool adjacent violators; Barlow et al.

@@ -14,32 +14,39 @@ using batches = std::vector<std::uint32_t>;
 constexpr double tolerance = 1e-3;      // of goodput
 constexpr double resolution = 1 + 1e-9; // ratio of step times that are the same
 constexpr int first_candidates = 32;
+constexpr int settling_steps = 8;
+constexpr int rhythm_steps = 12; // two, three or four steps repeat themselves
 
 double sum(std::span<const std::uint32_t> values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-/// T_grad.
+/// T_grad where each has a core of its own.
 double computing_seconds(const truth& now, std::span<const std::uint32_t> split) {
+  double longest = 0;
+  for (std::size_t i = 0; i < split.size(); ++i)
+    longest = std::max(longest, now.profiles[i]->curve.seconds(split[i]) * now.slowdown[i]);
+  return longest;
+}
+
+/// The mean of steps once they have found their rhythm.
+double shared_step_seconds(const truth& now, std::span<const std::uint32_t> split) {
   std::vector<double> work(split.size());
   for (std::size_t i = 0; i < split.size(); ++i)
     work[i] = now.profiles[i]->curve.seconds(split[i]);
-  std::vector<double> finished(split.size());
-  share_cores(work, now.cores, finished);
-  double longest = 0;
-  for (std::size_t i = 0; i < split.size(); ++i)
-    longest = std::max(longest, finished[i] * now.slowdown[i]);
-  return longest;
+  std::vector<double> computing(split.size());
+  shared_cores sharing(now.cores, split.size());
+  double seconds = 0;
+  for (int step = -settling_steps; step < rhythm_steps; ++step) {
+    const double one = sharing.step_seconds(work, now.slowdown, now.exchange_seconds, now.overlap, computing);
+    seconds += step < 0 ? 0 : one;
+  }
+  return seconds / rhythm_steps;
 }
 
 class search {
 public:
-  search(const truth& now, const cluster::batch& limits) : now_(now), lowest_(limits.lowest) {
-    for (std::size_t i = 0; i < now.profiles.size(); ++i) {
-      shortest_work_.push_back(now.profiles[i]->curve.seconds(lowest_));
-      longest_work_.push_back(now.profiles[i]->curve.seconds(now.highest[i]));
-    }
-  }
+  search(const truth& now, const cluster::batch& limits) : now_(now), lowest_(limits.lowest) {}
 
   batches run() {
     const batches least(now_.highest.size(), lowest_);
@@ -85,12 +92,14 @@ private:
   /// No step time in between has a higher goodput.
   double bound(const candidate& from, const candidate& to) const {
     const double total = sum(to.split);
+    // A slow-down that is waited for may hide the exchange, and those who share cores are no faster than alone.
+    const double exchange = now_.cores > 0 ? 0 : now_.exchange_seconds;
     return total * now_.learning.efficiency(now_.phi, total) /
-           step_seconds(from.computing_seconds, now_.exchange_seconds, now_.overlap);
+           step_seconds(from.computing_seconds, exchange, now_.overlap);
   }
 
   /// Adds so many samples to a worker, takes them from one, or moves them from one to another; whatever is better is
-  /// kept. Where cores are shared, a worker's samples cost others time too, which `fill` knows only roughly.
+  /// kept. Where cores are shared, a worker's samples cost others time too, of which `fill` knows nothing.
   bool improve_by_moving(std::int64_t amount) {
     const auto before = best_goodput_;
     const std::size_t nobody = best_.size();
@@ -117,51 +126,17 @@ private:
   }
 
   batches fill(double seconds) const {
-    const auto work = now_.cores == 0 ? own_core_work(seconds) : shared_core_work(seconds);
-    batches split(work.size());
-    for (std::size_t i = 0; i < work.size(); ++i) {
+    batches split(now_.highest.size());
+    for (std::size_t i = 0; i < split.size(); ++i) {
       // A little more, so that rounding does not cost the sample that takes exactly this long.
-      const double fits = std::floor(now_.profiles[i]->curve.batch_within(work[i] * (1 + 1e-12)));
+      const double fits = std::floor(now_.profiles[i]->curve.batch_within(seconds / now_.slowdown[i] * (1 + 1e-12)));
       split[i] = static_cast<std::uint32_t>(std::clamp<double>(fits, lowest_, now_.highest[i]));
     }
     return split;
   }
 
-  std::vector<double> own_core_work(double seconds) const {
-    std::vector<double> work(now_.slowdown.size());
-    for (std::size_t i = 0; i < work.size(); ++i)
-      work[i] = seconds / now_.slowdown[i];
-    return work;
-  }
-
-  /// Everybody computes until its slow-down leaves no time, but at least its lowest and at most its highest batch size.
-  std::vector<double> shared_core_work(double seconds) const {
-    std::vector<double> work(now_.slowdown.size());
-    std::vector<std::size_t> active(work.size());
-    std::iota(active.begin(), active.end(), std::size_t{0});
-    double time = 0;
-    double served = 0; // seconds of a core that every active worker has had
-    while (!active.empty()) {
-      const double rate = std::min(1.0, static_cast<double>(now_.cores) / static_cast<double>(active.size()));
-      // When it stops at this rate.
-      const auto stop = [&](std::size_t i) {
-        const double deadline = std::max(seconds / now_.slowdown[i], time + (shortest_work_[i] - served) / rate);
-        return std::min(deadline, time + (longest_work_[i] - served) / rate);
-      };
-      const auto next = std::ranges::min_element(active, {}, stop);
-      const double until = std::max(time, stop(*next));
-      served += (until - time) * rate;
-      time = until;
-      work[*next] = served;
-      active.erase(next);
-    }
-    return work;
-  }
-
   const truth& now_;
   std::uint32_t lowest_;
-  std::vector<double> shortest_work_;
-  std::vector<double> longest_work_;
   batches best_;
   double best_goodput_ = -1;
 };
@@ -169,6 +144,8 @@ private:
 } // namespace
 
 double truth::step_seconds(std::span<const std::uint32_t> batches) const {
+  if (cores > 0)
+    return shared_step_seconds(*this, batches);
   return simulator::step_seconds(computing_seconds(*this, batches), exchange_seconds, overlap);
 }
 

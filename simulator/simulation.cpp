@@ -86,7 +86,7 @@ struct simulation::state {
   messages::shard_report run_window();
   void decide(messages::shard_report& shard);
   void enter_generation(const std::vector<std::size_t>& before);
-  void evaluate(std::uint64_t samples_before);
+  void evaluate(std::uint64_t samples_before, const messages::window_report& report);
 };
 
 messages::shard_report simulation::state::run_window() {
@@ -134,22 +134,21 @@ void simulation::state::enter_generation(const std::vector<std::size_t>& before)
   pending.clear();
 }
 
-void simulation::state::evaluate(std::uint64_t samples_before) {
+void simulation::state::evaluate(std::uint64_t samples_before, const messages::window_report& report) {
   const auto& workload = world.what().workload;
   const double interval = file().training.evaluate_every_epochs * workload.epoch_samples;
   if (!over && std::floor(static_cast<double>(world.samples()) / interval) ==
                    std::floor(static_cast<double>(samples_before) / interval))
     return;
-  const double accuracy =
-      std::clamp(world.accuracy() + workload.accuracy_noise * evaluation_numbers.normal(), 0.0, 1.0);
-  const auto& report = window.workers.front().report;
+  const auto evaluated = world.evaluate(evaluation_numbers);
+  over = over || world.seconds_to_target() >= 0;
   evaluations.push_back({.step = world.steps(),
                          .epoch = static_cast<std::uint64_t>(world.epochs()),
                          .samples = world.samples(),
-                         .elapsed_seconds = report.elapsed_seconds,
+                         .elapsed_seconds = report.elapsed_seconds + evaluated.seconds,
                          .train_loss = report.training.loss,
-                         .test_loss = workload.loss(accuracy),
-                         .test_accuracy = accuracy,
+                         .test_loss = workload.loss(evaluated.accuracy),
+                         .test_accuracy = evaluated.accuracy,
                          .global_batch = report.global_batch,
                          .learning_rate = report.training.learning_rate});
 }
@@ -179,8 +178,8 @@ bool simulation::advance() {
   if (shard.reports.empty()) // out of memory
     return false;
   ++now.counted.windows;
+  now.evaluate(samples_before, shard.reports.front());
   now.decide(shard);
-  now.evaluate(samples_before);
   if (!now.over && now.world.generation() != now.generation)
     now.enter_generation(present);
   return true;
@@ -216,7 +215,9 @@ run_result simulation::result() const {
   result.failure = world.failure();
   result.seconds = world.now_seconds();
   result.seconds_to_target = world.seconds_to_target();
-  result.final_accuracy = world.accuracy();
+  result.final_accuracy = world.what().workload.evaluation_samples > 0 && !state_->evaluations.empty()
+                              ? state_->evaluations.back().test_accuracy
+                              : world.accuracy();
   result.progress = world.progress();
   result.samples = world.samples();
   result.steps = world.steps();

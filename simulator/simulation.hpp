@@ -21,7 +21,7 @@ struct run_result {
   std::string failure;           ///< empty: none so far
   double seconds = 0;            ///< virtual, so far
   double seconds_to_target = -1; ///< negative if never
-  double final_accuracy = 0;     ///< without an evaluation's noise
+  double final_accuracy = 0;     ///< of the newest evaluation; without its noise where the workload has none
   double progress = 0;           ///< epochs at the reference batch
   std::uint64_t samples = 0;
   std::uint64_t steps = 0;
@@ -54,7 +54,7 @@ public:
   std::string adopt(const messages::policy_version& version);
   const simulator::world& world() const;
   /// One, at the window's end, for each window that passed a multiple of training.evaluate_every_epochs and for the
-  /// last; with an evaluation's noise.
+  /// last; with an evaluation's noise. Where the workload has them, one that reaches the target ends the run.
   const std::vector<messages::evaluation_report>& evaluations() const;
   run_result result() const;
 

@@ -2,29 +2,53 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
-#include <vector>
 
 namespace dynamix::simulator {
 
-void share_cores(std::span<const double> work, std::uint32_t cores, std::span<double> finished) {
+void share_cores(std::span<const double> ready, std::span<const double> work, std::uint32_t cores,
+                 std::span<double> finished) {
   if (cores == 0 || work.size() <= cores) {
-    std::ranges::copy(work, finished.begin());
+    std::ranges::transform(ready, work, finished.begin(), std::plus());
     return;
   }
-  std::vector<std::size_t> order(work.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, {}, [&](std::size_t job) { return work[job]; });
+  std::vector<double> left(work.begin(), work.end());
+  std::vector<std::size_t> waiting(work.size());
+  std::iota(waiting.begin(), waiting.end(), std::size_t{0});
+  std::ranges::sort(waiting, std::greater(), [&](std::size_t job) { return ready[job]; });
+  std::vector<std::size_t> active;
   double now = 0;
-  double served = 0; // seconds of a core that every unfinished job has had
-  std::size_t active = work.size();
-  for (const auto job : order) {
-    const double rate = std::min(1.0, static_cast<double>(cores) / static_cast<double>(active));
-    now += (work[job] - served) / rate;
-    served = work[job];
-    finished[job] = now;
-    --active;
+  while (!waiting.empty() || !active.empty()) {
+    if (active.empty())
+      now = std::max(now, ready[waiting.back()]);
+    for (; !waiting.empty() && ready[waiting.back()] <= now; waiting.pop_back())
+      active.push_back(waiting.back());
+    const double rate = std::min(1.0, static_cast<double>(cores) / static_cast<double>(active.size()));
+    const auto next = std::ranges::min_element(active, {}, [&](std::size_t job) { return left[job]; });
+    const auto ending = *next;
+    const double end = now + left[ending] / rate;
+    const bool ends = waiting.empty() || end <= ready[waiting.back()];
+    const double until = ends ? end : ready[waiting.back()];
+    for (const auto job : active)
+      left[job] -= (until - now) * rate;
+    now = until;
+    if (ends) {
+      finished[ending] = now;
+      active.erase(next);
+    }
   }
+}
+
+double shared_cores::step_seconds(std::span<const double> work, std::span<const double> slowdown,
+                                  double exchange_seconds, double overlap, std::span<double> computing) {
+  share_cores(ready_, work, cores_, finished_);
+  const double seconds = simulator::step_seconds(std::ranges::max(finished_), exchange_seconds, overlap);
+  for (std::size_t i = 0; i < ready_.size(); ++i) {
+    computing[i] = finished_[i] - ready_[i];
+    ready_[i] = std::max(0.0, ready_[i] + computing[i] * slowdown[i] - seconds);
+  }
+  return seconds;
 }
 
 double sent_bytes(const network& now) {

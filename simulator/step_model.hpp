@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace dynamix::simulator {
 
-/// When each of the jobs is done that start together and need `work` seconds of a core each: the unfinished ones share
-/// the cores evenly, at most a core each. No cores: each job has its own. `finished` is as long as `work`.
-void share_cores(std::span<const double> work, std::uint32_t cores, std::span<double> finished);
+/// When each of the jobs is done that begin at `ready` and need `work` seconds of a core each: the unfinished ones
+/// share the cores evenly, at most a core each. No cores: each job has its own. All spans are of one length.
+void share_cores(std::span<const double> ready, std::span<const double> work, std::uint32_t cores,
+                 std::span<double> finished);
 
 /// What the exchange of one step's gradients meets.
 struct network {
@@ -36,5 +38,23 @@ double exchange_seconds(const network& now);
 /// T = (T_grad^g + T_sync^g)^(1/g): one after the other for g = 1, the longer of the two for g = infinity (Pollux,
 /// arXiv 2008.12260).
 double step_seconds(double computing_seconds, double exchange_seconds, double overlap);
+
+/// Processes that compute on the cores of one machine, and of which some wait after computing as if their host were
+/// slower (trainer/emulation.hpp). A worker hands its gradients in before it waits, so the others go on without it, and
+/// compute while it sleeps: it begins its next step late. Steps therefore depend on the one before.
+class shared_cores {
+public:
+  shared_cores(std::uint32_t cores, std::size_t workers) : cores_(cores), ready_(workers), finished_(workers) {}
+
+  /// The seconds of one step. `computing`: what each worker's takes, from its beginning to its end, waiting for a core
+  /// but not for its slow-down.
+  double step_seconds(std::span<const double> work, std::span<const double> slowdown, double exchange_seconds,
+                      double overlap, std::span<double> computing);
+
+private:
+  std::uint32_t cores_;
+  std::vector<double> ready_; ///< when each begins, after the exchange of the step before
+  std::vector<double> finished_;
+};
 
 } // namespace dynamix::simulator

@@ -91,7 +91,15 @@ void toml_section::text(std::string_view name, std::string& into) {
 }
 
 void toml_section::number(std::string_view name, double& into, const cluster::range& allowed) {
-  const auto* node = find(name, true);
+  take_number(name, find(name, true), into, allowed);
+}
+
+void toml_section::optional_number(std::string_view name, double& into, const cluster::range& allowed) {
+  take_number(name, find(name, false), into, allowed);
+}
+
+void toml_section::take_number(std::string_view name, const toml::node* node, double& into,
+                               const cluster::range& allowed) {
   if (node == nullptr)
     return;
   if (!node->is_number())

@@ -22,6 +22,7 @@ public:
   // Take a value over if it is there and right, and complain otherwise. All are required but for `optional` ones.
   void text(std::string_view name, std::string& into);
   void number(std::string_view name, double& into, const cluster::range& allowed);
+  void optional_number(std::string_view name, double& into, const cluster::range& allowed);
   void optional_count(std::string_view name, std::uint32_t& into, const cluster::range& allowed);
   void numbers(std::string_view name, std::vector<double>& into, const cluster::range& allowed);
   /// An error at the value of `name`, where the section has it.
@@ -31,6 +32,7 @@ public:
 
 private:
   const toml::node* find(std::string_view name, bool required);
+  void take_number(std::string_view name, const toml::node* node, double& into, const cluster::range& allowed);
   void complain_at(const toml::source_position& place, const std::string& message);
   void wrong_type(std::string_view name, const toml::node& node, const std::string& wanted);
 

@@ -12,6 +12,7 @@ struct figure {
   std::string_view name;
   double workload::*value;
   cluster::range allowed;
+  bool optional = false;
 };
 
 constexpr figure figures[] = {
@@ -27,6 +28,7 @@ constexpr figure figures[] = {
     {"accuracy_exponent", &workload::accuracy_exponent, {0, 10, true}},
     {"accuracy_noise", &workload::accuracy_noise, {0, 0.5}},
     {"phi_noise", &workload::phi_noise, {0, 2}},
+    {"evaluation_samples", &workload::evaluation_samples, {0, 1e12}, true},
 };
 
 } // namespace
@@ -60,7 +62,10 @@ std::vector<cluster::file_error> read_workload(const std::string& path, workload
   section.text("name", read.name);
   section.text("source", read.source);
   for (const auto& each : figures)
-    section.number(each.name, read.*each.value, each.allowed);
+    if (each.optional)
+      section.optional_number(each.name, read.*each.value, each.allowed);
+    else
+      section.number(each.name, read.*each.value, each.allowed);
   if (errors.empty() && read.accuracy_limit <= read.accuracy_start)
     section.complain("accuracy_limit", "is " + cluster::number_text(read.accuracy_limit) +
                                            "; it must be above workload.accuracy_start, which is " +

@@ -30,6 +30,9 @@ struct workload {
   double accuracy_exponent = 0.8;
   double accuracy_noise = 0.002; ///< standard deviation of an evaluation
   double phi_noise = 0.2;        ///< standard deviation of the logarithm of a measured phi
+  /// Of the test set, which all workers share in proportion to their batch sizes. 0: evaluations take no time, and the
+  /// target is reached where the curve crosses it; else at the first evaluation, with its noise, that is not below it.
+  double evaluation_samples = 0;
 
   double phi(double progress) const;
   double accuracy(double progress) const;
@@ -40,7 +43,7 @@ struct workload {
   double progress_for(double accuracy) const;
 };
 
-/// Errors carry file, line and column; empty: `result` holds what the file says.
+/// `evaluation_samples` may be absent. Errors carry file, line and column; empty: `result` holds what the file says.
 std::vector<cluster::file_error> read_workload(const std::string& path, workload& result);
 /// As a file that read_workload reads.
 std::string to_toml(const workload& from);

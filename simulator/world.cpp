@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 
 namespace dynamix::simulator {
@@ -32,6 +33,7 @@ struct world::state {
   std::uint64_t samples = 0;
   std::uint64_t steps = 0;
   double seconds_to_target = -1;
+  double evaluation_seconds = 0; ///< that one would take under the newest window's batch sizes
   std::string failure;
   // Of the moment, by rank.
   std::vector<double> cotenants; ///< slow-downs by episodes
@@ -40,7 +42,9 @@ struct world::state {
   network links;
   // Of the step at hand, by rank.
   std::vector<double> work;
-  std::vector<double> finished;
+  std::vector<double> computing; ///< seconds from its beginning, slow-downs left out
+  std::vector<double> slowdown;
+  std::optional<shared_cores> sharing; ///< nothing: each has its own
 
   state(scenario given, std::uint64_t seed);
   /// Finds out who is there.
@@ -50,6 +54,7 @@ struct world::state {
   /// Starts a new one if others are there than before.
   void renew_generation();
   bool fits_memory(std::span<const std::uint32_t> batches);
+  double time_evaluation(std::span<const std::uint32_t> batches);
   /// Returns its seconds.
   double run_step(std::span<const double> curve_seconds, double total, std::vector<worker_sums>& sums);
   /// Runs steps under these batch sizes, and times them anew.
@@ -65,7 +70,7 @@ world::state::state(scenario given, std::uint64_t seed)
   for (std::size_t i = 0; i < workers.size(); ++i)
     hosts.emplace_back(what, *workers[i], i, seed);
   const double target = what.file.training.target_accuracy;
-  target_progress = target > 0 ? what.workload.progress_for(target) : never;
+  target_progress = target > 0 && what.workload.evaluation_samples == 0 ? what.workload.progress_for(target) : never;
   if (target_progress == 0)
     seconds_to_target = 0;
   settle();
@@ -84,9 +89,11 @@ void world::state::settle() {
               .initial_batch = static_cast<double>(what.file.batch.initial) *
                                static_cast<double>(std::max<std::size_t>(1, present.size())),
               .reference_batch = what.workload.reference_batch};
-  for (auto* each : {&cotenants, &emulated, &congestion, &work, &finished})
+  for (auto* each : {&cotenants, &emulated, &congestion, &work, &computing, &slowdown})
     each->assign(present.size(), 1);
   const auto& options = what.file.simulation;
+  if (options.cores > 0)
+    sharing.emplace(options.cores, present.size());
   links = {.topology = options.topology,
            .workers = present.size(),
            .gradient_bytes = what.workload.gradient_mib * 1024 * 1024,
@@ -132,24 +139,45 @@ bool world::state::fits_memory(std::span<const std::uint32_t> batches) {
   return failure.empty();
 }
 
+double world::state::time_evaluation(std::span<const std::uint32_t> batches) {
+  const double samples = what.workload.evaluation_samples;
+  if (samples == 0)
+    return 0;
+  const double total = std::accumulate(batches.begin(), batches.end(), 0.0);
+  for (std::size_t rank = 0; rank < present.size(); ++rank)
+    work[rank] = samples * batches[rank] / total * hosts[present[rank]].profile->evaluation_seconds;
+  const std::vector<double> at_once(present.size());
+  share_cores(at_once, work, what.file.simulation.cores, computing);
+  double longest = 0;
+  for (std::size_t rank = 0; rank < present.size(); ++rank)
+    longest = std::max(longest, computing[rank] * cotenants[rank] * emulated[rank]);
+  return longest;
+}
+
 double world::state::run_step(std::span<const double> curve_seconds, double total, std::vector<worker_sums>& sums) {
   observe();
   const auto& options = what.file.simulation;
-  for (std::size_t rank = 0; rank < present.size(); ++rank)
-    work[rank] = curve_seconds[rank] * std::exp(options.noise * hosts[present[rank]].noise.normal());
-  share_cores(work, options.cores, finished);
-  double computing = 0;
+  for (std::size_t rank = 0; rank < present.size(); ++rank) {
+    auto& host = hosts[present[rank]];
+    computing[rank] = work[rank] = curve_seconds[rank] * std::exp(options.noise * host.noise.normal());
+    slowdown[rank] = cotenants[rank] * host.hiccup * emulated[rank];
+  }
+  const double exchange = exchange_seconds(links);
+  double shared_seconds = 0;
+  if (sharing)
+    shared_seconds = sharing->step_seconds(work, slowdown, exchange, options.overlap, computing);
+  double longest = 0;
   for (std::size_t rank = 0; rank < present.size(); ++rank) {
     auto& sum = sums[rank];
-    const double contended = finished[rank] * cotenants[rank] * hosts[present[rank]].hiccup;
+    const double contended = computing[rank] * cotenants[rank] * hosts[present[rank]].hiccup;
     const double seconds = contended * emulated[rank];
     sum.work += work[rank];
     sum.queued += contended - work[rank];
     sum.computing += seconds;
     sum.congestion += congestion[rank];
-    computing = std::max(computing, seconds);
+    longest = std::max(longest, seconds);
   }
-  const double seconds = step_seconds(computing, exchange_seconds(links), options.overlap);
+  const double seconds = sharing ? shared_seconds : step_seconds(longest, exchange, options.overlap);
   const double before = progress;
   progress += total * learning.efficiency(what.workload.phi(progress), total) / what.workload.epoch_samples;
   if (seconds_to_target < 0 && progress >= target_progress)
@@ -226,8 +254,20 @@ messages::shard_report world::run_window(std::span<const std::uint32_t> batches,
     shard.reports.back().decision = in_force;
   }
   now.observe();
+  now.evaluation_seconds = now.time_evaluation(batches);
   now.renew_generation();
   return shard;
+}
+
+evaluation world::evaluate(random_stream& numbers) {
+  auto& now = *state_;
+  const auto& workload = now.what.workload;
+  const double accuracy = std::clamp(this->accuracy() + workload.accuracy_noise * numbers.normal(), 0.0, 1.0);
+  now.now += now.evaluation_seconds;
+  const double target = now.what.file.training.target_accuracy;
+  if (workload.evaluation_samples > 0 && target > 0 && now.seconds_to_target < 0 && accuracy >= target)
+    now.seconds_to_target = now.now;
+  return {.accuracy = accuracy, .seconds = now.evaluation_seconds};
 }
 
 const std::vector<std::size_t>& world::present() const {

@@ -4,17 +4,19 @@
 /// step-time curves. The same scenario, seed and batch sizes give bit-identical reports; and hosts slow down, links
 /// congest, hosts come and go at the same virtual times whatever the batch sizes are.
 ///
-/// A step: worker i needs w_i = curve_i(b_i) * exp(noise * n) seconds of computing, n standard normal. Where `cores`
-/// are shared it gets them after c_i >= w_i seconds (simulator/step_model.hpp), else c_i = w_i. Then it waits as long
-/// as its slow-downs say, as emulated hosts on one machine do: t_i = c_i * f_i, f_i the product of the file's
-/// `emulate`, the host's episode and the window's hiccup. T_grad = max t_i; T from it and the exchange as in
-/// step_model.hpp.
+/// A step: worker i needs w_i = curve_i(b_i) * exp(noise * n) seconds of computing, n standard normal, and takes
+/// t_i = w_i * f_i, f_i the product of the file's `emulate`, the host's episode and the window's hiccup. T_grad =
+/// max t_i; T from it and the exchange as in step_model.hpp. Where `cores` are shared it gets them after c_i >= w_i
+/// seconds and then waits, t_i = c_i * f_i, while the others go on (simulator/step_model.hpp, shared_cores).
 ///
-/// Not modelled: evaluations and checkpoints take no time; the exchange needs no core; hosts come and go between
-/// windows only, and what was computed is never lost.
+/// Evaluations, where the workload has them, are shared out and slowed down as steps are.
+///
+/// Not modelled: checkpoints take no time; the exchange needs no core; hosts come and go between windows only, and what
+/// was computed is never lost.
 
 #include "messages/types.hpp"
 #include "simulator/learning.hpp"
+#include "simulator/random_stream.hpp"
 #include "simulator/scenario.hpp"
 
 #include <cstdint>
@@ -42,6 +44,11 @@ struct truth {
   double goodput(std::span<const std::uint32_t> batches) const;
 };
 
+struct evaluation {
+  double accuracy = 0; ///< of the test set, with an evaluation's noise
+  double seconds = 0;  ///< that it took
+};
+
 class world {
 public:
   /// Virtual time that a change of the hosts costs. The new generation is of those who are there after it, and goes on
@@ -60,6 +67,10 @@ public:
   messages::shard_report run_window(std::span<const std::uint32_t> batches, messages::decision_key in_force,
                                     std::span<const std::uint32_t> settling = {});
 
+  /// Evaluates as the workers of the newest window would, and notes when the target is reached. `numbers`: of its
+  /// noise.
+  evaluation evaluate(random_stream& numbers);
+
   /// Positions in the file's workers of the hosts that are there, by rank; changes with the generation.
   const std::vector<std::size_t>& present() const;
   std::uint64_t generation() const; ///< from 1
@@ -71,8 +82,8 @@ public:
   std::uint64_t samples() const;
   std::uint64_t steps() const;
   double epochs() const; ///< samples over those of an epoch
-  /// Virtual time at which the model reached file.training.target_accuracy (within the step, not at the next
-  /// evaluation); negative while it has not.
+  /// Virtual time at which the model reached file.training.target_accuracy; negative while it has not. At an evaluation
+  /// or, where the workload has none, within the step.
   double seconds_to_target() const;
   const std::string& failure() const; ///< empty: none
   const scenario& what() const;

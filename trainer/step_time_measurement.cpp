@@ -3,6 +3,7 @@
 #include "trainer/batch_loader.hpp"
 #include "trainer/compute_device.hpp"
 #include "trainer/compute_threads.hpp"
+#include "trainer/evaluation.hpp"
 #include "trainer/exchange.hpp"
 #include "trainer/model.hpp"
 #include "trainer/optimizer.hpp"
@@ -19,6 +20,7 @@ namespace dynamix::trainer {
 namespace {
 
 constexpr int rounds = 5;
+constexpr std::uint32_t evaluated_samples = 2 * evaluation_batch; // at once
 
 /// Peers that take no time. Two, for a worker without peers trains differently.
 class instant_exchange final : public exchange {
@@ -61,6 +63,14 @@ public:
     if (cuda())
       torch::cuda::synchronize();
     return time_.now_seconds() - start;
+  }
+
+  /// Seconds of a sample in an evaluation.
+  double evaluate() {
+    const auto samples = std::min(evaluated_samples, data_size_);
+    const double start = time_.now_seconds();
+    trainer::evaluate(model_, loader_, {0, samples});
+    return (time_.now_seconds() - start) / samples;
   }
 
 private:
@@ -130,7 +140,10 @@ void measure(stepper& machine, const step_time_request& request,
       break;
     all.push_back(std::move(next));
   }
+  machine.evaluate();
+  std::vector<double> evaluations;
   for (int round = 0; round < rounds; ++round) {
+    evaluations.push_back(machine.evaluate());
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::size_t place = round % 2 == 0 ? i : all.size() - 1 - i;
       progress("round " + std::to_string(round + 1) + " of " + std::to_string(rounds) + ", batch " +
@@ -143,6 +156,7 @@ void measure(stepper& machine, const step_time_request& request,
   }
   for (auto& [batch, seconds] : all)
     result.steps.push_back({.batch = batch, .steps = seconds.size(), .seconds = median(seconds)});
+  result.evaluation_seconds = median(evaluations);
   if (!fits && !all.empty())
     result.batch_highest = all.back().batch;
   if (all.empty())

@@ -30,13 +30,15 @@ struct step_time_measurement {
   std::string problem;              ///< empty: it went well
   bool cuda = false;                ///< measured on a CUDA device, else on the CPU
   std::vector<measured_step> steps; ///< rising in batch
+  double evaluation_seconds = 0;    ///< of a sample in an evaluation
   std::uint32_t batch_highest = 0;  ///< the largest that fitted the memory; 0: all did
 };
 
 /// Runs whole training steps on the real data set: fetch the batch, forward, backward, the gradients' way into their
-/// buckets, optimiser; no exchange. Every batch size is warmed up, then all are measured in five rounds, up and down by
-/// turns, so that a machine that heats up or is disturbed for a while bends no part of the curve. Where the memory
-/// ends, larger batch sizes are left out. `progress` hears what is being done, at most a few times a second.
+/// buckets, optimiser; no exchange. And evaluations, of some samples each. Every batch size is warmed up, then all are
+/// measured in five rounds, up and down by turns, so that a machine that heats up or is disturbed for a while bends no
+/// part of the curve. Where the memory ends, larger batch sizes are left out. `progress` hears what is being done, at
+/// most a few times a second.
 step_time_measurement measure_step_times(const step_time_request& request, clock& time,
                                          const std::function<void(const std::string&)>& progress);
 

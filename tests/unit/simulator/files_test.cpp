@@ -77,9 +77,14 @@ TEST(device_profile, is_written_as_it_is_read) {
   device_profile profile;
   ASSERT_THAT(read_device_profile(written(good_profile), profile), IsEmpty());
   EXPECT_EQ(to_toml(profile), good_profile);
+  EXPECT_EQ(profile.evaluation_seconds, 0);
   profile.batch_highest = 0;
-  EXPECT_THAT(read_device_profile(written(to_toml(profile)), profile), IsEmpty());
+  profile.evaluation_seconds = 4.25e-5;
+  const auto text = to_toml(profile);
+  EXPECT_THAT(text, HasSubstr("\nevaluation_microseconds = 42.5\n"));
+  EXPECT_THAT(read_device_profile(written(text), profile), IsEmpty());
   EXPECT_EQ(profile.batch_highest, 0U);
+  EXPECT_DOUBLE_EQ(profile.evaluation_seconds, 4.25e-5);
 }
 
 TEST(device_profile, says_where_it_is_wrong) {

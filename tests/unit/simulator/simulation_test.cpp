@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <numeric>
+#include <set>
 
 namespace dynamix::simulator {
 namespace {
@@ -125,6 +126,35 @@ TEST(simulation, ends_after_the_epochs_and_evaluates_on_the_way) {
   }
   EXPECT_THAT(samples, ElementsAre(640, 1280, 1920, 2560, 3200, 3840));
   EXPECT_DOUBLE_EQ(run.evaluations().back().test_accuracy, run.result().final_accuracy);
+}
+
+TEST(simulation, ends_at_the_first_evaluation_that_reaches_the_target) {
+  auto what = quiet_scenario(2);
+  what.file.training.target_accuracy = 0.5;
+  what.file.training.evaluate_every_epochs = 0.1;
+  what.workload.evaluation_samples = 1000;
+  what.workload.accuracy_noise = 0.05;
+  for (auto& profile : what.profiles)
+    profile.evaluation_seconds = 1e-3;
+  std::set<std::uint64_t> ends;
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    simulation run(what, std::vector<std::uint8_t>{}, seed);
+    while (run.advance()) {
+    }
+    const auto& evaluations = run.evaluations();
+    for (std::size_t i = 0; i + 1 < evaluations.size(); ++i)
+      EXPECT_LT(evaluations[i].test_accuracy, 0.5);
+    EXPECT_GE(evaluations.back().test_accuracy, 0.5);
+    const auto result = run.result();
+    EXPECT_EQ(result.final_accuracy, evaluations.back().test_accuracy);
+    EXPECT_TRUE(run.window().workers[0].report.final);
+    EXPECT_FALSE(run.window().decided);
+    const double evaluating = 0.5 * static_cast<double>(evaluations.size());
+    EXPECT_NEAR(result.seconds_to_target, static_cast<double>(result.steps) * computing_seconds(64) + evaluating, 1e-6);
+    EXPECT_NEAR(evaluations.back().elapsed_seconds, result.seconds_to_target, 1e-6);
+    ends.insert(result.samples);
+  }
+  EXPECT_GT(ends.size(), 1U); // the noise decides
 }
 
 TEST(simulation, fails_when_memory_does_not_hold_what_is_decided) {

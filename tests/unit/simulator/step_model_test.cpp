@@ -11,9 +11,10 @@ namespace {
 using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 
-std::vector<double> finish(const std::vector<double>& work, std::uint32_t cores) {
+std::vector<double> finish(const std::vector<double>& work, std::uint32_t cores, std::vector<double> ready = {}) {
+  ready.resize(work.size());
   std::vector<double> finished(work.size());
-  share_cores(work, cores, finished);
+  share_cores(ready, work, cores, finished);
   return finished;
 }
 
@@ -30,6 +31,30 @@ TEST(share_cores, shares_one_core_evenly) {
 TEST(share_cores, gives_nobody_more_than_a_core) {
   // Three share two cores: at 2/3 until the first is done at 1.5 s, then a core each.
   EXPECT_THAT(finish({1, 2, 5}, 2), ElementsAre(DoubleEq(1.5), DoubleEq(2.5), DoubleEq(5.5)));
+}
+
+TEST(share_cores, lets_who_comes_late_have_its_share_from_then_on) {
+  // The first is alone for 2 s, both share until its last second is done at 4 s, the second's other 2 s follow.
+  EXPECT_THAT(finish({3, 3}, 1, {0, 2}), ElementsAre(DoubleEq(4), DoubleEq(6)));
+  EXPECT_THAT(finish({1, 1}, 1, {5, 0}), ElementsAre(DoubleEq(6), DoubleEq(1))); // idle from 1 s to 5 s
+  EXPECT_THAT(finish({1, 2}, 0, {5, 1}), ElementsAre(6, 3));
+}
+
+TEST(shared_cores, let_the_others_compute_while_a_slow_one_waits) {
+  shared_cores sharing(1, 2);
+  const std::vector<double> work = {1, 2};
+  const std::vector<double> slowdown = {4, 1};
+  std::vector<double> computing(2);
+  const auto step = [&] { return sharing.step_seconds(work, slowdown, 0.5, 1, computing); };
+  // They share: the slow one has computed after 2 s and waits until 8 s, the other has after 3 s; then the exchange.
+  EXPECT_DOUBLE_EQ(step(), 3.5);
+  EXPECT_THAT(computing, ElementsAre(DoubleEq(2), DoubleEq(3)));
+  // From there the slow one begins after 4.5 s, and both have the core for themselves; it waits until 8.5 s.
+  EXPECT_DOUBLE_EQ(step(), 6);
+  EXPECT_THAT(computing, ElementsAre(DoubleEq(1), DoubleEq(2)));
+  // It begins after 2.5 s. From then on a step takes as long as the slow one does: the exchange is hidden.
+  EXPECT_DOUBLE_EQ(step(), 4);
+  EXPECT_DOUBLE_EQ(step(), 4);
 }
 
 network four_workers(cluster::topology_kind topology) {

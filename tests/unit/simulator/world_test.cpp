@@ -79,8 +79,47 @@ TEST(world, shares_cores_and_waits_for_slow_downs_without_one) {
   const double both = brief + computing_seconds(64);
   EXPECT_NEAR(shard.reports[0].training.compute_seconds, 4 * 2 * brief, 1e-12);
   EXPECT_NEAR(shard.reports[1].training.compute_seconds, both, 1e-12);
-  EXPECT_NEAR(cluster.now_seconds(), std::max(8 * brief, both), 1e-12);
-  EXPECT_NEAR(cluster.look().step_seconds(batches{8, 64}), cluster.now_seconds(), 1e-12);
+  EXPECT_NEAR(cluster.now_seconds(), both, 1e-12); // which does not wait for the other's slow-down, but for its step
+  for (int window = 0; window < 20; ++window)
+    cluster.run_window(batches{8, 64}, {});
+  const double before = cluster.now_seconds();
+  for (int window = 0; window < 12; ++window)
+    cluster.run_window(batches{8, 64}, {});
+  EXPECT_NEAR(cluster.look().step_seconds(batches{8, 64}), (cluster.now_seconds() - before) / 12, 0.02 * both);
+}
+
+TEST(world, takes_time_for_evaluations_and_ends_at_one) {
+  auto what = quiet_scenario(2);
+  what.workload.evaluation_samples = 9000;
+  what.file.training.target_accuracy = 0.5;
+  for (auto& profile : what.profiles)
+    profile.evaluation_seconds = 1e-4;
+  worker(what, 1).emulate = {{.at_seconds = 0, .compute_slowdown = 3}};
+  world cluster(what, 1);
+  random_stream numbers(1, 0, 0);
+  cluster.run_window(batches{64, 128}, {});
+  const double before = cluster.now_seconds();
+  const auto early = cluster.evaluate(numbers); // the second has two thirds of it, at a third of the speed
+  EXPECT_NEAR(early.seconds, 3 * 6000 * 1e-4, 1e-12);
+  EXPECT_NEAR(cluster.now_seconds(), before + early.seconds, 1e-12);
+  EXPECT_DOUBLE_EQ(early.accuracy, cluster.accuracy());
+  while (cluster.accuracy() < 0.5)
+    cluster.run_window(batches{64, 64}, {});
+  EXPECT_LT(cluster.seconds_to_target(), 0); // nobody has looked
+  EXPECT_NEAR(cluster.evaluate(numbers).seconds, 3 * 4500 * 1e-4, 1e-12);
+  EXPECT_DOUBLE_EQ(cluster.seconds_to_target(), cluster.now_seconds());
+}
+
+TEST(world, shares_cores_in_evaluations_too) {
+  auto what = quiet_scenario(2);
+  what.workload.evaluation_samples = 1000;
+  what.file.simulation.cores = 1;
+  for (auto& profile : what.profiles)
+    profile.evaluation_seconds = 1e-3;
+  world cluster(what, 1);
+  random_stream numbers(1, 0, 0);
+  cluster.run_window(batches{64, 64}, {});
+  EXPECT_NEAR(cluster.evaluate(numbers).seconds, 1.0, 1e-12);
 }
 
 TEST(world, makes_the_progress_of_the_noise_scale) {

@@ -41,6 +41,7 @@ TEST_F(step_time_measurement_of_images, measures_every_batch_size_once_in_every_
   EXPECT_EQ(measured.problem, "");
   EXPECT_FALSE(measured.cuda);
   EXPECT_EQ(measured.batch_highest, 0U) << "all of them fitted";
+  EXPECT_NEAR(measured.evaluation_seconds, 0.001 / 40, 1e-12);
   ASSERT_EQ(measured.steps.size(), 3U);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(measured.steps[i].batch, (std::vector{1U, 8U, 64U})[i]);
