@@ -64,8 +64,6 @@ public:
   std::uint64_t initial_total() const { return std::uint64_t{limits_.initial} * size(); }
   std::uint64_t lowest_total() const { return std::uint64_t{limits_.lowest} * size(); }
   std::uint64_t highest_total() const;
-  /// Largest global batch that has run.
-  std::uint64_t largest_run() const { return largest_run_; }
   std::uint32_t lowest() const { return limits_.lowest; }
   std::uint32_t highest(std::size_t worker) const { return highest_[worker]; }
 
@@ -127,7 +125,7 @@ private:
   worker_memory<memory> memories_;
   double noise_scale_ = -1;
   double newest_noise_scale_ = -1;
-  std::uint64_t largest_run_ = 0;
+  std::uint64_t largest_run_ = 0; ///< global batch
   // Of the window at hand.
   std::vector<worker_now> now_;
   std::vector<std::uint32_t> highest_;

@@ -41,11 +41,6 @@ planned_target find_planned_target(const measured_cluster& measured, std::span<c
   return {.plan = measured.judge(assigned, how)};
 }
 
-batch_plan apply_planned_actions(const measured_cluster& measured, std::span<const planned_action> actions,
-                                 const std::vector<std::uint32_t>& assigned) {
-  return find_planned_target(measured, actions, assigned).plan;
-}
-
 std::string describe(const planned_action& action, std::uint64_t total) {
   static constexpr const char* words[beliefs] = {"its measured times", "its newest window", "its times and 10 % more"};
   return "votes " + std::to_string(action.scale) + " % of the planned step, goes by " +

@@ -33,8 +33,6 @@ struct planned_target {
 };
 planned_target find_planned_target(const measured_cluster& measured, std::span<const planned_action> actions,
                                    const std::vector<std::uint32_t>& assigned);
-batch_plan apply_planned_actions(const measured_cluster& measured, std::span<const planned_action> actions,
-                                 const std::vector<std::uint32_t>& assigned);
 
 /// "votes 118 % of the planned step, goes by its newest window; 560 in all"
 std::string describe(const planned_action& action, std::uint64_t total);

@@ -2,10 +2,11 @@
 
 /// Controllers that compute batch sizes from measured times: what PPO has to beat. Internal to policy/.
 ///
-/// A decision made on window w holds from window w+2 at the earliest. So all of them measure under the batch size that
-/// was in force, and none adds to what is assigned: their targets do not depend on decisions that have yet to show, and
-/// the delay makes nothing swing. A worker without a measurement counts as an average one. Batch sizes lie in [lowest,
-/// highest_i] and add up to the global batch exactly (policy/water_filling.hpp).
+/// A decision made on window w holds from the third step of window w+1 at the earliest (cluster/decision_steps.hpp),
+/// and later where it is late. So all of them measure under the batch size that was in force, and none adds to what is
+/// assigned: their targets do not depend on decisions that have yet to show, and the delay makes nothing swing. A
+/// worker without a measurement counts as an average one. Batch sizes lie in [lowest, highest_i] and add up to the
+/// global batch exactly (policy/water_filling.hpp).
 
 #include "policy/controller.hpp"
 

@@ -60,7 +60,7 @@ TEST(planned_actions, scale_the_step_time_by_the_mean_vote) {
   const auto measured = two_equal_workers();
   const auto apply = [&](std::int32_t one, std::int32_t other) {
     const std::vector<planned_action> actions = {{.scale = one}, {.scale = other}};
-    return apply_planned_actions(measured, actions, {64, 64}).batches;
+    return find_planned_target(measured, actions, {64, 64}).plan.batches;
   };
   // 64 samples take 20 ms; above that half of the step is taken to be fixed.
   EXPECT_THAT(apply(100, 100), ElementsAre(64, 64));
@@ -79,7 +79,7 @@ TEST(planned_actions, never_make_a_slow_worker_take_what_the_others_cannot) {
   shard.reports[1].training.compute_seconds = 0.02;
   measured.measure(shard); // host 0 computes any batch in 20 ms
   const std::vector<planned_action> up(2, {.scale = 118});
-  const auto batches = apply_planned_actions(measured, up, {limits.highest, 64}).batches;
+  const auto batches = find_planned_target(measured, up, {limits.highest, 64}).plan.batches;
   EXPECT_EQ(batches[0], limits.highest);
   EXPECT_NEAR(batches[1], 64 * 1.36, 1) << "18 % more time, and no share of what host 0 has no room for";
 }
@@ -87,9 +87,9 @@ TEST(planned_actions, never_make_a_slow_worker_take_what_the_others_cannot) {
 TEST(planned_actions, stay_inside_the_limits) {
   const auto measured = two_equal_workers();
   const std::vector<planned_action> up(2, {.scale = 100000});
-  EXPECT_THAT(apply_planned_actions(measured, up, {64, 64}).batches, ElementsAre(1024, 1024));
+  EXPECT_THAT(find_planned_target(measured, up, {64, 64}).plan.batches, ElementsAre(1024, 1024));
   const std::vector<planned_action> down(2, {.scale = 1});
-  EXPECT_THAT(apply_planned_actions(measured, down, {64, 64}).batches, ElementsAre(8, 8));
+  EXPECT_THAT(find_planned_target(measured, down, {64, 64}).plan.batches, ElementsAre(8, 8));
 }
 
 TEST(plan_view, is_masked_until_something_is_measured) {
