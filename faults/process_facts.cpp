@@ -35,7 +35,7 @@ char state_of(pid_t id) {
 }
 
 double memory_mib_of(pid_t id) {
-  return static_cast<double>(labelled(file_of(id, "status"), "VmRSS:")) / 1024;
+  return static_cast<double>(labelled(file_of(id, "status"), "RssAnon:")) / 1024;
 }
 
 std::int64_t descriptors_of(pid_t id) {

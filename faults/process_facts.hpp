@@ -11,7 +11,7 @@ namespace dynamix::faults {
 
 /// 'R', 'S', 'T' (stopped) ...; 0 where there is no such process.
 char state_of(pid_t id);
-/// Resident set; 0 where there is no such process.
+/// Resident memory of its own, without pages of files; 0 where there is no such process.
 double memory_mib_of(pid_t id);
 /// Open descriptors; negative where they cannot be counted.
 std::int64_t descriptors_of(pid_t id);

@@ -6,7 +6,6 @@
 #include <spdlog/spdlog.h>
 
 #include <filesystem>
-#include <malloc.h>
 #include <memory>
 #include <ostream>
 #include <thread>
@@ -33,7 +32,6 @@ bool comes_to_listen(const dashboard::server& http) {
 }
 
 int serve(const dashboard_arguments& arguments, command_context& context) {
-  ::mallopt(M_ARENA_MAX, 2);  // many threads that serve, little memory
   const stop_signals signals; // before any other thread
   const run_directory run(arguments.run);
   auto parsed = cluster::read_cluster_file(run.cluster_file());

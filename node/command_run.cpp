@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <malloc.h>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -137,8 +136,6 @@ int train(const actors::host_options& options, const run_directory& run, const s
 }
 
 int run(const run_arguments& arguments, command_context& context) {
-  // Every generation has threads of its own for a while. With an arena for each, memory would creep up with them.
-  ::mallopt(M_ARENA_MAX, 2);
   const stop_signals signals; // before any other thread
   auto file = load_cluster_file(arguments.cluster, context.err);
   if (!file)
