@@ -52,6 +52,10 @@ TEST_F(LivePage, ShowsTheRunAlsoWhenTheArbitratorWasKilled) {
   const std::size_t before = state()["now"]["windows"];
   ASSERT_TRUE(local.signal_host("hub", SIGKILL));
   ASSERT_TRUE(shows_windows(before + 3)) << local.said();
+  ASSERT_TRUE(wait_until([&] { // the page that has just gone may have shown those windows
+    const auto now = state();
+    return !now.is_null() && !now["marks"].empty();
+  })) << local.said();
   const auto now = state();
   EXPECT_EQ(now["marks"][0]["kind"], "arbitrator");
   EXPECT_EQ(now["history"]["elapsed_seconds"].size(), now["now"]["windows"]);

@@ -3,7 +3,9 @@
 #include "tests/cluster/trial.hpp"
 
 #include <algorithm>
+#include <array>
 #include <set>
+#include <span>
 
 namespace dynamix::cluster_test {
 namespace {
@@ -34,13 +36,15 @@ TEST_F(arbitrator_tree, trains_to_the_end_and_moves_batches_to_the_fast_hosts) {
     EXPECT_EQ(window.workers.size(), 4U) << "window " << window.key.window;
     std::set<std::uint64_t> keys;
     for (const auto& worker : window.workers)
-      if (worker.report.decision.window > 0)
+      if (!worker.stale && worker.report.decision.window > 0)
         keys.insert(worker.report.decision.window);
     EXPECT_LE(keys.size(), 1U) << "nobody applies half of a window";
   }
-  const auto& last = all.back().workers;
-  EXPECT_GT(last[0].report.batch, last[1].report.batch);
-  EXPECT_GT(last[2].report.batch, last[3].report.batch);
+  std::array<std::uint64_t, 4> samples{}; // of the second half: single windows of a busy machine prove nothing
+  for (const auto& window : std::span(all).subspan(all.size() / 2))
+    for (const auto& worker : window.workers)
+      samples.at(worker.report.rank) += worker.report.batch;
+  EXPECT_GT(samples[0] + samples[2], samples[1] + samples[3]);
   for (const char* worker : {"w0", "w1", "w2", "w3"}) {
     EXPECT_EQ(farewell_of(worker).samples, 12000U);
     EXPECT_EQ(farewell_of(worker).parameter_checksum, farewell_of("w0").parameter_checksum);
