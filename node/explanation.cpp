@@ -83,11 +83,20 @@ bool masked(const window_explanation& explanation, const actors::ledger_worker& 
   return bit != names.end() && at < row.state.size() && row.state[at] == 0;
 }
 
-std::string source_of(const std::string& name) {
-  static constexpr std::array<std::pair<std::string_view, const char*>, 9> sources = {
-      {{"network", "its host's sockets"},
-       {"system", "its host's kernel"},
-       {"training", "its training loop"},
+namespace {
+
+/// By what a host measured it; empty where it did not, or does not say.
+std::string means(messages::signal_source source, const char* unprivileged) {
+  if (source == messages::signal_source::ebpf)
+    return ", by eBPF";
+  return source == messages::signal_source::unprivileged ? std::string(", by ") + unprivileged : "";
+}
+
+} // namespace
+
+std::string source_of(const std::string& name, const messages::window_report& report) {
+  static constexpr std::array<std::pair<std::string_view, const char*>, 7> sources = {
+      {{"training", "its training loop"},
        {"gradient", "its gradients"},
        {"batch", "decisions"},
        {"global", "all reports"},
@@ -97,6 +106,10 @@ std::string source_of(const std::string& name) {
   const auto* field = find_field(name);
   if (field == nullptr)
     return {};
+  if (field->group == "network")
+    return "its host's sockets" + means(report.network.source, "TCP_INFO");
+  if (field->group == "system")
+    return "its host's kernel" + means(report.system.source, "procfs");
   const auto found = std::ranges::find(sources, field->group, [](const auto& each) { return each.first; });
   return found == sources.end() ? std::string(field->group) : found->second;
 }

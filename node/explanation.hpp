@@ -55,7 +55,7 @@ std::string action_text(const window_explanation& explanation, std::size_t actio
 /// Whether the state's field `name` belongs to a group that was not measured: then its 0 says nothing. A ledger of
 /// another version may lack the bit.
 bool masked(const window_explanation& explanation, const actors::ledger_worker& row, const std::string& name);
-/// What the field is computed from: "the host's sockets (tcp_info)". Empty for a field of another version.
-std::string source_of(const std::string& field);
+/// What the field is computed from in this report: "its host's sockets, by eBPF". Empty for a field of another version.
+std::string source_of(const std::string& field, const messages::window_report& report);
 
 } // namespace dynamix::node

@@ -69,7 +69,7 @@ json state_array(const window_explanation& explanation, const actors::ledger_wor
     array.push_back({{"field", name},
                      {"value", row.state[i]},
                      {"masked", masked(explanation, row, name)},
-                     {"from", source_of(name)}});
+                     {"from", source_of(name, row.report)}});
   }
   return array;
 }

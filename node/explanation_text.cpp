@@ -113,8 +113,8 @@ std::string state_text(const window_explanation& explanation, const actors::ledg
     const auto& names = explanation.start.state_fields;
     const std::string name = i < names.size() ? names[i] : "field " + std::to_string(i);
     const auto field = std::ranges::find(fields, name, &policy::state_field::name);
-    rows.push_back({name, fixed(row.state[i], 3), masked(explanation, row, name) ? "masked" : "", source_of(name),
-                    field == fields.end() ? "" : std::string(field->normalisation)});
+    rows.push_back({name, fixed(row.state[i], 3), masked(explanation, row, name) ? "masked" : "",
+                    source_of(name, row.report), field == fields.end() ? "" : std::string(field->normalisation)});
   }
   return "  What the policy saw:\n" + cluster::text_table(rows, 4);
 }

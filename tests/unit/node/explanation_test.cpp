@@ -111,6 +111,15 @@ TEST(explanation, marks_fields_that_were_not_measured) {
   EXPECT_THAT(text, Not(HasSubstr("accuracy       0.250  masked")));
 }
 
+TEST(explanation, says_by_what_a_host_measured) {
+  const auto explanation = changed([](auto& row) { row.report.network.source = messages::signal_source::ebpf; });
+  EXPECT_THAT(to_text(explanation), HasSubstr("its host's sockets, by eBPF"));
+  messages::window_report report;
+  EXPECT_EQ(source_of("cpu_time_ratio", report), "its host's kernel") << "an older run does not say";
+  report.system.source = messages::signal_source::unprivileged;
+  EXPECT_EQ(source_of("cpu_time_ratio", report), "its host's kernel, by procfs");
+}
+
 TEST(explanation, covers_all_workers_unless_one_is_named) {
   const auto text = text_of(2);
   EXPECT_THAT(text, HasSubstr("ada (rank 0)"));
