@@ -50,7 +50,7 @@ public:
   std::span<const network_slot> slots() const override { return slots_in_use(skeleton_->bss->slots); }
   std::int64_t connections() const override { return __atomic_load_n(&skeleton_->bss->connections, __ATOMIC_RELAXED); }
   std::uint64_t events_dropped() const override {
-    return __atomic_load_n(&skeleton_->bss->events_dropped, __ATOMIC_RELAXED);
+    return untold_ + __atomic_load_n(&skeleton_->bss->events_dropped, __ATOMIC_RELAXED);
   }
 
   std::vector<network_event> take_events() override {
@@ -60,15 +60,18 @@ public:
 
 private:
   static int take_event(void* self, void* data, std::size_t size) {
-    auto& taken = static_cast<loaded_network_programs*>(self)->taken_;
-    if (size >= sizeof(network_event) && taken.size() < events_max)
-      taken.push_back(*static_cast<const network_event*>(data));
+    auto& programs = *static_cast<loaded_network_programs*>(self);
+    if (size >= sizeof(network_event) && programs.taken_.size() < events_max)
+      programs.taken_.push_back(*static_cast<const network_event*>(data));
+    else
+      ++programs.untold_;
     return 0;
   }
 
   network_skeleton* skeleton_;
   ring_buffer* ring_ = nullptr;
   std::vector<network_event> taken_;
+  std::uint64_t untold_ = 0; ///< read, but too many at once
 };
 
 } // namespace

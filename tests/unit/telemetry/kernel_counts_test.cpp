@@ -107,6 +107,21 @@ TEST_F(kernel_counts, an_abort_as_a_reset_and_an_orderly_end_as_none) {
   EXPECT_EQ(sample(*kernel).connections, 0U);
 }
 
+TEST_F(kernel_counts, events_that_nobody_was_told_of) {
+  const auto session = open_kernel_session({});
+  ASSERT_TRUE(session->network) << session->network_problem;
+  constexpr std::size_t aborts = 900; // with two ends each more than the ring buffer holds
+  for (std::size_t i = 0; i < aborts; ++i) {
+    const loopback_connection aborted;
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    ::setsockopt(aborted.client(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  }
+  const auto told = session->network->take_events().size();
+  EXPECT_GT(told, 100U);
+  EXPECT_EQ(told + session->network->events_dropped(), 2 * aborts);
+  EXPECT_TRUE(session->network->take_events().empty());
+}
+
 /// RetransSegs of the calling process's network (what nstat calls TcpRetransSegs).
 std::uint64_t kernels_retransmissions() {
   std::ifstream file("/proc/self/net/snmp");
