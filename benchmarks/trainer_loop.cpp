@@ -1,8 +1,6 @@
-#include "benchmarks/step_plan.hpp"
-#include "cluster/cluster_file.hpp"
+#include "benchmarks/trainer_loop.hpp"
+
 #include "trainer/clock.hpp"
-#include "trainer/decision_slot.hpp"
-#include "trainer/session.hpp"
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -65,6 +63,8 @@ private:
   std::vector<double> elapsed_seconds_;
 };
 
+} // namespace
+
 cluster::cluster_file describe(const step_plan& plan) {
   cluster::cluster_file file;
   file.name = "step";
@@ -82,14 +82,10 @@ cluster::cluster_file describe(const step_plan& plan) {
   return file;
 }
 
-} // namespace
-
-std::vector<double> run_trainer_loop(const step_plan& plan) {
-  const auto file = describe(plan);
+void train(const step_plan& plan, const cluster::cluster_file& file, trainer::decision_slot& decisions,
+           trainer::observer& windows) {
   tcp_store store(plan);
   trainer::steady_clock time;
-  trainer::decision_slot decisions(plan.rank, plan.batch, plan.batch);
-  window_times windows;
   trainer::membership place{.rank = plan.rank, .members = {}, .store_prefix = "step"};
   for (std::uint32_t rank = 0; rank < plan.world; ++rank)
     place.members.push_back(rank);
@@ -98,6 +94,12 @@ std::vector<double> run_trainer_loop(const step_plan& plan) {
   const auto result = session.train(place, store, decisions, windows, never);
   if (!result.succeeded())
     throw std::runtime_error(result.reason);
+}
+
+std::vector<double> run_trainer_loop(const step_plan& plan) {
+  trainer::decision_slot decisions(plan.rank, plan.batch, plan.batch);
+  window_times windows;
+  train(plan, describe(plan), decisions, windows);
   return windows.lengths(plan.warm_up);
 }
 
