@@ -130,6 +130,9 @@ std::vector<std::vector<std::uint32_t>> swarm_ranks(const cluster::cluster_file&
 }
 
 int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_context& context) {
+  if (std::error_code missing; !std::filesystem::is_symlink("/proc/self/exe", missing))
+    return refuse(context.err, "swarm starts its processes from /proc/self/exe; /proc must be mounted: mount -t proc "
+                               "proc /proc");
   auto base = arguments.cluster.empty() ? swarm::default_cluster() : cluster::cluster_file{};
   if (!arguments.cluster.empty()) {
     auto loaded = load_cluster_file(arguments.cluster, context.err);

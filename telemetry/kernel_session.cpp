@@ -27,7 +27,8 @@ std::string kernel_types_problem() {
     return "";
   if (!std::filesystem::exists("/sys/kernel", ignored))
     return "/sys is not mounted, where the kernel tells its types";
-  return "there is no /sys/kernel/btf/vmlinux (a kernel with CONFIG_DEBUG_INFO_BTF), or a container hides it";
+  return "there is no /sys/kernel/btf/vmlinux: a container hides it, or the kernel is built without "
+         "CONFIG_DEBUG_INFO_BTF (Debian's has it since 11, Ubuntu's since 20.10)";
 }
 
 void load_network(kernel_session& session, const privileges& may, const std::vector<std::uint16_t>& control_ports) {

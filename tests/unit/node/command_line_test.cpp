@@ -1,12 +1,18 @@
 #include "node/command_line.hpp"
 #include "node/run_directory.hpp"
 #include "storage/atomic_file.hpp"
+#include "telemetry/privileges.hpp"
 #include "tests/unit/node/command_answer.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
 
 namespace dynamix::node {
 namespace {
@@ -27,6 +33,23 @@ protected:
 
   temporary_directory directory_;
 };
+
+TEST_F(command_line, refuses_to_start_hosts_where_proc_is_not_mounted) {
+  if (!telemetry::may_administer())
+    GTEST_SKIP() << "the mounts of a process cannot be changed here";
+  const auto path = write_pair();
+  const auto without_proc = [](const std::vector<std::string>& arguments) {
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("none", "/proc", "tmpfs", 0, nullptr) != 0)
+      ::_exit(exit_failed);
+    const auto refused = ask(arguments);
+    std::fputs(refused.err.c_str(), stderr);
+    ::_exit(refused.code);
+  };
+  const std::string remedy = "/proc/self/exe.* mount -t proc proc /proc";
+  EXPECT_EXIT(without_proc({"local", "--cluster", path}), ::testing::ExitedWithCode(exit_refused), remedy);
+  EXPECT_EXIT(without_proc({"swarm", "--workers", "4"}), ::testing::ExitedWithCode(exit_refused), remedy);
+}
 
 TEST_F(command_line, offers_help_everywhere) {
   EXPECT_THAT(ask({"--help"}).out, HasSubstr("Exit codes: 0 done; 1 the run failed"));

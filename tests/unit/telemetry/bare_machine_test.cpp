@@ -54,6 +54,7 @@ TEST_F(bare_machine, has_the_network_programs_without_the_kernels_types) {
   EXPECT_THAT(found, HasSubstr("network eBPF"));
   EXPECT_THAT(found, HasSubstr("system procfs"));
   EXPECT_THAT(found, HasSubstr("not eBPF: there is no /sys/kernel/btf/vmlinux"));
+  EXPECT_THAT(found, HasSubstr("CONFIG_DEBUG_INFO_BTF (Debian"));
 }
 
 TEST_F(bare_machine, says_when_sys_is_not_mounted) {
