@@ -84,10 +84,7 @@ aggregator_local::behavior_type aggregator(pointer self, aggregator_options opti
       },
       [self](atom::kept, std::uint64_t token, bool kept) { self->state.kept.settle(token, kept); },
       [self](atom::deadline, std::uint64_t window) { end_gathering(self, window, aggregating::pass_on); },
-      [self](atom::stop) {
-        self->state.stop_requested = true;
-        aggregating::look_after_members(self);
-      },
+      [self](atom::stop) { aggregating::stop(self); },
   };
 }
 

@@ -4,6 +4,7 @@
 #include "actors/gateway.hpp"
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
+#include "messages/leave.hpp"
 #include "telemetry/logging.hpp"
 
 #include <spdlog/fmt/fmt.h>
@@ -135,7 +136,11 @@ part_outcome judge_run(const aggregator_state& state) {
     return {true, static_cast<std::size_t>(succeeded) == state.members->state().members.size()
                       ? "all workers have finished"
                       : fmt::format("{} finished", state.members->names(member_state::departed))};
-  const auto failed = std::ranges::find(state.farewells, false, &messages::farewell::succeeded);
+  if (!state.farewells.empty() && std::ranges::all_of(state.farewells, messages::tells_leave) &&
+      state.members->count(member_state::lost) == 0)
+    return {true, fmt::format("{} left", state.members->names(member_state::left))};
+  const auto failed = std::ranges::find_if(
+      state.farewells, [](const auto& said) { return !said.succeeded && !messages::tells_leave(said); });
   if (failed != state.farewells.end())
     return {false, failed->host + ": " + failed->reason};
   if (state.members->count(member_state::lost) > 0)
@@ -147,10 +152,13 @@ part_outcome judge_run(const aggregator_state& state) {
 void look_whether_over(pointer self) {
   auto& state = self->state;
   const bool nobody_here = state.options.tree() ? state.routes.empty() : state.workers.empty();
-  const bool nobody_left = (state.stop_requested && nobody_here) || state.members->over(seconds_now(self));
-  if (state.ended || !nobody_left)
+  auto why = state.members->over(seconds_now(self));
+  if (why.empty() && state.stop_requested && nobody_here)
+    why = "a stop was asked for, and nobody is here";
+  if (state.ended || why.empty())
     return;
   state.ended = true;
+  spdlog::info("run_over reason=\"{}\"", why);
   auto report = [self, outcome = judge_run(state)] {
     finish_children(self, outcome);
     self->state.options.events->arbitrator_ended(outcome, self->state.farewells);
@@ -245,6 +253,8 @@ caf::result<frame, aggregator_actor> admit(pointer self, const frame& said, cons
   if (welcome.verdict != messages::welcome_verdict::accepted)
     return {pack(welcome), aggregator_actor{}};
   connect(self, welcome.rank, caller);
+  if (self->state.stop_requested)
+    self->send(caller, atom::stop_v);
   if (hello->training)
     send_kept_decision(self, *hello, welcome.rank);
   return {pack(welcome), aggregator_actor{aggregator_local{self}}};
@@ -275,6 +285,7 @@ caf::result<atom::farewell> take_farewell(pointer self, const frame& received) {
     return caf::sec::invalid_argument;
   if (!state.members->departed(*farewell, seconds_now(self)))
     return atom::farewell_v;
+  std::erase_if(state.farewells, [&](const auto& said) { return said.rank == farewell->rank; }); // of an earlier life
   state.farewells.push_back(*farewell);
   write_row(self, ledger_farewell{*farewell});
   state.workers.erase(farewell->rank);
@@ -286,6 +297,14 @@ caf::result<atom::farewell> take_farewell(pointer self, const frame& received) {
     self->send(state.arbitrator, atom::lost_v, farewell->rank);
   self->send(self, atom::look_v); // behind the answer, after which this host may end
   return atom::farewell_v;
+}
+
+void stop(pointer self) {
+  self->state.stop_requested = true;
+  for (const auto& [rank, worker] : self->state.workers)
+    self->send(worker, atom::stop_v);
+  stop_children(self);
+  look_after_members(self);
 }
 
 void worker_down(pointer self, const caf::down_msg& down) {

@@ -22,6 +22,8 @@ void lose_worker(pointer self, std::uint32_t rank, const std::string& detail);
 void take_sign(pointer self, const messages::heartbeat& sign);
 void take_beat(pointer self, const frame& received);
 caf::result<atom::farewell> take_farewell(pointer self, const frame& received);
+/// All workers are to end training.
+void stop(pointer self);
 void worker_down(pointer self, const caf::down_msg& down);
 /// Does what the membership wants done by now, and looks whether the run is over.
 void look_after_members(pointer self);

@@ -232,6 +232,11 @@ void tell_term(pointer self) {
     send_order(self, child.actor, {.leaving = {}, .reason = {}});
 }
 
+void stop_children(pointer self) {
+  for (const auto& child : self->state.children)
+    self->send(child.actor, atom::stop_v);
+}
+
 void finish_children(pointer self, const part_outcome& outcome) {
   for (const auto& child : self->state.children) {
     write_shard(self, child.host, "ended");

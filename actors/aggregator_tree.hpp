@@ -27,6 +27,7 @@ void guide(pointer self, const frame& guidance);
 void publish_to_children(pointer self, const frame& version);
 /// Nothing where there are none.
 void tell_term(pointer self);
+void stop_children(pointer self);
 void finish_children(pointer self, const part_outcome& outcome);
 
 } // namespace dynamix::actors::aggregating

@@ -2,8 +2,11 @@
 
 #include "actors/host_events.hpp"
 #include "actors/host_services.hpp"
+#include "actors/leave.hpp"
 #include "actors/system.hpp"
+#include "messages/leave.hpp"
 
+#include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
@@ -20,41 +23,57 @@ namespace {
 
 constexpr std::chrono::milliseconds poll_interval{50};
 
-/// Waits until the host's parts have ended. A stop that is asked for gets as long as the slowest window may take.
-void wait_until_ended(host_services& services, host_events& events, std::stop_token stop,
-                      std::chrono::milliseconds patience) {
-  bool stopping = false;
-  std::chrono::steady_clock::time_point deadline;
-  while (!events.wait_ended(services.has_worker(), services.has_arbitrator(), poll_interval)) {
-    const auto now = std::chrono::steady_clock::now();
-    if (stop.stop_requested() && !stopping) {
-      spdlog::info("stopping at the next window boundary");
-      services.stop();
-      stopping = true;
-      deadline = now + patience;
-    }
-    if (stopping && now > deadline)
-      events.failed("training did not reach a window boundary in time after the stop was asked for");
-  }
+/// Its worker has come to the end of training, as all others have or will.
+bool is_training_over(const host_events::snapshot& ended) {
+  return ended.worker && ended.farewell.succeeded;
 }
 
-host_outcome sum_up(const host_services& services, const host_events::snapshot& ended) {
-  host_outcome outcome{.farewell = ended.farewell,
+/// Waits until the host's parts have ended. A stop that is asked for gets as long as the slowest window may take.
+/// True if the host leaves, and the others go on.
+bool wait_until_ended(host_services& services, host_events& events, const host_stop_tokens& stop,
+                      std::chrono::milliseconds patience) {
+  std::optional<host_stop> asked;
+  std::chrono::steady_clock::time_point deadline;
+  bool leaves = false;
+  while (!events.wait_ended(services.has_worker(), services.has_arbitrator() && !leaves, poll_interval)) {
+    const auto now = std::chrono::steady_clock::now();
+    if (stop.stop.stop_requested() && !asked) {
+      asked = decide_host_stop(stop.one_host.stop_requested(), services.roles());
+      spdlog::info("stop_asked {}", asked->reason);
+      asked->leaves ? services.leave() : services.stop();
+      deadline = now + patience;
+    }
+    // A leave of the last worker is the end of training, which its arbitrator is to see.
+    leaves = asked && asked->leaves && !is_training_over(events.take());
+    if (asked && now > deadline)
+      events.failed("training did not reach an agreement of the workers in time after the stop was asked for");
+  }
+  return leaves && !is_training_over(events.take());
+}
+
+host_outcome sum_up(const host_events::snapshot& ended, bool left) {
+  host_outcome outcome{.left = left,
+                       .farewell = ended.farewell,
                        .evaluations = ended.evaluations,
                        .farewells = ended.farewells,
                        .checkpoint = ended.checkpoint};
   if (ended.failure) {
+    outcome.left = false;
     outcome.reason = *ended.failure;
     return outcome;
   }
-  const auto& last = services.has_arbitrator() ? ended.arbitrator : ended.worker;
   outcome.succeeded = (!ended.worker || ended.worker->succeeded) && (!ended.arbitrator || ended.arbitrator->succeeded);
-  outcome.reason = ended.worker && !ended.worker->succeeded ? ended.worker->reason : last->reason;
+  if (ended.worker && (!ended.worker->succeeded || !ended.arbitrator))
+    outcome.reason = ended.worker->reason;
+  else if (ended.arbitrator)
+    outcome.reason = ended.arbitrator->reason;
+  else
+    outcome.reason = fmt::format("{}its host was asked to end", messages::leave_mark);
   return outcome;
 }
 
 /// The whole life of a host's actors. The outcome is told before they are taken down.
-void live(const host_options& options, std::stop_token stop, std::promise<host_outcome>& outcome) {
+void live(const host_options& options, const host_stop_tokens& stop, std::promise<host_outcome>& outcome) {
   const auto timeouts = cluster::derive_timeouts(options.file.detect_ms);
   auto events = std::make_shared<host_events>();
   std::optional<host_services> services; // outlives the system: its supervisors call back until they are gone
@@ -64,18 +83,20 @@ void live(const host_options& options, std::stop_token stop, std::promise<host_o
   if (auto error = services->start(); !error.empty()) {
     outcome.set_value({.reason = error});
   } else {
-    wait_until_ended(*services, *events, stop, std::chrono::milliseconds(10 * timeouts.shutdown_timeout_ms));
-    const auto ended = sum_up(*services, events->take());
-    services->tell_end(ended.succeeded, ended.reason);
+    const bool left =
+        wait_until_ended(*services, *events, stop, std::chrono::milliseconds(10 * timeouts.shutdown_timeout_ms));
+    const auto ended = sum_up(events->take(), left);
+    if (!ended.left)
+      services->tell_end(ended.succeeded, ended.reason);
     outcome.set_value(ended);
   }
   services->shut_down();
 }
 
 /// As `live`, with what went wrong in CAF or in a policy's making as the outcome.
-void live_guarded(const host_options& options, std::stop_token stop, std::promise<host_outcome>& outcome) {
+void live_guarded(const host_options& options, const host_stop_tokens& stop, std::promise<host_outcome>& outcome) {
   try {
-    live(options, std::move(stop), outcome);
+    live(options, stop, outcome);
   } catch (const std::future_error&) {
     throw; // told twice: a fault of ours
   } catch (const std::exception& error) {
@@ -85,7 +106,7 @@ void live_guarded(const host_options& options, std::stop_token stop, std::promis
 
 } // namespace
 
-host_outcome run_host(const host_options& options, std::stop_token stop) {
+host_outcome run_host(const host_options& options, const host_stop_tokens& stop) {
   if (options.file.find(options.host) == nullptr)
     return {.reason = "host " + options.host + " is not in the cluster file"};
   // A thread of its own, since CAF must be taken down by the thread that set it up, and a detached or blocked actor

@@ -30,12 +30,13 @@ struct host_options {
   std::map<std::string, std::pair<std::string, std::uint16_t>> reach = {};
   bool without_worker = false; ///< run only this host's arbitrators: somebody else plays its worker (`swarm`)
   std::shared_ptr<telemetry::kernel_session> kernel = {}; ///< of this process; null: nothing is measured by eBPF
-  std::string version = {}; ///< of the program, for the ledger
-  bool trace = false;       ///< writes traces/<host>.jsonl below the run directory
+  std::string version = {};                               ///< of the program, for the ledger
+  bool trace = false;                                     ///< writes traces/<host>.jsonl below the run directory
 };
 
 struct host_outcome {
   bool succeeded = false;
+  bool left = false;  ///< in order, and the others go on
   std::string reason; ///< one sentence for a person
   /// This host's worker's own; empty `host` where the host has no worker or training never began.
   messages::farewell farewell;
@@ -44,8 +45,14 @@ struct host_outcome {
   std::string checkpoint;                               ///< the last one that this host wrote; empty if none
 };
 
-/// Runs the host's roles until training has ended, something failed, or `stop` is requested: then all workers end
-/// together at their next window boundary and write a checkpoint. Blocks; call once a process. Never throws.
-host_outcome run_host(const host_options& options, std::stop_token stop);
+/// Who asks a host to end.
+struct host_stop_tokens {
+  std::stop_token stop;     ///< anybody: all workers end together at their next agreement and write a checkpoint
+  std::stop_token one_host; ///< requested before `stop` where this host alone is meant (`decide_host_stop`)
+};
+
+/// Runs the host's roles until training has ended, something failed, or a stop is requested. Blocks; call once a
+/// process. Never throws.
+host_outcome run_host(const host_options& options, const host_stop_tokens& stop);
 
 } // namespace dynamix::actors

@@ -290,6 +290,18 @@ void host_services::stop() {
     caf::anon_send(aggregator_, atom::stop_v);
 }
 
+void host_services::leave() {
+  if (has_arbitrator_)
+    tell("left", "its replica ends");
+  const std::scoped_lock lock(mutex_);
+  if (worker_)
+    caf::anon_send(worker_, atom::leave_v);
+}
+
+host_roles host_services::roles() const {
+  return {.arbitrates = has_arbitrator_, .replicated = !options_.file.arbitrator.replicas.empty()};
+}
+
 void host_services::tell_end(bool succeeded, const std::string& reason) {
   if (!led_from_.journal || !arbitration_)
     return;

@@ -7,6 +7,7 @@
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
 #include "actors/leadership.hpp"
+#include "actors/leave.hpp"
 #include "actors/ledger.hpp"
 #include "actors/supervisor.hpp"
 #include "actors/tree_services.hpp"
@@ -33,8 +34,11 @@ public:
 
   /// Opens the ledger, reads the policy, spawns everything. An error message if something that must be there is not.
   std::string start();
-  /// Asks for an end at the next window boundary.
+  /// Asks for an end of training at the next agreement of the workers.
   void stop();
+  /// Asks for an end of this host's part; the others go on.
+  void leave();
+  host_roles roles() const;
   /// Where this host's replica leads: tells the other replicas that the run is over.
   void tell_end(bool succeeded, const std::string& reason);
   /// Ends all actors of this host.

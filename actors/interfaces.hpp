@@ -27,7 +27,9 @@ using worker_actor = caf::typed_actor<
     // placement in a new generation, and the store through which it meets.
     caf::reacts_to<atom::place, frame, store_actor>,
     // generation_notice: the generation ends at once, or regroups.
-    caf::reacts_to<atom::closed, frame>>;
+    caf::reacts_to<atom::closed, frame>,
+    // End training at the next agreement of the workers.
+    caf::reacts_to<atom::stop>>;
 
 /// A shard's hub as its workers see it.
 using aggregator_actor = caf::typed_actor<
@@ -55,7 +57,9 @@ using child_actor = caf::typed_actor<
     // policy_version.
     caf::reacts_to<atom::policy, frame>,
     // shard_order.
-    caf::reacts_to<atom::order, frame>>;
+    caf::reacts_to<atom::order, frame>,
+    // All workers are to end training.
+    caf::reacts_to<atom::stop>>;
 
 /// An arbitrator of a tree as those below see it.
 using parent_actor = caf::typed_actor<
@@ -127,8 +131,8 @@ using worker_local = worker_actor::extend_with<connected_actor>::extend<
     caf::reacts_to<atom::beat>,
     // The same now and again, and look after the training thread.
     caf::reacts_to<atom::tick>,
-    // End training at the next agreement of the workers.
-    caf::reacts_to<atom::stop>>;
+    // The host leaves: part from the others, which go on.
+    caf::reacts_to<atom::leave>>;
 
 /// Learns from rollouts; owns the learner's checkpoint.
 using learner_actor = caf::typed_actor<
@@ -198,7 +202,7 @@ using aggregator_local = aggregator_actor::extend_with<attacher_actor>::extend<
     caf::reacts_to<atom::kept, std::uint64_t, bool>,
     // The deadline of a window.
     caf::reacts_to<atom::deadline, std::uint64_t>,
-    // Do not wait for workers that have not joined; end when the others have.
+    // All workers are to end training; do not wait for those that have not joined.
     caf::reacts_to<atom::stop>>;
 
 /// An arbitrator of a tree: a shard's hub, or one above shards.

@@ -1,5 +1,6 @@
 #include "actors/membership.hpp"
 
+#include "messages/leave.hpp"
 #include "messages/validation.hpp"
 
 #include <spdlog/fmt/fmt.h>
@@ -67,6 +68,9 @@ messages::welcome membership::check(const messages::hello& hello) const {
   if (found->present() && found->incarnation != hello.incarnation)
     return refuse(welcome_verdict::duplicate_host,
                   fmt::format("host {} is already connected from another process", hello.host));
+  // Its farewell has overtaken it.
+  if (found->state == member_state::left && found->incarnation == hello.incarnation)
+    return refuse(welcome_verdict::generation_closed, fmt::format("host {} has left", hello.host));
   const bool known = found->present() && found->incarnation == hello.incarnation;
   if ((ending() && !(known && hello.training)) || found->state == member_state::departed)
     return refuse(welcome_verdict::generation_closed,
@@ -159,9 +163,14 @@ bool membership::departed(const messages::farewell& farewell, double now_seconds
   if (farewell.rank >= state_.members.size() || !state_.members[farewell.rank].present())
     return false;
   auto& one = state_.members[farewell.rank];
-  one.state = farewell.succeeded ? member_state::departed : member_state::failed;
+  one.state = farewell.succeeded                ? member_state::departed
+              : messages::tells_leave(farewell) ? member_state::left
+                                                : member_state::failed;
   one.detail = farewell.reason;
   one.since_seconds = now_seconds;
+  // Its peers may have come out of the generation before, without a word of why.
+  if (one.state == member_state::left && is_member(farewell.rank) && state_.phase == generation_phase::ending)
+    state_.reason = fmt::format("{} has left", one.host);
   return true;
 }
 
@@ -239,20 +248,8 @@ bool membership::is_placed(std::uint32_t rank) const {
          state_.members[rank].generation == state_.generation;
 }
 
-bool membership::over(double now_seconds) const {
-  const auto present = [](const member& one) { return one.present(); };
-  if (std::ranges::any_of(state_.members, present))
-    return false;
-  if (ending() || count(member_state::failed) == state_.members.size())
-    return true;
-  const auto came = [](const member& one) { return one.state != member_state::awaited; };
-  if (std::ranges::none_of(state_.members, came))
-    return false;
-  // All are lost or have failed: whoever is started again gets as long to come as at the start.
-  double last = 0;
-  for (const auto& one : state_.members)
-    last = std::max(last, one.since_seconds);
-  return 1000 * (now_seconds - last) > timeouts_.join_timeout_ms;
+std::string membership::over(double now_seconds) const {
+  return why_over(now_seconds, state_, timeouts_);
 }
 
 std::size_t membership::count(member_state state) const {

@@ -27,7 +27,8 @@ enum class member_state : std::uint8_t {
   waiting,  ///< for a place in the next generation
   training, ///< in its generation
   departed, ///< said farewell at the end of training
-  failed,   ///< said farewell before that
+  left,     ///< said farewell before that: its host was asked to end
+  failed,   ///< said farewell before that: it could not go on
   lost,     ///< its connection broke, or it fell silent
 };
 
@@ -84,6 +85,8 @@ struct membership_change {
 };
 
 membership_change decide(double now_seconds, const membership_state& state, const cluster::timeouts& timeouts);
+/// Why nobody is left and nobody can still come; empty: that is not so.
+std::string why_over(double now_seconds, const membership_state& state, const cluster::timeouts& timeouts);
 
 class membership {
 public:
@@ -111,8 +114,8 @@ public:
   bool is_placed(std::uint32_t rank) const;
   /// Somebody has come to the end of training: nobody can join any more.
   bool ending() const { return count(member_state::departed) > 0; }
-  /// Nobody is present, and nobody can still come.
-  bool over(double now_seconds) const;
+  /// Why the run is over: nobody is present, and nobody can still come. Empty: it is not.
+  std::string over(double now_seconds) const;
   std::size_t count(member_state state) const;
   /// "cy and dot": for messages to people.
   std::string names(member_state state) const;

@@ -45,6 +45,8 @@ std::string find_end(double now, const membership_state& state, const cluster::t
   bool training = false;
   for (const auto rank : state.placed) {
     const auto& one = state.members[rank];
+    if (one.state == member_state::left)
+      return fmt::format("{} has left", one.host);
     if (one.state == member_state::lost || one.state == member_state::failed)
       return fmt::format("{} is lost: {}", one.host, one.detail);
     const bool together =
@@ -199,6 +201,29 @@ membership_change decide(double now_seconds, const membership_state& state, cons
   if (auto formed = form(now_seconds, state, timeouts))
     return *formed;
   return change;
+}
+
+std::string why_over(double now_seconds, const membership_state& state, const cluster::timeouts& timeouts) {
+  std::size_t finished = 0;
+  std::size_t gone = 0; // by their own word: nobody starts them again
+  std::size_t awaited = 0;
+  double last = 0;
+  for (const auto& one : state.members) {
+    if (one.present())
+      return "";
+    finished += one.state == member_state::departed ? 1 : 0;
+    gone += one.state == member_state::left || one.state == member_state::failed ? 1 : 0;
+    awaited += one.state == member_state::awaited ? 1 : 0;
+    last = std::max(last, one.since_seconds);
+  }
+  if (finished > 0)
+    return "training has come to its end";
+  if (gone == state.members.size())
+    return "all workers have left or failed";
+  // Whoever is lost and started again gets as long to come as at the start.
+  if (awaited < state.members.size() && 1000 * (now_seconds - last) > timeouts.join_timeout_ms)
+    return fmt::format("no worker has come for {:.0f} s", now_seconds - last);
+  return "";
 }
 
 } // namespace dynamix::actors

@@ -292,6 +292,7 @@ shard_local::behavior_type shard(pointer self, shard_options options) {
       [self](atom::guide, const frame& guidance) { sharding::relay_guidance(self, guidance); },
       [self](atom::policy, const frame& version) { relay_policy(self, version); },
       [self](atom::order, const frame& order) { take_order(self, order); },
+      [self](atom::stop) { sharding::relay_stop(self); },
       // Of this host.
       [self](atom::serve, connector_actor connector) { self->state.connector = std::move(connector); },
       [self](atom::connected, const gateway_actor& gateway) { reach(self, gateway); },

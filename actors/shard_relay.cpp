@@ -2,6 +2,7 @@
 
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
+#include "messages/leave.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -196,6 +197,13 @@ void relay_guidance(pointer self, const frame& received) {
   guide_children(self, *known, state.through, [](const tree_child& child) { return child.actor.address(); });
 }
 
+void relay_stop(pointer self) {
+  for (const auto& [rank, worker] : self->state.direct)
+    self->send(worker, atom::stop_v);
+  for (const auto& child : self->state.children)
+    self->send(child.actor, atom::stop_v);
+}
+
 caf::result<atom::farewell> relay_farewell(pointer self, const frame& said) {
   const auto farewell = unpack<messages::farewell>(said, "shard");
   if (!farewell)
@@ -207,7 +215,7 @@ caf::result<atom::farewell> relay_farewell(pointer self, const frame& said) {
       .then(
           [self, promise, farewell = *farewell](atom::farewell) mutable {
             auto& state = self->state;
-            ++state.farewells;
+            state.farewells += messages::tells_leave(farewell) ? 0 : 1;
             state.workers.left(farewell.rank);
             state.through.erase(farewell.rank);
             if (const auto own = state.direct.find(farewell.rank); own != state.direct.end()) {

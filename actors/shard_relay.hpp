@@ -15,6 +15,7 @@ void relay_placement(pointer self, const frame& to, const frame& placement, cons
 void relay_notice(pointer self, const frame& to, const frame& notice);
 void relay_decisions(pointer self, const frame& to, const frame& decision);
 void relay_guidance(pointer self, const frame& guidance);
+void relay_stop(pointer self);
 caf::result<atom::farewell> relay_farewell(pointer self, const frame& farewell);
 /// The worker is here no more: its reports are not waited for.
 void forget(pointer self, std::uint32_t rank);

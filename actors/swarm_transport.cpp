@@ -58,6 +58,7 @@ swarm_relay_actor::behavior_type swarm_relay(relay_pointer self, worker_list wor
       [](atom::beat) {},
       [](atom::tick) {},
       [](atom::stop) {},
+      [](atom::leave) {},
       [self](atom::redirect, const gateway_actor& from, const std::string& leader) { redirect(self, from, leader); },
   };
 }

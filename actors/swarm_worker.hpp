@@ -27,9 +27,7 @@ using swarm_worker_actor = worker_actor::extend<
     // The group's report at this place is the next window's.
     caf::reacts_to<atom::report, std::uint32_t>,
     // The window has ended: it goes out.
-    caf::reacts_to<atom::report>,
-    // Say farewell.
-    caf::reacts_to<atom::stop>>;
+    caf::reacts_to<atom::report>>;
 
 /// Stands in for the workers of a process towards the one connector that they share.
 using swarm_relay_actor = worker_local::extend<

@@ -3,6 +3,7 @@
 #include "actors/greeting.hpp"
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
+#include "actors/worker_end.hpp"
 #include "telemetry/logging.hpp"
 
 #include <spdlog/spdlog.h>
@@ -13,19 +14,9 @@ namespace dynamix::actors {
 
 namespace {
 
-using pointer = worker_local::stateful_pointer<worker_state>;
+using working::pointer;
 using phase = worker_state::phase;
 using messages::welcome_verdict;
-
-void end(pointer self, bool succeeded, const std::string& reason) {
-  auto& state = self->state;
-  if (state.now == phase::ended)
-    return;
-  state.now = phase::ended;
-  state.events->worker_ended({succeeded, reason}, state.farewell(),
-                             state.run ? state.run->evaluations() : std::vector<messages::evaluation_report>{},
-                             state.run ? state.run->outcome().checkpoint : std::string{});
-}
 
 void accepted(pointer self, const messages::welcome& welcome, const aggregator_actor& aggregator) {
   auto& state = self->state;
@@ -55,7 +46,7 @@ void refused(pointer self, const messages::welcome& welcome) {
   if (welcome.verdict == welcome_verdict::not_leader)
     return self->send(state.connector, atom::redirect_v, welcome.leader);
   spdlog::error("refused detail=\"{}\"", welcome.detail);
-  if (state.now == phase::training)
+  if (state.now >= phase::training)
     return;
   // The process that this one follows on may not have been missed yet.
   if (state.duplicate_since_seconds < 0)
@@ -64,7 +55,7 @@ void refused(pointer self, const messages::welcome& welcome) {
   if (welcome.verdict == welcome_verdict::duplicate_host && now - state.duplicate_since_seconds < patience_seconds)
     return greet_later(self);
   const bool over = welcome.verdict == welcome_verdict::generation_closed;
-  end(self, over, (over ? "" : "the arbitrator refused this host: ") + welcome.detail);
+  working::end(self, over, (over ? "" : "the arbitrator refused this host: ") + welcome.detail);
 }
 
 void say_hello(pointer self) {
@@ -126,34 +117,6 @@ void orphan(pointer self, const char* why) {
     spdlog::warn("arbitrator_lost reason=\"{}\" training waits for it", why);
 }
 
-void say_farewell(pointer self) {
-  auto& state = self->state;
-  state.run->decisions().close();
-  auto finish = [self] {
-    const auto outcome = self->state.run->outcome();
-    end(self, outcome.succeeded(), outcome.reason);
-  };
-  const std::chrono::milliseconds patience(2 * state.options.timeouts.request_timeout_ms);
-  self->request(state.telemetry, patience, atom::farewell_v, pack(state.farewell()))
-      .then(
-          [self, finish](const frame& completed) {
-            if (const auto farewell = unpack<messages::farewell>(completed, "worker"))
-              self->state.telemetry_seconds = farewell->telemetry_seconds;
-            finish();
-          },
-          [finish](const caf::error&) { finish(); });
-}
-
-/// First settles, so that decisions under way arrive before they are counted for the last time.
-void leave(pointer self, const trainer::outcome& outcome) {
-  auto& state = self->state;
-  state.now = phase::leaving;
-  spdlog::info("training_ended succeeded={} reason=\"{}\" steps={}", outcome.succeeded(), outcome.reason,
-               outcome.steps);
-  self->request(state.telemetry, std::chrono::milliseconds(state.options.timeouts.request_timeout_ms), atom::settle_v)
-      .then([self](atom::settle) { say_farewell(self); }, [self](const caf::error&) { say_farewell(self); });
-}
-
 void take_decision(pointer self, const frame& received) {
   auto& state = self->state;
   const auto decision = unpack<messages::decision>(received, "worker");
@@ -167,18 +130,13 @@ void take_decision(pointer self, const frame& received) {
                  decision->key.window);
 }
 
-void interrupt(pointer self, const std::string& reason) {
-  self->state.watch->interrupted(seconds_now(self));
-  self->state.run->interrupt(reason);
-}
-
 void take_place(pointer self, const frame& received, const store_actor& store) {
   auto& state = self->state;
   const auto place = unpack<messages::placement>(received, "worker");
   // Another aggregator, which did not know of this worker's generation, has given its number to another one.
   if (place && state.now == phase::training && place->generation == state.run->newest().generation &&
       store != state.meeting_point)
-    return interrupt(self, "another generation of the same number was formed");
+    return working::interrupt(self, "another generation of the same number was formed");
   if (!place || state.now != phase::waiting || place->generation <= state.run->newest().generation ||
       !std::ranges::binary_search(place->members, state.run->rank()) || state.run->finished())
     return;
@@ -205,7 +163,7 @@ void generation_changes(pointer self, const frame& received) {
   if (notice->change == messages::generation_change::regroup)
     return state.run->regroup();
   spdlog::warn("generation_ends generation={} reason=\"{}\"", notice->generation, notice->reason);
-  interrupt(self, notice->reason);
+  working::interrupt(self, notice->reason);
 }
 
 /// The training thread has left its generation, or has ended.
@@ -214,24 +172,12 @@ void generation_left(pointer self) {
   const auto outcome = state.run->outcome();
   state.watch->left();
   if (outcome.succeeded() || outcome.how == trainer::ending::failed || state.run->finished())
-    return leave(self, outcome);
+    return working::conclude(self, outcome);
   state.now = phase::waiting;
   spdlog::warn("generation_left generation={} steps={} reason=\"{}\"", state.run->newest().generation, outcome.steps,
                outcome.reason);
-  if (state.stop_requested)
-    return state.run->finish("stopped between two generations");
-  greet(self);
-}
-
-void stop(pointer self) {
-  auto& state = self->state;
-  state.stop_requested = true;
-  if (!state.run)
-    return end(self, false, "stopped before training began");
-  state.run->request_stop();
-  if (state.now == phase::waiting)
-    state.run->finish(state.run->newest().generation == 0 ? "stopped before training began"
-                                                          : "stopped between two generations");
+  if (!working::end_between_generations(self))
+    greet(self);
 }
 
 /// What nobody is there to answer for takes no credit: telemetry keeps the newest of it.
@@ -269,6 +215,7 @@ void tick(pointer self) {
   beat(self);
   if (!state.run)
     return;
+  working::look_after_leave(self);
   const auto finding = state.watch->look(seconds_now(self), state.run->steps(), state.orphaned());
   if (finding.verdict == watch_verdict::fine)
     return;
@@ -277,7 +224,7 @@ void tick(pointer self) {
   if (finding.verdict == watch_verdict::stuck)
     state.events->failed(finding.reason);
   else
-    interrupt(self, finding.reason);
+    working::interrupt(self, finding.reason);
 }
 
 } // namespace
@@ -322,7 +269,8 @@ worker_local::behavior_type worker(pointer self, training_options options, messa
       [self](atom::left) { generation_left(self); },
       [self](atom::beat) { beat(self); },
       [self](atom::tick) { tick(self); },
-      [self](atom::stop) { stop(self); },
+      [self](atom::stop) { working::stop(self); },
+      [self](atom::leave) { working::leave(self); },
   };
 }
 

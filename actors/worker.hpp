@@ -3,6 +3,7 @@
 #include "actors/credit.hpp"
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
+#include "actors/leave.hpp"
 #include "actors/progress_watch.hpp"
 #include "actors/training_run.hpp"
 
@@ -47,7 +48,10 @@ struct worker_state {
   double greeting_delay_seconds = 0;
   double duplicate_since_seconds = -1; ///< refused since then because its former process seems to be there still
   bool stop_requested = false;
-  double telemetry_seconds = 0; ///< that measuring cost; known at the end
+  std::optional<double> leave_asked_seconds; ///< set: its host leaves, the others go on
+  leave_step leaving_by = leave_step::go;    ///< newest
+  std::string left_because;                  ///< set once it has parted from the others
+  double telemetry_seconds = 0;              ///< that measuring cost; known at the end
 
   bool orphaned() const { return !aggregator; }
   /// The arbitrator knows which generation this worker was in last, and whether it trains in it.

@@ -34,13 +34,14 @@ messages::heartbeat worker_state::heartbeat() const {
 }
 
 messages::farewell worker_state::farewell() const {
-  messages::farewell said{.host = options.host, .reason = "training never began", .decisions = {}};
+  const auto* reason = left_because.empty() ? "training never began" : left_because.c_str();
+  messages::farewell said{.host = options.host, .reason = reason, .decisions = {}};
   if (!run)
     return said;
   const auto outcome = run->outcome();
   said.rank = run->rank();
-  said.succeeded = outcome.succeeded();
-  said.reason = messages::fit_text(outcome.reason);
+  said.succeeded = outcome.succeeded() && left_because.empty();
+  said.reason = messages::fit_text(left_because.empty() ? outcome.reason : left_because);
   said.steps = outcome.steps;
   said.samples = outcome.samples;
   said.epochs = outcome.epochs;

@@ -91,7 +91,8 @@ actors::worker_actor::behavior_type receiver(actors::worker_actor::pointer, std:
             if (const auto place = actors::unpack<messages::placement>(received, "benchmark"))
               box->put(*place);
           },
-          [](actors::atom::closed, const messages::frame&) {}};
+          [](actors::atom::closed, const messages::frame&) {},
+          [](actors::atom::stop) {}};
 }
 
 struct place {

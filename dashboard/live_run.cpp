@@ -88,6 +88,7 @@ void live_run::take(const actors::ledger_generation& generation) {
   generation_ = generation.generation;
   ++totals_.generations;
   totals_.steps_lost += generation.steps_lost;
+  ending_.clear(); // one that had left in order was not the last
   for (auto& worker : workers_)
     if (worker.state == worker_state::training)
       worker.state = worker_state::lost;

@@ -33,6 +33,7 @@ struct run_figures {
   std::uint64_t stale_refused = 0;
   std::uint64_t unapplied_by_loss = 0;
   std::map<std::string, std::uint64_t> losses; ///< the same by what ended
+  std::vector<std::string> left; ///< hosts that somebody asked to end, and that left in order
   std::uint64_t steps = 0;
   std::uint64_t samples = 0;
   std::optional<std::uint64_t> samples_dropped; ///< nothing: unknown

@@ -99,6 +99,7 @@ faults::run_figures figures_of(const local_run& harmed, const std::optional<loca
                               .stale_refused = decisions.stale_refused,
                               .unapplied_by_loss = decisions.unapplied_by_loss,
                               .losses = decisions.losses,
+                              .left = summary.left,
                               .steps = summary.steps,
                               .samples = summary.samples,
                               .samples_dropped = summary.samples_dropped,

@@ -106,13 +106,13 @@ std::shared_ptr<telemetry::kernel_session> start_measuring(const actors::host_op
   return session;
 }
 
-int train(const actors::host_options& options, const run_directory& run, const std::stop_token& stop) {
+int train(const actors::host_options& options, const run_directory& run, const actors::host_stop_tokens& stop) {
   // From before the first row until the results are written.
   const bool arbitrates = options.file.find(options.host)->has(cluster::role::arbitrator);
   const auto page = arbitrates ? dashboard::start(options.file, run.ledger()) : dashboard::running_dashboard{};
   const auto outcome = actors::run_host(options, stop);
   bool succeeded = outcome.succeeded;
-  if (!outcome.farewell.host.empty() && outcome.farewell.steps > 0) {
+  if (!outcome.farewell.host.empty() && (outcome.farewell.steps > 0 || outcome.left)) {
     const auto text = actors::to_json(outcome.farewell, outcome.evaluations);
     if (const auto problem = storage::write_file_atomically(run.worker(options.host), text); !problem.empty()) {
       spdlog::error("farewell_not_written error=\"{}\"", problem);
@@ -120,7 +120,7 @@ int train(const actors::host_options& options, const run_directory& run, const s
     }
   }
   // The arbitrator's ledger tells the whole run.
-  if (options.file.arbitrator_host().name == options.host) {
+  if (options.file.arbitrator_host().name == options.host && !outcome.left) {
     run_summary summary;
     if (const auto problem = write_results(run, {}, succeeded ? "" : outcome.reason, summary); !problem.empty()) {
       spdlog::error("results_not_written error=\"{}\"", problem);
@@ -186,7 +186,7 @@ int run(const run_arguments& arguments, command_context& context) {
     if (!problem.empty())
       spdlog::warn("tensorboard_not_written problem=\"{}\"", problem);
   }
-  return train(options, run, signals.token());
+  return train(options, run, {.stop = signals.token(), .one_host = signals.terminated()});
 }
 
 } // namespace

@@ -1,5 +1,7 @@
 #include "node/decision_count.hpp"
 
+#include "messages/leave.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -25,6 +27,8 @@ void decision_count::host_count::decide(messages::decision_key key) {
   unproven.push_back(key);
   if (unproven.size() > unproven_most)
     unproven.pop_front();
+  if (left)
+    end("leave");
 }
 
 void decision_count::host_count::end(const char* by) {
@@ -37,8 +41,18 @@ void decision_count::add(const actors::ledger_row& row) {
     add_window(*window);
   else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry))
     add_event(*event);
+  else if (const auto* said = std::get_if<actors::ledger_farewell>(&row.entry))
+    add_farewell(said->farewell);
   else if (std::holds_alternative<actors::ledger_start>(row.entry) && !replicated_)
     end_all("arbitrator");
+}
+
+void decision_count::add_farewell(const messages::farewell& said) {
+  if (!messages::tells_leave(said))
+    return;
+  auto& count = hosts_[said.host];
+  count.end("leave");
+  count.left = true;
 }
 
 void decision_count::add_window(const actors::ledger_window& window) {

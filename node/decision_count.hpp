@@ -22,7 +22,7 @@ public:
   void add(const actors::ledger_row& row);
 
   struct on_their_way {
-    std::string ended; ///< "worker", "generation" or "arbitrator"
+    std::string ended; ///< "worker", "generation", "arbitrator" or "leave"
     std::uint64_t most = 0;
   };
   struct made {
@@ -40,6 +40,7 @@ private:
   };
   struct host_count {
     std::uint64_t made = 0;
+    bool left = false; ///< in order; what is still decided for it has nobody to reach
     std::vector<stretch> stretches;
 
     void decide(messages::decision_key key);
@@ -47,6 +48,7 @@ private:
   };
   void add_window(const actors::ledger_window& window);
   void add_event(const actors::ledger_event& event);
+  void add_farewell(const messages::farewell& said);
   void end_all(const char* by);
 
   bool replicated_;

@@ -1,7 +1,9 @@
 #include "node/launcher.hpp"
 
+#include "messages/leave.hpp"
 #include "node/ledger_tail.hpp"
 #include "node/progress.hpp"
+#include "node/run_records.hpp"
 #include "node/text.hpp"
 
 #include <csignal>
@@ -146,8 +148,26 @@ private:
       options_.observer->ended(end);
     if (!end.exit.well())
       return ended_badly(end.host, to_string(end.exit));
+    if (phase_ == phase::training && has_left(end.host))
+      return begun_ ? leave(end.host) : ended_badly(end.host, "it was asked to end");
     if (phase_ == phase::training && is_worker(end.host))
       finish();
+  }
+
+  /// By its worker's own word, or by its replica's in the ledger.
+  bool has_left(const std::string& host) const {
+    if (!is_worker(host))
+      return replicas_left_.contains(host);
+    const auto said = read_worker_file(options_.run.worker(host));
+    return said && messages::tells_leave(said->farewell);
+  }
+
+  /// As `systemctl stop` means it: whoever asked for it starts it again.
+  void leave(const std::string& host) {
+    died_at_seconds_.erase(host);
+    arbitrator_gone_ = arbitrator_gone_ || (is_arbitrator(host) && !any_arbitrator_running());
+    output_.print(host +
+                  " has left: its process was asked to end (SIGTERM); the others go on, and it is not started again");
   }
 
   /// Workers end together: one that dies now, or is not back yet, has nobody to go on with.
@@ -238,6 +258,8 @@ private:
                event != nullptr && event->event == "leader") {
       arbitrator_gone_ = false;
       back(event->host);
+    } else if (event != nullptr && event->event == "left") {
+      replicas_left_.insert(event->host);
     } else if (event != nullptr &&
                (event->event == "joined" || event->event == "rejoined" || event->event == "follows")) {
       back(event->host);
@@ -265,6 +287,7 @@ private:
   bool begun_ = false; ///< training has
   bool arbitrator_gone_ = false;
   std::map<std::string, double> died_at_seconds_; ///< of hosts that are to come back
+  std::set<std::string> replicas_left_;           ///< hosts
   launch_outcome outcome_;
 };
 

@@ -46,7 +46,7 @@ struct launch_options {
 };
 
 struct launch_outcome {
-  bool succeeded = false; ///< every worker that was not given up ended well
+  bool succeeded = false; ///< every worker that was not given up ended well, or left in order
   bool stopped = false;   ///< asked to end early
   std::string error;      ///< one line for a person: who died; empty when nobody did
   std::string last_words; ///< the end of its log, of several lines
@@ -57,7 +57,8 @@ struct launch_outcome {
 
 /// Starts `dynamix-node run` for each host, shows the progress that the ledger tells, and waits until all have ended. A
 /// host that dies before training has begun ends the run; after that it is started again with `--resume`, as often as
-/// the file's [supervision] allows, and then given up while the others go on. Whoever has not ended a bounded time
+/// the file's [supervision] allows, and then given up while the others go on. One that leaves in order, since somebody
+/// else has sent its process SIGTERM, is not started again. Whoever has not ended a bounded time
 /// after it should have is asked (SIGINT where the whole run is to end, SIGTERM), and then killed; no process outlives
 /// the call.
 launch_outcome launch(const launch_options& options, live_output& output, std::stop_token stop);

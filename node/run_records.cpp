@@ -23,19 +23,20 @@ struct told {
       evaluations[evaluation->report.step] = evaluation->report;
     if (const auto* farewell = std::get_if<actors::ledger_farewell>(&row.entry))
       farewells[farewell->farewell.host] = farewell->farewell;
+    const auto* event = std::get_if<actors::ledger_event>(&row.entry);
+    if (event != nullptr && event->event == "joined")
+      farewells.erase(event->host); // what its process before said last is no longer the last
   }
 
   void add_file(const std::string& path, const std::string& host) {
-    std::string text;
-    messages::farewell farewell;
-    std::vector<messages::evaluation_report> own;
-    if (!storage::read_file(path, worker_file_bytes_max, text).empty() ||
-        !actors::parse_worker_file(text, farewell, own))
+    auto file = read_worker_file(path);
+    if (!file)
       return;
+    auto& farewell = file->farewell;
     // Only what went through the host's telemetry knows the telemetry's cost.
     farewell.telemetry_seconds = std::max(farewell.telemetry_seconds, farewells[host].telemetry_seconds);
     farewells[host] = farewell;
-    for (const auto& each : own)
+    for (const auto& each : file->evaluations)
       evaluations[each.step] = each;
   }
 };
@@ -48,6 +49,15 @@ void run_records::add(const actors::ledger_row& row) {
       std::holds_alternative<actors::ledger_event>(row.entry) ||
       std::holds_alternative<actors::ledger_policy>(row.entry))
     rows.push_back(row);
+}
+
+std::optional<worker_file> read_worker_file(const std::string& path) {
+  std::string text;
+  worker_file read;
+  if (!storage::read_file(path, worker_file_bytes_max, text).empty() ||
+      !actors::parse_worker_file(text, read.farewell, read.evaluations))
+    return std::nullopt;
+  return read;
 }
 
 run_records read_run(const run_directory& run, std::string& error) {

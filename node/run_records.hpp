@@ -7,6 +7,7 @@
 #include "node/run_course.hpp"
 #include "node/run_directory.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,14 @@ struct run_records {
   std::vector<messages::farewell> farewells;            ///< from the workers' files, else from the ledger
   std::vector<messages::evaluation_report> evaluations; ///< by step; from the ledger and the workers' files
 };
+
+/// What a worker's host has written at its end.
+struct worker_file {
+  messages::farewell farewell;
+  std::vector<messages::evaluation_report> evaluations;
+};
+/// Nothing where there is none, or none that is whole.
+std::optional<worker_file> read_worker_file(const std::string& path);
 
 /// Reads what there is; a run may still go on, or have ended badly. `error` says why there is no run to be read.
 run_records read_run(const run_directory& run, std::string& error);

@@ -13,9 +13,12 @@ namespace {
 constexpr timespec look_interval = {0, 100'000'000};
 
 std::atomic<int> received = 0;
+std::atomic<int> first_received = 0; ///< the signal's number
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch nothing else");
 
-void receive(int) {
+void receive(int signal) {
+  int none = 0;
+  first_received.compare_exchange_strong(none, signal);
   if (received.fetch_add(1) > 0)
     _exit(exit_failed);
 }
@@ -43,7 +46,7 @@ void set_handler(int signal, void (*handler)(int)) {
 } // namespace
 
 stop_signals::stop_signals() {
-  received = 0;
+  received = first_received = 0;
   const sigset_t set = stop_set();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   for (const int signal : {SIGINT, SIGTERM})
@@ -52,10 +55,13 @@ stop_signals::stop_signals() {
   waiter_ = std::jthread([this](const std::stop_token& done) {
     const sigset_t waited = stop_set();
     while (!done.stop_requested()) {
-      if (sigtimedwait(&waited, nullptr, &look_interval) > 0)
-        receive(0);
-      if (received > 0)
-        stop_.request_stop();
+      if (const int signal = sigtimedwait(&waited, nullptr, &look_interval); signal > 0)
+        receive(signal);
+      if (received == 0)
+        continue;
+      if (first_received == SIGTERM)
+        terminated_.request_stop();
+      stop_.request_stop();
     }
   });
 }

@@ -16,9 +16,12 @@ public:
   ~stop_signals();
 
   std::stop_token token() const { return stop_.get_token(); }
+  /// Requested before `token()` where the first signal was SIGTERM, which is meant for one process.
+  std::stop_token terminated() const { return terminated_.get_token(); }
 
 private:
   std::stop_source stop_;
+  std::stop_source terminated_;
   std::jthread waiter_;
 };
 

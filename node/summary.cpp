@@ -1,5 +1,7 @@
 #include "node/summary.hpp"
 
+#include "messages/leave.hpp"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -82,24 +84,36 @@ const messages::farewell& first_to_tell(const std::vector<messages::farewell>& f
   return well == farewells.end() ? farewells.front() : *well;
 }
 
-void add_farewells(const run_records& records, const std::set<std::string>& given_up, run_summary& summary) {
+/// How the run ended, by what its workers said last: without those that left or were given up, if others finished.
+void judge_end(const run_records& records, const std::set<std::string>& given_up, run_summary& summary) {
+  const messages::farewell* failed = nullptr;
+  std::set<std::string> accounted = given_up;
+  bool finished = false;
+  for (const auto& farewell : records.farewells) {
+    finished |= farewell.succeeded;
+    if (messages::tells_leave(farewell))
+      summary.left.push_back(farewell.host);
+    else if (!farewell.succeeded && !given_up.contains(farewell.host) && failed == nullptr)
+      failed = &farewell;
+    accounted.insert(farewell.host);
+  }
+  const auto workers = records.file.workers();
+  const bool all_left = !workers.empty() && summary.left.size() == workers.size();
+  const bool all_said =
+      std::ranges::all_of(workers, [&](const auto* worker) { return accounted.contains(worker->name); });
+  summary.succeeded = failed == nullptr && all_said && (finished || all_left);
+  if (records.farewells.empty())
+    summary.reason = "no worker has said farewell";
+  else if (all_left)
+    summary.reason = "all workers have left";
+  else
+    summary.reason = (failed != nullptr ? *failed : first_to_tell(records.farewells)).reason;
+}
+
+void add_farewells(const run_records& records, run_summary& summary) {
   double control = 0;
   double telemetry = 0;
   double wall = 0;
-  const auto failed = std::ranges::find_if(records.farewells, [&](const auto& farewell) {
-    return !farewell.succeeded && !given_up.contains(farewell.host);
-  });
-  const auto workers = records.file.workers();
-  const bool all_said = std::ranges::all_of(workers, [&](const auto* worker) {
-    return given_up.contains(worker->name) || std::ranges::find(records.farewells, worker->name, [](const auto& each) {
-                                                return each.host;
-                                              }) != records.farewells.end();
-  });
-  summary.succeeded = failed == records.farewells.end() && all_said && !records.farewells.empty();
-  if (records.farewells.empty())
-    summary.reason = "no worker has said farewell";
-  else
-    summary.reason = (failed != records.farewells.end() ? *failed : first_to_tell(records.farewells)).reason;
   for (const auto& farewell : records.farewells) {
     summary.wall_seconds = std::max(summary.wall_seconds, farewell.wall_seconds);
     summary.steps = std::max(summary.steps, farewell.steps);
@@ -126,7 +140,8 @@ run_summary summarise(const run_records& records, run_observations observed) {
                       .mode = std::string(cluster::to_string(file.arbitrator.mode)),
                       .seed = file.seed,
                       .target_accuracy = file.training.target_accuracy};
-  add_farewells(records, observed.given_up, summary);
+  judge_end(records, observed.given_up, summary);
+  add_farewells(records, summary);
   count_lives(records, observed, summary);
   summary.decisions = count_decisions(records);
   if (const auto samples = records.course.samples().against(summary.samples); samples && !records.farewells.empty()) {
@@ -189,6 +204,7 @@ std::string to_json(const run_summary& summary) {
   object["steps_lost"] = summary.steps_lost;
   object["samples_dropped"] = count_or_null(summary.samples_dropped);
   object["samples_repeated"] = count_or_null(summary.samples_repeated);
+  object["left"] = summary.left;
   object["restarts"] = summary.restarts;
   object["restarts_by_host"] = summary.restarts_by_host;
   object["policy_version"] = summary.policy_version;

@@ -25,7 +25,8 @@ struct decision_summary {
   /// Never received, since the worker's connection or generation, or the arbitrator, ended while they were on their
   /// way.
   std::uint64_t unapplied_by_loss = 0;
-  std::map<std::string, std::uint64_t> losses; ///< the same by what ended: "worker", "generation", "arbitrator"
+  std::map<std::string, std::uint64_t>
+      losses;                      ///< the same by what ended: "worker", "generation", "arbitrator", "leave"
   std::uint64_t lost = 0;          ///< all others that were made for workers that said farewell, and never received
   std::uint64_t windows = 0;       ///< decided on
   std::uint64_t interventions = 0; ///< windows among them in which the guard stepped in
@@ -52,7 +53,8 @@ struct run_summary {
   /// Dealt and not trained, or trained twice, by the sampler's place in the last window; nothing: it was not recorded.
   std::optional<std::uint64_t> samples_dropped;
   std::optional<std::uint64_t> samples_repeated;
-  std::uint64_t restarts = 0;                            ///< of actors and of hosts' processes
+  std::vector<std::string> left; ///< workers' hosts that left in order before the end, and did not come back
+  std::uint64_t restarts = 0;    ///< of actors and of hosts' processes
   std::map<std::string, std::uint64_t> restarts_by_host; ///< of processes, as far as they were watched
   double control_fraction = 0;
   double telemetry_fraction = 0;  ///< CPU time of measuring over training time, programs in the kernel included

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 #include <span>
 
 namespace dynamix::node {
@@ -167,10 +168,11 @@ std::vector<std::string> find_warnings(const run_records& records, const run_sum
     found.push_back(std::to_string(summary.decisions.lost) + " decisions were lost");
   if (summary.decisions.duplicated > 0)
     found.push_back(std::to_string(summary.decisions.duplicated) + " decisions came twice and were refused");
-  const auto differs = [&](const auto& farewell) {
-    return farewell.parameter_checksum != records.farewells.front().parameter_checksum;
-  };
-  if (summary.succeeded && std::any_of(records.farewells.begin(), records.farewells.end(), differs))
+  std::set<std::uint64_t> ends; // of those who ended together
+  for (const auto& farewell : records.farewells)
+    if (farewell.succeeded)
+      ends.insert(farewell.parameter_checksum);
+  if (summary.succeeded && ends.size() > 1)
     found.push_back("the workers ended with different parameters");
   if (summary.telemetry_fraction > dashboard::telemetry_share_max)
     found.push_back("telemetry cost " + percent(summary.telemetry_fraction) +

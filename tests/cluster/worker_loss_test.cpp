@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
 
 namespace dynamix::cluster_test {
 namespace {
@@ -128,6 +130,72 @@ TEST_F(worker_loss, of_all_goes_on_from_the_newest_checkpoint) {
   EXPECT_GT(formed[1].steps, 0U) << "it goes on from a checkpoint";
   EXPECT_EQ(farewell_of("w0").samples, 12000U);
   EXPECT_EQ(farewell_of("w0").parameter_checksum, farewell_of("w2").parameter_checksum);
+}
+
+/// A host that is asked to end (SIGTERM) while the others go on.
+class leaving_host : public worker_loss {};
+
+TEST_F(leaving_host, costs_at_most_a_step_and_local_goes_on_without_it) {
+  write_slow_file(2);
+  auto local = start_local();
+  ASSERT_TRUE(wait_for_windows(3)) << local.said();
+  const auto asked = std::chrono::steady_clock::now();
+  ASSERT_TRUE(local.signal_host("w1", SIGTERM)) << local.said();
+  ASSERT_TRUE(wait_for_generation({"w0", "w2"})) << local.said();
+  RecordProperty(
+      "resumed_ms",
+      static_cast<int>(
+          std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - asked).count()));
+  const auto ended = local.wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("w1 has left: its process was asked to end (SIGTERM); the others go on"));
+  EXPECT_THAT(ended.output, HasSubstr("w1, in order, before the end"));
+  expect_whole_training({"w0", "w2"}, 12000);
+  ASSERT_EQ(generations().size(), 2U) << "nobody comes back";
+  EXPECT_EQ(generations().back().reason, "w1 has left");
+  EXPECT_THAT(farewell_of("w1").reason, HasSubstr("left: its host was asked to end, after step"));
+  EXPECT_THAT(farewell_of("w1").reason, HasSubstr("; checkpoint "));
+  EXPECT_THAT(contents_of(run().log("w1")), HasSubstr("host_ended reason=\"left: "));
+  EXPECT_EQ(summary()["succeeded"], true);
+  EXPECT_EQ(summary()["reason"], "epochs completed");
+  EXPECT_EQ(summary()["left"], nlohmann::json({"w1"}));
+  EXPECT_EQ(summary()["decisions"]["lost"], 0);
+  EXPECT_EQ(summary()["samples_dropped"], 0);
+}
+
+TEST_F(leaving_host, joins_again_when_it_is_started_again) {
+  write_slow_file(2);
+  auto arbitrator = start_host("hub");
+  auto first = start_host("w0");
+  auto second = start_host("w1");
+  auto third = start_host("w2");
+  ASSERT_TRUE(wait_for_windows(3)) << first.said();
+  second.signal(SIGTERM);
+  EXPECT_EQ(second.wait().code, 0) << second.said();
+  ASSERT_TRUE(wait_for_generation({"w0", "w2"})) << first.said();
+  auto again = start_host("w1", "--resume");
+  ASSERT_TRUE(wait_for_generation({"w0", "w1", "w2"})) << again.said();
+  for (auto* one : {&first, &again, &third, &arbitrator})
+    EXPECT_EQ(one->wait().code, 0) << one->said();
+  EXPECT_THAT(arbitrator.said(), HasSubstr("all workers have finished"));
+  expect_whole_training({"w0", "w1", "w2"}, 12000);
+  EXPECT_EQ(summary()["succeeded"], true);
+  EXPECT_TRUE(summary()["left"].empty()) << "it came back";
+}
+
+TEST_F(leaving_host, that_alone_arbitrates_or_is_the_last_worker_ends_training) {
+  for (const char* last : {"hub", "w0"}) {
+    write_file({.slowdowns = {10}, .epochs = 2});
+    auto arbitrator = start_host("hub");
+    auto worker = start_host("w0");
+    ASSERT_TRUE(wait_for_windows(3)) << worker.said();
+    (last == std::string("hub") ? arbitrator : worker).signal(SIGTERM);
+    EXPECT_EQ(worker.wait().code, 0) << last << ": " << worker.said();
+    EXPECT_EQ(arbitrator.wait().code, 0) << last << ": " << arbitrator.said();
+    EXPECT_EQ(farewell_of("w0").reason, "stopped") << last;
+    EXPECT_EQ(summary()["reason"], "stopped") << last;
+    std::filesystem::remove_all(run().path());
+  }
 }
 
 class stopped_training : public trial {

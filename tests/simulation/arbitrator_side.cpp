@@ -59,6 +59,7 @@ proxy_actor::behavior_type proxy(proxy_pointer self, simulation* world, connecti
       [to_worker](atom::closed, const frame& notice) {
         to_worker([notice](simulated_worker& worker) { worker.generation_changes(notice); });
       },
+      [](atom::stop) {}, // nobody asks the arbitrator's host to end
       [self, world, through, failed](atom::hello, std::uint64_t ticket, const frame& hello) {
         world->faults.notice(fault_trigger::hello);
         world->checks.asked(through, *actors::unpack<messages::hello>(hello, "proxy"));

@@ -10,8 +10,9 @@ namespace dynamix::simulation {
 namespace {
 
 constexpr std::array<const char*, fault_kinds> fault_names = {
-    "reset",           "cut",          "cut_half",   "cut_peers",  "crash", "hang", "slow_network", "kill_arbitrator",
-    "kill_aggregator", "kill_gateway", "crash_host", "freeze_host"};
+    "reset",        "cut",        "cut_half",     "cut_peers",       "crash",
+    "hang",         "leave",      "slow_network", "kill_arbitrator", "kill_aggregator",
+    "kill_gateway", "crash_host", "freeze_host"};
 
 /// Mostly shorter than what anybody would notice, or about as long, sometimes much longer.
 std::int64_t draw_duration_us(random_source& random) {
@@ -63,6 +64,10 @@ void fault_injector::notice(fault_trigger what) {
     fault.done = true;
     world_.time.after(fault.delay_us, [this, i] { strike(plan_[i]); });
   }
+}
+
+void fault_injector::felt() {
+  last_us_ = world_.time.now_us();
 }
 
 void fault_injector::strike(const planned_fault& fault) {
@@ -121,6 +126,8 @@ void fault_injector::strike_worker(const planned_fault& fault) {
   case fault_kind::hang:
     world.workers[rank]->hang();
     return later([&world, rank] { world.workers[rank]->wake(); });
+  case fault_kind::leave:
+    return world.workers[rank]->ask_to_leave(fault.duration_us);
   default:
     world.net.longest_delay_us = std::min<std::int64_t>(fault.duration_us, 2 * us_per_second);
     return later([&world] { world.net.longest_delay_us = 0; });

@@ -17,6 +17,7 @@ enum class fault_kind : std::uint8_t {
   cut_peers,       ///< two workers do not reach each other
   crash,           ///< a worker's process dies and is started again
   hang,            ///< it is stopped, and goes on
+  leave,           ///< a worker's host is asked to end, and is started again
   slow_network,    ///< messages take long
   kill_arbitrator, ///< the actor; its supervisor starts it again
   kill_aggregator,
@@ -24,7 +25,7 @@ enum class fault_kind : std::uint8_t {
   crash_host, ///< the arbitrator's process, started again without memory
   freeze_host,
 };
-constexpr std::uint32_t fault_kinds = 12;
+constexpr std::uint32_t fault_kinds = 13;
 
 /// When a fault strikes: at its time, or soon after the next event of a kind, counted from its time.
 enum class fault_trigger : std::uint8_t { time, formation, decision, ending, hello, farewell };
@@ -52,6 +53,8 @@ public:
   void notice(fault_trigger what);
   /// No fault strikes any more.
   void stop() { stopped_ = true; }
+  /// What a fault has brought about goes on until now.
+  void felt();
   std::uint64_t struck() const { return struck_; }
   std::int64_t last_us() const { return last_us_; }
   bool harmless() const { return plan_.empty(); }

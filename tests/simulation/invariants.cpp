@@ -1,5 +1,6 @@
 #include "tests/simulation/invariants.hpp"
 
+#include "messages/leave.hpp"
 #include "tests/simulation/simulation.hpp"
 
 #include <algorithm>
@@ -68,8 +69,11 @@ void invariants::row_written(const actors::ledger_row& row) {
     world_.faults.notice(fault_trigger::decision);
   } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
     told(*event);
-  } else if (std::holds_alternative<actors::ledger_farewell>(row.entry)) {
-    ++farewells_;
+  } else if (const auto* said = std::get_if<actors::ledger_farewell>(&row.entry)) {
+    if (messages::tells_leave(said->farewell))
+      world_.faults.felt(); // what follows from it may come later than its request
+    else
+      ++farewells_;
     intact_ = false;
     world_.faults.notice(fault_trigger::farewell);
   }
@@ -98,7 +102,8 @@ void invariants::check_members(const actors::ledger_generation& row, const std::
   for (const auto rank : members) {
     const auto& worker = *world_.workers[rank];
     // The aggregator cannot know that a process is gone, nor what it has done since its newest hello.
-    if (!is_known(worker) || said_generation_[rank] != worker.newest().generation)
+    // One that leaves may say so while its place is under way.
+    if (!is_known(worker) || said_generation_[rank] != worker.newest().generation || worker.leaves())
       continue;
     if (worker.newest().generation >= row.generation)
       violated(fmt::format("w{} has been in a generation {} before this one", rank, row.generation));
@@ -129,7 +134,7 @@ void invariants::check_steps_lost(const actors::ledger_generation& row, const st
   const bool survives = std::ranges::any_of(members, [&](auto rank) {
     const auto& worker = *world_.workers[rank];
     const auto trained = last_trained_->incarnations.find(rank);
-    return is_known(worker) && said_generation_[rank] == worker.newest().generation &&
+    return is_known(worker) && said_generation_[rank] == worker.newest().generation && !worker.leaves() &&
            trained != last_trained_->incarnations.end() && trained->second == worker.incarnation();
   });
   if (!survives)

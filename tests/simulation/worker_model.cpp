@@ -27,6 +27,7 @@ void simulated_worker::start(std::uint64_t checkpoint_steps) {
   checkpoint_steps_ = checkpoint_steps;
   greeting_delay_seconds_ = 0;
   duplicate_since_seconds_ = -1;
+  leave_asked_seconds_.reset();
   thread = {};
   log([&] { return fmt::format("starts, incarnation {}, checkpoint of step {}", incarnation_, checkpoint_steps); });
   attempt();
@@ -64,6 +65,23 @@ void simulated_worker::wake() {
   if (!world_.net.is_cut(rank_))
     world_.net.settle(rank_);
   world_.retry_rings();
+}
+
+void simulated_worker::ask_to_leave(std::int64_t restart_delay_us) {
+  const bool alone = std::ranges::none_of(newest_.members,
+                                          [this](auto rank) { return rank != rank_ && !world_.workers[rank]->away_; });
+  if (!alive_ || leaves() || alone || now_ < phase::waiting || now_ >= phase::leaving)
+    return;
+  log([] { return "is asked to leave"; });
+  away_ = true;
+  restart_delay_us_ = restart_delay_us;
+  leave_asked_seconds_ = static_cast<double>(world_.time.now_us()) / us_per_second;
+  run(incarnation_, [this] {
+    if (now_ == phase::waiting)
+      part();
+    else
+      look_after_leave();
+  });
 }
 
 void simulated_worker::run(std::uint64_t incarnation, std::function<void()> action) {

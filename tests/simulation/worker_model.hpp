@@ -29,6 +29,10 @@ public:
   void crash();
   void hang();
   void wake();
+  /// Its host is asked to end (SIGTERM), and is started again so long after it has. Nothing happens where nobody would
+  /// be left to go on.
+  void ask_to_leave(std::int64_t restart_delay_us);
+  bool leaves() const { return leave_asked_seconds_.has_value(); }
   bool alive() const { return alive_; }
   bool hung() const { return hung_; }
   /// It has come to its end by itself, well or not.
@@ -74,7 +78,9 @@ private:
   void orphan();
   void tick();
   void interrupt(const std::string& reason);
-  void leave();
+  void look_after_leave();
+  void part();
+  void conclude();
   void say_farewell();
   void end(bool succeeded, const std::string& reason);
   void request(const std::function<void(const connection_ptr&, std::uint64_t ticket)>& ask, std::int64_t timeout_us,
@@ -108,6 +114,9 @@ private:
   bool known_training_ = false;
   double greeting_delay_seconds_ = 0;
   double duplicate_since_seconds_ = -1;
+  std::optional<double> leave_asked_seconds_;
+  std::int64_t restart_delay_us_ = 0; ///< after a leave
+  bool away_ = false;                 ///< since it was asked to leave, until it has a place again
   std::map<std::uint64_t, std::function<void(const answer&)>> pending_;
   std::uint64_t tickets_ = 0;
 };

@@ -1,6 +1,8 @@
-/// What of a modelled worker follows actors/worker.cpp and worker_state.cpp line by line.
+/// What of a modelled worker follows actors/worker.cpp, worker_end.cpp and worker_state.cpp line by line.
 
+#include "actors/leave.hpp"
 #include "actors/packing.hpp"
+#include "messages/leave.hpp"
 #include "tests/simulation/simulation.hpp"
 
 #include <algorithm>
@@ -95,7 +97,7 @@ void simulated_worker::refused(const messages::welcome& welcome) {
   log([&] { return "is refused: " + welcome.detail; });
   if (welcome.verdict == welcome_verdict::not_leader)
     return greet_later();
-  if (now_ == phase::training)
+  if (now_ >= phase::training)
     return;
   if (duplicate_since_seconds_ < 0)
     duplicate_since_seconds_ = now;
@@ -127,6 +129,7 @@ void simulated_worker::take_place(const frame& received, const meeting_point& wh
   if (!fits)
     return;
   now_ = phase::training;
+  away_ = false;
   watch_->entered(static_cast<double>(world_.time.now_us()) / us_per_second);
   newest_ = *place;
   thread.place = world_.ring_at(where, *place);
@@ -168,8 +171,10 @@ void simulated_worker::generation_left() {
                        thread.attempted_steps, thread.reason);
   });
   if (thread.how == thread_ending::completed)
-    return leave();
+    return conclude();
   now_ = phase::waiting;
+  if (leaves())
+    return part();
   greet();
 }
 
@@ -196,6 +201,7 @@ void simulated_worker::tick() {
   beat();
   if (!slot_)
     return;
+  look_after_leave();
   const auto finding =
       watch_->look(static_cast<double>(world_.time.now_us()) / us_per_second, thread.state.steps, orphaned());
   if (finding.verdict == actors::watch_verdict::fine)
@@ -207,7 +213,41 @@ void simulated_worker::tick() {
     interrupt(finding.reason);
 }
 
-void simulated_worker::leave() {
+void simulated_worker::look_after_leave() {
+  if (!leaves() || now_ != phase::training)
+    return;
+  const auto next = actors::decide_leave(static_cast<double>(world_.time.now_us()) / us_per_second,
+                                         *leave_asked_seconds_, newest_.members.size(), world_.timeouts);
+  if (next.step == actors::leave_step::ask)
+    thread.regroup = true;
+  else
+    interrupt(next.reason);
+}
+
+/// In no generation any more: the farewell, and then the process's end.
+void simulated_worker::part() {
+  now_ = phase::leaving;
+  slot_->close();
+  log([&] { return fmt::format("leaves after step {}", thread.state.steps); });
+  const messages::farewell said{.host = world_.name_of(rank_),
+                                .rank = rank_,
+                                .reason = std::string{messages::leave_mark} + "its host was asked to end",
+                                .steps = thread.state.steps,
+                                .parameter_checksum = thread.state.digest,
+                                .decisions = slot_->counts()};
+  const auto go = [this](const answer&) {
+    after(world_.random.between(1, 100) * us_per_ms, [this] { world_.restart_worker(rank_, restart_delay_us_); });
+  };
+  if (orphaned())
+    return go({});
+  request(
+      [hub = hub_, packed = pack(said)](const connection_ptr& link, std::uint64_t ticket) {
+        caf::anon_send(link->proxy, atom::farewell_v, ticket, hub, packed);
+      },
+      world_.timeouts.request_timeout_ms * us_per_ms, go);
+}
+
+void simulated_worker::conclude() {
   now_ = phase::leaving;
   if (orphaned())
     return say_farewell();

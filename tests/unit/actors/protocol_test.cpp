@@ -190,6 +190,23 @@ TEST(Protocol, AWorkerThatWakesComesBack) {
   EXPECT_EQ(shard.inboxes[1]->places.back(), shard.inboxes[0]->places.back());
 }
 
+/// The one arbitrator's host is asked to end: training ends in order, instead of going on without it.
+TEST(Protocol, AStopIsPassedOnToEveryWorkerAndToThoseWhoComeLater) {
+  simulated_shard shard(2, 21);
+  shard.join_all();
+  caf::anon_send(shard.hub, atom::stop_v);
+  shard.run();
+  for (const auto& inbox : shard.inboxes)
+    EXPECT_EQ(inbox->stops, 1U);
+  EXPECT_FALSE(shard.events->take().arbitrator) << "it waits for them";
+  shard.kill(1);
+  shard.run();
+  shard.handles[1] = shard.system.spawn(testing::recording_worker, shard.inboxes[1]);
+  shard.say_hello_again(1);
+  shard.run();
+  EXPECT_EQ(shard.inboxes[1]->stops, 2U);
+}
+
 TEST(Protocol, ARunWithoutWorkersEndsOnceTheyDoNotComeBack) {
   simulated_shard shard(1, 14);
   shard.join_all();

@@ -45,6 +45,7 @@ struct inbox {
   std::vector<messages::placement> places;
   std::vector<messages::generation_notice> notices;
   std::uint64_t steps = 0; ///< that the worker has completed
+  std::uint64_t stops = 0; ///< asked for
 
   std::uint64_t generation() const { return places.empty() ? 0 : places.back().generation; }
 };
@@ -60,6 +61,7 @@ inline worker_actor::behavior_type recording_worker(worker_actor::pointer, std::
       [received](atom::closed, const frame& notice) {
         received->notices.push_back(*unpack<messages::generation_notice>(notice, "test"));
       },
+      [received](atom::stop) { ++received->stops; },
   };
 }
 

@@ -113,6 +113,21 @@ TEST_F(launcher, starts_a_worker_again_that_died_in_training) {
   EXPECT_THAT(outcome.warnings, IsEmpty());
 }
 
+TEST_F(launcher, goes_on_without_a_worker_that_left_in_order_and_does_not_start_it_again) {
+  auto said = farewell(1);
+  said.succeeded = false;
+  said.reason = "left: its host was asked to end, after step 20";
+  ASSERT_EQ(storage::write_file_atomically(directory_.path() + "/said", actors::to_json(said, {})), "");
+  const auto outcome = launch_with(begin + "if [ $name = ben ]; then cp $ran/said " + run_.worker("ben") +
+                                   "; touch $ran/gone; exit 0; fi\n"
+                                   "until [ -e $ran/gone ]; do sleep 0.05; done; sleep 1");
+  EXPECT_TRUE(outcome.succeeded) << outcome.error;
+  EXPECT_EQ(said_by("ben"), "--out\n");
+  EXPECT_THAT(outcome.restarts, IsEmpty());
+  EXPECT_THAT(outcome.warnings, IsEmpty());
+  EXPECT_THAT(printed_.str(), HasSubstr("ben has left: its process was asked to end (SIGTERM); the others go on"));
+}
+
 TEST_F(launcher, gives_a_worker_up_that_dies_too_often_and_goes_on_with_the_rest) {
   const auto outcome = launch_with(begin + "if [ $name = ben ]; then echo out of memory; exit 3; fi\n"
                                            "until lives ben 6; do sleep 0.1; done; sleep 1");

@@ -19,6 +19,7 @@ void stop_by(int signal) {
   kill(getpid(), signal);
   asked.get_future().wait();
   EXPECT_TRUE(signals.token().stop_requested());
+  EXPECT_EQ(signals.terminated().stop_requested(), signal == SIGTERM);
 }
 
 TEST(stop_signals, ask_to_stop_where_a_thread_was_there_before) {

@@ -1,0 +1,99 @@
+#include "actors/leave.hpp"
+#include "messages/leave.hpp"
+#include "tests/unit/actors/small_membership.hpp"
+
+namespace dynamix::actors {
+namespace {
+
+TEST(Leave, IsMeantByARequestToOneHostUnlessItAloneArbitrates) {
+  EXPECT_TRUE(decide_host_stop(true, {}).leaves) << "a worker's host, or a shard's";
+  EXPECT_TRUE(decide_host_stop(true, {.arbitrates = true, .replicated = true}).leaves) << "the others elect a leader";
+  const auto only = decide_host_stop(true, {.arbitrates = true});
+  EXPECT_FALSE(only.leaves);
+  EXPECT_NE(only.reason.find("this host alone arbitrates"), std::string::npos);
+  EXPECT_FALSE(decide_host_stop(false, {}).leaves) << "SIGINT is meant for the training";
+}
+
+TEST(Leave, AsksThePeersFirstAndDropsTheStepInFlightWhenThatTakesTooLong) {
+  const auto timeouts = cluster::derive_timeouts(1000);
+  EXPECT_EQ(decide_leave(10, 10, 0, timeouts).step, leave_step::go);
+  EXPECT_EQ(decide_leave(10, 10, 3, timeouts).step, leave_step::ask);
+  EXPECT_EQ(decide_leave(11.4, 10, 3, timeouts).step, leave_step::ask);
+  const auto late = decide_leave(11.6, 10, 3, timeouts);
+  EXPECT_EQ(late.step, leave_step::drop) << "no later than its death would have been noticed";
+  EXPECT_NE(late.reason.find("within 1500 ms"), std::string::npos) << late.reason;
+  EXPECT_EQ(decide_leave(11.6, 10, 1, timeouts).step, leave_step::stop) << "nobody would be left";
+}
+
+TEST(Leave, IsToldByAFarewellThatOthersTakeForAFailure) {
+  messages::farewell said{.host = "ada", .reason = std::string{messages::leave_mark} + "asked", .decisions = {}};
+  EXPECT_TRUE(messages::tells_leave(said));
+  said.succeeded = true;
+  EXPECT_FALSE(messages::tells_leave(said));
+  EXPECT_FALSE(messages::tells_leave({.host = "ada", .reason = "out of memory", .decisions = {}}));
+}
+
+class LeavingMember : public ::testing::Test, protected testing::small_membership {
+protected:
+  bool say_left(const std::string& host) {
+    return members.departed({.host = host,
+                             .rank = rank_of(host),
+                             .reason = std::string{messages::leave_mark} + "its host was asked to end",
+                             .decisions = {}},
+                            now);
+  }
+};
+
+TEST_F(LeavingMember, IsNotWaitedForAndNothingIsLostWhereItsPeersPartedWithIt) {
+  start();
+  complete_steps(10);
+  formed.reset();
+  leave("ada", 12, 12);
+  leave("cy", 12, 12);
+  look();
+  EXPECT_FALSE(formed) << "ben has not left yet";
+  EXPECT_TRUE(say_left("ben"));
+  look(); // no time has passed
+  ASSERT_TRUE(formed);
+  EXPECT_EQ(formed->members, (std::vector<std::uint32_t>{0, 2}));
+  EXPECT_EQ(change.steps, 12U);
+  EXPECT_EQ(change.steps_lost, 0U);
+  EXPECT_EQ(members.state().reason, "ben has left");
+}
+
+TEST_F(LeavingMember, WhoGoesFirstEndsTheGenerationForTheOthersAtOnce) {
+  start();
+  complete_steps(10);
+  EXPECT_TRUE(say_left("ben"));
+  look();
+  ASSERT_EQ(notices.size(), 2U);
+  EXPECT_EQ(notices.front().second.reason, "ben has left");
+  EXPECT_EQ(notices.front().second.change, messages::generation_change::ended);
+}
+
+TEST_F(LeavingMember, JoinsAgainAsAnotherProcessButAHelloOfTheOldOneComesTooLate) {
+  start();
+  EXPECT_TRUE(say_left("ben"));
+  EXPECT_FALSE(say_left("ben")) << "once";
+  EXPECT_EQ(admit(hello("ben", 7)).verdict, messages::welcome_verdict::generation_closed)
+      << "overtaken by its farewell";
+  EXPECT_EQ(admit(hello("ben", 8)).verdict, messages::welcome_verdict::accepted);
+  formed.reset();
+  leave("ada", 1, 1);
+  leave("cy", 1, 1);
+  look();
+  ASSERT_TRUE(formed);
+  EXPECT_EQ(formed->members, (std::vector<std::uint32_t>{0, 1, 2}));
+}
+
+TEST_F(LeavingMember, EndsTheRunOnlyWhereAllHaveLeft) {
+  start();
+  say_left("ada");
+  say_left("ben");
+  EXPECT_EQ(members.over(now), "");
+  say_left("cy");
+  EXPECT_EQ(members.over(now), "all workers have left or failed");
+}
+
+} // namespace
+} // namespace dynamix::actors
