@@ -59,8 +59,8 @@ protected:
 TEST_F(undisturbed_run, trains_four_unequal_workers_and_loses_no_decision) {
   write_file({.slowdowns = {1, 1, 2, 4},
               .dataset = cluster::training{}.data_path,
-              .epochs = 0.1,
-              .more = "[ppo]\nhorizon = 4\n",
+              .epochs = 0.5, // 14 windows at least, if all choose the largest batch from the start
+              .more = "[ppo]\nhorizon = 2\n",
               .arbitrator = "guard = false\n"}); // it would spare an untrained policy most of its lessons
   const auto ended = start_local().wait();
   ASSERT_EQ(ended.code, 0) << ended.output;
@@ -73,7 +73,7 @@ TEST_F(undisturbed_run, trains_four_unequal_workers_and_loses_no_decision) {
   for (const char* key : {"control_fraction", "telemetry_fraction"})
     EXPECT_TRUE(summary["overhead"].contains(key)) << key;
   EXPECT_EQ(summary["workers"], 4);
-  EXPECT_GE(summary["samples"], 6000);
+  EXPECT_GE(summary["samples"], 30000);
   EXPECT_EQ(summary["generations"], 1);
   EXPECT_EQ(summary["restarts"], 0);
   EXPECT_GE(summary["policy_version"], 1) << "the policy has learned nothing";
