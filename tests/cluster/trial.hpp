@@ -20,7 +20,7 @@
 namespace dynamix::cluster_test {
 
 /// How long a test waits for anything: far above what an idle machine needs, so that a loaded one passes too.
-constexpr std::chrono::seconds patience{60};
+constexpr std::chrono::seconds patience{180};
 
 /// Looks every 20 ms. False when it has not come true within `patience`.
 bool wait_until(const std::function<bool()>& come_true);
