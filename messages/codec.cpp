@@ -18,6 +18,7 @@ namespace {
 constexpr std::uint64_t traversal_limit_factor = 8;
 constexpr std::uint64_t traversal_limit_words_min = 1024;
 constexpr int nesting_limit = 16;
+constexpr std::size_t first_segment_words = 1024;
 
 codec_error too_large(std::size_t words) {
   return {codec_code::too_large,
@@ -45,7 +46,9 @@ shared_words to_words(capnp::MessageBuilder& builder) {
 
 template <class T>
 result<shared_words> build(const T& value) {
-  capnp::MallocMessageBuilder builder;
+  // Most messages fit into this. The builder zeroes what it used of it, which is less than it would allocate.
+  alignas(capnp::word) thread_local std::array<std::uint64_t, first_segment_words> scratch{};
+  capnp::MallocMessageBuilder builder(kj::arrayPtr(reinterpret_cast<capnp::word*>(scratch.data()), scratch.size()));
   auto envelope = builder.initRoot<schema::Envelope>();
   wire::write(value, envelope);
   if (builder.getSegmentsForOutput().size() == 1)

@@ -8,12 +8,14 @@
 namespace dynamix::replication {
 namespace {
 
-/// libraft hands out multiples of 8 bytes, at whatever address they were read to.
-word_list words_of(const raft_buffer& buffer) {
-  word_list words(buffer.len / sizeof(std::uint64_t));
-  if (!words.empty())
-    std::memcpy(words.data(), buffer.base, words.size() * sizeof words[0]);
-  return words;
+/// libraft hands out multiples of 8 bytes, at whatever address they were read to: `copy` is for those that lie askew.
+std::span<const std::uint64_t> words_of(const raft_buffer& buffer, word_list& copy) {
+  const auto count = buffer.len / sizeof(std::uint64_t);
+  if (reinterpret_cast<std::uintptr_t>(buffer.base) % alignof(std::uint64_t) == 0)
+    return {static_cast<const std::uint64_t*>(buffer.base), count};
+  copy.resize(count);
+  std::memcpy(copy.data(), buffer.base, count * sizeof copy[0]);
+  return copy;
 }
 
 } // namespace
@@ -40,7 +42,8 @@ apply_outcome journal_machine::outcome_of(void* result) {
 
 int journal_machine::apply(raft_fsm* machine, const raft_buffer* buffer, void** result) {
   auto& self = of(machine);
-  const auto outcome = self.book_.apply(words_of(*buffer));
+  word_list copy;
+  const auto outcome = self.book_.apply(words_of(*buffer, copy));
   *result = reinterpret_cast<void*>(static_cast<std::uintptr_t>(outcome.result) << 1 | (outcome.repeated ? 1 : 0));
   if (self.applied)
     self.applied(self.book_.state(), outcome);
@@ -62,7 +65,8 @@ int journal_machine::snapshot(raft_fsm* machine, raft_buffer* buffers[], unsigne
 
 int journal_machine::restore(raft_fsm* machine, raft_buffer* buffer) {
   journal_state state;
-  if (!decode_snapshot(words_of(*buffer), state).empty())
+  word_list copy;
+  if (!decode_snapshot(words_of(*buffer, copy), state).empty())
     return RAFT_CORRUPT;
   of(machine).book_.restore(std::move(state));
   ::raft_free(buffer->base);

@@ -19,23 +19,37 @@ struct simulation::request {
   bool current() const { return owner->arbitrators_[voter].raft_term == raft_term; }
 };
 
+namespace {
+
+/// Whether it is what was seen first at this place, counted from 1; places are first seen in order, since whoever skips
+/// some does so with the snapshot of one who did not.
+template <class T>
+bool agrees(std::vector<T>& seen, std::uint64_t place, const T& value) {
+  if (place == seen.size() + 1)
+    seen.push_back(value);
+  return place <= seen.size() && seen[place - 1] == value;
+}
+
+} // namespace
+
 simulation::simulation(std::uint64_t seed) : random_(seed) {
   const unsigned voters = below(3) == 0 ? 5 : 3;
   ::raft_fixture_initialize(&fixture_);
   arbitrators_.resize(voters);
+  led_terms_.resize(voters);
   for (unsigned voter = 0; voter < voters; ++voter) {
     machines_.push_back(std::make_unique<journal_machine>());
     machines_.back()->applied = [this, voter](const journal_state& state, const apply_outcome&) {
       applied(voter, state);
     };
     ::raft_fixture_grow(&fixture_, machines_.back()->interface());
-    auto* raft = ::raft_fixture_get(&fixture_, voter);
+    auto* raft = voters_.emplace_back(::raft_fixture_get(&fixture_, voter));
     ::raft_set_pre_vote(raft, true);
     ::raft_set_snapshot_threshold(raft, 8);
     ::raft_set_snapshot_trailing(raft, 4);
     // The fixture's disk counts entries that are still being written when it truncates, and frees them in the end. Only
     // a restart would read what it keeps, and there is none here.
-    ::raft_fixture_get(&fixture_, voter)->io->truncate = [](raft_io*, raft_index) { return 0; };
+    raft->io->truncate = [](raft_io*, raft_index) { return 0; };
     ::raft_fixture_set_randomized_election_timeout(&fixture_, voter, static_cast<unsigned>(1000 + below(1000)));
   }
   raft_configuration configuration{};
@@ -89,10 +103,15 @@ bool simulation::heal() {
 
 void simulation::step() {
   ::raft_fixture_step(&fixture_);
-  check_leaders();
-  for (unsigned voter = 0; voter < machines_.size(); ++voter)
-    if (::raft_fixture_alive(&fixture_, voter))
-      arbitrate(voter);
+  for (unsigned voter = 0; voter < voters_.size(); ++voter) {
+    const auto& raft = *voters_[voter];
+    const auto led_term = raft.state == RAFT_LEADER ? raft.current_term : 0;
+    if (led_term != led_terms_[voter])
+      check_leader(voter, led_term);
+    // Most voters do not lead, and did not.
+    if ((led_term != 0 || arbitrators_[voter].raft_term != 0) && !dead_.contains(voter))
+      arbitrate(voter, led_term);
+  }
 }
 
 void simulation::fault() {
@@ -127,21 +146,17 @@ void simulation::fault() {
   }
 }
 
-void simulation::check_leaders() {
-  for (unsigned voter = 0; voter < machines_.size(); ++voter) {
-    auto* raft = ::raft_fixture_get(&fixture_, voter);
-    if (::raft_state(raft) == RAFT_LEADER && leaders_.emplace(raft->current_term, voter).first->second != voter)
-      fail("two leaders in term " + std::to_string(raft->current_term));
-  }
+void simulation::check_leader(unsigned voter, std::uint64_t led_term) {
+  led_terms_[voter] = led_term;
+  if (led_term != 0 && leaders_.emplace(led_term, voter).first->second != voter)
+    fail("two leaders in term " + std::to_string(led_term));
 }
 
-void simulation::arbitrate(unsigned voter) {
+void simulation::arbitrate(unsigned voter, std::uint64_t led_term) {
   auto& self = arbitrators_[voter];
-  auto* raft = ::raft_fixture_get(&fixture_, voter);
-  const auto term = ::raft_state(raft) == RAFT_LEADER ? raft->current_term : 0;
-  if (term != self.raft_term)
-    self = {.raft_term = term};
-  if (term == 0 || self.waits)
+  if (led_term != self.raft_term)
+    self = {.raft_term = led_term};
+  if (led_term == 0 || self.waits)
     return;
   if (self.client == 0)
     return lead(voter);
@@ -167,16 +182,15 @@ void simulation::lead(unsigned voter) {
   waiting->voter = voter;
   waiting->raft_term = self.raft_term;
   waiting->barrier.data = waiting.get();
-  const auto code = ::raft_barrier(::raft_fixture_get(&fixture_, voter), &waiting->barrier,
-                                   [](struct raft_barrier* barrier, int status) {
-                                     const std::unique_ptr<request> done(static_cast<request*>(barrier->data));
-                                     if (!done->current())
-                                       return;
-                                     auto& leader = done->owner->arbitrators_[done->voter];
-                                     leader.waits = false;
-                                     if (status == 0)
-                                       leader.client = ++done->owner->clients_;
-                                   });
+  const auto code = ::raft_barrier(voters_[voter], &waiting->barrier, [](struct raft_barrier* barrier, int status) {
+    const std::unique_ptr<request> done(static_cast<request*>(barrier->data));
+    if (!done->current())
+      return;
+    auto& leader = done->owner->arbitrators_[done->voter];
+    leader.waits = false;
+    if (status == 0)
+      leader.client = ++done->owner->clients_;
+  });
   if (code != 0)
     return;
   waiting.release();
@@ -196,15 +210,15 @@ void simulation::propose(unsigned voter, journal_entry entry) {
   waiting->raft_term = self.raft_term;
   waiting->apply.data = waiting.get();
   const auto buffer = to_buffer(words);
-  const auto code = ::raft_apply(::raft_fixture_get(&fixture_, voter), &waiting->apply, &buffer, 1,
-                                 [](struct raft_apply* apply, int status, void* result) {
-                                   const std::unique_ptr<request> done(static_cast<request*>(apply->data));
-                                   if (!done->current())
-                                     return;
-                                   done->owner->arbitrators_[done->voter].waits = false;
-                                   if (status == 0)
-                                     done->owner->settled(done->voter, journal_machine::outcome_of(result));
-                                 });
+  const auto code =
+      ::raft_apply(voters_[voter], &waiting->apply, &buffer, 1, [](struct raft_apply* apply, int status, void* result) {
+        const std::unique_ptr<request> done(static_cast<request*>(apply->data));
+        if (!done->current())
+          return;
+        done->owner->arbitrators_[done->voter].waits = false;
+        if (status == 0)
+          done->owner->settled(done->voter, journal_machine::outcome_of(result));
+      });
   if (code != 0) {
     ::raft_free(buffer.base);
     return;
@@ -232,10 +246,9 @@ void simulation::settled(unsigned voter, const apply_outcome& outcome) {
 
 void simulation::applied(unsigned voter, const journal_state& state) {
   trace_ = mix(trace_, voter ^ state.digest);
-  if (digests_.emplace(state.position, state.digest).first->second != state.digest)
+  if (!agrees(digests_, state.position, state.digest))
     fail("voters differ at position " + std::to_string(state.position));
-  if (state.newest_key.window > 0 &&
-      decided_.emplace(state.newest_key.window, state.newest_key).first->second != state.newest_key)
+  if (state.newest_key.window > 0 && !agrees(decided_, state.newest_key.window, state.newest_key))
     fail("window " + std::to_string(state.newest_key.window) + " was decided twice");
 }
 
@@ -243,11 +256,9 @@ bool simulation::all_equal() const {
   const auto& first = machines_.front()->book().state();
   return std::all_of(machines_.begin(), machines_.end(),
                      [&](const auto& machine) { return machine->book().state() == first; }) &&
-         std::all_of(acknowledged_.begin(), acknowledged_.end(),
-                     [&](const auto& one) {
-                       const auto found = decided_.find(one.first);
-                       return found != decided_.end() && found->second == one.second;
-                     }) &&
+         std::all_of(
+             acknowledged_.begin(), acknowledged_.end(),
+             [&](const auto& one) { return one.first <= decided_.size() && decided_[one.first - 1] == one.second; }) &&
          first.counts.windows_decided == decided_.size() && first.last_window == decided_.size();
 }
 

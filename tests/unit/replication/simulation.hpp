@@ -55,12 +55,12 @@ private:
 
   void step();
   void fault();
-  void arbitrate(unsigned voter);
+  void arbitrate(unsigned voter, std::uint64_t led_term);
   void lead(unsigned voter);
   void propose(unsigned voter, journal_entry entry);
   void settled(unsigned voter, const apply_outcome& outcome);
   void applied(unsigned voter, const journal_state& state);
-  void check_leaders();
+  void check_leader(unsigned voter, std::uint64_t led_term);
   void fail(const std::string& what);
   bool all_equal() const;
   std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
@@ -68,11 +68,13 @@ private:
   std::mt19937_64 random_;
   raft_fixture fixture_{};
   std::vector<std::unique_ptr<journal_machine>> machines_;
+  std::vector<raft*> voters_; ///< in `fixture_`
   std::vector<arbitrator> arbitrators_;
+  std::vector<std::uint64_t> led_terms_;                         ///< of Raft, by voter, as last seen; 0: does not lead
   std::map<std::uint64_t, unsigned> leaders_;                    ///< by term of Raft
-  std::map<std::uint64_t, std::uint64_t> digests_;               ///< by position, of any voter
+  std::vector<std::uint64_t> digests_;                           ///< by position - 1, of any voter
   std::map<std::uint64_t, messages::decision_key> acknowledged_; ///< by window
-  std::map<std::uint64_t, messages::decision_key> decided_;      ///< by window, applied anywhere
+  std::vector<messages::decision_key> decided_;                  ///< by window - 1, applied anywhere
   std::set<unsigned> dead_;
   std::uint64_t clients_ = 0;
   std::uint64_t trace_ = 0;

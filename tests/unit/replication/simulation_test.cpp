@@ -1,5 +1,6 @@
 // Many seeds of replication/simulation. DYNAMIX_SEEDS sets how many, DYNAMIX_SEED the first: a failure names its own.
 
+#include "replication/words.hpp"
 #include "tests/unit/replication/simulation.hpp"
 
 #include <gtest/gtest.h>
@@ -21,6 +22,7 @@ TEST(simulation, loses_and_doubles_nothing_under_faults_and_goes_on_when_they_en
   const auto first = setting("DYNAMIX_SEED", 1);
   std::uint64_t acknowledged = 0;
   std::uint64_t leaders = 0;
+  std::uint64_t trace = 0;
   const auto start = std::chrono::steady_clock::now();
   for (auto seed = first; seed < first + seeds; ++seed) {
     simulation one(seed);
@@ -30,10 +32,12 @@ TEST(simulation, loses_and_doubles_nothing_under_faults_and_goes_on_when_they_en
     ASSERT_TRUE(healed) << "DYNAMIX_SEED=" << seed;
     acknowledged += one.acknowledged();
     leaders += one.leaders();
+    trace = mix(trace, one.trace());
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  std::printf("seeds: %llu, leaders: %llu, windows: %llu, %.0f seeds/s\n", static_cast<unsigned long long>(seeds),
-              static_cast<unsigned long long>(leaders), static_cast<unsigned long long>(acknowledged),
+  std::printf("seeds: %llu, leaders: %llu, windows: %llu, trace: %016llx, %.0f seeds/s\n",
+              static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(leaders),
+              static_cast<unsigned long long>(acknowledged), static_cast<unsigned long long>(trace),
               static_cast<double>(seeds) / took.count());
   EXPECT_GT(leaders, seeds); // leaders were lost on the way
 }
