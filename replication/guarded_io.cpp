@@ -1,5 +1,7 @@
 #include "replication/guarded_io.hpp"
 
+#include "replication/voter.hpp"
+
 #include <memory>
 
 namespace dynamix::replication {
@@ -118,6 +120,24 @@ void guarded_io::depose(const raft_message& appended) {
   const auto sent = [](raft_io_send* done, int) { delete done; };
   if (original_.send(&wrapped_.io, request.get(), &answer, sent) == 0)
     request.release();
+}
+
+void guarded_io::reconnect(std::uint64_t peer) {
+  constexpr int messages = 2; // the first one is answered with a reset, by which the second fails
+  const auto name = raft_name(peer);
+  raft_message told{}; // only the term, which is true, in case that it does arrive
+  told.type = RAFT_IO_REQUEST_VOTE_RESULT;
+  told.server_id = peer;
+  told.server_address = name.c_str();
+  told.request_vote_result.term = static_cast<const raft*>(wrapped_.io.data)->current_term;
+  told.request_vote_result.vote_granted = false;
+  told.request_vote_result.pre_vote = raft_tribool_true;
+  for (int count = 0; count < messages; ++count) {
+    auto request = std::make_unique<raft_io_send>();
+    const auto sent = [](raft_io_send* done, int) { delete done; };
+    if (original_.send(&wrapped_.io, request.get(), &told, sent) == 0)
+      request.release();
+  }
 }
 
 int guarded_io::send(raft_io* io, raft_io_send* request, const raft_message* message, raft_io_send_cb sent) {

@@ -24,6 +24,9 @@ public:
 
   /// While set and not over, messages pass only as it allows.
   void watch(probation* watched) { probation_ = watched; }
+  /// Has libraft notice that the connection on which it sends to this voter has ended. It only sees that when it sends,
+  /// and what it sends is lost: a first request for a vote, if nothing came before.
+  void reconnect(std::uint64_t peer);
   /// What the disk refused, or empty. It takes a new instance to go on after that.
   const std::string& fault() const { return fault_; }
 

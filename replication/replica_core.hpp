@@ -16,6 +16,11 @@
 
 namespace dynamix::replication {
 
+/// How long the voter `id` waits before it stands for election once the leader `lost` has hung up: nothing for the
+/// lowest id, three heartbeats more for each one after it, so that they do not split the votes.
+std::uint32_t standing_delay_ms(const std::vector<voter>& voters, std::uint64_t id, std::uint64_t lost,
+                                const time_outs& from);
+
 /// One life of libraft in the directory, with the journal as it makes it from there. A failed disk and the end of a
 /// probation take a new one.
 struct raft_instance {
@@ -75,6 +80,7 @@ private:
   std::string check_voters() const;
   void drop_instance();
   observation look() const;
+  void hung_up(std::uint64_t peer);
 
   // replica_proposals.cpp
   void post(request&& added);
@@ -101,8 +107,9 @@ private:
   bool handles_ended_ = false;
   bool disk_failed_ = false; ///< room is asked for before the next try
   std::optional<failure> failure_;
-  std::uint64_t led_term_ = 0; ///< newest that this voter led
-  unsigned moved_aside_ = 0;   ///< since it last ran
+  open_read* open_read_ = nullptr; ///< the newest whose barrier is under way
+  std::uint64_t led_term_ = 0;     ///< newest that this voter led
+  unsigned moved_aside_ = 0;       ///< since it last ran
   std::string last_report_;
   std::thread thread_;
 

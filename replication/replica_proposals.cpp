@@ -18,7 +18,7 @@ struct replica_core::open_apply {
 struct replica_core::open_read {
   struct raft_barrier barrier {};
   replica_core* core = nullptr;
-  read_callback done;
+  std::vector<read_callback> done; ///< at most max_open_proposals
 };
 
 namespace {
@@ -146,24 +146,30 @@ std::shared_ptr<const journal_state> replica_core::copy_state() const {
 void replica_core::serve_read(request&& one) {
   if (one.local)
     return one.read(instance_ ? read_result{proposal_status::committed, copy_state(), 0} : read_result{});
+  // As long as a barrier is under way, nothing behind it is committed: it serves those who ask meanwhile too.
+  if (running_ && open_read_ != nullptr && open_read_->done.size() < max_open_proposals)
+    return open_read_->done.push_back(std::move(one.read));
   auto open = std::make_unique<open_read>();
   open->barrier.data = open.get();
   open->core = this;
-  open->done = std::move(one.read);
+  open->done.push_back(std::move(one.read));
   const auto code =
       running_ ? ::raft_barrier(&instance_->consensus, &open->barrier,
                                 [](struct raft_barrier* barrier, int status) {
                                   const std::unique_ptr<open_read> open(static_cast<open_read*>(barrier->data));
+                                  if (open->core->open_read_ == open.get())
+                                    open->core->open_read_ = nullptr;
                                   read_result told{.status = status_of(status)};
                                   if (status == 0)
                                     told.state = open->core->copy_state();
-                                  open->done(told);
+                                  for (const auto& done : open->done)
+                                    done(told);
                                 })
                : static_cast<int>(RAFT_NOTLEADER);
   if (code == 0)
-    open.release();
+    open_read_ = open.release();
   else
-    open->done({status_of(code), nullptr, look().leader});
+    open->done.front()({status_of(code), nullptr, look().leader});
 }
 
 void replica_core::refuse_all(const std::string& why) {

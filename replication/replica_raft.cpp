@@ -3,6 +3,7 @@
 #include "replication/journal_codec.hpp"
 #include "replication/replica_core.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace dynamix::replication {
@@ -11,6 +12,14 @@ namespace {
 constexpr unsigned move_aside_max = 3;
 
 } // namespace
+
+std::uint32_t standing_delay_ms(const std::vector<voter>& voters, std::uint64_t id, std::uint64_t lost,
+                                const time_outs& from) {
+  constexpr std::uint32_t heartbeats = 3; // libraft looks at its timers once a heartbeat
+  const auto before =
+      std::count_if(voters.begin(), voters.end(), [&](const auto& one) { return one.id < id && one.id != lost; });
+  return static_cast<std::uint32_t>(before) * heartbeats * from.heartbeat_ms;
+}
 
 void replica_core::try_open() {
   auto found = prepare_directory(options_.directory, options_.voters.size() == 1);
@@ -76,6 +85,7 @@ void replica_core::make_instance(const directory_state& found) {
       .handshake_ms = time_outs_.handshake_ms,
       .silent_peer_ms = time_outs_.silent_peer_ms,
       .report = [this](const std::string& text) { report(text); },
+      .hung_up = [this](std::uint64_t peer) { hung_up(peer); },
   };
   instance_ = std::make_unique<raft_instance>(loop_, std::move(connections));
   if (found.probation)
@@ -177,6 +187,24 @@ observation replica_core::look() const {
   ::raft_leader(raft, &leader, &address);
   seen.leader = leader;
   return seen;
+}
+
+/// The system closes a dead leader's connections at once, long before its heartbeats are missed. A follower that hears
+/// of it has no leader any more, so it grants others its vote, and stands itself when its turn comes. Where the leader
+/// lives after all, it is followed again as soon as it is heard of, and who still hears it elects nobody else.
+void replica_core::hung_up(std::uint64_t peer) {
+  if (!running_)
+    return;
+  instance_->io.reconnect(peer);
+  auto* raft = &instance_->consensus;
+  if (instance_->trial || ::raft_state(raft) != RAFT_FOLLOWER || raft->follower_state.current_leader.id != peer)
+    return;
+  raft->follower_state.current_leader.id = 0;
+  // One after the other, or they would split the votes. The first has asked and won by the time that the second stands.
+  const auto wait_ms = standing_delay_ms(options_.voters, options_.id, peer, time_outs_);
+  const auto drawn_ms = raft->follower_state.randomized_election_timeout;
+  if (wait_ms < drawn_ms)
+    raft->election_timer_start = std::min(raft->election_timer_start, raft->io->time(raft->io) + wait_ms - drawn_ms);
 }
 
 } // namespace dynamix::replication

@@ -33,6 +33,7 @@ bool split_address(const std::string& address, std::string& host, std::string& p
 
 transport::transport(uv_loop_t& loop, transport_options options)
     : loop_(loop), options_(std::move(options)), key_(derive_key(options_.secret)) {
+  loop_.data = this; // for `read`, whose stream belongs to libraft
   interface_.impl = this;
   interface_.init = &transport::init;
   interface_.listen = &transport::listen;
@@ -175,6 +176,31 @@ void transport::tune(uv_tcp_t& connection) const {
   uv_os_fd_t descriptor = -1;
   if (::uv_fileno(reinterpret_cast<uv_handle_t*>(&connection), &descriptor) == 0)
     ::setsockopt(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &options_.silent_peer_ms, sizeof options_.silent_peer_ms);
+}
+
+void transport::hand_over(std::uint64_t peer, uv_stream_t* stream) {
+  constexpr std::size_t streams_max = 64;
+  accepted_(&interface_, peer, raft_name(peer).c_str(), stream);
+  if (stream->read_cb == nullptr || ::uv_is_closing(reinterpret_cast<uv_handle_t*>(stream)) != 0)
+    return;
+  if (peers_.size() >= streams_max)
+    peers_.clear(); // streams that libraft itself has closed are not told of
+  reader_ = std::exchange(stream->read_cb, &transport::read);
+  peers_.insert_or_assign(stream, peer);
+}
+
+/// libraft takes the end of a stream without a word to anybody, so it is noticed on the way there.
+void transport::read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buffer) {
+  auto& self = *static_cast<transport*>(stream->loop->data);
+  if (got >= 0)
+    return self.reader_(stream, got, buffer);
+  const auto found = self.peers_.extract(stream);
+  self.reader_(stream, got, buffer);
+  if (found.empty() || !self.options_.hung_up)
+    return;
+  const auto peer = found.mapped();
+  if (std::none_of(self.peers_.begin(), self.peers_.end(), [&](const auto& one) { return one.second == peer; }))
+    self.options_.hung_up(peer);
 }
 
 void transport::report(const std::string& text) const {

@@ -12,6 +12,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace dynamix::replication {
@@ -28,6 +29,8 @@ struct transport_options {
   std::uint32_t handshake_ms = 1000;              ///< from the connect to the last byte of the challenge
   std::uint32_t silent_peer_ms = 2000;            ///< unacknowledged bytes for this long end a connection
   std::function<void(const std::string&)> report; ///< for a person: who was refused and why
+  std::function<void(std::uint64_t peer)>
+      hung_up; ///< a voter has closed the last connection that it had proved itself on
 };
 
 struct transport_counts {
@@ -69,6 +72,8 @@ private:
   int bind_and_listen();
   void make_room();
   void tune(uv_tcp_t& connection) const;
+  void hand_over(std::uint64_t peer, uv_stream_t* stream);
+  static void read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buffer);
   void report(const std::string& text) const;
   void remove(handshake& done);
   void maybe_closed();
@@ -79,6 +84,8 @@ private:
   raft_uv_transport interface_{};
   raft_uv_accept_cb accepted_ = nullptr;
   raft_uv_transport_close_cb closed_ = nullptr;
+  uv_read_cb reader_ = nullptr;                           ///< libraft's, the same for all streams
+  std::unordered_map<uv_stream_t*, std::uint64_t> peers_; ///< who sends on the streams that libraft reads
   std::unique_ptr<uv_tcp_t> listener_;
   std::list<std::unique_ptr<handshake>> handshakes_; ///< oldest first
   transport_counts counts_;

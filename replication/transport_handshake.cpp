@@ -240,7 +240,7 @@ void handshake::hand_over() {
   auto* stream = reinterpret_cast<uv_stream_t*>(std::exchange(tcp_, nullptr));
   if (incoming()) {
     ++owner_.counts_.accepted;
-    owner_.accepted_(&owner_.interface_, challenge_.initiator, raft_name(challenge_.initiator).c_str(), stream);
+    owner_.hand_over(challenge_.initiator, stream);
   } else {
     ++owner_.counts_.connected;
     connected_(std::exchange(request_, nullptr), stream, 0);

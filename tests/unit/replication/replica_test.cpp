@@ -1,6 +1,7 @@
 // Voters as processes on loopback: elections, restarts, and what their directories may suffer. Whatever it is, every
 // window that was acknowledged is on all voters in the end, once.
 
+#include "replication/replica_core.hpp"
 #include "tests/unit/replication/replica_cluster.hpp"
 
 #include <gmock/gmock.h>
@@ -66,6 +67,35 @@ TEST_F(replica_test, elects_one_leader_among_three_and_tells_followers_who_it_is
   EXPECT_TRUE(cluster.wait([&] { return cluster[other].read.has_value(); }));
   EXPECT_EQ(cluster[other].read->first, "not-leader");
   EXPECT_EQ(cluster.check_all_equal(), "");
+}
+
+TEST_F(replica_test, replaces_a_dead_leader_before_its_heartbeats_are_missed) {
+  constexpr std::uint32_t detect_ms = 5000;
+  replica_cluster cluster(3, detect_ms);
+  begin(cluster);
+  std::vector<std::chrono::steady_clock::duration> gaps; // a busy machine may hold up one or two of them
+  for (int kill = 0; kill < 5; ++kill) {
+    const auto leader = cluster.wait_for_leader();
+    cluster.kill(leader);
+    const auto dead_since = std::chrono::steady_clock::now();
+    decide(cluster, 1);
+    gaps.push_back(std::chrono::steady_clock::now() - dead_since);
+    cluster.start(leader);
+    EXPECT_TRUE(cluster.wait_for_calm());
+  }
+  std::ranges::sort(gaps);
+  EXPECT_LT(gaps[gaps.size() / 2], std::chrono::milliseconds(time_outs_of(detect_ms).election_ms * 3 / 4));
+  EXPECT_EQ(cluster.check_all_equal(), "");
+}
+
+TEST_F(replica_test, lets_the_voters_that_are_left_stand_one_after_the_other) {
+  const auto from = time_outs_of(500);
+  const std::vector<voter> voters = {{1, "a:1"}, {2, "b:1"}, {3, "c:1"}, {4, "d:1"}, {5, "e:1"}};
+  EXPECT_EQ(standing_delay_ms(voters, 1, 3, from), 0U);
+  EXPECT_EQ(standing_delay_ms(voters, 2, 3, from), 3 * from.heartbeat_ms);
+  EXPECT_EQ(standing_delay_ms(voters, 4, 3, from), 6 * from.heartbeat_ms);
+  EXPECT_EQ(standing_delay_ms(voters, 2, 1, from), 0U);
+  EXPECT_LT(standing_delay_ms(voters, 5, 1, from), from.election_ms); // the least that libraft draws
 }
 
 TEST_F(replica_test, goes_on_with_three_of_five) {

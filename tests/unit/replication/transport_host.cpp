@@ -37,10 +37,16 @@ transport_host::transport_host(std::uint64_t id, std::vector<voter> others, std:
                             .listen = "127.0.0.1:0",
                             .secret = std::move(secret),
                             .handshake_ms = handshake_ms,
-                            .report = [this](const std::string& text) {
-                              const std::scoped_lock lock(mutex_);
-                              reports_.push_back(text);
-                            }};
+                            .report =
+                                [this](const std::string& text) {
+                                  const std::scoped_lock lock(mutex_);
+                                  reports_.push_back(text);
+                                },
+                            .hung_up =
+                                [this](std::uint64_t peer) {
+                                  const std::scoped_lock lock(mutex_);
+                                  hung_up_.push_back(peer);
+                                }};
   transport_ = std::make_unique<transport>(loop_, std::move(options));
   transport_->interface()->data = this;
   transport_->interface()->listen(transport_->interface(),
@@ -156,6 +162,11 @@ void transport_host::on_loop(std::function<void()> work) {
 std::vector<std::uint64_t> transport_host::accepted() {
   const std::scoped_lock lock(mutex_);
   return accepted_;
+}
+
+std::vector<std::uint64_t> transport_host::hung_up() {
+  const std::scoped_lock lock(mutex_);
+  return hung_up_;
 }
 
 std::string transport_host::received() {

@@ -30,6 +30,7 @@ public:
   int close();
 
   std::vector<std::uint64_t> accepted();
+  std::vector<std::uint64_t> hung_up();
   std::string received(); ///< on all streams
   std::vector<std::string> reports();
   transport_counts counts();
@@ -61,6 +62,7 @@ private:
   std::mutex mutex_;
   std::vector<std::function<void()>> inbox_;
   std::vector<std::uint64_t> accepted_;
+  std::vector<std::uint64_t> hung_up_;
   std::string received_;
   std::vector<std::string> reports_;
 };

@@ -59,6 +59,25 @@ TEST(transport, hands_over_a_stream_when_both_know_the_secret) {
   EXPECT_EQ(second.counts().accepted, 1U);
 }
 
+TEST(transport, tells_when_the_last_connection_of_a_voter_has_ended) {
+  transport_host third(3, {{1, nowhere}, {2, nowhere}}, secret);
+  {
+    transport_host first(1, {{3, at(third.port())}}, secret);
+    transport_host second(2, {{3, at(third.port())}}, secret);
+    {
+      transport_host again(1, {{3, at(third.port())}}, secret);
+      ASSERT_EQ(first.connect(3), 0);
+      ASSERT_EQ(again.connect(3), 0);
+      ASSERT_EQ(second.connect(3), 0);
+      EXPECT_TRUE(third.wait([&] { return third.accepted().size() == 3; }));
+    }
+    first.send_on_stream("still here");
+    EXPECT_TRUE(third.wait([&] { return third.received() == "still here"; }));
+    EXPECT_EQ(third.hung_up(), std::vector<std::uint64_t>{});
+  }
+  EXPECT_TRUE(third.wait([&] { return third.hung_up().size() == 2; }));
+}
+
 TEST(transport, lets_nobody_in_and_connects_to_nobody_with_another_secret) {
   transport_host second(2, {{1, nowhere}}, other_secret);
   transport_host first(1, {{2, at(second.port())}}, secret);

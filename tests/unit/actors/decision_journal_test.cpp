@@ -1,0 +1,95 @@
+#include "actors/decision_journal.hpp"
+#include "tests/unit/replication/journal_examples.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <thread>
+
+namespace dynamix::actors {
+namespace {
+
+constexpr std::uint64_t client = 7;
+
+bool wait(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!condition() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  return condition();
+}
+
+/// A voter that is alone, in a directory of its own.
+class decision_journal_test : public testing::Test {
+protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "decision-journal-XXXXXX";
+    root_ = ::mkdtemp(pattern.data());
+    ASSERT_EQ(voter_->start({.id = 1,
+                             .voters = {{1, "127.0.0.1:1"}},
+                             .listen = "127.0.0.1:0",
+                             .directory = root_,
+                             .secret = std::vector<std::uint8_t>(32, 1)}),
+              "");
+    ASSERT_TRUE(wait([&] { return voter_->now().now == replication::role::leader; }));
+    keep(replication::begin_term({1, 1}, 1).content);
+    keep(replication::form_generation({1, 1}, 1, 1).content);
+  }
+  void TearDown() override {
+    voter_->stop();
+    std::filesystem::remove_all(root_);
+  }
+  void keep(journal_content content) {
+    ++called_;
+    journal_->keep(1, std::move(content), [this](bool kept) { ++(kept ? kept_ : dropped_); });
+  }
+
+  std::string root_;
+  std::shared_ptr<replication::replica> voter_ = std::make_shared<replication::replica>();
+  std::shared_ptr<replicated_journal> journal_ = std::make_shared<replicated_journal>(voter_, client);
+  std::atomic<int> called_ = 0;
+  std::atomic<int> kept_ = 0;
+  std::atomic<int> dropped_ = 0;
+};
+
+TEST_F(decision_journal_test, keeps_what_two_threads_say_each_in_its_order) {
+  constexpr std::uint64_t count = 100;
+  std::thread learner([&] {
+    for (std::uint64_t version = 1; version <= count; ++version)
+      keep(replication::publish_policy({1, 1}, 1, version).content);
+  });
+  for (std::uint64_t window = 1; window <= count; ++window)
+    keep(replication::decide_window({1, 1}, 1, window).content);
+  learner.join();
+  EXPECT_TRUE(wait([&] { return kept_ + dropped_ == called_; }));
+  EXPECT_EQ(dropped_, 0); // a window or a version that came too early would have been refused
+  std::atomic<bool> told = false;
+  voter_->read_local([&](const replication::read_result& result) {
+    EXPECT_EQ(result.state->counts.windows_decided, count);
+    EXPECT_EQ(result.state->counts.policies_published, count);
+    EXPECT_EQ(result.state->counts.duplicated, 0U);
+    told = true;
+  });
+  EXPECT_TRUE(wait([&] { return told.load(); }));
+}
+
+TEST_F(decision_journal_test, answers_all_once_when_the_voter_stops_meanwhile) {
+  std::atomic<bool> more = true;
+  std::thread arbitrator([&] {
+    for (std::uint64_t window = 1; more && window <= 500; ++window)
+      keep(replication::decide_window({1, 1}, 1, window).content);
+  });
+  EXPECT_TRUE(wait([&] { return kept_ > 10; }));
+  EXPECT_TRUE(voter_->stop(60'000));
+  more = false;
+  arbitrator.join();
+  keep(replication::decide_window({1, 1}, 1, 1000).content);
+  EXPECT_TRUE(wait([&] { return kept_ + dropped_ == called_; }));
+  EXPECT_GT(dropped_, 0);
+}
+
+} // namespace
+} // namespace dynamix::actors
