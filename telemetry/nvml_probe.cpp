@@ -70,31 +70,39 @@ public:
   std::string problem() const override { return problem_; }
 
   void sample(counters& into) override {
+    if (!last_.valid || into.monotonic_seconds - read_seconds_ >= slow_signal_seconds) {
+      last_ = read();
+      read_seconds_ = into.monotonic_seconds;
+    }
+    into.gpu = last_;
+  }
+
+private:
+  messages::gpu_statistics read() {
     messages::gpu_statistics seen;
-    unsigned read = 0;
+    unsigned answered = 0;
     for (auto* const one : devices_) {
       utilization used;
       memory space;
       unsigned long long reasons = 0;
       if (utilization_(one, &used) != success || memory_(one, &space) != success || space.total == 0)
         continue;
-      ++read;
+      ++answered;
       seen.utilisation_ratio += std::min(used.gpu, 100U) / 100.0;
       const auto ratio = static_cast<double>(std::min(space.used, space.total)) / static_cast<double>(space.total);
       seen.memory_ratio = std::max(seen.memory_ratio, ratio);
       seen.throttled =
           seen.throttled || (reasons_ != nullptr && reasons_(one, &reasons) == success && (reasons & held_down) != 0);
     }
-    if (read == 0) {
+    if (answered == 0) {
       problem_ = devices_.empty() ? problem_ : "no GPU answers";
-      return;
+      return {};
     }
     seen.valid = true;
-    seen.utilisation_ratio /= read;
-    into.gpu = seen;
+    seen.utilisation_ratio /= answered;
+    return seen;
   }
 
-private:
   template <class Function>
   bool find(Function& function, const char* name) {
     function = reinterpret_cast<Function>(::dlsym(library_, name));
@@ -103,6 +111,8 @@ private:
 
   void* library_;
   std::string problem_;
+  messages::gpu_statistics last_;
+  double read_seconds_ = 0;
   std::vector<device> devices_;
   int (*shutdown_)() = nullptr;
   int (*utilization_)(device, utilization*) = nullptr;

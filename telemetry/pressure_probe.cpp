@@ -2,9 +2,7 @@
 #include "telemetry/probe.hpp"
 #include "telemetry/small_file.hpp"
 
-#include <cinttypes>
-#include <cstdio>
-#include <cstring>
+#include <cstdint>
 
 namespace dynamix::telemetry {
 namespace {
@@ -13,18 +11,17 @@ namespace {
 bool read_pressure(const kept_file& file, double& seconds) {
   char text[256];
   std::uint64_t total_us = 0;
-  if (!file.read_start(text, sizeof(text)))
-    return false;
-  const char* total = std::strstr(text, "total=");
-  if (total == nullptr || std::sscanf(total, "total=%" SCNu64, &total_us) != 1)
+  if (!file.read_start(text, sizeof(text)) || !find_number(text, "total=", total_us))
     return false;
   seconds = 1e-6 * static_cast<double>(total_us);
   return true;
 }
 
-bool read_number(const kept_file& file, std::uint64_t& number) {
+std::uint64_t read_number(const kept_file& file) {
   char text[64];
-  return file.read_start(text, sizeof(text)) && std::sscanf(text, "%" SCNu64, &number) == 1;
+  const char* begin = text;
+  std::uint64_t number = 0;
+  return file.read_start(text, sizeof(text)) && take_number(begin, number) ? number : 0;
 }
 
 /// cpu.stat has throttled_usec in version 2 and throttled_time, in nanoseconds, in version 1.
@@ -33,11 +30,9 @@ double read_throttled_seconds(const kept_file& file) {
   std::uint64_t time = 0;
   if (!file.read_start(text, sizeof(text)))
     return 0;
-  if (const char* line = std::strstr(text, "throttled_usec "); line != nullptr)
-    return std::sscanf(line, "throttled_usec %" SCNu64, &time) == 1 ? 1e-6 * static_cast<double>(time) : 0;
-  const char* line = std::strstr(text, "throttled_time ");
-  return line != nullptr && std::sscanf(line, "throttled_time %" SCNu64, &time) == 1 ? 1e-9 * static_cast<double>(time)
-                                                                                     : 0;
+  if (find_number(text, "throttled_usec ", time))
+    return 1e-6 * static_cast<double>(time);
+  return find_number(text, "throttled_time ", time) ? 1e-9 * static_cast<double>(time) : 0;
 }
 
 kept_file open_file(const std::string& path) {
@@ -60,14 +55,45 @@ public:
   std::string problem() const override { return "PSI needs /proc/pressure (CONFIG_PSI; boot with psi=1)"; }
 
   void sample(counters& into) override {
-    into.pressure_valid = read_pressure(cpu_pressure_, into.cpu_pressure_seconds) &&
-                          read_pressure(memory_pressure_, into.memory_pressure_seconds) &&
-                          read_pressure(io_pressure_, into.io_pressure_seconds);
-    read_number(memory_, into.cgroup_memory_bytes);
-    into.throttled_seconds = read_throttled_seconds(throttling_);
+    const double passed_seconds = into.monotonic_seconds - last_.at_seconds;
+    if (readings_ < 2 || passed_seconds >= slow_signal_seconds)
+      read(into.monotonic_seconds, passed_seconds);
+    into.pressure_valid = levels_.pressure_valid;
+    into.cpu_pressure_ratio = levels_.cpu_pressure_ratio;
+    into.memory_pressure_ratio = levels_.memory_pressure_ratio;
+    into.io_pressure_ratio = levels_.io_pressure_ratio;
+    into.cgroup_memory_bytes = levels_.cgroup_memory_bytes;
+    into.throttled_ratio = levels_.throttled_ratio;
   }
 
 private:
+  struct totals {
+    double at_seconds = 0;
+    double cpu_seconds = 0;
+    double memory_seconds = 0;
+    double io_seconds = 0;
+    double throttled_seconds = 0;
+  };
+
+  void read(double now_seconds, double passed_seconds) {
+    totals now{.at_seconds = now_seconds, .throttled_seconds = read_throttled_seconds(throttling_)};
+    levels_.pressure_valid = read_pressure(cpu_pressure_, now.cpu_seconds) &&
+                             read_pressure(memory_pressure_, now.memory_seconds) &&
+                             read_pressure(io_pressure_, now.io_seconds);
+    levels_.cgroup_memory_bytes = read_number(memory_);
+    if (readings_ > 0 && passed_seconds > 0) {
+      levels_.cpu_pressure_ratio = (now.cpu_seconds - last_.cpu_seconds) / passed_seconds;
+      levels_.memory_pressure_ratio = (now.memory_seconds - last_.memory_seconds) / passed_seconds;
+      levels_.io_pressure_ratio = (now.io_seconds - last_.io_seconds) / passed_seconds;
+      levels_.throttled_ratio = (now.throttled_seconds - last_.throttled_seconds) / passed_seconds;
+    }
+    last_ = now;
+    ++readings_;
+  }
+
+  totals last_;
+  counters levels_; ///< the fields that this probe writes
+  std::uint64_t readings_ = 0;
   kept_file cpu_pressure_ = open_file("/proc/pressure/cpu");
   kept_file memory_pressure_ = open_file("/proc/pressure/memory");
   kept_file io_pressure_ = open_file("/proc/pressure/io");

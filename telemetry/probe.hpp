@@ -15,6 +15,10 @@ namespace dynamix::telemetry {
 /// RTTs of a process's connections, counted by size: bucket 8 * o + f holds those from 2^o * (1 + f/8) microseconds.
 using rtt_histogram = std::array<std::uint64_t, rtt_buckets>;
 
+/// What changes slowly, or is the whole machine's, is read anew where the last reading is so old. A window that ends
+/// earlier has what was read last: reading half a dozen files costs as much as all that changes fast.
+inline constexpr double slow_signal_seconds = 0.5;
+
 /// Counters of one process since its start; a window's statistics are differences of two of these.
 struct counters {
   double monotonic_seconds = 0;
@@ -52,12 +56,12 @@ struct counters {
   std::uint64_t page_faults = 0;
   std::uint64_t major_page_faults = 0;
 
-  std::uint64_t cgroup_memory_bytes = 0; ///< a level
-  double throttled_seconds = 0;
+  std::uint64_t cgroup_memory_bytes = 0; ///< a level, as are the next ones
+  double throttled_ratio = 0;            ///< over wall time, since the reading before the last one, as are the others
   bool pressure_valid = false;
-  double cpu_pressure_seconds = 0;
-  double memory_pressure_seconds = 0;
-  double io_pressure_seconds = 0;
+  double cpu_pressure_ratio = 0;
+  double memory_pressure_ratio = 0;
+  double io_pressure_ratio = 0;
 
   messages::gpu_statistics gpu; ///< a level
 
@@ -85,6 +89,8 @@ public:
 /// last sample and its close is not seen. A connection of the process to itself counts at both of its ends. Connections
 /// with one of `control_ports` at either end carry no gradients.
 std::unique_ptr<probe> make_tcp_info_probe(std::vector<std::uint16_t> control_ports = {});
+/// The same of connections that carry gradients alone, which is cheaper.
+std::unique_ptr<probe> make_gradient_tcp_info_probe(std::vector<std::uint16_t> control_ports);
 /// getrusage and /proc/self/statm: CPU time, memory, page faults, and no waits.
 std::unique_ptr<probe> make_usage_probe();
 /// The same, and the waits of /proc/self/task/*/schedstat (the first 512 threads). Needs no privilege.

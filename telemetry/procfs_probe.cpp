@@ -4,7 +4,6 @@
 #include "telemetry/training_thread.hpp"
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdio>
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -38,13 +37,14 @@ bool read_usage(counters& into) {
 /// /proc/self/statm: size resident shared ..., in pages.
 bool read_memory_ratio(const kept_file& statm, double& ratio) {
   char text[256];
-  std::uint64_t resident_pages = 0;
+  const char* begin = text;
+  std::uint64_t pages = 0;
   struct sysinfo machine {};
-  if (!statm.read_start(text, sizeof(text)) || std::sscanf(text, "%*u %" SCNu64, &resident_pages) != 1 ||
+  if (!statm.read_start(text, sizeof(text)) || !take_number(begin, pages) || !take_number(begin, pages) ||
       sysinfo(&machine) != 0 || machine.totalram == 0)
     return false;
   const double total_bytes = static_cast<double>(machine.totalram) * machine.mem_unit;
-  ratio = static_cast<double>(resident_pages) * static_cast<double>(sysconf(_SC_PAGESIZE)) / total_bytes;
+  ratio = static_cast<double>(pages) * static_cast<double>(sysconf(_SC_PAGESIZE)) / total_bytes;
   return true;
 }
 
@@ -55,10 +55,18 @@ public:
 
   void sample(counters& into) override {
     into.system_source = messages::signal_source::unprivileged;
-    into.system_valid = read_usage(into) && read_memory_ratio(statm_, into.memory_ratio);
+    if (!memory_known_ || into.monotonic_seconds - memory_seconds_ >= slow_signal_seconds) {
+      memory_known_ = read_memory_ratio(statm_, memory_ratio_);
+      memory_seconds_ = into.monotonic_seconds;
+    }
+    into.memory_ratio = memory_ratio_;
+    into.system_valid = read_usage(into) && memory_known_;
   }
 
 private:
+  bool memory_known_ = false;
+  double memory_ratio_ = 0;
+  double memory_seconds_ = 0; ///< when it was read
   kept_file statm_{AT_FDCWD, "/proc/self/statm"};
 };
 
@@ -103,11 +111,11 @@ private:
   /// False for a thread that has ended.
   bool count(watched_thread& thread, counters& into) {
     char text[128];
+    const char* begin = text;
     std::uint64_t cpu_ns = 0;
     std::uint64_t wait_ns = 0;
     // The line is "nanoseconds-running nanoseconds-waiting timeslices".
-    if (!thread.schedstat.read_start(text, sizeof(text)) ||
-        std::sscanf(text, "%" SCNu64 " %" SCNu64, &cpu_ns, &wait_ns) != 2)
+    if (!thread.schedstat.read_start(text, sizeof(text)) || !take_number(begin, cpu_ns) || !take_number(begin, wait_ns))
       return false;
     if (thread.number == training_) {
       into.training_thread = thread.number;

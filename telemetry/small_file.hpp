@@ -1,6 +1,9 @@
 #pragma once
 
+#include <charconv>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <fcntl.h>
 #include <string>
 #include <unistd.h>
@@ -46,6 +49,21 @@ public:
 private:
   int descriptor_ = -1;
 };
+
+/// The number that `text` begins with, behind spaces; `text` then begins behind it. False where there is none. A tenth
+/// of what scanf takes.
+inline bool take_number(const char*& text, std::uint64_t& number) {
+  text += std::strspn(text, " \t\n");
+  const auto [stopped, error] = std::from_chars(text, text + std::strlen(text), number);
+  text = stopped;
+  return error == std::errc();
+}
+
+/// The number behind the first `name` in `text`.
+inline bool find_number(const char* text, const char* name, std::uint64_t& number) {
+  const char* found = std::strstr(text, name);
+  return found != nullptr && take_number(found += std::strlen(name), number);
+}
 
 /// The first 64 KiB of a file; empty when it cannot be read.
 inline std::string read_small_file(const std::string& path) {

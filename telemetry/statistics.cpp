@@ -122,12 +122,12 @@ messages::system_statistics system_between(const counters& before, const counter
   if (!(seconds > 0))
     return statistics;
   statistics.cgroup_memory_bytes = after.cgroup_memory_bytes;
-  statistics.throttled_ratio = growth(before.throttled_seconds, after.throttled_seconds) / seconds;
+  statistics.throttled_ratio = std::max(0.0, after.throttled_ratio);
   if (before.pressure_valid && after.pressure_valid) {
     statistics.pressure_valid = true;
-    statistics.cpu_pressure_ratio = share(before.cpu_pressure_seconds, after.cpu_pressure_seconds, seconds);
-    statistics.memory_pressure_ratio = share(before.memory_pressure_seconds, after.memory_pressure_seconds, seconds);
-    statistics.io_pressure_ratio = share(before.io_pressure_seconds, after.io_pressure_seconds, seconds);
+    statistics.cpu_pressure_ratio = std::clamp(after.cpu_pressure_ratio, 0.0, 1.0);
+    statistics.memory_pressure_ratio = std::clamp(after.memory_pressure_ratio, 0.0, 1.0);
+    statistics.io_pressure_ratio = std::clamp(after.io_pressure_ratio, 0.0, 1.0);
   }
   if (!before.system_valid || !after.system_valid || before.system_source != after.system_source)
     return statistics;

@@ -21,7 +21,7 @@ signal_chain network_chain(const wanted_sources& wanted, const kernel_session* s
                            const std::vector<std::uint16_t>& control_ports) {
   signal_chain chain{.of = signal::network};
   if (wanted.ebpf && session != nullptr && session->network)
-    chain.best_first.push_back(make_ebpf_network_probe(session->network, make_tcp_info_probe(control_ports)));
+    chain.best_first.push_back(make_ebpf_network_probe(session->network, make_gradient_tcp_info_probe(control_ports)));
   else
     chain.reason =
         std::string("not eBPF: ") + (wanted.ebpf && session != nullptr ? session->network_problem : left_out);

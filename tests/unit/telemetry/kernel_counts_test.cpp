@@ -33,13 +33,6 @@ double repeated(const counters& of) {
   return 2 * segment_bytes_max * static_cast<double>(of.retransmissions);
 }
 
-std::uint16_t server_port(const loopback_connection& connection) {
-  sockaddr_in address{};
-  socklen_t length = sizeof(address);
-  ::getpeername(connection.client(), reinterpret_cast<sockaddr*>(&address), &length);
-  return ntohs(address.sin_port);
-}
-
 TEST_F(kernel_counts, bytes_of_a_transfer_of_known_size_at_both_ends) {
   const auto session = open_kernel_session({});
   ASSERT_TRUE(session->network) << session->network_problem;
@@ -69,7 +62,7 @@ TEST_F(kernel_counts, bytes_of_a_transfer_of_known_size_at_both_ends) {
 TEST_F(kernel_counts, bytes_by_purpose) {
   const auto port = [] {
     const loopback_connection free;
-    return server_port(free);
+    return free.server_port();
   }();
   const auto session = open_kernel_session({port});
   ASSERT_TRUE(session->network) << session->network_problem;

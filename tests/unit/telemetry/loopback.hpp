@@ -56,6 +56,14 @@ public:
   }
 
   int client() const { return client_; }
+  int server() const { return server_; }
+
+  std::uint16_t server_port() const {
+    sockaddr_in address{};
+    socklen_t length = sizeof(address);
+    getsockname(server_, reinterpret_cast<sockaddr*>(&address), &length);
+    return ntohs(address.sin_port);
+  }
 
   void shut() {
     for (int* end : {&client_, &server_})

@@ -48,6 +48,28 @@ TEST(nvml_probe, takes_for_throttled_only_what_is_held_down) {
   EXPECT_FALSE(unknown.throttled);
 }
 
+TEST(nvml_probe, is_read_anew_after_half_a_second) {
+  void* const loaded = ::dlopen(DYNAMIX_FAKE_NVML, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(loaded, nullptr) << ::dlerror();
+  ::setenv("FAKE_NVML", "cool", 1);
+  {
+    const auto probe = make_nvml_probe();
+    const auto throttled_at = [&](double seconds) {
+      counters sampled;
+      sampled.monotonic_seconds = seconds;
+      probe->sample(sampled);
+      EXPECT_TRUE(sampled.gpu.valid);
+      return sampled.gpu.throttled;
+    };
+    EXPECT_FALSE(throttled_at(0));
+    ::setenv("FAKE_NVML", "", 1);
+    EXPECT_FALSE(throttled_at(0.9 * slow_signal_seconds));
+    EXPECT_TRUE(throttled_at(slow_signal_seconds));
+  }
+  ::unsetenv("FAKE_NVML");
+  ::dlclose(loaded);
+}
+
 TEST(nvml_probe, leaves_out_a_gpu_that_does_not_answer) {
   const auto gpu = read_with(DYNAMIX_FAKE_NVML, "first lost").gpu;
   ASSERT_TRUE(gpu.valid);

@@ -15,8 +15,9 @@
 namespace dynamix::telemetry {
 namespace {
 
-counters sample(probe& of) {
+counters sample(probe& of, double at_seconds = 0) {
   counters into;
+  into.monotonic_seconds = at_seconds;
   of.sample(into);
   return into;
 }
@@ -119,9 +120,11 @@ TEST(procfs_probe, sees_memory_grow_and_shrink) {
   const double before = sample(*probe).memory_ratio;
   auto block = std::make_unique_for_overwrite<char[]>(bytes);
   std::memset(block.get(), 1, bytes);
-  const double during = sample(*probe).memory_ratio;
+  const double held = sample(*probe, 0.9 * slow_signal_seconds).memory_ratio;
+  const double during = sample(*probe, slow_signal_seconds).memory_ratio;
   block.reset();
-  const double after = sample(*probe).memory_ratio;
+  const double after = sample(*probe, 2 * slow_signal_seconds).memory_ratio;
+  EXPECT_EQ(held, before) << "it is not read in each window";
   EXPECT_GT(before, 0);
   EXPECT_LT(during, 1);
   EXPECT_NEAR(during - before, share, 0.1 * share);

@@ -149,8 +149,8 @@ TEST(statistics, has_pressure_without_the_rest) {
   counters after = at(2);
   before.system_valid = after.system_valid = false;
   before.pressure_valid = after.pressure_valid = true;
-  after.cpu_pressure_seconds = 0.25;
-  after.throttled_seconds = 0.125;
+  after.cpu_pressure_ratio = 0.25;
+  after.throttled_ratio = 0.125;
   const auto system = system_between(before, after);
   EXPECT_FALSE(system.valid);
   EXPECT_TRUE(system.pressure_valid);

@@ -94,6 +94,41 @@ TEST(tcp_info_probe, passes_over_listeners_and_sockets_of_other_kinds) {
   EXPECT_EQ(now.rtt_seconds, 0);
 }
 
+TEST(tcp_info_probe, asks_only_for_connections_with_gradients_where_that_is_enough) {
+  const loopback_connection gradients;
+  const loopback_connection control;
+  const auto probe = make_gradient_tcp_info_probe({control.server_port()});
+  const counters before = sample(*probe);
+  gradients.transfer(megabyte);
+  control.transfer(megabyte);
+  const loopback_connection late;
+  late.transfer(megabyte);
+  const counters after = sample(*probe);
+  EXPECT_EQ(after.bytes_received - before.bytes_received, 2 * megabyte);
+  EXPECT_EQ(after.connections, 4U) << "both ends of two";
+}
+
+TEST(tcp_info_probe, finds_a_socket_behind_a_gap_in_the_descriptors) {
+  const loopback_connection connection;
+  const int high = fcntl(connection.client(), F_DUPFD_CLOEXEC, 900);
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(high, 900);
+  ASSERT_EQ(dup2(nothing, connection.client()), connection.client());
+  const auto probe = make_tcp_info_probe();
+  const counters before = sample(*probe);
+  const std::vector<char> data(1000);
+  ASSERT_EQ(send(high, data.data(), data.size(), 0), 1000);
+  std::vector<char> got(1000);
+  ASSERT_EQ(recv(connection.server(), got.data(), got.size(), MSG_WAITALL), 1000);
+  ASSERT_EQ(send(connection.server(), data.data(), data.size(), 0), 1000); // acknowledges the first thousand
+  ASSERT_EQ(recv(high, got.data(), got.size(), MSG_WAITALL), 1000);
+  const counters after = sample(*probe);
+  close(nothing);
+  close(high);
+  EXPECT_EQ(after.bytes_received - before.bytes_received, 2000U);
+  EXPECT_GE(after.bytes_sent - before.bytes_sent, 1000U);
+}
+
 TEST(tcp_info_probe, follows_a_hundred_connections) {
   std::vector<loopback_connection> connections(100);
   const auto probe = make_tcp_info_probe();
