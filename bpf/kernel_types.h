@@ -23,7 +23,20 @@ struct pid {
   struct upid numbers[]; ///< by level
 };
 
+struct rq {
+  __u64 clock; ///< nanoseconds, as the scheduler last read them
+};
+
+struct cfs_rq {
+  struct rq* rq; ///< of its CPU
+};
+
+struct sched_entity {
+  struct cfs_rq* cfs_rq; ///< CONFIG_FAIR_GROUP_SCHED
+};
+
 struct task_struct {
+  struct sched_entity se;
   unsigned int __state;
   int pid;  ///< of the thread, in the first namespace
   int tgid; ///< of the process, likewise
@@ -45,6 +58,14 @@ static __always_inline unsigned int state_of(struct task_struct* task) {
   if (bpf_core_field_exists(task->__state))
     return task->__state;
   return (unsigned int)BPF_CORE_READ((struct task_struct___before_5_14*)task, state);
+}
+
+/// When the scheduler began with what it does to `task`, on its own clock: it has just read it, and reading another
+/// takes longer than all the rest of a run. The kernel's own count of waits (schedstat) uses it too.
+static __always_inline __u64 scheduler_ns(struct task_struct* task) {
+  if (bpf_core_field_exists(task->se.cfs_rq) && bpf_core_field_exists(((struct cfs_rq*)0)->rq))
+    return task->se.cfs_rq->rq->clock;
+  return bpf_ktime_get_ns();
 }
 
 /// The number by which the thread knows itself, in its own namespace.

@@ -24,16 +24,20 @@ struct {
   __type(value, struct thread_clock);
 } threads SEC(".maps");
 
+static __always_inline struct thread_clock* clock_of(struct task_struct* thread) {
+  return bpf_task_storage_get(&threads, thread, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
 /// Ends the thread's activity and begins another one.
-static __always_inline void begin_activity(struct task_struct* thread, __u32 activity, __u64 now_ns,
-                                           struct scheduler_slot* slot) {
-  struct thread_clock* clock = bpf_task_storage_get(&threads, thread, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+static __always_inline void begin_activity(struct task_struct* thread, struct thread_clock* clock, __u32 activity,
+                                           __u64 now_ns, struct scheduler_slot* slot) {
   if (!clock)
     return;
   if (clock->number == 0)
     clock->number = own_number_of(thread);
   __u32 before = clock->activity < thread_activities ? clock->activity : 0;
-  __u64 passed_ns = clock->since_ns ? now_ns - clock->since_ns : 0;
+  // Clocks of two CPUs may differ a little.
+  __u64 passed_ns = clock->since_ns && now_ns > clock->since_ns ? now_ns - clock->since_ns : 0;
   clock->since_ns = now_ns;
   clock->activity = activity;
   slot->activity_ns[before] += passed_ns;
@@ -63,16 +67,22 @@ int BPF_PROG(switched, bool preempted, struct task_struct* before, struct task_s
   bool leaves = before->tgid == process;
   bool comes = after->tgid == process;
   if (leaves || comes) {
-    __u64 now_ns = bpf_ktime_get_ns();
+    __u64 now_ns = scheduler_ns(after);
+    if (began_ns)
+      training.ahead_ns = began_ns - now_ns;
     if (leaves) {
       unsigned int state = state_of(before);
       bool involuntary = preempted || state == TASK_RUNNING;
       bool stalled = (state & (TASK_UNINTERRUPTIBLE | TASK_NOLOAD)) == TASK_UNINTERRUPTIBLE;
       slot->involuntary_switches += involuntary;
-      begin_activity(before, involuntary ? thread_waiting : stalled ? thread_stalled : thread_sleeping, now_ns, slot);
+      begin_activity(before, clock_of(before),
+                     involuntary ? thread_waiting
+                     : stalled   ? thread_stalled
+                                 : thread_sleeping,
+                     now_ns, slot);
     }
     if (comes)
-      begin_activity(after, thread_running, now_ns, slot);
+      begin_activity(after, clock_of(after), thread_running, now_ns, slot);
   }
   end_run(&slot->cost, began_ns);
   return 0;
@@ -84,10 +94,10 @@ static __always_inline int wake(struct task_struct* thread) {
     return 0;
   __u64 began_ns = begin_run(&slot->cost);
   if (thread->tgid == process) {
-    struct thread_clock* clock = bpf_task_storage_get(&threads, thread, 0, 0);
+    struct thread_clock* clock = clock_of(thread);
     // One that was about to sleep may be woken while it still runs: no switch follows, it goes on.
-    if (!clock || clock->activity != thread_running)
-      begin_activity(thread, thread_waiting, bpf_ktime_get_ns(), slot);
+    if (clock && clock->activity != thread_running)
+      begin_activity(thread, clock, thread_waiting, scheduler_ns(thread), slot);
   }
   end_run(&slot->cost, began_ns);
   return 0;
@@ -107,6 +117,7 @@ int BPF_PROG(born, struct task_struct* thread) {
 SEC("raw_tp")
 int introduce(void* context) {
   process = bpf_get_current_pid_tgid() >> 32;
+  training.ahead_ns = bpf_ktime_get_ns() - scheduler_ns(bpf_get_current_task_btf());
   return 0;
 }
 

@@ -29,6 +29,7 @@ struct scheduler_slot {
 struct training_clock {
   __u64 changes;
   __u64 activity_ns[thread_activities];
-  __u64 since_ns; ///< of the present activity, CLOCK_MONOTONIC; its time is not in activity_ns yet
+  __u64 since_ns; ///< of the present activity, on the scheduler's clock; its time is not in activity_ns yet
+  __s64 ahead_ns; ///< by which CLOCK_MONOTONIC is ahead of the scheduler's
   __u32 activity;
 };

@@ -118,7 +118,7 @@ private:
     into.training_thread = thread;
     auto clock = programs_->training();
     // The activity that goes on has not been counted yet.
-    const double now_ns = into.monotonic_seconds / seconds_per_ns;
+    const double now_ns = into.monotonic_seconds / seconds_per_ns - static_cast<double>(clock.ahead_ns);
     if (clock.since_ns > 0 && clock.activity < thread_activities && now_ns > static_cast<double>(clock.since_ns))
       clock.activity_ns[clock.activity] += static_cast<std::uint64_t>(now_ns - static_cast<double>(clock.since_ns));
     const auto seconds = [&](thread_activity of) {

@@ -149,12 +149,13 @@ TEST_F(ebpf_scheduler, counts_the_training_threads_present_activity_to_the_momen
   programs_->cpus[0].cost.runs = 1;
   programs_->clock.activity_ns[thread_running] = 1'000'000'000;
   programs_->clock.activity = thread_waiting;
-  programs_->clock.since_ns = 9'500'000'000;
+  programs_->clock.ahead_ns = -3'000'000'000; // the scheduler's clock began earlier
+  programs_->clock.since_ns = 12'500'000'000;
   const auto before = sample_at(*probe_, 10); // has waited for half a second
   programs_->cpus[0].cost.runs = 2;
   programs_->clock.activity_ns[thread_waiting] = 600'000'000;
   programs_->clock.activity = thread_running;
-  programs_->clock.since_ns = 10'100'000'000;
+  programs_->clock.since_ns = 13'100'000'000;
   const auto system = system_between(before, sample_at(*probe_, 12));
   ASSERT_TRUE(system.training_valid);
   EXPECT_NEAR(system.training_wait_ratio, 0.05, 1e-9);
