@@ -1,6 +1,7 @@
 #include "node/command_line.hpp"
 
 #include "node/command.hpp"
+#include "node/listed.hpp"
 #include "node/text.hpp"
 
 #include <algorithm>
@@ -13,13 +14,11 @@ namespace {
 std::string find_unknown_command(const CLI::App& app, const std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments.front().starts_with("-"))
     return "";
-  std::string names;
-  for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (command->get_name() == arguments.front())
-      return "";
-    names += (names.empty() ? "" : ", ") + command->get_name();
-  }
-  return "\"" + arguments.front() + "\" is no command; the commands are " + names;
+  const auto name = [](const CLI::App* command) { return command->get_name(); };
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  if (std::ranges::find(commands, arguments.front(), name) != commands.end())
+    return "";
+  return "\"" + arguments.front() + "\" is no command; the commands are " + listed(commands, name);
 }
 
 std::string as_shell_line(const std::vector<std::string>& arguments) {

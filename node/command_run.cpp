@@ -3,6 +3,7 @@
 #include "dashboard/dashboard.hpp"
 #include "node/command.hpp"
 #include "node/commit.hpp"
+#include "node/listed.hpp"
 #include "node/results.hpp"
 #include "node/resume_point.hpp"
 #include "node/run_directory.hpp"
@@ -41,13 +42,6 @@ struct run_arguments {
   bool tensorboard = false;
   bool without_worker = false;
 };
-
-std::string names_of(const cluster::cluster_file& file) {
-  std::string names;
-  for (const auto& host : file.hosts)
-    names += (names.empty() ? "" : ", ") + host.name;
-  return names;
-}
 
 std::string host_key(const cluster::cluster_file& file, const cluster::host& host) {
   return "host[" + std::to_string(&host - file.hosts.data()) + "]";
@@ -143,7 +137,7 @@ int run(const run_arguments& arguments, command_context& context) {
   const auto* host = file->find(arguments.name);
   if (host == nullptr)
     return refuse(context.err, "--name is " + arguments.name + ", which is no host of " + arguments.cluster +
-                                   "; it has " + names_of(*file));
+                                   "; it has " + listed(file->hosts, &cluster::host::name));
   if (const auto reason = cluster::refuse_listen(*file, *host, arguments.insecure); !reason.empty())
     return refuse_at(context.err, cluster::error_at(*file, host_key(*file, *host) + ".address", reason));
   if (const auto reason = host->has(cluster::role::arbitrator) ? dashboard::refuse_access(*file) : ""; !reason.empty())

@@ -1,6 +1,7 @@
 #include "node/comparison_inputs.hpp"
 
 #include "node/command.hpp"
+#include "node/listed.hpp"
 #include "node/local_run.hpp"
 #include "node/run_directory.hpp"
 #include "node/scenario_files.hpp"
@@ -104,9 +105,7 @@ planned_run comparison_inputs::plan(std::size_t cluster, policy_kind policy, std
 }
 
 std::string comparison_inputs::title() const {
-  std::string names;
-  for (const auto policy : policies)
-    names += (names.empty() ? "" : ", ") + std::string(cluster::to_string(policy));
+  const auto names = listed(policies, [](auto policy) { return cluster::to_string(policy); });
   return (files.size() == 1 ? files.front().name : std::to_string(files.size()) + " clusters") + ": " + names +
          " with " + std::to_string(seeds) + (seeds == 1 ? " seed" : " seeds each") +
          (simulated ? ", simulated" : ", trained on this machine") + "; results go to " + out;

@@ -1,5 +1,6 @@
 #include "node/explanation.hpp"
 
+#include "node/listed.hpp"
 #include "policy/planned_actions.hpp"
 #include "policy/state.hpp"
 
@@ -141,16 +142,14 @@ window_explanation explain(const std::vector<actors::ledger_row>& rows, std::uin
                             std::to_string(first) + ", " + std::to_string(last) + "]";
     return found;
   }
-  std::string names;
-  for (const auto& row : found.window.workers) {
-    names += (names.empty() ? "" : ", ") + row.report.host;
+  for (const auto& row : found.window.workers)
     if (worker.empty() || row.report.host == worker)
       found.workers.push_back({row, find_effect(rows, *place, found.window.key, row.report.rank)});
-  }
   if (found.window.decided)
     found.effect = find_effect(rows, *place, found.window.key);
   if (found.workers.empty())
-    error = "window " + std::to_string(window) + " has no worker \"" + worker + "\"; it has " + names;
+    error = "window " + std::to_string(window) + " has no worker \"" + worker + "\"; it has " +
+            listed(found.window.workers, [](const auto& row) { return row.report.host; });
   return found;
 }
 

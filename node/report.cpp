@@ -1,6 +1,7 @@
 #include "node/report.hpp"
 
 #include "cluster/text_table.hpp"
+#include "node/listed.hpp"
 #include "node/text.hpp"
 
 #include <nlohmann/json.hpp>
@@ -106,12 +107,8 @@ std::string result_block(const run_summary& summary) {
                                  " windows"});
   rows.push_back({"overhead", "control " + percent(summary.control_fraction) + ", telemetry " +
                                   percent(summary.telemetry_fraction) + " of the workers' time"});
-  if (!summary.left.empty()) {
-    std::string names;
-    for (const auto& host : summary.left)
-      names += (names.empty() ? "" : ", ") + host;
-    rows.push_back({"workers left", names + ", in order, before the end"});
-  }
+  if (!summary.left.empty())
+    rows.push_back({"workers left", listed(summary.left) + ", in order, before the end"});
   for (const auto& warning : summary.warnings)
     rows.push_back({"warning", warning});
   return cluster::text_table(rows, 2, cluster::heading::absent);

@@ -1,5 +1,6 @@
 #include "node/training_report.hpp"
 
+#include "node/listed.hpp"
 #include "node/plot.hpp"
 #include "node/text.hpp"
 
@@ -40,13 +41,6 @@ training_curve updates_of(const training_curve& curve) {
   training_curve updates = curve;
   std::erase_if(updates, [](const training_point& point) { return point.update == 0; });
   return updates;
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const auto& name : names)
-    text += (text.empty() ? "" : ", ") + name;
-  return text;
 }
 
 std::string plots(const training_curve& curve) {
@@ -115,7 +109,7 @@ std::string training_page(const training_origin& origin, const training_curve& c
                      html_table({{"seed", "updates", "simulated windows", "commit"},
                                  {std::to_string(origin.seed), grouped(static_cast<std::uint64_t>(updates)),
                                   grouped(static_cast<std::uint64_t>(windows)), origin.commit}}) +
-                     "<p>Scenarios: " + html_escape(joined(origin.scenarios)) + "</p>\n";
+                     "<p>Scenarios: " + html_escape(listed(origin.scenarios)) + "</p>\n";
   if (best)
     body += "<h2>The version that was kept</h2>\n<p>Effective epochs a second in the mode that learns nothing, on the "
             "scenarios as they are, over those of a rival on the same seeds.</p>\n" +

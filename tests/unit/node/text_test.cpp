@@ -1,8 +1,11 @@
+#include "node/listed.hpp"
 #include "node/text.hpp"
 
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <string>
+#include <vector>
 
 namespace dynamix::node {
 namespace {
@@ -36,6 +39,12 @@ TEST(text, draws_values_on_a_logarithmic_scale) {
 TEST(text, makes_the_words_of_others_printable) {
   EXPECT_EQ(printable("a\x1b[31mb\nc"), "a [31mb c");
   EXPECT_EQ(printable("abcdef", 3), "abc");
+}
+
+TEST(text, lists_names) {
+  EXPECT_EQ(listed(std::vector<std::string>{}), "");
+  EXPECT_EQ(listed(std::vector<std::string>{"ada"}), "ada");
+  EXPECT_EQ(listed(std::vector<int>{1, 2, 3}, [](int number) { return std::to_string(number); }), "1, 2, 3");
 }
 
 TEST(text, quotes_what_a_shell_would_take_apart) {
