@@ -142,6 +142,11 @@ void guarded_io::reconnect(std::uint64_t peer) {
 
 int guarded_io::send(raft_io* io, raft_io_send* request, const raft_message* message, raft_io_send_cb sent) {
   auto& self = of(io);
+  if (message->server_id == 0 || message->server_address == nullptr) {
+    // The disk has written what a leader sent that is none any more: libraft tells nobody of it, and would crash.
+    sent(request, RAFT_NOCONNECTION);
+    return 0;
+  }
   const bool judges_pre_vote =
       message->type == RAFT_IO_REQUEST_VOTE_RESULT && message->request_vote_result.pre_vote == raft_tribool_true;
   if (judges_pre_vote && (self.on_probation() || !message->request_vote_result.vote_granted)) {

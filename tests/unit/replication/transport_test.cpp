@@ -1,6 +1,7 @@
 // The challenge before a Raft stream, over real sockets on loopback. A stand-in for libraft counts what it is handed.
 
 #include "replication/challenge.hpp"
+#include "replication/guarded_io.hpp"
 #include "tests/unit/replication/raw_peer.hpp"
 #include "tests/unit/replication/transport_host.hpp"
 
@@ -254,6 +255,26 @@ TEST(transport, cancels_what_is_under_way_when_it_closes) {
 TEST(transport, says_why_it_cannot_listen) {
   raw_listener taken;
   EXPECT_THAT(transport_host::listen_error(at(taken.port())), testing::HasSubstr("address already in use"));
+}
+
+// A follower's disk may be slower than the election of another leader. libraft then answers nobody.
+TEST(guarded_io, drops_what_is_meant_for_nobody) {
+  uv_loop_t loop{};
+  ::uv_loop_init(&loop);
+  transport connections(loop, {.id = 1, .voters = {{1, nowhere}}, .listen = nowhere, .secret = secret});
+  guarded_io io;
+  ASSERT_EQ(io.init(loop, testing::TempDir(), *connections.interface()), 0);
+  raft_message answer{};
+  answer.type = RAFT_IO_APPEND_ENTRIES_RESULT;
+  int told = 0;
+  raft_io_send request{};
+  request.data = &told;
+  const auto sent = [](raft_io_send* done, int status) { *static_cast<int*>(done->data) = status; };
+  EXPECT_EQ(io.interface()->send(io.interface(), &request, &answer, sent), 0);
+  EXPECT_EQ(told, RAFT_NOCONNECTION);
+  io.release();
+  ::uv_run(&loop, UV_RUN_DEFAULT);
+  ::uv_loop_close(&loop);
 }
 
 TEST(challenge, binds_every_field) {
