@@ -3,6 +3,7 @@
 #include "dashboard/dashboard.hpp"
 #include "node/command.hpp"
 #include "node/commit.hpp"
+#include "node/launcher.hpp"
 #include "node/listed.hpp"
 #include "node/results.hpp"
 #include "node/resume_point.hpp"
@@ -23,10 +24,15 @@
 #include <memory>
 #include <optional>
 #include <ostream>
+#include <string_view>
 #include <vector>
 
 namespace dynamix::node {
 namespace {
+
+/// Begins the reason of a worker or an arbitrator that a stop found before training or between two generations: nothing
+/// failed.
+constexpr std::string_view stopped_early = "stopped be";
 
 struct run_arguments {
   std::string cluster;
@@ -121,12 +127,15 @@ int train(const actors::host_options& options, const run_directory& run, const a
       succeeded = false;
     }
   }
+  const bool stopped = !outcome.succeeded && outcome.reason.starts_with(stopped_early);
   if (succeeded)
     spdlog::info("host_ended reason=\"{}\"", outcome.reason);
+  else if (stopped)
+    spdlog::warn("host_stopped reason=\"{}\" checkpoint=\"{}\"", outcome.reason, outcome.checkpoint);
   else
     spdlog::error("host_failed reason=\"{}\" checkpoint=\"{}\"", outcome.reason, outcome.checkpoint);
   spdlog::default_logger()->flush();
-  return succeeded ? exit_done : exit_failed;
+  return succeeded ? exit_done : stopped ? exit_stopped : exit_failed;
 }
 
 int run(const run_arguments& arguments, command_context& context) {

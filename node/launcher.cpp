@@ -19,6 +19,11 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t log_lines_shown = 8;
 
+/// By the SIGINT that it was sent, before or after it could do anything about it.
+bool stopped_as_asked(const child_exit& exit) {
+  return exit.number == (exit.by_signal ? SIGINT : exit_stopped);
+}
+
 actors::supervision_options rules_of(const cluster::cluster_file& file) {
   actors::supervision_options rules;
   rules.max_restarts = file.supervision.max_restarts;
@@ -101,11 +106,7 @@ private:
     if (options_.observer != nullptr)
       options_.observer->look(processes_, rows, phase_ == phase::training && begun_);
     restart();
-    if (stop.stop_requested() && (phase_ == phase::training || phase_ == phase::finishing)) {
-      outcome_.stopped = true;
-      output_.print("stopping at the next window boundary; a second Ctrl-C ends at once");
-      end_all(phase::stopping, SIGINT, milliseconds(11 * timeouts_.shutdown_timeout_ms));
-    }
+    heed(stop);
     const bool training = processes_.any_running(true) || processes_.restart_pending(true);
     if (!training && (phase_ == phase::training || phase_ == phase::finishing))
       enter(phase::ending, milliseconds(3 * timeouts_.shutdown_timeout_ms));
@@ -115,6 +116,17 @@ private:
       output_.progress(arbitrator_gone_ ? "training without the arbitrator: no progress is recorded"
                                         : progress_line(progress_));
     return processes_.any_running(false) || processes_.restart_pending(false);
+  }
+
+  /// Who asks for the run's end.
+  void heed(const std::stop_token& stop) {
+    const milliseconds patience(11 * timeouts_.shutdown_timeout_ms);
+    if (stop.stop_requested() && (phase_ == phase::training || phase_ == phase::finishing)) {
+      outcome_.stopped = true;
+      output_.print("stopping at the next window boundary; a second Ctrl-C ends at once");
+      go_without_the_dead();
+      end_all(phase::stopping, SIGINT, patience);
+    }
   }
 
   void enter(phase next, milliseconds patience) {
@@ -146,6 +158,10 @@ private:
   void ended(const host_end& end) {
     if (options_.observer != nullptr)
       options_.observer->ended(end);
+    if (phase_ == phase::stopping && stopped_as_asked(end.exit)) {
+      outcome_.given_up.insert(end.host);
+      return;
+    }
     if (!end.exit.well())
       return ended_badly(end.host, to_string(end.exit));
     if (phase_ == phase::training && has_left(end.host))
@@ -173,11 +189,17 @@ private:
   /// Workers end together: one that dies now, or is not back yet, has nobody to go on with.
   void finish() {
     enter(phase::finishing, milliseconds(timeouts_.collective_timeout_ms + 3 * timeouts_.shutdown_timeout_ms));
+    go_without_the_dead();
+    for (const auto& host : outcome_.given_up)
+      processes_.signal(host, SIGTERM);
+  }
+
+  /// Those who are not back yet.
+  void go_without_the_dead() {
     for (const auto& [host, when] : died_at_seconds_)
       if (is_worker(host)) {
         outcome_.warnings.push_back(host + " had died, and was not back when training ended");
         outcome_.given_up.insert(host);
-        processes_.signal(host, SIGTERM);
       }
   }
 

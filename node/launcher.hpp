@@ -19,6 +19,10 @@
 
 namespace dynamix::node {
 
+/// How `run` ends when a stop comes before there is anything to train, or between two generations; as shells tell of
+/// Ctrl-C. Nothing has failed.
+inline constexpr int exit_stopped = 130;
+
 /// Sees a run from within the launcher, in its thread, and may break it: the fault injector.
 class launch_observer {
 public:
@@ -52,7 +56,7 @@ struct launch_outcome {
   std::string last_words; ///< the end of its log, of several lines
   std::vector<std::string> warnings;
   std::map<std::string, std::uint64_t> restarts; ///< of hosts' processes; hosts without any are left out
-  std::set<std::string> given_up;                ///< hosts that died too often
+  std::set<std::string> given_up;                ///< hosts that died too often, or had no place when training ended
 };
 
 /// Starts `dynamix-node run` for each host, shows the progress that the ledger tells, and waits until all have ended. A

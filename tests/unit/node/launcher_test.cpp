@@ -8,7 +8,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <sstream>
+#include <thread>
 
 namespace dynamix::node {
 namespace {
@@ -176,6 +178,50 @@ TEST_F(launcher, passes_a_stop_on_to_every_host) {
       launch_with("trap 'echo asked; exit 0' INT; touch $ran/$name; while :; do sleep 0.05; done", stop.get_token());
   EXPECT_TRUE(outcome.stopped);
   EXPECT_FALSE(outcome.succeeded);
+}
+
+/// ben dies in training and is started again; the stop comes when his new process has done `then`.
+class launcher_stopped_in_a_restart : public launcher {
+protected:
+  launch_outcome stop_after(const std::string& then) {
+    std::stop_source stop;
+    const std::jthread stopper([&](const std::stop_token& done) {
+      while (!done.stop_requested() && !std::filesystem::exists(directory_.path() + "/ready"))
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      stop.request_stop();
+    });
+    return launch_with("trap 'exit 0' INT\n" + begin +
+                           "case $name$6 in\n"
+                           "ben--out) kill -9 $$;;\n"
+                           "ben--resume) until lives ada 1 && lives cy 1; do sleep 0.05; done\n" +
+                           then + ";;\nesac\nwhile :; do sleep 0.05; done",
+                       stop.get_token());
+  }
+};
+
+TEST_F(launcher_stopped_in_a_restart, takes_the_end_of_the_new_process_for_no_death) {
+  const auto outcome = stop_after("trap 'exit 130' INT; touch $ran/ready");
+  EXPECT_EQ(outcome.error, "");
+  EXPECT_TRUE(outcome.stopped);
+  EXPECT_THAT(outcome.given_up, ElementsAre("ben"));
+}
+
+TEST_F(launcher_stopped_in_a_restart, nor_where_the_process_could_not_hear_of_it_yet) {
+  const auto outcome = stop_after("trap - INT; touch $ran/ready; exec sleep 60");
+  EXPECT_EQ(outcome.error, "");
+  EXPECT_TRUE(outcome.stopped);
+}
+
+TEST_F(launcher_stopped_in_a_restart, nor_where_it_was_back_and_had_no_place_yet) {
+  const auto outcome = stop_after("cat $back >> $ledger; trap 'exit 130' INT; touch $ran/ready");
+  EXPECT_EQ(outcome.error, "");
+  EXPECT_TRUE(outcome.stopped);
+}
+
+TEST_F(launcher_stopped_in_a_restart, still_tells_of_one_that_was_back_and_dies_of_itself) {
+  const auto outcome = stop_after("cat $back >> $ledger; sleep 1; trap 'kill -9 $$' INT; touch $ran/ready");
+  EXPECT_THAT(outcome.error, HasSubstr("host \"ben\" died (signal 9, Killed)"));
+  EXPECT_TRUE(outcome.stopped);
 }
 
 TEST_F(launcher, says_why_a_host_cannot_be_started) {
