@@ -126,17 +126,19 @@ std::string write_verdict(const run_directory& run, const std::string& verdict) 
 
 /// The same cluster without a fault, for its final accuracy. Nothing after the reason has been written.
 std::optional<local_run> run_unharmed(const cluster::cluster_file& file, const run_directory& run, live_output& live,
-                                      const std::stop_token& stop, std::ostream& err) {
+                                      const stop_signals& signals, std::ostream& err) {
   const run_directory apart(run.path() + "/unharmed");
   if (const auto problem = prepare_directory(apart, file); !problem.empty()) {
     err << "dynamix-node: error: " << problem << "\n";
     return std::nullopt;
   }
   live.heading("unharmed");
-  auto unharmed = run_locally(local_options(file, apart), live, stop);
+  auto options = local_options(file, apart);
+  options.hurry = signals.hurried();
+  auto unharmed = run_locally(options, live, signals.token());
   if (unharmed.succeeded())
     return unharmed;
-  if (stop.stop_requested()) {
+  if (signals.token().stop_requested()) {
     err << "dynamix-node: stopped in the unharmed run, before any fault\n";
     return std::nullopt;
   }
@@ -156,7 +158,7 @@ struct broken_run {
 
 int run_harmed(const faults_arguments& arguments, broken_run& setting, command_context& context) {
   const auto& [plan, plain, file, run, apart] = setting;
-  const stop_signals signals; // before any other thread
+  const stop_signals signals(second_signal::hurries); // before any other thread
   prepare_children();
   live_output live(arguments.json ? context.err : context.out, output_style::detect());
   if (const auto problem = prepare_directory(run, file); !problem.empty()) {
@@ -164,10 +166,11 @@ int run_harmed(const faults_arguments& arguments, broken_run& setting, command_c
     return exit_failed;
   }
   std::optional<local_run> unharmed;
-  if (plan.compare && !(unharmed = run_unharmed(plain, run, live, signals.token(), context.err)))
+  if (plan.compare && !(unharmed = run_unharmed(plain, run, live, signals, context.err)))
     return exit_failed;
 
   auto options = local_options(file, run);
+  options.hurry = signals.hurried();
   for (const auto& host : file.hosts)
     if (apart.created())
       options.command_prefix[host.name] = apart.command(host.name);

@@ -127,6 +127,11 @@ private:
       go_without_the_dead();
       end_all(phase::stopping, SIGINT, patience);
     }
+    if (options_.hurry.stop_requested() && phase_ < phase::terminated) {
+      outcome_.stopped = true;
+      output_.print("ending at once");
+      end_all(phase::terminated, SIGTERM, milliseconds(timeouts_.shutdown_timeout_ms)); // the second signal
+    }
   }
 
   void enter(phase next, milliseconds patience) {

@@ -44,6 +44,7 @@ struct launch_options {
   bool tensorboard = false;
   launch_observer* observer = nullptr;
   std::chrono::milliseconds look_interval{100};
+  std::stop_token hurry = {}; ///< requested after the stop: whoever has not ended yet ends at once
   std::map<std::string, std::vector<std::string>> command_prefix = {}; ///< a program that runs the host's, by host
   std::map<std::string, std::vector<std::string>> more_arguments = {}; ///< of `dynamix-node run`, by host
   std::map<std::string, std::vector<std::pair<std::string, std::string>>> more_environment = {}; ///< by host

@@ -14,12 +14,13 @@ constexpr timespec look_interval = {0, 100'000'000};
 
 std::atomic<int> received = 0;
 std::atomic<int> first_received = 0; ///< the signal's number
+std::atomic<int> withstood = 1;      ///< so many do not end the process
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch nothing else");
 
 void receive(int signal) {
   int none = 0;
   first_received.compare_exchange_strong(none, signal);
-  if (received.fetch_add(1) > 0)
+  if (received.fetch_add(1) >= withstood)
     _exit(exit_failed);
 }
 
@@ -45,8 +46,9 @@ void set_handler(int signal, void (*handler)(int)) {
 
 } // namespace
 
-stop_signals::stop_signals() {
+stop_signals::stop_signals(second_signal second) {
   received = first_received = 0;
+  withstood = second == second_signal::hurries ? 2 : 1;
   const sigset_t set = stop_set();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   for (const int signal : {SIGINT, SIGTERM})
@@ -62,6 +64,8 @@ stop_signals::stop_signals() {
       if (first_received == SIGTERM)
         terminated_.request_stop();
       stop_.request_stop();
+      if (received > 1)
+        hurried_.request_stop();
     }
   });
 }

@@ -47,7 +47,7 @@ protected:
               "");
     std::filesystem::permissions(program, std::filesystem::perms::owner_all);
     live_output live(printed_, {.redraw = false, .interval = std::chrono::milliseconds(0)});
-    return launch({.file = file_, .run = run_, .program = program, .resume = resume_}, live, stop);
+    return launch({.file = file_, .run = run_, .program = program, .resume = resume_, .hurry = hurry_}, live, stop);
   }
   /// What a host's processes have written into a file of its name.
   std::string said_by(const std::string& host) const {
@@ -60,6 +60,7 @@ protected:
   run_directory run_{directory_.path() + "/run"};
   cluster::cluster_file file_ = pair_file();
   bool resume_ = false;
+  std::stop_token hurry_;
   std::ostringstream printed_;
 };
 
@@ -178,6 +179,16 @@ TEST_F(launcher, passes_a_stop_on_to_every_host) {
       launch_with("trap 'echo asked; exit 0' INT; touch $ran/$name; while :; do sleep 0.05; done", stop.get_token());
   EXPECT_TRUE(outcome.stopped);
   EXPECT_FALSE(outcome.succeeded);
+}
+
+TEST_F(launcher, ends_at_once_whoever_stops_when_it_is_to_hurry) {
+  std::stop_source hurry;
+  hurry.request_stop();
+  hurry_ = hurry.get_token();
+  const auto outcome = launch_with("trap '' INT; exec sleep 60", hurry.get_token());
+  EXPECT_TRUE(outcome.stopped);
+  EXPECT_EQ(outcome.error, "");
+  EXPECT_THAT(outcome.warnings, IsEmpty()) << "nobody was late";
 }
 
 /// ben dies in training and is started again; the stop comes when his new process has done `then`.

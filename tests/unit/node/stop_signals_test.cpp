@@ -1,9 +1,13 @@
+#include "node/command_line.hpp"
 #include "node/stop_signals.hpp"
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <future>
+#include <iostream>
 #include <stop_token>
 #include <thread>
 #include <unistd.h>
@@ -28,6 +32,26 @@ TEST(stop_signals, ask_to_stop_where_a_thread_was_there_before) {
   stop_by(SIGINT);
   stop_by(SIGTERM);
   done.set_value();
+}
+
+/// Sends SIGINT again and again, each when the one before has had its effect, which it tells; one ends it.
+[[noreturn]] void interrupt(second_signal second) {
+  const stop_signals signals(second);
+  for (const auto& effect : {signals.token(), signals.hurried(), std::stop_token()}) {
+    kill(getpid(), SIGINT);
+    while (!effect.stop_requested())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::cerr << (signals.hurried().stop_requested() ? "hurried." : "stopped.");
+  }
+  std::abort();
+}
+
+TEST(stop_signals_DeathTest, end_the_process_at_the_second) {
+  EXPECT_EXIT(interrupt(second_signal::ends), ::testing::ExitedWithCode(exit_failed), "^stopped.$");
+}
+
+TEST(stop_signals_DeathTest, hurry_at_the_second_and_end_the_process_at_the_third) {
+  EXPECT_EXIT(interrupt(second_signal::hurries), ::testing::ExitedWithCode(exit_failed), "^stopped.hurried.$");
 }
 
 } // namespace
