@@ -3,6 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 JOBS ?= $(shell nproc)
 CLUSTER ?= deployments/clusters/local-4.toml
+LEADER_KILLS ?= 300
 NODE := build/release/node/dynamix-node
 SOURCES := $(shell git ls-files '*.cpp' '*.hpp' 2>/dev/null)
 
@@ -37,8 +38,8 @@ test-all: build fuzz ## run the long tests too
 	@tools/setup tools/packages-long.txt
 	@ctest --preset release -j $(JOBS)
 
-soak: node ## break clusters for hours: 300 kills of leaders, 1,200 of workers, then everything at random
-	@$(NODE) faults --plan deployments/faults/leader-kills-soak.toml
+soak: node ## break clusters for hours: LEADER_KILLS=300 of leaders, 1,200 of workers, then everything at random
+	@$(NODE) faults --plan deployments/faults/leader-kills-soak.toml --repeat $(LEADER_KILLS)
 	@$(NODE) faults --plan deployments/faults/worker-kills-soak.toml
 	@$(NODE) faults --plan deployments/faults/random-soak.toml
 

@@ -101,6 +101,7 @@ public:
                       "a plan has 1 to " + std::to_string(rules_most) + " sections [[fault]]");
     for (const auto& each : *list)
       read_rule(*each.as_table());
+    check_end(document);
   }
 
 private:
@@ -171,6 +172,20 @@ private:
                       "plan.network is " + cluster::shown(plan_.network_name) + "; it must be one of " +
                           cluster::quoted_list(names));
     plan_.network = static_cast<fault_network>(found - std::begin(names));
+  }
+
+  /// A run that ends early has another accuracy than one that does not, and none ends after what has no end.
+  void check_end(const toml::table& document) {
+    if (plan_.after_last_fault_seconds < 0)
+      return;
+    const auto& at = document["plan"]["after_last_fault_seconds"].node()->source().begin;
+    if (plan_.compare)
+      complain(at, "plan.after_last_fault_seconds needs plan.compare = false; a run that ends early cannot be compared "
+                   "with one that does not");
+    for (const auto& rule : plan_.rules)
+      if (rule.repeat == endless)
+        complain(at, "plan.after_last_fault_seconds means nothing while the fault of line " +
+                         std::to_string(rule.line) + " goes on for ever; give that a repeat");
   }
 
   bool read_kinds(const toml::table& table, rule_entry& entry) {
@@ -288,6 +303,16 @@ plan_result read_plan(const std::string& path) {
 
 std::string cluster_path(const fault_plan& plan) {
   return plan.cluster.empty() ? "" : (std::filesystem::path(plan.path).parent_path() / plan.cluster).string();
+}
+
+bool repeat_faults(fault_plan& plan, std::uint32_t times) {
+  bool any = false;
+  for (auto& rule : plan.rules)
+    if (rule.repeat > 1 && rule.repeat != endless) {
+      rule.repeat = times;
+      any = true;
+    }
+  return any;
 }
 
 std::vector<cluster::file_error> check_targets(const fault_plan& plan, const cluster::cluster_file& file) {

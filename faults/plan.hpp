@@ -122,10 +122,11 @@ struct fault_plan {
   std::string name;
   std::string cluster; ///< a path, relative to the plan's directory
   std::uint64_t seed = 1;
-  bool compare = true;                ///< with the same run unharmed
-  bool one_at_a_time = true;          ///< a fault waits until the one before is over and recovered from
-  double settle_seconds = 0.5;        ///< and so much longer
-  std::string network_name = "proxy"; ///< as written
+  bool compare = true;                  ///< with the same run unharmed
+  bool one_at_a_time = true;            ///< a fault waits until the one before is over and recovered from
+  double settle_seconds = 0.5;          ///< and so much longer
+  double after_last_fault_seconds = -1; ///< recovered from, training ends; negative: when the cluster file says so
+  std::string network_name = "proxy";   ///< as written
   fault_network network = fault_network::proxy;
   fault_limits limits;
   std::vector<fault_rule> rules;
@@ -141,6 +142,9 @@ plan_result read_plan(const std::string& path);
 
 /// The cluster file that the plan names, as a path that can be opened.
 std::string cluster_path(const fault_plan& plan);
+
+/// Lets each fault that repeats do so this often. False: none does.
+bool repeat_faults(fault_plan& plan, std::uint32_t times);
 
 /// Targets that the cluster does not have.
 std::vector<cluster::file_error> check_targets(const fault_plan& plan, const cluster::cluster_file& file);

@@ -24,6 +24,10 @@ std::span<const plan_field<fault_plan>> plan_fields() {
       {"one_at_a_time", [](fault_plan& p) -> place { return &p.one_at_a_time; },
        "A fault waits until the one before it is over and recovered from."},
       {"settle_seconds", [](fault_plan& p) -> place { return &p.settle_seconds; }, "And so much longer.", seconds},
+      {"after_last_fault_seconds", [](fault_plan& p) -> place { return &p.after_last_fault_seconds; },
+       "So long after the last fault was recovered from, training ends in an orderly way; without it, as the cluster "
+       "file says. Needs `compare = false`, and a `repeat` where faults come at random.",
+       seconds},
       {"network", [](fault_plan& p) -> place { return &p.network_name; },
        "Where connections are broken: \"proxy\", or \"namespaces\" (needs root; partitions cut the gradients too)."},
   };

@@ -36,7 +36,8 @@ double schedule::random_source::uniform() {
 }
 
 schedule::schedule(const fault_plan& plan, const cluster::cluster_file& file)
-    : file_(file), one_at_a_time_(plan.one_at_a_time), settle_seconds_(plan.settle_seconds) {
+    : file_(file), one_at_a_time_(plan.one_at_a_time), settle_seconds_(plan.settle_seconds),
+      after_last_seconds_(plan.after_last_fault_seconds) {
   for (const auto& rule : plan.rules) {
     random_source random{plan.seed};
     random.state = random.next() + rules_.size();
@@ -136,6 +137,11 @@ std::vector<std::string> schedule::resolve(rule_state& of, const std::string& le
 bool schedule::done() const {
   return std::ranges::all_of(
       rules_, [](const auto& each) { return each.begun == each.rule.repeat || each.rule.repeat == endless; });
+}
+
+bool schedule::over(double now_seconds) const {
+  return after_last_seconds_ >= 0 && done() && active_.empty() &&
+         now_seconds - free_since_seconds_ >= after_last_seconds_;
 }
 
 } // namespace dynamix::faults

@@ -41,6 +41,8 @@ public:
   changes at(const moment& now);
   /// Every fault of the plan has begun, but for those without end.
   bool done() const;
+  /// Every fault has begun, ended and been recovered from, so long ago that training is to end.
+  bool over(double now_seconds) const;
 
 private:
   /// A small generator of our own, so that a seed means the same everywhere.
@@ -65,6 +67,7 @@ private:
   const cluster::cluster_file& file_;
   bool one_at_a_time_;
   double settle_seconds_;
+  double after_last_seconds_; ///< negative: training does not end with the faults
   double free_since_seconds_ = 0;
   std::uint32_t count_ = 0;
   std::vector<rule_state> rules_;

@@ -26,6 +26,7 @@ struct faults_arguments {
   std::string cluster;
   std::string out;
   std::string seed;
+  std::uint32_t repeat = 0; ///< 0: as the plan says
   bool json = false;
 };
 
@@ -40,6 +41,10 @@ std::optional<faults::fault_plan> load_plan(const faults_arguments& arguments, s
   if (!seed.empty() &&
       std::from_chars(seed.data(), seed.data() + seed.size(), read.plan.seed).ptr != seed.data() + seed.size()) {
     refuse(err, "--seed is " + seed + "; it must be a whole number");
+    return std::nullopt;
+  }
+  if (arguments.repeat > 0 && !faults::repeat_faults(read.plan, arguments.repeat)) {
+    refuse(err, "--repeat is " + std::to_string(arguments.repeat) + ", but no fault of the plan repeats");
     return std::nullopt;
   }
   if (read.plan.cluster.empty() && arguments.cluster.empty()) {
@@ -255,6 +260,8 @@ void add_faults(CLI::App& app, command_context& context) {
   command->add_option("--cluster", arguments->cluster, "Instead of the plan's cluster file");
   command->add_option("--out", arguments->out, "Run directory, new or empty (default: runs/faults-<plan>-<UTC time>)");
   command->add_option("--seed", arguments->seed, "Instead of the plan's seed");
+  command->add_option("--repeat", arguments->repeat, "Instead of the plan's repeat, in each fault that repeats")
+      ->check(CLI::Range(1U, faults::endless - 1));
   command->add_flag("--json", arguments->json, "Print the verdict as JSON, and nothing else, on standard output");
   command->callback(
       [arguments, &context] { context.work = [arguments, &context] { return run_faults(*arguments, context); }; });

@@ -26,6 +26,7 @@ public:
 
   void look(host_processes& hosts, const std::vector<actors::ledger_row>& rows, bool training) override;
   void ended(const host_end& end) override;
+  bool over() const override { return schedule_.over(moment_.seconds); }
 
   void use(faults::namespaces& apart) { injector_.use(apart); }
 

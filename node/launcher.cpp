@@ -126,6 +126,9 @@ private:
       output_.print("stopping at the next window boundary; a second Ctrl-C ends at once");
       go_without_the_dead();
       end_all(phase::stopping, SIGINT, patience);
+    } else if (phase_ == phase::training && options_.observer != nullptr && options_.observer->over()) {
+      output_.print("the faults are over; training ends at the next window boundary");
+      end_all(phase::stopping, SIGINT, patience);
     }
     if (options_.hurry.stop_requested() && phase_ < phase::terminated) {
       outcome_.stopped = true;

@@ -30,6 +30,8 @@ public:
   /// At every look, with what the ledger has got since the last. `training`: whoever dies now is started again.
   virtual void look(host_processes& hosts, const std::vector<actors::ledger_row>& rows, bool training) = 0;
   virtual void ended(const host_end& end) = 0;
+  /// Training is to end in an orderly way, although its epochs are not done.
+  virtual bool over() const = 0;
 };
 
 struct launch_options {

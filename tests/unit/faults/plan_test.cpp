@@ -143,5 +143,33 @@ TEST(plan, is_documented_field_by_field) {
   EXPECT_THAT(text, HasSubstr(describe_plan_markdown())) << "docs/faults.md should hold:\n" << describe_plan_markdown();
 }
 
+TEST(plan, ends_after_its_last_fault_only_where_there_is_one_and_nothing_to_compare_with) {
+  const std::string fault = "[[fault]]\nkind = \"kill\"\ntarget = \"w1\"\n";
+  const auto read = parse_plan_text("[plan]\ncompare = false\nafter_last_fault_seconds = 2.5\n" + fault +
+                                        "rate_per_minute = 6\nrepeat = 4\n",
+                                    "p.toml");
+  EXPECT_THAT(read.errors, IsEmpty());
+  EXPECT_EQ(read.plan.after_last_fault_seconds, 2.5);
+  EXPECT_LT(parse_plan_text(fault + "at_window = 1\n", "p.toml").plan.after_last_fault_seconds, 0);
+  EXPECT_THAT(
+      errors_of("[plan]\nafter_last_fault_seconds = 2\n" + fault + "rate_per_minute = 6\n"),
+      ElementsAre("p.toml:2:28: plan.after_last_fault_seconds needs plan.compare = false; a run that ends early "
+                  "cannot be compared with one that does not",
+                  "p.toml:2:28: plan.after_last_fault_seconds means nothing while the fault of line 3 goes on "
+                  "for ever; give that a repeat"));
+}
+
+TEST(plan, repeats_its_faults_as_often_as_it_is_told_to) {
+  const std::string once = "[[fault]]\nkind = \"kill\"\ntarget = \"w1\"\nat_window = 1\n";
+  const std::string for_ever = "[[fault]]\nkind = \"kill\"\ntarget = \"w1\"\nrate_per_minute = 6\n";
+  auto plan = parse_plan_text(once + for_ever + once + "repeat = 3\nevery_seconds = 2\n", "p.toml").plan;
+  EXPECT_TRUE(repeat_faults(plan, 10'000));
+  EXPECT_EQ(plan.rules.at(0).repeat, 1U);
+  EXPECT_EQ(plan.rules.at(1).repeat, endless);
+  EXPECT_EQ(plan.rules.at(2).repeat, 10'000U);
+  plan.rules.pop_back();
+  EXPECT_FALSE(repeat_faults(plan, 10'000));
+}
+
 } // namespace
 } // namespace dynamix::faults

@@ -100,5 +100,24 @@ TEST(schedule, is_done_when_all_has_begun_that_has_an_end) {
   EXPECT_TRUE(one.done());
 }
 
+TEST(schedule, is_over_so_long_after_the_last_fault_was_recovered_from) {
+  const auto file = testing::small_cluster();
+  const std::string rules = "[[fault]]\nkind = \"hang\"\ntarget = \"w1\"\nat_seconds = 1\nduration_seconds = 2\n"
+                            "every_seconds = 4\nrepeat = 2\n";
+  schedule planned(plan_of("[plan]\ncompare = false\nafter_last_fault_seconds = 3\n" + rules), file);
+  schedule unending(plan_of("[plan]\ncompare = false\n" + rules), file);
+  double over_since = -1;
+  for (int tick = 0; tick <= 300; ++tick) { // begins at 1 and 5 s, is recovered from at 4 and 9 s
+    const double now = tick / 10.0;
+    const moment seen{.seconds = now, .busy = (now > 1 && now < 4) || (now > 5 && now < 9)};
+    planned.at(seen);
+    unending.at(seen);
+    if (over_since < 0 && planned.over(now))
+      over_since = now;
+    EXPECT_FALSE(unending.over(now));
+  }
+  EXPECT_NEAR(over_since, 9 + 3, 0.11);
+}
+
 } // namespace
 } // namespace dynamix::faults

@@ -47,7 +47,9 @@ protected:
               "");
     std::filesystem::permissions(program, std::filesystem::perms::owner_all);
     live_output live(printed_, {.redraw = false, .interval = std::chrono::milliseconds(0)});
-    return launch({.file = file_, .run = run_, .program = program, .resume = resume_, .hurry = hurry_}, live, stop);
+    return launch(
+        {.file = file_, .run = run_, .program = program, .resume = resume_, .observer = observer_, .hurry = hurry_},
+        live, stop);
   }
   /// What a host's processes have written into a file of its name.
   std::string said_by(const std::string& host) const {
@@ -60,6 +62,7 @@ protected:
   run_directory run_{directory_.path() + "/run"};
   cluster::cluster_file file_ = pair_file();
   bool resume_ = false;
+  launch_observer* observer_ = nullptr;
   std::stop_token hurry_;
   std::ostringstream printed_;
 };
@@ -189,6 +192,22 @@ TEST_F(launcher, ends_at_once_whoever_stops_when_it_is_to_hurry) {
   EXPECT_TRUE(outcome.stopped);
   EXPECT_EQ(outcome.error, "");
   EXPECT_THAT(outcome.warnings, IsEmpty()) << "nobody was late";
+}
+
+TEST_F(launcher, ends_training_in_order_when_its_observer_says_that_it_is_over) {
+  struct : launch_observer {
+    void look(host_processes& /*hosts*/, const std::vector<actors::ledger_row>& /*rows*/, bool training) override {
+      begun = begun || training;
+    }
+    void ended(const host_end& /*end*/) override {}
+    bool over() const override { return begun; }
+    bool begun = false;
+  } observer;
+  observer_ = &observer;
+  const auto outcome = launch_with("trap 'exit 0' INT\n" + begin + "while :; do sleep 0.05; done");
+  EXPECT_TRUE(outcome.succeeded) << outcome.error;
+  EXPECT_FALSE(outcome.stopped) << "nobody interrupted it";
+  EXPECT_THAT(printed_.str(), HasSubstr("the faults are over; training ends at the next window boundary"));
 }
 
 /// ben dies in training and is started again; the stop comes when his new process has done `then`.
