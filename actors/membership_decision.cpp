@@ -124,7 +124,9 @@ std::vector<std::pair<std::uint32_t, messages::generation_notice>> find_notices(
 bool is_time_to_form(double now, const membership_state& state, const cluster::timeouts& timeouts,
                      const std::vector<std::uint32_t>& waiting) {
   const auto of = [&](std::uint32_t rank) -> const member& { return state.members[rank]; };
-  const bool everyone = waiting.size() == state.members.size();
+  // Who is lost may be started again; who has left says that it will not.
+  const auto left = static_cast<std::size_t>(std::ranges::count(state.members, member_state::left, &member::state));
+  const bool everyone = waiting.size() + left == state.members.size();
   const bool in_memory = std::ranges::any_of(waiting, [&](auto rank) { return of(rank).steps > 0; });
   double longest = 0;
   for (const auto rank : waiting)

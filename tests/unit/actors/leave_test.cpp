@@ -86,6 +86,32 @@ TEST_F(LeavingMember, JoinsAgainAsAnotherProcessButAHelloOfTheOldOneComesTooLate
   EXPECT_EQ(formed->members, (std::vector<std::uint32_t>{0, 1, 2}));
 }
 
+TEST_F(LeavingMember, IsNotWaitedForAsOneIsThatMayComeBack) {
+  admit(hello("ada"));
+  admit(hello("ben"));
+  look();
+  EXPECT_FALSE(formed) << "cy is still to come";
+  admit(hello("cy"));
+  say_left("cy");
+  look();
+  ASSERT_TRUE(formed) << "all that may come are here";
+  EXPECT_EQ(formed->members, (std::vector<std::uint32_t>{0, 1}));
+
+  formed.reset();
+  members.disconnected(0, "test", now);
+  members.disconnected(1, "test", now);
+  look();
+  EXPECT_EQ(members.over(now), "") << "ada and ben may be started again";
+  admit(hello("ada", 8));
+  look();
+  EXPECT_FALSE(formed) << "ben is lost, not gone";
+  admit(hello("ben", 8));
+  const double here = now;
+  keep_alive_until_formed();
+  ASSERT_TRUE(formed);
+  EXPECT_LT(now - here, timeouts.rejoin_timeout_ms / 1000.0);
+}
+
 TEST_F(LeavingMember, EndsTheRunOnlyWhereAllHaveLeft) {
   start();
   say_left("ada");
