@@ -81,7 +81,7 @@ std::string to_text(const verdict& judged) {
                       run.samples, judged.all.steps_lost, samples_text(run), run.final_accuracy * 100);
   text += run.unharmed_accuracy < 0 ? "\n" : fmt::format(", unharmed {:.2f} %\n", run.unharmed_accuracy * 100);
   if (!run.left.empty())
-    text += fmt::format("workers left: {}\n", fmt::join(run.left, ", "));
+    text += fmt::format("hosts left: {}\n", fmt::join(run.left, ", "));
   for (const auto& process : run.growth)
     text += fmt::format("{} lived through {} faults: memory {:+.1f} MiB, descriptors {:+}\n", process.host,
                         process.faults, process.memory_mib, process.descriptors);
@@ -113,7 +113,7 @@ std::string to_json(const verdict& judged, const fault_plan& plan, const std::ve
                          {"terms_with_two_leaders", judged.two_leaders},
                          {"unapplied_by_loss", run.unapplied_by_loss}};
   object["decisions"]["unapplied_by_loss_of"] = run.losses;
-  object["workers_left"] = run.left;
+  object["hosts_left"] = run.left;
   object["samples_dropped"] = count_json(run.samples_dropped);
   object["samples_repeated"] = count_json(run.samples_repeated);
   object["final_accuracy"] = run.final_accuracy;

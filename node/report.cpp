@@ -108,7 +108,7 @@ std::string result_block(const run_summary& summary) {
   rows.push_back({"overhead", "control " + percent(summary.control_fraction) + ", telemetry " +
                                   percent(summary.telemetry_fraction) + " of the workers' time"});
   if (!summary.left.empty())
-    rows.push_back({"workers left", listed(summary.left) + ", in order, before the end"});
+    rows.push_back({"hosts left", listed(summary.left) + ", in order, before the end"});
   for (const auto& warning : summary.warnings)
     rows.push_back({"warning", warning});
   return cluster::text_table(rows, 2, cluster::heading::absent);

@@ -110,6 +110,21 @@ void judge_end(const run_records& records, const std::set<std::string>& given_up
     summary.reason = (failed != nullptr ? *failed : first_to_tell(records.farewells)).reason;
 }
 
+/// Hosts without a worker say it in the ledger, and are back when they follow or lead.
+void add_replicas_left(const run_records& records, run_summary& summary) {
+  std::set<std::string> gone;
+  for (const auto& row : records.rows)
+    if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
+      if (event->event == "left")
+        gone.insert(event->host);
+      else if (event->event == "follows" || event->event == "leader")
+        gone.erase(event->host);
+    }
+  for (const auto& host : gone)
+    if (const auto* known = records.file.find(host); known != nullptr && !known->has(cluster::role::worker))
+      summary.left.push_back(host);
+}
+
 void add_farewells(const run_records& records, run_summary& summary) {
   double control = 0;
   double telemetry = 0;
@@ -141,6 +156,7 @@ run_summary summarise(const run_records& records, run_observations observed) {
                       .seed = file.seed,
                       .target_accuracy = file.training.target_accuracy};
   judge_end(records, observed.given_up, summary);
+  add_replicas_left(records, summary);
   add_farewells(records, summary);
   count_lives(records, observed, summary);
   summary.decisions = count_decisions(records);

@@ -53,7 +53,7 @@ struct run_summary {
   /// Dealt and not trained, or trained twice, by the sampler's place in the last window; nothing: it was not recorded.
   std::optional<std::uint64_t> samples_dropped;
   std::optional<std::uint64_t> samples_repeated;
-  std::vector<std::string> left; ///< workers' hosts that left in order before the end, and did not come back
+  std::vector<std::string> left; ///< hosts that left in order before the end, and did not come back
   std::uint64_t restarts = 0;    ///< of actors and of hosts' processes
   std::map<std::string, std::uint64_t> restarts_by_host; ///< of processes, as far as they were watched
   double control_fraction = 0;

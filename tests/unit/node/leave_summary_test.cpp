@@ -40,8 +40,19 @@ TEST(leave_summary, tells_who_left_and_takes_it_for_no_failure) {
   EXPECT_EQ(summary.reason, "epochs completed");
   EXPECT_THAT(summary.left, ElementsAre("ben"));
   EXPECT_THAT(summary.warnings, IsEmpty()) << "other parameters than those who ended together are no wonder";
-  EXPECT_THAT(result_block(summary), HasSubstr("workers left   ben, in order, before the end"));
+  EXPECT_THAT(result_block(summary), HasSubstr("hosts left     ben, in order, before the end"));
   EXPECT_EQ(nlohmann::json::parse(to_json(summary))["left"], nlohmann::json({"ben"}));
+}
+
+TEST(leave_summary, tells_of_replicas_that_left_and_are_not_back) {
+  auto records = run_without_ben();
+  for (const auto* name : {"cy", "dot"})
+    records.file.hosts.push_back({.name = name, .port = 1, .roles = {cluster::role::arbitrator}});
+  for (const auto& [event, host] :
+       {std::pair("left", "cy"), std::pair("left", "dot"), std::pair("follows", "dot"), std::pair("left", "ben")})
+    records.rows.push_back({6, actors::ledger_event{event, host, ""}});
+  EXPECT_THAT(summarise(records).left, ElementsAre("ben", "cy")) << "a worker's host says it by its farewell";
+  EXPECT_TRUE(summarise(records).succeeded);
 }
 
 TEST(leave_summary, calls_no_decision_lost_that_was_on_its_way_when_the_worker_left) {
