@@ -80,7 +80,8 @@ TEST_F(launcher, runs_every_host_with_its_name_and_threads) {
 }
 
 TEST_F(launcher, shows_the_progress_that_the_ledger_tells) {
-  const auto outcome = launch_with("if [ $name = ada ]; then cp $rows $ledger; fi; sleep 1");
+  const auto outcome = launch_with("if [ $name = ada ]; then cp $rows $ledger; fi\n"
+                                   "until [ -s $ledger ]; do sleep 0.05; done; sleep 1");
   EXPECT_TRUE(outcome.succeeded) << outcome.error;
   EXPECT_THAT(printed_.str(), HasSubstr("epoch 1/2  15 %  500 samples/s"));
 }
