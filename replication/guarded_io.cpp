@@ -2,6 +2,7 @@
 
 #include "replication/voter.hpp"
 
+#include <algorithm>
 #include <memory>
 
 namespace dynamix::replication {
@@ -142,8 +143,11 @@ void guarded_io::reconnect(std::uint64_t peer) {
 
 int guarded_io::send(raft_io* io, raft_io_send* request, const raft_message* message, raft_io_send_cb sent) {
   auto& self = of(io);
-  if (message->server_id == 0 || message->server_address == nullptr) {
-    // The disk has written what a leader sent that is none any more: libraft tells nobody of it, and would crash.
+  const auto& voters = static_cast<const raft*>(io->data)->configuration;
+  if (std::none_of(voters.servers, voters.servers + voters.n,
+                   [&](const auto& one) { return one.id == message->server_id; })) {
+    // The disk has written what a leader sent that is none any more. libraft answers it all the same, to nobody or, as
+    // a candidate, to what its votes look like as an address, and would crash.
     sent(request, RAFT_NOCONNECTION);
     return 0;
   }

@@ -21,6 +21,10 @@ namespace dynamix::replication {
 std::uint32_t standing_delay_ms(const std::vector<voter>& voters, std::uint64_t id, std::uint64_t lost,
                                 const time_outs& from);
 
+/// A follower has no leader from now on, grants others its vote, and stands for election itself after this long at
+/// most.
+void lose_leader(raft& follower, std::uint32_t wait_ms);
+
 /// One life of libraft in the directory, with the journal as it makes it from there. A failed disk and the end of a
 /// probation take a new one.
 struct raft_instance {

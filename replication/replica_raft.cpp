@@ -21,6 +21,14 @@ std::uint32_t standing_delay_ms(const std::vector<voter>& voters, std::uint64_t 
   return static_cast<std::uint32_t>(before) * heartbeats * from.heartbeat_ms;
 }
 
+void lose_leader(raft& follower, std::uint32_t wait_ms) {
+  follower.follower_state.current_leader.id = 0;
+  const auto drawn_ms = follower.follower_state.randomized_election_timeout;
+  if (wait_ms < drawn_ms)
+    follower.election_timer_start =
+        std::min(follower.election_timer_start, follower.io->time(follower.io) + wait_ms - drawn_ms);
+}
+
 void replica_core::try_open() {
   auto found = prepare_directory(options_.directory, options_.voters.size() == 1);
   if (found.error.empty() && found.damage.empty() && disk_failed_)
@@ -199,12 +207,8 @@ void replica_core::hung_up(std::uint64_t peer) {
   auto* raft = &instance_->consensus;
   if (instance_->trial || ::raft_state(raft) != RAFT_FOLLOWER || raft->follower_state.current_leader.id != peer)
     return;
-  raft->follower_state.current_leader.id = 0;
   // One after the other, or they would split the votes. The first has asked and won by the time that the second stands.
-  const auto wait_ms = standing_delay_ms(options_.voters, options_.id, peer, time_outs_);
-  const auto drawn_ms = raft->follower_state.randomized_election_timeout;
-  if (wait_ms < drawn_ms)
-    raft->election_timer_start = std::min(raft->election_timer_start, raft->io->time(raft->io) + wait_ms - drawn_ms);
+  lose_leader(*raft, standing_delay_ms(options_.voters, options_.id, peer, time_outs_));
 }
 
 } // namespace dynamix::replication

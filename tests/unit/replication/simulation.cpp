@@ -1,5 +1,6 @@
 #include "tests/unit/replication/simulation.hpp"
 
+#include "replication/replica_core.hpp"
 #include "replication/words.hpp"
 #include "tests/unit/replication/journal_examples.hpp"
 
@@ -93,7 +94,14 @@ bool simulation::heal() {
   dead_.clear();
   const auto acknowledged_before = acknowledged_.size();
   const auto end = time_ms() + 120'000;
+  auto next_draw = time_ms();
   while (time_ms() < end && violation_.empty()) {
+    // libraft draws anew for each election; the fixture keeps what it was given, and two may split the votes for ever.
+    if (time_ms() >= next_draw) {
+      for (unsigned voter = 0; voter < voters; ++voter)
+        ::raft_fixture_set_randomized_election_timeout(&fixture_, voter, static_cast<unsigned>(1000 + below(1000)));
+      next_draw = time_ms() + 5000;
+    }
     step();
     if (acknowledged_.size() > acknowledged_before + 1 && all_equal())
       return true;
@@ -120,7 +128,8 @@ void simulation::fault() {
   const auto to = static_cast<unsigned>((from + 1 + below(voters - 1)) % voters);
   switch (below(9)) {
   case 0:
-    return ::raft_fixture_disconnect(&fixture_, from, to);
+    ::raft_fixture_disconnect(&fixture_, from, to);
+    return hang_up(from);
   case 1:
   case 2:
     return ::raft_fixture_reconnect(&fixture_, from, to);
@@ -141,9 +150,18 @@ void simulation::fault() {
     // The one that leads more often than the others, and never more than a minority.
     const auto leader = ::raft_fixture_leader_index(&fixture_);
     const auto victim = leader < voters && below(2) == 0 ? leader : from;
-    if (dead_.size() < (voters - 1) / 2 && dead_.insert(victim).second)
+    if (dead_.size() < (voters - 1) / 2 && dead_.insert(victim).second) {
       ::raft_fixture_kill(&fixture_, victim);
+      hang_up(victim);
+    }
   }
+}
+
+/// Some of those who followed it hear of it, as if its connections had ended; it may as well be alive.
+void simulation::hang_up(unsigned victim) {
+  for (auto* raft : voters_)
+    if (raft->state == RAFT_FOLLOWER && raft->follower_state.current_leader.id == victim + 1 && below(3) > 0)
+      lose_leader(*raft, static_cast<std::uint32_t>(below(400)));
 }
 
 void simulation::check_leader(unsigned voter, std::uint64_t led_term) {

@@ -60,6 +60,7 @@ private:
   void propose(unsigned voter, journal_entry entry);
   void settled(unsigned voter, const apply_outcome& outcome);
   void applied(unsigned voter, const journal_state& state);
+  void hang_up(unsigned victim);
   void check_leader(unsigned voter, std::uint64_t led_term);
   void fail(const std::string& what);
   bool all_equal() const;

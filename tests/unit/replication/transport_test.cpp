@@ -264,8 +264,12 @@ TEST(guarded_io, drops_what_is_meant_for_nobody) {
   transport connections(loop, {.id = 1, .voters = {{1, nowhere}}, .listen = nowhere, .secret = secret});
   guarded_io io;
   ASSERT_EQ(io.init(loop, testing::TempDir(), *connections.interface()), 0);
+  raft nobody{};
+  io.interface()->data = &nobody;
   raft_message answer{};
   answer.type = RAFT_IO_APPEND_ENTRIES_RESULT;
+  answer.server_id = 7;
+  answer.server_address = reinterpret_cast<const char*>(0x100); // a candidate's flags
   int told = 0;
   raft_io_send request{};
   request.data = &told;
