@@ -145,7 +145,7 @@ part_outcome judge_run(const aggregator_state& state) {
     return {false, failed->host + ": " + failed->reason};
   if (state.members->count(member_state::lost) > 0)
     return {false, fmt::format("lost {} in mid-training", state.members->names(member_state::lost))};
-  return {false, "stopped before all workers had joined"};
+  return {false, fmt::format("{}before all workers had joined", messages::stop_mark)};
 }
 
 /// The run is over when the last worker has gone; the arbitrator then finishes what it was sent.

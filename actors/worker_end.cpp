@@ -87,7 +87,7 @@ void stop(pointer self) {
   if (std::exchange(state.stop_requested, true) || state.now >= phase::leaving)
     return;
   if (!state.run)
-    return end(self, false, "stopped before training began");
+    return end(self, false, fmt::format("{}before training began", messages::stop_mark));
   state.run->request_stop();
   if (state.now == phase::waiting)
     end_between_generations(self);
@@ -111,8 +111,9 @@ void leave(pointer self) {
 bool end_between_generations(pointer self) {
   auto& state = self->state;
   if (state.stop_requested)
-    state.run->finish(state.run->newest().generation == 0 ? "stopped before training began"
-                                                          : "stopped between two generations");
+    state.run->finish(
+        fmt::format("{}{}", messages::stop_mark,
+                    state.run->newest().generation == 0 ? "before training began" : "between two generations"));
   else if (state.leave_asked_seconds)
     part(self);
   return state.stop_requested || state.leave_asked_seconds;

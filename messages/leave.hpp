@@ -1,6 +1,6 @@
 #pragma once
 
-/// How a farewell says that a host leaves while the others train on.
+/// How a host says that it leaves while the others train on, or was stopped with nothing to end.
 
 #include "messages/types.hpp"
 
@@ -11,6 +11,10 @@ namespace dynamix::messages {
 /// Begins the reason of a farewell that has not succeeded. Whoever does not know it takes the worker for one that has
 /// failed, and goes on without it all the same.
 inline constexpr std::string_view leave_mark = "left: ";
+
+/// Begins the reason of who was stopped while there was nothing to end in order: before training, or between two
+/// generations. Nothing has failed.
+inline constexpr std::string_view stop_mark = "stopped: ";
 
 inline bool tells_leave(const farewell& said) {
   return !said.succeeded && said.reason.starts_with(leave_mark);

@@ -1,6 +1,7 @@
 #include "actors/control_ports.hpp"
 #include "actors/host.hpp"
 #include "dashboard/dashboard.hpp"
+#include "messages/leave.hpp"
 #include "node/command.hpp"
 #include "node/commit.hpp"
 #include "node/launcher.hpp"
@@ -24,15 +25,10 @@
 #include <memory>
 #include <optional>
 #include <ostream>
-#include <string_view>
 #include <vector>
 
 namespace dynamix::node {
 namespace {
-
-/// Begins the reason of a worker or an arbitrator that a stop found before training or between two generations: nothing
-/// failed.
-constexpr std::string_view stopped_early = "stopped be";
 
 struct run_arguments {
   std::string cluster;
@@ -127,7 +123,7 @@ int train(const actors::host_options& options, const run_directory& run, const a
       succeeded = false;
     }
   }
-  const bool stopped = !outcome.succeeded && outcome.reason.starts_with(stopped_early);
+  const bool stopped = !outcome.succeeded && outcome.reason.starts_with(messages::stop_mark);
   if (succeeded)
     spdlog::info("host_ended reason=\"{}\"", outcome.reason);
   else if (stopped)
