@@ -100,9 +100,9 @@ pid_t host_processes::id(const std::string& host) {
   return process.running() ? process.id() : 0;
 }
 
-bool host_processes::any_running(bool workers_only) {
-  return std::ranges::any_of(entries_, [&](auto& each) {
-    return (!workers_only || each.host->has(cluster::role::worker)) && each.process.running();
+bool host_processes::any_running(bool workers_only) const {
+  return std::ranges::any_of(entries_, [&](const auto& each) {
+    return (!workers_only || each.host->has(cluster::role::worker)) && !each.seen_ended;
   });
 }
 

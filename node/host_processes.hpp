@@ -53,7 +53,8 @@ public:
   /// 0 while the host has no process.
   pid_t id(const std::string& host);
   bool running(const std::string& host) { return id(host) != 0; }
-  bool any_running(bool workers_only);
+  /// As far as `reap` has told: who ends meanwhile still counts.
+  bool any_running(bool workers_only) const;
   bool restart_pending(bool workers_only) const;
   bool given_up(const std::string& host) const { return entry_of(host).given_up; }
   /// Processes after the first, by host; hosts without any are left out.

@@ -1,6 +1,7 @@
 #include "node/launcher.hpp"
 
 #include "messages/leave.hpp"
+#include "node/launched_process.hpp"
 #include "node/ledger_tail.hpp"
 #include "node/progress.hpp"
 #include "node/run_records.hpp"
@@ -43,9 +44,10 @@ class launched_run {
 public:
   launched_run(const launch_options& options, live_output& output)
       : options_(options), output_(output), timeouts_(cluster::derive_timeouts(options.file.detect_ms)),
-        rules_(rules_of(options.file)),
-        processes_(options.file.hosts, rules_,
-                   [this](const cluster::host& host, bool resumed) { return child_of(host, resumed); }),
+        rules_(rules_of(options.file)), processes_(options.file.hosts, rules_,
+                                                   [this](const cluster::host& host, bool resumed) {
+                                                     return describe_process(options_, host, resumed);
+                                                   }),
         tail_(options.run.ledger()) {
     tail_.read(); // an earlier life's rows are not this one's progress
   }
@@ -62,31 +64,6 @@ public:
 
 private:
   enum class phase { training, stopping, failing, finishing, ending, terminated, killed };
-
-  child_options child_of(const cluster::host& host, bool resumed) const {
-    const std::string threads = std::to_string(options_.file.training.threads);
-    child_options child{.program = options_.program,
-                        .arguments = {"run", "--cluster", options_.run.cluster_file(), "--name", host.name,
-                                      resumed ? "--resume" : "--out", options_.run.path(), "--log-to-stderr"},
-                        .environment = {{"OMP_NUM_THREADS", threads}, {"OPENBLAS_NUM_THREADS", threads}},
-                        .output = options_.run.log(host.name)};
-    for (const auto& [wanted, flag] :
-         {std::pair(options_.insecure, "--insecure"), std::pair(options_.trace, "--trace"),
-          std::pair(options_.log_json, "--log-json"), std::pair(options_.tensorboard, "--tensorboard")})
-      if (wanted)
-        child.arguments.emplace_back(flag);
-    if (const auto more = options_.more_arguments.find(host.name); more != options_.more_arguments.end())
-      child.arguments.insert(child.arguments.end(), more->second.begin(), more->second.end());
-    if (const auto runner = options_.command_prefix.find(host.name); runner != options_.command_prefix.end()) {
-      child.arguments.insert(child.arguments.begin(), runner->second.begin() + 1, runner->second.end());
-      child.arguments.insert(child.arguments.begin() + static_cast<std::ptrdiff_t>(runner->second.size()) - 1,
-                             child.program);
-      child.program = runner->second.front();
-    }
-    if (const auto more = options_.more_environment.find(host.name); more != options_.more_environment.end())
-      child.environment.insert(child.environment.end(), more->second.begin(), more->second.end());
-    return child;
-  }
 
   double now_seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
