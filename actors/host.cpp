@@ -89,6 +89,9 @@ void live(const host_options& options, const host_stop_tokens& stop, std::promis
     if (!ended.left)
       services->tell_end(ended.succeeded, ended.reason);
     outcome.set_value(ended);
+    // Those below it in a tree were given their next place through its connections, and meet through them.
+    if (ended.left && services->has_arbitrator() && !services->roles().arbitrates)
+      std::this_thread::sleep_for(std::chrono::milliseconds(timeouts.request_timeout_ms));
   }
   services->shut_down();
 }

@@ -69,5 +69,33 @@ TEST_F(faults, are_refused_with_their_place_when_the_plan_is_wrong) {
   EXPECT_FALSE(run().exists());
 }
 
+TEST_F(faults, end_training_in_order_when_the_last_is_recovered_from) {
+  write_slow_file(1000);
+  const auto ended = end_under("after_last_fault_seconds = 0.5\n"
+                               "[[fault]]\nkind = \"kill\"\ntarget = \"w1\"\nat_window = 3\n");
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("the faults are over; training ends at the next window boundary"));
+  EXPECT_EQ(verdict()["kinds"]["kill"]["recovered"], 1);
+  EXPECT_EQ(verdict()["interrupted"], false);
+}
+
+TEST_F(faults, are_judged_also_when_a_second_interrupt_ends_the_cluster_at_once) {
+  write_slow_file(1000);
+  const auto path = directory_.path() + "/plan.toml";
+  ASSERT_EQ(storage::write_file_atomically(path, "[plan]\ncluster = \"cluster.toml\"\ncompare = false\n"
+                                                 "[[fault]]\nkind = \"hang\"\ntarget = \"w1\"\nat_window = 2\n"
+                                                 "duration_seconds = 600\n"),
+            "");
+  auto broken = start({"faults", "--plan", path, "--out", run().path()});
+  ASSERT_TRUE(wait_until([&] { return broken.says("fault 1: hang w1"); })) << broken.said();
+  broken.signal(SIGINT);
+  ASSERT_TRUE(wait_until([&] { return broken.says("stopping at the next window boundary"); })) << broken.said();
+  broken.signal(SIGINT);
+  const auto ended = broken.wait();
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.output, HasSubstr("verdict: INTERRUPTED"));
+  EXPECT_EQ(verdict()["interrupted"], true);
+}
+
 } // namespace
 } // namespace dynamix::cluster_test

@@ -92,5 +92,25 @@ TEST_F(arbitrator_tree, goes_on_when_a_shards_host_is_killed_and_takes_it_back) 
   }
 }
 
+TEST_F(arbitrator_tree, goes_on_when_a_shards_host_leaves_in_order) {
+  write_file({.slowdowns = {10, 10, 10, 10},
+              .epochs = 1,
+              .arbitrator = "policy = \"goodput\"\ntopology = \"tree\"\nfanout = 2"});
+  auto local = start_local();
+  ASSERT_TRUE(wait_for_windows(3)) << local.said();
+  ASSERT_TRUE(local.signal_host("w2", SIGTERM)) << local.said(); // w3 must find another shard
+  ASSERT_TRUE(wait_for_generation({"w0", "w1", "w3"})) << local.said();
+  const auto ended = local.wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("w2 has left: "));
+  EXPECT_THAT(farewell_of("w2").reason, HasSubstr("left: its host was asked to end"));
+  for (const auto& formed : generations())
+    EXPECT_LE(formed.steps_lost, 1U) << "generation " << formed.generation;
+  for (const char* worker : {"w0", "w1", "w3"}) {
+    EXPECT_EQ(farewell_of(worker).samples, 6000U);
+    EXPECT_EQ(farewell_of(worker).parameter_checksum, farewell_of("w0").parameter_checksum) << worker;
+  }
+}
+
 } // namespace
 } // namespace dynamix::cluster_test
