@@ -11,6 +11,8 @@ enum exit_code : int {
   exit_done = 0,
   exit_failed = 1,  ///< the run failed, or was stopped before its end
   exit_refused = 2, ///< wrong arguments or cluster file; nothing was begun
+  /// Of `run`, as shells tell of Ctrl-C: a stop came before there was anything to train, or between two generations.
+  exit_stopped = 130,
 };
 
 /// `dynamix-node` with these arguments, without the program's name. Writes results to `out`, errors to `err`.

@@ -1,6 +1,7 @@
 #include "node/launcher.hpp"
 
 #include "messages/leave.hpp"
+#include "node/command_line.hpp"
 #include "node/launched_process.hpp"
 #include "node/ledger_tail.hpp"
 #include "node/progress.hpp"

@@ -19,10 +19,6 @@
 
 namespace dynamix::node {
 
-/// How `run` ends when a stop comes before there is anything to train, or between two generations; as shells tell of
-/// Ctrl-C. Nothing has failed.
-inline constexpr int exit_stopped = 130;
-
 /// Sees a run from within the launcher, in its thread, and may break it: the fault injector.
 class launch_observer {
 public:
