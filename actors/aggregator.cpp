@@ -34,12 +34,15 @@ aggregator_local::behavior_type aggregator(pointer self, aggregator_options opti
   auto& state = self->state;
   state.options = std::move(options);
   state.members.emplace(state.options.file, aggregating::membership_timeouts(state.options),
-                        state.options.before ? state.options.before->generation.generation : 0);
+                        state.options.before ? state.options.before->generation.generation : 0,
+                        aggregating::finished_before(state.options));
   self->set_down_handler([self](const caf::down_msg& down) { aggregating::worker_down(self, down); });
   self->set_exit_handler([self](const caf::exit_msg& exit) { leave(self, exit); });
   self->send(self, atom::tick_v);
   return {
-      [self](atom::report, const frame& report) { take_part<messages::window_report>(self, report, aggregating::pass_on); },
+      [self](atom::report, const frame& report) {
+        take_part<messages::window_report>(self, report, aggregating::pass_on);
+      },
       [self](atom::evaluation, const frame& received) {
         if (const auto report = unpack<messages::evaluation_report>(received, "aggregator"))
           aggregating::write_row(self, ledger_evaluation{*report});

@@ -4,6 +4,7 @@
 #include "actors/gateway.hpp"
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
+#include "actors/run_outcome.hpp"
 #include "messages/leave.hpp"
 #include "telemetry/logging.hpp"
 
@@ -130,24 +131,6 @@ void carry_out(pointer self, const membership_change& change) {
     begin_generation(self, change);
 }
 
-part_outcome judge_run(const aggregator_state& state) {
-  const auto succeeded = std::ranges::count(state.farewells, true, &messages::farewell::succeeded);
-  if (succeeded > 0)
-    return {true, static_cast<std::size_t>(succeeded) == state.members->state().members.size()
-                      ? "all workers have finished"
-                      : fmt::format("{} finished", state.members->names(member_state::departed))};
-  if (!state.farewells.empty() && std::ranges::all_of(state.farewells, messages::tells_leave) &&
-      state.members->count(member_state::lost) == 0)
-    return {true, fmt::format("{} left", state.members->names(member_state::left))};
-  const auto failed = std::ranges::find_if(
-      state.farewells, [](const auto& said) { return !said.succeeded && !messages::tells_leave(said); });
-  if (failed != state.farewells.end())
-    return {false, failed->host + ": " + failed->reason};
-  if (state.members->count(member_state::lost) > 0)
-    return {false, fmt::format("lost {} in mid-training", state.members->names(member_state::lost))};
-  return {false, fmt::format("{}before all workers had joined", messages::stop_mark)};
-}
-
 /// The run is over when the last worker has gone; the arbitrator then finishes what it was sent.
 void look_whether_over(pointer self) {
   auto& state = self->state;
@@ -159,7 +142,7 @@ void look_whether_over(pointer self) {
     return;
   state.ended = true;
   spdlog::info("run_over reason=\"{}\"", why);
-  auto report = [self, outcome = judge_run(state)] {
+  auto report = [self, outcome = judge_run(*state.members, state.farewells, state.stop_requested, why)] {
     finish_children(self, outcome);
     self->state.options.events->arbitrator_ended(outcome, self->state.farewells);
   };
@@ -181,6 +164,13 @@ void connect(pointer self, std::uint32_t rank, const worker_actor& caller) {
 }
 
 } // namespace
+
+std::optional<std::uint32_t> finished_before(const aggregator_options& options) {
+  const auto& before = options.before;
+  const bool known = before && before->end.generation > 0 && before->end.cluster_digest == options.file.digest() &&
+                     before->end.rank < options.file.workers().size();
+  return known ? std::optional(before->end.rank) : std::nullopt;
+}
 
 void write_row(pointer self, ledger_entry entry) {
   auto& options = self->state.options;
@@ -286,6 +276,13 @@ caf::result<atom::farewell> take_farewell(pointer self, const frame& received) {
   if (!state.members->departed(*farewell, seconds_now(self)))
     return atom::farewell_v;
   std::erase_if(state.farewells, [&](const auto& said) { return said.rank == farewell->rank; }); // of an earlier life
+  // Should this leader die now, another must not wait for workers that have all ended.
+  if (messages::tells_completion(*farewell) && !std::ranges::any_of(state.farewells, messages::tells_completion))
+    keep(self,
+         replication::training_ended{.generation = state.members->generation(),
+                                     .rank = farewell->rank,
+                                     .cluster_digest = state.options.file.digest()},
+         [] {});
   state.farewells.push_back(*farewell);
   write_row(self, ledger_farewell{*farewell});
   state.workers.erase(farewell->rank);

@@ -8,6 +8,8 @@ namespace dynamix::actors::aggregating {
 
 using pointer = aggregator_local::stateful_pointer<aggregator_state>;
 
+/// Who finished this very training under the leader before.
+std::optional<std::uint32_t> finished_before(const aggregator_options& options);
 void write_row(pointer self, ledger_entry entry);
 /// Hands closed windows to the arbitrator.
 void pass_on(pointer self, const std::vector<closed_window>& closed);

@@ -32,9 +32,11 @@ std::string joined(const std::vector<std::string_view>& names) {
 
 } // namespace
 
-membership::membership(const cluster::cluster_file& file, const cluster::timeouts& timeouts, std::uint64_t floor)
+membership::membership(const cluster::cluster_file& file, const cluster::timeouts& timeouts, std::uint64_t floor,
+                       std::optional<std::uint32_t> finished_before)
     : cluster_(file.name), digest_(file.digest()), timeouts_(timeouts) {
   state_.floor = floor;
+  state_.finished_before = finished_before;
   for (const auto* host : file.workers())
     state_.members.push_back({.host = host->name, .detail = {}});
 }
@@ -90,6 +92,8 @@ void membership::adopt(const messages::hello& hello, double now_seconds) {
   state_.generation = hello.generation;
   state_.placed = hello.members;
   state_.adopted = true;
+  if (hello.generation > state_.floor)
+    state_.finished_before.reset(); // training has gone on since
   state_.phase = generation_phase::running;
   state_.phase_seconds = state_.progress_seconds = now_seconds;
   state_.first_steps = state_.attempted_steps = hello.steps;
@@ -188,10 +192,13 @@ std::vector<membership_change> membership::next(double now_seconds) {
   const double interval = timeouts_.beat_interval_ms / 1000.0;
   const double slept = looked_seconds_ < 0 ? 0 : now_seconds - looked_seconds_ - interval;
   looked_seconds_ = now_seconds;
+  if (state_.began_seconds < 0)
+    state_.began_seconds = now_seconds;
   if (slept > 0) {
     for (auto& one : state_.members)
       one.seen_seconds = std::min(now_seconds, one.seen_seconds + slept);
     state_.progress_seconds = std::min(now_seconds, state_.progress_seconds + slept);
+    state_.began_seconds = std::min(now_seconds, state_.began_seconds + slept);
   }
   std::vector<membership_change> changes;
   for (int round = 0; round < rounds_most; ++round) {
@@ -225,6 +232,7 @@ void membership::apply(const membership_change& change, double now_seconds) {
   state_.generation = change.placement->generation;
   state_.placed = change.placement->members;
   state_.adopted = false;
+  state_.finished_before.reset();
   state_.barren = change.barren;
   state_.phase = generation_phase::running;
   state_.phase_seconds = state_.progress_seconds = now_seconds;

@@ -52,11 +52,13 @@ struct member {
 enum class generation_phase : std::uint8_t { none, running, regrouping, ending };
 
 struct membership_state {
-  std::vector<member> members;       ///< by rank
-  std::uint64_t generation = 0;      ///< newest that was formed
-  std::uint64_t floor = 0;           ///< newest that is known to have been formed elsewhere
-  std::vector<std::uint32_t> placed; ///< its members
-  bool adopted = false;              ///< it was formed by an arbitrator before this one
+  std::vector<member> members;                  ///< by rank
+  double began_seconds = -1;                    ///< when it was first looked at
+  std::optional<std::uint32_t> finished_before; ///< who finished training under an arbitrator before this one
+  std::uint64_t generation = 0;                 ///< newest that was formed
+  std::uint64_t floor = 0;                      ///< newest that is known to have been formed elsewhere
+  std::vector<std::uint32_t> placed;            ///< its members
+  bool adopted = false;                         ///< it was formed by an arbitrator before this one
   generation_phase phase = generation_phase::none;
   double phase_seconds = 0;          ///< when the phase began
   std::uint64_t first_steps = 0;     ///< completed when the generation began
@@ -90,8 +92,9 @@ std::string why_over(double now_seconds, const membership_state& state, const cl
 
 class membership {
 public:
-  /// Generations are numbered above `floor`.
-  membership(const cluster::cluster_file& file, const cluster::timeouts& timeouts, std::uint64_t floor = 0);
+  /// Generations are numbered above `floor`. `finished_before`: who is known to have come to the end of training.
+  membership(const cluster::cluster_file& file, const cluster::timeouts& timeouts, std::uint64_t floor = 0,
+             std::optional<std::uint32_t> finished_before = {});
 
   /// Judges a hello, and takes the worker in if it is accepted.
   messages::welcome admit(const messages::hello& hello, double now_seconds);

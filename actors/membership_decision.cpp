@@ -209,7 +209,7 @@ std::string why_over(double now_seconds, const membership_state& state, const cl
   std::size_t finished = 0;
   std::size_t gone = 0; // by their own word: nobody starts them again
   std::size_t awaited = 0;
-  double last = 0;
+  double last = state.began_seconds;
   for (const auto& one : state.members) {
     if (one.present())
       return "";
@@ -222,8 +222,12 @@ std::string why_over(double now_seconds, const membership_state& state, const cl
     return "training has come to its end";
   if (gone == state.members.size())
     return "all workers have left or failed";
-  // Whoever is lost and started again gets as long to come as at the start.
-  if (awaited < state.members.size() && 1000 * (now_seconds - last) > timeouts.join_timeout_ms)
+  const double waited_ms = 1000 * (now_seconds - last);
+  // Nobody is needed any more, but whoever has not ended yet may have a farewell to say.
+  if (state.finished_before && waited_ms > timeouts.rejoin_timeout_ms)
+    return "training had come to its end before this arbitrator began";
+  // Whoever is lost and started again gets as long to come as at the start, and so do all where others have trained.
+  if ((awaited < state.members.size() || state.floor > 0) && waited_ms > timeouts.join_timeout_ms)
     return fmt::format("no worker has come for {:.0f} s", now_seconds - last);
   return "";
 }

@@ -1,6 +1,7 @@
 /// What a worker says of itself.
 
 #include "actors/worker.hpp"
+#include "messages/leave.hpp"
 #include "messages/validation.hpp"
 
 #include <algorithm>
@@ -42,6 +43,8 @@ messages::farewell worker_state::farewell() const {
   said.rank = run->rank();
   said.succeeded = outcome.succeeded() && left_because.empty();
   said.reason = messages::fit_text(left_because.empty() ? outcome.reason : left_because);
+  if (said.succeeded && outcome.how == trainer::ending::stopped)
+    said.reason = messages::stopped_reason;
   said.steps = outcome.steps;
   said.samples = outcome.samples;
   said.epochs = outcome.epochs;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// How a host says that it leaves while the others train on, or was stopped with nothing to end.
+/// How a host says that it leaves while the others train on, or that it was stopped.
 
 #include "messages/types.hpp"
 
@@ -16,8 +16,16 @@ inline constexpr std::string_view leave_mark = "left: ";
 /// generations. Nothing has failed.
 inline constexpr std::string_view stop_mark = "stopped: ";
 
+/// The reason of a good farewell of who was stopped in training: the run may be resumed.
+inline constexpr std::string_view stopped_reason = "stopped";
+
 inline bool tells_leave(const farewell& said) {
   return !said.succeeded && said.reason.starts_with(leave_mark);
+}
+
+/// Nothing is left to train.
+inline bool tells_completion(const farewell& said) {
+  return said.succeeded && said.reason != stopped_reason;
 }
 
 } // namespace dynamix::messages

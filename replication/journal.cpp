@@ -24,6 +24,7 @@ verdict apply_content(journal_state& state, generation_formed& value, std::uint6
     state.last_window = value.next_window - 1;
   }
   state.generation = std::move(value);
+  state.end = {};
   ++state.counts.generations_formed;
   return verdict::applied;
 }
@@ -50,6 +51,13 @@ verdict apply_content(journal_state& state, policy_published& value, std::uint64
   return verdict::applied;
 }
 
+verdict apply_content(journal_state& state, training_ended& value, std::uint64_t) {
+  if (value.generation != state.generation.generation)
+    return verdict::generation_passed;
+  state.end = value;
+  return verdict::applied;
+}
+
 /// Whether an entry of this term may say anything at all.
 verdict judge_term(const journal_state& state, const journal_entry& entry) {
   if (std::holds_alternative<term_begun>(entry.content))
@@ -70,8 +78,8 @@ bool operator==(const journal_state& left, const journal_state& right) {
   return left.position == right.position && left.digest == right.digest && left.term == right.term &&
          left.leader == right.leader && left.generation == right.generation && left.last_window == right.last_window &&
          left.newest_key == right.newest_key && left.decisions == right.decisions && same(left.policy, right.policy) &&
-         same(left.learner_checkpoint, right.learner_checkpoint) && left.clients == right.clients &&
-         left.counts == right.counts;
+         same(left.learner_checkpoint, right.learner_checkpoint) && left.end == right.end &&
+         left.clients == right.clients && left.counts == right.counts;
 }
 
 apply_outcome journal::apply(std::span<const std::uint64_t> words) {

@@ -63,11 +63,19 @@ struct policy_published {
   friend bool operator==(const policy_published&, const policy_published&) = default;
 };
 
+/// A worker has come to the end of training, as all others have or will: they finish together.
+struct training_ended {
+  std::uint64_t generation = 0;     ///< newest; > 0
+  std::uint32_t rank = 0;           ///< of the first that said so
+  std::uint64_t cluster_digest = 0; ///< of the cluster file that it trained by: a longer run may go on from there
+  friend bool operator==(const training_ended&, const training_ended&) = default;
+};
+
 /// One proposal, in the order of `kind_name`.
 struct journal_entry {
   proposal_key key;
   std::uint64_t term = 0; ///< the arbitrator's, under which this was decided; > 0
-  std::variant<term_begun, generation_formed, window_decided, policy_published> content;
+  std::variant<term_begun, generation_formed, window_decided, policy_published, training_ended> content;
   friend bool operator==(const journal_entry&, const journal_entry&) = default;
 };
 std::string_view kind_name(const journal_entry& entry);
@@ -121,6 +129,7 @@ struct journal_state {
   std::vector<messages::decision> decisions;
   std::shared_ptr<const messages::policy_version> policy;              ///< newest; null before the first
   std::shared_ptr<const std::vector<std::uint8_t>> learner_checkpoint; ///< newest; null before the first
+  training_ended end; ///< of the newest generation; its number 0: not known
   std::map<std::uint64_t, client_record> clients;
   journal_counts counts;
 };

@@ -24,6 +24,7 @@ std::string validate_content(const journal_entry& entry) {
                             return "the checkpoint is too large";
                           return messages::validate(value.policy);
                         },
+                        [](const training_ended& value) { return validate(value); },
                     },
                     entry.content);
 }
@@ -45,6 +46,10 @@ bool write_content(word_writer& out, const journal_entry& entry) {
                         [&](const policy_published& value) {
                           out.bytes(value.checkpoint);
                           return out.frame(value.policy);
+                        },
+                        [&](const training_ended& value) {
+                          write_end(out, value);
+                          return true;
                         },
                     },
                     entry.content);
@@ -71,6 +76,9 @@ bool read_content(word_reader& in, std::uint64_t kind, journal_entry& entry) {
     entry.content = std::move(value);
     return true;
   }
+  case 4:
+    entry.content = read_end(in);
+    return true;
   default:
     return false;
   }
@@ -146,6 +154,19 @@ generation_formed read_generation(word_reader& in) {
   return value;
 }
 
+void write_end(word_writer& out, const training_ended& value) {
+  out.number(value.generation);
+  out.number(value.rank);
+  out.number(value.cluster_digest);
+}
+
+training_ended read_end(word_reader& in) {
+  training_ended value{.generation = in.number()};
+  value.rank = static_cast<std::uint32_t>(in.count(messages::max_workers));
+  value.cluster_digest = in.number();
+  return value;
+}
+
 bool write_decisions(word_writer& out, const std::vector<messages::decision>& decisions) {
   out.number(decisions.size());
   for (const auto& decision : decisions)
@@ -177,6 +198,10 @@ std::string validate(const generation_formed& value) {
     source_is_member = source_is_member || member.rank == value.source;
   }
   return source_is_member ? "" : "the source is no member";
+}
+
+std::string validate(const training_ended& value) {
+  return value.generation == 0 || value.rank >= messages::max_workers ? "no generation, or no rank" : "";
 }
 
 std::string validate(const std::vector<messages::decision>& decisions, const messages::decision_key& key) {

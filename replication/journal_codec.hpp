@@ -30,9 +30,12 @@ std::string decode_snapshot(std::span<const std::uint64_t> words, journal_state&
 // What entries and snapshots have in common.
 void write_generation(word_writer& out, const generation_formed& value);
 generation_formed read_generation(word_reader& in);
+void write_end(word_writer& out, const training_ended& value);
+training_ended read_end(word_reader& in);
 bool write_decisions(word_writer& out, const std::vector<messages::decision>& decisions);
 std::vector<messages::decision> read_decisions(word_reader& in);
 std::string validate(const generation_formed& value);
+std::string validate(const training_ended& value);
 /// Decisions under one key, of one generation.
 std::string validate(const std::vector<messages::decision>& decisions, const messages::decision_key& key);
 

@@ -66,6 +66,8 @@ std::string validate_state(const journal_state& state) {
   if (state.generation.generation > 0)
     if (auto fault = validate(state.generation); !fault.empty())
       return fault;
+  if (state.end.generation > 0 && state.end.generation != state.generation.generation)
+    return "the end of another generation";
   if (state.newest_key.window > 0)
     return validate(state.decisions, state.newest_key);
   return state.decisions.empty() ? "" : "decisions on no window";
@@ -84,6 +86,9 @@ word_list encode_snapshot(const journal_state& state) {
   write_learner(out, state);
   write_clients(out, state.clients);
   write_counts(out, state.counts);
+  // Last, and only where it is known: a snapshot of a journal that does not know of it reads as before.
+  if (state.end.generation > 0)
+    write_end(out, state.end);
   seal(block_kind::snapshot, words);
   return words;
 }
@@ -102,6 +107,11 @@ std::string decode_snapshot(std::span<const std::uint64_t> words, journal_state&
   read_learner(in, state);
   state.clients = read_clients(in);
   state.counts = read_counts(in);
+  if (in.good() && !in.complete()) {
+    state.end = read_end(in);
+    if (!validate(state.end).empty())
+      in.fail();
+  }
   return in.complete() ? validate_state(state) : "a damaged snapshot";
 }
 

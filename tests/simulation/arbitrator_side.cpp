@@ -1,6 +1,7 @@
 #include "tests/simulation/arbitrator_side.hpp"
 
 #include "actors/packing.hpp"
+#include "replication/journal_codec.hpp"
 #include "tests/simulation/simulation.hpp"
 
 namespace dynamix::simulation {
@@ -21,6 +22,21 @@ public:
 private:
   simulation& world_;
   std::uint64_t life_;
+};
+
+/// One life's client of what a majority keeps; it is kept at once.
+class kept_journal final : public actors::decision_journal {
+public:
+  explicit kept_journal(simulation& world) : world_(world), life_(world.host.life()) {}
+  void keep(std::uint64_t term, actors::journal_content content, std::function<void(bool kept)> done) override {
+    if (world_.host.life() == life_ && world_.host.alive())
+      world_.host.commit({{life_, ++sequence_}, term, std::move(content)}, done);
+  }
+
+private:
+  simulation& world_;
+  std::uint64_t life_;
+  std::uint64_t sequence_ = 0;
 };
 
 struct proxy_state {
@@ -120,6 +136,10 @@ void arbitrator_host::start() {
   world_.log([&] { return fmt::format("host: starts, life {}", life_); });
   events_ = std::make_shared<actors::host_events>();
   ledger_ = std::make_shared<watched_ledger>(world_);
+  if (replicated_) {
+    journal_ = std::make_shared<kept_journal>(world_);
+    before_ = std::make_shared<replication::journal_state>(kept_.state());
+  }
   start_trees();
   poll();
 }
@@ -158,19 +178,32 @@ caf::strong_actor_ptr arbitrator_host::start_aggregator() {
   hub_ = shared_actor_system().spawn(actors::aggregator, actors::aggregator_options{.file = world_.file,
                                                                                     .timeouts = world_.timeouts,
                                                                                     .run_ledger = ledger_,
-                                                                                    .events = events_});
+                                                                                    .events = events_,
+                                                                                    .journal = journal_,
+                                                                                    .before = before_});
   if (gateway_)
     caf::anon_send(gateway_, atom::serve_v, hub_);
   return caf::actor_cast<caf::strong_actor_ptr>(hub_);
 }
 
 caf::strong_actor_ptr arbitrator_host::start_arbitrator() {
-  judge_ = shared_actor_system().spawn(
-      actors::arbitrator,
-      actors::arbitrator_options{
-          .file = world_.file, .timeouts = world_.timeouts, .parameters = {}, .run_ledger = ledger_},
-      hub_, actors::learner_actor{});
+  judge_ = shared_actor_system().spawn(actors::arbitrator,
+                                       actors::arbitrator_options{.file = world_.file,
+                                                                  .timeouts = world_.timeouts,
+                                                                  .parameters = {},
+                                                                  .run_ledger = ledger_,
+                                                                  .journal = journal_},
+                                       hub_, actors::learner_actor{});
   return caf::actor_cast<caf::strong_actor_ptr>(judge_);
+}
+
+void arbitrator_host::commit(replication::journal_entry entry, const std::function<void(bool kept)>& done) {
+  replication::word_list words;
+  if (const auto fault = replication::encode(entry, words); !fault.empty())
+    world_.checks.violated("the journal was given what is no entry: " + fault);
+  const auto verdict = kept_.apply(words).result;
+  world_.log([&] { return fmt::format("journal: {}, {}", kind_name(entry), to_string(verdict)); });
+  done(verdict == replication::verdict::applied);
 }
 
 void arbitrator_host::crash() {
@@ -188,7 +221,8 @@ void arbitrator_host::crash() {
 }
 
 void arbitrator_host::kill_aggregator() {
-  if (!alive_ || !hub_)
+  // A leader's aggregator that is started again alone knows only what the journal held when the leader began.
+  if (!alive_ || !hub_ || replicated_)
     return;
   world_.log([] { return std::string("hub: is killed"); });
   world_.checks.hub_gone();

@@ -9,6 +9,7 @@
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
 #include "actors/supervisor.hpp"
+#include "replication/journal.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -62,6 +63,14 @@ public:
   /// The run is over, and the process has ended with it.
   bool ended() const { return ended_; }
   const actors::part_outcome& outcome() const { return outcome_; }
+  /// A replica: what a majority keeps outlives the process, and it goes on from there as another leader would.
+  void replicate() { replicated_ = true; }
+  bool replicated() const { return replicated_; }
+  void commit(replication::journal_entry entry, const std::function<void(bool kept)>& done);
+  /// It began with the end of training in the journal, and no generation was formed since.
+  bool began_after_the_end() const {
+    return before_ && before_->end.generation > 0 && kept_.state().end == before_->end;
+  }
   std::uint64_t life() const { return life_; }
   /// Counts aggregators, of all lives.
   std::uint64_t hub_life() const { return hub_life_; }
@@ -86,6 +95,10 @@ private:
   actors::part_outcome outcome_;
   std::uint64_t life_ = 0;
   std::uint64_t hub_life_ = 0;
+  bool replicated_ = false;
+  replication::journal kept_;
+  std::shared_ptr<actors::decision_journal> journal_;
+  std::shared_ptr<const replication::journal_state> before_;
   std::vector<std::function<void()>> deferred_;
   std::shared_ptr<actors::host_events> events_;
   std::shared_ptr<actors::ledger> ledger_;

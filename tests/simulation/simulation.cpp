@@ -40,6 +40,8 @@ simulation::simulation(std::uint64_t number, bool keep_log)
     names_.push_back(file.hosts[rank + 1].name);
     workers.push_back(std::make_unique<simulated_worker>(*this, rank));
   }
+  if (number % 4 == 1)
+    host.replicate();
 }
 
 simulation::~simulation() {
@@ -153,7 +155,7 @@ void simulation::run_to_the_end() {
   const auto last_us = time.now_us() + 10 * us_per_second;
   while (!(host.ended() && all_ended()) && step(last_us))
     continue;
-  if (!host.ended() && checks.farewells() > 0)
+  if (!host.ended() && (checks.farewells() > 0 || host.began_after_the_end()))
     return checks.violated("all workers have ended, and the arbitrator's host has not");
   if (!must_end_well_ && !faults.harmless())
     return;

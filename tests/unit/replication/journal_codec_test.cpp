@@ -62,6 +62,8 @@ TEST(journal_codec, refuses_to_encode_what_makes_no_sense) {
   cases.emplace_back(decide_window({1, 1}, 1, 0), "window 0");
   cases.emplace_back(decide_window({1, 1}, 1, 1, 1, 0), "0 decisions");
   cases.emplace_back(publish_policy({1, 1}, 1, 1, messages::max_policy_bytes + 1), "policy_published");
+  cases.emplace_back(end_training({1, 1}, 1, 0), "training_ended");
+  cases.emplace_back(end_training({1, 1}, 1, 1, messages::max_workers), "training_ended");
   cases.emplace_back(publish_policy({1, 1}, 1, 1, 10, max_checkpoint_bytes + 1), "checkpoint");
   auto stranger = form_generation({1, 1}, 1, 1);
   std::get<generation_formed>(stranger.content).source = 3;
@@ -96,6 +98,19 @@ TEST(journal_codec, makes_a_snapshot_of_all_that_a_journal_knows) {
   EXPECT_TRUE(empty == journal_state());
 }
 
+TEST(journal_codec, reads_a_snapshot_that_knows_of_no_end) {
+  auto state = example_state();
+  const auto with_end = encode_snapshot(state);
+  state.end = {};
+  const auto without = encode_snapshot(state);
+  auto older = word_list(with_end.begin(), with_end.end() - 3);
+  seal(block_kind::snapshot, older);
+  EXPECT_EQ(without, older) << "what a release without the end wrote, and reads";
+  journal_state restored;
+  EXPECT_EQ(decode_snapshot(older, restored), "");
+  EXPECT_TRUE(restored == state);
+}
+
 TEST(journal_codec, goes_on_from_a_snapshot_as_if_there_had_been_none) {
   journal original;
   for (const auto& entry : one_of_each())
@@ -104,8 +119,8 @@ TEST(journal_codec, goes_on_from_a_snapshot_as_if_there_had_been_none) {
   ASSERT_EQ(decode_snapshot(encode_snapshot(original.state()), state), "");
   journal restored;
   restored.restore(state);
-  const std::vector<journal_entry> more = {decide_window({7, 3}, 3, 1), decide_window({7, 5}, 3, 2),
-                                           begin_term({9, 1}, 4, 3), decide_window({7, 6}, 3, 3)};
+  const std::vector<journal_entry> more = {decide_window({7, 3}, 3, 1), decide_window({7, 6}, 3, 2),
+                                           begin_term({9, 1}, 4, 3), decide_window({7, 7}, 3, 3)};
   for (const auto& entry : more) {
     const auto left = apply(original, entry);
     const auto right = apply(restored, entry);

@@ -15,6 +15,8 @@ journal_entry decide_window(proposal_key key, std::uint64_t term, std::uint64_t 
                             std::uint32_t members = 3);
 journal_entry publish_policy(proposal_key key, std::uint64_t term, std::uint64_t version, std::size_t bytes = 100,
                              std::size_t checkpoint_bytes = 33);
+journal_entry end_training(proposal_key key, std::uint64_t term, std::uint64_t generation = 1, std::uint32_t rank = 0,
+                           std::uint64_t cluster_digest = 77);
 
 /// Encodes and applies; the entry must be valid.
 apply_outcome apply(journal& to, const journal_entry& entry);

@@ -125,6 +125,18 @@ TEST_F(begun, keeps_the_newest_policy_and_the_newest_checkpoint) {
   EXPECT_EQ(book.state().learner_checkpoint->size(), 20U); // version 3 came without one
 }
 
+TEST_F(begun, keeps_the_end_of_training_until_another_generation_is_formed) {
+  EXPECT_EQ(book.state().end, training_ended());
+  expect(end_training(next(), 1, 2), verdict::generation_passed);
+  expect(end_training(next(), 1, 1, 2), verdict::applied);
+  EXPECT_EQ(book.state().end.rank, 2U);
+  expect(begin_term({2, 1}, 2, 2), verdict::applied);
+  EXPECT_EQ(book.state().end.generation, 1U) << "a new leader knows";
+  expect(end_training(next(), 1, 1, 0), verdict::stale_term);
+  expect(form_generation({2, 2}, 2, 2), verdict::applied);
+  EXPECT_EQ(book.state().end, training_ended()) << "training goes on";
+}
+
 TEST_F(begun, forgets_the_client_that_was_silent_longest) {
   for (std::uint64_t client = 2; client <= max_clients; ++client)
     expect(begin_term({client, 1}, client), verdict::applied);

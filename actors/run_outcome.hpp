@@ -1,0 +1,17 @@
+#pragma once
+
+/// How a run that is over has ended. Knows no CAF.
+
+#include "actors/host_events.hpp"
+#include "actors/membership.hpp"
+
+#include <string>
+#include <vector>
+
+namespace dynamix::actors {
+
+/// `why` it is over tells all where no worker has said anything.
+part_outcome judge_run(const membership& members, const std::vector<messages::farewell>& farewells, bool stop_requested,
+                       const std::string& why);
+
+} // namespace dynamix::actors
