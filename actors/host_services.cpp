@@ -246,6 +246,9 @@ void host_services::start_arbitration() {
 
 caf::strong_actor_ptr host_services::start_aggregator() {
   const std::scoped_lock lock(mutex_);
+  // One that is started again knows what the journal held when this host began to lead; another replica knows all.
+  if (led_from_.journal && aggregator_)
+    events_->failed("its aggregator ended while it led: another replica goes on");
   aggregator_options wanted{.file = options_.file,
                             .timeouts = timeouts_,
                             .run_ledger = ledger_,

@@ -220,13 +220,17 @@ void arbitrator_host::crash() {
   world_.time.run_jobs();
 }
 
-void arbitrator_host::kill_aggregator() {
-  // A leader's aggregator that is started again alone knows only what the journal held when the leader began.
-  if (!alive_ || !hub_ || replicated_)
-    return;
+bool arbitrator_host::kill_aggregator() {
+  if (!alive_ || !hub_)
+    return false;
+  if (replicated_) { // a leader's host ends with its aggregator, which would not know what the journal was given since
+    crash();
+    return true;
+  }
   world_.log([] { return std::string("hub: is killed"); });
   world_.checks.hub_gone();
   caf::anon_send_exit(hub_, caf::exit_reason::kill);
+  return false;
 }
 
 void arbitrator_host::kill_arbitrator() {

@@ -50,7 +50,8 @@ public:
   void start();
   /// The process dies at once.
   void crash();
-  void kill_aggregator();
+  /// True: the host has ended with it, and is to be started again.
+  bool kill_aggregator();
   void kill_arbitrator();
   void kill_gateway();
   /// Stops the process (SIGSTOP), or lets it go on.

@@ -146,7 +146,9 @@ void fault_injector::strike_host(const planned_fault& fault) {
   case fault_kind::kill_arbitrator:
     return world.host.kill_arbitrator();
   case fault_kind::kill_aggregator:
-    return world.host.kill_aggregator();
+    if (world.host.kill_aggregator())
+      later([&world] { world.host.start(); });
+    return;
   case fault_kind::kill_gateway:
     return world.host.kill_gateway();
   case fault_kind::crash_host:
