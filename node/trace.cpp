@@ -77,22 +77,23 @@ public:
          {"args", std::move(arguments)}});
   }
   /// Spans that may overlap on one lane.
-  void overlapping(int process, const std::string& name, double begin, double end, json arguments) {
+  void overlapping(int process, int thread, const std::string& category, const std::string& name, double begin,
+                   double end, json arguments) {
     const auto id = std::to_string(++id_);
     add({{"ph", "b"},
-         {"cat", "collective"},
+         {"cat", category},
          {"id", id},
          {"name", name},
          {"pid", process},
-         {"tid", lane_steps},
+         {"tid", thread},
          {"ts", micros(begin)},
          {"args", std::move(arguments)}});
     add({{"ph", "e"},
-         {"cat", "collective"},
+         {"cat", category},
          {"id", id},
          {"name", name},
          {"pid", process},
-         {"tid", lane_steps},
+         {"tid", thread},
          {"ts", std::max(micros(begin), micros(end))},
          {"args", json::object()}});
   }
@@ -174,7 +175,7 @@ std::uint64_t write_host(trace_writer& to, int process, const host_trace& host) 
     } else if (kind == "step") {
       write_step(to, process, line, offset);
     } else if (kind == "collective") {
-      to.overlapping(process, line.value("name", ""), line.value("begin", 0.0) - offset,
+      to.overlapping(process, lane_steps, kind, line.value("name", ""), line.value("begin", 0.0) - offset,
                      line.value("end", 0.0) - offset, json(line.value("args", nlohmann::json::object())));
     } else if (kind == "window") {
       to.span(process, lane_windows, "window", line.value("name", ""), line.value("begin", 0.0) - offset,
@@ -207,7 +208,8 @@ json decision_arguments(const actors::ledger_window& window) {
 void write_window(trace_writer& to, const actors::ledger_window& window, double decided) {
   const double began = decided - window.decide_seconds;
   const auto number = std::to_string(window.key.window);
-  to.span(0, lane_gathering, "gather", "gather " + number, began - window.gather_seconds, began);
+  // A worker may report the next window before this one has all reports.
+  to.overlapping(0, lane_gathering, "gather", "gather " + number, began - window.gather_seconds, began, json::object());
   to.span(0, lane_deciding, "decide", (window.decided ? "decide " : "last ") + number, began, decided,
           decision_arguments(window));
   if (window.workers.size() > counted_workers)

@@ -128,6 +128,20 @@ TEST_F(trace_test, is_valid_and_holds_windows_steps_collectives_and_decisions_of
   EXPECT_THAT(trace["otherData"]["clocks"]["ada"].dump(), HasSubstr("bound_seconds"));
 }
 
+TEST_F(trace_test, lets_windows_be_gathered_at_the_same_time) {
+  std::ofstream ledger(directory_.path() + "/windows.jsonl", std::ios::app);
+  for (std::uint64_t window = 4; window <= 5; ++window) {
+    actors::ledger_window row{.key = {2, window}, .generation = 1, .gather_seconds = 0.05};
+    row.workers = {worker(report(0, window, 64), {}, 64)};
+    ledger << actors::to_json_line({3 + 0.01 * static_cast<double>(window), row}) << "\n";
+  }
+  ledger.close();
+  write_host("ada");
+  const auto trace = joined();
+  EXPECT_THAT(find_violations(trace), IsEmpty());
+  EXPECT_EQ(count(trace, "cat", "gather"), 10U) << "a beginning and an end each";
+}
+
 TEST_F(trace_test, bears_torn_lines_and_a_host_that_was_started_again) {
   write_host("ada");
   std::ofstream(directory_.path() + "/traces/ada.jsonl", std::ios::app) << R"({"kind":"step","name":"st)";
