@@ -3,6 +3,7 @@
 #include "actors/host_events.hpp"
 #include "actors/host_services.hpp"
 #include "actors/leave.hpp"
+#include "actors/run_outcome.hpp"
 #include "actors/system.hpp"
 #include "messages/leave.hpp"
 
@@ -85,8 +86,9 @@ void live(const host_options& options, const host_stop_tokens& stop, std::promis
   } else {
     const bool left =
         wait_until_ended(*services, *events, stop, std::chrono::milliseconds(10 * timeouts.shutdown_timeout_ms));
-    const auto ended = sum_up(events->take(), left);
-    if (!ended.left)
+    const auto last = events->take();
+    const auto ended = sum_up(last, left);
+    if (ends_run(last, left, stop.stop.stop_requested()))
       services->tell_end(ended.succeeded, ended.reason);
     outcome.set_value(ended);
     // Those below it in a tree were given their next place through its connections, and meet through them.

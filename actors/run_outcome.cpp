@@ -29,4 +29,8 @@ part_outcome judge_run(const membership& members, const std::vector<messages::fa
   return {false, stop_requested ? fmt::format("{}before all workers had joined", messages::stop_mark) : why};
 }
 
+bool ends_run(const host_events::snapshot& ended, bool left, bool stop_asked) {
+  return !left && (ended.arbitrator || stop_asked);
+}
+
 } // namespace dynamix::actors

@@ -56,5 +56,15 @@ TEST_F(MembershipEnd, WaitsNotForEverWhereOthersHaveTrainedAndNobodyComes) {
   EXPECT_EQ(outcome.reason, why);
 }
 
+/// A leading host that failed once told the other replicas that the run was over.
+TEST(ends_run, only_where_the_arbitrator_has_ended_or_a_stop_was_asked_for) {
+  const host_events::snapshot failed{.failure = "its aggregator ended"};
+  const host_events::snapshot over{.arbitrator = part_outcome{true, "all workers have finished"}};
+  EXPECT_FALSE(ends_run(failed, false, false)) << "another replica leads on";
+  EXPECT_TRUE(ends_run(over, false, false));
+  EXPECT_TRUE(ends_run(failed, false, true));
+  EXPECT_FALSE(ends_run(over, true, true)) << "this host leaves, the others go on";
+}
+
 } // namespace
 } // namespace dynamix::actors
