@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +13,12 @@
 extern char** environ;
 
 namespace dynamix::node {
+
+std::string own_program() {
+  std::error_code missing;
+  return std::filesystem::read_symlink(own_program_link, missing).string();
+}
+
 namespace {
 
 /// This process's environment with `changes` made, as "NAME=value".

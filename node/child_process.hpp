@@ -8,6 +8,13 @@
 
 namespace dynamix::node {
 
+/// The file of this very program, from which its children are started; empty where it cannot be known.
+std::string own_program();
+inline constexpr auto own_program_link = "/proc/self/exe";
+/// For a person: why `own_program` is empty.
+inline constexpr auto own_program_missing =
+    "not there, and hosts on this machine are started from it; /proc must be mounted: mount -t proc proc /proc";
+
 struct child_options {
   std::string program;                                          ///< a path
   std::vector<std::string> arguments;                           ///< without the program's name

@@ -4,7 +4,6 @@
 #include "messages/leave.hpp"
 #include "node/command.hpp"
 #include "node/commit.hpp"
-#include "node/launcher.hpp"
 #include "node/listed.hpp"
 #include "node/results.hpp"
 #include "node/resume_point.hpp"

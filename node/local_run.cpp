@@ -1,6 +1,7 @@
 #include "node/local_run.hpp"
 
 #include "dashboard/dashboard.hpp"
+#include "node/child_process.hpp"
 #include "node/port_check.hpp"
 #include "node/results.hpp"
 #include "telemetry/cgroup.hpp"
@@ -9,17 +10,10 @@
 #include <filesystem>
 
 namespace dynamix::node {
-namespace {
-
-constexpr auto own_program = "/proc/self/exe";
-constexpr auto needs_proc =
-    "not there, and hosts on this machine are started from it; /proc must be mounted: mount -t proc proc /proc";
-
-} // namespace
 
 std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file, bool insecure) {
-  if (std::error_code missing; !std::filesystem::is_symlink(own_program, missing))
-    return {{.file = own_program, .message = needs_proc}};
+  if (own_program().empty())
+    return {{.file = own_program_link, .message = own_program_missing}};
   std::vector<cluster::file_error> errors;
   for (std::size_t i = 0; i < file.hosts.size(); ++i)
     if (const auto reason = cluster::refuse_listen(file, file.hosts[i], insecure); !reason.empty())
@@ -51,7 +45,7 @@ std::string prepare_directory(const run_directory& run, const cluster::cluster_f
 }
 
 launch_options local_options(const cluster::cluster_file& file, const run_directory& run) {
-  return {.file = file, .run = run, .program = std::filesystem::read_symlink(own_program)};
+  return {.file = file, .run = run, .program = own_program()};
 }
 
 local_run run_locally(const launch_options& options, live_output& live, const std::stop_token& stop) {

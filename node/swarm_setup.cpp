@@ -63,9 +63,9 @@ std::string allow_descriptors(std::size_t wanted) {
          std::to_string(limit.rlim_max) + "; raise the limit (ulimit -n), or ask for fewer processes";
 }
 
-child_options own_program(const swarm_directory& directory, std::vector<std::string> arguments,
-                          const std::string& name) {
-  return {.program = std::filesystem::read_symlink("/proc/self/exe").string(),
+child_options swarm_process(const swarm_directory& directory, std::vector<std::string> arguments,
+                            const std::string& name) {
+  return {.program = own_program(),
           .arguments = std::move(arguments),
           .environment = {{"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}},
           .output = directory.path() + "/logs/" + name + ".out"};
@@ -88,7 +88,7 @@ std::vector<swarm_level> deciding_levels(const cluster::cluster_file& file, cons
     if (levels.empty() || levels.back().name != name)
       levels.push_back({.name = name});
     levels.back().ports.push_back(host->port);
-    levels.back().processes.push_back(own_program(directory, std::move(arguments), host->name));
+    levels.back().processes.push_back(swarm_process(directory, std::move(arguments), host->name));
   }
   return levels;
 }
@@ -130,9 +130,8 @@ std::vector<std::vector<std::uint32_t>> swarm_ranks(const cluster::cluster_file&
 }
 
 int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_context& context) {
-  if (std::error_code missing; !std::filesystem::is_symlink("/proc/self/exe", missing))
-    return refuse(context.err, "swarm starts its processes from /proc/self/exe; /proc must be mounted: mount -t proc "
-                               "proc /proc");
+  if (own_program().empty())
+    return refuse(context.err, std::string(own_program_link) + ": " + own_program_missing);
   auto base = arguments.cluster.empty() ? swarm::default_cluster() : cluster::cluster_file{};
   if (!arguments.cluster.empty()) {
     auto loaded = load_cluster_file(arguments.cluster, context.err);
@@ -168,10 +167,10 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
   const auto shares = swarm_ranks(setup.file, arguments.processes);
   setup.run.deciding = deciding_levels(setup.file, *setup.directory);
   for (std::size_t part = 0; part < shares.size(); ++part)
-    setup.run.parts.push_back(own_program(*setup.directory,
-                                          {"swarm", "--cluster", run.cluster_file(), "--processes",
-                                           std::to_string(shares.size()), "--part", std::to_string(part)},
-                                          "part-" + std::to_string(part + 1)));
+    setup.run.parts.push_back(swarm_process(*setup.directory,
+                                            {"swarm", "--cluster", run.cluster_file(), "--processes",
+                                             std::to_string(shares.size()), "--part", std::to_string(part)},
+                                            "part-" + std::to_string(part + 1)));
   setup.run.orderly_end = !arguments.out.empty();
   setup.run.conductor = {.workers = workers,
                          .windows = arguments.windows,
