@@ -163,28 +163,33 @@ bool membership::beat(const messages::heartbeat& sign, double now_seconds) {
   return first;
 }
 
+void membership::gone(std::uint32_t rank, member_state how, const std::string& detail, double now_seconds) {
+  auto& one = state_.members[rank];
+  one.state = how;
+  one.detail = detail;
+  one.since_seconds = now_seconds;
+  // Its peers may have come out of the generation before, without a word of why.
+  if (auto why = why_gone(one);
+      state_.unexplained && !why.empty() && is_member(rank) && state_.phase == generation_phase::ending) {
+    state_.reason = messages::fit_text(why);
+    state_.unexplained = false;
+  }
+}
+
 bool membership::departed(const messages::farewell& farewell, double now_seconds) {
   if (farewell.rank >= state_.members.size() || !state_.members[farewell.rank].present())
     return false;
-  auto& one = state_.members[farewell.rank];
-  one.state = farewell.succeeded                ? member_state::departed
-              : messages::tells_leave(farewell) ? member_state::left
-                                                : member_state::failed;
-  one.detail = farewell.reason;
-  one.since_seconds = now_seconds;
-  // Its peers may have come out of the generation before, without a word of why.
-  if (one.state == member_state::left && is_member(farewell.rank) && state_.phase == generation_phase::ending)
-    state_.reason = fmt::format("{} has left", one.host);
+  const auto how = farewell.succeeded                ? member_state::departed
+                   : messages::tells_leave(farewell) ? member_state::left
+                                                     : member_state::failed;
+  gone(farewell.rank, how, farewell.reason, now_seconds);
   return true;
 }
 
 bool membership::disconnected(std::uint32_t rank, const std::string& detail, double now_seconds) {
   if (rank >= state_.members.size() || !state_.members[rank].present())
     return false;
-  auto& one = state_.members[rank];
-  one.state = member_state::lost;
-  one.detail = detail;
-  one.since_seconds = now_seconds;
+  gone(rank, member_state::lost, detail, now_seconds);
   return true;
 }
 
@@ -212,16 +217,13 @@ std::vector<membership_change> membership::next(double now_seconds) {
 }
 
 void membership::apply(const membership_change& change, double now_seconds) {
-  for (const auto& loss : change.lost) {
-    auto& one = state_.members[loss.rank];
-    one.state = member_state::lost;
-    one.detail = loss.detail;
-    one.since_seconds = now_seconds;
-  }
+  for (const auto& loss : change.lost)
+    gone(loss.rank, member_state::lost, loss.detail, now_seconds);
   if (change.phase) {
     state_.phase = *change.phase;
     state_.phase_seconds = now_seconds;
     state_.reason = messages::fit_text(change.reason);
+    state_.unexplained = change.unexplained;
     for (const auto rank : state_.placed)
       state_.members[rank].told = false;
   }
@@ -254,6 +256,11 @@ bool membership::is_member(std::uint32_t rank) const {
 bool membership::is_placed(std::uint32_t rank) const {
   return is_member(rank) && state_.members[rank].state == member_state::training &&
          state_.members[rank].generation == state_.generation;
+}
+
+bool membership::complete() const {
+  return std::ranges::none_of(state_.placed,
+                              [this](auto rank) { return state_.members[rank].state == member_state::awaited; });
 }
 
 std::string membership::over(double now_seconds) const {

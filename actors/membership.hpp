@@ -65,6 +65,7 @@ struct membership_state {
   std::uint64_t attempted_steps = 0; ///< furthest that any member got or tried to get
   double progress_seconds = 0;       ///< when a step was last completed
   std::string reason;                ///< of the phase
+  bool unexplained = false;          ///< `reason` names nobody who has gone
   std::uint32_t barren = 0;          ///< generations in a row before it that completed no step
 };
 
@@ -76,7 +77,8 @@ struct membership_change {
   };
   std::vector<loss> lost;
   std::optional<generation_phase> phase;
-  std::string reason; ///< of the phase or of the placement
+  std::string reason;       ///< of the phase
+  bool unexplained = false; ///< as in membership_state
   std::vector<std::pair<std::uint32_t, messages::generation_notice>> notices;
   std::optional<messages::placement> placement;
   std::uint32_t barren = 0;     ///< generations in a row before the placement that completed no step
@@ -87,6 +89,8 @@ struct membership_change {
 };
 
 membership_change decide(double now_seconds, const membership_state& state, const cluster::timeouts& timeouts);
+/// "ben has left", "ben is lost: ..."; empty for one that has not gone.
+std::string why_gone(const member& one);
 /// Why nobody is left and nobody can still come; empty: that is not so.
 std::string why_over(double now_seconds, const membership_state& state, const cluster::timeouts& timeouts);
 
@@ -115,6 +119,8 @@ public:
   bool is_member(std::uint32_t rank) const;
   /// Has been given a place in the newest generation, and has not left it.
   bool is_placed(std::uint32_t rank) const;
+  /// Every member of the newest generation has come to this arbitrator, or is known to be lost.
+  bool complete() const;
   /// Somebody has come to the end of training: nobody can join any more.
   bool ending() const { return count(member_state::departed) > 0; }
   /// Why the run is over: nobody is present, and nobody can still come. Empty: it is not.
@@ -128,6 +134,7 @@ private:
   messages::welcome refuse(messages::welcome_verdict verdict, std::string detail) const;
   messages::welcome check(const messages::hello& hello) const;
   void adopt(const messages::hello& hello, double now_seconds);
+  void gone(std::uint32_t rank, member_state how, const std::string& detail, double now_seconds);
   void apply(const membership_change& change, double now_seconds);
 
   std::string cluster_;

@@ -40,15 +40,22 @@ std::vector<membership_change::loss> find_losses(double now, const membership_st
   return losses;
 }
 
+/// Whose going is the cause of the generation's end; empty where nobody has gone.
+std::string find_cause(const membership_state& state) {
+  for (const auto rank : state.placed)
+    if (auto why = why_gone(state.members[rank]); !why.empty())
+      return why;
+  return "";
+}
+
 /// Why the generation cannot go on; empty while it can.
 std::string find_end(double now, const membership_state& state, const cluster::timeouts& timeouts) {
+  // Before those whom it made come out of the generation, whatever their rank.
+  if (auto cause = find_cause(state); !cause.empty())
+    return cause;
   bool training = false;
   for (const auto rank : state.placed) {
     const auto& one = state.members[rank];
-    if (one.state == member_state::left)
-      return fmt::format("{} has left", one.host);
-    if (one.state == member_state::lost || one.state == member_state::failed)
-      return fmt::format("{} is lost: {}", one.host, one.detail);
     const bool together =
         state.phase == generation_phase::regrouping && 1000 * (now - one.since_seconds) <= timeouts.silence_ms;
     if (one.state == member_state::waiting && !together)
@@ -81,6 +88,7 @@ std::optional<membership_change> change_phase(double now, const membership_state
   membership_change change;
   if (auto why = find_end(now, state, timeouts); !why.empty()) {
     change.phase = generation_phase::ending;
+    change.unexplained = find_cause(state).empty();
     change.reason = std::move(why);
     return change;
   }
@@ -189,6 +197,14 @@ std::optional<membership_change> form(double now, const membership_state& state,
 }
 
 } // namespace
+
+std::string why_gone(const member& one) {
+  if (one.state == member_state::left)
+    return fmt::format("{} has left", one.host);
+  if (one.state == member_state::lost || one.state == member_state::failed)
+    return fmt::format("{} is lost: {}", one.host, one.detail);
+  return "";
+}
 
 membership_change decide(double now_seconds, const membership_state& state, const cluster::timeouts& timeouts) {
   membership_change change;

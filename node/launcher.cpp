@@ -150,7 +150,8 @@ private:
     }
     if (!end.exit.well())
       return ended_badly(end.host, to_string(end.exit));
-    if (phase_ == phase::training && has_left(end.host))
+    const bool in_order = phase_ == phase::training || phase_ == phase::finishing || phase_ == phase::ending;
+    if (in_order && has_left(end.host))
       return begun_ ? leave(end.host) : ended_badly(end.host, "it was asked to end");
     if (phase_ == phase::training && is_worker(end.host))
       finish();
@@ -164,12 +165,12 @@ private:
     return said && messages::tells_leave(said->farewell);
   }
 
-  /// As `systemctl stop` means it: whoever asked for it starts it again.
+  /// As `systemctl stop` means it: whoever asked for it starts it again. A process may end some time after its leave.
   void leave(const std::string& host) {
     died_at_seconds_.erase(host);
     arbitrator_gone_ = arbitrator_gone_ || (is_arbitrator(host) && !any_arbitrator_running());
-    output_.print(host +
-                  " has left: its process was asked to end (SIGTERM); the others go on, and it is not started again");
+    output_.print(host + " has left: its process was asked to end (SIGTERM); the others " +
+                  (phase_ == phase::training ? "go on, and it is not started again" : "have come to the end since"));
   }
 
   /// Workers end together: one that dies now, or is not back yet, has nobody to go on with.

@@ -61,6 +61,20 @@ TEST_F(LeavingMember, IsNotWaitedForAndNothingIsLostWhereItsPeersPartedWithIt) {
   EXPECT_EQ(members.state().reason, "ben has left");
 }
 
+TEST_F(LeavingMember, IsNamedAsTheCauseThoughAPeerOfLowerRankCameOutFirst) {
+  start();
+  complete_steps(10);
+  formed.reset();
+  leave("ada", 12, 12); // nobody looks before ben's word is here, too
+  EXPECT_TRUE(say_left("ben"));
+  look();
+  EXPECT_EQ(members.state().reason, "ben has left");
+  leave("cy", 12, 12);
+  look();
+  ASSERT_TRUE(formed);
+  EXPECT_EQ(members.state().reason, "ben has left");
+}
+
 TEST_F(LeavingMember, WhoGoesFirstEndsTheGenerationForTheOthersAtOnce) {
   start();
   complete_steps(10);

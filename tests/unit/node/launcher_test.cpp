@@ -120,19 +120,40 @@ TEST_F(launcher, starts_a_worker_again_that_died_in_training) {
   EXPECT_THAT(outcome.warnings, IsEmpty());
 }
 
-TEST_F(launcher, goes_on_without_a_worker_that_left_in_order_and_does_not_start_it_again) {
-  auto said = farewell(1);
-  said.succeeded = false;
-  said.reason = "left: its host was asked to end, after step 20";
-  ASSERT_EQ(storage::write_file_atomically(directory_.path() + "/said", actors::to_json(said, {})), "");
-  const auto outcome = launch_with(begin + "if [ $name = ben ]; then cp $ran/said " + run_.worker("ben") +
-                                   "; touch $ran/gone; exit 0; fi\n"
-                                   "until [ -e $ran/gone ]; do sleep 0.05; done; sleep 1");
+/// ben leaves in order; his process and cy's do this afterwards.
+class launcher_left_by_one : public launcher {
+protected:
+  launch_outcome leave(const std::string& ben_then, const std::string& cy_then) {
+    auto said = farewell(1);
+    said.succeeded = false;
+    said.reason = "left: its host was asked to end, after step 20";
+    EXPECT_EQ(storage::write_file_atomically(directory_.path() + "/said", actors::to_json(said, {})), "");
+    return launch_with(begin +
+                       "case $name in\n"
+                       "ben) cp $ran/said " +
+                       run_.worker("ben") + "; touch $ran/gone\n" + ben_then +
+                       ";;\ncy) until [ -e $ran/gone ]; do sleep 0.05; done; echo $$ > $ran/cy.pid\n" + cy_then +
+                       ";;\nesac\nsleep 1");
+  }
+  const std::string until_cy_has_ended =
+      "until [ -s $ran/cy.pid ]; do sleep 0.05; done\n"
+      "while [ -d /proc/$(cat $ran/cy.pid) ]; do sleep 0.05; done; sleep 0.5; exit 0";
+};
+
+TEST_F(launcher_left_by_one, goes_on_without_it_and_does_not_start_it_again) {
+  const auto outcome = leave("exit 0", "sleep 1");
   EXPECT_TRUE(outcome.succeeded) << outcome.error;
   EXPECT_EQ(said_by("ben"), "--out\n");
   EXPECT_THAT(outcome.restarts, IsEmpty());
   EXPECT_THAT(outcome.warnings, IsEmpty());
   EXPECT_THAT(printed_.str(), HasSubstr("ben has left: its process was asked to end (SIGTERM); the others go on"));
+}
+
+TEST_F(launcher_left_by_one, tells_it_also_when_its_process_outlives_the_training) {
+  const auto outcome = leave(until_cy_has_ended, "exit 0");
+  EXPECT_TRUE(outcome.succeeded) << outcome.error;
+  EXPECT_THAT(outcome.warnings, IsEmpty());
+  EXPECT_THAT(printed_.str(), HasSubstr("ben has left: its process was asked to end (SIGTERM); the others have come"));
 }
 
 TEST_F(launcher, gives_a_worker_up_that_dies_too_often_and_goes_on_with_the_rest) {
