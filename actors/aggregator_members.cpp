@@ -107,7 +107,7 @@ void send_kept_decision(pointer self, const messages::hello& hello, std::uint32_
   if (!before || hello.generation != before->generation.generation || !(hello.last_decision < before->newest_key))
     return;
   const auto found = std::ranges::find(before->decisions, rank, &messages::decision::rank);
-  if (found != before->decisions.end())
+  if (found != before->decisions.end() && found->generation == hello.generation)
     self->send(self->state.workers[rank], atom::decide_v, pack(*found));
 }
 
@@ -163,6 +163,17 @@ void connect(pointer self, std::uint32_t rank, const worker_actor& caller) {
   self->monitor(caller);
 }
 
+/// Of a generation that was formed by an arbitrator before this one: all of its members are waited for.
+void adopt_windows(pointer self) {
+  auto& state = self->state;
+  if (state.windows && state.windows->generation() == state.members->generation())
+    return;
+  state.windows.emplace(state.members->generation());
+  for (const auto rank : state.members->state().placed)
+    if (!state.options.tree() && state.members->state().members[rank].state == member_state::awaited)
+      state.windows->joined(rank);
+}
+
 } // namespace
 
 std::optional<std::uint32_t> finished_before(const aggregator_options& options) {
@@ -180,8 +191,10 @@ void write_row(pointer self, ledger_entry entry) {
 
 void pass_on(pointer self, const std::vector<closed_window>& closed) {
   const auto& state = self->state;
+  // Who trains and has not come to this arbitrator yet may have obeyed a newer term than all that have.
+  const bool too_early = !state.options.tree() && !state.members->complete();
   for (const auto& shard : closed) {
-    if (!state.arbitrator || shard.reports.empty())
+    if (!state.arbitrator || too_early || shard.reports.empty())
       continue;
     if (!state.options.tree())
       self->send(state.arbitrator, atom::shard_v, pack(static_cast<const messages::shard_report&>(shard)));
@@ -214,9 +227,7 @@ messages::welcome take_in(pointer self, const messages::hello& hello) {
   }
   raise_term(self);
   if (hello.training) {
-    // A generation that was formed by an arbitrator before this one.
-    if (!state.windows || state.windows->generation() != state.members->generation())
-      state.windows.emplace(state.members->generation());
+    adopt_windows(self);
     // One that comes back in a generation that is over reports nothing of this one.
     if (state.members->is_placed(welcome.rank))
       state.windows->joined(welcome.rank);
