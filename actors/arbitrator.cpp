@@ -135,6 +135,22 @@ void decide(pointer self, const frame& received) {
   learn(self, verdict.rollout);
 }
 
+/// Answers once all that was decided has been sent, or will never be.
+caf::result<atom::finish> finish(pointer self) {
+  if (self->state.kept.empty())
+    return atom::finish_v;
+  return self->state.finishing.emplace_back(self->make_response_promise<atom::finish>());
+}
+
+void settle(pointer self, std::uint64_t token, bool kept) {
+  auto& state = self->state;
+  state.kept.settle(token, kept);
+  if (!state.kept.empty())
+    return;
+  for (auto& promise : std::exchange(state.finishing, {}))
+    promise.deliver(atom::finish_v);
+}
+
 } // namespace
 
 arbitrator_actor::behavior_type arbitrator(pointer self, arbitrator_options options, aggregator_local aggregator,
@@ -169,8 +185,8 @@ arbitrator_actor::behavior_type arbitrator(pointer self, arbitrator_options opti
       [self](atom::lost, std::uint32_t rank) {
         self->state.root ? self->state.root->forget(rank) : self->state.judge->forget(rank);
       },
-      [self](atom::kept, std::uint64_t token, bool kept) { self->state.kept.settle(token, kept); },
-      [](atom::finish) { return atom::finish_v; },
+      [self](atom::kept, std::uint64_t token, bool kept) { settle(self, token, kept); },
+      [self](atom::finish) { return finish(self); },
       [self](atom::window, const frame& window) { join(self, window); },
   };
 }

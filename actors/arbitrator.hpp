@@ -34,6 +34,7 @@ struct arbitrator_state {
   aggregator_local aggregator;
   learner_actor learner; ///< null for policies that do not learn
   kept_actions kept;
+  std::vector<caf::typed_response_promise<atom::finish>> finishing; ///< who waits until nothing is to be kept any more
   const policy::controller& controller() const { return root ? root->controller() : judge->controller(); }
   bool learning = false; ///< a rollout is with the learner; rollouts that come meanwhile are dropped
 };

@@ -55,6 +55,8 @@ public:
             std::function<void(std::uint64_t token, bool kept)> told);
   /// False when nothing was kept, so nothing was done.
   bool settle(std::uint64_t token, bool kept);
+  /// Nothing is under way.
+  bool empty() const { return actions_.empty(); }
 
 private:
   std::uint64_t tokens_ = 0;

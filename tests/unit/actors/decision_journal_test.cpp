@@ -91,5 +91,30 @@ TEST_F(decision_journal_test, answers_all_once_when_the_voter_stops_meanwhile) {
   EXPECT_GT(dropped_, 0);
 }
 
+/// Keeps nothing until it is told to.
+class held_journal final : public decision_journal {
+public:
+  void keep(std::uint64_t /*term*/, journal_content /*content*/, std::function<void(bool kept)> done) override {
+    waiting.push_back(std::move(done));
+  }
+  std::vector<std::function<void(bool)>> waiting;
+};
+
+TEST(kept_actions, are_under_way_until_all_are_kept_or_refused) {
+  held_journal journal;
+  kept_actions actions;
+  std::vector<std::string> done;
+  for (const auto* what : {"first", "second"})
+    actions.keep(
+        &journal, 1, replication::begin_term({1, 1}, 1).content, [&done, what] { done.emplace_back(what); },
+        [&actions](std::uint64_t token, bool kept) { actions.settle(token, kept); });
+  EXPECT_TRUE(done.empty());
+  journal.waiting[0](true);
+  EXPECT_FALSE(actions.empty());
+  journal.waiting[1](false);
+  EXPECT_TRUE(actions.empty());
+  EXPECT_EQ(done, std::vector<std::string>{"first"});
+}
+
 } // namespace
 } // namespace dynamix::actors
