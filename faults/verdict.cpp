@@ -42,11 +42,16 @@ void judge_decisions(const std::vector<actors::ledger_row>& rows, verdict& judge
   std::set<std::pair<std::uint64_t, std::uint64_t>> decided;
   std::map<std::string, std::set<std::string>> leaders; // of a term, as the event's text names it
   std::uint64_t newest_term = 0;
+  std::uint64_t its_first_window = 0;
   for (const auto& row : rows) {
     if (const auto* window = std::get_if<actors::ledger_window>(&row.entry); window != nullptr && window->decided) {
       judged.decided_twice += decided.insert({window->key.term, window->key.window}).second ? 0 : 1;
-      judged.old_terms += window->key.term < newest_term ? 1 : 0;
-      newest_term = std::max(newest_term, window->key.term);
+      // A leader that was stopped between keeping a decision and writing its row writes it when it wakes.
+      judged.old_terms += window->key.term < newest_term && window->key.window >= its_first_window ? 1 : 0;
+      if (window->key.term > newest_term) {
+        newest_term = window->key.term;
+        its_first_window = window->key.window;
+      }
     } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry);
                event != nullptr && event->event == "leader") {
       leaders[event->text].insert(event->host);

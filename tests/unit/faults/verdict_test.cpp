@@ -100,6 +100,14 @@ TEST_F(a_verdict, finds_two_decisions_of_a_window_and_old_terms) {
               ElementsAre("1 windows were decided twice in a term", "1 windows were decided in an old term"));
 }
 
+TEST_F(a_verdict, takes_no_offence_at_a_row_that_an_old_leader_wrote_late) {
+  rows_.push_back(window(5, 20));
+  rows_.push_back(window(4, 19));
+  EXPECT_EQ(judge_all().old_terms, 0U);
+  rows_.push_back(window(4, 21));
+  EXPECT_EQ(judge_all().old_terms, 1U);
+}
+
 TEST_F(a_verdict, finds_two_leaders_of_a_term) {
   for (const auto& [host, term] : {std::pair("a", "term 3"), std::pair("b", "term 4"), std::pair("c", "term 4")})
     rows_.push_back({0, ledger_event{"leader", host, term}});
