@@ -118,6 +118,11 @@ messages::welcome membership::admit(const messages::hello& hello, double now_sec
     found->told = false;
     return answer;
   }
+  // Whoever told may be gone before the next generation is formed.
+  if (hello.generation >= state_.heard_generation)
+    state_.heard_steps =
+        std::max(hello.attempted_steps, hello.generation > state_.heard_generation ? 0 : state_.heard_steps);
+  state_.heard_generation = std::max(state_.heard_generation, hello.generation);
   const auto wanted = hello.training ? member_state::training : member_state::waiting;
   if (found->state != wanted || found->incarnation != hello.incarnation)
     found->since_seconds = now_seconds;
@@ -128,7 +133,6 @@ messages::welcome membership::admit(const messages::hello& hello, double now_sec
   found->generation = hello.generation;
   found->steps = found->said_steps = hello.steps;
   found->checkpoint_steps = hello.checkpoint_steps;
-  found->attempted_steps = hello.attempted_steps;
   // What was in flight when an older generation ended has been counted at its end.
   if (hello.generation == state_.generation)
     state_.attempted_steps = std::max(state_.attempted_steps, hello.attempted_steps);

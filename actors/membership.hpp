@@ -36,10 +36,9 @@ struct member {
   std::string host;
   member_state state = member_state::awaited;
   std::uint64_t incarnation = 0;
-  std::uint64_t generation = 0;      ///< newest that it was placed in
-  std::uint64_t steps = 0;           ///< completed, in memory
-  std::uint64_t said_steps = 0;      ///< in its newest hello
-  std::uint64_t attempted_steps = 0; ///< in `generation`, when it left it
+  std::uint64_t generation = 0; ///< newest that it was placed in
+  std::uint64_t steps = 0;      ///< completed, in memory
+  std::uint64_t said_steps = 0; ///< in its newest hello
   std::uint64_t checkpoint_steps = 0;
   double seen_seconds = 0;  ///< last sign of life
   double since_seconds = 0; ///< in this state
@@ -60,13 +59,15 @@ struct membership_state {
   std::vector<std::uint32_t> placed;            ///< its members
   bool adopted = false;                         ///< it was formed by an arbitrator before this one
   generation_phase phase = generation_phase::none;
-  double phase_seconds = 0;          ///< when the phase began
-  std::uint64_t first_steps = 0;     ///< completed when the generation began
-  std::uint64_t attempted_steps = 0; ///< furthest that any member got or tried to get
-  double progress_seconds = 0;       ///< when a step was last completed
-  std::string reason;                ///< of the phase
-  bool unexplained = false;          ///< `reason` names nobody who has gone
-  std::uint32_t barren = 0;          ///< generations in a row before it that completed no step
+  double phase_seconds = 0;           ///< when the phase began
+  std::uint64_t first_steps = 0;      ///< completed when the generation began
+  std::uint64_t attempted_steps = 0;  ///< furthest that any member got or tried to get
+  double progress_seconds = 0;        ///< when a step was last completed
+  std::uint64_t heard_generation = 0; ///< newest that a hello has told of
+  std::uint64_t heard_steps = 0;      ///< furthest that hellos told to have got or tried to get in it
+  std::string reason;                 ///< of the phase
+  bool unexplained = false;           ///< `reason` names nobody who has gone
+  std::uint32_t barren = 0;           ///< generations in a row before it that completed no step
 };
 
 /// What is to be done, in this order, and why.

@@ -157,13 +157,12 @@ std::optional<membership_change> form(double now, const membership_state& state,
   if (state.phase == generation_phase::running)
     return std::nullopt;
   std::vector<std::uint32_t> waiting;
-  std::uint64_t newest = std::max(state.generation, state.floor);
+  const auto newest = std::max({state.generation, state.floor, state.heard_generation});
   for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
     const auto& one = state.members[rank];
     const bool unsettled = one.state == member_state::training || one.state == member_state::awaited;
     if (one.state == member_state::departed || (unsettled && is_placed(state, rank)))
       return std::nullopt;
-    newest = std::max(newest, one.generation);
     if (one.state == member_state::waiting)
       waiting.push_back(rank);
   }
@@ -189,9 +188,8 @@ std::optional<membership_change> form(double now, const membership_state& state,
   change.steps = steps_of(source);
   // A new arbitrator learns only from those who come how far the newest generation got.
   auto attempted = std::max(state.attempted_steps, change.steps);
-  for (const auto rank : waiting)
-    if (state.members[rank].generation == newest)
-      attempted = std::max(attempted, state.members[rank].attempted_steps);
+  if (state.heard_generation == newest)
+    attempted = std::max(attempted, state.heard_steps);
   change.steps_lost = attempted - change.steps;
   return change;
 }

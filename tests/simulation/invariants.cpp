@@ -121,11 +121,8 @@ void invariants::check_members(const actors::ledger_generation& row, const std::
 }
 
 void invariants::check_steps_lost(const actors::ledger_generation& row, const std::vector<std::uint32_t>& members) {
-  auto attempted = std::max(attempted_, row.steps);
   // One that knows nothing of generations before may count again what was lost at the end of an older one.
-  if (first_of_hub_)
-    for (const auto rank : members)
-      attempted = std::max(attempted, world_.workers[rank]->thread.attempted_steps);
+  const auto attempted = std::max(first_of_hub_ ? furthest_ : attempted_, row.steps);
   if (row.steps_lost > attempted - row.steps)
     violated(fmt::format("generation {} is said to have lost {} steps; nobody has tried more than step {} of {}",
                          row.generation, row.steps_lost, attempted, row.steps));
@@ -167,6 +164,7 @@ void invariants::training_started(const ring& place, const training_state& state
 
 void invariants::step_attempted(std::uint64_t step) {
   attempted_ = std::max(attempted_, step);
+  furthest_ = std::max(furthest_, step);
 }
 
 void invariants::step_completed(const ring& place, const simulated_worker& worker) {

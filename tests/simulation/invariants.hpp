@@ -101,6 +101,7 @@ private:
   bool first_of_hub_ = false;                              ///< the newest is the first that it formed
   std::map<const ring*, trained_generation> trained_;
   trained_generation* last_trained_ = nullptr;
+  std::uint64_t furthest_ = 0;          ///< step that anybody has ever tried
   std::uint64_t attempted_ = 0;         ///< furthest step that anybody has tried since the last generation was formed
   messages::decision_key last_decided_; ///< by this aggregator
   std::map<messages::decision_key, std::list<judged_decisions>> expected_;                  ///< of every aggregator

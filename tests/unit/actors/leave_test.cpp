@@ -75,6 +75,19 @@ TEST_F(LeavingMember, IsNamedAsTheCauseThoughAPeerOfLowerRankCameOutFirst) {
   EXPECT_EQ(members.state().reason, "ben has left");
 }
 
+TEST_F(LeavingMember, TakesAStepWithItThatIsToldAsLostAlsoByANewArbitrator) {
+  leave("ada", 9, 9, 2); // nobody else completed step 9 of generation 2
+  leave("ben", 8, 8, 2);
+  say_left("ada");
+  admit(hello("ada", 8)); // as another process
+  leave("cy", 8, 8, 2);
+  look();
+  ASSERT_TRUE(formed);
+  EXPECT_EQ(formed->generation, 3U);
+  EXPECT_EQ(change.steps, 8U);
+  EXPECT_EQ(change.steps_lost, 1U);
+}
+
 TEST_F(LeavingMember, WhoGoesFirstEndsTheGenerationForTheOthersAtOnce) {
   start();
   complete_steps(10);
