@@ -3,6 +3,7 @@
 #include "actors/deciding_rows.hpp"
 #include "policy/controller.hpp"
 #include "telemetry/trace_file.hpp"
+#include "trainer/dataset.hpp"
 
 #include <spdlog/fmt/chrono.h>
 
@@ -11,8 +12,11 @@
 namespace dynamix::actors {
 namespace {
 
-std::uint64_t epoch_samples(cluster::dataset_kind kind) {
-  return kind == cluster::dataset_kind::fashion_mnist ? 60'000 : 50'000;
+/// As many as the whole training split has where this host has no data.
+std::uint64_t epoch_samples(const cluster::training& training) {
+  if (const auto here = trainer::count_training_samples(training.dataset, training.data_path); here > 0)
+    return here;
+  return training.dataset == cluster::dataset_kind::fashion_mnist ? 60'000 : 50'000;
 }
 
 } // namespace
@@ -22,7 +26,7 @@ ledger_start describe_run(const host_options& options, const std::vector<std::ui
   const auto& file = options.file;
   auto start = describe_file(file);
   start.policy = policy::make_controller(file, parameters)->name();
-  start.dataset_samples = epoch_samples(file.training.dataset);
+  start.dataset_samples = epoch_samples(file.training);
   start.started_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   start.version = options.version;
   start.origin_seconds = origin_seconds;

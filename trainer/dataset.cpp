@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 namespace dynamix::trainer {
 namespace {
@@ -62,13 +63,33 @@ std::string append_cifar(const std::string& path, std::size_t label_bytes, datas
   return {};
 }
 
+std::vector<std::string> cifar10_batches(const std::string& path) {
+  std::vector<std::string> paths;
+  for (int part = 1; part <= 5; ++part)
+    paths.push_back(path + "/data_batch_" + std::to_string(part) + ".bin");
+  return paths;
+}
+
 std::string load_cifar10(const std::string& path, dataset_split split, dataset& data) {
   if (split == dataset_split::test)
     return append_cifar(path + "/test_batch.bin", 1, data);
-  for (int part = 1; part <= 5; ++part)
-    if (auto problem = append_cifar(path + "/data_batch_" + std::to_string(part) + ".bin", 1, data); !problem.empty())
+  for (const auto& batch : cifar10_batches(path))
+    if (auto problem = append_cifar(batch, 1, data); !problem.empty())
       return problem;
   return {};
+}
+
+/// 0 when one of them is not there, or holds no whole number of records.
+std::uint64_t count_cifar(const std::vector<std::string>& paths, std::uint64_t record_bytes) {
+  std::uint64_t samples = 0;
+  for (const auto& path : paths) {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path, error);
+    if (error || size == 0 || size % record_bytes != 0)
+      return 0;
+    samples += size / record_bytes;
+  }
+  return samples;
 }
 
 } // namespace
@@ -96,6 +117,20 @@ std::string load_dataset(cluster::dataset_kind kind, const std::string& path, da
     return append_cifar(path + (split == dataset_split::train ? "/train.bin" : "/test.bin"), 2, data);
   }
   return "unknown data set";
+}
+
+std::uint64_t count_training_samples(cluster::dataset_kind kind, const std::string& path) {
+  const std::uint64_t image_bytes = shape_of(kind).image_bytes();
+  idx_file labels;
+  switch (kind) {
+  case cluster::dataset_kind::fashion_mnist:
+    return read_idx_file(path + "/train-labels-idx1-ubyte", 1, labels).empty() ? labels.dimensions[0] : 0;
+  case cluster::dataset_kind::cifar10:
+    return count_cifar(cifar10_batches(path), 1 + image_bytes);
+  case cluster::dataset_kind::cifar100:
+    return count_cifar({path + "/train.bin"}, 2 + image_bytes);
+  }
+  return 0;
 }
 
 channel_statistics measure_channels(const dataset& data) {

@@ -40,6 +40,10 @@ struct dataset : dataset_shape {
 /// accepted, so that a subset works.
 std::string load_dataset(cluster::dataset_kind kind, const std::string& path, dataset_split split, dataset& data);
 
+/// Samples of the training split in the folder `path`, found without its images where labels lie apart. 0 where the
+/// folder has none that can be read: the data may be on other hosts only.
+std::uint64_t count_training_samples(cluster::dataset_kind kind, const std::string& path);
+
 /// Mean and standard deviation of each channel over all pixels, of values scaled to [0, 1].
 struct channel_statistics {
   std::vector<float> mean;

@@ -172,6 +172,22 @@ TEST_F(dataset_files, packed_and_damaged_are_refused) {
   EXPECT_THAT(load_packed(flipped), HasSubstr("gz: damaged gzip data at offset "));
 }
 
+TEST_F(dataset_files, are_counted_or_not_there) {
+  EXPECT_EQ(count_training_samples(dataset_kind::fashion_mnist, folder.path()), 0U);
+  EXPECT_EQ(count_training_samples(dataset_kind::cifar10, folder.path()), 0U);
+  write_fashion_mnist(20);
+  EXPECT_EQ(count_training_samples(dataset_kind::fashion_mnist, folder.path()), 20U);
+  for (int part = 1; part <= 5; ++part) {
+    EXPECT_EQ(count_training_samples(dataset_kind::cifar10, folder.path()), 0U) << "all five are needed";
+    folder.write("data_batch_" + std::to_string(part) + ".bin", std::string(std::size_t{3} * (1 + 3072), '\0'));
+  }
+  EXPECT_EQ(count_training_samples(dataset_kind::cifar10, folder.path()), 15U);
+  folder.write("train.bin", std::string(std::size_t{2} * (2 + 3072), '\0'));
+  EXPECT_EQ(count_training_samples(dataset_kind::cifar100, folder.path()), 2U);
+  folder.write("train.bin", std::string(100, '\0'));
+  EXPECT_EQ(count_training_samples(dataset_kind::cifar100, folder.path()), 0U);
+}
+
 TEST(gunzip, stops_at_its_limit) {
   std::string contents;
   EXPECT_THAT(gunzip(gzip(std::string(1U << 22, 'a')), 1U << 20, contents), HasSubstr("more than the 1048576 bytes"));
