@@ -128,9 +128,13 @@ caf::behavior messenger(caf::event_based_actor* self, connector_target to, frame
     self->send(done, atom::finish_v);
     return {};
   }
+  // The host that it speaks to knows it from then on, so it does not end by itself.
+  auto end = [self, done] {
+    self->send(done, atom::finish_v);
+    self->quit();
+  };
   self->request(*reached, patience, atom::finish_v, said)
-      .then([self, done](atom::finish) { self->send(done, atom::finish_v); },
-            [self, done](const caf::error&) { self->send(done, atom::finish_v); });
+      .then([end](atom::finish) { end(); }, [end](const caf::error&) { end(); });
   return {[](atom::stop) {}};
 }
 

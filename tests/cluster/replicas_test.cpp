@@ -5,16 +5,19 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <set>
+#include <vector>
 
 namespace dynamix::cluster_test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class replicas : public trial {
 protected:
-  void write_replicated_file(double epochs) { write_file({.slowdowns = {10, 10}, .epochs = epochs, .replicas = 3}); }
+  void write_replicated_file(double epochs, const std::string& cluster = {}) {
+    write_file({.slowdowns = {10, 10}, .epochs = epochs, .replicas = 3, .cluster = cluster});
+  }
 
   /// The hosts that led so far.
   std::vector<std::string> leaders() const {
@@ -33,16 +36,14 @@ protected:
 
   /// Every window is decided once a term, terms never fall, and training went through in one generation.
   void expect_one_line_of_decisions() const {
-    std::set<messages::decision_key> keys;
-    messages::decision_key last;
-    for (const auto& window : windows()) {
-      if (!window.decided)
-        continue;
-      EXPECT_TRUE(keys.insert(window.key).second) << "term " << window.key.term << ", window " << window.key.window;
-      EXPECT_GE(window.key.term, last.term);
-      EXPECT_GT(window.key.window, last.window) << "decided before";
-      last = window.key;
-    }
+    std::vector<messages::decision_key> keys;
+    for (const auto& window : windows())
+      if (window.decided)
+        keys.push_back(window.key);
+    // A leader that hung between keeping a decision and writing its row writes it when it wakes.
+    std::ranges::sort(keys);
+    for (std::size_t i = 1; i < keys.size(); ++i)
+      EXPECT_GT(keys[i].window, keys[i - 1].window) << "term " << keys[i].term << " after " << keys[i - 1].term;
     EXPECT_EQ(generations().size(), 1U) << "the workers trained on";
     const auto summary = nlohmann::json::parse(contents_of(run().summary()));
     EXPECT_EQ(summary["succeeded"], true);
@@ -54,17 +55,19 @@ protected:
 };
 
 TEST_F(replicas, end_together_when_nothing_happens) {
-  write_replicated_file(0.5);
+  write_replicated_file(0.5, patient_cluster);
   const auto ended = start_local().wait();
   EXPECT_EQ(ended.code, 0) << ended.output;
   EXPECT_EQ(leaders().size(), 1U);
-  for (const char* hub : {"hub", "hub2", "hub3"})
+  for (const char* hub : {"hub", "hub2", "hub3"}) {
     EXPECT_THAT(contents_of(run().log(hub)), HasSubstr("host_ended")) << hub;
+    EXPECT_THAT(contents_of(run().log(hub)), Not(HasSubstr("actors_still_running"))) << hub;
+  }
   expect_one_line_of_decisions();
 }
 
 TEST_F(replicas, go_on_with_the_next_window_when_the_leader_dies_twice) {
-  write_replicated_file(2.5);
+  write_replicated_file(5);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   for (std::size_t kills = 1; kills <= 2; ++kills) {
@@ -79,7 +82,7 @@ TEST_F(replicas, go_on_with_the_next_window_when_the_leader_dies_twice) {
 }
 
 TEST_F(replicas, replace_a_leader_that_hangs_and_follow_when_it_wakes) {
-  write_replicated_file(3);
+  write_replicated_file(5);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   const auto first = leaders().back();
