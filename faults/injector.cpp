@@ -8,6 +8,7 @@
 #include <csignal>
 #include <filesystem>
 #include <sys/resource.h>
+#include <utility>
 
 namespace dynamix::faults {
 namespace {
@@ -182,10 +183,7 @@ void injector::fill_disk(injury& of, bool full) const {
     return;
   }
   if (full) {
-    of.bytes_before = bytes_written_below(of.process, run_directory_);
-    of.writes_before = write_calls_of(of.process);
-    of.file_limit = limit.rlim_cur;
-    limit.rlim_cur = 0;
+    of.file_limit = std::exchange(limit.rlim_cur, 0);
   } else {
     const auto grown = bytes_written_below(of.process, run_directory_) - of.bytes_before;
     const auto writes = write_calls_of(of.process) - of.writes_before;
@@ -193,8 +191,12 @@ void injector::fill_disk(injury& of, bool full) const {
     of.evidence = fmt::format("its files grew by {} bytes in {} write calls", grown, writes);
     limit.rlim_cur = of.file_limit;
   }
-  if (::prlimit(of.process, RLIMIT_FSIZE, &limit, nullptr) != 0)
+  if (::prlimit(of.process, RLIMIT_FSIZE, &limit, nullptr) != 0) {
     of.evidence = "the file size limit of process " + std::to_string(of.process) + " cannot be set";
+  } else if (full) { // what was written before it held is no growth
+    of.bytes_before = bytes_written_below(of.process, run_directory_);
+    of.writes_before = write_calls_of(of.process);
+  }
 }
 
 void injector::shift_clock(injury& of, bool shifted) {

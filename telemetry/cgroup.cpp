@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <linux/magic.h>
@@ -11,6 +12,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -115,13 +117,20 @@ public:
   ~entered_cgroup() override {
     ::close(descriptor_);
     if (!parent_.empty() && move_process(parent_))
-      ::rmdir(path_.c_str());
+      remove();
   }
 
   int descriptor() const override { return descriptor_; }
   const std::string& path() const override { return path_; }
 
 private:
+  /// A thread that has just ended cannot be moved, and stays a little longer.
+  void remove() const {
+    constexpr int tries = 100;
+    for (int i = 0; i < tries && ::rmdir(path_.c_str()) != 0 && errno == EBUSY; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+
   std::string path_;
   std::string parent_; ///< empty: the process was in the group before
   int descriptor_;
