@@ -49,6 +49,12 @@ public:
     return threads_.size();
   }
 
+  /// Of these, those that have nothing to do.
+  std::size_t idle() const {
+    const std::scoped_lock lock(mutex_);
+    return idle_;
+  }
+
 private:
   using place = std::list<std::thread>::iterator;
 

@@ -20,7 +20,7 @@ protected:
 };
 
 TEST_F(arbitrator_loss, leaves_the_workers_training_on_their_last_batch_sizes) {
-  write_slow_file(1);
+  write_slow_file(2);
   auto first = start_host("w0");
   auto second = start_host("w1");
   auto arbitrator = start_host("hub");
@@ -34,9 +34,9 @@ TEST_F(arbitrator_loss, leaves_the_workers_training_on_their_last_batch_sizes) {
   for (const char* worker : {"w0", "w1"}) {
     const auto said = farewell_of(worker);
     EXPECT_TRUE(said.succeeded) << said.reason;
-    EXPECT_EQ(said.samples, 6000U);
+    EXPECT_EQ(said.samples, 12000U);
     EXPECT_GT(said.steps, window_steps * (decided.back().key.window + 2)) << "the arbitrator saw all windows";
-    EXPECT_LE(said.decisions.received, decided.size());
+    EXPECT_LE(said.decisions.received, decided.size() + 1) << "the last may have been sent and not recorded";
     EXPECT_LE(said.decisions.applied, said.decisions.received);
   }
   for (const auto* each : {&first, &second})
@@ -45,7 +45,7 @@ TEST_F(arbitrator_loss, leaves_the_workers_training_on_their_last_batch_sizes) {
 }
 
 TEST_F(arbitrator_loss, is_mended_by_local_while_training_goes_on) {
-  write_slow_file(2);
+  write_slow_file(4);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   ASSERT_TRUE(local.signal_host("hub", SIGKILL)) << local.said();
@@ -61,7 +61,7 @@ TEST_F(arbitrator_loss, is_mended_by_local_while_training_goes_on) {
 }
 
 TEST_F(arbitrator_loss, ends_when_a_successor_takes_over_with_a_higher_term) {
-  write_slow_file(2);
+  write_slow_file(4);
   std::vector<program> workers;
   workers.push_back(start_host("w0"));
   workers.push_back(start_host("w1"));

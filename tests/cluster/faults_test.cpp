@@ -25,8 +25,9 @@ protected:
 };
 
 TEST_F(faults, kill_a_worker_and_find_the_run_clean) {
-  write_slow_file(3);
-  const auto ended = end_under("[[fault]]\nkind = \"kill\"\ntarget = \"rank:0\"\nat_window = 3\n"
+  write_slow_file(1000);
+  const auto ended = end_under("after_last_fault_seconds = 0.5\n"
+                               "[[fault]]\nkind = \"kill\"\ntarget = \"rank:0\"\nat_window = 3\n"
                                "[[fault]]\nkind = \"crash\"\ntarget = \"w2\"\nat_window = 4\n");
   EXPECT_EQ(ended.code, 0) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("fault 1: kill w0"));
@@ -42,9 +43,10 @@ TEST_F(faults, kill_a_worker_and_find_the_run_clean) {
 }
 
 TEST_F(faults, cut_a_worker_off_until_the_others_go_on_without_it) {
-  write_slow_file(3);
+  write_slow_file(1000);
   const auto ended =
-      end_under("[[fault]]\nkind = \"partition\"\ntarget = \"w1\"\nat_window = 3\nduration_seconds = 4\n");
+      end_under("after_last_fault_seconds = 0.5\n"
+                "[[fault]]\nkind = \"partition\"\ntarget = \"w1\"\nat_window = 3\nduration_seconds = 4\n");
   EXPECT_EQ(ended.code, 0) << ended.output;
   const auto judged = verdict();
   EXPECT_EQ(judged["kinds"]["partition"]["bit"], 1);

@@ -47,7 +47,7 @@ bool is_loopback(const std::string& address) {
 class listening : public trial {};
 
 TEST_F(listening, is_on_loopback_only_for_actors_and_gradients) {
-  write_file({.epochs = 1});
+  write_file({.epochs = 1000});
   std::vector<program> started;
   for (const auto* host : {"hub", "w0", "w1"})
     started.push_back(start_host(host));
@@ -61,8 +61,9 @@ TEST_F(listening, is_on_loopback_only_for_actors_and_gradients) {
     for (const auto& address : addresses)
       EXPECT_TRUE(is_loopback(address)) << address;
   }
+  started.front().signal(SIGTERM); // the only arbitrator's host: training ends
   for (auto& each : started)
-    EXPECT_EQ(each.wait().code, 0);
+    EXPECT_EQ(each.wait().code, 0) << each.said();
 }
 
 } // namespace

@@ -18,7 +18,7 @@ using ::testing::IsEmpty;
 class run_that_is_read : public trial {};
 
 TEST_F(run_that_is_read, is_traced_on_one_clock_and_decides_the_same_again) {
-  write_file({.slowdowns = {1, 2}, .more = "[ppo]\nhorizon = 4\n"});
+  write_file({.slowdowns = {1, 2}, .more = "[ppo]\nhorizon = 4\n", .cluster = patient_cluster});
   const auto ended =
       start({"local", "--cluster", file(), "--out", run().path(), "--trace", "--tensorboard", "--log-json"}).wait();
   ASSERT_EQ(ended.code, 0) << ended.output;

@@ -59,9 +59,10 @@ protected:
 TEST_F(undisturbed_run, trains_four_unequal_workers_and_loses_no_decision) {
   write_file({.slowdowns = {1, 1, 2, 4},
               .dataset = cluster::training{}.data_path,
-              .epochs = 0.5, // 14 windows at least, if all choose the largest batch from the start
+              .epochs = 1, // 29 windows at least, if all choose the largest batch from the start
               .more = "[ppo]\nhorizon = 2\n",
-              .arbitrator = "guard = false\n"}); // it would spare an untrained policy most of its lessons
+              .arbitrator = "guard = false\n", // it would spare an untrained policy most of its lessons
+              .cluster = patient_cluster});
   const auto ended = start_local().wait();
   ASSERT_EQ(ended.code, 0) << ended.output;
 
@@ -73,7 +74,7 @@ TEST_F(undisturbed_run, trains_four_unequal_workers_and_loses_no_decision) {
   for (const char* key : {"control_fraction", "telemetry_fraction"})
     EXPECT_TRUE(summary["overhead"].contains(key)) << key;
   EXPECT_EQ(summary["workers"], 4);
-  EXPECT_GE(summary["samples"], 30000);
+  EXPECT_GE(summary["samples"], 60000);
   EXPECT_EQ(summary["generations"], 1);
   EXPECT_EQ(summary["restarts"], 0);
   EXPECT_GE(summary["policy_version"], 1) << "the policy has learned nothing";
@@ -104,7 +105,10 @@ TEST_F(undisturbed_run, trains_four_unequal_workers_and_loses_no_decision) {
 /// ended once kept the arbitrator's host for five seconds.
 TEST_F(undisturbed_run, joins_eight_workers_every_time_and_ends_at_once) {
   for (int round = 0; round < 3; ++round) {
-    write_file({.slowdowns = std::vector<double>(8, 1), .epochs = 0.3, .arbitrator = "policy = \"goodput\"\n"});
+    write_file({.slowdowns = std::vector<double>(8, 1),
+                .epochs = 0.3,
+                .arbitrator = "policy = \"goodput\"\n",
+                .cluster = patient_cluster});
     const auto ended = start({"local", "--cluster", file(), "--out", run().path() + std::to_string(round)}).wait();
     EXPECT_EQ(ended.code, 0) << ended.output;
     const auto ledger = contents_of(run().path() + std::to_string(round) + "/windows.jsonl");

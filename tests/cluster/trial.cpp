@@ -165,7 +165,7 @@ void trial::write_file(const trial_options& options) {
          << "\nroles = [\"arbitrator\"]\nreplica_port = " << ports_[others + options.replicas + i] << "\n";
   }
   std::ostringstream text;
-  text << "[cluster]\nname = \"trial\"\nseed = 3\n";
+  text << "[cluster]\nname = \"trial\"\nseed = 3\n" << options.cluster;
   if (options.replicas > 1) {
     ASSERT_EQ(storage::write_file_atomically(directory_.path() + "/secret", "known to these three alone"), "");
     text << "secret_file = \"secret\"\n";
@@ -206,12 +206,13 @@ std::vector<actors::ledger_generation> trial::generations() const {
   return rows<actors::ledger_generation>();
 }
 
-bool trial::wait_for_generation(const std::vector<std::string>& members) const {
+bool trial::wait_for_generation(const std::vector<std::string>& members, std::uint64_t above) const {
   return wait_until([&] {
-    const auto formed = generations();
-    const auto decided = windows();
-    return !formed.empty() && formed.back().members == members && !decided.empty() &&
-           decided.back().generation == formed.back().generation;
+    const auto reported = windows();
+    return std::ranges::any_of(generations(), [&](const auto& formed) {
+      return formed.generation > above && formed.members == members &&
+             std::ranges::count(reported, formed.generation, &actors::ledger_window::generation) > 0;
+    });
   });
 }
 

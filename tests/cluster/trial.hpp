@@ -69,7 +69,11 @@ struct trial_options {
   std::size_t replicas = 1;    ///< of the arbitrator: "hub", and "hub2", "hub3" where there are 3
   std::string page = {};       ///< dashboard.listen; empty: none, for many clusters run at once
   std::string arbitrator = {}; ///< further lines of [arbitrator], whose windows have 2 steps
+  std::string cluster = {};    ///< further lines of [cluster]
 };
+
+/// For runs that nothing disturbs: nobody is taken for late or dead because the machine is busy.
+inline const std::string patient_cluster = "detect_ms = 5000\n";
 
 class trial : public ::testing::Test {
 protected:
@@ -108,8 +112,9 @@ protected:
   bool wait_for_windows(std::size_t count) const;
   /// The generations in the ledger so far.
   std::vector<actors::ledger_generation> generations() const;
-  /// Waits until the newest generation is of these hosts and has been decided for.
-  bool wait_for_generation(const std::vector<std::string>& members) const;
+  /// Waits until a generation of these hosts, above that number, has been formed and has reported a window. It may be
+  /// over by now: one that a restart follows is as short as the restart is fast.
+  bool wait_for_generation(const std::vector<std::string>& members, std::uint64_t above = 0) const;
   /// A worker's file; fails the test when there is none.
   messages::farewell farewell_of(const std::string& host) const;
 

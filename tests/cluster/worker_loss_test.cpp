@@ -8,11 +8,14 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <span>
 
 namespace dynamix::cluster_test {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 using names = std::vector<std::string>;
 
@@ -44,23 +47,22 @@ protected:
 };
 
 TEST_F(worker_loss, costs_local_at_most_a_step_and_the_worker_comes_back) {
-  write_slow_file(2);
+  write_slow_file(3);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   ASSERT_TRUE(local.signal_host("w0", SIGKILL)) << local.said(); // rank 0
-  ASSERT_TRUE(wait_for_generation({"w1", "w2"})) << local.said();
-  ASSERT_TRUE(wait_for_generation({"w0", "w1", "w2"})) << local.said();
+  ASSERT_TRUE(wait_for_generation({"w0", "w1", "w2"}, 1)) << local.said();
   const auto ended = local.wait();
   EXPECT_EQ(ended.code, 0) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("w0 died (signal 9, Killed); restarting (1 of 5 within 30 s)"));
   EXPECT_THAT(ended.output, HasSubstr("w0 is back after"));
-  expect_whole_training({"w0", "w1", "w2"}, 12000);
+  expect_whole_training({"w0", "w1", "w2"}, 18000);
   EXPECT_EQ(summary()["succeeded"], true);
   EXPECT_EQ(summary()["decisions"]["duplicated"], 0);
 }
 
 TEST_F(worker_loss, without_a_restart_is_made_up_for_by_the_others) {
-  write_file({.slowdowns = {10, 10, 10}, .epochs = 1, .arbitrator = "policy = \"static\""});
+  write_file({.slowdowns = {10, 10, 10}, .epochs = 2, .arbitrator = "policy = \"static\""});
   auto arbitrator = start_host("hub");
   auto first = start_host("w0");
   auto second = start_host("w1");
@@ -70,34 +72,34 @@ TEST_F(worker_loss, without_a_restart_is_made_up_for_by_the_others) {
   second.signal(SIGKILL);
   second.wait();
   ASSERT_TRUE(wait_for_generation({"w0", "w2"})) << first.said();
-  const auto all = windows();
-  const auto resumed =
-      std::ranges::find(all, generations().back().generation, &actors::ledger_window::generation)->workers;
-  EXPECT_EQ(resumed.size(), 2U);
-  EXPECT_EQ(resumed.front().report.global_batch, global_batch) << "the global batch is kept";
+  std::vector<actors::ledger_window> all;
+  // A window may close without whoever is late with its first report.
+  const auto of_both = [](const auto& window) { return window.generation > 1 && window.workers.size() == 2; };
+  ASSERT_TRUE(wait_until([&] { return std::ranges::any_of(all = windows(), of_both); })) << first.said();
+  EXPECT_EQ(std::ranges::find_if(all, of_both)->workers.front().report.global_batch, global_batch) << "it is kept";
   EXPECT_EQ(first.wait().code, 0) << first.said();
   EXPECT_EQ(third.wait().code, 0) << third.said();
   EXPECT_EQ(arbitrator.wait().code, 0) << arbitrator.said();
   EXPECT_THAT(arbitrator.said(), HasSubstr("w0 and w2 finished"));
-  expect_whole_training({"w0", "w2"}, 6000);
+  expect_whole_training({"w0", "w2"}, 12000);
 }
 
 TEST_F(worker_loss, by_a_hang_is_noticed_and_the_worker_comes_back_when_it_wakes) {
-  write_slow_file(2);
+  write_slow_file(3);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   ASSERT_TRUE(local.signal_host("w2", SIGSTOP)) << local.said();
   ASSERT_TRUE(wait_for_generation({"w0", "w1"})) << local.said();
   EXPECT_THAT(contents_of(run().log("hub")), HasSubstr("it has been silent for"));
   ASSERT_TRUE(local.signal_host("w2", SIGCONT)) << local.said();
-  ASSERT_TRUE(wait_for_generation({"w0", "w1", "w2"})) << local.said();
+  ASSERT_TRUE(wait_for_generation({"w0", "w1", "w2"}, 1)) << local.said();
   const auto ended = local.wait();
   EXPECT_EQ(ended.code, 0) << ended.output;
-  expect_whole_training({"w0", "w1", "w2"}, 12000);
+  expect_whole_training({"w0", "w1", "w2"}, 18000);
 }
 
 TEST_F(worker_loss, while_no_arbitrator_is_there_waits_for_one) {
-  write_slow_file(1);
+  write_slow_file(2);
   auto arbitrator = start_host("hub");
   auto first = start_host("w0");
   auto second = start_host("w1");
@@ -113,8 +115,8 @@ TEST_F(worker_loss, while_no_arbitrator_is_there_waits_for_one) {
   EXPECT_EQ(first.wait().code, 0) << first.said();
   EXPECT_EQ(third.wait().code, 0) << third.said();
   EXPECT_EQ(successor.wait().code, 0) << successor.said();
-  expect_whole_training({"w0", "w2"}, 6000);
-  EXPECT_EQ(generations().back().generation, 2U) << "above the one before";
+  expect_whole_training({"w0", "w2"}, 12000);
+  EXPECT_GE(generations().back().generation, 2U) << "above the one before";
 }
 
 TEST_F(worker_loss, of_all_goes_on_from_the_newest_checkpoint) {
@@ -151,8 +153,11 @@ TEST_F(leaving_host, costs_at_most_a_step_and_local_goes_on_without_it) {
   EXPECT_THAT(ended.output, HasSubstr("w1 has left: its process was asked to end (SIGTERM); the others go on"));
   EXPECT_THAT(ended.output, HasSubstr("w1, in order, before the end"));
   expect_whole_training({"w0", "w2"}, 12000);
-  ASSERT_EQ(generations().size(), 2U) << "nobody comes back";
-  EXPECT_EQ(generations().back().reason, "w1 has left");
+  const auto formed = generations();
+  ASSERT_GE(formed.size(), 2U);
+  EXPECT_EQ(formed[1].reason, "w1 has left");
+  for (const auto& later : std::span(formed).subspan(1))
+    EXPECT_THAT(later.members, Not(Contains("w1"))) << "nobody starts it again";
   EXPECT_THAT(farewell_of("w1").reason, HasSubstr("left: its host was asked to end, after step"));
   EXPECT_THAT(farewell_of("w1").reason, HasSubstr("; checkpoint "));
   EXPECT_THAT(contents_of(run().log("w1")), HasSubstr("host_ended reason=\"left: "));
@@ -164,7 +169,7 @@ TEST_F(leaving_host, costs_at_most_a_step_and_local_goes_on_without_it) {
 }
 
 TEST_F(leaving_host, joins_again_when_it_is_started_again) {
-  write_slow_file(2);
+  write_slow_file(4);
   auto arbitrator = start_host("hub");
   auto first = start_host("w0");
   auto second = start_host("w1");
@@ -174,11 +179,11 @@ TEST_F(leaving_host, joins_again_when_it_is_started_again) {
   EXPECT_EQ(second.wait().code, 0) << second.said();
   ASSERT_TRUE(wait_for_generation({"w0", "w2"})) << first.said();
   auto again = start_host("w1", "--resume");
-  ASSERT_TRUE(wait_for_generation({"w0", "w1", "w2"})) << again.said();
+  ASSERT_TRUE(wait_for_generation({"w0", "w1", "w2"}, 1)) << again.said();
   for (auto* one : {&first, &again, &third, &arbitrator})
     EXPECT_EQ(one->wait().code, 0) << one->said();
   EXPECT_THAT(arbitrator.said(), HasSubstr("all workers have finished"));
-  expect_whole_training({"w0", "w1", "w2"}, 12000);
+  expect_whole_training({"w0", "w1", "w2"}, 24000);
   EXPECT_EQ(summary()["succeeded"], true);
   EXPECT_TRUE(summary()["left"].empty()) << "it came back";
 }
@@ -204,7 +209,7 @@ protected:
 };
 
 TEST_F(stopped_training, ends_gracefully_and_can_be_resumed) {
-  write_file({.slowdowns = {10, 10, 10}, .epochs = 1});
+  write_file({.slowdowns = {10, 10, 10}, .epochs = 3});
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   local.signal(SIGINT);
@@ -217,7 +222,7 @@ TEST_F(stopped_training, ends_gracefully_and_can_be_resumed) {
     EXPECT_EQ(farewell_of(worker).reason, "stopped");
     EXPECT_EQ(farewell_of(worker).steps, newest().state.step);
   }
-  EXPECT_LT(newest().state.samples, 6000U);
+  EXPECT_LT(newest().state.samples, 18000U);
 
   const auto from = newest();
   const auto windows_before = windows().size();
@@ -226,7 +231,7 @@ TEST_F(stopped_training, ends_gracefully_and_can_be_resumed) {
   const auto summary = nlohmann::json::parse(contents_of(run().summary()));
   EXPECT_EQ(summary["succeeded"], true);
   EXPECT_EQ(summary["reason"], "epochs completed");
-  EXPECT_GE(summary["samples"], 6000);
+  EXPECT_GE(summary["samples"], 18000);
   EXPECT_EQ(summary["decisions"]["lost"], 0);
   const auto all = windows();
   ASSERT_GT(all.size(), windows_before);

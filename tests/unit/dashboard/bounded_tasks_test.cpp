@@ -39,7 +39,7 @@ TEST(bounded_tasks, starts_threads_as_they_are_needed) {
   for (int i = 1; i <= 20; ++i) { // one after the other
     tasks.enqueue([&] { ++short_ones; });
     wait_until([&] { return short_ones == i; });
-    std::this_thread::sleep_for(milliseconds(1)); // so that it is idle again
+    wait_until([&] { return tasks.idle() == tasks.threads(); });
   }
   EXPECT_LE(tasks.threads(), 4U);
   staying_task long_one;

@@ -58,18 +58,29 @@ protected:
         [](const char*, std::size_t) { return false; });
     return status;
   }
-  /// Reads a stream until its text holds `wanted`.
-  std::future<std::string> stream_until(const std::string& wanted, const httplib::Headers& headers = {}) {
-    return std::async(std::launch::async, [=, this] {
+  /// Reads a new stream, which begins here, until its text holds `wanted`.
+  std::future<std::string> stream_until(const std::string& wanted) {
+    const auto begun = std::make_shared<std::promise<void>>();
+    auto text = std::async(std::launch::async, [this, wanted, begun] {
       httplib::Client client("127.0.0.1", port_);
       client.set_read_timeout(20);
       std::string text;
-      client.Get("/events", headers, [&](const char* data, std::size_t size) {
+      bool told = false;
+      client.Get("/events", [&](const char* data, std::size_t size) {
         text.append(data, size);
+        // From here on it misses nothing.
+        if (!told && text.find("event: reset\n") != std::string::npos) {
+          begun->set_value();
+          told = true;
+        }
         return text.find(wanted) == std::string::npos;
       });
+      if (!told)
+        begun->set_value(); // refused
       return text;
     });
+    begun->get_future().wait();
+    return text;
   }
 
   const node::testing::temporary_directory directory_;
@@ -147,7 +158,6 @@ TEST_F(Server, StreamsWhatHappens) {
   auto reset = stream_until("event: reset\n");
   EXPECT_THAT(reset.get(), HasSubstr("retry: 1000\n\n"));
   auto window = stream_until("\"kind\":\"window\"");
-  std::this_thread::sleep_for(milliseconds(100));
   append(window_row(2));
   EXPECT_THAT(window.get(), HasSubstr("\"window\":2"));
 }
@@ -171,6 +181,7 @@ TEST_F(Server, WaitsForAPortThatIsTaken) {
   from_ = std::make_shared<feed>(small_cluster(), path());
   server_ = std::make_unique<server>(
       from_, server_options{.listen = {"127.0.0.1", port_}, .token = {}, .retry_interval = milliseconds(20)});
+  wait_until([&] { return other.is_running(); });
   std::this_thread::sleep_for(milliseconds(100));
   EXPECT_FALSE(server_->listening());
   other.stop();
@@ -182,10 +193,9 @@ TEST_F(Server, StopsWhileStreamsAreOpen) {
   serve();
   auto one = stream_until("never");
   auto two = stream_until("never");
-  std::this_thread::sleep_for(milliseconds(200));
   const auto begin = std::chrono::steady_clock::now();
-  server_->stop();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(1900));
+  server_->stop(std::chrono::seconds(60));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30)) << "it does not wait for the streams";
   one.get();
   two.get();
 }

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <functional>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
@@ -113,6 +114,11 @@ protected:
   a_proxy() : port_(proxy_.add_link("link", "127.0.0.1", server_.port())) { EXPECT_NE(port_, 0); }
 
   link_counters counters() const { return proxy_.counters("link"); }
+  static bool until(const std::function<bool()>& come_true) {
+    for (const auto end = steady_clock::now() + patience; !come_true() && steady_clock::now() < end;)
+      std::this_thread::sleep_for(milliseconds(5));
+    return come_true();
+  }
   static constexpr milliseconds a_while{200}; ///< in which nothing is to come
 
   echo_server server_;
@@ -142,6 +148,7 @@ TEST_F(a_proxy, holds_one_way_and_delivers_later) {
   EXPECT_EQ(peer.hear(3), "one");
   proxy_.set("link", way::to_client, {.hold = true});
   peer.say("two");
+  EXPECT_TRUE(until([&] { return counters().of(way::to_client).held_bytes == 3; }));
   EXPECT_EQ(peer.hear(3, a_while), "") << "the answer is held";
   EXPECT_EQ(counters().of(way::to_server).passed_bytes, 6U) << "the question went through";
   proxy_.set("link", way::to_client, {});
@@ -154,6 +161,7 @@ TEST_F(a_proxy, lets_a_connection_wait_for_the_end_of_a_hold) {
   proxy_.set("link", way::to_server, {.hold = true});
   client peer(port_);
   peer.say("one");
+  EXPECT_TRUE(until([&] { return counters().waiting == 1; }));
   EXPECT_EQ(peer.hear(3, a_while), "");
   EXPECT_EQ(server_.connections(), 0);
   EXPECT_EQ(counters().waiting, 1U);
@@ -167,8 +175,8 @@ TEST_F(a_proxy, drops_bytes_and_resets_the_connection_in_the_end) {
   EXPECT_EQ(peer.hear(3), "one");
   proxy_.set("link", way::to_server, {.drop = true});
   peer.say("two");
+  EXPECT_TRUE(until([&] { return counters().of(way::to_server).dropped_bytes == 3; }));
   EXPECT_EQ(peer.hear(3, a_while), "");
-  EXPECT_EQ(counters().of(way::to_server).dropped_bytes, 3U);
   proxy_.set("link", way::to_server, {});
   EXPECT_EQ(peer.hear(1), "|reset");
   EXPECT_EQ(counters().resets, 1U);

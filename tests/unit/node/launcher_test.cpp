@@ -110,7 +110,7 @@ TEST_F(launcher, starts_a_worker_again_that_died_in_training) {
   const auto outcome = launch_with(begin + "case $name$6 in\n"
                                            "ben--out) kill -9 $$;;\n"
                                            "ben--resume) cat $back >> $ledger;;\n"
-                                           "*) until lives ben 2; do sleep 0.1; done;;\nesac\nsleep 1");
+                                           "*) until grep -q rejoined $ledger; do sleep 0.1; done;;\nesac\nsleep 1");
   EXPECT_TRUE(outcome.succeeded) << outcome.error;
   EXPECT_EQ(said_by("ben"), "--out\n--resume\n");
   EXPECT_EQ(said_by("cy"), "--out\n");
@@ -157,8 +157,10 @@ TEST_F(launcher_left_by_one, tells_it_also_when_its_process_outlives_the_trainin
 }
 
 TEST_F(launcher, gives_a_worker_up_that_dies_too_often_and_goes_on_with_the_rest) {
-  const auto outcome = launch_with(begin + "if [ $name = ben ]; then echo out of memory; exit 3; fi\n"
-                                           "until lives ben 6; do sleep 0.1; done; sleep 1");
+  const auto outcome =
+      launch_with(begin + "if [ $name = ben ]; then echo $$ > $ran/ben.pid; echo out of memory; exit 3; fi\n"
+                          "until lives ben 6; do sleep 0.1; done\n"
+                          "while [ -d /proc/$(cat $ran/ben.pid) ]; do sleep 0.1; done; sleep 1");
   EXPECT_TRUE(outcome.succeeded) << outcome.error;
   EXPECT_THAT(outcome.restarts, ElementsAre(Pair("ben", 5U)));
   EXPECT_THAT(outcome.given_up, ElementsAre("ben"));

@@ -117,5 +117,5 @@ int main(int count, char** words) {
   say("started");
   for (std::string line; std::getline(std::cin, line);)
     obey(voter, line);
-  return voter.stop() ? 0 : 3;
+  return voter.stop(60'000) ? 0 : 3;
 }

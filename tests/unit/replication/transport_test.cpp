@@ -190,7 +190,7 @@ TEST(transport, drops_garbage) {
 }
 
 TEST(transport, drops_the_silent_after_their_time_wherever_they_fall_silent) {
-  transport_host host(1, {{2, nowhere}}, secret, 1'000);
+  transport_host host(1, {{2, nowhere}}, secret, 5'000);
   raw_peer mute(host.port());
   raw_peer half(host.port());
   const auto greeting = to_bytes(encode_greeting(greeting_by(2, 1)));

@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
+#include <cerrno>
+#include <chrono>
 #include <cstdint>
+#include <linux/sockios.h>
 #include <stdexcept>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
@@ -13,12 +17,39 @@
 
 namespace dynamix::telemetry {
 
+/// A port of loopback that is nobody's connection's until this ends; a `loopback_connection` may listen at it.
+class reserved_port {
+public:
+  reserved_port() : bound_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int yes = 1;
+    ::setsockopt(bound_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    if (bind(bound_, generic, length) != 0 || getsockname(bound_, generic, &length) != 0)
+      throw std::runtime_error("no port");
+    number_ = ntohs(address.sin_port);
+  }
+  reserved_port(const reserved_port&) = delete;
+  reserved_port& operator=(const reserved_port&) = delete;
+  ~reserved_port() { close(bound_); }
+  std::uint16_t number() const { return number_; }
+
+private:
+  int bound_;
+  std::uint16_t number_ = 0;
+};
+
 /// Both ends of one TCP connection over loopback, in this process.
 class loopback_connection {
 public:
   /// `port` of the server's end; 0: any that is free.
   explicit loopback_connection(std::uint16_t port = 0) {
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int yes = 1;
+    ::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)); // beside a `reserved_port`
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -53,6 +84,18 @@ public:
       received += static_cast<std::size_t>(got);
     }
     sender.join();
+    await_acknowledgement();
+  }
+
+  /// Ends it with a reset, which both ends have seen afterwards.
+  void abort() {
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    ::setsockopt(client_, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    close(std::exchange(client_, -1));
+    char byte = 0;
+    EXPECT_EQ(recv(server_, &byte, 1, 0), -1);
+    EXPECT_EQ(errno, ECONNRESET);
+    shut();
   }
 
   int client() const { return client_; }
@@ -72,6 +115,17 @@ public:
   }
 
 private:
+  /// The last one may be delayed, and until then the kernel does not count what it is for.
+  void await_acknowledgement() const {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    int unacknowledged = 1;
+    while (unacknowledged > 0 && std::chrono::steady_clock::now() < end) {
+      ASSERT_EQ(::ioctl(client_, SIOCOUTQ, &unacknowledged), 0);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(unacknowledged, 0);
+  }
+
   int client_ = -1;
   int server_ = -1;
 };
