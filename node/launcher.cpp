@@ -150,9 +150,11 @@ private:
     }
     if (!end.exit.well())
       return ended_badly(end.host, to_string(end.exit));
+    if (phase_ == phase::training && !begun_ && has_left(end.host))
+      return ended_badly(end.host, "it was asked to end");
     const bool in_order = phase_ == phase::training || phase_ == phase::finishing || phase_ == phase::ending;
-    if (in_order && has_left(end.host))
-      return begun_ ? leave(end.host) : ended_badly(end.host, "it was asked to end");
+    if (in_order && !outcome_.given_up.contains(end.host) && has_left(end.host))
+      return leave(end.host);
     if (phase_ == phase::training && is_worker(end.host))
       finish();
   }
