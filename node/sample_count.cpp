@@ -30,6 +30,7 @@ void sample_count::add(const actors::ledger_row& row) {
       now->first_step == before_->next_step && now->epoch == before_->epoch + 1)
     ++epoch_sizes_[before_->cursor + now->trained - now->cursor];
   before_ = now;
+  last_.reset(); // that of an earlier life is none
   for (const auto& worker : window->workers)
     if (worker.report.final)
       last_ = place{.epoch = worker.report.epoch, .cursor = worker.report.epoch_samples};
