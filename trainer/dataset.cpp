@@ -14,10 +14,18 @@ std::string dimensions_text(std::uint32_t height, std::uint32_t width) {
   return std::to_string(height) + "x" + std::to_string(width);
 }
 
+std::string fashion_mnist_prefix(const std::string& path, dataset_split split) {
+  return path + (split == dataset_split::train ? "/train-" : "/t10k-");
+}
+
+constexpr auto fashion_mnist_labels = "labels-idx1-ubyte";
+constexpr std::size_t cifar10_label_bytes = 1;
+constexpr std::size_t cifar100_label_bytes = 2;
+
 std::string load_fashion_mnist(const std::string& path, dataset_split split, dataset& data) {
-  const auto prefix = path + (split == dataset_split::train ? "/train-" : "/t10k-");
+  const auto prefix = fashion_mnist_prefix(path, split);
   const auto images_path = prefix + "images-idx3-ubyte";
-  const auto labels_path = prefix + "labels-idx1-ubyte";
+  const auto labels_path = prefix + fashion_mnist_labels;
   idx_file images;
   idx_file labels;
   if (auto problem = read_idx_file(images_path, 3, images); !problem.empty())
@@ -72,9 +80,9 @@ std::vector<std::string> cifar10_batches(const std::string& path) {
 
 std::string load_cifar10(const std::string& path, dataset_split split, dataset& data) {
   if (split == dataset_split::test)
-    return append_cifar(path + "/test_batch.bin", 1, data);
+    return append_cifar(path + "/test_batch.bin", cifar10_label_bytes, data);
   for (const auto& batch : cifar10_batches(path))
-    if (auto problem = append_cifar(batch, 1, data); !problem.empty())
+    if (auto problem = append_cifar(batch, cifar10_label_bytes, data); !problem.empty())
       return problem;
   return {};
 }
@@ -114,7 +122,8 @@ std::string load_dataset(cluster::dataset_kind kind, const std::string& path, da
   case cluster::dataset_kind::cifar10:
     return load_cifar10(path, split, data);
   case cluster::dataset_kind::cifar100:
-    return append_cifar(path + (split == dataset_split::train ? "/train.bin" : "/test.bin"), 2, data);
+    return append_cifar(path + (split == dataset_split::train ? "/train.bin" : "/test.bin"), cifar100_label_bytes,
+                        data);
   }
   return "unknown data set";
 }
@@ -124,11 +133,13 @@ std::uint64_t count_training_samples(cluster::dataset_kind kind, const std::stri
   idx_file labels;
   switch (kind) {
   case cluster::dataset_kind::fashion_mnist:
-    return read_idx_file(path + "/train-labels-idx1-ubyte", 1, labels).empty() ? labels.dimensions[0] : 0;
+    return read_idx_file(fashion_mnist_prefix(path, dataset_split::train) + fashion_mnist_labels, 1, labels).empty()
+               ? labels.dimensions[0]
+               : 0;
   case cluster::dataset_kind::cifar10:
-    return count_cifar(cifar10_batches(path), 1 + image_bytes);
+    return count_cifar(cifar10_batches(path), cifar10_label_bytes + image_bytes);
   case cluster::dataset_kind::cifar100:
-    return count_cifar({path + "/train.bin"}, 2 + image_bytes);
+    return count_cifar({path + "/train.bin"}, cifar100_label_bytes + image_bytes);
   }
   return 0;
 }
