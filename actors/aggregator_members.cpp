@@ -72,14 +72,22 @@ void announce(pointer self, const membership_change& change, const std::string& 
   state.store_before = std::exchange(state.store, self->system().spawn(store));
   state.windows.emplace(state.newest.generation);
   std::vector<std::string> hosts;
+  std::vector<std::uint32_t> placed;
   for (const auto rank : state.newest.members) {
-    state.windows->joined(rank);
     hosts.push_back(host_of(self, rank));
+    // Who was lost since and is back as another process waits for the next one.
+    if (state.members->is_placed(rank))
+      placed.push_back(rank);
+  }
+  for (const auto rank : placed) {
+    state.windows->joined(rank);
     if (!state.options.tree())
       send_place(self, rank);
   }
   if (state.options.tree())
-    place_through_children(self, state.newest.members);
+    place_through_children(self, placed);
+  state.members->announced();
+  self->send(self, atom::look_v); // what became of it meanwhile is told behind the places
   const auto& source = host_of(self, state.newest.source);
   dynamix::telemetry::set_log_generation(state.newest.generation);
   spdlog::info("generation_formed generation={} members={} source={} steps={} steps_lost={}", state.newest.generation,
@@ -99,16 +107,6 @@ void begin_generation(pointer self, const membership_change& change) {
   raise_term(self);
   keep(self, entry_of(self, change),
        [self, change, reason = state.members->state().reason] { announce(self, change, reason); });
-}
-
-/// The leader before may have kept decisions and died before it sent them to all.
-void send_kept_decision(pointer self, const messages::hello& hello, std::uint32_t rank) {
-  const auto& before = self->state.options.before;
-  if (!before || hello.generation != before->generation.generation || !(hello.last_decision < before->newest_key))
-    return;
-  const auto found = std::ranges::find(before->decisions, rank, &messages::decision::rank);
-  if (found != before->decisions.end() && found->generation == hello.generation)
-    self->send(self->state.workers[rank], atom::decide_v, pack(*found));
 }
 
 void carry_out(pointer self, const membership_change& change) {
@@ -148,30 +146,11 @@ void look_whether_over(pointer self) {
   };
   if (!state.arbitrator)
     return report();
+  if (state.windows) // the last one may wait for who never came to this arbitrator
+    pass_on(self, state.windows->deadline(state.windows->open_window(), seconds_now(self)));
   const std::chrono::milliseconds patience(state.options.timeouts.shutdown_timeout_ms);
   self->request(state.arbitrator, patience, atom::finish_v)
       .then([report](atom::finish) { report(); }, [report](const caf::error&) { report(); });
-}
-
-void connect(pointer self, std::uint32_t rank, const worker_actor& caller) {
-  auto& known = self->state.workers[rank];
-  if (known == caller)
-    return;
-  if (known)
-    self->demonitor(known.address());
-  known = caller;
-  self->monitor(caller);
-}
-
-/// Of a generation that was formed by an arbitrator before this one: all of its members are waited for.
-void adopt_windows(pointer self) {
-  auto& state = self->state;
-  if (state.windows && state.windows->generation() == state.members->generation())
-    return;
-  state.windows.emplace(state.members->generation());
-  for (const auto rank : state.members->state().placed)
-    if (!state.options.tree() && state.members->state().members[rank].state == member_state::awaited)
-      state.windows->joined(rank);
 }
 
 } // namespace
@@ -194,7 +173,8 @@ void pass_on(pointer self, const std::vector<closed_window>& closed) {
   // Who trains and has not come to this arbitrator yet may have obeyed a newer term than all that have.
   const bool too_early = !state.options.tree() && !state.members->complete();
   for (const auto& shard : closed) {
-    if (!state.arbitrator || too_early || shard.reports.empty())
+    const bool decides = std::ranges::none_of(shard.reports, &messages::window_report::final);
+    if (!state.arbitrator || shard.reports.empty() || (too_early && decides))
       continue;
     if (!state.options.tree())
       self->send(state.arbitrator, atom::shard_v, pack(static_cast<const messages::shard_report&>(shard)));
@@ -215,50 +195,6 @@ void raise_term(pointer self) {
       self->send(self->state.arbitrator, atom::term_v, term);
     tell_term(self);
   });
-}
-
-messages::welcome take_in(pointer self, const messages::hello& hello) {
-  auto& state = self->state;
-  const auto welcome = state.members->admit(hello, seconds_now(self));
-  if (welcome.verdict != messages::welcome_verdict::accepted) {
-    spdlog::warn("refused host={} detail=\"{}\"", hello.host, welcome.detail);
-    write_row(self, ledger_event{"refused", hello.host, welcome.detail});
-    return welcome;
-  }
-  raise_term(self);
-  if (hello.training) {
-    adopt_windows(self);
-    // One that comes back in a generation that is over reports nothing of this one.
-    if (state.members->is_placed(welcome.rank))
-      state.windows->joined(welcome.rank);
-  } else if (state.members->is_placed(welcome.rank)) {
-    state.unsure.insert(welcome.rank);
-  }
-  const auto missing = state.members->count(member_state::awaited);
-  const auto text = missing == 0 ? std::string{"all workers are here"}
-                                 : fmt::format("waiting for {}", state.members->names(member_state::awaited));
-  const bool new_here = hello.generation == 0;
-  spdlog::info("{} host={} rank={} steps={} {}", new_here ? "joined" : "rejoined", hello.host, welcome.rank,
-               hello.steps, text);
-  write_row(self, ledger_event{new_here ? "joined" : "rejoined", hello.host, text});
-  // Behind the answer: a place must not come before it.
-  self->send(self, atom::look_v);
-  return welcome;
-}
-
-caf::result<frame, aggregator_actor> admit(pointer self, const frame& said, const worker_actor& caller) {
-  const auto hello = unpack<messages::hello>(said, "aggregator");
-  if (!hello || !caller)
-    return caf::sec::invalid_argument;
-  const auto welcome = take_in(self, *hello);
-  if (welcome.verdict != messages::welcome_verdict::accepted)
-    return {pack(welcome), aggregator_actor{}};
-  connect(self, welcome.rank, caller);
-  if (self->state.stop_requested)
-    self->send(caller, atom::stop_v);
-  if (hello->training)
-    send_kept_decision(self, *hello, welcome.rank);
-  return {pack(welcome), aggregator_actor{aggregator_local{self}}};
 }
 
 void take_sign(pointer self, const messages::heartbeat& sign) {
@@ -331,7 +267,8 @@ void worker_down(pointer self, const caf::down_msg& down) {
 void look_after_members(pointer self) {
   look_after_children(self);
   for (const auto rank : std::exchange(self->state.unsure, {}))
-    send_place(self, rank);
+    if (self->state.members->state().announced)
+      send_place(self, rank);
   for (const auto& change : self->state.members->next(seconds_now(self)))
     carry_out(self, change);
   look_whether_over(self);

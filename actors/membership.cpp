@@ -91,7 +91,7 @@ void membership::adopt(const messages::hello& hello, double now_seconds) {
     return;
   state_.generation = hello.generation;
   state_.placed = hello.members;
-  state_.adopted = true;
+  state_.adopted = state_.announced = true;
   if (hello.generation > state_.floor)
     state_.finished_before.reset(); // training has gone on since
   state_.phase = generation_phase::running;
@@ -237,6 +237,7 @@ void membership::apply(const membership_change& change, double now_seconds) {
     return;
   state_.generation = change.placement->generation;
   state_.placed = change.placement->members;
+  state_.announced = false;
   state_.adopted = false;
   state_.finished_before.reset();
   state_.barren = change.barren;
@@ -263,8 +264,7 @@ bool membership::is_placed(std::uint32_t rank) const {
 }
 
 bool membership::complete() const {
-  return std::ranges::none_of(state_.placed,
-                              [this](auto rank) { return state_.members[rank].state == member_state::awaited; });
+  return std::ranges::none_of(state_.placed, [this](auto rank) { return state_.members[rank].incarnation == 0; });
 }
 
 std::string membership::over(double now_seconds) const {

@@ -35,10 +35,10 @@ enum class member_state : std::uint8_t {
 struct member {
   std::string host;
   member_state state = member_state::awaited;
-  std::uint64_t incarnation = 0;
-  std::uint64_t generation = 0; ///< newest that it was placed in
-  std::uint64_t steps = 0;      ///< completed, in memory
-  std::uint64_t said_steps = 0; ///< in its newest hello
+  std::uint64_t incarnation = 0; ///< 0: it has never come to this arbitrator
+  std::uint64_t generation = 0;  ///< newest that it was placed in
+  std::uint64_t steps = 0;       ///< completed, in memory
+  std::uint64_t said_steps = 0;  ///< in its newest hello
   std::uint64_t checkpoint_steps = 0;
   double seen_seconds = 0;  ///< last sign of life
   double since_seconds = 0; ///< in this state
@@ -57,6 +57,7 @@ struct membership_state {
   std::uint64_t generation = 0;                 ///< newest that was formed
   std::uint64_t floor = 0;                      ///< newest that is known to have been formed elsewhere
   std::vector<std::uint32_t> placed;            ///< its members
+  bool announced = true;                        ///< its members have been sent their places
   bool adopted = false;                         ///< it was formed by an arbitrator before this one
   generation_phase phase = generation_phase::none;
   double phase_seconds = 0;           ///< when the phase began
@@ -66,7 +67,7 @@ struct membership_state {
   std::uint64_t heard_generation = 0; ///< newest that a hello has told of
   std::uint64_t heard_steps = 0;      ///< furthest that hellos told to have got or tried to get in it
   std::string reason;                 ///< of the phase
-  bool unexplained = false;           ///< `reason` names nobody who has gone
+  bool unexplained = false;           ///< `reason` names who came out of it, perhaps because another has gone
   std::uint32_t barren = 0;           ///< generations in a row before it that completed no step
 };
 
@@ -109,6 +110,8 @@ public:
   bool departed(const messages::farewell& farewell, double now_seconds);
   /// Its connection broke without a farewell. False if it was not present.
   bool disconnected(std::uint32_t rank, const std::string& detail, double now_seconds);
+  /// The members of the newest generation have been sent their places: from here on they are told what becomes of it.
+  void announced() { state_.announced = true; }
   /// What is to be done now; it counts as done. Call at least every beat interval: a caller that comes late has slept
   /// itself, and holds nobody's silence in that time against them.
   std::vector<membership_change> next(double now_seconds);
@@ -120,7 +123,7 @@ public:
   bool is_member(std::uint32_t rank) const;
   /// Has been given a place in the newest generation, and has not left it.
   bool is_placed(std::uint32_t rank) const;
-  /// Every member of the newest generation has come to this arbitrator, or is known to be lost.
+  /// Every member of the newest generation has come to this arbitrator.
   bool complete() const;
   /// Somebody has come to the end of training: nobody can join any more.
   bool ending() const { return count(member_state::departed) > 0; }

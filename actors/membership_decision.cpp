@@ -40,31 +40,29 @@ std::vector<membership_change::loss> find_losses(double now, const membership_st
   return losses;
 }
 
-/// Whose going is the cause of the generation's end; empty where nobody has gone.
-std::string find_cause(const membership_state& state) {
-  for (const auto rank : state.placed)
-    if (auto why = why_gone(state.members[rank]); !why.empty())
-      return why;
-  return "";
-}
+struct generation_end {
+  std::string reason;
+  bool unexplained = false; ///< as in membership_state
+};
 
 /// Why the generation cannot go on; empty while it can.
-std::string find_end(double now, const membership_state& state, const cluster::timeouts& timeouts) {
+generation_end find_end(double now, const membership_state& state, const cluster::timeouts& timeouts) {
   // Before those whom it made come out of the generation, whatever their rank.
-  if (auto cause = find_cause(state); !cause.empty())
-    return cause;
+  for (const auto rank : state.placed)
+    if (auto why = why_gone(state.members[rank]); !why.empty())
+      return {std::move(why)};
   bool training = false;
   for (const auto rank : state.placed) {
     const auto& one = state.members[rank];
     const bool together =
         state.phase == generation_phase::regrouping && 1000 * (now - one.since_seconds) <= timeouts.silence_ms;
     if (one.state == member_state::waiting && !together)
-      return fmt::format("{} could not go on in it", one.host);
+      return {fmt::format("{} could not go on in it", one.host), true};
     training |= one.state == member_state::training;
   }
   if (training && 1000 * (now - state.progress_seconds) > timeouts.stall_timeout_ms)
-    return fmt::format("no step has been completed for {:.0f} s", now - state.progress_seconds);
-  return "";
+    return {fmt::format("no step has been completed for {:.0f} s", now - state.progress_seconds)};
+  return {};
 }
 
 /// Who waits beside a running generation, long enough that others who come at the same time have come too.
@@ -86,10 +84,10 @@ std::optional<membership_change> change_phase(double now, const membership_state
   if (state.phase != generation_phase::running && state.phase != generation_phase::regrouping)
     return std::nullopt;
   membership_change change;
-  if (auto why = find_end(now, state, timeouts); !why.empty()) {
+  if (auto end = find_end(now, state, timeouts); !end.reason.empty()) {
     change.phase = generation_phase::ending;
-    change.unexplained = find_cause(state).empty();
-    change.reason = std::move(why);
+    change.reason = std::move(end.reason);
+    change.unexplained = end.unexplained;
     return change;
   }
   // One that is met in mid-training may lack members that are still on their way.
@@ -120,6 +118,9 @@ std::vector<std::pair<std::uint32_t, messages::generation_notice>> find_notices(
     }
     // A worker that was cut off may come back in a generation that is long over.
     const bool outdated = one.generation != state.generation || !is_placed(state, rank);
+    // It does not know of its place yet, and would take the word for an older one's.
+    if (!outdated && !state.announced)
+      continue;
     if (outdated || state.phase == generation_phase::ending)
       notices.push_back({rank, {generation, generation_change::ended, outdated ? "it is over" : state.reason}});
     else if (state.phase == generation_phase::regrouping)

@@ -203,7 +203,15 @@ void arbitrator_host::commit(replication::journal_entry entry, const std::functi
     world_.checks.violated("the journal was given what is no entry: " + fault);
   const auto verdict = kept_.apply(words).result;
   world_.log([&] { return fmt::format("journal: {}, {}", kind_name(entry), to_string(verdict)); });
-  done(verdict == replication::verdict::applied);
+  if (const auto* window = std::get_if<replication::window_decided>(&entry.content))
+    world_.checks.decision_kept(window->decisions.front().key);
+  // Told when a majority has it, in the order of the calls.
+  const std::int64_t longest_us = world_.random.chance(0.1) ? 80'000 : 3'000;
+  told_us_ = std::max(told_us_, world_.time.now_us() + world_.random.between(0, longest_us));
+  world_.time.after(told_us_ - world_.time.now_us(), [this, life = life_, done, verdict] {
+    if (alive_ && life_ == life)
+      done(verdict == replication::verdict::applied);
+  });
 }
 
 void arbitrator_host::crash() {

@@ -98,6 +98,7 @@ private:
   std::uint64_t hub_life_ = 0;
   bool replicated_ = false;
   replication::journal kept_;
+  std::int64_t told_us_ = 0; ///< when the newest of what it keeps is told
   std::shared_ptr<actors::decision_journal> journal_;
   std::shared_ptr<const replication::journal_state> before_;
   std::vector<std::function<void()>> deferred_;

@@ -228,8 +228,14 @@ void invariants::offered(const simulated_worker& worker, const messages::decisio
                        decision.key.window, decision.key.term, static_cast<int>(verdict));
   });
   const auto key = expected_.find(decision.key);
-  if (key == expected_.end())
-    return violated(name() + " stands in no ledger");
+  if (key == expected_.end()) {
+    // Its leader may have died between keeping it and writing its row.
+    const auto kept = kept_.find(decision.key);
+    if (kept == kept_.end())
+      return violated(name() + " stands in no ledger");
+    held_[worker.rank()][decision.key] = &kept->second;
+    return;
+  }
   // An aggregator that knows nothing of the one before may use its keys again, for other processes.
   const auto judged = std::find_if(key->second.rbegin(), key->second.rend(), [&](const judged_decisions& one) {
     const auto found = one.find(worker.rank());
@@ -242,7 +248,8 @@ void invariants::offered(const simulated_worker& worker, const messages::decisio
   held_[worker.rank()][decision.key] = &*judged;
   if (expected.batch != decision.batch)
     return violated(name() + " is another than the ledger's");
-  const bool outdated = decision.generation < worker.newest().generation;
+  // A process that is new may get what was made for the one before it.
+  const bool outdated = decision.generation < worker.newest().generation || worker.newest().generation == 0;
   if (verdict != trainer::offer_verdict::accepted && !(verdict == trainer::offer_verdict::wrong_generation && outdated))
     violated(fmt::format("{} was refused: {}", name(), static_cast<int>(verdict)));
 }
@@ -265,6 +272,8 @@ void invariants::told(const actors::ledger_event& event) {
     const auto rank = rank_of(event.host);
     std::tie(admitted_[rank], said_generation_[rank]) = asked_[rank];
   }
+  if (event.event == "restarted" && event.text.find("unhandled_exception") != std::string::npos)
+    violated("an actor threw: " + event.text);
   static const std::vector<std::string> alarms = {"lost", "ending", "refused", "regrouping", "restarted"};
   if (std::ranges::find(alarms, event.event) == alarms.end())
     return;

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ public:
 
   // What happens.
   void row_written(const actors::ledger_row& row);
+  void decision_kept(const messages::decision_key& key) { kept_[key]; }
   void hub_started();
   void hub_gone();
   void run_ended(const actors::part_outcome& outcome);
@@ -106,6 +108,7 @@ private:
   messages::decision_key last_decided_; ///< by this aggregator
   std::map<messages::decision_key, std::list<judged_decisions>> expected_;                  ///< of every aggregator
   std::map<std::uint32_t, std::map<messages::decision_key, const judged_decisions*>> held_; ///< by rank
+  std::map<messages::decision_key, judged_decisions> kept_; ///< by the journal, where no row may tell of it
   std::map<std::uint64_t, std::uint64_t> decided_in_;
   std::int64_t hub_gone_us_ = -1;
 };

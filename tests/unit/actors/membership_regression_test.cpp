@@ -52,5 +52,38 @@ TEST_F(MembershipRegression, WhoLeavesItsPlaceWithAnOlderHelloUnderWayIsAskedAga
   EXPECT_EQ(notices[0].second.change, messages::generation_change::ended);
 }
 
+/// a new arbitrator decided for those that had come, under a term that one still missing had obeyed already.
+TEST_F(MembershipRegression, AnAdoptedGenerationIsCompleteOnceAllOfItHaveCome) {
+  train("ada", 5, {0, 2}, 40, {3, 7});
+  EXPECT_FALSE(members.complete()) << "cy may have obeyed a newer term";
+  train("ben", 4, {0, 1}, 30, {2, 7});
+  EXPECT_FALSE(members.complete()) << "ben is none of them";
+  train("cy", 5, {0, 2}, 40, {4, 7});
+  EXPECT_TRUE(members.complete());
+  members.disconnected(2, "test", now);
+  EXPECT_TRUE(members.complete());
+}
+
+TEST_F(MembershipRegression, AnAdoptedGenerationWithOneThatNeverCameIsNeverComplete) {
+  train("ada", 5, {0, 2}, 40, {3, 7});
+  keep_alive_for(timeouts.rejoin_timeout_ms / 1000.0 + 1);
+  ASSERT_EQ(members.state().members[2].state, member_state::lost);
+  EXPECT_FALSE(members.complete());
+  EXPECT_EQ(members.state().phase, generation_phase::ending);
+}
+
+/// a generation that ended while the journal still kept it was told so before its members knew of it.
+TEST_F(MembershipRegression, AGenerationThatIsNotAnnouncedYetIsToldNothing) {
+  announces = false;
+  start();
+  members.disconnected(2, "test", now);
+  look();
+  EXPECT_EQ(members.state().phase, generation_phase::ending);
+  EXPECT_TRUE(notices.empty());
+  members.announced();
+  look();
+  EXPECT_EQ(notices.size(), 2U);
+}
+
 } // namespace
 } // namespace dynamix::actors

@@ -93,18 +93,6 @@ TEST_F(Membership, ABrokenConnectionEndsTheGenerationAtOnceAndTheOthersGoOn) {
   EXPECT_EQ(change.steps_lost, 0U);
 }
 
-TEST_F(Membership, WhoDiedIsNamedAsTheCauseThoughItsPeersCameOutFirst) {
-  start();
-  complete_steps(10);
-  leave("ada", 10, 11);
-  look();
-  EXPECT_EQ(members.state().reason, "ada could not go on in it");
-  members.disconnected(2, "the connection to it broke", now);
-  EXPECT_EQ(members.state().reason, "cy is lost: the connection to it broke");
-  members.disconnected(1, "the connection to it broke", now);
-  EXPECT_EQ(members.state().reason, "cy is lost: the connection to it broke") << "the first";
-}
-
 TEST_F(Membership, AtMostTheStepInFlightIsLost) {
   start();
   complete_steps(10);

@@ -77,6 +77,8 @@ protected:
       notices.insert(notices.end(), done.notices.begin(), done.notices.end());
       if (!done.placement)
         continue;
+      if (announces)
+        members.announced();
       formed = done.placement;
       change = std::move(done);
     }
@@ -110,6 +112,7 @@ protected:
   membership members{file, timeouts};
   double now = 1000;
   std::vector<std::pair<std::uint32_t, messages::generation_notice>> notices;
+  bool announces = true;                     ///< at once, as where no journal keeps it first
   std::optional<messages::placement> formed; ///< the newest
   membership_change change;                  ///< that formed it
 

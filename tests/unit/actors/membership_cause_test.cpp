@@ -1,0 +1,32 @@
+/// Whom the others hear of as the cause of their generation's end.
+
+#include "tests/unit/actors/small_membership.hpp"
+
+namespace dynamix::actors {
+namespace {
+
+class MembershipCause : public ::testing::Test, protected testing::small_membership {};
+
+TEST_F(MembershipCause, WhoDiedIsNamedAsTheCauseThoughItsPeersCameOutFirst) {
+  start();
+  complete_steps(10);
+  leave("ada", 10, 11);
+  look();
+  EXPECT_EQ(members.state().reason, "ada could not go on in it");
+  members.disconnected(2, "the connection to it broke", now);
+  EXPECT_EQ(members.state().reason, "cy is lost: the connection to it broke");
+  members.disconnected(1, "the connection to it broke", now);
+  EXPECT_EQ(members.state().reason, "cy is lost: the connection to it broke") << "the first";
+}
+
+TEST_F(MembershipCause, AStallThatNobodyLetsGoOfStaysTheCause) {
+  start();
+  keep_alive_for(timeouts.stall_timeout_ms / 1000.0 + 1);
+  const auto why = members.state().reason;
+  EXPECT_NE(why.find("no step has been completed for"), std::string::npos) << why;
+  members.disconnected(2, "test", now);
+  EXPECT_EQ(members.state().reason, why);
+}
+
+} // namespace
+} // namespace dynamix::actors
