@@ -205,6 +205,8 @@ void arbitrator_host::commit(replication::journal_entry entry, const std::functi
   world_.log([&] { return fmt::format("journal: {}, {}", kind_name(entry), to_string(verdict)); });
   if (const auto* window = std::get_if<replication::window_decided>(&entry.content))
     world_.checks.decision_kept(window->decisions.front().key);
+  if (const auto* formed = std::get_if<replication::generation_formed>(&entry.content))
+    world_.checks.generation_kept(*formed);
   // Told when a majority has it, in the order of the calls.
   const std::int64_t longest_us = world_.random.chance(0.1) ? 80'000 : 3'000;
   told_us_ = std::max(told_us_, world_.time.now_us() + world_.random.between(0, longest_us));

@@ -101,6 +101,10 @@ void invariants::check_members(const actors::ledger_generation& row, const std::
   const auto source = rank_of(row.source);
   for (const auto rank : members) {
     const auto& worker = *world_.workers[rank];
+    // While the journal kept it, a member may have gone and come back: then this generation is over already.
+    if (const auto meant = meant_.find({row.generation, rank});
+        meant != meant_.end() && meant->second != worker.incarnation())
+      continue;
     // The aggregator cannot know that a process is gone, nor what it has done since its newest hello.
     // One that leaves may say so while its place is under way.
     if (!is_known(worker) || said_generation_[rank] != worker.newest().generation || worker.leaves())

@@ -6,6 +6,7 @@
 #include "actors/host_events.hpp"
 #include "actors/ledger.hpp"
 #include "messages/types.hpp"
+#include "replication/journal.hpp"
 #include "trainer/decision_slot.hpp"
 
 #include <cstdint>
@@ -32,6 +33,10 @@ public:
   // What happens.
   void row_written(const actors::ledger_row& row);
   void decision_kept(const messages::decision_key& key) { kept_[key]; }
+  void generation_kept(const replication::generation_formed& formed) {
+    for (const auto& member : formed.members)
+      meant_[{formed.generation, member.rank}] = member.incarnation;
+  }
   void hub_started();
   void hub_gone();
   void run_ended(const actors::part_outcome& outcome);
@@ -108,6 +113,7 @@ private:
   messages::decision_key last_decided_; ///< by this aggregator
   std::map<messages::decision_key, std::list<judged_decisions>> expected_;                  ///< of every aggregator
   std::map<std::uint32_t, std::map<messages::decision_key, const judged_decisions*>> held_; ///< by rank
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint64_t> meant_; ///< incarnation, by generation and rank
   std::map<messages::decision_key, judged_decisions> kept_; ///< by the journal, where no row may tell of it
   std::map<std::uint64_t, std::uint64_t> decided_in_;
   std::int64_t hub_gone_us_ = -1;
