@@ -39,6 +39,7 @@ protected:
     return members.departed({.host = host,
                              .rank = rank_of(host),
                              .reason = std::string{messages::leave_mark} + "its host was asked to end",
+                             .steps = members.state().members[rank_of(host)].said_steps,
                              .decisions = {}},
                             now);
   }

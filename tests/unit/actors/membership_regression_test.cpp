@@ -1,5 +1,6 @@
 /// What tests/simulation found, as small as it can be told.
 
+#include "messages/leave.hpp"
 #include "tests/unit/actors/small_membership.hpp"
 
 namespace dynamix::actors {
@@ -70,6 +71,22 @@ TEST_F(MembershipRegression, AnAdoptedGenerationWithOneThatNeverCameIsNeverCompl
   ASSERT_EQ(members.state().members[2].state, member_state::lost);
   EXPECT_FALSE(members.complete());
   EXPECT_EQ(members.state().phase, generation_phase::ending);
+}
+
+/// the farewell of a process that had left came after the next one's hello, which then waited for ever.
+TEST_F(MembershipRegression, AFarewellOfTheProcessBeforeIsNotTakenForTheNewOnes) {
+  start();
+  complete_steps(10);
+  members.disconnected(0, "test", now);
+  look();
+  ASSERT_EQ(admit(hello("ada", 8)).verdict, welcome_verdict::accepted);
+  const messages::farewell late{
+      .host = "ada", .reason = std::string{messages::leave_mark} + "asked", .steps = 10, .decisions = {}};
+  EXPECT_FALSE(members.departed(late, now));
+  EXPECT_EQ(members.state().members[0].state, member_state::waiting);
+  auto own = late;
+  own.steps = 0;
+  EXPECT_TRUE(members.departed(own, now));
 }
 
 /// a generation that ended while the journal still kept it was told so before its members knew of it.
