@@ -34,7 +34,8 @@ protected:
   /// Waits until a leader that came after these has decided.
   bool wait_for_decision_after(std::size_t windows_before) const { return wait_for_windows(windows_before + 3); }
 
-  /// Every window is decided once a term, terms never fall, and training went through in one generation.
+  /// Every window is decided once, a later term's behind all of the earlier's, and training went through in one
+  /// generation.
   void expect_one_line_of_decisions() const {
     std::vector<messages::decision_key> keys;
     for (const auto& window : windows())

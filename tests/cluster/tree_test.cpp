@@ -12,8 +12,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
+const std::string two_shards = "policy = \"goodput\"\ntopology = \"tree\"\nfanout = 2"; // of four workers
+
 class arbitrator_tree : public trial {
 protected:
+  /// Two shards, slow enough that most of the training is left after the first windows.
+  void write_slow_file(double epochs) {
+    write_file({.slowdowns = {10, 10, 10, 10}, .epochs = epochs, .arbitrator = two_shards});
+  }
   bool wait_for_shard(const std::string& name, const std::string& state) const {
     return wait_until([&] {
       const auto shards = rows<actors::ledger_shard>();
@@ -23,10 +29,7 @@ protected:
 };
 
 TEST_F(arbitrator_tree, trains_to_the_end_and_moves_batches_to_the_fast_hosts) {
-  write_file({.slowdowns = {2, 6, 2, 6},
-              .epochs = 3,
-              .arbitrator = "policy = \"goodput\"\ntopology = \"tree\"\nfanout = 2",
-              .cluster = patient_cluster});
+  write_file({.slowdowns = {2, 6, 2, 6}, .epochs = 3, .arbitrator = two_shards, .cluster = patient_cluster});
   auto local = start_local();
   const auto ended = local.wait();
   EXPECT_EQ(ended.code, 0) << ended.output;
@@ -56,9 +59,7 @@ TEST_F(arbitrator_tree, trains_to_the_end_and_moves_batches_to_the_fast_hosts) {
 }
 
 TEST_F(arbitrator_tree, goes_on_when_a_shards_host_hangs_and_takes_it_back) {
-  write_file({.slowdowns = {10, 10, 10, 10},
-              .epochs = 4,
-              .arbitrator = "policy = \"goodput\"\ntopology = \"tree\"\nfanout = 2"});
+  write_slow_file(4);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   ASSERT_TRUE(local.signal_host("w2", SIGSTOP)) << local.said(); // w3 must find another shard
@@ -75,9 +76,7 @@ TEST_F(arbitrator_tree, goes_on_when_a_shards_host_hangs_and_takes_it_back) {
 }
 
 TEST_F(arbitrator_tree, goes_on_when_a_shards_host_is_killed_and_takes_it_back) {
-  write_file({.slowdowns = {10, 10, 10, 10},
-              .epochs = 4,
-              .arbitrator = "policy = \"goodput\"\ntopology = \"tree\"\nfanout = 2"});
+  write_slow_file(4);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   ASSERT_TRUE(local.signal_host("w2", SIGKILL)) << local.said(); // the shard of w2 and w3
@@ -94,9 +93,7 @@ TEST_F(arbitrator_tree, goes_on_when_a_shards_host_is_killed_and_takes_it_back) 
 }
 
 TEST_F(arbitrator_tree, goes_on_when_a_shards_host_leaves_in_order) {
-  write_file({.slowdowns = {10, 10, 10, 10},
-              .epochs = 3,
-              .arbitrator = "policy = \"goodput\"\ntopology = \"tree\"\nfanout = 2"});
+  write_slow_file(3);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   ASSERT_TRUE(local.signal_host("w2", SIGTERM)) << local.said(); // w3 must find another shard

@@ -17,29 +17,41 @@
 
 namespace dynamix::telemetry {
 
+inline sockaddr_in loopback_address(std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  return address;
+}
+
+/// A socket at `port` of loopback, 0: any that is free, and the port that it has. Several may be bound to one as long
+/// as none listens.
+inline int bound_socket(std::uint16_t port, std::uint16_t& number) {
+  const int bound = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int yes = 1;
+  ::setsockopt(bound, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  auto address = loopback_address(port);
+  socklen_t length = sizeof(address);
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (bind(bound, generic, length) != 0 || getsockname(bound, generic, &length) != 0)
+    throw std::runtime_error("no port");
+  number = ntohs(address.sin_port);
+  return bound;
+}
+
 /// A port of loopback that is nobody's connection's until this ends; a `loopback_connection` may listen at it.
 class reserved_port {
 public:
-  reserved_port() : bound_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const int yes = 1;
-    ::setsockopt(bound_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address);
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    if (bind(bound_, generic, length) != 0 || getsockname(bound_, generic, &length) != 0)
-      throw std::runtime_error("no port");
-    number_ = ntohs(address.sin_port);
-  }
+  reserved_port() : bound_(bound_socket(0, number_)) {}
   reserved_port(const reserved_port&) = delete;
   reserved_port& operator=(const reserved_port&) = delete;
   ~reserved_port() { close(bound_); }
   std::uint16_t number() const { return number_; }
 
 private:
+  std::uint16_t number_ = 0; // before the socket, which sets it
   int bound_;
-  std::uint16_t number_ = 0;
 };
 
 /// Both ends of one TCP connection over loopback, in this process.
@@ -47,18 +59,11 @@ class loopback_connection {
 public:
   /// `port` of the server's end; 0: any that is free.
   explicit loopback_connection(std::uint16_t port = 0) {
-    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const int yes = 1;
-    ::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)); // beside a `reserved_port`
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(port);
-    socklen_t length = sizeof(address);
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    std::uint16_t number = 0;
+    const int listener = bound_socket(port, number);
+    const auto address = loopback_address(number);
     client_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (bind(listener, generic, length) != 0 || listen(listener, 1) != 0 ||
-        getsockname(listener, generic, &length) != 0 || connect(client_, generic, length) != 0)
+    if (listen(listener, 1) != 0 || connect(client_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
       throw std::runtime_error("no loopback connection");
     server_ = accept(listener, nullptr, nullptr);
     close(listener);
