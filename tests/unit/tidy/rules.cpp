@@ -94,10 +94,12 @@ void for_each_function(const std::string& code, const std::function<void(std::si
 
 /// What a room may include of ours, as prefixes of paths. Its own files are always allowed.
 const std::map<std::string, std::vector<std::string>>& arrows() {
-  static const std::vector<std::string> values = {"messages/types.hpp", "messages/tree.hpp", "cluster/", "storage/"};
-  static const std::vector<std::string> all = {
-      "messages/", "cluster/", "storage/", "bpf/",   "telemetry/",  "policy/",      "trainer/", "simulator/",
-      "actors/",   "faults/",  "node/",    "tests/", "benchmarks/", "replication/", "swarm/",   "dashboard/"};
+  static const std::vector<std::string> values = {"messages/types.hpp", "messages/tree.hpp", "messages/fields.hpp",
+                                                  "cluster/", "storage/"};
+  static const std::vector<std::string> all = {"messages/",   "cluster/",     "storage/",   "bpf/",      "telemetry/",
+                                               "policy/",     "trainer/",     "simulator/", "ledger/",   "session/",
+                                               "exchange/",   "actors/",      "faults/",    "node/",     "tests/",
+                                               "benchmarks/", "replication/", "swarm/",     "dashboard/"};
   static const std::map<std::string, std::vector<std::string>> table = {
       {"messages", {}},
       {"cluster", {"storage/fnv1a.hpp"}},
@@ -107,14 +109,17 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
       {"telemetry", {"bpf/", "messages/"}},
       {"replication", {"messages/", "storage/"}},
       {"policy", values},
-      {"trainer", {"messages/types.hpp", "cluster/", "storage/"}},
+      {"exchange", {"storage/"}},
+      {"session", values},
+      {"ledger", values},
+      {"trainer", {"messages/types.hpp", "cluster/", "storage/", "exchange/"}},
       {"simulator", {"messages/types.hpp", "cluster/", "storage/", "policy/"}},
       {"swarm", {"messages/types.hpp", "cluster/", "storage/", "policy/", "simulator/"}},
       {"actors",
        {"messages/", "cluster/", "storage/", "telemetry/", "policy/", "trainer/", "simulator/", "replication/",
-        "swarm/"}},
-      {"faults", {"messages/types.hpp", "cluster/", "storage/", "actors/ledger.hpp"}},
-      {"dashboard", {"messages/types.hpp", "cluster/", "storage/", "actors/ledger.hpp"}},
+        "swarm/", "ledger/", "session/", "exchange/"}},
+      {"faults", {"messages/types.hpp", "cluster/", "storage/", "actors/ledger.hpp", "ledger/"}},
+      {"dashboard", {"messages/types.hpp", "cluster/", "storage/", "actors/ledger.hpp", "ledger/"}},
       {"node", all},
       {"tests", all},
       {"benchmarks", all},
@@ -136,7 +141,8 @@ const std::array<library_rule, 5>& library_rules() {
         "benchmarks/"}},
       {"Torch",
        {"torch/", "c10/", "c10d/", "ATen/", "gloo/"},
-       {"trainer/", "policy/", "tests/unit/trainer/", "tests/unit/policy/", "benchmarks/"}},
+       {"trainer/", "exchange/", "policy/", "tests/unit/trainer/", "tests/unit/exchange/", "tests/unit/policy/",
+        "benchmarks/"}},
       {"Cap'n Proto", {"capnp/", "kj/"}, {"messages/", "tests/unit/messages/"}},
       {"libbpf",
        {"bpf/libbpf.h", "bpf/bpf.h", "bpf/bpf_", "bpf_programs/"},

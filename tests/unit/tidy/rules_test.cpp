@@ -71,9 +71,9 @@ TEST(repository, guards_every_header) {
 
 TEST(rules, find_a_file_that_is_too_long) {
   temporary_tree tree;
-  tree.write("policy/fits.cpp", repeated("int x;\n", 350));
-  tree.write("policy/long.cpp", repeated("int x;\n", 351));
-  tree.write("benchmarks/long.py", repeated("x\n", 351));
+  tree.write("policy/fits.cpp", repeated("int x;\n", 600));
+  tree.write("policy/long.cpp", repeated("int x;\n", 601));
+  tree.write("benchmarks/long.py", repeated("x\n", 601));
   tree.write("README.md", repeated("text\n", 1000));
   EXPECT_THAT(places(find_long_files(tree.read())), ElementsAre("benchmarks/long.py:0", "policy/long.cpp:0"));
 }
