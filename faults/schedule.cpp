@@ -24,24 +24,16 @@ std::vector<const cluster::host*> hosts_with(const cluster::cluster_file& file, 
 
 } // namespace
 
-std::uint64_t schedule::random_source::next() { // splitmix64
-  std::uint64_t z = (state += 0x9e3779b97f4a7c15ULL);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
-}
-
 double schedule::random_source::uniform() {
-  return (static_cast<double>(next() >> 11) + 1) / 9007199254740992.0;
+  return (static_cast<double>(words.next() >> 11) + 1) / 9007199254740992.0;
 }
 
 schedule::schedule(const fault_plan& plan, const cluster::cluster_file& file)
     : file_(file), one_at_a_time_(plan.one_at_a_time), settle_seconds_(plan.settle_seconds),
       after_last_seconds_(plan.after_last_fault_seconds) {
   for (const auto& rule : plan.rules) {
-    random_source random{plan.seed};
-    random.state = random.next() + rules_.size();
-    rules_.push_back({.rule = rule, .random = random});
+    const auto seed = storage::splitmix64(plan.seed).next() + rules_.size();
+    rules_.push_back({.rule = rule, .random = {storage::splitmix64(seed)}});
     auto& made = rules_.back();
     if (rule.rate_per_minute > 0)
       made.next_seconds = gap_seconds(made);

@@ -3,6 +3,7 @@
 /// Which faults begin and end, and whom they hit: a function of the plan, the seed and what has been seen. Pure.
 
 #include "faults/plan.hpp"
+#include "storage/splitmix64.hpp"
 
 #include <cstdint>
 #include <string>
@@ -45,12 +46,10 @@ public:
   bool over(double now_seconds) const;
 
 private:
-  /// A small generator of our own, so that a seed means the same everywhere.
   struct random_source {
-    std::uint64_t state;
-    std::uint64_t next();
+    storage::splitmix64 words;
     double uniform(); ///< (0, 1]
-    std::size_t below(std::size_t count) { return static_cast<std::size_t>(next() % count); }
+    std::size_t below(std::size_t count) { return static_cast<std::size_t>(words.next() % count); }
   };
   struct rule_state {
     fault_rule rule;

@@ -7,6 +7,7 @@
 #include "policy/policy_file.hpp"
 #include "policy/rivals.hpp"
 #include "policy/state.hpp"
+#include "storage/splitmix64.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -23,12 +24,9 @@ struct evaluation {
   torch::Tensor values;            ///< [n]
 };
 
-/// One seed of two numbers (the finalizer of splitmix64).
+/// One seed of two numbers.
 std::uint64_t mix(std::uint64_t seed, std::uint64_t number) {
-  auto bits = seed + 0x9e3779b97f4a7c15 * (number + 1);
-  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
-  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111eb;
-  return bits ^ (bits >> 31);
+  return storage::splitmix64(seed + storage::splitmix64::increment * number).next();
 }
 
 class policy_controller final : public controller {

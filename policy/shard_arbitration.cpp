@@ -3,6 +3,7 @@
 #include "cluster/decision_steps.hpp"
 #include "policy/rivals.hpp"
 #include "policy/state.hpp"
+#include "storage/splitmix64.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -33,12 +34,6 @@ bool decidable(const std::vector<messages::window_report>& reports) {
   return std::ranges::none_of(reports, &messages::window_report::final);
 }
 
-std::uint64_t scramble(std::uint64_t bits) {
-  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
-  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111eb;
-  return bits ^ (bits >> 31);
-}
-
 } // namespace
 
 std::vector<std::uint32_t> sample_ranks(const std::vector<std::uint32_t>& members, std::uint64_t generation,
@@ -46,7 +41,7 @@ std::vector<std::uint32_t> sample_ranks(const std::vector<std::uint32_t>& member
   const auto most = std::min<std::uint64_t>(budget_bytes / worker_bytes, members.size());
   std::vector<std::pair<std::uint64_t, std::uint32_t>> drawn;
   for (const auto rank : members)
-    drawn.emplace_back(scramble(generation * messages::max_workers + rank + 1), rank);
+    drawn.emplace_back(storage::splitmix64::finalise(generation * messages::max_workers + rank + 1), rank);
   std::ranges::sort(drawn);
   std::vector<std::uint32_t> sampled;
   for (std::size_t i = 0; i < most; ++i)

@@ -1,5 +1,7 @@
 #include "replication/words.hpp"
 
+#include "storage/splitmix64.hpp"
+
 #include <zlib.h>
 
 #include <bit>
@@ -84,11 +86,7 @@ std::span<const std::uint64_t> unseal(block_kind kind, std::span<const std::uint
 }
 
 std::uint64_t mix(std::uint64_t digest, std::uint64_t word) {
-  // The finaliser of splitmix64 (Steele, Lea, Flood 2014) over the sum.
-  auto value = digest + word + 0x9e3779b97f4a7c15;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
-  return value ^ (value >> 31);
+  return storage::splitmix64(digest + word).next();
 }
 
 } // namespace dynamix::replication

@@ -1,38 +1,12 @@
 #pragma once
 
+#include "storage/splitmix64.hpp"
+
 #include <cstdint>
 
 namespace dynamix::trainer {
 
-/// SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014; the constants of
-/// Vigna's public-domain version). Chosen because its whole state is one word and every platform gives the same
-/// numbers.
-class splitmix64 {
-public:
-  explicit constexpr splitmix64(std::uint64_t state) : state_(state) {}
-
-  constexpr std::uint64_t next() {
-    state_ += 0x9e3779b97f4a7c15U;
-    std::uint64_t mixed = state_;
-    mixed = (mixed ^ (mixed >> 30U)) * 0xbf58476d1ce4e5b9U;
-    mixed = (mixed ^ (mixed >> 27U)) * 0x94d049bb133111ebU;
-    return mixed ^ (mixed >> 31U);
-  }
-
-  /// Uniform in [0, bound), without bias (Lemire, "Fast Random Integer Generation in an Interval", 2019); bound >= 1.
-  constexpr std::uint32_t below(std::uint32_t bound) {
-    std::uint64_t product = (next() >> 32U) * bound;
-    if (static_cast<std::uint32_t>(product) < bound) {
-      const std::uint32_t threshold = (0U - bound) % bound;
-      while (static_cast<std::uint32_t>(product) < threshold)
-        product = (next() >> 32U) * bound;
-    }
-    return static_cast<std::uint32_t>(product >> 32U);
-  }
-
-private:
-  std::uint64_t state_;
-};
+using storage::splitmix64;
 
 /// A seed for stream `stream` of `seed`: distinct streams are unrelated.
 constexpr std::uint64_t derive_seed(std::uint64_t seed, std::uint64_t stream) {

@@ -15,14 +15,6 @@ constexpr caf::actor_clock::time_point origin{std::chrono::hours(1)};
 
 } // namespace
 
-std::uint64_t random_source::next() {
-  state_ += 0x9E3779B97F4A7C15;
-  std::uint64_t mixed = state_;
-  mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB;
-  return mixed ^ (mixed >> 31);
-}
-
 std::int64_t random_source::between(std::int64_t low, std::int64_t high) {
   return low + static_cast<std::int64_t>(below(static_cast<std::uint64_t>(high - low + 1)));
 }

@@ -2,6 +2,8 @@
 
 /// Virtual time for real actors and for the machines and the network that are modelled around them.
 
+#include "storage/splitmix64.hpp"
+
 #include <caf/all.hpp>
 #include <caf/scheduler/test_coordinator.hpp>
 
@@ -15,11 +17,11 @@ namespace dynamix::simulation {
 constexpr std::int64_t us_per_ms = 1000;
 constexpr std::int64_t us_per_second = 1'000'000;
 
-/// splitmix64: everything random in a simulation comes from one of these.
+/// Everything random in a simulation comes from one of these.
 class random_source {
 public:
-  explicit random_source(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next();
+  explicit random_source(std::uint64_t seed) : words_(seed) {}
+  std::uint64_t next() { return words_.next(); }
   /// In [0, count).
   std::uint64_t below(std::uint64_t count) { return count == 0 ? 0 : next() % count; }
   /// In [low, high].
@@ -27,7 +29,7 @@ public:
   bool chance(double probability) { return static_cast<double>(next() >> 11) * 0x1p-53 < probability; }
 
 private:
-  std::uint64_t state_;
+  storage::splitmix64 words_;
 };
 
 /// An actor system whose scheduler and clock a simulation drives. Making one costs more than a simulation, so all
