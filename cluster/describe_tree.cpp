@@ -11,7 +11,7 @@
 namespace dynamix::cluster {
 namespace {
 
-// Measured on 2 cores that arbitrator and workers share (docs/results.md, `make bench`: decision_latency, 4 and 32
+// Measured on 2 cores that arbitrator and workers share (benchmarks/results, `make bench`: decision_latency, 4 and 32
 // workers; "Tree of arbitrators" for the last).
 constexpr double exchange_seconds = 0.00043;        ///< report there, decision back
 constexpr double worker_seconds = 0.000065;         ///< and a worker's part in gathering and deciding

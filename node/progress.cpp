@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t recent_windows = 20;
 constexpr std::size_t recent_evaluations = 6;
-/// Of the fitted power: the time to the target lay in the range 7 to 8 times of 10 in 66 runs (docs/results.md).
+/// Of the fitted power: the time to the target lay in the range 7 to 8 times of 10 in 66 runs (benchmarks/results).
 constexpr double standard_errors = 3;
 constexpr std::size_t workers_named = 8;
 
