@@ -46,7 +46,7 @@ DYNAMIX_FIELDS(evaluation_report, step, epoch, samples, elapsed_seconds, train_l
                global_batch, learning_rate)
 DYNAMIX_FIELDS(decision_counts, received, applied, late, superseded, unapplied, stale_refused, duplicated)
 DYNAMIX_FIELDS(farewell, host, rank, succeeded, reason, steps, samples, epochs, wall_seconds, final_accuracy,
-               seconds_to_target, parameter_checksum, control_seconds, telemetry_seconds, decisions)
+               seconds_to_target, parameter_checksum, control_seconds, telemetry_seconds, decisions, incarnation)
 
 } // namespace dynamix::messages
 

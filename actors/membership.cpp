@@ -183,9 +183,8 @@ void membership::gone(std::uint32_t rank, member_state how, const std::string& d
 bool membership::departed(const messages::farewell& farewell, double now_seconds) {
   if (farewell.rank >= state_.members.size() || !state_.members[farewell.rank].present())
     return false;
-  // Over a slow network the last word of a process may come after the next one's first. Who waits completes no step.
-  const auto& said_by = state_.members[farewell.rank];
-  if (said_by.state == member_state::waiting && farewell.steps != said_by.said_steps)
+  // Over a slow network the farewell of a process may arrive after the hello of the next.
+  if (farewell.incarnation != 0 && farewell.incarnation != state_.members[farewell.rank].incarnation)
     return false;
   const auto how = farewell.succeeded                ? member_state::departed
                    : messages::tells_leave(farewell) ? member_state::left

@@ -106,7 +106,7 @@ public:
   messages::welcome admit(const messages::hello& hello, double now_seconds);
   /// A sign of life. True when it tells of the first completed step of a generation.
   bool beat(const messages::heartbeat& sign, double now_seconds);
-  /// Said farewell. False if it was not present, or waits and has said that it had completed other steps.
+  /// Said farewell. False if it was not present, or is present as another process.
   bool departed(const messages::farewell& farewell, double now_seconds);
   /// Its connection broke without a farewell. False if it was not present.
   bool disconnected(std::uint32_t rank, const std::string& detail, double now_seconds);

@@ -20,6 +20,11 @@ std::optional<std::uint64_t> roster::left(std::uint32_t rank) {
   return incarnation;
 }
 
+bool roster::holds_other(std::uint32_t rank, std::uint64_t incarnation) const {
+  const auto found = workers_.find(rank);
+  return incarnation != 0 && found != workers_.end() && found->second.incarnation != incarnation;
+}
+
 bool roster::beat(const messages::heartbeat& sign, double now_seconds) {
   const auto found = workers_.find(sign.rank);
   if (found == workers_.end() || found->second.leaving)

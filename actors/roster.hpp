@@ -20,6 +20,8 @@ public:
   void joined(std::uint32_t rank, std::uint64_t incarnation, double now_seconds);
   /// Its incarnation; nothing for one that is not here.
   std::optional<std::uint64_t> left(std::uint32_t rank);
+  /// Another process of that worker is here. Incarnation 0 is never another.
+  bool holds_other(std::uint32_t rank, std::uint64_t incarnation) const;
   /// False for one that is not here, or is asked to leave: it is to find out.
   bool beat(const messages::heartbeat& sign, double now_seconds);
   /// Its next sign of life is not answered.

@@ -234,7 +234,8 @@ void leave(pointer self) {
                                   .succeeded = true,
                                   .reason = "the swarm's windows are done",
                                   .steps = state.steps,
-                                  .decisions = state.decisions->close()};
+                                  .decisions = state.decisions->close(),
+                                  .incarnation = state.identity.incarnation};
     ++state.group->sent;
     self->request(state.aggregator, patience, atom::farewell_v, pack(said))
         .then(

@@ -36,7 +36,7 @@ messages::heartbeat worker_state::heartbeat() const {
 
 messages::farewell worker_state::farewell() const {
   const auto* reason = left_because.empty() ? "training never began" : left_because.c_str();
-  messages::farewell said{.host = options.host, .reason = reason, .decisions = {}};
+  messages::farewell said{.host = options.host, .reason = reason, .decisions = {}, .incarnation = identity.incarnation};
   if (!run)
     return said;
   const auto outcome = run->outcome();

@@ -248,6 +248,7 @@ struct farewell {
   double control_seconds = 0;
   double telemetry_seconds = 0;
   decision_counts decisions;
+  std::uint64_t incarnation = 0; ///< as in its hello; 0: an older sender, or no worker
   friend bool operator==(const farewell&, const farewell&) = default;
 };
 

@@ -230,6 +230,7 @@ farewell read(schema::Farewell::Reader reader) {
       .control_seconds = reader.getControlSeconds(),
       .telemetry_seconds = reader.getTelemetrySeconds(),
       .decisions = read_counts(reader.getDecisions()),
+      .incarnation = reader.getIncarnation(),
   };
 }
 

@@ -211,6 +211,7 @@ void write(const farewell& value, schema::Envelope::Builder envelope) {
   builder.setControlSeconds(value.control_seconds);
   builder.setTelemetrySeconds(value.telemetry_seconds);
   write_counts(value.decisions, builder.initDecisions());
+  builder.setIncarnation(value.incarnation);
 }
 
 void write(const shard_report& value, schema::Envelope::Builder envelope) {

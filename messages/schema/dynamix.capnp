@@ -442,6 +442,9 @@ struct Farewell {
   controlSeconds @11 :Float64;
   telemetrySeconds @12 :Float64;
   decisions @13 :DecisionCounts;
+
+  incarnation @14 :UInt64;
+  # Of the process whose last word this is, as in its hello. 0: an older sender, or no worker.
 }
 
 struct ShardReport {

@@ -234,7 +234,8 @@ void simulated_worker::part() {
                                 .reason = std::string{messages::leave_mark} + "its host was asked to end",
                                 .steps = thread.state.steps,
                                 .parameter_checksum = thread.state.digest,
-                                .decisions = slot_->counts()};
+                                .decisions = slot_->counts(),
+                                .incarnation = incarnation_};
   const auto go = [this](const answer&) {
     after(world_.random.between(1, 100) * us_per_ms, [this] { world_.restart_worker(rank_, restart_delay_us_); });
   };
@@ -269,7 +270,8 @@ void simulated_worker::say_farewell() {
                           .reason = thread.reason,
                           .steps = thread.state.steps,
                           .parameter_checksum = thread.state.digest,
-                          .decisions = slot_->counts()};
+                          .decisions = slot_->counts(),
+                          .incarnation = incarnation_};
   if (orphaned())
     return end(true, thread.reason);
   request(

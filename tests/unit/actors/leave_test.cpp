@@ -1,4 +1,5 @@
 #include "actors/leave.hpp"
+#include "actors/worker.hpp"
 #include "messages/leave.hpp"
 #include "tests/unit/actors/small_membership.hpp"
 
@@ -25,6 +26,12 @@ TEST(Leave, AsksThePeersFirstAndDropsTheStepInFlightWhenThatTakesTooLong) {
   EXPECT_EQ(decide_leave(11.6, 10, 1, timeouts).step, leave_step::stop) << "nobody would be left";
 }
 
+TEST(Leave, IsToldByAFarewellThatNamesTheIncarnation) {
+  worker_state worker;
+  worker.identity.incarnation = 7;
+  EXPECT_EQ(worker.farewell().incarnation, 7U);
+}
+
 TEST(Leave, IsToldByAFarewellThatOthersTakeForAFailure) {
   messages::farewell said{.host = "ada", .reason = std::string{messages::leave_mark} + "asked", .decisions = {}};
   EXPECT_TRUE(messages::tells_leave(said));
@@ -39,8 +46,8 @@ protected:
     return members.departed({.host = host,
                              .rank = rank_of(host),
                              .reason = std::string{messages::leave_mark} + "its host was asked to end",
-                             .steps = members.state().members[rank_of(host)].said_steps,
-                             .decisions = {}},
+                             .decisions = {},
+                             .incarnation = members.state().members[rank_of(host)].incarnation},
                             now);
   }
 };

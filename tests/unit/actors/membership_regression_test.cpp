@@ -74,19 +74,35 @@ TEST_F(MembershipRegression, AnAdoptedGenerationWithOneThatNeverCameIsNeverCompl
 }
 
 /// the farewell of a process that had left came after the next one's hello, which then waited for ever.
-TEST_F(MembershipRegression, AFarewellOfTheProcessBeforeIsNotTakenForTheNewOnes) {
+TEST_F(MembershipRegression, IgnoresTheStaleFarewellOfAPreviousIncarnation) {
   start();
-  complete_steps(10);
   members.disconnected(0, "test", now);
   look();
   ASSERT_EQ(admit(hello("ada", 8)).verdict, welcome_verdict::accepted);
-  const messages::farewell late{
-      .host = "ada", .reason = std::string{messages::leave_mark} + "asked", .steps = 10, .decisions = {}};
-  EXPECT_FALSE(members.departed(late, now));
+  // Neither has completed a step: only the incarnation tells them apart.
+  messages::farewell stale{
+      .host = "ada", .reason = std::string{messages::leave_mark} + "asked", .decisions = {}, .incarnation = 7};
+  EXPECT_FALSE(members.departed(stale, now));
   EXPECT_EQ(members.state().members[0].state, member_state::waiting);
-  auto own = late;
-  own.steps = 0;
-  EXPECT_TRUE(members.departed(own, now));
+  stale.incarnation = 8;
+  EXPECT_TRUE(members.departed(stale, now));
+}
+
+TEST_F(MembershipRegression, IgnoresAStaleFarewellWhileTheNextIncarnationTrains) {
+  admit(hello("ada", 8));
+  admit(hello("ben"));
+  admit(hello("cy"));
+  look();
+  ASSERT_TRUE(formed);
+  EXPECT_FALSE(
+      members.departed({.host = "ada", .succeeded = true, .reason = "done", .decisions = {}, .incarnation = 7}, now));
+  EXPECT_EQ(members.state().members[0].state, member_state::training);
+}
+
+TEST_F(MembershipRegression, BelievesAFarewellThatNamesNoIncarnation) {
+  start();
+  EXPECT_TRUE(members.departed({.host = "ada", .succeeded = true, .reason = "done", .decisions = {}}, now))
+      << "an older sender";
 }
 
 /// a generation that ended while the journal still kept it was told so before its members knew of it.

@@ -133,6 +133,22 @@ TEST_P(tree, tells_the_root_of_a_worker_that_breaks_off_or_falls_silent) {
   EXPECT_EQ(lost(cluster), 2U);
 }
 
+/// Its shard forgot the process that had said hello since.
+TEST_P(tree, IgnoresTheStaleFarewellOfAPreviousIncarnation) {
+  simulated_tree cluster(6, 3, GetParam());
+  cluster.join_all();
+  cluster.report_all(1);
+  caf::anon_send(
+      cluster.nodes[cluster.places[1]].hub, atom::farewell_v,
+      pack(messages::farewell{
+          .host = "w1", .rank = 1, .succeeded = true, .reason = "done", .decisions = {}, .incarnation = 99}));
+  cluster.run();
+  EXPECT_TRUE(cluster.rows->all<ledger_farewell>().empty());
+  cluster.report_all(2);
+  expect_decided(cluster, 1, 2);
+  EXPECT_EQ(cluster.rows->all<ledger_window>().back().workers.size(), 6U);
+}
+
 TEST_P(tree, decides_on_in_shards_that_have_lost_their_parent) {
   simulated_tree cluster(9, 3, GetParam());
   cluster.join_all();

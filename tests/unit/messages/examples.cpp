@@ -144,6 +144,12 @@ farewell farewell_example() {
   };
 }
 
+farewell grown_farewell() {
+  auto value = farewell_example();
+  value.incarnation = 0xfedcba9876543210;
+  return value;
+}
+
 trajectory trajectory_example() {
   const transition first{
       .state = {0.5F, -1.25F, 3}, .action = 4, .log_probability = -1.5F, .value = 0.75F, .reward = -0.5F};
@@ -228,6 +234,7 @@ std::vector<message> examples() {
       grown_report(),
       evaluation_example(),
       farewell_example(),
+      grown_farewell(),
       shard_report{.window = 41,
                    .generation = 3,
                    .reports = {report_of(0), report_of(1)},
