@@ -42,20 +42,18 @@ fault_run::fault_run(const faults::fault_plan& plan, const cluster::cluster_file
 void fault_run::look(host_processes& hosts, const std::vector<actors::ledger_row>& rows, bool training) {
   hosts_ = &hosts;
   const auto now = std::chrono::steady_clock::now();
-  if (training && !began_training_) {
-    began_training_ = true;
+  if (training && !began_)
     began_ = now;
-  }
-  if (began_training_)
-    moment_.seconds = std::chrono::duration<double>(now - began_).count();
+  if (began_)
+    moment_.seconds = std::chrono::duration<double>(now - *began_).count();
   for (const auto& row : rows) // also of the time before: who leads is told then
     add(row, moment_.seconds);
-  if (!began_training_)
+  if (!began_)
     return;
   injector_.look(moment_.seconds);
   if (!training)
     return end_all(moment_.seconds);
-  if (now - measured_ > measure_interval) {
+  if (!measured_ || now - *measured_ > measure_interval) {
     measured_ = now;
     measure_processes(false);
   }

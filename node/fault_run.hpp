@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,7 @@ public:
 private:
   struct measured_process {
     pid_t id = 0;
-    std::chrono::steady_clock::time_point seen{};
+    std::chrono::steady_clock::time_point seen;
     bool warm = false; ///< the first measures are taken
     faults::process_growth growth;
     double first_memory_mib = 0;
@@ -63,10 +64,9 @@ private:
   faults::recovery_tracker recovery_;
   live_output& output_;
   const cluster::cluster_file& file_;
-  host_processes* hosts_ = nullptr; ///< of the newest look
-  std::chrono::steady_clock::time_point began_{};
-  std::chrono::steady_clock::time_point measured_{};
-  bool began_training_ = false;
+  host_processes* hosts_ = nullptr;                               ///< of the newest look
+  std::optional<std::chrono::steady_clock::time_point> began_;    ///< training
+  std::optional<std::chrono::steady_clock::time_point> measured_; ///< last
   faults::moment moment_;
   std::vector<faults::planned_fault> active_;
   std::vector<actors::ledger_row> rows_;

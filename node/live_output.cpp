@@ -40,7 +40,7 @@ void live_output::clear() {
 
 void live_output::progress(const std::string& line) {
   const auto now = std::chrono::steady_clock::now();
-  if (line == last_ || now - shown_at_ < style_.interval)
+  if (line == last_ || (shown_at_ && now - *shown_at_ < style_.interval))
     return;
   shown_at_ = now;
   last_ = line;

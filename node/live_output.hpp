@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <iosfwd>
+#include <optional>
 #include <string>
 
 namespace dynamix::node {
@@ -37,7 +38,7 @@ private:
   output_style style_;
   bool drawn_ = false;
   std::string last_;
-  std::chrono::steady_clock::time_point shown_at_{};
+  std::optional<std::chrono::steady_clock::time_point> shown_at_; ///< nothing has been shown yet
 };
 
 /// The first `width` characters; counts characters, not bytes.

@@ -30,6 +30,14 @@ TEST(live_output, prints_plain_lines_elsewhere) {
   EXPECT_EQ(out.str(), "first line\nsecond\ntrouble\n") << "whole lines, none twice";
 }
 
+/// The clock counts from boot, so what was never shown must not count as shown at 0.
+TEST(LiveOutput, ShowsTheFirstProgressLineHoweverRecentlyTheMachineBooted) {
+  std::ostringstream out;
+  live_output live(out, {.redraw = false, .interval = std::chrono::years(100)});
+  live.progress("first");
+  EXPECT_EQ(out.str(), "first\n");
+}
+
 TEST(live_output, waits_between_progress_lines) {
   std::ostringstream out;
   live_output live(out, {.redraw = false, .interval = std::chrono::hours(1)});
