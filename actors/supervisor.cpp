@@ -46,10 +46,9 @@ void child_down(pointer self, const caf::down_msg& down) {
   if (found == state.children.end())
     return;
   found->actor = nullptr;
-  if (!down.reason || down.reason == caf::exit_reason::user_shutdown)
-    return;
+  // Whoever is asked to end is forgotten first, so this end was asked for by nobody, however orderly its reason.
   const auto plan = state.policy->failed(static_cast<std::size_t>(found - state.children.begin()), seconds_now(self),
-                                         to_text(down.reason));
+                                         down.reason ? to_text(down.reason) : "it ended by itself");
   if (plan.escalate)
     return give_up(self, plan.reason);
   spdlog::warn("restarting reason=\"{}\"", plan.reason);

@@ -33,8 +33,9 @@ struct supervisor_state {
   std::function<void(const std::string& reason)> told; ///< of every restart; may be empty
 };
 
-/// Starts its children in order and restarts them as `options` say. A child that ends normally or is shut down is not
-/// restarted. Gives up by telling `events` and ending; its children end with it, last first.
+/// Starts its children in order and restarts them as `options` say, whatever the reason of their end: a child that the
+/// supervisor has not asked to end is missed even where it ended normally. Gives up by telling `events` and ending; its
+/// children end with it, last first.
 caf::behavior supervisor(caf::stateful_actor<supervisor_state>* self, supervision_options options,
                          std::vector<child_specification> children, std::shared_ptr<host_events> events,
                          std::function<void(const std::string& reason)> told);
