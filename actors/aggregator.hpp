@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dynamix::actors {
@@ -54,6 +55,7 @@ struct aggregator_state {
   std::map<std::uint32_t, double> sent_home;   ///< when a worker was last sent to its own shard
   std::optional<frame> policy;                 ///< newest version
   std::vector<messages::farewell> farewells;
+  std::set<std::pair<std::string, messages::welcome_verdict>> refused; ///< hellos that the ledger has told of, by host
   kept_actions kept;
   std::uint64_t term = 0;  ///< in force
   std::uint64_t terms = 0; ///< each arbitrator that serves here and each generation has one of its own

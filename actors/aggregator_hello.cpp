@@ -38,12 +38,24 @@ void adopt_windows(pointer self) {
   auto& state = self->state;
   if (state.windows && state.windows->generation() == state.members->generation())
     return;
-  state.windows.emplace(state.members->generation());
+  state.windows.emplace(state.members->generation(), window_after(self, state.members->state().first_steps));
   if (state.options.tree()) // its shards say who is there
     return;
   for (const auto rank : state.members->state().placed)
     if (state.members->state().members[rank].state == member_state::awaited)
       state.windows->joined(rank);
+}
+
+/// A peer that goes on calling must not let the ledger grow: only hosts of the cluster file are told of, each once for
+/// the same reason, and what cannot be true not at all.
+void write_refusal(pointer self, const messages::hello& hello, const messages::welcome& welcome) {
+  auto& state = self->state;
+  const auto& members = state.members->state().members;
+  if (std::ranges::find(members, hello.host, &member::host) == members.end() ||
+      !state.members->why_implausible(hello).empty())
+    return;
+  if (state.refused.emplace(hello.host, welcome.verdict).second)
+    write_row(self, ledger_event{"refused", hello.host, welcome.detail});
 }
 
 } // namespace
@@ -53,15 +65,17 @@ messages::welcome take_in(pointer self, const messages::hello& hello) {
   const auto welcome = state.members->admit(hello, seconds_now(self));
   if (welcome.verdict != messages::welcome_verdict::accepted) {
     spdlog::warn("refused host={} detail=\"{}\"", hello.host, welcome.detail);
-    write_row(self, ledger_event{"refused", hello.host, welcome.detail});
+    write_refusal(self, hello, welcome);
     return welcome;
   }
   raise_term(self);
   if (hello.training) {
     adopt_windows(self);
     // One that comes back in a generation that is over reports nothing of this one.
-    if (state.members->is_placed(welcome.rank))
+    if (state.members->is_placed(welcome.rank)) {
+      state.windows->reached(window_after(self, hello.steps));
       state.windows->joined(welcome.rank);
+    }
   } else if (state.members->is_placed(welcome.rank)) {
     state.unsure.insert(welcome.rank);
   }

@@ -20,6 +20,10 @@ const std::string& host_of(pointer self, std::uint32_t rank) {
   return self->state.members->state().members[rank].host;
 }
 
+std::uint64_t window_after(pointer self, std::uint64_t steps) {
+  return steps / self->state.options.file.arbitrator.window_steps + 1;
+}
+
 namespace {
 
 void send_place(pointer self, std::uint32_t rank) {
@@ -56,7 +60,7 @@ replication::generation_formed entry_of(pointer self, const membership_change& c
   replication::generation_formed formed{.generation = change.placement->generation,
                                         .members = {},
                                         .source = change.placement->source,
-                                        .next_window = change.steps / state.options.file.arbitrator.window_steps + 1};
+                                        .next_window = window_after(self, change.steps)};
   for (const auto rank : change.placement->members)
     formed.members.push_back({.rank = rank, .incarnation = state.members->state().members[rank].incarnation});
   return formed;
@@ -70,7 +74,7 @@ void announce(pointer self, const membership_change& change, const std::string& 
   if (state.store_before)
     self->send_exit(state.store_before, caf::exit_reason::user_shutdown);
   state.store_before = std::exchange(state.store, self->system().spawn(store));
-  state.windows.emplace(state.newest.generation);
+  state.windows.emplace(state.newest.generation, window_after(self, change.steps));
   std::vector<std::string> hosts;
   std::vector<std::uint32_t> placed;
   for (const auto rank : state.newest.members) {
@@ -198,7 +202,12 @@ void raise_term(pointer self) {
 }
 
 void take_sign(pointer self, const messages::heartbeat& sign) {
-  if (!self->state.members->beat(sign, seconds_now(self)))
+  auto& state = self->state;
+  if (const auto why = state.members->why_implausible(sign); !why.empty())
+    return spdlog::warn("heartbeat_refused rank={} error=\"{}\"", sign.rank, why);
+  if (state.windows && sign.generation == state.windows->generation())
+    state.windows->reached(window_after(self, sign.steps));
+  if (!state.members->beat(sign, seconds_now(self)))
     return;
   write_row(self, ledger_event{"resumed", host_of(self, sign.rank),
                                fmt::format("generation {} has completed step {}", sign.generation, sign.steps)});

@@ -11,6 +11,8 @@ using pointer = aggregator_local::stateful_pointer<aggregator_state>;
 /// Who finished this very training under the leader before.
 std::optional<std::uint32_t> finished_before(const aggregator_options& options);
 void write_row(pointer self, ledger_entry entry);
+/// The window that a worker trains in which has completed these steps.
+std::uint64_t window_after(pointer self, std::uint64_t steps);
 /// Hands closed windows to the arbitrator.
 void pass_on(pointer self, const std::vector<closed_window>& closed);
 /// The arbitrator decides under a term above every one that a worker has obeyed or that was kept.

@@ -21,6 +21,11 @@ void gather::joined(std::uint32_t rank) {
     ++arrived_;
 }
 
+void gather::reached(std::uint64_t window) {
+  if (!is_too_far(window))
+    reached_ = std::max(reached_.value_or(0), window);
+}
+
 std::vector<closed_window> gather::left(std::uint32_t rank, double now_seconds) {
   leave(rank);
   latest_.erase(rank);
@@ -41,8 +46,9 @@ std::vector<closed_window> gather::add(messages::window_report report, double no
   std::vector<closed_window> closed;
   const auto window = report.window;
   const auto rank = report.rank;
-  if (report.generation != generation_ || !present_.contains(rank))
+  if (report.generation != generation_ || !present_.contains(rank) || is_too_far(window))
     return closed;
+  reached(window);
   const auto latest = latest_.find(rank);
   const bool newer = latest == latest_.end() || latest->second.window < window;
   if (newer && open_window_ != 0 && window > open_window_)
@@ -60,8 +66,9 @@ std::vector<closed_window> gather::add(messages::window_report report, double no
 
 std::vector<closed_window> gather::add(const messages::shard_window& window, double now_seconds) {
   std::vector<closed_window> closed;
-  if (window.generation != generation_)
+  if (window.generation != generation_ || is_too_far(window.window))
     return closed;
+  reached(window.window);
   with_choices_ = true;
   if (open_window_ != 0 && window.window > open_window_)
     closed.push_back(close(now_seconds));

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,10 +26,17 @@ struct closed_window : messages::shard_report {
 /// report of each late worker stands in. A window closes at most once, and never after a later one.
 class gather {
 public:
-  explicit gather(std::uint64_t generation) : generation_(generation) {}
+  /// `next_window`: the first that will be reported, where that is known.
+  explicit gather(std::uint64_t generation, std::optional<std::uint64_t> next_window = {})
+      : generation_(generation), reached_(next_window) {}
 
   std::uint64_t generation() const { return generation_; }
   void joined(std::uint32_t rank);
+  /// Signs of life tell that this window has begun.
+  void reached(std::uint64_t window);
+  /// Beyond every window that can have begun: a report of it is not taken. Were it, all true windows would be older
+  /// than the newest, and would be taken no more.
+  bool is_too_far(std::uint64_t window) const { return reached_ && window > *reached_ + windows_ahead_most; }
   /// The worker is lost, and its reports with it. Windows that waited for nobody else close.
   std::vector<closed_window> left(std::uint32_t rank, double now_seconds);
   /// The worker has come to its end and reports no more. What it has reported of the open window counts.
@@ -61,7 +69,11 @@ private:
   bool has_arrived(std::uint32_t rank) const;
   bool complete() const { return arrived_ >= present_.size(); }
 
+  /// That workers may train between two signs of life.
+  static constexpr std::uint64_t windows_ahead_most = 1U << 16;
+
   std::uint64_t generation_;
+  std::optional<std::uint64_t> reached_; ///< newest window that is known to have begun
   std::uint64_t open_window_ = 0;
   std::uint64_t last_closed_ = 0;
   double opened_seconds_ = 0;

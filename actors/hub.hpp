@@ -25,6 +25,8 @@ void take_part(Pointer self, const frame& received, window_sink<Pointer> pass_on
   auto part = unpack<Part>(received, state.name);
   if (!part || !state.windows)
     return;
+  if (part->generation == state.windows->generation() && state.windows->is_too_far(part->window))
+    return spdlog::warn("report_refused actor={} error=\"window {} is too far ahead\"", state.name, part->window);
   const auto before = state.windows->open_window();
   pass_on(self, state.windows->add(std::move(*part), seconds_now(self)));
   const auto open = state.windows->open_window();

@@ -18,6 +18,15 @@ constexpr int rounds_most = 16;
 
 constexpr std::size_t names_told = 32;
 
+/// Counters of a peer that nothing is known about are believed up to here, and others up to so much more than what is
+/// known: what is counted on from them must still fit into a message.
+constexpr std::uint64_t counter_believed_most = messages::max_counter / 32;
+constexpr std::uint64_t counter_ahead_most = 1U << 20;
+
+bool is_plausible(std::uint64_t said, std::uint64_t known) {
+  return said <= std::max(counter_believed_most, known + counter_ahead_most);
+}
+
 std::string joined(const std::vector<std::string_view>& names) {
   if (names.empty())
     return "nobody";
@@ -82,6 +91,8 @@ messages::welcome membership::check(const messages::hello& hello) const {
     return refuse(
         welcome_verdict::cluster_mismatch,
         fmt::format("host {} trains with rank {}, which the cluster file has not", hello.host, hello.members.back()));
+  if (auto why = why_implausible(hello); !why.empty())
+    return refuse(welcome_verdict::cluster_mismatch, std::move(why));
   return {.detail = "welcome", .leader = {}};
 }
 
@@ -139,8 +150,27 @@ messages::welcome membership::admit(const messages::hello& hello, double now_sec
   return answer;
 }
 
-bool membership::beat(const messages::heartbeat& sign, double now_seconds) {
+std::string membership::why_implausible(const messages::hello& hello) const {
+  const auto newest = std::max({state_.generation, state_.floor, state_.heard_generation});
+  const auto steps = std::max(hello.attempted_steps, hello.checkpoint_steps);
+  if (is_plausible(hello.generation, newest) && is_plausible(hello.last_decision.term, highest_term_) &&
+      is_plausible(steps, std::max(state_.attempted_steps, state_.heard_steps)))
+    return "";
+  return fmt::format("host {} tells of generation {}, term {} and step {}, which cannot be", hello.host,
+                     hello.generation, hello.last_decision.term, steps);
+}
+
+std::string membership::why_implausible(const messages::heartbeat& sign) const {
   if (sign.rank >= state_.members.size())
+    return fmt::format("there is no rank {}", sign.rank);
+  const auto known = std::max({state_.attempted_steps, state_.heard_steps, state_.members[sign.rank].steps});
+  if (sign.steps <= known + counter_ahead_most)
+    return "";
+  return fmt::format("step {} is too far ahead of step {}", sign.steps, known);
+}
+
+bool membership::beat(const messages::heartbeat& sign, double now_seconds) {
+  if (!why_implausible(sign).empty())
     return false;
   auto& one = state_.members[sign.rank];
   if (one.incarnation != sign.incarnation)

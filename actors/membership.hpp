@@ -104,6 +104,10 @@ public:
 
   /// Judges a hello, and takes the worker in if it is accepted.
   messages::welcome admit(const messages::hello& hello, double now_seconds);
+  /// Why its counters cannot be true; `admit` refuses it. Empty: they can.
+  std::string why_implausible(const messages::hello& hello) const;
+  /// The same: more steps than a worker completes between two signs of life. `beat` ignores it.
+  std::string why_implausible(const messages::heartbeat& sign) const;
   /// A sign of life. True when it tells of the first completed step of a generation.
   bool beat(const messages::heartbeat& sign, double now_seconds);
   /// Said farewell. False if it was not present, or is present as another process.

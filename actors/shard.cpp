@@ -122,12 +122,21 @@ void went_down(pointer self, const caf::down_msg& down) {
     report_absence(self, {.rank = rank, .incarnation = *incarnation, .detail = "the connection to it broke"});
 }
 
+/// A beat of the generation that is gathered says how far it is.
+void follow_progress(pointer self, const messages::heartbeat& sign) {
+  auto& state = self->state;
+  if (state.windows && sign.generation == state.windows->generation())
+    state.windows->reached(sign.steps / state.options.file.arbitrator.window_steps + 1);
+}
+
 caf::result<atom::beat> take_beat(pointer self, const frame& received) {
   const auto sign = unpack<messages::heartbeat>(received, "shard");
   if (!sign)
     return caf::sec::invalid_argument;
-  if (self->state.workers.beat(*sign, seconds_now(self)))
+  if (self->state.workers.beat(*sign, seconds_now(self))) {
+    follow_progress(self, *sign);
     return atom::beat_v;
+  }
   // It looks for another place, and the root sends it to its own.
   sharding::forget(self, sign->rank);
   return caf::sec::request_receiver_down;
@@ -178,7 +187,8 @@ void take_beats(pointer self, const frame& received) {
   if (!summary)
     return;
   for (const auto& sign : summary->beats)
-    self->state.workers.beat(sign, seconds_now(self));
+    if (self->state.workers.beat(sign, seconds_now(self)))
+      follow_progress(self, sign);
 }
 
 void relay_evaluation(pointer self, const frame& report) {

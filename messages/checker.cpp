@@ -54,6 +54,8 @@ void checker::text(std::string_view name, const std::string& value, std::size_t 
 
 void checker::key(std::string_view name, decision_key value) {
   require(value.window > 0 || value.term == 0, name, "has a term but no window");
+  count(std::string(name) + ".term", value.term, 0, max_counter);
+  count(std::string(name) + ".window", value.window, 0, max_counter);
 }
 
 void checker::ranks(std::string_view name, const std::vector<std::uint32_t>& value, std::size_t low, std::size_t high) {

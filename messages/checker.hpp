@@ -27,6 +27,10 @@ public:
   void text(std::string_view name, const std::string& value, std::size_t low, std::size_t high, lines allowed);
   /// A cluster's or host's name.
   void name(std::string_view field, const std::string& value) { text(field, value, 1, max_name_length, lines::one); }
+  /// A generation, window or number of steps.
+  void counter(std::string_view name, std::uint64_t value, std::uint64_t low = 0) {
+    count(name, value, low, max_counter);
+  }
   void key(std::string_view name, decision_key value);
   /// Rising, each below max_workers, from `low` to `high` of them.
   void ranks(std::string_view name, const std::vector<std::uint32_t>& value, std::size_t low, std::size_t high);

@@ -25,6 +25,8 @@ inline constexpr std::uint32_t max_store_keys = 4096;
 inline constexpr std::uint32_t max_key_length = 1024; ///< bytes
 inline constexpr std::uint32_t max_store_value_bytes = 1U << 20;
 inline constexpr std::uint32_t max_policy_bytes = 16U << 20;
+/// Of generations, terms, windows and steps: a double holds it exactly, and what is counted on from it does not wrap.
+inline constexpr std::uint64_t max_counter = 1ULL << 53;
 
 /// Orders decisions: first by the arbitrator's term, then by the window that was decided on.
 /// Windows count from 1; {0, 0} means "no decision yet".

@@ -109,10 +109,13 @@ std::string validate(const hello& value) {
   check.name("host", value.host);
   check.count("incarnation", value.incarnation, 1, any);
   check.count("heartbeat_interval_ms", value.heartbeat_interval_ms, 1, max_heartbeat_interval_ms);
+  check.counter("generation", value.generation);
   check.key("last_decision", value.last_decision);
   check.require(!value.training || value.generation > 0, "training", "is in no generation");
   check.ranks("members", value.members, value.training ? 1 : 0, value.training ? max_workers : 0);
-  check.count("attempted_steps", value.attempted_steps, value.steps, any);
+  check.counter("steps", value.steps);
+  check.counter("attempted_steps", value.attempted_steps, value.steps);
+  check.counter("checkpoint_steps", value.checkpoint_steps);
   return check.take();
 }
 
@@ -121,6 +124,8 @@ std::string validate(const welcome& value) {
   check.require(value.verdict >= welcome_verdict::accepted && value.verdict <= welcome_verdict::not_leader, "verdict",
                 "is unknown");
   check.text("detail", value.detail, 0, max_text_length, lines::many);
+  check.counter("term", value.term);
+  check.counter("generation", value.generation);
   check.count("rank", value.rank, 0, max_workers - 1);
   check.text("leader", value.leader, 0, max_name_length, lines::one);
   return check.take();
@@ -128,7 +133,7 @@ std::string validate(const welcome& value) {
 
 std::string validate(const placement& value) {
   checker check;
-  check.count("generation", value.generation, 1, any);
+  check.counter("generation", value.generation, 1);
   check.ranks("members", value.members, 1, max_workers);
   check.require(std::ranges::binary_search(value.members, value.source), "source", "is no member");
   check.name("store_prefix", value.store_prefix);
@@ -137,7 +142,7 @@ std::string validate(const placement& value) {
 
 std::string validate(const generation_notice& value) {
   checker check;
-  check.count("generation", value.generation, 1, any);
+  check.counter("generation", value.generation, 1);
   check.require(value.change >= generation_change::ended && value.change <= generation_change::regroup, "change",
                 "is unknown");
   check.text("reason", value.reason, 0, max_text_length, lines::many);
@@ -148,6 +153,8 @@ std::string validate(const heartbeat& value) {
   checker check;
   check.count("rank", value.rank, 0, max_workers - 1);
   check.count("incarnation", value.incarnation, 1, any);
+  check.counter("generation", value.generation);
+  check.counter("steps", value.steps);
   return check.take();
 }
 
@@ -155,8 +162,9 @@ std::string validate(const window_report& value) {
   checker check;
   check.name("host", value.host);
   check.count("rank", value.rank, 0, max_workers - 1);
-  check.count("generation", value.generation, 1, any);
-  check.count("window", value.window, 1, any);
+  check.counter("generation", value.generation, 1);
+  check.counter("window", value.window, 1);
+  check.counter("first_step", value.first_step);
   check.count("batch", value.batch, 0, max_batch);
   check.key("decision", value.decision);
   check.count("global_batch", value.global_batch, 0, max_global_batch);
@@ -174,6 +182,7 @@ std::string validate(const window_report& value) {
 
 std::string validate(const evaluation_report& value) {
   checker check;
+  check.counter("step", value.step);
   check.number("elapsed_seconds", value.elapsed_seconds, 0);
   check.number("train_loss", value.train_loss, 0);
   check.number("test_loss", value.test_loss, 0);
@@ -188,6 +197,7 @@ std::string validate(const farewell& value) {
   check.name("host", value.host);
   check.count("rank", value.rank, 0, max_workers - 1);
   check.text("reason", value.reason, 0, max_text_length, lines::many);
+  check.counter("steps", value.steps);
   check.number("wall_seconds", value.wall_seconds, 0);
   check.number("final_accuracy", value.final_accuracy, 0, 1);
   check.number("seconds_to_target", value.seconds_to_target, -unbounded);
@@ -199,8 +209,8 @@ std::string validate(const farewell& value) {
 
 std::string validate(const shard_report& value) {
   checker check;
-  check.count("window", value.window, 1, any);
-  check.count("generation", value.generation, 1, any);
+  check.counter("window", value.window, 1);
+  check.counter("generation", value.generation, 1);
   check.count("expected", value.expected, 0, max_workers);
   check.count("reports size", value.reports.size(), 0, value.expected);
   check.number("gather_seconds", value.gather_seconds, 0);
@@ -217,10 +227,12 @@ std::string validate(const shard_report& value) {
 
 std::string validate(const decision& value) {
   checker check;
-  check.count("key.window", value.key.window, 1, any);
-  check.count("generation", value.generation, 1, any);
+  check.counter("key.window", value.key.window, 1);
+  check.key("key", value.key);
+  check.counter("generation", value.generation, 1);
   check.count("rank", value.rank, 0, max_workers - 1);
   check.count("batch", value.batch, 1, max_batch);
+  check.counter("first_step", value.first_step);
   return check.take();
 }
 

@@ -85,8 +85,8 @@ std::string validate(const beat_summary& value) {
 
 std::string validate(const shard_window& value) {
   checker check;
-  check.count("window", value.window, 1, any);
-  check.count("generation", value.generation, 1, any);
+  check.counter("window", value.window, 1);
+  check.counter("generation", value.generation, 1);
   check.count("expected", value.expected, 0, max_workers);
   check.number("gather_seconds", value.gather_seconds, 0);
   check.number("decide_seconds", value.decide_seconds, 0);
@@ -108,8 +108,8 @@ std::string validate(const shard_window& value) {
 
 std::string validate(const guidance& value) {
   checker check;
-  check.count("generation", value.generation, 1, any);
-  check.count("window", value.window, 1, any);
+  check.counter("generation", value.generation, 1);
+  check.counter("window", value.window, 1);
   check.nested("sums", fault_in(value.sums));
   check.number("planned_total", value.planned_total, 0);
   check.number("assigned_total", value.assigned_total, 0);
@@ -140,6 +140,7 @@ std::string validate(const recipients& value) {
 
 std::string validate(const shard_order& value) {
   checker check;
+  check.counter("term", value.term);
   check.ranks("leaving", value.leaving, 0, max_workers);
   check.text("reason", value.reason, 0, max_text_length, lines::many);
   return check.take();

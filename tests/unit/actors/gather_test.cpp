@@ -71,6 +71,39 @@ TEST(Gather, DoesNotWaitForAWorkerThatLeft) {
   EXPECT_EQ(closed[0].reports.size(), 1U);
 }
 
+/// One report of a window that nobody can have reached once made every true one too old to be gathered.
+TEST(Gather, RefusesAWindowFarAhead) {
+  gather windows(1, 1);
+  windows.joined(0);
+  windows.joined(1);
+  constexpr auto far = messages::max_counter;
+  EXPECT_TRUE(windows.is_too_far(far));
+  EXPECT_TRUE(windows.add(report_of(0, far), 0).empty());
+  EXPECT_TRUE(
+      windows.add(messages::shard_window{.window = far, .generation = 1, .reports = {}, .choices = {}}, 0).empty());
+  EXPECT_TRUE(windows.deadline(far, 1).empty());
+  windows.add(report_of(0, 1), 1);
+  EXPECT_EQ(windows.add(report_of(1, 1), 1).size(), 1U);
+}
+
+TEST(Gather, TakesWhatSignsOfLifeHaveToldOf) {
+  gather windows(1, 1);
+  windows.joined(0);
+  const std::uint64_t later = 60'000;
+  windows.reached(later);
+  windows.reached(messages::max_counter); // not believed
+  EXPECT_FALSE(windows.is_too_far(2 * later));
+  EXPECT_TRUE(windows.is_too_far(messages::max_counter));
+  EXPECT_EQ(windows.add(report_of(0, 2 * later), 0).size(), 1U);
+}
+
+TEST(Gather, GoesByTheFirstReportWhereNothingIsKnown) {
+  gather windows(1);
+  windows.joined(0);
+  EXPECT_EQ(windows.add(report_of(0, 10'000'000), 0).size(), 1U) << "a shard is not told where training stands";
+  EXPECT_TRUE(windows.is_too_far(messages::max_counter));
+}
+
 TEST(Gather, RefusesReportsOfAnotherGenerationOrOfStrangers) {
   auto windows = gather_of(1);
   EXPECT_TRUE(windows.add(report_of(0, 1, 2), 0).empty());

@@ -322,5 +322,56 @@ TEST_F(Membership, NamesPeopleInPlainWords) {
   EXPECT_EQ(members.names(member_state::lost), "nobody");
 }
 
+TEST_F(Membership, RefusesCountersThatCannotBeTrueAndGoesOnCounting) {
+  constexpr auto far = messages::max_counter;
+  auto said = hello("ada");
+  said.generation = far;
+  EXPECT_EQ(admit(said).verdict, messages::welcome_verdict::cluster_mismatch);
+  said = hello("ada");
+  said.last_decision = {.term = far, .window = 1};
+  EXPECT_EQ(admit(said).verdict, messages::welcome_verdict::cluster_mismatch);
+  said = hello("ada");
+  said.attempted_steps = far;
+  EXPECT_EQ(admit(said).verdict, messages::welcome_verdict::cluster_mismatch);
+  said = hello("ada");
+  said.checkpoint_steps = far;
+  EXPECT_NE(admit(said).detail.find("which cannot be"), std::string::npos);
+  EXPECT_EQ(members.highest_term(), 0U);
+  start();
+  EXPECT_EQ(formed->generation, 1U);
+}
+
+TEST_F(Membership, StaysWithinWhatAMessageHoldsWhateverIsBelieved) {
+  // The most that is believed of a worker that nothing is known about.
+  for (const auto* host : {"ada", "ben", "cy"}) {
+    auto said = hello(host);
+    said.generation = messages::max_counter / 32;
+    said.steps = said.attempted_steps = messages::max_counter / 32;
+    said.last_decision = {.term = messages::max_counter / 32, .window = 1};
+    ASSERT_EQ(admit(said).verdict, messages::welcome_verdict::accepted);
+  }
+  look();
+  ASSERT_TRUE(formed);
+  EXPECT_LT(formed->generation, messages::max_counter);
+  // They go on from there.
+  complete_steps(messages::max_counter / 32 + 5);
+  auto again = hello("ada");
+  again.generation = formed->generation;
+  again.steps = again.attempted_steps = messages::max_counter / 32 + 5;
+  EXPECT_EQ(admit(again).verdict, messages::welcome_verdict::accepted);
+}
+
+/// Steps that nobody has completed made every true step no progress: the generation ended as stalled, again and again.
+TEST_F(Membership, IgnoresASignOfLifeThatIsTooFarAhead) {
+  start();
+  beat("ada", messages::max_counter);
+  EXPECT_EQ(members.state().attempted_steps, 0U);
+  EXPECT_NE(members.why_implausible(messages::heartbeat{.rank = 0, .incarnation = 7, .steps = messages::max_counter}),
+            "");
+  EXPECT_NE(members.why_implausible(messages::heartbeat{.rank = 77, .incarnation = 7}), "");
+  beat("ada", 10);
+  EXPECT_EQ(members.state().attempted_steps, 10U);
+}
+
 } // namespace
 } // namespace dynamix::actors

@@ -312,5 +312,47 @@ TEST(Protocol, GarbageIsRefusedAndChangesNothing) {
   EXPECT_EQ(shard.inboxes[0]->decisions.size(), 1U);
 }
 
+TEST(Protocol, AReportFarAheadDoesNotKeepTheNextOnesFromBeingDecidedOn) {
+  simulated_shard shard(2, 29);
+  shard.join_all();
+  shard.send_report(0, messages::max_counter / 1024);
+  shard.run();
+  shard.advance(std::chrono::milliseconds(2 * shard.timeouts.gather_timeout_ms));
+  EXPECT_TRUE(shard.rows->all<ledger_window>().empty());
+  for (const std::uint32_t rank : {0U, 1U})
+    shard.send_report(rank, 1);
+  shard.run();
+  EXPECT_EQ(shard.inboxes[0]->decisions.size(), 1U);
+}
+
+TEST(Protocol, RefusedHellosDoNotLetTheLedgerGrow) {
+  simulated_shard shard(2, 31);
+  shard.join_all();
+  const auto refusals = [&] {
+    std::size_t count = 0;
+    for (const auto& event : shard.rows->all<ledger_event>())
+      count += event.event == "refused";
+    return count;
+  };
+  messages::hello said{.cluster = "another", .cluster_digest = 1, .host = "w0", .incarnation = 77, .members = {}};
+  said.heartbeat_interval_ms = shard.timeouts.heartbeat_interval_ms;
+  for (int call = 0; call < 50; ++call)
+    caf::anon_send(shard.door, atom::hello_v, pack(said), shard.handles[0]);
+  shard.run();
+  EXPECT_EQ(refusals(), 1U) << "once for the same reason";
+  for (int call = 0; call < 50; ++call) {
+    said.host = "stranger-" + std::to_string(call);
+    caf::anon_send(shard.door, atom::hello_v, pack(said), shard.handles[0]);
+  }
+  said.host = "w0";
+  said.cluster = shard.file.name;
+  said.cluster_digest = shard.file.digest();
+  said.incarnation = 1;
+  said.attempted_steps = messages::max_counter;
+  caf::anon_send(shard.door, atom::hello_v, pack(said), shard.handles[0]);
+  shard.run();
+  EXPECT_EQ(refusals(), 1U) << "neither strangers nor what cannot be true";
+}
+
 } // namespace
 } // namespace dynamix::actors

@@ -43,12 +43,12 @@ window_report largest_report(std::uint32_t rank) {
   return {
       .host = std::string(max_name_length, 'h'),
       .rank = rank,
-      .generation = most,
-      .window = most,
-      .first_step = most,
+      .generation = max_counter,
+      .window = max_counter,
+      .first_step = max_counter,
       .final = true,
       .batch = max_batch,
-      .decision = {.term = most, .window = most},
+      .decision = {.term = max_counter, .window = max_counter},
       .global_batch = std::uint64_t{max_workers} * max_batch,
       .epoch = most,
       .epoch_samples = most,
@@ -90,45 +90,47 @@ TEST(codec, brings_back_handshakes_at_their_limits) {
                           .host = "h",
                           .incarnation = most,
                           .heartbeat_interval_ms = 3'600'000,
-                          .generation = most,
-                          .last_decision = {.term = most, .window = most},
+                          .generation = max_counter,
+                          .last_decision = {.term = max_counter, .window = max_counter},
                           .training = true,
                           .members = every_rank(),
-                          .steps = most,
-                          .attempted_steps = most,
-                          .checkpoint_steps = most});
+                          .steps = max_counter,
+                          .attempted_steps = max_counter,
+                          .checkpoint_steps = max_counter});
   expect_round_trip(hello{.cluster = "c", .host = "h", .incarnation = 1, .heartbeat_interval_ms = 1});
   for (auto verdict = welcome_verdict::accepted; verdict <= welcome_verdict::not_leader;
        verdict = static_cast<welcome_verdict>(static_cast<int>(verdict) + 1))
     expect_round_trip(welcome{.verdict = verdict,
                               .detail = std::string(max_text_length, 'd'),
-                              .term = most,
-                              .generation = most,
+                              .term = max_counter,
+                              .generation = max_counter,
                               .rank = max_workers - 1,
                               .leader = std::string(max_name_length, 'l')});
 }
 
 TEST(codec, brings_back_generations_at_their_limits) {
-  expect_round_trip(placement{.generation = most,
+  expect_round_trip(placement{.generation = max_counter,
                               .members = every_rank(),
                               .source = max_workers - 1,
                               .store_prefix = std::string(max_name_length, 's')});
   expect_round_trip(placement{.generation = 1, .members = {0}, .store_prefix = "g"});
   for (const auto change : {generation_change::ended, generation_change::regroup})
     expect_round_trip(
-        generation_notice{.generation = most, .change = change, .reason = std::string(max_text_length, 'r')});
-  expect_round_trip(heartbeat{.rank = max_workers - 1, .incarnation = most, .generation = most, .steps = most});
+        generation_notice{.generation = max_counter, .change = change, .reason = std::string(max_text_length, 'r')});
+  expect_round_trip(
+      heartbeat{.rank = max_workers - 1, .incarnation = most, .generation = max_counter, .steps = max_counter});
 }
 
 TEST(codec, brings_back_reports_at_their_limits) {
   expect_round_trip(largest_report(max_workers - 1));
   expect_round_trip(window_report{.host = "h", .generation = 1, .window = 1});
-  shard_report shard{.window = most, .generation = most, .expected = max_workers, .gather_seconds = largest};
+  shard_report shard{
+      .window = max_counter, .generation = max_counter, .expected = max_workers, .gather_seconds = largest};
   for (std::uint32_t rank = 0; rank < max_workers; ++rank)
     shard.reports.push_back(largest_report(rank));
   expect_round_trip(shard);
   expect_round_trip(shard_report{.window = 1, .generation = 1});
-  expect_round_trip(evaluation_report{.step = most,
+  expect_round_trip(evaluation_report{.step = max_counter,
                                       .epoch = most,
                                       .samples = most,
                                       .elapsed_seconds = largest,
@@ -142,7 +144,7 @@ TEST(codec, brings_back_reports_at_their_limits) {
   expect_round_trip(farewell{.host = "h",
                              .rank = max_workers - 1,
                              .reason = std::string(max_text_length, 'r'),
-                             .steps = most,
+                             .steps = max_counter,
                              .samples = most,
                              .epochs = most,
                              .wall_seconds = largest,
@@ -157,15 +159,16 @@ TEST(codec, brings_back_reports_at_their_limits) {
                                            .superseded = third,
                                            .unapplied = third,
                                            .stale_refused = most,
-                                           .duplicated = most}});
+                                           .duplicated = most},
+                             .incarnation = most});
 }
 
 TEST(codec, brings_back_decisions_and_policies_at_their_limits) {
-  expect_round_trip(decision{.key = {.term = most, .window = most},
-                             .generation = most,
+  expect_round_trip(decision{.key = {.term = max_counter, .window = max_counter},
+                             .generation = max_counter,
                              .rank = max_workers - 1,
                              .batch = max_batch,
-                             .first_step = most});
+                             .first_step = max_counter});
   expect_round_trip(decision{.key = {.window = 1}, .generation = 1, .batch = 1});
   const auto edge = std::numeric_limits<float>::max();
   const transition step{.state = std::vector<float>(max_state_size, -edge),

@@ -256,6 +256,43 @@ std::vector<broken> broken_store_messages() {
   return all;
 }
 
+/// 2^64-1 as a generation, a term, a window or a number of steps once wrapped where the next one was counted.
+std::vector<broken> far_counters() {
+  constexpr auto far = max_counter + 1;
+  std::vector<broken> all;
+  BREAK(hello, generation, far);
+  BREAK(hello, last_decision.term, far);
+  BREAK(hello, last_decision.window, far);
+  BREAK(hello, attempted_steps, far);
+  all.push_back(with<hello>("steps", [](hello& value) { value.steps = value.attempted_steps = far; }));
+  BREAK(hello, checkpoint_steps, far);
+  BREAK(welcome, term, far);
+  BREAK(welcome, generation, far);
+  BREAK(placement, generation, far);
+  BREAK(generation_notice, generation, far);
+  BREAK(heartbeat, generation, far);
+  BREAK(heartbeat, steps, far);
+  BREAK(window_report, generation, far);
+  BREAK(window_report, window, far);
+  BREAK(window_report, first_step, far);
+  BREAK(window_report, decision.term, far);
+  BREAK(window_report, decision.window, far);
+  BREAK(evaluation_report, step, far);
+  BREAK(farewell, steps, far);
+  BREAK(shard_report, window, far);
+  BREAK(shard_report, generation, far);
+  BREAK(decision, key.term, far);
+  BREAK(decision, key.window, far);
+  BREAK(decision, generation, far);
+  BREAK(decision, first_step, far);
+  BREAK(shard_window, window, far);
+  BREAK(shard_window, generation, far);
+  BREAK(guidance, window, far);
+  BREAK(guidance, generation, far);
+  BREAK(shard_order, term, far);
+  return all;
+}
+
 void expect_refused_on_both_sides(const std::vector<broken>& all) {
   for (const auto& [field, value] : all) {
     const auto encoded = encode(value);
@@ -285,6 +322,10 @@ TEST(validation, refuses_each_broken_field_of_policies) {
 }
 TEST(validation, refuses_each_broken_field_of_the_store) {
   expect_refused_on_both_sides(broken_store_messages());
+}
+
+TEST(Validation, RefusesCountersThatAreTooFar) {
+  expect_refused_on_both_sides(far_counters());
 }
 
 TEST(validation, says_what_is_allowed) {
