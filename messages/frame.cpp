@@ -3,7 +3,14 @@
 #include <caf/make_message.hpp>
 #include <caf/sec.hpp>
 
+#include <algorithm>
+
 namespace dynamix::messages {
+namespace {
+
+constexpr std::size_t chunk_words = 8192; // 64 KiB
+
+} // namespace
 
 std::string to_string(const frame& value) {
   return "frame of " + std::to_string(value.view().size_bytes()) + " bytes";
@@ -26,9 +33,14 @@ caf::error inspect(caf::deserializer& source, frame& value) {
     return error;
   if (count > max_frame_words)
     return caf::make_error(caf::sec::malformed_basp_message, "a frame larger than the limit");
-  std::vector<std::uint64_t> words(count);
-  if (auto error = source.apply_raw(words.size() * sizeof(std::uint64_t), words.data()))
-    return error;
+  // The count is only a claim: no more memory is taken than twice what has come, and a chunk.
+  std::vector<std::uint64_t> words;
+  while (words.size() < count) {
+    const auto read = words.size();
+    words.resize(std::min<std::size_t>(count, read + chunk_words));
+    if (auto error = source.apply_raw((words.size() - read) * sizeof(std::uint64_t), words.data() + read))
+      return error;
+  }
   value = frame(std::move(words));
   return caf::none;
 }

@@ -7,6 +7,29 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+std::size_t largest_allocation = 0; // since it was last set to 0
+
+} // namespace
+
+void* operator new(std::size_t bytes) {
+  largest_allocation = std::max(largest_allocation, bytes);
+  if (void* memory = std::malloc(bytes))
+    return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
 namespace dynamix::messages {
 namespace {
 
@@ -83,6 +106,30 @@ TEST_F(frame_on_the_wire, is_refused_by_its_count_before_any_memory_is_taken) {
     const auto error = load(bytes, received);
     EXPECT_TRUE(error == caf::sec::malformed_basp_message) << system_.render(error);
   }
+}
+
+/// Four bytes that claimed 16 MiB once took them, and zeroed them.
+TEST_F(frame_on_the_wire, TakesLittleMemoryForAShortPayloadThatClaimsToBeLong) {
+  std::vector<char> bytes;
+  caf::binary_serializer sink(system_, bytes);
+  auto claimed = static_cast<std::uint32_t>(max_frame_words);
+  ASSERT_FALSE(sink(claimed));
+  bytes.resize(bytes.size() + 200'000);
+  frame received;
+  largest_allocation = 0;
+  EXPECT_TRUE(load(bytes, received));
+  EXPECT_LE(largest_allocation, 1U << 20);
+}
+
+TEST_F(frame_on_the_wire, ArrivesWholeWhereItIsLong) {
+  std::vector<std::uint64_t> words(max_frame_words);
+  for (std::size_t i = 0; i < words.size(); ++i)
+    words[i] = i;
+  std::vector<char> bytes;
+  ASSERT_FALSE(save(frame(std::vector(words)), bytes));
+  frame received;
+  ASSERT_FALSE(load(bytes, received));
+  EXPECT_TRUE(std::ranges::equal(received.view(), words));
 }
 
 TEST_F(frame_on_the_wire, is_refused_when_cut_off) {
