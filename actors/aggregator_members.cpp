@@ -73,7 +73,7 @@ void announce(pointer self, const membership_change& change, const std::string& 
   // Members of the generation before may still be asking the one before.
   if (state.store_before)
     self->send_exit(state.store_before, caf::exit_reason::user_shutdown);
-  state.store_before = std::exchange(state.store, self->system().spawn(store));
+  state.store_before = std::exchange(state.store, self->system().spawn(store, state.newest.members.size()));
   state.windows.emplace(state.newest.generation, window_after(self, change.steps));
   std::vector<std::string> hosts;
   std::vector<std::uint32_t> placed;

@@ -68,10 +68,10 @@ gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_sta
   };
 }
 
-store_actor::behavior_type store(store_actor::pointer self) {
+store_actor::behavior_type store(store_actor::pointer self, std::size_t workers) {
   install_handlers(self, "store");
   return {
-      [table = std::make_shared<store_table>()](atom::apply, const frame& operation) -> caf::result<frame> {
+      [table = std::make_shared<store_table>(workers)](atom::apply, const frame& operation) -> caf::result<frame> {
         const auto wanted = unpack<messages::store_operation>(operation, "store");
         if (!wanted)
           return caf::sec::invalid_argument;

@@ -7,6 +7,14 @@ namespace dynamix::actors {
 
 namespace {
 
+/// A worker announces that it is there and, to Gloo, its addresses; the rest is room to spare.
+constexpr std::size_t keys_a_worker = 4;
+constexpr std::size_t keys_beside = 64;
+/// Gloo's full mesh: every worker stores an address (136 bytes, a sockaddr_storage and a number) for each of the
+/// others.
+constexpr std::size_t bytes_an_address = 192;
+constexpr std::size_t bytes_at_least = 64U << 20;
+
 /// Counters are kept as decimal text, as c10d's own stores keep them.
 std::int64_t number_in(const std::vector<std::uint8_t>& value) {
   std::int64_t number = 0;
@@ -22,12 +30,16 @@ std::vector<std::uint8_t> text_of(std::int64_t number) {
 
 } // namespace
 
+store_table::store_table(std::size_t workers)
+    : max_keys_(keys_beside + keys_a_worker * workers),
+      max_bytes_(std::max(bytes_at_least, workers * workers * bytes_an_address)) {}
+
 messages::store_result store_table::apply(const messages::store_operation& operation) {
   using messages::store_status;
   using messages::store_verb;
   const auto& key = operation.keys.empty() ? std::string{} : operation.keys.front();
-  const bool full = (values_.size() >= messages::max_store_keys && !values_.contains(key)) ||
-                    bytes_ + operation.value.size() > max_bytes;
+  const bool full =
+      (values_.size() >= max_keys_ && !values_.contains(key)) || bytes_ + operation.value.size() > max_bytes_;
   switch (operation.verb) {
   case store_verb::set:
     if (full)

@@ -9,15 +9,19 @@
 
 namespace dynamix::actors {
 
-/// The table behind the store through which a process group meets. Knows no CAF; bounded by messages::max_store_keys
-/// and by its bytes: a set or an add beyond them answers `absent`.
+/// The table behind the store through which a process group of so many workers meets. Knows no CAF; bounded in keys and
+/// in the bytes of its values: a set or an add beyond them answers `absent`.
 class store_table {
 public:
-  static constexpr std::size_t max_bytes = 64U << 20;
+  explicit store_table(std::size_t workers);
 
+  std::size_t max_keys() const { return max_keys_; }
+  std::size_t max_bytes() const { return max_bytes_; }
   messages::store_result apply(const messages::store_operation& operation);
 
 private:
+  std::size_t max_keys_;
+  std::size_t max_bytes_;
   std::map<std::string, std::vector<std::uint8_t>> values_;
   std::size_t bytes_ = 0; ///< of all values
 };

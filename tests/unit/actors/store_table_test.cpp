@@ -14,7 +14,7 @@ messages::store_result apply(store_table& table, messages::store_verb verb, std:
 
 TEST(StoreTable, KeepsValuesAndCounters) {
   using enum messages::store_verb;
-  store_table table;
+  store_table table(2);
   EXPECT_EQ(apply(table, get, {"a"}).status, messages::store_status::absent);
   apply(table, set, {"a"}, {1, 2});
   EXPECT_EQ(apply(table, get, {"a"}).value, (std::vector<std::uint8_t>{1, 2}));
@@ -30,16 +30,16 @@ TEST(StoreTable, KeepsValuesAndCounters) {
 
 TEST(StoreTable, IsBounded) {
   using enum messages::store_verb;
-  store_table table;
-  for (std::uint32_t key = 0; key < messages::max_store_keys; ++key)
+  store_table table(2);
+  for (std::size_t key = 0; key < table.max_keys(); ++key)
     ASSERT_EQ(apply(table, set, {std::to_string(key)}).status, messages::store_status::ok);
   EXPECT_EQ(apply(table, set, {"one too many"}).status, messages::store_status::absent);
   EXPECT_EQ(apply(table, add, {"one too many"}, {}, 1).status, messages::store_status::absent);
   EXPECT_EQ(apply(table, set, {"0"}, {9}).status, messages::store_status::ok) << "what is there may change";
 
-  store_table heavy;
+  store_table heavy(2);
   const std::vector<std::uint8_t> value(messages::max_store_value_bytes);
-  const auto fit = store_table::max_bytes / value.size();
+  const auto fit = heavy.max_bytes() / value.size();
   for (std::size_t key = 0; key < fit; ++key)
     ASSERT_EQ(apply(heavy, set, {std::to_string(key)}, value).status, messages::store_status::ok);
   EXPECT_EQ(apply(heavy, set, {"one too many"}, value).status, messages::store_status::absent);
@@ -49,10 +49,43 @@ TEST(StoreTable, IsBounded) {
 
 TEST(StoreTable, TakesAnyAmountFromAPeer) {
   using enum messages::store_verb;
-  store_table table;
+  store_table table(2);
   const auto most = std::numeric_limits<std::int64_t>::max();
   apply(table, add, {"n"}, {}, most);
   EXPECT_EQ(apply(table, add, {"n"}, {}, 1).number, std::numeric_limits<std::int64_t>::min());
+}
+
+/// What await_members and Gloo's full mesh store: a sign that it is there, and the addresses for its peers.
+void meet(store_table& table, std::uint32_t workers, std::size_t value_bytes) {
+  using enum messages::store_verb;
+  const std::vector<std::uint8_t> addresses(value_bytes);
+  for (std::uint32_t rank = 0; rank < workers; ++rank) {
+    ASSERT_EQ(apply(table, set, {"generation-1/present/" + std::to_string(rank)}, {1}).status,
+              messages::store_status::ok)
+        << rank;
+    ASSERT_EQ(apply(table, set, {"generation-1/0/" + std::to_string(rank)}, addresses).status,
+              messages::store_status::ok)
+        << rank;
+  }
+}
+
+constexpr std::size_t address_bytes = 136; // of gloo::transport::tcp::Address
+
+TEST(StoreTable, HoldsTheKeysOfAsManyWorkersAsAClusterFileMayName) {
+  store_table table(messages::max_workers);
+  meet(table, messages::max_workers, 8);
+  std::vector<std::string> present;
+  for (std::uint32_t rank = 0; rank < messages::max_workers; ++rank)
+    present.push_back("generation-1/present/" + std::to_string(rank));
+  EXPECT_EQ(apply(table, messages::store_verb::check, present).number, 1);
+  EXPECT_GE(table.max_bytes(), address_bytes * messages::max_workers * messages::max_workers);
+}
+
+/// 64 MiB were full near 700 workers.
+TEST(StoreTable, HoldsTheAddressesOfAThousandWorkers) {
+  constexpr std::uint32_t workers = 1000;
+  store_table table(workers);
+  meet(table, workers, workers * address_bytes);
 }
 
 } // namespace
