@@ -71,14 +71,19 @@ std::string host_services::join_replicas() {
 void host_services::lead(const leader_start& start) {
   leave_arbitration();
   const auto& learned = start.state->learner_checkpoint;
-  if (learned && !learned->empty()) {
-    saved_policy_ = *learned;
+  const bool has_learned = learned && !learned->empty();
+  {
+    const std::scoped_lock lock(mutex_);
+    led_from_ = start;
+    if (has_learned)
+      saved_policy_ = *learned;
+  }
+  if (has_learned) {
     const std::string text(learned->begin(), learned->end());
     const auto error = storage::write_file_atomically(options_.run_directory + "/checkpoints/policy.dynamix", text);
     if (!error.empty())
       spdlog::warn("policy_checkpoint_failed error=\"{}\"", error);
   }
-  led_from_ = start;
   tell("leader", fmt::format("Raft term {}", start.raft_term));
   start_arbitration();
 }
@@ -99,11 +104,10 @@ void host_services::follow(const std::string& leader) {
 }
 
 void host_services::leave_arbitration() {
+  const std::scoped_lock lock(mutex_);
   if (!arbitration_)
     return;
-  caf::anon_send_exit(arbitration_, caf::exit_reason::user_shutdown);
-  arbitration_ = nullptr;
-  const std::scoped_lock lock(mutex_);
+  caf::anon_send_exit(std::exchange(arbitration_, nullptr), caf::exit_reason::user_shutdown);
   learner_ = nullptr;
   aggregator_ = nullptr;
 }
@@ -241,7 +245,9 @@ void host_services::start_arbitration() {
                         }});
   children.push_back({"aggregator", [this] { return start_aggregator(); }});
   children.push_back({"arbitrator", [this] { return start_arbitrator(); }});
-  arbitration_ = supervise({.strategy = supervision_strategy::rest_for_one}, std::move(children));
+  auto started = supervise({.strategy = supervision_strategy::rest_for_one}, std::move(children));
+  const std::scoped_lock lock(mutex_);
+  arbitration_ = std::move(started);
 }
 
 caf::strong_actor_ptr host_services::start_aggregator() {
@@ -306,8 +312,11 @@ host_roles host_services::roles() const {
 }
 
 void host_services::tell_end(bool succeeded, const std::string& reason) {
-  if (!led_from_.journal || !arbitration_)
-    return;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!led_from_.journal || !arbitration_)
+      return;
+  }
   const messages::farewell said{
       .host = host_.name, .succeeded = succeeded, .reason = messages::fit_text(reason), .decisions = {}};
   leadership::tell_end(system_, options_.file, said, std::chrono::milliseconds(timeouts_.request_timeout_ms));
@@ -315,8 +324,11 @@ void host_services::tell_end(bool succeeded, const std::string& reason) {
 
 void host_services::shut_down() {
   leadership_.stop(timeouts_.shutdown_timeout_ms);
-  if (arbitration_)
-    supervisors_.push_back(std::exchange(arbitration_, nullptr));
+  {
+    const std::scoped_lock lock(mutex_);
+    if (arbitration_)
+      supervisors_.push_back(std::exchange(arbitration_, nullptr));
+  }
   for (auto supervisor = supervisors_.rbegin(); supervisor != supervisors_.rend(); ++supervisor)
     caf::anon_send_exit(*supervisor, caf::exit_reason::user_shutdown);
   // One that is still starting its children would leave handles to them behind.

@@ -75,15 +75,16 @@ private:
   std::shared_ptr<ledger> ledger_;
   double ledger_origin_seconds_ = 0;
   std::shared_ptr<policy::parameter_archive> archive_;
-  std::vector<std::uint8_t> saved_policy_;
   bool learns_ = false;
   std::vector<caf::actor> supervisors_;
   leadership leadership_;
-  caf::actor arbitration_; ///< the supervisor of what only a leader runs
-  leader_start led_from_;
   bool told_following_ = false; ///< in the ledger
 
-  std::mutex mutex_; ///< supervisors restart children on their own threads
+  // What follows is guarded: supervisors restart children, and the voter makes leaders, on threads of their own.
+  std::mutex mutex_;
+  caf::actor arbitration_; ///< the supervisor of what only a leader runs
+  leader_start led_from_;
+  std::vector<std::uint8_t> saved_policy_;
   gateway_local gateway_;
   worker_local worker_;
   connector_actor connector_;
