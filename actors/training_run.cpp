@@ -106,8 +106,17 @@ private:
   double step_end_seconds_ = 0;
 };
 
+namespace {
+
+std::uint32_t highest_of(const cluster::cluster_file& file, std::uint32_t rank) {
+  const auto limits = file.highest_by_rank();
+  return rank < limits.size() ? limits[rank] : file.batch.highest;
+}
+
+} // namespace
+
 training_run::training_run(const training_options& options, std::uint32_t rank)
-    : options_(options), rank_(rank), decisions_(rank, options.file.batch.lowest, options.file.batch.highest) {}
+    : options_(options), rank_(rank), decisions_(rank, options.file.batch.lowest, highest_of(options.file, rank)) {}
 
 training_run::~training_run() {
   // The thread holds a share of this object, so here it has ended or is ending in this very call.
