@@ -74,14 +74,17 @@ TEST(cluster_documentation, names_the_time_outs_of_the_default_detection_time) {
 
 TEST(cluster_documentation, every_deployment_is_a_valid_file) {
   std::size_t files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(source / "deployments" / "clusters")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(source / "deployments" / "clusters")) {
     if (entry.path().extension() != ".toml")
       continue;
     ++files;
-    for (const auto& error : read_cluster_file(entry.path()).errors)
+    const auto read = read_cluster_file(entry.path());
+    for (const auto& error : read.errors)
       ADD_FAILURE() << to_string(error);
+    if (!read.file.secret_file.empty())
+      EXPECT_TRUE(std::filesystem::is_regular_file(resolve_path(read.file, read.file.secret_file))) << entry.path();
   }
-  EXPECT_GE(files, 2U);
+  EXPECT_GE(files, 9U);
 }
 
 } // namespace
