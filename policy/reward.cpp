@@ -5,6 +5,15 @@
 
 namespace dynamix::policy {
 
+namespace {
+
+/// The accuracy's terms lie between 0 and 1 + alpha, the others have no bound of their own: without one, a single
+/// stalled step or a gradient near 0 would outweigh all that the policy has learned.
+constexpr double iteration_seconds_counted_most = 10;
+constexpr double noise_counted_most = 1000;
+
+} // namespace
+
 reward_terms compute_reward(const messages::window_report& report, double previous_accuracy, double progress,
                             const cluster::reward& weights, cluster::reward_kind kind, bool adaptive_optimizer) {
   const auto& training = report.training;
@@ -12,10 +21,10 @@ reward_terms compute_reward(const messages::window_report& report, double previo
   terms.accuracy = training.accuracy;
   if (previous_accuracy >= 0)
     terms.gain = weights.alpha * std::max(0.0, training.accuracy - previous_accuracy);
-  terms.time = weights.beta * training.iteration_seconds;
+  terms.time = weights.beta * std::min(training.iteration_seconds, iteration_seconds_counted_most);
   terms.batch = weights.delta * (std::log2(std::max<std::uint32_t>(report.batch, 1)) - 5);
   if (adaptive_optimizer && training.gradient_valid)
-    terms.noise = weights.eta * (training.sigma2_norm + training.sigma_norm);
+    terms.noise = weights.eta * std::min(training.sigma2_norm + training.sigma_norm, noise_counted_most);
   terms.progress = progress;
   terms.total = kind == cluster::reward_kind::progress
                     ? progress

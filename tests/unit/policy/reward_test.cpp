@@ -60,5 +60,19 @@ TEST(reward, pays_for_batches_below_32_and_counts_0_as_1) {
   EXPECT_NEAR(compute_reward(report, -1, 0, weights, cluster::reward_kind::paper, false).batch, -0.5, 1e-12);
 }
 
+/// A worker that hung for a minute once earned -60 in one window, where accuracy is worth at most 1.
+TEST(Reward, SaturatesWhereTheFormulaHasNoBound) {
+  auto report = sample();
+  const auto of = [&] { return compute_reward(report, 0.75, 0, weights, cluster::reward_kind::paper, true); };
+  report.training.iteration_seconds = 10;
+  EXPECT_DOUBLE_EQ(of().time, 5) << "the paper's formula up to here";
+  report.training.iteration_seconds = 1e6;
+  EXPECT_DOUBLE_EQ(of().time, 5);
+  report.training.sigma_norm = 1e12;
+  report.training.sigma2_norm = 1e24;
+  EXPECT_DOUBLE_EQ(of().noise, 10);
+  EXPECT_GT(of().total, -16);
+}
+
 } // namespace
 } // namespace dynamix::policy
