@@ -10,15 +10,16 @@
 namespace dynamix::policy {
 namespace {
 
-constexpr double blocked_weight = 0.5;       ///< of the newest window
-constexpr double phi_weight = 0.1;           ///< of the newest window
-constexpr double jitter_weight = 0.1;        ///< of the newest window
-constexpr double change_of_speed = 0.32;     ///< log2: beyond this a surprise is no jitter (policy/step_time_table.hpp)
-constexpr double cautious_factor = 1.1;      ///< of belief::cautious
-constexpr double growth_max = 2;             ///< over the largest global batch that has run (Pollux)
-constexpr double candidate_ratio = 1.045;    ///< between step times that `best` looks at: 2^(1/16)
-constexpr double largest_noise_scale = 1e12; ///< samples
-constexpr int candidates_max = 400;          ///< a factor of 2^25
+constexpr double blocked_weight = 0.5;    ///< of the newest window
+constexpr double phi_weight = 0.1;        ///< of the newest window
+constexpr double jitter_weight = 0.1;     ///< of the newest window
+constexpr double change_of_speed = 0.32;  ///< log2: beyond this a surprise is no jitter (policy/step_time_table.hpp)
+constexpr double cautious_factor = 1.1;   ///< of belief::cautious
+constexpr double growth_max = 2;          ///< over the largest global batch that has run (Pollux)
+constexpr double candidate_ratio = 1.045; ///< between step times that `best` looks at: 2^(1/16)
+constexpr std::uint32_t windows_remembered = 256; ///< what ran before the last so many windows bounds no plan
+constexpr double largest_noise_scale = 1e12;      ///< samples
+constexpr int candidates_max = 400;               ///< a factor of 2^25
 
 double sum(std::span<const std::uint32_t> values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
@@ -47,7 +48,7 @@ void measured_cluster::take(const messages::window_report& report) {
     worker.computing.measure(report.batch, seconds);
     worker.correction = log2_ratio(seconds, worker.computing.curve().seconds(report.batch));
     worker.blocked_seconds = mean_of(worker.blocked_seconds, report.training.exchange_seconds, blocked_weight);
-    largest_run_ = std::max(largest_run_, report.global_batch);
+    largest_run_.newest = std::max(largest_run_.newest, report.global_batch);
   } else {
     worker.surprise = worker.correction = 0; // an old report tells nothing new
   }
@@ -65,6 +66,12 @@ void measured_cluster::measure(const messages::shard_report& shard, std::vector<
   highest_ = std::move(highest);
   highest_.resize(shard.reports.size(), limits_.highest);
   exchange_seconds_ = std::numeric_limits<double>::infinity();
+  if (shard.generation != generation_) {
+    generation_ = shard.generation;
+    largest_run_ = {};
+  } else if (++largest_run_.windows == windows_remembered) {
+    largest_run_ = {.newest = 0, .before = largest_run_.newest};
+  }
   double phi = 0;
   double phis = 0;
   for (const auto& report : shard.reports) {
@@ -191,7 +198,7 @@ batch_plan measured_cluster::best(double from, double to, std::span<const belief
 
 batch_plan measured_cluster::best(std::span<const belief> how) const {
   const auto initial = static_cast<double>(initial_total());
-  const auto run = std::max(static_cast<double>(largest_run_), initial);
+  const auto run = std::max(static_cast<double>(std::max(largest_run_.newest, largest_run_.before)), initial);
   return best(initial, growth_max * run, how);
 }
 

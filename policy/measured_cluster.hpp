@@ -77,7 +77,8 @@ public:
   batch_plan within(double seconds, std::span<const belief> how = {}) const;
   /// The split with the highest goodput among global batches in [from, to]. Without phi: that of `from`.
   batch_plan best(double from, double to, std::span<const belief> how = {}) const;
-  /// `best` within Pollux's limits: at least B0, at most twice the largest global batch that has run.
+  /// `best` within Pollux's limits: at least B0, at most twice the largest global batch that this generation
+  /// has run of late.
   batch_plan best(std::span<const belief> how) const;
   /// The same under average beliefs: found once a window, for the policy and the guard both ask.
   const batch_plan& best() const;
@@ -125,7 +126,15 @@ private:
   worker_memory<memory> memories_;
   double noise_scale_ = -1;
   double newest_noise_scale_ = -1;
-  std::uint64_t largest_run_ = 0; ///< global batch
+  /// The largest global batch that has run, in the windows that are remembered. What workers have run who have gone, or
+  /// the same ones long ago, is no measure of what may be tried next.
+  struct largest {
+    std::uint64_t newest = 0;
+    std::uint64_t before = 0;  ///< of the stretch of windows before
+    std::uint32_t windows = 0; ///< of the newest stretch
+  };
+  largest largest_run_;
+  std::uint64_t generation_ = 0;
   // Of the window at hand.
   std::vector<worker_now> now_;
   std::vector<std::uint32_t> highest_;

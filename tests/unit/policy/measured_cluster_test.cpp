@@ -140,5 +140,28 @@ TEST(measured_cluster, stays_finite_whatever_peers_report) {
   }
 }
 
+/// The limit on what a plan tries once stood for ever on the largest global batch that was ever reported.
+TEST(MeasuredCluster, ForgetsTheLargestGlobalBatchThatRanLongAgoOrInAnotherGeneration) {
+  auto measured = proportional({0.02, 0.02}, 10);
+  std::uint64_t window = 2;
+  const auto run = [&](std::uint64_t global_batch, std::uint64_t generation = 1) {
+    auto shard = shard_of(window++, {0.02, 0.02}, 10, 1e9); // so that the largest batch allowed is the best
+    shard.generation = generation;
+    for (auto& report : shard.reports) {
+      report.generation = generation;
+      report.global_batch = global_batch;
+    }
+    measured.measure(shard);
+    return measured.best().total;
+  };
+  EXPECT_GT(run(512), 900U);
+  EXPECT_GT(run(128), 900U) << "it has run of late";
+  for (int more = 0; more < 512; ++more)
+    run(128);
+  EXPECT_LE(run(128), 256U) << "twice what runs now";
+  EXPECT_GT(run(512), 900U);
+  EXPECT_LE(run(128, 2), 256U) << "another generation";
+}
+
 } // namespace
 } // namespace dynamix::policy
