@@ -9,14 +9,9 @@ namespace dynamix::policy {
 
 arbitration::arbitration(const cluster::cluster_file& file, std::unique_ptr<policy::controller> decider,
                          std::uint64_t term)
-    : file_(file), adaptive_optimizer_(file.training.optimizer != cluster::optimizer_kind::sgd),
-      controller_(std::move(decider)), learning_(controller_->learns()), term_(term), measured_(file.batch),
-      rollout_(file.ppo.horizon) {
-  const auto workers = file.workers();
-  const auto highest = file.highest_by_rank();
-  for (std::size_t rank = 0; rank < workers.size(); ++rank)
-    highest_[workers[rank]->name] = highest[rank];
-}
+    : file_(file), highest_(file.highest_by_rank()),
+      adaptive_optimizer_(file.training.optimizer != cluster::optimizer_kind::sgd), controller_(std::move(decider)),
+      learning_(controller_->learns()), term_(term), measured_(file.batch), rollout_(file.ppo.horizon) {}
 
 void arbitration::raise_term(std::uint64_t term) {
   term_ = std::max(term_, term);
@@ -53,10 +48,8 @@ judged_worker arbitration::judge(const messages::window_report& report, bool sta
 verdict arbitration::consider(const messages::shard_report& shard) {
   enter_generation(shard.generation);
   std::vector<std::uint32_t> highest;
-  for (const auto& report : shard.reports) {
-    const auto found = highest_.find(report.host);
-    highest.push_back(found == highest_.end() ? file_.batch.highest : found->second);
-  }
+  for (const auto& report : shard.reports)
+    highest.push_back(report.rank < highest_.size() ? highest_[report.rank] : file_.batch.highest);
   measured_.measure(shard, std::move(highest));
   verdict result;
   auto& window = result.window;

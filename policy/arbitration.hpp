@@ -99,7 +99,7 @@ private:
   void decide(const messages::shard_report& shard, verdict& result);
 
   const cluster::cluster_file file_;
-  std::map<std::string, std::uint32_t> highest_; ///< batch size by host
+  const std::vector<std::uint32_t> highest_; ///< batch size by rank
   bool adaptive_optimizer_;
   std::unique_ptr<policy::controller> controller_;
   bool learning_;

@@ -11,22 +11,11 @@
 namespace dynamix::policy {
 namespace {
 
-std::map<std::string, std::uint32_t> highest_by_host(const cluster::cluster_file& file) {
-  std::map<std::string, std::uint32_t> highest;
-  const auto workers = file.workers();
-  const auto by_rank = file.highest_by_rank();
-  for (std::size_t rank = 0; rank < workers.size(); ++rank)
-    highest[workers[rank]->name] = by_rank[rank];
-  return highest;
-}
-
 std::vector<std::uint32_t> highest_of(const std::vector<messages::window_report>& reports,
-                                      const std::map<std::string, std::uint32_t>& by_host, std::uint32_t otherwise) {
+                                      const std::vector<std::uint32_t>& by_rank, std::uint32_t otherwise) {
   std::vector<std::uint32_t> highest;
-  for (const auto& report : reports) {
-    const auto found = by_host.find(report.host);
-    highest.push_back(found == by_host.end() ? otherwise : found->second);
-  }
+  for (const auto& report : reports)
+    highest.push_back(report.rank < by_rank.size() ? by_rank[report.rank] : otherwise);
   return highest;
 }
 
@@ -56,7 +45,7 @@ std::uint64_t detail_bytes(std::size_t state_size, std::size_t actions) {
 }
 
 shard_arbitration::shard_arbitration(const cluster::cluster_file& file, std::unique_ptr<policy::controller> decider)
-    : file_(file), highest_(highest_by_host(file)), controller_(std::move(decider)), measured_(file.batch) {}
+    : file_(file), highest_(file.highest_by_rank()), controller_(std::move(decider)), measured_(file.batch) {}
 
 void shard_arbitration::take(messages::guidance known) {
   if (std::pair(known.generation, known.window) > std::pair(known_.generation, known_.window))
@@ -145,7 +134,7 @@ shard_verdict shard_arbitration::consider(const messages::shard_report& shard) {
 }
 
 root_arbitration::root_arbitration(const cluster::cluster_file& file, std::unique_ptr<policy::controller> decider)
-    : file_(file), highest_(highest_by_host(file)),
+    : file_(file), highest_(file.highest_by_rank()),
       adaptive_optimizer_(file.training.optimizer != cluster::optimizer_kind::sgd), controller_(std::move(decider)),
       learning_(controller_->learns()), measured_(file.batch), rollout_(file.ppo.horizon) {}
 

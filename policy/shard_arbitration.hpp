@@ -47,7 +47,7 @@ private:
   void enter_generation(std::uint64_t generation);
 
   const cluster::cluster_file file_;
-  std::map<std::string, std::uint32_t> highest_; ///< batch size by host
+  std::vector<std::uint32_t> highest_; ///< batch size by rank
   std::unique_ptr<policy::controller> controller_;
   measured_cluster measured_;
   messages::guidance known_;
@@ -78,7 +78,7 @@ private:
   judged_worker judge(const messages::shard_window& joined, std::size_t index);
 
   const cluster::cluster_file file_;
-  std::map<std::string, std::uint32_t> highest_;
+  std::vector<std::uint32_t> highest_;
   bool adaptive_optimizer_;
   std::unique_ptr<policy::controller> controller_;
   bool learning_;

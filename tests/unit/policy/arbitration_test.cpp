@@ -154,5 +154,18 @@ TEST_F(Arbitration, ATermOnlyRises) {
   EXPECT_EQ(judge->consider(shard_of(1, {})).decisions[0].key.term, 7U);
 }
 
+/// Ranks are the cluster file's; the name in a report is what its sender says.
+TEST_F(Arbitration, TakesAHostsLimitByRankNotByTheReportedName) {
+  file.hosts = {{.name = "w0", .port = 1, .batch_highest = 128}, {.name = "w1", .port = 2}};
+  arbitration limited(file, std::make_unique<greedy_controller>(), 1);
+  auto shard = shard_of(1, {});
+  shard.reports[0].host = "w1";
+  shard.reports[1].host = "stranger";
+  const auto decisions = limited.consider(shard).decisions;
+  ASSERT_EQ(decisions.size(), 2U);
+  EXPECT_EQ(decisions[0].batch, 128U);
+  EXPECT_EQ(decisions[1].batch, 164U);
+}
+
 } // namespace
 } // namespace dynamix::policy
