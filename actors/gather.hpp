@@ -2,7 +2,7 @@
 
 /// Gathers one shard's window reports, or several shards' windows. Knows no CAF and no clock.
 
-#include "messages/tree.hpp"
+#include "messages/types.hpp"
 
 #include <cstdint>
 #include <map>

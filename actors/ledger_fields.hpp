@@ -1,9 +1,11 @@
 #pragma once
 
 /// What of each struct the ledger keeps, once for writing and reading: `for_each_field(value, visit)` calls
-/// `visit(name, field)` for each, in order. A field that an older ledger lacks keeps its default.
+/// `visit(name, field)` for each, in order; of messages, it keeps every field (messages/fields.hpp). A field that an
+/// older ledger lacks keeps its default.
 
 #include "actors/ledger.hpp"
+#include "messages/fields.hpp"
 
 #include <concepts>
 #include <type_traits>
@@ -24,31 +26,6 @@
   void for_each_field(Self& of, Visit&& visit) {                                                                       \
     DYNAMIX_SCAN(DYNAMIX_VISIT(__VA_ARGS__))                                                                           \
   }
-
-namespace dynamix::messages {
-
-DYNAMIX_FIELDS(decision_key, term, window)
-DYNAMIX_FIELDS(network_statistics, valid, throughput_bytes_per_second, rtt_seconds, retransmissions, source,
-               rtt_p50_seconds, rtt_p99_seconds, gradient_bytes_per_second, control_bytes_per_second, segments_sent,
-               sender_blocked_ratio, receiver_blocked_ratio, connection_resets, connections, congestion_window_segments)
-DYNAMIX_FIELDS(system_statistics, valid, cpu_time_ratio, run_queue_wait_ratio, memory_ratio, source, training_valid,
-               training_cpu_ratio, training_wait_ratio, training_stalled_ratio, involuntary_switches, page_faults,
-               major_page_faults, cgroup_memory_bytes, throttled_ratio, pressure_valid, cpu_pressure_ratio,
-               memory_pressure_ratio, io_pressure_ratio)
-DYNAMIX_FIELDS(gpu_statistics, valid, utilisation_ratio, memory_ratio, throttled)
-DYNAMIX_FIELDS(training_statistics, steps, samples, accuracy, loss, iteration_seconds, compute_seconds,
-               exchange_seconds, data_seconds, gradient_valid, sigma_norm, sigma2_norm, gradient_norm, noise_scale,
-               learning_rate, gain)
-DYNAMIX_FIELDS(window_report, host, rank, generation, window, first_step, final, batch, decision, global_batch, epoch,
-               epoch_samples, elapsed_seconds, training, network, system, telemetry_seconds, control_seconds, gpu,
-               program_seconds, telemetry_choice)
-DYNAMIX_FIELDS(evaluation_report, step, epoch, samples, elapsed_seconds, train_loss, test_loss, test_accuracy,
-               global_batch, learning_rate)
-DYNAMIX_FIELDS(decision_counts, received, applied, late, superseded, unapplied, stale_refused, duplicated)
-DYNAMIX_FIELDS(farewell, host, rank, succeeded, reason, steps, samples, epochs, wall_seconds, final_accuracy,
-               seconds_to_target, parameter_checksum, control_seconds, telemetry_seconds, decisions, incarnation)
-
-} // namespace dynamix::messages
 
 namespace dynamix::policy {
 

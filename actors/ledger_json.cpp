@@ -24,10 +24,6 @@ constexpr const char* kinds[] = {"start", "window",   "evaluation", "policy",  "
                                  "event", "farewell", "shard",      "deciding"};
 static_assert(std::size(kinds) == std::variant_size_v<ledger_entry>);
 
-/// In the order of messages::signal_source.
-constexpr const char* sources[] = {"unspecified", "none", "unprivileged", "ebpf"};
-static_assert(static_cast<std::size_t>(messages::signal_source::ebpf) + 1 == std::size(sources));
-
 template <class T>
 constexpr bool is_vector = false;
 template <class T>
@@ -48,8 +44,8 @@ template <class T>
 void put(json_text& to, const T& value) {
   if constexpr (std::floating_point<T>) {
     to.exact(value);
-  } else if constexpr (std::same_as<T, messages::signal_source>) {
-    to.value(sources[static_cast<std::size_t>(value)]);
+  } else if constexpr (std::is_enum_v<T>) {
+    to.value(messages::name_of(value));
   } else if constexpr (std::integral<T> || std::same_as<T, std::string>) {
     to.value(value);
   } else if constexpr (is_vector<T>) {
@@ -95,12 +91,14 @@ bool take(element from, std::string& to) {
   return true;
 }
 
-bool take(element from, messages::signal_source& to) {
+/// A name that this release does not know is the enumeration's zero.
+template <class T>
+requires std::is_enum_v<T>
+bool take(element from, T& to) {
   std::string_view text;
   if (from.get(text) != simdjson::SUCCESS)
     return false;
-  const auto found = std::find(std::begin(sources), std::end(sources), text);
-  to = static_cast<messages::signal_source>(found == std::end(sources) ? 0 : found - std::begin(sources));
+  to = messages::from_name<T>(text).value_or(T{});
   return true;
 }
 

@@ -2,7 +2,7 @@
 
 /// The workers of a shard, and their signs of life. Knows no CAF and no clock.
 
-#include "messages/tree.hpp"
+#include "messages/types.hpp"
 
 #include <cstdint>
 #include <map>

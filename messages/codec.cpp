@@ -63,53 +63,9 @@ result<shared_words> build(const T& value) {
   return to_words(single);
 }
 
-result<message> read_envelope(schema::Envelope::Reader envelope) {
-  switch (envelope.which()) {
-  case schema::Envelope::UNSET:
-    break;
-  case schema::Envelope::HELLO:
-    return message(wire::read(envelope.getHello()));
-  case schema::Envelope::WELCOME:
-    return message(wire::read(envelope.getWelcome()));
-  case schema::Envelope::WINDOW_REPORT:
-    return message(wire::read(envelope.getWindowReport()));
-  case schema::Envelope::EVALUATION_REPORT:
-    return message(wire::read(envelope.getEvaluationReport()));
-  case schema::Envelope::FAREWELL:
-    return message(wire::read(envelope.getFarewell()));
-  case schema::Envelope::SHARD_REPORT:
-    return message(wire::read(envelope.getShardReport()));
-  case schema::Envelope::DECISION:
-    return message(wire::read(envelope.getDecision()));
-  case schema::Envelope::TRAJECTORY:
-    return message(wire::read(envelope.getTrajectory()));
-  case schema::Envelope::POLICY_VERSION:
-    return message(wire::read(envelope.getPolicyVersion()));
-  case schema::Envelope::STORE_OPERATION:
-    return message(wire::read(envelope.getStoreOperation()));
-  case schema::Envelope::STORE_RESULT:
-    return message(wire::read(envelope.getStoreResult()));
-  case schema::Envelope::PLACEMENT:
-    return message(wire::read(envelope.getPlacement()));
-  case schema::Envelope::GENERATION_NOTICE:
-    return message(wire::read(envelope.getGenerationNotice()));
-  case schema::Envelope::HEARTBEAT:
-    return message(wire::read(envelope.getHeartbeat()));
-  case schema::Envelope::SHARD_HELLO:
-    return message(wire::read(envelope.getShardHello()));
-  case schema::Envelope::ABSENCE:
-    return message(wire::read(envelope.getAbsence()));
-  case schema::Envelope::BEAT_SUMMARY:
-    return message(wire::read(envelope.getBeatSummary()));
-  case schema::Envelope::SHARD_WINDOW:
-    return message(wire::read(envelope.getShardWindow()));
-  case schema::Envelope::GUIDANCE:
-    return message(wire::read(envelope.getGuidance()));
-  case schema::Envelope::SHARD_ORDER:
-    return message(wire::read(envelope.getShardOrder()));
-  case schema::Envelope::RECIPIENTS:
-    return message(wire::read(envelope.getRecipients()));
-  }
+result<any_message> read_envelope(schema::Envelope::Reader envelope) {
+  if (auto value = wire::read(envelope))
+    return std::move(*value);
   return codec_error{codec_code::unknown_kind, "a message of kind " +
                                                    std::to_string(static_cast<unsigned>(envelope.which())) +
                                                    ", which this release does not know"};
@@ -121,7 +77,7 @@ constexpr std::uint64_t first_word_of(std::size_t words) {
   return static_cast<std::uint64_t>(words - 1) << size_shift;
 }
 
-std::string invalid(const message& value) {
+std::string invalid(const any_message& value) {
   return std::visit([](const auto& one) { return validate(one); }, value);
 }
 
@@ -137,33 +93,14 @@ result<shared_words> encode(const T& value) {
   return words;
 }
 
-template result<shared_words> encode(const hello&);
-template result<shared_words> encode(const welcome&);
-template result<shared_words> encode(const window_report&);
-template result<shared_words> encode(const evaluation_report&);
-template result<shared_words> encode(const farewell&);
-template result<shared_words> encode(const shard_report&);
-template result<shared_words> encode(const decision&);
-template result<shared_words> encode(const trajectory&);
-template result<shared_words> encode(const policy_version&);
-template result<shared_words> encode(const store_operation&);
-template result<shared_words> encode(const store_result&);
-template result<shared_words> encode(const placement&);
-template result<shared_words> encode(const generation_notice&);
-template result<shared_words> encode(const heartbeat&);
-template result<shared_words> encode(const shard_hello&);
-template result<shared_words> encode(const absence&);
-template result<shared_words> encode(const beat_summary&);
-template result<shared_words> encode(const shard_window&);
-template result<shared_words> encode(const guidance&);
-template result<shared_words> encode(const shard_order&);
-template result<shared_words> encode(const recipients&);
+#define MESSAGE(type, Schema) template result<shared_words> encode(const type& value);
+#include "messages/fields.def"
 
-result<shared_words> encode(const message& value) {
+result<shared_words> encode(const any_message& value) {
   return std::visit([](const auto& one) { return encode(one); }, value);
 }
 
-result<message> decode(std::span<const std::uint64_t> words) {
+result<any_message> decode(std::span<const std::uint64_t> words) {
   if (words.size() > max_frame_words)
     return too_large(words.size());
   if (words.empty() || words.front() != first_word_of(words.size()))
@@ -184,13 +121,11 @@ result<message> decode(std::span<const std::uint64_t> words) {
   return decoded;
 }
 
-std::string_view kind_name(const message& value) {
-  static constexpr std::array<std::string_view, std::variant_size_v<message>> names = {
-      "hello",        "welcome",      "window_report",     "evaluation_report", "farewell",
-      "shard_report", "decision",     "trajectory",        "policy_version",    "store_operation",
-      "store_result", "placement",    "generation_notice", "heartbeat",         "shard_hello",
-      "absence",      "beat_summary", "shard_window",      "guidance",          "shard_order",
-      "recipients"};
+std::string_view kind_name(const any_message& value) {
+  static constexpr std::string_view names[] = {
+#define MESSAGE(type, Schema) #type,
+#include "messages/fields.def"
+  };
   return names[value.index()];
 }
 

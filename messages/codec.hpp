@@ -4,7 +4,7 @@
 /// one segment, behind the usual word that says so (docs/wire-format.md).
 
 #include "messages/shared_words.hpp"
-#include "messages/tree.hpp"
+#include "messages/types.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -16,11 +16,15 @@
 
 namespace dynamix::messages {
 
-/// Everything that a frame can hold.
-using message =
-    std::variant<hello, welcome, window_report, evaluation_report, farewell, shard_report, decision, trajectory,
-                 policy_version, store_operation, store_result, placement, generation_notice, heartbeat, shard_hello,
-                 absence, beat_summary, shard_window, guidance, shard_order, recipients>;
+/// A variant of all but the first.
+template <class First, class... Rest>
+using variant_of_rest = std::variant<Rest...>;
+
+/// Everything that a frame can hold: the messages of messages/fields.def.
+using any_message = variant_of_rest<void
+#define MESSAGE(type, Schema) , type
+#include "messages/fields.def"
+                                    >;
 
 /// The largest frame: the largest policy and room for what goes with it.
 inline constexpr std::size_t max_frame_words = (max_policy_bytes + (64U << 10)) / sizeof(std::uint64_t);
@@ -55,20 +59,20 @@ private:
   std::variant<T, codec_error> content_;
 };
 
-/// A frame that holds `value`, which is any of the structs of `message`. Fails with `invalid_field` where a receiver
-/// would refuse it, for example on a NaN, and with `too_large`.
+/// A frame that holds `value`, which is any of the structs of `any_message`. Fails with `invalid_field` where a
+/// receiver would refuse it, for example on a NaN, and with `too_large`.
 template <class T>
 result<shared_words> encode(const T& value);
-result<shared_words> encode(const message& value);
+result<shared_words> encode(const any_message& value);
 
 /// The message in a frame. Whatever the words are, this neither crashes nor takes more memory than the largest legal
 /// message needs, and a message that it returns satisfies `validate`.
-result<message> decode(std::span<const std::uint64_t> words);
-inline result<message> decode(const shared_words& words) {
+result<any_message> decode(std::span<const std::uint64_t> words);
+inline result<any_message> decode(const shared_words& words) {
   return decode(words.view());
 }
 
 /// "window_report": the name of the struct.
-std::string_view kind_name(const message& value);
+std::string_view kind_name(const any_message& value);
 
 } // namespace dynamix::messages

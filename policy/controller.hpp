@@ -3,7 +3,7 @@
 /// What decides batch sizes. Every policy, learned or not, stands behind `controller`. Includes no Torch.
 
 #include "cluster/cluster_file.hpp"
-#include "messages/tree.hpp"
+#include "messages/types.hpp"
 
 #include <cstdint>
 #include <memory>

@@ -4,7 +4,7 @@
 /// has; the root joins what the shards have seen and decided, judges it, and says what follows for all: the guidance
 /// for the windows to come. Both use the controllers of the central form (policy/controller.hpp). Includes no Torch.
 
-#include "messages/tree.hpp"
+#include "messages/types.hpp"
 #include "policy/arbitration.hpp"
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 /// The state vector of a worker: what the policy sees, field by field, with its normalisation.
 
 #include "cluster/cluster_file.hpp"
-#include "messages/tree.hpp"
+#include "messages/types.hpp"
 
 #include <span>
 #include <string_view>

@@ -1,6 +1,6 @@
 @0xb8e833d0f1f0864f;
-# What Dynamix's processes say to each other: one Envelope a frame. The values' ranges and their meaning are in
-# messages/types.hpp; messages/validation.cpp refuses whatever lies outside of them.
+# The messages of Dynamix's processes: one Envelope a frame. What each field means stands here; its range stands in its
+# row of messages/fields.def, and what breaks it is refused on both sides.
 #
 # Schemas only grow, so that every frame ever recorded (tests/unit/messages/golden) stays readable:
 #   - A field, an enumerant or an arm of the union is added at the end of its list under the next free number.
@@ -59,11 +59,13 @@ struct Hello {
   # `protocol_version` of the sender.
 
   cluster @1 :Text;
+  # Name of the cluster.
 
   clusterDigest @2 :UInt64;
   # Of the resolved cluster file; both sides must read the same one.
 
   host @3 :Text;
+  # Name of the calling host in the cluster file.
 
   incarnation @4 :UInt64;
   # Unique a process start, never 0.
@@ -98,12 +100,24 @@ enum WelcomeVerdict {
   unspecified @0;
   accepted @1;
   protocolMismatch @2;
+
   clusterMismatch @3;
+  # Another cluster, or another version of its file.
+
   unknownHost @4;
+  # Not in the cluster file, or without a worker role.
+
   duplicateHost @5;
+  # The same name is connected under another incarnation.
+
   heartbeatMismatch @6;
+  # Would cut healthy connections.
+
   generationClosed @7;
+  # Training is over: nobody can join any more.
+
   notLeader @8;
+  # Another replica decides: `leader`.
 }
 
 struct Welcome {
@@ -119,7 +133,7 @@ struct Welcome {
   # The newest that was formed; 0: none yet.
 
   rank @4 :UInt32;
-  # The worker's position among the workers of the cluster file.
+  # The worker's position among the workers of the cluster file, in all generations.
 
   obsoleteWorldSize @5 :UInt32;
   obsoleteStorePrefix @6 :Text;
@@ -129,7 +143,7 @@ struct Welcome {
 }
 
 struct Placement {
-  # A new generation; arbitrator to each of its members.
+  # A new generation, which is one fixed set of workers with one process group; arbitrator to each of its members.
 
   generation @0 :UInt64;
   # Counts from 1.
@@ -146,8 +160,12 @@ struct Placement {
 
 enum GenerationChange {
   unspecified @0;
+
   ended @1;
+  # A member is lost: leave at once, drop the step in flight, and say hello.
+
   regroup @2;
+  # Somebody wants to join: leave together at the next agreement, and say hello.
 }
 
 struct GenerationNotice {
@@ -164,7 +182,9 @@ struct Heartbeat {
   # A worker's sign of life.
 
   rank @0 :UInt32;
+
   incarnation @1 :UInt64;
+  # As in its hello.
 
   generation @2 :UInt64;
   # That it trains in; 0: none.
@@ -183,7 +203,7 @@ enum SignalSource {
 }
 
 struct NetworkStatistics {
-  # One process in one window.
+  # What the network did to one process in one window. Rates are means over the window.
 
   valid @0 :Bool;
 
@@ -202,6 +222,8 @@ struct NetworkStatistics {
   # Of the connections that carry gradients.
 
   rttP99Seconds @6 :Float64;
+  # Of the same; 0: no sample in this window.
+
   gradientBytesPerSecond @7 :Float64;
   # Sent and received between training threads.
 
@@ -218,16 +240,17 @@ struct NetworkStatistics {
   # Time in which a peer did not read what was to be sent, likewise.
 
   connectionResets @12 :UInt64;
+  # Connections that broke in this window.
 
   connections @13 :UInt32;
   # That carry gradients, open at the window's end.
 
   congestionWindowSegments @14 :Float64;
-  # Of those, mean.
+  # Of those: mean over RTT samples or, without eBPF, at the window's end.
 }
 
 struct SystemStatistics {
-  # One process in one window.
+  # What the machine did to one process in one window.
 
   valid @0 :Bool;
 
@@ -252,7 +275,7 @@ struct SystemStatistics {
   # Time runnable but not running over wall time, 0 to 1.
 
   trainingStalledRatio @8 :Float64;
-  # Time in uninterruptible sleep over wall time, 0 to 1.
+  # Time in uninterruptible sleep (disk) over wall time, 0 to 1; from eBPF only.
 
   involuntarySwitches @9 :UInt64;
   # Of all threads in the window, as are the next two.
@@ -269,7 +292,7 @@ struct SystemStatistics {
   # Time that the CPU quota of the cgroup held it back, over wall time.
 
   pressureValid @14 :Bool;
-  # Whether the next three were measured.
+  # Whether the next three (PSI "some" of the whole machine) were measured.
 
   cpuPressureRatio @15 :Float64;
   # Time in which some task of the machine waited for it, over wall time, 0 to 1.
@@ -282,6 +305,7 @@ struct GpuStatistics {
   # A machine's GPUs at the end of a window.
 
   valid @0 :Bool;
+  # False without a GPU.
 
   utilisationRatio @1 :Float64;
   # Mean over the devices, 0 to 1.
@@ -297,19 +321,27 @@ struct TrainingStatistics {
   # One worker in one window; means over its steps.
 
   steps @0 :UInt32;
+
   samples @1 :UInt64;
+  # By this worker.
 
   accuracy @2 :Float64;
-  # 0 to 1.
+  # Mean batch accuracy, 0 to 1.
 
   loss @3 :Float64;
+  # Mean batch loss.
 
   iterationSeconds @4 :Float64;
   # A step as a whole; the next three are its parts.
 
   computeSeconds @5 :Float64;
+  # Forward, backward and the emulated slow-down.
+
   exchangeSeconds @6 :Float64;
+  # Blocked on peers and on the network.
+
   dataSeconds @7 :Float64;
+  # Fetching the batch.
 
   gradientValid @8 :Bool;
   # False while the next four warm up.
@@ -329,11 +361,11 @@ struct TrainingStatistics {
   learningRate @13 :Float64;
 
   gain @14 :Float64;
-  # Of the learning-rate rule; 1 at the base batch.
+  # Of the learning-rate rule, 1/S to S; 1 at the base batch.
 }
 
 struct WindowReport {
-  # One worker's account of one window.
+  # One worker's account of one window, completed by its host's telemetry.
 
   host @0 :Text;
   rank @1 :UInt32;
@@ -368,7 +400,7 @@ struct WindowReport {
   system @14 :SystemStatistics;
 
   telemetrySeconds @15 :Float64;
-  # CPU time that measuring this window cost.
+  # CPU time that measuring this window cost, in the kernel too.
 
   controlSeconds @16 :Float64;
   # Time that the training thread spent on windows and decisions.
@@ -403,18 +435,25 @@ struct EvaluationReport {
 }
 
 struct DecisionCounts {
-  # received = applied + superseded + unapplied; the last two come on top.
+  # A worker's decisions. received = applied + superseded + unapplied; the last two come on top.
 
   received @0 :UInt64;
   applied @1 :UInt64;
 
   late @2 :UInt64;
-  # Of the applied ones.
+  # Of the applied ones: after the first boundary that it was meant for.
 
   superseded @3 :UInt64;
+  # Replaced by a newer one before it applied.
+
   unapplied @4 :UInt64;
+  # Still pending when training ended.
+
   staleRefused @5 :UInt64;
+  # Older than the newest.
+
   duplicated @6 :UInt64;
+  # The same key again, refused.
 }
 
 struct Farewell {
@@ -448,7 +487,7 @@ struct Farewell {
 }
 
 struct ShardReport {
-  # The window of a shard: the reports that came before the deadline.
+  # The window of a shard: the reports that came before the deadline. The policy sums s_global from them.
 
   window @0 :UInt64;
   generation @1 :UInt64;
@@ -474,10 +513,12 @@ struct Decision {
   # In samples.
 
   firstStep @4 :UInt64;
-  # The earliest step that it may hold for.
+  # The earliest step that it may hold for; all workers agree on the actual one.
 }
 
 struct Transition {
+  # One step of one worker, as PPO sees it.
+
   state @0 :List(Float32);
   # Normalised, as the policy saw it; masked entries are 0.
 
@@ -501,6 +542,8 @@ struct Trajectory {
 }
 
 struct PolicyVersion {
+  # New parameters for the policy.
+
   version @0 :UInt64;
 
   parameters @1 :Data;
@@ -557,7 +600,8 @@ struct StoreResult {
 }
 
 struct ShardHello {
-  # Shard to its parent in the tree of arbitrators, first message after a connect.
+  # Shard to its parent in the tree of arbitrators, first message after a connect. The answer is a Welcome, of which
+  # verdict, term and detail count.
 
   protocol @0 :UInt32;
   cluster @1 :Text;
@@ -568,7 +612,7 @@ struct ShardHello {
   # Its name in the plan.
 
   parent @5 :Text;
-  # The node that it looks for.
+  # The node of the plan that it looks for; another may answer in its place.
 
   incarnation @6 :UInt64;
   # Unique a start of the shard, never 0.
@@ -577,15 +621,17 @@ struct ShardHello {
 }
 
 struct Absence {
-  # A shard's worker is gone.
+  # A shard's worker is gone: its connection broke, or it fell silent.
 
   rank @0 :UInt32;
   incarnation @1 :UInt64;
+
   detail @2 :Text;
+  # For a person.
 }
 
 struct BeatSummary {
-  # Signs of life of a shard's workers, and its own.
+  # Signs of life of a shard's workers since its last one, which stands for its own.
 
   node @0 :Text;
 
@@ -602,18 +648,22 @@ struct WorkerChoice {
   # Window 0: nothing was decided.
 
   policyVersion @2 :UInt64;
+  # That decided.
 
   assigned @3 :UInt32;
   # Batch before the decision, in samples, as the next two.
 
   batch @4 :UInt32;
+  # After it.
+
   proposed @5 :UInt32;
+  # By the policy; another than `batch` where the guard or shadow mode stepped in.
 
   vote @6 :Int32;
   # Action that the policy chose; -1: none.
 
   acted @7 :Bool;
-  # On it.
+  # On it: something can be learned from it.
 
   logProbability @8 :Float32;
   value @9 :Float32;
@@ -626,60 +676,93 @@ struct WorkerChoice {
 }
 
 struct ShardWindow {
-  # A decided window of one shard or, joined, of several.
+  # A window of one shard, decided there, up the tree; or those of several shards, joined by a node in between.
 
   window @0 :UInt64;
   generation @1 :UInt64;
+
   expected @2 :UInt32;
+  # Workers of the shard.
+
   gatherSeconds @3 :Float64;
+  # The longest of the shards'.
+
   decideSeconds @4 :Float64;
+  # The same.
 
   untrained @5 :Text;
-  # Why the policy was not trained for what it saw.
+  # Why the policy was not trained for what it saw; empty: it was, or is not known.
 
   reports @6 :List(WindowReport);
-  # By rising rank.
+  # By rising rank; may be of an older window.
 
   choices @7 :List(WorkerChoice);
   # One a report.
 }
 
 struct GlobalSums {
-  # s_global; sums over reports.
+  # s_global: convergence indicators over workers, as sums over reports, so that they can be joined.
 
   reports @0 :Float64;
+  # How many were summed.
+
   weight @1 :Float64;
+  # Sum of samples.
+
   accuracy @2 :Float64;
+  # Weighted by samples, as the next one.
+
   loss @3 :Float64;
   iterationSecondsMax @4 :Float64;
+
   noiseScale @5 :Float64;
+  # Weighted by samples, over reports with valid gradients.
+
   noiseWeight @6 :Float64;
+  # Sum of their samples.
+
   globalBatch @7 :Float64;
+  # Of the batches in force, as the next two.
+
   batchLowest @8 :Float64;
   batchHighest @9 :Float64;
+
   computeSeconds @10 :Float64;
+  # Of the computing times of a step, as the next one.
+
   computeSecondsMax @11 :Float64;
+
   speed @12 :Float64;
+  # Samples per second of computing, over reports that computed.
+
   speedReports @13 :Float64;
 }
 
 struct WorkerGuidance {
+  # What the root rules for one worker.
+
   rank @0 :UInt32;
 
   planned @1 :UInt32;
-  # In samples; 0: no plan.
+  # Batch in the plan with the highest goodput; 0: no plan.
 
   ruled @2 :UInt32;
-  # In samples; 0: as it is.
+  # Batch to decide where the shard does not know better; 0: as it is.
 }
 
 struct Guidance {
-  # Root to shards: what one window of all workers comes to.
+  # Root to shards: what one window of all workers comes to, s_global, the plan and the ruling by which shards decide
+  # until the next one.
 
   generation @0 :UInt64;
+  # 0: there is none yet.
+
   window @1 :UInt64;
   sums @2 :GlobalSums;
+
   planned @3 :Bool;
+  # Anything was measured; the next six compare the plan with the highest goodput with what is assigned.
+
   plannedTotal @4 :Float64;
   assignedTotal @5 :Float64;
   gain @6 :Float64;
@@ -688,26 +771,30 @@ struct Guidance {
   noiseTrend @9 :Float64;
 
   targetSeconds @10 :Float64;
-  # Of computing a step; 0: what is ruled for each worker.
+  # Of computing a step: every worker gets what it computes within that; 0: what is ruled for each worker.
 
   ruledTotal @11 :UInt64;
+
   intervention @12 :Text;
+  # Why the guard stepped in; empty: it did not.
+
   reason @13 :Text;
 
   workers @14 :List(WorkerGuidance);
-  # By rising rank.
+  # By rising rank; those of the receiver.
 }
 
 struct ShardOrder {
-  # Parent to shard.
+  # What a parent wants of a shard beside deciding.
 
   term @0 :UInt64;
+  # Decide under at least this one.
 
   leaving @1 :List(UInt32);
-  # Ranks, rising, that are to go to their own shard.
+  # Ranks, rising, that are to go to their own shard, which is back.
 
   finished @2 :Bool;
-  # The run is over; how, say the next two.
+  # The run is over; the next two tell how.
 
   succeeded @3 :Bool;
   reason @4 :Text;

@@ -4,6 +4,7 @@
 #include "messages/codec.hpp"
 #include "messages/validation.hpp"
 #include "tests/unit/messages/examples.hpp"
+#include "tests/unit/messages/filled.hpp"
 
 #include <gtest/gtest.h>
 
@@ -49,10 +50,11 @@ constexpr std::array<std::uint64_t, 10> poison = {
 class mutator {
 public:
   explicit mutator(std::uint64_t seed) : random_(seed) {
-    for (const auto& value : examples()) {
-      const auto encoded = encode(value);
-      corpus_.emplace_back(encoded->view().begin(), encoded->view().end());
-    }
+    for (const auto& values : {examples(), filled_messages()})
+      for (const auto& value : values) {
+        const auto encoded = encode(value);
+        corpus_.emplace_back(encoded->view().begin(), encoded->view().end());
+      }
   }
 
   words next() {

@@ -25,7 +25,7 @@ codec_error refusal_of(std::span<const std::uint64_t> words) {
   return decoded ? codec_error{} : decoded.error();
 }
 
-void expect_round_trip(const message& value) {
+void expect_round_trip(const any_message& value) {
   const auto encoded = encode(value);
   ASSERT_TRUE(encoded) << kind_name(value) << ": " << encoded.error().text;
   const auto decoded = decode(*encoded);

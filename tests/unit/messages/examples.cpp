@@ -226,7 +226,7 @@ guidance guidance_example() {
 
 } // namespace
 
-std::vector<message> examples() {
+std::vector<any_message> examples() {
   return {
       hello_example(),
       welcome_example(),

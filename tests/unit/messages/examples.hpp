@@ -10,7 +10,7 @@
 namespace dynamix::messages {
 
 /// One of each message, no field at its default: what the golden files hold, and where mutations start from.
-std::vector<message> examples();
+std::vector<any_message> examples();
 
 /// The example of one kind.
 template <class T>

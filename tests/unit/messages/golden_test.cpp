@@ -15,8 +15,8 @@ namespace dynamix::messages {
 namespace {
 
 /// Path to example. A second example of a kind gets a number.
-std::map<std::string, message> golden_files() {
-  std::map<std::string, message> files;
+std::map<std::string, any_message> golden_files() {
+  std::map<std::string, any_message> files;
   std::map<std::string_view, int> count;
   for (const auto& value : examples()) {
     const auto kind = kind_name(value);
@@ -81,7 +81,7 @@ TEST_F(golden, files_cover_every_kind) {
   std::map<std::size_t, int> kinds;
   for (const auto& [path, value] : golden_files())
     ++kinds[value.index()];
-  EXPECT_EQ(kinds.size(), std::variant_size_v<message>);
+  EXPECT_EQ(kinds.size(), std::variant_size_v<any_message>);
 }
 
 } // namespace

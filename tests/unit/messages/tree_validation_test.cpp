@@ -24,7 +24,7 @@ void expect_refused(const std::string& field, const std::function<void(T&)>& cha
   const auto encoded = encode(value);
   ASSERT_FALSE(encoded) << field;
   EXPECT_THAT(encoded.error().text, testing::HasSubstr(field));
-  const auto decoded = decode(encode_unchecked(message(value)));
+  const auto decoded = decode(encode_unchecked(any_message(value)));
   ASSERT_FALSE(decoded) << field;
   EXPECT_THAT(decoded.error().text, testing::HasSubstr(field));
 }

@@ -20,7 +20,7 @@ inline std::vector<std::uint64_t> words_of(capnp::MessageBuilder& builder) {
 }
 
 /// A frame made without any check, as a faulty or hostile peer would.
-inline std::vector<std::uint64_t> encode_unchecked(const message& value) {
+inline std::vector<std::uint64_t> encode_unchecked(const any_message& value) {
   constexpr unsigned enough_words = 3U << 20;
   capnp::MallocMessageBuilder builder(enough_words);
   std::visit([&](const auto& one) { wire::write(one, builder.initRoot<schema::Envelope>()); }, value);

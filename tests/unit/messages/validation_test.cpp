@@ -20,7 +20,7 @@ constexpr auto infinity = std::numeric_limits<double>::infinity();
 
 struct broken {
   std::string field; ///< how the message of its refusal begins
-  message value;
+  any_message value;
 };
 
 /// The example of T with one field broken.

@@ -94,8 +94,8 @@ void for_each_function(const std::string& code, const std::function<void(std::si
 
 /// What a room may include of ours, as prefixes of paths. Its own files are always allowed.
 const std::map<std::string, std::vector<std::string>>& arrows() {
-  static const std::vector<std::string> values = {"messages/types.hpp", "messages/tree.hpp", "messages/fields.hpp",
-                                                  "cluster/", "storage/"};
+  static const std::vector<std::string> values = {"messages/types.hpp", "messages/fields.hpp", "cluster/",
+                                                  "storage/"};
   static const std::vector<std::string> all = {"messages/",   "cluster/",     "storage/",   "bpf/",      "telemetry/",
                                                "policy/",     "trainer/",     "simulator/", "ledger/",   "session/",
                                                "exchange/",   "actors/",      "faults/",    "node/",     "tests/",
