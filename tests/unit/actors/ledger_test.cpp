@@ -1,4 +1,5 @@
 #include "actors/ledger.hpp"
+#include "tests/unit/messages/filled.hpp"
 
 #include <gtest/gtest.h>
 
@@ -71,6 +72,17 @@ TEST(Ledger, EveryKindSurvivesTheRoundTrip) {
     EXPECT_EQ(row->entry.index(), entry.index());
     EXPECT_EQ(to_json_line(*row), line);
   }
+}
+
+TEST(Ledger, KeepsEveryFieldOfAMessage) {
+  ledger_window window;
+  window.workers.push_back({.report = messages::filled<messages::window_report>()});
+  const auto said = messages::filled<messages::farewell>();
+  const auto evaluated = messages::filled<messages::evaluation_report>();
+  const auto read = [](const ledger_entry& entry) { return parse_ledger_line(to_json_line({.entry = entry}))->entry; };
+  EXPECT_EQ(std::get<ledger_window>(read(window)).workers[0].report, window.workers[0].report);
+  EXPECT_EQ(std::get<ledger_farewell>(read(ledger_farewell{said})).farewell, said);
+  EXPECT_EQ(std::get<ledger_evaluation>(read(ledger_evaluation{evaluated})).report, evaluated);
 }
 
 TEST(Ledger, LinesOfEarlierVersionsAreRead) {
