@@ -54,11 +54,11 @@ void keep_policy(pointer self, const messages::policy_version& version) {
 void adopt(pointer self, const frame& published) {
   const auto version = unpack<messages::policy_version>(published, "arbitrator");
   auto& state = self->state;
-  if (state.root)
+  if (state.options.tree)
     self->send(state.aggregator, atom::policy_v, published);
-  if (!version || version->version <= state.controller().version())
+  if (!version || version->version <= state.judge->controller().version())
     return;
-  const auto error = state.root ? state.root->adopt(*version) : state.judge->adopt(*version);
+  const auto error = state.judge->adopt(*version);
   if (!error.empty()) {
     spdlog::error("policy_refused version={} error=\"{}\"", version->version, error);
     return;
@@ -102,9 +102,9 @@ void tell_sources(pointer self, policy::judged_window& window) {
 void join(pointer self, const frame& received) {
   auto& state = self->state;
   const auto window = unpack<messages::shard_window>(received, "arbitrator");
-  if (!window || !state.root)
+  if (!window || !state.options.tree)
     return;
-  auto verdict = state.root->consider(*window);
+  auto verdict = state.judge->join(*window);
   self->send(state.aggregator, atom::guide_v, pack(verdict.known));
   tell_sources(self, verdict.window);
   write_row(self, std::move(verdict.window));
@@ -114,7 +114,7 @@ void join(pointer self, const frame& received) {
 void decide(pointer self, const frame& received) {
   auto& state = self->state;
   const auto shard = unpack<messages::shard_report>(received, "arbitrator");
-  if (!shard || !state.judge)
+  if (!shard || state.options.tree)
     return;
   const auto began = std::chrono::steady_clock::now();
   auto verdict = state.judge->consider(*shard);
@@ -160,14 +160,10 @@ arbitrator_actor::behavior_type arbitrator(pointer self, arbitrator_options opti
   state.options = std::move(options);
   state.aggregator = std::move(aggregator);
   state.learner = std::move(learner);
-  auto controller = policy::make_controller(state.options.file, state.options.parameters);
-  if (state.options.tree)
-    state.root.emplace(state.options.file, std::move(controller));
-  else
-    state.judge.emplace(state.options.file, std::move(controller), 1);
+  state.judge.emplace(state.options.file, policy::make_controller(state.options.file, state.options.parameters));
   // What a tree's root decides is spread over windows, which cannot be decided again one by one.
   std::string problem;
-  if (state.judge)
+  if (!state.options.tree)
     write_row(self,
               describe_deciding(state.options.file, state.options.parameters, state.options.archive.get(), problem));
   warn_unless_kept(problem);
@@ -179,12 +175,8 @@ arbitrator_actor::behavior_type arbitrator(pointer self, arbitrator_options opti
               [](const caf::error& error) { spdlog::warn("learner_silent error=\"{}\"", to_text(error)); });
   return {
       [self](atom::shard, const frame& shard) { decide(self, shard); },
-      [self](atom::term, std::uint64_t term) {
-        self->state.root ? self->state.root->raise_term(term) : self->state.judge->raise_term(term);
-      },
-      [self](atom::lost, std::uint32_t rank) {
-        self->state.root ? self->state.root->forget(rank) : self->state.judge->forget(rank);
-      },
+      [self](atom::term, std::uint64_t term) { self->state.judge->raise_term(term); },
+      [self](atom::lost, std::uint32_t rank) { self->state.judge->forget(rank); },
       [self](atom::kept, std::uint64_t token, bool kept) { settle(self, token, kept); },
       [self](atom::finish) { return finish(self); },
       [self](atom::window, const frame& window) { join(self, window); },

@@ -3,9 +3,8 @@
 #include "actors/decision_journal.hpp"
 #include "actors/interfaces.hpp"
 #include "actors/ledger.hpp"
-#include "policy/arbitration.hpp"
+#include "policy/deliberation.hpp"
 #include "policy/parameter_archive.hpp"
-#include "policy/shard_arbitration.hpp"
 
 #include <memory>
 #include <optional>
@@ -29,13 +28,11 @@ struct arbitrator_options {
 struct arbitrator_state {
   static constexpr const char* name = "arbitrator";
   arbitrator_options options;
-  std::optional<policy::arbitration> judge;
-  std::optional<policy::root_arbitration> root; ///< of a tree, in the place of `judge`
+  std::optional<policy::deliberation> judge;
   aggregator_local aggregator;
   learner_actor learner; ///< null for policies that do not learn
   kept_actions kept;
   std::vector<caf::typed_response_promise<atom::finish>> finishing; ///< who waits until nothing is to be kept any more
-  const policy::controller& controller() const { return root ? root->controller() : judge->controller(); }
   bool learning = false; ///< a rollout is with the learner; rollouts that come meanwhile are dropped
 };
 

@@ -4,7 +4,7 @@
 /// run can be followed, explained and summed up from it alone. Includes no CAF.
 
 #include "messages/types.hpp"
-#include "policy/arbitration.hpp"
+#include "policy/judged_window.hpp"
 
 #include <cstdint>
 #include <memory>

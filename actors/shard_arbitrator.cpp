@@ -19,7 +19,7 @@ void decide(pointer self, const frame& received) {
   if (!shard)
     return;
   const auto began = std::chrono::steady_clock::now();
-  auto verdict = self->state.judge->consider(*shard);
+  auto verdict = self->state.judge->decide(*shard);
   for (const auto& decision : verdict.decisions)
     self->send(self->state.hub, atom::decide_v, decision.rank, pack(decision));
   verdict.window.decide_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
@@ -47,7 +47,7 @@ shard_arbitrator_actor::behavior_type shard_arbitrator(pointer self, const clust
       [self](atom::shard, const frame& shard) { decide(self, shard); },
       [self](atom::guide, const frame& received) {
         if (auto known = unpack<messages::guidance>(received, "shard_arbitrator"))
-          self->state.judge->take(std::move(*known));
+          self->state.judge->follow(std::move(*known));
       },
       [self](atom::policy, const frame& version) { adopt(self, version); },
       [self](atom::place, const frame& received) {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "actors/interfaces.hpp"
-#include "policy/shard_arbitration.hpp"
+#include "policy/deliberation.hpp"
 
 #include <optional>
 #include <vector>
@@ -11,7 +11,7 @@ namespace dynamix::actors {
 /// Decides a shard's windows by the newest guidance, at once, and tells its hub what it has decided.
 struct shard_arbitrator_state {
   static constexpr const char* name = "shard_arbitrator";
-  std::optional<policy::shard_arbitration> judge;
+  std::optional<policy::deliberation> judge;
   shard_local hub;
 };
 

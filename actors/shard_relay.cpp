@@ -215,10 +215,8 @@ caf::result<atom::farewell> relay_farewell(pointer self, const frame& said) {
       .then(
           [self, promise, farewell = *farewell](atom::farewell) mutable {
             auto& state = self->state;
-            if (state.workers.holds_other(farewell.rank, farewell.incarnation)) {
-              promise.deliver(atom::farewell_v);
-              return;
-            }
+            if (state.workers.holds_other(farewell.rank, farewell.incarnation))
+              return promise.deliver(atom::farewell_v);
             state.farewells += messages::tells_leave(farewell) ? 0 : 1;
             state.workers.left(farewell.rank);
             state.through.erase(farewell.rank);

@@ -2,8 +2,7 @@
 /// the policy's part and the codec, without sockets and the ledger.
 
 #include "messages/codec.hpp"
-#include "policy/arbitration.hpp"
-#include "policy/shard_arbitration.hpp"
+#include "policy/deliberation.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -66,11 +65,11 @@ double at(std::vector<double> values, double share) {
 void measure(cluster::policy_kind policy, std::uint32_t workers) {
   const auto file = file_of(policy, workers);
   const auto count = (workers + shard_workers - 1) / shard_workers;
-  std::vector<policy::shard_arbitration> shards;
+  std::vector<policy::deliberation> shards;
   for (std::uint32_t i = 0; i < count; ++i)
     shards.emplace_back(file, policy::make_controller(file, {}));
-  policy::root_arbitration root(file, policy::make_controller(file, {}));
-  policy::arbitration central(file, policy::make_controller(file, {}), 1);
+  policy::deliberation root(file, policy::make_controller(file, {}));
+  policy::deliberation central(file, policy::make_controller(file, {}));
   std::vector<std::uint32_t> members;
   for (std::uint32_t rank = 0; rank < workers; ++rank)
     members.push_back(rank);
@@ -88,7 +87,7 @@ void measure(cluster::policy_kind policy, std::uint32_t workers) {
       own.reports.assign(all.reports.begin() + i * workers / count, all.reports.begin() + (i + 1) * workers / count);
       own.expected = static_cast<std::uint32_t>(own.reports.size());
       const auto began = cpu_milliseconds();
-      const auto verdict = shards[i].consider(own);
+      const auto verdict = shards[i].decide(own);
       of_shard.push_back(cpu_milliseconds() - began);
       for (const auto& decision : verdict.decisions)
         batches[decision.rank] = decision.batch;
@@ -99,10 +98,10 @@ void measure(cluster::policy_kind policy, std::uint32_t workers) {
     const auto decoded = messages::decode(*messages::encode(joined));
     of_codec.push_back(cpu_milliseconds() - began);
     began = cpu_milliseconds();
-    const auto said = root.consider(joined);
+    const auto said = root.join(joined);
     of_root.push_back(cpu_milliseconds() - began);
     for (auto& shard : shards)
-      shard.take(said.known);
+      shard.follow(said.known);
     began = cpu_milliseconds();
     central.consider(all);
     of_central.push_back(cpu_milliseconds() - began);

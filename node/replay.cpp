@@ -2,6 +2,7 @@
 
 #include "cluster/tree_plan.hpp"
 #include "node/text.hpp"
+#include "policy/deliberation.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -82,7 +83,7 @@ private:
       if (auto problem = read_(deciding.parameters, parameters); !problem.empty())
         return begin_life(std::move(problem));
     try {
-      judge_ = std::make_unique<policy::arbitration>(file_, policy::make_controller(file_, parameters), 1);
+      judge_ = std::make_unique<policy::deliberation>(file_, policy::make_controller(file_, parameters));
     } catch (const std::invalid_argument& misfit) {
       begin_life(misfit.what());
     }
@@ -167,7 +168,7 @@ private:
   const cluster::cluster_file& file_;
   const std::string digest_;
   const read_parameters& read_;
-  std::unique_ptr<policy::arbitration> judge_;     ///< null: these windows cannot be decided again
+  std::unique_ptr<policy::deliberation> judge_;    ///< null: these windows cannot be decided again
   std::string impossible_;                         ///< why
   std::map<std::uint64_t, std::string> published_; ///< digests of this life, by version
   messages::decision_key key_;

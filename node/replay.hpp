@@ -1,7 +1,7 @@
 #pragma once
 
 /// Makes a run's decisions again: the ledger's reports go through the same code that decided live
-/// (policy/arbitration.hpp), with the parameters that decided then, and what comes out is compared with the ledger.
+/// (policy/deliberation.hpp), with the parameters that decided then, and what comes out is compared with the ledger.
 
 #include "actors/ledger.hpp"
 #include "cluster/cluster_file.hpp"

@@ -2,7 +2,7 @@
 
 /// A run's course as columns of numbers, one row a window: what the plots draw. Pure.
 
-#include "policy/arbitration.hpp"
+#include "policy/judged_window.hpp"
 
 #include <array>
 #include <cstddef>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "policy/arbitration.hpp"
+#include "policy/judged_window.hpp"
 
 #include <cstdint>
 #include <string>

@@ -5,6 +5,7 @@
 #include "policy/policy_controller.hpp"
 #include "policy/rivals.hpp"
 #include "policy/shadow.hpp"
+#include "policy/state.hpp"
 
 #include <algorithm>
 #include <stdexcept>
@@ -13,22 +14,22 @@ namespace dynamix::policy {
 namespace {
 
 /// Today's practice, to compare with: every worker keeps its batch size.
-class static_controller final : public controller {
+class static_controller final : public joint_controller {
 public:
   std::string name() const override { return "static"; }
 
-  std::vector<choice> decide(const observation& observed) override {
+  std::vector<choice> choose_all(const observation& observed) override {
     check(observed);
     return keep_assigned(observed, "static policy");
   }
 };
 
-class static_best_controller final : public controller {
+class static_best_controller final : public joint_controller {
 public:
   explicit static_best_controller(std::uint32_t batch) : batch_(batch) {}
   std::string name() const override { return "static-best"; }
 
-  std::vector<choice> decide(const observation& observed) override {
+  std::vector<choice> choose_all(const observation& observed) override {
     check(observed);
     std::vector<std::uint32_t> batches;
     for (const auto highest : observed.highest)
@@ -74,33 +75,62 @@ std::string controller::adopt(const messages::policy_version&) {
   return "the policy \"" + name() + "\" does not learn";
 }
 
-void controller::survey(const observation&, messages::guidance&) const {}
-
-std::vector<choice> controller::propose(const observation& own, const messages::guidance&) {
-  return keep_assigned(own, "nothing ruled yet");
-}
+void controller::survey(const observation&, ruling&) const {}
 
 std::string controller::untrained(const observation&, const std::vector<choice>&) const {
   return {};
 }
 
-void controller::rule(const observation& all, const std::vector<proposal>&, const std::string&,
-                      messages::guidance& result) {
+void controller::rule(const observation& all, const std::vector<choice>& proposals, const std::string&,
+                      ruling& result) {
   std::vector<std::uint32_t> batches;
-  for (const auto& made : decide(all))
+  for (const auto& each : proposals)
+    batches.push_back(each.batch);
+  rule_batches(all, batches, result);
+}
+
+void controller::settle(const observation&, const ruling&, std::vector<choice>&) {}
+
+std::vector<choice> joint_controller::propose(const observation& own, const ruling&) {
+  return choose(own, own.assigned, {});
+}
+
+void joint_controller::rule(const observation& all, const std::vector<choice>&, const std::string&, ruling& result) {
+  result.choices = choose_all(all);
+  std::vector<std::uint32_t> batches;
+  for (const auto& made : result.choices)
     batches.push_back(made.batch);
   rule_batches(all, batches, result);
 }
 
-void controller::settle(const observation& own, const messages::guidance& known, std::vector<choice>& choices) {
-  for (std::size_t i = 0; i < choices.size(); ++i) {
-    const auto ruled = guidance_for(known, choices[i].rank).ruled;
-    if (ruled == 0)
-      continue;
-    choices[i].batch = std::min(ruled, own.highest[i]);
-    choices[i].reason = name() + " for all workers on window " + std::to_string(known.window) + ": " +
-                        std::to_string(choices[i].batch) + " of " + std::to_string(known.ruled_total);
+void joint_controller::settle(const observation& own, const ruling& known, std::vector<choice>& choices) {
+  if (!known.choices.empty()) {
+    choices = known.choices;
+    return;
   }
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    auto& made = choices[i];
+    if (const auto ruled = guidance_for(known, made.rank).ruled; ruled != 0) {
+      made.batch = std::min(ruled, own.highest[i]);
+      made.reason = name() + " for all workers on window " + std::to_string(known.window) + ": " +
+                    std::to_string(made.batch) + " of " + std::to_string(known.ruled_total);
+    } else {
+      made.reason = "nothing ruled yet: keeps " + std::to_string(made.batch);
+    }
+  }
+}
+
+std::vector<choice> decide(controller& decider, const observation& all) {
+  check(all);
+  ruling known;
+  known.generation = all.report->generation;
+  known.window = all.report->window;
+  known.sums = sum_reports(all.report->reports);
+  decider.survey(all, known);
+  auto choices = decider.propose(all, known);
+  decider.rule(all, choices, {}, known);
+  decider.settle(all, known, choices);
+  return choices;
 }
 
 messages::worker_guidance guidance_for(const messages::guidance& known, std::uint32_t rank) {
@@ -125,7 +155,8 @@ std::vector<choice> choose(const observation& observed, const std::vector<std::u
   for (std::size_t i = 0; i < batches.size(); ++i) {
     choices[i].rank = observed.report->reports[i].rank;
     choices[i].batch = batches[i];
-    choices[i].reason = reasons[i];
+    if (!reasons.empty())
+      choices[i].reason = reasons[i];
   }
   return choices;
 }

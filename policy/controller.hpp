@@ -45,21 +45,20 @@ struct choice {
   std::string reason; ///< one sentence for a person
 };
 
-/// What a shard wanted for one worker, as the root sees it.
-struct proposal {
-  std::int32_t vote = -1;  ///< as choice::vote
-  std::uint32_t batch = 0; ///< that its policy wants; 0: not known
+/// What one window of all workers comes to. In a tree only the guidance travels from the root to the shards; the rest
+/// is there where one arbitrator is both.
+struct ruling : messages::guidance {
+  std::vector<choice> choices;           ///< of a policy that chooses for all workers at once, one a report
+  std::vector<std::uint32_t> overridden; ///< what the policy wanted where the guard steps in, one a report
 };
 
+/// Decides in four parts. In a tree of arbitrators the root surveys and rules over all workers, and each shard proposes
+/// and settles for its own, by the newest ruling that it has, without waiting. One arbitrator for all does the four in
+/// a row on the same window (`decide`). The same sequence of observations, parameters and seed gives the same choices.
 class controller {
 public:
   virtual ~controller() = default;
   virtual std::string name() const = 0;
-  /// One choice a report, in the reports' order; also for final ones, which the caller leaves out. Actions that change
-  /// a batch size change `assigned`, for that will be in force when the choice is. The same sequence of observations,
-  /// parameters and seed gives the same choices. Throws std::invalid_argument when `assigned`
-  /// has another length than the reports.
-  virtual std::vector<choice> decide(const observation& observed) = 0;
   /// True if it learns from trajectories: a learned policy in mode `train`.
   virtual bool learns() const { return false; }
   /// Takes new parameters for the next decision. Returns an empty string, or why they are refused: too large, damaged
@@ -67,25 +66,39 @@ public:
   /// `version()`; then nothing has changed. Controllers that do not learn refuse.
   virtual std::string adopt(const messages::policy_version& version);
   virtual std::uint64_t version() const { return 0; }
-  /// How a guard saw the choices of the last `decide`, as one sentence; empty without a guard.
+  /// How a guard saw the choices that it last ruled on, as one sentence; empty without a guard.
   virtual std::string guard_view() const { return {}; }
 
-  // In a tree of arbitrators a decision is made in four parts, of which root and shards each have two. Together, on the
-  // same window, they decide what `decide` does. A shard chooses and settles without waiting, by the newest guidance
-  // that it has.
-
   /// Root: what all workers' measurements come to, where the policy goes by that; s_global is in `result` already.
-  virtual void survey(const observation& all, messages::guidance& result) const;
-  /// Shard: one choice a report. By itself a policy chooses nothing, and keeps what is assigned.
-  virtual std::vector<choice> propose(const observation& own, const messages::guidance& known);
+  virtual void survey(const observation& all, ruling& result) const;
+  /// Shard: one choice a report, in the reports' order; also for final ones, which the caller leaves out. Actions that
+  /// change a batch size change `assigned`, for that will be in force when the choice is.
+  virtual std::vector<choice> propose(const observation& own, const ruling& known) = 0;
   /// Shard: why the policy was not trained for what it sees; empty: it was, or that is not known.
   virtual std::string untrained(const observation& own, const std::vector<choice>& choices) const;
-  /// Root: what follows from what all want, one proposal a report. By itself what `decide` decides.
-  virtual void rule(const observation& all, const std::vector<proposal>& proposals, const std::string& untrained,
-                    messages::guidance& result);
-  /// Shard: puts what was ruled into its choices. By itself the ruled batch sizes.
-  virtual void settle(const observation& own, const messages::guidance& known, std::vector<choice>& choices);
+  /// Root: what follows from what all want, one proposal a report. Of a shard's proposal it has rank, vote and batch;
+  /// `untrained` is what a shard has found. By itself what is proposed.
+  virtual void rule(const observation& all, const std::vector<choice>& proposals, const std::string& untrained,
+                    ruling& result);
+  /// Shard: puts what was ruled into its choices. By itself they stand.
+  virtual void settle(const observation& own, const ruling& known, std::vector<choice>& choices);
 };
+
+/// Chooses for all workers at once, at the root; shards follow its last word.
+class joint_controller : public controller {
+public:
+  /// One choice a report, in the reports' order.
+  virtual std::vector<choice> choose_all(const observation& all) = 0;
+
+  std::vector<choice> propose(const observation& own, const ruling& known) final;
+  void rule(const observation& all, const std::vector<choice>& proposals, const std::string& untrained,
+            ruling& result) final;
+  void settle(const observation& own, const ruling& known, std::vector<choice>& choices) final;
+};
+
+/// All four parts on the same window: one choice a report, in the reports' order. Throws std::invalid_argument as
+/// `check` does.
+std::vector<choice> decide(controller& decider, const observation& all);
 
 /// The worker's part of the guidance; zeros where it has none.
 messages::worker_guidance guidance_for(const messages::guidance& known, std::uint32_t rank);

@@ -9,10 +9,10 @@ namespace {
 
 constexpr double worthwhile_gain = 1.02; ///< of goodput
 
-class goodput_controller final : public controller {
+class goodput_controller final : public joint_controller {
 public:
   std::string name() const override { return "goodput"; }
-  std::vector<choice> decide(const observation& observed) override;
+  std::vector<choice> choose_all(const observation& observed) override;
 };
 
 std::string explain(const measured_cluster& measured, std::size_t worker, const batch_plan& chosen, double gain) {
@@ -32,7 +32,7 @@ std::string explain(const measured_cluster& measured, std::size_t worker, const 
   return std::string(text) + rest;
 }
 
-std::vector<choice> goodput_controller::decide(const observation& observed) {
+std::vector<choice> goodput_controller::choose_all(const observation& observed) {
   check(observed);
   const auto& measured = *observed.measured;
   if (!measured.any_measured())
@@ -56,7 +56,7 @@ std::vector<choice> goodput_controller::decide(const observation& observed) {
 
 } // namespace
 
-std::unique_ptr<controller> make_goodput() {
+std::unique_ptr<joint_controller> make_goodput() {
   return std::make_unique<goodput_controller>();
 }
 

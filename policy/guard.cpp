@@ -35,6 +35,10 @@ bool finite(const choice& made) {
          is_finite(made.log_probability) && is_finite(made.value);
 }
 
+bool is_one_a_report(const std::vector<choice>& choices, const observation& observed) {
+  return std::ranges::equal(choices, observed.report->reports, {}, &choice::rank, &messages::window_report::rank);
+}
+
 /// Why these are no choices for these reports; empty: they are.
 std::string find_invalid(const std::vector<choice>& choices, const observation& observed) {
   const auto& reports = observed.report->reports;
@@ -164,64 +168,60 @@ public:
   std::uint64_t version() const override { return learned_->version(); }
   std::string guard_view() const override { return view_; }
 
-  std::vector<choice> decide(const observation& observed) override {
-    auto choices = learned_->decide(observed);
-    const auto fallback = fall_back(observed);
-    auto verdict = review(choices, fallback, observed, rules_, std::move(memory_));
-    memory_ = std::move(verdict.memory);
-    view_ = std::move(verdict.view);
-    if (verdict.intervention.empty())
-      return choices;
-    choices.resize(fallback.size());
-    for (std::size_t i = 0; i < choices.size(); ++i) {
-      choices[i].rank = observed.report->reports[i].rank;
-      put_in_place(choices[i], fallback[i], verdict.intervention, verdict.reason);
-    }
-    return choices;
-  }
-
-  void survey(const observation& all, messages::guidance& result) const override { learned_->survey(all, result); }
-  std::vector<choice> propose(const observation& own, const messages::guidance& known) override {
+  void survey(const observation& all, ruling& result) const override { learned_->survey(all, result); }
+  std::vector<choice> propose(const observation& own, const ruling& known) override {
     return learned_->propose(own, known);
   }
   std::string untrained(const observation& own, const std::vector<choice>& choices) const override {
     return find_untrained(choices, own, rules_.trained_on);
   }
 
-  void rule(const observation& all, const std::vector<proposal>& proposals, const std::string& untrained,
-            messages::guidance& result) override {
-    learned_->rule(all, proposals, untrained, result);
-    std::vector<choice> wanted(result.workers.size());
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      wanted[i].rank = result.workers[i].rank;
-      wanted[i].batch = result.workers[i].ruled;
+  void rule(const observation& all, const std::vector<choice>& proposals, const std::string& untrained,
+            ruling& result) override {
+    auto wanted = proposals;
+    if (is_one_a_report(proposals, all)) {
+      learned_->rule(all, proposals, untrained, result);
+      for (std::size_t i = 0; i < wanted.size(); ++i)
+        wanted[i].batch = result.workers[i].ruled;
     }
     const auto fallback = fall_back(all);
     auto verdict = review(wanted, fallback, all, rules_, std::move(memory_), untrained);
     memory_ = std::move(verdict.memory);
+    view_ = std::move(verdict.view);
     if (verdict.intervention.empty())
       return;
     result.intervention = std::move(verdict.intervention);
     result.reason = std::move(verdict.reason);
+    for (const auto& each : wanted)
+      result.overridden.push_back(each.batch);
+    result.overridden.resize(fallback.size());
     rule_batches(all, fallback, result);
   }
 
-  void settle(const observation& own, const messages::guidance& known, std::vector<choice>& choices) override {
+  void settle(const observation& own, const ruling& known, std::vector<choice>& choices) override {
     learned_->settle(own, known, choices);
+    const bool steps_in = !known.intervention.empty();
+    if (steps_in)
+      choices.resize(own.report->reports.size());
     for (std::size_t i = 0; i < choices.size(); ++i) {
-      const auto ruled = guidance_for(known, choices[i].rank).ruled;
-      if (!finite(choices[i]))
-        put_in_place(choices[i], own.assigned[i], "not a valid choice", "the policy's numbers are not finite");
-      else if (!known.intervention.empty())
-        put_in_place(choices[i], ruled == 0 ? own.assigned[i] : std::min(ruled, own.highest[i]), known.intervention,
+      auto& made = choices[i];
+      if (steps_in) {
+        made.rank = own.report->reports[i].rank;
+        if (!known.overridden.empty())
+          made.batch = known.overridden[i];
+        const auto ruled = guidance_for(known, made.rank).ruled;
+        put_in_place(made, ruled == 0 ? own.assigned[i] : std::min(ruled, own.highest[i]), known.intervention,
                      known.reason);
+      } else if (!finite(made)) {
+        put_in_place(made, own.assigned[i], "not a valid choice", "the policy's numbers are not finite");
+      }
     }
   }
 
 private:
   batches fall_back(const observation& observed) {
     batches fallback;
-    for (const auto& each : heuristic_->decide(observed))
+    for (const auto& each : heuristic_->choose_all(observed))
       fallback.push_back(
           std::clamp(each.batch, observed.measured->lowest(), observed.highest[fallback.size()])); // what is assigned
     return fallback;
@@ -239,7 +239,7 @@ private:
   }
 
   std::unique_ptr<controller> learned_;
-  std::unique_ptr<controller> heuristic_;
+  std::unique_ptr<joint_controller> heuristic_;
   guard_rules rules_;
   guard_memory memory_;
   std::string view_;

@@ -9,11 +9,11 @@
 namespace dynamix::policy {
 namespace {
 
-class lb_bsp_controller final : public controller {
+class lb_bsp_controller final : public joint_controller {
 public:
   explicit lb_bsp_controller(const cluster::batch& limits) : limits_(limits) {}
   std::string name() const override { return "lb-bsp"; }
-  std::vector<choice> decide(const observation& observed) override;
+  std::vector<choice> choose_all(const observation& observed) override;
 
 private:
   /// Samples a second of computing; 0 while not measured.
@@ -43,7 +43,7 @@ std::string explain(double speed, double speeds, std::uint64_t total, bool measu
   return text;
 }
 
-std::vector<choice> lb_bsp_controller::decide(const observation& observed) {
+std::vector<choice> lb_bsp_controller::choose_all(const observation& observed) {
   check(observed);
   const auto& reports = observed.report->reports;
   std::vector<double> speeds;

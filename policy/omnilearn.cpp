@@ -18,11 +18,11 @@ struct timing {
   double seconds = 0; ///< 0 while not measured
 };
 
-class omnilearn_controller final : public controller {
+class omnilearn_controller final : public joint_controller {
 public:
   explicit omnilearn_controller(const cluster::batch& limits) : limits_(limits) {}
   std::string name() const override { return "omnilearn"; }
-  std::vector<choice> decide(const observation& observed) override;
+  std::vector<choice> choose_all(const observation& observed) override;
 
 private:
   timing measure(const messages::window_report& report);
@@ -63,7 +63,7 @@ std::string explain(const timing& worker, double mean, double target) {
   return text;
 }
 
-std::vector<choice> omnilearn_controller::decide(const observation& observed) {
+std::vector<choice> omnilearn_controller::choose_all(const observation& observed) {
   check(observed);
   const auto& reports = observed.report->reports;
   std::vector<timing> timings;

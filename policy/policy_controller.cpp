@@ -45,12 +45,11 @@ public:
   std::string name() const override { return shape_.kind; }
   bool learns() const override { return mode_ == cluster::policy_mode::train; }
   std::uint64_t version() const override { return version_; }
-  std::vector<choice> decide(const observation& observed) override;
-  void survey(const observation& all, messages::guidance& result) const override;
-  std::vector<choice> propose(const observation& own, const messages::guidance& known) override;
-  void rule(const observation& all, const std::vector<proposal>& proposals, const std::string& untrained,
-            messages::guidance& result) override;
-  void settle(const observation& own, const messages::guidance& known, std::vector<choice>& choices) override;
+  void survey(const observation& all, ruling& result) const override;
+  std::vector<choice> propose(const observation& own, const ruling& known) override;
+  void rule(const observation& all, const std::vector<choice>& proposals, const std::string& untrained,
+            ruling& result) override;
+  void settle(const observation& own, const ruling& known, std::vector<choice>& choices) override;
   std::string adopt(const messages::policy_version& version) override;
 
 private:
@@ -96,25 +95,12 @@ void policy_controller::judge_states(std::vector<choice>& choices) const {
   }
 }
 
-std::vector<choice> policy_controller::decide(const observation& observed) {
-  check(observed);
-  messages::guidance all{.sums = sum_reports(observed.report->reports)};
-  survey(observed, all);
-  auto choices = propose(observed, all);
-  std::vector<proposal> proposals;
-  for (const auto& chosen : choices)
-    proposals.push_back({.vote = chosen.vote, .batch = chosen.batch});
-  rule(observed, proposals, {}, all);
-  settle(observed, all, choices);
-  return choices;
-}
-
-void policy_controller::survey(const observation& all, messages::guidance& result) const {
+void policy_controller::survey(const observation& all, ruling& result) const {
   if (all.measured->any_measured())
     survey_plan(*all.measured, all.measured->best(), all.assigned, *all.report, result);
 }
 
-std::vector<choice> policy_controller::propose(const observation& own, const messages::guidance& known) {
+std::vector<choice> policy_controller::propose(const observation& own, const ruling& known) {
   check(own);
   const auto& reports = own.report->reports;
   if (reports.empty())
@@ -125,6 +111,7 @@ std::vector<choice> policy_controller::propose(const observation& own, const mes
   for (std::size_t i = 0; i < reports.size(); ++i) {
     const auto view = view_plan(*own.measured, i, known, guidance_for(known, reports[i].rank).planned);
     choices[i].rank = reports[i].rank;
+    choices[i].batch = own.assigned[i];
     choices[i].state =
         normalise(reports[i], accuracies_.previous(reports[i]), own.assigned[i], known.sums, limits_, view);
   }
@@ -156,11 +143,11 @@ void policy_controller::draw_actions(const observation& own, std::vector<choice>
   }
 }
 
-void policy_controller::rule(const observation& all, const std::vector<proposal>& proposals, const std::string&,
-                             messages::guidance& result) {
+void policy_controller::rule(const observation& all, const std::vector<choice>& proposals, const std::string&,
+                             ruling& result) {
   std::vector<std::uint32_t> wanted;
-  for (std::size_t i = 0; i < proposals.size(); ++i)
-    wanted.push_back(proposals[i].batch == 0 ? all.assigned[i] : proposals[i].batch);
+  for (const auto& each : proposals)
+    wanted.push_back(each.batch);
   if (planned_ && result.planned) {
     std::vector<planned_action> actions;
     for (const auto& each : proposals)
@@ -173,7 +160,7 @@ void policy_controller::rule(const observation& all, const std::vector<proposal>
   rule_batches(all, wanted, result);
 }
 
-void policy_controller::settle(const observation& own, const messages::guidance& known, std::vector<choice>& choices) {
+void policy_controller::settle(const observation& own, const ruling& known, std::vector<choice>& choices) {
   if (!planned_)
     return;
   for (std::size_t i = 0; i < choices.size(); ++i) {

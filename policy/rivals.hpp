@@ -33,12 +33,12 @@ std::unique_ptr<controller> make_omnilearn(const cluster::batch& limits);
 /// Where the paper assumes equal workers, T_grad is the slowest worker's time under the best split (water-filling over
 /// measured step-time tables, policy/measured_cluster.hpp). Without phi B stays. Nothing moves until goodput would rise
 /// by 2 %.
-std::unique_ptr<controller> make_goodput();
+std::unique_ptr<joint_controller> make_goodput();
 
 /// The best equal batch of a grid, which `compare` looks for: every worker gets `batch`, as far as its limits allow.
 std::unique_ptr<controller> make_static_best(std::uint32_t batch);
 
-/// One choice a report, of these batch sizes and reasons.
+/// One choice a report, of these batch sizes and reasons; without any where `reasons` is empty.
 std::vector<choice> choose(const observation& observed, const std::vector<std::uint32_t>& batches,
                            const std::vector<std::string>& reasons);
 /// One choice a report that keeps what is assigned: "<reason>: keeps 64".

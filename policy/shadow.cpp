@@ -15,24 +15,18 @@ public:
   std::uint64_t version() const override { return decider_->version(); }
   std::string guard_view() const override { return decider_->guard_view(); }
 
-  std::vector<choice> decide(const observation& observed) override {
-    auto choices = decider_->decide(observed);
-    withhold(observed, choices);
-    return choices;
-  }
-
-  void survey(const observation& all, messages::guidance& result) const override { decider_->survey(all, result); }
-  std::vector<choice> propose(const observation& own, const messages::guidance& known) override {
+  void survey(const observation& all, ruling& result) const override { decider_->survey(all, result); }
+  std::vector<choice> propose(const observation& own, const ruling& known) override {
     return decider_->propose(own, known);
   }
   std::string untrained(const observation& own, const std::vector<choice>& choices) const override {
     return decider_->untrained(own, choices);
   }
-  void rule(const observation& all, const std::vector<proposal>& proposals, const std::string& untrained,
-            messages::guidance& result) override {
+  void rule(const observation& all, const std::vector<choice>& proposals, const std::string& untrained,
+            ruling& result) override {
     decider_->rule(all, proposals, untrained, result);
   }
-  void settle(const observation& own, const messages::guidance& known, std::vector<choice>& choices) override {
+  void settle(const observation& own, const ruling& known, std::vector<choice>& choices) override {
     decider_->settle(own, known, choices);
     withhold(own, choices);
   }

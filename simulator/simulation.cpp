@@ -17,10 +17,10 @@ using batches = std::vector<std::uint32_t>;
 constexpr std::uint64_t evaluation_purpose = 0x6576616c; // tells these random numbers from a world's
 
 /// Says what it has been told; the truth is not in its observations.
-class oracle : public policy::controller {
+class oracle : public policy::joint_controller {
 public:
   std::string name() const override { return "oracle"; }
-  std::vector<policy::choice> decide(const policy::observation& observed) override {
+  std::vector<policy::choice> choose_all(const policy::observation& observed) override {
     std::vector<policy::choice> choices;
     for (std::size_t i = 0; i < observed.report->reports.size(); ++i)
       choices.push_back({.rank = observed.report->reports[i].rank,
@@ -63,7 +63,7 @@ struct simulation::state {
   simulator::world world;
   std::uint64_t generation;
   oracle* knowing; ///< null with any other policy
-  policy::arbitration arbitration;
+  policy::deliberation deliberation;
   random_stream evaluation_numbers;
   batches in_force;
   messages::decision_key key;
@@ -76,7 +76,7 @@ struct simulation::state {
 
   state(scenario what, std::unique_ptr<policy::controller> decider, std::uint64_t seed)
       : world(std::move(what), seed), generation(world.generation()), knowing(dynamic_cast<oracle*>(decider.get())),
-        arbitration(world.what().file, std::move(decider), 1), evaluation_numbers(seed, 0, evaluation_purpose),
+        deliberation(world.what().file, std::move(decider)), evaluation_numbers(seed, 0, evaluation_purpose),
         in_force(world.present().size(), file().batch.initial), over(!world.failure().empty()) {
     if (knowing != nullptr && !over)
       in_force = best_batches(world.look(), file().batch);
@@ -106,7 +106,7 @@ void simulation::state::decide(messages::shard_report& shard) {
     report.final = over;
   if (knowing != nullptr)
     knowing->next = over || world.generation() != generation ? batches{} : best_batches(world.look(), file().batch);
-  auto verdict = arbitration.consider(shard);
+  auto verdict = deliberation.consider(shard);
   window = std::move(verdict.window);
   rollout = std::move(verdict.rollout);
   if (std::ranges::any_of(window.workers, [](const auto& worker) { return !worker.intervention.empty(); }))
@@ -198,7 +198,7 @@ std::vector<messages::trajectory> simulation::take_rollout() {
 }
 
 std::string simulation::adopt(const messages::policy_version& version) {
-  return state_->arbitration.adopt(version);
+  return state_->deliberation.adopt(version);
 }
 
 const simulator::world& simulation::world() const {

@@ -1,12 +1,12 @@
 #pragma once
 
-/// A run in virtual time: a world, and the decision code of the live system (policy/arbitration.hpp) on top. A decision
-/// comes into force when it does in training (cluster/decision_steps.hpp).
+/// A run in virtual time: a world, and the decision code of the live system (policy/deliberation.hpp) on top. A
+/// decision comes into force when it does in training (cluster/decision_steps.hpp).
 ///
 /// When hosts come or go, the new generation's batch sizes keep the global batch and the proportions, those who come
 /// counting as average ones, as far as the limits allow. Decisions that were made for the old generation are dropped.
 
-#include "policy/arbitration.hpp"
+#include "policy/deliberation.hpp"
 #include "simulator/oracle.hpp"
 #include "simulator/world.hpp"
 

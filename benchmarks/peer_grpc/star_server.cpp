@@ -1,8 +1,8 @@
 #include "benchmarks/peer_grpc/star_server.hpp"
 
 #include "benchmarks/peer_grpc/conversion.hpp"
-#include "policy/arbitration.hpp"
 #include "policy/controller.hpp"
+#include "policy/deliberation.hpp"
 #include "storage/atomic_file.hpp"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct waiting_call {
 class star_service final : public star::Star::CallbackService {
 public:
   explicit star_service(const cluster::cluster_file& file)
-      : file_(file), digest_(file.digest()), judge_(file, policy::make_controller(file, parameters_of(file)), 1) {
+      : file_(file), digest_(file.digest()), judge_(file, policy::make_controller(file, parameters_of(file))) {
     for (const auto* host : file_.workers())
       names_.push_back(host->name);
     decider_ = std::jthread([this](const std::stop_token& stop) { decide(stop); });
@@ -90,7 +90,7 @@ private:
   const cluster::cluster_file file_;
   const std::uint64_t digest_;
   std::vector<std::string> names_; ///< by rank
-  policy::arbitration judge_;      ///< of the deciding thread
+  policy::deliberation judge_;     ///< of the deciding thread
   std::mutex mutex_;
   std::condition_variable_any complete_;
   std::vector<waiting_call> calls_; ///< of the open window

@@ -1,5 +1,5 @@
 #include "policy/actions.hpp"
-#include "policy/arbitration.hpp"
+#include "policy/deliberation.hpp"
 #include "policy/guard.hpp"
 #include "policy/rivals.hpp"
 #include "samples.hpp"
@@ -26,7 +26,7 @@ constexpr double jitter = 0.02;
 
 class toy_loop {
 public:
-  explicit toy_loop(std::unique_ptr<controller> decider) : judge_(make_file(), std::move(decider), 1) {}
+  explicit toy_loop(std::unique_ptr<controller> decider) : judge_(make_file(), std::move(decider)) {}
 
   static cluster::cluster_file make_file() {
     cluster::cluster_file file;
@@ -71,7 +71,7 @@ public:
   int interventions = 0;
 
 private:
-  arbitration judge_;
+  deliberation judge_;
   std::mt19937_64 generator_{17};
   std::uint64_t window_ = 0;
   std::deque<batches> pipeline_ = std::deque<batches>(2, batches(4, limits.initial)); ///< in force, and next

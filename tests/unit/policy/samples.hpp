@@ -43,7 +43,7 @@ inline cluster::cluster_file make_file(cluster::policy_kind kind = cluster::poli
   return file;
 }
 
-/// A controller, and what is measured for it, as an arbitration keeps them.
+/// A controller, and what is measured for it, as a deliberation keeps them.
 class measured_controller {
 public:
   measured_controller(std::unique_ptr<controller> decider, const cluster::batch& limits)
@@ -51,10 +51,10 @@ public:
 
   std::vector<choice> decide(const messages::shard_report& shard, std::vector<std::uint32_t> assigned) {
     measured_.measure(shard);
-    return decider_->decide({.report = &shard,
-                             .assigned = std::move(assigned),
-                             .highest = std::vector<std::uint32_t>(shard.reports.size(), limits_.highest),
-                             .measured = &measured_});
+    return policy::decide(*decider_, {.report = &shard,
+                                      .assigned = std::move(assigned),
+                                      .highest = std::vector<std::uint32_t>(shard.reports.size(), limits_.highest),
+                                      .measured = &measured_});
   }
   std::vector<choice> decide(const messages::shard_report& shard, std::uint32_t assigned = 64) {
     return decide(shard, std::vector<std::uint32_t>(shard.reports.size(), assigned));

@@ -14,10 +14,10 @@ namespace dynamix::policy::testing {
 class scripted_controller final : public controller {
 public:
   using script = std::function<std::vector<choice>(const observation&)>;
-  explicit scripted_controller(script decide) : script_(std::move(decide)) {}
+  explicit scripted_controller(script propose) : script_(std::move(propose)) {}
 
   std::string name() const override { return "scripted"; }
-  std::vector<choice> decide(const observation& observed) override { return script_(observed); }
+  std::vector<choice> propose(const observation& own, const ruling&) override { return script_(own); }
   bool learns() const override { return true; }
   std::string adopt(const messages::policy_version& version) override {
     version_ = version.version;

@@ -1,8 +1,8 @@
 // What a tree of arbitrators decides is what one arbitrator decides: exactly, for the same reports, guidance and
 // policy.
 
+#include "policy/deliberation.hpp"
 #include "policy/measured_cluster.hpp"
-#include "policy/shard_arbitration.hpp"
 #include "policy/state.hpp"
 
 #include <gmock/gmock.h>
@@ -108,6 +108,11 @@ struct side {
   }
 };
 
+/// What travels from the root to the shards.
+ruling without_what_stays_at_the_root(const ruling& known) {
+  return ruling{static_cast<const messages::guidance&>(known), {}, {}};
+}
+
 class tree_decisions : public testing::TestWithParam<cluster::policy_kind> {};
 
 TEST_P(tree_decisions, are_those_of_one_arbitrator_when_guidance_is_of_the_same_window) {
@@ -126,24 +131,27 @@ TEST_P(tree_decisions, are_those_of_one_arbitrator_when_guidance_is_of_the_same_
       bool moved = false;
       for (std::uint64_t window = 1; window <= 40; ++window) {
         const auto all = hosts.run(window, assigned, keys);
-        const auto expected = central.decider->decide(central.see(all, assigned, false));
+        const auto expected = decide(*central.decider, central.see(all, assigned, false));
 
         const auto seen = root.see(all, assigned, false);
-        messages::guidance known{.generation = 2, .window = window, .sums = sum_reports(all.reports)};
+        ruling known;
+        known.window = window;
+        known.sums = sum_reports(all.reports);
         root.decider->survey(seen, known);
         std::vector<std::vector<choice>> made;
         std::vector<observation> own;
-        std::vector<proposal> proposals;
+        std::vector<choice> proposals;
         std::string untrained;
         for (std::size_t i = 0; i < shards; ++i) {
           own.push_back(tree[i].see(part_of(all, shards, i), assigned, true));
           made.push_back(tree[i].decider->propose(own[i], known));
           for (const auto& each : made[i])
-            proposals.push_back({.vote = each.vote, .batch = each.batch});
+            proposals.push_back({.rank = each.rank, .batch = each.batch, .vote = each.vote});
           if (untrained.empty())
             untrained = tree[i].decider->untrained(own[i], made[i]);
         }
         root.decider->rule(seen, proposals, untrained, known);
+        known = without_what_stays_at_the_root(known);
         std::vector<std::uint32_t> decided;
         for (std::size_t i = 0; i < shards; ++i) {
           tree[i].decider->settle(own[i], known, made[i]);
@@ -162,10 +170,10 @@ TEST_P(tree_decisions, are_those_of_one_arbitrator_when_guidance_is_of_the_same_
 
 /// A whole tree on the same run; what was decided, window by window.
 std::vector<std::vector<std::uint32_t>> run_tree(const cluster::cluster_file& file, std::size_t shards) {
-  std::vector<shard_arbitration> tree;
+  std::vector<deliberation> tree;
   for (std::size_t i = 0; i < shards; ++i)
     tree.emplace_back(file, make_controller(file, {}));
-  root_arbitration root(file, make_controller(file, {}));
+  deliberation root(file, make_controller(file, {}));
   std::vector<std::uint32_t> members(workers);
   for (std::uint32_t rank = 0; rank < workers; ++rank)
     members[rank] = rank;
@@ -180,7 +188,7 @@ std::vector<std::vector<std::uint32_t>> run_tree(const cluster::cluster_file& fi
     const auto all = hosts.run(window, assigned, keys);
     messages::shard_window joined{.window = window, .generation = 2, .expected = workers, .reports = {}, .choices = {}};
     for (std::size_t i = 0; i < shards; ++i) {
-      const auto verdict = tree[i].consider(part_of(all, shards, i));
+      const auto verdict = tree[i].decide(part_of(all, shards, i));
       for (const auto& each : verdict.decisions) {
         assigned[each.rank] = each.batch;
         keys[each.rank] = each.key;
@@ -189,14 +197,14 @@ std::vector<std::vector<std::uint32_t>> run_tree(const cluster::cluster_file& fi
       joined.reports.insert(joined.reports.end(), verdict.window.reports.begin(), verdict.window.reports.end());
       joined.choices.insert(joined.choices.end(), verdict.window.choices.begin(), verdict.window.choices.end());
     }
-    auto said = root.consider(joined);
+    auto said = root.join(joined);
     EXPECT_EQ(said.known.sums, sum_reports(all.reports)) << "s_global is the flat sum, to the bit";
     EXPECT_EQ(said.window.predicted.decided.total, std::accumulate(assigned.begin(), assigned.end(), 0U));
     EXPECT_GT(said.window.predicted.decided.slowest_seconds, 0);
     EXPECT_TRUE(std::ranges::all_of(said.window.workers, [](const auto& row) { return row.predicted_seconds > 0; }));
     learned += said.rollout.size();
     for (auto& shard : tree)
-      shard.take(said.known);
+      shard.follow(said.known);
     decided.push_back(assigned);
   }
   EXPECT_EQ(learned > 0,
@@ -231,30 +239,30 @@ TEST(tree_decisions, come_near_to_those_of_goodput_although_they_are_a_window_la
   EXPECT_GT(std::ranges::max(decided), 2 * std::ranges::min(decided)) << "fast hosts got more";
 }
 
-TEST(shard_arbitration, decides_on_by_the_last_guidance_and_keeps_batches_until_there_is_any) {
+TEST(deliberation_of_a_shard, decides_on_by_the_last_guidance_and_keeps_batches_until_there_is_any) {
   const auto file = file_of(cluster::policy_kind::goodput);
-  shard_arbitration shard(file, make_controller(file, {}));
+  deliberation shard(file, make_controller(file, {}));
   imagined_cluster hosts(3);
   const std::vector<std::uint32_t> assigned(workers, 64);
   const std::vector<messages::decision_key> keys(workers);
-  auto first = shard.consider(part_of(hosts.run(1, assigned, keys), 4, 1));
+  auto first = shard.decide(part_of(hosts.run(1, assigned, keys), 4, 1));
   ASSERT_EQ(first.decisions.size(), 6U);
   EXPECT_EQ(first.decisions[0].batch, 64U);
   messages::guidance known{.generation = 2, .window = 1, .workers = {{.rank = 6, .planned = 0, .ruled = 90}}};
-  shard.take(known);
+  shard.follow(known);
   for (std::uint64_t window = 2; window < 5; ++window) {
-    const auto next = shard.consider(part_of(hosts.run(window, assigned, keys), 4, 1));
+    const auto next = shard.decide(part_of(hosts.run(window, assigned, keys), 4, 1));
     EXPECT_EQ(next.decisions[0].batch, 90U) << "the parent is gone, its word stands";
     EXPECT_EQ(next.decisions[1].batch, 64U) << "nothing was ruled for it";
     EXPECT_EQ(next.decisions[0].key.window, window);
   }
   known.window = 0;
   known.workers[0].ruled = 40;
-  shard.take(known);
+  shard.follow(known);
   EXPECT_EQ(shard.known().window, 1U) << "older guidance is dropped";
 }
 
-TEST(shard_arbitration, sends_the_states_of_as_many_workers_as_the_budget_allows) {
+TEST(deliberation_of_a_shard, sends_the_states_of_as_many_workers_as_the_budget_allows) {
   std::vector<std::uint32_t> members(1000);
   for (std::uint32_t rank = 0; rank < members.size(); ++rank)
     members[rank] = rank;

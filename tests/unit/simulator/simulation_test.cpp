@@ -18,12 +18,12 @@ using testing::worker;
 
 using batches = std::vector<std::uint32_t>;
 
-class scripted : public policy::controller {
+class scripted : public policy::joint_controller {
 public:
   using script = std::function<std::uint32_t(const messages::window_report& report, std::uint32_t assigned)>;
   explicit scripted(script batch) : batch_(std::move(batch)) {}
   std::string name() const override { return "scripted"; }
-  std::vector<policy::choice> decide(const policy::observation& observed) override {
+  std::vector<policy::choice> choose_all(const policy::observation& observed) override {
     std::vector<policy::choice> choices;
     for (std::size_t i = 0; i < observed.report->reports.size(); ++i) {
       const auto& report = observed.report->reports[i];

@@ -1,4 +1,4 @@
-#include "policy/arbitration.hpp"
+#include "policy/deliberation.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 class greedy_controller final : public controller {
 public:
   std::string name() const override { return "greedy"; }
-  std::vector<choice> decide(const observation& observed) override {
+  std::vector<choice> propose(const observation& observed, const ruling&) override {
     std::vector<choice> choices;
     for (std::size_t i = 0; i < observed.assigned.size(); ++i)
       choices.push_back({.rank = observed.report->reports[i].rank,
@@ -43,19 +43,19 @@ messages::shard_report shard_of(std::uint64_t window, messages::decision_key in_
   return shard;
 }
 
-class Arbitration : public ::testing::Test {
+class Deliberation : public ::testing::Test {
 protected:
-  Arbitration() {
+  Deliberation() {
     file.batch.highest = 300;
     file.reward.kind = cluster::reward_kind::paper;
     file.ppo.horizon = 2;
-    judge.emplace(file, std::make_unique<greedy_controller>(), 1);
+    judge.emplace(file, std::make_unique<greedy_controller>());
   }
   cluster::cluster_file file;
-  std::optional<arbitration> judge;
+  std::optional<deliberation> judge;
 };
 
-TEST_F(Arbitration, AddsToTheBatchLastDecidedAndStaysInBounds) {
+TEST_F(Deliberation, AddsToTheBatchLastDecidedAndStaysInBounds) {
   const std::uint32_t expected[] = {164, 264, 300, 300};
   for (std::uint64_t window = 1; window <= 4; ++window) {
     const auto result = judge->consider(shard_of(window, {}));
@@ -67,28 +67,28 @@ TEST_F(Arbitration, AddsToTheBatchLastDecidedAndStaysInBounds) {
   }
 }
 
-TEST_F(Arbitration, DecidesForABoundaryAlsoAfterAResumeInMidWindow) {
+TEST_F(Deliberation, DecidesForABoundaryAlsoAfterAResumeInMidWindow) {
   auto shard = shard_of(3, {});
   for (auto& report : shard.reports)
     report.first_step = 23; // of window 3, which ends with step 29
   EXPECT_EQ(judge->consider(shard).decisions[0].first_step, 32U);
 }
 
-TEST_F(Arbitration, DecidesNothingOnTheLastWindow) {
+TEST_F(Deliberation, DecidesNothingOnTheLastWindow) {
   const auto result = judge->consider(shard_of(3, {}, true));
   EXPECT_TRUE(result.decisions.empty());
   EXPECT_FALSE(result.window.decided);
   EXPECT_EQ(result.window.workers.size(), 2U);
 }
 
-TEST_F(Arbitration, RewardsTheGainOfAccuracyFromTheSecondWindowOn) {
+TEST_F(Deliberation, RewardsTheGainOfAccuracyFromTheSecondWindowOn) {
   const auto first = judge->consider(shard_of(1, {}));
   EXPECT_EQ(first.window.workers[0].reward.gain, 0);
   const auto second = judge->consider(shard_of(2, {}));
   EXPECT_NEAR(second.window.workers[0].reward.gain, file.reward.alpha * 0.1, 1e-12);
 }
 
-TEST_F(Arbitration, HandsARolloutToTheLearnerAfterTheHorizon) {
+TEST_F(Deliberation, HandsARolloutToTheLearnerAfterTheHorizon) {
   EXPECT_TRUE(judge->consider(shard_of(1, {})).rollout.empty());
   EXPECT_TRUE(judge->consider(shard_of(2, {})).rollout.empty()) << "nothing decided is in force yet";
   EXPECT_TRUE(judge->consider(shard_of(3, {1, 1})).rollout.empty());
@@ -100,7 +100,7 @@ TEST_F(Arbitration, HandsARolloutToTheLearnerAfterTheHorizon) {
       << "the reward of the first window that ran under the decision";
 }
 
-TEST_F(Arbitration, AStaleReportEarnsNothing) {
+TEST_F(Deliberation, AStaleReportEarnsNothing) {
   judge->consider(shard_of(1, {}));
   judge->consider(shard_of(2, {}));
   auto shard = shard_of(3, {1, 1});
@@ -112,15 +112,15 @@ TEST_F(Arbitration, AStaleReportEarnsNothing) {
   EXPECT_TRUE(judge->consider(shard_of(4, {1, 2})).rollout.empty()) << "one of the two has but one transition";
 }
 
-TEST_F(Arbitration, GivesAHostNoMoreThanItsMemoryAllows) {
+TEST_F(Deliberation, GivesAHostNoMoreThanItsMemoryAllows) {
   file.hosts = {{.name = "w0", .port = 1, .batch_highest = 128}, {.name = "w1", .port = 2}};
-  judge.emplace(file, std::make_unique<greedy_controller>(), 1);
+  judge.emplace(file, std::make_unique<greedy_controller>());
   const auto decided = judge->consider(shard_of(1, {})).decisions;
   EXPECT_EQ(decided[0].batch, 128U);
   EXPECT_EQ(decided[1].batch, 164U);
 }
 
-TEST_F(Arbitration, ANewGenerationStartsWithWhatIsInForce) {
+TEST_F(Deliberation, ANewGenerationStartsWithWhatIsInForce) {
   judge->consider(shard_of(1, {}));
   judge->consider(shard_of(2, {}));
   auto shard = shard_of(3, {});
@@ -132,9 +132,9 @@ TEST_F(Arbitration, ANewGenerationStartsWithWhatIsInForce) {
   EXPECT_EQ(judge->consider(shard).decisions[0].batch, 180U);
 }
 
-TEST_F(Arbitration, RewardsProgressWhereTheFileSaysSo) {
+TEST_F(Deliberation, RewardsProgressWhereTheFileSaysSo) {
   file.reward.kind = cluster::reward_kind::progress;
-  judge.emplace(file, std::make_unique<greedy_controller>(), 1);
+  judge.emplace(file, std::make_unique<greedy_controller>());
   auto shard = shard_of(1, {});
   for (auto& report : shard.reports) {
     report.training.steps = 10;
@@ -148,16 +148,16 @@ TEST_F(Arbitration, RewardsProgressWhereTheFileSaysSo) {
   EXPECT_EQ(reward.total, reward.progress);
 }
 
-TEST_F(Arbitration, ATermOnlyRises) {
+TEST_F(Deliberation, ATermOnlyRises) {
   judge->raise_term(7);
   judge->raise_term(3);
   EXPECT_EQ(judge->consider(shard_of(1, {})).decisions[0].key.term, 7U);
 }
 
 /// Ranks are the cluster file's; the name in a report is what its sender says.
-TEST_F(Arbitration, TakesAHostsLimitByRankNotByTheReportedName) {
+TEST_F(Deliberation, TakesAHostsLimitByRankNotByTheReportedName) {
   file.hosts = {{.name = "w0", .port = 1, .batch_highest = 128}, {.name = "w1", .port = 2}};
-  arbitration limited(file, std::make_unique<greedy_controller>(), 1);
+  deliberation limited(file, std::make_unique<greedy_controller>());
   auto shard = shard_of(1, {});
   shard.reports[0].host = "w1";
   shard.reports[1].host = "stranger";

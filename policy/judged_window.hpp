@@ -1,20 +1,14 @@
 #pragma once
 
-/// Decides a shard's windows: reports in, decisions and an account of them out. The arbitrator actor and the simulator
-/// run this same code. Includes no Torch.
+/// A window as the ledger keeps it: what was measured, what it earned, what was decided on it and what was expected of
+/// that. Includes no Torch.
 
-#include "cluster/cluster_file.hpp"
 #include "messages/types.hpp"
-#include "policy/accuracy_history.hpp"
 #include "policy/attribution.hpp"
-#include "policy/controller.hpp"
 #include "policy/measured_cluster.hpp"
 #include "policy/reward.hpp"
-#include "policy/rollout.hpp"
 
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -69,46 +63,7 @@ struct judged_window {
   std::string guard; ///< controller::guard_view
 };
 
-struct verdict {
-  std::vector<messages::decision> decisions; ///< one a worker; none on the last window
-  judged_window window;
-  std::vector<messages::trajectory> rollout; ///< complete, for the learner; mostly empty
-};
-
 /// Fills in what is expected of the decisions in `window`, whose workers are those that were measured last, in order.
 void predict(const measured_cluster& measured, judged_window& window);
-
-class arbitration {
-public:
-  arbitration(const cluster::cluster_file& file, std::unique_ptr<controller> decider, std::uint64_t term);
-
-  /// Judges one window: rewards what was in force, decides what comes next. A new generation starts with what its
-  /// reports say is in force.
-  verdict consider(const messages::shard_report& shard);
-  /// Decisions from now on carry at least this term.
-  void raise_term(std::uint64_t term);
-  std::uint64_t term() const { return term_; }
-  /// Takes a policy version; an error message if it does not fit.
-  std::string adopt(const messages::policy_version& version);
-  void forget(std::uint32_t rank);
-  const policy::controller& controller() const { return *controller_; }
-
-private:
-  void enter_generation(std::uint64_t generation);
-  judged_worker judge(const messages::window_report& report, bool stale, double progress);
-  void decide(const messages::shard_report& shard, verdict& result);
-
-  const cluster::cluster_file file_;
-  const std::vector<std::uint32_t> highest_; ///< batch size by rank
-  bool adaptive_optimizer_;
-  std::unique_ptr<policy::controller> controller_;
-  bool learning_;
-  std::uint64_t term_;
-  std::uint64_t generation_ = 0;
-  measured_cluster measured_;
-  rollout_builder rollout_;
-  accuracy_history accuracies_;
-  std::map<std::uint32_t, std::uint32_t> assigned_; ///< batch last decided, by rank
-};
 
 } // namespace dynamix::policy
