@@ -55,14 +55,7 @@ reward_kind cluster_file::reward_in_force() const {
 }
 
 position cluster_file::where(const std::string& field) const {
-  for (std::string key = field;;) {
-    if (const auto found = positions.find(key); found != positions.end())
-      return found->second;
-    const auto dot = key.rfind('.');
-    if (dot == std::string::npos)
-      return {};
-    key.resize(dot);
-  }
+  return settings::find_position(positions, field);
 }
 
 std::uint64_t cluster_file::digest() const {
@@ -113,12 +106,6 @@ std::string refuse_listen(const cluster_file& file, const host& listener, bool i
          ", which is not loopback, and nothing authenticates its peers; use an address in 127.0.0.0/8, ::1 or "
          "localhost, "
          "or allow it with cluster.insecure = true or --insecure";
-}
-
-std::string to_string(const file_error& error) {
-  if (error.line == 0)
-    return error.file + ": " + error.message;
-  return error.file + ":" + std::to_string(error.line) + ":" + std::to_string(error.column) + ": " + error.message;
 }
 
 file_error error_at(const cluster_file& file, const std::string& field, const std::string& message) {

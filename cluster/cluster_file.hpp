@@ -3,10 +3,11 @@
 /// The cluster file, resolved: every field holds its value or its documented default, and lies in its range.
 /// docs/cluster-file.md lists them for users; `dynamix-node check` prints them.
 
+#include "cluster/listen_address.hpp"
 #include "cluster/timeouts.hpp"
+#include "settings/toml_reader.hpp"
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -190,11 +191,9 @@ struct dashboard {
   std::string token_file;                ///< holds the bearer token; needed beyond loopback
 };
 
-/// A place in a cluster file, both from 1; line 0: no place.
-struct position {
-  std::uint32_t line = 0;
-  std::uint32_t column = 0;
-};
+using settings::file_error;
+using settings::position;
+using settings::to_string;
 
 struct cluster_file {
   std::string path; ///< as given
@@ -216,7 +215,7 @@ struct cluster_file {
   std::vector<cluster::host> hosts; ///< 1 to 8192; one arbitrator or as many as replicas, 1 to 4096 workers
   /// Where the file says what: "training", "training.epochs", "host[0].port", "host[0].emulate[1].at_seconds".
   /// What the file leaves to its default has no entry.
-  std::map<std::string, cluster::position> positions;
+  settings::position_map positions;
 
   const cluster::host* find(const std::string& host_name) const;
   /// The hosts with a worker role in the file's order: a worker's position is its rank.
@@ -246,22 +245,9 @@ std::string_view to_string(policy_mode value);
 std::string_view to_string(topology_kind value);
 std::string_view to_string(arbitration_topology value);
 
-/// Whether an address is this machine's own: 127.0.0.0/8, ::1 or localhost.
-bool is_loopback(const std::string& address);
-
 /// Why a host may not listen on its address, or empty when it may: loopback (127.0.0.0/8, ::1, localhost) always,
 /// anything else only where the file or the command line says insecure, for there is no authentication.
 std::string refuse_listen(const cluster_file& file, const host& listener, bool insecure_flag);
-
-/// What is wrong, where, and what is allowed. `to_string` gives `file:line:column: message`; line 0: no place in the
-/// file.
-struct file_error {
-  std::string file;
-  std::uint32_t line = 0;
-  std::uint32_t column = 0;
-  std::string message;
-};
-std::string to_string(const file_error& error);
 
 /// The outcome of reading a cluster file: the errors are all that were found, in the file's order, at most 20.
 struct parse_result {

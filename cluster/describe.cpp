@@ -6,8 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <array>
-#include <sstream>
+#include <fmt/format.h>
 #include <utility>
 
 namespace dynamix::cluster {
@@ -32,10 +31,7 @@ std::vector<std::pair<std::string, std::uint32_t>> timeout_values(std::uint32_t 
 }
 
 std::string hex(std::uint64_t number) {
-  std::ostringstream text;
-  text << std::hex << number;
-  const std::string digits = text.str();
-  return std::string(16 - digits.size(), '0') + digits;
+  return fmt::format("{:016x}", number);
 }
 
 std::string slowdown_text(const host& of) {
@@ -44,7 +40,7 @@ std::string slowdown_text(const host& of) {
   const host_entry entry = to_entry(of);
   std::string text = number_text(entry.compute_slowdown);
   for (const auto& change : entry.host.emulate)
-    text += ", " + number_text(change.compute_slowdown) + " from " + number_text(change.at_seconds) + " s";
+    text += fmt::format(", {} from {} s", number_text(change.compute_slowdown), number_text(change.at_seconds));
   return text;
 }
 
@@ -59,94 +55,60 @@ std::string hosts_table(const cluster_file& file) {
   std::vector<std::vector<std::string>> rows = {{"host", "address", "roles", "rank", "compute slow-down"}};
   std::size_t rank = 0;
   for (const auto& each : file.hosts)
-    rows.push_back({each.name, each.address + ":" + std::to_string(each.port), roles_text(each),
+    rows.push_back({each.name, fmt::format("{}:{}", each.address, each.port), roles_text(each),
                     each.has(role::worker) ? std::to_string(rank++) : "-", slowdown_text(each)});
   return text_table(rows, 2);
 }
 
 /// TOML values of the file are JSON values too.
-template <class Record>
-json to_json(std::span<const field<Record>> fields, const Record& record) {
+json to_json(const std::vector<settings::bound_field>& fields) {
   json object;
   for (const auto& each : fields)
-    object[std::string(each.name)] = json::parse(value_text(each, record));
+    object[std::string(each.name)] = json::parse(value_text(each));
   return object;
-}
-
-template <class Record>
-void append_toml(std::string& text, std::span<const field<Record>> fields, const Record& record) {
-  for (const auto& each : fields)
-    text += std::string(each.name) + " = " + value_text(each, record) + "\n";
-}
-
-/// The fields of one section after the other.
-std::vector<std::span<const field<cluster_file>>> sections() {
-  std::vector<std::span<const field<cluster_file>>> found;
-  const auto fields = file_fields();
-  for (std::size_t begin = 0; begin < fields.size();) {
-    std::size_t end = begin;
-    while (end < fields.size() && fields[end].section == fields[begin].section)
-      ++end;
-    found.push_back(fields.subspan(begin, end - begin));
-    begin = end;
-  }
-  return found;
-}
-
-template <class Record>
-void append_markdown(std::string& text, const std::string& header, std::span<const field<Record>> fields) {
-  const Record defaults;
-  text += "### `" + header + "`\n\n| field | default | allowed | meaning |\n|---|---|---|---|\n";
-  for (const auto& each : fields)
-    text += "| `" + std::string(each.name) + "` | " +
-            (each.required ? "required" : "`" + value_text(each, defaults) + "`") + " | " + allowed_text(each) + " | " +
-            std::string(each.doc) + " |\n";
-  text += "\n";
 }
 
 } // namespace
 
 std::string to_toml(const cluster_file& file) {
   std::string text;
-  for (const auto& section : sections()) {
-    text += (text.empty() ? "[" : "\n[") + std::string(section.front().section) + "]\n";
-    append_toml(text, section, file);
-  }
+  for (const auto section : settings::sections_of(file_fields()))
+    text += fmt::format("{}[{}]\n{}", text.empty() ? "" : "\n", section,
+                        settings::to_toml(settings::show(file_fields(), file, section)));
   for (const auto& each : file.hosts) {
     const host_entry entry = to_entry(each);
-    text += "\n[[host]]\n";
-    append_toml(text, host_fields(), entry);
-    for (const auto& change : entry.host.emulate) {
-      text += "\n[[host.emulate]]\n";
-      append_toml(text, emulation_fields(), change);
-    }
+    text += "\n[[host]]\n" + settings::to_toml(settings::show(host_fields(), entry));
+    for (const auto& change : entry.host.emulate)
+      text += "\n[[host.emulate]]\n" + settings::to_toml(settings::show(emulation_fields(), change));
   }
   return text;
 }
 
 std::string describe_fields_markdown() {
   std::string text;
-  for (const auto& section : sections())
-    append_markdown(text, "[" + std::string(section.front().section) + "]", section);
-  append_markdown(text, "[[host]]", host_fields());
-  append_markdown(text, "[[host.emulate]]", emulation_fields());
+  for (const auto section : settings::sections_of(file_fields()))
+    text += settings::to_markdown(fmt::format("[{}]", section), settings::show(file_fields(), {}, section));
+  text += settings::to_markdown("[[host]]", settings::show(host_fields(), {}));
+  text += settings::to_markdown("[[host.emulate]]", settings::show(emulation_fields(), {}));
   text.pop_back();
   return text;
 }
 
 std::string describe_plan(const cluster_file& file) {
   const cluster_file defaults;
-  std::string text = "cluster " + file.name + "  (" + file.path + ", digest " + hex(file.digest()) + ")\n\nhosts\n";
+  std::string text = fmt::format("cluster {}  ({}, digest {})\n\nhosts\n", file.name, file.path, hex(file.digest()));
   text += hosts_table(file);
-  for (const auto& section : sections()) {
+  for (const auto section : settings::sections_of(file_fields())) {
+    const auto values = settings::show(file_fields(), file, section);
+    const auto standards = settings::show(file_fields(), defaults, section);
     std::vector<std::vector<std::string>> rows;
-    for (const auto& each : section) {
-      const std::string value = value_text(each, file);
-      const std::string standard = value_text(each, defaults);
-      rows.push_back(
-          {std::string(each.name), value, each.required || value == standard ? "" : "(default " + standard + ")"});
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::string value = value_text(values[i]);
+      const std::string standard = value_text(standards[i]);
+      const bool silent = values[i].presence == settings::presence::required || value == standard;
+      rows.push_back({std::string(values[i].name), value, silent ? "" : "(default " + standard + ")"});
     }
-    text += "\n" + std::string(section.front().section) + "\n" + text_table(rows, 2, heading::absent);
+    text += fmt::format("\n{}\n{}", section, text_table(rows, 2, heading::absent));
   }
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, value] : timeout_values(file.detect_ms))
@@ -159,16 +121,16 @@ std::string describe_plan_json(const cluster_file& file) {
   json plan;
   plan["path"] = file.path;
   plan["digest"] = hex(file.digest());
-  for (const auto& section : sections())
-    plan[std::string(section.front().section)] = to_json(section, file);
+  for (const auto section : settings::sections_of(file_fields()))
+    plan[std::string(section)] = to_json(settings::show(file_fields(), file, section));
   std::size_t rank = 0;
   for (const auto& each : file.hosts) {
     const host_entry entry = to_entry(each);
-    json host = to_json(host_fields(), entry);
+    json host = to_json(settings::show(host_fields(), entry));
     host["rank"] = each.has(role::worker) ? json(rank++) : json(nullptr);
     host["emulate"] = json::array();
     for (const auto& change : entry.host.emulate)
-      host["emulate"].push_back(to_json(emulation_fields(), change));
+      host["emulate"].push_back(to_json(settings::show(emulation_fields(), change)));
     plan["hosts"].push_back(host);
   }
   for (const auto& [name, value] : timeout_values(file.detect_ms))

@@ -4,16 +4,21 @@
 
 #include "cluster/fields.hpp"
 
+#include <span>
 #include <string>
-#include <type_traits>
 
 namespace dynamix::cluster {
+
+using settings::closed;
+using settings::in;
+using settings::open_low;
+using settings::presence;
+using settings::text_rule;
 
 inline constexpr double no_limit_seconds = 1e9;
 inline constexpr double highest_batch = 1048576;
 
 bool is_name(const std::string& text);
-/// At most 4096 characters; a terminal escape or a line break in a path would spoil every message that shows it.
 bool is_path(const std::string& text);
 bool is_filled_path(const std::string& text);
 
@@ -29,36 +34,7 @@ inline constexpr text_rule listen_rule = {
 inline constexpr text_rule path_rule = {is_filled_path, "a path of 1 to 4096 characters"};
 inline constexpr text_rule optional_path_rule = {is_path, "a path of at most 4096 characters, or empty"};
 
-constexpr range open_low(double high) {
-  return {0, high, true, false};
-}
-constexpr range closed(double low, double high) {
-  return {low, high, false, false};
-}
-
-template <class T>
-target refer(T& value) {
-  if constexpr (std::is_enum_v<T>)
-    return enumeration{reinterpret_cast<std::uint8_t*>(&value)}; // every enumeration of the file is a std::uint8_t
-  else
-    return &value;
-}
-
-/// The locators: of the file itself, of a member of one of its sections, of a host.
-template <auto Member>
-target top(cluster_file& file) {
-  return refer(file.*Member);
-}
-template <auto Section, auto Member>
-target in(cluster_file& file) {
-  return refer(file.*Section.*Member);
-}
-template <auto Member>
-target in_host(host_entry& entry) {
-  return refer(entry.host.*Member);
-}
-
 /// The section [simulation], which only the simulator reads.
-std::span<const field<cluster_file>> simulation_fields();
+std::span<const settings::field<cluster_file>> simulation_fields();
 
 } // namespace dynamix::cluster

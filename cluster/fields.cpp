@@ -31,28 +31,28 @@ constexpr auto reward_section = &cluster_file::reward;
 constexpr auto ppo_section = &cluster_file::ppo;
 constexpr auto dashboard_section = &cluster_file::dashboard;
 
-const std::vector<field<cluster_file>> common_fields = {
+const std::vector<settings::field<cluster_file>> common_fields = {
     {"cluster",
      "name",
-     top<&cluster_file::name>,
+     in<&cluster_file::name>,
      "Name of the cluster; a part of the run directory's name.",
      {},
      {},
      &name_rule,
-     true},
-    {"cluster", "seed", top<&cluster_file::seed>,
+     presence::required},
+    {"cluster", "seed", in<&cluster_file::seed>,
      "Seed of everything random: parameters, sampling, the policy's choices.", closed(0, highest_seed)},
-    {"cluster", "detect_ms", top<&cluster_file::detect_ms>,
+    {"cluster", "detect_ms", in<&cluster_file::detect_ms>,
      "How soon a silent peer is to be noticed, in milliseconds; every time-out follows from it.", closed(100, 60000)},
     {"cluster",
      "secret_file",
-     top<&cluster_file::secret_file>,
+     in<&cluster_file::secret_file>,
      "File whose bytes, at least 16, replicas of the arbitrator prove to each other; needed where there are any. A "
      "relative path starts at this file's directory.",
      {},
      {},
      &optional_path_rule},
-    {"cluster", "insecure", top<&cluster_file::insecure>,
+    {"cluster", "insecure", in<&cluster_file::insecure>,
      "Lets hosts listen beyond loopback, although nothing authenticates a peer; the same as `--insecure`."},
 
     {"training", "model", in<training_section, &training::model>, "The network to train.", {}, model_names},
@@ -216,7 +216,7 @@ const std::vector<field<cluster_file>> common_fields = {
 
     {"telemetry",
      "sources",
-     top<&cluster_file::telemetry_sources>,
+     in<&cluster_file::telemetry_sources>,
      "What may measure network (ebpf, tcp_info), machine (ebpf, procfs) and accelerator (nvml); the best that works on "
      "a host is taken, what has no source is masked.",
      {},
@@ -241,8 +241,8 @@ const std::vector<field<cluster_file>> common_fields = {
 
 } // namespace
 
-std::span<const field<cluster_file>> file_fields() {
-  static const std::vector<field<cluster_file>> all = [] {
+std::span<const settings::field<cluster_file>> file_fields() {
+  static const std::vector<settings::field<cluster_file>> all = [] {
     auto fields = common_fields;
     fields.insert(fields.end(), simulation_fields().begin(), simulation_fields().end());
     return fields;

@@ -1,10 +1,47 @@
 #include "cluster/listen_address.hpp"
 
-#include "cluster/fields.hpp"
-
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cctype>
 #include <charconv>
+#include <string_view>
 
 namespace dynamix::cluster {
+namespace {
+
+bool is_ipv4(const std::string& text) {
+  in_addr v4{};
+  return inet_pton(AF_INET, text.c_str(), &v4) == 1;
+}
+
+} // namespace
+
+bool is_address(const std::string& text) {
+  in6_addr v6{};
+  if (inet_pton(AF_INET6, text.c_str(), &v6) == 1)
+    return !IN6_IS_ADDR_UNSPECIFIED(&v6);
+  if (is_ipv4(text))
+    return text != "0.0.0.0"; // a wildcard names no host
+  // RFC 1123, and a last label that is not a number, so that a mistyped IPv4 address is none.
+  if (text.empty() || text.size() > 253)
+    return false;
+  std::size_t begin = 0;
+  std::string_view label;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find('.', begin), text.size());
+    label = std::string_view(text).substr(begin, end - begin);
+    const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-'; };
+    if (label.empty() || label.size() > 63 || label.front() == '-' || label.back() == '-' ||
+        !std::all_of(label.begin(), label.end(), fits))
+      return false;
+    begin = end + 1;
+  }
+  return !std::all_of(label.begin(), label.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+bool is_loopback(const std::string& address) {
+  return address == "localhost" || address == "::1" || (is_ipv4(address) && address.starts_with("127."));
+}
 
 std::optional<listen_address> parse_listen_address(const std::string& text) {
   const auto colon = text.rfind(':');

@@ -6,6 +6,11 @@
 
 namespace dynamix::cluster {
 
+/// Whether peers can connect to it: an IPv4 or IPv6 address or a host name, and no wildcard.
+bool is_address(const std::string& text);
+/// Whether an address is this machine's own: 127.0.0.0/8, ::1 or localhost.
+bool is_loopback(const std::string& address);
+
 /// Where a server of this host listens, beside its gateway.
 struct listen_address {
   std::string address;    ///< without brackets

@@ -10,7 +10,7 @@ constexpr std::array<std::string_view, 2> topology_names = {"ring", "parameter-s
 
 constexpr auto simulation_section = &cluster_file::simulation;
 
-const std::vector<field<cluster_file>> all_simulation_fields = {
+const std::vector<settings::field<cluster_file>> all_simulation_fields = {
     {"simulation",
      "profile",
      in<simulation_section, &simulation::profile>,
@@ -63,7 +63,7 @@ const std::vector<field<cluster_file>> all_simulation_fields = {
 
 } // namespace
 
-std::span<const field<cluster_file>> simulation_fields() {
+std::span<const settings::field<cluster_file>> simulation_fields() {
   return all_simulation_fields;
 }
 

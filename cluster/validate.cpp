@@ -15,11 +15,11 @@ constexpr std::size_t workers_max = 4096; ///< messages::max_workers, which this
 /// Collects what is wrong, each at the first of the fields that the file itself gives.
 class checker {
 public:
-  checker(const cluster_file& file, const broken_fields& broken, std::vector<file_error>& errors)
+  checker(const cluster_file& file, const std::set<std::string>& broken, std::vector<file_error>& errors)
       : file_(file), broken_(broken), errors_(errors) {}
 
   void require(bool holds, std::initializer_list<std::string> fields, const std::string& message) {
-    if (holds || std::any_of(fields.begin(), fields.end(), [&](const auto& key) { return broken_.has(key); }))
+    if (holds || std::any_of(fields.begin(), fields.end(), [&](const auto& key) { return broken_.contains(key); }))
       return;
     const auto given =
         std::find_if(fields.begin(), fields.end(), [&](const auto& key) { return file_.positions.contains(key); });
@@ -27,11 +27,11 @@ public:
   }
 
   const cluster_file& file() const { return file_; }
-  const broken_fields& broken() const { return broken_; }
+  const std::set<std::string>& broken() const { return broken_; }
 
 private:
   const cluster_file& file_;
-  const broken_fields& broken_;
+  const std::set<std::string>& broken_;
   std::vector<file_error>& errors_;
 };
 
@@ -203,7 +203,9 @@ void check_roles(checker& check) {
   const auto& hosts = check.file().hosts;
   check.require(!hosts.empty(), {"host"}, "there is no host; write one [[host]] for each, 1 to 8192");
   const bool unclear = std::any_of(hosts.begin(), hosts.end(), [](const auto& each) { return each.roles.empty(); });
-  if (hosts.empty() || unclear || check.broken().has_host_field("roles"))
+  const bool unread =
+      std::ranges::any_of(check.broken(), [](const auto& key) { return key.ends_with("].roles"); }); // of any host
+  if (hosts.empty() || unclear || unread)
     return;
   const auto workers = check.file().workers().size();
   check.require(workers > 0, {"host[0].roles"}, "no host has the role \"worker\"; at least one must");
@@ -225,16 +227,7 @@ void check_roles(checker& check) {
 
 } // namespace
 
-bool broken_fields::has(std::string_view key) const {
-  return std::find(keys_.begin(), keys_.end(), key) != keys_.end();
-}
-
-bool broken_fields::has_host_field(std::string_view name) const {
-  const std::string end = "]." + std::string(name);
-  return std::any_of(keys_.begin(), keys_.end(), [&](const auto& key) { return key.ends_with(end); });
-}
-
-void validate(const cluster_file& file, const broken_fields& broken, std::vector<file_error>& errors) {
+void validate(const cluster_file& file, const std::set<std::string>& broken, std::vector<file_error>& errors) {
   checker check(file, broken, errors);
   check_batch(check);
   check_training(check);

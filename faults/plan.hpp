@@ -98,9 +98,8 @@ struct fault_rule {
   double bytes_per_second = 10'000;
   double jump_seconds = 3600;
   fault_direction direction = fault_direction::both;
-  std::uint32_t line = 0; ///< of its header
-  std::uint32_t targets_line = 0;
-  std::uint32_t targets_column = 0;
+  settings::position place; ///< of its header
+  settings::position targets_place;
 };
 
 /// Where faults of the network are made: in a proxy before each control connection, or between hosts in network
@@ -126,7 +125,6 @@ struct fault_plan {
   bool one_at_a_time = true;            ///< a fault waits until the one before is over and recovered from
   double settle_seconds = 0.5;          ///< and so much longer
   double after_last_fault_seconds = -1; ///< recovered from, training ends; negative: when the cluster file says so
-  std::string network_name = "proxy";   ///< as written
   fault_network network = fault_network::proxy;
   fault_limits limits;
   std::vector<fault_rule> rules;

@@ -1,21 +1,66 @@
 #include "simulator/device_profile.hpp"
 
-#include "simulator/toml_section.hpp"
+#include "settings/toml_reader.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 
 namespace dynamix::simulator {
 namespace {
 
-constexpr double batch_max = 1048576;
-constexpr double milliseconds_max = 1e7;
-constexpr double microseconds_max = 1e9;
+using settings::in;
+using settings::presence;
 
+constexpr std::size_t file_bytes_max = 1U << 20;
+constexpr double batch_max = 1048576;
+constexpr settings::entry_count points = {.least = 1, .most = 4096};
+
+constexpr settings::text_rule line_rule = {
+    [](const std::string& text) { return !text.empty() && settings::is_line(text, 1000); },
+    "one line of 1 to 1000 characters"};
+
+/// A profile as its file holds it.
 struct columns {
+  std::string name;
+  std::string source;
+  std::uint32_t batch_highest = 0;
   std::vector<double> batch;
   std::vector<double> milliseconds;
+  double evaluation_microseconds = 0;
 };
+
+constexpr settings::field<columns> all_rows[] = {
+    {"profile", "name", in<&columns::name>, "Of the device.", {}, {}, &line_rule, presence::required},
+    {"profile", "source", in<&columns::source>, "Where the figures come from.", {}, {}, &line_rule, presence::required},
+    {.section = "profile",
+     .name = "batch_highest",
+     .locate = in<&columns::batch_highest>,
+     .doc = "Most samples a step that its memory allows; without it: not known.",
+     .allowed = settings::closed(0, batch_max),
+     .presence = presence::absent},
+    {.section = "profile",
+     .name = "batch",
+     .locate = in<&columns::batch>,
+     .doc = "Batch sizes, whole and rising.",
+     .allowed = settings::closed(1, batch_max),
+     .presence = presence::required,
+     .entries = points},
+    {.section = "profile",
+     .name = "milliseconds",
+     .locate = in<&columns::milliseconds>,
+     .doc = "Of a step at each of them; a fall is noise and is made monotone.",
+     .allowed = settings::open_low(1e7),
+     .presence = presence::required,
+     .entries = points},
+    {.section = "profile",
+     .name = "evaluation_microseconds",
+     .locate = in<&columns::evaluation_microseconds>,
+     .doc = "Of a sample in an evaluation, forward only; without it evaluations take no time.",
+     .allowed = settings::closed(0, 1e9),
+     .presence = presence::absent},
+};
+constexpr std::span<const settings::field<columns>> rows = all_rows;
 
 /// What keeps the two columns from being a table; empty: nothing.
 std::string fault_in(const columns& table) {
@@ -24,16 +69,9 @@ std::string fault_in(const columns& table) {
   if (std::ranges::adjacent_find(table.batch, std::greater_equal()) != table.batch.end())
     return "does not rise; every batch size must be larger than the one before";
   if (table.batch.size() != table.milliseconds.size())
-    return "has " + std::to_string(table.batch.size()) + " entries and profile.milliseconds " +
-           std::to_string(table.milliseconds.size()) + "; there must be as many";
+    return fmt::format("has {} entries and profile.milliseconds {}; there must be as many", table.batch.size(),
+                       table.milliseconds.size());
   return "";
-}
-
-std::string list_text(const std::vector<policy::step_time>& points, double (*value)(const policy::step_time&)) {
-  std::string text;
-  for (const auto& each : points)
-    text += (text.empty() ? "" : ", ") + cluster::number_text(value(each));
-  return "[" + text + "]";
 }
 
 } // namespace
@@ -44,45 +82,44 @@ policy::step_time_curve monotone_curve(std::span<const policy::step_time> points
 }
 
 std::vector<cluster::file_error> read_device_profile(const std::string& path, device_profile& profile) {
-  std::vector<cluster::file_error> errors;
-  toml_section section(path, "profile", errors);
-  device_profile read;
+  auto reader = settings::toml_reader::open("device profile", path, file_bytes_max);
   columns table;
-  section.text("name", read.name);
-  section.text("source", read.source);
-  section.optional_count("batch_highest", read.batch_highest, {0, batch_max});
-  section.numbers("batch", table.batch, {1, batch_max});
-  section.numbers("milliseconds", table.milliseconds, {0, milliseconds_max, true});
-  double evaluation_microseconds = 0;
-  section.optional_number("evaluation_microseconds", evaluation_microseconds, {0, microseconds_max});
-  if (!table.batch.empty() && !table.milliseconds.empty())
+  if (reader.read_only("profile", rows, table))
     if (const auto fault = fault_in(table); !fault.empty())
-      section.complain("batch", fault);
-  section.finish();
+      reader.complain("profile.batch", "profile.batch " + fault);
+  auto errors = reader.finish();
   if (!errors.empty())
     return errors;
+  device_profile read{.name = std::move(table.name),
+                      .source = std::move(table.source),
+                      .batch_highest = table.batch_highest,
+                      .evaluation_seconds = table.evaluation_microseconds * 1e-6};
   for (std::size_t i = 0; i < table.batch.size(); ++i)
     read.points.push_back({.batch = table.batch[i], .seconds = table.milliseconds[i] / 1000});
   read.curve = monotone_curve(read.points);
-  read.evaluation_seconds = evaluation_microseconds * 1e-6;
   profile = std::move(read);
   return errors;
 }
 
 std::string to_toml(const device_profile& profile) {
-  std::string text =
-      "[profile]\nname = " + cluster::quoted(profile.name) + "\nsource = " + cluster::quoted(profile.source) + "\n";
-  if (profile.batch_highest > 0)
-    text += "batch_highest = " + std::to_string(profile.batch_highest) + "\n";
-  text +=
-      "batch = " + list_text(profile.points, [](const policy::step_time& each) { return each.batch; }) +
-      "\nmilliseconds = " +
-      list_text(profile.points, [](const policy::step_time& each) { return std::round(each.seconds * 1e7) / 1e4; }) +
-      "\n";
-  if (profile.evaluation_seconds > 0)
-    text +=
-        "evaluation_microseconds = " + cluster::number_text(std::round(profile.evaluation_seconds * 1e8) / 100) + "\n";
-  return text;
+  columns table{.name = profile.name,
+                .source = profile.source,
+                .batch_highest = profile.batch_highest,
+                .evaluation_microseconds = std::round(profile.evaluation_seconds * 1e8) / 100};
+  for (const auto& each : profile.points) {
+    table.batch.push_back(each.batch);
+    table.milliseconds.push_back(std::round(each.seconds * 1e7) / 1e4);
+  }
+  auto fields = settings::show(rows, table);
+  std::erase_if(fields, [&](const auto& each) {
+    return (each.name == "batch_highest" && table.batch_highest == 0) ||
+           (each.name == "evaluation_microseconds" && table.evaluation_microseconds == 0);
+  });
+  return "[profile]\n" + settings::to_toml(fields);
+}
+
+std::string describe_device_profile_markdown() {
+  return settings::to_markdown("[profile]", settings::show(rows, {}));
 }
 
 } // namespace dynamix::simulator

@@ -37,5 +37,7 @@ policy::step_time_curve monotone_curve(std::span<const policy::step_time> points
 std::vector<cluster::file_error> read_device_profile(const std::string& path, device_profile& profile);
 /// As a file that read_device_profile reads, to a tenth of a microsecond.
 std::string to_toml(const device_profile& profile);
+/// Its fields, as the Markdown table of docs/simulation-files.md.
+std::string describe_device_profile_markdown();
 
 } // namespace dynamix::simulator

@@ -1,35 +1,61 @@
 #include "simulator/workload.hpp"
 
-#include "simulator/toml_section.hpp"
+#include "settings/toml_reader.hpp"
 
 #include <cmath>
+#include <fmt/format.h>
 #include <limits>
 
 namespace dynamix::simulator {
 namespace {
 
-struct figure {
-  std::string_view name;
-  double workload::*value;
-  cluster::range allowed;
-  bool optional = false;
-};
+using settings::closed;
+using settings::in;
+using settings::open_low;
+using settings::presence;
+using settings::range;
 
-constexpr figure figures[] = {
-    {"epoch_samples", &workload::epoch_samples, {1, 1e12}},
-    {"gradient_mib", &workload::gradient_mib, {0, 1e6}},
-    {"reference_batch", &workload::reference_batch, {1, 1e9}},
-    {"phi_start", &workload::phi_start, {0, 1e9, true}},
-    {"phi_epochs", &workload::phi_epochs, {0, 1e6, true}},
-    {"phi_exponent", &workload::phi_exponent, {0, 10}},
-    {"accuracy_start", &workload::accuracy_start, {0, 1, true, true}},
-    {"accuracy_limit", &workload::accuracy_limit, {0, 1, true}},
-    {"accuracy_epochs", &workload::accuracy_epochs, {0, 1e6, true}},
-    {"accuracy_exponent", &workload::accuracy_exponent, {0, 10, true}},
-    {"accuracy_noise", &workload::accuracy_noise, {0, 0.5}},
-    {"phi_noise", &workload::phi_noise, {0, 2}},
-    {"evaluation_samples", &workload::evaluation_samples, {0, 1e12}, true},
+constexpr std::size_t file_bytes_max = 1U << 20;
+
+constexpr settings::text_rule line_rule = {
+    [](const std::string& text) { return !text.empty() && settings::is_line(text, 1000); },
+    "one line of 1 to 1000 characters"};
+
+using locator = settings::target (*)(workload&);
+
+constexpr settings::field<workload> text(std::string_view name, locator locate, std::string_view doc) {
+  return {.section = "workload",
+          .name = name,
+          .locate = locate,
+          .doc = doc,
+          .rule = &line_rule,
+          .presence = presence::required};
+}
+constexpr settings::field<workload> figure(std::string_view name, locator locate, range allowed, std::string_view doc,
+                                           settings::presence needed = presence::required) {
+  return {.section = "workload", .name = name, .locate = locate, .doc = doc, .allowed = allowed, .presence = needed};
+}
+
+constexpr settings::field<workload> all_rows[] = {
+    text("name", in<&workload::name>, "Of the workload."),
+    text("source", in<&workload::source>, "Where the figures come from."),
+    figure("epoch_samples", in<&workload::epoch_samples>, closed(1, 1e12), "Samples of an epoch."),
+    figure("gradient_mib", in<&workload::gradient_mib>, closed(0, 1e6), "MiB that are exchanged a step."),
+    figure("reference_batch", in<&workload::reference_batch>, closed(1, 1e9), "Global batch B_ref of the curves."),
+    figure("phi_start", in<&workload::phi_start>, open_low(1e9), "phi(0), in samples."),
+    figure("phi_epochs", in<&workload::phi_epochs>, open_low(1e6), "Progress over which phi grows."),
+    figure("phi_exponent", in<&workload::phi_exponent>, closed(0, 10), "How fast it grows."),
+    figure("accuracy_start", in<&workload::accuracy_start>, {0, 1, true, true}, "Test accuracy before training."),
+    figure("accuracy_limit", in<&workload::accuracy_limit>, open_low(1), "The accuracy that training comes near."),
+    figure("accuracy_epochs", in<&workload::accuracy_epochs>, open_low(1e6), "Progress over which accuracy rises."),
+    figure("accuracy_exponent", in<&workload::accuracy_exponent>, open_low(10), "How fast it rises."),
+    figure("accuracy_noise", in<&workload::accuracy_noise>, closed(0, 0.5), "Standard deviation of an evaluation."),
+    figure("phi_noise", in<&workload::phi_noise>, closed(0, 2),
+           "Standard deviation of the logarithm of a measured phi."),
+    figure("evaluation_samples", in<&workload::evaluation_samples>, closed(0, 1e12),
+           "Of the test set; 0: evaluations take no time.", presence::defaulted),
 };
+constexpr std::span<const settings::field<workload>> rows = all_rows;
 
 } // namespace
 
@@ -56,32 +82,25 @@ double workload::progress_for(double accuracy) const {
 }
 
 std::vector<cluster::file_error> read_workload(const std::string& path, workload& result) {
-  std::vector<cluster::file_error> errors;
-  toml_section section(path, "workload", errors);
+  auto reader = settings::toml_reader::open("workload", path, file_bytes_max);
   workload read;
-  section.text("name", read.name);
-  section.text("source", read.source);
-  for (const auto& each : figures)
-    if (each.optional)
-      section.optional_number(each.name, read.*each.value, each.allowed);
-    else
-      section.number(each.name, read.*each.value, each.allowed);
-  if (errors.empty() && read.accuracy_limit <= read.accuracy_start)
-    section.complain("accuracy_limit", "is " + cluster::number_text(read.accuracy_limit) +
-                                           "; it must be above workload.accuracy_start, which is " +
-                                           cluster::number_text(read.accuracy_start));
-  section.finish();
+  if (reader.read_only("workload", rows, read) && read.accuracy_limit <= read.accuracy_start)
+    reader.complain("workload.accuracy_limit",
+                    fmt::format("workload.accuracy_limit is {}; it must be above workload.accuracy_start, which is {}",
+                                settings::number_text(read.accuracy_limit),
+                                settings::number_text(read.accuracy_start)));
+  auto errors = reader.finish();
   if (errors.empty())
     result = std::move(read);
   return errors;
 }
 
 std::string to_toml(const workload& from) {
-  std::string text =
-      "[workload]\nname = " + cluster::quoted(from.name) + "\nsource = " + cluster::quoted(from.source) + "\n";
-  for (const auto& each : figures)
-    text += std::string(each.name) + " = " + cluster::number_text(from.*each.value) + "\n";
-  return text;
+  return "[workload]\n" + settings::to_toml(settings::show(rows, from));
+}
+
+std::string describe_workload_markdown() {
+  return settings::to_markdown("[workload]", settings::show(rows, {}));
 }
 
 } // namespace dynamix::simulator

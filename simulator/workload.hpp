@@ -47,5 +47,7 @@ struct workload {
 std::vector<cluster::file_error> read_workload(const std::string& path, workload& result);
 /// As a file that read_workload reads.
 std::string to_toml(const workload& from);
+/// Its fields, as the Markdown table of docs/simulation-files.md.
+std::string describe_workload_markdown();
 
 } // namespace dynamix::simulator

@@ -80,10 +80,12 @@ TEST(plan, names_the_place_of_each_mistake) {
 TEST(plan, refuses_what_is_no_plan) {
   EXPECT_THAT(errors_of(""), ElementsAre(HasSubstr("p.toml:1:1: a plan has 1 to 256 sections [[fault]]")));
   EXPECT_THAT(errors_of("x ="), ElementsAre(HasSubstr("p.toml:1:")));
-  EXPECT_THAT(errors_of("fault = 3"), ElementsAre(HasSubstr("p.toml:1:9: a plan has")));
+  EXPECT_THAT(errors_of("fault = 3"),
+              ElementsAre(HasSubstr("p.toml:1:9: fault is an integer; it must be tables, each under [[fault]]")));
   EXPECT_THAT(errors_of("faults = 3"), ElementsAre(HasSubstr("p.toml:1:1: faults is unknown; did you mean \"fault\"?"),
                                                    HasSubstr("p.toml:1:1: a plan has")));
-  EXPECT_THAT(cluster::to_string(read_plan("no/such.toml").errors.at(0)), HasSubstr("no/such.toml: cannot be read"));
+  EXPECT_THAT(cluster::to_string(read_plan("no/such.toml").errors.at(0)),
+              HasSubstr("no/such.toml: the plan cannot be read"));
 }
 
 TEST(plan, refuses_a_fault_that_makes_no_sense) {
@@ -102,7 +104,7 @@ TEST(plan, refuses_a_fault_that_makes_no_sense) {
   EXPECT_THAT(errors_of(head + "kind = \"slow\"\nat_step = 1\nduration_seconds = 1\nfactor = 1\n"),
               ElementsAre(HasSubstr("fault.factor is 1; it must be in (1, 100]")));
   EXPECT_THAT(errors_of("[[fault]]\nkind = \"kill\"\nat_step = 1\n"),
-              ElementsAre(HasSubstr("p.toml:1:1: fault.target is missing")));
+              ElementsAre(HasSubstr("p.toml:1:1: fault.target is missing; it must be a string or a list of")));
 }
 
 TEST(plan, names_targets_that_the_cluster_does_not_have) {

@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 namespace dynamix::simulator {
 namespace {
@@ -89,9 +91,9 @@ TEST(device_profile, is_written_as_it_is_read) {
 
 TEST(device_profile, says_where_it_is_wrong) {
   EXPECT_THAT(profile_errors("[profile]\nname = 3\nsource = \"\"\nbatch = [8, 0.5]\n  milliseconds = 4\nbatches = 1\n"),
-              ElementsAre("2:8: profile.name is an integer; it must be a string",
+              ElementsAre("2:8: profile.name is an integer; it must be one line of 1 to 1000 characters",
                           "3:10: profile.source is \"\"; it must be one line of 1 to 1000 characters",
-                          HasSubstr("4:13: profile.batch holds 0.5; it must be a list of 1 to 4096 numbers in "),
+                          "4:13: profile.batch holds an entry that is 0.5; it must be in [1, 1048576]",
                           HasSubstr("5:18: profile.milliseconds is an integer; it must be a list of 1 to 4096 numbers"),
                           HasSubstr("6:1: profile.batches is unknown; did you mean \"batch\"?")));
 }
@@ -108,16 +110,20 @@ TEST(device_profile, wants_a_table) {
   EXPECT_THAT(table("[8]", "[1, 2]"), ElementsAre(HasSubstr("4:9: profile.batch has 1 entries and")));
   EXPECT_THAT(table("[]", "[]"),
               ElementsAre(HasSubstr("4:9: profile.batch has 0"), HasSubstr("5:16: profile.milliseconds has 0")));
-  EXPECT_THAT(table("[8]", "[0]"), ElementsAre(HasSubstr("5:17: profile.milliseconds holds 0;")));
+  EXPECT_THAT(table("[8]", "[0]"),
+              ElementsAre(HasSubstr("5:17: profile.milliseconds holds an entry that is 0; it must be in (0, ")));
 }
 
 TEST(device_profile, refuses_other_files) {
   device_profile profile;
   EXPECT_THAT(to_string(read_device_profile(::testing::TempDir() + "absent.toml", profile).at(0)),
-              HasSubstr("absent.toml: cannot be read"));
+              HasSubstr("absent.toml: the device profile cannot be read"));
   EXPECT_THAT(profile_errors("[profile]\nname = \n"), ElementsAre(HasSubstr("2:8: ")));
-  EXPECT_THAT(profile_errors("[workload]\n"), ElementsAre(HasSubstr("1:1: there is no section [profile]")));
-  EXPECT_THAT(profile_errors("profile = 4\n"), ElementsAre(HasSubstr("1:11: there is no section [profile]")));
+  EXPECT_THAT(profile_errors("[workload]\n"),
+              ElementsAre("1:1: there is no section [profile]",
+                          HasSubstr("1:2: workload is unknown; a device profile has \"profile\"")));
+  EXPECT_THAT(profile_errors("profile = 4\n"),
+              ElementsAre(HasSubstr("1:11: profile is an integer; it must be a table, [profile]")));
   EXPECT_THAT(profile_errors(good_profile + "[more]\n"), ElementsAre(HasSubstr("7:2: more is unknown")));
 }
 
@@ -133,7 +139,8 @@ TEST(workload, is_written_as_it_is_read) {
 
 TEST(workload, leaves_nothing_to_a_default) {
   EXPECT_EQ(workload_errors("[workload]\nname = \"a\"\n").size(), 13U);
-  EXPECT_THAT(workload_errors("[workload]\nname = \"a\"\n"), ::testing::Contains("1:1: workload.phi_start is missing"));
+  EXPECT_THAT(workload_errors("[workload]\nname = \"a\"\n"),
+              ::testing::Contains("1:1: workload.phi_start is missing; it must be a number in (0, 1000000000]"));
 }
 
 TEST(workload, says_where_it_is_wrong) {
@@ -148,6 +155,22 @@ TEST(workload, says_where_it_is_wrong) {
               ElementsAre(HasSubstr("7:13: workload.phi_start is a string; it must be a number in")));
   EXPECT_THAT(workload_errors(replace("accuracy_limit = 0.92", "accuracy_limit = 0.1")),
               ElementsAre(HasSubstr("11:18: workload.accuracy_limit is 0.1; it must be above")));
+}
+
+// DYNAMIX_UPDATE_DOCS=1 makes it write the tables.
+TEST(SimulationFiles, AreDocumentedFieldByField) {
+  const auto path = std::filesystem::path(DYNAMIX_SOURCE_DIRECTORY) / "docs" / "simulation-files.md";
+  std::ostringstream read;
+  read << std::ifstream(path).rdbuf();
+  auto text = read.str();
+  const std::string begin_mark = "tests/unit/simulator compares them) -->\n";
+  const auto first = text.find(begin_mark) + begin_mark.size();
+  const auto end = text.find("<!-- fields: end -->");
+  const auto tables = describe_device_profile_markdown() + describe_workload_markdown();
+  if (std::getenv("DYNAMIX_UPDATE_DOCS") != nullptr)
+    std::ofstream(path) << text.replace(first, end - first, tables);
+  else
+    EXPECT_EQ(text.substr(first, end - first), tables);
 }
 
 } // namespace

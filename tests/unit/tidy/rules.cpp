@@ -94,15 +94,16 @@ void for_each_function(const std::string& code, const std::function<void(std::si
 
 /// What a room may include of ours, as prefixes of paths. Its own files are always allowed.
 const std::map<std::string, std::vector<std::string>>& arrows() {
-  static const std::vector<std::string> values = {"messages/types.hpp", "messages/fields.hpp", "cluster/",
+  static const std::vector<std::string> values = {"messages/types.hpp", "messages/fields.hpp", "settings/", "cluster/",
                                                   "storage/"};
-  static const std::vector<std::string> all = {"messages/",   "cluster/",     "storage/",   "bpf/",      "telemetry/",
-                                               "policy/",     "trainer/",     "simulator/", "ledger/",   "session/",
-                                               "exchange/",   "actors/",      "faults/",    "node/",     "tests/",
-                                               "benchmarks/", "replication/", "swarm/",     "dashboard/"};
+  static const std::vector<std::string> all = {"messages/",  "settings/",   "cluster/",     "storage/",   "bpf/",
+                                               "telemetry/", "policy/",     "trainer/",     "simulator/", "ledger/",
+                                               "session/",   "exchange/",   "actors/",      "faults/",    "node/",
+                                               "tests/",     "benchmarks/", "replication/", "swarm/",     "dashboard/"};
   static const std::map<std::string, std::vector<std::string>> table = {
       {"messages", {}},
-      {"cluster", {"storage/fnv1a.hpp"}},
+      {"settings", {}},
+      {"cluster", {"settings/", "storage/fnv1a.hpp"}},
       {"storage", {}},
       {"bpf", {}},
       {"cmake", {}},
@@ -113,12 +114,12 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
       {"session", values},
       {"ledger", values},
       {"trainer", {"messages/types.hpp", "cluster/", "storage/", "exchange/"}},
-      {"simulator", {"messages/types.hpp", "cluster/", "storage/", "policy/"}},
+      {"simulator", {"messages/types.hpp", "settings/", "cluster/", "storage/", "policy/"}},
       {"swarm", {"messages/types.hpp", "cluster/", "storage/", "policy/", "simulator/"}},
       {"actors",
        {"messages/", "cluster/", "storage/", "telemetry/", "policy/", "trainer/", "simulator/", "replication/",
         "swarm/", "ledger/", "session/", "exchange/"}},
-      {"faults", {"messages/types.hpp", "cluster/", "storage/", "actors/ledger.hpp", "ledger/"}},
+      {"faults", {"messages/types.hpp", "settings/", "cluster/", "storage/", "actors/ledger.hpp", "ledger/"}},
       {"dashboard", {"messages/types.hpp", "cluster/", "storage/", "actors/ledger.hpp", "ledger/"}},
       {"node", all},
       {"tests", all},
@@ -133,8 +134,8 @@ struct library_rule {
   std::vector<std::string> users;   ///< prefixes of the files that may reach it
 };
 
-const std::array<library_rule, 5>& library_rules() {
-  static const std::array<library_rule, 5> rules = {{
+const std::array<library_rule, 6>& library_rules() {
+  static const std::array<library_rule, 6> rules = {{
       {"CAF",
        {"caf/"},
        {"actors/", "messages/frame.", "tests/unit/actors/", "tests/unit/messages/", "tests/simulation/",
@@ -147,6 +148,7 @@ const std::array<library_rule, 5>& library_rules() {
       {"libbpf",
        {"bpf/libbpf.h", "bpf/bpf.h", "bpf/bpf_", "bpf_programs/"},
        {"bpf/", "telemetry/", "tests/unit/telemetry/", "benchmarks/telemetry_cost"}},
+      {"toml++", {"toml++/"}, {"settings/"}},
       {"libraft", {"raft.h", "raft/", "uv.h"}, {"replication/", "tests/unit/replication/"}},
   }};
   return rules;
