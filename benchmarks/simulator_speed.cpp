@@ -1,6 +1,7 @@
 /// How many windows a second the simulator runs on one core: whole runs of a scenario, one after the other, each with
 /// another seed.
 
+#include "cluster/field_changes.hpp"
 #include "simulator/simulation.hpp"
 
 #include <CLI/CLI.hpp>

@@ -109,6 +109,8 @@ std::string refuse_listen(const cluster_file& file, const host& listener, bool i
 }
 
 file_error error_at(const cluster_file& file, const std::string& field, const std::string& message) {
+  if (const auto option = file.set_by.find(field); option != file.set_by.end())
+    return {.file = option->second, .message = message};
   const position place = file.where(field);
   return {file.path, place.line, place.column, message};
 }

@@ -8,6 +8,7 @@
 #include "settings/toml_reader.hpp"
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -216,6 +217,8 @@ struct cluster_file {
   /// Where the file says what: "training", "training.epochs", "host[0].port", "host[0].emulate[1].at_seconds".
   /// What the file leaves to its default has no entry.
   settings::position_map positions;
+  /// Fields that the command line has changed, by the same names, each with its option: "--set training.epochs=2".
+  std::map<std::string, std::string> set_by;
 
   const cluster::host* find(const std::string& host_name) const;
   /// The hosts with a worker role in the file's order: a worker's position is its rank.
@@ -228,9 +231,12 @@ struct cluster_file {
   std::vector<std::uint32_t> highest_by_rank() const;
   /// reward.kind, with `automatic` resolved.
   reward_kind reward_in_force() const;
+  /// Whether the file or the command line has a value for a field.
+  bool gives(const std::string& field) const { return positions.contains(field) || set_by.contains(field); }
   /// The place of a field's value or, where it is left to its default, of its section's header.
   cluster::position where(const std::string& field) const;
-  /// FNV-1a over the resolved values (not `path` and `positions`): two hosts that read different files differ here.
+  /// FNV-1a over the resolved values (not `path`, `positions` and `set_by`): two hosts that read different files differ
+  /// here.
   std::uint64_t digest() const;
 };
 
@@ -260,12 +266,8 @@ parse_result parse_cluster_text(const std::string& text, const std::string& path
 /// Reads and parses the file at `path`.
 parse_result read_cluster_file(const std::string& path);
 
-/// An error at the place of `field` (see `cluster_file::positions`).
+/// An error at the place of `field` (see `cluster_file::positions`), or at the option that has set it.
 file_error error_at(const cluster_file& file, const std::string& field, const std::string& message);
-
-/// Sets one field, such as "arbitrator.policy", from text and checks the whole file again. Returns an empty string, or
-/// what is wrong; then `file` is as it was.
-std::string set_field(cluster_file& file, const std::string& field, const std::string& text);
 
 /// `path` as the file means it: a relative one starts at the directory of the cluster file. Empty stays empty.
 std::string resolve_path(const cluster_file& file, const std::string& path);

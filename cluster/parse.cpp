@@ -95,20 +95,4 @@ parse_result read_cluster_file(const std::string& path) {
   return parse(settings::toml_reader::open(noun, path, file_bytes_max));
 }
 
-std::string set_field(cluster_file& file, const std::string& field, const std::string& text) {
-  cluster_file changed = file;
-  const auto fields = settings::bind(file_fields(), changed);
-  const auto found = std::ranges::find(fields, field, &settings::bound_field::label);
-  if (found == fields.end())
-    return field + " is unknown";
-  if (const auto wrong = settings::read_value(*found, text); !wrong.empty())
-    return field + " " + wrong;
-  std::vector<file_error> errors;
-  validate(changed, {}, errors);
-  if (!errors.empty())
-    return errors.front().message;
-  file = std::move(changed);
-  return "";
-}
-
 } // namespace dynamix::cluster

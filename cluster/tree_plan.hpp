@@ -46,8 +46,8 @@ struct tree_plan {
 tree_plan plan_tree(const cluster_file& file);
 
 /// Seconds from the last report of a window to its decisions at the workers, as predicted for one core an arbitrator.
-/// See benchmarks/results for the constants. A shard decides by what it knows, so levels above it cost nothing; what they
-/// know of a window reaches it `guidance_seconds` later.
+/// See benchmarks/results for the constants. A shard decides by what it knows, so levels above it cost nothing; what
+/// they know of a window reaches it `guidance_seconds` later.
 struct tree_latency {
   double decision_seconds = 0;
   double guidance_seconds = 0;

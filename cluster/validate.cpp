@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t workers_max = 4096; ///< messages::max_workers, which this room may not see
 
-/// Collects what is wrong, each at the first of the fields that the file itself gives.
+/// Collects what is wrong, each at the first of the fields that the command line or else the file gives.
 class checker {
 public:
   checker(const cluster_file& file, const std::set<std::string>& broken, std::vector<file_error>& errors)
@@ -21,8 +21,9 @@ public:
   void require(bool holds, std::initializer_list<std::string> fields, const std::string& message) {
     if (holds || std::any_of(fields.begin(), fields.end(), [&](const auto& key) { return broken_.contains(key); }))
       return;
-    const auto given =
-        std::find_if(fields.begin(), fields.end(), [&](const auto& key) { return file_.positions.contains(key); });
+    auto given = std::ranges::find_if(fields, [&](const auto& key) { return file_.set_by.contains(key); });
+    if (given == fields.end())
+      given = std::ranges::find_if(fields, [&](const auto& key) { return file_.positions.contains(key); });
     errors_.push_back(error_at(file_, given == fields.end() ? *fields.begin() : *given, message));
   }
 

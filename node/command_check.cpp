@@ -22,11 +22,17 @@ std::vector<cluster::file_error> cautions(const cluster::cluster_file& file) {
   return found;
 }
 
-int check(const std::string& path, bool json, command_context& context) {
-  const auto file = load_cluster_file(path, context.err);
+struct check_arguments {
+  std::string cluster;
+  std::vector<std::string> set;
+  bool json = false;
+};
+
+int check(const check_arguments& arguments, command_context& context) {
+  const auto file = load_cluster_file(arguments.cluster, context.err, changes_of(arguments.set));
   if (!file)
     return exit_refused;
-  context.out << (json ? cluster::describe_plan_json(*file) + "\n" : cluster::describe_plan(*file));
+  context.out << (arguments.json ? cluster::describe_plan_json(*file) + "\n" : cluster::describe_plan(*file));
   for (const auto& caution : cautions(*file))
     context.err << "warning: " << cluster::to_string(caution) << "\n";
   return exit_done;
@@ -35,17 +41,13 @@ int check(const std::string& path, bool json, command_context& context) {
 } // namespace
 
 void add_check(CLI::App& app, command_context& context) {
-  struct check_arguments {
-    std::string cluster;
-    bool json = false;
-  };
   auto arguments = std::make_shared<check_arguments>();
   auto* command = app.add_subcommand("check", "Validate a cluster file and print the plan that it stands for");
   command->add_option("--cluster", arguments->cluster, "Cluster file")->required();
+  add_set(*command, arguments->set);
   command->add_flag("--json", arguments->json, "Print the plan as JSON");
-  command->callback([arguments, &context] {
-    context.work = [arguments, &context] { return check(arguments->cluster, arguments->json, context); };
-  });
+  command->callback(
+      [arguments, &context] { context.work = [arguments, &context] { return check(*arguments, context); }; });
 }
 
 } // namespace dynamix::node

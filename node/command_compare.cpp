@@ -161,8 +161,7 @@ void add_compare(CLI::App& app, command_context& context) {
   command->add_option("--jobs", arguments->jobs, "Threads, with --simulate")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command->add_option("--set", arguments->set, "SECTION.FIELD=VALUE in every cluster file; may be given again")
-      ->allow_extra_args(false);
+  add_set(*command, arguments->set);
   command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although nothing authenticates a peer");
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->add_flag("--json", arguments->json, "Print the rows as JSON, and nothing else, on standard output");

@@ -26,6 +26,7 @@ struct faults_arguments {
   std::string cluster;
   std::string out;
   std::string seed;
+  std::vector<std::string> set;
   std::uint32_t repeat = 0; ///< 0: as the plan says
   bool json = false;
 };
@@ -232,8 +233,8 @@ int run_faults(const faults_arguments& arguments, command_context& context) {
   const auto plan = load_plan(arguments, context.err);
   if (!plan)
     return exit_refused;
-  auto file =
-      load_cluster_file(arguments.cluster.empty() ? faults::cluster_path(*plan) : arguments.cluster, context.err);
+  auto file = load_cluster_file(arguments.cluster.empty() ? faults::cluster_path(*plan) : arguments.cluster,
+                                context.err, changes_of(arguments.set));
   if (!file)
     return exit_refused;
   cluster::make_paths_absolute(*file);
@@ -258,6 +259,7 @@ void add_faults(CLI::App& app, command_context& context) {
   auto* command = app.add_subcommand("faults", "Run a cluster on this machine, break it by a plan, and judge it");
   command->add_option("--plan", arguments->plan, "Fault plan, such as those under deployments/faults")->required();
   command->add_option("--cluster", arguments->cluster, "Instead of the plan's cluster file");
+  add_set(*command, arguments->set);
   command->add_option("--out", arguments->out, "Run directory, new or empty (default: runs/faults-<plan>-<UTC time>)");
   command->add_option("--seed", arguments->seed, "Instead of the plan's seed");
   command->add_option("--repeat", arguments->repeat, "Instead of the plan's repeat, in each fault that repeats")

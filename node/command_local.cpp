@@ -2,7 +2,6 @@
 #include "dashboard/dashboard.hpp"
 #include "node/command.hpp"
 #include "node/local_run.hpp"
-#include "node/policy_choice.hpp"
 #include "node/port_check.hpp"
 #include "node/report.hpp"
 #include "node/resume_point.hpp"
@@ -23,6 +22,7 @@ struct local_arguments {
   std::string epochs;
   std::string out;
   std::string resume;
+  std::vector<std::string> set;
   bool shadow = false;
   bool insecure = false;
   bool quiet = false;
@@ -31,24 +31,6 @@ struct local_arguments {
   bool tensorboard = false;
   bool log_json = false;
 };
-
-/// The command line's changes of the file. Returns an empty string, or what is wrong.
-std::string apply_changes(const local_arguments& arguments, cluster::cluster_file& file) {
-  const struct {
-    const char* option;
-    const char* field;
-    const std::string& value;
-  } changes[] = {{"--policy", "arbitrator.policy", arguments.policy},
-                 {"--seed", "cluster.seed", arguments.seed},
-                 {"--epochs", "training.epochs", arguments.epochs}};
-  for (const auto& change : changes)
-    if (!change.value.empty())
-      if (const auto reason = cluster::set_field(file, change.field, change.value); !reason.empty())
-        return std::string(change.option) + ": " + reason;
-  if (!arguments.policy.empty())
-    drop_foreign_parameters(file);
-  return arguments.shadow ? cluster::set_field(file, "arbitrator.shadow", "true") : "";
-}
 
 /// Makes the run directory ready. Returns exit_done, or what to end with after the reason has been written.
 int prepare(const local_arguments& arguments, const run_directory& run, const cluster::cluster_file& file,
@@ -123,12 +105,16 @@ int run_local(const local_arguments& arguments, command_context& context) {
   const bool resume = !arguments.resume.empty();
   if (!resume && arguments.cluster.empty())
     return refuse(context.err, "local needs --cluster FILE, or --resume RUN_DIR");
-  auto file = load_cluster_file(
-      arguments.cluster.empty() ? run_directory(arguments.resume).cluster_file() : arguments.cluster, context.err);
+  auto changes = changes_of(arguments.set, {{"--policy", "arbitrator.policy", arguments.policy},
+                                            {"--seed", "cluster.seed", arguments.seed},
+                                            {"--epochs", "training.epochs", arguments.epochs}});
+  if (arguments.shadow)
+    changes.push_back({"--shadow", "arbitrator.shadow", "true"});
+  auto file =
+      load_cluster_file(arguments.cluster.empty() ? run_directory(arguments.resume).cluster_file() : arguments.cluster,
+                        context.err, changes);
   if (!file)
     return exit_refused;
-  if (const auto reason = apply_changes(arguments, *file); !reason.empty())
-    return refuse(context.err, reason);
   cluster::make_paths_absolute(*file); // for the copy in the run directory
   const auto errors = check_machine(*file, arguments.insecure);
   for (const auto& error : errors)
@@ -168,6 +154,7 @@ void add_local(CLI::App& app, command_context& context) {
   command->add_option("--policy", arguments->policy, "Instead of the file's arbitrator.policy");
   command->add_option("--seed", arguments->seed, "Instead of the file's cluster.seed");
   command->add_option("--epochs", arguments->epochs, "Instead of the file's training.epochs");
+  add_set(*command, arguments->set);
   auto* out = command->add_option("--out", arguments->out,
                                   "Run directory, new or empty (default: runs/<cluster>-<policy>-<UTC time>)");
   command->add_option("--resume", arguments->resume, "Run directory to go on in, from its newest checkpoint")

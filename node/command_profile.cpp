@@ -23,6 +23,7 @@ struct profile_arguments {
   std::string cluster;
   std::string model;
   std::string threads;
+  std::vector<std::string> set;
   std::vector<std::uint32_t> batches = {1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024};
   double seconds = 1;
   std::string out;
@@ -82,21 +83,13 @@ std::string json_of(const trainer::step_time_measurement& measured) {
 
 /// The file to measure under, or nothing after its errors have been written.
 std::optional<cluster::cluster_file> file_for(const profile_arguments& arguments, std::ostream& err) {
-  auto file = arguments.cluster.empty() ? cluster::parse_cluster_text(default_file, "").file
-                                        : load_cluster_file(arguments.cluster, err);
-  if (!file)
+  const auto changes = changes_of(arguments.set, {{"--model", "training.model", arguments.model},
+                                                  {"--threads", "training.threads", arguments.threads}});
+  if (!arguments.cluster.empty())
+    return load_cluster_file(arguments.cluster, err, changes);
+  auto file = cluster::parse_cluster_text(default_file, "").file;
+  if (!change_cluster_file(file, changes, err))
     return std::nullopt;
-  const struct {
-    const char* option;
-    const char* field;
-    const std::string& value;
-  } changes[] = {{"--model", "training.model", arguments.model}, {"--threads", "training.threads", arguments.threads}};
-  for (const auto& change : changes)
-    if (!change.value.empty())
-      if (const auto reason = cluster::set_field(*file, change.field, change.value); !reason.empty()) {
-        refuse(err, std::string(change.option) + ": " + reason);
-        return std::nullopt;
-      }
   return file;
 }
 
@@ -144,6 +137,7 @@ void add_profile(CLI::App& app, command_context& context) {
   command->add_option("--cluster", arguments->cluster, "Cluster file whose training section is measured");
   command->add_option("--model", arguments->model, "Instead of the file's training.model");
   command->add_option("--threads", arguments->threads, "Instead of the file's training.threads");
+  add_set(*command, arguments->set);
   command->add_option("--batches", arguments->batches, "Batch sizes, separated by commas (default: 1 to 1024)")
       ->delimiter(',')
       ->check(CLI::Range(1, 1'048'576));

@@ -34,6 +34,7 @@ struct run_arguments {
   std::string name;
   std::string out;
   std::string resume;
+  std::vector<std::string> set;
   std::vector<std::string> reach; ///< HOST=ADDRESS:PORT
   std::string log_level = "info";
   bool insecure = false;
@@ -135,7 +136,7 @@ int train(const actors::host_options& options, const run_directory& run, const a
 
 int run(const run_arguments& arguments, command_context& context) {
   const stop_signals signals; // before any other thread
-  auto file = load_cluster_file(arguments.cluster, context.err);
+  auto file = load_cluster_file(arguments.cluster, context.err, changes_of(arguments.set));
   if (!file)
     return exit_refused;
   const auto* host = file->find(arguments.name);
@@ -165,8 +166,8 @@ int run(const run_arguments& arguments, command_context& context) {
     return code;
 
   std::string problem = run.create();
-  if (problem.empty() && !std::filesystem::exists(run.cluster_file()))
-    problem = write_cluster_copy(run, *file);
+  if (problem.empty())
+    problem = keep_cluster_copy(run, *file);
   if (problem.empty())
     problem = telemetry::start_logging({.host = arguments.name,
                                         .file = arguments.log_to_stderr ? "" : run.log(arguments.name),
@@ -194,6 +195,7 @@ void add_run(CLI::App& app, command_context& context) {
   auto* command = app.add_subcommand("run", "Run this host's part of a cluster, in the foreground");
   command->add_option("--cluster", arguments->cluster, "Cluster file, the same on all hosts")->required();
   command->add_option("--name", arguments->name, "This host's name in the cluster file")->required();
+  add_set(*command, arguments->set);
   auto* out =
       command->add_option("--out", arguments->out, "Run directory (default: runs/<cluster>-<policy>-<UTC time>)");
   command

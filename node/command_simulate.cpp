@@ -1,7 +1,6 @@
 #include "cluster/text_table.hpp"
 #include "node/command.hpp"
 #include "node/live_output.hpp"
-#include "node/policy_choice.hpp"
 #include "node/report.hpp"
 #include "node/results.hpp"
 #include "node/scenario_files.hpp"
@@ -47,21 +46,6 @@ struct timed_run {
 
   double windows_per_second() const { return static_cast<double>(run.outcome.windows) / std::max(real_seconds, 1e-9); }
 };
-
-/// The command line's changes of the file, as --set writes them.
-std::vector<std::string> changes_of(const simulate_arguments& arguments) {
-  std::vector<std::string> changes = arguments.set;
-  const auto add = [&](const char* field, const std::string& value) {
-    if (!value.empty())
-      changes.push_back(std::string(field) + "=" + value);
-  };
-  add("arbitrator.policy", arguments.policy);
-  add("arbitrator.mode", arguments.mode);
-  add("cluster.seed", arguments.seed);
-  if (!arguments.policy_file.empty())
-    add("arbitrator.policy_file", std::filesystem::absolute(arguments.policy_file).string());
-  return changes;
-}
 
 std::string progress_text(const simulator::simulation& run, const cluster::cluster_file& file, std::size_t number,
                           std::size_t seeds) {
@@ -238,12 +222,15 @@ int simulate_cluster(const simulate_arguments& arguments, command_context& conte
   std::vector<simulator::scenario> scenarios;
   if (std::filesystem::is_directory(arguments.cluster))
     return refuse(context.err, "--cluster is a directory; simulate takes one file, compare --simulate several");
-  if (const int code = load_scenarios({arguments.cluster}, changes_of(arguments), scenarios, context.err);
-      code != exit_done)
+  const auto policy_file =
+      arguments.policy_file.empty() ? "" : std::filesystem::absolute(arguments.policy_file).string();
+  const auto changes = changes_of(arguments.set, {{"--policy", "arbitrator.policy", arguments.policy},
+                                                  {"--mode", "arbitrator.mode", arguments.mode},
+                                                  {"--seed", "cluster.seed", arguments.seed},
+                                                  {"--policy-file", "arbitrator.policy_file", policy_file}});
+  if (const int code = load_scenarios({arguments.cluster}, changes, scenarios, context.err); code != exit_done)
     return code;
-  auto& file = scenarios.front().file;
-  if (!arguments.policy.empty() && arguments.policy_file.empty())
-    drop_foreign_parameters(file);
+  const auto& file = scenarios.front().file;
   std::vector<std::uint8_t> parameters;
   if (const auto refused = load_parameters(file, parameters))
     return refuse_at(context.err, *refused);
@@ -273,8 +260,7 @@ void add_simulate(CLI::App& app, command_context& context) {
   command->add_option("--out", arguments->out,
                       "New or empty directory for the run, which report and explain read; of several seeds each in "
                       "seed-N below it (default: nothing is written)");
-  command->add_option("--set", arguments->set, "SECTION.FIELD=VALUE in the cluster file; may be given again")
-      ->allow_extra_args(false);
+  add_set(*command, arguments->set);
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->add_flag("--json", arguments->json, "Print the runs as JSON, and nothing else, on standard output");
   command->callback([arguments, &context] {

@@ -1,7 +1,6 @@
 #include "actors/swarm_transport.hpp"
 #include "node/command.hpp"
 #include "node/live_output.hpp"
-#include "node/policy_choice.hpp"
 #include "node/stop_signals.hpp"
 #include "node/swarm_setup.hpp"
 #include "swarm/part.hpp"
@@ -94,8 +93,7 @@ void add_swarm(CLI::App& app, command_context& context) {
   command->add_option("--processes", arguments->processes, "That hold the workers (default: one for 512, at most 8)")
       ->check(CLI::Range(1, 64));
   command->add_option("--seed", arguments->seed, "Instead of the file's cluster.seed");
-  command->add_option("--set", arguments->set, "SECTION.FIELD=VALUE in the cluster file; may be given again")
-      ->allow_extra_args(false);
+  add_set(*command, arguments->set);
   command->add_option("--out", arguments->out,
                       "New or empty directory for cluster file, ledger and logs (default: nothing is kept)");
   command->add_flag("--quiet", arguments->quiet, "No progress");

@@ -36,23 +36,10 @@ struct train_arguments {
   bool resume = false;
 };
 
-/// The changes that the command line makes of every scenario, as --set writes them.
-std::vector<std::string> changes_of(const train_arguments& arguments) {
-  std::vector<std::string> changes = {"arbitrator.policy=" + arguments.policy};
-  if (!arguments.horizon.empty())
-    changes.push_back("ppo.horizon=" + arguments.horizon);
-  changes.insert(changes.end(), arguments.set.begin(), arguments.set.end());
-  return changes;
-}
-
 /// The learning rate falls to 0 with the last update, unless somebody has said otherwise.
 void anneal(std::vector<simulator::scenario>& scenarios, const train_arguments& arguments) {
   auto& file = scenarios.front().file;
-  const bool chosen = file.positions.contains("ppo.annealing_updates") ||
-                      std::ranges::any_of(arguments.set, [](const std::string& change) {
-                        return change.starts_with("ppo.annealing_updates=");
-                      });
-  if (!chosen)
+  if (!file.gives("ppo.annealing_updates"))
     file.ppo.annealing_updates = arguments.updates;
 }
 
@@ -206,8 +193,9 @@ std::string count_of(std::uint64_t number, const std::string& what) {
 int train_policy(const train_arguments& arguments, command_context& context) {
   const stop_signals signals; // before any other thread
   std::vector<simulator::scenario> scenarios;
-  if (const int code = load_scenarios(arguments.scenarios, changes_of(arguments), scenarios, context.err);
-      code != exit_done)
+  const auto changes = changes_of(arguments.set, {{"--policy", "arbitrator.policy", arguments.policy},
+                                                  {"--horizon", "ppo.horizon", arguments.horizon}});
+  if (const int code = load_scenarios(arguments.scenarios, changes, scenarios, context.err); code != exit_done)
     return code;
   if (!cluster::has_parameters(scenarios.front().file.arbitrator.policy))
     return refuse(context.err, "--policy: " + arguments.policy + " learns nothing; choose ppo, ppo-add or ppo-simple");
@@ -259,8 +247,7 @@ void add_train_policy(CLI::App& app, command_context& context) {
   command->add_option("--horizon", arguments->horizon, "Windows a worker before an update, instead of ppo.horizon");
   command->add_option("--seed", arguments->seed, "Of everything random")->capture_default_str();
   command->add_option("--jobs", arguments->jobs, "Threads")->check(CLI::Range(1, 1024))->capture_default_str();
-  command->add_option("--set", arguments->set, "SECTION.FIELD=VALUE in every scenario; may be given again")
-      ->allow_extra_args(false);
+  add_set(*command, arguments->set);
   command->add_option("--evaluate-every", arguments->evaluate_every, "Updates between validations and checkpoints")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();

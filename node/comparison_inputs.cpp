@@ -119,7 +119,7 @@ int read_inputs(const compare_arguments& arguments, comparison_inputs& inputs, s
   inputs.seeds = arguments.seeds;
   inputs.simulated = arguments.simulate;
   inputs.json = arguments.json;
-  int code = load_cluster_files(arguments.clusters, arguments.set, inputs.files, err);
+  int code = load_cluster_files(arguments.clusters, changes_of(arguments.set), inputs.files, err);
   if (code == exit_done)
     code = read_policies(arguments, inputs, err);
   if (code == exit_done)

@@ -34,9 +34,8 @@ std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file
 
 std::string prepare_directory(const run_directory& run, const cluster::cluster_file& file) {
   std::string problem = run.create();
-  const auto before = cluster::read_cluster_file(run.cluster_file());
-  if (problem.empty() && (!before.errors.empty() || before.file.digest() != file.digest()))
-    problem = write_cluster_copy(run, file);
+  if (problem.empty())
+    problem = keep_cluster_copy(run, file);
   for (const auto* worker : file.workers()) {
     std::error_code ignored; // what an earlier life of the run said last is no longer the last
     std::filesystem::remove(run.worker(worker->name), ignored);

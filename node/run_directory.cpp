@@ -49,4 +49,11 @@ std::string write_cluster_copy(const run_directory& run, const cluster::cluster_
                                             cluster::to_toml(file));
 }
 
+std::string keep_cluster_copy(const run_directory& run, const cluster::cluster_file& file) {
+  const auto before = cluster::read_cluster_file(run.cluster_file());
+  if (before.errors.empty() && before.file.digest() == file.digest())
+    return "";
+  return write_cluster_copy(run, file);
+}
+
 } // namespace dynamix::node

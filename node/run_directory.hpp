@@ -56,5 +56,7 @@ std::string default_run_path(const std::string& name);
 
 /// Writes the resolved file as the run's cluster.toml. Returns an empty string, or what went wrong.
 std::string write_cluster_copy(const run_directory& run, const cluster::cluster_file& file);
+/// The same where the run has none, or one with other values.
+std::string keep_cluster_copy(const run_directory& run, const cluster::cluster_file& file);
 
 } // namespace dynamix::node

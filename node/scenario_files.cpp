@@ -19,22 +19,9 @@ std::vector<std::string> cluster_files_in(const std::string& directory) {
   return found;
 }
 
-/// Returns an empty string, or what is wrong.
-std::string apply(const std::vector<std::string>& changes, cluster::cluster_file& file) {
-  for (const auto& change : changes) {
-    const auto equals = change.find('=');
-    if (equals == std::string::npos)
-      return "--set " + change + ": it must be SECTION.FIELD=VALUE";
-    if (const auto reason = cluster::set_field(file, change.substr(0, equals), change.substr(equals + 1));
-        !reason.empty())
-      return change + ": " + reason;
-  }
-  return {};
-}
-
 } // namespace
 
-int load_cluster_files(const std::vector<std::string>& paths, const std::vector<std::string>& changes,
+int load_cluster_files(const std::vector<std::string>& paths, const std::vector<cluster::field_change>& changes,
                        std::vector<cluster::cluster_file>& files, std::ostream& err) {
   std::vector<std::string> found;
   for (const auto& path : paths) {
@@ -54,14 +41,14 @@ int load_cluster_files(const std::vector<std::string>& paths, const std::vector<
       code = exit_refused;
       continue;
     }
-    if (const auto reason = apply(changes, *file); !reason.empty())
-      return refuse(err, reason); // the same for the others
+    if (!change_cluster_file(*file, changes, err))
+      return exit_refused; // the same for the others
     files.push_back(std::move(*file));
   }
   return code;
 }
 
-int load_scenarios(const std::vector<std::string>& paths, const std::vector<std::string>& changes,
+int load_scenarios(const std::vector<std::string>& paths, const std::vector<cluster::field_change>& changes,
                    std::vector<simulator::scenario>& scenarios, std::ostream& err) {
   std::vector<cluster::cluster_file> files;
   int code = load_cluster_files(paths, changes, files, err);

@@ -1,7 +1,6 @@
 #include "node/swarm_setup.hpp"
 
 #include "cluster/tree_plan.hpp"
-#include "node/policy_choice.hpp"
 #include "node/run_directory.hpp"
 #include "node/text.hpp"
 #include "simulator/scenario.hpp"
@@ -24,32 +23,6 @@ namespace {
 constexpr std::uint32_t default_workers = 64;
 constexpr std::size_t descriptors_a_process = 16; ///< log, ledger, epoll, pipes and sockets of an actor system
 constexpr std::size_t descriptors_own = 64;
-
-/// The command line's changes of the file. Returns an empty string, or what is wrong.
-std::string apply_changes(const swarm_arguments& arguments, cluster::cluster_file& file) {
-  std::vector<std::pair<std::string, std::string>> changes;
-  for (const auto& text : arguments.set) {
-    const auto equals = text.find('=');
-    if (equals == std::string::npos)
-      return "--set " + text + ": it must be SECTION.FIELD=VALUE";
-    changes.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-  }
-  const auto add = [&](const char* field, const std::string& value) {
-    if (!value.empty())
-      changes.emplace_back(field, value);
-  };
-  add("arbitrator.topology", arguments.topology);
-  add("arbitrator.fanout", arguments.fanout);
-  add("arbitrator.policy", arguments.policy);
-  add("cluster.seed", arguments.seed);
-  for (const auto& [field, value] : changes)
-    if (const auto reason = cluster::set_field(file, field, value); !reason.empty())
-      return reason;
-  cluster::make_paths_absolute(file);
-  if (!arguments.policy.empty())
-    drop_foreign_parameters(file);
-  return {};
-}
 
 /// Raises the limit as far as it may go. Empty, or why so many descriptors cannot be had.
 std::string allow_descriptors(std::size_t wanted) {
@@ -147,8 +120,13 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
       std::make_unique<swarm_directory>(arguments.out.empty() ? "" : std::filesystem::absolute(arguments.out).string());
   const run_directory run(setup.directory->path());
   setup.file = swarm::describe(base, workers, swarm::find_free_port(), run.path());
-  if (const auto problem = apply_changes(arguments, setup.file); !problem.empty())
-    return refuse(context.err, problem);
+  const auto changes = changes_of(arguments.set, {{"--topology", "arbitrator.topology", arguments.topology},
+                                                  {"--fanout", "arbitrator.fanout", arguments.fanout},
+                                                  {"--policy", "arbitrator.policy", arguments.policy},
+                                                  {"--seed", "cluster.seed", arguments.seed}});
+  if (!change_cluster_file(setup.file, changes, context.err))
+    return exit_refused;
+  cluster::make_paths_absolute(setup.file);
   if (const auto problem = swarm::place_arbitrators(setup.file, swarm::find_free_port); !problem.empty())
     return refuse(context.err, problem);
   auto problem = run.create();

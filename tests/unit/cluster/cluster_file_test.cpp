@@ -266,28 +266,6 @@ TEST(cluster_file, rewards_progress_under_ppo_unless_told_otherwise) {
   EXPECT_EQ(file.reward_in_force(), reward_kind::progress);
 }
 
-TEST(cluster_set_field, changes_one_value_and_checks_it) {
-  auto file = parsed(pair);
-  EXPECT_EQ(set_field(file, "arbitrator.policy", "static"), "");
-  EXPECT_EQ(file.arbitrator.policy, policy_kind::static_batch);
-  EXPECT_EQ(set_field(file, "cluster.seed", "77"), "");
-  EXPECT_EQ(file.seed, 77U);
-  EXPECT_EQ(set_field(file, "training.epochs", "0.5"), "");
-  EXPECT_EQ(file.training.epochs, 0.5);
-
-  const auto digest = file.digest();
-  EXPECT_EQ(set_field(file, "arbitrator.policy", "pppo"),
-            "arbitrator.policy is \"pppo\"; did you mean \"ppo\"? it must be one of \"static\", "
-            "\"static-best\", \"lb-bsp\", \"omnilearn\", \"goodput\", \"ppo\", \"ppo-add\", \"ppo-simple\", "
-            "\"oracle\"");
-  EXPECT_EQ(set_field(file, "training.epochs", "0"), "training.epochs is 0; it must be in (0, 10000]");
-  EXPECT_EQ(set_field(file, "training.epochs", "a lot"), "training.epochs is a lot; it must be a number in (0, 10000]");
-  EXPECT_EQ(set_field(file, "batch.lowest", "100"),
-            "batch.initial is 64; it must be in [100, 1024], from batch.lowest to batch.highest");
-  EXPECT_EQ(set_field(file, "batch.smallest", "100"), "batch.smallest is unknown");
-  EXPECT_EQ(file.digest(), digest);
-}
-
 TEST(cluster_listen, allows_loopback_and_refuses_the_rest_unless_told) {
   auto file = parsed(pair);
   host listener = file.hosts[0];

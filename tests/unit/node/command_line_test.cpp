@@ -138,6 +138,41 @@ TEST_F(command_line, run_refuses_unknown_hosts_open_listeners_and_unreadable_dat
   EXPECT_THAT(refused.err, StartsWith(unfit + ":" + std::to_string(place.line) + ":"));
 }
 
+TEST_F(command_line, every_command_that_takes_a_cluster_file_takes_changes_of_it) {
+  const auto path = write_pair();
+  const auto plan = path + ".plan";
+  ASSERT_EQ(storage::write_file_atomically(plan, "[[fault]]\nkind = \"kill\"\ntarget = \"ben\"\nat_step = 1\n"), "");
+  const std::vector<std::vector<std::string>> commands = {
+      {"run", "--cluster", path, "--name", "ada"},
+      {"local", "--cluster", path},
+      {"check", "--cluster", path},
+      {"simulate", "--cluster", path},
+      {"compare", "--cluster", path},
+      {"swarm", "--cluster", path},
+      {"faults", "--cluster", path, "--plan", plan},
+      {"profile", "--cluster", path},
+      {"profile"},
+      {"train-policy", "--scenarios", path, "--out", path + ".policy"},
+  };
+  for (auto command : commands) {
+    command.insert(command.end(), {"--set", "training.epochs=2", "--set", "training.epochs=0"});
+    const auto refused = ask(command);
+    EXPECT_EQ(refused.code, exit_refused) << command.front();
+    EXPECT_EQ(refused.err, "dynamix-node: error: --set training.epochs=0: training.epochs is 0; it must be in "
+                           "(0, 10000]\n")
+        << command.front();
+    EXPECT_THAT(ask({command.front(), "--help"}).out, HasSubstr("--set training.epochs=2")) << command.front();
+  }
+}
+
+TEST_F(command_line, check_shows_the_plan_with_its_changes) {
+  const auto shown = ask(
+      {"check", "--cluster", write_pair(), "--set", "training.epochs=2.5", "--set", "hosts.ben.compute_slowdown=3"});
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("2.5"));
+  EXPECT_THAT(shown.out, ::testing::ContainsRegex("ben .* 3\n"));
+}
+
 TEST_F(command_line, local_refuses_wrong_changes_of_the_file) {
   const auto path = write_pair();
   EXPECT_THAT(ask({"local", "--cluster", path, "--policy", "pop"}).err,

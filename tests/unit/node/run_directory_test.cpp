@@ -1,3 +1,4 @@
+#include "cluster/field_changes.hpp"
 #include "node/run_records.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/unit/node/sample_run.hpp"

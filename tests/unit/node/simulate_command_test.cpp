@@ -95,6 +95,18 @@ TEST(simulate, a_policy_in_mode_train_learns_as_it_goes) {
   EXPECT_GT(summarise(records).policy_version, 1U) << "later windows are decided by later versions";
 }
 
+TEST(Simulate, RecordsChangesInTheRunsClusterFile) {
+  const temporary_directory run;
+  const auto said = ask(simulate(
+      {"--quiet", "--out", run.path() + "/run", "--set", "cluster.seed=11", "--set", "hosts.slow.compute_slowdown=2"}));
+  ASSERT_EQ(said.code, 0) << said.err;
+  const auto kept = cluster::read_cluster_file(run.path() + "/run/cluster.toml");
+  ASSERT_TRUE(kept.errors.empty());
+  EXPECT_EQ(kept.file.seed, 11U);
+  ASSERT_EQ(kept.file.find("slow")->emulate.size(), 1U);
+  EXPECT_EQ(kept.file.find("slow")->emulate[0].compute_slowdown, 2);
+}
+
 TEST(simulate, refuses_with_the_place_and_code_2) {
   const temporary_directory directory;
   const std::string path = directory.path() + "/pair.toml";
