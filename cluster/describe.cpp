@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <utility>
 
 namespace dynamix::cluster {

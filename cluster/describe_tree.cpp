@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <fmt/core.h>
 
 namespace dynamix::cluster {
 namespace {
@@ -25,13 +26,12 @@ std::string milliseconds(double seconds) {
 }
 
 std::string counted(std::size_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 std::string ranks(const tree_node& node) {
   const auto first = std::to_string(node.first_rank);
-  return node.workers == 1 ? "rank " + first
-                           : "ranks " + first + " to " + std::to_string(node.first_rank + node.workers - 1);
+  return node.workers == 1 ? "rank " + first : fmt::format("ranks {} to {}", first, node.first_rank + node.workers - 1);
 }
 
 void draw(const tree_plan& plan, std::size_t index, const std::string& indent, std::string& text) {
@@ -76,9 +76,10 @@ std::string describe_tree(const tree_plan& plan) {
   if (plan.central())
     return "  one arbitrator, on " + plan.nodes[0].host + ", for " + workers + "; " + decision + "\n";
   const auto shards = static_cast<std::size_t>(std::ranges::count_if(plan.nodes, &tree_node::is_shard));
-  std::string text = "  a tree of " + counted(plan.depth, "level") + ": " + workers + " in " +
-                     counted(shards, "shard") + " of at most " + std::to_string(largest(plan, true)) + "; " + decision +
-                     ", what the root knows of a window is " + milliseconds(predicted.guidance_seconds) + " old\n  ";
+  std::string text =
+      fmt::format("  a tree of {}: {} in {} of at most {}; {}, what the root knows of a window is {} old\n  ",
+                  counted(plan.depth, "level"), workers, counted(shards, "shard"), largest(plan, true), decision,
+                  milliseconds(predicted.guidance_seconds));
   if (plan.nodes.size() <= nodes_drawn)
     draw(plan, 0, "  ", text);
   else

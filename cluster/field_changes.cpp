@@ -3,7 +3,7 @@
 #include "cluster/fields.hpp"
 
 #include <algorithm>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace dynamix::cluster {
 namespace {

@@ -4,7 +4,7 @@
 #include "settings/toml_reader.hpp"
 
 #include <algorithm>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace dynamix::cluster {
 namespace {

@@ -1,6 +1,7 @@
 #include "cluster/tree_plan.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <set>
 
 namespace dynamix::cluster {
@@ -149,11 +150,12 @@ tree_plan plan_tree(const cluster_file& file) {
   nodes[0].host = plan.nodes[0].host;
   const auto wanted = std::to_string(nodes.size() - 1);
   if (named.empty() ? !place(file, nodes) : named.size() < nodes.size() - 1) {
-    plan.error = named.empty() ? "a tree of fanout " + std::to_string(arbitrator.fanout) + " needs " + wanted +
-                                     " workers' hosts beside the arbitrator's, one a shard; raise arbitrator.fanout"
-                               : "arbitrator.shards names " + std::to_string(named.size()) + " hosts, but " +
-                                     std::to_string(workers) + " workers with a fanout of " +
-                                     std::to_string(arbitrator.fanout) + " need " + wanted;
+    plan.error = named.empty()
+                     ? fmt::format("a tree of fanout {} needs {} workers' hosts beside the arbitrator's, one a shard; "
+                                   "raise arbitrator.fanout",
+                                   arbitrator.fanout, wanted)
+                     : fmt::format("arbitrator.shards names {} hosts, but {} workers with a fanout of {} need {}",
+                                   named.size(), workers, arbitrator.fanout, wanted);
     return plan;
   }
   if (!named.empty())

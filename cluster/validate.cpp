@@ -3,6 +3,7 @@
 #include "cluster/tree_plan.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <initializer_list>
 #include <map>
 #include <set>
@@ -38,15 +39,14 @@ private:
 
 void check_batch(checker& check) {
   const auto& batch = check.file().batch;
-  check.require(batch.lowest <= batch.highest, {"batch.lowest", "batch.highest"},
-                "batch.lowest is " + std::to_string(batch.lowest) + "; it must be at most batch.highest, which is " +
-                    std::to_string(batch.highest));
+  check.require(
+      batch.lowest <= batch.highest, {"batch.lowest", "batch.highest"},
+      fmt::format("batch.lowest is {}; it must be at most batch.highest, which is {}", batch.lowest, batch.highest));
   if (batch.lowest <= batch.highest)
     check.require(batch.lowest <= batch.initial && batch.initial <= batch.highest,
                   {"batch.initial", "batch.lowest", "batch.highest"},
-                  "batch.initial is " + std::to_string(batch.initial) + "; it must be in [" +
-                      std::to_string(batch.lowest) + ", " + std::to_string(batch.highest) +
-                      "], from batch.lowest to batch.highest");
+                  fmt::format("batch.initial is {}; it must be in [{}, {}], from batch.lowest to batch.highest",
+                              batch.initial, batch.lowest, batch.highest));
 }
 
 void check_training(checker& check) {
@@ -61,7 +61,7 @@ void check_arbitrator(checker& check) {
   const std::set<std::int32_t> distinct(actions.begin(), actions.end());
   const std::string key = "arbitrator.actions";
   check.require(actions.size() >= 2 && actions.size() <= 64, {key},
-                "arbitrator.actions has " + std::to_string(actions.size()) + " entries; it must have 2 to 64");
+                fmt::format("arbitrator.actions has {} entries; it must have 2 to 64", actions.size()));
   check.require(distinct.size() == actions.size(), {key},
                 "arbitrator.actions holds a number twice; they must be distinct");
   check.require(distinct.contains(0), {key},
@@ -75,17 +75,16 @@ void check_arbitrator(checker& check) {
 
   const auto& batch = check.file().batch;
   const auto static_batch = check.file().arbitrator.static_batch;
-  check.require(static_batch == 0 || (batch.lowest <= static_batch && static_batch <= batch.highest),
-                {"arbitrator.static_batch"},
-                "arbitrator.static_batch is " + std::to_string(static_batch) +
-                    "; it must be 0 or from batch.lowest to batch.highest");
+  check.require(
+      static_batch == 0 || (batch.lowest <= static_batch && static_batch <= batch.highest), {"arbitrator.static_batch"},
+      fmt::format("arbitrator.static_batch is {}; it must be 0 or from batch.lowest to batch.highest", static_batch));
 
   const auto& ppo = check.file().ppo;
   const auto rollout = std::uint64_t{ppo.horizon} * check.file().workers().size();
   if (rollout > 0)
     check.require(ppo.minibatches <= rollout, {"ppo.minibatches", "ppo.horizon"},
-                  "ppo.minibatches is " + std::to_string(ppo.minibatches) + "; it must be at most " +
-                      std::to_string(rollout) + ", ppo.horizon times the number of workers");
+                  fmt::format("ppo.minibatches is {}; it must be at most {}, ppo.horizon times the number of workers",
+                              ppo.minibatches, rollout));
 }
 
 void check_tree(checker& check) {
@@ -125,7 +124,7 @@ void check_dashboard(checker& check) {
 
 void check_host(checker& check, std::size_t index) {
   const auto& host = check.file().hosts[index];
-  const std::string key = "host[" + std::to_string(index) + "]";
+  const std::string key = fmt::format("host[{}]", index);
   const std::set<role> distinct(host.roles.begin(), host.roles.end());
   check.require(!host.roles.empty(), {key + ".roles"},
                 "host.roles is empty; it must hold \"worker\", \"arbitrator\" or both");
@@ -133,10 +132,10 @@ void check_host(checker& check, std::size_t index) {
                 "host.roles holds a role twice; they must be distinct");
 
   const auto& batch = check.file().batch;
-  check.require(host.batch_highest == 0 || (batch.initial <= host.batch_highest && host.batch_highest <= batch.highest),
-                {key + ".batch_highest"},
-                "host.batch_highest is " + std::to_string(host.batch_highest) +
-                    "; it must be 0 or from batch.initial to batch.highest");
+  check.require(
+      host.batch_highest == 0 || (batch.initial <= host.batch_highest && host.batch_highest <= batch.highest),
+      {key + ".batch_highest"},
+      fmt::format("host.batch_highest is {}; it must be 0 or from batch.initial to batch.highest", host.batch_highest));
   check.require(host.leave_at_seconds == 0 || host.leave_at_seconds > host.join_at_seconds,
                 {key + ".leave_at_seconds", key + ".join_at_seconds"},
                 "host.leave_at_seconds is " + number_text(host.leave_at_seconds) +
@@ -148,9 +147,9 @@ void check_host(checker& check, std::size_t index) {
                   {key + ".compute_slowdown", key + ".emulate", key + ".roles"},
                   "host \"" + host.name + "\" is slowed down; only a host with the role \"worker\" computes");
   for (std::size_t i = 1; i < entry.host.emulate.size(); ++i) {
-    const std::string change = key + ".emulate[" + std::to_string(i) + "].at_seconds";
+    const std::string change = fmt::format("{}.emulate[{}].at_seconds", key, i);
     check.require(entry.host.emulate[i].at_seconds > entry.host.emulate[i - 1].at_seconds,
-                  {change, key + ".emulate[" + std::to_string(i - 1) + "].at_seconds"},
+                  {change, fmt::format("{}.emulate[{}].at_seconds", key, i - 1)},
                   "host.emulate.at_seconds is " + number_text(entry.host.emulate[i].at_seconds) +
                       "; it must be above that of the entry before, which is " +
                       number_text(entry.host.emulate[i - 1].at_seconds));
@@ -162,20 +161,21 @@ void check_unique(checker& check) {
   std::map<std::string, std::size_t> by_place;
   const auto& hosts = check.file().hosts;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
-    const std::string key = "host[" + std::to_string(i) + "]";
-    const std::string place = hosts[i].address + ":" + std::to_string(hosts[i].port);
+    const std::string key = fmt::format("host[{}]", i);
+    const std::string place = fmt::format("{}:{}", hosts[i].address, hosts[i].port);
     const auto first_line = [&](std::size_t other, const char* name) {
-      return std::to_string(check.file().where("host[" + std::to_string(other) + "]." + name).line);
+      return std::to_string(check.file().where(fmt::format("host[{}].{}", other, name)).line);
     };
     if (const auto [first, fresh] = by_name.try_emplace(hosts[i].name, i); !fresh)
       check.require(hosts[i].name.empty(), {key + ".name"},
                     "host.name is \"" + hosts[i].name + "\", which the host in line " +
                         first_line(first->second, "name") + " has already; names must be unique");
     if (const auto [first, fresh] = by_place.try_emplace(place, i); !fresh)
-      check.require(hosts[i].port == 0, {key + ".port", key + ".address"},
-                    "host.port is " + std::to_string(hosts[i].port) + " on " + hosts[i].address + ", which host \"" +
-                        hosts[first->second].name + "\" in line " + first_line(first->second, "port") +
-                        " has already; address and port must be unique");
+      check.require(
+          hosts[i].port == 0, {key + ".port", key + ".address"},
+          fmt::format(
+              "host.port is {} on {}, which host \"{}\" in line {} has already; address and port must be unique",
+              hosts[i].port, hosts[i].address, hosts[first->second].name, first_line(first->second, "port")));
   }
 }
 
@@ -191,8 +191,8 @@ void check_replicas(checker& check) {
   for (const auto* host : check.file().arbitrators()) {
     arbitrating.insert(host->name);
     const auto port = host->port_for_replicas();
-    check.require(port <= 65535, {"host[" + std::to_string(host - check.file().hosts.data()) + "].port"},
-                  "host.port + 1000 is " + std::to_string(port) + ", which is no port; give host.replica_port");
+    check.require(port <= 65535, {fmt::format("host[{}].port", host - check.file().hosts.data())},
+                  fmt::format("host.port + 1000 is {}, which is no port; give host.replica_port", port));
   }
   check.require(named == arbitrating, {key},
                 "arbitrator.replicas must name exactly the hosts that have the role \"arbitrator\"");
@@ -211,13 +211,12 @@ void check_roles(checker& check) {
   const auto workers = check.file().workers().size();
   check.require(workers > 0, {"host[0].roles"}, "no host has the role \"worker\"; at least one must");
   check.require(workers <= workers_max, {"host[0].roles"},
-                std::to_string(workers) + " hosts have the role \"worker\"; at most " + std::to_string(workers_max) +
-                    " may");
+                fmt::format("{} hosts have the role \"worker\"; at most {} may", workers, workers_max));
   std::size_t arbitrators = 0;
   const bool replicated = !check.file().arbitrator.replicas.empty();
   for (std::size_t i = 0; i < hosts.size(); ++i)
     if (hosts[i].has(role::arbitrator) && ++arbitrators > 1)
-      check.require(replicated, {"host[" + std::to_string(i) + "].roles"},
+      check.require(replicated, {fmt::format("host[{}].roles", i)},
                     "host \"" + hosts[i].name +
                         "\" is a second arbitrator; exactly one host must have that role, or 3 or 5 that "
                         "arbitrator.replicas names");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <fmt/core.h>
 #include <sys/resource.h>
 #include <utility>
 
@@ -133,7 +134,7 @@ void injector::watch(injury& of) const {
   const bool stops = of.fault.kind == fault_kind::hang || of.fault.kind == fault_kind::slow;
   if (!of.bit && stops && state_of(of.process) == 'T') {
     of.bit = true;
-    of.evidence = "process " + std::to_string(of.process) + " was seen stopped";
+    of.evidence = fmt::format("process {} was seen stopped", of.process);
   }
 }
 
@@ -173,13 +174,13 @@ std::string injector::wipe(const std::string& host) const {
   std::error_code none;
   const auto replica = std::filesystem::remove_all(run_directory_ + "/replica-" + host, none);
   removed += none ? 0 : replica;
-  return std::to_string(removed) + " files wiped";
+  return fmt::format("{} files wiped", removed);
 }
 
 void injector::fill_disk(injury& of, bool full) const {
   rlimit limit{};
   if (::prlimit(of.process, RLIMIT_FSIZE, nullptr, &limit) != 0) {
-    of.evidence = "the file size limit of process " + std::to_string(of.process) + " cannot be set";
+    of.evidence = fmt::format("the file size limit of process {} cannot be set", of.process);
     return;
   }
   if (full) {
@@ -192,7 +193,7 @@ void injector::fill_disk(injury& of, bool full) const {
     limit.rlim_cur = of.file_limit;
   }
   if (::prlimit(of.process, RLIMIT_FSIZE, &limit, nullptr) != 0) {
-    of.evidence = "the file size limit of process " + std::to_string(of.process) + " cannot be set";
+    of.evidence = fmt::format("the file size limit of process {} cannot be set", of.process);
   } else if (full) { // what was written before it held is no growth
     of.bytes_before = bytes_written_below(of.process, run_directory_);
     of.writes_before = write_calls_of(of.process);

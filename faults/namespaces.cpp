@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <fstream>
 #include <spawn.h>
 #include <sstream>
@@ -57,17 +58,17 @@ std::size_t namespaces::index_of(const std::string& host) const {
 
 // Names of interfaces have at most 15 characters.
 std::string namespaces::name(std::size_t index) const {
-  return prefix_ + "n" + std::to_string(index);
+  return fmt::format("{}n{}", prefix_, index);
 }
 std::string namespaces::port(std::size_t index) const {
-  return prefix_ + "p" + std::to_string(index);
+  return fmt::format("{}p{}", prefix_, index);
 }
 std::string namespaces::bridge(bool apart) const {
   return prefix_ + (apart ? "b1" : "b0");
 }
 
 std::string namespaces::address(const std::string& host) const {
-  return "10.213.77." + std::to_string(index_of(host) + 1);
+  return fmt::format("10.213.77.{}", index_of(host) + 1);
 }
 
 std::vector<std::string> namespaces::command(const std::string& host) const {
@@ -80,9 +81,8 @@ std::string namespaces::create(const std::vector<std::string>& hosts) {
   if (ip_program().empty())
     return "network namespaces need the program ip (package iproute2)";
   if (hosts.size() > hosts_most)
-    return "there are " + std::to_string(hosts.size()) + " hosts; namespaces are made for at most " +
-           std::to_string(hosts_most);
-  prefix_ = "dx" + std::to_string(::getpid() % 10'000'000);
+    return fmt::format("there are {} hosts; namespaces are made for at most {}", hosts.size(), hosts_most);
+  prefix_ = fmt::format("dx{}", ::getpid() % 10'000'000);
   hosts_ = hosts;
   std::string problem;
   for (const bool apart : {false, true})

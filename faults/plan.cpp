@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace dynamix::faults {
 namespace {

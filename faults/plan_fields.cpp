@@ -1,7 +1,7 @@
 #include "faults/plan_fields.hpp"
 
 #include <array>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace dynamix::faults {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fmt/core.h>
 #include <fstream>
 #include <sstream>
 
@@ -9,7 +10,7 @@ namespace dynamix::faults {
 namespace {
 
 std::string file_of(pid_t id, const char* name) {
-  return "/proc/" + std::to_string(id) + "/" + name;
+  return fmt::format("/proc/{}/{}", id, name);
 }
 
 /// The number behind `label` in a file of lines "label number".

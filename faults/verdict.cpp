@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/core.h>
 #include <set>
 
 namespace dynamix::faults {
@@ -73,7 +74,7 @@ void find_reasons(const fault_plan& plan, const std::vector<fault_record>& recor
   auto& reasons = judged.reasons;
   const auto must_be_none = [&](std::uint64_t number, const std::string& what) {
     if (number > 0)
-      reasons.push_back(std::to_string(number) + " " + what);
+      reasons.push_back(fmt::format("{} {}", number, what));
   };
   if (!run.succeeded && !run.interrupted)
     reasons.push_back("the run failed: " + run.reason);

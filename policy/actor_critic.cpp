@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/core.h>
 
 namespace dynamix::policy {
 
@@ -50,8 +51,8 @@ std::vector<std::pair<std::string, torch::Tensor>> actor_critic::named_parameter
   std::vector<std::pair<std::string, torch::Tensor>> named;
   const auto add = [&named](const std::string& network, const std::vector<layer>& layers) {
     for (std::size_t i = 0; i < layers.size(); ++i) {
-      named.emplace_back(network + "." + std::to_string(i) + ".weight", layers[i].weight);
-      named.emplace_back(network + "." + std::to_string(i) + ".bias", layers[i].bias);
+      named.emplace_back(fmt::format("{}.{}.weight", network, i), layers[i].weight);
+      named.emplace_back(fmt::format("{}.{}.bias", network, i), layers[i].bias);
     }
   };
   add("policy", policy_);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <fmt/core.h>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -43,15 +44,14 @@ bool is_one_a_report(const std::vector<choice>& choices, const observation& obse
 std::string find_invalid(const std::vector<choice>& choices, const observation& observed) {
   const auto& reports = observed.report->reports;
   if (choices.size() != reports.size())
-    return "the policy made " + std::to_string(choices.size()) + " choices for " + std::to_string(reports.size()) +
-           " workers";
+    return fmt::format("the policy made {} choices for {} workers", choices.size(), reports.size());
   for (std::size_t i = 0; i < choices.size(); ++i) {
     const auto& made = choices[i];
     if (made.rank != reports[i].rank)
-      return "the policy chose for rank " + std::to_string(made.rank) + " in the place of " + reports[i].host;
+      return fmt::format("the policy chose for rank {} in the place of {}", made.rank, reports[i].host);
     if (made.batch < observed.measured->lowest() || made.batch > observed.highest[i])
-      return "the policy gave " + reports[i].host + " " + std::to_string(made.batch) + " samples, outside [" +
-             std::to_string(observed.measured->lowest()) + ", " + std::to_string(observed.highest[i]) + "]";
+      return fmt::format("the policy gave {} {} samples, outside [{}, {}]", reports[i].host, made.batch,
+                         observed.measured->lowest(), observed.highest[i]);
     if (!finite(made))
       return "the policy's numbers for " + reports[i].host + " are not finite";
   }
@@ -119,10 +119,10 @@ std::string find_untrained(const std::vector<choice>& choices, const observation
     if (outside.size() < outside_min)
       continue;
     const auto first = outside.front();
-    return "the policy was trained on " + std::string(state_fields()[first].name) + " from " +
-           decimals(range.low[first], 2) + " to " + decimals(range.high[first], 2) + ", that of " +
-           observed.report->reports[i].host + " is " + decimals(choices[i].state[first], 2) + ", and " +
-           std::to_string(outside.size() - 1) + " more entries of its state are outside";
+    return fmt::format(
+        "the policy was trained on {} from {} to {}, that of {} is {}, and {} more entries of its state are outside",
+        state_fields()[first].name, decimals(range.low[first], 2), decimals(range.high[first], 2),
+        observed.report->reports[i].host, decimals(choices[i].state[first], 2), outside.size() - 1);
   }
   return {};
 }
@@ -142,8 +142,8 @@ std::string follow_bounds(guard_memory& memory, const observation& observed, con
     run.windows = run.batch == wanted[i] ? run.windows + 1 : 1;
     run.batch = wanted[i];
     if (run.windows >= bound_windows && found.empty())
-      found = "the policy has kept " + report.host + " at its bound for " + std::to_string(run.windows) +
-              " windows, where goodput gives it " + std::to_string(fallback[i]) + " samples";
+      found = fmt::format("the policy has kept {} at its bound for {} windows, where goodput gives it {} samples",
+                          report.host, run.windows, fallback[i]);
   }
   return found;
 }
@@ -234,8 +234,7 @@ private:
     made.proposed = std::exchange(made.batch, batch);
     made.action = -1;
     made.intervention = intervention;
-    made.reason = "guard: " + reason + "; " + std::to_string(made.batch) + " by goodput instead of " +
-                  std::to_string(made.proposed);
+    made.reason = fmt::format("guard: {}; {} by goodput instead of {}", reason, made.batch, made.proposed);
   }
 
   std::unique_ptr<controller> learned_;
@@ -269,9 +268,9 @@ guard_verdict review(const std::vector<choice>& choices, const std::vector<std::
   const auto highest_total = std::max(grown, measured.judge(observed.assigned).total);
   if (!noise_known && plan.total > highest_total)
     return step_in("growth without a noise scale",
-                   "the policy wants a global batch of " + std::to_string(plan.total) +
-                       ", and no noise scale has been measured yet that would speak for more than " +
-                       std::to_string(highest_total),
+                   fmt::format("the policy wants a global batch of {}, and no noise scale has been measured yet that "
+                               "would speak for more than {}",
+                               plan.total, highest_total),
                    std::move(memory));
   const auto promised =
       compare(measured, wanted, noise_known ? fallback : best_split_of(measured, plan, highest_total));

@@ -3,6 +3,7 @@
 #include "policy/actions.hpp"
 
 #include <cmath>
+#include <fmt/core.h>
 
 namespace dynamix::policy {
 namespace {
@@ -43,8 +44,8 @@ planned_target find_planned_target(const measured_cluster& measured, std::span<c
 
 std::string describe(const planned_action& action, std::uint64_t total) {
   static constexpr const char* words[beliefs] = {"its measured times", "its newest window", "its times and 10 % more"};
-  return "votes " + std::to_string(action.scale) + " % of the planned step, goes by " +
-         words[static_cast<std::size_t>(action.how)] + "; " + std::to_string(total) + " in all";
+  return fmt::format("votes {} % of the planned step, goes by {}; {} in all", action.scale,
+                     words[static_cast<std::size_t>(action.how)], total);
 }
 
 void survey_plan(const measured_cluster& measured, const batch_plan& plan, const std::vector<std::uint32_t>& assigned,

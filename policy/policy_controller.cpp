@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <fmt/core.h>
 #include <stdexcept>
 
 namespace dynamix::policy {
@@ -189,7 +190,7 @@ void policy_controller::act_on_batch(choice& chosen, std::uint32_t assigned, std
   std::snprintf(text, sizeof text, "action %+d", change);
   chosen.reason = text + odds(chosen);
   if (applied.clamped)
-    chosen.reason += "; clamped at " + std::to_string(applied.batch);
+    chosen.reason += fmt::format("; clamped at {}", applied.batch);
 }
 
 /// " (p=0.31), value 1.20"
@@ -209,15 +210,15 @@ std::string policy_controller::adopt(const messages::policy_version& version) {
   if (!learns())
     return "the policy is frozen (mode infer)";
   if (version.parameters.size() > messages::max_policy_bytes)
-    return "the policy version is larger than " + std::to_string(messages::max_policy_bytes) + " bytes";
+    return fmt::format("the policy version is larger than {} bytes", messages::max_policy_bytes);
   if (version.version < version_)
-    return "the policy version " + std::to_string(version.version) + " is older than " + std::to_string(version_);
+    return fmt::format("the policy version {} is older than {}", version.version, version_);
   storage::tensor_file file;
   if (auto error = storage::decode(version.parameters, file); !error.empty())
     return error;
   if (file.metadata["version"] != std::to_string(version.version))
-    return "the policy version " + std::to_string(version.version) + " holds the parameters of version \"" +
-           file.metadata["version"] + "\"";
+    return fmt::format("the policy version {} holds the parameters of version \"{}\"", version.version,
+                       file.metadata["version"]);
   return from_file(file, shape_, network_, version_);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <fmt/core.h>
 #include <sstream>
 
 namespace dynamix::policy {
@@ -41,8 +42,9 @@ std::string compare_state(const std::string& theirs, const std::string& ours) {
     if (!they_have && !we_have)
       return {};
     if (their_name != our_name)
-      return "its state has " + (they_have ? "\"" + their_name + "\"" : "nothing") + " as entry " +
-             std::to_string(entry) + ", this program has " + (we_have ? "\"" + our_name + "\"" : "nothing");
+      return fmt::format("its state has {} as entry {}, this program has {}",
+                         they_have ? "\"" + their_name + "\"" : "nothing", entry,
+                         we_have ? "\"" + our_name + "\"" : "nothing");
   }
 }
 
@@ -60,7 +62,7 @@ std::string compare_metadata(const storage::tensor_file& file, const policy_shap
   if (auto difference = compare_state(get("state"), state_names()); !difference.empty())
     return difference;
   if (get("hidden") != std::to_string(shape.hidden))
-    return "its layers have " + get("hidden") + " hidden units, the cluster file's " + std::to_string(shape.hidden);
+    return fmt::format("its layers have {} hidden units, the cluster file's {}", get("hidden"), shape.hidden);
   return {};
 }
 

@@ -1,5 +1,6 @@
 #include "policy/shadow.hpp"
 
+#include <fmt/core.h>
 #include <string>
 #include <utility>
 
@@ -37,7 +38,7 @@ private:
       auto& made = choices[i];
       made.proposed = std::exchange(made.batch, observed.assigned[i]);
       made.action = -1;
-      made.reason = "shadow: would set " + std::to_string(made.proposed) + ": " + made.reason;
+      made.reason = fmt::format("shadow: would set {}: {}", made.proposed, made.reason);
     }
   }
 

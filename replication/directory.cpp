@@ -6,6 +6,7 @@
 #include <charconv>
 #include <fcntl.h>
 #include <filesystem>
+#include <fmt/core.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -93,7 +94,7 @@ directory_state prepare_directory(const std::string& path, bool alone) {
 }
 
 std::string promise_term(const std::string& path, std::uint64_t term) {
-  return storage::write_file_atomically(marker_of(path), std::string(promised) + std::to_string(term) + "\n");
+  return storage::write_file_atomically(marker_of(path), fmt::format("{}{}\n", promised, term));
 }
 
 std::string forget_promise(const std::string& path) {
@@ -110,14 +111,14 @@ std::string forget_promise(const std::string& path) {
 
 std::string move_aside(const std::string& path, std::string& moved_to) {
   for (int number = 1; number <= aside_max; ++number) {
-    moved_to = path + ".damaged-" + std::to_string(number);
+    moved_to = fmt::format("{}.damaged-{}", path, number);
     std::error_code code;
     if (fs::exists(moved_to, code))
       continue;
     fs::rename(path, moved_to, code);
     return code ? failure("move", path + " to " + moved_to, code.value()) : "";
   }
-  return "cannot move " + path + " aside: there are " + std::to_string(aside_max) + " such directories already";
+  return fmt::format("cannot move {} aside: there are {} such directories already", path, aside_max);
 }
 
 std::string check_room(const std::string& path) {
@@ -128,7 +129,7 @@ std::string check_room(const std::string& path) {
   const int code = ::posix_fallocate(file, 0, room_bytes);
   ::close(file);
   ::unlink(probe.c_str());
-  return code == 0 ? "" : failure("allocate " + std::to_string(room_bytes >> 20) + " MiB in", path, code);
+  return code == 0 ? "" : failure(fmt::format("allocate {} MiB in", room_bytes >> 20), path, code);
 }
 
 } // namespace dynamix::replication

@@ -2,6 +2,7 @@
 
 #include "messages/validation.hpp"
 
+#include <fmt/core.h>
 #include <type_traits>
 
 namespace dynamix::replication {
@@ -117,7 +118,7 @@ std::string encode(const journal_entry& entry, word_list& words) {
 std::string decode(std::span<const std::uint64_t> words, journal_entry& entry) {
   entry = {};
   if (words.size() > max_entry_words)
-    return "an entry of " + std::to_string(words.size()) + " words";
+    return fmt::format("an entry of {} words", words.size());
   const auto content = unseal(block_kind::entry, words);
   if (content.empty())
     return "not an entry, or a damaged one";
@@ -126,7 +127,7 @@ std::string decode(std::span<const std::uint64_t> words, journal_entry& entry) {
   entry.term = in.number();
   const auto kind = in.number();
   if (!read_content(in, kind, entry))
-    return "an entry of unknown kind " + std::to_string(kind);
+    return fmt::format("an entry of unknown kind {}", kind);
   return in.complete() ? validate(entry) : "a damaged " + std::string(kind_name(entry));
 }
 
@@ -187,12 +188,12 @@ std::string validate(const generation_formed& value) {
   if (value.generation == 0 || value.next_window == 0)
     return "generation or window 0";
   if (value.members.empty() || value.members.size() > messages::max_workers)
-    return std::to_string(value.members.size()) + " members";
+    return fmt::format("{} members", value.members.size());
   bool source_is_member = false;
   for (std::size_t index = 0; index < value.members.size(); ++index) {
     const auto& member = value.members[index];
     if (member.rank >= messages::max_workers || member.incarnation == 0)
-      return "rank " + std::to_string(member.rank) + " out of range or without incarnation";
+      return fmt::format("rank {} out of range or without incarnation", member.rank);
     if (index > 0 && member.rank <= value.members[index - 1].rank)
       return "members are not by rising rank";
     source_is_member = source_is_member || member.rank == value.source;
@@ -206,7 +207,7 @@ std::string validate(const training_ended& value) {
 
 std::string validate(const std::vector<messages::decision>& decisions, const messages::decision_key& key) {
   if (decisions.empty() || decisions.size() > messages::max_workers)
-    return std::to_string(decisions.size()) + " decisions";
+    return fmt::format("{} decisions", decisions.size());
   for (std::size_t index = 0; index < decisions.size(); ++index) {
     const auto& decision = decisions[index];
     if (decision.key != key)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <fmt/core.h>
 #include <utility>
 
 namespace dynamix::replication {
@@ -11,25 +12,25 @@ namespace {
 std::string validate(const replica_options& options) {
   const auto count = options.voters.size();
   if (count != 1 && count != 3 && count != 5)
-    return std::to_string(count) + " voters; 1, 3 or 5 are possible";
+    return fmt::format("{} voters; 1, 3 or 5 are possible", count);
   if (options.secret.size() < min_secret_bytes)
-    return "the cluster's secret has " + std::to_string(options.secret.size()) + " bytes; at least " +
-           std::to_string(min_secret_bytes) + " are needed";
+    return fmt::format("the cluster's secret has {} bytes; at least {} are needed", options.secret.size(),
+                       min_secret_bytes);
   if (options.directory.empty() || options.snapshot_entries == 0 || options.detect_ms == 0)
     return "directory, snapshot_entries and detect_ms must be given";
   for (const auto& one : options.voters) {
     std::string host;
     std::string port;
     if (one.id == 0 || !split_address(one.address, host, port))
-      return "voter " + std::to_string(one.id) + " at \"" + one.address + "\" is none: an id above 0 and host:port";
+      return fmt::format("voter {} at \"{}\" is none: an id above 0 and host:port", one.id, one.address);
     if (std::count_if(options.voters.begin(), options.voters.end(),
                       [&](const auto& other) { return other.id == one.id || other.address == one.address; }) > 1)
-      return "voter " + std::to_string(one.id) + " shares its id or its address with another";
+      return fmt::format("voter {} shares its id or its address with another", one.id);
   }
   return std::any_of(options.voters.begin(), options.voters.end(),
                      [&](const auto& one) { return one.id == options.id; })
              ? ""
-             : "voter " + std::to_string(options.id) + " is not among the voters";
+             : fmt::format("voter {} is not among the voters", options.id);
 }
 
 template <class Handle>

@@ -3,6 +3,7 @@
 #include "replication/journal_codec.hpp"
 #include "replication/replica_core.hpp"
 
+#include <fmt/core.h>
 #include <utility>
 
 namespace dynamix::replication {
@@ -40,7 +41,7 @@ void replica_core::propose(const journal_entry& entry, proposal_callback done) {
     if (!accepts_)
       refusal.text = "the replica does not run";
     else if (open_proposals_ >= max_open_proposals || open_words_ + added.words.size() > max_open_proposal_words)
-      refusal.text = std::to_string(open_proposals_) + " proposals are open, which is too many";
+      refusal.text = fmt::format("{} proposals are open, which is too many", open_proposals_);
     else {
       ++open_proposals_;
       open_words_ += added.words.size();

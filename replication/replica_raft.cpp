@@ -4,6 +4,7 @@
 #include "replication/replica_core.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <utility>
 
 namespace dynamix::replication {
@@ -78,8 +79,8 @@ void replica_core::open_failed(failure why) {
   }
   if (!started)
     return end_handles();
-  report(why.text + "; tries again every " + std::to_string(time_outs_.retry_ms) +
-         " ms, while the other replicas go on without it");
+  report(fmt::format("{}; tries again every {} ms, while the other replicas go on without it", why.text,
+                     time_outs_.retry_ms));
   observe({.now = role::waiting});
   schedule(time_outs_.retry_ms);
 }

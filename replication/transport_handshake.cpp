@@ -1,6 +1,7 @@
 #include "replication/transport_handshake.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <netdb.h>
 #include <new>
 #include <utility>
@@ -140,10 +141,10 @@ void handshake::received_greeting() {
   if (!greeting)
     return refuse("a connection that is not Raft's");
   if (greeting->acceptor != owner_.options_.id)
-    return refuse("a connection meant for voter " + std::to_string(greeting->acceptor));
+    return refuse(fmt::format("a connection meant for voter {}", greeting->acceptor));
   const auto* peer = owner_.find(greeting->initiator);
   if (peer == nullptr || peer->id == owner_.options_.id)
-    return refuse("a connection by voter " + std::to_string(greeting->initiator) + ", which is not one");
+    return refuse(fmt::format("a connection by voter {}, which is not one", greeting->initiator));
   challenge_ = *greeting;
   answered_ = true;
   if (!fill_random(challenge_.acceptor_nonce))
@@ -155,16 +156,16 @@ void handshake::received_greeting() {
 
 void handshake::received_answer() {
   if (!check_answer(owner_.key_, std::span<const std::uint8_t, answer_bytes>(buffer_.data(), answer_bytes), challenge_))
-    return refuse("voter " + std::to_string(challenge_.acceptor) + " at " + peer_address_ +
-                  ", which does not know the cluster's secret");
+    return refuse(
+        fmt::format("voter {} at {}, which does not know the cluster's secret", challenge_.acceptor, peer_address_));
   proved_ = true;
   write(encode_proof(owner_.key_, challenge_));
 }
 
 void handshake::received_proof() {
   if (!check_proof(owner_.key_, std::span<const std::uint8_t, proof_bytes>(buffer_.data(), proof_bytes), challenge_))
-    return refuse("a connection by voter " + std::to_string(challenge_.initiator) +
-                  ", which does not know the cluster's secret");
+    return refuse(
+        fmt::format("a connection by voter {}, which does not know the cluster's secret", challenge_.initiator));
   proved_ = true;
   // Its proof follows from the answer, but libuv may tell of the write's end later.
   if (write_.handle == nullptr)

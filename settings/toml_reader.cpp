@@ -3,7 +3,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <fstream>
 #include <optional>
 

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <fmt/core.h>
 #include <iterator>
 #include <stdexcept>
 
@@ -132,8 +133,8 @@ const training_point& policy_training::run_round() {
   }
   if (rollout.empty())
     throw std::runtime_error(
-        "no environment gave a rollout of ppo.horizon = " + std::to_string(scenarios_.front().file.ppo.horizon) +
-        " windows: the runs may be shorter than that" + failure);
+        fmt::format("no environment gave a rollout of ppo.horizon = {} windows: the runs may be shorter than that{}",
+                    scenarios_.front().file.ppo.horizon, failure));
   const auto learned = learner_->update(rollout);
   training_point point{.update = static_cast<double>(++updates_),
                        .windows = static_cast<double>(windows_),

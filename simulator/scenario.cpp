@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/core.h>
 #include <map>
 
 namespace dynamix::simulator {
@@ -46,7 +47,7 @@ std::vector<cluster::file_error> load_scenario(const cluster::cluster_file& file
       continue;
     const auto path = resolve_path(file, host.profile.empty() ? file.simulation.profile : host.profile);
     if (path.empty()) {
-      errors.push_back(error_at(file, "host[" + std::to_string(i) + "].profile",
+      errors.push_back(error_at(file, fmt::format("host[{}].profile", i),
                                 "host \"" + host.name +
                                     "\" has no device profile; host.profile or simulation.profile must name one"));
       continue;

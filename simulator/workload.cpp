@@ -3,7 +3,7 @@
 #include "settings/toml_reader.hpp"
 
 #include <cmath>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <limits>
 
 namespace dynamix::simulator {

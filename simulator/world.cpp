@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/core.h>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -82,7 +83,7 @@ void world::state::settle() {
     if (hosts[i].present(now))
       present.push_back(i);
   if (present.empty())
-    failure = "no host is there at " + std::to_string(now) + " s";
+    failure = fmt::format("no host is there at {} s", now);
   const auto& training = what.file.training;
   learning = {.rule = training.rule,
               .adaptive = training.optimizer != cluster::optimizer_kind::sgd,
@@ -133,8 +134,7 @@ bool world::state::fits_memory(std::span<const std::uint32_t> batches) {
   for (std::size_t rank = 0; rank < present.size() && failure.empty(); ++rank) {
     const auto& host = hosts[present[rank]];
     if (batches[rank] > host.fits)
-      failure = "out of memory on host " + host.host->name + ": batch " + std::to_string(batches[rank]) + ", " +
-                std::to_string(host.fits) + " fit";
+      failure = fmt::format("out of memory on host {}: batch {}, {} fit", host.host->name, batches[rank], host.fits);
   }
   return failure.empty();
 }
@@ -235,8 +235,8 @@ messages::shard_report world::run_window(std::span<const std::uint32_t> batches,
   auto& now = *state_;
   if (batches.size() != now.present.size() || std::ranges::count(batches, 0U) > 0 ||
       (!settling.empty() && settling.size() != batches.size()))
-    throw std::invalid_argument("a window needs one batch size above 0 for each of " +
-                                std::to_string(now.present.size()) + " workers");
+    throw std::invalid_argument(
+        fmt::format("a window needs one batch size above 0 for each of {} workers", now.present.size()));
   if (!now.failure.empty() || !now.fits_memory(batches))
     return {};
   std::vector<worker_sums> sums(now.present.size());

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
@@ -100,7 +101,7 @@ std::string read_file(const std::string& path, std::size_t limit_bytes, std::str
     if (got == 0)
       return "";
     if (contents.size() > limit_bytes)
-      return "cannot read " + path + ": it is larger than " + std::to_string(limit_bytes) + " bytes";
+      return fmt::format("cannot read {}: it is larger than {} bytes", path, limit_bytes);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cassert>
 #include <cstdio>
 #include <cstring>
+#include <fmt/core.h>
 #include <limits>
 #include <optional>
 #include <set>
@@ -175,7 +176,7 @@ std::string read_entry(const std::string& name, const json& entry, placed_tensor
   };
   const auto& shape = entry["shape"];
   if (!shape.is_array() || shape.size() > max_rank || !std::all_of(shape.begin(), shape.end(), is_size))
-    return about + "has a shape that is not a list of at most " + std::to_string(max_rank) + " sizes";
+    return fmt::format("{}has a shape that is not a list of at most {} sizes", about, max_rank);
   tensor.shape = shape.get<std::vector<std::int64_t>>();
 
   const auto& offsets = entry["data_offsets"];
@@ -202,7 +203,7 @@ std::string take_data(std::vector<placed_tensor> placed, std::span<const std::ui
     file.tensors.push_back(std::move(tensor));
     position = end;
   }
-  return position == data.size() ? "" : std::to_string(data.size() - position) + " bytes follow its last tensor";
+  return position == data.size() ? "" : fmt::format("{} bytes follow its last tensor", data.size() - position);
 }
 
 } // namespace
@@ -241,7 +242,7 @@ std::string decode(std::span<const std::uint8_t> bytes, tensor_file& file) {
     return "not a tensor file: it is shorter than its first 8 bytes";
   std::memcpy(&header_size, bytes.data(), length_bytes);
   if (header_size > max_header_bytes)
-    return "not a tensor file: its header would have " + std::to_string(header_size) + " bytes";
+    return fmt::format("not a tensor file: its header would have {} bytes", header_size);
   if (header_size > bytes.size() - length_bytes)
     return "the tensor file is cut off in its header";
 
@@ -253,7 +254,7 @@ std::string decode(std::span<const std::uint8_t> bytes, tensor_file& file) {
   if (!header.contains(metadata_key))
     return "the tensor file is damaged: it has no metadata";
   if (header.size() - 1 > max_tensors)
-    return "the tensor file is damaged: it has more than " + std::to_string(max_tensors) + " tensors";
+    return fmt::format("the tensor file is damaged: it has more than {} tensors", max_tensors);
 
   tensor_file result;
   std::string expected_checksum;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fmt/core.h>
 #include <map>
 
 namespace dynamix::swarm {
@@ -58,7 +59,7 @@ cluster::cluster_file describe(const cluster::cluster_file& from, std::uint32_t 
   for (std::uint32_t rank = 0; rank < workers; ++rank) {
     const auto& kind = *kinds[rank % kinds.size()];
     auto& host = file.hosts.emplace_back();
-    host.name = "w" + std::to_string(rank + 1);
+    host.name = fmt::format("w{}", rank + 1);
     host.port = static_cast<std::uint16_t>(rank + 1); // nobody listens there
     host.emulate = kind.emulate;
     host.batch_highest = kind.batch_highest;

@@ -4,6 +4,7 @@
 #include "swarm/clock.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <numeric>
 #include <poll.h>
 #include <utility>
@@ -51,12 +52,12 @@ public:
       if (stop_.stop_requested())
         return stopped;
       if (monotonic_ns() > deadline)
-        return "process " + std::to_string(std::ranges::find(answered, false) - answered.begin() + 1) + " of " +
-               std::to_string(parts_.size()) + " has not answered";
+        return fmt::format("process {} of {} has not answered",
+                           std::ranges::find(answered, false) - answered.begin() + 1, parts_.size());
       for (const auto index : find_readable(parts_, answered)) {
         const auto message = parts_[index].receive(std::chrono::milliseconds(0));
         if (!message)
-          return "process " + std::to_string(index + 1) + " of the swarm has ended";
+          return fmt::format("process {} of the swarm has ended", index + 1);
         if (message->what == verb::failed)
           return message->text;
         counted_[index] = message->traffic;

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <filesystem>
+#include <fmt/core.h>
 #include <fstream>
 #include <netinet/in.h>
 #include <sstream>
@@ -61,7 +62,7 @@ bool is_free(std::uint16_t port) {
 } // namespace
 
 std::optional<process_usage> usage_of(pid_t id, const std::string& proc) {
-  const auto process = proc + "/" + std::to_string(id);
+  const auto process = fmt::format("{}/{}", proc, id);
   auto seconds = scheduled_seconds(process);
   if (!seconds)
     seconds = ticked_seconds(process);

@@ -1,5 +1,7 @@
 #include "telemetry/survey.hpp"
 
+#include <fmt/core.h>
+
 namespace dynamix::telemetry {
 namespace {
 
@@ -39,8 +41,8 @@ std::string mount_proc(const machine_facts& facts) {
 /// A group that the user may divide, with the shell in it from which the program is started.
 std::string own_group(const machine_facts& facts) {
   const auto group = (facts.unified_cgroup == "/" ? "" : facts.unified_cgroup) + "/dynamix";
-  return as_root(facts, "mkdir -p " + group + " && chown -R " + std::to_string(facts.user) + " " + group + " && echo " +
-                            std::to_string(facts.shell) + " > " + group + "/cgroup.procs");
+  return as_root(facts, fmt::format("mkdir -p {} && chown -R {} {} && echo {} > {}/cgroup.procs", group, facts.user,
+                                    group, facts.shell, group));
 }
 
 /// Version 2 that can be written to. A container's root cannot mount it; its engine can.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fmt/core.h>
 #include <linux/magic.h>
 #include <sstream>
 #include <sys/mount.h>
@@ -153,7 +154,7 @@ std::string mount_of_own() {
   const int mount =
       ::fsconfig(context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0 ? ::fsmount(context, FSMOUNT_CLOEXEC, 0) : -1;
   ::close(context);
-  return mount < 0 ? "" : "/proc/self/fd/" + std::to_string(mount);
+  return mount < 0 ? "" : fmt::format("/proc/self/fd/{}", mount);
 }
 
 bool is_version_2(const std::string& directory) {
@@ -162,7 +163,7 @@ bool is_version_2(const std::string& directory) {
 }
 
 bool alone_in(const std::string& group) {
-  return read_small_file(group + "/cgroup.procs") == std::to_string(::getpid()) + "\n";
+  return read_small_file(group + "/cgroup.procs") == fmt::format("{}\n", ::getpid());
 }
 
 } // namespace
@@ -205,7 +206,7 @@ std::unique_ptr<own_cgroup> enter_own_cgroup(std::string& problem) {
     return nullptr;
   }
   remove_abandoned_below(parent);
-  const auto group = parent + "/" + std::string(own_prefix) + std::to_string(::getpid());
+  const auto group = fmt::format("{}/{}{}", parent, own_prefix, ::getpid());
   const bool made = ::mkdir(group.c_str(), 0755) == 0 || errno == EEXIST;
   if (made && move_process(group))
     return open_group(group, parent, problem);
