@@ -45,7 +45,7 @@ aggregator_local::behavior_type aggregator(pointer self, aggregator_options opti
       },
       [self](atom::evaluation, const frame& received) {
         if (const auto report = unpack<messages::evaluation_report>(received, "aggregator"))
-          aggregating::write_row(self, ledger_evaluation{*report});
+          aggregating::write_row(self, ledger::evaluation{*report});
       },
       [self](atom::beat, const frame& received) {
         aggregating::take_beat(self, received);

@@ -4,10 +4,10 @@
 #include "actors/gather.hpp"
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
-#include "actors/ledger.hpp"
 #include "actors/membership.hpp"
 #include "actors/tree_child.hpp"
 #include "cluster/tree_plan.hpp"
+#include "ledger/file.hpp"
 
 #include <chrono>
 #include <map>
@@ -23,7 +23,7 @@ namespace dynamix::actors {
 struct aggregator_options {
   cluster::cluster_file file;
   cluster::timeouts timeouts;
-  std::shared_ptr<ledger> run_ledger;
+  std::shared_ptr<ledger::writer> run_ledger;
   std::shared_ptr<host_events> events;
   double ledger_origin_seconds = 0; ///< on the actor system's clock
   // Of a replicated arbitrator.

@@ -55,7 +55,7 @@ void write_refusal(pointer self, const messages::hello& hello, const messages::w
       !state.members->why_implausible(hello).empty())
     return;
   if (state.refused.emplace(hello.host, welcome.verdict).second)
-    write_row(self, ledger_event{"refused", hello.host, welcome.detail});
+    write_row(self, ledger::event{"refused", hello.host, welcome.detail});
 }
 
 } // namespace
@@ -85,7 +85,7 @@ messages::welcome take_in(pointer self, const messages::hello& hello) {
   const bool new_here = hello.generation == 0;
   spdlog::info("{} host={} rank={} steps={} {}", new_here ? "joined" : "rejoined", hello.host, welcome.rank,
                hello.steps, text);
-  write_row(self, ledger_event{new_here ? "joined" : "rejoined", hello.host, text});
+  write_row(self, ledger::event{new_here ? "joined" : "rejoined", hello.host, text});
   // Behind the answer: a place must not come before it.
   self->send(self, atom::look_v);
   return welcome;

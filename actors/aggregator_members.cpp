@@ -39,7 +39,7 @@ void tell_loss(pointer self, std::uint32_t rank, const std::string& detail) {
   auto& state = self->state;
   const auto& host = host_of(self, rank);
   spdlog::error("worker_lost host={} rank={} reason=\"{}\"", host, rank, detail);
-  write_row(self, ledger_event{"lost", host, detail});
+  write_row(self, ledger::event{"lost", host, detail});
   if (state.windows)
     pass_on(self, state.windows->left(rank, seconds_now(self)));
   if (state.arbitrator)
@@ -96,12 +96,12 @@ void announce(pointer self, const membership_change& change, const std::string& 
   dynamix::telemetry::set_log_generation(state.newest.generation);
   spdlog::info("generation_formed generation={} members={} source={} steps={} steps_lost={}", state.newest.generation,
                state.members->names(state.newest.members), source, change.steps, change.steps_lost);
-  write_row(self, ledger_generation{.generation = state.newest.generation,
-                                    .members = std::move(hosts),
-                                    .source = source,
-                                    .reason = reason,
-                                    .steps = change.steps,
-                                    .steps_lost = change.steps_lost});
+  write_row(self, ledger::generation{.generation = state.newest.generation,
+                                     .members = std::move(hosts),
+                                     .source = source,
+                                     .reason = reason,
+                                     .steps = change.steps,
+                                     .steps_lost = change.steps_lost});
 }
 
 void begin_generation(pointer self, const membership_change& change) {
@@ -121,8 +121,8 @@ void carry_out(pointer self, const membership_change& change) {
     const bool ending = *change.phase == generation_phase::ending;
     spdlog::warn("generation_{} generation={} reason=\"{}\"", ending ? "ends" : "regroups", state.members->generation(),
                  change.reason);
-    write_row(self, ledger_event{ending ? "ending" : "regrouping", "",
-                                 fmt::format("generation {}: {}", state.members->generation(), change.reason)});
+    write_row(self, ledger::event{ending ? "ending" : "regrouping", "",
+                                  fmt::format("generation {}: {}", state.members->generation(), change.reason)});
   }
   if (state.options.tree())
     notify_through_children(self, change.notices);
@@ -166,7 +166,7 @@ std::optional<std::uint32_t> finished_before(const aggregator_options& options) 
   return known ? std::optional(before->end.rank) : std::nullopt;
 }
 
-void write_row(pointer self, ledger_entry entry) {
+void write_row(pointer self, ledger::entry entry) {
   auto& options = self->state.options;
   options.run_ledger->append(
       {.at_seconds = seconds_now(self) - options.ledger_origin_seconds, .entry = std::move(entry)});
@@ -209,8 +209,8 @@ void take_sign(pointer self, const messages::heartbeat& sign) {
     state.windows->reached(window_after(self, sign.steps));
   if (!state.members->beat(sign, seconds_now(self)))
     return;
-  write_row(self, ledger_event{"resumed", host_of(self, sign.rank),
-                               fmt::format("generation {} has completed step {}", sign.generation, sign.steps)});
+  write_row(self, ledger::event{"resumed", host_of(self, sign.rank),
+                                fmt::format("generation {} has completed step {}", sign.generation, sign.steps)});
 }
 
 void take_beat(pointer self, const frame& received) {
@@ -240,7 +240,7 @@ caf::result<atom::farewell> take_farewell(pointer self, const frame& received) {
                                      .cluster_digest = state.options.file.digest()},
          [] {});
   state.farewells.push_back(*farewell);
-  write_row(self, ledger_farewell{*farewell});
+  write_row(self, ledger::farewell{*farewell});
   state.workers.erase(farewell->rank);
   state.routes.erase(farewell->rank);
   if (state.windows)

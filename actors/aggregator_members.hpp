@@ -10,7 +10,7 @@ using pointer = aggregator_local::stateful_pointer<aggregator_state>;
 
 /// Who finished this very training under the leader before.
 std::optional<std::uint32_t> finished_before(const aggregator_options& options);
-void write_row(pointer self, ledger_entry entry);
+void write_row(pointer self, ledger::entry entry);
 /// The window that a worker trains in which has completed these steps.
 std::uint64_t window_after(pointer self, std::uint64_t steps);
 /// Hands closed windows to the arbitrator.

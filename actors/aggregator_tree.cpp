@@ -35,7 +35,7 @@ std::pair<std::string, std::string> home_of(pointer self, std::uint32_t rank) {
 void write_shard(pointer self, const std::string& host, const std::string& what) {
   const auto& plan = self->state.options.plan;
   const auto index = plan.find(host);
-  ledger_shard row{.name = host, .parent = plan.nodes[0].host, .level = 1, .state = what};
+  ledger::shard row{.name = host, .parent = plan.nodes[0].host, .level = 1, .state = what};
   if (index < plan.nodes.size()) {
     const auto& node = plan.nodes[index];
     row.parent = index == 0 ? "" : plan.nodes[node.parent].host;

@@ -17,7 +17,7 @@ using pointer = arbitrator_actor::stateful_pointer<arbitrator_state>;
 /// An update of the policy may take a while on a busy machine; training does not wait for it.
 constexpr std::chrono::seconds learn_timeout{60};
 
-void write_row(pointer self, ledger_entry entry) {
+void write_row(pointer self, ledger::entry entry) {
   auto& options = self->state.options;
   options.run_ledger->append(
       {.at_seconds = seconds_now(self) - options.ledger_origin_seconds, .entry = std::move(entry)});
@@ -94,7 +94,7 @@ void tell_sources(pointer self, policy::judged_window& window) {
   for (auto& worker : window.workers) {
     const auto choice = std::exchange(worker.report.telemetry_choice, {});
     if (!choice.empty() && !worker.stale)
-      write_row(self, ledger_event{"telemetry", worker.report.host, choice});
+      write_row(self, ledger::event{"telemetry", worker.report.host, choice});
   }
 }
 

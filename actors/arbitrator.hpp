@@ -2,7 +2,7 @@
 
 #include "actors/decision_journal.hpp"
 #include "actors/interfaces.hpp"
-#include "actors/ledger.hpp"
+#include "ledger/file.hpp"
 #include "policy/deliberation.hpp"
 #include "policy/parameter_archive.hpp"
 
@@ -16,7 +16,7 @@ struct arbitrator_options {
   cluster::cluster_file file;
   cluster::timeouts timeouts;
   std::vector<std::uint8_t> parameters; ///< of the policy; empty: fresh ones
-  std::shared_ptr<ledger> run_ledger;
+  std::shared_ptr<ledger::writer> run_ledger;
   double ledger_origin_seconds = 0;
   std::shared_ptr<policy::parameter_archive> archive; ///< of what decides; null: it is not kept
   bool tree = false;                                  ///< the root of one

@@ -21,8 +21,8 @@ std::uint64_t epoch_samples(const cluster::training& training) {
 
 } // namespace
 
-ledger_start describe_run(const host_options& options, const std::vector<std::uint8_t>& parameters,
-                          double origin_seconds) {
+ledger::start describe_run(const host_options& options, const std::vector<std::uint8_t>& parameters,
+                           double origin_seconds) {
   const auto& file = options.file;
   auto start = describe_file(file);
   start.policy = policy::make_controller(file, parameters)->name();

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "actors/host.hpp"
-#include "actors/ledger.hpp"
+#include "ledger/rows.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -10,7 +10,7 @@ namespace dynamix::actors {
 
 /// The ledger's first row of an arbitrator's life. `origin_seconds`: what its rows' times count from, on this machine's
 /// monotonic clock. Throws std::invalid_argument where `parameters` do not fit the policy.
-ledger_start describe_run(const host_options& options, const std::vector<std::uint8_t>& parameters,
-                          double origin_seconds);
+ledger::start describe_run(const host_options& options, const std::vector<std::uint8_t>& parameters,
+                           double origin_seconds);
 
 } // namespace dynamix::actors

@@ -11,6 +11,7 @@
 #include "actors/ppo_learner.hpp"
 #include "actors/telemetry.hpp"
 #include "actors/worker.hpp"
+#include "ledger/file.hpp"
 #include "messages/validation.hpp"
 #include "storage/atomic_file.hpp"
 #include "trainer/checkpoint.hpp"
@@ -90,7 +91,7 @@ void host_services::lead(const leader_start& start) {
 
 void host_services::tell(const std::string& event, const std::string& text) {
   ledger_->append(
-      {.at_seconds = clock_seconds(system_) - ledger_origin_seconds_, .entry = ledger_event{event, host_.name, text}});
+      {.at_seconds = clock_seconds(system_) - ledger_origin_seconds_, .entry = ledger::event{event, host_.name, text}});
 }
 
 void host_services::follow(const std::string& leader) {
@@ -114,7 +115,7 @@ void host_services::leave_arbitration() {
 
 std::string host_services::prepare_arbitration() {
   std::string error;
-  ledger_ = open_file_ledger(options_.run_directory + "/windows.jsonl", error);
+  ledger_ = ledger::open_file(options_.run_directory + "/windows.jsonl", error);
   if (!ledger_)
     return error;
   ledger_origin_seconds_ = clock_seconds(system_);
@@ -228,7 +229,7 @@ caf::actor host_services::supervise(supervision_options options, std::vector<chi
   }
   auto told = [ledger = ledger_, &system = system_, origin = ledger_origin_seconds_](const std::string& reason) {
     if (ledger)
-      ledger->append({.at_seconds = clock_seconds(system) - origin, .entry = ledger_event{"restarted", "", reason}});
+      ledger->append({.at_seconds = clock_seconds(system) - origin, .entry = ledger::event{"restarted", "", reason}});
   };
   return system_.spawn(supervisor, options, std::move(children), events_, std::move(told));
 }

@@ -8,9 +8,9 @@
 #include "actors/interfaces.hpp"
 #include "actors/leadership.hpp"
 #include "actors/leave.hpp"
-#include "actors/ledger.hpp"
 #include "actors/supervisor.hpp"
 #include "actors/tree_services.hpp"
+#include "ledger/file.hpp"
 #include "policy/parameter_archive.hpp"
 
 #include <memory>
@@ -72,7 +72,7 @@ private:
   bool has_worker_;
   bool has_arbitrator_;
   tree_services tree_;
-  std::shared_ptr<ledger> ledger_;
+  std::shared_ptr<ledger::writer> ledger_;
   double ledger_origin_seconds_ = 0;
   std::shared_ptr<policy::parameter_archive> archive_;
   bool learns_ = false;

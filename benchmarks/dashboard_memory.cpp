@@ -32,9 +32,9 @@ double resident_mib() {
 
 void fold_a_day(std::uint32_t workers) {
   const auto file = cluster_of(workers);
-  actors::ledger_window window;
+  ledger::window window;
   for (const auto* host : file.workers()) {
-    actors::ledger_worker worker;
+    ledger::worker worker;
     worker.report.host = host->name;
     worker.report.training = {.steps = 10, .samples = 640, .accuracy = 0.5, .loss = 1, .iteration_seconds = 0.1};
     worker.probabilities.assign(18, 1.0F / 18);
@@ -44,9 +44,9 @@ void fold_a_day(std::uint32_t workers) {
   const double before = resident_mib();
   dashboard::live_run run(file);
   const auto begin = std::chrono::steady_clock::now();
-  actors::ledger_row row{.entry = window};
+  ledger::row row{.entry = window};
   for (std::uint64_t i = 1; i <= day_windows; ++i) {
-    auto& now = std::get<actors::ledger_window>(row.entry);
+    auto& now = std::get<ledger::window>(row.entry);
     now.key = {1, i};
     for (auto& worker : now.workers) {
       worker.report.elapsed_seconds = static_cast<double>(i);

@@ -3,6 +3,7 @@
 #include "dashboard/metrics.hpp"
 #include "dashboard/politeness.hpp"
 #include "dashboard/state_json.hpp"
+#include "ledger/codec.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -157,7 +158,7 @@ bool feed::read_chunk() {
 }
 
 void feed::take_line(const std::string& line, std::uint64_t end) {
-  const auto row = actors::parse_ledger_line(line);
+  const auto row = ledger::parse_line(line);
   const std::scoped_lock lock(mutex_);
   position_ = end;
   size_ = std::max(size_, end);
@@ -177,7 +178,7 @@ void feed::take_line(const std::string& line, std::uint64_t end) {
   changed_.notify_all();
 }
 
-void feed::push(const actors::ledger_row& row) {
+void feed::push(const ledger::row& row) {
   auto text = std::make_shared<const std::string>("id: " + std::to_string(position_) +
                                                   "\ndata: " + update_json(*run_, row) + "\n\n");
   event_bytes_ += text->size();

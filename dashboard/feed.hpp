@@ -61,7 +61,7 @@ private:
   void begin_anew();
   bool read_chunk();
   void take_line(const std::string& line, std::uint64_t end);
-  void push(const actors::ledger_row& row);
+  void push(const ledger::row& row);
 
   const cluster::cluster_file file_;
   const std::string path_;

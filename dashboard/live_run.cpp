@@ -51,14 +51,14 @@ live_worker* live_run::find(const std::string& name) {
   return found == rank_of_.end() ? nullptr : &workers_[found->second];
 }
 
-void live_run::take(const actors::ledger_row& row) {
+void live_run::take(const ledger::row& row) {
   ++totals_.rows;
   at_seconds_ = row.at_seconds;
   std::visit([this](const auto& entry) { take(entry); }, row.entry);
 }
 
 /// Another life of the arbitrator: its ledger's clock and the run go on from where they are.
-void live_run::take(const actors::ledger_start& start) {
+void live_run::take(const ledger::start& start) {
   if (!start_.cluster.empty())
     note("arbitrator", "the arbitrator began anew");
   start_ = start;
@@ -68,7 +68,7 @@ void live_run::take(const actors::ledger_start& start) {
       worker.state = worker_state::waiting;
 }
 
-void live_run::take(const actors::ledger_evaluation& evaluation) {
+void live_run::take(const ledger::evaluation& evaluation) {
   evaluations_.push_back(evaluation.report);
   evaluations_.back().elapsed_seconds += skipped_seconds_;
   if (evaluations_.size() <= history_rows)
@@ -77,14 +77,14 @@ void live_run::take(const actors::ledger_evaluation& evaluation) {
     evaluations_.erase(evaluations_.begin() + static_cast<std::ptrdiff_t>(i));
 }
 
-void live_run::take(const actors::ledger_policy& policy) {
+void live_run::take(const ledger::policy_version& policy) {
   policy_ = policy;
   const float row[] = {newest(signal::elapsed_seconds), static_cast<float>(policy.entropy),
                        static_cast<float>(policy.approximate_kl)};
   policies_.add(row);
 }
 
-void live_run::take(const actors::ledger_generation& generation) {
+void live_run::take(const ledger::generation& generation) {
   generation_ = generation.generation;
   ++totals_.generations;
   totals_.steps_lost += generation.steps_lost;
@@ -103,7 +103,7 @@ void live_run::take(const actors::ledger_generation& generation) {
   note_event("generation", "", text);
 }
 
-void live_run::take(const actors::ledger_event& event) {
+void live_run::take(const ledger::event& event) {
   auto* worker = find(event.host);
   if (event.event == "lost") {
     note("fault", event.host + " lost" + (event.text.empty() ? "" : ": " + event.text));
@@ -122,7 +122,7 @@ void live_run::take(const actors::ledger_event& event) {
   note_event(event.event, event.host, event.text);
 }
 
-void live_run::take(const actors::ledger_farewell& farewell) {
+void live_run::take(const ledger::farewell& farewell) {
   if (auto* worker = find(farewell.farewell.host))
     worker->state = worker_state::ended;
   const bool going_on =
@@ -132,7 +132,7 @@ void live_run::take(const actors::ledger_farewell& farewell) {
   note_event("farewell", farewell.farewell.host, farewell.farewell.reason);
 }
 
-void live_run::take(const actors::ledger_shard& shard) {
+void live_run::take(const ledger::shard& shard) {
   const auto before = shards_.find(shard.name);
   if (before == shards_.end() && shards_.size() >= shards_kept)
     return;

@@ -3,9 +3,9 @@
 /// A run as far as its ledger tells, in bounded memory: a fold of ledger rows. What is asked for most often is kept,
 /// the past is thinned. Knows no clock, no thread and no socket.
 
-#include "actors/ledger.hpp"
 #include "cluster/cluster_file.hpp"
 #include "dashboard/thinned.hpp"
+#include "ledger/rows.hpp"
 
 #include <array>
 #include <cstdint>
@@ -141,10 +141,10 @@ class live_run {
 public:
   explicit live_run(const cluster::cluster_file& file);
 
-  void take(const actors::ledger_row& row);
+  void take(const ledger::row& row);
 
   const cluster::cluster_file& file() const { return file_; }
-  const actors::ledger_start& start() const { return start_; }
+  const ledger::start& start() const { return start_; }
   const std::vector<live_worker>& workers() const { return workers_; }
   const thinned_table& history() const { return history_; }
   const thinned_table& batches() const { return batches_; }           ///< a row a window, a column a worker
@@ -155,8 +155,8 @@ public:
   const std::deque<live_event>& events() const { return events_; }
   const std::deque<messages::evaluation_report>& evaluations() const { return evaluations_; }
   const thinned_table& policies() const { return policies_; } ///< elapsed_seconds, entropy, approximate_kl a row
-  const actors::ledger_policy& policy() const { return policy_; }
-  const std::map<std::string, actors::ledger_shard>& shards() const { return shards_; }
+  const ledger::policy_version& policy() const { return policy_; }
+  const std::map<std::string, ledger::shard>& shards() const { return shards_; }
   const run_totals& totals() const { return totals_; }
   const recent_means& recent() const { return recent_; }
   const std::string& leader() const { return leader_; } ///< of the replicas; empty: none, or not told yet
@@ -169,25 +169,25 @@ public:
   const std::string& ending() const { return ending_; } ///< the reason that the workers gave
 
 private:
-  void take(const actors::ledger_start& start);
-  void take(const actors::ledger_window& window);
-  void take(const actors::ledger_evaluation& evaluation);
-  void take(const actors::ledger_policy& policy);
-  void take(const actors::ledger_generation& generation);
-  void take(const actors::ledger_event& event);
-  void take(const actors::ledger_farewell& farewell);
-  void take(const actors::ledger_shard& shard);
+  void take(const ledger::start& start);
+  void take(const ledger::window& window);
+  void take(const ledger::evaluation& evaluation);
+  void take(const ledger::policy_version& policy);
+  void take(const ledger::generation& generation);
+  void take(const ledger::event& event);
+  void take(const ledger::farewell& farewell);
+  void take(const ledger::shard& shard);
   live_worker* find(const std::string& name);
-  void take(const actors::ledger_worker& judged);
-  void take(const actors::ledger_deciding&) {} // of use to a replay alone
-  void summarise(const actors::ledger_window& window);
-  void keep_history(const actors::ledger_window& window);
+  void take(const ledger::worker& judged);
+  void take(const ledger::deciding&) {} // of use to a replay alone
+  void summarise(const ledger::window& window);
+  void keep_history(const ledger::window& window);
   void note(const std::string& kind, const std::string& text);
   void note_event(const std::string& event, const std::string& host, const std::string& text);
 
   cluster::cluster_file file_;
   bool rewards_are_logarithms_;
-  actors::ledger_start start_;
+  ledger::start start_;
   std::vector<live_worker> workers_; ///< by rank
   std::map<std::string, std::size_t> rank_of_;
   thinned_table history_;
@@ -198,8 +198,8 @@ private:
   std::deque<mark> marks_;
   std::deque<live_event> events_;
   std::deque<messages::evaluation_report> evaluations_;
-  actors::ledger_policy policy_;
-  std::map<std::string, actors::ledger_shard> shards_;
+  ledger::policy_version policy_;
+  std::map<std::string, ledger::shard> shards_;
   run_totals totals_;
   recent_means recent_;
   std::string leader_;

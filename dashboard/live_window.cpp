@@ -22,7 +22,7 @@ double entropy_of(const std::vector<float>& probabilities) {
 }
 
 /// By cause where the ledger says so; older ledgers do not.
-time_parts parts_of(const actors::ledger_worker& judged) {
+time_parts parts_of(const ledger::worker& judged) {
   const auto& training = judged.report.training;
   time_parts parts{};
   const auto at = [&](part which) -> double& { return parts[static_cast<std::size_t>(which)]; };
@@ -68,7 +68,7 @@ void move(double& estimate, double value, double windows, std::uint64_t seen) {
 
 } // namespace
 
-void live_run::take(const actors::ledger_window& window) {
+void live_run::take(const ledger::window& window) {
   window_ = window.key.window;
   term_ = window.key.term;
   policy_version_ = window.policy_version;
@@ -86,7 +86,7 @@ void live_run::take(const actors::ledger_window& window) {
   keep_history(window);
 }
 
-void live_run::take(const actors::ledger_worker& judged) {
+void live_run::take(const ledger::worker& judged) {
   auto* worker = find(judged.report.host);
   if (worker == nullptr)
     return;
@@ -117,7 +117,7 @@ void live_run::take(const actors::ledger_worker& judged) {
 }
 
 /// The newest window as one row of signals.
-void live_run::summarise(const actors::ledger_window& window) {
+void live_run::summarise(const ledger::window& window) {
   std::array<mean, signal_count> means;
   const auto add = [&](signal which, double value) { means[static_cast<std::size_t>(which)].add(value); };
   double seconds = -1;
@@ -162,7 +162,7 @@ void live_run::summarise(const actors::ledger_window& window) {
   set(signal::global_batch, batch);
 }
 
-void live_run::keep_history(const actors::ledger_window& window) {
+void live_run::keep_history(const ledger::window& window) {
   history_.add(newest_);
   std::vector<float> batches(batches_.columns(), static_cast<float>(unknown));
   std::vector<float> seconds(batches);

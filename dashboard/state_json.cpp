@@ -17,7 +17,7 @@ std::string_view phase_of(const live_run& run) {
   return run.totals().windows > 0 ? "training" : "waiting";
 }
 
-double planned_samples(const actors::ledger_start& start) {
+double planned_samples(const ledger::start& start) {
   return start.epochs * static_cast<double>(start.dataset_samples);
 }
 
@@ -180,18 +180,18 @@ std::string state_json(const live_run& run, const state_options& options) {
   return json.close_object().take();
 }
 
-std::string update_json(const live_run& run, const actors::ledger_row& row) {
+std::string update_json(const live_run& run, const ledger::row& row) {
   json_text json;
   json.open_object();
-  if (std::holds_alternative<actors::ledger_window>(row.entry)) {
+  if (std::holds_alternative<ledger::window>(row.entry)) {
     json.member("kind", "window");
     add_now(json, run);
     add_workers(json, run, columns::changing);
     add_warnings(json, run);
-  } else if (std::holds_alternative<actors::ledger_evaluation>(row.entry)) {
+  } else if (std::holds_alternative<ledger::evaluation>(row.entry)) {
     json.member("kind", "evaluation").key("evaluation");
     add_evaluation(json, run.evaluations().back());
-  } else if (const auto* policy = std::get_if<actors::ledger_policy>(&row.entry)) {
+  } else if (const auto* policy = std::get_if<ledger::policy_version>(&row.entry)) {
     json.member("kind", "policy").key("policy").open_object();
     json.member("version", policy->version);
     json.member("elapsed_seconds", static_cast<double>(run.newest(signal::elapsed_seconds)));

@@ -19,6 +19,6 @@ struct state_options {
 std::string state_json(const live_run& run, const state_options& options);
 
 /// What a row changed, as the data of a server-sent event, after the row has been taken.
-std::string update_json(const live_run& run, const actors::ledger_row& row);
+std::string update_json(const live_run& run, const ledger::row& row);
 
 } // namespace dynamix::dashboard

@@ -36,11 +36,10 @@ void recovery_tracker::end(std::uint32_t number, double now_seconds) {
     found->ended_seconds = now_seconds;
 }
 
-void recovery_tracker::add(const actors::ledger_row& row, double now_seconds) {
-  if (const auto* generation = std::get_if<actors::ledger_generation>(&row.entry);
-      generation != nullptr && !records_.empty())
+void recovery_tracker::add(const ledger::row& row, double now_seconds) {
+  if (const auto* generation = std::get_if<ledger::generation>(&row.entry); generation != nullptr && !records_.empty())
     records_.back().steps_lost += generation->steps_lost;
-  const auto* led = std::get_if<actors::ledger_event>(&row.entry);
+  const auto* led = std::get_if<ledger::event>(&row.entry);
   if (led != nullptr && led->event == "leader")
     leader_ = led->host;
   for (std::size_t i = 0; i < records_.size(); ++i) {
@@ -48,21 +47,20 @@ void recovery_tracker::add(const actors::ledger_row& row, double now_seconds) {
     auto& open = waited_[i];
     if (record.recovered())
       continue;
-    if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
+    if (const auto* event = std::get_if<ledger::event>(&row.entry)) {
       add_event(*event, record, open, now_seconds);
-    } else if (const auto* generation = std::get_if<actors::ledger_generation>(&row.entry)) {
+    } else if (const auto* generation = std::get_if<ledger::generation>(&row.entry)) {
       add_generation(*generation, record, open, now_seconds);
-    } else if (std::holds_alternative<actors::ledger_start>(row.entry)) {
+    } else if (std::holds_alternative<ledger::start>(row.entry)) {
       open.arbitrators.clear(); // one that begins decides
       open.back_seconds = now_seconds;
-    } else if (std::holds_alternative<actors::ledger_window>(row.entry)) {
+    } else if (std::holds_alternative<ledger::window>(row.entry)) {
       close_window(record, open, now_seconds);
     }
   }
 }
 
-void recovery_tracker::add_event(const actors::ledger_event& event, fault_record& record, waited& open,
-                                 double now_seconds) {
+void recovery_tracker::add_event(const ledger::event& event, fault_record& record, waited& open, double now_seconds) {
   const bool target = std::ranges::find(record.plan.hosts, event.host) != record.plan.hosts.end();
   if (event.event == "leader" || event.event == "follows")
     open.voters.erase(event.host);
@@ -78,7 +76,7 @@ void recovery_tracker::add_event(const actors::ledger_event& event, fault_record
   }
 }
 
-void recovery_tracker::add_generation(const actors::ledger_generation& generation, fault_record& record, waited& open,
+void recovery_tracker::add_generation(const ledger::generation& generation, fault_record& record, waited& open,
                                       double now_seconds) {
   for (const auto& host : record.plan.hosts)
     if (has_role(host, cluster::role::worker) && record.detected_seconds < 0 &&

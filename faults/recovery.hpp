@@ -3,8 +3,8 @@
 /// When each fault was found, when training went on and when its target was back, from the rows of the ledger as they
 /// appear. Pure.
 
-#include "actors/ledger.hpp"
 #include "faults/schedule.hpp"
+#include "ledger/rows.hpp"
 
 #include <cstdint>
 #include <set>
@@ -36,7 +36,7 @@ public:
 
   void begin(const planned_fault& fault, double now_seconds);
   void end(std::uint32_t number, double now_seconds);
-  void add(const actors::ledger_row& row, double now_seconds);
+  void add(const ledger::row& row, double now_seconds);
   /// A fault is not over, or its target is not back yet and has still time to be.
   bool busy(double now_seconds) const;
   std::vector<fault_record>& records() { return records_; }
@@ -51,9 +51,8 @@ private:
     double back_seconds = -1;          ///< when the last of them came
   };
 
-  void add_event(const actors::ledger_event& event, fault_record& record, waited& open, double now_seconds);
-  void add_generation(const actors::ledger_generation& generation, fault_record& record, waited& open,
-                      double now_seconds);
+  void add_event(const ledger::event& event, fault_record& record, waited& open, double now_seconds);
+  void add_generation(const ledger::generation& generation, fault_record& record, waited& open, double now_seconds);
   void close_window(fault_record& record, const waited& open, double now_seconds) const;
   void came_back(const std::string& worker, waited& open, double now_seconds) const;
   bool has_role(const std::string& host, cluster::role role) const;

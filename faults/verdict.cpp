@@ -39,13 +39,13 @@ void finish(kind_verdict& of, const measures& times) {
   of.recovery = spread_of(times.recovery);
 }
 
-void judge_decisions(const std::vector<actors::ledger_row>& rows, verdict& judged) {
+void judge_decisions(const std::vector<ledger::row>& rows, verdict& judged) {
   std::set<std::pair<std::uint64_t, std::uint64_t>> decided;
   std::map<std::string, std::set<std::string>> leaders; // of a term, as the event's text names it
   std::uint64_t newest_term = 0;
   std::uint64_t its_first_window = 0;
   for (const auto& row : rows) {
-    if (const auto* window = std::get_if<actors::ledger_window>(&row.entry); window != nullptr && window->decided) {
+    if (const auto* window = std::get_if<ledger::window>(&row.entry); window != nullptr && window->decided) {
       judged.decided_twice += decided.insert({window->key.term, window->key.window}).second ? 0 : 1;
       // A leader that was stopped between keeping a decision and writing its row writes it when it wakes.
       judged.old_terms += window->key.term < newest_term && window->key.window >= its_first_window ? 1 : 0;
@@ -53,7 +53,7 @@ void judge_decisions(const std::vector<actors::ledger_row>& rows, verdict& judge
         newest_term = window->key.term;
         its_first_window = window->key.window;
       }
-    } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry);
+    } else if (const auto* event = std::get_if<ledger::event>(&row.entry);
                event != nullptr && event->event == "leader") {
       leaders[event->text].insert(event->host);
     }
@@ -135,8 +135,8 @@ spread spread_of(std::vector<double> values) {
   return {.count = values.size(), .p50 = quantile(0.5), .p99 = quantile(0.99), .max = values.back()};
 }
 
-verdict judge(const fault_plan& plan, const std::vector<fault_record>& records,
-              const std::vector<actors::ledger_row>& rows, const run_figures& figures) {
+verdict judge(const fault_plan& plan, const std::vector<fault_record>& records, const std::vector<ledger::row>& rows,
+              const run_figures& figures) {
   verdict judged{.figures = figures};
   measures all;
   for (std::size_t kind = 0; kind < fault_kinds.size(); ++kind) {

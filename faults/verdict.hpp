@@ -2,9 +2,9 @@
 
 /// What a run under faults is worth. Pure.
 
-#include "actors/ledger.hpp"
 #include "faults/plan.hpp"
 #include "faults/recovery.hpp"
+#include "ledger/rows.hpp"
 
 #include <cstdint>
 #include <map>
@@ -33,7 +33,7 @@ struct run_figures {
   std::uint64_t stale_refused = 0;
   std::uint64_t unapplied_by_loss = 0;
   std::map<std::string, std::uint64_t> losses; ///< the same by what ended
-  std::vector<std::string> left; ///< hosts that somebody asked to end, and that left in order
+  std::vector<std::string> left;               ///< hosts that somebody asked to end, and that left in order
   std::uint64_t steps = 0;
   std::uint64_t samples = 0;
   std::optional<std::uint64_t> samples_dropped; ///< nothing: unknown
@@ -80,8 +80,8 @@ struct verdict {
   run_figures figures;
 };
 
-verdict judge(const fault_plan& plan, const std::vector<fault_record>& records,
-              const std::vector<actors::ledger_row>& rows, const run_figures& figures);
+verdict judge(const fault_plan& plan, const std::vector<fault_record>& records, const std::vector<ledger::row>& rows,
+              const run_figures& figures);
 
 /// A table and a line of judgement, for a terminal.
 std::string to_text(const verdict& judged);

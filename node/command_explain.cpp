@@ -1,3 +1,4 @@
+#include "ledger/file.hpp"
 #include "node/command.hpp"
 #include "node/explanation.hpp"
 #include "node/replay.hpp"
@@ -18,8 +19,7 @@ struct explain_arguments {
   bool json = false;
 };
 
-int replay_run(const explain_arguments& arguments, const std::vector<actors::ledger_row>& rows,
-               command_context& context) {
+int replay_run(const explain_arguments& arguments, const std::vector<ledger::row>& rows, command_context& context) {
   const run_directory run(arguments.run);
   const auto file = load_cluster_file(run.cluster_file(), context.err);
   if (!file)
@@ -34,7 +34,7 @@ int replay_run(const explain_arguments& arguments, const std::vector<actors::led
 
 int explain_window(const explain_arguments& arguments, command_context& context) {
   std::string error;
-  const auto rows = actors::read_ledger(run_directory(arguments.run).ledger(), error);
+  const auto rows = ledger::read_file(run_directory(arguments.run).ledger(), error);
   if (!error.empty())
     return refuse(context.err, "--run: " + error);
   if (arguments.replay)

@@ -1,6 +1,7 @@
 #include "actors/control_ports.hpp"
 #include "actors/host.hpp"
 #include "dashboard/dashboard.hpp"
+#include "ledger/codec.hpp"
 #include "messages/leave.hpp"
 #include "node/command.hpp"
 #include "node/commit.hpp"
@@ -109,7 +110,7 @@ int train(const actors::host_options& options, const run_directory& run, const a
   const auto outcome = actors::run_host(options, stop);
   bool succeeded = outcome.succeeded;
   if (!outcome.farewell.host.empty() && (outcome.farewell.steps > 0 || outcome.left)) {
-    const auto text = actors::to_json(outcome.farewell, outcome.evaluations);
+    const auto text = ledger::to_json(outcome.farewell, outcome.evaluations);
     if (const auto problem = storage::write_file_atomically(run.worker(options.host), text); !problem.empty()) {
       spdlog::error("farewell_not_written error=\"{}\"", problem);
       succeeded = false;

@@ -1,4 +1,5 @@
 #include "cluster/text_table.hpp"
+#include "ledger/file.hpp"
 #include "node/command.hpp"
 #include "node/live_output.hpp"
 #include "node/report.hpp"
@@ -142,7 +143,7 @@ std::string rows_json(const std::vector<timed_run>& runs, const cluster::cluster
 /// One seed, with its run directory where `out` is not empty. Throws std::runtime_error when that cannot be written.
 timed_run simulate_seed(simulation_options options, const std::string& out) {
   const run_directory run(out);
-  std::unique_ptr<actors::ledger> ledger;
+  std::unique_ptr<ledger::writer> ledger;
   policy::parameter_archive archive(run.policies());
   const auto require = [](const std::string& problem) {
     if (!problem.empty())
@@ -154,7 +155,7 @@ timed_run simulate_seed(simulation_options options, const std::string& out) {
     cluster::make_paths_absolute(copy);
     require(write_cluster_copy(run, copy));
     std::string problem;
-    ledger = actors::open_file_ledger(run.ledger(), problem);
+    ledger = ledger::open_file(run.ledger(), problem);
     require(problem);
     options.ledger = ledger.get();
     options.archive = &archive;

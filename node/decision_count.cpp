@@ -36,14 +36,14 @@ void decision_count::host_count::end(const char* by) {
     stretches.back().ended = by;
 }
 
-void decision_count::add(const actors::ledger_row& row) {
-  if (const auto* window = std::get_if<actors::ledger_window>(&row.entry))
+void decision_count::add(const ledger::row& row) {
+  if (const auto* window = std::get_if<ledger::window>(&row.entry))
     add_window(*window);
-  else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry))
+  else if (const auto* event = std::get_if<ledger::event>(&row.entry))
     add_event(*event);
-  else if (const auto* said = std::get_if<actors::ledger_farewell>(&row.entry))
+  else if (const auto* said = std::get_if<ledger::farewell>(&row.entry))
     add_farewell(said->farewell);
-  else if (std::holds_alternative<actors::ledger_start>(row.entry) && !replicated_)
+  else if (std::holds_alternative<ledger::start>(row.entry) && !replicated_)
     end_all("arbitrator");
 }
 
@@ -55,7 +55,7 @@ void decision_count::add_farewell(const messages::farewell& said) {
   count.left = true;
 }
 
-void decision_count::add_window(const actors::ledger_window& window) {
+void decision_count::add_window(const ledger::window& window) {
   for (const auto& worker : window.workers) {
     const auto applied = worker.report.decision;
     if (applied == std::exchange(proven_, applied))
@@ -71,7 +71,7 @@ void decision_count::add_window(const actors::ledger_window& window) {
       hosts_[worker.report.host].decide(window.key);
 }
 
-void decision_count::add_event(const actors::ledger_event& event) {
+void decision_count::add_event(const ledger::event& event) {
   if (event.event == "joined")
     hosts_[event.host] = {}; // a new process
   else if (event.event == "lost")

@@ -2,7 +2,7 @@
 
 /// Decisions made for each worker since its process came, counted as the ledger is read. Pure.
 
-#include "actors/ledger.hpp"
+#include "ledger/rows.hpp"
 
 #include <cstdint>
 #include <deque>
@@ -19,7 +19,7 @@ class decision_count {
 public:
   /// `replicated`: then an arbitrator's process that starts is not yet one that decides.
   explicit decision_count(bool replicated) : replicated_(replicated) {}
-  void add(const actors::ledger_row& row);
+  void add(const ledger::row& row);
 
   struct on_their_way {
     std::string ended; ///< "worker", "generation", "arbitrator" or "leave"
@@ -46,8 +46,8 @@ private:
     void decide(messages::decision_key key);
     void end(const char* by);
   };
-  void add_window(const actors::ledger_window& window);
-  void add_event(const actors::ledger_event& event);
+  void add_window(const ledger::window& window);
+  void add_event(const ledger::event& event);
   void add_farewell(const messages::farewell& said);
   void end_all(const char* by);
 

@@ -19,18 +19,18 @@ const policy::state_field* find_field(const std::string& name) {
 
 /// The windows that the arbitrator saw after row `from`, to the end of its life.
 template <class Visit>
-void for_each_later_window(const std::vector<actors::ledger_row>& rows, std::size_t from, Visit visit) {
-  for (std::size_t i = from + 1; i < rows.size() && !std::holds_alternative<actors::ledger_start>(rows[i].entry); ++i)
-    if (const auto* window = std::get_if<actors::ledger_window>(&rows[i].entry))
+void for_each_later_window(const std::vector<ledger::row>& rows, std::size_t from, Visit visit) {
+  for (std::size_t i = from + 1; i < rows.size() && !std::holds_alternative<ledger::start>(rows[i].entry); ++i)
+    if (const auto* window = std::get_if<ledger::window>(&rows[i].entry))
       if (visit(*window))
         return;
 }
 
 /// What came of the decision `key` for `rank`.
-std::optional<decision_effect> find_effect(const std::vector<actors::ledger_row>& rows, std::size_t from,
+std::optional<decision_effect> find_effect(const std::vector<ledger::row>& rows, std::size_t from,
                                            messages::decision_key key, std::uint32_t rank) {
   std::optional<decision_effect> found;
-  for_each_later_window(rows, from, [&](const actors::ledger_window& window) {
+  for_each_later_window(rows, from, [&](const ledger::window& window) {
     for (const auto& worker : window.workers)
       if (worker.report.rank == rank && worker.report.decision == key)
         found = decision_effect{worker.report.window, worker.reward, worker.report.training.compute_seconds};
@@ -39,13 +39,11 @@ std::optional<decision_effect> find_effect(const std::vector<actors::ledger_row>
   return found;
 }
 
-std::optional<window_effect> find_effect(const std::vector<actors::ledger_row>& rows, std::size_t from,
+std::optional<window_effect> find_effect(const std::vector<ledger::row>& rows, std::size_t from,
                                          messages::decision_key key) {
   std::optional<window_effect> found;
-  for_each_later_window(rows, from, [&](const actors::ledger_window& window) {
-    const auto fresh = [&](const actors::ledger_worker& worker) {
-      return !worker.stale && worker.report.decision == key;
-    };
+  for_each_later_window(rows, from, [&](const ledger::window& window) {
+    const auto fresh = [&](const ledger::worker& worker) { return !worker.stale && worker.report.decision == key; };
     if (window.workers.empty() || !std::ranges::all_of(window.workers, fresh))
       return false;
     found = window_effect{.window = window.key.window};
@@ -74,7 +72,7 @@ std::string action_text(const window_explanation& explanation, std::size_t actio
   return (actions[action] > 0 ? "+" : "") + std::to_string(actions[action]);
 }
 
-bool masked(const window_explanation& explanation, const actors::ledger_worker& row, const std::string& name) {
+bool masked(const window_explanation& explanation, const ledger::worker& row, const std::string& name) {
   const auto* field = find_field(name);
   if (field == nullptr)
     return false;
@@ -115,17 +113,17 @@ std::string source_of(const std::string& name, const messages::window_report& re
   return found == sources.end() ? std::string(field->group) : found->second;
 }
 
-window_explanation explain(const std::vector<actors::ledger_row>& rows, std::uint64_t window, const std::string& worker,
+window_explanation explain(const std::vector<ledger::row>& rows, std::uint64_t window, const std::string& worker,
                            std::string& error) {
   window_explanation found;
-  actors::ledger_start start;
+  ledger::start start;
   std::optional<std::size_t> place;
   std::uint64_t first = 0;
   std::uint64_t last = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (const auto* begun = std::get_if<actors::ledger_start>(&rows[i].entry))
+    if (const auto* begun = std::get_if<ledger::start>(&rows[i].entry))
       start = *begun;
-    const auto* row = std::get_if<actors::ledger_window>(&rows[i].entry);
+    const auto* row = std::get_if<ledger::window>(&rows[i].entry);
     if (row == nullptr)
       continue;
     first = first == 0 ? row->key.window : std::min(first, row->key.window);

@@ -2,7 +2,7 @@
 
 /// Why a worker got its batch size: one window of the ledger, in sentences. Pure.
 
-#include "actors/ledger.hpp"
+#include "ledger/rows.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -20,7 +20,7 @@ struct decision_effect {
 
 /// One worker's part of a decided window.
 struct worker_explanation {
-  actors::ledger_worker row;
+  ledger::worker row;
   std::optional<decision_effect> effect; ///< nothing: it never came into force
 };
 
@@ -33,8 +33,8 @@ struct window_effect {
 };
 
 struct window_explanation {
-  actors::ledger_start start; ///< of the arbitrator's life that decided
-  actors::ledger_window window;
+  ledger::start start; ///< of the arbitrator's life that decided
+  ledger::window window;
   double at_seconds = 0;
   std::vector<worker_explanation> workers;
   std::optional<window_effect> effect;
@@ -42,7 +42,7 @@ struct window_explanation {
 
 /// The last time that `window` was decided on (a resumed run decides again), for all workers or for the one of that
 /// name. `error` says what is not there, and which windows are.
-window_explanation explain(const std::vector<actors::ledger_row>& rows, std::uint64_t window, const std::string& worker,
+window_explanation explain(const std::vector<ledger::row>& rows, std::uint64_t window, const std::string& worker,
                            std::string& error);
 
 std::string to_text(const window_explanation& explanation);
@@ -54,7 +54,7 @@ std::string to_json(const window_explanation& explanation);
 std::string action_text(const window_explanation& explanation, std::size_t action);
 /// Whether the state's field `name` belongs to a group that was not measured: then its 0 says nothing. A ledger of
 /// another version may lack the bit.
-bool masked(const window_explanation& explanation, const actors::ledger_worker& row, const std::string& name);
+bool masked(const window_explanation& explanation, const ledger::worker& row, const std::string& name);
 /// What the field is computed from in this report: "its host's sockets, by eBPF". Empty for a field of another version.
 std::string source_of(const std::string& field, const messages::window_report& report);
 

@@ -27,14 +27,14 @@ json time_object(const policy::time_split& time) {
           {"data_seconds", time.data_seconds},       {"other_seconds", time.other_seconds}};
 }
 
-json guard_object(const actors::ledger_window& window, const actors::ledger_worker& row) {
+json guard_object(const ledger::window& window, const ledger::worker& row) {
   if (window.guard.empty())
     return nullptr;
   return {{"view", window.guard}, {"stepped_in", !row.intervention.empty()}, {"intervention", row.intervention}};
 }
 
 /// Of the whole window; null where nothing was measured.
-json predicted_object(const actors::ledger_window& window, const actors::ledger_worker& row) {
+json predicted_object(const ledger::window& window, const ledger::worker& row) {
   const auto& predicted = window.predicted;
   if (predicted.decided.total == 0)
     return nullptr;
@@ -62,7 +62,7 @@ json effect_object(const window_explanation& explanation, const worker_explanati
   return object;
 }
 
-json state_array(const window_explanation& explanation, const actors::ledger_worker& row) {
+json state_array(const window_explanation& explanation, const ledger::worker& row) {
   auto array = json::array();
   for (std::size_t i = 0; i < row.state.size() && i < explanation.start.state_fields.size(); ++i) {
     const auto& name = explanation.start.state_fields[i];

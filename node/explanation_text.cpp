@@ -76,7 +76,7 @@ std::string guard_text(const window_explanation& explanation) {
 }
 
 /// What the worker reported, in its own units.
-std::string report_text(const actors::ledger_worker& row) {
+std::string report_text(const ledger::worker& row) {
   const auto& report = row.report;
   const auto& training = report.training;
   std::string text = "  It reported " + std::to_string(training.steps) + " steps with " + grouped(training.samples) +
@@ -104,7 +104,7 @@ std::string report_text(const actors::ledger_worker& row) {
   return text;
 }
 
-std::string state_text(const window_explanation& explanation, const actors::ledger_worker& row) {
+std::string state_text(const window_explanation& explanation, const ledger::worker& row) {
   if (row.state.empty())
     return "  It saw no state: the policy " + explanation.start.policy + " uses none.\n";
   const auto fields = policy::state_fields();
@@ -120,7 +120,7 @@ std::string state_text(const window_explanation& explanation, const actors::ledg
 }
 
 /// What it wanted where something else was decided: the guard stepped in, or it only watches.
-std::string proposal_text(const actors::ledger_worker& row) {
+std::string proposal_text(const ledger::worker& row) {
   if (!row.intervention.empty())
     return "  The guard stepped in (" + printable(row.intervention) + "); proposed was " +
            std::to_string(row.proposed_batch) + ".\n";
@@ -129,7 +129,7 @@ std::string proposal_text(const actors::ledger_worker& row) {
   return "";
 }
 
-std::string choice_text(const window_explanation& explanation, const actors::ledger_worker& row) {
+std::string choice_text(const window_explanation& explanation, const ledger::worker& row) {
   if (row.action < 0 && row.probabilities.empty())
     return "  The policy " + explanation.start.policy + " chooses no action.";
   const auto chosen = static_cast<std::size_t>(row.action);

@@ -39,7 +39,7 @@ fault_run::fault_run(const faults::fault_plan& plan, const cluster::cluster_file
     : schedule_(plan, file), injector_(file, *this, through, std::move(links), run.path()),
       recovery_(file, plan.limits.recover_seconds), output_(output), file_(file) {}
 
-void fault_run::look(host_processes& hosts, const std::vector<actors::ledger_row>& rows, bool training) {
+void fault_run::look(host_processes& hosts, const std::vector<ledger::row>& rows, bool training) {
   hosts_ = &hosts;
   const auto now = std::chrono::steady_clock::now();
   if (training && !began_)
@@ -65,15 +65,14 @@ void fault_run::look(host_processes& hosts, const std::vector<actors::ledger_row
     begin(fault, moment_.seconds);
 }
 
-void fault_run::add(const actors::ledger_row& row, double now_seconds) {
+void fault_run::add(const ledger::row& row, double now_seconds) {
   rows_.push_back(row);
   recovery_.add(row, now_seconds);
-  if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
+  if (const auto* window = std::get_if<ledger::window>(&row.entry)) {
     moment_.window = std::max(moment_.window, window->key.window);
     for (const auto& worker : window->workers)
       moment_.step = std::max(moment_.step, worker.report.first_step + worker.report.training.steps);
-  } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry);
-             event != nullptr && event->event == "leader") {
+  } else if (const auto* event = std::get_if<ledger::event>(&row.entry); event != nullptr && event->event == "leader") {
     moment_.leader = event->host;
   }
 }

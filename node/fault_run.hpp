@@ -25,7 +25,7 @@ public:
   fault_run(const faults::fault_plan& plan, const cluster::cluster_file& file, const run_directory& run,
             faults::proxy& through, std::vector<faults::proxied_link> links, live_output& output);
 
-  void look(host_processes& hosts, const std::vector<actors::ledger_row>& rows, bool training) override;
+  void look(host_processes& hosts, const std::vector<ledger::row>& rows, bool training) override;
   void ended(const host_end& end) override;
   bool over() const override { return schedule_.over(moment_.seconds); }
 
@@ -33,7 +33,7 @@ public:
 
   /// Once the run is over.
   std::vector<faults::fault_record> records();
-  const std::vector<actors::ledger_row>& rows() const { return rows_; }
+  const std::vector<ledger::row>& rows() const { return rows_; }
   std::vector<faults::process_growth> growth() const;
   bool plan_done() const { return schedule_.done(); }
   /// From training's beginning.
@@ -53,7 +53,7 @@ private:
   void signal(const std::string& host, int number) override { hosts_->signal(host, number); }
   void hold_down(const std::string& host, bool held) override { hosts_->hold_down(host, held); }
 
-  void add(const actors::ledger_row& row, double now_seconds);
+  void add(const ledger::row& row, double now_seconds);
   void begin(const faults::planned_fault& fault, double now_seconds);
   void end(const faults::planned_fault& fault, double now_seconds);
   void end_all(double now_seconds);
@@ -69,7 +69,7 @@ private:
   std::optional<std::chrono::steady_clock::time_point> measured_; ///< last
   faults::moment moment_;
   std::vector<faults::planned_fault> active_;
-  std::vector<actors::ledger_row> rows_;
+  std::vector<ledger::row> rows_;
   std::map<std::string, measured_process> processes_;     ///< that run now, by host
   std::map<std::string, faults::process_growth> longest_; ///< of each host, through the most faults
 };

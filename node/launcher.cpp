@@ -1,9 +1,9 @@
 #include "node/launcher.hpp"
 
+#include "ledger/file.hpp"
 #include "messages/leave.hpp"
 #include "node/command_line.hpp"
 #include "node/launched_process.hpp"
-#include "node/ledger_tail.hpp"
 #include "node/progress.hpp"
 #include "node/run_records.hpp"
 #include "node/text.hpp"
@@ -260,12 +260,12 @@ private:
   }
 
   /// A host that died is back when the ledger says so; an arbitrator when it begins to write again.
-  void notice_return(const actors::ledger_row& row) {
-    if (std::holds_alternative<actors::ledger_start>(row.entry)) {
+  void notice_return(const ledger::row& row) {
+    if (std::holds_alternative<ledger::start>(row.entry)) {
       arbitrator_gone_ = false;
       if (options_.file.arbitrators().size() == 1) // of several each tells that it votes again
         back(options_.file.arbitrator_host().name);
-    } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry);
+    } else if (const auto* event = std::get_if<ledger::event>(&row.entry);
                event != nullptr && event->event == "leader") {
       arbitrator_gone_ = false;
       back(event->host);
@@ -291,7 +291,7 @@ private:
   cluster::timeouts timeouts_;
   const actors::supervision_options rules_;
   host_processes processes_;
-  ledger_tail tail_;
+  ledger::tail tail_;
   progress progress_;
   phase phase_ = phase::training;
   time_point deadline_;

@@ -2,8 +2,8 @@
 
 /// A whole cluster as processes on this machine.
 
-#include "actors/ledger.hpp"
 #include "cluster/cluster_file.hpp"
+#include "ledger/rows.hpp"
 #include "node/host_processes.hpp"
 #include "node/live_output.hpp"
 #include "node/run_directory.hpp"
@@ -24,7 +24,7 @@ class launch_observer {
 public:
   virtual ~launch_observer() = default;
   /// At every look, with what the ledger has got since the last. `training`: whoever dies now is started again.
-  virtual void look(host_processes& hosts, const std::vector<actors::ledger_row>& rows, bool training) = 0;
+  virtual void look(host_processes& hosts, const std::vector<ledger::row>& rows, bool training) = 0;
   virtual void ended(const host_end& end) = 0;
   /// Training is to end in an orderly way, although its epochs are not done.
   virtual bool over() const = 0;

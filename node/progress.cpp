@@ -71,26 +71,26 @@ fitted_line fit_line(const Points& points) {
 
 } // namespace
 
-void progress::add(const actors::ledger_row& row) {
-  if (const auto* start = std::get_if<actors::ledger_start>(&row.entry)) {
+void progress::add(const ledger::row& row) {
+  if (const auto* start = std::get_if<ledger::start>(&row.entry)) {
     *this = {}; // a resumed run steps back to its checkpoint
     start_ = *start;
-  } else if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
+  } else if (const auto* window = std::get_if<ledger::window>(&row.entry)) {
     add_window(*window);
-  } else if (std::holds_alternative<actors::ledger_generation>(row.entry)) {
+  } else if (std::holds_alternative<ledger::generation>(row.entry)) {
     formed_ = true;
-  } else if (const auto* evaluation = std::get_if<actors::ledger_evaluation>(&row.entry)) {
+  } else if (const auto* evaluation = std::get_if<ledger::evaluation>(&row.entry)) {
     test_accuracy_ = evaluation->report.test_accuracy;
     evaluations_.push_back({static_cast<double>(evaluation->report.samples), 1 - *test_accuracy_});
     if (evaluations_.size() > recent_evaluations)
       evaluations_.pop_front();
-  } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
+  } else if (const auto* event = std::get_if<ledger::event>(&row.entry)) {
     note_ =
         (event->host.empty() ? "" : event->host + " ") + event->event + (event->text.empty() ? "" : ": " + event->text);
   }
 }
 
-void progress::add_window(const actors::ledger_window& window) {
+void progress::add_window(const ledger::window& window) {
   double correct = 0;
   double samples = 0;
   batches_.clear();

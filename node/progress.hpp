@@ -2,7 +2,7 @@
 
 /// How far a run is, from its ledger's rows alone. Pure.
 
-#include "actors/ledger.hpp"
+#include "ledger/rows.hpp"
 
 #include <cstdint>
 #include <deque>
@@ -15,7 +15,7 @@ namespace dynamix::node {
 
 class progress {
 public:
-  void add(const actors::ledger_row& row);
+  void add(const ledger::row& row);
 
   /// False before the first window.
   bool training() const { return window_ > 0; }
@@ -50,7 +50,7 @@ public:
   const std::string& note() const { return note_; }
 
 private:
-  void add_window(const actors::ledger_window& window);
+  void add_window(const ledger::window& window);
 
   struct point {
     double seconds;
@@ -60,7 +60,7 @@ private:
     double samples;
     double error; ///< 1 - test accuracy
   };
-  actors::ledger_start start_;
+  ledger::start start_;
   std::deque<point> recent_;
   std::deque<evaluated> evaluations_; ///< the last few
   bool formed_ = false;

@@ -32,7 +32,7 @@ std::string text_of(double number) {
 }
 
 /// The reports that the window was decided on, as the aggregator handed them over.
-messages::shard_report shard_of(const actors::ledger_window& window) {
+messages::shard_report shard_of(const ledger::window& window) {
   messages::shard_report shard{.window = window.key.window,
                                .generation = window.generation,
                                .reports = {},
@@ -48,17 +48,17 @@ public:
   replayer(const cluster::cluster_file& file, const read_parameters& read)
       : file_(file), digest_(hexadecimal(file.digest())), read_(read) {}
 
-  replay_result run(const std::vector<actors::ledger_row>& rows) {
+  replay_result run(const std::vector<ledger::row>& rows) {
     for (const auto& row : rows) {
-      if (std::holds_alternative<actors::ledger_start>(row.entry))
+      if (std::holds_alternative<ledger::start>(row.entry))
         begin_life(cluster::plan_tree(file_).central()
                        ? "the ledger does not say with which parameters its arbitrator began: an older version wrote it"
                        : "the shards of a tree decided them, each by what it knew, which the ledger does not keep");
-      else if (const auto* deciding = std::get_if<actors::ledger_deciding>(&row.entry))
+      else if (const auto* deciding = std::get_if<ledger::deciding>(&row.entry))
         begin_deciding(*deciding);
-      else if (const auto* published = std::get_if<actors::ledger_policy>(&row.entry))
+      else if (const auto* published = std::get_if<ledger::policy_version>(&row.entry))
         published_[published->version] = published->parameters;
-      else if (const auto* window = std::get_if<actors::ledger_window>(&row.entry))
+      else if (const auto* window = std::get_if<ledger::window>(&row.entry))
         decide(*window);
       if (result_.first)
         break;
@@ -73,7 +73,7 @@ private:
     impossible_ = std::move(impossible);
   }
 
-  void begin_deciding(const actors::ledger_deciding& deciding) {
+  void begin_deciding(const ledger::deciding& deciding) {
     begin_life("");
     ++result_.lives;
     if (deciding.cluster_digest != digest_)
@@ -104,7 +104,7 @@ private:
       begin_life(std::move(problem));
   }
 
-  void decide(const actors::ledger_window& window) {
+  void decide(const ledger::window& window) {
     adopt(window.policy_version);
     if (!judge_) {
       if (result_.skipped++ == 0)
@@ -144,7 +144,7 @@ private:
       close(field, host, static_cast<double>(ledger[i]), static_cast<double>(made[i]));
   }
 
-  void compare(const actors::ledger_window& ledger, const actors::ledger_window& made) {
+  void compare(const ledger::window& ledger, const ledger::window& made) {
     key_ = ledger.key;
     equal("term", "", ledger.key.term, made.key.term);
     equal("decided", "", ledger.decided, made.decided);
@@ -177,7 +177,7 @@ private:
 
 } // namespace
 
-replay_result replay(const std::vector<actors::ledger_row>& rows, const cluster::cluster_file& file,
+replay_result replay(const std::vector<ledger::row>& rows, const cluster::cluster_file& file,
                      const read_parameters& read) {
   if (file.arbitrator.policy == cluster::policy_kind::oracle)
     return {.skipped = 1, .skipped_why = "the oracle looks into the simulation, which the ledger does not hold"};

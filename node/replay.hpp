@@ -3,8 +3,8 @@
 /// Makes a run's decisions again: the ledger's reports go through the same code that decided live
 /// (policy/deliberation.hpp), with the parameters that decided then, and what comes out is compared with the ledger.
 
-#include "actors/ledger.hpp"
 #include "cluster/cluster_file.hpp"
+#include "ledger/rows.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -43,7 +43,7 @@ using read_parameters = std::function<std::string(const std::string& digest, std
 
 /// Ends at the first difference. Batch sizes, actions and interventions must be equal; numbers of the network may
 /// deviate by 1e-4, since another processor may round otherwise.
-replay_result replay(const std::vector<actors::ledger_row>& rows, const cluster::cluster_file& file,
+replay_result replay(const std::vector<ledger::row>& rows, const cluster::cluster_file& file,
                      const read_parameters& read);
 
 /// "The same: ..." or where it differs, in sentences.

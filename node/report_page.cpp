@@ -46,7 +46,7 @@ std::string facts_list(const run_records& records, const run_summary& summary) {
   for (const auto& warning : summary.warnings)
     text += "<p class=\"warning\">" + html_escape(warning) + "</p>\n";
   const bool simulated = std::ranges::any_of(records.rows, [](const auto& row) {
-    const auto* event = std::get_if<actors::ledger_event>(&row.entry);
+    const auto* event = std::get_if<ledger::event>(&row.entry);
     return event != nullptr && event->event == "simulated";
   });
   return text + (simulated ? "<p class=\"warning\">Simulated: hosts, network and learning are models.</p>\n" : "");
@@ -83,7 +83,7 @@ std::vector<std::vector<std::string>> version_rows(const run_records& records, c
                                                    const std::string& made_with) {
   std::vector<std::vector<std::string>> rows = {{"what", "version"}};
   for (const auto& row : records.rows)
-    if (const auto* start = std::get_if<actors::ledger_start>(&row.entry))
+    if (const auto* start = std::get_if<ledger::start>(&row.entry))
       rows.push_back({"run begun " + start->started_at, start->version.empty() ? "not recorded" : start->version});
   rows.push_back({"policy at the end", std::to_string(summary.policy_version)});
   rows.push_back({"this page", made_with});

@@ -19,16 +19,16 @@ run_course::run_course(const cluster::cluster_file& file)
     : workers_(file.workers().size()), recorder_(file), decisions_(!file.arbitrator.replicas.empty()), maps_(map_rows) {
 }
 
-void run_course::add(const actors::ledger_row& row) {
+void run_course::add(const ledger::row& row) {
   marks_.add(row);
   decisions_.add(row);
   samples_.add(row);
   add_life(row);
-  if (const auto* window = std::get_if<actors::ledger_window>(&row.entry))
+  if (const auto* window = std::get_if<ledger::window>(&row.entry))
     add_window(*window);
 }
 
-void run_course::add_window(const actors::ledger_window& window) {
+void run_course::add_window(const ledger::window& window) {
   recorder_.add(window);
   bool guarded = false;
   for (const auto& worker : window.workers) {
@@ -52,7 +52,7 @@ void run_course::add_window(const actors::ledger_window& window) {
     add_map(window);
 }
 
-void run_course::add_learning(const actors::ledger_window& window) {
+void run_course::add_learning(const ledger::window& window) {
   mean rewards;
   mean shares;
   for (const auto& worker : window.workers) {
@@ -67,7 +67,7 @@ void run_course::add_learning(const actors::ledger_window& window) {
     learning_.entropy_shares.push_back(shares.value());
 }
 
-void run_course::add_map(const actors::ledger_window& window) {
+void run_course::add_map(const ledger::window& window) {
   std::vector<double> row(1 + 2 * workers_, std::numeric_limits<double>::quiet_NaN());
   for (const auto& worker : window.workers) {
     const auto& report = worker.report;
@@ -81,8 +81,8 @@ void run_course::add_map(const actors::ledger_window& window) {
   maps_.add(std::move(row));
 }
 
-void run_course::add_life(const actors::ledger_row& row) {
-  if (const auto* start = std::get_if<actors::ledger_start>(&row.entry)) {
+void run_course::add_life(const ledger::row& row) {
+  if (const auto* start = std::get_if<ledger::start>(&row.entry)) {
     if (!std::exchange(begun_, false) && life_.starts > 0)
       return; // replicas that share a ledger start together
     life_.generations += generations_.size();
@@ -92,13 +92,13 @@ void run_course::add_life(const actors::ledger_row& row) {
     return;
   }
   begun_ = true;
-  if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
+  if (const auto* window = std::get_if<ledger::window>(&row.entry)) {
     generations_.insert(window->generation);
     life_.policy_version = window->policy_version;
-  } else if (const auto* generation = std::get_if<actors::ledger_generation>(&row.entry)) {
+  } else if (const auto* generation = std::get_if<ledger::generation>(&row.entry)) {
     generations_.insert(generation->generation);
     life_.steps_lost += generation->steps_lost;
-  } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
+  } else if (const auto* event = std::get_if<ledger::event>(&row.entry)) {
     life_.actors_restarted += event->event == "restarted" ? 1 : 0;
   }
 }

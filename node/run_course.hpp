@@ -20,7 +20,7 @@ namespace dynamix::node {
 class run_course {
 public:
   explicit run_course(const cluster::cluster_file& file);
-  void add(const actors::ledger_row& row);
+  void add(const ledger::row& row);
 
   /// How learning went, a number a window: means over the workers that it is known of.
   struct learning_curves {
@@ -58,10 +58,10 @@ public:
   std::vector<std::vector<double>> maps() const { return maps_.rows(); }
 
 private:
-  void add_window(const actors::ledger_window& window);
-  void add_learning(const actors::ledger_window& window);
-  void add_map(const actors::ledger_window& window);
-  void add_life(const actors::ledger_row& row);
+  void add_window(const ledger::window& window);
+  void add_learning(const ledger::window& window);
+  void add_map(const ledger::window& window);
+  void add_life(const ledger::row& row);
 
   std::size_t workers_;
   run_recorder recorder_;

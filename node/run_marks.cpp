@@ -14,7 +14,7 @@ namespace {
 using kind = plot_mark::kind;
 
 /// Nothing for what needs no mark: joining before the first generation, warnings.
-std::optional<kind> kind_of(const actors::ledger_event& event) {
+std::optional<kind> kind_of(const ledger::event& event) {
   static const std::map<std::string, kind> kinds = {{"lost", kind::fault},
                                                     {"refused", kind::fault},
                                                     {"restarted", kind::fault},
@@ -24,15 +24,15 @@ std::optional<kind> kind_of(const actors::ledger_event& event) {
   return found == kinds.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::string generation_text(const actors::ledger_generation& generation) {
+std::string generation_text(const ledger::generation& generation) {
   return "generation " + std::to_string(generation.generation) + " of " + std::to_string(generation.members.size()) +
          " workers" + (generation.reason.empty() ? "" : ": " + generation.reason);
 }
 
 } // namespace
 
-void mark_recorder::add(const actors::ledger_row& row) {
-  if (std::holds_alternative<actors::ledger_start>(row.entry)) {
+void mark_recorder::add(const ledger::row& row) {
+  if (std::holds_alternative<ledger::start>(row.entry)) {
     if (!std::exchange(begun_, false))
       return; // the first, or one of replicas that share a ledger and start together
     append_life(marks_);
@@ -43,14 +43,14 @@ void mark_recorder::add(const actors::ledger_row& row) {
     return;
   }
   begun_ = true;
-  if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
+  if (const auto* window = std::get_if<ledger::window>(&row.entry)) {
     double elapsed = 0;
     for (const auto& worker : window->workers)
       elapsed = std::max(elapsed, worker.report.elapsed_seconds);
     now_.windows.push_back({row.at_seconds, elapsed});
-  } else if (const auto* generation = std::get_if<actors::ledger_generation>(&row.entry)) {
+  } else if (const auto* generation = std::get_if<ledger::generation>(&row.entry)) {
     now_.events.push_back({row.at_seconds, kind::generation, generation_text(*generation)});
-  } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
+  } else if (const auto* event = std::get_if<ledger::event>(&row.entry)) {
     if (const auto what = kind_of(*event))
       now_.events.push_back({row.at_seconds, *what,
                              (event->host.empty() ? "" : event->host + " ") + event->event +

@@ -2,7 +2,7 @@
 
 /// What happened in a run besides training: generations, losses, returns, restarts. Pure.
 
-#include "actors/ledger.hpp"
+#include "ledger/rows.hpp"
 #include "node/plot.hpp"
 
 #include <string>
@@ -20,7 +20,7 @@ struct run_mark {
 /// what came before the first window of all is at 0.
 class mark_recorder {
 public:
-  void add(const actors::ledger_row& row);
+  void add(const ledger::row& row);
   /// By time.
   std::vector<run_mark> marks() const;
 

@@ -2,8 +2,8 @@
 
 /// What a comparison keeps of one run, live or simulated. Pure.
 
-#include "actors/ledger.hpp"
 #include "cluster/cluster_file.hpp"
+#include "ledger/rows.hpp"
 #include "node/window_series.hpp"
 #include "node/worker_summary.hpp"
 
@@ -78,7 +78,7 @@ public:
   static constexpr std::size_t workers_drawn = 8;
 
   explicit run_recorder(const cluster::cluster_file& file);
-  void add(const actors::ledger_window& window);
+  void add(const ledger::window& window);
   void add_accuracy(double seconds, double accuracy) { accuracies_.add({seconds, accuracy}); }
 
   /// Windows, decisions, interventions, step times and series; the rest is the caller's.

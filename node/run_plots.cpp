@@ -110,7 +110,7 @@ std::string divergence_plot(const sources& from) {
   plot_line kl = line("approximate KL", {}, {});
   plot_line entropy = line("entropy", {}, {});
   for (const auto& row : from.records.rows)
-    if (const auto* update = std::get_if<actors::ledger_policy>(&row.entry);
+    if (const auto* update = std::get_if<ledger::policy_version>(&row.entry);
         update != nullptr && (update->entropy > 0 || update->approximate_kl > 0)) {
       for (auto* each : {&kl, &entropy})
         each->x.push_back(static_cast<double>(update->version));

@@ -46,7 +46,7 @@ run_recorder::run_recorder(const cluster::cluster_file& file) {
   }
 }
 
-void run_recorder::add(const actors::ledger_window& window) {
+void run_recorder::add(const ledger::window& window) {
   double seconds = 0;
   bool intervened = false;
   const auto row_of_all = columns_.add(window);

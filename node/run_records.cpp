@@ -1,5 +1,6 @@
 #include "node/run_records.hpp"
 
+#include "ledger/codec.hpp"
 #include "storage/atomic_file.hpp"
 
 #include <algorithm>
@@ -16,14 +17,14 @@ struct told {
   std::map<std::uint64_t, messages::evaluation_report> evaluations;
   std::map<std::string, messages::farewell> farewells;
 
-  void add(const actors::ledger_row& row) {
-    if (std::holds_alternative<actors::ledger_start>(row.entry))
+  void add(const ledger::row& row) {
+    if (std::holds_alternative<ledger::start>(row.entry))
       farewells.clear(); // those before belong to an earlier life of the run
-    if (const auto* evaluation = std::get_if<actors::ledger_evaluation>(&row.entry))
+    if (const auto* evaluation = std::get_if<ledger::evaluation>(&row.entry))
       evaluations[evaluation->report.step] = evaluation->report;
-    if (const auto* farewell = std::get_if<actors::ledger_farewell>(&row.entry))
+    if (const auto* farewell = std::get_if<ledger::farewell>(&row.entry))
       farewells[farewell->farewell.host] = farewell->farewell;
-    const auto* event = std::get_if<actors::ledger_event>(&row.entry);
+    const auto* event = std::get_if<ledger::event>(&row.entry);
     if (event != nullptr && event->event == "joined")
       farewells.erase(event->host); // what its process before said last is no longer the last
   }
@@ -43,11 +44,10 @@ struct told {
 
 } // namespace
 
-void run_records::add(const actors::ledger_row& row) {
+void run_records::add(const ledger::row& row) {
   course.add(row);
-  if (std::holds_alternative<actors::ledger_start>(row.entry) ||
-      std::holds_alternative<actors::ledger_event>(row.entry) ||
-      std::holds_alternative<actors::ledger_policy>(row.entry))
+  if (std::holds_alternative<ledger::start>(row.entry) || std::holds_alternative<ledger::event>(row.entry) ||
+      std::holds_alternative<ledger::policy_version>(row.entry))
     rows.push_back(row);
 }
 
@@ -55,7 +55,7 @@ std::optional<worker_file> read_worker_file(const std::string& path) {
   std::string text;
   worker_file read;
   if (!storage::read_file(path, worker_file_bytes_max, text).empty() ||
-      !actors::parse_worker_file(text, read.farewell, read.evaluations))
+      !ledger::parse_worker_file(text, read.farewell, read.evaluations))
     return std::nullopt;
   return read;
 }
@@ -71,7 +71,7 @@ run_records read_run(const run_directory& run, std::string& error) {
   told all;
   std::ifstream ledger(run.ledger()); // there is none before the arbitrator's first line
   for (std::string line; std::getline(ledger, line);)
-    if (const auto row = actors::parse_ledger_line(line)) {
+    if (const auto row = ledger::parse_line(line)) {
       records.add(*row);
       all.add(*row);
     }

@@ -16,11 +16,11 @@ namespace dynamix::node {
 struct run_records {
   explicit run_records(cluster::cluster_file of = {}) : file(std::move(of)), course(file) {}
   /// A window goes into the course only.
-  void add(const actors::ledger_row& row);
+  void add(const ledger::row& row);
 
   cluster::cluster_file file;
   run_course course;
-  std::vector<actors::ledger_row> rows;                 ///< starts, events and policies
+  std::vector<ledger::row> rows;                        ///< starts, events and policies
   std::vector<messages::farewell> farewells;            ///< from the workers' files, else from the ledger
   std::vector<messages::evaluation_report> evaluations; ///< by step; from the ledger and the workers' files
 };

@@ -4,7 +4,7 @@
 
 namespace dynamix::node {
 
-std::optional<sample_count::place> sample_count::place_of(const actors::ledger_window& window) {
+std::optional<sample_count::place> sample_count::place_of(const ledger::window& window) {
   place found{.generation = window.generation, .workers = window.workers.size()};
   for (const auto& worker : window.workers) {
     const auto& report = worker.report;
@@ -19,10 +19,10 @@ std::optional<sample_count::place> sample_count::place_of(const actors::ledger_w
   return window.workers.empty() ? std::nullopt : std::optional(found);
 }
 
-void sample_count::add(const actors::ledger_row& row) {
-  if (const auto* start = std::get_if<actors::ledger_start>(&row.entry))
+void sample_count::add(const ledger::row& row) {
+  if (const auto* start = std::get_if<ledger::start>(&row.entry))
     dataset_samples_ = start->dataset_samples;
-  const auto* window = std::get_if<actors::ledger_window>(&row.entry);
+  const auto* window = std::get_if<ledger::window>(&row.entry);
   if (window == nullptr)
     return;
   const auto now = place_of(*window);

@@ -2,7 +2,7 @@
 
 /// Whether every sample was trained once an epoch, counted as the ledger is read. Pure.
 
-#include "actors/ledger.hpp"
+#include "ledger/rows.hpp"
 
 #include <cstdint>
 #include <map>
@@ -17,7 +17,7 @@ struct sample_account {
 
 class sample_count {
 public:
-  void add(const actors::ledger_row& row);
+  void add(const ledger::row& row);
   /// The sampler's place in the last window against what the workers say was trained; nothing where that window was not
   /// recorded. An epoch's size is that of the ledger's epochs, where a window in which one ended and the window before
   /// it are there whole, or else the data set's.
@@ -35,7 +35,7 @@ private:
     std::uint64_t trained = 0;
   };
   /// Nothing of a window in which a report is missing.
-  static std::optional<place> place_of(const actors::ledger_window& window);
+  static std::optional<place> place_of(const ledger::window& window);
   std::uint64_t epoch_samples() const;
 
   std::uint64_t dataset_samples_ = 0;

@@ -1,10 +1,11 @@
 #include "node/simulated_ledger.hpp"
 
 #include "actors/deciding_rows.hpp"
+#include "ledger/file.hpp"
 
 namespace dynamix::node {
 
-simulated_ledger::simulated_ledger(actors::ledger& to, const cluster::cluster_file& file, double epoch_samples,
+simulated_ledger::simulated_ledger(ledger::writer& to, const cluster::cluster_file& file, double epoch_samples,
                                    const std::vector<std::uint8_t>& parameters, policy::parameter_archive* archive)
     : to_(to), file_(file), archive_(archive) {
   auto start = actors::describe_file(file); // without a time: it is virtual
@@ -14,8 +15,8 @@ simulated_ledger::simulated_ledger(actors::ledger& to, const cluster::cluster_fi
   cluster::make_paths_absolute(as_written);
   std::string unkept; // then `explain --replay` says so
   to_.append({.at_seconds = 0, .entry = actors::describe_deciding(as_written, parameters, archive_, unkept)});
-  to_.append({.at_seconds = 0,
-              .entry = actors::ledger_event{"simulated", "", "hosts, network and learning are models of them"}});
+  to_.append(
+      {.at_seconds = 0, .entry = ledger::event{"simulated", "", "hosts, network and learning are models of them"}});
 }
 
 void simulated_ledger::add(const simulator::simulation& run) {
@@ -33,7 +34,7 @@ void simulated_ledger::add(const simulator::simulation& run) {
     auto report = run.evaluations()[evaluations_];
     if (run.world().what().workload.evaluation_samples == 0)
       report.test_accuracy = run.world().accuracy(); // as `compare` counts it: without an evaluation's noise
-    to_.append({.at_seconds = now, .entry = actors::ledger_evaluation{report}});
+    to_.append({.at_seconds = now, .entry = ledger::evaluation{report}});
   }
 }
 
@@ -58,7 +59,7 @@ void simulated_ledger::finish(const simulator::simulation& run, const std::strin
                                 .seconds_to_target = result.seconds_to_target};
     farewell.decisions = {
         .received = counted.received, .applied = counted.applied, .unapplied = counted.received - counted.applied};
-    to_.append({.at_seconds = result.seconds, .entry = actors::ledger_farewell{farewell}});
+    to_.append({.at_seconds = result.seconds, .entry = ledger::farewell{farewell}});
   }
 }
 

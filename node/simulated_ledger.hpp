@@ -1,6 +1,6 @@
 #pragma once
 
-#include "actors/ledger.hpp"
+#include "ledger/file.hpp"
 #include "policy/parameter_archive.hpp"
 #include "simulator/simulation.hpp"
 
@@ -14,7 +14,7 @@ namespace dynamix::node {
 class simulated_ledger {
 public:
   /// Writes the first rows.
-  simulated_ledger(actors::ledger& to, const cluster::cluster_file& file, double epoch_samples,
+  simulated_ledger(ledger::writer& to, const cluster::cluster_file& file, double epoch_samples,
                    const std::vector<std::uint8_t>& parameters, policy::parameter_archive* archive);
   /// After every window.
   void add(const simulator::simulation& run);
@@ -29,7 +29,7 @@ private:
     messages::decision_key in_force;
   };
 
-  actors::ledger& to_;
+  ledger::writer& to_;
   const cluster::cluster_file& file_;
   policy::parameter_archive* archive_;
   std::map<std::string, decisions_of_host> decisions_;

@@ -2,7 +2,7 @@
 
 /// One run in virtual time, from a policy's parameters to what is kept of it: what `simulate` and `compare` share.
 
-#include "actors/ledger.hpp"
+#include "ledger/file.hpp"
 #include "node/run_outcome.hpp"
 #include "node/summary.hpp"
 #include "policy/parameter_archive.hpp"
@@ -25,7 +25,7 @@ std::optional<cluster::file_error> load_parameters(const cluster::cluster_file& 
 struct simulation_options {
   simulator::scenario scenario; ///< its file names policy, mode and seed
   std::vector<std::uint8_t> parameters;
-  actors::ledger* ledger = nullptr;             ///< gets the rows that a live run's would have
+  ledger::writer* ledger = nullptr;             ///< gets the rows that a live run's would have
   policy::parameter_archive* archive = nullptr; ///< with `ledger`: gets the parameters that decide
   std::function<void(const simulator::simulation&)> after_window = [](const auto&) {};
   std::stop_token stop; ///< looked at after every window

@@ -114,7 +114,7 @@ void judge_end(const run_records& records, const std::set<std::string>& given_up
 void add_replicas_left(const run_records& records, run_summary& summary) {
   std::set<std::string> gone;
   for (const auto& row : records.rows)
-    if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
+    if (const auto* event = std::get_if<ledger::event>(&row.entry)) {
       if (event->event == "left")
         gone.insert(event->host);
       else if (event->event == "follows" || event->event == "leader")

@@ -34,7 +34,7 @@ std::vector<scalar> scalars_of(const messages::evaluation_report& report) {
           {"learning_rate", report.learning_rate}};
 }
 
-std::vector<scalar> scalars_of(const actors::ledger_policy& policy) {
+std::vector<scalar> scalars_of(const ledger::policy_version& policy) {
   return {{"learner/version", static_cast<double>(policy.version)},
           {"learner/policy_loss", policy.policy_loss},
           {"learner/value_loss", policy.value_loss},
@@ -51,7 +51,7 @@ std::string host_name() {
 
 } // namespace
 
-std::vector<scalar> scalar_reader::scalars_of(const actors::ledger_window& window) {
+std::vector<scalar> scalar_reader::scalars_of(const ledger::window& window) {
   const auto row = columns_.add(window);
   static constexpr std::pair<column, const char*> tags[] = {{column::batch_accuracy, "accuracy/batch"},
                                                             {column::batch_loss, "loss/batch"},
@@ -72,7 +72,7 @@ std::vector<scalar> scalar_reader::scalars_of(const actors::ledger_window& windo
   std::vector<scalar> scalars;
   for (const auto& [which, tag] : tags)
     scalars.push_back({tag, row[static_cast<std::size_t>(which)]});
-  const auto batch = [](const actors::ledger_worker& worker) { return worker.report.batch; };
+  const auto batch = [](const ledger::worker& worker) { return worker.report.batch; };
   if (window.workers.size() <= workers_max) {
     for (const auto& worker : window.workers)
       scalars.push_back({"batch/" + worker.report.host, static_cast<double>(worker.report.batch)});
@@ -84,22 +84,22 @@ std::vector<scalar> scalar_reader::scalars_of(const actors::ledger_window& windo
   return scalars;
 }
 
-std::optional<scalar_reader::moment> scalar_reader::read(const actors::ledger_row& row) {
+std::optional<scalar_reader::moment> scalar_reader::read(const ledger::row& row) {
   moment made{.wall_seconds = started_seconds_ + row.at_seconds, .step = step_, .scalars = {}};
-  if (const auto* start = std::get_if<actors::ledger_start>(&row.entry)) {
+  if (const auto* start = std::get_if<ledger::start>(&row.entry)) {
     started_seconds_ = seconds_of(start->started_at);
     return std::nullopt;
   }
-  if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
+  if (const auto* window = std::get_if<ledger::window>(&row.entry)) {
     for (const auto& worker : window->workers)
       if (!worker.stale)
         step_ = std::max(step_, worker.report.first_step + worker.report.training.steps);
     made.step = step_;
     made.scalars = scalars_of(*window);
-  } else if (const auto* evaluation = std::get_if<actors::ledger_evaluation>(&row.entry)) {
+  } else if (const auto* evaluation = std::get_if<ledger::evaluation>(&row.entry)) {
     made.step = evaluation->report.step;
     made.scalars = node::scalars_of(evaluation->report);
-  } else if (const auto* policy = std::get_if<actors::ledger_policy>(&row.entry)) {
+  } else if (const auto* policy = std::get_if<ledger::policy_version>(&row.entry)) {
     made.scalars = node::scalars_of(*policy);
   } else {
     return std::nullopt;

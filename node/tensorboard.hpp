@@ -2,9 +2,8 @@
 
 /// A run's scalars for TensorBoard, from its ledger's rows.
 
-#include "actors/ledger.hpp"
+#include "ledger/file.hpp"
 #include "node/event_file.hpp"
-#include "node/ledger_tail.hpp"
 #include "node/window_series.hpp"
 
 #include <cstdint>
@@ -26,10 +25,10 @@ public:
   };
   /// Nothing for rows without numbers. Batch sizes are told worker by worker up to 64 of them, beyond that the
   /// largest and the smallest.
-  std::optional<moment> read(const actors::ledger_row& row);
+  std::optional<moment> read(const ledger::row& row);
 
 private:
-  std::vector<scalar> scalars_of(const actors::ledger_window& window);
+  std::vector<scalar> scalars_of(const ledger::window& window);
 
   window_columns columns_;
   double started_seconds_ = 0; ///< of the arbitrator's life, since 1970
@@ -49,7 +48,7 @@ public:
 private:
   void look();
 
-  ledger_tail tail_;
+  ledger::tail tail_;
   scalar_reader reader_;
   std::ofstream file_;
   std::jthread thread_;

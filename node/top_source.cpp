@@ -2,7 +2,7 @@
 
 #include "dashboard/live_run.hpp"
 #include "dashboard/state_json.hpp"
-#include "node/ledger_tail.hpp"
+#include "ledger/file.hpp"
 #include "node/run_directory.hpp"
 
 #include <httplib.h>
@@ -61,7 +61,7 @@ public:
 
 private:
   run_directory run_;
-  ledger_tail tail_;
+  ledger::tail tail_;
   std::optional<dashboard::live_run> live_;
 };
 

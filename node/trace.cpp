@@ -1,5 +1,6 @@
 #include "node/trace.hpp"
 
+#include "ledger/file.hpp"
 #include "node/run_directory.hpp"
 #include "node/text.hpp"
 
@@ -194,7 +195,7 @@ std::uint64_t write_host(trace_writer& to, int process, const host_trace& host) 
   return left_out;
 }
 
-json decision_arguments(const actors::ledger_window& window) {
+json decision_arguments(const ledger::window& window) {
   json arguments = {{"term", window.key.term},
                     {"generation", window.generation},
                     {"policy_version", window.policy_version},
@@ -205,7 +206,7 @@ json decision_arguments(const actors::ledger_window& window) {
   return arguments;
 }
 
-void write_window(trace_writer& to, const actors::ledger_window& window, double decided) {
+void write_window(trace_writer& to, const ledger::window& window, double decided) {
   const double began = decided - window.decide_seconds;
   const auto number = std::to_string(window.key.window);
   // A worker may report the next window before this one has all reports.
@@ -220,42 +221,41 @@ void write_window(trace_writer& to, const actors::ledger_window& window, double 
   to.counter(0, "decided batch sizes", decided, std::move(batches));
 }
 
-void write_ledger(trace_writer& to, const std::vector<actors::ledger_row>& rows) {
+void write_ledger(trace_writer& to, const std::vector<ledger::row>& rows) {
   to.name_process(0, "arbitrator");
   to.name_thread(0, lane_gathering, "gathering reports");
   to.name_thread(0, lane_deciding, "deciding");
   to.name_thread(0, lane_events, "events");
-  actors::ledger_start start;
+  ledger::start start;
   std::string clock;
   for (const auto& row : rows) {
-    if (const auto* begun = std::get_if<actors::ledger_start>(&row.entry)) {
+    if (const auto* begun = std::get_if<ledger::start>(&row.entry)) {
       start = *begun;
       clock = clock.empty() ? start.clock : clock;
     }
     if (start.origin_seconds == 0 || start.clock != clock)
       continue; // an arbitrator on another machine: its clock's offset is not known
     const double at = start.origin_seconds + row.at_seconds;
-    if (const auto* window = std::get_if<actors::ledger_window>(&row.entry))
+    if (const auto* window = std::get_if<ledger::window>(&row.entry))
       write_window(to, *window, at);
-    else if (const auto* generation = std::get_if<actors::ledger_generation>(&row.entry))
+    else if (const auto* generation = std::get_if<ledger::generation>(&row.entry))
       to.instant(0, lane_events, "generation " + std::to_string(generation->generation), at,
                  {{"members", generation->members.size()}, {"reason", generation->reason}});
-    else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry))
+    else if (const auto* event = std::get_if<ledger::event>(&row.entry))
       to.instant(0, lane_events, event->event + (event->host.empty() ? "" : " " + event->host), at,
                  {{"text", event->text}});
-    else if (const auto* policy = std::get_if<actors::ledger_policy>(&row.entry))
+    else if (const auto* policy = std::get_if<ledger::policy_version>(&row.entry))
       to.instant(0, lane_events, "policy version " + std::to_string(policy->version), at);
-    else if (const auto* evaluation = std::get_if<actors::ledger_evaluation>(&row.entry))
+    else if (const auto* evaluation = std::get_if<ledger::evaluation>(&row.entry))
       to.counter(0, "test accuracy", at, {{"percent", 100 * evaluation->report.test_accuracy}});
   }
 }
 
 /// The earliest moment that is drawn, on the arbitrator's clock.
-double base_of(const std::vector<host_trace>& hosts, const std::vector<actors::ledger_row>& rows) {
+double base_of(const std::vector<host_trace>& hosts, const std::vector<ledger::row>& rows) {
   double base = std::numeric_limits<double>::infinity();
   for (const auto& row : rows)
-    if (const auto* start = std::get_if<actors::ledger_start>(&row.entry);
-        start != nullptr && start->origin_seconds > 0)
+    if (const auto* start = std::get_if<ledger::start>(&row.entry); start != nullptr && start->origin_seconds > 0)
       base = std::min(base, start->origin_seconds);
   for (const auto& host : hosts)
     base = std::min(base, host.first_seconds - host.clock.seconds);
@@ -275,7 +275,7 @@ trace_outcome join_traces(const std::string& run, const std::string& path, std::
     return {.problem = run + " holds no traces; give `local` or `run` the flag --trace", .clocks = {}};
   std::ranges::sort(hosts, {}, &host_trace::host);
   std::string no_ledger;
-  const auto rows = actors::read_ledger(run_directory(run).ledger(), no_ledger);
+  const auto rows = ledger::read_file(run_directory(run).ledger(), no_ledger);
   for (auto& host : hosts)
     outcome.clocks[host.host] = host.clock = offset_of(host.moments, rows);
 

@@ -4,7 +4,7 @@
 /// and chrome://tracing open ("Trace Event Format", Google, 2016: objects with ph X, i, C, M, b and e; times in
 /// microseconds).
 
-#include "actors/ledger.hpp"
+#include "ledger/rows.hpp"
 
 #include <cstdint>
 #include <map>
@@ -30,7 +30,7 @@ struct host_moments {
 /// A report is handed over before its window is decided on, and a decision arrives after it was made: each window
 /// bounds the offset from both sides, and the narrowest bounds over all windows hold. Sound whatever the network's
 /// delays and however unequal its two ways are; where the clocks drift apart, the bound holds both ends of the drift.
-clock_offset offset_of(const host_moments& host, const std::vector<actors::ledger_row>& rows);
+clock_offset offset_of(const host_moments& host, const std::vector<ledger::row>& rows);
 
 struct trace_outcome {
   std::string problem; ///< empty: the file is written

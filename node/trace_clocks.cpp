@@ -6,16 +6,16 @@
 
 namespace dynamix::node {
 
-clock_offset offset_of(const host_moments& host, const std::vector<actors::ledger_row>& rows) {
+clock_offset offset_of(const host_moments& host, const std::vector<ledger::row>& rows) {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
-  actors::ledger_start start;
+  ledger::start start;
   for (const auto& row : rows) {
-    if (const auto* begun = std::get_if<actors::ledger_start>(&row.entry))
+    if (const auto* begun = std::get_if<ledger::start>(&row.entry))
       start = *begun;
     if (!host.clock.empty() && host.clock == start.clock)
       return {.seconds = 0, .bound_seconds = 0, .known = true};
-    const auto* window = std::get_if<actors::ledger_window>(&row.entry);
+    const auto* window = std::get_if<ledger::window>(&row.entry);
     if (window == nullptr || start.origin_seconds == 0)
       continue;
     const double decided = start.origin_seconds + row.at_seconds;

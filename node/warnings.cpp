@@ -128,7 +128,7 @@ void find_stuck_batches(const run_records& records, sentences& found) {
 void find_lost_contact(const run_records& records, const run_summary& summary, sentences& found) {
   std::map<std::string, std::uint64_t> lost;
   for (const auto& row : records.rows)
-    if (const auto* event = std::get_if<actors::ledger_event>(&row.entry); event != nullptr && event->event == "lost")
+    if (const auto* event = std::get_if<ledger::event>(&row.entry); event != nullptr && event->event == "lost")
       ++lost[printable(event->host)];
   for (const auto& [host, times] : lost) {
     const auto restarts = summary.restarts_by_host.find(host);
@@ -157,8 +157,7 @@ void find_stale_reports(const run_records& records, sentences& found) {
 std::vector<std::string> find_warnings(const run_records& records, const run_summary& summary) {
   sentences found;
   for (const auto& row : records.rows)
-    if (const auto* event = std::get_if<actors::ledger_event>(&row.entry);
-        event != nullptr && event->event == "warning")
+    if (const auto* event = std::get_if<ledger::event>(&row.entry); event != nullptr && event->event == "warning")
       found.push_back((event->host.empty() ? "" : event->host + ": ") + printable(event->text));
   if (std::any_of(records.evaluations.begin(), records.evaluations.end(), [](const auto& evaluation) {
         return std::max(evaluation.train_loss, evaluation.test_loss) >= dashboard::diverged_loss;

@@ -13,7 +13,7 @@ void add_steps(policy::time_split& total, const policy::time_split& each, double
   total.other_seconds += count * each.other_seconds;
 }
 
-void worker_course::add(const actors::ledger_worker& row) {
+void worker_course::add(const ledger::worker& row) {
   const auto& report = row.report;
   if (window_ && report.window <= *window_)
     return;

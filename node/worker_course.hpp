@@ -2,7 +2,7 @@
 
 /// What a worker's reports come to, each window once: folded as they are read. Pure.
 
-#include "actors/ledger.hpp"
+#include "ledger/rows.hpp"
 #include "node/run_outcome.hpp"
 #include "node/worker_summary.hpp"
 
@@ -17,7 +17,7 @@ public:
 
   /// By windows; one that was reported before is counted once: a report that stood in for a late one, or that was
   /// trained again after a resume.
-  void add(const actors::ledger_worker& row);
+  void add(const ledger::worker& row);
 
   std::uint64_t reports() const { return reports_; }
   std::uint32_t lowest_batch() const { return lowest_batch_; }

@@ -3,6 +3,7 @@
 // skipped elsewhere.
 
 #include "faults/namespaces.hpp"
+#include "ledger/file.hpp"
 #include "node/child_process.hpp"
 #include "telemetry/cgroup.hpp"
 #include "tests/cluster/trial.hpp"
@@ -69,16 +70,16 @@ protected:
                 "");
   }
 
-  std::vector<actors::ledger_window> windows() const {
+  std::vector<ledger::window> windows() const {
     std::string error;
-    std::vector<actors::ledger_window> found;
-    for (auto& row : actors::read_ledger(run_.ledger(), error))
-      if (auto* window = std::get_if<actors::ledger_window>(&row.entry))
+    std::vector<ledger::window> found;
+    for (auto& row : ledger::read_file(run_.ledger(), error))
+      if (auto* window = std::get_if<ledger::window>(&row.entry))
         found.push_back(std::move(*window));
     return found;
   }
 
-  static double elapsed_seconds(const actors::ledger_window& window) {
+  static double elapsed_seconds(const ledger::window& window) {
     return window.workers.empty() ? 0 : window.workers[0].report.elapsed_seconds;
   }
 
@@ -97,7 +98,7 @@ protected:
   }
 
   /// Mean splits of each worker over windows that closed between these times.
-  static std::map<std::string, policy::time_split> means(const std::vector<actors::ledger_window>& all, double from,
+  static std::map<std::string, policy::time_split> means(const std::vector<ledger::window>& all, double from,
                                                          double to) {
     std::map<std::string, policy::time_split> sums;
     double count = 0;

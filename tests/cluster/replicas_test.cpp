@@ -1,5 +1,6 @@
 /// Replicas of the arbitrator: the one that leads dies, hangs and comes back, and no decision is lost or made twice.
 
+#include "ledger/file.hpp"
 #include "tests/cluster/trial.hpp"
 
 #include <nlohmann/json.hpp>
@@ -23,8 +24,8 @@ protected:
   std::vector<std::string> leaders() const {
     std::string not_yet;
     std::vector<std::string> found;
-    for (const auto& row : actors::read_ledger(run().ledger(), not_yet))
-      if (const auto* event = std::get_if<actors::ledger_event>(&row.entry); event && event->event == "leader")
+    for (const auto& row : ledger::read_file(run().ledger(), not_yet))
+      if (const auto* event = std::get_if<ledger::event>(&row.entry); event && event->event == "leader")
         found.push_back(event->host);
     return found;
   }

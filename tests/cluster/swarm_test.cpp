@@ -1,3 +1,4 @@
+#include "ledger/file.hpp"
 #include "tests/cluster/trial.hpp"
 
 #include <nlohmann/json.hpp>
@@ -57,8 +58,8 @@ TEST_F(swarm_trial, leaves_a_run_directory_that_report_reads_and_batch_sizes_tha
   std::uint64_t windows = 0;
   messages::window_report fast;
   messages::window_report slow;
-  for (const auto& row : actors::read_ledger(out() + "/windows.jsonl", error))
-    if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
+  for (const auto& row : ledger::read_file(out() + "/windows.jsonl", error))
+    if (const auto* window = std::get_if<ledger::window>(&row.entry)) {
       ++windows;
       ASSERT_EQ(window->workers.size(), 8U);
       fast = window->workers[0].report;

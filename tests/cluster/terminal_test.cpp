@@ -1,5 +1,6 @@
 /// `dynamix-node top` at a terminal: a real process under a pseudo-terminal.
 
+#include "ledger/codec.hpp"
 #include "tests/cluster/trial.hpp"
 
 #include <algorithm>
@@ -124,7 +125,7 @@ protected:
     ASSERT_EQ(write_cluster_copy(run(), pair_file()), "");
     std::ofstream ledger(run().ledger());
     for (const auto& row : sample_rows())
-      ledger << actors::to_json_line(row) << "\n";
+      ledger << ledger::to_json_line(row) << "\n";
   }
   std::vector<std::string> arguments() const { return {"top", "--run", run().path()}; }
 };
@@ -154,7 +155,7 @@ TEST_F(top, follows_the_window_and_what_the_run_does) {
   })) << ::testing::PrintToString(terminal.screen());
   terminal.resize(100, 30);
   std::ofstream(run().ledger(), std::ios::app)
-      << actors::to_json_line({7, actors::ledger_event{"lost", "ben", "the connection broke"}}) << "\n";
+      << ledger::to_json_line({7, ledger::event{"lost", "ben", "the connection broke"}}) << "\n";
   EXPECT_TRUE(terminal.says("lost ben  the connection broke"));
   terminal.press('Q');
   EXPECT_EQ(terminal.wait(), 0);

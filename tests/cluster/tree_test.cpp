@@ -22,7 +22,7 @@ protected:
   }
   bool wait_for_shard(const std::string& name, const std::string& state) const {
     return wait_until([&] {
-      const auto shards = rows<actors::ledger_shard>();
+      const auto shards = rows<ledger::shard>();
       return std::ranges::any_of(shards, [&](const auto& row) { return row.name == name && row.state == state; });
     });
   }

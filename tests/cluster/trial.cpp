@@ -1,5 +1,6 @@
 #include "tests/cluster/trial.hpp"
 
+#include "ledger/codec.hpp"
 #include "storage/atomic_file.hpp"
 #include "trainer/dataset.hpp"
 
@@ -194,16 +195,16 @@ program trial::start(const std::vector<std::string>& arguments) const {
   return {arguments, directory_.path() + "/output-" + std::to_string(outputs_++)};
 }
 
-std::vector<actors::ledger_window> trial::windows() const {
-  return rows<actors::ledger_window>();
+std::vector<ledger::window> trial::windows() const {
+  return rows<ledger::window>();
 }
 
 bool trial::wait_for_windows(std::size_t count) const {
   return wait_until([&] { return windows().size() >= count; });
 }
 
-std::vector<actors::ledger_generation> trial::generations() const {
-  return rows<actors::ledger_generation>();
+std::vector<ledger::generation> trial::generations() const {
+  return rows<ledger::generation>();
 }
 
 bool trial::wait_for_generation(const std::vector<std::string>& members, std::uint64_t above) const {
@@ -211,7 +212,7 @@ bool trial::wait_for_generation(const std::vector<std::string>& members, std::ui
     const auto reported = windows();
     return std::ranges::any_of(generations(), [&](const auto& formed) {
       return formed.generation > above && formed.members == members &&
-             std::ranges::count(reported, formed.generation, &actors::ledger_window::generation) > 0;
+             std::ranges::count(reported, formed.generation, &ledger::window::generation) > 0;
     });
   });
 }
@@ -219,7 +220,7 @@ bool trial::wait_for_generation(const std::vector<std::string>& members, std::ui
 messages::farewell trial::farewell_of(const std::string& host) const {
   messages::farewell said;
   std::vector<messages::evaluation_report> evaluations;
-  EXPECT_TRUE(actors::parse_worker_file(contents_of(run().worker(host)), said, evaluations)) << run().worker(host);
+  EXPECT_TRUE(ledger::parse_worker_file(contents_of(run().worker(host)), said, evaluations)) << run().worker(host);
   return said;
 }
 

@@ -2,7 +2,7 @@
 
 /// A cluster of real dynamix-node processes on this machine: its directory, its ports, its file and its processes.
 
-#include "actors/ledger.hpp"
+#include "ledger/file.hpp"
 #include "node/child_process.hpp"
 #include "node/run_directory.hpp"
 #include "tests/unit/node/sample_run.hpp"
@@ -101,17 +101,17 @@ protected:
   std::vector<Entry> rows() const {
     std::string not_yet;
     std::vector<Entry> found;
-    for (auto& row : actors::read_ledger(run().ledger(), not_yet))
+    for (auto& row : ledger::read_file(run().ledger(), not_yet))
       if (auto* entry = std::get_if<Entry>(&row.entry))
         found.push_back(std::move(*entry));
     return found;
   }
   /// The windows in the ledger so far.
-  std::vector<actors::ledger_window> windows() const;
+  std::vector<ledger::window> windows() const;
   /// Waits until so many are there.
   bool wait_for_windows(std::size_t count) const;
   /// The generations in the ledger so far.
-  std::vector<actors::ledger_generation> generations() const;
+  std::vector<ledger::generation> generations() const;
   /// Waits until a generation of these hosts, above that number, has been formed and has reported a window. It may be
   /// over by now: one that a restart follows is as short as the restart is fast.
   bool wait_for_generation(const std::vector<std::string>& members, std::uint64_t above = 0) const;

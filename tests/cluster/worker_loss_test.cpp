@@ -72,7 +72,7 @@ TEST_F(worker_loss, without_a_restart_is_made_up_for_by_the_others) {
   second.signal(SIGKILL);
   second.wait();
   ASSERT_TRUE(wait_for_generation({"w0", "w2"})) << first.said();
-  std::vector<actors::ledger_window> all;
+  std::vector<ledger::window> all;
   // A window may close without whoever is late with its first report.
   const auto of_both = [](const auto& window) { return window.generation > 1 && window.workers.size() == 2; };
   ASSERT_TRUE(wait_until([&] { return std::ranges::any_of(all = windows(), of_both); })) << first.said();

@@ -1,6 +1,7 @@
 #include "tests/simulation/arbitrator_side.hpp"
 
 #include "actors/packing.hpp"
+#include "ledger/file.hpp"
 #include "replication/journal_codec.hpp"
 #include "tests/simulation/simulation.hpp"
 
@@ -11,10 +12,10 @@ namespace {
 constexpr std::int64_t poll_interval_us = 100 * us_per_ms;
 
 /// Hands every row to the checks, as long as the process that writes it lives.
-class watched_ledger final : public actors::ledger {
+class watched_ledger final : public ledger::writer {
 public:
   explicit watched_ledger(simulation& world) : world_(world), life_(world.host.life()) {}
-  void append(const actors::ledger_row& row) override {
+  void append(const ledger::row& row) override {
     if (world_.host.life() == life_ && world_.host.alive())
       world_.checks.row_written(row);
   }
@@ -150,7 +151,7 @@ void arbitrator_host::start_trees() {
     return actors::supervision_options{.strategy = strategy, .seed = world_.file.seed + supervisors_.size()};
   };
   const auto told = [this, ledger = ledger_](const std::string& reason) {
-    ledger->append({.entry = actors::ledger_event{"restarted", "", reason}});
+    ledger->append({.entry = ledger::event{"restarted", "", reason}});
   };
   std::vector<actors::child_specification> hub;
   hub.push_back({"aggregator", [this] { return start_aggregator(); }});

@@ -9,6 +9,7 @@
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
 #include "actors/supervisor.hpp"
+#include "ledger/file.hpp"
 #include "replication/journal.hpp"
 
 #include <cstdint>
@@ -103,7 +104,7 @@ private:
   std::shared_ptr<const replication::journal_state> before_;
   std::vector<std::function<void()>> deferred_;
   std::shared_ptr<actors::host_events> events_;
-  std::shared_ptr<actors::ledger> ledger_;
+  std::shared_ptr<ledger::writer> ledger_;
   actors::gateway_local gateway_;
   actors::aggregator_local hub_;
   actors::arbitrator_actor judge_;

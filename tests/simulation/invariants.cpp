@@ -1,5 +1,6 @@
 #include "tests/simulation/invariants.hpp"
 
+#include "ledger/codec.hpp"
 #include "messages/leave.hpp"
 #include "tests/simulation/simulation.hpp"
 
@@ -54,22 +55,22 @@ void invariants::hub_gone() {
   hub_gone_us_ = world_.time.now_us();
 }
 
-void invariants::row_written(const actors::ledger_row& row) {
+void invariants::row_written(const ledger::row& row) {
   world_.log([&] {
     auto shown = row;
-    if (auto* window = std::get_if<actors::ledger_window>(&shown.entry))
+    if (auto* window = std::get_if<ledger::window>(&shown.entry))
       window->decide_seconds = 0; // the machine's time, not the simulation's
-    return "ledger: " + actors::to_json_line(shown);
+    return "ledger: " + ledger::to_json_line(shown);
   });
-  if (const auto* generation = std::get_if<actors::ledger_generation>(&row.entry)) {
+  if (const auto* generation = std::get_if<ledger::generation>(&row.entry)) {
     formed(*generation);
     world_.faults.notice(fault_trigger::formation);
-  } else if (const auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
+  } else if (const auto* window = std::get_if<ledger::window>(&row.entry)) {
     window_judged(*window);
     world_.faults.notice(fault_trigger::decision);
-  } else if (const auto* event = std::get_if<actors::ledger_event>(&row.entry)) {
+  } else if (const auto* event = std::get_if<ledger::event>(&row.entry)) {
     told(*event);
-  } else if (const auto* said = std::get_if<actors::ledger_farewell>(&row.entry)) {
+  } else if (const auto* said = std::get_if<ledger::farewell>(&row.entry)) {
     if (messages::tells_leave(said->farewell))
       world_.faults.felt(); // what follows from it may come later than its request
     else
@@ -79,7 +80,7 @@ void invariants::row_written(const actors::ledger_row& row) {
   }
 }
 
-void invariants::formed(const actors::ledger_generation& row) {
+void invariants::formed(const ledger::generation& row) {
   ++generations_;
   if (row.generation <= newest_generation_)
     violated(fmt::format("generation {} was formed after {}", row.generation, newest_generation_));
@@ -97,7 +98,7 @@ void invariants::formed(const actors::ledger_generation& row) {
   attempted_ = row.steps;
 }
 
-void invariants::check_members(const actors::ledger_generation& row, const std::vector<std::uint32_t>& members) {
+void invariants::check_members(const ledger::generation& row, const std::vector<std::uint32_t>& members) {
   const auto source = rank_of(row.source);
   for (const auto rank : members) {
     const auto& worker = *world_.workers[rank];
@@ -124,7 +125,7 @@ void invariants::check_members(const actors::ledger_generation& row, const std::
   }
 }
 
-void invariants::check_steps_lost(const actors::ledger_generation& row, const std::vector<std::uint32_t>& members) {
+void invariants::check_steps_lost(const ledger::generation& row, const std::vector<std::uint32_t>& members) {
   // One that knows nothing of generations before may count again what was lost at the end of an older one.
   const auto attempted = std::max(first_of_hub_ ? furthest_ : attempted_, row.steps);
   if (row.steps_lost > attempted - row.steps)
@@ -184,7 +185,7 @@ void invariants::step_completed(const ring& place, const simulated_worker& worke
     trained.digests.erase(trained.digests.begin());
 }
 
-void invariants::window_judged(const actors::ledger_window& window) {
+void invariants::window_judged(const ledger::window& window) {
   ++windows_;
   // What is decided on waits for the journal; the last window of training, on which nothing is decided, does not.
   const bool in_order = window.decided || !world_.host.replicated();
@@ -271,7 +272,7 @@ void invariants::applied(const ring& place, const simulated_worker& worker, cons
                            decision.key.window, decision.key.term));
 }
 
-void invariants::told(const actors::ledger_event& event) {
+void invariants::told(const ledger::event& event) {
   if (event.event == "joined" || event.event == "rejoined") {
     const auto rank = rank_of(event.host);
     std::tie(admitted_[rank], said_generation_[rank]) = asked_[rank];

@@ -4,7 +4,7 @@
 /// from what the workers truly hold.
 
 #include "actors/host_events.hpp"
-#include "actors/ledger.hpp"
+#include "ledger/rows.hpp"
 #include "messages/types.hpp"
 #include "replication/journal.hpp"
 #include "trainer/decision_slot.hpp"
@@ -31,7 +31,7 @@ public:
   explicit invariants(simulation& world) : world_(world) {}
 
   // What happens.
-  void row_written(const actors::ledger_row& row);
+  void row_written(const ledger::row& row);
   void decision_kept(const messages::decision_key& key) { kept_[key]; }
   void generation_kept(const replication::generation_formed& formed) {
     for (const auto& member : formed.members)
@@ -69,12 +69,12 @@ public:
 
 private:
   bool is_known(const simulated_worker& worker) const;
-  void formed(const actors::ledger_generation& row);
-  void check_members(const actors::ledger_generation& row, const std::vector<std::uint32_t>& members);
-  void check_steps_lost(const actors::ledger_generation& row, const std::vector<std::uint32_t>& members);
+  void formed(const ledger::generation& row);
+  void check_members(const ledger::generation& row, const std::vector<std::uint32_t>& members);
+  void check_steps_lost(const ledger::generation& row, const std::vector<std::uint32_t>& members);
   std::uint32_t rank_of(const std::string& host) const;
-  void window_judged(const actors::ledger_window& window);
-  void told(const actors::ledger_event& event);
+  void window_judged(const ledger::window& window);
+  void told(const ledger::event& event);
 
   /// A decision that must arrive unless the way to its worker breaks.
   struct expected_decision {

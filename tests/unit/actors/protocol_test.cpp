@@ -1,4 +1,5 @@
 #include "cluster/decision_steps.hpp"
+#include "ledger/codec.hpp"
 #include "tests/unit/actors/simulated_shard.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@ using namespace std::chrono_literals;
 
 std::uint64_t decisions_made(const simulated_shard& shard, std::uint32_t rank) {
   std::uint64_t made = 0;
-  for (const auto& window : shard.rows->all<ledger_window>())
+  for (const auto& window : shard.rows->all<ledger::window>())
     if (window.decided)
       for (const auto& worker : window.workers)
         made += worker.report.rank == rank;
@@ -67,9 +68,9 @@ TEST(Protocol, ASeedGivesTheSameRunTwice) {
       shard.advance(10ms);
     }
     for (auto row : shard.rows->rows) {
-      if (auto* decided = std::get_if<ledger_window>(&row.entry))
+      if (auto* decided = std::get_if<ledger::window>(&row.entry))
         decided->decide_seconds = 0; // the machine's time, not the simulation's
-      log.push_back(to_json_line(row));
+      log.push_back(ledger::to_json_line(row));
     }
   }
   EXPECT_GT(lines[0].size(), 10U);
@@ -87,7 +88,7 @@ TEST(Protocol, ALateReportDelaysNobodyBeyondTheDeadline) {
   EXPECT_EQ(shard.inboxes[0]->decisions.size(), 1U) << "window 2 still waits";
   shard.advance(std::chrono::milliseconds(shard.timeouts.gather_timeout_ms));
   ASSERT_EQ(shard.inboxes[0]->decisions.size(), 2U);
-  const auto windows = shard.rows->all<ledger_window>();
+  const auto windows = shard.rows->all<ledger::window>();
   ASSERT_EQ(windows.size(), 2U);
   EXPECT_FALSE(windows[1].workers[0].stale);
   EXPECT_TRUE(windows[1].workers[1].stale);
@@ -124,7 +125,7 @@ TEST(Protocol, ALostWorkerEndsTheGenerationAndTheOthersGoOnInTheNext) {
   ASSERT_TRUE(ended.arbitrator);
   EXPECT_TRUE(ended.arbitrator->succeeded) << ended.arbitrator->reason;
   EXPECT_EQ(ended.arbitrator->reason, "w0 and w2 finished");
-  const auto formed = shard.rows->all<ledger_generation>();
+  const auto formed = shard.rows->all<ledger::generation>();
   ASSERT_EQ(formed.size(), 2U);
   EXPECT_EQ(formed[1].members, (std::vector<std::string>{"w0", "w2"}));
 }
@@ -235,8 +236,8 @@ TEST(Protocol, ARestartedArbitratorGoesOnWithTheNextWindow) {
     shard.run();
   }
   const auto& decisions = shard.inboxes[0]->decisions;
-  const auto told = shard.rows->all<ledger_event>();
-  EXPECT_EQ(std::ranges::count(told, "restarted", &ledger_event::event), 1);
+  const auto told = shard.rows->all<ledger::event>();
+  EXPECT_EQ(std::ranges::count(told, "restarted", &ledger::event::event), 1);
   ASSERT_EQ(decisions.size(), 6U);
   for (std::size_t i = 1; i < decisions.size(); ++i)
     EXPECT_GT(decisions[i].key, decisions[i - 1].key);
@@ -318,7 +319,7 @@ TEST(Protocol, AReportFarAheadDoesNotKeepTheNextOnesFromBeingDecidedOn) {
   shard.send_report(0, messages::max_counter / 1024);
   shard.run();
   shard.advance(std::chrono::milliseconds(2 * shard.timeouts.gather_timeout_ms));
-  EXPECT_TRUE(shard.rows->all<ledger_window>().empty());
+  EXPECT_TRUE(shard.rows->all<ledger::window>().empty());
   for (const std::uint32_t rank : {0U, 1U})
     shard.send_report(rank, 1);
   shard.run();
@@ -330,7 +331,7 @@ TEST(Protocol, RefusedHellosDoNotLetTheLedgerGrow) {
   shard.join_all();
   const auto refusals = [&] {
     std::size_t count = 0;
-    for (const auto& event : shard.rows->all<ledger_event>())
+    for (const auto& event : shard.rows->all<ledger::event>())
       count += event.event == "refused";
     return count;
   };

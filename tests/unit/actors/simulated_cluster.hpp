@@ -4,10 +4,10 @@
 
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
-#include "actors/ledger.hpp"
 #include "actors/packing.hpp"
 #include "cluster/cluster_file.hpp"
 #include "cluster/timeouts.hpp"
+#include "ledger/file.hpp"
 #include "tests/unit/actors/simulation_config.hpp"
 
 #include <caf/all.hpp>
@@ -24,10 +24,10 @@
 namespace dynamix::actors::testing {
 
 /// A ledger in memory.
-class memory_ledger final : public ledger {
+class memory_ledger final : public ledger::writer {
 public:
-  void append(const ledger_row& row) override { rows.push_back(row); }
-  std::vector<ledger_row> rows;
+  void append(const ledger::row& row) override { rows.push_back(row); }
+  std::vector<ledger::row> rows;
 
   template <class T>
   std::vector<T> all() const {

@@ -28,7 +28,7 @@ protected:
 
   static std::size_t lost(const simulated_tree& cluster) {
     std::size_t count = 0;
-    for (const auto& event : cluster.rows->all<ledger_event>())
+    for (const auto& event : cluster.rows->all<ledger::event>())
       count += event.event == "lost";
     return count;
   }
@@ -38,7 +38,7 @@ TEST_P(tree, forms_one_generation_of_all_workers_and_decides_for_all) {
   for (const auto& [workers, fanout] : {std::pair(6U, 3U), std::pair(20U, 3U)}) { // 2 and 3 levels
     simulated_tree cluster(workers, fanout, GetParam());
     cluster.join_all();
-    const auto formed = cluster.rows->all<ledger_generation>();
+    const auto formed = cluster.rows->all<ledger::generation>();
     ASSERT_EQ(formed.size(), 1U);
     EXPECT_EQ(formed[0].members.size(), workers);
     for (const auto& received : cluster.inboxes)
@@ -50,12 +50,12 @@ TEST_P(tree, forms_one_generation_of_all_workers_and_decides_for_all) {
         expect_decided(cluster, rank, window);
       expect_one_key(cluster, window);
     }
-    const auto windows = cluster.rows->all<ledger_window>();
+    const auto windows = cluster.rows->all<ledger::window>();
     ASSERT_EQ(windows.size(), 6U);
     EXPECT_EQ(windows.back().workers.size(), workers);
     EXPECT_GT(cluster.inboxes[0]->decisions.back().batch, cluster.inboxes[2]->decisions.back().batch)
         << "the slow one gets less, by the root's guidance";
-    EXPECT_EQ(cluster.rows->all<ledger_shard>().size(), cluster.plan.nodes[0].children.size());
+    EXPECT_EQ(cluster.rows->all<ledger::shard>().size(), cluster.plan.nodes[0].children.size());
   }
 }
 
@@ -77,7 +77,7 @@ TEST_P(tree, restarts_a_shard_whose_actor_dies_and_goes_on_in_the_same_generatio
   for (std::uint32_t rank = 0; rank < 9; ++rank)
     expect_decided(cluster, rank, 3);
   cluster.advance(std::chrono::seconds(5));
-  EXPECT_EQ(cluster.rows->all<ledger_generation>().size(), 1U);
+  EXPECT_EQ(cluster.rows->all<ledger::generation>().size(), 1U);
   EXPECT_EQ(lost(cluster), 0U);
   expect_one_key(cluster, 3);
 }
@@ -102,9 +102,9 @@ TEST_P(tree, takes_a_dead_shards_workers_in_at_its_siblings_without_ending_the_g
   for (std::uint32_t rank = 0; rank < 9; ++rank)
     expect_decided(cluster, rank, 3);
   cluster.advance(std::chrono::seconds(5));
-  EXPECT_EQ(cluster.rows->all<ledger_generation>().size(), 1U);
+  EXPECT_EQ(cluster.rows->all<ledger::generation>().size(), 1U);
   EXPECT_EQ(lost(cluster), 0U);
-  EXPECT_EQ(cluster.rows->all<ledger_window>().back().workers.size(), 9U);
+  EXPECT_EQ(cluster.rows->all<ledger::window>().back().workers.size(), 9U);
 }
 
 TEST_P(tree, ends_the_generation_when_a_dead_shards_workers_do_not_come_back) {
@@ -143,10 +143,10 @@ TEST_P(tree, IgnoresTheStaleFarewellOfAPreviousIncarnation) {
       pack(messages::farewell{
           .host = "w1", .rank = 1, .succeeded = true, .reason = "done", .decisions = {}, .incarnation = 99}));
   cluster.run();
-  EXPECT_TRUE(cluster.rows->all<ledger_farewell>().empty());
+  EXPECT_TRUE(cluster.rows->all<ledger::farewell>().empty());
   cluster.report_all(2);
   expect_decided(cluster, 1, 2);
-  EXPECT_EQ(cluster.rows->all<ledger_window>().back().workers.size(), 6U);
+  EXPECT_EQ(cluster.rows->all<ledger::window>().back().workers.size(), 6U);
 }
 
 TEST_P(tree, decides_on_in_shards_that_have_lost_their_parent) {
@@ -189,8 +189,8 @@ TEST_P(tree, finds_a_new_parent_above_a_dead_one) {
   for (std::uint32_t rank = 0; rank < 20; ++rank)
     expect_decided(cluster, rank, 3);
   EXPECT_EQ(lost(cluster), 0U);
-  EXPECT_EQ(cluster.rows->all<ledger_generation>().size(), 1U);
-  EXPECT_EQ(cluster.rows->all<ledger_window>().back().workers.size(), 20U);
+  EXPECT_EQ(cluster.rows->all<ledger::generation>().size(), 1U);
+  EXPECT_EQ(cluster.rows->all<ledger::window>().back().workers.size(), 20U);
 }
 
 TEST_P(tree, goes_by_a_deadline_where_a_worker_or_a_shard_is_late) {
@@ -205,7 +205,7 @@ TEST_P(tree, goes_by_a_deadline_where_a_worker_or_a_shard_is_late) {
   cluster.advance(std::chrono::milliseconds(cluster.timeouts.gather_timeout_ms + 200));
   for (std::uint32_t rank = 0; rank < 6; ++rank)
     expect_decided(cluster, rank, 2);
-  const auto row = cluster.rows->all<ledger_window>().back();
+  const auto row = cluster.rows->all<ledger::window>().back();
   ASSERT_EQ(row.key.window, 2U);
   ASSERT_EQ(row.workers.size(), 6U);
   EXPECT_TRUE(row.workers[2].stale) << "its last report stands in, marked as old";
@@ -219,13 +219,13 @@ TEST(tree_at_scale, takes_a_storm_of_joins_while_others_come_and_go) {
       cluster.say_hello(rank); // twice, as after a broken connection
   }
   cluster.run();
-  ASSERT_EQ(cluster.rows->all<ledger_generation>().size(), 1U);
-  EXPECT_EQ(cluster.rows->all<ledger_generation>()[0].members.size(), 300U);
+  ASSERT_EQ(cluster.rows->all<ledger::generation>().size(), 1U);
+  EXPECT_EQ(cluster.rows->all<ledger::generation>()[0].members.size(), 300U);
   for (std::uint64_t window = 1; window <= 2; ++window)
     cluster.report_all(window);
   for (const auto& received : cluster.inboxes)
     EXPECT_EQ(received->decisions.size(), 2U);
-  for (const auto& event : cluster.rows->all<ledger_event>())
+  for (const auto& event : cluster.rows->all<ledger::event>())
     EXPECT_LT(event.text.size(), 400U) << "no row names hundreds";
 }
 

@@ -1,4 +1,5 @@
 #include "dashboard/feed.hpp"
+#include "ledger/codec.hpp"
 #include "tests/unit/dashboard/rows.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
@@ -20,7 +21,7 @@ constexpr milliseconds patience{20'000};
 
 class Feed : public ::testing::Test {
 protected:
-  void append(const actors::ledger_row& row) { append_text(actors::to_json_line(row) + "\n"); }
+  void append(const ledger::row& row) { append_text(ledger::to_json_line(row) + "\n"); }
   void append_text(const std::string& text) { std::ofstream(path(), std::ios::app | std::ios::binary) << text; }
   std::string path() const { return directory_.path() + "/windows.jsonl"; }
 
@@ -72,7 +73,7 @@ TEST_F(Feed, WaitsForALedgerThatIsNotThereYet) {
 
 TEST_F(Feed, ALineThatIsBeingWrittenWaitsForItsEnd) {
   append(start_row());
-  const auto line = actors::to_json_line(window_row(1));
+  const auto line = ledger::to_json_line(window_row(1));
   append_text(line.substr(0, 100));
   feed from(small_cluster(), path(), quick_);
   std::this_thread::sleep_for(milliseconds(50));
@@ -136,7 +137,7 @@ TEST_F(Feed, OfALongLedgerTheBeginningOfTheRunAndTheEndAreRead) {
   for (std::uint64_t i = 1; i <= 50; ++i)
     append(window_row(i));
   auto short_past = quick_;
-  short_past.past_bytes = 10 * actors::to_json_line(window_row(50)).size();
+  short_past.past_bytes = 10 * ledger::to_json_line(window_row(50)).size();
   feed from(small_cluster(), path(), short_past);
   const auto state = settled(from);
   EXPECT_EQ(state["run"]["seed"], 7);
@@ -168,8 +169,8 @@ TEST_F(Feed, TheStateHoldsWhatThePageShows) {
   append(start_row());
   for (std::uint64_t i = 1; i <= 3; ++i)
     append(window_row(i));
-  append({.entry = actors::ledger_evaluation{{.step = 30, .epoch = 1, .test_accuracy = 0.75}}});
-  append({.entry = actors::ledger_policy{.version = 5, .entropy = 0.5, .approximate_kl = 0.01}});
+  append({.entry = ledger::evaluation{{.step = 30, .epoch = 1, .test_accuracy = 0.75}}});
+  append({.entry = ledger::policy_version{.version = 5, .entropy = 0.5, .approximate_kl = 0.01}});
   append(event_row("warning", "w1", "a \"quoted\" text\n"));
   feed from(small_cluster(), path(), quick_);
   const auto state = settled(from);

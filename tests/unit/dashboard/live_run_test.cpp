@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 live_run begun(std::uint64_t windows = 1) {
   live_run run(small_cluster());
   run.take(start_row());
-  run.take({.entry = actors::ledger_generation{.generation = 1, .members = {"w0", "w1"}}});
+  run.take({.entry = ledger::generation{.generation = 1, .members = {"w0", "w1"}}});
   for (std::uint64_t i = 1; i <= windows; ++i)
     run.take(window_row(i));
   return run;
@@ -45,7 +45,7 @@ TEST(LiveRun, TellsOfTheNewestWindow) {
 TEST(LiveRun, TellsAStepsTimeByItsCausesWhereTheyAreKnown) {
   auto run = begun();
   auto row = window_row(2);
-  for (auto& worker : std::get<actors::ledger_window>(row.entry).workers)
+  for (auto& worker : std::get<ledger::window>(row.entry).workers)
     worker.time = {.compute_seconds = 0.04,
                    .cpu_wait_seconds = 0.02,
                    .network_seconds = 0.01,
@@ -61,7 +61,7 @@ TEST(LiveRun, TellsAStepsTimeByItsCausesWhereTheyAreKnown) {
 TEST(LiveRun, AStaleReportCountsOnce) {
   auto run = begun(1);
   auto late = window_row(2);
-  auto& worker = std::get<actors::ledger_window>(late.entry).workers[1];
+  auto& worker = std::get<ledger::window>(late.entry).workers[1];
   worker.report.window = 1;
   worker.stale = true;
   run.take(late);
@@ -78,7 +78,7 @@ TEST(LiveRun, LossAndReturnAreMarks) {
   EXPECT_EQ(run.workers()[1].state, worker_state::lost);
   EXPECT_THAT(find_live_warnings(run), Contains(HasSubstr("Not training with the others: w1")));
   run.take(event_row("joined", "w1"));
-  run.take({.entry = actors::ledger_generation{.generation = 2, .members = {"w0", "w1"}, .reason = "w1 joins"}});
+  run.take({.entry = ledger::generation{.generation = 2, .members = {"w0", "w1"}, .reason = "w1 joins"}});
   EXPECT_EQ(run.workers()[1].state, worker_state::training);
   ASSERT_EQ(run.marks().size(), 3U);
   EXPECT_EQ(run.marks()[0].kind, "fault");
@@ -111,19 +111,19 @@ TEST(LiveRun, TimeGoesOnWhereAResumedRunSteppedBack) {
 
 TEST(LiveRun, EndsWithTheLastFarewell) {
   auto run = begun();
-  run.take({.entry = actors::ledger_farewell{{.host = "w0", .succeeded = true, .reason = "epochs completed"}}});
+  run.take({.entry = ledger::farewell{{.host = "w0", .succeeded = true, .reason = "epochs completed"}}});
   EXPECT_FALSE(run.ended());
-  run.take({.entry = actors::ledger_farewell{{.host = "w1", .succeeded = true, .reason = "epochs completed"}}});
+  run.take({.entry = ledger::farewell{{.host = "w1", .succeeded = true, .reason = "epochs completed"}}});
   EXPECT_TRUE(run.ended());
   EXPECT_EQ(run.ending(), "epochs completed");
 }
 
 TEST(LiveRun, KnowsTheTreeOfArbitrators) {
   auto run = begun();
-  run.take({.entry = actors::ledger_shard{"w0", "", 0, 2, "up"}});
-  run.take({.entry = actors::ledger_shard{"w1", "w0", 1, 2, "up"}});
+  run.take({.entry = ledger::shard{"w0", "", 0, 2, "up"}});
+  run.take({.entry = ledger::shard{"w1", "w0", 1, 2, "up"}});
   EXPECT_TRUE(run.marks().empty());
-  run.take({.entry = actors::ledger_shard{"w1", "w0", 1, 2, "lost"}});
+  run.take({.entry = ledger::shard{"w1", "w0", 1, 2, "lost"}});
   EXPECT_EQ(run.shards().at("w1").state, "lost");
   EXPECT_EQ(run.marks().back().text, "arbitrator of w1 lost");
   EXPECT_THAT(find_live_warnings(run), Contains(HasSubstr("The arbitrator of w1 is lost")));
@@ -134,8 +134,8 @@ TEST(LiveRun, ForeignNamesAndManyEventsStayWithinLimits) {
   for (int i = 0; i < 5000; ++i) {
     run.take(event_row("odd-" + std::to_string(i), "nobody", std::string(10'000, 'x')));
     run.take(event_row("lost", "w0"));
-    run.take({.entry = actors::ledger_shard{.name = "s" + std::to_string(i), .state = "up"}});
-    run.take({.entry = actors::ledger_evaluation{{.step = static_cast<std::uint64_t>(i)}}});
+    run.take({.entry = ledger::shard{.name = "s" + std::to_string(i), .state = "up"}});
+    run.take({.entry = ledger::evaluation{{.step = static_cast<std::uint64_t>(i)}}});
   }
   EXPECT_LE(run.events().size(), events_kept);
   EXPECT_LE(run.marks().size(), marks_kept);
@@ -151,7 +151,7 @@ TEST(LiveWarnings, NameTheFailureSignatures) {
   run.take(start_row());
   for (std::uint64_t i = 1; i <= 200; ++i) {
     auto row = window_row(i);
-    auto& window = std::get<actors::ledger_window>(row.entry);
+    auto& window = std::get<ledger::window>(row.entry);
     window.workers[0].report.batch = 8;
     window.workers[0].report.telemetry_seconds = 0.05;
     window.workers[1].stale = i % 4 == 0;

@@ -2,8 +2,8 @@
 
 /// Rows of a ledger, as short as a test needs them.
 
-#include "actors/ledger.hpp"
 #include "cluster/cluster_file.hpp"
+#include "ledger/rows.hpp"
 
 #include <gtest/gtest.h>
 
@@ -23,29 +23,29 @@ inline cluster::cluster_file small_cluster(std::size_t workers = 2, const std::s
   return parsed.file;
 }
 
-inline actors::ledger_row start_row() {
-  return {.entry = actors::ledger_start{.cluster = "small",
-                                        .policy = "ppo",
-                                        .mode = "train",
-                                        .seed = 7,
-                                        .window_steps = 10,
-                                        .dataset_samples = 6000,
-                                        .epochs = 3,
-                                        .target_accuracy = 0.9,
-                                        .started_at = "2026-01-02T03:04:05Z"}};
+inline ledger::row start_row() {
+  return {.entry = ledger::start{.cluster = "small",
+                                 .policy = "ppo",
+                                 .mode = "train",
+                                 .seed = 7,
+                                 .window_steps = 10,
+                                 .dataset_samples = 6000,
+                                 .epochs = 3,
+                                 .target_accuracy = 0.9,
+                                 .started_at = "2026-01-02T03:04:05Z"}};
 }
 
-inline actors::ledger_row event_row(const std::string& event, const std::string& host, const std::string& text = "") {
-  return {.entry = actors::ledger_event{event, host, text}};
+inline ledger::row event_row(const std::string& event, const std::string& host, const std::string& text = "") {
+  return {.entry = ledger::event{event, host, text}};
 }
 
 /// Window `number` of `workers` that all did 10 steps of 64 + rank samples in 0.1 s each.
-inline actors::ledger_row window_row(std::uint64_t number, std::size_t workers = 2) {
-  actors::ledger_window window{.key = {.term = 1, .window = number}, .generation = 1, .policy_version = 4};
+inline ledger::row window_row(std::uint64_t number, std::size_t workers = 2) {
+  ledger::window window{.key = {.term = 1, .window = number}, .generation = 1, .policy_version = 4};
   window.gather_seconds = 0.003;
   window.decide_seconds = 0.0004;
   for (std::size_t rank = 0; rank < workers; ++rank) {
-    actors::ledger_worker worker;
+    ledger::worker worker;
     auto& report = worker.report;
     report.host = "w" + std::to_string(rank);
     report.rank = static_cast<std::uint32_t>(rank);

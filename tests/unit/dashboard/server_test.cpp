@@ -1,6 +1,7 @@
 #include "dashboard/access.hpp"
 #include "dashboard/assets.hpp"
 #include "dashboard/server.hpp"
+#include "ledger/codec.hpp"
 #include "tests/unit/dashboard/free_port.hpp"
 #include "tests/unit/dashboard/rows.hpp"
 #include "tests/unit/node/sample_run.hpp"
@@ -37,9 +38,7 @@ protected:
       std::this_thread::sleep_for(milliseconds(5));
     EXPECT_TRUE(come_true());
   }
-  void append(const actors::ledger_row& row) {
-    std::ofstream(path(), std::ios::app) << actors::to_json_line(row) + "\n";
-  }
+  void append(const ledger::row& row) { std::ofstream(path(), std::ios::app) << ledger::to_json_line(row) + "\n"; }
   std::string path() const { return directory_.path() + "/windows.jsonl"; }
   httplib::Result get(const std::string& what, const httplib::Headers& headers = {}) {
     httplib::Client client("127.0.0.1", port_);

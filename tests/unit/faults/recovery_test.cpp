@@ -6,10 +6,6 @@
 namespace dynamix::faults {
 namespace {
 
-using actors::ledger_event;
-using actors::ledger_generation;
-using actors::ledger_start;
-using actors::ledger_window;
 
 class recovery : public ::testing::Test {
 protected:
@@ -23,10 +19,10 @@ protected:
     if (duration == 0)
       tracker_.end(number_, now);
   }
-  void add(double now, actors::ledger_entry entry) { tracker_.add({now, std::move(entry)}, now); }
-  void lose(double now, const std::string& host) { add(now, ledger_event{"lost", host, ""}); }
+  void add(double now, ledger::entry entry) { tracker_.add({now, std::move(entry)}, now); }
+  void lose(double now, const std::string& host) { add(now, ledger::event{"lost", host, ""}); }
   void form(double now, std::vector<std::string> members, std::uint64_t lost = 0) {
-    add(now, ledger_generation{.generation = ++generation_, .members = std::move(members), .steps_lost = lost});
+    add(now, ledger::generation{.generation = ++generation_, .members = std::move(members), .steps_lost = lost});
   }
   const fault_record& last() { return tracker_.records().back(); }
 
@@ -39,16 +35,16 @@ protected:
 TEST_F(recovery, of_a_killed_worker_is_its_place_in_a_generation) {
   form(0, {"w0", "w1", "w2"});
   begin(fault_kind::kill, {"w1"}, 10);
-  add(10.1, ledger_window{}); // closed before anybody noticed
+  add(10.1, ledger::window{}); // closed before anybody noticed
   EXPECT_TRUE(tracker_.busy(10.1));
   lose(10.2, "w1");
   form(10.3, {"w0", "w2"}, 1);
-  add(10.6, ledger_event{"resumed", "", ""});
-  add(11, ledger_window{});
+  add(10.6, ledger::event{"resumed", "", ""});
+  add(11, ledger::window{});
   EXPECT_TRUE(tracker_.busy(11)) << "it is not back";
   form(13, {"w0", "w1", "w2"});
   EXPECT_TRUE(tracker_.busy(13)) << "no window has closed with it";
-  add(14, ledger_window{});
+  add(14, ledger::window{});
   EXPECT_FALSE(tracker_.busy(14));
   EXPECT_EQ(last().detected_seconds, 10.2);
   EXPECT_EQ(last().resumed_seconds, 10.6);
@@ -58,11 +54,11 @@ TEST_F(recovery, of_a_killed_worker_is_its_place_in_a_generation) {
 
 TEST_F(recovery, of_a_killed_arbitrator_is_a_window_of_its_next_life) {
   begin(fault_kind::kill, {"hub"}, 10);
-  add(10.1, ledger_window{}); // was written before
+  add(10.1, ledger::window{}); // was written before
   EXPECT_TRUE(tracker_.busy(10.1));
-  add(11, ledger_start{});
+  add(11, ledger::start{});
   EXPECT_TRUE(tracker_.busy(11));
-  add(12, ledger_window{});
+  add(12, ledger::window{});
   EXPECT_FALSE(tracker_.busy(12));
   EXPECT_EQ(last().resumed_seconds, 12);
   EXPECT_LT(last().detected_seconds, 0) << "nobody writes the ledger then";
@@ -72,15 +68,15 @@ TEST_F(recovery, of_a_killed_leader_is_a_window_of_another) {
   auto second = file_.hosts.front();
   second.name = "hub2";
   file_.hosts.push_back(second);
-  add(0, ledger_event{"leader", "hub", "Raft term 1"});
+  add(0, ledger::event{"leader", "hub", "Raft term 1"});
   begin(fault_kind::kill, {"hub2"}, 5);
-  add(6, ledger_window{});
+  add(6, ledger::window{});
   EXPECT_FALSE(tracker_.busy(6)) << "it only followed";
   begin(fault_kind::kill, {"hub"}, 10);
-  add(10.1, ledger_window{});
+  add(10.1, ledger::window{});
   EXPECT_TRUE(tracker_.busy(10.1));
-  add(10.3, ledger_event{"leader", "hub2", "Raft term 2"});
-  add(10.6, ledger_window{});
+  add(10.3, ledger::event{"leader", "hub2", "Raft term 2"});
+  add(10.6, ledger::window{});
   EXPECT_EQ(last().resumed_seconds, 10.6);
   EXPECT_FALSE(tracker_.busy(10.6));
 }
@@ -92,28 +88,28 @@ TEST_F(recovery, of_a_killed_replica_is_its_vote) {
     file_.hosts.push_back(another);
   }
   file_.arbitrator.replicas = {"hub", "hub2", "hub3"};
-  add(0, ledger_event{"leader", "hub", "Raft term 1"});
+  add(0, ledger::event{"leader", "hub", "Raft term 1"});
   begin(fault_kind::kill, {"hub"}, 10);
-  add(10.2, ledger_event{"leader", "hub2", "Raft term 2"});
-  add(10.3, ledger_window{});
+  add(10.2, ledger::event{"leader", "hub2", "Raft term 2"});
+  add(10.3, ledger::window{});
   EXPECT_EQ(last().resumed_seconds, 10.3) << "another decides";
   EXPECT_TRUE(tracker_.busy(10.3)) << "one more death, and there would be no majority";
-  add(11, ledger_start{});
-  add(11.1, ledger_event{"follows", "hub3", "hub2 leads"});
-  add(11.2, ledger_window{});
+  add(11, ledger::start{});
+  add(11.1, ledger::event{"follows", "hub3", "hub2 leads"});
+  add(11.2, ledger::window{});
   EXPECT_TRUE(tracker_.busy(11.2)) << "another follows";
-  add(11.5, ledger_event{"follows", "hub", "hub2 leads"});
-  add(11.6, ledger_window{});
+  add(11.5, ledger::event{"follows", "hub", "hub2 leads"});
+  add(11.6, ledger::window{});
   EXPECT_FALSE(tracker_.busy(11.6));
   EXPECT_EQ(last().recovered_seconds, 11.6);
 }
 
 TEST_F(recovery, of_a_short_hang_needs_no_loss) {
   begin(fault_kind::hang, {"w2"}, 10, 0.5);
-  add(10.2, ledger_window{});
+  add(10.2, ledger::window{});
   EXPECT_TRUE(tracker_.busy(10.2)) << "it is not over";
   tracker_.end(1, 10.5);
-  add(11, ledger_window{});
+  add(11, ledger::window{});
   EXPECT_TRUE(last().recovered());
   EXPECT_LT(last().detected_seconds, 0);
 }
@@ -122,12 +118,12 @@ TEST_F(recovery, of_a_long_hang_needs_the_return) {
   begin(fault_kind::hang, {"w2"}, 10, 5);
   lose(11.6, "w2");
   form(11.7, {"w0", "w1"}, 1);
-  add(12, ledger_window{});
+  add(12, ledger::window{});
   tracker_.end(1, 15);
-  add(15.5, ledger_window{});
+  add(15.5, ledger::window{});
   EXPECT_FALSE(last().recovered());
   form(16, {"w0", "w1", "w2"});
-  add(17, ledger_window{});
+  add(17, ledger::window{});
   EXPECT_EQ(last().recovered_seconds, 17);
 }
 

@@ -7,8 +7,6 @@
 namespace dynamix::faults {
 namespace {
 
-using actors::ledger_event;
-using actors::ledger_window;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -37,8 +35,8 @@ run_figures good_figures() {
           .unharmed_accuracy = 0.86};
 }
 
-actors::ledger_row window(std::uint64_t term, std::uint64_t number) {
-  return {0, ledger_window{.key = {term, number}, .generation = 1, .decided = true}};
+ledger::row window(std::uint64_t term, std::uint64_t number) {
+  return {0, ledger::window{.key = {term, number}, .generation = 1, .decided = true}};
 }
 
 class a_verdict : public ::testing::Test {
@@ -47,7 +45,7 @@ protected:
 
   fault_plan plan_;
   std::vector<fault_record> records_ = {good_record(1), good_record(2)};
-  std::vector<actors::ledger_row> rows_ = {window(1, 1), window(1, 2), window(2, 3)};
+  std::vector<ledger::row> rows_ = {window(1, 1), window(1, 2), window(2, 3)};
   run_figures figures_ = good_figures();
 };
 
@@ -110,7 +108,7 @@ TEST_F(a_verdict, takes_no_offence_at_a_row_that_an_old_leader_wrote_late) {
 
 TEST_F(a_verdict, finds_two_leaders_of_a_term) {
   for (const auto& [host, term] : {std::pair("a", "term 3"), std::pair("b", "term 4"), std::pair("c", "term 4")})
-    rows_.push_back({0, ledger_event{"leader", host, term}});
+    rows_.push_back({0, ledger::event{"leader", host, term}});
   EXPECT_EQ(judge_all().two_leaders, 1U);
 }
 

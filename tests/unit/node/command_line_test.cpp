@@ -1,3 +1,4 @@
+#include "ledger/codec.hpp"
 #include "node/command_line.hpp"
 #include "node/run_directory.hpp"
 #include "storage/atomic_file.hpp"
@@ -199,7 +200,7 @@ TEST_F(command_line, explain_and_report_read_a_run) {
   ASSERT_EQ(write_cluster_copy(run, pair_file()), "");
   std::string lines;
   for (const auto& row : sample_rows())
-    lines += actors::to_json_line(row) + "\n";
+    lines += ledger::to_json_line(row) + "\n";
   ASSERT_EQ(storage::write_file_atomically(run.ledger(), lines), "");
 
   const auto explained = ask({"explain", "--run", run.path(), "--window", "1", "--worker", "ben"});

@@ -1,3 +1,4 @@
+#include "ledger/codec.hpp"
 #include "node/event_file.hpp"
 #include "node/tensorboard.hpp"
 #include "tests/unit/node/sample_run.hpp"
@@ -59,12 +60,12 @@ TEST(tensorboard, writes_what_an_independent_reader_reads) {
   const temporary_directory directory;
   const auto ledger = directory.path() + "/windows.jsonl";
   auto rows = sample_rows();
-  std::get<actors::ledger_start>(rows[0].entry).started_at = "2026-11-21T18:15:15Z";
-  rows.push_back({7, actors::ledger_evaluation{{.step = 30, .test_loss = 0.25, .test_accuracy = 0.875}}});
-  rows.push_back({8, actors::ledger_policy{.version = 4, .entropy = 0.5, .approximate_kl = 0.125}});
+  std::get<ledger::start>(rows[0].entry).started_at = "2026-11-21T18:15:15Z";
+  rows.push_back({7, ledger::evaluation{{.step = 30, .test_loss = 0.25, .test_accuracy = 0.875}}});
+  rows.push_back({8, ledger::policy_version{.version = 4, .entropy = 0.5, .approximate_kl = 0.125}});
   std::ofstream file(ledger);
   for (const auto& row : rows)
-    file << actors::to_json_line(row) << "\n";
+    file << ledger::to_json_line(row) << "\n";
   file.close();
   {
     std::string problem;
@@ -91,7 +92,7 @@ TEST(tensorboard, passes_over_what_an_earlier_life_has_written) {
   const auto ledger = directory.path() + "/windows.jsonl";
   std::ofstream file(ledger);
   for (const auto& row : sample_rows())
-    file << actors::to_json_line(row) << "\n";
+    file << ledger::to_json_line(row) << "\n";
   file.close();
   std::string problem;
   { const tensorboard_log log(ledger, directory.path() + "/tensorboard", true, problem); }
@@ -102,7 +103,7 @@ TEST(tensorboard, passes_over_what_an_earlier_life_has_written) {
 }
 
 TEST(tensorboard, tells_many_workers_by_their_bounds) {
-  actors::ledger_window window{.key = {1, 1}};
+  ledger::window window{.key = {1, 1}};
   for (std::uint32_t rank = 0; rank < 100; ++rank) {
     window.workers.push_back(worker(report(0, 1, 10 + rank), {}, 64));
     window.workers.back().report.host = "host-" + std::to_string(rank);

@@ -34,8 +34,8 @@ TEST(explanation, tells_what_was_seen_chosen_and_earned) {
 
 TEST(explanation, tells_the_reason_of_a_policy_without_states_and_actions) {
   auto rows = sample_rows();
-  std::get<actors::ledger_start>(rows[0].entry).policy = "lb-bsp";
-  auto& row = std::get<actors::ledger_window>(rows[2].entry).workers[0];
+  std::get<ledger::start>(rows[0].entry).policy = "lb-bsp";
+  auto& row = std::get<ledger::window>(rows[2].entry).workers[0];
   row.state.clear();
   row.probabilities.clear();
   row.action = -1;
@@ -54,7 +54,7 @@ TEST(explanation, tells_the_reason_of_a_policy_without_states_and_actions) {
 template <class Change>
 window_explanation changed(Change change) {
   auto rows = sample_rows();
-  change(std::get<actors::ledger_window>(rows[2].entry).workers[0]);
+  change(std::get<ledger::window>(rows[2].entry).workers[0]);
   std::string error;
   return explain(rows, 1, "ada", error);
 }
@@ -95,8 +95,8 @@ TEST(explanation, tells_the_reward_by_what_it_is_made_of) {
 
 TEST(explanation, names_the_actions_of_a_policy_that_votes) {
   auto rows = sample_rows();
-  std::get<actors::ledger_start>(rows[0].entry).scales = {85, 100};
-  auto& row = std::get<actors::ledger_window>(rows[2].entry).workers[0];
+  std::get<ledger::start>(rows[0].entry).scales = {85, 100};
+  auto& row = std::get<ledger::window>(rows[2].entry).workers[0];
   row.probabilities = {0.1F, 0.1F, 0.1F, 0.2F, 0.3F, 0.2F};
   row.action = 4;
   std::string error;
@@ -147,9 +147,9 @@ TEST(explanation, names_the_windows_and_workers_that_there_are) {
 TEST(explanation, takes_the_last_life_of_a_window_that_was_decided_twice) {
   auto rows = sample_rows();
   auto second = sample_rows();
-  auto& decided = std::get<actors::ledger_window>(second[2].entry);
+  auto& decided = std::get<ledger::window>(second[2].entry);
   decided.workers[0].decided_batch = 77;
-  std::get<actors::ledger_window>(second[4].entry).workers[0].reward.total = 9;
+  std::get<ledger::window>(second[4].entry).workers[0].reward.total = 9;
   rows.insert(rows.end(), second.begin(), second.end());
   std::string error;
   const auto explanation = explain(rows, 1, "ada", error);

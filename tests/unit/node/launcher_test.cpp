@@ -1,6 +1,7 @@
 /// The launcher against a fake dynamix-node, a shell script that ends in the ways that real ones do on bad days.
 /// tests/cluster runs the real program.
 
+#include "ledger/codec.hpp"
 #include "node/launcher.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/unit/node/sample_run.hpp"
@@ -37,9 +38,9 @@ protected:
     const std::string program = directory_.path() + "/program";
     std::string lines;
     for (const auto& row : sample_rows())
-      lines += actors::to_json_line(row) + "\n";
+      lines += ledger::to_json_line(row) + "\n";
     EXPECT_EQ(storage::write_file_atomically(ledger_exists ? run_.ledger() : directory_.path() + "/rows", lines), "");
-    const auto back = actors::to_json_line({7, actors::ledger_event{"rejoined", "ben", ""}}) + "\n";
+    const auto back = ledger::to_json_line({7, ledger::event{"rejoined", "ben", ""}}) + "\n";
     EXPECT_EQ(storage::write_file_atomically(directory_.path() + "/back", back), "");
     EXPECT_EQ(storage::write_file_atomically(
                   program, "#!/bin/sh\nname=$5\nrows=" + directory_.path() + "/rows\nback=" + directory_.path() +
@@ -127,7 +128,7 @@ protected:
     auto said = farewell(1);
     said.succeeded = false;
     said.reason = "left: its host was asked to end, after step 20";
-    EXPECT_EQ(storage::write_file_atomically(directory_.path() + "/said", actors::to_json(said, {})), "");
+    EXPECT_EQ(storage::write_file_atomically(directory_.path() + "/said", ledger::to_json(said, {})), "");
     return launch_with(begin +
                        "case $name in\n"
                        "ben) cp $ran/said " +
@@ -220,7 +221,7 @@ TEST_F(launcher, ends_at_once_whoever_stops_when_it_is_to_hurry) {
 
 TEST_F(launcher, ends_training_in_order_when_its_observer_says_that_it_is_over) {
   struct : launch_observer {
-    void look(host_processes& /*hosts*/, const std::vector<actors::ledger_row>& /*rows*/, bool training) override {
+    void look(host_processes& /*hosts*/, const std::vector<ledger::row>& /*rows*/, bool training) override {
       begun = begun || training;
     }
     void ended(const host_end& /*end*/) override {}

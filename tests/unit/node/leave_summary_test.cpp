@@ -30,7 +30,7 @@ messages::farewell left(std::uint32_t rank) {
 written_run run_without_ben() {
   auto records = sample_records();
   records.farewells[1] = left(1);
-  records.rows.insert(records.rows.end() - 1, {5, actors::ledger_farewell{left(1)}});
+  records.rows.insert(records.rows.end() - 1, {5, ledger::farewell{left(1)}});
   return records;
 }
 
@@ -50,7 +50,7 @@ TEST(leave_summary, tells_of_replicas_that_left_and_are_not_back) {
     records.file.hosts.push_back({.name = name, .port = 1, .roles = {cluster::role::arbitrator}});
   for (const auto& [event, host] :
        {std::pair("left", "cy"), std::pair("left", "dot"), std::pair("follows", "dot"), std::pair("left", "ben")})
-    records.rows.push_back({6, actors::ledger_event{event, host, ""}});
+    records.rows.push_back({6, ledger::event{event, host, ""}});
   EXPECT_THAT(summarise(records).left, ElementsAre("ben", "cy")) << "a worker's host says it by its farewell";
   EXPECT_TRUE(summarise(records).succeeded);
 }

@@ -1,4 +1,5 @@
-#include "node/ledger_tail.hpp"
+#include "ledger/codec.hpp"
+#include "ledger/file.hpp"
 #include "node/progress.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
@@ -15,7 +16,7 @@ using namespace testing;
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-progress after(const std::vector<actors::ledger_row>& rows) {
+progress after(const std::vector<ledger::row>& rows) {
   progress now;
   for (const auto& row : rows)
     now.add(row);
@@ -43,15 +44,15 @@ TEST(progress, shows_everything_on_one_line) {
   auto rows = sample_rows();
   EXPECT_EQ(progress_line(after(rows)),
             "epoch 1/2  15 %  500 samples/s  batch accuracy 59.1 %  ETA 34 s  batch ada 89 ben 39");
-  rows.push_back({7, actors::ledger_evaluation{{.test_accuracy = 0.8768}}});
+  rows.push_back({7, ledger::evaluation{{.test_accuracy = 0.8768}}});
   EXPECT_EQ(progress_line(after(rows)),
             "epoch 1/2  15 %  500 samples/s  test accuracy 87.7 %  ETA 34 s  batch ada 89 ben 39");
 }
 
 /// Two epochs of 10,000 samples, the first 3,000 done at 500 a second, with a target.
-std::vector<actors::ledger_row> rows_with_target(double target) {
+std::vector<ledger::row> rows_with_target(double target) {
   auto rows = sample_rows();
-  std::get<actors::ledger_start>(rows[0].entry).target_accuracy = target;
+  std::get<ledger::start>(rows[0].entry).target_accuracy = target;
   return rows;
 }
 
@@ -63,8 +64,8 @@ TEST(progress, expects_the_target_where_the_error_comes_to_it) {
   auto rows = rows_with_target(0.9);
   // The test error falls as 10 / sqrt(samples): 0.1 at 10,000 samples.
   for (const double samples : {1000.0, 2000.0, 3000.0})
-    rows.push_back({7, actors::ledger_evaluation{{.samples = static_cast<std::uint64_t>(samples),
-                                                  .test_accuracy = 1 - 10 / std::sqrt(samples)}}});
+    rows.push_back({7, ledger::evaluation{{.samples = static_cast<std::uint64_t>(samples),
+                                           .test_accuracy = 1 - 10 / std::sqrt(samples)}}});
   const auto eta = after(rows).time_to_target();
   ASSERT_TRUE(eta);
   EXPECT_NEAR(eta->soonest_seconds, 14, 1e-9) << "7,000 samples at 500 a second";
@@ -79,7 +80,7 @@ TEST(progress, expects_the_target_where_the_error_comes_to_it) {
 TEST(progress, expects_no_target_where_accuracy_does_not_rise) {
   auto rows = rows_with_target(0.9);
   for (const std::uint64_t samples : {1000, 2000, 3000})
-    rows.push_back({7, actors::ledger_evaluation{{.samples = samples, .test_accuracy = 0.5}}});
+    rows.push_back({7, ledger::evaluation{{.samples = samples, .test_accuracy = 0.5}}});
   EXPECT_FALSE(after(rows).time_to_target());
 }
 
@@ -126,12 +127,12 @@ void follow(const std::vector<double>& curve, range_record& record) {
   now.add({0, start});
   for (std::size_t i = 0; i + 1 < curve.size(); ++i) {
     const std::uint64_t samples = 30'000 * (i + 1);
-    actors::ledger_window window{.key = {1, i + 1}};
+    ledger::window window{.key = {1, i + 1}};
     window.workers = {worker(report(0, i + 1, 64), {}, 64)};
     window.workers[0].report.elapsed_seconds = static_cast<double>(i + 1);
     window.workers[0].report.epoch_samples = samples;
     now.add({0, window});
-    now.add({0, actors::ledger_evaluation{{.samples = samples, .test_accuracy = curve[i]}}});
+    now.add({0, ledger::evaluation{{.samples = samples, .test_accuracy = curve[i]}}});
     const auto eta = now.time_to_target();
     if (!eta)
       continue;
@@ -158,13 +159,13 @@ TEST(progress, tells_a_range_that_real_runs_mostly_keep_to) {
 TEST(progress, says_where_the_range_has_no_end) {
   auto rows = rows_with_target(0.9);
   for (const auto& [samples, accuracy] : {std::pair(1000U, 0.80), {2000U, 0.85}, {3000U, 0.855}})
-    rows.push_back({7, actors::ledger_evaluation{{.samples = samples, .test_accuracy = accuracy}}});
+    rows.push_back({7, ledger::evaluation{{.samples = samples, .test_accuracy = accuracy}}});
   EXPECT_THAT(progress_line(after(rows)), ::testing::ContainsRegex("90.0 % in [0-9]+ s or more  batch"));
 }
 
 TEST(progress, names_many_workers_by_their_bounds) {
   auto rows = sample_rows();
-  auto& workers = std::get<actors::ledger_window>(rows.back().entry).workers;
+  auto& workers = std::get<ledger::window>(rows.back().entry).workers;
   while (workers.size() < 40)
     workers.push_back(workers.front());
   workers.back().report.batch = 300;
@@ -173,11 +174,11 @@ TEST(progress, names_many_workers_by_their_bounds) {
 
 TEST(progress, counts_completed_epochs) {
   auto rows = sample_rows();
-  for (auto& worker : std::get<actors::ledger_window>(rows.back().entry).workers)
+  for (auto& worker : std::get<ledger::window>(rows.back().entry).workers)
     worker.report.epoch = 1;
   EXPECT_DOUBLE_EQ(after(rows).samples_done(), 13'000);
   EXPECT_EQ(progress_line(after(rows)).substr(0, 15), "epoch 2/2  65 %");
-  for (auto& worker : std::get<actors::ledger_window>(rows.back().entry).workers) {
+  for (auto& worker : std::get<ledger::window>(rows.back().entry).workers) {
     worker.report.epoch = 2;
     worker.report.epoch_samples = 0;
   }
@@ -189,7 +190,7 @@ TEST(progress, measures_a_resumed_run_from_its_resume) {
   rows.push_back({0, start_row()}); // from a checkpoint after window 1
   EXPECT_EQ(progress_line(after(rows)), "waiting for the first window");
   for (std::uint64_t window = 2; window <= 3; ++window) {
-    actors::ledger_window row{.key = {1, window}, .generation = 1};
+    ledger::window row{.key = {1, window}, .generation = 1};
     row.workers = {worker(report(0, window, 64), {}, 64)};
     row.workers[0].report.elapsed_seconds = 1.0 * static_cast<double>(window);
     rows.push_back({1, row});
@@ -199,7 +200,7 @@ TEST(progress, measures_a_resumed_run_from_its_resume) {
 
 TEST(progress, does_not_let_stale_reports_move_it) {
   auto rows = sample_rows();
-  auto late = std::get<actors::ledger_window>(rows.back().entry);
+  auto late = std::get<ledger::window>(rows.back().entry);
   late.key.window = 4;
   for (auto& each : late.workers) {
     each.stale = true;
@@ -213,9 +214,9 @@ TEST(progress, does_not_let_stale_reports_move_it) {
 TEST(ledger_tail, reads_each_whole_line_once) {
   const temporary_directory directory;
   const std::string path = directory.path() + "/windows.jsonl";
-  ledger_tail tail(path);
+  ledger::tail tail(path);
   EXPECT_TRUE(tail.read().empty()) << "there is no file yet";
-  const std::string line = actors::to_json_line({1, actors::ledger_event{"joined", "ada", ""}});
+  const std::string line = ledger::to_json_line({1, ledger::event{"joined", "ada", ""}});
   std::ofstream file(path);
   file << line << "\n" << line.substr(0, 10) << std::flush;
   EXPECT_EQ(tail.read().size(), 1U);

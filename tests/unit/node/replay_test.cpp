@@ -1,3 +1,5 @@
+#include "ledger/codec.hpp"
+#include "ledger/file.hpp"
 #include "node/replay.hpp"
 #include "node/run_directory.hpp"
 #include "policy/parameter_archive.hpp"
@@ -35,7 +37,7 @@ protected:
     std::string error;
     records_.file = read_run(run_directory(path()), error).file;
     ASSERT_EQ(error, "");
-    records_.rows = actors::read_ledger(run_directory(path()).ledger(), error);
+    records_.rows = ledger::read_file(run_directory(path()).ledger(), error);
     ASSERT_EQ(error, "");
   }
   replay_result replayed() const {
@@ -44,9 +46,9 @@ protected:
                   [&](const std::string& digest, auto& parameters) { return archive.read(digest, parameters); });
   }
   /// The window `number` of the ledger.
-  actors::ledger_window& window(std::uint64_t number) {
+  ledger::window& window(std::uint64_t number) {
     for (auto& row : records_.rows)
-      if (auto* found = std::get_if<actors::ledger_window>(&row.entry); found != nullptr && found->key.window == number)
+      if (auto* found = std::get_if<ledger::window>(&row.entry); found != nullptr && found->key.window == number)
         return *found;
     throw std::out_of_range("no such window");
   }
@@ -61,7 +63,7 @@ temporary_directory* replay_test::directory_ = nullptr;
 TEST_F(replay_test, decides_the_same_with_the_versions_that_decided) {
   std::uint64_t newest = 0;
   for (const auto& row : records_.rows)
-    if (const auto* published = std::get_if<actors::ledger_policy>(&row.entry))
+    if (const auto* published = std::get_if<ledger::policy_version>(&row.entry))
       newest = std::max(newest, published->version);
   EXPECT_GT(newest, 2U);
   const auto result = replayed();
@@ -91,7 +93,7 @@ TEST_F(replay_test, sees_a_measurement_that_was_changed_afterwards) {
 
 TEST_F(replay_test, sees_parameters_other_than_those_that_decided) {
   for (auto& row : records_.rows)
-    if (auto* published = std::get_if<actors::ledger_policy>(&row.entry);
+    if (auto* published = std::get_if<ledger::policy_version>(&row.entry);
         published != nullptr && published->version > 0)
       published->parameters = "0000000000000000";
   const auto result = replayed();
@@ -104,8 +106,7 @@ TEST_F(replay_test, sees_parameters_other_than_those_that_decided) {
 TEST_F(replay_test, refuses_another_cluster_file_and_an_older_ledger) {
   records_.file.arbitrator.guard_margin = 0.2;
   EXPECT_THAT(replayed().skipped_why, HasSubstr("another cluster file"));
-  std::erase_if(records_.rows,
-                [](const auto& row) { return std::holds_alternative<actors::ledger_deciding>(row.entry); });
+  std::erase_if(records_.rows, [](const auto& row) { return std::holds_alternative<ledger::deciding>(row.entry); });
   EXPECT_THAT(replayed().skipped_why, HasSubstr("an older version wrote it"));
   records_.rows.clear();
   EXPECT_FALSE(replayed().proven());
@@ -124,7 +125,7 @@ TEST_F(replay_test, is_a_command_with_an_exit_code) {
   window(6).workers[1].decided_batch = 33;
   std::ofstream ledger(changed.ledger());
   for (const auto& row : records_.rows)
-    ledger << actors::to_json_line(row) << "\n";
+    ledger << ledger::to_json_line(row) << "\n";
   ledger.close();
   const auto ill = ask({"explain", "--run", changed.path(), "--replay"});
   EXPECT_EQ(ill.code, exit_failed);

@@ -21,9 +21,9 @@ written_run with_story() {
   auto records = sample_records();
   records.evaluations = {
       {.step = 30, .epoch = 1, .samples = 3000, .elapsed_seconds = 6, .test_loss = 0.5, .test_accuracy = 0.8}};
-  records.rows.push_back({4.5, actors::ledger_event{"lost", "ben", "it has been <silent>"}});
-  records.rows.push_back({5, actors::ledger_generation{.generation = 2, .members = {"ada"}, .reason = "ben is lost"}});
-  records.rows.push_back({5.5, actors::ledger_policy{.version = 9, .entropy = 0.5, .approximate_kl = 0.01}});
+  records.rows.push_back({4.5, ledger::event{"lost", "ben", "it has been <silent>"}});
+  records.rows.push_back({5, ledger::generation{.generation = 2, .members = {"ada"}, .reason = "ben is lost"}});
+  records.rows.push_back({5.5, ledger::policy_version{.version = 9, .entropy = 0.5, .approximate_kl = 0.01}});
   return records;
 }
 
@@ -78,7 +78,7 @@ TEST(report_page, shows_a_thousand_workers_as_a_map) {
     records.file.hosts.back().name = "host-" + std::to_string(rank);
   }
   for (std::uint64_t window = 1; window <= 5; ++window) {
-    actors::ledger_window row{.key = {1, window}, .generation = 1};
+    ledger::window row{.key = {1, window}, .generation = 1};
     for (std::uint32_t rank = 0; rank < 1024; ++rank) {
       row.workers.push_back(worker(report(rank, window, 32 + rank), {}, 64));
       row.workers.back().report.host = records.file.hosts[rank].name;
@@ -93,7 +93,7 @@ TEST(report_page, shows_a_thousand_workers_as_a_map) {
   EXPECT_LT(page.size(), 2'000'000U);
 }
 
-std::vector<run_mark> marks_of(const std::vector<actors::ledger_row>& rows) {
+std::vector<run_mark> marks_of(const std::vector<ledger::row>& rows) {
   mark_recorder recorder;
   for (const auto& row : rows)
     recorder.add(row);
@@ -109,8 +109,8 @@ TEST(run_marks, lie_where_the_windows_around_them_lie) {
   EXPECT_EQ(marks[1].what, plot_mark::kind::generation);
   // A second life: its clock is another, its windows go on in training time.
   rows.push_back({0, start_row()});
-  rows.push_back({1, actors::ledger_event{"rejoined", "ada", ""}});
-  actors::ledger_window row{.key = {1, 4}, .generation = 1};
+  rows.push_back({1, ledger::event{"rejoined", "ada", ""}});
+  ledger::window row{.key = {1, 4}, .generation = 1};
   row.workers = {worker(report(0, 4, 64), {}, 64)};
   row.workers[0].report.elapsed_seconds = 20;
   rows.push_back({3, row});
@@ -139,7 +139,7 @@ TEST(run_plots, have_names_for_files) {
 }
 
 TEST(window_series, splits_a_step_by_its_causes_where_they_are_known) {
-  actors::ledger_window window{.key = {1, 1}};
+  ledger::window window{.key = {1, 1}};
   window.workers = {worker(report(0, 1, 64), {}, 64)};
   window_columns columns;
   window_series series;

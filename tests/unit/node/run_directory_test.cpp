@@ -1,4 +1,5 @@
 #include "cluster/field_changes.hpp"
+#include "ledger/codec.hpp"
 #include "node/run_records.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/unit/node/sample_run.hpp"
@@ -51,17 +52,17 @@ TEST(run_directory, gives_back_what_hosts_have_written) {
   ASSERT_EQ(write_cluster_copy(run, pair_file()), "");
   std::string lines;
   auto rows = sample_rows();
-  rows.push_back({8, actors::ledger_farewell{farewell(0)}});
-  rows.push_back({8, actors::ledger_farewell{farewell(1)}});
-  rows.push_back({9, actors::ledger_evaluation{{.step = 10, .test_accuracy = 0.5}}});
+  rows.push_back({8, ledger::farewell{farewell(0)}});
+  rows.push_back({8, ledger::farewell{farewell(1)}});
+  rows.push_back({9, ledger::evaluation{{.step = 10, .test_accuracy = 0.5}}});
   for (const auto& row : rows)
-    lines += actors::to_json_line(row) + "\n";
+    lines += ledger::to_json_line(row) + "\n";
   ASSERT_EQ(storage::write_file_atomically(run.ledger(), lines), "");
   auto own = farewell(0);
   own.telemetry_seconds = 0;
   own.steps = 31;
   ASSERT_EQ(
-      storage::write_file_atomically(run.worker("ada"), actors::to_json(own, {{.step = 20, .test_accuracy = 0.6}})),
+      storage::write_file_atomically(run.worker("ada"), ledger::to_json(own, {{.step = 20, .test_accuracy = 0.6}})),
       "");
 
   std::string error;

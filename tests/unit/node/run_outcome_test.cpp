@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 TEST(run_outcome, sums_up_a_live_run) {
   auto records = sample_records();
   records.evaluations = {{.elapsed_seconds = 3, .test_accuracy = 0.5}, {.elapsed_seconds = 6, .test_accuracy = 0.88}};
-  std::get<actors::ledger_window>(records.rows[3].entry).workers[1].intervention = "too slow";
+  std::get<ledger::window>(records.rows[3].entry).workers[1].intervention = "too slow";
   const auto outcome = outcome_of(records, summarise(records));
   EXPECT_EQ(outcome.policy, "ppo");
   EXPECT_EQ(outcome.seed, 3U);
@@ -43,7 +43,7 @@ TEST(run_outcome, a_run_without_farewells_has_failed) {
 
 TEST(run_outcome, ranks_may_change_hands) {
   auto records = sample_records();
-  auto& last = std::get<actors::ledger_window>(records.rows.back().entry);
+  auto& last = std::get<ledger::window>(records.rows.back().entry);
   last.workers.erase(last.workers.begin()); // ada is lost, and ben takes her rank
   last.workers.front().report.rank = 0;
   const run_records read = records;
@@ -107,7 +107,7 @@ TEST(thinned_rows, keeps_evenly_spread_rows_and_the_last) {
 
 TEST(run_recorder, draws_the_spread_of_many_workers) {
   cluster::cluster_file file;
-  actors::ledger_window window{.key = {1, 1}};
+  ledger::window window{.key = {1, 1}};
   for (std::uint32_t rank = 0; rank < 10; ++rank) {
     file.hosts.push_back({.name = "host-" + std::to_string(rank)});
     auto of = report(rank, 1, 10 * (rank + 1));
@@ -125,7 +125,7 @@ TEST(run_recorder, draws_the_spread_of_many_workers) {
 
 TEST(run_recorder, marks_where_a_worker_was_not_there) {
   run_recorder recorder(pair_file());
-  actors::ledger_window window{.key = {1, 1}};
+  ledger::window window{.key = {1, 1}};
   window.workers = {worker(report(1, 1, 64), {}, 64)};
   recorder.add(window);
   EXPECT_TRUE(std::isnan(recorder.outcome().series.batches[0][0]));

@@ -19,7 +19,7 @@ written_run whole_records() {
   auto records = sample_records();
   records.rows.resize(2);
   for (std::uint64_t window = 1; window <= 10; ++window) {
-    actors::ledger_window row{.key = {1, window}, .generation = 1, .decided = true};
+    ledger::window row{.key = {1, window}, .generation = 1, .decided = true};
     for (const std::uint32_t rank : {0, 1}) {
       auto said = report(rank, window, 25);
       said.first_step = 2 * (window - 1);
@@ -54,7 +54,7 @@ TEST(sample_count, holds_the_samples_that_were_trained_against_those_that_were_d
 
 TEST(sample_count, knows_no_end_of_a_run_that_was_resumed_and_has_not_recorded_its_own) {
   auto records = whole_records();
-  auto last = std::get<actors::ledger_window>(records.rows.back().entry);
+  auto last = std::get<ledger::window>(records.rows.back().entry);
   ++last.key.window;
   for (auto& worker : last.workers) {
     ++worker.report.window;
@@ -67,9 +67,9 @@ TEST(sample_count, knows_no_end_of_a_run_that_was_resumed_and_has_not_recorded_i
 TEST(sample_count, takes_the_size_of_an_epoch_from_the_data_set_where_no_end_of_one_is_recorded) {
   auto records = whole_records();
   records.rows.erase(records.rows.begin() + 2, records.rows.begin() + 2 + 9); // all but the last window
-  std::get<actors::ledger_start>(records.rows.front().entry).dataset_samples = 500;
+  std::get<ledger::start>(records.rows.front().entry).dataset_samples = 500;
   EXPECT_EQ(summarise(records).samples_dropped, 0U);
-  std::get<actors::ledger_start>(records.rows.front().entry).dataset_samples = 600;
+  std::get<ledger::start>(records.rows.front().entry).dataset_samples = 600;
   EXPECT_EQ(summarise(records).samples_dropped, 200U);
 }
 

@@ -47,7 +47,7 @@ compute_slowdown = 2.0
   return parsed.file;
 }
 
-inline actors::ledger_start start_row() {
+inline ledger::start start_row() {
   return {.cluster = "pair",
           .policy = "ppo",
           .mode = "train",
@@ -79,9 +79,9 @@ inline messages::window_report report(std::uint32_t rank, std::uint64_t window, 
   return made;
 }
 
-inline actors::ledger_worker worker(const messages::window_report& of, messages::decision_key in_force,
-                                    std::uint32_t decided) {
-  actors::ledger_worker row;
+inline ledger::worker worker(const messages::window_report& of, messages::decision_key in_force,
+                             std::uint32_t decided) {
+  ledger::worker row;
   row.report = of;
   row.report.decision = in_force;
   row.assigned_batch = of.batch;
@@ -96,12 +96,11 @@ inline actors::ledger_worker worker(const messages::window_report& of, messages:
 }
 
 /// Windows 1 to 3; what is decided on window w comes into force in window w + 2.
-inline std::vector<actors::ledger_row> sample_rows() {
-  std::vector<actors::ledger_row> rows = {{0, start_row()},
-                                          {0.1, actors::ledger_event{"joined", "ada", "waiting for ben"}}};
+inline std::vector<ledger::row> sample_rows() {
+  std::vector<ledger::row> rows = {{0, start_row()}, {0.1, ledger::event{"joined", "ada", "waiting for ben"}}};
   for (std::uint64_t window = 1; window <= 3; ++window) {
     const messages::decision_key in_force = window < 3 ? messages::decision_key{} : messages::decision_key{1, 1};
-    actors::ledger_window row{.key = {1, window}, .generation = 1, .policy_version = window, .decided = window < 3};
+    ledger::window row{.key = {1, window}, .generation = 1, .policy_version = window, .decided = window < 3};
     row.workers = {worker(report(0, window, window < 3 ? 64 : 89), in_force, 89),
                    worker(report(1, window, window < 3 ? 64 : 39), in_force, 39)};
     rows.push_back({2.0 * static_cast<double>(window), row});
@@ -128,7 +127,7 @@ inline messages::farewell farewell(std::uint32_t rank) {
 /// A run that a test writes, and changes, before it is read.
 struct written_run {
   cluster::cluster_file file;
-  std::vector<actors::ledger_row> rows;
+  std::vector<ledger::row> rows;
   std::vector<messages::farewell> farewells;
   std::vector<messages::evaluation_report> evaluations;
 

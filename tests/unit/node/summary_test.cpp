@@ -67,9 +67,9 @@ TEST(summary, counts_the_decisions_of_the_last_lives_of_the_workers) {
   auto records = sample_records();
   auto second = sample_rows();
   second.erase(second.begin() + 2, second.begin() + 4); // windows 1 and 2: it resumes from window 2
-  auto& window = std::get<actors::ledger_window>(second.back().entry);
+  auto& window = std::get<ledger::window>(second.back().entry);
   window.decided = true;
-  second.insert(second.begin() + 2, {0.2, actors::ledger_event{"joined", "ben", ""}});
+  second.insert(second.begin() + 2, {0.2, ledger::event{"joined", "ben", ""}});
   records.rows.insert(records.rows.end(), second.begin(), second.end());
   for (auto& farewell : records.farewells)
     farewell.decisions = {.received = 1, .unapplied = 1};
@@ -95,7 +95,7 @@ written_run long_records() {
   for (std::uint64_t window = 1; window <= 9; ++window) {
     const messages::decision_key in_force =
         window < 3 ? messages::decision_key{} : messages::decision_key{1, window - 2};
-    actors::ledger_window row{.key = {1, window}, .generation = 1, .decided = true};
+    ledger::window row{.key = {1, window}, .generation = 1, .decided = true};
     row.workers = {worker(report(0, window, 64), in_force, 64), worker(report(1, window, 64), in_force, 64)};
     records.rows.push_back({0.1 * static_cast<double>(window), row});
   }
@@ -104,7 +104,7 @@ written_run long_records() {
   return records;
 }
 
-void insert_behind_window(written_run& records, std::uint64_t window, actors::ledger_entry entry) {
+void insert_behind_window(written_run& records, std::uint64_t window, ledger::entry entry) {
   records.rows.insert(records.rows.begin() + 2 + static_cast<std::ptrdiff_t>(window), {1, std::move(entry)});
 }
 
@@ -112,7 +112,7 @@ TEST(summary, names_decisions_that_were_on_their_way_when_something_ended) {
   auto records = long_records();
   records.farewells[1].decisions = {.received = 8, .applied = 8};
   EXPECT_EQ(summarise(records).decisions.lost, 1U) << "nothing has ended";
-  insert_behind_window(records, 9, actors::ledger_event{"lost", "ben", ""});
+  insert_behind_window(records, 9, ledger::event{"lost", "ben", ""});
   const auto decisions = summarise(records).decisions;
   EXPECT_EQ(decisions.lost, 0U);
   EXPECT_EQ(decisions.unapplied_by_loss, 1U);
@@ -126,7 +126,7 @@ TEST(summary, excuses_no_decision_before_one_that_was_applied) {
   auto records = long_records();
   for (auto& farewell : records.farewells)
     farewell.decisions = {.received = 5, .applied = 5};
-  insert_behind_window(records, 9, actors::ledger_event{"lost", "ben", ""});
+  insert_behind_window(records, 9, ledger::event{"lost", "ben", ""});
   const auto decisions = summarise(records).decisions;
   EXPECT_EQ(decisions.unapplied_by_loss, 2U) << "those of windows 8 and 9: that of window 7 was in force in window 9";
   EXPECT_EQ(decisions.lost, 2U + 4U)
@@ -139,7 +139,7 @@ TEST(summary, knows_what_was_on_its_way_from_reports_that_came_later) {
   insert_behind_window(records, 4,
                        start_row()); // the arbitrator's next life; what it made on window 4 was in force later
   EXPECT_EQ(summarise(records).decisions.lost, 2U);
-  auto& fifth = std::get<actors::ledger_window>(records.rows[2 + 5 + 1].entry);
+  auto& fifth = std::get<ledger::window>(records.rows[2 + 5 + 1].entry);
   for (auto& each : fifth.workers)
     each.report.decision = {1, 3};
   EXPECT_EQ(fifth.key.window, 6U);
@@ -152,7 +152,7 @@ TEST(summary, of_replicas_takes_a_new_leader_and_no_mere_start_for_an_end) {
   records.farewells[0].decisions = {.received = 8, .applied = 8};
   insert_behind_window(records, 9, start_row());
   EXPECT_EQ(summarise(records).decisions.lost, 1U);
-  insert_behind_window(records, 9, actors::ledger_event{"leader", "ben", "Raft term 2"});
+  insert_behind_window(records, 9, ledger::event{"leader", "ben", "Raft term 2"});
   EXPECT_EQ(summarise(records).decisions.lost, 0U);
   EXPECT_EQ(summarise(records).decisions.losses.at("arbitrator"), 1U);
 }
@@ -160,13 +160,12 @@ TEST(summary, of_replicas_takes_a_new_leader_and_no_mere_start_for_an_end) {
 TEST(summary, tells_generations_and_what_their_ends_cost) {
   auto records = sample_records();
   for (const std::uint64_t generation : {1, 2, 3})
-    records.rows.push_back(
-        {1.0 * static_cast<double>(generation), actors::ledger_generation{.generation = generation,
-                                                                          .members = {"ada", "ben"},
-                                                                          .source = "ada",
-                                                                          .reason = "ben is lost",
-                                                                          .steps = 10,
-                                                                          .steps_lost = generation - 1}});
+    records.rows.push_back({1.0 * static_cast<double>(generation), ledger::generation{.generation = generation,
+                                                                                      .members = {"ada", "ben"},
+                                                                                      .source = "ada",
+                                                                                      .reason = "ben is lost",
+                                                                                      .steps = 10,
+                                                                                      .steps_lost = generation - 1}});
   const auto summary = summarise(records, {.restarts = {{"ben", 2}}});
   EXPECT_EQ(summary.generations, 3U);
   EXPECT_EQ(summary.steps_lost, 3U);
@@ -206,14 +205,14 @@ TEST(summary, adds_up_where_the_steps_went) {
   auto records = sample_records();
   double steps = 0;
   for (auto& row : records.rows)
-    if (auto* window = std::get_if<actors::ledger_window>(&row.entry)) {
+    if (auto* window = std::get_if<ledger::window>(&row.entry)) {
       for (auto& worker : window->workers)
         worker.time = worker.report.host == "ada"
                           ? policy::time_split{.compute_seconds = 0.1, .barrier_seconds = 0.1}
                           : policy::time_split{.compute_seconds = 0.15, .cpu_wait_seconds = 0.05};
       steps += window->workers[0].report.training.steps;
     }
-  auto stale = std::get<actors::ledger_window>(records.rows.back().entry);
+  auto stale = std::get<ledger::window>(records.rows.back().entry);
   for (auto& worker : stale.workers) {
     worker.stale = true;
     worker.time = {.other_seconds = 1000};
@@ -249,7 +248,7 @@ TEST(summary, says_that_there_is_nothing_before_the_first_window) {
 
 TEST(summary, counts_the_windows_in_which_the_guard_stepped_in) {
   auto records = sample_records();
-  for (auto& worker : std::get<actors::ledger_window>(records.rows[3].entry).workers)
+  for (auto& worker : std::get<ledger::window>(records.rows[3].entry).workers)
     worker.intervention = "slower than goodput";
   const auto summary = summarise(records);
   EXPECT_EQ(summary.decisions.windows, 2U);

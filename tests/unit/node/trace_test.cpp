@@ -1,3 +1,4 @@
+#include "ledger/codec.hpp"
 #include "node/trace.hpp"
 #include "telemetry/trace_file.hpp"
 #include "tests/unit/node/sample_run.hpp"
@@ -26,13 +27,13 @@ struct distant_host {
 
 constexpr double origin = 1000;
 
-std::vector<actors::ledger_row> ledger_of(std::uint64_t windows) {
+std::vector<ledger::row> ledger_of(std::uint64_t windows) {
   auto start = start_row();
   start.origin_seconds = origin;
   start.clock = "boot a";
-  std::vector<actors::ledger_row> rows = {{0, start}};
+  std::vector<ledger::row> rows = {{0, start}};
   for (std::uint64_t window = 1; window <= windows; ++window) {
-    actors::ledger_window row{.key = {2, window}, .generation = 1, .gather_seconds = 0.001, .decide_seconds = 0.002};
+    ledger::window row{.key = {2, window}, .generation = 1, .gather_seconds = 0.001, .decide_seconds = 0.002};
     row.workers = {worker(report(0, window, 64), {}, 64)};
     rows.push_back({static_cast<double>(window) + 0.002, row});
   }
@@ -75,10 +76,10 @@ protected:
   trace_test() {
     std::ofstream ledger(directory_.path() + "/windows.jsonl");
     for (const auto& row : ledger_of(3))
-      ledger << actors::to_json_line(row) << "\n";
-    ledger << actors::to_json_line({2.5, actors::ledger_event{"lost", "ada", "it \"has\" gone"}}) << "\n"
-           << actors::to_json_line({2.6, actors::ledger_generation{.generation = 2, .members = {"ada"}}}) << "\n"
-           << actors::to_json_line({2.7, actors::ledger_evaluation{{.test_accuracy = 0.5}}}) << "\n";
+      ledger << ledger::to_json_line(row) << "\n";
+    ledger << ledger::to_json_line({2.5, ledger::event{"lost", "ada", "it \"has\" gone"}}) << "\n"
+           << ledger::to_json_line({2.6, ledger::generation{.generation = 2, .members = {"ada"}}}) << "\n"
+           << ledger::to_json_line({2.7, ledger::evaluation{{.test_accuracy = 0.5}}}) << "\n";
   }
   /// Two steps of one window, with overlapping collectives.
   void write_host(const std::string& host, std::uint64_t bytes_max = 1U << 20) {
@@ -131,9 +132,9 @@ TEST_F(trace_test, is_valid_and_holds_windows_steps_collectives_and_decisions_of
 TEST_F(trace_test, lets_windows_be_gathered_at_the_same_time) {
   std::ofstream ledger(directory_.path() + "/windows.jsonl", std::ios::app);
   for (std::uint64_t window = 4; window <= 5; ++window) {
-    actors::ledger_window row{.key = {2, window}, .generation = 1, .gather_seconds = 0.05};
+    ledger::window row{.key = {2, window}, .generation = 1, .gather_seconds = 0.05};
     row.workers = {worker(report(0, window, 64), {}, 64)};
-    ledger << actors::to_json_line({3 + 0.01 * static_cast<double>(window), row}) << "\n";
+    ledger << ledger::to_json_line({3 + 0.01 * static_cast<double>(window), row}) << "\n";
   }
   ledger.close();
   write_host("ada");

@@ -18,11 +18,11 @@ using ::testing::IsEmpty;
 constexpr std::uint64_t windows = 90;
 
 /// A run of 90 windows with batch sizes that move and probabilities that stay even; `change` makes it what is tested.
-written_run long_run(const std::function<void(std::uint64_t window, actors::ledger_worker& row)>& change,
+written_run long_run(const std::function<void(std::uint64_t window, ledger::worker& row)>& change,
                      const std::string& more = "") {
   written_run records{.file = pair_file(more), .rows = {{0, start_row()}}, .farewells = {}, .evaluations = {}};
   for (std::uint64_t window = 1; window <= windows; ++window) {
-    actors::ledger_window row{.key = {1, window}, .generation = 1};
+    ledger::window row{.key = {1, window}, .generation = 1};
     const auto batch = static_cast<std::uint32_t>(63 + window % 2);
     row.workers = {worker(report(0, window, batch), {}, batch), worker(report(1, window, batch), {}, batch)};
     for (auto& each : row.workers) {
@@ -35,9 +35,8 @@ written_run long_run(const std::function<void(std::uint64_t window, actors::ledg
   return records;
 }
 
-std::vector<std::string>
-warnings_of(const std::function<void(std::uint64_t window, actors::ledger_worker& row)>& change,
-            const std::string& more = "") {
+std::vector<std::string> warnings_of(const std::function<void(std::uint64_t window, ledger::worker& row)>& change,
+                                     const std::string& more = "") {
   return summarise(long_run(change, more)).warnings;
 }
 
@@ -51,8 +50,8 @@ TEST(warnings, show_what_the_records_show) {
   auto records = sample_records();
   records.farewells[0].parameter_checksum = 18;
   records.farewells[0].telemetry_seconds = 1;
-  records.rows.push_back({7, actors::ledger_event{"warning", "ben", "the clock jumped"}});
-  std::get<actors::ledger_window>(records.rows[2].entry).workers[0].stale = true;
+  records.rows.push_back({7, ledger::event{"warning", "ben", "the clock jumped"}});
+  std::get<ledger::window>(records.rows[2].entry).workers[0].stale = true;
   const auto warnings = summarise(records, {.warnings = {"seen by the launcher"}}).warnings;
   EXPECT_EQ(warnings.front(), "seen by the launcher");
   EXPECT_THAT(warnings, Contains("ben: the clock jumped"));
@@ -65,7 +64,7 @@ TEST(warnings, show_what_the_records_show) {
 TEST(warnings, name_the_hosts_that_were_lost) {
   auto records = sample_records();
   for (const char* host : {"ben", "ada", "ben"})
-    records.rows.push_back({7, actors::ledger_event{"lost", host, "the connection broke"}});
+    records.rows.push_back({7, ledger::event{"lost", host, "the connection broke"}});
   const auto warnings = summarise(records).warnings;
   ASSERT_EQ(warnings.size(), 2U);
   EXPECT_THAT(warnings[0], HasSubstr("contact with ada was lost once; "));
@@ -74,12 +73,12 @@ TEST(warnings, name_the_hosts_that_were_lost) {
 
 TEST(warnings, tell_of_deaths_rather_than_of_the_network) {
   auto records = sample_records();
-  records.rows.push_back({7, actors::ledger_event{"lost", "ben", "the connection broke"}});
+  records.rows.push_back({7, ledger::event{"lost", "ben", "the connection broke"}});
   EXPECT_THAT(summarise(records, {.restarts = {{"ben", 1}}}).warnings, ElementsAre("ben died and was started again"));
 }
 
 TEST(warnings, tell_of_a_batch_size_that_is_stuck_at_a_bound) {
-  const auto stuck = [](std::uint64_t window, actors::ledger_worker& row) {
+  const auto stuck = [](std::uint64_t window, ledger::worker& row) {
     if (row.report.rank == 0 && window >= 30)
       row.report.batch = 1024;
   };
@@ -99,7 +98,7 @@ TEST(warnings, know_that_a_host_has_a_bound_of_its_own) {
 }
 
 TEST(warnings, tell_of_a_reward_that_collapses) {
-  const auto falls = [](std::uint64_t window, actors::ledger_worker& row) {
+  const auto falls = [](std::uint64_t window, ledger::worker& row) {
     row.reward.total += window <= 30 ? 0.02 : window > 60 ? -0.15 : 0;
   };
   EXPECT_THAT(warnings_of(falls, paper),
@@ -121,7 +120,7 @@ TEST(warnings, take_a_fall_within_the_noise_for_noise) {
 
 TEST(warnings, tell_of_a_policy_that_stops_exploring_early) {
   const auto certain = [](std::uint64_t since) {
-    return [since](std::uint64_t window, actors::ledger_worker& row) {
+    return [since](std::uint64_t window, ledger::worker& row) {
       if (window >= since)
         row.probabilities = {0.001F, 0.998F, 0.001F};
     };
@@ -141,7 +140,7 @@ TEST(warnings, tell_of_a_policy_that_stops_exploring_early) {
 
 TEST(warnings, tell_of_a_guard_that_steps_in_all_the_time) {
   const auto guarded = [](std::uint64_t share) {
-    return [share](std::uint64_t window, actors::ledger_worker& row) {
+    return [share](std::uint64_t window, ledger::worker& row) {
       if (window % 10 < share)
         row.intervention = window % 10 == 0 ? "not a valid choice" : "slower than goodput";
     };

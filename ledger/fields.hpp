@@ -4,7 +4,7 @@
 /// `visit(name, field)` for each, in order; of messages, it keeps every field (messages/fields.hpp). A field that an
 /// older ledger lacks keeps its default.
 
-#include "actors/ledger.hpp"
+#include "ledger/rows.hpp"
 #include "messages/fields.hpp"
 
 #include <concepts>
@@ -41,19 +41,19 @@ DYNAMIX_FIELDS(judged_window, key, generation, policy_version, decided, gather_s
 
 } // namespace dynamix::policy
 
-namespace dynamix::actors {
+namespace dynamix::ledger {
 
-DYNAMIX_FIELDS(ledger_start, cluster, policy, mode, seed, window_steps, dataset_samples, epochs, target_accuracy,
-               workers, state_fields, actions, scales, started_at, version, origin_seconds, clock)
-DYNAMIX_FIELDS(ledger_evaluation, report)
-DYNAMIX_FIELDS(ledger_policy, version, policy_loss, value_loss, entropy, approximate_kl, clip_fraction, parameters)
-DYNAMIX_FIELDS(ledger_deciding, cluster_digest, parameters)
-DYNAMIX_FIELDS(ledger_generation, generation, members, source, reason, steps, steps_lost)
-DYNAMIX_FIELDS(ledger_event, event, host, text)
-DYNAMIX_FIELDS(ledger_farewell, farewell)
-DYNAMIX_FIELDS(ledger_shard, name, parent, level, workers, state)
+DYNAMIX_FIELDS(start, cluster, policy, mode, seed, window_steps, dataset_samples, epochs, target_accuracy, workers,
+               state_fields, actions, scales, started_at, version, origin_seconds, clock)
+DYNAMIX_FIELDS(evaluation, report)
+DYNAMIX_FIELDS(policy_version, version, policy_loss, value_loss, entropy, approximate_kl, clip_fraction, parameters)
+DYNAMIX_FIELDS(deciding, cluster_digest, parameters)
+DYNAMIX_FIELDS(generation, generation, members, source, reason, steps, steps_lost)
+DYNAMIX_FIELDS(event, event, host, text)
+DYNAMIX_FIELDS(farewell, farewell)
+DYNAMIX_FIELDS(shard, name, parent, level, workers, state)
 
-} // namespace dynamix::actors
+} // namespace dynamix::ledger
 
 #undef DYNAMIX_FIELDS
 #undef DYNAMIX_VISIT

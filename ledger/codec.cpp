@@ -1,7 +1,9 @@
 /// A ledger's rows as JSON: written straight from the structs, read through simdjson. A window of 1,024 workers,
 /// some 2.5 MB, is written and read every second beside the arbitrator's own work.
 
-#include "actors/ledger_fields.hpp"
+#include "ledger/codec.hpp"
+
+#include "ledger/fields.hpp"
 #include "storage/json_text.hpp"
 
 #include <nlohmann/json.hpp>
@@ -12,17 +14,17 @@
 #include <string_view>
 #include <utility>
 
-namespace dynamix::actors {
+namespace dynamix::ledger {
 
 namespace {
 
 using simdjson::dom::element;
 using storage::json_text;
 
-/// Values of "kind", in the order of ledger_entry's alternatives.
+/// Values of "kind", in the order of entry's alternatives.
 constexpr const char* kinds[] = {"start", "window",   "evaluation", "policy",  "generation",
                                  "event", "farewell", "shard",      "deciding"};
-static_assert(std::size(kinds) == std::variant_size_v<ledger_entry>);
+static_assert(std::size(kinds) == std::variant_size_v<entry>);
 
 template <class T>
 constexpr bool is_vector = false;
@@ -133,8 +135,8 @@ bool take(element from, T& to) {
 }
 
 template <std::size_t Index = 0>
-bool take_entry(element from, std::string_view kind, ledger_entry& to) {
-  if constexpr (Index == std::variant_size_v<ledger_entry>) {
+bool take_entry(element from, std::string_view kind, entry& to) {
+  if constexpr (Index == std::variant_size_v<entry>) {
     return false;
   } else {
     return kind == kinds[Index] ? take(from, to.emplace<Index>()) : take_entry<Index + 1>(from, kind, to);
@@ -149,17 +151,17 @@ simdjson::dom::parser& parser() {
 
 } // namespace
 
-std::string to_json_line(const ledger_row& row) {
+std::string to_json_line(const row& row) {
   json_text text;
   text.open_object().member("kind", kinds[row.entry.index()]).key("at_seconds").exact(row.at_seconds);
   std::visit([&text](const auto& entry) { put_fields(text, entry); }, row.entry);
   return text.close_object().take();
 }
 
-std::optional<ledger_row> parse_ledger_line(const std::string& line) {
+std::optional<row> parse_line(const std::string& line) {
   element object;
   std::string_view kind;
-  ledger_row row;
+  row row;
   if (parser().parse(line).get(object) != simdjson::SUCCESS || object["kind"].get(kind) != simdjson::SUCCESS ||
       !take_entry(object, kind, row.entry))
     return std::nullopt;
@@ -186,4 +188,4 @@ bool parse_worker_file(const std::string& text, messages::farewell& farewell,
          take(first, farewell) && object["evaluations"].get(second) == simdjson::SUCCESS && take(second, evaluations);
 }
 
-} // namespace dynamix::actors
+} // namespace dynamix::ledger

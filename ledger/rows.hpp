@@ -7,16 +7,14 @@
 #include "policy/judged_window.hpp"
 
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
-namespace dynamix::actors {
+namespace dynamix::ledger {
 
 /// First line of every arbitrator's life. "kind": "start"
-struct ledger_start {
+struct start {
   std::string cluster;
   std::string policy;
   std::string mode;
@@ -36,16 +34,16 @@ struct ledger_start {
 };
 
 /// "kind": "window"
-using ledger_window = policy::judged_window;
-using ledger_worker = policy::judged_worker;
+using window = policy::judged_window;
+using worker = policy::judged_worker;
 
 /// "kind": "evaluation"
-struct ledger_evaluation {
+struct evaluation {
   messages::evaluation_report report;
 };
 
 /// "kind": "policy": the learner published a version.
-struct ledger_policy {
+struct policy_version {
   std::uint64_t version = 0;
   double policy_loss = 0;
   double value_loss = 0;
@@ -57,13 +55,13 @@ struct ledger_policy {
 
 /// "kind": "deciding": an arbitrator begins to decide, with nothing measured: at the start, when it was restarted, when
 /// it took the lead. What follows up to the next such row can be decided again from it.
-struct ledger_deciding {
+struct deciding {
   std::string cluster_digest; ///< of the resolved cluster file, hexadecimal
   std::string parameters;     ///< digest of those that it begins with; empty: fresh ones from the seed, or none
 };
 
 /// "kind": "generation": a new set of workers goes on.
-struct ledger_generation {
+struct generation {
   std::uint64_t generation = 0;
   std::vector<std::string> members; ///< by rank
   std::string source;               ///< whose state all start from
@@ -73,19 +71,19 @@ struct ledger_generation {
 };
 
 /// "kind": "event": joined, rejoined, refused, lost, ending, regrouping, resumed, leader, restarted, telemetry, warning
-struct ledger_event {
+struct event {
   std::string event;
   std::string host; ///< empty: the arbitrator's own
   std::string text;
 };
 
 /// "kind": "farewell"
-struct ledger_farewell {
+struct farewell {
   messages::farewell farewell;
 };
 
 /// "kind": "shard": an arbitrator of a tree of them. The newest row of a name holds.
-struct ledger_shard {
+struct shard {
   std::string name;          ///< of the host that it runs on
   std::string parent;        ///< empty: it is the root
   std::uint32_t level = 0;   ///< 0: the root
@@ -93,35 +91,12 @@ struct ledger_shard {
   std::string state;         ///< up, late, lost, ended
 };
 
-using ledger_entry = std::variant<ledger_start, ledger_window, ledger_evaluation, ledger_policy, ledger_generation,
-                                  ledger_event, ledger_farewell, ledger_shard, ledger_deciding>;
+using entry = std::variant<start, window, evaluation, policy_version, generation, event, farewell, shard, deciding>;
 
-/// A line of the ledger; `at_seconds` is the arbitrator's monotonic time since its start.
-struct ledger_row {
+/// One line of the ledger; `at_seconds` is the arbitrator's monotonic time since its start.
+struct row {
   double at_seconds = 0;
-  ledger_entry entry;
+  ledger::entry entry;
 };
 
-/// One line without its newline.
-std::string to_json_line(const ledger_row& row);
-/// Nothing for a line that is torn or not ours; unknown fields are ignored.
-std::optional<ledger_row> parse_ledger_line(const std::string& line);
-/// All rows of a ledger; a torn last line is left out. `error` says why the file cannot be read.
-std::vector<ledger_row> read_ledger(const std::string& path, std::string& error);
-
-/// Farewells and evaluations as JSON, for workers/<host>.json.
-std::string to_json(const messages::farewell& farewell, const std::vector<messages::evaluation_report>& evaluations);
-bool parse_worker_file(const std::string& text, messages::farewell& farewell,
-                       std::vector<messages::evaluation_report>& evaluations);
-
-/// Thread-safe: the arbitrator, its aggregator and the supervisors all write.
-class ledger {
-public:
-  virtual ~ledger() = default;
-  virtual void append(const ledger_row& row) = 0;
-};
-
-/// Appends to `path`, one write a line. A write that fails is logged once and the run goes on.
-std::unique_ptr<ledger> open_file_ledger(const std::string& path, std::string& error);
-
-} // namespace dynamix::actors
+} // namespace dynamix::ledger

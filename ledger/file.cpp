@@ -1,4 +1,6 @@
-#include "actors/ledger.hpp"
+#include "ledger/file.hpp"
+
+#include "ledger/codec.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -9,18 +11,18 @@
 #include <mutex>
 #include <unistd.h>
 
-namespace dynamix::actors {
+namespace dynamix::ledger {
 
 namespace {
 
-class file_ledger final : public ledger {
+class file_ledger final : public writer {
 public:
   explicit file_ledger(int descriptor) : descriptor_(descriptor) {}
   file_ledger(const file_ledger&) = delete;
   file_ledger& operator=(const file_ledger&) = delete;
   ~file_ledger() override { ::close(descriptor_); }
 
-  void append(const ledger_row& row) override {
+  void append(const row& row) override {
     const std::scoped_lock lock(mutex_);
     // The newline comes first after a torn line, so that one failed write costs one row.
     const auto line = (torn_ ? "\n" : "") + to_json_line(row) + "\n";
@@ -48,8 +50,8 @@ private:
 
 } // namespace
 
-std::vector<ledger_row> read_ledger(const std::string& path, std::string& error) {
-  std::vector<ledger_row> rows;
+std::vector<row> read_file(const std::string& path, std::string& error) {
+  std::vector<row> rows;
   std::ifstream file(path);
   if (!file) {
     error = "cannot read " + path + ": " + std::strerror(errno);
@@ -57,12 +59,25 @@ std::vector<ledger_row> read_ledger(const std::string& path, std::string& error)
   }
   error.clear();
   for (std::string line; std::getline(file, line);)
-    if (auto row = parse_ledger_line(line))
+    if (auto row = parse_line(line))
       rows.push_back(std::move(*row));
   return rows;
 }
 
-std::unique_ptr<ledger> open_file_ledger(const std::string& path, std::string& error) {
+std::vector<row> tail::read() {
+  std::vector<row> rows;
+  std::ifstream file(path_, std::ios::binary);
+  if (!file.seekg(static_cast<std::streamoff>(offset_)))
+    return rows;
+  for (std::string line; std::getline(file, line) && !file.eof();) { // at the end: a line without its newline yet
+    offset_ += line.size() + 1;
+    if (auto row = parse_line(line))
+      rows.push_back(std::move(*row));
+  }
+  return rows;
+}
+
+std::unique_ptr<writer> open_file(const std::string& path, std::string& error) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (descriptor < 0) {
     error = "cannot write " + path + ": " + std::strerror(errno);
@@ -71,4 +86,4 @@ std::unique_ptr<ledger> open_file_ledger(const std::string& path, std::string& e
   return std::make_unique<file_ledger>(descriptor);
 }
 
-} // namespace dynamix::actors
+} // namespace dynamix::ledger

@@ -1,4 +1,5 @@
-#include "actors/ledger.hpp"
+#include "ledger/codec.hpp"
+#include "ledger/file.hpp"
 #include "tests/unit/messages/filled.hpp"
 
 #include <gtest/gtest.h>
@@ -8,12 +9,12 @@
 #include <fstream>
 #include <limits>
 
-namespace dynamix::actors {
+namespace dynamix::ledger {
 namespace {
 
-ledger_row a_window() {
-  ledger_window window{.key = {.term = 3, .window = 17}, .generation = 2, .policy_version = 5, .gather_seconds = 0.25};
-  ledger_worker worker;
+row a_window() {
+  window window{.key = {.term = 3, .window = 17}, .generation = 2, .policy_version = 5, .gather_seconds = 0.25};
+  worker worker;
   worker.report = {.host = "ada", .rank = 1, .window = 17, .batch = 96};
   worker.report.training.accuracy = 0.8125;
   worker.report.network.source = messages::signal_source::ebpf;
@@ -36,10 +37,10 @@ ledger_row a_window() {
 TEST(Ledger, RowsSurviveTheRoundTrip) {
   const auto line = to_json_line(a_window());
   EXPECT_EQ(line.find('\n'), std::string::npos);
-  const auto row = parse_ledger_line(line);
+  const auto row = parse_line(line);
   ASSERT_TRUE(row);
   EXPECT_EQ(row->at_seconds, 12.5);
-  const auto& window = std::get<ledger_window>(row->entry);
+  const auto& window = std::get<ledger::window>(row->entry);
   EXPECT_EQ(window.key, (messages::decision_key{3, 17}));
   ASSERT_EQ(window.workers.size(), 1U);
   EXPECT_EQ(window.workers[0].report.host, "ada");
@@ -56,18 +57,18 @@ TEST(Ledger, RowsSurviveTheRoundTrip) {
 }
 
 TEST(Ledger, EveryKindSurvivesTheRoundTrip) {
-  const ledger_entry entries[] = {ledger_start{.cluster = "c", .workers = {"a", "b"}},
-                                  ledger_window{},
-                                  ledger_evaluation{{.epoch = 2, .test_accuracy = 0.5}},
-                                  ledger_policy{.version = 3},
-                                  ledger_generation{.generation = 2, .members = {"a"}, .source = "a", .steps_lost = 1},
-                                  ledger_event{"joined", "ada", "text"},
-                                  ledger_farewell{{.host = "ada", .steps = 9}},
-                                  ledger_shard{"dot", "north", 1, 32, "up"},
-                                  ledger_deciding{.cluster_digest = "12ab", .parameters = "34cd"}};
+  const entry entries[] = {start{.cluster = "c", .workers = {"a", "b"}},
+                           window{},
+                           evaluation{{.epoch = 2, .test_accuracy = 0.5}},
+                           policy_version{.version = 3},
+                           generation{.generation = 2, .members = {"a"}, .source = "a", .steps_lost = 1},
+                           event{"joined", "ada", "text"},
+                           farewell{{.host = "ada", .steps = 9}},
+                           shard{"dot", "north", 1, 32, "up"},
+                           deciding{.cluster_digest = "12ab", .parameters = "34cd"}};
   for (const auto& entry : entries) {
     const auto line = to_json_line({.at_seconds = 1, .entry = entry});
-    const auto row = parse_ledger_line(line);
+    const auto row = parse_line(line);
     ASSERT_TRUE(row) << line;
     EXPECT_EQ(row->entry.index(), entry.index());
     EXPECT_EQ(to_json_line(*row), line);
@@ -75,22 +76,22 @@ TEST(Ledger, EveryKindSurvivesTheRoundTrip) {
 }
 
 TEST(Ledger, KeepsEveryFieldOfAMessage) {
-  ledger_window window;
+  ledger::window window;
   window.workers.push_back({.report = messages::filled<messages::window_report>()});
   const auto said = messages::filled<messages::farewell>();
   const auto evaluated = messages::filled<messages::evaluation_report>();
-  const auto read = [](const ledger_entry& entry) { return parse_ledger_line(to_json_line({.entry = entry}))->entry; };
-  EXPECT_EQ(std::get<ledger_window>(read(window)).workers[0].report, window.workers[0].report);
-  EXPECT_EQ(std::get<ledger_farewell>(read(ledger_farewell{said})).farewell, said);
-  EXPECT_EQ(std::get<ledger_evaluation>(read(ledger_evaluation{evaluated})).report, evaluated);
+  const auto read = [](const ledger::entry& entry) { return parse_line(to_json_line({.entry = entry}))->entry; };
+  EXPECT_EQ(std::get<ledger::window>(read(window)).workers[0].report, window.workers[0].report);
+  EXPECT_EQ(std::get<ledger::farewell>(read(ledger::farewell{said})).farewell, said);
+  EXPECT_EQ(std::get<ledger::evaluation>(read(ledger::evaluation{evaluated})).report, evaluated);
 }
 
 TEST(Ledger, LinesOfEarlierVersionsAreRead) {
-  const auto row = parse_ledger_line(R"({"kind":"window","at_seconds":2,"key":{"term":1,"window":4},"workers":[)"
-                                     R"({"report":{"host":"ada","batch":64},"reward":{"total":0.5},"action":2,)"
-                                     R"("assigned_batch":64,"decided_batch":89,"reason":"action +25"}]})");
+  const auto row = parse_line(R"({"kind":"window","at_seconds":2,"key":{"term":1,"window":4},"workers":[)"
+                              R"({"report":{"host":"ada","batch":64},"reward":{"total":0.5},"action":2,)"
+                              R"("assigned_batch":64,"decided_batch":89,"reason":"action +25"}]})");
   ASSERT_TRUE(row);
-  const auto& worker = std::get<ledger_window>(row->entry).workers.at(0);
+  const auto& worker = std::get<ledger::window>(row->entry).workers.at(0);
   EXPECT_EQ(worker.decided_batch, 89U);
   EXPECT_EQ(worker.proposed_batch, 0U);
   EXPECT_EQ(worker.intervention, "");
@@ -102,24 +103,24 @@ TEST(Ledger, LinesOfEarlierVersionsAreRead) {
 TEST(Ledger, TornAndForeignLinesAreLeftOut) {
   const auto line = to_json_line(a_window());
   for (std::size_t length = 0; length < line.size(); ++length)
-    EXPECT_FALSE(parse_ledger_line(line.substr(0, length)));
-  EXPECT_FALSE(parse_ledger_line(R"({"kind":"other"})"));
-  EXPECT_FALSE(parse_ledger_line(R"({"kind":"window","workers":7})"));
+    EXPECT_FALSE(parse_line(line.substr(0, length)));
+  EXPECT_FALSE(parse_line(R"({"kind":"other"})"));
+  EXPECT_FALSE(parse_line(R"({"kind":"window","workers":7})"));
 }
 
 TEST(Ledger, ALineWithAnImpossibleNumberIsLeftOut) {
-  EXPECT_FALSE(parse_ledger_line(R"({"kind":"window","generation":-1})"));
-  EXPECT_FALSE(parse_ledger_line(R"({"kind":"window","generation":1.5})"));
-  EXPECT_FALSE(parse_ledger_line(R"({"kind":"shard","level":4294967296})"));
-  EXPECT_FALSE(parse_ledger_line(R"({"kind":"window","at_seconds":"soon"})"));
-  EXPECT_TRUE(parse_ledger_line(R"({"kind":"window","generation":18446744073709551615})"));
+  EXPECT_FALSE(parse_line(R"({"kind":"window","generation":-1})"));
+  EXPECT_FALSE(parse_line(R"({"kind":"window","generation":1.5})"));
+  EXPECT_FALSE(parse_line(R"({"kind":"shard","level":4294967296})"));
+  EXPECT_FALSE(parse_line(R"({"kind":"window","at_seconds":"soon"})"));
+  EXPECT_TRUE(parse_line(R"({"kind":"window","generation":18446744073709551615})"));
 }
 
 TEST(Ledger, WhatIsNotANumberStaysOne) {
-  const auto line = to_json_line({.entry = ledger_policy{.value_loss = std::numeric_limits<double>::quiet_NaN()}});
-  const auto row = parse_ledger_line(line);
+  const auto line = to_json_line({.entry = policy_version{.value_loss = std::numeric_limits<double>::quiet_NaN()}});
+  const auto row = parse_line(line);
   ASSERT_TRUE(row) << line;
-  EXPECT_TRUE(std::isnan(std::get<ledger_policy>(row->entry).value_loss));
+  EXPECT_TRUE(std::isnan(std::get<ledger::policy_version>(row->entry).value_loss));
 }
 
 TEST(Ledger, AFileIsReadBackAndAppendedTo) {
@@ -127,27 +128,27 @@ TEST(Ledger, AFileIsReadBackAndAppendedTo) {
   std::filesystem::remove(path);
   std::string error;
   for (int open = 0; open < 2; ++open) {
-    auto file = open_file_ledger(path, error);
+    auto file = open_file(path, error);
     ASSERT_TRUE(file) << error;
     file->append(a_window());
   }
   std::ofstream(path, std::ios::app) << R"({"kind":"event","ev)"; // killed in mid-write
-  EXPECT_EQ(read_ledger(path, error).size(), 2U);
+  EXPECT_EQ(read_file(path, error).size(), 2U);
   EXPECT_TRUE(error.empty());
   std::filesystem::remove(path);
-  EXPECT_TRUE(read_ledger(path, error).empty());
+  EXPECT_TRUE(read_file(path, error).empty());
   EXPECT_NE(error.find("No such file"), std::string::npos);
 }
 
 TEST(Ledger, AWriteThatFailsLosesRowsNotTheRun) {
   std::string error;
-  auto full = open_file_ledger("/dev/full", error);
+  auto full = open_file("/dev/full", error);
   ASSERT_TRUE(full);
   full->append(a_window());
   full->append(a_window());
-  EXPECT_FALSE(open_file_ledger("/no/such/directory/windows.jsonl", error));
+  EXPECT_FALSE(open_file("/no/such/directory/windows.jsonl", error));
   EXPECT_NE(error.find("cannot write /no/such/directory/windows.jsonl"), std::string::npos);
 }
 
 } // namespace
-} // namespace dynamix::actors
+} // namespace dynamix::ledger
