@@ -1,9 +1,17 @@
-#include "cluster/field_rules.hpp"
+#include "cluster/fields.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 
 namespace dynamix::cluster {
 namespace {
+
+using settings::closed;
+using settings::in;
+using settings::open_low;
+using settings::presence;
+using settings::text_rule;
 
 // In the order of the enumerations in cluster_file.hpp.
 constexpr std::array<std::string_view, 2> model_names = {"lenet", "vgg11"};
@@ -18,10 +26,41 @@ constexpr std::array<std::string_view, 2> arbitration_names = {"central", "tree"
 constexpr std::array<std::string_view, 4> source_names = {"ebpf", "tcp_info", "procfs", "nvml"};
 constexpr std::array<std::string_view, 3> device_names = {"auto", "cpu", "cuda"};
 constexpr std::array<std::string_view, 1> exchange_names = {"ring"};
+constexpr std::array<std::string_view, 2> role_names = {"worker", "arbitrator"};
+constexpr std::array<std::string_view, 2> topology_names = {"ring", "parameter-server"};
 constexpr std::array<std::string_view, 3> reward_names = {"auto", "progress", "paper"};
 
 // Exact as a double and in JSON.
 constexpr double highest_seed = 9007199254740992.0;
+
+constexpr double no_limit_seconds = 1e9;
+constexpr double highest_batch = 1048576;
+
+bool is_name(const std::string& text) {
+  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; };
+  return !text.empty() && text.size() <= 64 && std::isalnum(static_cast<unsigned char>(text.front())) != 0 &&
+         std::all_of(text.begin(), text.end(), fits);
+}
+
+bool is_path(const std::string& text) {
+  return settings::is_line(text, 4096);
+}
+
+bool is_filled_path(const std::string& text) {
+  return !text.empty() && is_path(text);
+}
+
+bool is_listen(const std::string& text) {
+  return text.empty() || parse_listen_address(text).has_value();
+}
+
+constexpr text_rule name_rule = {
+    is_name, "a name of 1 to 64 letters, digits, '.', '_' and '-' that begins with a letter or digit"};
+constexpr text_rule address_rule = {is_address, "an IPv4 or IPv6 address or a host name that peers can connect to"};
+constexpr text_rule listen_rule = {is_listen,
+                                   "an address and a port such as \"127.0.0.1:8080\" or \"[::1]:8080\", or empty"};
+constexpr text_rule path_rule = {is_filled_path, "a path of 1 to 4096 characters"};
+constexpr text_rule optional_path_rule = {is_path, "a path of at most 4096 characters, or empty"};
 
 constexpr auto training_section = &cluster_file::training;
 constexpr auto batch_section = &cluster_file::batch;
@@ -31,7 +70,9 @@ constexpr auto reward_section = &cluster_file::reward;
 constexpr auto ppo_section = &cluster_file::ppo;
 constexpr auto dashboard_section = &cluster_file::dashboard;
 
-const std::vector<settings::field<cluster_file>> common_fields = {
+constexpr auto simulation_section = &cluster_file::simulation;
+
+const std::vector<settings::field<cluster_file>> section_rows = {
     {"cluster",
      "name",
      in<&cluster_file::name>,
@@ -237,17 +278,164 @@ const std::vector<settings::field<cluster_file>> common_fields = {
      {},
      {},
      &optional_path_rule},
+
+    // What only the simulator reads.
+    {"simulation",
+     "profile",
+     in<simulation_section, &simulation::profile>,
+     "Device profile of hosts that name none; a relative path starts at this file's directory.",
+     {},
+     {},
+     &optional_path_rule},
+    {"simulation",
+     "workload",
+     in<simulation_section, &simulation::workload>,
+     "How the model learns; a relative path starts at this file's directory.",
+     {},
+     {},
+     &optional_path_rule},
+    {"simulation", "cores", in<simulation_section, &simulation::cores>,
+     "Cores that all hosts share; 0: each computes on its own.", closed(0, 65536)},
+    {"simulation",
+     "topology",
+     in<simulation_section, &simulation::topology>,
+     "How gradients travel.",
+     {},
+     topology_names},
+    {"simulation", "bandwidth_mbit", in<simulation_section, &simulation::bandwidth_mbit>,
+     "Of a host's link, in Mbit/s each way.", closed(0.001, 1e7)},
+    {"simulation", "latency_us", in<simulation_section, &simulation::latency_us>, "One way, in microseconds.",
+     closed(0, 1e7)},
+    {"simulation", "overlap", in<simulation_section, &simulation::overlap>,
+     "Overlap of computing and exchange, g in T = (T_grad^g + T_sync^g)^(1/g).", closed(1, 10)},
+    {"simulation", "noise", in<simulation_section, &simulation::noise>,
+     "Standard deviation of the logarithm of a step's computing time.", closed(0, 2)},
+    {"simulation", "hiccup_rate", in<simulation_section, &simulation::hiccup_rate>,
+     "Share of a host's windows that take 1.3 to 4 times as long.", closed(0, 1)},
+    {"simulation", "slow_every_seconds", in<simulation_section, &simulation::slow_every_seconds>,
+     "Mean time between a host's slow-downs; 0: none.", closed(0, no_limit_seconds)},
+    {"simulation", "slow_seconds", in<simulation_section, &simulation::slow_seconds>, "Mean duration of a slow-down.",
+     open_low(no_limit_seconds)},
+    {"simulation", "slow_factor", in<simulation_section, &simulation::slow_factor>,
+     "The worst slow-down; factors are log-uniform from 1.25 on.", closed(1.25, 100)},
+    {"simulation", "congest_every_seconds", in<simulation_section, &simulation::congest_every_seconds>,
+     "Mean time between congestions of a host's link; 0: none.", closed(0, no_limit_seconds)},
+    {"simulation", "congest_seconds", in<simulation_section, &simulation::congest_seconds>,
+     "Mean duration of a congestion.", open_low(no_limit_seconds)},
+    {"simulation", "congest_factor", in<simulation_section, &simulation::congest_factor>,
+     "The worst congestion: bandwidth divided by so much.", closed(1.25, 1000)},
+    {"simulation", "loss_rate", in<simulation_section, &simulation::loss_rate>, "Share of segments sent again.",
+     closed(0, 0.5)},
+    {"simulation", "randomise", in<simulation_section, &simulation::randomise>,
+     "How far train-policy's environments vary from this file.", closed(0, 1)},
+};
+
+constexpr auto host_of = &host_entry::host;
+
+const std::vector<settings::field<host_entry>> host_rows = {
+    {"host",
+     "name",
+     in<host_of, &host::name>,
+     "Name of the host, unique in the file.",
+     {},
+     {},
+     &name_rule,
+     presence::required},
+    {"host",
+     "address",
+     in<host_of, &host::address>,
+     "Where peers reach it and where it listens.",
+     {},
+     {},
+     &address_rule},
+    {"host",
+     "port",
+     in<host_of, &host::port>,
+     "Port of its gateway, unique for its address.",
+     closed(1, 65535),
+     {},
+     nullptr,
+     presence::required},
+    {"host",
+     "roles",
+     in<host_of, &host::roles>,
+     "What it does: worker, arbitrator or both. One host is the arbitrator, or 3 or 5 that arbitrator.replicas names.",
+     {},
+     role_names},
+    {"host", "replica_port", in<host_of, &host::replica_port>,
+     "Port at which replicas of the arbitrator reach it; 0 is port + 1000.", closed(0, 65535)},
+    {"host", "compute_slowdown", in<&host_entry::compute_slowdown>,
+     "Emulates a slow host: computing takes this many times as long.", closed(1, 100)},
+    {"host", "count", in<&host_entry::count>,
+     "So many equal hosts: NAME-1, NAME-2, ... on this port and those that follow.", closed(1, 4096)},
+    {"host", "batch_highest", in<host_of, &host::batch_highest>,
+     "Most samples a step that its memory allows; 0 is batch.highest.", closed(0, highest_batch)},
+    {"host",
+     "profile",
+     in<host_of, &host::profile>,
+     "Simulation: its device profile; empty is simulation.profile.",
+     {},
+     {},
+     &optional_path_rule},
+    {"host", "bandwidth_mbit", in<host_of, &host::bandwidth_mbit>,
+     "Simulation: of its link in Mbit/s; 0 is simulation.bandwidth_mbit.", closed(0, 1e7)},
+    {"host", "join_at_seconds", in<host_of, &host::join_at_seconds>, "Simulation: when it comes.",
+     closed(0, no_limit_seconds)},
+    {"host", "leave_at_seconds", in<host_of, &host::leave_at_seconds>, "Simulation: when it is lost; 0: never.",
+     closed(0, no_limit_seconds)},
+};
+
+const std::vector<settings::field<emulation>> emulation_rows = {
+    {"host.emulate",
+     "at_seconds",
+     in<&emulation::at_seconds>,
+     "Seconds of training from which on the change holds; later than the entry before.",
+     open_low(no_limit_seconds),
+     {},
+     nullptr,
+     presence::required},
+    {"host.emulate",
+     "compute_slowdown",
+     in<&emulation::compute_slowdown>,
+     "The host's slow-down from then on.",
+     closed(1, 100),
+     {},
+     nullptr,
+     presence::required},
 };
 
 } // namespace
 
 std::span<const settings::field<cluster_file>> file_fields() {
-  static const std::vector<settings::field<cluster_file>> all = [] {
-    auto fields = common_fields;
-    fields.insert(fields.end(), simulation_fields().begin(), simulation_fields().end());
-    return fields;
-  }();
-  return all;
+  return section_rows;
+}
+std::span<const settings::field<host_entry>> host_fields() {
+  return host_rows;
+}
+std::span<const settings::field<emulation>> emulation_fields() {
+  return emulation_rows;
+}
+
+host_entry to_entry(const host& from) {
+  host_entry entry{from, 1};
+  if (!from.emulate.empty() && from.emulate.front().at_seconds == 0) {
+    entry.compute_slowdown = from.emulate.front().compute_slowdown;
+    entry.host.emulate.erase(entry.host.emulate.begin());
+  }
+  return entry;
+}
+
+host from_entry(host_entry entry) {
+  if (entry.compute_slowdown != 1)
+    entry.host.emulate.insert(entry.host.emulate.begin(), {0, entry.compute_slowdown});
+  return std::move(entry.host);
+}
+
+std::string_view to_string(role value) {
+  return role_names.at(static_cast<std::size_t>(value));
+}
+std::string_view to_string(topology_kind value) {
+  return topology_names.at(static_cast<std::size_t>(value));
 }
 std::string_view to_string(model_kind value) {
   return model_names.at(static_cast<std::size_t>(value));
