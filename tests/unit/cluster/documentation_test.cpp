@@ -81,8 +81,9 @@ TEST(cluster_documentation, every_deployment_is_a_valid_file) {
     const auto read = read_cluster_file(entry.path());
     for (const auto& error : read.errors)
       ADD_FAILURE() << to_string(error);
-    if (!read.file.secret_file.empty())
+    if (!read.file.secret_file.empty()) {
       EXPECT_TRUE(std::filesystem::is_regular_file(resolve_path(read.file, read.file.secret_file))) << entry.path();
+    }
   }
   EXPECT_GE(files, 9U);
 }
