@@ -1,3 +1,4 @@
+#include "node/cluster_options.hpp"
 #include "node/command.hpp"
 #include "node/comparison.hpp"
 #include "node/comparison_inputs.hpp"

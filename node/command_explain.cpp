@@ -1,4 +1,5 @@
 #include "ledger/file.hpp"
+#include "node/cluster_options.hpp"
 #include "node/command.hpp"
 #include "node/explanation.hpp"
 #include "node/replay.hpp"

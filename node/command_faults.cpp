@@ -1,3 +1,4 @@
+#include "node/cluster_options.hpp"
 #include "node/command.hpp"
 #include "node/fault_run.hpp"
 #include "node/local_run.hpp"

@@ -1,5 +1,6 @@
 #include "cluster/tree_plan.hpp"
 #include "dashboard/dashboard.hpp"
+#include "node/cluster_options.hpp"
 #include "node/command.hpp"
 #include "node/local_run.hpp"
 #include "node/port_check.hpp"

@@ -1,8 +1,8 @@
 #include "cluster/text_table.hpp"
+#include "node/cluster_options.hpp"
 #include "node/command.hpp"
 #include "node/commit.hpp"
 #include "node/live_output.hpp"
-#include "node/machine_name.hpp"
 #include "node/text.hpp"
 #include "simulator/device_profile.hpp"
 #include "storage/atomic_file.hpp"
@@ -12,6 +12,8 @@
 
 #include <chrono>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <ostream>
 #include <thread>
@@ -45,6 +47,32 @@ std::string today() {
   gmtime_r(&now, &utc);
   char text[11];
   return {text, std::strftime(text, sizeof(text), "%Y-%m-%d", &utc)};
+}
+
+/// The value of the first line "KEY : VALUE" of a file of /proc; empty without one.
+std::string first_value(const std::string& path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const auto colon = line.find(':');
+    if (!line.starts_with(key) || colon == std::string::npos)
+      continue;
+    const auto begin = line.find_first_not_of(" \t", colon + 1);
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return {};
+}
+
+/// What this machine's processor, or its first NVIDIA device, calls itself; "unknown processor" where nothing says.
+std::string machine_name(bool cuda) {
+  std::string name;
+  std::error_code none;
+  if (cuda)
+    for (const auto& device : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", none))
+      if (name.empty())
+        name = first_value(device.path() / "information", "Model");
+  if (!cuda)
+    name = first_value("/proc/cpuinfo", "model name");
+  return name.empty() ? "unknown processor" : name;
 }
 
 simulator::device_profile profile_of(const cluster::cluster_file& file,

@@ -3,6 +3,7 @@
 #include "dashboard/dashboard.hpp"
 #include "ledger/codec.hpp"
 #include "messages/leave.hpp"
+#include "node/cluster_options.hpp"
 #include "node/command.hpp"
 #include "node/commit.hpp"
 #include "node/listed.hpp"

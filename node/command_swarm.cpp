@@ -1,4 +1,5 @@
 #include "actors/swarm_transport.hpp"
+#include "node/cluster_options.hpp"
 #include "node/command.hpp"
 #include "node/live_output.hpp"
 #include "node/stop_signals.hpp"

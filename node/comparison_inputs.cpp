@@ -1,10 +1,10 @@
 #include "node/comparison_inputs.hpp"
 
+#include "node/cluster_options.hpp"
 #include "node/command.hpp"
 #include "node/listed.hpp"
 #include "node/local_run.hpp"
 #include "node/run_directory.hpp"
-#include "node/scenario_files.hpp"
 #include "node/simulated_run.hpp"
 #include "node/text.hpp"
 

@@ -1,6 +1,7 @@
 #include "node/swarm_setup.hpp"
 
 #include "cluster/tree_plan.hpp"
+#include "node/cluster_options.hpp"
 #include "node/run_directory.hpp"
 #include "node/text.hpp"
 #include "simulator/scenario.hpp"

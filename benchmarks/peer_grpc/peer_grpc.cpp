@@ -3,6 +3,7 @@
 
 #include "benchmarks/peer_grpc/star_server.hpp"
 #include "benchmarks/peer_grpc/star_transport.hpp"
+#include "node/cluster_options.hpp"
 #include "node/stop_signals.hpp"
 #include "node/swarm_setup.hpp"
 #include "simulator/scenario.hpp"

@@ -1,6 +1,7 @@
-#include "node/scenario_files.hpp"
+#include "node/cluster_options.hpp"
 
 #include "node/command.hpp"
+#include "node/policy_choice.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -20,6 +21,47 @@ std::vector<std::string> cluster_files_in(const std::string& directory) {
 }
 
 } // namespace
+
+void add_set(CLI::App& command, std::vector<std::string>& set) {
+  command
+      .add_option(
+          "--set", set,
+          "Instead of the file's value, as in --set training.epochs=2 or --set hosts.ada.compute_slowdown=2; may "
+          "be given again")
+      ->type_name("SECTION.FIELD=VALUE")
+      ->allow_extra_args(false);
+}
+
+std::vector<cluster::field_change> changes_of(const std::vector<std::string>& set,
+                                              std::initializer_list<field_option> options) {
+  std::vector<cluster::field_change> changes;
+  for (const auto& text : set)
+    changes.push_back(cluster::parse_change(text));
+  for (const auto& [option, field, value] : options)
+    if (!value.empty())
+      changes.push_back({option, field, value});
+  return changes;
+}
+
+bool change_cluster_file(cluster::cluster_file& file, const std::vector<cluster::field_change>& changes,
+                         std::ostream& err) {
+  const auto errors = cluster::change_fields(file, changes);
+  for (const auto& error : errors)
+    refuse(err, cluster::to_string(error));
+  if (errors.empty() && file.set_by.contains("arbitrator.policy") && !file.set_by.contains("arbitrator.policy_file"))
+    drop_foreign_parameters(file);
+  return errors.empty();
+}
+
+std::optional<cluster::cluster_file> load_cluster_file(const std::string& path, std::ostream& err,
+                                                       const std::vector<cluster::field_change>& changes) {
+  auto parsed = cluster::read_cluster_file(path);
+  for (const auto& error : parsed.errors)
+    err << cluster::to_string(error) << "\n";
+  if (!parsed.errors.empty() || !change_cluster_file(parsed.file, changes, err))
+    return std::nullopt;
+  return std::move(parsed.file);
+}
 
 int load_cluster_files(const std::vector<std::string>& paths, const std::vector<cluster::field_change>& changes,
                        std::vector<cluster::cluster_file>& files, std::ostream& err) {

@@ -1,0 +1,50 @@
+#pragma once
+
+/// The cluster files that a command line names, with the changes that it makes of them.
+
+#include "cluster/field_changes.hpp"
+#include "simulator/scenario.hpp"
+
+#include <initializer_list>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace dynamix::node {
+
+/// Adds --set SECTION.FIELD=VALUE, which may be given again.
+void add_set(CLI::App& command, std::vector<std::string>& set);
+/// An option that stands for a field; empty: not given.
+struct field_option {
+  const char* option;
+  const char* field;
+  const std::string& value;
+};
+/// What the command line changes: --set first, then the options that stand for fields.
+std::vector<cluster::field_change> changes_of(const std::vector<std::string>& set,
+                                              std::initializer_list<field_option> options = {});
+/// Makes the changes, with the policy's file dropped where it belongs to another policy than the one that was asked
+/// for. False after the errors have been written to `err`; then `file` is as it was.
+bool change_cluster_file(cluster::cluster_file& file, const std::vector<cluster::field_change>& changes,
+                         std::ostream& err);
+
+/// The file at `path` with the changes, or nothing after its errors have been written to `err`.
+std::optional<cluster::cluster_file> load_cluster_file(const std::string& path, std::ostream& err,
+                                                       const std::vector<cluster::field_change>& changes = {});
+
+/// Loads cluster files; a directory stands for its *.toml files, in the order of their names. `changes`
+/// are made to each. Returns exit_done, or exit_refused after every error has been written to
+/// `err`.
+int load_cluster_files(const std::vector<std::string>& paths, const std::vector<cluster::field_change>& changes,
+                       std::vector<cluster::cluster_file>& files, std::ostream& err);
+
+/// The same with what the files name for the simulator.
+int load_scenarios(const std::vector<std::string>& paths, const std::vector<cluster::field_change>& changes,
+                   std::vector<simulator::scenario>& scenarios, std::ostream& err);
+
+} // namespace dynamix::node
