@@ -5,7 +5,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <memory>
 #include <netdb.h>
 #include <poll.h>
@@ -54,20 +53,6 @@ void attempt_later(pointer self, double delay_seconds) {
   self->delayed_send(self, to_milliseconds(delay_seconds), atom::attempt_v);
 }
 
-/// The next target at once, and a pause after each round of all.
-void retry(pointer self) {
-  auto& state = self->state;
-  const bool first_alone = !state.was_reached && seconds_now(self) - state.began_seconds < state.options.first_seconds;
-  if (first_alone)
-    return attempt_later(self, state.options.first_delay_seconds * 2);
-  state.target = (state.target + 1) % state.options.targets.size();
-  if (++state.failures % state.options.targets.size() != 0)
-    return attempt_later(self, 0);
-  state.delay_seconds =
-      std::clamp(state.delay_seconds * 2, state.options.first_delay_seconds, state.options.longest_delay_seconds);
-  attempt_later(self, state.delay_seconds);
-}
-
 gateway_actor reach(pointer self, const connector_target& target) {
   auto& state = self->state;
   if (target.address.empty())
@@ -90,16 +75,14 @@ void attempt(pointer self) {
   state.attempt_due = false;
   if (state.reached)
     return;
-  const auto& target = state.options.targets[state.target];
+  const auto& target = state.options.targets[state.next.target()];
   if (state.attempts++ % attempts_per_line < state.options.targets.size())
     spdlog::info("connecting to={} address={}:{}", target.host, target.address.empty() ? "this host" : target.address,
                  target.port);
   state.reached = reach(self, target);
   if (!state.reached)
-    return retry(self);
-  state.failures = 0;
-  state.delay_seconds = 0;
-  state.was_reached = true;
+    return attempt_later(self, state.next.failed(seconds_now(self)));
+  state.next.reached();
   self->monitor(state.reached);
   self->send(state.owner, atom::connected_v, state.reached);
 }
@@ -116,12 +99,7 @@ void redirect(pointer self, const std::string& leader) {
     return;
   self->demonitor(state.reached.address());
   lose(self);
-  const auto& targets = state.options.targets;
-  const auto named = std::ranges::find(targets, leader, &connector_target::host);
-  if (named == targets.end())
-    return retry(self);
-  state.target = static_cast<std::size_t>(named - targets.begin());
-  attempt_later(self, state.options.first_delay_seconds);
+  attempt_later(self, state.next.redirected(leader, seconds_now(self)));
 }
 
 } // namespace
@@ -131,12 +109,15 @@ connector_actor::behavior_type connector(pointer self, connector_options options
   auto& state = self->state;
   state.options = std::move(options);
   state.owner = std::move(owner);
-  state.began_seconds = seconds_now(self);
+  session::reconnection_options reconnecting{.hosts = {}, .first_seconds = state.options.first_seconds};
+  for (const auto& target : state.options.targets)
+    reconnecting.hosts.push_back(target.host);
+  state.next = session::reconnection(std::move(reconnecting), seconds_now(self));
   self->set_down_handler([self](const caf::down_msg& down) {
     if (!self->state.reached || down.source != self->state.reached.address())
       return;
     lose(self);
-    retry(self);
+    attempt_later(self, self->state.next.failed(seconds_now(self)));
   });
   self->send(state.owner, atom::serve_v, connector_actor{self});
   attempt_later(self, 0);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "actors/interfaces.hpp"
+#include "session/reconnection.hpp"
 
 #include <caf/io/all.hpp>
 
@@ -42,9 +43,7 @@ struct connector_target {
 struct connector_options {
   std::vector<connector_target> targets; ///< at least one; tried in turn
   std::uint32_t probe_timeout_ms = 1000;
-  double first_delay_seconds = 0.02;   ///< after a round of all targets; doubles up to the longest
-  double longest_delay_seconds = 0.25; ///< so soon a dead arbitrator that is back is found
-  double first_seconds = 0;            ///< until it was connected once it tries the first target alone, for so long
+  double first_seconds = 0; ///< until it was connected once it tries the first target alone, for so long
 };
 
 /// Keeps a connection to one gateway:
@@ -64,13 +63,9 @@ struct connector_state {
   connected_actor owner;
   gateway_actor local;   ///< of this very host; null where it has none, or not yet
   gateway_actor reached; ///< null while not connected
-  std::size_t target = 0;
-  std::size_t failures = 0; ///< in a row
+  session::reconnection next;
   std::size_t attempts = 0;
-  double began_seconds = 0;
-  bool was_reached = false;
   socket_descriptor probe;
-  double delay_seconds = 0;
   bool attempt_due = false; ///< one is on its way
 };
 

@@ -2,7 +2,7 @@
 
 #include "actors/host_events.hpp"
 #include "actors/host_services.hpp"
-#include "actors/leave.hpp"
+#include "session/leave.hpp"
 #include "actors/run_outcome.hpp"
 #include "actors/system.hpp"
 #include "messages/leave.hpp"
@@ -33,13 +33,13 @@ bool is_training_over(const host_events::snapshot& ended) {
 /// True if the host leaves, and the others go on.
 bool wait_until_ended(host_services& services, host_events& events, const host_stop_tokens& stop,
                       std::chrono::milliseconds patience) {
-  std::optional<host_stop> asked;
+  std::optional<session::host_stop> asked;
   std::chrono::steady_clock::time_point deadline;
   bool leaves = false;
   while (!events.wait_ended(services.has_worker(), services.has_arbitrator() && !leaves, poll_interval)) {
     const auto now = std::chrono::steady_clock::now();
     if (stop.stop.stop_requested() && !asked) {
-      asked = decide_host_stop(stop.one_host.stop_requested(), services.roles());
+      asked = session::decide_host_stop(stop.one_host.stop_requested(), services.roles());
       spdlog::info("stop_asked {}", asked->reason);
       asked->leaves ? services.leave() : services.stop();
       deadline = now + patience;

@@ -183,32 +183,25 @@ void host_services::start_worker() {
     if (!training.trace)
       spdlog::warn("trace_not_written problem=\"{}\"", problem);
   }
-  messages::hello identity;
-  identity.cluster = options_.file.name;
-  identity.cluster_digest = options_.file.digest();
-  identity.host = host_.name;
-  identity.incarnation = new_incarnation();
-  identity.heartbeat_interval_ms = timeouts_.heartbeat_interval_ms;
+  auto protocol = session::options_of(options_.file, options_.file.digest(), host_.name, new_incarnation());
   trainer::checkpoint newest;
   if (!options_.resume_from.empty() && trainer::read_checkpoint(options_.resume_from, newest).empty())
-    identity.checkpoint_steps = newest.step;
+    protocol.identity.checkpoint_steps = newest.step;
 
-  worker_ = system_.spawn(worker, std::move(training), std::move(identity), events_);
+  worker_ = system_.spawn(worker, std::move(training), std::move(protocol), events_);
   // The worker is watched, not restarted: its parameters live in its thread.
   auto watched = [handle = worker_] { return caf::actor_cast<caf::strong_actor_ptr>(handle); };
   supervisors_.push_back(supervise({.max_restarts = 0}, {{"worker", watched}}));
 
   std::vector<child_specification> children;
-  children.push_back(
-      {"telemetry", [this] {
-         auto started = system_.spawn(
-             telemetry, telemetry_options{.sources = options_.file.telemetry_sources,
-                                          .control_ports = control_ports(options_),
-                                          .kernel = options_.kernel,
-                                          .upstream_timeout = std::chrono::milliseconds(timeouts_.request_timeout_ms)});
-         caf::anon_send(worker_, atom::serve_v, started);
-         return caf::actor_cast<caf::strong_actor_ptr>(started);
-       }});
+  children.push_back({"telemetry", [this] {
+                        auto started =
+                            system_.spawn(telemetry, telemetry_options{.sources = options_.file.telemetry_sources,
+                                                                       .control_ports = control_ports(options_),
+                                                                       .kernel = options_.kernel});
+                        caf::anon_send(worker_, atom::serve_v, started);
+                        return caf::actor_cast<caf::strong_actor_ptr>(started);
+                      }});
   children.push_back({"connector", [this] { return start_connector(); }});
   supervisors_.push_back(supervise({}, std::move(children)));
 }
@@ -308,7 +301,7 @@ void host_services::leave() {
     caf::anon_send(worker_, atom::leave_v);
 }
 
-host_roles host_services::roles() const {
+session::host_roles host_services::roles() const {
   return {.arbitrates = has_arbitrator_, .replicated = !options_.file.arbitrator.replicas.empty()};
 }
 

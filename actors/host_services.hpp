@@ -7,11 +7,11 @@
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
 #include "actors/leadership.hpp"
-#include "actors/leave.hpp"
 #include "actors/supervisor.hpp"
 #include "actors/tree_services.hpp"
 #include "ledger/file.hpp"
 #include "policy/parameter_archive.hpp"
+#include "session/leave.hpp"
 
 #include <memory>
 #include <mutex>
@@ -38,7 +38,7 @@ public:
   void stop();
   /// Asks for an end of this host's part; the others go on.
   void leave();
-  host_roles roles() const;
+  session::host_roles roles() const;
   /// Where this host's replica leads: tells the other replicas that the run is over.
   void tell_end(bool succeeded, const std::string& reason);
   /// Ends all actors of this host.

@@ -86,18 +86,10 @@ using gateway_actor = caf::typed_actor<
 // Inside one process.
 
 using telemetry_actor = caf::typed_actor<
-    // window_report without the telemetry: completed and passed upstream. Dropped when there is no upstream.
-    caf::reacts_to<atom::report, frame>,
-    // evaluation_report: passed upstream, behind the reports before it.
-    caf::reacts_to<atom::evaluation, frame>,
-    // Passed upstream, behind the reports before it. Fails at once when there is no upstream.
-    caf::replies_to<atom::settle>::with<atom::settle>,
-    // farewell -> the same completed. Passed upstream too; the reply waits until it is taken in there, or cannot be.
-    caf::replies_to<atom::farewell, frame>::with<frame>,
-    // Where to send from now on.
-    caf::reacts_to<atom::upstream, aggregator_actor>,
-    // There is no upstream for now.
-    caf::reacts_to<atom::orphan>>;
+    // window_report without the telemetry -> the same completed.
+    caf::replies_to<atom::report, frame>::with<frame>,
+    // -> every report before has been completed.
+    caf::replies_to<atom::settle>::with<atom::settle>>;
 
 using connector_actor = caf::typed_actor<
     // Try to connect.

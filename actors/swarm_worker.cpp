@@ -1,10 +1,12 @@
 #include "actors/swarm_worker.hpp"
 
-#include "actors/greeting.hpp"
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
 
-#include <algorithm>
+#include <spdlog/spdlog.h>
+
+#include <utility>
+#include <variant>
 
 namespace dynamix::actors {
 
@@ -17,242 +19,203 @@ std::shared_ptr<const messages::placement> swarm_group::share(messages::placemen
 
 namespace {
 
+namespace events = session::events;
+namespace effects = session::effects;
 using pointer = swarm_worker_actor::stateful_pointer<swarm_worker_state>;
-using phase = swarm_worker_state::phase;
-using messages::welcome_verdict;
+using phase = session::worker_protocol::phase;
 
-const cluster::timeouts& timeouts_of(pointer self) {
-  return self->state.group->timeouts;
-}
+/// What happens, and all that follows from it.
+void happen(pointer self, session::event what);
+void report_open(pointer self);
+void leave_generation(pointer self);
+void apply(pointer self, const messages::decision& decision);
 
-messages::hello hello_of(const swarm_worker_state& state) {
-  auto said = state.identity;
-  said.generation = state.generation();
-  said.last_decision = state.decisions ? state.decisions->newest() : messages::decision_key{};
-  said.training = state.now == phase::training;
-  if (said.training)
-    said.members = state.newest->members;
-  said.steps = said.attempted_steps = state.steps;
-  return said;
-}
+/// Carries effects out.
+struct performer {
+  pointer self;
+  swarm_worker_state& state = self->state;
+  swarm_group& group = *state.group;
 
-void end(pointer self) {
-  auto& state = self->state;
-  if (state.now == phase::ended)
-    return;
-  state.now = phase::ended;
-  state.group->events.left(state.rank);
-}
-
-void accepted(pointer self, const aggregator_actor& aggregator) {
-  auto& state = self->state;
-  state.greeting_delay_seconds = 0;
-  if (state.aggregator != aggregator) {
-    state.aggregator = aggregator;
-    self->monitor(aggregator);
+  /// A request to the hub that is counted both ways; `answered` is told whether it was heard.
+  template <class Answer, class Answered, class... Content>
+  void ask(std::uint32_t timeout_ms, Answered answered, const Content&... content) const {
+    ++group.sent;
+    self->request(state.hub, std::chrono::milliseconds(timeout_ms), content...)
+        .then(
+            [self = self, answered](Answer) {
+              ++self->state.group->received;
+              answered(true);
+            },
+            [answered](const caf::error&) { answered(false); });
   }
-  if (state.now != phase::greeting)
-    return;
-  state.now = phase::waiting;
-  const auto& batch = state.group->file.batch;
-  state.decisions = std::make_unique<trainer::decision_slot>(state.rank, batch.lowest, batch.highest);
+
+  void operator()(const effects::say_hello& what) const {
+    ++group.hellos;
+    ++group.sent;
+    self->request(state.gateway, std::chrono::milliseconds(what.timeout_ms), atom::hello_v, pack(what.hello),
+                  worker_actor{self})
+        .then(
+            [self = self, number = what.number](const frame& answer, const aggregator_actor& hub) {
+              ++self->state.group->received;
+              auto welcome = unpack<messages::welcome>(answer, "swarm_worker");
+              if (welcome && welcome->verdict == messages::welcome_verdict::accepted && !hub)
+                welcome.reset();
+              self->state.answering_hub = hub;
+              happen(self, events::hello_answered{number, std::move(welcome)});
+            },
+            [self = self, number = what.number](const caf::error&) {
+              happen(self, events::hello_answered{number, std::nullopt});
+            });
+  }
+  void operator()(const effects::greet_later& what) const {
+    self->delayed_send(self, to_milliseconds(what.seconds), atom::greet_v);
+  }
+  void operator()(const effects::redirect& what) const {
+    self->send(state.relay, atom::redirect_v, state.gateway, what.leader);
+  }
+  void operator()(const effects::follow_hub&) const {
+    if (state.hub == state.answering_hub)
+      return;
+    state.hub = state.answering_hub;
+    self->monitor(state.hub);
+  }
+  void operator()(const effects::forget_hub&) const { state.hub = nullptr; }
+  void operator()(const effects::send_report& what) const {
+    self->send(state.hub, atom::report_v, state.open == what.report ? state.packed : pack(what.report));
+    ++group.sent;
+    group.events.sent(state.rank);
+  }
+  void operator()(const effects::send_evaluation&) const {}
+  void operator()(const effects::send_heartbeat& what) const {
+    ask<atom::beat>(
+        what.timeout_ms,
+        [self = self, asked = state.hub, reports = what.reports](bool heard) {
+          if (self->state.hub == asked) // what another hub did not say is no event any more
+            happen(self, events::heartbeat_answered{heard, reports});
+        },
+        atom::beat_v, pack(what.heartbeat));
+  }
+  void operator()(const effects::settle_hub& what) const {
+    ask<atom::settle>(
+        what.timeout_ms, [self = self](bool) { happen(self, events::hub_settled{}); }, atom::settle_v);
+  }
+  void operator()(const effects::say_farewell& what) const {
+    ask<atom::farewell>(
+        what.timeout_ms, [self = self](bool heard) { happen(self, events::farewell_answered{heard}); },
+        atom::farewell_v, pack(what.farewell));
+  }
+
+  void operator()(const effects::join&) const {}
+  void operator()(const effects::enter_generation&) const {
+    state.store = state.offered_store;
+    ++group.generations;
+    group.events.placed(state.rank);
+    report_open(self); // what the generation before left undecided
+  }
+  void operator()(const effects::ask_to_regroup&) const { leave_generation(self); }
+  void operator()(const effects::interrupt&) const { leave_generation(self); }
+  void operator()(const effects::ask_to_stop&) const {}
+  void operator()(const effects::finish_training&) const {}
+
+  void operator()(const effects::decision_offered& what) const {
+    if (what.verdict == session::offer_verdict::accepted)
+      apply(self, what.decision);
+    else
+      ++group.refused;
+  }
+  void operator()(const effects::end& what) const {
+    if (!what.succeeded && !state.finished)
+      group.events.failed(what.reason);
+    group.events.left(state.rank);
+  }
+  void operator()(const effects::fail& what) const { group.events.failed(what.reason); }
+  /// As thousands of workers share one log, only what is wrong.
+  void operator()(const effects::log& what) const {
+    if (what.level == effects::log_level::error)
+      spdlog::error("rank={} {}", state.rank, what.text);
+  }
+};
+
+void happen(pointer self, session::event what) {
+  auto& state = self->state;
+  for (const auto& effect : state.protocol->handle({seconds_now(self), state.steps}, std::move(what)))
+    std::visit(performer{self}, effect);
 }
 
-void refused(pointer self, const messages::welcome& welcome) {
+void apply(pointer self, const messages::decision& decision) {
   auto& state = self->state;
-  if (welcome.verdict == welcome_verdict::not_leader)
-    return self->send(state.relay, atom::redirect_v, state.gateway, welcome.leader);
-  if (welcome.verdict == welcome_verdict::duplicate_host || state.now == phase::training)
-    return greet_later(self);
-  state.group->events.failed("the arbitrator refused " + state.identity.host + ": " + welcome.detail);
+  state.protocol->decisions()->applied(decision, decision.first_step);
+  state.in_force = decision.key;
+  if (state.open && state.open->window <= decision.key.window)
+    state.open.reset();
+  ++state.group->applied;
+  state.group->events.applied(decision);
 }
 
-void say_hello(pointer self) {
-  auto& state = self->state;
-  state.greeting_under_way = true;
-  const auto number = ++state.greetings;
-  const auto said = hello_of(state);
-  ++state.group->hellos;
-  ++state.group->sent;
-  self->request(state.gateway, std::chrono::milliseconds(timeouts_of(self).request_timeout_ms), atom::hello_v,
-                pack(said), worker_actor{self})
-      .then(
-          [self, number, training = said.training, generation = said.generation](const frame& answer,
-                                                                                 const aggregator_actor& aggregator) {
-            auto& state = self->state;
-            ++state.group->received;
-            if (number != state.greetings || state.now == phase::ended)
-              return;
-            state.greeting_under_way = false;
-            const auto welcome = unpack<messages::welcome>(answer, "swarm_worker");
-            if (!welcome)
-              return greet_later(self);
-            if (welcome->verdict != welcome_verdict::accepted || !aggregator)
-              return refused(self, *welcome);
-            accepted(self, aggregator);
-            state.known_generation = generation;
-            state.known_training = training;
-            const bool settled = state.now > phase::training ||
-                                 (generation == state.generation() && training == (state.now == phase::training));
-            if (state.gateway && (!settled || state.decisions->newest().term > welcome->term))
-              say_hello(self);
-          },
-          [self, number](const caf::error&) {
-            if (number != self->state.greetings)
-              return;
-            self->state.greeting_under_way = false;
-            greet_later(self);
-          });
-}
-
-void greet(pointer self) {
-  auto& state = self->state;
-  const bool wanted = state.now < phase::training || (state.now == phase::training && !state.aggregator);
-  if (!state.gateway || !wanted || state.greeting_under_way)
-    return;
-  if (state.now == phase::idle)
-    state.now = phase::greeting;
-  say_hello(self);
+void leave_generation(pointer self) {
+  const auto steps = self->state.steps;
+  happen(self,
+         events::generation_left{.goes_on = true,
+                                 .attempted_steps = steps,
+                                 .account = {.reason = "the generation is over", .steps = steps, .decisions = {}}});
 }
 
 /// The report as this generation has it, ready to go out.
-void pack_open(pointer self) {
-  auto& state = self->state;
-  state.open->generation = state.generation();
+void pack_open(swarm_worker_state& state) {
+  state.open->generation = state.protocol->newest().generation;
   state.open->decision = state.in_force;
   state.packed = pack(*state.open);
 }
 
-void send_open(pointer self) {
+void report_open(pointer self) {
   auto& state = self->state;
-  if (!state.aggregator || state.now != phase::training || !state.open || !state.window_ended)
+  if (!state.open || !state.window_ended || state.protocol->now() != phase::training)
     return;
-  self->send(state.aggregator, atom::report_v, state.packed);
-  ++state.group->sent;
-  state.group->events.sent(state.rank);
+  if (state.open->generation != state.protocol->newest().generation)
+    pack_open(state);
+  happen(self, events::window_completed{*state.open});
 }
 
-void take_place(pointer self, const frame& received) {
-  auto& state = self->state;
-  ++state.group->received;
-  auto place = unpack<messages::placement>(received, "swarm_worker");
-  const bool fits = place && state.now == phase::waiting && place->generation > state.generation() &&
-                    std::ranges::binary_search(place->members, state.rank) && !state.known_training &&
-                    state.known_generation == state.generation();
-  if (!fits)
-    return;
-  state.now = phase::training;
-  state.newest = state.group->share(std::move(*place));
-  state.decisions->enter_generation(state.generation());
-  ++state.group->generations;
-  state.group->events.placed(state.rank);
-  if (!state.open)
-    return;
-  pack_open(self); // what the generation before left undecided
-  send_open(self);
-}
-
-void generation_changes(pointer self, const frame& received) {
-  auto& state = self->state;
-  ++state.group->received;
-  const auto notice = unpack<messages::generation_notice>(received, "swarm_worker");
-  if (!notice || state.now >= phase::leaving)
-    return;
-  if (state.now == phase::training && notice->generation == state.generation())
-    state.now = phase::waiting;
-  if (state.now == phase::waiting)
-    greet(self);
-}
-
-void take_decision(pointer self, const frame& received) {
-  auto& state = self->state;
-  ++state.group->received;
-  const auto decision = unpack<messages::decision>(received, "swarm_worker");
-  if (!decision || !state.decisions)
-    return;
-  if (state.decisions->offer(*decision) != trainer::offer_verdict::accepted) {
-    ++state.group->refused;
-    return;
-  }
-  state.decisions->applied(*decision, decision->first_step);
-  state.in_force = decision->key;
-  if (state.open && state.open->window <= decision->key.window)
-    state.open.reset();
-  ++state.group->applied;
-  state.group->events.applied(*decision);
-}
-
-void prepare(pointer self, std::uint32_t index) {
-  auto& state = self->state;
+void prepare(swarm_worker_state& state, std::uint32_t index) {
   state.open = state.group->reports[index];
   state.steps = state.open->first_step + state.open->training.steps;
   state.window_ended = false;
-  pack_open(self);
+  pack_open(state);
 }
 
-void orphan(pointer self) {
-  self->state.aggregator = nullptr;
+void take_placement(pointer self, const frame& received, const store_actor& store) {
+  auto& state = self->state;
+  auto placement = unpack<messages::placement>(received, "swarm_worker");
+  if (!placement)
+    return;
+  state.offered_store = store;
+  happen(self, events::placement_received{state.group->share(std::move(*placement)), store == state.store});
+}
+
+/// A message that is all there is to the event.
+template <class Event, class Message>
+void receive(pointer self, const frame& received) {
+  ++self->state.group->received;
+  if (auto message = unpack<Message>(received, "swarm_worker"))
+    happen(self, Event{std::move(*message)});
 }
 
 void tick(pointer self) {
   auto& state = self->state;
-  const auto& timeouts = timeouts_of(self);
-  if (state.now < phase::leaving)
-    self->delayed_send(self, std::chrono::milliseconds(timeouts.beat_interval_ms), atom::tick_v);
-  if (!state.aggregator || !state.decisions || state.now >= phase::leaving)
-    return;
-  const messages::heartbeat sign{.rank = state.rank,
-                                 .incarnation = state.identity.incarnation,
-                                 .generation = state.now == phase::training ? state.generation() : 0,
-                                 .steps = state.steps};
-  ++state.group->sent;
-  self->request(state.aggregator, std::chrono::milliseconds(timeouts.silence_ms), atom::beat_v, pack(sign))
-      .then([self](atom::beat) { ++self->state.group->received; },
-            [self, asked = state.aggregator](const caf::error&) {
-              if (self->state.aggregator != asked)
-                return;
-              orphan(self);
-              self->send(self->state.relay, atom::redirect_v, self->state.gateway, std::string{});
-            });
+  if (state.protocol->now() != phase::ended)
+    self->delayed_send(self, std::chrono::milliseconds(state.group->timeouts.beat_interval_ms), atom::tick_v);
+  happen(self, events::tick{});
 }
 
-/// First settles, as a worker does, so that decisions under way are counted.
-void leave(pointer self) {
+void finish(pointer self) {
   auto& state = self->state;
-  if (state.now >= phase::leaving)
-    return;
-  state.now = phase::leaving;
-  if (!state.aggregator || !state.decisions)
-    return end(self);
-  const std::chrono::milliseconds patience(2 * timeouts_of(self).request_timeout_ms);
-  auto say_farewell = [self, patience] {
-    auto& state = self->state;
-    if (!state.aggregator)
-      return end(self);
-    const messages::farewell said{.host = state.identity.host,
-                                  .rank = state.rank,
-                                  .succeeded = true,
-                                  .reason = "the swarm's windows are done",
-                                  .steps = state.steps,
-                                  .decisions = state.decisions->close(),
-                                  .incarnation = state.identity.incarnation};
-    ++state.group->sent;
-    self->request(state.aggregator, patience, atom::farewell_v, pack(said))
-        .then(
-            [self](atom::farewell) {
-              ++self->state.group->received;
-              end(self);
-            },
-            [self](const caf::error&) { end(self); });
-  };
-  ++state.group->sent;
-  self->request(state.aggregator, patience, atom::settle_v)
-      .then(
-          [self, say_farewell](atom::settle) {
-            ++self->state.group->received;
-            say_farewell();
-          },
-          [say_farewell](const caf::error&) { say_farewell(); });
+  state.finished = true;
+  if (state.protocol->decisions() == nullptr)
+    return happen(self, events::stop_requested{});
+  happen(self, events::generation_left{.account = {.succeeded = true,
+                                                   .reason = "the swarm's windows are done",
+                                                   .steps = state.steps,
+                                                   .decisions = {}}});
 }
 
 } // namespace
@@ -264,41 +227,42 @@ swarm_worker_actor::behavior_type swarm_worker(pointer self, std::shared_ptr<swa
   state.group = std::move(group);
   state.relay = std::move(relay);
   state.rank = rank;
-  state.identity.cluster = state.group->file.name;
-  state.identity.cluster_digest = state.group->digest;
-  state.identity.host = state.group->file.workers()[rank]->name;
-  state.identity.incarnation = incarnation;
-  state.identity.heartbeat_interval_ms = timeouts_of(self).heartbeat_interval_ms;
+  const auto& file = state.group->file;
+  state.protocol.emplace(session::options_of(file, state.group->digest, file.workers()[rank]->name, incarnation));
   self->set_down_handler([self](const caf::down_msg& down) {
-    if (!self->state.aggregator || down.source != self->state.aggregator.address())
-      return;
-    orphan(self);
-    greet(self);
+    if (self->state.hub && down.source == self->state.hub.address())
+      happen(self, events::hub_down{});
   });
   // Hosts do not beat in step.
-  const auto interval = timeouts_of(self).beat_interval_ms;
-  self->delayed_send(self, std::chrono::milliseconds(std::uint64_t{rank} * 7919 % interval), atom::tick_v);
+  const auto offset = std::uint64_t{rank} * 7919 % state.group->timeouts.beat_interval_ms;
+  self->delayed_send(self, std::chrono::milliseconds(offset), atom::tick_v);
   return {
-      [self](atom::decide, const frame& decision) { take_decision(self, decision); },
-      [self](atom::place, const frame& place, const store_actor&) { take_place(self, place); },
-      [self](atom::closed, const frame& notice) { generation_changes(self, notice); },
+      [self](atom::decide, const frame& decision) {
+        receive<events::decision_received, messages::decision>(self, decision);
+      },
+      [self](atom::place, const frame& place, const store_actor& store) {
+        ++self->state.group->received;
+        take_placement(self, place, store);
+      },
+      [self](atom::closed, const frame& notice) {
+        receive<events::notice_received, messages::generation_notice>(self, notice);
+      },
       [self](atom::connected, gateway_actor gateway) {
         self->state.gateway = std::move(gateway);
-        self->state.greeting_under_way = false; // nobody answers what was said on another connection
-        greet(self);
+        happen(self, events::connected{});
       },
       [self](atom::lost) {
         self->state.gateway = nullptr;
-        orphan(self);
+        happen(self, events::disconnected{});
       },
-      [self](atom::greet) { greet(self); },
+      [self](atom::greet) { happen(self, events::greeting_due{}); },
       [self](atom::tick) { tick(self); },
-      [self](atom::report, std::uint32_t index) { prepare(self, index); },
+      [self](atom::report, std::uint32_t index) { prepare(self->state, index); },
       [self](atom::report) {
         self->state.window_ended = true;
-        send_open(self);
+        report_open(self);
       },
-      [self](atom::stop) { leave(self); },
+      [self](atom::stop) { finish(self); },
   };
 }
 

@@ -2,8 +2,8 @@
 
 #include "actors/interfaces.hpp"
 #include "cluster/cluster_file.hpp"
+#include "session/worker_protocol.hpp"
 #include "swarm/transport.hpp"
-#include "trainer/decision_slot.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -60,34 +60,29 @@ private:
   std::shared_ptr<const messages::placement> newest_;
 };
 
-/// Speaks as actors/worker.cpp does, but leaves a generation at once when it is told that it ends or regroups. A
-/// decision is applied as soon as it comes; it holds from the step that it names on.
+/// Runs the same protocol as actors/worker does (session/worker_protocol.hpp), but leaves a generation at once when it
+/// is told that it ends or regroups. A decision is applied as soon as it comes; it holds from the step that it names
+/// on.
 struct swarm_worker_state {
-  enum class phase : std::uint8_t { idle, greeting, waiting, training, leaving, ended };
-
   static constexpr const char* name = "swarm_worker";
 
   std::shared_ptr<swarm_group> group;
   swarm_relay_actor relay;
   std::uint32_t rank = 0;
-  phase now = phase::idle;
-  messages::hello identity;
-  gateway_actor gateway;
-  aggregator_actor aggregator; ///< null while orphaned
-  std::unique_ptr<trainer::decision_slot> decisions;
-  std::shared_ptr<const messages::placement> newest;
+  std::optional<session::worker_protocol> protocol;
+  gateway_actor gateway; ///< null while there is none in reach
+  aggregator_actor hub;  ///< null while orphaned
+  store_actor store;     ///< of the placement that was taken last; nobody meets there
+  // Came with the event under way.
+  aggregator_actor answering_hub;
+  store_actor offered_store;
+  // In training's place.
   std::optional<messages::window_report> open; ///< of the newest window; none once it is decided
-  frame packed;                                ///< the same
+  frame packed;                                ///< the same, ready to go out
   bool window_ended = false;                   ///< it may go out
   messages::decision_key in_force;
   std::uint64_t steps = 0;
-  bool greeting_under_way = false;
-  std::uint64_t greetings = 0;
-  std::uint64_t known_generation = 0; ///< as the newest hello said that was answered
-  bool known_training = false;
-  double greeting_delay_seconds = 0;
-
-  std::uint64_t generation() const { return newest ? newest->generation : 0; }
+  bool finished = false; ///< the swarm's windows are done
 };
 
 swarm_worker_actor::behavior_type swarm_worker(swarm_worker_actor::stateful_pointer<swarm_worker_state> self,

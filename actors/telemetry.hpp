@@ -5,10 +5,8 @@
 #include "telemetry/kernel_session.hpp"
 #include "telemetry/window_meter.hpp"
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace dynamix::actors {
@@ -17,18 +15,12 @@ struct telemetry_options {
   std::vector<cluster::telemetry_source> sources;
   std::vector<std::uint16_t> control_ports; ///< connections with one of them at either end carry no gradients
   std::shared_ptr<dynamix::telemetry::kernel_session> kernel; ///< null: no eBPF
-  std::chrono::milliseconds upstream_timeout{0};
 };
 
 /// Completes the worker's reports with what the machine and the network did in the same window.
 struct telemetry_state {
   static constexpr const char* name = "telemetry";
   std::unique_ptr<dynamix::telemetry::window_meter> meter;
-  aggregator_actor upstream;
-  std::chrono::milliseconds upstream_timeout{0};
-  double seconds_spent = 0;  ///< CPU time of all measurements, in the kernel too
-  std::string untold_choice; ///< of sources
-  frame unheard;             ///< the newest report since there is no upstream; empty: none
 };
 
 telemetry_actor::behavior_type telemetry(telemetry_actor::stateful_pointer<telemetry_state> self,

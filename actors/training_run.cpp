@@ -89,11 +89,11 @@ public:
     spdlog::info("checkpoint_written step={} path={}", step, path);
   }
 
-  trainer::boundary_request request() override {
+  session::boundary_request request() override {
     if (run_.stop_.load(std::memory_order_relaxed))
-      return trainer::boundary_request::stop;
-    return run_.regroup_.load(std::memory_order_relaxed) ? trainer::boundary_request::regroup
-                                                         : trainer::boundary_request::none;
+      return session::boundary_request::stop;
+    return run_.regroup_.load(std::memory_order_relaxed) ? session::boundary_request::regroup
+                                                         : session::boundary_request::none;
   }
 
 private:
@@ -106,17 +106,9 @@ private:
   double step_end_seconds_ = 0;
 };
 
-namespace {
-
-std::uint32_t highest_of(const cluster::cluster_file& file, std::uint32_t rank) {
-  const auto limits = file.highest_by_rank();
-  return rank < limits.size() ? limits[rank] : file.batch.highest;
-}
-
-} // namespace
-
-training_run::training_run(const training_options& options, std::uint32_t rank)
-    : options_(options), rank_(rank), decisions_(rank, options.file.batch.lowest, highest_of(options.file, rank)) {}
+training_run::training_run(const training_options& options, std::uint32_t rank,
+                           std::shared_ptr<session::decision_slot> decisions)
+    : options_(options), rank_(rank), decisions_(std::move(decisions)) {}
 
 training_run::~training_run() {
   // The thread holds a share of this object, so here it has ended or is ending in this very call.
@@ -130,7 +122,6 @@ void training_run::start(caf::actor_system& system, worker_local worker) {
 }
 
 void training_run::place(const messages::placement& place, store_actor store) {
-  newest_ = place;
   regroup_.store(false, std::memory_order_relaxed);
   interruption_ = std::make_shared<trainer::interruption>();
   {
@@ -155,7 +146,6 @@ void training_run::interrupt(const std::string& reason) {
 }
 
 void training_run::finish(const std::string& reason) {
-  finished_ = true;
   {
     const std::scoped_lock lock(mutex_);
     last_reason_ = reason;
@@ -193,7 +183,7 @@ void training_run::run(caf::actor_system& system, const worker_local& worker) {
       remote_store rendezvous(system, next->store, std::chrono::milliseconds(options_.timeouts.request_timeout_ms),
                               *next->stop);
       training_observer observer(*this, worker, next->place);
-      last = session.train(next->place, rendezvous, decisions_, observer, *next->stop);
+      last = session.train(next->place, rendezvous, *decisions_, observer, *next->stop);
       tell(worker, last);
       if (last.succeeded() || last.how == trainer::ending::failed)
         return;

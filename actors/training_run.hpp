@@ -33,7 +33,7 @@ struct training_options {
 /// for the next. It holds a share of this object and is never joined: one that hangs is left to the process's end.
 class training_run : public std::enable_shared_from_this<training_run> {
 public:
-  training_run(const training_options& options, std::uint32_t rank);
+  training_run(const training_options& options, std::uint32_t rank, std::shared_ptr<session::decision_slot> decisions);
   ~training_run();
   training_run(const training_run&) = delete;
   training_run& operator=(const training_run&) = delete;
@@ -51,12 +51,7 @@ public:
   /// No further place will come: a checkpoint is written, and the thread ends with this reason.
   void finish(const std::string& reason);
 
-  std::uint32_t rank() const { return rank_; }
-  /// The newest place; generation 0 before the first.
-  const messages::placement& newest() const { return newest_; }
-  bool finished() const { return finished_; }
   std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
-  trainer::decision_slot& decisions() { return decisions_; }
   trainer::outcome outcome() const;
   double control_seconds() const;
   std::vector<messages::evaluation_report> evaluations() const;
@@ -75,14 +70,11 @@ private:
 
   training_options options_;
   std::uint32_t rank_;
-  trainer::decision_slot decisions_;
+  std::shared_ptr<session::decision_slot> decisions_;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> regroup_ = false;
   std::atomic<std::uint64_t> steps_ = 0;
-  // The worker actor's own.
-  messages::placement newest_;
-  std::shared_ptr<trainer::interruption> interruption_;
-  bool finished_ = false;
+  std::shared_ptr<trainer::interruption> interruption_; ///< the worker actor's own
 
   mutable std::mutex mutex_; ///< guards all below
   std::condition_variable ordered_;

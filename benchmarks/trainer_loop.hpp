@@ -2,7 +2,7 @@
 
 #include "benchmarks/step_plan.hpp"
 #include "cluster/cluster_file.hpp"
-#include "trainer/decision_slot.hpp"
+#include "session/decision_slot.hpp"
 #include "trainer/session.hpp"
 
 namespace dynamix::benchmarks {

@@ -4,9 +4,9 @@
 
 #include "cluster/cluster_file.hpp"
 #include "messages/types.hpp"
-#include "trainer/boundary_request.hpp"
+#include "session/agreement.hpp"
+#include "session/decision_slot.hpp"
 #include "trainer/clock.hpp"
-#include "trainer/decision_slot.hpp"
 #include "trainer/interruption.hpp"
 #include "trainer/step_times.hpp"
 #include "trainer/store.hpp"
@@ -17,6 +17,9 @@
 #include <vector>
 
 namespace dynamix::trainer {
+
+using dynamix::session::boundary_request;
+using dynamix::session::decision_slot;
 
 /// A worker's place in one generation: one fixed set of workers with one process group.
 struct membership {

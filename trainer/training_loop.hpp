@@ -9,7 +9,7 @@
 /// decision that holds from the next step on, and on whether to stop or to regroup. What is agreed is gathered at the
 /// start of the step before, so it has long arrived at its end.
 
-#include "trainer/agreement.hpp"
+#include "session/agreement.hpp"
 #include "trainer/exchange.hpp"
 #include "trainer/session.hpp"
 #include "trainer/training_state.hpp"
@@ -23,6 +23,11 @@
 #include <string>
 
 namespace dynamix::trainer {
+
+using dynamix::session::agreement;
+using dynamix::session::boundary_columns;
+using dynamix::session::boundary_row;
+using dynamix::session::decode_row;
 
 /// How a generation ended in good order.
 struct generation_end {

@@ -71,10 +71,10 @@ proxy_actor::behavior_type proxy(proxy_pointer self, simulation* world, connecti
       },
       [to_worker, world](atom::place, const frame& place, const actors::store_actor& store) {
         const meeting_point where{store.id(), world->host.hub_life()};
-        to_worker([place, where](simulated_worker& worker) { worker.take_place(place, where); });
+        to_worker([place, where](simulated_worker& worker) { worker.take_placement(place, where); });
       },
       [to_worker](atom::closed, const frame& notice) {
-        to_worker([notice](simulated_worker& worker) { worker.generation_changes(notice); });
+        to_worker([notice](simulated_worker& worker) { worker.take_notice(notice); });
       },
       [](atom::stop) {}, // nobody asks the arbitrator's host to end
       [self, world, through, failed](atom::hello, std::uint64_t ticket, const frame& hello) {
@@ -86,6 +86,15 @@ proxy_actor::behavior_type proxy(proxy_pointer self, simulation* world, connecti
                   if (hub)
                     self->monitor(hub);
                   answer_worker(*world, through, ticket, {true, welcome, hub});
+                },
+                failed(ticket));
+      },
+      [self, world, through, failed](atom::beat, std::uint64_t ticket, const actors::aggregator_actor& hub,
+                                     const frame& sign) {
+        self->request(hub, caf::infinite, atom::beat_v, sign)
+            .then(
+                [world, through, ticket](atom::beat) {
+                  answer_worker(*world, through, ticket, {true, {}, {}});
                 },
                 failed(ticket));
       },

@@ -38,6 +38,7 @@ struct answer {
 /// of the worker, with the ticket that its answer carries.
 using proxy_actor =
     actors::worker_actor::extend<caf::reacts_to<atom::hello, std::uint64_t, frame>,
+                                 caf::reacts_to<atom::beat, std::uint64_t, actors::aggregator_actor, frame>,
                                  caf::reacts_to<atom::settle, std::uint64_t, actors::aggregator_actor>,
                                  caf::reacts_to<atom::farewell, std::uint64_t, actors::aggregator_actor, frame>,
                                  caf::reacts_to<atom::connected, actors::gateway_actor>>;

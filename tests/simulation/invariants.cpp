@@ -223,7 +223,7 @@ void invariants::window_judged(const ledger::window& window) {
 }
 
 void invariants::offered(const simulated_worker& worker, const messages::decision& decision,
-                         trainer::offer_verdict verdict) {
+                         session::offer_verdict verdict) {
   const auto name = [&] {
     return fmt::format("the decision on window {} under term {} for w{}", decision.key.window, decision.key.term,
                        worker.rank());
@@ -255,7 +255,7 @@ void invariants::offered(const simulated_worker& worker, const messages::decisio
     return violated(name() + " is another than the ledger's");
   // A process that is new may get what was made for the one before it.
   const bool outdated = decision.generation < worker.newest().generation || worker.newest().generation == 0;
-  if (verdict != trainer::offer_verdict::accepted && !(verdict == trainer::offer_verdict::wrong_generation && outdated))
+  if (verdict != session::offer_verdict::accepted && !(verdict == session::offer_verdict::wrong_generation && outdated))
     violated(fmt::format("{} was refused: {}", name(), static_cast<int>(verdict)));
 }
 

@@ -7,7 +7,7 @@
 #include "ledger/rows.hpp"
 #include "messages/types.hpp"
 #include "replication/journal.hpp"
-#include "trainer/decision_slot.hpp"
+#include "session/decision_slot.hpp"
 
 #include <cstdint>
 #include <list>
@@ -47,7 +47,7 @@ public:
   void training_started(const ring& place, const training_state& state);
   void step_attempted(std::uint64_t step);
   void step_completed(const ring& place, const simulated_worker& worker);
-  void offered(const simulated_worker& worker, const messages::decision& decision, trainer::offer_verdict verdict);
+  void offered(const simulated_worker& worker, const messages::decision& decision, session::offer_verdict verdict);
   void applied(const ring& place, const simulated_worker& worker, const messages::decision& decision);
   /// The run is over: everything that was decided has arrived.
   void finish();

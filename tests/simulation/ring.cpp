@@ -34,7 +34,6 @@ void ring::enter(simulated_worker& worker) {
   thread.entered = true;
   thread.step_in_flight = false;
   thread.first_step = true;
-  worker.slot().enter_generation(place_.generation);
   if (thread.interrupted)
     return take_leave(worker, thread_ending::lost, "interrupted");
   if (failed_)
@@ -133,7 +132,7 @@ void ring::complete_step_together() {
     waits_ = true;
     return;
   }
-  std::vector<trainer::boundary_row> rows;
+  std::vector<session::boundary_row> rows;
   const auto window_steps = world_.file.arbitrator.window_steps;
   const bool agrees = (step_ + 1) % window_steps == cluster::settle_steps(window_steps);
   ++step_;
@@ -144,7 +143,7 @@ void ring::complete_step_together() {
     if (agrees)
       rows.push_back(
           {.held = thread.brought,
-           .request = thread.regroup ? trainer::boundary_request::regroup : trainer::boundary_request::none});
+           .request = thread.regroup ? session::boundary_request::regroup : session::boundary_request::none});
   }
   for (const auto rank : place_.members) {
     auto& one = worker(rank);
@@ -155,7 +154,7 @@ void ring::complete_step_together() {
   }
 }
 
-void ring::complete_step(simulated_worker& worker, const std::vector<trainer::boundary_row>& rows) {
+void ring::complete_step(simulated_worker& worker, const std::vector<session::boundary_row>& rows) {
   auto& thread = worker.thread;
   auto& state = thread.state;
   ++state.steps;
@@ -163,10 +162,10 @@ void ring::complete_step(simulated_worker& worker, const std::vector<trainer::bo
   thread.step_in_flight = false;
   world_.checks.step_completed(*this, worker);
   if (std::exchange(thread.first_step, false))
-    worker.beat();
-  trainer::agreement agreed;
+    worker.training_began();
+  session::agreement agreed;
   if (!rows.empty())
-    agreed = trainer::agree(rows, state.last_applied, state.steps);
+    agreed = session::agree(rows, state.last_applied, state.steps);
   const bool final = state.steps >= world_.total_steps;
   const auto window_steps = world_.file.arbitrator.window_steps;
   if (state.steps % window_steps == 0 || final)
@@ -184,7 +183,7 @@ void ring::complete_step(simulated_worker& worker, const std::vector<trainer::bo
     world_.write_checkpoint(state);
   if (final)
     return take_leave(worker, thread_ending::completed, "epochs completed");
-  if (agreed.request == trainer::boundary_request::regroup)
+  if (agreed.request == session::boundary_request::regroup)
     return take_leave(worker, thread_ending::regrouped, "regrouping");
   // Now and then something lies between two steps: an evaluation, a checkpoint.
   if (!world_.random.chance(0.1))

@@ -1,11 +1,151 @@
 #include "tests/simulation/worker_model.hpp"
 
+#include "actors/packing.hpp"
+#include "messages/leave.hpp"
 #include "tests/simulation/simulation.hpp"
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 namespace dynamix::simulation {
+
+namespace events = session::events;
+namespace effects = session::effects;
+using actors::pack;
+using actors::unpack;
+
+/// Carries effects out.
+struct simulated_worker::performer {
+  simulated_worker& worker;
+  simulation& world = worker.world_;
+
+  void operator()(const effects::say_hello& what) const {
+    const auto& said = what.hello;
+    worker.log([&] {
+      return fmt::format("says hello, generation {}{}, steps {}, attempted {}, term {}", said.generation,
+                         said.training ? " in training" : "", said.steps, said.attempted_steps,
+                         said.last_decision.term);
+    });
+    worker.request(
+        [packed = pack(said)](const connection_ptr& link, std::uint64_t ticket) {
+          caf::anon_send(link->proxy, atom::hello_v, ticket, packed);
+        },
+        what.timeout_ms,
+        [self = &worker, number = what.number](const answer& heard) {
+          auto welcome = heard.heard ? unpack<messages::welcome>(heard.said, "worker") : std::nullopt;
+          const bool accepted = welcome && welcome->verdict == messages::welcome_verdict::accepted;
+          if (accepted && !heard.hub)
+            welcome.reset();
+          if (accepted && welcome->rank != self->rank_)
+            self->world_.checks.violated(fmt::format("w{} was given rank {}", self->rank_, welcome->rank));
+          self->answering_hub_ = heard.hub;
+          self->happen(events::hello_answered{number, std::move(welcome)});
+        });
+  }
+  void operator()(const effects::greet_later& what) const {
+    worker.after(static_cast<std::int64_t>(what.seconds * us_per_second),
+                 [self = &worker] { self->happen(events::greeting_due{}); });
+  }
+  void operator()(const effects::redirect&) const { worker.disconnect(20 * us_per_ms); }
+  void operator()(const effects::follow_hub&) const { worker.hub_ = worker.answering_hub_; }
+  void operator()(const effects::forget_hub&) const { worker.hub_ = nullptr; }
+  void operator()(const effects::send_report& what) const {
+    if (worker.link_)
+      world.net.to_hub(worker.link_, [hub = worker.hub_, packed = pack(what.report)] {
+        caf::anon_send(hub, atom::report_v, packed);
+      });
+  }
+  void operator()(const effects::send_evaluation&) const {}
+  void operator()(const effects::send_heartbeat& what) const {
+    worker.request(
+        [hub = worker.hub_, packed = pack(what.heartbeat)](const connection_ptr& link, std::uint64_t ticket) {
+          caf::anon_send(link->proxy, atom::beat_v, ticket, hub, packed);
+        },
+        what.timeout_ms,
+        [self = &worker, asked = worker.hub_, reports = what.reports](const answer& heard) {
+          if (self->hub_ == asked)
+            self->happen(events::heartbeat_answered{heard.heard, reports});
+        });
+  }
+  void operator()(const effects::settle_hub& what) const {
+    worker.request(
+        [hub = worker.hub_](const connection_ptr& link, std::uint64_t ticket) {
+          caf::anon_send(link->proxy, atom::settle_v, ticket, hub);
+        },
+        what.timeout_ms,
+        [self = &worker](const answer& heard) {
+          if (heard.heard && self->link_)
+            self->link_->parted = true;
+          self->happen(events::hub_settled{});
+        });
+  }
+  void operator()(const effects::say_farewell& what) const {
+    worker.request(
+        [hub = worker.hub_, packed = pack(what.farewell)](const connection_ptr& link, std::uint64_t ticket) {
+          caf::anon_send(link->proxy, atom::farewell_v, ticket, hub, packed);
+        },
+        what.timeout_ms,
+        [self = &worker](const answer& heard) {
+          self->farewell_heard_ = heard.heard;
+          self->happen(events::farewell_answered{heard.heard});
+        });
+  }
+
+  void operator()(const effects::join&) const {}
+  void operator()(const effects::enter_generation& what) const {
+    worker.away_ = false;
+    worker.store_ = worker.offered_store_;
+    auto& thread = worker.thread;
+    thread.place = world.ring_at(worker.store_, *what.placement);
+    thread.interrupted = thread.regroup = thread.entered = false;
+    worker.after(world.random.between(100, 30'000), [self = &worker, mine = thread.place] {
+      if (self->thread.place == mine)
+        mine->enter(*self);
+    });
+  }
+  void operator()(const effects::ask_to_regroup&) const { worker.thread.regroup = true; }
+  void operator()(const effects::ask_to_stop&) const {
+    world.checks.violated(fmt::format("w{} was asked to end training", worker.rank_));
+  }
+  void operator()(const effects::interrupt& what) const {
+    if (const auto place = worker.thread.place)
+      place->interrupt(worker, what.reason);
+  }
+  void operator()(const effects::finish_training& what) const {
+    worker.after(world.random.between(1, 100) * us_per_ms, [self = &worker, reason = what.reason] {
+      self->happen(events::generation_left{
+          .account = {.reason = reason + "; checkpoint written", .steps = self->thread.state.steps, .decisions = {}}});
+    });
+  }
+
+  void operator()(const effects::decision_offered& what) const {
+    world.checks.offered(worker, what.decision, what.verdict);
+  }
+  void operator()(const effects::end& what) const { worker.end(what); }
+  void operator()(const effects::fail& what) const {
+    worker.log([&] { return what.reason; });
+    world.restart_worker(worker.rank_, 500 * us_per_ms);
+  }
+  void operator()(const effects::log& what) const {
+    worker.log([&] { return what.text; });
+  }
+};
+
+void simulated_worker::happen(session::event what) {
+  const auto incarnation = incarnation_;
+  const session::moment at{static_cast<double>(world_.time.now_us()) / us_per_second, thread.state.steps};
+  for (const auto& effect : protocol_->handle(at, std::move(what))) {
+    if (!alive_ || incarnation != incarnation_)
+      return;
+    std::visit(performer{*this}, effect);
+  }
+}
+
+const messages::placement& simulated_worker::newest() const {
+  static const messages::placement none;
+  return protocol_ ? protocol_->newest() : none;
+}
 
 void simulated_worker::start(std::uint64_t checkpoint_steps) {
   if (alive_ || finished())
@@ -13,22 +153,14 @@ void simulated_worker::start(std::uint64_t checkpoint_steps) {
   incarnation_ = world_.next_incarnation++;
   alive_ = true;
   hung_ = false;
-  now_ = phase::idle;
   link_ = nullptr;
   connect_delay_us_ = 0;
-  has_gateway_ = greeting_under_way_ = false;
   hub_ = nullptr;
-  unheard_.reset();
-  slot_ = nullptr;
-  watch_.emplace(world_.timeouts);
-  newest_ = {};
-  known_generation_ = 0;
-  known_training_ = false;
   checkpoint_steps_ = checkpoint_steps;
-  greeting_delay_seconds_ = 0;
-  duplicate_since_seconds_ = -1;
-  leave_asked_seconds_.reset();
   thread = {};
+  auto options = session::options_of(world_.file, world_.digest, world_.name_of(rank_), incarnation_);
+  options.identity.checkpoint_steps = checkpoint_steps;
+  protocol_.emplace(std::move(options));
   log([&] { return fmt::format("starts, incarnation {}, checkpoint of step {}", incarnation_, checkpoint_steps); });
   attempt();
   tick();
@@ -68,19 +200,21 @@ void simulated_worker::wake() {
 }
 
 void simulated_worker::ask_to_leave(std::int64_t restart_delay_us) {
-  const bool alone = std::ranges::none_of(newest_.members,
-                                          [this](auto rank) { return rank != rank_ && !world_.workers[rank]->away_; });
-  if (!alive_ || leaves() || alone || now_ < phase::waiting || now_ >= phase::leaving)
+  const auto alone = [this] {
+    return std::ranges::none_of(newest().members,
+                                [this](auto rank) { return rank != rank_ && !world_.workers[rank]->away_; });
+  };
+  const bool is_there = alive_ && now() >= phase::waiting && now() < phase::leaving;
+  if (!is_there || leaves() || away_ || alone())
     return;
   log([] { return "is asked to leave"; });
   away_ = true;
   restart_delay_us_ = restart_delay_us;
-  leave_asked_seconds_ = static_cast<double>(world_.time.now_us()) / us_per_second;
   run(incarnation_, [this] {
-    if (now_ == phase::waiting)
-      part();
+    if (newest().members.size() > 1)
+      happen(events::leave_requested{});
     else
-      look_after_leave();
+      away_ = false;
   });
 }
 
@@ -100,10 +234,10 @@ void simulated_worker::after(std::int64_t delay_us, std::function<void()> action
 }
 
 void simulated_worker::request(const std::function<void(const connection_ptr&, std::uint64_t)>& ask,
-                               std::int64_t timeout_us, std::function<void(const answer&)> then) {
+                               std::uint32_t timeout_ms, std::function<void(const answer&)> then) {
   const auto ticket = ++tickets_;
   pending_[ticket] = std::move(then);
-  after(timeout_us, [this, ticket] { answered(ticket, {}); });
+  after(timeout_ms * us_per_ms, [this, ticket] { answered(ticket, {}); });
   if (link_)
     world_.net.to_hub(link_, [ask, link = link_, ticket] { ask(link, ticket); });
 }
@@ -116,7 +250,71 @@ void simulated_worker::answered(std::uint64_t ticket, const answer& said) {
   }
 }
 
-// connector.cpp
+void simulated_worker::tick() {
+  after(world_.timeouts.beat_interval_ms * us_per_ms, [this] { tick(); });
+  happen(events::tick{});
+}
+
+void simulated_worker::take_decision(const frame& received) {
+  auto decision = unpack<messages::decision>(received, "worker");
+  if (!decision || protocol_->decisions() == nullptr)
+    return world_.checks.violated("a decision reached a worker that was never welcome");
+  happen(events::decision_received{*decision});
+}
+
+void simulated_worker::take_placement(const frame& received, const meeting_point& where) {
+  auto placement = unpack<messages::placement>(received, "worker");
+  if (!placement)
+    return world_.checks.violated("a placement reached a worker that is none");
+  offered_store_ = where;
+  happen(
+      events::placement_received{std::make_shared<const messages::placement>(std::move(*placement)), where == store_});
+}
+
+void simulated_worker::take_notice(const frame& received) {
+  auto notice = unpack<messages::generation_notice>(received, "worker");
+  if (!notice)
+    return world_.checks.violated("a notice reached a worker that is none");
+  happen(events::notice_received{std::move(*notice)});
+}
+
+void simulated_worker::report(const messages::window_report& record) {
+  world_.checks.reported(record);
+  happen(events::window_completed{record});
+}
+
+void simulated_worker::generation_left() {
+  log([&] {
+    return fmt::format("has left generation {} at step {} of {}: {}", newest().generation, thread.state.steps,
+                       thread.attempted_steps, thread.reason);
+  });
+  happen(events::generation_left{.goes_on = thread.how != thread_ending::completed,
+                                 .attempted_steps = thread.attempted_steps,
+                                 .account = {.succeeded = thread.how == thread_ending::completed,
+                                             .reason = thread.reason,
+                                             .steps = thread.state.steps,
+                                             .parameter_checksum = thread.state.digest,
+                                             .decisions = {}}});
+}
+
+/// A host that left is started again, unlike one that has come to the end of training.
+void simulated_worker::end(const session::effects::end& how) {
+  log([&] { return fmt::format("ends {}: {}", how.succeeded ? "well" : "in failure", how.reason); });
+  const bool left = messages::tells_leave(how.farewell);
+  if (!left) {
+    finished_ = true;
+    succeeded_ = how.succeeded;
+    world_.checks.worker_ended(*this, how.succeeded, how.reason);
+  }
+  after(world_.random.between(1, 100) * us_per_ms, [this, left] {
+    if (left)
+      world_.restart_worker(rank_, restart_delay_us_);
+    else
+      crash();
+  });
+}
+
+// As actors/connector does.
 
 void simulated_worker::attempt() {
   link_ = world_.net.connect(rank_, incarnation_);
@@ -130,9 +328,16 @@ void simulated_worker::attempt() {
     if (link != link_ || !link->worker.up)
       return;
     log([] { return "has connected"; });
-    has_gateway_ = true;
-    greeting_under_way_ = false;
-    greet();
+    happen(events::connected{});
+  });
+}
+
+void simulated_worker::disconnect(std::int64_t next_attempt_us) {
+  link_ = nullptr;
+  happen(events::disconnected{});
+  after(next_attempt_us, [this] {
+    if (!link_)
+      attempt();
   });
 }
 
@@ -140,10 +345,7 @@ void simulated_worker::connection_lost(const connection_ptr& one) {
   if (one != link_)
     return;
   log([] { return "its connection breaks"; });
-  link_ = nullptr;
-  has_gateway_ = false;
-  orphan();
-  after(100 * us_per_ms, [this] { attempt(); });
+  disconnect(100 * us_per_ms);
 }
 
 /// DOWN of the gateway or of an aggregator.
@@ -152,16 +354,10 @@ void simulated_worker::actor_gone(const connection_ptr& through, const caf::acto
     return;
   if (gone == through->gateway.address()) {
     log([] { return "the gateway is gone"; });
-    has_gateway_ = false;
-    orphan();
-    after(100 * us_per_ms, [this, through] {
-      if (through == link_)
-        attempt();
-    });
+    disconnect(100 * us_per_ms);
   } else if (hub_ && gone == hub_.address()) {
-    log([] { return "its aggregator is gone"; });
-    orphan();
-    greet();
+    log([] { return "its hub is gone"; });
+    happen(events::hub_down{});
   }
 }
 

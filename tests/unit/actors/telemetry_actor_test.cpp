@@ -6,49 +6,35 @@
 namespace dynamix::actors::testing {
 namespace {
 
-aggregator_actor::behavior_type recording_aggregator(aggregator_actor::pointer,
-                                                     std::shared_ptr<std::vector<std::uint64_t>> windows) {
-  return {
-      [windows](atom::report, const frame& report) {
-        windows->push_back(unpack<messages::window_report>(report, "test")->window);
-      },
-      [](atom::evaluation, const frame&) {},
-      [](atom::beat, const frame&) { return atom::beat_v; },
-      [](atom::settle) { return atom::settle_v; },
-      [](atom::farewell, const frame&) { return atom::farewell_v; },
-  };
-}
-
-frame report_of(std::uint64_t window) {
-  messages::window_report report{.host = "w0", .generation = 1, .window = window, .batch = 64};
-  report.training.steps = 5;
-  return pack(report);
-}
-
-TEST(Telemetry, TellsANewArbitratorTheNewestReportThatNobodyHeardOnce) {
+TEST(Telemetry, CompletesReportsInTheirOrderAndSaysOnceWhatItMeasuresWith) {
   simulation_config config;
   caf::actor_system system(config);
   auto& scheduler = dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
   scheduler.clock().current_time += std::chrono::hours(1);
-  const auto heard = std::make_shared<std::vector<std::uint64_t>>();
-  const aggregator_actor upstream = system.spawn(recording_aggregator, heard);
-  const auto completing = system.spawn(telemetry, telemetry_options{.sources = {}, .control_ports = {}, .kernel = {}});
-  const auto send = [&](auto&&... said) {
-    caf::anon_send(completing, said...);
-    scheduler.run();
-  };
-  send(atom::upstream_v, upstream);
-  EXPECT_TRUE(heard->empty()) << "there is nothing to tell";
-  send(atom::report_v, report_of(1));
-  send(atom::orphan_v);
-  send(atom::report_v, report_of(2));
-  send(atom::report_v, report_of(3));
-  EXPECT_EQ(*heard, (std::vector<std::uint64_t>{1}));
-  send(atom::upstream_v, upstream);
-  send(atom::upstream_v, upstream);
-  EXPECT_EQ(*heard, (std::vector<std::uint64_t>{1, 3}));
-  send(atom::report_v, report_of(4));
-  EXPECT_EQ(*heard, (std::vector<std::uint64_t>{1, 3, 4}));
+  const auto completing = system.spawn(
+      telemetry, telemetry_options{.sources = {cluster::telemetry_source::procfs}, .control_ports = {}, .kernel = {}});
+  std::vector<messages::window_report> completed;
+  bool settled = false;
+  const auto asking = system.spawn([&](caf::event_based_actor* self) {
+    for (std::uint64_t window = 1; window <= 3; ++window) {
+      messages::window_report report{.host = "w0", .generation = 1, .window = window, .batch = 64};
+      report.training.steps = 5;
+      self->request(completing, std::chrono::seconds(1), atom::report_v, pack(report)).then([&](const frame& answer) {
+        completed.push_back(*unpack<messages::window_report>(answer, "test"));
+      });
+    }
+    self->request(completing, std::chrono::seconds(1), atom::settle_v).then([&](atom::settle) {
+      settled = completed.size() == 3;
+    });
+  });
+  scheduler.run();
+  ASSERT_EQ(completed.size(), 3U);
+  EXPECT_TRUE(settled) << "behind all of them";
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(completed[i].window, i + 1);
+    EXPECT_EQ(completed[i].training.steps, 5U);
+    EXPECT_EQ(completed[i].telemetry_choice.empty(), i > 0);
+  }
 }
 
 } // namespace

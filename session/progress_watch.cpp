@@ -1,10 +1,10 @@
-#include "actors/progress_watch.hpp"
+#include "session/progress_watch.hpp"
 
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 
-namespace dynamix::actors {
+namespace dynamix::session {
 
 void progress_watch::entered(double now_seconds) {
   training_ = true;
@@ -47,4 +47,4 @@ watch_finding progress_watch::look(double now_seconds, std::uint64_t steps, bool
   return {};
 }
 
-} // namespace dynamix::actors
+} // namespace dynamix::session

@@ -1,8 +1,8 @@
-#include "trainer/agreement.hpp"
+#include "session/agreement.hpp"
 
 #include <algorithm>
 
-namespace dynamix::trainer {
+namespace dynamix::session {
 
 namespace {
 
@@ -74,4 +74,4 @@ agreement agree(std::span<const boundary_row> rows, messages::decision_key last_
   return result;
 }
 
-} // namespace dynamix::trainer
+} // namespace dynamix::session

@@ -1,4 +1,4 @@
-#include "trainer/decision_slot.hpp"
+#include "session/decision_slot.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace dynamix::trainer {
+namespace dynamix::session {
 namespace {
 
 messages::decision decision(std::uint64_t window, std::uint32_t batch = 64, std::uint64_t first_step = 0,
@@ -173,4 +173,4 @@ TEST(decision_slot, loses_no_decision_between_an_offering_and_an_applying_thread
 }
 
 } // namespace
-} // namespace dynamix::trainer
+} // namespace dynamix::session

@@ -4,7 +4,6 @@
 /// thread gathers one row from every worker, and every worker draws the same conclusion from the same rows.
 
 #include "messages/types.hpp"
-#include "trainer/boundary_request.hpp"
 
 #include <array>
 #include <cstdint>
@@ -12,7 +11,14 @@
 #include <span>
 #include <vector>
 
-namespace dynamix::trainer {
+namespace dynamix::session {
+
+/// What somebody wants of a generation, in rising order: where its workers agree, the strongest of all wins.
+enum class boundary_request : std::uint8_t {
+  none,
+  regroup, ///< all leave at one step, to go on in another generation
+  stop,    ///< all end there
+};
 
 /// What one worker brings to a window boundary.
 struct boundary_row {
@@ -38,4 +44,4 @@ struct agreement {
 /// the generation's members and at least one.
 agreement agree(std::span<const boundary_row> rows, messages::decision_key last_applied, std::uint64_t next_step);
 
-} // namespace dynamix::trainer
+} // namespace dynamix::session

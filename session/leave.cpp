@@ -1,8 +1,8 @@
-#include "actors/leave.hpp"
+#include "session/leave.hpp"
 
 #include <spdlog/fmt/fmt.h>
 
-namespace dynamix::actors {
+namespace dynamix::session {
 
 host_stop decide_host_stop(bool one_host, const host_roles& roles) {
   if (!one_host)
@@ -24,4 +24,4 @@ leave_decision decide_leave(double now_seconds, double asked_seconds, std::size_
           fmt::format("no agreement came within {} ms, so the step in flight is dropped", timeouts.silence_ms)};
 }
 
-} // namespace dynamix::actors
+} // namespace dynamix::session

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-namespace dynamix::actors {
+namespace dynamix::session {
 
 enum class watch_verdict : std::uint8_t {
   fine,
@@ -43,4 +43,4 @@ private:
   std::optional<double> interrupted_seconds_;
 };
 
-} // namespace dynamix::actors
+} // namespace dynamix::session

@@ -1,8 +1,8 @@
-#include "actors/progress_watch.hpp"
+#include "session/progress_watch.hpp"
 
 #include <gtest/gtest.h>
 
-namespace dynamix::actors {
+namespace dynamix::session {
 namespace {
 
 class ProgressWatch : public ::testing::Test {
@@ -61,4 +61,4 @@ TEST_F(ProgressWatch, OutsideOfAGenerationThereIsNothingToWatch) {
 }
 
 } // namespace
-} // namespace dynamix::actors
+} // namespace dynamix::session

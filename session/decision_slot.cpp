@@ -1,6 +1,6 @@
-#include "trainer/decision_slot.hpp"
+#include "session/decision_slot.hpp"
 
-namespace dynamix::trainer {
+namespace dynamix::session {
 
 namespace {
 
@@ -96,4 +96,4 @@ messages::decision_key decision_slot::newest() const {
   return newest_;
 }
 
-} // namespace dynamix::trainer
+} // namespace dynamix::session

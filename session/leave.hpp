@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <string>
 
-namespace dynamix::actors {
+namespace dynamix::session {
 
 struct host_roles {
   bool arbitrates = false; ///< the one arbitrator, a replica of it, or the root of a tree
@@ -43,4 +43,4 @@ struct leave_decision {
 leave_decision decide_leave(double now_seconds, double asked_seconds, std::size_t members,
                             const cluster::timeouts& timeouts);
 
-} // namespace dynamix::actors
+} // namespace dynamix::session

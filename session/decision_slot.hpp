@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-namespace dynamix::trainer {
+namespace dynamix::session {
 
 /// What became of a decision that was offered.
 enum class offer_verdict : std::uint8_t { accepted, duplicate, stale, wrong_generation, out_of_bounds };
@@ -50,4 +50,4 @@ private:
   bool closed_ = false;
 };
 
-} // namespace dynamix::trainer
+} // namespace dynamix::session

@@ -1,6 +1,6 @@
-#include "trainer/agreement.hpp"
-#include "trainer/decision_slot.hpp"
-#include "trainer/random.hpp"
+#include "session/agreement.hpp"
+#include "session/decision_slot.hpp"
+#include "storage/splitmix64.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <memory>
 #include <set>
 
-namespace dynamix::trainer {
+namespace dynamix::session {
 namespace {
 
 messages::decision decision(std::uint64_t window, std::uint32_t batch, std::uint64_t first_step = 0) {
@@ -179,7 +179,7 @@ private:
   static constexpr std::uint32_t lowest = 32;
   static constexpr std::uint32_t highest = 1024;
   static constexpr std::uint64_t window_steps = 10;
-  splitmix64 random_;
+  storage::splitmix64 random_;
   std::uint32_t workers_;
   std::uint64_t term_ = 1;
   std::uint64_t generation_ = 1;
@@ -202,4 +202,4 @@ TEST(agreement, applies_each_decision_once_in_bounds_in_order_and_at_the_same_st
 }
 
 } // namespace
-} // namespace dynamix::trainer
+} // namespace dynamix::session

@@ -1,0 +1,434 @@
+#include "session/worker_protocol.hpp"
+
+#include "messages/leave.hpp"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace dynamix::session {
+
+namespace {
+
+using effects::log_level;
+using messages::welcome_verdict;
+
+constexpr double first_greeting_delay_seconds = 0.1;
+constexpr double longest_greeting_delay_seconds = 0.5;
+constexpr std::uint32_t reports_under_way_max = 64;
+
+} // namespace
+
+worker_options options_of(const cluster::cluster_file& file, std::uint64_t digest, const std::string& host,
+                          std::uint64_t incarnation) {
+  const auto timeouts = cluster::derive_timeouts(file.detect_ms);
+  const auto limit = file.find(host)->batch_highest;
+  return {.timeouts = timeouts,
+          .lowest_batch = file.batch.lowest,
+          .highest_batch = limit == 0 ? file.batch.highest : limit,
+          .identity = {.cluster = file.name,
+                       .cluster_digest = digest,
+                       .host = host,
+                       .incarnation = incarnation,
+                       .heartbeat_interval_ms = timeouts.heartbeat_interval_ms}};
+}
+
+worker_protocol::worker_protocol(worker_options options)
+    : options_(std::move(options)), newest_(std::make_shared<const messages::placement>()),
+      watch_(options_.timeouts), account_{.reason = "training never began", .decisions = {}} {}
+
+std::vector<effect> worker_protocol::handle(const moment& at, event what) {
+  at_ = at;
+  std::visit([this](auto& one) { on(one); }, what);
+  return std::exchange(effects_, {});
+}
+
+// Finding an arbitrator.
+
+void worker_protocol::on(const events::connected&) {
+  gateway_ = true;
+  greeting_under_way_ = false; // nobody answers what was said on another connection
+  greet();
+}
+
+void worker_protocol::on(const events::disconnected&) {
+  gateway_ = false;
+  orphan("its host is gone");
+}
+
+void worker_protocol::on(const events::hub_down&) {
+  if (!hub_)
+    return;
+  orphan("its hub is gone");
+  greet();
+}
+
+void worker_protocol::on(const events::greeting_due&) {
+  greet();
+}
+
+void worker_protocol::greet() {
+  const bool wanted = phase_ < phase::training || (phase_ == phase::training && !hub_);
+  if (!gateway_ || !wanted || greeting_under_way_)
+    return;
+  if (phase_ == phase::idle)
+    phase_ = phase::greeting;
+  say_hello();
+}
+
+void worker_protocol::greet_later() {
+  greeting_delay_seconds_ =
+      std::clamp(greeting_delay_seconds_ * 2, first_greeting_delay_seconds, longest_greeting_delay_seconds);
+  emit(effects::greet_later{greeting_delay_seconds_});
+}
+
+messages::hello worker_protocol::hello() const {
+  auto said = options_.identity;
+  if (!joined())
+    return said;
+  said.generation = newest_->generation;
+  said.last_decision = decisions_->newest();
+  said.training = phase_ == phase::training;
+  if (said.training)
+    said.members = newest_->members;
+  said.steps = said.attempted_steps = at_.steps;
+  if (!said.training && said.generation > 0)
+    said.attempted_steps = std::max(said.steps, attempted_steps_);
+  return said;
+}
+
+void worker_protocol::say_hello() {
+  greeting_under_way_ = true;
+  auto said = hello();
+  said_generation_ = said.generation;
+  said_training_ = said.training;
+  emit(effects::say_hello{++greetings_, std::move(said), options_.timeouts.request_timeout_ms});
+}
+
+void worker_protocol::on(const events::hello_answered& what) {
+  if (what.number != greetings_ || phase_ == phase::ended)
+    return;
+  greeting_under_way_ = false;
+  if (!what.welcome)
+    return greet_later();
+  if (what.welcome->verdict != welcome_verdict::accepted)
+    return refused(*what.welcome);
+  accepted(*what.welcome);
+  known_generation_ = said_generation_;
+  known_training_ = said_training_;
+  // Since that hello it may have left the generation, or be in another, or hold decisions of a newer term.
+  const bool settled = known(phase_ == phase::training) || phase_ > phase::training;
+  if (gateway_ && (!settled || decisions_->newest().term > what.welcome->term))
+    say_hello();
+}
+
+bool worker_protocol::known(bool training) const {
+  return joined() && known_generation_ == newest_->generation && known_training_ == training;
+}
+
+void worker_protocol::accepted(const messages::welcome& welcome) {
+  greeting_delay_seconds_ = 0;
+  duplicate_since_seconds_.reset();
+  const bool was_orphaned = !std::exchange(hub_, true);
+  emit(effects::follow_hub{});
+  if (phase_ == phase::greeting) {
+    log(log_level::info,
+        fmt::format("joined rank={} generation={} waiting for a place", welcome.rank, welcome.generation));
+    phase_ = phase::waiting;
+    rank_ = welcome.rank;
+    decisions_ = std::make_shared<decision_slot>(rank_, options_.lowest_batch, options_.highest_batch);
+    emit(effects::join{rank_, decisions_});
+  } else if (was_orphaned) {
+    log(log_level::info, fmt::format("arbitrator_is_back term={} steps={}", welcome.term, at_.steps));
+  }
+  send_waiting_report();
+}
+
+/// Not accepted: tries again where that may help, ends where it cannot, and trains on where it trains.
+void worker_protocol::refused(const messages::welcome& welcome) {
+  if (welcome.verdict == welcome_verdict::not_leader)
+    return emit(effects::redirect{welcome.leader});
+  log(log_level::error, fmt::format("refused detail=\"{}\"", welcome.detail));
+  if (phase_ >= phase::training)
+    return;
+  // The process that this one follows on may not have been missed yet.
+  const double since_seconds = duplicate_since_seconds_.value_or(at_.seconds);
+  duplicate_since_seconds_ = since_seconds;
+  const double patience_seconds = 2 * options_.timeouts.connection_timeout_ms / 1000.0;
+  if (welcome.verdict == welcome_verdict::duplicate_host && at_.seconds - since_seconds < patience_seconds)
+    return greet_later();
+  const bool over = welcome.verdict == welcome_verdict::generation_closed;
+  end(over, (over ? "" : "the arbitrator refused this host: ") + welcome.detail);
+}
+
+void worker_protocol::orphan(const char* why) {
+  if (!std::exchange(hub_, false))
+    return;
+  reports_under_way_ = 0; // what was under way is lost
+  emit(effects::forget_hub{});
+  if (phase_ == phase::training)
+    log(log_level::warning,
+        fmt::format("arbitrator_lost reason=\"{}\" the last batch sizes stand, training goes on", why));
+  else if (phase_ == phase::waiting)
+    log(log_level::warning, fmt::format("arbitrator_lost reason=\"{}\" training waits for it", why));
+}
+
+// Being there.
+
+void worker_protocol::beat() {
+  if (!hub_ || !joined() || phase_ >= phase::leaving)
+    return;
+  emit(effects::send_heartbeat{.heartbeat = {.rank = rank_,
+                                             .incarnation = options_.identity.incarnation,
+                                             .generation = phase_ == phase::training ? newest_->generation : 0,
+                                             .steps = at_.steps},
+                               .reports = reports_under_way_,
+                               .timeout_ms = options_.timeouts.silence_ms});
+}
+
+void worker_protocol::on(const events::heartbeat_answered& what) {
+  if (!hub_)
+    return;
+  if (!what.heard) {
+    orphan("it does not answer");
+    // Another replica may lead by now; a single one is tried again.
+    return emit(effects::redirect{{}});
+  }
+  reports_under_way_ -= std::min(what.reports, reports_under_way_);
+  send_waiting_report();
+}
+
+void worker_protocol::on(const events::training_began&) {
+  beat();
+}
+
+void worker_protocol::on(const events::tick&) {
+  beat();
+  if (!joined())
+    return;
+  look_after_leave();
+  const auto finding = watch_.look(at_.seconds, at_.steps, !hub_);
+  if (finding.verdict == watch_verdict::fine)
+    return;
+  const bool stuck = finding.verdict == watch_verdict::stuck;
+  log(log_level::error, fmt::format("training_{} reason=\"{}\"", stuck ? "stuck" : "cut_off", finding.reason));
+  if (stuck)
+    emit(effects::fail{finding.reason});
+  else
+    interrupt(finding.reason);
+}
+
+/// A new arbitrator does not wait for a window that this worker has reported to nobody.
+void worker_protocol::send_waiting_report() {
+  if (!hub_ || !unheard_ || reports_under_way_ >= reports_under_way_max)
+    return;
+  ++reports_under_way_;
+  emit(effects::send_report{*std::exchange(unheard_, std::nullopt)});
+}
+
+void worker_protocol::on(events::window_completed& what) {
+  telemetry_seconds_ += what.report.telemetry_seconds;
+  // What a report says of its sources is said once, so the one that takes its place says it.
+  if (unheard_ && what.report.telemetry_choice.empty())
+    what.report.telemetry_choice = std::move(unheard_->telemetry_choice);
+  unheard_ = std::move(what.report);
+  send_waiting_report();
+}
+
+void worker_protocol::on(const events::evaluated& what) {
+  if (hub_)
+    emit(effects::send_evaluation{what.report});
+}
+
+void worker_protocol::on(const events::decision_received& what) {
+  if (!joined())
+    return;
+  const auto verdict = decisions_->offer(what.decision);
+  emit(effects::decision_offered{what.decision, verdict});
+}
+
+void worker_protocol::on(const events::placement_received& what) {
+  const auto& place = *what.placement;
+  // Another hub, which did not know of this worker's generation, has given its number to another one.
+  if (phase_ == phase::training && place.generation == newest_->generation && !what.same_store)
+    return interrupt("another generation of the same number was formed");
+  if (phase_ != phase::waiting || finishing_ || place.generation <= newest_->generation ||
+      !std::ranges::binary_search(place.members, rank_))
+    return;
+  // Formed on a hello that was said before the last generation: the newer state in memory would be overwritten.
+  if (!known(false))
+    return log(log_level::warning,
+               fmt::format("place_refused generation={} the next hello tells what has happened", place.generation));
+  phase_ = phase::training;
+  newest_ = what.placement;
+  watch_.entered(at_.seconds);
+  decisions_->enter_generation(place.generation);
+  log(log_level::info,
+      fmt::format("placed generation={} members={} source={}", place.generation, place.members.size(), place.source));
+  emit(effects::enter_generation{newest_});
+}
+
+void worker_protocol::on(const events::notice_received& what) {
+  const auto& notice = what.notice;
+  if (phase_ == phase::waiting)
+    return greet();
+  if (phase_ != phase::training || notice.generation != newest_->generation)
+    return;
+  if (notice.change == messages::generation_change::regroup)
+    return emit(effects::ask_to_regroup{});
+  log(log_level::warning, fmt::format("generation_ends generation={} reason=\"{}\"", notice.generation, notice.reason));
+  interrupt(notice.reason);
+}
+
+void worker_protocol::interrupt(const std::string& reason) {
+  watch_.interrupted(at_.seconds);
+  emit(effects::interrupt{reason});
+}
+
+// Coming to an end.
+
+void worker_protocol::on(events::generation_left& what) {
+  if (!joined() || phase_ == phase::ended || (what.goes_on && phase_ != phase::training))
+    return;
+  watch_.left();
+  attempted_steps_ = what.attempted_steps;
+  account_ = std::move(what.account);
+  if (!what.goes_on)
+    return conclude();
+  phase_ = phase::waiting;
+  log(log_level::warning, fmt::format("generation_left generation={} steps={} reason=\"{}\"", newest_->generation,
+                                      account_.steps, account_.reason));
+  if (!end_between_generations())
+    greet();
+}
+
+/// First settles, so that decisions under way arrive before they are counted for the last time.
+void worker_protocol::conclude() {
+  if (!left_because_.empty()) {
+    // The thread has written its checkpoint, or says why not.
+    const bool said = account_.reason.starts_with(left_because_);
+    left_because_ = said ? account_.reason : left_because_ + "; " + account_.reason;
+    return end(true, left_because_);
+  }
+  phase_ = phase::leaving;
+  log(log_level::info, fmt::format("training_ended succeeded={} reason=\"{}\" steps={}", account_.succeeded,
+                                   account_.reason, account_.steps));
+  if (!hub_)
+    return tell_farewell();
+  farewell_step_ = farewell_step::settling;
+  emit(effects::settle_hub{options_.timeouts.request_timeout_ms});
+}
+
+void worker_protocol::on(const events::hub_settled&) {
+  if (farewell_step_ == farewell_step::settling)
+    tell_farewell();
+}
+
+/// The farewell as it stands now, to a hub if there is one.
+void worker_protocol::tell_farewell() {
+  decisions_->close();
+  farewell_step_ = farewell_step::telling;
+  if (!hub_)
+    return farewell_told();
+  emit(effects::say_farewell{farewell(), options_.timeouts.request_timeout_ms});
+}
+
+void worker_protocol::on(const events::farewell_answered& what) {
+  if (farewell_step_ != farewell_step::telling)
+    return;
+  if (!what.heard)
+    log(log_level::warning, "farewell_not_heard");
+  farewell_told();
+}
+
+void worker_protocol::farewell_told() {
+  farewell_step_ = farewell_step::none;
+  if (left_because_.empty())
+    return end(account_.succeeded, account_.reason);
+  finishing_ = true;
+  emit(effects::finish_training{left_because_});
+}
+
+messages::farewell worker_protocol::farewell() const {
+  auto said = account_;
+  said.host = options_.identity.host;
+  said.incarnation = options_.identity.incarnation;
+  if (!left_because_.empty()) {
+    said.succeeded = false;
+    said.reason = left_because_;
+  }
+  if (!joined())
+    return said;
+  said.rank = rank_;
+  said.telemetry_seconds = telemetry_seconds_;
+  said.decisions = decisions_->counts();
+  return said;
+}
+
+void worker_protocol::end(bool succeeded, const std::string& reason) {
+  if (std::exchange(phase_, phase::ended) != phase::ended)
+    emit(effects::end{succeeded, reason, farewell()});
+}
+
+void worker_protocol::on(const events::stop_requested&) {
+  if (std::exchange(stop_asked_, true) || phase_ >= phase::leaving)
+    return;
+  if (!joined())
+    return end(false, fmt::format("{}before training began", messages::stop_mark));
+  emit(effects::ask_to_stop{});
+  if (phase_ == phase::waiting)
+    end_between_generations();
+}
+
+void worker_protocol::on(const events::leave_requested&) {
+  if (leave_asked_seconds_ || phase_ >= phase::leaving)
+    return;
+  leave_asked_seconds_ = at_.seconds;
+  if (!joined()) {
+    left_because_ = fmt::format("{}its host was asked to end before it had joined", messages::leave_mark);
+    return end(true, left_because_);
+  }
+  if (phase_ == phase::waiting)
+    end_between_generations();
+  else
+    look_after_leave();
+}
+
+/// No other generation is waited for once a stop or a leave was asked for. False: neither was.
+bool worker_protocol::end_between_generations() {
+  if (stop_asked_) {
+    finishing_ = true;
+    const auto* when = newest_->generation == 0 ? "before training began" : "between two generations";
+    emit(effects::finish_training{fmt::format("{}{}", messages::stop_mark, when)});
+  } else if (leave_asked_seconds_) {
+    part();
+  }
+  return stop_asked_ || leave_asked_seconds_;
+}
+
+/// In no generation any more. The others wait for nothing but the farewell, so it comes before the checkpoint.
+void worker_protocol::part() {
+  phase_ = phase::leaving;
+  left_because_ = fmt::format("{}its host was asked to end, after step {}", messages::leave_mark, at_.steps);
+  log(log_level::info, fmt::format("leaving steps={}", at_.steps));
+  tell_farewell();
+}
+
+/// In mid-training: what is to be done by now about a leave that was asked for.
+void worker_protocol::look_after_leave() {
+  if (!leave_asked_seconds_ || phase_ != phase::training)
+    return;
+  const auto next = decide_leave(at_.seconds, *leave_asked_seconds_, newest_->members.size(), options_.timeouts);
+  if (std::exchange(leaving_by_, next.step) == next.step)
+    return;
+  log(log_level::info, fmt::format("leave generation={} next=\"{}\"", newest_->generation, next.reason));
+  if (next.step == leave_step::stop)
+    on(events::stop_requested{});
+  else if (next.step == leave_step::ask)
+    emit(effects::ask_to_regroup{});
+  else if (next.step == leave_step::drop)
+    interrupt("its host leaves: " + next.reason);
+}
+
+} // namespace dynamix::session

@@ -1,0 +1,530 @@
+#include "messages/leave.hpp"
+#include "session/worker_protocol.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace dynamix::session {
+namespace {
+
+using phase = worker_protocol::phase;
+using messages::welcome_verdict;
+
+/// A worker of three, and whatever it does since the last look.
+class Worker : public ::testing::Test {
+protected:
+  void happen(event what) {
+    for (auto& one : protocol.handle({now, steps}, std::move(what))) {
+      if (const auto* said = std::get_if<effects::say_hello>(&one))
+        hello = *said;
+      done.push_back(std::move(one));
+    }
+  }
+
+  /// The effects of one kind since the last look, which forgets all others too.
+  template <class T>
+  std::vector<T> look() {
+    std::vector<T> found;
+    for (const auto& one : std::exchange(done, {}))
+      if (const auto* effect = std::get_if<T>(&one))
+        found.push_back(*effect);
+    return found;
+  }
+  template <class T>
+  bool did() {
+    return !look<T>().empty();
+  }
+
+  void answer(messages::welcome welcome = {}) { happen(events::hello_answered{hello.number, std::move(welcome)}); }
+  void refuse(welcome_verdict verdict, std::string leader = {}) {
+    answer({.verdict = verdict, .detail = "because", .leader = std::move(leader)});
+  }
+
+  void place(std::uint64_t generation, std::vector<std::uint32_t> members = {0, 1, 2}, bool same_store = false) {
+    happen(events::placement_received{
+        std::make_shared<const messages::placement>(messages::placement{
+            .generation = generation, .members = std::move(members), .source = 0, .store_prefix = "test"}),
+        same_store});
+  }
+
+  void leave_generation(std::uint64_t attempted_steps = 0) {
+    happen(events::generation_left{.goes_on = true,
+                                   .attempted_steps = std::max(attempted_steps, steps),
+                                   .account = {.reason = "lost contact", .steps = steps, .decisions = {}}});
+  }
+  void complete_training() {
+    happen(events::generation_left{
+        .account = {.succeeded = true, .reason = "epochs completed", .steps = steps, .decisions = {}}});
+  }
+  void end_after_checkpoint(const std::string& reason) {
+    happen(events::generation_left{
+        .account = {.reason = reason + "; checkpoint written", .steps = steps, .decisions = {}}});
+  }
+
+  void notice(std::uint64_t generation, messages::generation_change change) {
+    happen(events::notice_received{{.generation = generation, .change = change, .reason = "a peer is lost"}});
+  }
+
+  void decide(std::uint64_t window, std::uint64_t generation = 1, std::uint32_t batch = 64) {
+    happen(events::decision_received{
+        {.key = {1, window}, .generation = generation, .rank = 1, .batch = batch, .first_step = 10 * window}});
+  }
+
+  void report(std::uint64_t window, std::string choice = {}) {
+    messages::window_report said{.host = "w1", .rank = 1, .generation = 1, .window = window, .telemetry_seconds = 0.5};
+    said.telemetry_choice = std::move(choice);
+    happen(events::window_completed{said});
+  }
+
+  /// So long passes, with a tick every beat interval.
+  void wait(double seconds) {
+    for (const double until = now + seconds; now < until;) {
+      now += timeouts.beat_interval_ms / 1000.0;
+      happen(events::tick{});
+    }
+  }
+
+  void join() {
+    happen(events::connected{});
+    answer({.term = 1, .rank = 1});
+  }
+  void train() {
+    join();
+    place(1);
+    done.clear();
+  }
+
+  cluster::timeouts timeouts;
+  double now = 1000;
+  std::uint64_t steps = 0;
+  std::vector<effect> done;
+  effects::say_hello hello; ///< newest
+  worker_protocol protocol{{.timeouts = timeouts,
+                            .lowest_batch = 32,
+                            .highest_batch = 1024,
+                            .identity = {.cluster = "tested", .host = "w1", .incarnation = 7, .checkpoint_steps = 4}}};
+};
+
+TEST_F(Worker, SaysHelloWhenConnectedAndJoinsOnce) {
+  happen(events::tick{});
+  EXPECT_TRUE(done.empty()) << "nobody is there to hear of it";
+  happen(events::connected{});
+  EXPECT_EQ(hello.hello.host, "w1");
+  EXPECT_EQ(hello.hello.checkpoint_steps, 4U);
+  EXPECT_EQ(protocol.now(), phase::greeting);
+  done.clear();
+  answer({.term = 1, .rank = 1});
+  EXPECT_EQ(protocol.now(), phase::waiting);
+  const auto joined = look<effects::join>();
+  ASSERT_EQ(joined.size(), 1U);
+  EXPECT_EQ(joined[0].rank, 1U);
+  EXPECT_EQ(joined[0].decisions.get(), protocol.decisions());
+  happen(events::hub_down{});
+  answer({.term = 2, .rank = 1});
+  EXPECT_FALSE(did<effects::join>());
+}
+
+TEST_F(Worker, GreetsAgainWithADelayThatDoublesUpToABound) {
+  happen(events::connected{});
+  for (const double expected : {0.1, 0.2, 0.4, 0.5, 0.5}) {
+    happen(events::hello_answered{hello.number, std::nullopt});
+    const auto later = look<effects::greet_later>();
+    ASSERT_EQ(later.size(), 1U);
+    EXPECT_DOUBLE_EQ(later[0].seconds, expected);
+    happen(events::greeting_due{});
+    ASSERT_TRUE(did<effects::say_hello>());
+  }
+}
+
+TEST_F(Worker, TakesOnlyTheAnswerToItsNewestHello) {
+  happen(events::connected{});
+  const auto before = hello.number;
+  happen(events::disconnected{});
+  happen(events::connected{});
+  happen(events::hello_answered{before, messages::welcome{}});
+  EXPECT_EQ(protocol.now(), phase::greeting);
+  answer();
+  EXPECT_EQ(protocol.now(), phase::waiting);
+}
+
+TEST_F(Worker, GoesWhereItIsToldWhenTheGatewayDoesNotLead) {
+  happen(events::connected{});
+  refuse(welcome_verdict::not_leader, "south");
+  const auto redirected = look<effects::redirect>();
+  ASSERT_EQ(redirected.size(), 1U);
+  EXPECT_EQ(redirected[0].leader, "south");
+}
+
+TEST_F(Worker, WaitsForItsFormerProcessToBeMissedButNotForEver) {
+  happen(events::connected{});
+  const double patience_seconds = 2 * timeouts.connection_timeout_ms / 1000.0;
+  refuse(welcome_verdict::duplicate_host);
+  now += patience_seconds / 2;
+  happen(events::greeting_due{});
+  refuse(welcome_verdict::duplicate_host);
+  EXPECT_TRUE(did<effects::greet_later>());
+  now += patience_seconds / 2;
+  happen(events::greeting_due{});
+  refuse(welcome_verdict::duplicate_host);
+  const auto ended = look<effects::end>();
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_FALSE(ended[0].succeeded);
+  EXPECT_EQ(ended[0].reason, "the arbitrator refused this host: because");
+}
+
+TEST_F(Worker, EndsWellWhereTrainingIsOver) {
+  happen(events::connected{});
+  refuse(welcome_verdict::generation_closed);
+  const auto ended = look<effects::end>();
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_TRUE(ended[0].succeeded);
+}
+
+TEST_F(Worker, TrainsOnWhereItIsRefusedInMidTraining) {
+  train();
+  happen(events::hub_down{});
+  refuse(welcome_verdict::generation_closed);
+  EXPECT_EQ(protocol.now(), phase::training);
+  EXPECT_FALSE(did<effects::end>());
+}
+
+TEST_F(Worker, TakesAPlacementOnceAndOnlyWhereItIsAMember) {
+  join();
+  place(1, {0, 2});
+  EXPECT_EQ(protocol.now(), phase::waiting);
+  done.clear();
+  place(1);
+  EXPECT_EQ(protocol.now(), phase::training);
+  EXPECT_TRUE(did<effects::enter_generation>());
+  place(2);
+  EXPECT_FALSE(did<effects::enter_generation>());
+  EXPECT_EQ(protocol.newest().generation, 1U);
+}
+
+TEST_F(Worker, RefusesAPlacementThatWasFormedOnWhatItSaidBeforeItTrained) {
+  train();
+  leave_generation();
+  place(2);
+  EXPECT_EQ(protocol.now(), phase::waiting) << "its state would be overwritten";
+  answer({.term = 1, .rank = 1});
+  place(2);
+  EXPECT_EQ(protocol.now(), phase::training);
+}
+
+TEST_F(Worker, LeavesAGenerationWhoseNumberAnotherOneWasGiven) {
+  train();
+  place(1, {0, 1, 2}, true);
+  EXPECT_FALSE(did<effects::interrupt>()) << "the same placement twice";
+  place(1, {0, 1, 2}, false);
+  EXPECT_TRUE(did<effects::interrupt>());
+}
+
+TEST_F(Worker, SaysHelloAgainAtOnceWhereAnAnswerComesTooLateToBeTrue) {
+  happen(events::connected{});
+  const auto first = hello;
+  answer({.rank = 1});
+  place(1);
+  happen(events::hub_down{});
+  EXPECT_TRUE(hello.hello.training);
+  steps = 12;
+  leave_generation(13);
+  done.clear();
+  answer({.rank = 1});
+  ASSERT_TRUE(did<effects::say_hello>()) << "it said that it trains, and does not any more";
+  EXPECT_FALSE(hello.hello.training);
+  EXPECT_EQ(hello.hello.steps, 12U);
+  EXPECT_EQ(hello.hello.attempted_steps, 13U);
+}
+
+TEST_F(Worker, TellsAnArbitratorOfAnOlderTermWhichOneItHasObeyed) {
+  train();
+  happen(events::decision_received{{.key = {5, 1}, .generation = 1, .rank = 1, .batch = 64}});
+  happen(events::hub_down{});
+  done.clear();
+  answer({.term = 3, .rank = 1});
+  ASSERT_TRUE(did<effects::say_hello>());
+  EXPECT_EQ(hello.hello.last_decision.term, 5U);
+  answer({.term = 6, .rank = 1});
+  EXPECT_FALSE(did<effects::say_hello>());
+}
+
+TEST_F(Worker, LeavesAtOnceOrTogetherAsItIsTold) {
+  train();
+  notice(1, messages::generation_change::regroup);
+  EXPECT_TRUE(did<effects::ask_to_regroup>());
+  notice(7, messages::generation_change::ended);
+  EXPECT_FALSE(did<effects::interrupt>()) << "another generation";
+  notice(1, messages::generation_change::ended);
+  const auto interrupted = look<effects::interrupt>();
+  ASSERT_EQ(interrupted.size(), 1U);
+  EXPECT_EQ(interrupted[0].reason, "a peer is lost");
+}
+
+TEST_F(Worker, OffersDecisionsToTheSlotAndRefusesStaleOnes) {
+  train();
+  decide(2);
+  decide(1);
+  decide(3, 9);
+  decide(4, 1, 4096);
+  std::vector<offer_verdict> verdicts;
+  for (const auto& offered : look<effects::decision_offered>())
+    verdicts.push_back(offered.verdict);
+  EXPECT_EQ(verdicts, (std::vector{offer_verdict::accepted, offer_verdict::stale, offer_verdict::wrong_generation,
+                                   offer_verdict::out_of_bounds}));
+}
+
+/// The whole cluster's limit once let a decision through that its host's memory does not allow.
+TEST(WorkerOptions, HoldTheLimitOfItsHost) {
+  cluster::cluster_file file;
+  file.batch.highest = 1024;
+  file.hosts = {{.name = "ada", .port = 1}, {.name = "ben", .port = 2, .batch_highest = 128}};
+  EXPECT_EQ(options_of(file, 5, "ada", 7).highest_batch, 1024U);
+  const auto options = options_of(file, 5, "ben", 7);
+  EXPECT_EQ(options.highest_batch, 128U);
+  EXPECT_EQ(options.identity.cluster_digest, 5U);
+  EXPECT_EQ(options.identity.incarnation, 7U);
+}
+
+TEST_F(Worker, BeatsWithItsStepsAndLooksElsewhereWhereNobodyAnswers) {
+  train();
+  steps = 3;
+  happen(events::tick{});
+  const auto beats = look<effects::send_heartbeat>();
+  ASSERT_EQ(beats.size(), 1U);
+  EXPECT_EQ(beats[0].heartbeat, (messages::heartbeat{.rank = 1, .incarnation = 7, .generation = 1, .steps = 3}));
+  happen(events::heartbeat_answered{.heard = true});
+  EXPECT_FALSE(protocol.orphaned());
+  happen(events::heartbeat_answered{.heard = false});
+  EXPECT_TRUE(protocol.orphaned());
+  EXPECT_TRUE(did<effects::redirect>());
+  happen(events::heartbeat_answered{.heard = false});
+  EXPECT_FALSE(did<effects::redirect>()) << "once";
+  wait(1);
+  EXPECT_FALSE(did<effects::send_heartbeat>());
+}
+
+TEST_F(Worker, KeepsTheNewestReportThatNobodyHeardForTheNextHub) {
+  train();
+  report(1);
+  happen(events::hub_down{});
+  report(2, "measured with eBPF");
+  report(3);
+  auto sent = look<effects::send_report>();
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(sent[0].report.window, 1U);
+  answer({.rank = 1});
+  sent = look<effects::send_report>();
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(sent[0].report.window, 3U);
+  EXPECT_EQ(sent[0].report.telemetry_choice, "measured with eBPF") << "said once, whichever report is dropped";
+  report(4);
+  sent = look<effects::send_report>();
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(sent[0].report.window, 4U);
+  EXPECT_EQ(sent[0].report.telemetry_choice, "");
+}
+
+TEST_F(Worker, SendsNoMoreReportsThanAreAnswered) {
+  train();
+  for (std::uint64_t window = 1; window <= 70; ++window)
+    report(window);
+  EXPECT_EQ(look<effects::send_report>().size(), 64U);
+  happen(events::tick{});
+  const auto beats = look<effects::send_heartbeat>();
+  ASSERT_EQ(beats.size(), 1U);
+  happen(events::heartbeat_answered{.heard = true, .reports = beats[0].reports});
+  const auto sent = look<effects::send_report>();
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(sent[0].report.window, 70U) << "the newest takes the place of those before it";
+}
+
+TEST_F(Worker, SaysFarewellBehindTheLastDecisions) {
+  train();
+  report(1);
+  decide(1);
+  steps = 20;
+  complete_training();
+  EXPECT_EQ(protocol.now(), phase::leaving);
+  EXPECT_TRUE(did<effects::settle_hub>());
+  decide(2);
+  happen(events::hub_settled{});
+  const auto said = look<effects::say_farewell>();
+  ASSERT_EQ(said.size(), 1U);
+  const auto& farewell = said[0].farewell;
+  EXPECT_TRUE(farewell.succeeded);
+  EXPECT_EQ(farewell.host, "w1");
+  EXPECT_EQ(farewell.incarnation, 7U);
+  EXPECT_EQ(farewell.rank, 1U);
+  EXPECT_EQ(farewell.steps, 20U);
+  EXPECT_EQ(farewell.decisions.received, 2U);
+  EXPECT_EQ(farewell.decisions.unapplied, 2U);
+  EXPECT_DOUBLE_EQ(farewell.telemetry_seconds, 0.5);
+  happen(events::farewell_answered{true});
+  const auto ended = look<effects::end>();
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_TRUE(ended[0].succeeded);
+  EXPECT_EQ(ended[0].farewell, farewell);
+  EXPECT_EQ(protocol.now(), phase::ended);
+}
+
+TEST_F(Worker, EndsWithoutAWordWhereNobodyIsThereToHearIt) {
+  train();
+  happen(events::disconnected{});
+  complete_training();
+  EXPECT_TRUE(did<effects::end>());
+}
+
+TEST_F(Worker, AsksItsPeersToPartWhenItsHostLeavesAndDropsTheStepWhenThatTakesTooLong) {
+  train();
+  happen(events::leave_requested{});
+  EXPECT_TRUE(did<effects::ask_to_regroup>());
+  wait(timeouts.silence_ms / 1000.0 + 0.5);
+  EXPECT_EQ(look<effects::interrupt>().size(), 1U);
+  steps = 9;
+  leave_generation();
+  const auto said = look<effects::say_farewell>();
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_TRUE(messages::tells_leave(said[0].farewell)) << said[0].farewell.reason;
+  happen(events::farewell_answered{true});
+  const auto finishing = look<effects::finish_training>();
+  ASSERT_EQ(finishing.size(), 1U) << "the checkpoint comes behind the farewell";
+  end_after_checkpoint(finishing[0].reason);
+  const auto ended = look<effects::end>();
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_TRUE(ended[0].succeeded);
+  EXPECT_TRUE(ended[0].reason.ends_with("checkpoint written")) << ended[0].reason;
+}
+
+TEST_F(Worker, EndsTrainingWhereItIsTheLastToLeave) {
+  join();
+  place(1, {1});
+  done.clear();
+  happen(events::leave_requested{});
+  EXPECT_TRUE(did<effects::ask_to_stop>());
+}
+
+TEST_F(Worker, IsNotWaitedForWhenItLeavesBetweenTwoGenerations) {
+  train();
+  leave_generation();
+  done.clear();
+  happen(events::leave_requested{});
+  EXPECT_TRUE(did<effects::say_farewell>());
+  place(2);
+  EXPECT_FALSE(did<effects::enter_generation>());
+}
+
+TEST_F(Worker, LeavesWithoutMoreWhereItHasNotJoined) {
+  happen(events::connected{});
+  happen(events::leave_requested{});
+  const auto ended = look<effects::end>();
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_TRUE(ended[0].succeeded);
+  EXPECT_TRUE(messages::tells_leave(ended[0].farewell));
+}
+
+TEST_F(Worker, StopsAtTheNextAgreementOrBetweenTwoGenerations) {
+  train();
+  happen(events::stop_requested{});
+  EXPECT_TRUE(did<effects::ask_to_stop>());
+  leave_generation();
+  const auto finishing = look<effects::finish_training>();
+  ASSERT_EQ(finishing.size(), 1U);
+  EXPECT_EQ(finishing[0].reason, "stopped: between two generations");
+  end_after_checkpoint(finishing[0].reason);
+  happen(events::hub_settled{});
+  const auto said = look<effects::say_farewell>();
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_FALSE(said[0].farewell.succeeded);
+  EXPECT_EQ(said[0].farewell.reason, "stopped: between two generations; checkpoint written");
+}
+
+TEST_F(Worker, WaitsForAnArbitratorWhereItIsCutOffAndNoStepIsCompleted) {
+  train();
+  steps = 5;
+  wait(1);
+  happen(events::disconnected{});
+  wait(30);
+  const auto interrupted = look<effects::interrupt>();
+  ASSERT_FALSE(interrupted.empty());
+  EXPECT_NE(interrupted[0].reason.find("cut off"), std::string::npos);
+}
+
+TEST_F(Worker, FailsWhereItsTrainingThreadDoesNotLetGo) {
+  train();
+  notice(1, messages::generation_change::ended);
+  wait(timeouts.stall_timeout_ms / 1000.0 + 1);
+  EXPECT_TRUE(did<effects::fail>());
+}
+
+/// Whatever comes in whatever order: it ends at most once, tells nobody anything while it is orphaned, and is a
+/// function of what it was given.
+TEST_F(Worker, HoldsItsOwnRulesUnderAnyEvents) {
+  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
+    worker_protocol one{{.timeouts = timeouts, .identity = {.host = "w1", .incarnation = 7}}};
+    worker_protocol same = one;
+    std::uint64_t state = seed;
+    const auto draw = [&](std::uint64_t below) {
+      state = state * 6364136223846793005 + 1442695040888963407;
+      return (state >> 33) % below;
+    };
+    double seconds = 1;
+    std::uint64_t ends = 0;
+    std::uint64_t number = 0;
+    for (int i = 0; i < 200; ++i) {
+      const auto generation = 1 + draw(4);
+      const messages::welcome welcome{.verdict = static_cast<welcome_verdict>(draw(3) == 0 ? 1 + draw(8) : 1),
+                                      .term = draw(4)};
+      const auto placement = std::make_shared<const messages::placement>(
+          messages::placement{.generation = generation, .members = {0, 1}, .store_prefix = "test"});
+      const std::vector<event> events = {
+          events::connected{},
+          events::disconnected{},
+          events::hub_down{},
+          events::greeting_due{},
+          events::hello_answered{number, draw(4) == 0 ? std::nullopt : std::optional(welcome)},
+          events::heartbeat_answered{draw(4) != 0, static_cast<std::uint32_t>(draw(3))},
+          events::hub_settled{},
+          events::farewell_answered{draw(2) == 0},
+          events::decision_received{{.key = {draw(3), 1 + draw(5)}, .generation = generation, .batch = 64}},
+          events::placement_received{placement, draw(2) == 0},
+          events::notice_received{{generation, static_cast<messages::generation_change>(1 + draw(2)), "test"}},
+          events::tick{},
+          events::training_began{},
+          events::window_completed{{.host = "w1", .generation = generation, .window = 1 + draw(5)}},
+          events::evaluated{},
+          events::generation_left{.goes_on = draw(8) != 0, .account = {.reason = "test", .decisions = {}}},
+          draw(20) == 0 ? event(events::stop_requested{}) : event(events::tick{}),
+          draw(20) == 0 ? event(events::leave_requested{}) : event(events::tick{})};
+      const auto& next = events[draw(events.size())];
+      seconds += static_cast<double>(draw(1000)) / 1000;
+      const bool was_orphaned = one.orphaned();
+      const auto effects = one.handle({seconds, static_cast<std::uint64_t>(i)}, next);
+      const auto again = same.handle({seconds, static_cast<std::uint64_t>(i)}, next);
+      ASSERT_EQ(effects.size(), again.size());
+      bool hub = !was_orphaned;
+      for (std::size_t at = 0; at < effects.size(); ++at) {
+        ASSERT_EQ(effects[at].index(), again[at].index());
+        const auto& effect = effects[at];
+        if (const auto* said = std::get_if<effects::say_hello>(&effect))
+          number = said->number;
+        hub = std::holds_alternative<effects::follow_hub>(effect) ||
+              (hub && !std::holds_alternative<effects::forget_hub>(effect));
+        ends += std::holds_alternative<effects::end>(effect) ? 1 : 0;
+        const bool told = std::holds_alternative<effects::send_report>(effect) ||
+                          std::holds_alternative<effects::send_heartbeat>(effect) ||
+                          std::holds_alternative<effects::settle_hub>(effect) ||
+                          std::holds_alternative<effects::say_farewell>(effect);
+        ASSERT_TRUE(hub || !told) << "seed " << seed;
+      }
+      ASSERT_EQ(hub, !one.orphaned());
+    }
+    ASSERT_LE(ends, 1U) << "seed " << seed;
+    ASSERT_EQ(ends == 1, one.now() == phase::ended) << "seed " << seed;
+  }
+}
+
+} // namespace
+} // namespace dynamix::session
