@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <fmt/core.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -67,8 +68,8 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 
 std::string to_string(const child_exit& ended) {
   if (ended.by_signal)
-    return "signal " + std::to_string(ended.number) + ", " + strsignal(ended.number);
-  return "exit code " + std::to_string(ended.number);
+    return fmt::format("signal {}, {}", ended.number, strsignal(ended.number));
+  return fmt::format("exit code {}", ended.number);
 }
 
 child_process::child_process(child_process&& other) noexcept

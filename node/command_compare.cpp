@@ -8,6 +8,7 @@
 #include "trainer/compute_threads.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <memory>
 #include <ostream>
 #include <stdexcept>
@@ -47,12 +48,12 @@ std::uint32_t find_static_best(const comparison_inputs& inputs, const comparison
 std::string search_note(const comparison_inputs& inputs, std::size_t cluster, std::uint32_t best) {
   const auto grid = inputs.grid(cluster);
   if (grid.size() == 1)
-    return "static-best is " + std::to_string(best) + " samples a worker";
+    return fmt::format("static-best is {} samples a worker", best);
   std::string tried;
   for (const auto batch : grid)
     tried += (tried.empty() ? "" : ", ") + std::to_string(batch);
-  return "static-best is " + std::to_string(best) + " samples a worker, the soonest of " + tried +
-         (inputs.search_seeds() == inputs.seeds ? "" : " with the first seed");
+  return fmt::format("static-best is {} samples a worker, the soonest of {}{}", best, tried,
+                     inputs.search_seeds() == inputs.seeds ? "" : " with the first seed");
 }
 
 /// One cluster's table, from runs that are all there.

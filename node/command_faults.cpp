@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <charconv>
 #include <csignal>
+#include <fmt/core.h>
 #include <memory>
 #include <ostream>
 #include <sys/resource.h>
@@ -46,7 +47,7 @@ std::optional<faults::fault_plan> load_plan(const faults_arguments& arguments, s
     return std::nullopt;
   }
   if (arguments.repeat > 0 && !faults::repeat_faults(read.plan, arguments.repeat)) {
-    refuse(err, "--repeat is " + std::to_string(arguments.repeat) + ", but no fault of the plan repeats");
+    refuse(err, fmt::format("--repeat is {}, but no fault of the plan repeats", arguments.repeat));
     return std::nullopt;
   }
   if (read.plan.cluster.empty() && arguments.cluster.empty()) {
@@ -190,7 +191,7 @@ int run_harmed(const faults_arguments& arguments, broken_run& setting, command_c
     problem = add_clock_shim(options);
   if (!problem.empty())
     return refuse(context.err, problem);
-  live.heading("under " + plan.name + ", seed " + std::to_string(plan.seed));
+  live.heading(fmt::format("under {}, seed {}", plan.name, plan.seed));
   fault_run faults(plan, file, run, through, std::move(links), live);
   if (apart.created())
     faults.use(setting.apart);

@@ -10,6 +10,7 @@
 #include "node/trace.hpp"
 #include "trainer/checkpoint.hpp"
 
+#include <fmt/core.h>
 #include <memory>
 #include <ostream>
 
@@ -54,8 +55,8 @@ std::string resume_hint(const run_directory& run, bool insecure) {
   const auto newest = trainer::newest_checkpoint(run.checkpoints());
   if (newest.path.empty())
     return "No checkpoint was written, so there is nothing to resume from.\n";
-  return "Checkpoint of step " + std::to_string(newest.state.step) + ": " + newest.path +
-         "\nResume with:\n    dynamix-node local --resume " + run.path() + (insecure ? " --insecure" : "") + "\n";
+  return fmt::format("Checkpoint of step {}: {}\nResume with:\n    dynamix-node local --resume {}{}\n",
+                     newest.state.step, newest.path, run.path(), insecure ? " --insecure" : "");
 }
 
 /// Of all hosts, on one clock.
@@ -135,9 +136,8 @@ int run_local(const local_arguments& arguments, command_context& context) {
   options.log_json = arguments.log_json;
   live_output live(arguments.json ? context.err : context.out, output_style::detect());
   if (!options.quiet) {
-    live.print(file->name + ": " + std::to_string(file->workers().size()) + " workers, policy " +
-               std::string(cluster::to_string(file->arbitrator.policy)) + ", seed " + std::to_string(file->seed) +
-               ", run directory " + run.path());
+    live.print(fmt::format("{}: {} workers, policy {}, seed {}, run directory {}", file->name, file->workers().size(),
+                           cluster::to_string(file->arbitrator.policy), file->seed, run.path()));
     if (const auto plan = cluster::plan_tree(*file); !plan.central())
       live.print(cluster::describe_tree(plan));
     if (const auto page = page_text(*file); !page.empty())

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <fmt/core.h>
 #include <fstream>
 #include <memory>
 #include <ostream>
@@ -82,10 +83,9 @@ simulator::device_profile profile_of(const cluster::cluster_file& file,
   simulator::device_profile profile{.name = model + (measured.cuda ? "-cuda" : "-cpu"),
                                     .batch_highest = measured.batch_highest,
                                     .evaluation_seconds = measured.evaluation_seconds};
-  profile.source = model + " on " + std::string(cluster::to_string(training.dataset)) + ", measured on " + today() +
-                   " by dynamix-node " DYNAMIX_VERSION " (" + commit() + ") on " + machine_name(measured.cuda) + ", " +
-                   std::to_string(std::thread::hardware_concurrency()) + " cores, of which " +
-                   std::to_string(training.threads) + " used";
+  profile.source = fmt::format("{} on {}, measured on {} by dynamix-node {} ({}) on {}, {} cores, of which {} used",
+                               model, cluster::to_string(training.dataset), today(), DYNAMIX_VERSION, commit(),
+                               machine_name(measured.cuda), std::thread::hardware_concurrency(), training.threads);
   for (const auto& step : measured.steps)
     profile.points.push_back({static_cast<double>(step.batch), step.seconds});
   return profile;

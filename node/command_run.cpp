@@ -23,6 +23,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <fmt/core.h>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -48,7 +49,7 @@ struct run_arguments {
 };
 
 std::string host_key(const cluster::cluster_file& file, const cluster::host& host) {
-  return "host[" + std::to_string(&host - file.hosts.data()) + "]";
+  return fmt::format("host[{}]", &host - file.hosts.data());
 }
 
 /// Whether an earlier run of this host would be written over. Hosts may share a run directory.

@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <fmt/core.h>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -51,14 +52,14 @@ struct timed_run {
 std::string progress_text(const simulator::simulation& run, const cluster::cluster_file& file, std::size_t number,
                           std::size_t seeds) {
   const double target = file.training.target_accuracy;
-  return (seeds == 1 ? "" : "seed " + std::to_string(number + 1) + "/" + std::to_string(seeds) + "  ") + "window " +
+  return (seeds == 1 ? "" : fmt::format("seed {}/{}  ", number + 1, seeds)) + "window " +
          grouped(run.result().windows) + "  epoch " + fixed(run.world().epochs(), 1) + " of at most " +
          fixed(file.training.epochs, 0) + "  accuracy " + percent(run.world().accuracy(), 1) +
          (target > 0 ? " of " + percent(target, 1) : "") + "  virtual time " + duration(run.world().now_seconds());
 }
 
 std::string seed_line(const run_outcome& outcome, double target) {
-  std::string line = "seed " + std::to_string(outcome.seed) + ": ";
+  std::string line = fmt::format("seed {}: ", outcome.seed);
   if (!outcome.failure.empty())
     return line + "FAILED: " + outcome.failure;
   if (target > 0)
@@ -94,10 +95,9 @@ std::string result_table(const std::vector<timed_run>& runs, double target) {
   std::vector<std::vector<std::string>> rows;
   if (target > 0)
     rows.push_back({"seconds to " + percent(target, 1),
-                    missed == 0 ? with_interval(of(&run_outcome::seconds_to_target), 1)
-                    : runs.size() == 1
-                        ? "never"
-                        : "never in " + std::to_string(missed) + " of " + std::to_string(runs.size()) + " runs"});
+                    missed == 0        ? with_interval(of(&run_outcome::seconds_to_target), 1)
+                    : runs.size() == 1 ? "never"
+                                       : fmt::format("never in {} of {} runs", missed, runs.size())});
   rows.push_back(
       {"final accuracy",
        with_interval(values_of(runs, [](const auto& each) { return 100 * each.run.outcome.final_accuracy; }), 2) +
@@ -174,12 +174,11 @@ int run_seeds(const simulate_arguments& arguments, const simulator::scenario& sc
   live_output live(arguments.json ? context.err : context.out, output_style::detect());
   const bool shown = !arguments.quiet && !arguments.json;
   if (shown)
-    live.print(file.name + ": " + std::to_string(file.workers().size()) + " workers, policy " +
-               std::string(cluster::to_string(file.arbitrator.policy)) +
-               (cluster::has_parameters(file.arbitrator.policy)
-                    ? " (" + std::string(cluster::to_string(file.arbitrator.mode)) + ")"
-                    : "") +
-               ", in virtual time");
+    live.print(fmt::format("{}: {} workers, policy {}{}, in virtual time", file.name, file.workers().size(),
+                           cluster::to_string(file.arbitrator.policy),
+                           cluster::has_parameters(file.arbitrator.policy)
+                               ? " (" + std::string(cluster::to_string(file.arbitrator.mode)) + ")"
+                               : ""));
   std::vector<timed_run> runs;
   for (std::size_t i = 0; i < arguments.seeds && !stop.stop_requested(); ++i) {
     simulation_options options{.scenario = scenario, .parameters = parameters, .stop = stop};
@@ -189,7 +188,7 @@ int run_seeds(const simulate_arguments& arguments, const simulator::scenario& sc
         if (run.window().key.window % windows_between_progress == 0)
           live.progress(progress_text(run, file, i, arguments.seeds));
       };
-    const std::string below = "/seed-" + std::to_string(options.scenario.file.seed);
+    const std::string below = fmt::format("/seed-{}", options.scenario.file.seed);
     auto made = simulate_seed(options, arguments.out + (arguments.out.empty() || arguments.seeds == 1 ? "" : below));
     if (made.run.stopped)
       break;

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fmt/core.h>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -86,9 +87,9 @@ void training_run::validate(live_output& live) {
     best_ = scores;
     require_written(files_.write_policy(version.parameters, origin_));
   }
-  live.print("update " + std::to_string(training_.updates()) + ": " + fixed(scores.against_goodput, 3) +
-             " of goodput's speed, " + fixed(scores.against_static, 3) + " of static's" +
-             (better ? ", the best so far" : ""));
+  live.print(fmt::format("update {}: {} of goodput's speed, {} of static's{}", training_.updates(),
+                         fixed(scores.against_goodput, 3), fixed(scores.against_static, 3),
+                         better ? ", the best so far" : ""));
 }
 
 void training_run::checkpoint() const {
@@ -144,8 +145,7 @@ int read_saved(const training_files& files, training_origin& origin, std::vector
   if (const auto problem = files.read_training(saved, before); !problem.empty())
     return refuse(err, "nothing to resume from: " + problem);
   if (before.seed != origin.seed)
-    return refuse(err, "--seed is " + std::to_string(origin.seed) + ", " + files.training() + " was begun with " +
-                           std::to_string(before.seed));
+    return refuse(err, fmt::format("--seed is {}, {} was begun with {}", origin.seed, files.training(), before.seed));
   if (before.scenarios != origin.scenarios)
     return refuse(err, files.training() + " was trained on other scenarios");
   origin.command = before.command + " && " + origin.command;
@@ -187,7 +187,7 @@ int finish(const training_run& run, const training_files& files, const std::stri
 }
 
 std::string count_of(std::uint64_t number, const std::string& what) {
-  return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
+  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
 }
 
 int train_policy(const train_arguments& arguments, command_context& context) {
@@ -219,12 +219,12 @@ int train_policy(const train_arguments& arguments, command_context& context) {
   } catch (const std::invalid_argument& error) {
     return refuse(context.err, (saved.empty() ? "" : files.training() + ": ") + error.what());
   }
-  live.print(arguments.policy + ": " + count_of(origin.scenarios.size(), "scenario") + ", " +
-             count_of(run->training().environments(), "environment") + ", " + count_of(arguments.jobs, "thread") +
-             ", seed " + std::to_string(arguments.seed) +
-             (arguments.resume ? ", from update " + std::to_string(run->training().updates()) +
-                                     " (the environments begin new episodes)"
-                               : ""));
+  live.print(fmt::format("{}: {}, {}, {}, seed {}{}", arguments.policy, count_of(origin.scenarios.size(), "scenario"),
+                         count_of(run->training().environments(), "environment"), count_of(arguments.jobs, "thread"),
+                         arguments.seed,
+                         arguments.resume ? fmt::format(", from update {} (the environments begin new episodes)",
+                                                        run->training().updates())
+                                          : ""));
   run->run(live, signals.token());
   return finish(*run, files, context.command + (arguments.resume ? "" : " --resume"), live, context);
 }

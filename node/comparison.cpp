@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fmt/core.h>
 
 namespace dynamix::node {
 namespace {
@@ -66,15 +67,15 @@ void find_warnings(comparison& of) {
     const auto count =
         std::count_if(row.of.runs.begin(), row.of.runs.end(), [](const auto& run) { return !run.failure.empty(); });
     if (count > 0)
-      of.warnings.push_back(std::to_string(count) + " of " + std::to_string(row.of.runs.size()) + " runs of " + label +
-                            " failed; seed " + std::to_string(failed->seed) + ": " + printable(failed->failure));
+      of.warnings.push_back(fmt::format("{} of {} runs of {} failed; seed {}: {}", count, row.of.runs.size(), label,
+                                        failed->seed, printable(failed->failure)));
   }
 }
 
 } // namespace
 
 std::string label_of(const policy_runs& of) {
-  return of.policy + (of.static_batch == 0 ? "" : " (" + std::to_string(of.static_batch) + ")");
+  return of.policy + (of.static_batch == 0 ? "" : fmt::format(" ({})", of.static_batch));
 }
 
 comparison compare(comparison empty, std::vector<policy_runs> policies) {

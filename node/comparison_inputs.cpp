@@ -9,6 +9,7 @@
 #include "node/text.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <ostream>
 #include <set>
 #include <sstream>
@@ -106,9 +107,10 @@ planned_run comparison_inputs::plan(std::size_t cluster, policy_kind policy, std
 
 std::string comparison_inputs::title() const {
   const auto names = listed(policies, [](auto policy) { return cluster::to_string(policy); });
-  return (files.size() == 1 ? files.front().name : std::to_string(files.size()) + " clusters") + ": " + names +
-         " with " + std::to_string(seeds) + (seeds == 1 ? " seed" : " seeds each") +
-         (simulated ? ", simulated" : ", trained on this machine") + "; results go to " + out;
+  return fmt::format("{}: {} with {}{}{}; results go to {}",
+                     files.size() == 1 ? files.front().name : fmt::format("{} clusters", files.size()), names, seeds,
+                     seeds == 1 ? " seed" : " seeds each", simulated ? ", simulated" : ", trained on this machine",
+                     out);
 }
 
 std::string comparison_inputs::resume_command(const std::string& command) const {
@@ -131,7 +133,7 @@ int read_inputs(const compare_arguments& arguments, comparison_inputs& inputs, s
   if (code != exit_done)
     return code;
   const auto name =
-      inputs.files.size() == 1 ? inputs.files.front().name : std::to_string(inputs.files.size()) + "-clusters";
+      inputs.files.size() == 1 ? inputs.files.front().name : fmt::format("{}-clusters", inputs.files.size());
   inputs.out = arguments.out.empty() ? default_run_path("compare-" + name) : arguments.out;
   return exit_done;
 }

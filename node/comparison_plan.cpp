@@ -7,6 +7,7 @@
 #include "storage/fnv1a.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <limits>
 #include <set>
 #include <span>
@@ -40,9 +41,9 @@ planned_run plan_run(const cluster::cluster_file& file, cluster::policy_kind pol
   planned.file.arbitrator.policy = policy;
   planned.file.arbitrator.static_batch = static_batch;
   if (policy == cluster::policy_kind::static_best)
-    planned.label += "-" + std::to_string(static_batch);
+    planned.label += fmt::format("-{}", static_batch);
   drop_foreign_parameters(planned.file);
-  planned.directory = out + "/" + file.name + "/" + planned.label + "-seed-" + std::to_string(seed);
+  planned.directory = fmt::format("{}/{}/{}-seed-{}", out, file.name, planned.label, seed);
   planned.fingerprint = fingerprint_of(planned.file, simulated);
   return planned;
 }

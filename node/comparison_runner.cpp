@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fmt/core.h>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -37,7 +38,7 @@ void require_written(const std::string& problem) {
 }
 
 std::string count_of(std::size_t count, const std::string& singular, const std::string& plural) {
-  return std::to_string(count) + " " + (count == 1 ? singular : plural);
+  return fmt::format("{} {}", count, count == 1 ? singular : plural);
 }
 
 std::string result_of(const run_outcome& outcome) {
@@ -59,8 +60,8 @@ public:
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
     const auto speed = static_cast<std::uint64_t>(static_cast<double>(windows_) / std::max(seconds, 1e-3));
     const double left = done_ == 0 ? -1 : seconds * static_cast<double>(runs_ - done_) / static_cast<double>(done_);
-    live_.progress("simulated " + std::to_string(done_) + "/" + std::to_string(runs_) + " runs  " + grouped(windows_) +
-                   " windows  " + grouped(speed) + " windows/s  ETA " + duration(left));
+    live_.progress(fmt::format("simulated {}/{} runs  {} windows  {} windows/s  ETA {}", done_, runs_,
+                               grouped(windows_), grouped(speed), duration(left)));
   }
 
 private:
@@ -175,8 +176,8 @@ void comparison_runner::run_simulated(const std::vector<const planned_run*>& mis
 void comparison_runner::run_live(const std::vector<const planned_run*>& missing) {
   for (std::size_t i = 0; i < missing.size() && !stop_.stop_requested(); ++i) {
     const auto& plan = *missing[i];
-    const std::string title = plan.file.name + ", " + plan.label + ", seed " + std::to_string(plan.file.seed);
-    const std::string place = std::to_string(i + 1) + "/" + std::to_string(missing.size());
+    const std::string title = fmt::format("{}, {}, seed {}", plan.file.name, plan.label, plan.file.seed);
+    const std::string place = fmt::format("{}/{}", i + 1, missing.size());
     if (!options_.quiet)
       live_.print("run " + place + ": " + title);
     const run_directory run(plan.directory);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fmt/core.h>
 #include <initializer_list>
 
 namespace dynamix::node {
@@ -33,7 +34,7 @@ std::string ratio_text(const std::optional<estimate>& ratio) {
 std::string seconds_text(const comparison_row& row) {
   const std::size_t runs = row.of.runs.size();
   if (row.reached < runs)
-    return "never (" + std::to_string(runs - row.reached) + "/" + std::to_string(runs) + ")";
+    return fmt::format("never ({}/{})", runs - row.reached, runs);
   return estimate_text(row.seconds_to_target, 1);
 }
 
@@ -119,10 +120,10 @@ std::vector<std::vector<std::string>> cells_of(const comparison& of) {
   std::vector<std::vector<std::string>> cells = {
       {"policy", "seconds", "reached", "accuracy", "samples/s", "decisions", "interventions"}};
   for (const auto& row : of.rows)
-    cells.push_back(
-        {label_of(row.of), seconds_text(row), std::to_string(row.reached) + "/" + std::to_string(row.of.runs.size()),
-         std::isfinite(row.final_accuracy.mean) ? percent(row.final_accuracy.mean) : "-",
-         mean_text(row.samples_per_second, 0), mean_text(row.decisions, 0), mean_text(row.interventions, 0)});
+    cells.push_back({label_of(row.of), seconds_text(row), fmt::format("{}/{}", row.reached, row.of.runs.size()),
+                     std::isfinite(row.final_accuracy.mean) ? percent(row.final_accuracy.mean) : "-",
+                     mean_text(row.samples_per_second, 0), mean_text(row.decisions, 0),
+                     mean_text(row.interventions, 0)});
   for (const auto& column : ratios) {
     if (!column.shown)
       continue;
@@ -157,9 +158,9 @@ std::vector<std::vector<std::string>> closing_cells(const std::vector<comparison
 
 std::string to_text(const comparison& of) {
   const std::size_t seeds = of.rows.empty() ? 0 : of.rows.front().of.runs.size();
-  std::string text = of.cluster + ": seconds to " + percent(of.target_accuracy) + " test accuracy, " +
-                     std::to_string(seeds) + (seeds == 1 ? " seed" : " seeds, mean ± 95 % interval") +
-                     (of.simulated ? ", simulated\n" : "\n") + aligned_table(cells_of(of));
+  std::string text = fmt::format("{}: seconds to {} test accuracy, {}{}{}{}", of.cluster, percent(of.target_accuracy),
+                                 seeds, seeds == 1 ? " seed" : " seeds, mean ± 95 % interval",
+                                 of.simulated ? ", simulated\n" : "\n", aligned_table(cells_of(of)));
   if (!of.best_rival.empty())
     text += "  best rival: " + of.best_rival + "\n";
   for (const auto& note : of.notes)

@@ -4,6 +4,7 @@
 #include "node/text.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 
 namespace dynamix::node {
 namespace {
@@ -24,12 +25,12 @@ std::vector<faults::proxied_link> proxy_links(const cluster::cluster_file& file,
       links.push_back({from.name, to.name});
       const auto port = through.add_link(links.back().name(), to.address, to.port);
       if (port == 0) {
-        problem = "no proxy can stand before host \"" + to.name + "\" at " + to.address + ":" +
-                  std::to_string(to.port) + "; it must have an IPv4 address";
+        problem = fmt::format("no proxy can stand before host \"{}\" at {}:{}; it must have an IPv4 address", to.name,
+                              to.address, to.port);
         return links;
       }
       auto& arguments = options.more_arguments[from.name];
-      arguments.insert(arguments.end(), {"--reach", to.name + "=127.0.0.1:" + std::to_string(port)});
+      arguments.insert(arguments.end(), {"--reach", fmt::format("{}=127.0.0.1:{}", to.name, port)});
     }
   return links;
 }
@@ -82,10 +83,10 @@ void fault_run::begin(const faults::planned_fault& fault, double now_seconds) {
   std::string names;
   for (const auto& host : fault.hosts)
     names += " " + host;
-  output_.print("fault " + std::to_string(fault.number) + ": " + std::string(to_string(fault.kind)) + names +
-                (fault.end_seconds > fault.start_seconds
-                     ? " for " + fixed(fault.end_seconds - fault.start_seconds, 1) + " s"
-                     : ""));
+  output_.print(fmt::format("fault {}: {}{}{}", fault.number, to_string(fault.kind), names,
+                            fault.end_seconds > fault.start_seconds
+                                ? " for " + fixed(fault.end_seconds - fault.start_seconds, 1) + " s"
+                                : ""));
   recovery_.begin(fault, now_seconds);
   injector_.begin(fault);
   active_.push_back(fault);

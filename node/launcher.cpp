@@ -9,6 +9,7 @@
 
 #include <csignal>
 #include <deque>
+#include <fmt/core.h>
 #include <fstream>
 #include <thread>
 
@@ -234,12 +235,11 @@ private:
 
   /// The death that ended the run.
   void blame(const std::string& host, const std::string& how) {
-    outcome_.error =
-        "host \"" + host + "\" died (" + how + ")" +
-        (progress_.training() ? " " + duration(progress_.elapsed_seconds()) + " into training, in or after window " +
-                                    std::to_string(progress_.window())
-         : begun_ ? " in training"
-                  : " before training began");
+    outcome_.error = "host \"" + host + "\" died (" + how + ")" +
+                     (progress_.training() ? fmt::format(" {} into training, in or after window {}",
+                                                         duration(progress_.elapsed_seconds()), progress_.window())
+                      : begun_             ? " in training"
+                                           : " before training began");
     outcome_.last_words =
         "The end of " + options_.run.log(host) + ":\n" + last_lines(options_.run.log(host), log_lines_shown);
   }
@@ -251,9 +251,10 @@ private:
     if (plan.escalate)
       return give_up(host, died, how);
     died_at_seconds_.try_emplace(host, now_seconds());
-    output_.problem("warning: " + died + "; restarting (" + std::to_string(plan.failures) + " of " +
-                    std::to_string(rules_.max_restarts) + " within " + fixed(rules_.period_seconds, 0) + " s)" +
-                    (arbitrator_gone_ && !is_worker(host) ? "; training goes on with the last batch sizes" : ""));
+    output_.problem(
+        fmt::format("warning: {}; restarting ({} of {} within {} s){}", died, plan.failures, rules_.max_restarts,
+                    fixed(rules_.period_seconds, 0),
+                    arbitrator_gone_ && !is_worker(host) ? "; training goes on with the last batch sizes" : ""));
   }
 
   void give_up(const std::string& host, const std::string& died, const std::string& how) {

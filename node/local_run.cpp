@@ -8,6 +8,7 @@
 #include "trainer/session.hpp"
 
 #include <filesystem>
+#include <fmt/core.h>
 
 namespace dynamix::node {
 
@@ -17,7 +18,7 @@ std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file
   std::vector<cluster::file_error> errors;
   for (std::size_t i = 0; i < file.hosts.size(); ++i)
     if (const auto reason = cluster::refuse_listen(file, file.hosts[i], insecure); !reason.empty())
-      errors.push_back(cluster::error_at(file, "host[" + std::to_string(i) + "].address", reason));
+      errors.push_back(cluster::error_at(file, fmt::format("host[{}].address", i), reason));
   if (!errors.empty())
     return errors;
   errors = check_ports(file);

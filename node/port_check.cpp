@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fmt/core.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -35,8 +36,8 @@ std::vector<cluster::file_error> check_ports(const cluster::cluster_file& file) 
   std::vector<cluster::file_error> errors;
   for (std::size_t i = 0; i < file.hosts.size(); ++i) {
     const auto& host = file.hosts[i];
-    const std::string key = "host[" + std::to_string(i) + "].";
-    const std::string place = host.address + ":" + std::to_string(host.port);
+    const std::string key = fmt::format("host[{}].", i);
+    const std::string place = fmt::format("{}:{}", host.address, host.port);
     const int problem = try_listen(host.address, host.port);
     if (problem == EADDRINUSE)
       errors.push_back(cluster::error_at(file, key + "port",

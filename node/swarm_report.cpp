@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <fmt/core.h>
 
 namespace dynamix::node {
 namespace {
@@ -101,9 +102,10 @@ std::string swarm_text(const swarm_result& result) {
        {"farewells", grouped(outcome.farewells) + " of " + grouped(result.workers)}},
       2, cluster::heading::absent);
   if (outcome.whole.hellos > 2 * std::uint64_t{result.workers})
-    text += "Workers said hello again and again: their signs of life came too late for detect_ms = " +
-            std::to_string(result.detect_ms) + ". Where that is for want of cores, try --set cluster.detect_ms=" +
-            std::to_string(std::min<std::uint64_t>(4 * std::uint64_t{result.detect_ms}, detect_ms_highest)) + ".\n";
+    text +=
+        fmt::format("Workers said hello again and again: their signs of life came too late for detect_ms = {}. Where "
+                    "that is for want of cores, try --set cluster.detect_ms={}.\n",
+                    result.detect_ms, std::min<std::uint64_t>(4 * std::uint64_t{result.detect_ms}, detect_ms_highest));
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <fmt/core.h>
 #include <fstream>
 #include <thread>
 
@@ -94,7 +95,7 @@ private:
       if (std::ranges::any_of(members_, [](auto& each) { return !each.process.running(); }))
         return "a process has ended before it listened";
     }
-    return "the " + level + " does not listen on port " + std::to_string(port);
+    return fmt::format("the {} does not listen on port {}", level, port);
   }
 
   std::string start_parts() {
@@ -106,7 +107,7 @@ private:
         return problem;
       channels_.push_back(std::move(ours));
     }
-    told_("starting " + std::to_string(members_.size()) + " processes");
+    told_(fmt::format("starting {} processes", members_.size()));
     return swarm::wait_until_up(
         channels_, std::chrono::duration<double>(start_patience + members_.size() * start_patience_each).count(),
         stop_);

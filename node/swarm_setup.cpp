@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <fmt/core.h>
 #include <fstream>
 #include <ostream>
 #include <stdlib.h>
@@ -33,8 +34,9 @@ std::string allow_descriptors(std::size_t wanted) {
   limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, wanted);
   if (limit.rlim_cur >= wanted && ::setrlimit(RLIMIT_NOFILE, &limit) == 0)
     return {};
-  return "this swarm needs " + std::to_string(wanted) + " file descriptors a process and may have " +
-         std::to_string(limit.rlim_max) + "; raise the limit (ulimit -n), or ask for fewer processes";
+  return fmt::format("this swarm needs {} file descriptors a process and may have {}; raise the limit (ulimit -n), or "
+                     "ask for fewer processes",
+                     wanted, limit.rlim_max);
 }
 
 child_options swarm_process(const swarm_directory& directory, std::vector<std::string> arguments,
@@ -56,9 +58,7 @@ std::vector<swarm_level> deciding_levels(const cluster::cluster_file& file, cons
                                           host->name, "--out",     run.path()};
     if (host->has(cluster::role::worker)) // the swarm plays it
       arguments.emplace_back("--without-worker");
-    const auto name = node.level == 0   ? "arbitrator"
-                      : node.is_shard() ? "shards"
-                                        : "level " + std::to_string(node.level);
+    const auto name = node.level == 0 ? "arbitrator" : node.is_shard() ? "shards" : fmt::format("level {}", node.level);
     if (levels.empty() || levels.back().name != name)
       levels.push_back({.name = name});
     levels.back().ports.push_back(host->port);
@@ -149,7 +149,7 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
     setup.run.parts.push_back(swarm_process(*setup.directory,
                                             {"swarm", "--cluster", run.cluster_file(), "--processes",
                                              std::to_string(shares.size()), "--part", std::to_string(part)},
-                                            "part-" + std::to_string(part + 1)));
+                                            fmt::format("part-{}", part + 1)));
   setup.run.orderly_end = !arguments.out.empty();
   setup.run.conductor = {.workers = workers,
                          .windows = arguments.windows,
@@ -168,15 +168,14 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
 std::string describe(const swarm_setup& setup) {
   const auto& file = setup.file;
   const auto& wanted = setup.run.conductor;
-  return file.name + ": " + grouped(wanted.workers) + " workers in " + std::to_string(setup.run.parts.size()) +
-         (setup.run.parts.size() == 1 ? " process, " : " processes, ") +
-         std::string(cluster::to_string(file.arbitrator.topology)) + " arbitrator, policy " +
-         std::string(cluster::to_string(file.arbitrator.policy)) +
-         (cluster::has_parameters(file.arbitrator.policy)
-              ? " (" + std::string(cluster::to_string(file.arbitrator.mode)) + ")"
-              : "") +
-         ", " + grouped(wanted.windows) + " windows, one every " + grouped(wanted.interval_ms) + " ms, " +
-         std::to_string(std::thread::hardware_concurrency()) + " cores";
+  return fmt::format("{}: {} workers in {}{}{} arbitrator, policy {}{}, {} windows, one every {} ms, {} cores",
+                     file.name, grouped(wanted.workers), setup.run.parts.size(),
+                     setup.run.parts.size() == 1 ? " process, " : " processes, ",
+                     cluster::to_string(file.arbitrator.topology), cluster::to_string(file.arbitrator.policy),
+                     cluster::has_parameters(file.arbitrator.policy)
+                         ? " (" + std::string(cluster::to_string(file.arbitrator.mode)) + ")"
+                         : "",
+                     grouped(wanted.windows), grouped(wanted.interval_ms), std::thread::hardware_concurrency());
 }
 
 swarm_result sum_up(const swarm_setup& setup, const swarm_run& made) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <fmt/core.h>
 #include <iomanip>
 #include <sstream>
 #include <string_view>
@@ -25,14 +26,14 @@ std::string duration(double seconds) {
     return "-";
   const auto whole = static_cast<std::uint64_t>(std::llround(seconds));
   if (whole < 60)
-    return std::to_string(whole) + " s";
+    return fmt::format("{} s", whole);
   const auto two_digits = [](std::uint64_t number) {
     std::string text = std::to_string(number);
     return text.insert(0, 2 - text.size(), '0');
   };
   const auto minutes = whole / 60 % 60;
   const auto hours = whole / 3600;
-  return (hours > 0 ? std::to_string(hours) + ":" + two_digits(minutes) : std::to_string(minutes)) + ":" +
+  return (hours > 0 ? fmt::format("{}:{}", hours, two_digits(minutes)) : std::to_string(minutes)) + ":" +
          two_digits(whole % 60);
 }
 

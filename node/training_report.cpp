@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <fmt/core.h>
 
 namespace dynamix::node {
 namespace {
@@ -63,8 +64,7 @@ std::string plots(const training_curve& curve) {
 } // namespace
 
 std::string training_line(const training_pace& pace, const training_curve& curve) {
-  std::string line = "update " + std::to_string(pace.update) + "/" + std::to_string(pace.updates) + "  " +
-                     grouped(pace.windows) + " windows";
+  std::string line = fmt::format("update {}/{}  {} windows", pace.update, pace.updates, grouped(pace.windows));
   if (pace.windows_per_second > 0)
     line += "  " + grouped(static_cast<std::uint64_t>(pace.windows_per_second)) + " windows/s";
   if (!curve.empty() && curve.back().update > 0)
