@@ -19,9 +19,12 @@ class run_that_is_read : public trial {};
 
 TEST_F(run_that_is_read, is_traced_on_one_clock_and_decides_the_same_again) {
   write_file({.slowdowns = {1, 2}, .more = "[ppo]\nhorizon = 4\n", .cluster = patient_cluster});
-  const auto ended =
-      start({"local", "--cluster", file(), "--out", run().path(), "--trace", "--tensorboard", "--log-json"}).wait();
+  const auto ended = start({"local", "--cluster", file(), "--out", run().path(), "--trace", "--tensorboard",
+                            "--log-json", "--set", "cluster.seed=23"})
+                         .wait();
   ASSERT_EQ(ended.code, 0) << ended.output;
+  EXPECT_THAT(contents_of(run().cluster_file()), HasSubstr("\nseed = 23\n"));
+  EXPECT_EQ(rows<ledger::start>().at(0).seed, 23U) << "the hosts read the file with the changes";
   EXPECT_THAT(ended.output, HasSubstr("events of 2 hosts"));
 
   const auto again = end_of({"explain", "--run", run().path(), "--replay"});
