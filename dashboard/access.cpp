@@ -4,6 +4,7 @@
 #include "storage/atomic_file.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -34,9 +35,8 @@ std::string read_token(const std::string& path, std::string& token) {
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r'))
     token.pop_back();
   if (token.size() < token_bytes_min || token.size() > token_bytes_max)
-    return path + " holds " + std::to_string(token.size()) + " characters; a token has " +
-           std::to_string(token_bytes_min) + " to " + std::to_string(token_bytes_max) +
-           " (openssl rand -hex 32 makes one)";
+    return fmt::format("{} holds {} characters; a token has {} to {} (openssl rand -hex 32 makes one)", path,
+                       token.size(), token_bytes_min, token_bytes_max);
   if (!std::ranges::all_of(token, [](unsigned char letter) { return letter > ' ' && letter < 127; }))
     return path + " must hold one line of printable ASCII without blanks";
   return "";

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <charconv>
+#include <fmt/core.h>
 #include <future>
 #include <httplib.h>
 #include <limits>
@@ -41,7 +42,7 @@ const httplib::Headers& security_headers() {
 }
 
 std::string entity_tag(std::string_view content) {
-  return "\"" + std::to_string(storage::fnv1a().add(content).value()) + "\"";
+  return fmt::format("\"{}\"", storage::fnv1a().add(content).value());
 }
 
 void answer(Response& response, int status, const std::string& text) {
@@ -84,7 +85,7 @@ struct stream {
     std::string text = begun ? "" : "retry: 1000\n\n";
     begun = true;
     if (news.gap)
-      text += "id: " + std::to_string(news.position) + "\nevent: reset\ndata: {}\n\n";
+      text += fmt::format("id: {}\nevent: reset\ndata: {{}}\n\n", news.position);
     for (const auto& frame : news.frames)
       text += *frame;
     position = news.position;

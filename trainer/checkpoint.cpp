@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fmt/core.h>
 #include <iterator>
 #include <map>
 #include <numeric>
@@ -112,12 +113,11 @@ bool is_weight(double weight) {
 
 std::string check_numbers(const checkpoint& state) {
   if (state.epoch_samples == 0 || state.sampler.cursor >= state.epoch_samples)
-    return "its sampler stands at sample " + std::to_string(state.sampler.cursor) + " of an epoch of " +
-           std::to_string(state.epoch_samples);
+    return fmt::format("its sampler stands at sample {} of an epoch of {}", state.sampler.cursor, state.epoch_samples);
   if (state.elapsed_seconds < 0 || state.learning_rate.progress < 0)
     return "its elapsed seconds or its progress are negative";
   if (state.best_accuracy < 0 || state.best_accuracy > 1)
-    return "its best accuracy is " + std::to_string(state.best_accuracy) + ", expected 0 to 1";
+    return fmt::format("its best accuracy is {}, expected 0 to 1", state.best_accuracy);
   if (state.evaluated_samples > state.samples || state.checkpointed_samples > state.samples)
     return "it was evaluated or written behind its last sample";
   if (!is_weight(state.learning_rate.trace.weight) || !is_weight(state.learning_rate.gradient_square.weight) ||
@@ -140,11 +140,11 @@ std::string read_whole_numbers(const storage::tensor_record& record, const std::
                                std::vector<std::uint32_t>& numbers) {
   std::vector<std::int64_t> values(record.data.size() / sizeof(std::int64_t));
   if (record.type != storage::element_type::i64 || values.empty() || values.size() > messages::max_workers)
-    return "its " + what + "s are not 1 to " + std::to_string(messages::max_workers) + " whole numbers";
+    return fmt::format("its {}s are not 1 to {} whole numbers", what, messages::max_workers);
   std::memcpy(values.data(), record.data.data(), record.data.size());
   for (const auto value : values)
     if (value < 0 || value > highest)
-      return "it has a " + what + " of " + std::to_string(value) + ", expected 0 to " + std::to_string(highest);
+      return fmt::format("it has a {} of {}, expected 0 to {}", what, value, highest);
   numbers.assign(values.begin(), values.end());
   return {};
 }
@@ -156,8 +156,7 @@ std::string check_members(checkpoint& state) {
     std::iota(state.members.begin(), state.members.end(), 0U);
   }
   if (state.members.size() != state.batches.size())
-    return "it has " + std::to_string(state.batches.size()) + " batch sizes for " +
-           std::to_string(state.members.size()) + " members";
+    return fmt::format("it has {} batch sizes for {} members", state.batches.size(), state.members.size());
   if (std::ranges::adjacent_find(state.members, std::ranges::greater_equal{}) != state.members.end())
     return "its members are not in ascending order";
   return {};

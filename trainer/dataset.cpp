@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fmt/core.h>
 
 namespace dynamix::trainer {
 namespace {
 
 std::string dimensions_text(std::uint32_t height, std::uint32_t width) {
-  return std::to_string(height) + "x" + std::to_string(width);
+  return fmt::format("{}x{}", height, width);
 }
 
 std::string fashion_mnist_prefix(const std::string& path, dataset_split split) {
@@ -36,12 +37,12 @@ std::string load_fashion_mnist(const std::string& path, dataset_split split, dat
     return images_path + ": offset 8: found images of " + dimensions_text(images.dimensions[1], images.dimensions[2]) +
            " pixels, expected " + dimensions_text(data.height, data.width);
   if (labels.dimensions[0] != images.dimensions[0])
-    return labels_path + ": offset 4: found " + std::to_string(labels.dimensions[0]) + " labels, expected " +
-           std::to_string(images.dimensions[0]) + ", one for each image";
+    return fmt::format("{}: offset 4: found {} labels, expected {}, one for each image", labels_path,
+                       labels.dimensions[0], images.dimensions[0]);
   for (std::size_t i = 0; i < labels.values.size(); ++i)
     if (labels.values[i] >= data.classes)
-      return labels_path + ": label " + std::to_string(i) + ": found " + std::to_string(labels.values[i]) +
-             ", expected 0 to " + std::to_string(data.classes - 1);
+      return fmt::format("{}: label {}: found {}, expected 0 to {}", labels_path, i, labels.values[i],
+                         data.classes - 1);
   data.images = std::move(images.values);
   data.labels = std::move(labels.values);
   return {};
@@ -55,15 +56,15 @@ std::string append_cifar(const std::string& path, std::size_t label_bytes, datas
     return problem;
   const std::size_t record_bytes = label_bytes + data.image_bytes();
   if (contents.empty() || contents.size() % record_bytes != 0)
-    return path + ": found " + std::to_string(contents.size()) + " bytes, expected a positive multiple of the " +
-           std::to_string(record_bytes) + " bytes of a record";
+    return fmt::format("{}: found {} bytes, expected a positive multiple of the {} bytes of a record", path,
+                       contents.size(), record_bytes);
   data.images.reserve(data.images.size() + contents.size() / record_bytes * data.image_bytes());
   for (std::size_t record = 0; record < contents.size(); record += record_bytes) {
     const auto label_offset = record + label_bytes - 1;
     const auto label = static_cast<std::uint8_t>(contents[label_offset]);
     if (label >= data.classes)
-      return path + ": offset " + std::to_string(label_offset) + ": found the label " + std::to_string(label) +
-             ", expected 0 to " + std::to_string(data.classes - 1);
+      return fmt::format("{}: offset {}: found the label {}, expected 0 to {}", path, label_offset, label,
+                         data.classes - 1);
     data.labels.push_back(label);
     const auto image = contents.begin() + static_cast<std::ptrdiff_t>(record + label_bytes);
     data.images.insert(data.images.end(), image, image + static_cast<std::ptrdiff_t>(data.image_bytes()));
@@ -74,7 +75,7 @@ std::string append_cifar(const std::string& path, std::size_t label_bytes, datas
 std::vector<std::string> cifar10_batches(const std::string& path) {
   std::vector<std::string> paths;
   for (int part = 1; part <= 5; ++part)
-    paths.push_back(path + "/data_batch_" + std::to_string(part) + ".bin");
+    paths.push_back(fmt::format("{}/data_batch_{}.bin", path, part));
   return paths;
 }
 

@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <limits>
 
 namespace dynamix::trainer {
@@ -14,17 +15,17 @@ std::string inflate_all(z_stream& stream, std::size_t limit_bytes, std::string& 
   for (;;) {
     const std::size_t filled = contents.size();
     if (filled == limit_bytes)
-      return "it unpacks to more than the " + std::to_string(limit_bytes) + " bytes expected at most";
+      return fmt::format("it unpacks to more than the {} bytes expected at most", limit_bytes);
     contents.resize(std::min(limit_bytes, filled + chunk_bytes));
     stream.next_out = reinterpret_cast<Bytef*>(contents.data() + filled);
     stream.avail_out = static_cast<uInt>(contents.size() - filled);
     const int status = inflate(&stream, Z_NO_FLUSH);
     contents.resize(contents.size() - stream.avail_out);
-    const auto offset = " at offset " + std::to_string(stream.total_in);
+    const auto offset = fmt::format(" at offset {}", stream.total_in);
     if (status == Z_STREAM_END)
-      return stream.avail_in == 0 ? std::string{}
-                                  : "gzip data ends" + offset + ", but " + std::to_string(stream.avail_in) +
-                                        " bytes follow, expected none";
+      return stream.avail_in == 0
+                 ? std::string{}
+                 : fmt::format("gzip data ends{}, but {} bytes follow, expected none", offset, stream.avail_in);
     if (status == Z_BUF_ERROR || (status == Z_OK && stream.avail_in == 0 && stream.avail_out > 0))
       return "gzip data is cut short" + offset + ", expected more";
     if (status != Z_OK)

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <fmt/core.h>
 
 namespace dynamix::trainer {
 namespace {
@@ -44,12 +45,10 @@ std::string parse(const std::string& contents, std::uint8_t rank, idx_file& file
   constexpr std::uint32_t unsigned_bytes = 0x08U << 8U;
   const std::size_t header_bytes = 4 + 4 * std::size_t{rank};
   if (contents.size() < header_bytes)
-    return "ends at offset " + std::to_string(contents.size()) + ", expected an IDX header of " +
-           std::to_string(header_bytes) + " bytes";
+    return fmt::format("ends at offset {}, expected an IDX header of {} bytes", contents.size(), header_bytes);
   if (const auto magic = big_endian(contents, 0); magic != (unsigned_bytes | rank))
-    return "offset 0: found the magic number " + hexadecimal(magic) + ", expected " +
-           hexadecimal(unsigned_bytes | rank) + " (IDX, unsigned bytes, " + std::to_string(rank) + " dimension" +
-           (rank == 1 ? ")" : "s)");
+    return fmt::format("offset 0: found the magic number {}, expected {} (IDX, unsigned bytes, {} dimension{}",
+                       hexadecimal(magic), hexadecimal(unsigned_bytes | rank), rank, (rank == 1 ? ")" : "s)"));
   file.dimensions.clear();
   std::uint64_t values = 1;
   for (std::size_t i = 0; i < rank; ++i) {
@@ -57,14 +56,14 @@ std::string parse(const std::string& contents, std::uint8_t rank, idx_file& file
     const auto length = big_endian(contents, offset);
     // A bound on each product keeps the next one from overflowing.
     if (length == 0 || values * length > limit_bytes)
-      return "offset " + std::to_string(offset) + ": found a dimension of length " + std::to_string(length) +
-             ", expected at least 1 and at most " + std::to_string(limit_bytes) + " values in all";
+      return fmt::format("offset {}: found a dimension of length {}, expected at least 1 and at most {} values in all",
+                         offset, length, limit_bytes);
     file.dimensions.push_back(length);
     values *= length;
   }
   if (contents.size() != header_bytes + values)
-    return "found " + std::to_string(contents.size()) + " bytes, expected " + std::to_string(header_bytes + values) +
-           " by the dimensions in its header";
+    return fmt::format("found {} bytes, expected {} by the dimensions in its header", contents.size(),
+                       header_bytes + values);
   file.values.assign(contents.begin() + static_cast<std::ptrdiff_t>(header_bytes), contents.end());
   return {};
 }

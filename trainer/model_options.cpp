@@ -1,5 +1,7 @@
 #include "trainer/model_options.hpp"
 
+#include <fmt/core.h>
+
 namespace dynamix::trainer {
 
 model_options options_of(const cluster::training& training, std::uint64_t seed) {
@@ -8,8 +10,7 @@ model_options options_of(const cluster::training& training, std::uint64_t seed) 
 
 std::string check_model_fits(const cluster::training& training) {
   const auto shape = shape_of(training.dataset);
-  const auto has = "; " + std::string(cluster::to_string(training.dataset)) + " has " + std::to_string(shape.height) +
-                   "x" + std::to_string(shape.width);
+  const auto has = fmt::format("; {} has {}x{}", cluster::to_string(training.dataset), shape.height, shape.width);
   switch (training.model) {
   case cluster::model_kind::lenet:
     if (shape.height != shape.width || (shape.height != 28 && shape.height != 32))

@@ -2,6 +2,7 @@
 
 #include "trainer/tensor_records.hpp"
 
+#include <fmt/core.h>
 #include <map>
 #include <sstream>
 #include <type_traits>
@@ -105,7 +106,7 @@ std::vector<storage::tensor_record> optimizer::state() const {
     const auto found = optimizer_->state().find(state_key(*optimizer_, parameters_[i]));
     if (found == optimizer_->state().end())
       continue;
-    const auto suffix = "." + std::to_string(i);
+    const auto suffix = fmt::format(".{}", i);
     const auto state = describe(kind_, *found->second);
     for (const auto& [name, tensor] : state.tensors)
       if (tensor.defined())
@@ -123,15 +124,14 @@ std::string optimizer::restore(const std::vector<storage::tensor_record>& record
   // Either nothing (before the first step, or without momentum) or everything for every parameter.
   const std::size_t expected = records.empty() ? 0 : parameters_.size() * (names.size() + (adaptive ? 1 : 0));
   if (records.size() != expected)
-    return "it has " + std::to_string(records.size()) + " tensors for the optimiser, expected " +
-           std::to_string(expected);
+    return fmt::format("it has {} tensors for the optimiser, expected {}", records.size(), expected);
   std::map<std::string, const storage::tensor_record*> by_name;
   for (const auto& record : records)
     by_name[record.name] = &record;
 
   std::vector<std::unique_ptr<torch::optim::OptimizerParamState>> states;
   for (std::size_t i = 0; i < parameters_.size() && expected > 0; ++i) {
-    const auto suffix = "." + std::to_string(i);
+    const auto suffix = fmt::format(".{}", i);
     std::vector<torch::Tensor> tensors;
     for (const auto& name : names) {
       const auto found = by_name.find(name + suffix);
@@ -152,7 +152,7 @@ std::string optimizer::restore(const std::vector<storage::tensor_record>& record
       return problem;
     const auto step = to_tensor(*record).item<std::int64_t>();
     if (step < 1)
-      return "its tensor \"step" + suffix + "\" is " + std::to_string(step) + ", expected at least 1";
+      return fmt::format("its tensor \"step{}\" is {}, expected at least 1", suffix, step);
     states.push_back(kind_ == cluster::optimizer_kind::adam ? make_adam<AdamParamState>(tensors[0], tensors[1], step)
                                                             : make_adam<AdamWParamState>(tensors[0], tensors[1], step));
   }

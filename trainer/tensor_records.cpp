@@ -3,6 +3,7 @@
 #include "storage/fnv1a.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 
 namespace dynamix::trainer {
 namespace {
@@ -91,8 +92,7 @@ std::string check_record(const storage::tensor_record* record, const std::string
     return "its tensor \"" + name + "\" has the shape " + shape_text(record->shape) + ", expected " +
            shape_text(tensor.sizes().vec());
   if (record->data.size() != tensor.nbytes())
-    return "its tensor \"" + name + "\" has " + std::to_string(record->data.size()) + " bytes, expected " +
-           std::to_string(tensor.nbytes());
+    return fmt::format("its tensor \"{}\" has {} bytes, expected {}", name, record->data.size(), tensor.nbytes());
   return {};
 }
 
@@ -102,7 +102,7 @@ std::string restore_model(const std::vector<storage::tensor_record>& records, to
     if (auto problem = check_record(find(records, entry.key()), entry.key(), entry.value()); !problem.empty())
       return problem;
   if (records.size() != tensors.size())
-    return "it has " + std::to_string(records.size()) + " model tensors, expected " + std::to_string(tensors.size());
+    return fmt::format("it has {} model tensors, expected {}", records.size(), tensors.size());
   const torch::NoGradGuard no_gradients;
   for (const auto& entry : tensors)
     torch::Tensor(entry.value()).copy_(to_tensor(*find(records, entry.key())));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/core.h>
 #include <numeric>
 
 namespace dynamix::trainer {
@@ -55,11 +56,10 @@ checkpoint training_state::capture() const {
 
 std::string training_state::restore(const checkpoint& state) {
   if (state.seed != options.seed)
-    return "it belongs to a run with seed " + std::to_string(state.seed) + ", this one has seed " +
-           std::to_string(options.seed);
+    return fmt::format("it belongs to a run with seed {}, this one has seed {}", state.seed, options.seed);
   if (state.epoch_samples != dealer.epoch_samples())
-    return "it was trained on " + std::to_string(state.epoch_samples) + " samples, the data set has " +
-           std::to_string(dealer.epoch_samples());
+    return fmt::format("it was trained on {} samples, the data set has {}", state.epoch_samples,
+                       dealer.epoch_samples());
   if (auto problem = restore_model(state.model, *model); !problem.empty())
     return problem;
   if (auto problem = descent.restore(state.optimizer); !problem.empty())
