@@ -40,39 +40,43 @@ aggregator_local::behavior_type aggregator(pointer self, aggregator_options opti
   self->set_exit_handler([self](const caf::exit_msg& exit) { leave(self, exit); });
   self->send(self, atom::tick_v);
   return {
-      [self](atom::report, const frame& report) {
+      [self](atom::report, const message<messages::window_report>& report) {
         take_part<messages::window_report>(self, report, aggregating::pass_on);
       },
-      [self](atom::evaluation, const frame& received) {
+      [self](atom::evaluation, const message<messages::evaluation_report>& received) {
         if (const auto report = unpack<messages::evaluation_report>(received, "aggregator"))
           aggregating::write_row(self, ledger::evaluation{*report});
       },
-      [self](atom::beat, const frame& received) {
+      [self](atom::beat, const message<messages::heartbeat>& received) {
         aggregating::take_beat(self, received);
         return atom::beat_v;
       },
       [self](atom::settle) { return settle(self); },
-      [self](atom::farewell, const frame& farewell) { return aggregating::take_farewell(self, farewell); },
-      [self](atom::hello, const frame& hello, const worker_actor& caller) {
+      [self](atom::farewell, const message<messages::farewell>& farewell) {
+        return aggregating::take_farewell(self, farewell);
+      },
+      [self](atom::hello, const message<messages::hello>& hello, const worker_actor& caller) {
         return aggregating::admit(self, hello, caller);
       },
-      [self](atom::attach, const frame& hello, const child_actor& child) {
+      [self](atom::attach, const message<messages::shard_hello>& hello, const child_actor& child) {
         return aggregating::take_child(self, hello, child);
       },
-      [self](atom::relay, const frame& hello, const child_actor& child) {
+      [self](atom::relay, const message<messages::hello>& hello, const child_actor& child) {
         return aggregating::take_relayed(self, hello, child);
       },
-      [self](atom::absent, const frame& absence) { aggregating::take_absence(self, absence); },
-      [self](atom::beats, const frame& summary) {
+      [self](atom::absent, const message<messages::absence>& absence) { aggregating::take_absence(self, absence); },
+      [self](atom::beats, const message<messages::beat_summary>& summary) {
         aggregating::take_summary(self, summary);
         return atom::beats_v;
       },
-      [self](atom::window, const frame& window) {
+      [self](atom::window, const message<messages::shard_window>& window) {
         take_part<messages::shard_window>(self, window, aggregating::pass_on);
         return atom::window_v;
       },
-      [self](atom::guide, const frame& guidance) { aggregating::guide(self, guidance); },
-      [self](atom::policy, const frame& version) { aggregating::publish_to_children(self, version); },
+      [self](atom::guide, const message<messages::guidance>& guidance) { aggregating::guide(self, guidance); },
+      [self](atom::policy, const message<messages::policy_version>& version) {
+        aggregating::publish_to_children(self, version);
+      },
       [self](atom::look) { aggregating::look_after_members(self); },
       [self](atom::tick) { tick(self); },
       [self](atom::serve, arbitrator_actor arbitrator) {
@@ -80,7 +84,7 @@ aggregator_local::behavior_type aggregator(pointer self, aggregator_options opti
         ++self->state.terms;
         aggregating::raise_term(self);
       },
-      [self](atom::decide, std::uint32_t rank, const frame& decision) {
+      [self](atom::decide, std::uint32_t rank, const message<messages::decision>& decision) {
         const auto found = self->state.workers.find(rank);
         if (found != self->state.workers.end())
           self->send(found->second, atom::decide_v, decision);

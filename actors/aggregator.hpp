@@ -51,9 +51,9 @@ struct aggregator_state {
   std::map<std::uint32_t, worker_actor> workers; ///< whose connections stand, by rank
   // Of a tree.
   std::vector<tree_child> children;
-  std::map<std::uint32_t, std::string> routes; ///< the child through which a worker is reached, by rank
-  std::map<std::uint32_t, double> sent_home;   ///< when a worker was last sent to its own shard
-  std::optional<frame> policy;                 ///< newest version
+  std::map<std::uint32_t, std::string> routes;             ///< the child through which a worker is reached, by rank
+  std::map<std::uint32_t, double> sent_home;               ///< when a worker was last sent to its own shard
+  std::optional<message<messages::policy_version>> policy; ///< newest version
   std::vector<messages::farewell> farewells;
   std::set<std::pair<std::string, messages::welcome_verdict>> refused; ///< hellos that the ledger has told of, by host
   kept_actions kept;

@@ -91,7 +91,8 @@ messages::welcome take_in(pointer self, const messages::hello& hello) {
   return welcome;
 }
 
-caf::result<frame, aggregator_actor> admit(pointer self, const frame& said, const worker_actor& caller) {
+caf::result<message<messages::welcome>, aggregator_actor> admit(pointer self, const message<messages::hello>& said,
+                                                                const worker_actor& caller) {
   const auto hello = unpack<messages::hello>(said, "aggregator");
   if (!hello || !caller)
     return caf::sec::invalid_argument;

@@ -213,7 +213,7 @@ void take_sign(pointer self, const messages::heartbeat& sign) {
                                 fmt::format("generation {} has completed step {}", sign.generation, sign.steps)});
 }
 
-void take_beat(pointer self, const frame& received) {
+void take_beat(pointer self, const message<messages::heartbeat>& received) {
   if (const auto sign = unpack<messages::heartbeat>(received, "aggregator"))
     take_sign(self, *sign);
 }
@@ -224,7 +224,7 @@ void lose_worker(pointer self, std::uint32_t rank, const std::string& detail) {
   look_after_members(self);
 }
 
-caf::result<atom::farewell> take_farewell(pointer self, const frame& received) {
+caf::result<atom::farewell> take_farewell(pointer self, const message<messages::farewell>& received) {
   auto& state = self->state;
   const auto farewell = unpack<messages::farewell>(received, "aggregator");
   if (!farewell)

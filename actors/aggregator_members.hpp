@@ -18,14 +18,15 @@ void pass_on(pointer self, const std::vector<closed_window>& closed);
 /// The arbitrator decides under a term above every one that a worker has obeyed or that was kept.
 void raise_term(pointer self);
 
-caf::result<frame, aggregator_actor> admit(pointer self, const frame& said, const worker_actor& caller);
+caf::result<message<messages::welcome>, aggregator_actor> admit(pointer self, const message<messages::hello>& said,
+                                                                const worker_actor& caller);
 /// Judges a hello and takes the worker in; what follows comes later, so that a place does not come before the answer.
 messages::welcome take_in(pointer self, const messages::hello& hello);
 const std::string& host_of(pointer self, std::uint32_t rank);
 void lose_worker(pointer self, std::uint32_t rank, const std::string& detail);
 void take_sign(pointer self, const messages::heartbeat& sign);
-void take_beat(pointer self, const frame& received);
-caf::result<atom::farewell> take_farewell(pointer self, const frame& received);
+void take_beat(pointer self, const message<messages::heartbeat>& received);
+caf::result<atom::farewell> take_farewell(pointer self, const message<messages::farewell>& received);
 /// All workers are to end training.
 void stop(pointer self);
 void worker_down(pointer self, const caf::down_msg& down);

@@ -96,7 +96,8 @@ cluster::timeouts membership_timeouts(const aggregator_options& options) {
   return timeouts;
 }
 
-caf::result<frame, parent_actor> take_child(pointer self, const frame& said, const child_actor& child) {
+caf::result<message<messages::welcome>, parent_actor>
+take_child(pointer self, const message<messages::shard_hello>& said, const child_actor& child) {
   auto& state = self->state;
   const auto hello = unpack<messages::shard_hello>(said, "aggregator");
   if (!hello || !child || !state.options.tree())
@@ -115,7 +116,8 @@ caf::result<frame, parent_actor> take_child(pointer self, const frame& said, con
   return {pack(answer), parent_actor{aggregator_local{self}}};
 }
 
-caf::result<frame> take_relayed(pointer self, const frame& said, const child_actor& child) {
+caf::result<message<messages::welcome>> take_relayed(pointer self, const message<messages::hello>& said,
+                                                     const child_actor& child) {
   auto& state = self->state;
   const auto hello = unpack<messages::hello>(said, "aggregator");
   const auto through = std::ranges::find(state.children, child, &tree_child::actor);
@@ -136,7 +138,7 @@ caf::result<frame> take_relayed(pointer self, const frame& said, const child_act
   return pack(welcome);
 }
 
-void take_absence(pointer self, const frame& received) {
+void take_absence(pointer self, const message<messages::absence>& received) {
   auto& state = self->state;
   const auto gone = unpack<messages::absence>(received, "aggregator");
   if (!gone || gone->rank >= state.members->state().members.size() ||
@@ -146,7 +148,7 @@ void take_absence(pointer self, const frame& received) {
   lose_worker(self, gone->rank, gone->detail);
 }
 
-void take_summary(pointer self, const frame& received) {
+void take_summary(pointer self, const message<messages::beat_summary>& received) {
   const auto summary = unpack<messages::beat_summary>(received, "aggregator");
   if (!summary)
     return;
@@ -199,7 +201,7 @@ void place_through_children(pointer self, const std::vector<std::uint32_t>& rank
 
 void notify_through_children(pointer self,
                              const std::vector<std::pair<std::uint32_t, messages::generation_notice>>& notices) {
-  // One frame for all that are told the same.
+  // One message for all that are told the same.
   std::vector<std::pair<messages::generation_notice, std::vector<std::uint32_t>>> told;
   for (const auto& [rank, notice] : notices) {
     const auto same = std::ranges::find(told, notice, [](const auto& entry) { return entry.first; });
@@ -214,14 +216,14 @@ void notify_through_children(pointer self,
         self->send(child->actor, atom::closed_v, pack(messages::recipients{some}), pack(notice));
 }
 
-void guide(pointer self, const frame& received) {
+void guide(pointer self, const message<messages::guidance>& received) {
   const auto known = unpack<messages::guidance>(received, "aggregator");
   if (!known)
     return;
   guide_children(self, *known, self->state.routes, [](const tree_child& child) { return child.host; });
 }
 
-void publish_to_children(pointer self, const frame& version) {
+void publish_to_children(pointer self, const message<messages::policy_version>& version) {
   self->state.policy = version;
   for (const auto& child : self->state.children)
     self->send(child.actor, atom::policy_v, version);

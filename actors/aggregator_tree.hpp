@@ -12,10 +12,12 @@ using pointer = aggregator_local::stateful_pointer<aggregator_state>;
 /// another.
 cluster::timeouts membership_timeouts(const aggregator_options& options);
 
-caf::result<frame, parent_actor> take_child(pointer self, const frame& said, const child_actor& child);
-caf::result<frame> take_relayed(pointer self, const frame& said, const child_actor& child);
-void take_absence(pointer self, const frame& received);
-void take_summary(pointer self, const frame& received);
+caf::result<message<messages::welcome>, parent_actor>
+take_child(pointer self, const message<messages::shard_hello>& said, const child_actor& child);
+caf::result<message<messages::welcome>> take_relayed(pointer self, const message<messages::hello>& said,
+                                                     const child_actor& child);
+void take_absence(pointer self, const message<messages::absence>& received);
+void take_summary(pointer self, const message<messages::beat_summary>& received);
 /// A child that is silent is late: nobody is sent to it.
 void look_after_children(pointer self);
 void child_down(pointer self, const caf::down_msg& down);
@@ -23,8 +25,8 @@ void child_down(pointer self, const caf::down_msg& down);
 void place_through_children(pointer self, const std::vector<std::uint32_t>& ranks);
 void notify_through_children(pointer self,
                              const std::vector<std::pair<std::uint32_t, messages::generation_notice>>& notices);
-void guide(pointer self, const frame& guidance);
-void publish_to_children(pointer self, const frame& version);
+void guide(pointer self, const message<messages::guidance>& guidance);
+void publish_to_children(pointer self, const message<messages::policy_version>& version);
 /// Nothing where there are none.
 void tell_term(pointer self);
 void stop_children(pointer self);

@@ -51,7 +51,7 @@ void keep_policy(pointer self, const messages::policy_version& version) {
           [](const caf::error& error) { spdlog::warn("learner_not_saved error=\"{}\"", to_text(error)); });
 }
 
-void adopt(pointer self, const frame& published) {
+void adopt(pointer self, const message<messages::policy_version>& published) {
   const auto version = unpack<messages::policy_version>(published, "arbitrator");
   auto& state = self->state;
   if (state.options.tree)
@@ -73,13 +73,13 @@ void learn(pointer self, const std::vector<messages::trajectory>& rollout) {
   auto& state = self->state;
   if (rollout.empty() || !state.learner || state.learning)
     return;
-  std::vector<frame> frames;
+  std::vector<message<messages::trajectory>> trajectories;
   for (const auto& trajectory : rollout)
-    frames.push_back(pack(trajectory));
+    trajectories.push_back(pack_checked(trajectory));
   state.learning = true;
-  self->request(state.learner, learn_timeout, atom::learn_v, std::move(frames))
+  self->request(state.learner, learn_timeout, atom::learn_v, std::move(trajectories))
       .then(
-          [self](const frame& published) {
+          [self](const message<messages::policy_version>& published) {
             self->state.learning = false;
             adopt(self, published);
           },
@@ -99,19 +99,19 @@ void tell_sources(pointer self, policy::judged_window& window) {
 }
 
 /// What shards have decided of one window: for the ledger, the learner and their next decisions.
-void join(pointer self, const frame& received) {
+void join(pointer self, const message<messages::shard_window>& received) {
   auto& state = self->state;
   const auto window = unpack<messages::shard_window>(received, "arbitrator");
   if (!window || !state.options.tree)
     return;
   auto verdict = state.judge->join(*window);
-  self->send(state.aggregator, atom::guide_v, pack(verdict.known));
+  self->send(state.aggregator, atom::guide_v, pack_checked(verdict.known));
   tell_sources(self, verdict.window);
   write_row(self, std::move(verdict.window));
   learn(self, verdict.rollout);
 }
 
-void decide(pointer self, const frame& received) {
+void decide(pointer self, const message<messages::shard_report>& received) {
   auto& state = self->state;
   const auto shard = unpack<messages::shard_report>(received, "arbitrator");
   if (!shard || state.options.tree)
@@ -171,15 +171,15 @@ arbitrator_actor::behavior_type arbitrator(pointer self, arbitrator_options opti
   // One that was restarted takes up the policy where it stood.
   if (state.learner)
     self->request(state.learner, std::chrono::milliseconds(state.options.timeouts.request_timeout_ms), atom::current_v)
-        .then([self](const frame& published) { adopt(self, published); },
+        .then([self](const message<messages::policy_version>& published) { adopt(self, published); },
               [](const caf::error& error) { spdlog::warn("learner_silent error=\"{}\"", to_text(error)); });
   return {
-      [self](atom::shard, const frame& shard) { decide(self, shard); },
+      [self](atom::shard, const message<messages::shard_report>& shard) { decide(self, shard); },
       [self](atom::term, std::uint64_t term) { self->state.judge->raise_term(term); },
       [self](atom::lost, std::uint32_t rank) { self->state.judge->forget(rank); },
       [self](atom::kept, std::uint64_t token, bool kept) { settle(self, token, kept); },
       [self](atom::finish) { return finish(self); },
-      [self](atom::window, const frame& window) { join(self, window); },
+      [self](atom::window, const message<messages::shard_window>& window) { join(self, window); },
   };
 }
 

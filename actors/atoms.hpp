@@ -1,6 +1,6 @@
 #pragma once
 
-#include "messages/frame.hpp"
+#include "messages/serialization.hpp"
 
 #include <caf/all.hpp>
 

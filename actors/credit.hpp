@@ -2,8 +2,6 @@
 
 /// Back-pressure: how many messages may be under way to somebody who answers. Knows no CAF.
 
-#include "messages/shared_words.hpp"
-
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -12,12 +10,13 @@
 namespace dynamix::actors {
 
 /// So many are sent at once; beyond that the newest waits, and takes the place of an older one that waits.
+template <class Message>
 class credit {
 public:
   explicit credit(std::uint32_t most) : most_(most) {}
 
   /// What is to be sent now: `value`, or nothing.
-  std::optional<messages::shared_words> offer(messages::shared_words value) {
+  std::optional<Message> offer(Message value) {
     if (under_way_ < most_) {
       ++under_way_;
       return value;
@@ -28,7 +27,7 @@ public:
   }
 
   /// So many have arrived, or never will. What is to be sent now.
-  std::optional<messages::shared_words> answered(std::uint32_t count) {
+  std::optional<Message> answered(std::uint32_t count) {
     under_way_ -= std::min(count, under_way_);
     if (!held_ || under_way_ >= most_)
       return std::nullopt;
@@ -47,7 +46,7 @@ private:
   std::uint32_t most_;
   std::uint32_t under_way_ = 0;
   std::uint64_t dropped_ = 0;
-  std::optional<messages::shared_words> held_;
+  std::optional<Message> held_;
 };
 
 } // namespace dynamix::actors

@@ -31,23 +31,23 @@ gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_sta
                                      bool arbitrates, std::shared_ptr<host_events> events) {
   install_handlers(self, gateway_state::name);
   return {
-      [self, host, arbitrates](atom::hello, const frame& hello,
-                               const worker_actor& caller) -> caf::result<frame, aggregator_actor> {
+      [self, host, arbitrates](atom::hello, const message<messages::hello>& hello, const worker_actor& caller)
+          -> caf::result<message<messages::welcome>, aggregator_actor> {
         if (self->state.greeter)
           return self->delegate(self->state.greeter, atom::hello_v, hello, caller);
         if (arbitrates && !self->state.leader)
           return caf::sec::request_receiver_down;
         return {pack(refuse(self->state, host)), aggregator_actor{}};
       },
-      [self, host, arbitrates](atom::attach, const frame& hello,
-                               const child_actor& caller) -> caf::result<frame, parent_actor> {
+      [self, host, arbitrates](atom::attach, const message<messages::shard_hello>& hello,
+                               const child_actor& caller) -> caf::result<message<messages::welcome>, parent_actor> {
         if (self->state.attacher)
           return self->delegate(self->state.attacher, atom::attach_v, hello, caller);
         if (arbitrates)
           return caf::sec::request_receiver_down;
         return {pack(refuse(self->state, host)), parent_actor{}};
       },
-      [self, events](atom::finish, const frame& received) {
+      [self, events](atom::finish, const message<messages::farewell>& received) {
         const auto said = unpack<messages::farewell>(received, "gateway");
         if (said && self->state.leader && events) {
           spdlog::info("run_over leader={} reason=\"{}\"", said->host, said->reason);
@@ -71,7 +71,8 @@ gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_sta
 store_actor::behavior_type store(store_actor::pointer self, std::size_t workers) {
   install_handlers(self, "store");
   return {
-      [table = std::make_shared<store_table>(workers)](atom::apply, const frame& operation) -> caf::result<frame> {
+      [table = std::make_shared<store_table>(workers)](atom::apply, const message<messages::store_operation>& operation)
+          -> caf::result<message<messages::store_result>> {
         const auto wanted = unpack<messages::store_operation>(operation, "store");
         if (!wanted)
           return caf::sec::invalid_argument;

@@ -2,10 +2,10 @@
 
 #include "actors/host_events.hpp"
 #include "actors/host_services.hpp"
-#include "session/leave.hpp"
 #include "actors/run_outcome.hpp"
 #include "actors/system.hpp"
 #include "messages/leave.hpp"
+#include "session/leave.hpp"
 
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>

@@ -20,7 +20,7 @@ using window_sink = void (*)(Pointer self, const std::vector<closed_window>& clo
 
 /// A worker's report or a shard's window.
 template <class Part, class Pointer>
-void take_part(Pointer self, const frame& received, window_sink<Pointer> pass_on) {
+void take_part(Pointer self, const message<Part>& received, window_sink<Pointer> pass_on) {
   auto& state = self->state;
   auto part = unpack<Part>(received, state.name);
   if (!part || !state.windows)
@@ -28,7 +28,7 @@ void take_part(Pointer self, const frame& received, window_sink<Pointer> pass_on
   if (part->generation == state.windows->generation() && state.windows->is_too_far(part->window))
     return spdlog::warn("report_refused actor={} error=\"window {} is too far ahead\"", state.name, part->window);
   const auto before = state.windows->open_window();
-  pass_on(self, state.windows->add(std::move(*part), seconds_now(self)));
+  pass_on(self, state.windows->add(*part, seconds_now(self)));
   const auto open = state.windows->open_window();
   if (open != 0 && open != before)
     self->delayed_send(self, std::chrono::milliseconds(state.options.timeouts.gather_timeout_ms), atom::deadline_v,

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The protocol: every actor's interface, one comment a handler. Whatever crosses a process carries one
-/// `messages::frame` (Cap'n Proto) and actor handles, nothing else; only `local` interfaces carry plain values.
+/// The protocol: every actor's interface, one comment a handler. Whatever crosses a process carries
+/// messages of messages/fields.def and actor handles, nothing else; only `local` interfaces carry plain values.
 
 #include "actors/atoms.hpp"
 
@@ -13,81 +13,84 @@
 
 namespace dynamix::actors {
 
-using messages::frame;
+using messages::message;
 
 /// The table through which the process group of a generation meets.
 using store_actor = caf::typed_actor<
     // store_operation -> store_result. Never waits: a key that is absent is reported as such.
-    caf::replies_to<atom::apply, frame>::with<frame>>;
+    caf::replies_to<atom::apply, message<messages::store_operation>>::with<message<messages::store_result>>>;
 
 /// A worker as the arbitrator's host sees it.
 using worker_actor = caf::typed_actor<
     // decision: a new batch size for this worker. Refused when stale, repeated or out of bounds.
-    caf::reacts_to<atom::decide, frame>,
+    caf::reacts_to<atom::decide, message<messages::decision>>,
     // placement in a new generation, and the store through which it meets.
-    caf::reacts_to<atom::place, frame, store_actor>,
+    caf::reacts_to<atom::place, message<messages::placement>, store_actor>,
     // generation_notice: the generation ends at once, or regroups.
-    caf::reacts_to<atom::closed, frame>,
+    caf::reacts_to<atom::closed, message<messages::generation_notice>>,
     // End training at the next agreement of the workers.
     caf::reacts_to<atom::stop>>;
 
 /// A shard's hub as its workers see it.
 using aggregator_actor = caf::typed_actor<
     // window_report of one worker.
-    caf::reacts_to<atom::report, frame>,
+    caf::reacts_to<atom::report, message<messages::window_report>>,
     // evaluation_report, from the generation's first member.
-    caf::reacts_to<atom::evaluation, frame>,
+    caf::reacts_to<atom::evaluation, message<messages::evaluation_report>>,
     // heartbeat of one worker -> the arbitrator's host lives, too.
-    caf::replies_to<atom::beat, frame>::with<atom::beat>,
+    caf::replies_to<atom::beat, message<messages::heartbeat>>::with<atom::beat>,
     // -> every report sent before has been judged, and the decisions on it have been sent.
     caf::replies_to<atom::settle>::with<atom::settle>,
     // farewell: the worker's last message.
-    caf::replies_to<atom::farewell, frame>::with<atom::farewell>>;
+    caf::replies_to<atom::farewell, message<messages::farewell>>::with<atom::farewell>>;
 
 /// An arbitrator of a tree as the one above sees it.
 using child_actor = caf::typed_actor<
     // recipients, and for each of them a placement, and the store through which it meets.
-    caf::reacts_to<atom::place, frame, frame, store_actor>,
+    caf::reacts_to<atom::place, message<messages::recipients>, message<messages::placement>, store_actor>,
     // recipients, and a generation_notice.
-    caf::reacts_to<atom::closed, frame, frame>,
+    caf::reacts_to<atom::closed, message<messages::recipients>, message<messages::generation_notice>>,
     // recipients, and decisions that were kept from before, one a recipient.
-    caf::reacts_to<atom::decide, frame, frame>,
+    caf::reacts_to<atom::decide, message<messages::recipients>, message<messages::decision>>,
     // guidance of the newest window.
-    caf::reacts_to<atom::guide, frame>,
+    caf::reacts_to<atom::guide, message<messages::guidance>>,
     // policy_version.
-    caf::reacts_to<atom::policy, frame>,
+    caf::reacts_to<atom::policy, message<messages::policy_version>>,
     // shard_order.
-    caf::reacts_to<atom::order, frame>,
+    caf::reacts_to<atom::order, message<messages::shard_order>>,
     // All workers are to end training.
     caf::reacts_to<atom::stop>>;
 
 /// An arbitrator of a tree as those below see it.
 using parent_actor = caf::typed_actor<
     // hello of a worker, and the child that it came through -> welcome.
-    caf::replies_to<atom::relay, frame, child_actor>::with<frame>,
+    caf::replies_to<atom::relay, message<messages::hello>, child_actor>::with<message<messages::welcome>>,
     // absence of a worker.
-    caf::reacts_to<atom::absent, frame>,
+    caf::reacts_to<atom::absent, message<messages::absence>>,
     // beat_summary of a child -> the parent lives, too.
-    caf::replies_to<atom::beats, frame>::with<atom::beats>,
+    caf::replies_to<atom::beats, message<messages::beat_summary>>::with<atom::beats>,
     // shard_window of a child -> it has arrived, the next may come.
-    caf::replies_to<atom::window, frame>::with<atom::window>,
+    caf::replies_to<atom::window, message<messages::shard_window>>::with<atom::window>,
     // evaluation_report and farewell, as of a worker.
-    caf::reacts_to<atom::evaluation, frame>, caf::replies_to<atom::farewell, frame>::with<atom::farewell>>;
+    caf::reacts_to<atom::evaluation, message<messages::evaluation_report>>,
+    caf::replies_to<atom::farewell, message<messages::farewell>>::with<atom::farewell>>;
 
 /// The one actor that a host publishes at its port.
 using gateway_actor = caf::typed_actor<
     // hello and the caller -> welcome, and whom to talk to if it was accepted (else null).
-    caf::replies_to<atom::hello, frame, worker_actor>::with<frame, aggregator_actor>,
+    caf::replies_to<atom::hello, message<messages::hello>, worker_actor>::with<message<messages::welcome>,
+                                                                               aggregator_actor>,
     // shard_hello and the caller -> welcome, and its parent if it was accepted (else null).
-    caf::replies_to<atom::attach, frame, child_actor>::with<frame, parent_actor>,
+    caf::replies_to<atom::attach, message<messages::shard_hello>, child_actor>::with<message<messages::welcome>,
+                                                                                     parent_actor>,
     // farewell of the host whose replica leads: the run is over.
-    caf::replies_to<atom::finish, frame>::with<atom::finish>>;
+    caf::replies_to<atom::finish, message<messages::farewell>>::with<atom::finish>>;
 
 // Inside one process.
 
 using telemetry_actor = caf::typed_actor<
     // window_report without the telemetry -> the same completed.
-    caf::replies_to<atom::report, frame>::with<frame>,
+    caf::replies_to<atom::report, message<messages::window_report>>::with<message<messages::window_report>>,
     // -> every report before has been completed.
     caf::replies_to<atom::settle>::with<atom::settle>>;
 
@@ -114,9 +117,9 @@ using worker_local = worker_actor::extend_with<connected_actor>::extend<
     // Say hello (again) to the gateway.
     caf::reacts_to<atom::greet>,
     // window_report without the telemetry, from the training thread.
-    caf::reacts_to<atom::report, frame>,
+    caf::reacts_to<atom::report, message<messages::window_report>>,
     // evaluation_report, from the training thread.
-    caf::reacts_to<atom::evaluation, frame>,
+    caf::reacts_to<atom::evaluation, message<messages::evaluation_report>>,
     // The training thread has left a generation; the outcome lies in the shared training_run.
     caf::reacts_to<atom::left>,
     // Send a heartbeat.
@@ -129,15 +132,15 @@ using worker_local = worker_actor::extend_with<connected_actor>::extend<
 /// Learns from rollouts; owns the learner's checkpoint.
 using learner_actor = caf::typed_actor<
     // trajectories of one rollout -> policy_version.
-    caf::replies_to<atom::learn, std::vector<frame>>::with<frame>,
+    caf::replies_to<atom::learn, std::vector<message<messages::trajectory>>>::with<message<messages::policy_version>>,
     // -> the newest policy_version, for an arbitrator that was restarted.
-    caf::replies_to<atom::current>::with<frame>,
+    caf::replies_to<atom::current>::with<message<messages::policy_version>>,
     // -> the learner itself, from which another can go on.
     caf::replies_to<atom::save>::with<std::vector<std::uint8_t>>>;
 
 using arbitrator_actor = caf::typed_actor<
     // shard_report: one closed window to decide on.
-    caf::reacts_to<atom::shard, frame>,
+    caf::reacts_to<atom::shard, message<messages::shard_report>>,
     // Decide under at least this term from now on.
     caf::reacts_to<atom::term, std::uint64_t>,
     // The worker of this rank has left.
@@ -147,18 +150,18 @@ using arbitrator_actor = caf::typed_actor<
     // -> everything that was sent before has been decided and is in the ledger.
     caf::replies_to<atom::finish>::with<atom::finish>,
     // shard_window of all shards: to judge, and to guide them by.
-    caf::reacts_to<atom::window, frame>>;
+    caf::reacts_to<atom::window, message<messages::shard_window>>>;
 
 /// Decides a shard's windows.
 using shard_arbitrator_actor = caf::typed_actor<
     // shard_report: one closed window to decide on.
-    caf::reacts_to<atom::shard, frame>,
+    caf::reacts_to<atom::shard, message<messages::shard_report>>,
     // guidance of the newest window.
-    caf::reacts_to<atom::guide, frame>,
+    caf::reacts_to<atom::guide, message<messages::guidance>>,
     // policy_version.
-    caf::reacts_to<atom::policy, frame>,
+    caf::reacts_to<atom::policy, message<messages::policy_version>>,
     // placement in a generation that the shard has members of.
-    caf::reacts_to<atom::place, frame>,
+    caf::reacts_to<atom::place, message<messages::placement>>,
     // Decide under at least this term from now on.
     caf::reacts_to<atom::term, std::uint64_t>,
     // The worker of this rank has left.
@@ -168,20 +171,26 @@ using shard_arbitrator_actor = caf::typed_actor<
 
 /// Takes workers in.
 using greeter_actor =
-    caf::typed_actor<caf::replies_to<atom::hello, frame, worker_actor>::with<frame, aggregator_actor>>;
+    caf::typed_actor<caf::replies_to<atom::hello, message<messages::hello>,
+                                     worker_actor>::with<message<messages::welcome>, aggregator_actor>>;
 
 /// Takes arbitrators of a tree in.
-using attacher_actor = caf::typed_actor<caf::replies_to<atom::attach, frame, child_actor>::with<frame, parent_actor>>;
+using attacher_actor = caf::typed_actor<caf::replies_to<atom::attach, message<messages::shard_hello>,
+                                                        child_actor>::with<message<messages::welcome>, parent_actor>>;
 
 using aggregator_local = aggregator_actor::extend_with<attacher_actor>::extend<
     // As a parent of shards.
-    caf::replies_to<atom::relay, frame, child_actor>::with<frame>, caf::reacts_to<atom::absent, frame>,
-    caf::replies_to<atom::beats, frame>::with<atom::beats>, caf::replies_to<atom::window, frame>::with<atom::window>,
+    caf::replies_to<atom::relay, message<messages::hello>, child_actor>::with<message<messages::welcome>>,
+    caf::reacts_to<atom::absent, message<messages::absence>>,
+    caf::replies_to<atom::beats, message<messages::beat_summary>>::with<atom::beats>,
+    caf::replies_to<atom::window, message<messages::shard_window>>::with<atom::window>,
     // guidance and policy_version of its arbitrator, for all shards.
-    caf::reacts_to<atom::guide, frame>, caf::reacts_to<atom::policy, frame>,
+    caf::reacts_to<atom::guide, message<messages::guidance>>,
+    caf::reacts_to<atom::policy, message<messages::policy_version>>,
 
     // hello and the caller -> welcome and whom to talk to; the gateway passes it on.
-    caf::replies_to<atom::hello, frame, worker_actor>::with<frame, aggregator_actor>,
+    caf::replies_to<atom::hello, message<messages::hello>, worker_actor>::with<message<messages::welcome>,
+                                                                               aggregator_actor>,
     // Look after the members.
     caf::reacts_to<atom::look>,
     // The same now and again.
@@ -189,7 +198,7 @@ using aggregator_local = aggregator_actor::extend_with<attacher_actor>::extend<
     // The arbitrator that decides from now on.
     caf::reacts_to<atom::serve, arbitrator_actor>,
     // decision for the worker of this rank.
-    caf::reacts_to<atom::decide, std::uint32_t, frame>,
+    caf::reacts_to<atom::decide, std::uint32_t, message<messages::decision>>,
     // The journal has settled what this token stands for; false: it does not keep it.
     caf::reacts_to<atom::kept, std::uint64_t, bool>,
     // The deadline of a window.
@@ -201,9 +210,10 @@ using aggregator_local = aggregator_actor::extend_with<attacher_actor>::extend<
 using shard_local = aggregator_actor::extend_with<child_actor>::extend_with<connected_actor>::
     extend_with<greeter_actor>::extend_with<attacher_actor>::extend<
         // As a parent of shards.
-        caf::replies_to<atom::relay, frame, child_actor>::with<frame>, caf::reacts_to<atom::absent, frame>,
-        caf::replies_to<atom::beats, frame>::with<atom::beats>,
-        caf::replies_to<atom::window, frame>::with<atom::window>,
+        caf::replies_to<atom::relay, message<messages::hello>, child_actor>::with<message<messages::welcome>>,
+        caf::reacts_to<atom::absent, message<messages::absence>>,
+        caf::replies_to<atom::beats, message<messages::beat_summary>>::with<atom::beats>,
+        caf::replies_to<atom::window, message<messages::shard_window>>::with<atom::window>,
         // Look for a parent (again).
         caf::reacts_to<atom::greet>,
         // Look after the workers, and give a sign of life.
@@ -211,9 +221,9 @@ using shard_local = aggregator_actor::extend_with<child_actor>::extend_with<conn
         // The arbitrator that decides from now on.
         caf::reacts_to<atom::serve, shard_arbitrator_actor>,
         // decision for the worker of this rank.
-        caf::reacts_to<atom::decide, std::uint32_t, frame>,
+        caf::reacts_to<atom::decide, std::uint32_t, message<messages::decision>>,
         // shard_window that was decided, for the parent.
-        caf::reacts_to<atom::upstream, frame>,
+        caf::reacts_to<atom::upstream, message<messages::shard_window>>,
         // The deadline of a window.
         caf::reacts_to<atom::deadline, std::uint64_t>>;
 
@@ -231,7 +241,7 @@ using gateway_local = gateway_actor::extend<
 
 CAF_BEGIN_TYPE_ID_BLOCK(dynamix_actors, caf::id_block::dynamix_atoms::end)
 
-CAF_ADD_TYPE_ID(dynamix_actors, (std::vector<dynamix::messages::frame>))
+CAF_ADD_TYPE_ID(dynamix_actors, (std::vector<dynamix::messages::message<dynamix::messages::trajectory>>))
 CAF_ADD_TYPE_ID(dynamix_actors, (std::vector<std::uint8_t>))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::store_actor))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::worker_actor))

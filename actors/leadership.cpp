@@ -119,7 +119,7 @@ std::string read_secret(const cluster::cluster_file& file, std::vector<std::uint
 }
 
 /// Runs detached, since connecting blocks.
-caf::behavior messenger(caf::event_based_actor* self, connector_target to, frame said,
+caf::behavior messenger(caf::event_based_actor* self, connector_target to, message<messages::farewell> said,
                         std::chrono::milliseconds patience, caf::actor done) {
   const auto probe = probe_tcp(to.address, to.port, static_cast<std::uint32_t>(patience.count()));
   const auto reached = probe ? self->system().middleman().remote_actor<gateway_actor>(to.address, to.port)

@@ -1,41 +1,39 @@
 #pragma once
 
-/// Between frames and values, for actors.
+/// Between messages and values, for actors.
 
-#include "messages/codec.hpp"
-#include "messages/frame.hpp"
+#include "messages/serialization.hpp"
+#include "messages/validation.hpp"
 
 #include <spdlog/spdlog.h>
 
-#include <optional>
 #include <stdexcept>
+#include <string>
 #include <utility>
-#include <variant>
 
 namespace dynamix::actors {
 
-/// A frame that holds `value`. Throws std::logic_error for a value that every receiver would refuse, such as a NaN.
 template <class T>
-messages::frame pack(const T& value) {
-  auto encoded = messages::encode(value);
-  if (!encoded)
-    throw std::logic_error("not a message: " + encoded.error().text);
-  return std::move(*encoded);
+messages::message<T> pack(T value) {
+  return {std::move(value)};
 }
 
-/// The value in a frame of the expected kind. Nothing, and a line in the log, for any other: a peer's input is not
-/// trusted.
+/// For numbers that a computation may have spoiled, such as a loss: throws std::logic_error for a value that every
+/// receiver would refuse, so that nobody in this process takes it either.
 template <class T>
-std::optional<T> unpack(const messages::frame& frame, const char* receiver) {
-  auto decoded = messages::decode(frame);
-  if (!decoded) {
-    spdlog::warn("frame_refused actor={} error=\"{}\"", receiver, decoded.error().text);
-    return std::nullopt;
-  }
-  if (auto* value = std::get_if<T>(&*decoded))
-    return std::move(*value);
-  spdlog::warn("frame_refused actor={} error=\"unexpected {}\"", receiver, messages::kind_name(*decoded));
-  return std::nullopt;
+messages::message<T> pack_checked(T value) {
+  if (const auto fault = messages::validate(value); !fault.empty())
+    throw std::logic_error("not a message: " + fault);
+  return {std::move(value)};
+}
+
+/// The value of a message; null, and a line in the log, for one that came without: a peer's input is not trusted.
+template <class T>
+const T* unpack(const messages::message<T>& received, const char* receiver) {
+  if (received)
+    return &*received;
+  spdlog::warn("message_refused actor={} kind={} error=\"{}\"", receiver, messages::kind_of<T>, received.error().text);
+  return nullptr;
 }
 
 } // namespace dynamix::actors

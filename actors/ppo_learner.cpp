@@ -15,13 +15,14 @@ namespace {
 
 using pointer = learner_actor::stateful_pointer<ppo_learner_state>;
 
-caf::result<frame> learn(pointer self, const std::vector<frame>& frames) {
+caf::result<message<messages::policy_version>> learn(pointer self,
+                                                     const std::vector<message<messages::trajectory>>& trajectories) {
   std::vector<messages::trajectory> rollout;
-  for (const auto& one : frames) {
+  for (const auto& one : trajectories) {
     auto trajectory = unpack<messages::trajectory>(one, "ppo_learner");
     if (!trajectory)
       return caf::sec::invalid_argument;
-    rollout.push_back(std::move(*trajectory));
+    rollout.push_back(*trajectory);
   }
   auto& state = self->state;
   const auto version = state.learner->update(rollout);
@@ -30,7 +31,7 @@ caf::result<frame> learn(pointer self, const std::vector<frame>& frames) {
   if (!state.checkpoint.empty())
     if (const auto error = storage::write_file_atomically(state.checkpoint, state.learner->save()); !error.empty())
       spdlog::warn("policy_checkpoint_failed error=\"{}\"", error);
-  return pack(version);
+  return pack_checked(version);
 }
 
 /// Learning waits for nobody and nobody waits for it, so on a shared machine it takes what training leaves over. The
@@ -52,7 +53,7 @@ learner_actor::behavior_type ppo_learner(pointer self, cluster::cluster_file fil
     saved.assign(restored.begin(), restored.end());
   state.learner = policy::make_learner(file, saved);
   return {
-      [self](atom::learn, const std::vector<frame>& rollout) { return learn(self, rollout); },
+      [self](atom::learn, const std::vector<message<messages::trajectory>>& rollout) { return learn(self, rollout); },
       [self](atom::save) { return self->state.learner->save(); },
       [self](atom::current) { return pack(self->state.learner->current()); },
   };

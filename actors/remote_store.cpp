@@ -18,8 +18,12 @@ messages::store_result remote_store::ask(messages::store_operation operation) {
   std::optional<messages::store_result> result;
   std::string failure = "the store sent an answer that makes no sense";
   self_->request(target_, timeout_, atom::apply_v, pack(operation))
-      .receive([&](const frame& answer) { result = unpack<messages::store_result>(answer, "remote_store"); },
-               [&](const caf::error& error) { failure = "the arbitrator's store does not answer: " + to_text(error); });
+      .receive(
+          [&](const message<messages::store_result>& answer) {
+            if (const auto said = unpack<messages::store_result>(answer, "remote_store"))
+              result = *said;
+          },
+          [&](const caf::error& error) { failure = "the arbitrator's store does not answer: " + to_text(error); });
   if (!result)
     throw trainer::store_error(failure);
   return std::move(*result);

@@ -63,7 +63,7 @@ void attach(pointer self) {
   const std::chrono::milliseconds patience(state.options.timeouts.request_timeout_ms);
   self->request(state.gateway, patience, atom::attach_v, pack(hello), child_actor{shard_local{self}})
       .then(
-          [self](const frame& answer, const parent_actor& parent) {
+          [self](const message<messages::welcome>& answer, const parent_actor& parent) {
             self->state.attaching = false;
             const auto welcome = unpack<messages::welcome>(answer, "shard");
             if (welcome && welcome->verdict == messages::welcome_verdict::accepted && parent)
@@ -129,7 +129,7 @@ void follow_progress(pointer self, const messages::heartbeat& sign) {
     state.windows->reached(sign.steps / state.options.file.arbitrator.window_steps + 1);
 }
 
-caf::result<atom::beat> take_beat(pointer self, const frame& received) {
+caf::result<atom::beat> take_beat(pointer self, const message<messages::heartbeat>& received) {
   const auto sign = unpack<messages::heartbeat>(received, "shard");
   if (!sign)
     return caf::sec::invalid_argument;
@@ -182,7 +182,7 @@ void tick(pointer self) {
             });
 }
 
-void take_beats(pointer self, const frame& received) {
+void take_beats(pointer self, const message<messages::beat_summary>& received) {
   const auto summary = unpack<messages::beat_summary>(received, "shard");
   if (!summary)
     return;
@@ -191,19 +191,19 @@ void take_beats(pointer self, const frame& received) {
       follow_progress(self, sign);
 }
 
-void relay_evaluation(pointer self, const frame& report) {
+void relay_evaluation(pointer self, const message<messages::evaluation_report>& report) {
   if (self->state.parent)
     self->send(self->state.parent, atom::evaluation_v, report);
 }
 
-void relay_absence(pointer self, const frame& absence) {
+void relay_absence(pointer self, const message<messages::absence>& absence) {
   if (const auto gone = unpack<messages::absence>(absence, "shard")) {
     sharding::forget(self, gone->rank);
     report_absence(self, *gone);
   }
 }
 
-void relay_policy(pointer self, const frame& version) {
+void relay_policy(pointer self, const message<messages::policy_version>& version) {
   auto& state = self->state;
   state.policy = version;
   if (state.arbitrator)
@@ -229,13 +229,13 @@ void serve(pointer self, const shard_arbitrator_actor& arbitrator) {
     self->send(arbitrator, atom::place_v, *state.placement);
 }
 
-void hand_out(pointer self, std::uint32_t rank, const frame& decision) {
+void hand_out(pointer self, std::uint32_t rank, const message<messages::decision>& decision) {
   const auto found = self->state.direct.find(rank);
   if (found != self->state.direct.end())
     self->send(found->second, atom::decide_v, decision);
 }
 
-void take_order(pointer self, const frame& received) {
+void take_order(pointer self, const message<messages::shard_order>& received) {
   auto& state = self->state;
   const auto order = unpack<messages::shard_order>(received, "shard");
   if (!order)
@@ -267,41 +267,45 @@ shard_local::behavior_type shard(pointer self, shard_options options) {
   self->send(self, atom::tick_v);
   return {
       // Of a worker.
-      [self](atom::hello, const frame& hello, const worker_actor& caller) {
+      [self](atom::hello, const message<messages::hello>& hello, const worker_actor& caller) {
         return sharding::take_hello(self, hello, caller);
       },
-      [self](atom::report, const frame& report) {
+      [self](atom::report, const message<messages::window_report>& report) {
         take_part<messages::window_report>(self, report, sharding::pass_on);
       },
-      [self](atom::evaluation, const frame& report) { relay_evaluation(self, report); },
-      [self](atom::beat, const frame& sign) { return take_beat(self, sign); },
+      [self](atom::evaluation, const message<messages::evaluation_report>& report) { relay_evaluation(self, report); },
+      [self](atom::beat, const message<messages::heartbeat>& sign) { return take_beat(self, sign); },
       [self](atom::settle) { return settle(self); },
-      [self](atom::farewell, const frame& farewell) { return sharding::relay_farewell(self, farewell); },
+      [self](atom::farewell, const message<messages::farewell>& farewell) {
+        return sharding::relay_farewell(self, farewell);
+      },
       // Of a child.
-      [self](atom::attach, const frame& hello, const child_actor& child) {
+      [self](atom::attach, const message<messages::shard_hello>& hello, const child_actor& child) {
         return sharding::take_child(self, hello, child);
       },
-      [self](atom::relay, const frame& hello, const child_actor& child) {
+      [self](atom::relay, const message<messages::hello>& hello, const child_actor& child) {
         return sharding::relay_hello(self, hello, child);
       },
-      [self](atom::absent, const frame& absence) { relay_absence(self, absence); },
-      [self](atom::beats, const frame& summary) {
+      [self](atom::absent, const message<messages::absence>& absence) { relay_absence(self, absence); },
+      [self](atom::beats, const message<messages::beat_summary>& summary) {
         take_beats(self, summary);
         return atom::beats_v;
       },
-      [self](atom::window, const frame& window) {
+      [self](atom::window, const message<messages::shard_window>& window) {
         take_part<messages::shard_window>(self, window, sharding::pass_on);
         return atom::window_v;
       },
       // Of the parent.
-      [self](atom::place, const frame& to, const frame& placement, const store_actor& store) {
-        sharding::relay_placement(self, to, placement, store);
+      [self](atom::place, const message<messages::recipients>& to, const message<messages::placement>& placement,
+             const store_actor& store) { sharding::relay_placement(self, to, placement, store); },
+      [self](atom::closed, const message<messages::recipients>& to,
+             const message<messages::generation_notice>& notice) { sharding::relay_notice(self, to, notice); },
+      [self](atom::decide, const message<messages::recipients>& to, const message<messages::decision>& decision) {
+        sharding::relay_decisions(self, to, decision);
       },
-      [self](atom::closed, const frame& to, const frame& notice) { sharding::relay_notice(self, to, notice); },
-      [self](atom::decide, const frame& to, const frame& decision) { sharding::relay_decisions(self, to, decision); },
-      [self](atom::guide, const frame& guidance) { sharding::relay_guidance(self, guidance); },
-      [self](atom::policy, const frame& version) { relay_policy(self, version); },
-      [self](atom::order, const frame& order) { take_order(self, order); },
+      [self](atom::guide, const message<messages::guidance>& guidance) { sharding::relay_guidance(self, guidance); },
+      [self](atom::policy, const message<messages::policy_version>& version) { relay_policy(self, version); },
+      [self](atom::order, const message<messages::shard_order>& order) { take_order(self, order); },
       [self](atom::stop) { sharding::relay_stop(self); },
       // Of this host.
       [self](atom::serve, connector_actor connector) { self->state.connector = std::move(connector); },
@@ -313,8 +317,10 @@ shard_local::behavior_type shard(pointer self, shard_options options) {
       [self](atom::greet) { attach(self); },
       [self](atom::tick) { tick(self); },
       [self](atom::serve, const shard_arbitrator_actor& arbitrator) { serve(self, arbitrator); },
-      [self](atom::decide, std::uint32_t rank, const frame& decision) { hand_out(self, rank, decision); },
-      [self](atom::upstream, const frame& window) { sharding::send_up(self, window); },
+      [self](atom::decide, std::uint32_t rank, const message<messages::decision>& decision) {
+        hand_out(self, rank, decision);
+      },
+      [self](atom::upstream, const message<messages::shard_window>& window) { sharding::send_up(self, window); },
       [self](atom::deadline, std::uint64_t window) { end_gathering(self, window, sharding::pass_on); },
   };
 }

@@ -53,9 +53,9 @@ struct shard_state {
   std::uint32_t refused_attaches = 0; ///< in a row
   double began_seconds = 0;
   std::uint64_t term = 0;
-  std::optional<frame> policy;    ///< newest version
-  std::optional<frame> placement; ///< newest
-  credit windows_up = credit(2);  ///< to the parent
+  std::optional<message<messages::policy_version>> policy; ///< newest version
+  std::optional<message<messages::placement>> placement;   ///< newest
+  credit<message<messages::shard_window>> windows_up{2};   ///< to the parent
   std::uint64_t farewells = 0;
   std::uint64_t ticks = 0;
   bool ended = false;

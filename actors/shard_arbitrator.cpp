@@ -14,7 +14,7 @@ namespace {
 
 using pointer = shard_arbitrator_actor::stateful_pointer<shard_arbitrator_state>;
 
-void decide(pointer self, const frame& received) {
+void decide(pointer self, const message<messages::shard_report>& received) {
   const auto shard = unpack<messages::shard_report>(received, "shard_arbitrator");
   if (!shard)
     return;
@@ -26,7 +26,7 @@ void decide(pointer self, const frame& received) {
   self->send(self->state.hub, atom::upstream_v, pack(verdict.window));
 }
 
-void adopt(pointer self, const frame& received) {
+void adopt(pointer self, const message<messages::policy_version>& received) {
   const auto version = unpack<messages::policy_version>(received, "shard_arbitrator");
   if (!version || version->version <= self->state.judge->controller().version())
     return;
@@ -44,13 +44,13 @@ shard_arbitrator_actor::behavior_type shard_arbitrator(pointer self, const clust
   self->state.hub = hub;
   self->send(hub, atom::serve_v, shard_arbitrator_actor{self});
   return {
-      [self](atom::shard, const frame& shard) { decide(self, shard); },
-      [self](atom::guide, const frame& received) {
-        if (auto known = unpack<messages::guidance>(received, "shard_arbitrator"))
-          self->state.judge->follow(std::move(*known));
+      [self](atom::shard, const message<messages::shard_report>& shard) { decide(self, shard); },
+      [self](atom::guide, const message<messages::guidance>& received) {
+        if (const auto known = unpack<messages::guidance>(received, "shard_arbitrator"))
+          self->state.judge->follow(*known);
       },
-      [self](atom::policy, const frame& version) { adopt(self, version); },
-      [self](atom::place, const frame& received) {
+      [self](atom::policy, const message<messages::policy_version>& version) { adopt(self, version); },
+      [self](atom::place, const message<messages::placement>& received) {
         if (const auto place = unpack<messages::placement>(received, "shard_arbitrator"))
           self->state.judge->enter(place->generation, place->members);
       },

@@ -19,7 +19,7 @@ std::chrono::milliseconds patience(pointer self) {
 }
 
 /// No word with the root here: again in a moment, or, where that has gone on for long, at the next place.
-caf::result<frame, aggregator_actor> send_on(pointer self) {
+caf::result<message<messages::welcome>, aggregator_actor> send_on(pointer self) {
   const auto& state = self->state;
   if (!state.was_attached && seconds_now(self) - state.began_seconds < young_seconds)
     return caf::sec::request_receiver_down;
@@ -106,17 +106,18 @@ void pass_down(pointer self, const std::vector<std::uint32_t>& to, Tag tag, cons
 
 } // namespace
 
-caf::result<frame, aggregator_actor> take_hello(pointer self, const frame& said, const worker_actor& caller) {
+caf::result<message<messages::welcome>, aggregator_actor> take_hello(pointer self, const message<messages::hello>& said,
+                                                                     const worker_actor& caller) {
   auto& state = self->state;
   const auto hello = unpack<messages::hello>(said, "shard");
   if (!hello || !caller)
     return caf::sec::invalid_argument;
   if (!state.parent)
     return send_on(self);
-  auto promise = self->make_response_promise<frame, aggregator_actor>();
+  auto promise = self->make_response_promise<message<messages::welcome>, aggregator_actor>();
   self->request(state.parent, patience(self), atom::relay_v, said, child_actor{shard_local{self}})
       .then(
-          [self, promise, hello = *hello, caller](const frame& answer) mutable {
+          [self, promise, hello = *hello, caller](const message<messages::welcome>& answer) mutable {
             const auto welcome = unpack<messages::welcome>(answer, "shard");
             const bool accepted = welcome && welcome->verdict == messages::welcome_verdict::accepted;
             if (accepted)
@@ -127,17 +128,18 @@ caf::result<frame, aggregator_actor> take_hello(pointer self, const frame& said,
   return promise;
 }
 
-caf::result<frame> relay_hello(pointer self, const frame& said, const child_actor& child) {
+caf::result<message<messages::welcome>> relay_hello(pointer self, const message<messages::hello>& said,
+                                                    const child_actor& child) {
   auto& state = self->state;
   const auto hello = unpack<messages::hello>(said, "shard");
   if (!hello || !child)
     return caf::sec::invalid_argument;
   if (!state.parent)
     return caf::sec::request_receiver_down;
-  auto promise = self->make_response_promise<frame>();
+  auto promise = self->make_response_promise<message<messages::welcome>>();
   self->request(state.parent, patience(self), atom::relay_v, said, child_actor{shard_local{self}})
       .then(
-          [self, promise, hello = *hello, child](const frame& answer) mutable {
+          [self, promise, hello = *hello, child](const message<messages::welcome>& answer) mutable {
             const auto welcome = unpack<messages::welcome>(answer, "shard");
             if (welcome && welcome->verdict == messages::welcome_verdict::accepted) {
               self->state.through[welcome->rank] = child.address();
@@ -149,7 +151,8 @@ caf::result<frame> relay_hello(pointer self, const frame& said, const child_acto
   return promise;
 }
 
-caf::result<frame, parent_actor> take_child(pointer self, const frame& said, const child_actor& child) {
+caf::result<message<messages::welcome>, parent_actor>
+take_child(pointer self, const message<messages::shard_hello>& said, const child_actor& child) {
   auto& state = self->state;
   const auto hello = unpack<messages::shard_hello>(said, "shard");
   if (!hello || !child)
@@ -165,7 +168,8 @@ caf::result<frame, parent_actor> take_child(pointer self, const frame& said, con
   return {pack(answer), parent_actor{shard_local{self}}};
 }
 
-void relay_placement(pointer self, const frame& to, const frame& received, const store_actor& store) {
+void relay_placement(pointer self, const message<messages::recipients>& to,
+                     const message<messages::placement>& received, const store_actor& store) {
   const auto recipients = unpack<messages::recipients>(to, "shard");
   const auto placement = unpack<messages::placement>(received, "shard");
   if (!recipients || !placement)
@@ -175,17 +179,19 @@ void relay_placement(pointer self, const frame& to, const frame& received, const
   pass_down(self, recipients->ranks, atom::place_v, received, store);
 }
 
-void relay_notice(pointer self, const frame& to, const frame& notice) {
+void relay_notice(pointer self, const message<messages::recipients>& to,
+                  const message<messages::generation_notice>& notice) {
   if (const auto recipients = unpack<messages::recipients>(to, "shard"))
     pass_down(self, recipients->ranks, atom::closed_v, notice);
 }
 
-void relay_decisions(pointer self, const frame& to, const frame& decision) {
+void relay_decisions(pointer self, const message<messages::recipients>& to,
+                     const message<messages::decision>& decision) {
   if (const auto recipients = unpack<messages::recipients>(to, "shard"))
     pass_down(self, recipients->ranks, atom::decide_v, decision);
 }
 
-void relay_guidance(pointer self, const frame& received) {
+void relay_guidance(pointer self, const message<messages::guidance>& received) {
   auto& state = self->state;
   if (state.arbitrator)
     self->send(state.arbitrator, atom::guide_v, received);
@@ -204,7 +210,7 @@ void relay_stop(pointer self) {
     self->send(child.actor, atom::stop_v);
 }
 
-caf::result<atom::farewell> relay_farewell(pointer self, const frame& said) {
+caf::result<atom::farewell> relay_farewell(pointer self, const message<messages::farewell>& said) {
   const auto farewell = unpack<messages::farewell>(said, "shard");
   if (!farewell)
     return caf::sec::invalid_argument;
@@ -215,8 +221,10 @@ caf::result<atom::farewell> relay_farewell(pointer self, const frame& said) {
       .then(
           [self, promise, farewell = *farewell](atom::farewell) mutable {
             auto& state = self->state;
-            if (state.workers.holds_other(farewell.rank, farewell.incarnation))
-              return promise.deliver(atom::farewell_v);
+            if (state.workers.holds_other(farewell.rank, farewell.incarnation)) {
+              promise.deliver(atom::farewell_v);
+              return;
+            }
             state.farewells += messages::tells_leave(farewell) ? 0 : 1;
             state.workers.left(farewell.rank);
             state.through.erase(farewell.rank);
@@ -257,7 +265,7 @@ void pass_on(pointer self, const std::vector<closed_window>& closed) {
 
 namespace {
 
-void send_now(pointer self, frame window) {
+void send_now(pointer self, message<messages::shard_window> window) {
   const auto answered = [self, asked = self->state.parent] {
     if (self->state.parent != asked)
       return;
@@ -270,7 +278,7 @@ void send_now(pointer self, frame window) {
 
 } // namespace
 
-void send_up(pointer self, frame window) {
+void send_up(pointer self, message<messages::shard_window> window) {
   if (!self->state.parent)
     return;
   if (auto now = self->state.windows_up.offer(std::move(window)))

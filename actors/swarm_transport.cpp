@@ -36,9 +36,9 @@ void redirect(relay_pointer self, const gateway_actor& from, const std::string& 
 swarm_relay_actor::behavior_type swarm_relay(relay_pointer self, worker_list workers) {
   install_handlers(self, swarm_relay_state::name);
   return {
-      [](atom::decide, const frame&) {},
-      [](atom::place, const frame&, const store_actor&) {},
-      [](atom::closed, const frame&) {},
+      [](atom::decide, const message<messages::decision>&) {},
+      [](atom::place, const message<messages::placement>&, const store_actor&) {},
+      [](atom::closed, const message<messages::generation_notice>&) {},
       [](atom::serve, const telemetry_actor&) {},
       [self](atom::serve, connector_actor connector) { self->state.connector = std::move(connector); },
       [self, workers](atom::connected, const gateway_actor& gateway) {
@@ -52,8 +52,8 @@ swarm_relay_actor::behavior_type swarm_relay(relay_pointer self, worker_list wor
           self->send(worker, atom::lost_v);
       },
       [](atom::greet) {},
-      [](atom::report, const frame&) {},
-      [](atom::evaluation, const frame&) {},
+      [](atom::report, const message<messages::window_report>&) {},
+      [](atom::evaluation, const message<messages::evaluation_report>&) {},
       [](atom::left) {},
       [](atom::beat) {},
       [](atom::tick) {},

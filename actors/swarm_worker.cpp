@@ -55,11 +55,12 @@ struct performer {
     self->request(state.gateway, std::chrono::milliseconds(what.timeout_ms), atom::hello_v, pack(what.hello),
                   worker_actor{self})
         .then(
-            [self = self, number = what.number](const frame& answer, const aggregator_actor& hub) {
+            [self = self, number = what.number](const message<messages::welcome>& answer, const aggregator_actor& hub) {
               ++self->state.group->received;
-              auto welcome = unpack<messages::welcome>(answer, "swarm_worker");
-              if (welcome && welcome->verdict == messages::welcome_verdict::accepted && !hub)
-                welcome.reset();
+              std::optional<messages::welcome> welcome;
+              const auto said = unpack<messages::welcome>(answer, "swarm_worker");
+              if (said && (hub || said->verdict != messages::welcome_verdict::accepted))
+                welcome = *said;
               self->state.answering_hub = hub;
               happen(self, events::hello_answered{number, std::move(welcome)});
             },
@@ -165,6 +166,7 @@ void pack_open(swarm_worker_state& state) {
   state.open->generation = state.protocol->newest().generation;
   state.open->decision = state.in_force;
   state.packed = pack(*state.open);
+  state.packed.encoded(); // now, so that what is measured from the window's end on does not include it
 }
 
 void report_open(pointer self) {
@@ -183,21 +185,21 @@ void prepare(swarm_worker_state& state, std::uint32_t index) {
   pack_open(state);
 }
 
-void take_placement(pointer self, const frame& received, const store_actor& store) {
+void take_placement(pointer self, const message<messages::placement>& received, const store_actor& store) {
   auto& state = self->state;
-  auto placement = unpack<messages::placement>(received, "swarm_worker");
+  const auto placement = unpack<messages::placement>(received, "swarm_worker");
   if (!placement)
     return;
   state.offered_store = store;
-  happen(self, events::placement_received{state.group->share(std::move(*placement)), store == state.store});
+  happen(self, events::placement_received{state.group->share(*placement), store == state.store});
 }
 
 /// A message that is all there is to the event.
 template <class Event, class Message>
-void receive(pointer self, const frame& received) {
+void receive(pointer self, const message<Message>& received) {
   ++self->state.group->received;
-  if (auto message = unpack<Message>(received, "swarm_worker"))
-    happen(self, Event{std::move(*message)});
+  if (const auto value = unpack<Message>(received, "swarm_worker"))
+    happen(self, Event{*value});
 }
 
 void tick(pointer self) {
@@ -237,14 +239,14 @@ swarm_worker_actor::behavior_type swarm_worker(pointer self, std::shared_ptr<swa
   const auto offset = std::uint64_t{rank} * 7919 % state.group->timeouts.beat_interval_ms;
   self->delayed_send(self, std::chrono::milliseconds(offset), atom::tick_v);
   return {
-      [self](atom::decide, const frame& decision) {
+      [self](atom::decide, const message<messages::decision>& decision) {
         receive<events::decision_received, messages::decision>(self, decision);
       },
-      [self](atom::place, const frame& place, const store_actor& store) {
+      [self](atom::place, const message<messages::placement>& place, const store_actor& store) {
         ++self->state.group->received;
         take_placement(self, place, store);
       },
-      [self](atom::closed, const frame& notice) {
+      [self](atom::closed, const message<messages::generation_notice>& notice) {
         receive<events::notice_received, messages::generation_notice>(self, notice);
       },
       [self](atom::connected, gateway_actor gateway) {

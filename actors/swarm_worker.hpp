@@ -78,7 +78,7 @@ struct swarm_worker_state {
   store_actor offered_store;
   // In training's place.
   std::optional<messages::window_report> open; ///< of the newest window; none once it is decided
-  frame packed;                                ///< the same, ready to go out
+  message<messages::window_report> packed;     ///< the same, ready to go out
   bool window_ended = false;                   ///< it may go out
   messages::decision_key in_force;
   std::uint64_t steps = 0;

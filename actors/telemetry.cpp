@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace dynamix::actors {
 
@@ -42,12 +43,14 @@ void measure(telemetry_state& state, messages::window_report& report) {
   report.telemetry_choice = messages::fit_text(measured.choice);
 }
 
-caf::result<frame> complete(telemetry_state& state, const frame& received) {
-  auto report = unpack<messages::window_report>(received, "telemetry");
-  if (!report)
+caf::result<message<messages::window_report>> complete(telemetry_state& state,
+                                                       const message<messages::window_report>& received) {
+  const auto said = unpack<messages::window_report>(received, "telemetry");
+  if (!said)
     return caf::sec::invalid_argument;
-  measure(state, *report);
-  return pack(*report);
+  auto report = *said;
+  measure(state, report);
+  return pack(std::move(report));
 }
 
 } // namespace
@@ -56,7 +59,7 @@ telemetry_actor::behavior_type telemetry(pointer self, const telemetry_options& 
   install_handlers(self, telemetry_state::name);
   self->state.meter = make_meter(options);
   return {
-      [self](atom::report, const frame& report) { return complete(self->state, report); },
+      [self](atom::report, const message<messages::window_report>& report) { return complete(self->state, report); },
       [](atom::settle) { return atom::settle_v; },
   };
 }

@@ -51,22 +51,22 @@ public:
       run_.control_seconds_ += record.control_seconds;
     }
     caf::anon_send(worker_, atom::report_v,
-                   pack(messages::window_report{.host = run_.options_.host,
-                                                .rank = place_.rank,
-                                                .generation = place_.generation,
-                                                .window = record.window,
-                                                .first_step = record.first_step,
-                                                .final = record.final,
-                                                .batch = record.batch,
-                                                .decision = record.decision,
-                                                .global_batch = record.global_batch,
-                                                .epoch = record.epoch,
-                                                .epoch_samples = record.epoch_samples,
-                                                .elapsed_seconds = record.elapsed_seconds,
-                                                .training = record.statistics,
-                                                .network = {},
-                                                .system = {},
-                                                .control_seconds = record.control_seconds}));
+                   pack_checked(messages::window_report{.host = run_.options_.host,
+                                                        .rank = place_.rank,
+                                                        .generation = place_.generation,
+                                                        .window = record.window,
+                                                        .first_step = record.first_step,
+                                                        .final = record.final,
+                                                        .batch = record.batch,
+                                                        .decision = record.decision,
+                                                        .global_batch = record.global_batch,
+                                                        .epoch = record.epoch,
+                                                        .epoch_samples = record.epoch_samples,
+                                                        .elapsed_seconds = record.elapsed_seconds,
+                                                        .training = record.statistics,
+                                                        .network = {},
+                                                        .system = {},
+                                                        .control_seconds = record.control_seconds}));
   }
 
   void step_completed(std::uint64_t step) override {
@@ -82,7 +82,7 @@ public:
     }
     spdlog::info("evaluated epoch={} accuracy={:.4f} loss={:.4f} seconds={:.1f}", report.epoch, report.test_accuracy,
                  report.test_loss, report.elapsed_seconds);
-    caf::anon_send(worker_, atom::evaluation_v, pack(report));
+    caf::anon_send(worker_, atom::evaluation_v, pack_checked(report));
   }
 
   void checkpoint_written(const std::string& path, std::uint64_t step) override {

@@ -37,10 +37,11 @@ struct performer {
   void operator()(const effects::say_hello& what) const {
     self->request(state.gateway, patience(what.timeout_ms), atom::hello_v, pack(what.hello), worker_actor{self})
         .then(
-            [self = self, number = what.number](const frame& answer, const aggregator_actor& hub) {
-              auto welcome = unpack<messages::welcome>(answer, "worker");
-              if (welcome && welcome->verdict == messages::welcome_verdict::accepted && !hub)
-                welcome.reset();
+            [self = self, number = what.number](const message<messages::welcome>& answer, const aggregator_actor& hub) {
+              std::optional<messages::welcome> welcome;
+              const auto said = unpack<messages::welcome>(answer, "worker");
+              if (said && (hub || said->verdict != messages::welcome_verdict::accepted))
+                welcome = *said;
               self->state.answering_hub = hub;
               happen(self, events::hello_answered{number, std::move(welcome)});
             },
@@ -128,9 +129,9 @@ void happen(pointer self, session::event what) {
 
 /// A message that is all there is to the event.
 template <class Event, class Message>
-void receive(pointer self, const frame& received) {
-  if (auto message = unpack<Message>(received, "worker"))
-    happen(self, Event{std::move(*message)});
+void receive(pointer self, const message<Message>& received) {
+  if (const auto value = unpack<Message>(received, "worker"))
+    happen(self, Event{*value});
 }
 
 std::chrono::milliseconds patience(pointer self) {
@@ -138,8 +139,8 @@ std::chrono::milliseconds patience(pointer self) {
 }
 
 /// Telemetry completes it; where it does not, the window is reported without what it would have measured.
-void complete(pointer self, const frame& report) {
-  const auto completed = [self](const frame& known) {
+void complete(pointer self, const message<messages::window_report>& report) {
+  const auto completed = [self](const message<messages::window_report>& known) {
     receive<events::window_completed, messages::window_report>(self, known);
   };
   self->request(self->state.telemetry, patience(self), atom::report_v, report)
@@ -174,12 +175,12 @@ void generation_left(pointer self) {
                                              .decisions = {}}});
 }
 
-void take_placement(pointer self, const frame& received, const store_actor& store) {
-  auto placement = unpack<messages::placement>(received, "worker");
+void take_placement(pointer self, const message<messages::placement>& received, const store_actor& store) {
+  const auto placement = unpack<messages::placement>(received, "worker");
   if (!placement)
     return;
   self->state.offered_store = store;
-  happen(self, events::placement_received{std::make_shared<const messages::placement>(std::move(*placement)),
+  happen(self, events::placement_received{std::make_shared<const messages::placement>(*placement),
                                           store == self->state.store});
 }
 
@@ -205,11 +206,13 @@ worker_local::behavior_type worker(pointer self, training_options options, sessi
   return {
       [self](atom::serve, telemetry_actor telemetry) { self->state.telemetry = std::move(telemetry); },
       [self](atom::serve, connector_actor connector) { self->state.connector = std::move(connector); },
-      [self](atom::decide, const frame& decision) {
+      [self](atom::decide, const message<messages::decision>& decision) {
         receive<events::decision_received, messages::decision>(self, decision);
       },
-      [self](atom::place, const frame& place, const store_actor& store) { take_placement(self, place, store); },
-      [self](atom::closed, const frame& notice) {
+      [self](atom::place, const message<messages::placement>& place, const store_actor& store) {
+        take_placement(self, place, store);
+      },
+      [self](atom::closed, const message<messages::generation_notice>& notice) {
         receive<events::notice_received, messages::generation_notice>(self, notice);
       },
       [self](atom::connected, gateway_actor gateway) {
@@ -221,8 +224,8 @@ worker_local::behavior_type worker(pointer self, training_options options, sessi
         happen(self, events::disconnected{});
       },
       [self](atom::greet) { happen(self, events::greeting_due{}); },
-      [self](atom::report, const frame& report) { complete(self, report); },
-      [self](atom::evaluation, const frame& report) {
+      [self](atom::report, const message<messages::window_report>& report) { complete(self, report); },
+      [self](atom::evaluation, const message<messages::evaluation_report>& report) {
         behind_reports(self, [self, report] { receive<events::evaluated, messages::evaluation_report>(self, report); });
       },
       [self](atom::left) { behind_reports(self, [self] { generation_left(self); }); },

@@ -83,16 +83,16 @@ private:
 };
 
 actors::worker_actor::behavior_type receiver(actors::worker_actor::pointer, std::shared_ptr<decision_box> box) {
-  return {[box](actors::atom::decide, const messages::frame& received) {
-            if (const auto decision = actors::unpack<messages::decision>(received, "benchmark"))
-              box->put(decision->key.window);
-          },
-          [box](actors::atom::place, const messages::frame& received, const actors::store_actor&) {
-            if (const auto place = actors::unpack<messages::placement>(received, "benchmark"))
-              box->put(*place);
-          },
-          [](actors::atom::closed, const messages::frame&) {},
-          [](actors::atom::stop) {}};
+  return {
+      [box](actors::atom::decide, const messages::message<messages::decision>& received) {
+        if (const auto decision = actors::unpack<messages::decision>(received, "benchmark"))
+          box->put(decision->key.window);
+      },
+      [box](actors::atom::place, const messages::message<messages::placement>& received, const actors::store_actor&) {
+        if (const auto place = actors::unpack<messages::placement>(received, "benchmark"))
+          box->put(*place);
+      },
+      [](actors::atom::closed, const messages::message<messages::generation_notice>&) {}, [](actors::atom::stop) {}};
 }
 
 struct place {
@@ -125,7 +125,7 @@ place join(caf::actor_system& system, caf::scoped_actor& self, const cluster::cl
     std::optional<place> found;
     self->request(*gateway, patience, actors::atom::hello_v, actors::pack(hello), worker)
         .receive(
-            [&](const messages::frame& answer, const actors::aggregator_actor& aggregator) {
+            [&](const messages::message<messages::welcome>& answer, const actors::aggregator_actor& aggregator) {
               const auto welcome = actors::unpack<messages::welcome>(answer, "benchmark");
               if (welcome && welcome->verdict == messages::welcome_verdict::accepted)
                 found = place{*welcome, aggregator};

@@ -26,6 +26,14 @@ using any_message = variant_of_rest<void
 #include "messages/fields.def"
                                     >;
 
+/// "window_report": the name of a message's struct.
+template <class T>
+inline constexpr std::string_view kind_of = {};
+#define MESSAGE(type, Schema)                                                                                          \
+  template <>                                                                                                          \
+  inline constexpr std::string_view kind_of<type> = #type;
+#include "messages/fields.def"
+
 /// The largest frame: the largest policy and room for what goes with it.
 inline constexpr std::size_t max_frame_words = (max_policy_bytes + (64U << 10)) / sizeof(std::uint64_t);
 
@@ -59,6 +67,9 @@ private:
   std::variant<T, codec_error> content_;
 };
 
+/// "window_report": the name of the struct that `value` holds.
+std::string_view kind_name(const any_message& value);
+
 /// A frame that holds `value`, which is any of the structs of `any_message`. Fails with `invalid_field` where a
 /// receiver would refuse it, for example on a NaN, and with `too_large`.
 template <class T>
@@ -72,7 +83,23 @@ inline result<any_message> decode(const shared_words& words) {
   return decode(words.view());
 }
 
-/// "window_report": the name of the struct.
-std::string_view kind_name(const any_message& value);
+/// The same, where T is expected; a frame of another kind is refused with `unknown_kind`.
+template <class T>
+result<T> decode_as(std::span<const std::uint64_t> words) {
+  auto decoded = decode(words);
+  if (!decoded)
+    return decoded.error();
+  if (auto* value = std::get_if<T>(&*decoded))
+    return std::move(*value);
+  return codec_error{codec_code::unknown_kind, "unexpected " + std::string(kind_name(*decoded))};
+}
+
+/// How often this process has encoded and decoded messages of one kind.
+struct codec_counts {
+  std::uint64_t encoded = 0;
+  std::uint64_t decoded = 0;
+};
+template <class T>
+codec_counts counts_of();
 
 } // namespace dynamix::messages

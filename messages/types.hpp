@@ -14,7 +14,7 @@
 namespace dynamix::messages {
 
 /// Rises with every incompatible change of a message's meaning.
-inline constexpr std::uint32_t protocol_version = 2;
+inline constexpr std::uint32_t protocol_version = 3;
 
 // Limits on everything that a peer can send.
 inline constexpr std::uint32_t max_workers = 4096;

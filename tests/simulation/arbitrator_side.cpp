@@ -66,23 +66,24 @@ proxy_actor::behavior_type proxy(proxy_pointer self, simulation* world, connecti
     return [world, through, ticket](const caf::error&) { answer_worker(*world, through, ticket, {}); };
   };
   return {
-      [to_worker](atom::decide, const frame& decision) {
+      [to_worker](atom::decide, const message<messages::decision>& decision) {
         to_worker([decision](simulated_worker& worker) { worker.take_decision(decision); });
       },
-      [to_worker, world](atom::place, const frame& place, const actors::store_actor& store) {
+      [to_worker, world](atom::place, const message<messages::placement>& place, const actors::store_actor& store) {
         const meeting_point where{store.id(), world->host.hub_life()};
         to_worker([place, where](simulated_worker& worker) { worker.take_placement(place, where); });
       },
-      [to_worker](atom::closed, const frame& notice) {
+      [to_worker](atom::closed, const message<messages::generation_notice>& notice) {
         to_worker([notice](simulated_worker& worker) { worker.take_notice(notice); });
       },
       [](atom::stop) {}, // nobody asks the arbitrator's host to end
-      [self, world, through, failed](atom::hello, std::uint64_t ticket, const frame& hello) {
+      [self, world, through, failed](atom::hello, std::uint64_t ticket, const message<messages::hello>& hello) {
         world->faults.notice(fault_trigger::hello);
         world->checks.asked(through, *actors::unpack<messages::hello>(hello, "proxy"));
         self->request(through->gateway, caf::infinite, atom::hello_v, hello, actors::worker_actor{self})
             .then(
-                [self, world, through, ticket](const frame& welcome, const actors::aggregator_actor& hub) {
+                [self, world, through, ticket](const message<messages::welcome>& welcome,
+                                               const actors::aggregator_actor& hub) {
                   if (hub)
                     self->monitor(hub);
                   answer_worker(*world, through, ticket, {true, welcome, hub});
@@ -90,7 +91,7 @@ proxy_actor::behavior_type proxy(proxy_pointer self, simulation* world, connecti
                 failed(ticket));
       },
       [self, world, through, failed](atom::beat, std::uint64_t ticket, const actors::aggregator_actor& hub,
-                                     const frame& sign) {
+                                     const message<messages::heartbeat>& sign) {
         self->request(hub, caf::infinite, atom::beat_v, sign)
             .then(
                 [world, through, ticket](atom::beat) {
@@ -107,7 +108,7 @@ proxy_actor::behavior_type proxy(proxy_pointer self, simulation* world, connecti
                 failed(ticket));
       },
       [self, world, through, failed](atom::farewell, std::uint64_t ticket, const actors::aggregator_actor& hub,
-                                     const frame& said) {
+                                     const message<messages::farewell>& said) {
         self->request(hub, caf::infinite, atom::farewell_v, said)
             .then(
                 [world, through, ticket](atom::farewell) {

@@ -21,7 +21,7 @@
 namespace dynamix::simulation {
 
 namespace atom = actors::atom;
-using actors::frame;
+using actors::message;
 
 class simulation;
 struct connection;
@@ -30,18 +30,18 @@ using connection_ptr = std::shared_ptr<connection>;
 /// What a request of a worker came to.
 struct answer {
   bool heard = false; ///< otherwise it failed, or time is over
-  frame said;
+  message<messages::welcome> said;
   actors::aggregator_actor hub;
 };
 
 /// A worker as the arbitrator's actors see it; what they send goes over the connection. The other handlers are requests
 /// of the worker, with the ticket that its answer carries.
-using proxy_actor =
-    actors::worker_actor::extend<caf::reacts_to<atom::hello, std::uint64_t, frame>,
-                                 caf::reacts_to<atom::beat, std::uint64_t, actors::aggregator_actor, frame>,
-                                 caf::reacts_to<atom::settle, std::uint64_t, actors::aggregator_actor>,
-                                 caf::reacts_to<atom::farewell, std::uint64_t, actors::aggregator_actor, frame>,
-                                 caf::reacts_to<atom::connected, actors::gateway_actor>>;
+using proxy_actor = actors::worker_actor::extend<
+    caf::reacts_to<atom::hello, std::uint64_t, message<messages::hello>>,
+    caf::reacts_to<atom::beat, std::uint64_t, actors::aggregator_actor, message<messages::heartbeat>>,
+    caf::reacts_to<atom::settle, std::uint64_t, actors::aggregator_actor>,
+    caf::reacts_to<atom::farewell, std::uint64_t, actors::aggregator_actor, message<messages::farewell>>,
+    caf::reacts_to<atom::connected, actors::gateway_actor>>;
 
 /// As actors/host_services.cpp starts and connects them.
 class arbitrator_host {

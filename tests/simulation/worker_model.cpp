@@ -33,7 +33,9 @@ struct simulated_worker::performer {
         },
         what.timeout_ms,
         [self = &worker, number = what.number](const answer& heard) {
-          auto welcome = heard.heard ? unpack<messages::welcome>(heard.said, "worker") : std::nullopt;
+          std::optional<messages::welcome> welcome;
+          if (const auto said = heard.heard ? unpack<messages::welcome>(heard.said, "worker") : nullptr)
+            welcome = *said;
           const bool accepted = welcome && welcome->verdict == messages::welcome_verdict::accepted;
           if (accepted && !heard.hub)
             welcome.reset();
@@ -255,27 +257,26 @@ void simulated_worker::tick() {
   happen(events::tick{});
 }
 
-void simulated_worker::take_decision(const frame& received) {
-  auto decision = unpack<messages::decision>(received, "worker");
+void simulated_worker::take_decision(const message<messages::decision>& received) {
+  const auto decision = unpack<messages::decision>(received, "worker");
   if (!decision || protocol_->decisions() == nullptr)
     return world_.checks.violated("a decision reached a worker that was never welcome");
   happen(events::decision_received{*decision});
 }
 
-void simulated_worker::take_placement(const frame& received, const meeting_point& where) {
-  auto placement = unpack<messages::placement>(received, "worker");
+void simulated_worker::take_placement(const message<messages::placement>& received, const meeting_point& where) {
+  const auto placement = unpack<messages::placement>(received, "worker");
   if (!placement)
     return world_.checks.violated("a placement reached a worker that is none");
   offered_store_ = where;
-  happen(
-      events::placement_received{std::make_shared<const messages::placement>(std::move(*placement)), where == store_});
+  happen(events::placement_received{std::make_shared<const messages::placement>(*placement), where == store_});
 }
 
-void simulated_worker::take_notice(const frame& received) {
-  auto notice = unpack<messages::generation_notice>(received, "worker");
+void simulated_worker::take_notice(const message<messages::generation_notice>& received) {
+  const auto notice = unpack<messages::generation_notice>(received, "worker");
   if (!notice)
     return world_.checks.violated("a notice reached a worker that is none");
-  happen(events::notice_received{std::move(*notice)});
+  happen(events::notice_received{*notice});
 }
 
 void simulated_worker::report(const messages::window_report& record) {

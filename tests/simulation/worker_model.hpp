@@ -46,9 +46,9 @@ public:
   void connection_lost(const connection_ptr& one);
   void actor_gone(const connection_ptr& through, const caf::actor_addr& gone);
   void answered(std::uint64_t ticket, const answer& said);
-  void take_decision(const frame& received);
-  void take_placement(const frame& received, const meeting_point& where);
-  void take_notice(const frame& received);
+  void take_decision(const message<messages::decision>& received);
+  void take_placement(const message<messages::placement>& received, const meeting_point& where);
+  void take_notice(const message<messages::generation_notice>& received);
 
   // What the training thread says.
   void training_began() { happen(session::events::training_began{}); }

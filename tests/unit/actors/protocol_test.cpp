@@ -305,8 +305,10 @@ TEST(Protocol, TheArbitratorGivesUpWhenItKeepsFailing) {
 TEST(Protocol, GarbageIsRefusedAndChangesNothing) {
   simulated_shard shard(1, 23);
   shard.join_all();
-  caf::anon_send(shard.hub, atom::report_v, messages::frame(std::vector<std::uint64_t>{0xFFFFFFFFFFFFFFFF, 3, 1}));
-  caf::anon_send(shard.hub, atom::report_v, pack(messages::decision{.key = {1, 1}, .generation = 1, .batch = 64}));
+  caf::anon_send(shard.hub, atom::report_v, messages::message<messages::window_report>());
+  const auto other = messages::encode(messages::decision{.key = {1, 1}, .generation = 1, .batch = 64});
+  caf::anon_send(shard.hub, atom::report_v,
+                 messages::message(messages::decode_as<messages::window_report>(other->view())));
   shard.run();
   shard.send_report(0, 1);
   shard.run();

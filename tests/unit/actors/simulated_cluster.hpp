@@ -52,13 +52,13 @@ struct inbox {
 
 inline worker_actor::behavior_type recording_worker(worker_actor::pointer, std::shared_ptr<inbox> received) {
   return {
-      [received](atom::decide, const frame& decision) {
+      [received](atom::decide, const messages::message<messages::decision>& decision) {
         received->decisions.push_back(*unpack<messages::decision>(decision, "test"));
       },
-      [received](atom::place, const frame& place, const store_actor&) {
+      [received](atom::place, const messages::message<messages::placement>& place, const store_actor&) {
         received->places.push_back(*unpack<messages::placement>(place, "test"));
       },
-      [received](atom::closed, const frame& notice) {
+      [received](atom::closed, const messages::message<messages::generation_notice>& notice) {
         received->notices.push_back(*unpack<messages::generation_notice>(notice, "test"));
       },
       [received](atom::stop) { ++received->stops; },

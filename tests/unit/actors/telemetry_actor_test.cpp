@@ -19,9 +19,10 @@ TEST(Telemetry, CompletesReportsInTheirOrderAndSaysOnceWhatItMeasuresWith) {
     for (std::uint64_t window = 1; window <= 3; ++window) {
       messages::window_report report{.host = "w0", .generation = 1, .window = window, .batch = 64};
       report.training.steps = 5;
-      self->request(completing, std::chrono::seconds(1), atom::report_v, pack(report)).then([&](const frame& answer) {
-        completed.push_back(*unpack<messages::window_report>(answer, "test"));
-      });
+      self->request(completing, std::chrono::seconds(1), atom::report_v, pack(report))
+          .then([&](const message<messages::window_report>& answer) {
+            completed.push_back(*unpack<messages::window_report>(answer, "test"));
+          });
     }
     self->request(completing, std::chrono::seconds(1), atom::settle_v).then([&](atom::settle) {
       settled = completed.size() == 3;

@@ -138,7 +138,7 @@ const std::array<library_rule, 6>& library_rules() {
   static const std::array<library_rule, 6> rules = {{
       {"CAF",
        {"caf/"},
-       {"actors/", "messages/frame.", "tests/unit/actors/", "tests/unit/messages/", "tests/simulation/",
+       {"actors/", "messages/serialization.", "tests/unit/actors/", "tests/unit/messages/", "tests/simulation/",
         "benchmarks/"}},
       {"Torch",
        {"torch/", "c10/", "c10d/", "ATen/", "gloo/"},

@@ -45,7 +45,7 @@ std::vector<finding> find_forbidden_arrows(const source_tree& tree);
 
 /// CAF, Torch (with c10d and Gloo), Cap'n Proto and libraft (with libuv) are included, directly or through headers of ours, only by:
 ///
-///     CAF          actors/, messages/frame.*, and their tests and benchmarks
+///     CAF          actors/, messages/serialization.*, and their tests and benchmarks
 ///     Torch        trainer/, policy/, and their tests and benchmarks
 ///     Cap'n Proto  messages/ and its tests
 ///     libraft      replication/ and its tests

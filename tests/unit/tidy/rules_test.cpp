@@ -146,7 +146,7 @@ TEST(rules, allow_a_test_to_include_its_neighbour_by_name) {
 TEST(rules, find_a_library_outside_of_its_rooms) {
   temporary_tree tree;
   tree.write("node/a.cpp", "#include <caf/all.hpp>\n").write("messages/codec.cpp", "#include <caf/all.hpp>\n");
-  tree.write("messages/frame.cpp", "#include <caf/all.hpp>\n").write("actors/a.cpp", "#include <caf/all.hpp>\n");
+  tree.write("messages/serialization.cpp", "#include <caf/all.hpp>\n").write("actors/a.cpp", "#include <caf/all.hpp>\n");
   tree.write("telemetry/a.cpp", "#include <torch/torch.h>\n").write("trainer/a.cpp", "#include <torch/torch.h>\n");
   tree.write("trainer/b.cpp", "#include \"schema/x.capnp.h\"\n").write("messages/a.cpp", "#include <kj/array.h>\n");
   EXPECT_THAT(places(find_leaked_libraries(tree.read())),

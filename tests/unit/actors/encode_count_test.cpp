@@ -1,0 +1,145 @@
+// How often a report is encoded and decoded on its way from a training thread to the ledger, between two actor systems
+// that are connected over loopback as two hosts are.
+
+#include "actors/aggregator.hpp"
+#include "actors/arbitrator.hpp"
+#include "actors/gateway.hpp"
+#include "actors/packing.hpp"
+#include "actors/system.hpp"
+#include "actors/telemetry.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <mutex>
+#include <thread>
+
+namespace dynamix::actors::testing {
+namespace {
+
+constexpr std::chrono::seconds patience{60};
+
+class counting_ledger final : public ledger::writer {
+public:
+  void append(const ledger::row& row) override {
+    const std::scoped_lock lock(mutex_);
+    windows_ += std::holds_alternative<ledger::window>(row.entry) ? 1 : 0;
+  }
+  bool wait_for(int windows) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    while (std::chrono::steady_clock::now() < deadline) {
+      if (const std::scoped_lock lock(mutex_); windows_ >= windows)
+        return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
+  }
+
+private:
+  std::mutex mutex_;
+  int windows_ = 0;
+};
+
+worker_actor::behavior_type placed_worker(worker_actor::pointer, std::shared_ptr<std::promise<std::uint64_t>> placed) {
+  return {
+      [](atom::decide, const message<messages::decision>&) {},
+      [placed](atom::place, const message<messages::placement>& place, const store_actor&) {
+        placed->set_value(place->generation);
+      },
+      [](atom::closed, const message<messages::generation_notice>&) {},
+      [](atom::stop) {},
+  };
+}
+
+class TwoHosts : public ::testing::Test {
+protected:
+  TwoHosts() {
+    file_.name = "two";
+    file_.hosts.push_back({.name = "north", .port = 1, .roles = {cluster::role::arbitrator}});
+    file_.hosts.push_back({.name = "ada", .port = 2});
+    hub_ = north_.spawn(aggregator, aggregator_options{.file = file_,
+                                                       .timeouts = timeouts_,
+                                                       .run_ledger = ledger_,
+                                                       .events = std::make_shared<host_events>()});
+    judge_ = north_.spawn(
+        arbitrator, arbitrator_options{.file = file_, .timeouts = timeouts_, .parameters = {}, .run_ledger = ledger_},
+        hub_, learner_actor{});
+    door_ = north_.spawn(gateway, std::string("north"), true, std::shared_ptr<host_events>());
+    caf::anon_send(door_, atom::serve_v, hub_);
+  }
+
+  ~TwoHosts() override {
+    for (const auto& one : {caf::actor_cast<caf::actor>(hub_), caf::actor_cast<caf::actor>(judge_),
+                            caf::actor_cast<caf::actor>(door_), caf::actor_cast<caf::actor>(measuring_)})
+      if (one)
+        caf::anon_send_exit(one, caf::exit_reason::user_shutdown);
+  }
+
+  /// Joins as a worker of the other host; the generation that it is placed in.
+  std::uint64_t join() {
+    const auto port = north_.middleman().publish(caf::actor_cast<gateway_actor>(door_), 0, "127.0.0.1");
+    EXPECT_TRUE(port);
+    const auto reached = ada_.middleman().remote_actor<gateway_actor>("127.0.0.1", *port);
+    EXPECT_TRUE(reached);
+    const auto placed = std::make_shared<std::promise<std::uint64_t>>();
+    const messages::hello said{.cluster = file_.name,
+                               .cluster_digest = file_.digest(),
+                               .host = "ada",
+                               .incarnation = 1,
+                               .heartbeat_interval_ms = timeouts_.heartbeat_interval_ms};
+    measuring_ = ada_.spawn(telemetry, telemetry_options{});
+    caf::scoped_actor self(ada_);
+    self->request(*reached, patience, atom::hello_v, pack(said), ada_.spawn(placed_worker, placed))
+        .receive(
+            [&](const message<messages::welcome>& answer, const aggregator_actor& upstream) {
+              EXPECT_TRUE(answer);
+              upstream_ = upstream;
+            },
+            [](const caf::error& error) { ADD_FAILURE() << caf::to_string(error); });
+    auto place = placed->get_future();
+    EXPECT_EQ(place.wait_for(patience), std::future_status::ready);
+    return place.get();
+  }
+
+  /// As the training thread and the worker's actor do.
+  void report(const messages::window_report& said) {
+    caf::scoped_actor self(ada_);
+    self->request(measuring_, patience, atom::report_v, pack_checked(said))
+        .receive(
+            [&](const message<messages::window_report>& completed) {
+              self->send(upstream_, atom::report_v, pack(*completed));
+            },
+            [](const caf::error& error) { ADD_FAILURE() << caf::to_string(error); });
+  }
+
+  cluster::cluster_file file_;
+  cluster::timeouts timeouts_ = cluster::derive_timeouts(file_.detect_ms);
+  std::shared_ptr<counting_ledger> ledger_ = std::make_shared<counting_ledger>();
+  system_config north_config_{timeouts_};
+  system_config ada_config_{timeouts_};
+  caf::actor_system north_{north_config_};
+  caf::actor_system ada_{ada_config_};
+  aggregator_local hub_;
+  arbitrator_actor judge_;
+  gateway_local door_;
+  telemetry_actor measuring_;
+  aggregator_actor upstream_;
+};
+
+TEST_F(TwoHosts, EncodeAndDecodeAReportOnceBetweenTrainingThreadAndLedger) {
+  const auto generation = join();
+  const auto reports = messages::counts_of<messages::window_report>();
+  const auto windows = messages::counts_of<messages::shard_report>();
+  constexpr int count = 5;
+  for (std::uint64_t window = 1; window <= count; ++window)
+    report({.host = "ada", .rank = 0, .generation = generation, .window = window, .batch = 64});
+  ASSERT_TRUE(ledger_->wait_for(count));
+  EXPECT_EQ(messages::counts_of<messages::window_report>().encoded, reports.encoded + count);
+  EXPECT_EQ(messages::counts_of<messages::window_report>().decoded, reports.decoded + count);
+  EXPECT_EQ(messages::counts_of<messages::shard_report>().encoded, windows.encoded);
+  EXPECT_EQ(messages::counts_of<messages::shard_report>().decoded, windows.decoded);
+}
+
+} // namespace
+} // namespace dynamix::actors::testing
