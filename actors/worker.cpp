@@ -159,6 +159,7 @@ void generation_left(pointer self) {
   const auto& run = *self->state.run;
   const auto outcome = run.outcome();
   const bool stopped = outcome.how == trainer::ending::stopped;
+  const auto good_end = stopped ? messages::farewell_end::stopped : messages::farewell_end::completed;
   happen(self,
          events::generation_left{.goes_on = !outcome.succeeded() && outcome.how != trainer::ending::failed,
                                  .attempted_steps = outcome.attempted_steps,
@@ -172,7 +173,8 @@ void generation_left(pointer self) {
                                              .seconds_to_target = outcome.seconds_to_target,
                                              .parameter_checksum = outcome.parameter_checksum,
                                              .control_seconds = run.control_seconds(),
-                                             .decisions = {}}});
+                                             .decisions = {},
+                                             .end = outcome.succeeded() ? good_end : messages::farewell_end::failed}});
 }
 
 void take_placement(pointer self, const message<messages::placement>& received, const store_actor& store) {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// How a host says that it leaves while the others train on, or that it was stopped.
+/// How a worker's training ended, and the reasons by which older senders and ledgers say so.
 
 #include "messages/types.hpp"
 
@@ -8,24 +8,32 @@
 
 namespace dynamix::messages {
 
-/// Begins the reason of a farewell that has not succeeded. Whoever does not know it takes the worker for one that has
-/// failed, and goes on without it all the same.
+/// Begins the reason of a farewell of who has left. A farewell, and a run's end, have it still, for older readers.
 inline constexpr std::string_view leave_mark = "left: ";
 
-/// Begins the reason of who was stopped while there was nothing to end in order: before training, or between two
-/// generations. Nothing has failed.
+/// Begins the reason of who was stopped while there was nothing to end in order: nothing has failed.
 inline constexpr std::string_view stop_mark = "stopped: ";
 
-/// The reason of a good farewell of who was stopped in training: the run may be resumed.
+/// The reason of a good farewell of who was stopped in training.
 inline constexpr std::string_view stopped_reason = "stopped";
 
-inline bool tells_leave(const farewell& said) {
-  return !said.succeeded && said.reason.starts_with(leave_mark);
+/// Never unspecified.
+inline farewell_end end_of(const farewell& said) {
+  if (said.end != farewell_end::unspecified)
+    return said.end;
+  if (said.succeeded)
+    return said.reason == stopped_reason ? farewell_end::stopped : farewell_end::completed;
+  if (said.reason.starts_with(leave_mark))
+    return farewell_end::left;
+  return said.reason.starts_with(stop_mark) ? farewell_end::cancelled : farewell_end::failed;
 }
 
-/// Nothing is left to train.
+inline bool tells_leave(const farewell& said) {
+  return end_of(said) == farewell_end::left;
+}
+
 inline bool tells_completion(const farewell& said) {
-  return said.succeeded && said.reason != stopped_reason;
+  return end_of(said) == farewell_end::completed;
 }
 
 } // namespace dynamix::messages

@@ -51,6 +51,11 @@ void check_together(checker& check, const decision_counts& value) {
                 "is not received - applied - superseded");
 }
 
+void check_together(checker& check, const farewell& value) {
+  const bool good = value.end == farewell_end::completed || value.end == farewell_end::stopped;
+  check.require(value.end == farewell_end::unspecified || good == value.succeeded, "end", "contradicts succeeded");
+}
+
 void check_together(checker& check, const shard_report& value) {
   check.size("reports", value.reports.size(), 0, value.expected);
   for (std::size_t i = 0; i < value.reports.size(); ++i)

@@ -15,6 +15,7 @@ void check_together(checker& check, const network_statistics& value);
 void check_together(checker& check, const system_statistics& value);
 void check_together(checker& check, const window_report& value);
 void check_together(checker& check, const decision_counts& value);
+void check_together(checker& check, const farewell& value);
 void check_together(checker& check, const shard_report& value);
 void check_together(checker& check, const decision& value);
 void check_together(checker& check, const trajectory& value);

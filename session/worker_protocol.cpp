@@ -354,9 +354,13 @@ messages::farewell worker_protocol::farewell() const {
   auto said = account_;
   said.host = options_.identity.host;
   said.incarnation = options_.identity.incarnation;
+  const bool cancelled = finishing_ || (stop_asked_ && !joined());
   if (!left_because_.empty()) {
     said.succeeded = false;
     said.reason = left_because_;
+    said.end = messages::farewell_end::left;
+  } else if (!said.succeeded) {
+    said.end = cancelled ? messages::farewell_end::cancelled : messages::farewell_end::failed;
   }
   if (!joined())
     return said;

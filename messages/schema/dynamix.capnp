@@ -459,6 +459,25 @@ struct DecisionCounts {
   # The same key again, refused.
 }
 
+enum FarewellEnd {
+  unspecified @0;
+  # An older sender, whose reason begins with what is its end (messages/leave.hpp). Allowed here.
+
+  completed @1;
+  # Nothing is left to train.
+
+  stopped @2;
+  # Asked for, and all workers ended at one step: the run may be resumed.
+
+  left @3;
+  # Its host leaves while the others train on.
+
+  cancelled @4;
+  # Asked for while there was nothing to end in order: before training, or between two generations.
+
+  failed @5;
+}
+
 struct Farewell {
   # A worker's last word.
 
@@ -487,6 +506,9 @@ struct Farewell {
 
   incarnation @14 :UInt64;
   # Of the process whose last word this is, as in its hello. 0: an older sender, or no worker.
+
+  end @15 :FarewellEnd;
+  # How training ended.
 }
 
 struct ShardReport {

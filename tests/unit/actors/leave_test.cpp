@@ -12,6 +12,20 @@ TEST(Leave, IsToldByAFarewellThatOthersTakeForAFailure) {
   EXPECT_FALSE(messages::tells_leave({.host = "ada", .reason = "out of memory", .decisions = {}}));
 }
 
+TEST(FarewellEnd, IsReadFromTheReasonOfAnOlderSenderOnly) {
+  using messages::farewell_end;
+  const auto end_of = [](bool succeeded, const char* reason, farewell_end said) {
+    return messages::end_of({.succeeded = succeeded, .reason = reason, .decisions = {}, .end = said});
+  };
+  constexpr auto nothing = farewell_end::unspecified;
+  EXPECT_EQ(end_of(true, "epochs completed", nothing), farewell_end::completed);
+  EXPECT_EQ(end_of(true, "stopped", nothing), farewell_end::stopped);
+  EXPECT_EQ(end_of(false, "left: asked", nothing), farewell_end::left);
+  EXPECT_EQ(end_of(false, "stopped: before training began", nothing), farewell_end::cancelled);
+  EXPECT_EQ(end_of(false, "out of memory", nothing), farewell_end::failed);
+  EXPECT_EQ(end_of(false, "left: for a file that is not there", farewell_end::failed), farewell_end::failed);
+}
+
 class LeavingMember : public ::testing::Test, protected testing::small_membership {
 protected:
   bool say_left(const std::string& host) {

@@ -67,6 +67,9 @@ inline void fit_together(decision_counts& value) {
   value = {
       .received = 149, .applied = 145, .late = 2, .superseded = 3, .unapplied = 1, .stale_refused = 4, .duplicated = 5};
 }
+inline void fit_together(farewell& value) {
+  value.end = farewell_end::completed;
+}
 inline void fit_together(shard_report& value) {
   value.window = value.reports[0].window + 1;
   value.generation = value.reports[0].generation;

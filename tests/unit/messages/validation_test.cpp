@@ -175,6 +175,7 @@ std::vector<broken> broken_other_reports() {
   BREAK(farewell, decisions.applied, 150);
   BREAK(farewell, decisions.superseded, 5);
   BREAK(farewell, decisions.unapplied, 2);
+  BREAK(farewell, end, farewell_end::failed); // although it has succeeded
   BREAK(shard_report, window, 0);
   BREAK(shard_report, generation, 0);
   BREAK(shard_report, expected, max_workers + 1);

@@ -439,6 +439,7 @@ TEST_F(Worker, StopsAtTheNextAgreementOrBetweenTwoGenerations) {
   ASSERT_EQ(said.size(), 1U);
   EXPECT_FALSE(said[0].farewell.succeeded);
   EXPECT_EQ(said[0].farewell.reason, "stopped: between two generations; checkpoint written");
+  EXPECT_EQ(said[0].farewell.end, messages::farewell_end::cancelled);
 }
 
 TEST_F(Worker, WaitsForAnArbitratorWhereItIsCutOffAndNoStepIsCompleted) {
