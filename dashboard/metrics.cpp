@@ -23,7 +23,7 @@ double timestamp_of(const live_run& run) {
 }
 
 void add_run(collection& all, const live_run& run) {
-  all.begin("dynamix_run_info", "The run: always 1, its facts are labels.", MetricType::Gauge);
+  all.begin("dynamix_run_info", "Always 1; labels describe the run.", MetricType::Gauge);
   all.add(1, {{"cluster", run.file().name}, {"policy", run.start().policy}, {"mode", run.start().mode}});
   all.begin("dynamix_workers", "Workers of the cluster file by state.", MetricType::Gauge);
   std::array<double, worker_state_names.size()> states{};
@@ -33,7 +33,7 @@ void add_run(collection& all, const live_run& run) {
     all.add(states[i], {{"state", std::string(worker_state_names[i])}});
   all.gauge("dynamix_term", "Term of the arbitrator.", static_cast<double>(run.term()));
   all.gauge("dynamix_generation", "Newest generation of workers.", static_cast<double>(run.generation()));
-  all.gauge("dynamix_policy_version", "Version of the policy that decides.", static_cast<double>(run.policy_version()));
+  all.gauge("dynamix_policy_version", "Version of the policy in force.", static_cast<double>(run.policy_version()));
   all.gauge("dynamix_newest_row_timestamp_seconds", "When the newest row of the ledger was written, Unix time.",
             timestamp_of(run));
 }
@@ -45,7 +45,7 @@ void add_progress(collection& all, const live_run& run) {
   };
   using messages::evaluation_report;
   all.gauge("dynamix_training_elapsed_seconds", "Time in training.", newest(signal::elapsed_seconds));
-  all.gauge("dynamix_trained_samples", "Samples that all workers have trained on; steps back with a resumed run.",
+  all.gauge("dynamix_trained_samples", "Samples trained on by all workers; goes back when a run is resumed.",
             newest(signal::samples));
   all.gauge("dynamix_planned_samples", "Samples at which the run ends, unless a target ends it before.",
             run.start().epochs * static_cast<double>(run.start().dataset_samples));
@@ -56,11 +56,11 @@ void add_progress(collection& all, const live_run& run) {
   all.gauge("dynamix_test_loss", "Loss on the test set at the newest evaluation.",
             evaluated(&evaluation_report::test_loss));
   all.gauge("dynamix_target_accuracy_ratio", "Test accuracy that ends the run; 0: none.", run.start().target_accuracy);
-  all.gauge("dynamix_throughput_samples_per_second", "Samples that all workers train on in a second.",
+  all.gauge("dynamix_throughput_samples_per_second", "Samples trained on per second, all workers.",
             newest(signal::samples_per_second));
   all.gauge("dynamix_step_seconds", "Mean duration of a training step in the newest window.",
             newest(signal::step_seconds));
-  all.gauge("dynamix_global_batch_size", "Samples a step of all workers.", newest(signal::global_batch));
+  all.gauge("dynamix_global_batch_size", "Samples per step, all workers.", newest(signal::global_batch));
   all.gauge("dynamix_gradient_noise_scale_samples", "Gradient noise scale.", newest(signal::noise_scale));
   all.gauge("dynamix_learning_rate", "Learning rate in force.", newest(signal::learning_rate));
 }
@@ -76,12 +76,12 @@ void add_deciding(collection& all, const live_run& run) {
   all.gauge("dynamix_policy_kl_nats", "Approximate KL divergence of the newest policy update.",
             learned ? run.policy().approximate_kl : std::nan(""));
   all.counter("dynamix_windows_total", "Windows in the ledger.", count(totals.windows));
-  all.counter("dynamix_decisions_total", "Decisions made, one a worker and window.", count(totals.decisions));
-  all.counter("dynamix_guarded_windows_total", "Windows in which the guard stepped in.",
+  all.counter("dynamix_decisions_total", "Decisions made, one per worker and window.", count(totals.decisions));
+  all.counter("dynamix_guarded_windows_total", "Windows in which the guard intervened.",
               count(totals.intervened_windows));
   all.counter("dynamix_samples_total", "Samples trained on, those of dropped steps included.", count(totals.samples));
   all.counter("dynamix_generations_total", "Generations formed.", count(totals.generations));
-  all.counter("dynamix_lost_steps_total", "Steps that were done again after a loss.", count(totals.steps_lost));
+  all.counter("dynamix_lost_steps_total", "Steps repeated after a loss.", count(totals.steps_lost));
   all.begin("dynamix_events_total", "Events in the ledger by name, such as lost, rejoined, restarted, leader.",
             MetricType::Counter);
   for (const char* name : {"lost", "rejoined", "restarted", "warning"}) // so that a rate exists before the first
@@ -89,9 +89,9 @@ void add_deciding(collection& all, const live_run& run) {
       all.add(0, {{"event", name}});
   for (const auto& [name, number] : totals.events)
     all.add(count(number), {{"event", name}});
-  all.histogram("dynamix_window_gather_seconds", "From a window's first report to its last, or to the deadline.",
+  all.histogram("dynamix_window_gather_seconds", "Time from a window's first report to its last, or to the deadline.",
                 totals.gather);
-  all.histogram("dynamix_window_decide_seconds", "To judge a window and decide.", totals.decide);
+  all.histogram("dynamix_window_decide_seconds", "Time to judge a window and decide.", totals.decide);
 }
 
 void add_shards(collection& all, const live_run& run) {
@@ -113,7 +113,7 @@ std::vector<MetricFamily> metrics_of(const live_run& run, std::uint64_t unread_b
   add_deciding(all, run);
   add_worker_metrics(all, run);
   add_shards(all, run);
-  all.gauge("dynamix_ledger_unread_bytes", "Of the ledger that the metrics do not cover yet.",
+  all.gauge("dynamix_ledger_unread_bytes", "Bytes of the ledger that the metrics do not cover yet.",
             static_cast<double>(unread_bytes));
   return all.take();
 }

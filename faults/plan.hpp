@@ -57,19 +57,20 @@ struct fault_kind_row {
 inline constexpr std::array<fault_kind_row, 15> fault_kinds = {{
     {"kill", may_have_duration, true, false, "SIGKILL"},
     {"crash", may_have_duration, true, false, "SIGSEGV"},
-    {"exit", may_have_duration, true, false, "SIGINT and SIGTERM together: the process ends itself at once, code 1"},
-    {"wipe", may_have_duration, true, false, "SIGKILL, and what the host has stored is gone when it is started again"},
-    {"hang", has_duration, false, false, "SIGSTOP, and SIGCONT at the end"},
-    {"slow", has_duration | has_factor, false, false, "stopped and continued in turn, each stop far below detect_ms"},
+    {"exit", may_have_duration, true, false, "SIGINT and SIGTERM together: the process exits at once with code 1"},
+    {"wipe", may_have_duration, true, false, "SIGKILL; what the host has stored is deleted before its restart"},
+    {"hang", has_duration, false, false, "SIGSTOP, then SIGCONT at the end"},
+    {"slow", has_duration | has_factor, false, false, "SIGSTOP and SIGCONT in turn, each stop far below detect_ms"},
     {"disk_full", has_duration, false, false, "no file that the process writes can grow (RLIMIT_FSIZE 0, EFBIG)"},
-    {"clock_jump", has_duration | has_jump, false, false, "the wall clock that the process reads is off by so much"},
-    {"partition", has_duration | has_direction, false, true, "nothing passes; what was sent arrives at the end"},
-    {"delay", has_duration | has_delay | has_direction, false, true, "every byte arrives so much later"},
-    {"throttle", has_duration | has_rate | has_direction, false, true, "so many bytes a second pass"},
-    {"drop", has_duration | has_direction, false, true, "what is sent vanishes; the connection is reset at the end"},
+    {"clock_jump", has_duration | has_jump, false, false, "the wall clock that the process reads is shifted"},
+    {"partition", has_duration | has_direction, false, true, "nothing passes; what was sent is delivered at the end"},
+    {"delay", has_duration | has_delay | has_direction, false, true, "every byte is delayed"},
+    {"throttle", has_duration | has_rate | has_direction, false, true, "bandwidth is limited"},
+    {"drop", has_duration | has_direction, false, true,
+     "what is sent is discarded; the connection is reset at the end"},
     {"reset", has_no_field, false, true, "the connections are reset (RST)"},
     {"corrupt", has_direction, false, true, "one bit of the next chunk is flipped"},
-    {"truncate", has_direction, false, true, "half of the next chunk passes, and the connection ends"},
+    {"truncate", has_direction, false, true, "half of the next chunk passes, then the connection ends"},
 }};
 constexpr const fault_kind_row& row_of(fault_kind kind) {
   return fault_kinds[static_cast<std::size_t>(kind)];
@@ -123,7 +124,7 @@ struct fault_plan {
   std::uint64_t seed = 1;
   bool compare = true;                  ///< with the same run unharmed
   bool one_at_a_time = true;            ///< a fault waits until the one before is over and recovered from
-  double settle_seconds = 0.5;          ///< and so much longer
+  double settle_seconds = 0.5;          ///< how much longer it then waits
   double after_last_fault_seconds = -1; ///< recovered from, training ends; negative: when the cluster file says so
   fault_network network = fault_network::proxy;
   fault_limits limits;
