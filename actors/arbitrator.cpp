@@ -19,8 +19,9 @@ constexpr std::chrono::seconds learn_timeout{60};
 
 void write_row(pointer self, ledger::entry entry) {
   auto& options = self->state.options;
-  options.run_ledger->append(
-      {.at_seconds = seconds_now(self) - options.ledger_origin_seconds, .entry = std::move(entry)});
+  if (options.run_ledger)
+    options.run_ledger->append(
+        {.at_seconds = seconds_now(self) - options.ledger_origin_seconds, .entry = std::move(entry)});
 }
 
 void warn_unless_kept(const std::string& problem) {
@@ -54,8 +55,8 @@ void keep_policy(pointer self, const messages::policy_version& version) {
 void adopt(pointer self, const message<messages::policy_version>& published) {
   const auto version = unpack<messages::policy_version>(published, "arbitrator");
   auto& state = self->state;
-  if (state.options.tree)
-    self->send(state.aggregator, atom::policy_v, published);
+  if (state.options.seat == arbitrator_seat::root)
+    self->send(state.hub, atom::policy_v, published);
   if (!version || version->version <= state.judge->controller().version())
     return;
   const auto error = state.judge->adopt(*version);
@@ -64,7 +65,8 @@ void adopt(pointer self, const message<messages::policy_version>& published) {
     return;
   }
   std::string problem;
-  write_row(self, describe_policy(*version, self->state.options.archive.get(), problem));
+  if (state.options.run_ledger)
+    write_row(self, describe_policy(*version, state.options.archive.get(), problem));
   warn_unless_kept(problem);
   keep_policy(self, *version);
 }
@@ -102,37 +104,60 @@ void tell_sources(pointer self, policy::judged_window& window) {
 void join(pointer self, const message<messages::shard_window>& received) {
   auto& state = self->state;
   const auto window = unpack<messages::shard_window>(received, "arbitrator");
-  if (!window || !state.options.tree)
+  if (!window || state.options.seat != arbitrator_seat::root)
     return;
   auto verdict = state.judge->join(*window);
-  self->send(state.aggregator, atom::guide_v, pack_checked(verdict.known));
+  self->send(state.hub, atom::guide_v, pack_checked(verdict.known));
   tell_sources(self, verdict.window);
   write_row(self, std::move(verdict.window));
   learn(self, verdict.rollout);
 }
 
-void decide(pointer self, const message<messages::shard_report>& received) {
-  auto& state = self->state;
-  const auto shard = unpack<messages::shard_report>(received, "arbitrator");
-  if (!shard || state.options.tree)
-    return;
+double seconds_since(std::chrono::steady_clock::time_point began) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+void send_decisions(pointer self, const std::vector<messages::decision>& decisions) {
+  for (const auto& decision : decisions)
+    self->send(self->state.hub, atom::decide_v, decision.rank, pack(decision));
+}
+
+/// Waits for nobody; the root hears of it.
+void decide_own(pointer self, const messages::shard_report& own) {
   const auto began = std::chrono::steady_clock::now();
-  auto verdict = state.judge->consider(*shard);
+  auto verdict = self->state.judge->decide(own);
+  send_decisions(self, verdict.decisions);
+  verdict.window.decide_seconds = seconds_since(began);
+  self->send(self->state.hub, atom::upstream_v, pack(verdict.window));
+}
+
+void decide_for_all(pointer self, const messages::shard_report& all) {
+  auto& state = self->state;
+  const auto began = std::chrono::steady_clock::now();
+  auto verdict = state.judge->consider(all);
   tell_sources(self, verdict.window);
-  verdict.window.decide_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  verdict.window.decide_seconds = seconds_since(began);
   // Before the decisions leave: the trace bounds clocks by what came before and after it.
   const double decided_seconds = seconds_now(self) - state.options.ledger_origin_seconds;
   auto publish = [self, decided_seconds, window = verdict.window, decisions = verdict.decisions] {
-    for (const auto& decision : decisions)
-      self->send(self->state.aggregator, atom::decide_v, decision.rank, pack(decision));
+    send_decisions(self, decisions);
     self->state.options.run_ledger->append({.at_seconds = decided_seconds, .entry = window});
   };
   if (verdict.decisions.empty())
     publish();
   else
     keep(self, verdict.window.key.term,
-         replication::window_decided{.window = shard->window, .decisions = verdict.decisions}, std::move(publish));
+         replication::window_decided{.window = all.window, .decisions = verdict.decisions}, std::move(publish));
   learn(self, verdict.rollout);
+}
+
+void decide(pointer self, const message<messages::shard_report>& received) {
+  const auto window = unpack<messages::shard_report>(received, "arbitrator");
+  const auto seat = self->state.options.seat;
+  if (window && seat == arbitrator_seat::alone)
+    decide_for_all(self, *window);
+  else if (window && seat == arbitrator_seat::shard)
+    decide_own(self, *window);
 }
 
 /// Answers once all that was decided has been sent, or will never be.
@@ -153,33 +178,42 @@ void settle(pointer self, std::uint64_t token, bool kept) {
 
 } // namespace
 
-arbitrator_actor::behavior_type arbitrator(pointer self, arbitrator_options options, aggregator_local aggregator,
+arbitrator_actor::behavior_type arbitrator(pointer self, arbitrator_options options, hub_actor hub,
                                            learner_actor learner) {
   install_handlers(self, arbitrator_state::name);
   auto& state = self->state;
   state.options = std::move(options);
-  state.aggregator = std::move(aggregator);
+  state.hub = std::move(hub);
   state.learner = std::move(learner);
   state.judge.emplace(state.options.file, policy::make_controller(state.options.file, state.options.parameters));
   // What a tree's root decides is spread over windows, which cannot be decided again one by one.
   std::string problem;
-  if (!state.options.tree)
+  if (state.options.seat == arbitrator_seat::alone)
     write_row(self,
               describe_deciding(state.options.file, state.options.parameters, state.options.archive.get(), problem));
   warn_unless_kept(problem);
-  self->send(state.aggregator, atom::serve_v, arbitrator_actor{self});
+  self->send(state.hub, atom::serve_v, arbitrator_actor{self});
   // One that was restarted takes up the policy where it stood.
   if (state.learner)
     self->request(state.learner, std::chrono::milliseconds(state.options.timeouts.request_timeout_ms), atom::current_v)
         .then([self](const message<messages::policy_version>& published) { adopt(self, published); },
               [](const caf::error& error) { spdlog::warn("learner_silent error=\"{}\"", to_text(error)); });
   return {
-      [self](atom::shard, const message<messages::shard_report>& shard) { decide(self, shard); },
+      [self](atom::shard, const message<messages::shard_report>& window) { decide(self, window); },
+      [self](atom::window, const message<messages::shard_window>& window) { join(self, window); },
       [self](atom::term, std::uint64_t term) { self->state.judge->raise_term(term); },
       [self](atom::lost, std::uint32_t rank) { self->state.judge->forget(rank); },
       [self](atom::kept, std::uint64_t token, bool kept) { settle(self, token, kept); },
       [self](atom::finish) { return finish(self); },
-      [self](atom::window, const message<messages::shard_window>& window) { join(self, window); },
+      [self](atom::guide, const message<messages::guidance>& received) {
+        if (const auto* known = unpack(received, "arbitrator"))
+          self->state.judge->follow(*known);
+      },
+      [self](atom::policy, const message<messages::policy_version>& version) { adopt(self, version); },
+      [self](atom::place, const message<messages::placement>& received) {
+        if (const auto* place = unpack(received, "arbitrator"))
+          self->state.judge->enter(place->generation, place->members);
+      },
   };
 }
 

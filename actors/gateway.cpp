@@ -55,11 +55,10 @@ gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_sta
         }
         return atom::finish_v;
       },
-      [self](atom::serve, const aggregator_local& aggregator) {
-        self->state.greeter = aggregator;
+      [self](atom::serve, greeter_actor greeter) {
+        self->state.greeter = std::move(greeter);
         self->state.leader.reset();
       },
-      [self](atom::serve, greeter_actor greeter) { self->state.greeter = std::move(greeter); },
       [self](atom::serve, attacher_actor attacher) { self->state.attacher = std::move(attacher); },
       [self](atom::redirect, const std::string& leader) {
         self->state.greeter = nullptr;

@@ -1,12 +1,12 @@
 #include "actors/host_services.hpp"
 
-#include "actors/aggregator.hpp"
 #include "actors/arbitrator.hpp"
 #include "actors/connector.hpp"
 #include "actors/control_ports.hpp"
 #include "actors/describe_run.hpp"
 #include "actors/gateway.hpp"
 #include "actors/handlers.hpp"
+#include "actors/hub.hpp"
 #include "actors/incarnation.hpp"
 #include "actors/ppo_learner.hpp"
 #include "actors/telemetry.hpp"
@@ -110,7 +110,7 @@ void host_services::leave_arbitration() {
     return;
   caf::anon_send_exit(std::exchange(arbitration_, nullptr), caf::exit_reason::user_shutdown);
   learner_ = nullptr;
-  aggregator_ = nullptr;
+  hub_ = nullptr;
 }
 
 std::string host_services::prepare_arbitration() {
@@ -152,8 +152,8 @@ caf::strong_actor_ptr host_services::start_gateway() {
   if (gateway_)
     system_.middleman().unpublish(gateway_, host_.port);
   gateway_ = system_.spawn(gateway, host_.name, has_arbitrator(), events_);
-  if (aggregator_)
-    serve_aggregator();
+  if (hub_)
+    serve_hub();
   else if (leader_)
     caf::anon_send(gateway_, atom::redirect_v, *leader_);
   if (tree_.here())
@@ -237,38 +237,36 @@ void host_services::start_arbitration() {
                                                            options_.run_directory + "/checkpoints/policy.dynamix");
                           return caf::actor_cast<caf::strong_actor_ptr>(learner_);
                         }});
-  children.push_back({"aggregator", [this] { return start_aggregator(); }});
+  children.push_back({"hub", [this] { return start_hub(); }});
   children.push_back({"arbitrator", [this] { return start_arbitrator(); }});
   auto started = supervise({.strategy = supervision_strategy::rest_for_one}, std::move(children));
   const std::scoped_lock lock(mutex_);
   arbitration_ = std::move(started);
 }
 
-caf::strong_actor_ptr host_services::start_aggregator() {
+caf::strong_actor_ptr host_services::start_hub() {
   const std::scoped_lock lock(mutex_);
   // One that is started again knows what the journal held when this host began to lead; another replica knows all.
-  if (led_from_.journal && aggregator_)
-    events_->failed("its aggregator ended while it led: another replica goes on");
-  aggregator_options wanted{.file = options_.file,
-                            .timeouts = timeouts_,
-                            .run_ledger = ledger_,
-                            .events = events_,
-                            .ledger_origin_seconds = ledger_origin_seconds_,
-                            .journal = led_from_.journal,
-                            .before = led_from_.state,
-                            .voter = leadership::voter_of(options_.file, host_.name),
-                            .plan = tree_.is_root() ? tree_.plan() : cluster::tree_plan{}};
-  aggregator_ = system_.spawn(aggregator, std::move(wanted));
+  if (led_from_.journal && hub_)
+    events_->failed("its hub ended while it led: another replica goes on");
+  root_options role{.run_ledger = ledger_,
+                    .events = events_,
+                    .ledger_origin_seconds = ledger_origin_seconds_,
+                    .journal = led_from_.journal,
+                    .before = led_from_.state,
+                    .voter = leadership::voter_of(options_.file, host_.name),
+                    .plan = tree_.is_root() ? tree_.plan() : cluster::tree_plan{}};
+  hub_ = system_.spawn(hub, hub_options{.file = options_.file, .timeouts = timeouts_, .role = std::move(role)});
   if (gateway_)
-    serve_aggregator();
-  return caf::actor_cast<caf::strong_actor_ptr>(aggregator_);
+    serve_hub();
+  return caf::actor_cast<caf::strong_actor_ptr>(hub_);
 }
 
-void host_services::serve_aggregator() {
+void host_services::serve_hub() {
   if (tree_.is_root())
-    caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<attacher_actor>(aggregator_));
+    caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<attacher_actor>(hub_));
   else
-    caf::anon_send(gateway_, atom::serve_v, aggregator_);
+    caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<greeter_actor>(hub_));
 }
 
 caf::strong_actor_ptr host_services::start_arbitrator() {
@@ -279,9 +277,9 @@ caf::strong_actor_ptr host_services::start_arbitrator() {
                             .run_ledger = ledger_,
                             .ledger_origin_seconds = ledger_origin_seconds_,
                             .archive = archive_,
-                            .tree = tree_.is_root(),
+                            .seat = tree_.is_root() ? arbitrator_seat::root : arbitrator_seat::alone,
                             .journal = led_from_.journal};
-  auto started = system_.spawn(arbitrator, std::move(wanted), aggregator_, learner_);
+  auto started = system_.spawn(arbitrator, std::move(wanted), hub_, learner_);
   return caf::actor_cast<caf::strong_actor_ptr>(started);
 }
 
@@ -289,8 +287,8 @@ void host_services::stop() {
   const std::scoped_lock lock(mutex_);
   if (worker_)
     caf::anon_send(worker_, atom::stop_v);
-  if (aggregator_)
-    caf::anon_send(aggregator_, atom::stop_v);
+  if (hub_)
+    caf::anon_send(hub_, atom::stop_v);
 }
 
 void host_services::leave() {
@@ -336,7 +334,7 @@ void host_services::shut_down() {
   worker_ = nullptr;
   connector_ = nullptr;
   learner_ = nullptr;
-  aggregator_ = nullptr;
+  hub_ = nullptr;
 }
 
 } // namespace dynamix::actors

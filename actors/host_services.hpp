@@ -25,8 +25,8 @@ namespace dynamix::actors {
 ///
 ///     one_for_one   gateway
 ///     one_for_one   telemetry, connector
-///     rest_for_one  ppo_learner -> aggregator -> arbitrator; of a replicated one only on the host that leads
-///     rest_for_one  shard -> connector -> shard_arbitrator, on a host of a tree of arbitrators
+///     rest_for_one  ppo_learner -> hub -> arbitrator; of a replicated one only on the host that leads
+///     rest_for_one  hub -> connector -> arbitrator, on a host of a tree of arbitrators
 ///     no restarts   worker: its loss ends the host
 class host_services {
 public:
@@ -59,9 +59,9 @@ private:
   caf::strong_actor_ptr start_gateway();
   caf::strong_actor_ptr start_connector();
   caf::actor supervise(supervision_options options, std::vector<child_specification> children);
-  caf::strong_actor_ptr start_aggregator();
+  caf::strong_actor_ptr start_hub();
   caf::strong_actor_ptr start_arbitrator();
-  void serve_aggregator();
+  void serve_hub();
   void tell(const std::string& event, const std::string& text);
 
   caf::actor_system& system_;
@@ -89,7 +89,7 @@ private:
   worker_local worker_;
   connector_actor connector_;
   learner_actor learner_;
-  aggregator_local aggregator_;
+  hub_actor hub_;
   std::optional<std::string> leader_; ///< another host of the replicas; empty: nobody is known to lead
 };
 

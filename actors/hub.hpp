@@ -1,60 +1,33 @@
 #pragma once
 
-/// What an aggregator and a shard do alike: both gather reports, and tell an arbitrator of what they have gathered.
-
-#include "actors/gather.hpp"
-#include "actors/handlers.hpp"
 #include "actors/interfaces.hpp"
-#include "actors/packing.hpp"
+#include "actors/root_role.hpp"
+#include "actors/shard_role.hpp"
 
-#include <chrono>
-#include <cstdint>
-#include <utility>
-#include <vector>
+#include <memory>
+#include <variant>
 
 namespace dynamix::actors {
 
-/// Hands closed windows on.
-template <class Pointer>
-using window_sink = void (*)(Pointer self, const std::vector<closed_window>& closed);
+struct hub_options {
+  cluster::cluster_file file;
+  cluster::timeouts timeouts;
+  std::variant<root_options, shard_options> role;
+};
 
-/// A worker's report or a shard's window.
-template <class Part, class Pointer>
-void take_part(Pointer self, const message<Part>& received, window_sink<Pointer> pass_on) {
-  auto& state = self->state;
-  auto part = unpack<Part>(received, state.name);
-  if (!part || !state.windows)
-    return;
-  if (part->generation == state.windows->generation() && state.windows->is_too_far(part->window))
-    return spdlog::warn("report_refused actor={} error=\"window {} is too far ahead\"", state.name, part->window);
-  const auto before = state.windows->open_window();
-  pass_on(self, state.windows->add(*part, seconds_now(self)));
-  const auto open = state.windows->open_window();
-  if (open != 0 && open != before)
-    self->delayed_send(self, std::chrono::milliseconds(state.options.timeouts.gather_timeout_ms), atom::deadline_v,
-                       open);
-}
+class hub_switchboard;
 
-/// The window waits no longer for what is still out.
-template <class Pointer>
-void end_gathering(Pointer self, std::uint64_t window, window_sink<Pointer> pass_on) {
-  if (auto& windows = self->state.windows)
-    pass_on(self, windows->deadline(window, seconds_now(self)));
-}
+/// The middle of a cluster, or of a part of it: workers and hubs below talk to it, it gathers their windows for its
+/// arbitrator and hands its decisions out. What it decides itself stands in its role; the actor translates between
+/// messages and the role, and holds the handles.
+struct hub_state {
+  static constexpr const char* name = "hub";
+  hub_state();
+  ~hub_state();
+  std::unique_ptr<hub_switchboard> links;
+  std::unique_ptr<hub_role> role;
+};
 
-/// Answers once the arbitrator, if there is one, has decided all that it was given.
-template <class Pointer>
-caf::result<atom::settle> settle(Pointer self) {
-  auto promise = self->template make_response_promise<atom::settle>();
-  if (!self->state.arbitrator) {
-    promise.deliver(atom::settle_v);
-    return promise;
-  }
-  const std::chrono::milliseconds patience(self->state.options.timeouts.request_timeout_ms);
-  self->request(self->state.arbitrator, patience, atom::finish_v)
-      .then([promise](atom::finish) mutable { promise.deliver(atom::settle_v); },
-            [promise](const caf::error&) mutable { promise.deliver(atom::settle_v); });
-  return promise;
-}
+hub_actor::behavior_type hub(hub_actor::stateful_pointer<hub_state> self, hub_options options);
 
 } // namespace dynamix::actors

@@ -50,8 +50,6 @@ using child_actor = caf::typed_actor<
     caf::reacts_to<atom::place, message<messages::recipients>, message<messages::placement>, store_actor>,
     // recipients, and a generation_notice.
     caf::reacts_to<atom::closed, message<messages::recipients>, message<messages::generation_notice>>,
-    // recipients, and decisions that were kept from before, one a recipient.
-    caf::reacts_to<atom::decide, message<messages::recipients>, message<messages::decision>>,
     // guidance of the newest window.
     caf::reacts_to<atom::guide, message<messages::guidance>>,
     // policy_version.
@@ -138,9 +136,12 @@ using learner_actor = caf::typed_actor<
     // -> the learner itself, from which another can go on.
     caf::replies_to<atom::save>::with<std::vector<std::uint8_t>>>;
 
+/// Decides windows: of all workers, of a shard's, or, at the root of a tree, by guidance.
 using arbitrator_actor = caf::typed_actor<
     // shard_report: one closed window to decide on.
     caf::reacts_to<atom::shard, message<messages::shard_report>>,
+    // shard_window of all shards: to judge, and to guide them by.
+    caf::reacts_to<atom::window, message<messages::shard_window>>,
     // Decide under at least this term from now on.
     caf::reacts_to<atom::term, std::uint64_t>,
     // The worker of this rank has left.
@@ -149,25 +150,12 @@ using arbitrator_actor = caf::typed_actor<
     caf::reacts_to<atom::kept, std::uint64_t, bool>,
     // -> everything that was sent before has been decided and is in the ledger.
     caf::replies_to<atom::finish>::with<atom::finish>,
-    // shard_window of all shards: to judge, and to guide them by.
-    caf::reacts_to<atom::window, message<messages::shard_window>>>;
-
-/// Decides a shard's windows.
-using shard_arbitrator_actor = caf::typed_actor<
-    // shard_report: one closed window to decide on.
-    caf::reacts_to<atom::shard, message<messages::shard_report>>,
-    // guidance of the newest window.
+    // In a shard: guidance of the newest window.
     caf::reacts_to<atom::guide, message<messages::guidance>>,
-    // policy_version.
+    // In a shard: policy_version.
     caf::reacts_to<atom::policy, message<messages::policy_version>>,
-    // placement in a generation that the shard has members of.
-    caf::reacts_to<atom::place, message<messages::placement>>,
-    // Decide under at least this term from now on.
-    caf::reacts_to<atom::term, std::uint64_t>,
-    // The worker of this rank has left.
-    caf::reacts_to<atom::lost, std::uint32_t>,
-    // -> everything that was sent before has been decided.
-    caf::replies_to<atom::finish>::with<atom::finish>>;
+    // In a shard: placement in a generation that it has members of.
+    caf::reacts_to<atom::place, message<messages::placement>>>;
 
 /// Takes workers in.
 using greeter_actor =
@@ -178,37 +166,9 @@ using greeter_actor =
 using attacher_actor = caf::typed_actor<caf::replies_to<atom::attach, message<messages::shard_hello>,
                                                         child_actor>::with<message<messages::welcome>, parent_actor>>;
 
-using aggregator_local = aggregator_actor::extend_with<attacher_actor>::extend<
-    // As a parent of shards.
-    caf::replies_to<atom::relay, message<messages::hello>, child_actor>::with<message<messages::welcome>>,
-    caf::reacts_to<atom::absent, message<messages::absence>>,
-    caf::replies_to<atom::beats, message<messages::beat_summary>>::with<atom::beats>,
-    caf::replies_to<atom::window, message<messages::shard_window>>::with<atom::window>,
-    // guidance and policy_version of its arbitrator, for all shards.
-    caf::reacts_to<atom::guide, message<messages::guidance>>,
-    caf::reacts_to<atom::policy, message<messages::policy_version>>,
-
-    // hello and the caller -> welcome and whom to talk to; the gateway passes it on.
-    caf::replies_to<atom::hello, message<messages::hello>, worker_actor>::with<message<messages::welcome>,
-                                                                               aggregator_actor>,
-    // Look after the members.
-    caf::reacts_to<atom::look>,
-    // The same now and again.
-    caf::reacts_to<atom::tick>,
-    // The arbitrator that decides from now on.
-    caf::reacts_to<atom::serve, arbitrator_actor>,
-    // decision for the worker of this rank.
-    caf::reacts_to<atom::decide, std::uint32_t, message<messages::decision>>,
-    // The journal has settled what this token stands for; false: it does not keep it.
-    caf::reacts_to<atom::kept, std::uint64_t, bool>,
-    // The deadline of a window.
-    caf::reacts_to<atom::deadline, std::uint64_t>,
-    // All workers are to end training; do not wait for those that have not joined.
-    caf::reacts_to<atom::stop>>;
-
-/// An arbitrator of a tree: a shard's hub, or one above shards.
-using shard_local = aggregator_actor::extend_with<child_actor>::extend_with<connected_actor>::
-    extend_with<greeter_actor>::extend_with<attacher_actor>::extend<
+/// The hub of all workers, of a shard, or of shards.
+using hub_actor = aggregator_actor::extend_with<child_actor>::extend_with<connected_actor>::extend_with<greeter_actor>::
+    extend_with<attacher_actor>::extend<
         // As a parent of shards.
         caf::replies_to<atom::relay, message<messages::hello>, child_actor>::with<message<messages::welcome>>,
         caf::reacts_to<atom::absent, message<messages::absence>>,
@@ -216,20 +176,22 @@ using shard_local = aggregator_actor::extend_with<child_actor>::extend_with<conn
         caf::replies_to<atom::window, message<messages::shard_window>>::with<atom::window>,
         // Look for a parent (again).
         caf::reacts_to<atom::greet>,
-        // Look after the workers, and give a sign of life.
+        // Look after the members.
+        caf::reacts_to<atom::look>,
+        // The same now and again, and give a sign of life.
         caf::reacts_to<atom::tick>,
         // The arbitrator that decides from now on.
-        caf::reacts_to<atom::serve, shard_arbitrator_actor>,
-        // decision for the worker of this rank.
+        caf::reacts_to<atom::serve, arbitrator_actor>,
+        // decision of the arbitrator for the worker of this rank.
         caf::reacts_to<atom::decide, std::uint32_t, message<messages::decision>>,
-        // shard_window that was decided, for the parent.
+        // shard_window that the arbitrator has decided, for the parent.
         caf::reacts_to<atom::upstream, message<messages::shard_window>>,
+        // The journal has settled what this token stands for; false: it does not keep it.
+        caf::reacts_to<atom::kept, std::uint64_t, bool>,
         // The deadline of a window.
         caf::reacts_to<atom::deadline, std::uint64_t>>;
 
 using gateway_local = gateway_actor::extend<
-    // Who answers hellos from now on, where one arbitrator has all workers.
-    caf::reacts_to<atom::serve, aggregator_local>,
     // Who answers hellos from now on.
     caf::reacts_to<atom::serve, greeter_actor>,
     // Who takes arbitrators of a tree in from now on.
@@ -250,10 +212,8 @@ CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::gateway_actor))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::telemetry_actor))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::connector_actor))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::arbitrator_actor))
-CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::aggregator_local))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::child_actor))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::parent_actor))
-CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::shard_arbitrator_actor))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::greeter_actor))
 CAF_ADD_TYPE_ID(dynamix_actors, (dynamix::actors::attacher_actor))
 

@@ -1,10 +1,10 @@
 #include "actors/tree_services.hpp"
 
+#include "actors/arbitrator.hpp"
 #include "actors/connector.hpp"
 #include "actors/handlers.hpp"
+#include "actors/hub.hpp"
 #include "actors/incarnation.hpp"
-#include "actors/shard.hpp"
-#include "actors/shard_arbitrator.hpp"
 
 #include <algorithm>
 #include <tuple>
@@ -50,25 +50,28 @@ connector_options tree_services::reach_of_worker() const {
 
 std::vector<child_specification> tree_services::children(const std::vector<std::uint8_t>& parameters) {
   std::vector<child_specification> specifications;
-  specifications.push_back({"shard", [this] { return start_shard(); }});
+  specifications.push_back({"shard_hub", [this] { return start_shard(); }});
   specifications.push_back({"shard_connector", [this] { return start_connector(); }});
   if (takes_workers())
     specifications.push_back({"shard_arbitrator", [this, parameters] {
                                 const std::scoped_lock lock(mutex_);
+                                arbitrator_options wanted{.file = options_.file,
+                                                          .timeouts = timeouts_,
+                                                          .parameters = parameters,
+                                                          .seat = arbitrator_seat::shard};
                                 return caf::actor_cast<caf::strong_actor_ptr>(
-                                    system_.spawn(shard_arbitrator, options_.file, parameters, shard_));
+                                    system_.spawn(arbitrator, std::move(wanted), shard_, learner_actor{}));
                               }});
   return specifications;
 }
 
 caf::strong_actor_ptr tree_services::start_shard() {
   const std::scoped_lock lock(mutex_);
-  shard_ = system_.spawn(shard, shard_options{.file = options_.file,
-                                              .timeouts = timeouts_,
-                                              .host = options_.host,
-                                              .parent = plan_.nodes[plan_.nodes[node_].parent].host,
-                                              .incarnation = new_incarnation(),
-                                              .events = is_root() ? nullptr : events_});
+  shard_options role{.host = options_.host,
+                     .parent = plan_.nodes[plan_.nodes[node_].parent].host,
+                     .incarnation = new_incarnation(),
+                     .events = is_root() ? nullptr : events_};
+  shard_ = system_.spawn(hub, hub_options{.file = options_.file, .timeouts = timeouts_, .role = std::move(role)});
   tell_gateway();
   return caf::actor_cast<caf::strong_actor_ptr>(shard_);
 }

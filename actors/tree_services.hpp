@@ -29,7 +29,7 @@ public:
   /// It takes workers in; else other arbitrators.
   bool takes_workers() const { return is_root() || plan_.nodes[node_].is_shard(); }
 
-  /// For a rest_for_one supervisor: shard -> connector -> arbitrator. `parameters`: of the policy.
+  /// For a rest_for_one supervisor: hub -> connector -> arbitrator. `parameters`: of the policy.
   std::vector<child_specification> children(const std::vector<std::uint8_t>& parameters);
   void serve_gateway(const gateway_local& gateway);
   void shut_down();
@@ -52,7 +52,7 @@ private:
   std::size_t node_;
 
   std::mutex mutex_; ///< supervisors restart children on their own threads
-  shard_local shard_;
+  hub_actor shard_;
   connector_actor connector_;
   gateway_local gateway_;
 };

@@ -31,7 +31,7 @@ std::string text_of(double number) {
   return text;
 }
 
-/// The reports that the window was decided on, as the aggregator handed them over.
+/// The reports that the window was decided on, as the hub handed them over.
 messages::shard_report shard_of(const ledger::window& window) {
   messages::shard_report shard{.window = window.key.window,
                                .generation = window.generation,

@@ -164,7 +164,7 @@ void arbitrator_host::start_trees() {
     ledger->append({.entry = ledger::event{"restarted", "", reason}});
   };
   std::vector<actors::child_specification> hub;
-  hub.push_back({"aggregator", [this] { return start_aggregator(); }});
+  hub.push_back({"hub", [this] { return start_aggregator(); }});
   hub.push_back({"arbitrator", [this] { return start_arbitrator(); }});
   supervisors_.push_back(system.spawn(actors::supervisor, options(actors::supervision_strategy::rest_for_one),
                                       std::move(hub), events_, told));
@@ -178,7 +178,7 @@ caf::strong_actor_ptr arbitrator_host::start_gateway() {
   gateway_ =
       shared_actor_system().spawn(actors::gateway, std::string("north"), true, std::shared_ptr<actors::host_events>{});
   if (hub_)
-    caf::anon_send(gateway_, atom::serve_v, hub_);
+    caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<actors::greeter_actor>(hub_));
   gateway_stands_ = true;
   return caf::actor_cast<caf::strong_actor_ptr>(gateway_);
 }
@@ -186,14 +186,11 @@ caf::strong_actor_ptr arbitrator_host::start_gateway() {
 caf::strong_actor_ptr arbitrator_host::start_aggregator() {
   ++hub_life_;
   world_.checks.hub_started();
-  hub_ = shared_actor_system().spawn(actors::aggregator, actors::aggregator_options{.file = world_.file,
-                                                                                    .timeouts = world_.timeouts,
-                                                                                    .run_ledger = ledger_,
-                                                                                    .events = events_,
-                                                                                    .journal = journal_,
-                                                                                    .before = before_});
+  actors::root_options role{.run_ledger = ledger_, .events = events_, .journal = journal_, .before = before_};
+  hub_ = shared_actor_system().spawn(
+      actors::hub, actors::hub_options{.file = world_.file, .timeouts = world_.timeouts, .role = std::move(role)});
   if (gateway_)
-    caf::anon_send(gateway_, atom::serve_v, hub_);
+    caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<actors::greeter_actor>(hub_));
   return caf::actor_cast<caf::strong_actor_ptr>(hub_);
 }
 

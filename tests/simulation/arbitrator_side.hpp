@@ -3,10 +3,10 @@
 /// The arbitrator's host: its real actors under their real supervisors, and for every connection an actor that stands
 /// there for the worker behind it.
 
-#include "actors/aggregator.hpp"
 #include "actors/arbitrator.hpp"
 #include "actors/gateway.hpp"
 #include "actors/host_events.hpp"
+#include "actors/hub.hpp"
 #include "actors/interfaces.hpp"
 #include "actors/supervisor.hpp"
 #include "ledger/file.hpp"
@@ -107,7 +107,7 @@ private:
   std::shared_ptr<actors::host_events> events_;
   std::shared_ptr<ledger::writer> ledger_;
   actors::gateway_local gateway_;
-  actors::aggregator_local hub_;
+  actors::hub_actor hub_;
   actors::arbitrator_actor judge_;
   std::vector<caf::actor> supervisors_;
 };

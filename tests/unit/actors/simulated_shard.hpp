@@ -2,9 +2,9 @@
 
 /// The real actors of one arbitrator's host in a simulated cluster.
 
-#include "actors/aggregator.hpp"
 #include "actors/arbitrator.hpp"
 #include "actors/gateway.hpp"
+#include "actors/hub.hpp"
 #include "actors/supervisor.hpp"
 #include "tests/unit/actors/simulated_cluster.hpp"
 
@@ -81,7 +81,7 @@ public:
   }
 
   gateway_local door;
-  aggregator_local hub;
+  hub_actor hub;
   arbitrator_actor judge;
   caf::actor tree;
 
@@ -90,11 +90,12 @@ private:
 
   void start_hub() {
     std::vector<child_specification> children;
-    children.push_back({"aggregator", [this] {
-                          aggregator_options options{
-                              .file = file, .timeouts = timeouts, .run_ledger = rows, .events = events};
-                          hub = system.spawn(aggregator, std::move(options));
-                          caf::anon_send(door, atom::serve_v, hub);
+    children.push_back({"hub", [this] {
+                          hub_options options{.file = file,
+                                              .timeouts = timeouts,
+                                              .role = root_options{.run_ledger = rows, .events = events}};
+                          hub = system.spawn(actors::hub, std::move(options));
+                          caf::anon_send(door, atom::serve_v, caf::actor_cast<greeter_actor>(hub));
                           return caf::actor_cast<caf::strong_actor_ptr>(hub);
                         }});
     children.push_back({"arbitrator", [this] {

@@ -2,11 +2,9 @@
 
 /// A tree's real actors in a simulated cluster. The test plays connectors and workers.
 
-#include "actors/aggregator.hpp"
 #include "actors/arbitrator.hpp"
 #include "actors/gateway.hpp"
-#include "actors/shard.hpp"
-#include "actors/shard_arbitrator.hpp"
+#include "actors/hub.hpp"
 #include "actors/supervisor.hpp"
 #include "cluster/tree_plan.hpp"
 #include "tests/unit/actors/simulated_cluster.hpp"
@@ -93,15 +91,15 @@ public:
 
   struct node_actors {
     gateway_local door;
-    shard_local hub;
-    shard_arbitrator_actor judge;
+    hub_actor hub;
+    arbitrator_actor judge;
     caf::actor supervisor;
     bool dead = false;
   };
 
   cluster::tree_plan plan;
   gateway_local root_door;
-  aggregator_local hub;
+  hub_actor hub;
   caf::actor root;
   std::vector<node_actors> nodes;  ///< as in the plan; the root's is empty
   std::vector<std::size_t> places; ///< node of each worker
@@ -149,19 +147,21 @@ private:
 
   void start_root() {
     std::vector<child_specification> children;
-    children.push_back({"aggregator", [this] {
-                          aggregator_options options{
-                              .file = file, .timeouts = timeouts, .run_ledger = rows, .events = events, .plan = plan};
-                          hub = system.spawn(aggregator, std::move(options));
+    children.push_back({"hub", [this] {
+                          hub_options options{.file = file,
+                                              .timeouts = timeouts,
+                                              .role = root_options{.run_ledger = rows, .events = events, .plan = plan}};
+                          hub = system.spawn(actors::hub, std::move(options));
                           caf::anon_send(root_door, atom::serve_v, caf::actor_cast<attacher_actor>(hub));
                           return caf::actor_cast<caf::strong_actor_ptr>(hub);
                         }});
-    children.push_back({"arbitrator", [this] {
-                          arbitrator_options options{
-                              .file = file, .timeouts = timeouts, .parameters = {}, .run_ledger = rows, .tree = true};
-                          return caf::actor_cast<caf::strong_actor_ptr>(
-                              system.spawn(arbitrator, std::move(options), hub, learner_actor{}));
-                        }});
+    children.push_back(
+        {"arbitrator", [this] {
+           arbitrator_options options{
+               .file = file, .timeouts = timeouts, .parameters = {}, .run_ledger = rows, .seat = arbitrator_seat::root};
+           return caf::actor_cast<caf::strong_actor_ptr>(
+               system.spawn(arbitrator, std::move(options), hub, learner_actor{}));
+         }});
     root = system.spawn(supervisor, supervision_options{.strategy = supervision_strategy::rest_for_one},
                         std::move(children), events, [](const std::string&) {});
   }
@@ -169,25 +169,26 @@ private:
   void start_node(std::size_t index) {
     auto& node = nodes[index];
     std::vector<child_specification> children;
-    children.push_back({"shard", [this, index] {
-                          auto& node = nodes[index];
-                          node.hub = system.spawn(shard, shard_options{.file = file,
-                                                                       .timeouts = timeouts,
-                                                                       .host = plan.nodes[index].host,
-                                                                       .parent = "north",
-                                                                       .incarnation = generator() | 1,
-                                                                       .events = nullptr});
-                          if (plan.nodes[index].is_shard())
-                            caf::anon_send(node.door, atom::serve_v, caf::actor_cast<greeter_actor>(node.hub));
-                          else
-                            caf::anon_send(node.door, atom::serve_v, caf::actor_cast<attacher_actor>(node.hub));
-                          caf::anon_send(node.hub, atom::serve_v, connect(index));
-                          return caf::actor_cast<caf::strong_actor_ptr>(node.hub);
-                        }});
+    children.push_back(
+        {"shard", [this, index] {
+           auto& node = nodes[index];
+           shard_options role{
+               .host = plan.nodes[index].host, .parent = "north", .incarnation = generator() | 1, .events = nullptr};
+           node.hub =
+               system.spawn(actors::hub, hub_options{.file = file, .timeouts = timeouts, .role = std::move(role)});
+           if (plan.nodes[index].is_shard())
+             caf::anon_send(node.door, atom::serve_v, caf::actor_cast<greeter_actor>(node.hub));
+           else
+             caf::anon_send(node.door, atom::serve_v, caf::actor_cast<attacher_actor>(node.hub));
+           caf::anon_send(node.hub, atom::serve_v, connect(index));
+           return caf::actor_cast<caf::strong_actor_ptr>(node.hub);
+         }});
     if (plan.nodes[index].is_shard())
       children.push_back({"shard_arbitrator", [this, index] {
                             auto& node = nodes[index];
-                            node.judge = system.spawn(shard_arbitrator, file, std::vector<std::uint8_t>{}, node.hub);
+                            arbitrator_options options{
+                                .file = file, .timeouts = timeouts, .parameters = {}, .seat = arbitrator_seat::shard};
+                            node.judge = system.spawn(arbitrator, std::move(options), node.hub, learner_actor{});
                             return caf::actor_cast<caf::strong_actor_ptr>(node.judge);
                           }});
     node.supervisor = system.spawn(supervisor, supervision_options{.strategy = supervision_strategy::rest_for_one},

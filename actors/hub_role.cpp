@@ -1,0 +1,110 @@
+#include "actors/hub_role.hpp"
+
+#include "messages/validation.hpp"
+
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+namespace dynamix::actors {
+
+template <class Part>
+void hub_role::take_part(Part part) {
+  if (!windows_)
+    return;
+  if (part.generation == windows_->generation() && windows_->is_too_far(part.window))
+    return spdlog::warn("report_refused error=\"window {} is too far ahead\"", part.window);
+  const auto before = windows_->open_window();
+  pass_on(windows_->add(std::move(part), links_.now_seconds()));
+  const auto open = windows_->open_window();
+  if (open != 0 && open != before)
+    links_.await_deadline(open);
+}
+
+void hub_role::take_report(messages::window_report report) {
+  take_part(std::move(report));
+}
+
+void hub_role::take_window(const messages::shard_window& window) {
+  take_part<const messages::shard_window&>(window);
+}
+
+/// The window waits no longer for what is still out.
+void hub_role::end_gathering(std::uint64_t window) {
+  if (windows_)
+    pass_on(windows_->deadline(window, links_.now_seconds()));
+}
+
+void hub_role::take_placement(const std::vector<std::uint32_t>& workers, const messages::placement& placement) {
+  place(workers, placement);
+}
+
+void hub_role::take_order(const messages::shard_order&) {}
+
+void hub_role::settle(std::uint64_t, bool) {}
+
+void hub_role::lost_parent(const char*) {}
+
+void hub_role::stop() {
+  links_.stop_all();
+}
+
+void hub_role::take_notice(const std::vector<std::uint32_t>& workers, const messages::generation_notice& notice) {
+  for (const auto& [way, some] : split(workers))
+    links_.notify(way, some, notice);
+}
+
+void hub_role::place(const std::vector<std::uint32_t>& workers, const messages::placement& placement) {
+  for (const auto& [way, some] : split(workers))
+    links_.place(way, some, placement);
+}
+
+void hub_role::order(const std::string& host, messages::shard_order order) {
+  order.term = term_;
+  order.reason = messages::fit_text(order.reason);
+  links_.order(host, order);
+}
+
+/// To each child what is known of its workers.
+void hub_role::guide(messages::guidance known) {
+  std::map<route, std::vector<messages::worker_guidance>> parts;
+  for (const auto& one : std::exchange(known.workers, {}))
+    if (const auto found = routes_.find(one.rank); found != routes_.end())
+      parts[found->second].push_back(one);
+  for (const auto& [host, _] : children_) {
+    known.workers = std::move(parts[host]);
+    links_.guide(host, known);
+  }
+}
+
+std::map<route, std::vector<std::uint32_t>> hub_role::split(const std::vector<std::uint32_t>& workers) const {
+  std::map<route, std::vector<std::uint32_t>> parts;
+  for (const auto rank : workers)
+    if (const auto found = routes_.find(rank); found != routes_.end())
+      parts[found->second].push_back(rank);
+  return parts;
+}
+
+messages::welcome hub_role::judge_child(const messages::shard_hello& hello) const {
+  messages::welcome answer;
+  if (hello.protocol != messages::protocol_version || hello.cluster_digest != file_.digest() ||
+      hello.heartbeat_interval_ms != timeouts_.heartbeat_interval_ms) {
+    answer.verdict = messages::welcome_verdict::cluster_mismatch;
+    answer.detail =
+        fmt::format("host {} read another version of the cluster file, or runs another release", hello.host);
+  }
+  return answer;
+}
+
+void hub_role::adopt_child(const std::string& host) {
+  children_[host] = {.seen_seconds = links_.now_seconds()};
+  spdlog::info("shard_attached host={}", host);
+}
+
+void hub_role::follow_progress(const messages::heartbeat& sign) {
+  if (windows_ && sign.generation == windows_->generation())
+    windows_->reached(window_after(sign.steps));
+}
+
+} // namespace dynamix::actors

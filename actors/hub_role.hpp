@@ -1,0 +1,101 @@
+#pragma once
+
+/// What a hub does in every place of a tree of arbitrators: it knows its workers and the hubs below it, gathers the
+/// windows of both, and passes down what is meant for them. What it does with hellos, losses and closed windows follows
+/// from its role: at the root (actors/root_role.hpp) it knows who belongs to the cluster, below (actors/shard_role.hpp)
+/// it asks its parent. One arbitrator for all is a root without hubs below. Knows no CAF.
+
+#include "actors/gather.hpp"
+#include "actors/hub_links.hpp"
+#include "cluster/cluster_file.hpp"
+#include "cluster/timeouts.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dynamix::actors {
+
+class hub_role {
+public:
+  hub_role(const cluster::cluster_file& file, const cluster::timeouts& timeouts, hub_links& links)
+      : file_(file), timeouts_(timeouts), links_(links) {}
+  hub_role(const hub_role&) = delete;
+  hub_role& operator=(const hub_role&) = delete;
+  virtual ~hub_role() = default;
+
+  // Of a worker, or of a hub below for one of its workers.
+  virtual void take_hello(const messages::hello& hello, const route& way, hello_reply reply) = 0;
+  /// False for a worker that is to look for another hub.
+  virtual bool take_beat(const messages::heartbeat& sign) = 0;
+  virtual void take_farewell(const messages::farewell& farewell, std::function<void(bool taken)> answered) = 0;
+  virtual void take_evaluation(const messages::evaluation_report& evaluation) = 0;
+  /// The connection to a worker here broke.
+  virtual void lost_worker(std::uint32_t rank) = 0;
+  void take_report(messages::window_report report);
+
+  // Of a hub below.
+  /// Now; later perhaps.
+  virtual bool takes_children() const = 0;
+  /// Accepted, or refused with the reason: one that read another cluster file, or runs another release.
+  messages::welcome judge_child(const messages::shard_hello& hello) const;
+  /// One that was accepted; it takes the place of one from the same host.
+  virtual messages::welcome take_child(const messages::shard_hello& hello) = 0;
+  virtual void take_absence(const messages::absence& gone) = 0;
+  virtual void take_beats(const messages::beat_summary& summary) = 0;
+  /// `broken`: the connection to its host.
+  virtual void lost_child(const std::string& host, bool broken) = 0;
+  void take_window(const messages::shard_window& window);
+
+  // Of the parent.
+  virtual void take_placement(const std::vector<std::uint32_t>& workers, const messages::placement& placement);
+  virtual void take_order(const messages::shard_order& order);
+  void take_notice(const std::vector<std::uint32_t>& workers, const messages::generation_notice& notice);
+
+  // Of this host.
+  /// The arbitrator that decides from now on.
+  virtual void serve_arbitrator() = 0;
+  virtual void stop();
+  virtual void tick() = 0;
+  virtual void look() {}
+  virtual void settle(std::uint64_t token, bool kept);
+  virtual void find_parent() {}
+  virtual void reached_parent() {}
+  virtual void lost_parent(const char* why);
+  void guide(messages::guidance known);
+  void end_gathering(std::uint64_t window);
+
+protected:
+  struct child {
+    double seen_seconds = 0; ///< last sign of life
+    bool late = false;       ///< it has been silent for too long
+  };
+
+  /// Closed windows go to the arbitrator or up.
+  virtual void pass_on(const std::vector<closed_window>& closed) = 0;
+  void adopt_child(const std::string& host);
+  std::map<route, std::vector<std::uint32_t>> split(const std::vector<std::uint32_t>& workers) const;
+  void place(const std::vector<std::uint32_t>& workers, const messages::placement& placement);
+  void order(const std::string& host, messages::shard_order order);
+  /// The window that a worker trains in which has completed these steps.
+  std::uint64_t window_after(std::uint64_t steps) const { return steps / file_.arbitrator.window_steps + 1; }
+  /// A sign of life of the generation that is gathered says how far it is.
+  void follow_progress(const messages::heartbeat& sign);
+
+  const cluster::cluster_file file_;
+  const cluster::timeouts timeouts_;
+  hub_links& links_;
+  std::map<std::uint32_t, route> routes_; ///< to workers that are connected, by rank
+  std::map<std::string, child> children_; ///< hubs right below, by host
+  std::optional<gather> windows_;         ///< of the newest generation
+  std::uint64_t term_ = 0;                ///< in force
+  bool ended_ = false;
+
+private:
+  template <class Part>
+  void take_part(Part part);
+};
+
+} // namespace dynamix::actors
