@@ -1,9 +1,9 @@
 // How often a report is encoded and decoded on its way from a training thread to the ledger, between two actor systems
 // that are connected over loopback as two hosts are.
 
-#include "actors/aggregator.hpp"
 #include "actors/arbitrator.hpp"
 #include "actors/gateway.hpp"
+#include "actors/hub.hpp"
 #include "actors/packing.hpp"
 #include "actors/system.hpp"
 #include "actors/telemetry.hpp"
@@ -58,15 +58,15 @@ protected:
     file_.name = "two";
     file_.hosts.push_back({.name = "north", .port = 1, .roles = {cluster::role::arbitrator}});
     file_.hosts.push_back({.name = "ada", .port = 2});
-    hub_ = north_.spawn(aggregator, aggregator_options{.file = file_,
-                                                       .timeouts = timeouts_,
-                                                       .run_ledger = ledger_,
-                                                       .events = std::make_shared<host_events>()});
+    hub_ = north_.spawn(
+        hub, hub_options{.file = file_,
+                         .timeouts = timeouts_,
+                         .role = root_options{.run_ledger = ledger_, .events = std::make_shared<host_events>()}});
     judge_ = north_.spawn(
         arbitrator, arbitrator_options{.file = file_, .timeouts = timeouts_, .parameters = {}, .run_ledger = ledger_},
         hub_, learner_actor{});
     door_ = north_.spawn(gateway, std::string("north"), true, std::shared_ptr<host_events>());
-    caf::anon_send(door_, atom::serve_v, hub_);
+    caf::anon_send(door_, atom::serve_v, caf::actor_cast<greeter_actor>(hub_));
   }
 
   ~TwoHosts() override {
@@ -120,7 +120,7 @@ protected:
   system_config ada_config_{timeouts_};
   caf::actor_system north_{north_config_};
   caf::actor_system ada_{ada_config_};
-  aggregator_local hub_;
+  hub_actor hub_;
   arbitrator_actor judge_;
   gateway_local door_;
   telemetry_actor measuring_;
