@@ -8,12 +8,12 @@ namespace dynamix::actors {
 using messages::store_verb;
 
 remote_store::remote_store(caf::actor_system& system, store_actor target, std::chrono::milliseconds timeout,
-                           const trainer::interruption& stop)
+                           const exchange::interruption& stop)
     : self_(system), target_(std::move(target)), timeout_(timeout), stop_(stop) {}
 
 messages::store_result remote_store::ask(messages::store_operation operation) {
   if (stop_.raised())
-    throw trainer::store_error(stop_.reason());
+    throw exchange::store_error(stop_.reason());
   const std::scoped_lock lock(mutex_);
   std::optional<messages::store_result> result;
   std::string failure = "the store sent an answer that makes no sense";
@@ -25,14 +25,14 @@ messages::store_result remote_store::ask(messages::store_operation operation) {
           },
           [&](const caf::error& error) { failure = "the arbitrator's store does not answer: " + to_text(error); });
   if (!result)
-    throw trainer::store_error(failure);
+    throw exchange::store_error(failure);
   return std::move(*result);
 }
 
 void remote_store::set(const std::string& key, const std::vector<std::uint8_t>& value) {
   const auto result = ask({.verb = store_verb::set, .keys = {key}, .value = value});
   if (result.status != messages::store_status::ok)
-    throw trainer::store_error("the arbitrator's store is full");
+    throw exchange::store_error("the arbitrator's store is full");
 }
 
 std::optional<std::vector<std::uint8_t>> remote_store::get(const std::string& key) {
@@ -45,7 +45,7 @@ std::optional<std::vector<std::uint8_t>> remote_store::get(const std::string& ke
 std::int64_t remote_store::add(const std::string& key, std::int64_t amount) {
   const auto result = ask({.verb = store_verb::add, .keys = {key}, .amount = amount});
   if (result.status != messages::store_status::ok)
-    throw trainer::store_error("the arbitrator's store is full");
+    throw exchange::store_error("the arbitrator's store is full");
   return result.number;
 }
 

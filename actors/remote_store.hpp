@@ -1,8 +1,8 @@
 #pragma once
 
 #include "actors/interfaces.hpp"
-#include "trainer/interruption.hpp"
-#include "trainer/store.hpp"
+#include "exchange/interruption.hpp"
+#include "exchange/rendezvous.hpp"
 
 #include <chrono>
 #include <mutex>
@@ -11,10 +11,10 @@ namespace dynamix::actors {
 
 /// The store of a generation as the training thread sees it: each call is one request to a store_actor. Fails once
 /// `stop`, which must outlive it, is raised.
-class remote_store final : public trainer::store {
+class remote_store final : public exchange::store {
 public:
   remote_store(caf::actor_system& system, store_actor target, std::chrono::milliseconds timeout,
-               const trainer::interruption& stop);
+               const exchange::interruption& stop);
 
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override;
   std::optional<std::vector<std::uint8_t>> get(const std::string& key) override;
@@ -30,7 +30,7 @@ private:
   caf::scoped_actor self_;
   store_actor target_;
   std::chrono::milliseconds timeout_;
-  const trainer::interruption& stop_;
+  const exchange::interruption& stop_;
 };
 
 } // namespace dynamix::actors

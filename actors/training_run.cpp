@@ -123,17 +123,17 @@ void training_run::start(caf::actor_system& system, worker_local worker) {
 
 void training_run::place(const messages::placement& place, store_actor store) {
   regroup_.store(false, std::memory_order_relaxed);
-  interruption_ = std::make_shared<trainer::interruption>();
+  interruption_ = std::make_shared<exchange::interruption>();
   {
     const std::scoped_lock lock(mutex_);
-    order_ = order{.place = {.generation = place.generation,
-                             .rank = rank_,
-                             .members = place.members,
-                             .source = place.source,
-                             .store_prefix = place.store_prefix,
-                             .address = options_.file.find(options_.host)->address,
-                             .collective_timeout_ms = options_.timeouts.collective_timeout_ms,
-                             .join_timeout_ms = options_.timeouts.stall_timeout_ms},
+    order_ = order{.place = {{.rank = rank_,
+                              .members = place.members,
+                              .store_prefix = place.store_prefix,
+                              .address = options_.file.find(options_.host)->address,
+                              .collective_timeout_ms = options_.timeouts.collective_timeout_ms,
+                              .join_timeout_ms = options_.timeouts.stall_timeout_ms},
+                             place.generation,
+                             place.source},
                    .store = std::move(store),
                    .stop = interruption_};
   }

@@ -61,7 +61,7 @@ private:
   struct order {
     trainer::membership place;
     store_actor store;
-    std::shared_ptr<trainer::interruption> stop;
+    std::shared_ptr<exchange::interruption> stop;
   };
 
   void run(caf::actor_system& system, const worker_local& worker);
@@ -74,7 +74,7 @@ private:
   std::atomic<bool> stop_ = false;
   std::atomic<bool> regroup_ = false;
   std::atomic<std::uint64_t> steps_ = 0;
-  std::shared_ptr<trainer::interruption> interruption_; ///< the worker actor's own
+  std::shared_ptr<exchange::interruption> interruption_; ///< the worker actor's own
 
   mutable std::mutex mutex_; ///< guards all below
   std::condition_variable ordered_;

@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t training_samples = 60000;
 
 /// c10d's store as the trainer's.
-class tcp_store final : public trainer::store {
+class tcp_store final : public exchange::store {
 public:
   explicit tcp_store(const step_plan& plan) : store_("127.0.0.1", options_for(plan)) {}
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override { store_.set(key, value); }
@@ -86,11 +86,11 @@ void train(const step_plan& plan, const cluster::cluster_file& file, trainer::de
            trainer::observer& windows) {
   tcp_store store(plan);
   trainer::steady_clock time;
-  trainer::membership place{.rank = plan.rank, .members = {}, .store_prefix = "step"};
+  trainer::membership place{{.rank = plan.rank, .members = {}, .store_prefix = "step"}};
   for (std::uint32_t rank = 0; rank < plan.world; ++rank)
     place.members.push_back(rank);
   trainer::session session({.file = &file, .host = &file.hosts[plan.rank]}, time);
-  trainer::interruption never;
+  exchange::interruption never;
   const auto result = session.train(place, store, decisions, windows, never);
   if (!result.succeeded())
     throw std::runtime_error(result.reason);

@@ -2,57 +2,40 @@
 
 #include <array>
 #include <cmath>
+#include <span>
 #include <stdexcept>
 
 namespace dynamix::trainer {
 
 namespace {
 
-constexpr std::int64_t trailer = 2; ///< elements of a bucket behind the gradients
+// What rides along with a bucket's gradients.
+constexpr std::size_t batch_sum = 0;           ///< of b_i
+constexpr std::size_t weighted_square_sum = 1; ///< of the bucket's part of |b_i g_i|^2 / b_i
+constexpr std::size_t sum_count = 2;
 
-/// Divides in place and returns the sum of squares of the result. Eight running sums hide the latency of an addition;
-/// their order depends on nothing but the length.
-template <typename Scalar>
-double divide_and_square(Scalar* values, std::int64_t count, Scalar divisor) {
+/// The sum of value_at(i)^2 over i < count. Eight running sums hide the latency of an addition; their order depends on
+/// nothing but `count`.
+template <typename ValueAt>
+double sum_of_squares(std::size_t count, ValueAt value_at) {
   std::array<double, 8> sums{};
-  std::int64_t i = 0;
+  std::size_t i = 0;
   for (; i + 8 <= count; i += 8) {
-    for (std::int64_t lane = 0; lane < 8; ++lane) {
-      const Scalar value = values[i + lane] / divisor;
-      values[i + lane] = value;
-      sums[lane] += static_cast<double>(value) * static_cast<double>(value);
+    for (std::size_t lane = 0; lane < 8; ++lane) {
+      const auto value = static_cast<double>(value_at(i + lane));
+      sums[lane] += value * value;
     }
   }
   for (; i < count; ++i) {
-    values[i] /= divisor;
-    sums[0] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    const auto value = static_cast<double>(value_at(i));
+    sums[0] += value * value;
   }
   return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-}
-
-template <typename Scalar>
-double sum_of_squares(const Scalar* values, std::int64_t count) {
-  std::array<double, 8> sums{};
-  std::int64_t i = 0;
-  for (; i + 8 <= count; i += 8)
-    for (std::int64_t lane = 0; lane < 8; ++lane)
-      sums[lane] += static_cast<double>(values[i + lane]) * static_cast<double>(values[i + lane]);
-  for (; i < count; ++i)
-    sums[0] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-}
-
-/// Calls `action` with a pointer of the tensor's element type, float or double.
-template <typename Action>
-auto with_elements(const torch::Tensor& tensor, Action&& action) {
-  if (tensor.scalar_type() == torch::kFloat64)
-    return action(tensor.data_ptr<double>());
-  return action(tensor.data_ptr<float>());
 }
 
 } // namespace
 
-gradient_reducer::gradient_reducer(std::vector<torch::Tensor> parameters, exchange& peers, const clock& time,
+gradient_reducer::gradient_reducer(std::vector<torch::Tensor> parameters, exchange::group& peers, const clock& time,
                                    std::size_t bucket_bytes)
     : parameters_(std::move(parameters)), views_(parameters_.size()), bucket_of_(parameters_.size()),
       filled_(parameters_.size()), peers_(peers), time_(time) {
@@ -95,11 +78,21 @@ void gradient_reducer::add_bucket(const std::vector<std::size_t>& members) {
   std::int64_t count = 0;
   for (const auto i : members)
     count += parameters_[i].numel();
-  auto options = torch::TensorOptions().dtype(parameters_[0].scalar_type()).device(torch::kCPU);
-  bucket added{.flat = torch::zeros({count + trailer}, options), .members = members};
+  const auto type = parameters_[0].scalar_type();
+  bucket added{.sum =
+                   peers_.make_bucket(type == torch::kFloat64 ? exchange::element::float64 : exchange::element::float32,
+                                      static_cast<std::size_t>(count), sum_count),
+               .members = members};
+  // Whoever holds a view keeps the bucket, into which a reduction that was given up may still write.
+  const auto flat = std::visit(
+      [&](auto gradients) {
+        return torch::from_blob(
+            gradients.data(), {count}, [kept = added.sum](void*) {}, type);
+      },
+      added.sum->gradients());
   std::int64_t offset = 0;
   for (const auto i : members) {
-    views_[i] = added.flat.narrow(0, offset, parameters_[i].numel()).view(parameters_[i].sizes());
+    views_[i] = flat.narrow(0, offset, parameters_[i].numel()).view(parameters_[i].sizes());
     bucket_of_[i] = buckets_.size();
     offset += parameters_[i].numel();
   }
@@ -135,16 +128,18 @@ void gradient_reducer::launch_ready() {
 }
 
 void gradient_reducer::launch(bucket& full) {
-  with_elements(full.flat, [&](auto* values) {
-    using scalar = std::remove_pointer_t<decltype(values)>;
-    const auto count = full.flat.numel() - trailer;
-    const double square = batch_ == 0 ? 0 : sum_of_squares(values, count);
-    values[count] = static_cast<scalar>(batch_);
-    values[count + 1] = batch_ == 0 ? scalar{0} : static_cast<scalar>(square / batch_);
-    own_sum_square_ += square;
-  });
+  double square = 0; // of b_i g_i, of which a worker without samples has none
+  if (batch_ > 0)
+    square = std::visit(
+        [](auto gradients) {
+          return sum_of_squares(gradients.size(), [values = gradients.data()](std::size_t i) { return values[i]; });
+        },
+        full.sum->gradients());
+  own_sum_square_ += square;
+  full.sum->sums()[batch_sum] = batch_;
+  full.sum->sums()[weighted_square_sum] = batch_ == 0 ? 0 : square / batch_;
   full.launched_seconds = time_.now_seconds();
-  full.pending = peers_.all_reduce_sum(full.flat);
+  full.sum->start();
 }
 
 reduction gradient_reducer::finish() {
@@ -170,21 +165,23 @@ reduction gradient_reducer::finish() {
 
 void gradient_reducer::await(bucket& sent, reduction& result) {
   const double start = time_.now_seconds();
-  sent.pending->wait();
-  sent.pending.reset();
+  sent.sum->wait();
   const double end = time_.now_seconds();
   result.blocked_seconds += end - start;
-  result.collectives.push_back(
-      {.begin_seconds = sent.launched_seconds, .end_seconds = end, .bytes = sent.flat.nbytes()});
-  with_elements(sent.flat, [&](auto* values) {
-    const auto count = sent.flat.numel() - trailer;
-    const auto global_batch = values[count];
-    if (!(global_batch >= 1))
-      throw std::logic_error("a step without a sample on any worker");
-    result.global_batch = static_cast<std::uint64_t>(std::llround(global_batch));
-    result.weighted_squares += static_cast<double>(values[count + 1]);
-    result.square += divide_and_square(values, count, global_batch);
-  });
+  const double global_batch = sent.sum->sums()[batch_sum];
+  if (!(global_batch >= 1))
+    throw std::logic_error("a step without a sample on any worker");
+  result.global_batch = static_cast<std::uint64_t>(global_batch); // the sum is exact
+  result.weighted_squares += sent.sum->sums()[weighted_square_sum];
+  std::visit(
+      [&]<typename Scalar>(std::span<Scalar> gradients) {
+        result.square +=
+            sum_of_squares(gradients.size(), [values = gradients.data(), divisor = static_cast<Scalar>(global_batch)](
+                                                 std::size_t i) { return values[i] /= divisor; });
+        result.collectives.push_back(
+            {.begin_seconds = sent.launched_seconds, .end_seconds = end, .bytes = gradients.size_bytes()});
+      },
+      sent.sum->gradients());
 }
 
 } // namespace dynamix::trainer

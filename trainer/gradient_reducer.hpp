@@ -2,8 +2,8 @@
 
 /// Sums the workers' gradients while backward still runs. Internal to the room: includes Torch.
 
+#include "exchange/group.hpp"
 #include "trainer/clock.hpp"
-#include "trainer/exchange.hpp"
 #include "trainer/step_times.hpp"
 
 #include <torch/torch.h>
@@ -29,8 +29,9 @@ struct reduction {
 ///
 /// Parameters are packed into flat buckets, in reverse order since backward reaches the last ones first. A hook copies
 /// each gradient into its bucket, and a bucket is sent off as soon as it is full and all before it are under way, so
-/// the order is the same on all ranks. Its last two elements are b_i and the bucket's share of |b_i*g_i|^2 / b_i, from
-/// which the same sum yields B and sum_i b_i|g_i|^2. A worker with batch 0 runs no backward and sends zeros.
+/// the order is the same on all ranks. Beside the gradients it sums b_i and the bucket's share of |b_i*g_i|^2 / b_i,
+/// which gives B and sum_i b_i|g_i|^2 without a collective of their own. A worker with batch 0 runs no backward and
+/// sends zeros.
 ///
 /// |.|^2 is summed here rather than by BLAS, in one order on every machine: what follows from it (gains, clipping) must
 /// not differ in the last bit between hosts.
@@ -38,7 +39,8 @@ class gradient_reducer {
 public:
   /// `parameters`: leaves that require a gradient, all float32 or all float64. `bucket_bytes` > 0; a parameter that is
   /// larger has a bucket of its own.
-  gradient_reducer(std::vector<torch::Tensor> parameters, exchange& peers, const clock& time, std::size_t bucket_bytes);
+  gradient_reducer(std::vector<torch::Tensor> parameters, exchange::group& peers, const clock& time,
+                   std::size_t bucket_bytes);
   /// Takes the gradients away from the parameters.
   ~gradient_reducer();
   gradient_reducer(const gradient_reducer&) = delete;
@@ -47,15 +49,14 @@ public:
   /// Before backward (of which there is at most one) of a loss that sums over `batch` samples. Drops all gradients.
   void begin(std::uint32_t batch);
   /// Waits for the sums and leaves the global batch's mean gradient in the parameters. A parameter that backward did
-  /// not reach counts as zero. Throws exchange_error.
+  /// not reach counts as zero. Throws exchange::error.
   reduction finish();
 
 private:
   struct bucket {
-    torch::Tensor flat; ///< gradients, then b_i and the share of |b_i g_i|^2 / b_i; in host memory
-    std::vector<std::size_t> members;
-    std::size_t missing = 0;
-    std::unique_ptr<pending_exchange> pending;
+    std::shared_ptr<exchange::bucket> sum; ///< shared with the views into it
+    std::vector<std::size_t> members;      ///< parameters, in the order of their gradients
+    std::size_t missing = 0;               ///< of their gradients
     double launched_seconds = 0;
   };
 
@@ -72,7 +73,7 @@ private:
   std::vector<bool> filled_;
   std::vector<unsigned> hooks_;
   std::vector<bucket> buckets_;
-  exchange& peers_;
+  exchange::group& peers_;
   const clock& time_;
   std::uint32_t batch_ = 0;
   std::size_t next_launch_ = 0;

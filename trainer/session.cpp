@@ -1,10 +1,10 @@
 #include "trainer/session.hpp"
 
 #include "cluster/decision_steps.hpp"
+#include "exchange/group.hpp"
 #include "storage/atomic_file.hpp"
 #include "trainer/compute_device.hpp"
 #include "trainer/compute_threads.hpp"
-#include "trainer/exchange.hpp"
 #include "trainer/model.hpp"
 #include "trainer/state_transfer.hpp"
 #include "trainer/tensor_records.hpp"
@@ -76,7 +76,7 @@ struct session::body {
 
   /// The source's state may be in memory, in a checkpoint or a fresh model. Returns an empty string, or what is wrong
   /// on every member.
-  std::string agree_on_start(const membership& place, exchange& peers) {
+  std::string agree_on_start(const membership& place, exchange::group& peers) {
     std::string unreadable;
     std::vector<std::uint8_t> bytes;
     const bool resumes = !known && !options.resume_from.empty();
@@ -97,11 +97,11 @@ struct session::body {
     return {};
   }
 
-  generation_end run(const membership& place, store& rendezvous, decision_slot& decisions, observer& watcher,
-                     interruption& stop) {
-    std::unique_ptr<exchange> peers;
+  generation_end run(const membership& place, exchange::store& rendezvous, decision_slot& decisions, observer& watcher,
+                     exchange::interruption& stop) {
+    std::unique_ptr<exchange::group> peers;
     try {
-      peers = join_exchange(place, rendezvous, time, stop);
+      peers = exchange::join(place, rendezvous, stop);
       if (auto wrong = agree_on_start(place, *peers); !wrong.empty()) {
         peers->leave();
         return {ending::failed, wrong};
@@ -109,7 +109,7 @@ struct session::body {
       auto end = training_loop(*state, place, *peers, decisions, watcher, stop).run();
       peers->leave();
       return end;
-    } catch (const exchange_error& error) {
+    } catch (const exchange::error& error) {
       if (stop.raised())
         return {ending::lost, stop.reason()};
       if (!peers)
@@ -175,8 +175,8 @@ session::session(session_options options, clock& time) {
 
 session::~session() = default;
 
-outcome session::train(const membership& place, store& rendezvous, decision_slot& decisions, observer& watcher,
-                       interruption& stop) {
+outcome session::train(const membership& place, exchange::store& rendezvous, decision_slot& decisions,
+                       observer& watcher, exchange::interruption& stop) {
   outcome result{.how = ending::failed, .reason = problem_};
   if (!problem_.empty())
     return result;

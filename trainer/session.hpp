@@ -3,13 +3,13 @@
 /// Trains this host's part of a model: the only door into the trainer for actors. Includes no Torch.
 
 #include "cluster/cluster_file.hpp"
+#include "exchange/interruption.hpp"
+#include "exchange/rendezvous.hpp"
 #include "messages/types.hpp"
 #include "session/agreement.hpp"
 #include "session/decision_slot.hpp"
 #include "trainer/clock.hpp"
-#include "trainer/interruption.hpp"
 #include "trainer/step_times.hpp"
-#include "trainer/store.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -21,16 +21,11 @@ namespace dynamix::trainer {
 using dynamix::session::boundary_request;
 using dynamix::session::decision_slot;
 
-/// A worker's place in one generation: one fixed set of workers with one process group.
-struct membership {
+/// A worker's place in one generation: one fixed set of workers with one process group. A rank is a worker's position
+/// among the file's workers, the same in all generations.
+struct membership : exchange::place {
   std::uint64_t generation = 1;
-  std::uint32_t rank = 0;                   ///< its position among the file's workers, the same in all generations
-  std::vector<std::uint32_t> members = {0}; ///< ranks of the generation, ascending; contains `rank`
-  std::uint32_t source = 0;                 ///< the member whose state all start from
-  std::string store_prefix;                 ///< keys of this generation's process group
-  std::string address = "127.0.0.1";        ///< that Gloo listens on
-  std::uint32_t collective_timeout_ms = 60000;
-  std::uint32_t join_timeout_ms = 600000;
+  std::uint32_t source = 0; ///< the member whose state all start from
 };
 
 /// One closed window as the training thread saw it.
@@ -125,8 +120,8 @@ public:
   /// Trains as `place` to the end of training or of the generation. Blocks; never throws. Raising `stop` frees every
   /// wait; a call of `rendezvous` that is under way is waited for, so its store should know of the interruption, too.
   /// Enters the generation in `decisions`.
-  outcome train(const membership& place, store& rendezvous, decision_slot& decisions, observer& watcher,
-                interruption& stop);
+  outcome train(const membership& place, exchange::store& rendezvous, decision_slot& decisions, observer& watcher,
+                exchange::interruption& stop);
   /// Completed steps of the state in memory; 0 when there is none.
   std::uint64_t steps() const;
   /// Writes a checkpoint of the last completed step under this host's name. For a worker that ends without a further

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "trainer/exchange.hpp"
+#include "exchange/group.hpp"
+#include "trainer/session.hpp"
 #include "trainer/training_state.hpp"
 
 #include <cstdint>
@@ -11,8 +12,8 @@ namespace dynamix::trainer {
 
 /// Every member's `state` becomes the one that the source sends as the `bytes` of a checkpoint (those of the others do
 /// not matter), regrouped for `place`: the same bytes, read the same way. Returns an empty string, or what is wrong
-/// with them, on every member. Throws exchange_error.
-std::string take_state_of_source(training_state& state, const membership& place, exchange& peers,
+/// with them, on every member. Throws exchange::error.
+std::string take_state_of_source(training_state& state, const membership& place, exchange::group& peers,
                                  std::span<const std::uint8_t> bytes);
 
 } // namespace dynamix::trainer

@@ -1,10 +1,10 @@
 #include "trainer/step_time_measurement.hpp"
 
+#include "exchange/group.hpp"
 #include "trainer/batch_loader.hpp"
 #include "trainer/compute_device.hpp"
 #include "trainer/compute_threads.hpp"
 #include "trainer/evaluation.hpp"
-#include "trainer/exchange.hpp"
 #include "trainer/model.hpp"
 #include "trainer/optimizer.hpp"
 #include "trainer/random.hpp"
@@ -22,29 +22,12 @@ namespace {
 constexpr int rounds = 5;
 constexpr std::uint32_t evaluated_samples = 2 * evaluation_batch; // at once
 
-/// Peers that take no time. Two, for a worker without peers trains differently.
-class instant_exchange final : public exchange {
-  class arrived final : public pending_exchange {
-    void wait() override {}
-  };
-
-public:
-  std::uint32_t position() const override { return 0; }
-  std::uint32_t world_size() const override { return 2; }
-  std::unique_ptr<pending_exchange> all_reduce_sum(torch::Tensor) override { return std::make_unique<arrived>(); }
-  std::unique_ptr<pending_exchange> all_gather(torch::Tensor, torch::Tensor) override {
-    return std::make_unique<arrived>();
-  }
-  void broadcast(torch::Tensor, std::uint32_t) override {}
-  void leave() noexcept override {}
-};
-
 class stepper {
 public:
   stepper(const step_time_request& request, const dataset& data, clock& time)
       : time_(time), device_(device_for(request.training.device)), model_(make_model(request, device_)),
         loader_(data, measure_channels(data), device_),
-        step_(model_, loader_, peers_, time_, never_, std::size_t{request.training.bucket_kib} << 10U),
+        step_(model_, loader_, *peers_, time_, never_, std::size_t{request.training.bucket_kib} << 10U),
         optimizer_(request.training, step_.parameters()), random_(request.seed),
         data_size_(static_cast<std::uint32_t>(data.size())) {
     optimizer_.set_learning_rate(request.training.learning_rate);
@@ -84,8 +67,9 @@ private:
   torch::Device device_;
   torch::nn::Sequential model_;
   batch_loader loader_;
-  instant_exchange peers_;
-  interruption never_;
+  std::unique_ptr<exchange::group> peers_ =
+      exchange::make_silent_group(2); ///< without peers a worker trains differently
+  exchange::interruption never_;
   training_step step_;
   optimizer optimizer_;
   splitmix64 random_;

@@ -5,6 +5,7 @@
 #include "trainer/random.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -21,8 +22,8 @@ constexpr auto target_reached = "target accuracy reached";
 
 } // namespace
 
-training_loop::training_loop(training_state& state, const membership& place, exchange& peers, decision_slot& decisions,
-                             observer& watcher, const interruption& stop)
+training_loop::training_loop(training_state& state, const membership& place, exchange::group& peers,
+                             decision_slot& decisions, observer& watcher, const exchange::interruption& stop)
     : state_(state), place_(place), position_(peers.position()), peers_(peers), decisions_(decisions),
       watcher_(watcher), stop_(stop), training_step_(state.model, state.train_loader, peers, state.time, stop,
                                                      std::size_t{state.options.training.bucket_kib} * 1024) {}
@@ -33,7 +34,7 @@ generation_end training_loop::run() {
   watcher_.started();
   catch_up();
   while (!ended()) {
-    throw_if_raised(stop_);
+    exchange::throw_if_raised(stop_);
     train_one_step();
   }
   if (const auto& problem = state_.checkpoints.problem(); end_.how != ending::regrouped && !problem.empty())
@@ -63,9 +64,9 @@ void training_loop::train_one_step() {
   const bool closes = step_of_window == 0;
   const bool agrees = step_of_window == options.settle_steps;
   state_.step_in_flight = true;
-  gathering gathered;
+  std::unique_ptr<exchange::gathering> rows;
   if (agrees) {
-    gathered = begin_agreement();
+    rows = begin_agreement();
     sums_.control_seconds += state_.time.now_seconds() - start;
   }
   const auto deal = state_.dealer.deal(state_.batches);
@@ -90,7 +91,7 @@ void training_loop::train_one_step() {
     evaluate_model();
   agreement agreed;
   if (agrees)
-    agreed = finish_agreement(gathered);
+    agreed = finish_agreement(*rows);
   if (agreed.request == boundary_request::stop && !ended()) {
     end(ending::stopped, "stopped");
     evaluate_model();
@@ -110,17 +111,15 @@ step_result training_loop::compute(const deal_result& deal) {
   torch::manual_seed(step_seed(state_.options.seed, state_.step, place_.rank));
   const auto samples = state_.dealer.samples_of(deal.ranges[position_]);
   const double slowdown = slowdown_at(state_.options.emulate, state_.elapsed_seconds());
-  if (peers_.world_size() == 1 && samples.size() > 1 && state_.step % halved_step_interval == 0)
+  if (peers_.size() == 1 && samples.size() > 1 && state_.step % halved_step_interval == 0)
     return training_step_.run_halved(samples, slowdown);
   return training_step_.run(samples, slowdown);
 }
 
 void training_loop::update(const deal_result& deal, const step_result& result) {
   const auto& gradients = result.gradients;
-  // Every rank deals by itself, so a difference would mean that they hold different batch sizes. Sums of float32 are
-  // exact up to 2^24, hence the tolerance.
-  const auto dealt = static_cast<double>(deal.samples);
-  if (std::abs(static_cast<double>(gradients.global_batch) - dealt) > 1e-5 * dealt)
+  // Every rank deals by itself, so a difference would mean that they hold different batch sizes.
+  if (gradients.global_batch != deal.samples)
     throw std::logic_error("the workers disagree about the batch sizes of step " + std::to_string(state_.step));
 
   const auto own = deal.ranges[position_].count;
@@ -155,23 +154,16 @@ void training_loop::update(const deal_result& deal, const step_result& result) {
   sums_.gradient_norm += norm;
 }
 
-training_loop::gathering training_loop::begin_agreement() {
-  const auto numbers = encode(boundary_row{.held = decisions_.held(), .request = watcher_.request()});
-  gathering gathered;
-  gathered.row = torch::tensor(at::ArrayRef<std::int64_t>(numbers.data(), numbers.size()), torch::kInt64);
-  gathered.rows = torch::empty({peers_.world_size(), static_cast<std::int64_t>(boundary_columns)}, torch::kInt64);
-  gathered.pending = peers_.all_gather(gathered.row, gathered.rows);
-  return gathered;
+std::unique_ptr<exchange::gathering> training_loop::begin_agreement() {
+  return peers_.all_gather(encode(boundary_row{.held = decisions_.held(), .request = watcher_.request()}));
 }
 
-agreement training_loop::finish_agreement(gathering& gathered) {
+agreement training_loop::finish_agreement(exchange::gathering& gathered) {
   const double start = state_.time.now_seconds();
-  gathered.pending->wait();
+  const auto numbers = gathered.wait();
   std::vector<boundary_row> rows;
-  const auto* numbers = gathered.rows.data_ptr<std::int64_t>();
-  for (std::uint32_t member = 0; member < peers_.world_size(); ++member)
-    rows.push_back(decode_row(
-        std::span<const std::int64_t, boundary_columns>(numbers + member * boundary_columns, boundary_columns)));
+  for (std::size_t member = 0; member < peers_.size(); ++member)
+    rows.push_back(decode_row(std::span(numbers).subspan(member * boundary_columns).first<boundary_columns>()));
   auto agreed = agree(rows, state_.last_applied, state_.step);
   sums_.control_seconds += state_.time.now_seconds() - start;
   return agreed;
@@ -216,15 +208,17 @@ void training_loop::evaluate_model() {
   const auto ranges = split_range({0, state_.test_samples}, state_.batches);
   const auto own = evaluate(state_.model, state_.test_loader, ranges[position_], evaluation_batch,
                             [this] { return stop_.raised(); });
-  throw_if_raised(stop_);
+  exchange::throw_if_raised(stop_);
   const double slowdown = slowdown_at(options.emulate, state_.elapsed_seconds());
   sleep_unless_raised(state_.time, stop_, emulation_delay_seconds(slowdown, state_.time.now_seconds() - start));
 
-  auto totals = torch::tensor({own.loss, static_cast<double>(own.correct), static_cast<double>(own.count),
+  const auto totals = peers_.make_bucket(exchange::element::float32, 0, 5);
+  const auto total = totals->sums();
+  std::ranges::copy(std::array{own.loss, static_cast<double>(own.correct), static_cast<double>(own.count),
                                state_.train_loss, static_cast<double>(state_.train_loss_samples)},
-                              torch::kFloat64);
-  peers_.all_reduce_sum(totals)->wait();
-  const auto* total = totals.data_ptr<double>();
+                    total.begin());
+  totals->start();
+  totals->wait();
   state_.evaluated_samples = state_.samples;
   state_.train_loss = 0;
   state_.train_loss_samples = 0;

@@ -9,8 +9,8 @@
 /// decision that holds from the next step on, and on whether to stop or to regroup. What is agreed is gathered at the
 /// start of the step before, so it has long arrived at its end.
 
+#include "exchange/group.hpp"
 #include "session/agreement.hpp"
-#include "trainer/exchange.hpp"
 #include "trainer/session.hpp"
 #include "trainer/training_state.hpp"
 #include "trainer/training_step.hpp"
@@ -38,26 +38,19 @@ struct generation_end {
 class training_loop {
 public:
   /// `state` is the same on all members, and regrouped for `place`. All arguments must outlive the loop. What of a lost
-  /// generation may still be written into (buckets, gathered rows) belongs to the loop, never to the state.
-  training_loop(training_state& state, const membership& place, exchange& peers, decision_slot& decisions,
-                observer& watcher, const interruption& stop);
+  /// generation may still be written into (buckets) belongs to the loop, never to the state.
+  training_loop(training_state& state, const membership& place, exchange::group& peers, decision_slot& decisions,
+                observer& watcher, const exchange::interruption& stop);
 
-  /// Trains until the end or until all leave. Throws exchange_error when a peer is lost or `stop` is raised; the state
+  /// Trains until the end or until all leave. Throws exchange::error when a peer is lost or `stop` is raised; the state
   /// is then that of the last completed step, but for the sampler, which a restore sets back.
   generation_end run();
 
 private:
-  /// The rows of a window boundary on their way.
-  struct gathering {
-    torch::Tensor row;
-    torch::Tensor rows;
-    std::unique_ptr<pending_exchange> pending;
-  };
-
   void catch_up();
   void train_one_step();
-  gathering begin_agreement();
-  agreement finish_agreement(gathering& gathered);
+  std::unique_ptr<exchange::gathering> begin_agreement();
+  agreement finish_agreement(exchange::gathering& rows);
   step_result compute(const deal_result& deal);
   void update(const deal_result& deal, const step_result& result);
   void apply(const agreement& agreed);
@@ -71,10 +64,10 @@ private:
   training_state& state_;
   const membership& place_;
   const std::uint32_t position_; ///< of this worker among the members
-  exchange& peers_;
+  exchange::group& peers_;
   decision_slot& decisions_;
   observer& watcher_;
-  const interruption& stop_;
+  const exchange::interruption& stop_;
   training_step training_step_;
   window_sums sums_;
   /// The first member is writing a checkpoint at that many samples; a further step means that it has done so.

@@ -7,8 +7,8 @@
 
 namespace dynamix::trainer {
 
-training_step::training_step(torch::nn::Sequential model, batch_loader& loader, exchange& peers, clock& time,
-                             const interruption& stop, std::size_t bucket_bytes)
+training_step::training_step(torch::nn::Sequential model, batch_loader& loader, exchange::group& peers, clock& time,
+                             const exchange::interruption& stop, std::size_t bucket_bytes)
     : model_(std::move(model)), loader_(loader), time_(time), stop_(stop), parameters_(model_->parameters()),
       reducer_(parameters_, peers, time, bucket_bytes) {}
 
@@ -67,10 +67,10 @@ void training_step::pass(std::span<const std::uint32_t> samples, double slowdown
   result.compute_seconds += compute_seconds + delay_seconds;
 }
 
-void sleep_unless_raised(clock& time, const interruption& stop, double seconds) {
+void sleep_unless_raised(clock& time, const exchange::interruption& stop, double seconds) {
   constexpr double slice_seconds = 0.05;
   for (double left = seconds; left > 0; left -= slice_seconds) {
-    throw_if_raised(stop);
+    exchange::throw_if_raised(stop);
     time.sleep_seconds(std::min(left, slice_seconds));
   }
 }

@@ -2,9 +2,9 @@
 
 /// The computing part of one step: from sample numbers to the global batch's mean gradient. Includes Torch.
 
+#include "exchange/group.hpp"
 #include "trainer/batch_loader.hpp"
 #include "trainer/clock.hpp"
-#include "trainer/exchange.hpp"
 #include "trainer/gradient_reducer.hpp"
 
 #include <torch/torch.h>
@@ -27,9 +27,9 @@ struct step_result {
 class training_step {
 public:
   /// `loader` gives the training samples; all arguments must outlive the step. An interruption cuts the emulated
-  /// slowness short, as it does the waiting for peers: exchange_error.
-  training_step(torch::nn::Sequential model, batch_loader& loader, exchange& peers, clock& time,
-                const interruption& stop, std::size_t bucket_bytes);
+  /// slowness short, as it does the waiting for peers: exchange::error.
+  training_step(torch::nn::Sequential model, batch_loader& loader, exchange::group& peers, clock& time,
+                const exchange::interruption& stop, std::size_t bucket_bytes);
 
   /// Runs the model over this worker's `samples` (none: it only takes part in the exchange) and leaves the mean
   /// gradient of the global batch in the parameters. Computing takes `slowdown` times as long as it would.
@@ -47,13 +47,13 @@ private:
   torch::nn::Sequential model_;
   batch_loader& loader_;
   clock& time_;
-  const interruption& stop_;
+  const exchange::interruption& stop_;
   std::vector<torch::Tensor> parameters_;
   gradient_reducer reducer_;
 };
 
-/// Sleeps, and throws exchange_error as soon as `stop` is raised.
-void sleep_unless_raised(clock& time, const interruption& stop, double seconds);
+/// Sleeps, and throws exchange::error as soon as `stop` is raised.
+void sleep_unless_raised(clock& time, const exchange::interruption& stop, double seconds);
 
 /// Scales the gradients of `parameters`, whose norm is `norm`, down to `clip_norm`; 0 is off.
 void clip_gradients(const std::vector<torch::Tensor>& parameters, double norm, double clip_norm);

@@ -36,7 +36,8 @@ std::vector<finding> find_long_functions(const source_tree& tree);
 ///
 ///     messages, cluster, storage, bpf -> nothing of ours      telemetry -> bpf, messages
 ///     replication -> messages, storage
-///     policy, trainer -> messages/types.hpp, cluster, storage  simulator -> policy and what policy may know
+///     exchange -> storage                                       trainer -> exchange and what policy may know
+///     policy -> messages/types.hpp, cluster, storage            simulator -> policy and what policy may know
 ///     swarm -> simulator and what simulator may know
 ///     actors -> all but node                                   node, tests, benchmarks -> all
 ///
@@ -46,7 +47,8 @@ std::vector<finding> find_forbidden_arrows(const source_tree& tree);
 /// CAF, Torch (with c10d and Gloo), Cap'n Proto and libraft (with libuv) are included, directly or through headers of ours, only by:
 ///
 ///     CAF          actors/, messages/serialization.*, and their tests and benchmarks
-///     Torch        trainer/, policy/, and their tests and benchmarks
+///     Torch        trainer/, policy/, exchange/gloo_ring.cpp, and the tests of the first two, benchmarks
+///     c10d, Gloo   exchange/gloo_ring.cpp, benchmarks
 ///     Cap'n Proto  messages/ and its tests
 ///     libraft      replication/ and its tests
 std::vector<finding> find_leaked_libraries(const source_tree& tree);
@@ -55,7 +57,8 @@ std::vector<finding> find_leaked_libraries(const source_tree& tree);
 /// tests/unit/messages/golden/, named after it: windowReport -> window_report.bin.
 std::vector<finding> find_missing_goldens(const source_tree& tree);
 
-/// Words that must not be written: `using namespace caf` anywhere; a wall clock or a socket header in trainer/.
+/// Words that must not be written: `using namespace caf` anywhere; a wall clock or a socket header in trainer/ and
+/// exchange/.
 std::vector<finding> find_forbidden_code(const source_tree& tree);
 
 /// Marks of unfinished work, and absolute paths of the machine that somebody worked on, in any text.

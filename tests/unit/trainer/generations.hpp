@@ -76,7 +76,7 @@ public:
   boundary_request wanted = boundary_request::regroup;
   bool dies_when_evaluated = false;
 
-  interruption stop;
+  exchange::interruption stop;
   std::uint64_t newest_step = 0;
   std::vector<window_record> windows;
   std::vector<messages::evaluation_report> evaluations;
@@ -124,7 +124,7 @@ public:
   /// Runs a generation to its end. The members without a state are new ones.
   ends run(const std::vector<std::uint32_t>& members, observers& watchers) {
     ++generation_;
-    membership place{.generation = generation_, .members = members, .source = best_of(members)};
+    membership place{{.members = members}, generation_, best_of(members)};
     place.store_prefix = "g" + std::to_string(generation_);
     started_at_[generation_] = workers_.contains(place.source) ? workers_.at(place.source)->state.step : 0;
     sources.push_back(place.source);
@@ -189,9 +189,9 @@ private:
 
   generation_end train_as(const membership& place, elastic_worker& worker, generation_observer& watcher) {
     worker.slot.enter_generation(place.generation);
-    std::unique_ptr<exchange> peers;
+    std::unique_ptr<exchange::group> peers;
     try {
-      peers = join_exchange(place, meeting_, worker.time, watcher.stop);
+      peers = exchange::join(place, meeting_, watcher.stop);
       const auto problem = take_state_of_source(worker.state, place, *peers, encode(worker.state.capture()));
       if (!problem.empty())
         return {ending::failed, problem};
@@ -199,7 +199,7 @@ private:
       auto end = training_loop(worker.state, place, *peers, worker.slot, watcher, watcher.stop).run();
       peers->leave();
       return end;
-    } catch (const exchange_error& error) {
+    } catch (const exchange::error& error) {
       return {ending::lost, error.what()};
     } catch (const std::exception& error) {
       return {ending::failed, error.what()};
@@ -215,7 +215,7 @@ private:
 
   loop_options options_;
   image_index index_;
-  memory_store meeting_;
+  exchange::memory_store meeting_;
   std::uint64_t generation_ = 0;
   std::map<std::uint32_t, std::unique_ptr<elastic_worker>> workers_;
   std::map<std::uint64_t, std::uint64_t> started_at_;                                     ///< by generation

@@ -73,7 +73,7 @@ void train_through_losses(std::uint64_t seed) {
   constexpr std::uint64_t samples = 331;
   splitmix64 random(seed);
   generations run(three_epochs(), workers, samples);
-  std::vector<std::uint32_t> members = all_ranks(workers);
+  std::vector<std::uint32_t> members = exchange::all_ranks(workers);
   std::vector<std::uint32_t> finished;
   for (int generation = 0; finished.empty() && generation < 200; ++generation) {
     // Who has the newest state stays, as the source.
@@ -315,11 +315,11 @@ TEST(training_step, sleeps_no_longer_than_until_it_is_interrupted) {
         stop.raise("enough");
     }
     double now = 0;
-    interruption stop;
+    exchange::interruption stop;
   } time;
   sleep_unless_raised(time, time.stop, 0.75);
   EXPECT_DOUBLE_EQ(time.now, 0.75);
-  EXPECT_THROW(sleep_unless_raised(time, time.stop, 100), exchange_error);
+  EXPECT_THROW(sleep_unless_raised(time, time.stop, 100), exchange::error);
   EXPECT_LT(time.now, 2);
 }
 

@@ -1,4 +1,4 @@
-#include "ranks.hpp"
+#include "tests/unit/exchange/ranks.hpp"
 #include "trainer/gradient_reducer.hpp"
 
 #include <gtest/gtest.h>
@@ -58,9 +58,9 @@ struct scenario {
   double tolerance;
 };
 
-class weighted_gradient : public testing::TestWithParam<scenario> {};
+class WeightedGradient : public testing::TestWithParam<scenario> {};
 
-TEST_P(weighted_gradient, equals_that_of_the_joined_batch) {
+TEST_P(WeightedGradient, EqualsThatOfTheJoinedBatch) {
   const auto& [batches, type, tolerance] = GetParam();
   const auto total = std::accumulate(batches.begin(), batches.end(), std::int64_t{0});
   const auto expected = reference_gradient(total, 0, total, type);
@@ -75,7 +75,7 @@ TEST_P(weighted_gradient, equals_that_of_the_joined_batch) {
   }
 
   std::vector<torch::Tensor> gradients(world_size);
-  run_ranks(world_size, [&](std::uint32_t rank, exchange& peers) {
+  exchange::run_ranks(world_size, [&](std::uint32_t rank, exchange::group& peers) {
     auto own = make_problem(total, type);
     steady_clock time;
     gradient_reducer reducer(own.model->parameters(), peers, time, 256); // several buckets
@@ -114,10 +114,10 @@ std::string scenario_name(const testing::TestParamInfo<scenario>& info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(batches, weighted_gradient, testing::ValuesIn(scenarios()), scenario_name);
+INSTANTIATE_TEST_SUITE_P(Batches, WeightedGradient, testing::ValuesIn(scenarios()), scenario_name);
 
-TEST(gradient_reducer, counts_a_parameter_that_backward_did_not_reach_as_zero_also_on_one_rank_only) {
-  run_ranks(2, [](std::uint32_t rank, exchange& peers) {
+TEST(GradientReducer, CountsAParameterThatBackwardDidNotReachAsZeroAlsoOnOneRankOnly) {
+  exchange::run_ranks(2, [](std::uint32_t rank, exchange::group& peers) {
     auto used = torch::ones({3}, torch::requires_grad());
     auto sometimes = torch::ones({5}, torch::requires_grad());
     steady_clock time;
@@ -133,8 +133,8 @@ TEST(gradient_reducer, counts_a_parameter_that_backward_did_not_reach_as_zero_al
   });
 }
 
-TEST(gradient_reducer, refuses_parameters_of_mixed_types) {
-  run_ranks(1, [](std::uint32_t, exchange& peers) {
+TEST(GradientReducer, RefusesParametersOfMixedTypes) {
+  exchange::run_ranks(1, [](std::uint32_t, exchange::group& peers) {
     steady_clock time;
     const std::vector<torch::Tensor> mixed{torch::ones({3}, torch::requires_grad()),
                                            torch::ones({3}, torch::dtype(torch::kFloat64).requires_grad(true))};
@@ -142,9 +142,9 @@ TEST(gradient_reducer, refuses_parameters_of_mixed_types) {
   });
 }
 
-TEST(gradient_reducer, leaves_a_model_that_outlives_it_alone) {
+TEST(GradientReducer, LeavesAModelThatOutlivesItAlone) {
   auto own = make_problem(8, torch::kFloat32);
-  run_ranks(1, [&](std::uint32_t, exchange& peers) {
+  exchange::run_ranks(1, [&](std::uint32_t, exchange::group& peers) {
     steady_clock time;
     gradient_reducer reducer(own.model->parameters(), peers, time, 1024);
   });

@@ -54,7 +54,7 @@ protected:
   }
 
   membership place_of(std::uint32_t rank, const std::vector<std::uint32_t>& members) const {
-    membership place{.generation = generation, .rank = rank, .members = members, .source = members[0]};
+    membership place{{.rank = rank, .members = members}, generation, members[0]};
     place.store_prefix = "g" + std::to_string(generation);
     place.join_timeout_ms = 20000;
     return place;

@@ -1,5 +1,5 @@
-#include "file_store.hpp"
 #include "session_fixture.hpp"
+#include "tests/unit/exchange/stores.hpp"
 #include "trainer/checkpoint.hpp"
 
 #include <gmock/gmock.h>
@@ -54,7 +54,7 @@ protected:
   /// The life of a worker's process: a generation with everybody, and after a loss another one with those who say that
   /// they are there. `dying` falls in the first.
   void live(std::uint32_t rank, std::uint32_t world_size, std::uint32_t dying, const std::string& resume_from) {
-    file_store meeting(rendezvous.path());
+    exchange::file_store meeting(rendezvous.path());
     steady_clock time;
     session training(options_of(rank, resume_from), time);
     decision_slot decisions(rank, 1, 1024);
@@ -76,8 +76,9 @@ protected:
     std::ofstream(report_path(rank)) << saved.path << saved.problem;
   }
 
-  outcome run(session& training, const membership& place, store& meeting, decision_slot& decisions, observer& watcher) {
-    interruption stop;
+  outcome run(session& training, const membership& place, exchange::store& meeting, decision_slot& decisions,
+              observer& watcher) {
+    exchange::interruption stop;
     double raised_at = 0;
     const steady_clock time;
     std::jthread interrupting([&](const std::stop_token& ended) {
@@ -98,7 +99,7 @@ protected:
   }
 
   /// As the members of the next generation would be told: who has most steps in memory.
-  static std::uint32_t newest_of(store& meeting, const session& training, const membership& place) {
+  static std::uint32_t newest_of(exchange::store& meeting, const session& training, const membership& place) {
     const auto key = [&](std::uint32_t rank) { return place.store_prefix + "/steps/" + std::to_string(rank); };
     const auto text = std::to_string(training.steps());
     meeting.set(key(place.rank), {text.begin(), text.end()});

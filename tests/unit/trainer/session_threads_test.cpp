@@ -1,5 +1,5 @@
-#include "memory_store.hpp"
 #include "session_fixture.hpp"
+#include "tests/unit/exchange/stores.hpp"
 #include "trainer/checkpoint.hpp"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ protected:
     set_workers(1);
     session training(options_of(0), time);
     decision_slot decisions(0, 1, 1024);
-    interruption never;
+    exchange::interruption never;
     return training.train(place_of(0, {0}), meeting, decisions, watcher, never);
   }
 
@@ -46,7 +46,7 @@ protected:
     return holds();
   }
 
-  memory_store meeting;
+  exchange::memory_store meeting;
   steady_clock time;
 };
 
@@ -76,7 +76,7 @@ TEST_F(session_threads, refuse_a_place_that_makes_no_sense) {
   session training(options_of(1), time);
   decision_slot decisions(1, 1, 1024);
   quiet_observer watcher;
-  interruption never;
+  exchange::interruption never;
   for (const auto& members : std::vector<std::vector<std::uint32_t>>{{0, 2}, {2, 1}, {1, 1}, {1, 4}}) {
     const auto end = training.train(place_of(1, members), meeting, decisions, watcher, never);
     EXPECT_EQ(end.how, ending::failed);
@@ -88,7 +88,7 @@ TEST_F(session_threads, leave_at_once_when_interrupted_before_they_begin_and_may
   session training(options_of(0), time);
   decision_slot decisions(0, 1, 1024);
   quiet_observer watcher;
-  interruption stop;
+  exchange::interruption stop;
   stop.raise("too late");
   const auto end = training.train(place_of(0, {0, 1}), meeting, decisions, watcher, stop);
   EXPECT_EQ(end.how, ending::lost);
@@ -96,7 +96,7 @@ TEST_F(session_threads, leave_at_once_when_interrupted_before_they_begin_and_may
   EXPECT_EQ(training.steps(), 0U);
   EXPECT_EQ(training.save().path, "");
   EXPECT_EQ(training.save().problem, "there is no state to write");
-  interruption never;
+  exchange::interruption never;
   generation = 2;
   EXPECT_EQ(training.train(place_of(0, {0}), meeting, decisions, watcher, never).how, ending::completed);
   EXPECT_EQ(training.steps(), 20U);
@@ -106,7 +106,7 @@ TEST_F(session_threads, leave_at_once_when_interrupted_before_they_begin_and_may
 /// Interrupts both members of a generation after so many steps of its own; one alone then still waits for the other.
 class interrupting_observer final : public quiet_observer {
 public:
-  interrupting_observer(interruption& own, interruption& peers) : own_(own), peers_(peers) {}
+  interrupting_observer(exchange::interruption& own, exchange::interruption& peers) : own_(own), peers_(peers) {}
   void step_completed(std::uint64_t) override {
     if (++steps != 4)
       return;
@@ -115,8 +115,8 @@ public:
   }
 
 private:
-  interruption& own_;
-  interruption& peers_;
+  exchange::interruption& own_;
+  exchange::interruption& peers_;
 };
 
 TEST_F(session_threads, leak_nothing_over_many_interrupted_generations) {
@@ -128,8 +128,8 @@ TEST_F(session_threads, leak_nothing_over_many_interrupted_generations) {
   decision_slot first_slot(0, 1, 1024);
   decision_slot second_slot(1, 1, 1024);
   const auto train_a_generation = [&] {
-    interruption first_stop;
-    interruption second_stop;
+    exchange::interruption first_stop;
+    exchange::interruption second_stop;
     std::jthread other([&] {
       quiet_observer watcher;
       const auto end = second.train(place_of(1, {0, 1}), meeting, second_slot, watcher, second_stop);

@@ -2,7 +2,7 @@
 
 /// A training problem small enough to run in a moment, and observers that play a schedule of decisions.
 
-#include "ranks.hpp"
+#include "tests/unit/exchange/ranks.hpp"
 #include "trainer/random.hpp"
 #include "trainer/tensor_records.hpp"
 #include "trainer/training_loop.hpp"
@@ -33,8 +33,8 @@ inline dataset tiny_dataset(std::uint64_t samples, std::uint64_t seed) {
   return made;
 }
 
-/// The same bits whichever thread asks: the layers' own initialisation draws from the process's generator, which another
-/// rank's step may seed meanwhile.
+/// The same bits whichever thread asks: the layers' own initialisation draws from the process's generator, which
+/// another rank's step may seed meanwhile.
 inline torch::nn::Sequential tiny_model(double dropout = 0) {
   torch::nn::Sequential layers(torch::nn::Flatten(), torch::nn::Linear(16, 24), torch::nn::ReLU(),
                                torch::nn::Dropout(dropout), torch::nn::Linear(24, 3));
@@ -121,16 +121,17 @@ inline loop_options for_workers(loop_options options, std::uint32_t workers) {
   return options;
 }
 
-inline rank_result train_rank(const rank_options& options, const dataset& train, const dataset& test, exchange& peers) {
+inline rank_result train_rank(const rank_options& options, const dataset& train, const dataset& test,
+                              exchange::group& peers) {
   steady_clock time;
-  const interruption never;
-  const membership place{.rank = peers.position(), .members = all_ranks(peers.world_size())};
+  const exchange::interruption never;
+  const membership place{{.rank = peers.position(), .members = exchange::all_ranks(peers.size())}};
   decision_slot slot(place.rank, options.loop.batch.lowest, options.loop.batch.highest);
   slot.enter_generation(1);
   scripted_observer watcher(slot, options.arrivals);
   watcher.stop_after_windows = options.stop_after_windows;
   auto model = tiny_model(options.dropout);
-  training_state state(for_workers(options.loop, peers.world_size()), model, train, test, time);
+  training_state state(for_workers(options.loop, peers.size()), model, train, test, time);
   checkpoint start = state.capture();
   if (!options.resume_from.empty())
     if (const auto problem = read_checkpoint(options.resume_from, start); !problem.empty())
@@ -163,7 +164,7 @@ inline messages::decision decide(std::uint64_t window, std::uint32_t rank, std::
 inline std::vector<rank_result> train_ranks(const std::vector<rank_options>& options, const dataset& train,
                                             const dataset& test) {
   std::vector<rank_result> results(options.size());
-  run_ranks(static_cast<std::uint32_t>(options.size()), [&](std::uint32_t rank, exchange& peers) {
+  exchange::run_ranks(static_cast<std::uint32_t>(options.size()), [&](std::uint32_t rank, exchange::group& peers) {
     results[rank] = train_rank(options[rank], train, test, peers);
   });
   return results;

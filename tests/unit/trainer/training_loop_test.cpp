@@ -1,5 +1,5 @@
-#include "ranks.hpp"
 #include "temporary_directory.hpp"
+#include "tests/unit/exchange/ranks.hpp"
 #include "tiny_training.hpp"
 #include "trainer/training_loop.hpp"
 

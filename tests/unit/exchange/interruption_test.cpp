@@ -1,4 +1,4 @@
-#include "trainer/interruption.hpp"
+#include "exchange/interruption.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,10 +6,10 @@
 #include <thread>
 #include <vector>
 
-namespace dynamix::trainer {
+namespace dynamix::exchange {
 namespace {
 
-TEST(interruption, keeps_the_first_reason) {
+TEST(Interruption, KeepsTheFirstReason) {
   interruption stop;
   EXPECT_FALSE(stop.raised());
   EXPECT_EQ(stop.reason(), "");
@@ -19,7 +19,7 @@ TEST(interruption, keeps_the_first_reason) {
   EXPECT_EQ(stop.reason(), "first");
 }
 
-TEST(interruption, frees_who_waits_for_an_event_that_does_not_come) {
+TEST(Interruption, FreesWhoWaitsForAnEventThatDoesNotCome) {
   interruption stop;
   const auto never = stop.make_event();
   std::jthread raising([&] { stop.raise("over"); });
@@ -28,7 +28,7 @@ TEST(interruption, frees_who_waits_for_an_event_that_does_not_come) {
   EXPECT_TRUE(stop.wait_for(1000)) << "slept on";
 }
 
-TEST(interruption, lets_go_who_waits_for_an_event_that_comes) {
+TEST(Interruption, LetsGoWhoWaitsForAnEventThatComes) {
   interruption stop;
   const auto awaited = stop.make_event();
   std::jthread completing([&] { awaited->complete(); });
@@ -38,20 +38,20 @@ TEST(interruption, lets_go_who_waits_for_an_event_that_comes) {
   EXPECT_TRUE(stop.wait(*awaited)) << "what has come is there";
 }
 
-TEST(interruption, gives_up_after_a_while) {
+TEST(Interruption, GivesUpAfterAWhile) {
   const interruption stop;
   EXPECT_FALSE(stop.wait_for(*stop.make_event(), 0.001));
   EXPECT_FALSE(stop.wait_for(0.001));
 }
 
-TEST(interruption, may_be_gone_when_an_event_completes) {
+TEST(Interruption, MayBeGoneWhenAnEventCompletes) {
   std::optional<interruption> stop(std::in_place);
   const auto late = stop->make_event();
   stop.reset();
   late->complete();
 }
 
-TEST(interruption, wakes_everybody_from_any_thread) {
+TEST(Interruption, WakesEverybodyFromAnyThread) {
   for (int round = 0; round < 200; ++round) {
     interruption stop;
     std::vector<std::jthread> threads;
@@ -63,4 +63,4 @@ TEST(interruption, wakes_everybody_from_any_thread) {
 }
 
 } // namespace
-} // namespace dynamix::trainer
+} // namespace dynamix::exchange

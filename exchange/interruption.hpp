@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-namespace dynamix::trainer {
+namespace dynamix::exchange {
 
 /// Ends a generation from outside. Any thread raises it; the training thread leaves its waits at once. Stays raised:
 /// the next generation has one of its own.
@@ -45,4 +45,4 @@ private:
   std::shared_ptr<bell> bell_;
 };
 
-} // namespace dynamix::trainer
+} // namespace dynamix::exchange

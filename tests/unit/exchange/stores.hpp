@@ -1,13 +1,57 @@
 #pragma once
 
-#include "trainer/store.hpp"
+/// Where ranks meet in tests.
+
+#include "exchange/rendezvous.hpp"
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <mutex>
 
-namespace dynamix::trainer {
+namespace dynamix::exchange {
+
+/// A store for ranks that are threads of one process.
+class memory_store final : public store {
+public:
+  void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
+    const std::lock_guard lock(mutex_);
+    values_[key] = value;
+  }
+  std::optional<std::vector<std::uint8_t>> get(const std::string& key) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = values_.find(key);
+    if (found == values_.end())
+      return std::nullopt;
+    return found->second;
+  }
+  std::int64_t add(const std::string& key, std::int64_t amount) override {
+    const std::lock_guard lock(mutex_);
+    auto& value = values_[key];
+    const auto sum = (value.empty() ? 0 : std::stoll(std::string(value.begin(), value.end()))) + amount;
+    const auto text = std::to_string(sum);
+    value.assign(text.begin(), text.end());
+    return sum;
+  }
+  bool check(const std::vector<std::string>& keys) override {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::all_of(keys, [this](const auto& key) { return values_.contains(key); });
+  }
+  bool remove(const std::string& key) override {
+    const std::lock_guard lock(mutex_);
+    return values_.erase(key) > 0;
+  }
+  std::int64_t count() override {
+    const std::lock_guard lock(mutex_);
+    return static_cast<std::int64_t>(values_.size());
+  }
+
+private:
+  std::mutex mutex_;
+  std::map<std::string, std::vector<std::uint8_t>> values_;
+};
 
 /// A store for ranks that are processes of one machine: a file a key. Has no counters, since Gloo needs none.
 class file_store final : public store {
@@ -44,4 +88,4 @@ private:
   std::string directory_;
 };
 
-} // namespace dynamix::trainer
+} // namespace dynamix::exchange

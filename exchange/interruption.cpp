@@ -1,11 +1,11 @@
-#include "trainer/interruption.hpp"
+#include "exchange/interruption.hpp"
 
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
 
-namespace dynamix::trainer {
+namespace dynamix::exchange {
 
 /// Shared with the events, which may outlive the interruption.
 struct interruption::bell {
@@ -64,4 +64,4 @@ bool interruption::wait_for(double seconds) const {
   return bell_->rung.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return bell_->raised; });
 }
 
-} // namespace dynamix::trainer
+} // namespace dynamix::exchange

@@ -1,0 +1,406 @@
+#include "exchange/gloo_ring.hpp"
+
+#include "exchange/exact_sum.hpp"
+
+#include <gloo/context.h>
+#include <gloo/transport/unbound_buffer.h>
+#include <spdlog/fmt/fmt.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <future>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace dynamix::exchange {
+
+namespace {
+
+using milliseconds = std::chrono::milliseconds;
+
+/// Runs `action` at the library's border: whatever it throws leaves as an exchange::error.
+template <typename Action>
+auto at_border(const char* what, Action&& action) {
+  try {
+    return action();
+  } catch (const error&) {
+    throw;
+  } catch (const c10::Error& problem) {
+    throw error(fmt::format("{}: {}", what, problem.what_without_backtrace()));
+  } catch (const std::exception& problem) {
+    throw error(fmt::format("{}: {}", what, problem.what()));
+  }
+}
+
+/// A little longer each time, so that a store on another host is not flooded.
+class back_off {
+public:
+  double next_seconds() { return seconds_ = std::min(2 * seconds_, 0.1); }
+
+private:
+  double seconds_ = 0.001;
+};
+
+/// Our store as c10d's: keys under the group's prefix, and waiting, which ours does not have. Gloo's connecting may go
+/// on after it was given up, so ours is used until `close` only; later calls throw.
+class meeting_store final : public c10d::Store {
+  template <typename Call>
+  auto ask(Call&& call) {
+    const std::lock_guard lock(mutex_);
+    if (backing_ == nullptr)
+      throw store_error("the group was given up while its members were meeting");
+    return call(*backing_);
+  }
+
+public:
+  meeting_store(const place& own, store& backing)
+      : c10d::Store(milliseconds(own.join_timeout_ms)), backing_(&backing), prefix_(own.store_prefix) {}
+
+  /// Waits for the call that is under way.
+  void close() {
+    const std::lock_guard lock(mutex_);
+    backing_ = nullptr;
+  }
+
+  void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
+    ask([&](store& backing) { backing.set(full(key), value); });
+  }
+  std::vector<std::uint8_t> get(const std::string& key) override {
+    wait({key});
+    auto value = ask([&](store& backing) { return backing.get(full(key)); });
+    if (!value)
+      throw store_error(fmt::format("the key {} has gone from the store", key));
+    return std::move(*value);
+  }
+  std::int64_t add(const std::string& key, std::int64_t value) override {
+    return ask([&](store& backing) { return backing.add(full(key), value); });
+  }
+  bool deleteKey(const std::string& key) override {
+    return ask([&](store& backing) { return backing.remove(full(key)); });
+  }
+  bool check(const std::vector<std::string>& keys) override {
+    std::vector<std::string> prefixed;
+    prefixed.reserve(keys.size());
+    for (const auto& key : keys)
+      prefixed.push_back(full(key));
+    return ask([&](store& backing) { return backing.check(prefixed); });
+  }
+  std::int64_t getNumKeys() override {
+    return ask([](store& backing) { return backing.count(); });
+  }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+  /// For as long as the join may take: Gloo's own time-out is for connecting.
+  void wait(const std::vector<std::string>& keys, const milliseconds&) override {
+    const auto deadline = std::chrono::steady_clock::now() + timeout_;
+    back_off poll;
+    while (!check(keys)) {
+      if (std::chrono::steady_clock::now() > deadline)
+        throw store_error(fmt::format("a peer has not announced its address within {} ms", timeout_.count()));
+      std::this_thread::sleep_for(std::chrono::duration<double>(poll.next_seconds()));
+    }
+  }
+
+private:
+  std::string full(const std::string& key) const { return prefix_ + "/" + key; }
+
+  std::mutex mutex_;
+  store* backing_;
+  const std::string prefix_;
+};
+
+using meeting_pointer = c10::intrusive_ptr<meeting_store>;
+
+/// Announces this worker and waits for the others, so that a time-out can name who is missing. Gloo's own text cannot.
+void await_members(const place& own, meeting_store& meeting, const interruption& stop) {
+  std::vector<std::string> keys;
+  for (const auto rank : own.members)
+    keys.push_back(fmt::format("present/{}", rank));
+  meeting.set(fmt::format("present/{}", own.rank), {1});
+  const auto deadline = std::chrono::steady_clock::now() + milliseconds(own.join_timeout_ms);
+  back_off poll;
+  while (!meeting.check(keys)) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      std::vector<std::uint32_t> missing;
+      for (std::size_t i = 0; i < keys.size(); ++i)
+        if (!meeting.check({keys[i]}))
+          missing.push_back(own.members[i]);
+      if (missing.empty())
+        return;
+      throw error(fmt::format("after {} ms the workers of these ranks have not come: {}", own.join_timeout_ms,
+                              fmt::join(missing, ", ")));
+    }
+    if (stop.wait_for(poll.next_seconds()))
+      throw error(stop.reason());
+  }
+}
+
+/// Gloo waits this many times a pair's time-out for the pair's connection.
+constexpr std::uint32_t connect_factor = 5;
+
+class process_group final : public c10d::ProcessGroupGloo {
+public:
+  process_group(const meeting_pointer& meeting, const place& own)
+      : c10d::ProcessGroupGloo(meeting, static_cast<int>(own.position_of(own.rank)),
+                               static_cast<int>(own.members.size()), options_for(own)) {
+    for (const auto& context : contexts_)
+      context->setTimeout(milliseconds(own.collective_timeout_ms));
+  }
+
+  /// Fails everything that waits, and closes all connections. Gloo has no call for it, but does so when a wait for a
+  /// buffer times out.
+  void abort() {
+    for (const auto& context : contexts_) {
+      char never_received = 0;
+      try {
+        context->createUnboundBuffer(&never_received, 1)->waitRecv(nullptr, milliseconds(1));
+      } catch (const std::exception&) {
+        // The time-out that it is for.
+      }
+    }
+  }
+
+private:
+  static c10::intrusive_ptr<Options> options_for(const place& own) {
+    auto options = Options::create(milliseconds(std::max(1000U, own.collective_timeout_ms / connect_factor)));
+    options->devices.push_back(createDeviceForHostname(own.address));
+    options->threads = 2;
+    return options;
+  }
+};
+
+using process_group_pointer = c10::intrusive_ptr<process_group>;
+
+/// What the thread that connects hands over; the last of the two to let go destroys a process group that nobody took.
+struct connecting {
+  std::mutex mutex;
+  process_group_pointer group;
+  std::exception_ptr problem;
+};
+
+/// Gloo writes to a connection that the peer has closed, which would end the process. The threads that it starts
+/// inherit what is blocked here, and get an error instead.
+void block_broken_pipe_signal() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+/// Builds the mesh of connections on a thread of its own, since Gloo's waiting for a peer cannot be ended. A thread
+/// that is left behind ends when the peer connects or the time-out is over.
+process_group_pointer connect(const place& own, meeting_pointer meeting, const interruption& stop) {
+  auto shared = std::make_shared<connecting>();
+  auto connected = stop.make_event();
+  std::thread([shared, connected, own, meeting = std::move(meeting)]() mutable {
+    block_broken_pipe_signal();
+    try {
+      auto group = c10::make_intrusive<process_group>(meeting, own);
+      const std::lock_guard lock(shared->mutex);
+      shared->group = std::move(group);
+    } catch (...) {
+      const std::lock_guard lock(shared->mutex);
+      shared->problem = std::current_exception();
+    }
+    meeting.reset();
+    connected->complete();
+  }).detach();
+  if (!stop.wait(*connected))
+    throw error(stop.reason());
+  const std::lock_guard lock(shared->mutex);
+  if (shared->problem)
+    std::rethrow_exception(shared->problem);
+  return std::move(shared->group);
+}
+
+/// A collective of c10d's in flight. Its handle keeps the tensors alive until Gloo has let go of them, also where
+/// nobody waits any more.
+class work {
+public:
+  template <typename Collective>
+  work(const char* name, const interruption& stop, Collective&& begin)
+      : name_(name), stop_(stop), handle_(at_border(name, begin)) {}
+
+  /// c10d's own wait knows no interruption: so its completion rings a bell that the interruption rings, too.
+  void wait() {
+    at_border(name_, [this] {
+      if (!handle_->isCompleted()) {
+        auto arrived = stop_.make_event();
+        handle_->getFuture()->addCallback([arrived](c10::ivalue::Future&) { arrived->complete(); });
+        if (!stop_.wait(*arrived))
+          throw error(stop_.reason());
+      }
+      return handle_->wait();
+    });
+  }
+
+private:
+  const char* name_;
+  const interruption& stop_;
+  c10::intrusive_ptr<c10d::Work> handle_;
+};
+
+/// One tensor: the gradients, then the digits of the sums. So a bucket is one all-reduce, and no step waits twice.
+class ring_bucket final : public bucket {
+public:
+  ring_bucket(process_group& group, const interruption& stop, element type, std::size_t gradients, std::size_t sums)
+      : group_(group), stop_(stop), gradient_count_(gradients), sums_(sums),
+        flat_(torch::zeros({static_cast<std::int64_t>(gradients + sums * exact_digits)},
+                           type == element::float64 ? torch::kFloat64 : torch::kFloat32)) {}
+
+  std::variant<std::span<float>, std::span<double>> gradients() override {
+    if (flat_.scalar_type() == torch::kFloat64)
+      return std::span(flat_.data_ptr<double>(), gradient_count_);
+    return std::span(flat_.data_ptr<float>(), gradient_count_);
+  }
+  std::span<double> sums() override { return sums_; }
+
+  void start() override {
+    for_each_sum([](double& sum, auto digits) { split_into_digits(sum, digits); });
+    std::vector<at::Tensor> tensors{flat_};
+    pending_.emplace("all-reduce", stop_, [&] { return group_.allreduce(tensors); });
+  }
+  void wait() override {
+    std::exchange(pending_, std::nullopt)->wait();
+    for_each_sum([]<typename Scalar>(double& sum, std::span<Scalar> digits) {
+      sum = join_digits(std::span<const Scalar>(digits));
+    });
+  }
+
+private:
+  template <typename Action>
+  void for_each_sum(Action&& action) {
+    std::visit(
+        [&](auto gradients) {
+          auto* digits = gradients.data() + gradients.size();
+          for (std::size_t i = 0; i < sums_.size(); ++i)
+            action(sums_[i], std::span(digits + i * exact_digits, exact_digits));
+        },
+        gradients());
+  }
+
+  process_group& group_;
+  const interruption& stop_;
+  const std::size_t gradient_count_;
+  std::vector<double> sums_;
+  const torch::Tensor flat_;
+  std::optional<work> pending_;
+};
+
+class ring_gathering final : public gathering {
+public:
+  ring_gathering(process_group& group, const interruption& stop, std::span<const std::int64_t> row)
+      : rows_(torch::empty({group.getSize(), static_cast<std::int64_t>(row.size())}, torch::kInt64)),
+        pending_("all-gather", stop, [&] {
+          std::vector<at::Tensor> inputs{torch::tensor(at::ArrayRef(row.data(), row.size()), torch::kInt64)};
+          std::vector<std::vector<at::Tensor>> outputs{rows_.unbind(0)};
+          return group.allgather(outputs, inputs);
+        }) {}
+
+  std::vector<std::int64_t> wait() override {
+    pending_.wait();
+    const auto* numbers = rows_.data_ptr<std::int64_t>();
+    return {numbers, numbers + rows_.numel()};
+  }
+
+private:
+  const torch::Tensor rows_;
+  work pending_;
+};
+
+class gloo_ring final : public group {
+public:
+  gloo_ring(const place& own, process_group_pointer group, const interruption& stop)
+      : position_(own.position_of(own.rank)), size_(static_cast<std::uint32_t>(own.members.size())),
+        group_(std::move(group)), stop_(stop) {}
+
+  /// The process group's destructor first finishes its queue, and its threads with it. Should something hold it up, it
+  /// runs on by itself; what it still touches belongs to it.
+  ~gloo_ring() override {
+    std::promise<void> promise;
+    auto finished = promise.get_future();
+    std::thread([group = std::move(group_), orderly = left_, promise = std::move(promise)]() mutable {
+      block_broken_pipe_signal();
+      if (!orderly)
+        group->abort();
+      group.reset();
+      promise.set_value();
+    }).detach();
+    finished.wait_for(milliseconds(left_ ? 2000 : 500));
+  }
+
+  std::uint32_t position() const override { return position_; }
+  std::uint32_t size() const override { return size_; }
+
+  std::unique_ptr<bucket> make_bucket(element type, std::size_t gradients, std::size_t sums) override {
+    return std::make_unique<ring_bucket>(*group_, stop_, type, gradients, sums);
+  }
+
+  std::unique_ptr<gathering> all_gather(std::span<const std::int64_t> row) override {
+    return std::make_unique<ring_gathering>(*group_, stop_, row);
+  }
+
+  std::vector<std::uint8_t> broadcast(std::uint32_t root, std::span<const std::uint8_t> bytes) override {
+    const bool sends = position_ == root;
+    auto length = torch::tensor({sends ? static_cast<std::int64_t>(bytes.size()) : 0}, torch::kInt64);
+    broadcast(length, root);
+    const auto count = length.item<std::int64_t>();
+    if (count < 0 || static_cast<std::uint64_t>(count) > broadcast_bytes_max)
+      throw error(fmt::format("a peer announces {} bytes; {} are allowed", count, broadcast_bytes_max));
+    // Not over the caller's memory: a broadcast that is given up may go on for a while, and then keeps these bytes.
+    const auto contents = std::make_shared<std::vector<std::uint8_t>>(static_cast<std::size_t>(count));
+    if (sends)
+      std::ranges::copy(bytes, contents->begin());
+    if (count > 0)
+      broadcast(torch::from_blob(
+                    contents->data(), {count}, [contents](void*) {}, torch::kUInt8),
+                root);
+    return std::move(*contents);
+  }
+
+  /// Who comes out of this gather knows that all peers have gone into it, so their earlier collectives are complete: a
+  /// connection that closes from then on takes nothing away from anybody.
+  void leave() noexcept override {
+    try {
+      const std::int64_t goodbye = 0;
+      all_gather({&goodbye, 1})->wait();
+      left_ = true;
+    } catch (const std::exception&) {
+      // A peer came out first and has closed its connections, or is gone; neither matters any more.
+    }
+  }
+
+private:
+  void broadcast(const torch::Tensor& tensor, std::uint32_t root) {
+    std::vector<at::Tensor> tensors{tensor};
+    c10d::BroadcastOptions options;
+    options.rootRank = static_cast<int>(root);
+    work("broadcast", stop_, [&] { return group_->broadcast(tensors, options); }).wait();
+  }
+
+  std::uint32_t position_;
+  std::uint32_t size_;
+  process_group_pointer group_;
+  const interruption& stop_;
+  bool left_ = false;
+};
+
+} // namespace
+
+std::unique_ptr<group> join_gloo_ring(const place& own, store& rendezvous, const interruption& stop) {
+  if (own.members.size() > exact_members_max)
+    throw error(fmt::format("{} members; at most {} are allowed", own.members.size(), exact_members_max));
+  const auto meeting = c10::make_intrusive<meeting_store>(own, rendezvous);
+  const auto close = [](meeting_store* closed) { closed->close(); };
+  const std::unique_ptr<meeting_store, decltype(close)> until_joined(meeting.get());
+  return at_border("cannot join the other workers", [&]() -> std::unique_ptr<group> {
+    await_members(own, *meeting, stop);
+    return std::make_unique<gloo_ring>(own, connect(own, meeting, stop), stop);
+  });
+}
+
+} // namespace dynamix::exchange

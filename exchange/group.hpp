@@ -1,0 +1,88 @@
+#pragma once
+
+/// How a fixed set of workers combine what they computed: plain memory and numbers. Knows neither a model nor its
+/// tensors, and includes no Torch; what moves the bytes (a ring now) is an implementation's business.
+
+#include "exchange/interruption.hpp"
+#include "exchange/rendezvous.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <variant>
+#include <vector>
+
+namespace dynamix::exchange {
+
+/// A peer is gone, the interruption was raised, or the group cannot be formed. Nothing more can be exchanged in this
+/// group.
+class error : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Throws exchange::error with the reason once `stop` is raised.
+void throw_if_raised(const interruption& stop);
+
+enum class element : std::uint8_t { float32, float64 };
+
+/// What all members sum in one collective, once or step after step: fill both spans, `start`, `wait`, read the sums
+/// from the same spans. The memory is the bucket's own, since a sum that is given up may still be written into for a
+/// while: between `start` and the end of `wait` nobody else may touch it, and whoever keeps a view keeps the bucket.
+class bucket {
+public:
+  virtual ~bucket() = default;
+  /// Gradients: summed in the precision of their element type, in some order of the implementation's that does not
+  /// depend on time.
+  virtual std::variant<std::span<float>, std::span<double>> gradients() = 0;
+  /// Numbers that ride along. Their sum is exact, whatever the element type, and rounded once: so it depends neither on
+  /// the order of the members nor on the implementation. Parts below 2^-144 are cut off, what exceeds 2^144 becomes
+  /// infinite. In a group of up to 4,096 members.
+  virtual std::span<double> sums() = 0;
+  /// Must not be called once the group is gone.
+  virtual void start() = 0;
+  /// Blocks until the sums are there, the interruption is raised or the collective time-out is over.
+  virtual void wait() = 0;
+};
+
+/// A gather in flight.
+class gathering {
+public:
+  virtual ~gathering() = default;
+  /// Blocks as a bucket's does. The rows of all members one after the other, in the order of their positions.
+  virtual std::vector<std::int64_t> wait() = 0;
+};
+
+/// A broadcast of more than this is refused.
+inline constexpr std::size_t broadcast_bytes_max = std::size_t{16} << 30;
+
+/// The collectives of one group. All members call the same ones in the same order with the same sizes. Results are the
+/// same on all members, bit for bit. Every call may throw exchange::error. Destruction takes at most two seconds, also
+/// with a peer that no longer answers; without a `leave` before it, it breaks what the peers still wait for.
+class group {
+public:
+  virtual ~group() = default;
+  /// Of this worker among the members.
+  virtual std::uint32_t position() const = 0;
+  /// The number of members.
+  virtual std::uint32_t size() const = 0;
+  /// A bucket of so many gradients and so many sums (not both 0), all zero.
+  virtual std::unique_ptr<bucket> make_bucket(element type, std::size_t gradients, std::size_t sums) = 0;
+  /// Begins to gather `row`, which holds at least one number, from every member.
+  virtual std::unique_ptr<gathering> all_gather(std::span<const std::int64_t> row) = 0;
+  /// The bytes of the member at position `root`, whose number only it needs to know. The others' `bytes` are ignored.
+  virtual std::vector<std::uint8_t> broadcast(std::uint32_t root, std::span<const std::uint8_t> bytes) = 0;
+  /// Waits until every peer has all that it needs from this one. For the orderly end; ignores peers that are gone.
+  virtual void leave() noexcept = 0;
+};
+
+/// A group whose other members take no time and contribute nothing but zeros. This worker has position 0. With `size` 1
+/// what a worker without peers needs; with more, what a step costs without its exchange.
+std::unique_ptr<group> make_silent_group(std::uint32_t size);
+
+/// Joins the group of `own`. Blocks until all its members are there. Throws exchange::error, which names the ranks that
+/// did not come before the join time-out. `stop` must outlive the group; `rendezvous` is not used after the call.
+std::unique_ptr<group> join(const place& own, store& rendezvous, const interruption& stop);
+
+} // namespace dynamix::exchange
