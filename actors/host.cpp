@@ -47,7 +47,7 @@ bool wait_until_ended(host_services& services, host_events& events, const host_s
     // A leave of the last worker is the end of training, which its arbitrator is to see.
     leaves = asked && asked->leaves && !is_training_over(events.take());
     if (asked && now > deadline)
-      events.failed("training did not reach an agreement of the workers in time after the stop was asked for");
+      events.failed("the workers did not agree in time to stop");
   }
   return leaves && !is_training_over(events.take());
 }

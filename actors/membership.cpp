@@ -90,7 +90,7 @@ messages::welcome membership::check(const messages::hello& hello) const {
   if (hello.training && hello.members.back() >= state_.members.size())
     return refuse(
         welcome_verdict::cluster_mismatch,
-        fmt::format("host {} trains with rank {}, which the cluster file has not", hello.host, hello.members.back()));
+        fmt::format("host {} trains with rank {}, which is not in the cluster file", hello.host, hello.members.back()));
   if (auto why = why_implausible(hello); !why.empty())
     return refuse(welcome_verdict::cluster_mismatch, std::move(why));
   return {.detail = "welcome", .leader = {}};
@@ -156,7 +156,7 @@ std::string membership::why_implausible(const messages::hello& hello) const {
   if (is_plausible(hello.generation, newest) && is_plausible(hello.last_decision.term, highest_term_) &&
       is_plausible(steps, std::max(state_.attempted_steps, state_.heard_steps)))
     return "";
-  return fmt::format("host {} tells of generation {}, term {} and step {}, which cannot be", hello.host,
+  return fmt::format("host {} reports generation {}, term {} and step {}, which is implausible", hello.host,
                      hello.generation, hello.last_decision.term, steps);
 }
 

@@ -32,10 +32,10 @@ std::vector<membership_change::loss> find_losses(double now, const membership_st
       losses.push_back({rank, fmt::format("it has been silent for {:.0f} ms", silence)});
     else if (one.state == member_state::training && one.told && state.phase == generation_phase::ending &&
              1000 * (now - state.phase_seconds) > timeouts.stall_timeout_ms)
-      losses.push_back({rank, fmt::format("it does not let go of generation {}", state.generation)});
+      losses.push_back({rank, fmt::format("its training thread does not leave generation {}", state.generation)});
     else if (one.state == member_state::awaited && state.adopted && is_placed(state, rank) &&
              1000 * (now - state.phase_seconds) > timeouts.rejoin_timeout_ms)
-      losses.push_back({rank, "it trained under the arbitrator before and has not come to this one"});
+      losses.push_back({rank, "it trained under the previous arbitrator and has not come to this one"});
   }
   return losses;
 }
@@ -57,7 +57,7 @@ generation_end find_end(double now, const membership_state& state, const cluster
     const bool together =
         state.phase == generation_phase::regrouping && 1000 * (now - one.since_seconds) <= timeouts.silence_ms;
     if (one.state == member_state::waiting && !together)
-      return {fmt::format("{} could not go on in it", one.host), true};
+      return {fmt::format("{} could not continue in it", one.host), true};
     training |= one.state == member_state::training;
   }
   if (training && 1000 * (now - state.progress_seconds) > timeouts.stall_timeout_ms)
@@ -234,13 +234,13 @@ std::string why_over(double now_seconds, const membership_state& state, const cl
     last = std::max(last, one.since_seconds);
   }
   if (finished > 0)
-    return "training has come to its end";
+    return "training has ended";
   if (gone == state.members.size())
     return "all workers have left or failed";
   const double waited_ms = 1000 * (now_seconds - last);
   // Nobody is needed any more, but whoever has not ended yet may have a farewell to say.
   if (state.finished_before && waited_ms > timeouts.rejoin_timeout_ms)
-    return "training had come to its end before this arbitrator began";
+    return "training had ended before this arbitrator started";
   // Whoever is lost and started again gets as long to come as at the start, and so do all where others have trained.
   if ((awaited < state.members.size() || state.floor > 0) && waited_ms > timeouts.join_timeout_ms)
     return fmt::format("no worker has come for {:.0f} s", now_seconds - last);

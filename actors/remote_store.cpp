@@ -16,7 +16,7 @@ messages::store_result remote_store::ask(messages::store_operation operation) {
     throw exchange::store_error(stop_.reason());
   const std::scoped_lock lock(mutex_);
   std::optional<messages::store_result> result;
-  std::string failure = "the store sent an answer that makes no sense";
+  std::string failure = "the store sent an invalid answer";
   self_->request(target_, timeout_, atom::apply_v, pack(operation))
       .receive(
           [&](const message<messages::store_result>& answer) {

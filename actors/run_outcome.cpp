@@ -16,7 +16,7 @@ part_outcome judge_run(const membership& members, const std::vector<messages::fa
                       ? "all workers have finished"
                       : fmt::format("{} finished", members.names(member_state::departed))};
   if (const auto rank = members.state().finished_before)
-    return {true, fmt::format("{} finished, under an arbitrator that is gone", members.state().members[*rank].host)};
+    return {true, fmt::format("{} finished under a previous arbitrator", members.state().members[*rank].host)};
   if (!farewells.empty() && std::ranges::all_of(farewells, messages::tells_leave) &&
       members.count(member_state::lost) == 0)
     return {true, fmt::format("{} left", members.names(member_state::left))};

@@ -48,7 +48,7 @@ void child_down(pointer self, const caf::down_msg& down) {
   found->actor = nullptr;
   // Whoever is asked to end is forgotten first, so this end was asked for by nobody, however orderly its reason.
   const auto plan = state.policy->failed(static_cast<std::size_t>(found - state.children.begin()), seconds_now(self),
-                                         down.reason ? to_text(down.reason) : "it ended by itself");
+                                         down.reason ? to_text(down.reason) : "it ended without being asked to");
   if (plan.escalate)
     return give_up(self, plan.reason);
   spdlog::warn("restarting reason=\"{}\"", plan.reason);

@@ -26,7 +26,7 @@ void add_set(CLI::App& command, std::vector<std::string>& set) {
   command
       .add_option(
           "--set", set,
-          "Instead of the file's value, as in --set training.epochs=2 or --set hosts.ada.compute_slowdown=2; may "
+          "Overrides the file's value, as in --set training.epochs=2 or --set hosts.ada.compute_slowdown=2; may "
           "be given again")
       ->type_name("SECTION.FIELD=VALUE")
       ->allow_extra_args(false);

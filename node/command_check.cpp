@@ -43,7 +43,7 @@ int check(const check_arguments& arguments, command_context& context) {
 
 void add_check(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<check_arguments>();
-  auto* command = app.add_subcommand("check", "Validate a cluster file and print the plan that it stands for");
+  auto* command = app.add_subcommand("check", "Validate a cluster file and print its plan");
   command->add_option("--cluster", arguments->cluster, "Cluster file")->required();
   add_set(*command, arguments->set);
   command->add_flag("--json", arguments->json, "Print the plan as JSON");

@@ -150,13 +150,13 @@ void add_compare(CLI::App& app, command_context& context) {
   auto* command = app.add_subcommand("compare", "Run several policies on one cluster file or more, side by side");
   command->add_option("--cluster", arguments->clusters, "Cluster files, or directories of them")->required();
   command->add_option("--policies", arguments->policies,
-                      "Names with commas between (default: static,static-best,lb-bsp,omnilearn,goodput,ppo and, with "
+                      "Comma-separated names (default: static,static-best,lb-bsp,omnilearn,goodput,ppo and, with "
                       "--simulate, oracle); static-best looks for the best equal batch unless "
                       "arbitrator.static_batch is set");
   command->add_option("--seeds", arguments->seeds, "Runs of each policy, from the file's cluster.seed on")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_flag("--simulate", arguments->simulate, "In virtual time instead of training on this machine");
+  command->add_flag("--simulate", arguments->simulate, "Simulate in virtual time instead of training on this machine");
   command->add_option("--out", arguments->out,
                       "Directory of the results and of every run; finished runs in it are kept (default: "
                       "runs/compare-<cluster>-<UTC time>)");
@@ -164,7 +164,7 @@ void add_compare(CLI::App& app, command_context& context) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   add_set(*command, arguments->set);
-  command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although nothing authenticates a peer");
+  command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although peers are not authenticated");
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->add_flag("--json", arguments->json, "Print the rows as JSON, and nothing else, on standard output");
   command->callback([arguments, &context] {

@@ -64,12 +64,11 @@ int serve(const dashboard_arguments& arguments, command_context& context) {
 void add_dashboard(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<dashboard_arguments>();
   arguments->listen = cluster::dashboard{}.listen;
-  auto* command = app.add_subcommand(
-      "dashboard", "Serve the live page and the metrics of a run directory, of a run that goes on or is over");
+  auto* command = app.add_subcommand("dashboard", "Serve the live page and the metrics of a running or finished run");
   command->add_option("--run", arguments->run, "Run directory")->required();
   command->add_option("--listen", arguments->listen, "Address and port")->capture_default_str();
   command->add_option("--token-file", arguments->token_file,
-                      "Holds the bearer token that clients must show; needed beyond loopback");
+                      "File with the bearer token that clients must present; needed beyond loopback");
   command->callback(
       [arguments, &context] { context.work = [arguments, &context] { return serve(*arguments, context); }; });
 }

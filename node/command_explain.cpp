@@ -53,7 +53,7 @@ int explain_window(const explain_arguments& arguments, command_context& context)
 
 void add_explain(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<explain_arguments>();
-  auto* command = app.add_subcommand("explain", "Say why a window ended with these batch sizes, and what came of it");
+  auto* command = app.add_subcommand("explain", "Explain the batch sizes decided on a window, and what came of them");
   command->add_option("--run", arguments->run, "Run directory")->required();
   auto* window =
       command->add_option("--window", arguments->window, "Window, from 1")->check([](const std::string& text) {

@@ -258,13 +258,14 @@ int run_faults(const faults_arguments& arguments, command_context& context) {
 
 void add_faults(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<faults_arguments>();
-  auto* command = app.add_subcommand("faults", "Run a cluster on this machine, break it by a plan, and judge it");
+  auto* command =
+      app.add_subcommand("faults", "Run a cluster on this machine, inject a plan's faults and judge the outcome");
   command->add_option("--plan", arguments->plan, "Fault plan, such as those under deployments/faults")->required();
-  command->add_option("--cluster", arguments->cluster, "Instead of the plan's cluster file");
+  command->add_option("--cluster", arguments->cluster, "Overrides the plan's cluster file");
   add_set(*command, arguments->set);
   command->add_option("--out", arguments->out, "Run directory, new or empty (default: runs/faults-<plan>-<UTC time>)");
-  command->add_option("--seed", arguments->seed, "Instead of the plan's seed");
-  command->add_option("--repeat", arguments->repeat, "Instead of the plan's repeat, in each fault that repeats")
+  command->add_option("--seed", arguments->seed, "Overrides the plan's seed");
+  command->add_option("--repeat", arguments->repeat, "Overrides the plan's repeat, in each fault that repeats")
       ->check(CLI::Range(1U, faults::endless - 1));
   command->add_flag("--json", arguments->json, "Print the verdict as JSON, and nothing else, on standard output");
   command->callback(

@@ -31,7 +31,7 @@ std::string as_shell_line(const std::vector<std::string>& arguments) {
 } // namespace
 
 int run_command_line(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
-  CLI::App app("Trains a model with synchronous data-parallel SGD and moves each worker's batch size while it trains.",
+  CLI::App app("Trains a model with synchronous data-parallel SGD and adapts each worker's batch size while it trains.",
                "dynamix-node");
   app.set_version_flag("--version", "dynamix-node " DYNAMIX_VERSION);
   app.require_subcommand(1);

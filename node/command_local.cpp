@@ -152,20 +152,20 @@ void add_local(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<local_arguments>();
   auto* command = app.add_subcommand("local", "Run every host of a cluster file as a process on this machine");
   command->add_option("--cluster", arguments->cluster, "Cluster file; with --resume, that of the run by default");
-  command->add_option("--policy", arguments->policy, "Instead of the file's arbitrator.policy");
-  command->add_option("--seed", arguments->seed, "Instead of the file's cluster.seed");
-  command->add_option("--epochs", arguments->epochs, "Instead of the file's training.epochs");
+  command->add_option("--policy", arguments->policy, "Overrides the file's arbitrator.policy");
+  command->add_option("--seed", arguments->seed, "Overrides the file's cluster.seed");
+  command->add_option("--epochs", arguments->epochs, "Overrides the file's training.epochs");
   add_set(*command, arguments->set);
   auto* out = command->add_option("--out", arguments->out,
                                   "Run directory, new or empty (default: runs/<cluster>-<policy>-<UTC time>)");
-  command->add_option("--resume", arguments->resume, "Run directory to go on in, from its newest checkpoint")
+  command->add_option("--resume", arguments->resume, "Run directory to resume from its newest checkpoint")
       ->excludes(out);
-  command->add_flag("--shadow", arguments->shadow, "Decide and log, and change no batch size");
-  command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although nothing authenticates a peer");
+  command->add_flag("--shadow", arguments->shadow, "Decide and log without changing batch sizes");
+  command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although peers are not authenticated");
   command->add_flag("--trace", arguments->trace,
                     "Trace windows, steps, collectives and decisions of all hosts, for Perfetto");
   command->add_flag("--tensorboard", arguments->tensorboard, "Write event files for TensorBoard to tensorboard/");
-  command->add_flag("--log-json", arguments->log_json, "Hosts log a JSON object a line");
+  command->add_flag("--log-json", arguments->log_json, "Hosts log one JSON object per line");
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->add_flag("--json", arguments->json,
                     "Print the workers' table as JSON, and nothing else, on standard output");

@@ -163,13 +163,13 @@ void add_profile(CLI::App& app, command_context& context) {
   auto* command =
       app.add_subcommand("profile", "Measure this machine's step time at each batch size, as a device profile");
   command->add_option("--cluster", arguments->cluster, "Cluster file whose training section is measured");
-  command->add_option("--model", arguments->model, "Instead of the file's training.model");
-  command->add_option("--threads", arguments->threads, "Instead of the file's training.threads");
+  command->add_option("--model", arguments->model, "Overrides the file's training.model");
+  command->add_option("--threads", arguments->threads, "Overrides the file's training.threads");
   add_set(*command, arguments->set);
   command->add_option("--batches", arguments->batches, "Batch sizes, separated by commas (default: 1 to 1024)")
       ->delimiter(',')
       ->check(CLI::Range(1, 1'048'576));
-  command->add_option("--seconds", arguments->seconds, "Spent on each batch size")
+  command->add_option("--seconds", arguments->seconds, "Seconds spent on each batch size")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
   command->add_option("--out", arguments->out, "Device profile to write");

@@ -203,13 +203,13 @@ void add_run(CLI::App& app, command_context& context) {
       command->add_option("--out", arguments->out, "Run directory (default: runs/<cluster>-<policy>-<UTC time>)");
   command
       ->add_option("--resume", arguments->resume,
-                   "Run directory to go on in, from its newest checkpoint or, where it has none, from the start")
+                   "Run directory to resume from its newest checkpoint or, where it has none, from the start")
       ->excludes(out);
-  command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although nothing authenticates a peer");
+  command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although peers are not authenticated");
   command->add_flag("--log-to-stderr", arguments->log_to_stderr, "Log to standard error, not to logs/<host>.log");
-  command->add_flag("--log-json", arguments->log_json, "Log a JSON object a line");
+  command->add_flag("--log-json", arguments->log_json, "Log one JSON object per line");
   command->add_flag("--trace", arguments->trace,
-                    "Write what this host does when to traces/HOST.jsonl; `dynamix-node trace` joins the hosts'");
+                    "Trace this host to traces/HOST.jsonl; `dynamix-node trace` joins the hosts' files");
   command->add_flag("--tensorboard", arguments->tensorboard,
                     "On the arbitrator's host: write event files for TensorBoard to tensorboard/");
   command->add_flag("--without-worker", arguments->without_worker, "Run this host's arbitrators alone")->group("");

@@ -250,9 +250,9 @@ void add_simulate(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<simulate_arguments>();
   auto* command = app.add_subcommand("simulate", "Run a cluster file in virtual time");
   command->add_option("--cluster", arguments->cluster, "Cluster file with a workload and device profiles")->required();
-  command->add_option("--policy", arguments->policy, "Instead of the file's arbitrator.policy");
-  command->add_option("--policy-file", arguments->policy_file, "Instead of the file's arbitrator.policy_file");
-  command->add_option("--mode", arguments->mode, "train or infer, instead of the file's arbitrator.mode");
+  command->add_option("--policy", arguments->policy, "Overrides the file's arbitrator.policy");
+  command->add_option("--policy-file", arguments->policy_file, "Overrides the file's arbitrator.policy_file");
+  command->add_option("--mode", arguments->mode, "train or infer (overrides the file's arbitrator.mode)");
   command->add_option("--seed", arguments->seed, "The first, instead of the file's cluster.seed");
   command->add_option("--seeds", arguments->seeds, "Runs, each with the next seed")
       ->check(CLI::Range(1, 1000))

@@ -79,21 +79,23 @@ void add_swarm(CLI::App& app, command_context& context) {
   command->add_option("--cluster", arguments->cluster,
                       "Cluster file whose hosts and settings it takes, again and again to as many workers "
                       "(default: hosts of two speeds, made up)");
-  command->add_option("--topology", arguments->topology, "central or tree, instead of the file's arbitrator.topology");
-  command->add_option("--fanout", arguments->fanout, "Instead of the file's arbitrator.fanout");
-  command->add_option("--policy", arguments->policy, "Instead of the file's arbitrator.policy");
-  command->add_option("--windows", arguments->windows, "Windows that count")
+  command->add_option("--topology", arguments->topology, "central or tree (overrides the file's arbitrator.topology)");
+  command->add_option("--fanout", arguments->fanout, "Overrides the file's arbitrator.fanout");
+  command->add_option("--policy", arguments->policy, "Overrides the file's arbitrator.policy");
+  command->add_option("--windows", arguments->windows, "Windows to measure")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
-  command->add_option("--warm-up", arguments->warm_up, "Windows before them")
+  command->add_option("--warm-up", arguments->warm_up, "Warm-up windows before them")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
-  command->add_option("--interval-ms", arguments->interval_ms, "From one window's end to the next")
+  command->add_option("--interval-ms", arguments->interval_ms, "Milliseconds from the end of one window to the next")
       ->check(CLI::Range(1, 60000))
       ->capture_default_str();
-  command->add_option("--processes", arguments->processes, "That hold the workers (default: one for 512, at most 8)")
+  command
+      ->add_option("--processes", arguments->processes,
+                   "Processes that hold the workers (default: one for 512, at most 8)")
       ->check(CLI::Range(1, 64));
-  command->add_option("--seed", arguments->seed, "Instead of the file's cluster.seed");
+  command->add_option("--seed", arguments->seed, "Overrides the file's cluster.seed");
   add_set(*command, arguments->set);
   command->add_option("--out", arguments->out,
                       "New or empty directory for cluster file, ledger and logs (default: nothing is kept)");

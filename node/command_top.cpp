@@ -85,9 +85,9 @@ void add_top(CLI::App& app, command_context& context) {
   auto* command = app.add_subcommand("top", "Watch a running cluster in the terminal; q quits. Printed once where the "
                                             "output is no terminal");
   auto* url = command->add_option("--url", arguments->url, "Its page")->capture_default_str();
-  command->add_option("--run", arguments->run, "A run directory instead, of a run that goes on or is over")
+  command->add_option("--run", arguments->run, "Run directory to read instead, of a running or finished run")
       ->excludes(url);
-  command->add_option("--token-file", arguments->token_file, "Holds the page's bearer token");
+  command->add_option("--token-file", arguments->token_file, "File with the page's bearer token");
   command->callback(
       [arguments, &context] { context.work = [arguments, &context] { return top(*arguments, context); }; });
 }

@@ -238,20 +238,22 @@ void add_train_policy(CLI::App& app, command_context& context) {
   command->add_option("--out", arguments->out, "Policy file to write; .training, .csv and .html go beside it")
       ->required();
   command->add_option("--policy", arguments->policy, "ppo, ppo-add or ppo-simple")->capture_default_str();
-  command->add_option("--updates", arguments->updates, "Of the policy, in all")
+  command->add_option("--updates", arguments->updates, "Policy updates in all")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  command->add_option("--environments", arguments->environments, "At once; rounded up to a multiple of the scenarios")
+  command
+      ->add_option("--environments", arguments->environments,
+                   "Environments at once; rounded up to a multiple of the scenarios")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  command->add_option("--horizon", arguments->horizon, "Windows a worker before an update, instead of ppo.horizon");
-  command->add_option("--seed", arguments->seed, "Of everything random")->capture_default_str();
+  command->add_option("--horizon", arguments->horizon, "Windows per worker before an update (overrides ppo.horizon)");
+  command->add_option("--seed", arguments->seed, "Seed of everything random")->capture_default_str();
   command->add_option("--jobs", arguments->jobs, "Threads")->check(CLI::Range(1, 1024))->capture_default_str();
   add_set(*command, arguments->set);
   command->add_option("--evaluate-every", arguments->evaluate_every, "Updates between validations and checkpoints")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  command->add_flag("--resume", arguments->resume, "Go on from OUT.training; environments begin new episodes");
+  command->add_flag("--resume", arguments->resume, "Resume from OUT.training; environments begin new episodes");
   command->callback(
       [arguments, &context] { context.work = [arguments, &context] { return train_policy(*arguments, context); }; });
 }

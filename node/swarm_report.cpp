@@ -103,8 +103,8 @@ std::string swarm_text(const swarm_result& result) {
       2, cluster::heading::absent);
   if (outcome.whole.hellos > 2 * std::uint64_t{result.workers})
     text +=
-        fmt::format("Workers said hello again and again: their signs of life came too late for detect_ms = {}. Where "
-                    "that is for want of cores, try --set cluster.detect_ms={}.\n",
+        fmt::format("Workers said hello repeatedly: their heartbeats came too late for detect_ms = {}. Where "
+                    "that is for lack of cores, try --set cluster.detect_ms={}.\n",
                     result.detect_ms, std::min<std::uint64_t>(4 * std::uint64_t{result.detect_ms}, detect_ms_highest));
   return text;
 }

@@ -330,7 +330,7 @@ std::string to_text(const trace_outcome& outcome, const std::string& path) {
       text += "  the clock of " + host + " is " + fixed(1e3 * clock.seconds, 3) +
               " ms from the arbitrator's, give or take " + fixed(1e3 * clock.bound_seconds, 3) + " ms\n";
   if (outcome.left_out > 0)
-    text += "  " + grouped(outcome.left_out) + " steps and collectives found no room\n";
+    text += "  " + grouped(outcome.left_out) + " steps and collectives were left out for lack of room\n";
   return text;
 }
 

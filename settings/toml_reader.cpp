@@ -339,7 +339,7 @@ std::vector<toml_reader::table> toml_reader::tables(table parent, std::string_vi
   if (list == nullptr || !std::ranges::all_of(*list, [](const auto& each) { return each.is_table(); })) {
     distrust(key);
     complain(key, fmt::format("{0} is {1}{2}; it must be tables, each under [[{0}]]", header, type_text(*node),
-                              list == nullptr ? "" : " with other things than tables"));
+                              list == nullptr ? "" : " with elements that are not tables"));
     return found;
   }
   if (list->size() > most) {

@@ -35,7 +35,7 @@ public:
       finish();
       return false;
     default:
-      return fail("the conductor said what no part understands");
+      return fail("the conductor sent an unknown request");
     }
   }
 

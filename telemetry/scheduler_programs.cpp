@@ -27,7 +27,7 @@ public:
     bpf_test_run_opts nothing{};
     nothing.sz = sizeof(nothing);
     if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.introduce), &nothing) != 0)
-      return libbpf_problem("introducing the process to the scheduler programs");
+      return libbpf_problem("registering the process with the scheduler programs");
     auto& programs = skeleton_->progs;
     auto& links = skeleton_->links;
     for (const auto& [program, link] :

@@ -12,7 +12,7 @@ TEST_F(MembershipCause, WhoDiedIsNamedAsTheCauseThoughItsPeersCameOutFirst) {
   complete_steps(10);
   leave("ada", 10, 11);
   look();
-  EXPECT_EQ(members.state().reason, "ada could not go on in it");
+  EXPECT_EQ(members.state().reason, "ada could not continue in it");
   members.disconnected(2, "the connection to it broke", now);
   EXPECT_EQ(members.state().reason, "cy is lost: the connection to it broke");
   members.disconnected(1, "the connection to it broke", now);

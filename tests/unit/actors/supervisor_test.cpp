@@ -63,7 +63,7 @@ TEST_F(Supervisor, RestartsAChildThatEndedNormally) {
   run();
   EXPECT_EQ(starts, 2);
   ASSERT_EQ(told.size(), 1U);
-  EXPECT_NE(told[0].find("it ended by itself"), std::string::npos) << told[0];
+  EXPECT_NE(told[0].find("it ended without being asked to"), std::string::npos) << told[0];
 }
 
 TEST_F(Supervisor, DoesNotRestartWhatItStopsItself) {

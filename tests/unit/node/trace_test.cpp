@@ -161,7 +161,7 @@ TEST_F(trace_test, leaves_fine_events_out_where_there_is_no_room) {
   EXPECT_THAT(find_violations(trace), IsEmpty());
   EXPECT_EQ(count(trace, "cat", "window"), 1U);
   EXPECT_EQ(count(trace, "cat", "step"), 0U);
-  EXPECT_THAT(to_text(outcome, "x"), HasSubstr("6 steps and collectives found no room"));
+  EXPECT_THAT(to_text(outcome, "x"), HasSubstr("6 steps and collectives were left out for lack of room"));
 }
 
 TEST_F(trace_test, a_host_stops_where_its_file_is_full) {
