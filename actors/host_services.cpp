@@ -248,7 +248,7 @@ caf::strong_actor_ptr host_services::start_hub() {
   const std::scoped_lock lock(mutex_);
   // One that is started again knows what the journal held when this host began to lead; another replica knows all.
   if (led_from_.journal && hub_)
-    events_->failed("its hub ended while it led: another replica goes on");
+    events_->failed("its hub ended while it led: another replica takes over");
   root_options role{.run_ledger = ledger_,
                     .events = events_,
                     .ledger_origin_seconds = ledger_origin_seconds_,

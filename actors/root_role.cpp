@@ -322,7 +322,7 @@ void root_role::stop() {
 void root_role::look_whether_over() {
   auto why = members_.over(links_.now_seconds());
   if (why.empty() && stop_requested_ && routes_.empty())
-    why = "a stop was asked for, and nobody is here";
+    why = "a stop was requested, and no worker is connected";
   if (ended_ || why.empty())
     return;
   ended_ = true;

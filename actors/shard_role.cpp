@@ -251,7 +251,7 @@ void shard_role::attach_later() {
 void shard_role::attached(std::uint64_t term) {
   if (was_attached_ && !routes_.empty()) {
     // Its supervisor starts it again, and every worker says anew where it stands.
-    spdlog::warn("parent_is_back the shard begins anew with its workers");
+    spdlog::warn("parent_is_back the shard and its workers start over");
     return links_.begin_anew();
   }
   was_attached_ = true;
@@ -263,7 +263,7 @@ void shard_role::attached(std::uint64_t term) {
 void shard_role::lost_parent(const char* why) {
   if (!links_.has_parent())
     return;
-  spdlog::warn("parent_lost reason=\"{}\" the shard decides on", why);
+  spdlog::warn("parent_lost reason=\"{}\" the shard keeps deciding", why);
   links_.detach();
 }
 
