@@ -185,12 +185,12 @@ arbitrator_actor::behavior_type arbitrator(pointer self, arbitrator_options opti
   state.options = std::move(options);
   state.hub = std::move(hub);
   state.learner = std::move(learner);
-  state.judge.emplace(state.options.file, policy::make_controller(state.options.file, state.options.parameters));
+  state.judge.emplace(*state.options.file, policy::make_controller(*state.options.file, state.options.parameters));
   // What a tree's root decides is spread over windows, which cannot be decided again one by one.
   std::string problem;
   if (state.options.seat == arbitrator_seat::alone)
     write_row(self,
-              describe_deciding(state.options.file, state.options.parameters, state.options.archive.get(), problem));
+              describe_deciding(*state.options.file, state.options.parameters, state.options.archive.get(), problem));
   warn_unless_kept(problem);
   self->send(state.hub, atom::serve_v, arbitrator_actor{self});
   // One that was restarted takes up the policy where it stood.

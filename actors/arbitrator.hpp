@@ -20,7 +20,7 @@ enum class arbitrator_seat : std::uint8_t {
 };
 
 struct arbitrator_options {
-  cluster::cluster_file file;
+  std::shared_ptr<const cluster::cluster_file> file;
   cluster::timeouts timeouts;
   std::vector<std::uint8_t> parameters;       ///< of the policy; empty: fresh ones
   std::shared_ptr<ledger::writer> run_ledger; ///< null: of a shard, whose root writes

@@ -5,7 +5,7 @@
 namespace dynamix::actors {
 
 std::vector<std::uint16_t> control_ports(const host_options& options) {
-  const auto& file = options.file;
+  const auto& file = *options.file;
   std::vector<std::uint16_t> ports;
   for (const auto& host : file.hosts) {
     ports.push_back(host.port);

@@ -23,7 +23,7 @@ std::uint64_t epoch_samples(const cluster::training& training) {
 
 ledger::start describe_run(const host_options& options, const std::vector<std::uint8_t>& parameters,
                            double origin_seconds) {
-  const auto& file = options.file;
+  const auto& file = *options.file;
   auto start = describe_file(file);
   start.policy = policy::make_controller(file, parameters)->name();
   start.dataset_samples = epoch_samples(file.training);

@@ -75,7 +75,7 @@ host_outcome sum_up(const host_events::snapshot& ended, bool left) {
 
 /// The whole life of a host's actors. The outcome is told before they are taken down.
 void live(const host_options& options, const host_stop_tokens& stop, std::promise<host_outcome>& outcome) {
-  const auto timeouts = cluster::derive_timeouts(options.file.detect_ms);
+  const auto timeouts = cluster::derive_timeouts(options.file->detect_ms);
   auto events = std::make_shared<host_events>();
   std::optional<host_services> services; // outlives the system: its supervisors call back until they are gone
   system_config config(timeouts);
@@ -112,7 +112,7 @@ void live_guarded(const host_options& options, const host_stop_tokens& stop, std
 } // namespace
 
 host_outcome run_host(const host_options& options, const host_stop_tokens& stop) {
-  if (options.file.find(options.host) == nullptr)
+  if (options.file->find(options.host) == nullptr)
     return {.reason = "host " + options.host + " is not in the cluster file"};
   // A thread of its own, since CAF must be taken down by the thread that set it up, and a detached or blocked actor
   // must not keep the host from ending.
@@ -125,7 +125,7 @@ host_outcome run_host(const host_options& options, const host_stop_tokens& stop)
     gone.set_value();
   }).detach();
   auto result = told.get();
-  const auto patience = cluster::derive_timeouts(options.file.detect_ms).shutdown_timeout_ms;
+  const auto patience = cluster::derive_timeouts(options.file->detect_ms).shutdown_timeout_ms;
   if (taken_down.wait_for(std::chrono::milliseconds(patience)) != std::future_status::ready)
     spdlog::warn("actors_still_running after the shutdown time-out; left to the process's end");
   return result;

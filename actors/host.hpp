@@ -20,7 +20,7 @@ struct kernel_session;
 namespace dynamix::actors {
 
 struct host_options {
-  cluster::cluster_file file;
+  std::shared_ptr<const cluster::cluster_file> file;
   std::string host;          ///< a name in the file
   std::string run_directory; ///< must exist; windows.jsonl and checkpoints/ go below it
   std::string resume_from;   ///< a checkpoint of the workers; empty: start anew

@@ -36,7 +36,7 @@ double clock_seconds(caf::actor_system& system) {
 host_services::host_services(caf::actor_system& system, const host_options& options,
                              std::shared_ptr<host_events> events)
     : system_(system), options_(options), events_(std::move(events)),
-      timeouts_(cluster::derive_timeouts(options.file.detect_ms)), host_(*options_.file.find(options_.host)),
+      timeouts_(cluster::derive_timeouts(options.file->detect_ms)), host_(*options_.file->find(options_.host)),
       has_worker_(host_.has(cluster::role::worker) && !options_.without_worker),
       has_arbitrator_(host_.has(cluster::role::arbitrator)), tree_(system, options_, events_) {}
 
@@ -49,7 +49,7 @@ std::string host_services::start() {
       return error;
   if (has_worker_)
     start_worker();
-  const bool replicated = has_arbitrator_ && !options_.file.arbitrator.replicas.empty();
+  const bool replicated = has_arbitrator_ && !options_.file->arbitrator.replicas.empty();
   if (replicated)
     leader_ = "";
   else if (has_arbitrator_)
@@ -61,7 +61,7 @@ std::string host_services::start() {
 }
 
 std::string host_services::join_replicas() {
-  return leadership_.start(system_, {.file = &options_.file,
+  return leadership_.start(system_, {.file = options_.file.get(),
                                      .host = host_.name,
                                      .directory = options_.run_directory + "/replica-" + host_.name,
                                      .lead = [this](const leader_start& start) { lead(start); },
@@ -120,7 +120,7 @@ std::string host_services::prepare_arbitration() {
     return error;
   ledger_origin_seconds_ = clock_seconds(system_);
   archive_ = std::make_shared<policy::parameter_archive>(options_.run_directory + "/policies");
-  const auto& file = options_.file;
+  const auto& file = *options_.file;
   std::string source;
   if (error = read_policy(source); !error.empty())
     return error;
@@ -134,7 +134,7 @@ std::string host_services::prepare_arbitration() {
 }
 
 std::string host_services::read_policy(std::string& source) {
-  const auto& file = options_.file;
+  const auto& file = *options_.file;
   source =
       options_.policy_from.empty() ? cluster::resolve_path(file, file.arbitrator.policy_file) : options_.policy_from;
   std::string contents;
@@ -183,7 +183,7 @@ void host_services::start_worker() {
     if (!training.trace)
       spdlog::warn("trace_not_written problem=\"{}\"", problem);
   }
-  auto protocol = session::options_of(options_.file, options_.file.digest(), host_.name, new_incarnation());
+  auto protocol = session::options_of(*options_.file, options_.file->digest(), host_.name, new_incarnation());
   trainer::checkpoint newest;
   if (!options_.resume_from.empty() && trainer::read_checkpoint(options_.resume_from, newest).empty())
     protocol.identity.checkpoint_steps = newest.step;
@@ -196,7 +196,7 @@ void host_services::start_worker() {
   std::vector<child_specification> children;
   children.push_back({"telemetry", [this] {
                         auto started =
-                            system_.spawn(telemetry, telemetry_options{.sources = options_.file.telemetry_sources,
+                            system_.spawn(telemetry, telemetry_options{.sources = options_.file->telemetry_sources,
                                                                        .control_ports = control_ports(options_),
                                                                        .kernel = options_.kernel});
                         caf::anon_send(worker_, atom::serve_v, started);
@@ -215,10 +215,10 @@ caf::strong_actor_ptr host_services::start_connector() {
 }
 
 caf::actor host_services::supervise(supervision_options options, std::vector<child_specification> children) {
-  options.seed = options_.file.seed + supervisors_.size();
+  options.seed = options_.file->seed + supervisors_.size();
   if (options.max_restarts > 0) {
-    options.max_restarts = options_.file.supervision.max_restarts;
-    options.period_seconds = options_.file.supervision.period_ms / 1000.0;
+    options.max_restarts = options_.file->supervision.max_restarts;
+    options.period_seconds = options_.file->supervision.period_ms / 1000.0;
   }
   auto told = [ledger = ledger_, &system = system_, origin = ledger_origin_seconds_](const std::string& reason) {
     if (ledger)
@@ -254,7 +254,7 @@ caf::strong_actor_ptr host_services::start_hub() {
                     .ledger_origin_seconds = ledger_origin_seconds_,
                     .journal = led_from_.journal,
                     .before = led_from_.state,
-                    .voter = leadership::voter_of(options_.file, host_.name),
+                    .voter = leadership::voter_of(*options_.file, host_.name),
                     .plan = tree_.is_root() ? tree_.plan() : cluster::tree_plan{}};
   hub_ = system_.spawn(hub, hub_options{.file = options_.file, .timeouts = timeouts_, .role = std::move(role)});
   if (gateway_)
@@ -300,7 +300,7 @@ void host_services::leave() {
 }
 
 session::host_roles host_services::roles() const {
-  return {.arbitrates = has_arbitrator_, .replicated = !options_.file.arbitrator.replicas.empty()};
+  return {.arbitrates = has_arbitrator_, .replicated = !options_.file->arbitrator.replicas.empty()};
 }
 
 void host_services::tell_end(bool succeeded, const std::string& reason) {
@@ -311,7 +311,7 @@ void host_services::tell_end(bool succeeded, const std::string& reason) {
   }
   const messages::farewell said{
       .host = host_.name, .succeeded = succeeded, .reason = messages::fit_text(reason), .decisions = {}};
-  leadership::tell_end(system_, options_.file, said, std::chrono::milliseconds(timeouts_.request_timeout_ms));
+  leadership::tell_end(system_, *options_.file, said, std::chrono::milliseconds(timeouts_.request_timeout_ms));
 }
 
 void host_services::shut_down() {

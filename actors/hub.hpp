@@ -10,7 +10,7 @@
 namespace dynamix::actors {
 
 struct hub_options {
-  cluster::cluster_file file;
+  std::shared_ptr<const cluster::cluster_file> file;
   cluster::timeouts timeouts;
   std::variant<root_options, shard_options> role;
 };

@@ -88,7 +88,7 @@ std::map<route, std::vector<std::uint32_t>> hub_role::split(const std::vector<st
 
 messages::welcome hub_role::judge_child(const messages::shard_hello& hello) const {
   messages::welcome answer;
-  if (hello.protocol != messages::protocol_version || hello.cluster_digest != file_.digest() ||
+  if (hello.protocol != messages::protocol_version || hello.cluster_digest != file_->digest() ||
       hello.heartbeat_interval_ms != timeouts_.heartbeat_interval_ms) {
     answer.verdict = messages::welcome_verdict::cluster_mismatch;
     answer.detail =

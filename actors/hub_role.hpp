@@ -12,16 +12,18 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dynamix::actors {
 
 class hub_role {
 public:
-  hub_role(const cluster::cluster_file& file, const cluster::timeouts& timeouts, hub_links& links)
-      : file_(file), timeouts_(timeouts), links_(links) {}
+  hub_role(std::shared_ptr<const cluster::cluster_file> file, const cluster::timeouts& timeouts, hub_links& links)
+      : file_(std::move(file)), timeouts_(timeouts), links_(links) {}
   hub_role(const hub_role&) = delete;
   hub_role& operator=(const hub_role&) = delete;
   virtual ~hub_role() = default;
@@ -80,11 +82,11 @@ protected:
   void place(const std::vector<std::uint32_t>& workers, const messages::placement& placement);
   void order(const std::string& host, messages::shard_order order);
   /// The window that a worker trains in which has completed these steps.
-  std::uint64_t window_after(std::uint64_t steps) const { return steps / file_.arbitrator.window_steps + 1; }
+  std::uint64_t window_after(std::uint64_t steps) const { return steps / file_->arbitrator.window_steps + 1; }
   /// A sign of life of the generation that is gathered says how far it is.
   void follow_progress(const messages::heartbeat& sign);
 
-  const cluster::cluster_file file_;
+  const std::shared_ptr<const cluster::cluster_file> file_;
   const cluster::timeouts timeouts_;
   hub_links& links_;
   std::map<std::uint32_t, route> routes_; ///< to workers that are connected, by rank

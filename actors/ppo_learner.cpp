@@ -42,8 +42,8 @@ void yield_to_training() {
 
 } // namespace
 
-learner_actor::behavior_type ppo_learner(pointer self, cluster::cluster_file file, std::vector<std::uint8_t> saved,
-                                         std::string checkpoint) {
+learner_actor::behavior_type ppo_learner(pointer self, const std::shared_ptr<const cluster::cluster_file>& file,
+                                         std::vector<std::uint8_t> saved, std::string checkpoint) {
   install_handlers(self, ppo_learner_state::name);
   yield_to_training();
   auto& state = self->state;
@@ -51,7 +51,7 @@ learner_actor::behavior_type ppo_learner(pointer self, cluster::cluster_file fil
   std::string restored;
   if (!state.checkpoint.empty() && storage::read_file(state.checkpoint, messages::max_policy_bytes, restored).empty())
     saved.assign(restored.begin(), restored.end());
-  state.learner = policy::make_learner(file, saved);
+  state.learner = policy::make_learner(*file, saved);
   return {
       [self](atom::learn, const std::vector<message<messages::trajectory>>& rollout) { return learn(self, rollout); },
       [self](atom::save) { return self->state.learner->save(); },

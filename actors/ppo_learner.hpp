@@ -21,7 +21,7 @@ struct ppo_learner_state {
 /// Starts from the checkpoint if there is one (after a restart), else from `saved` (a saved learner or parameters; may
 /// be empty).
 learner_actor::behavior_type ppo_learner(learner_actor::stateful_pointer<ppo_learner_state> self,
-                                         cluster::cluster_file file, std::vector<std::uint8_t> saved,
-                                         std::string checkpoint);
+                                         const std::shared_ptr<const cluster::cluster_file>& file,
+                                         std::vector<std::uint8_t> saved, std::string checkpoint);
 
 } // namespace dynamix::actors

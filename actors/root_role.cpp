@@ -33,11 +33,11 @@ std::optional<std::uint32_t> finished_before(const cluster::cluster_file& file, 
 
 } // namespace
 
-root_role::root_role(const cluster::cluster_file& file, const cluster::timeouts& timeouts, root_options options,
-                     hub_links& links)
+root_role::root_role(const std::shared_ptr<const cluster::cluster_file>& file, const cluster::timeouts& timeouts,
+                     root_options options, hub_links& links)
     : hub_role(file, timeouts, links), options_(std::move(options)),
-      members_(file, membership_timeouts(timeouts, options_),
-               options_.before ? options_.before->generation.generation : 0, finished_before(file, options_)) {}
+      members_(*file, membership_timeouts(timeouts, options_),
+               options_.before ? options_.before->generation.generation : 0, finished_before(*file, options_)) {}
 
 void root_role::write_row(ledger::entry entry) {
   options_.run_ledger->append(
@@ -152,7 +152,7 @@ void root_role::take_farewell(const messages::farewell& farewell, std::function<
   if (messages::tells_completion(farewell) && !std::ranges::any_of(farewells_, messages::tells_completion))
     keep(replication::training_ended{.generation = members_.generation(),
                                      .rank = farewell.rank,
-                                     .cluster_digest = file_.digest()},
+                                     .cluster_digest = file_->digest()},
          [] {});
   farewells_.push_back(farewell);
   write_row(ledger::farewell{farewell});

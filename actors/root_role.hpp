@@ -33,8 +33,8 @@ struct root_options {
 
 class root_role final : public hub_role {
 public:
-  root_role(const cluster::cluster_file& file, const cluster::timeouts& timeouts, root_options options,
-            hub_links& links);
+  root_role(const std::shared_ptr<const cluster::cluster_file>& file, const cluster::timeouts& timeouts,
+            root_options options, hub_links& links);
 
   void take_hello(const messages::hello& hello, const route& way, hello_reply reply) override;
   bool take_beat(const messages::heartbeat& sign) override;

@@ -18,8 +18,8 @@ constexpr std::uint64_t ticks_a_summary = 2; ///< of signs of life, to the paren
 
 } // namespace
 
-shard_role::shard_role(const cluster::cluster_file& file, const cluster::timeouts& timeouts, shard_options options,
-                       hub_links& links)
+shard_role::shard_role(const std::shared_ptr<const cluster::cluster_file>& file, const cluster::timeouts& timeouts,
+                       shard_options options, hub_links& links)
     : hub_role(file, timeouts, links), options_(std::move(options)),
       workers_(timeouts.silence_ms / 1000.0, timeouts.beat_interval_ms / 1000.0), began_seconds_(links.now_seconds()) {}
 
@@ -225,8 +225,8 @@ void shard_role::reached_parent() {
 void shard_role::find_parent() {
   if (links_.has_parent() || std::exchange(attaching_, true))
     return;
-  const messages::shard_hello hello{.cluster = file_.name,
-                                    .cluster_digest = file_.digest(),
+  const messages::shard_hello hello{.cluster = file_->name,
+                                    .cluster_digest = file_->digest(),
                                     .host = options_.host,
                                     .node = options_.host,
                                     .parent = options_.parent,

@@ -31,8 +31,8 @@ struct shard_options {
 
 class shard_role final : public hub_role {
 public:
-  shard_role(const cluster::cluster_file& file, const cluster::timeouts& timeouts, shard_options options,
-             hub_links& links);
+  shard_role(const std::shared_ptr<const cluster::cluster_file>& file, const cluster::timeouts& timeouts,
+             shard_options options, hub_links& links);
 
   void take_hello(const messages::hello& hello, const route& way, hello_reply reply) override;
   bool take_beat(const messages::heartbeat& sign) override;

@@ -65,12 +65,13 @@ swarm_relay_actor::behavior_type swarm_relay(relay_pointer self, worker_list wor
 
 class actor_transport final : public swarm::transport {
 public:
-  actor_transport(const cluster::cluster_file& file, std::vector<std::uint32_t> ranks, swarm::transport_events& events)
-      : group_(std::make_shared<swarm_group>(file, events)), ranks_(std::move(ranks)),
+  actor_transport(std::shared_ptr<const cluster::cluster_file> file, std::vector<std::uint32_t> ranks,
+                  swarm::transport_events& events)
+      : group_(std::make_shared<swarm_group>(std::move(file), events)), ranks_(std::move(ranks)),
         system_(*new caf::actor_system(*new system_config(group_->timeouts))) {}
 
   void join() override {
-    const auto plan = cluster::plan_tree(group_->file);
+    const auto plan = cluster::plan_tree(*group_->file);
     for (auto first = ranks_.begin(); first != ranks_.end();) {
       const auto shard = plan.shard_of(*first);
       const auto last = std::find_if(first, ranks_.end(), [&](auto rank) { return plan.shard_of(rank) != shard; });
@@ -120,11 +121,11 @@ private:
       reach.targets.push_back({.host = host.name, .address = host.address, .port = host.port});
     };
     if (plan.central()) {
-      for (const auto* host : group_->file.arbitrators())
+      for (const auto* host : group_->file->arbitrators())
         add(*host);
     } else {
       for (const auto node : plan.places_for_worker(ranks.front()))
-        add(*group_->file.find(plan.nodes[node].host));
+        add(*group_->file->find(plan.nodes[node].host));
       reach.first_seconds = group_->timeouts.rejoin_timeout_ms / 1000.0;
     }
     system_.spawn<caf::detached>(connector, std::move(reach), connected_actor{relay});
@@ -138,10 +139,10 @@ private:
 
 } // namespace
 
-std::unique_ptr<swarm::transport> make_swarm_transport(const cluster::cluster_file& file,
+std::unique_ptr<swarm::transport> make_swarm_transport(std::shared_ptr<const cluster::cluster_file> file,
                                                        const std::vector<std::uint32_t>& ranks,
                                                        swarm::transport_events& events) {
-  return std::make_unique<actor_transport>(file, ranks, events);
+  return std::make_unique<actor_transport>(std::move(file), ranks, events);
 }
 
 } // namespace dynamix::actors

@@ -229,7 +229,7 @@ swarm_worker_actor::behavior_type swarm_worker(pointer self, std::shared_ptr<swa
   state.group = std::move(group);
   state.relay = std::move(relay);
   state.rank = rank;
-  const auto& file = state.group->file;
+  const auto& file = *state.group->file;
   state.protocol.emplace(session::options_of(file, state.group->digest, file.workers()[rank]->name, incarnation));
   self->set_down_handler([self](const caf::down_msg& down) {
     if (self->state.hub && down.source == self->state.hub.address())

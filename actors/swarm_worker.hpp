@@ -37,13 +37,14 @@ using swarm_relay_actor = worker_local::extend<
 
 /// What the workers of a process share. Thread-safe but for `reports`, which change only between windows.
 struct swarm_group {
-  swarm_group(const cluster::cluster_file& of, swarm::transport_events& told)
-      : file(of), digest(of.digest()), timeouts(cluster::derive_timeouts(of.detect_ms)), events(told) {}
+  swarm_group(std::shared_ptr<const cluster::cluster_file> of, swarm::transport_events& told)
+      : file(std::move(of)), digest(file->digest()), timeouts(cluster::derive_timeouts(file->detect_ms)), events(told) {
+  }
 
   /// One copy of a placement for all its members here: with thousands of them each holds thousands of ranks.
   std::shared_ptr<const messages::placement> share(messages::placement placement);
 
-  const cluster::cluster_file file;
+  const std::shared_ptr<const cluster::cluster_file> file;
   const std::uint64_t digest;
   const cluster::timeouts timeouts;
   swarm::transport_events& events;

@@ -129,7 +129,7 @@ void training_run::place(const messages::placement& place, store_actor store) {
     order_ = order{.place = {{.rank = rank_,
                               .members = place.members,
                               .store_prefix = place.store_prefix,
-                              .address = options_.file.find(options_.host)->address,
+                              .address = options_.file->find(options_.host)->address,
                               .collective_timeout_ms = options_.timeouts.collective_timeout_ms,
                               .join_timeout_ms = options_.timeouts.stall_timeout_ms},
                              place.generation,
@@ -174,8 +174,8 @@ void training_run::run(caf::actor_system& system, const worker_local& worker) {
   try {
     // Outlives the session: a thread that a generation left behind may still read it.
     static trainer::steady_clock clock;
-    trainer::session session({.file = &options_.file,
-                              .host = options_.file.find(options_.host),
+    trainer::session session({.file = options_.file.get(),
+                              .host = options_.file->find(options_.host),
                               .checkpoint_directory = options_.checkpoint_directory,
                               .resume_from = options_.resume_from},
                              clock);

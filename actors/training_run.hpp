@@ -21,7 +21,7 @@
 namespace dynamix::actors {
 
 struct training_options {
-  cluster::cluster_file file;
+  std::shared_ptr<const cluster::cluster_file> file;
   std::string host;
   std::string checkpoint_directory;
   std::string resume_from;

@@ -15,7 +15,7 @@ namespace dynamix::actors {
 tree_services::tree_services(caf::actor_system& system, const host_options& options,
                              std::shared_ptr<host_events> events)
     : system_(system), options_(options), events_(std::move(events)),
-      timeouts_(cluster::derive_timeouts(options.file.detect_ms)), plan_(cluster::plan_tree(options.file)),
+      timeouts_(cluster::derive_timeouts(options.file->detect_ms)), plan_(cluster::plan_tree(*options.file)),
       node_(plan_.find(options.host)) {}
 
 connector_options tree_services::reach(const std::vector<const cluster::host*>& hosts) const {
@@ -34,14 +34,14 @@ connector_options tree_services::reach(const std::vector<const cluster::host*>& 
 std::vector<const cluster::host*> tree_services::hosts_of(const std::vector<std::size_t>& nodes) const {
   std::vector<const cluster::host*> hosts;
   for (const auto node : nodes)
-    hosts.push_back(options_.file.find(plan_.nodes[node].host));
+    hosts.push_back(options_.file->find(plan_.nodes[node].host));
   return hosts;
 }
 
 connector_options tree_services::reach_of_worker() const {
   if (plan_.central())
-    return reach(options_.file.arbitrators());
-  const auto workers = options_.file.workers();
+    return reach(options_.file->arbitrators());
+  const auto workers = options_.file->workers();
   const auto own = std::ranges::find(workers, options_.host, [](const auto* host) { return host->name; });
   auto found = reach(hosts_of(plan_.places_for_worker(static_cast<std::uint32_t>(own - workers.begin()))));
   found.first_seconds = timeouts_.rejoin_timeout_ms / 1000.0;

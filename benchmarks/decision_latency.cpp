@@ -288,7 +288,9 @@ int measure(const latency_plan& plan) {
   std::filesystem::create_directory(directory + "/checkpoints");
   std::vector<child> children;
   children.push_back(start([&] {
-    const auto outcome = actors::run_host({.file = file, .host = "arbitrator", .run_directory = directory}, {});
+    const auto outcome = actors::run_host(
+        {.file = std::make_shared<const cluster::cluster_file>(file), .host = "arbitrator", .run_directory = directory},
+        {});
     if (!outcome.succeeded)
       throw std::runtime_error("arbitrator: " + outcome.reason);
     return std::vector<double>{};

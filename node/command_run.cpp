@@ -67,7 +67,7 @@ std::string find_leftovers(const run_directory& run, const cluster::cluster_file
 int find_resume_options(const run_directory& run, const cluster::host& host, actors::host_options& options,
                         std::ostream& err) {
   if (host.has(cluster::role::arbitrator) && std::filesystem::exists(run.policy()) &&
-      cluster::has_parameters(options.file.arbitrator.policy))
+      cluster::has_parameters(options.file->arbitrator.policy))
     options.policy_from = run.policy();
   if (!host.has(cluster::role::worker))
     return run.exists() ? exit_done : refuse(err, "there is no run directory " + run.path() + " to resume in");
@@ -86,7 +86,7 @@ std::string read_reach(const std::vector<std::string>& texts, actors::host_optio
     std::uint16_t port = 0;
     if (equals == std::string::npos || colon == std::string::npos || colon < equals ||
         std::from_chars(text.data() + colon + 1, text.data() + text.size(), port).ptr != text.data() + text.size() ||
-        options.file.find(text.substr(0, equals)) == nullptr)
+        options.file->find(text.substr(0, equals)) == nullptr)
       return "--reach is " + text + "; it must be HOST=ADDRESS:PORT with a host of the cluster file";
     options.reach[text.substr(0, equals)] = {text.substr(equals + 1, colon - equals - 1), port};
   }
@@ -95,9 +95,9 @@ std::string read_reach(const std::vector<std::string>& texts, actors::host_optio
 
 /// Before the first socket is made, and the last that takes privileges.
 std::shared_ptr<telemetry::kernel_session> start_measuring(const actors::host_options& options) {
-  const auto& sources = options.file.telemetry_sources;
+  const auto& sources = options.file->telemetry_sources;
   std::shared_ptr<telemetry::kernel_session> session;
-  if (options.file.find(options.host)->has(cluster::role::worker) &&
+  if (options.file->find(options.host)->has(cluster::role::worker) &&
       std::ranges::find(sources, cluster::telemetry_source::ebpf) != sources.end())
     session = telemetry::open_kernel_session(actors::control_ports(options));
   if (const auto problem = telemetry::drop_privileges(); !problem.empty())
@@ -107,8 +107,8 @@ std::shared_ptr<telemetry::kernel_session> start_measuring(const actors::host_op
 
 int train(const actors::host_options& options, const run_directory& run, const actors::host_stop_tokens& stop) {
   // From before the first row until the results are written.
-  const bool arbitrates = options.file.find(options.host)->has(cluster::role::arbitrator);
-  const auto page = arbitrates ? dashboard::start(options.file, run.ledger()) : dashboard::running_dashboard{};
+  const bool arbitrates = options.file->find(options.host)->has(cluster::role::arbitrator);
+  const auto page = arbitrates ? dashboard::start(*options.file, run.ledger()) : dashboard::running_dashboard{};
   const auto outcome = actors::run_host(options, stop);
   bool succeeded = outcome.succeeded;
   if (!outcome.farewell.host.empty() && (outcome.farewell.steps > 0 || outcome.left)) {
@@ -119,7 +119,7 @@ int train(const actors::host_options& options, const run_directory& run, const a
     }
   }
   // The arbitrator's ledger tells the whole run.
-  if (options.file.arbitrator_host().name == options.host && !outcome.left) {
+  if (options.file->arbitrator_host().name == options.host && !outcome.left) {
     run_summary summary;
     if (const auto problem = write_results(run, {}, succeeded ? "" : outcome.reason, summary); !problem.empty()) {
       spdlog::error("results_not_written error=\"{}\"", problem);
@@ -139,9 +139,10 @@ int train(const actors::host_options& options, const run_directory& run, const a
 
 int run(const run_arguments& arguments, command_context& context) {
   const stop_signals signals; // before any other thread
-  auto file = load_cluster_file(arguments.cluster, context.err, changes_of(arguments.set));
-  if (!file)
+  auto loaded = load_cluster_file(arguments.cluster, context.err, changes_of(arguments.set));
+  if (!loaded)
     return exit_refused;
+  const auto file = std::make_shared<const cluster::cluster_file>(std::move(*loaded));
   const auto* host = file->find(arguments.name);
   if (host == nullptr)
     return refuse(context.err, "--name is " + arguments.name + ", which is no host of " + arguments.cluster +
@@ -159,7 +160,7 @@ int run(const run_arguments& arguments, command_context& context) {
   if (const auto reason = resume ? "" : find_leftovers(run, *file, *host); !reason.empty())
     return refuse(context.err, reason);
   actors::host_options options{
-      .file = *file, .host = arguments.name, .run_directory = run.path(), .resume_from = {}, .policy_from = {}};
+      .file = file, .host = arguments.name, .run_directory = run.path(), .resume_from = {}, .policy_from = {}};
   options.version = program_version();
   options.trace = arguments.trace;
   options.without_worker = arguments.without_worker;

@@ -18,16 +18,17 @@ namespace {
 /// A process of the swarm itself, which `run_swarm_command` starts.
 int run_part(const swarm_arguments& arguments, command_context& context) {
   spdlog::set_level(spdlog::level::warn);
-  const auto file = load_cluster_file(arguments.cluster, context.err);
-  if (!file)
+  auto loaded = load_cluster_file(arguments.cluster, context.err);
+  if (!loaded)
     return exit_refused;
+  const auto file = std::make_shared<const cluster::cluster_file>(std::move(*loaded));
   simulator::scenario scenario;
   for (const auto& error : simulator::load_scenario(*file, scenario))
     return refuse_at(context.err, error);
   const auto ranks = swarm_ranks(*file, arguments.processes).at(arguments.part);
   swarm::channel conductor(STDIN_FILENO);
   return swarm::run_part(scenario, ranks, conductor, [&](swarm::transport_events& events) {
-    return actors::make_swarm_transport(*file, ranks, events);
+    return actors::make_swarm_transport(file, ranks, events);
   });
 }
 

@@ -188,20 +188,23 @@ caf::strong_actor_ptr arbitrator_host::start_aggregator() {
   world_.checks.hub_started();
   actors::root_options role{.run_ledger = ledger_, .events = events_, .journal = journal_, .before = before_};
   hub_ = shared_actor_system().spawn(
-      actors::hub, actors::hub_options{.file = world_.file, .timeouts = world_.timeouts, .role = std::move(role)});
+      actors::hub, actors::hub_options{.file = std::make_shared<const cluster::cluster_file>(world_.file),
+                                       .timeouts = world_.timeouts,
+                                       .role = std::move(role)});
   if (gateway_)
     caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<actors::greeter_actor>(hub_));
   return caf::actor_cast<caf::strong_actor_ptr>(hub_);
 }
 
 caf::strong_actor_ptr arbitrator_host::start_arbitrator() {
-  judge_ = shared_actor_system().spawn(actors::arbitrator,
-                                       actors::arbitrator_options{.file = world_.file,
-                                                                  .timeouts = world_.timeouts,
-                                                                  .parameters = {},
-                                                                  .run_ledger = ledger_,
-                                                                  .journal = journal_},
-                                       hub_, actors::learner_actor{});
+  judge_ = shared_actor_system().spawn(
+      actors::arbitrator,
+      actors::arbitrator_options{.file = std::make_shared<const cluster::cluster_file>(world_.file),
+                                 .timeouts = world_.timeouts,
+                                 .parameters = {},
+                                 .run_ledger = ledger_,
+                                 .journal = journal_},
+      hub_, actors::learner_actor{});
   return caf::actor_cast<caf::strong_actor_ptr>(judge_);
 }
 

@@ -149,7 +149,8 @@ protected:
   std::unique_ptr<root_role> make_root(root_options options = {}) {
     options.run_ledger = rows;
     options.events = events;
-    return std::make_unique<root_role>(file, timeouts, std::move(options), links);
+    return std::make_unique<root_role>(std::make_shared<const cluster::cluster_file>(file), timeouts,
+                                       std::move(options), links);
   }
 
   cluster::cluster_file file = file_of(3);
@@ -275,7 +276,10 @@ protected:
     accepted.rank = rank;
     links.hellos.back()(accepted);
   }
-  shard_role shard{file, timeouts, {.host = "w0", .parent = "north", .incarnation = 9}, links};
+  shard_role shard{std::make_shared<const cluster::cluster_file>(file),
+                   timeouts,
+                   {.host = "w0", .parent = "north", .incarnation = 9},
+                   links};
 };
 
 TEST_F(ShardRole, SendsWorkersOnOnceItHasBeenWithoutAParentForLong) {

@@ -91,7 +91,7 @@ private:
   void start_hub() {
     std::vector<child_specification> children;
     children.push_back({"hub", [this] {
-                          hub_options options{.file = file,
+                          hub_options options{.file = std::make_shared<const cluster::cluster_file>(file),
                                               .timeouts = timeouts,
                                               .role = root_options{.run_ledger = rows, .events = events}};
                           hub = system.spawn(actors::hub, std::move(options));
@@ -99,8 +99,10 @@ private:
                           return caf::actor_cast<caf::strong_actor_ptr>(hub);
                         }});
     children.push_back({"arbitrator", [this] {
-                          arbitrator_options options{
-                              .file = file, .timeouts = timeouts, .parameters = {}, .run_ledger = rows};
+                          arbitrator_options options{.file = std::make_shared<const cluster::cluster_file>(file),
+                                                     .timeouts = timeouts,
+                                                     .parameters = {},
+                                                     .run_ledger = rows};
                           judge = system.spawn(arbitrator, std::move(options), hub, learner_actor{});
                           return caf::actor_cast<caf::strong_actor_ptr>(judge);
                         }});

@@ -148,20 +148,22 @@ private:
   void start_root() {
     std::vector<child_specification> children;
     children.push_back({"hub", [this] {
-                          hub_options options{.file = file,
+                          hub_options options{.file = std::make_shared<const cluster::cluster_file>(file),
                                               .timeouts = timeouts,
                                               .role = root_options{.run_ledger = rows, .events = events, .plan = plan}};
                           hub = system.spawn(actors::hub, std::move(options));
                           caf::anon_send(root_door, atom::serve_v, caf::actor_cast<attacher_actor>(hub));
                           return caf::actor_cast<caf::strong_actor_ptr>(hub);
                         }});
-    children.push_back(
-        {"arbitrator", [this] {
-           arbitrator_options options{
-               .file = file, .timeouts = timeouts, .parameters = {}, .run_ledger = rows, .seat = arbitrator_seat::root};
-           return caf::actor_cast<caf::strong_actor_ptr>(
-               system.spawn(arbitrator, std::move(options), hub, learner_actor{}));
-         }});
+    children.push_back({"arbitrator", [this] {
+                          arbitrator_options options{.file = std::make_shared<const cluster::cluster_file>(file),
+                                                     .timeouts = timeouts,
+                                                     .parameters = {},
+                                                     .run_ledger = rows,
+                                                     .seat = arbitrator_seat::root};
+                          return caf::actor_cast<caf::strong_actor_ptr>(
+                              system.spawn(arbitrator, std::move(options), hub, learner_actor{}));
+                        }});
     root = system.spawn(supervisor, supervision_options{.strategy = supervision_strategy::rest_for_one},
                         std::move(children), events, [](const std::string&) {});
   }
@@ -174,8 +176,9 @@ private:
            auto& node = nodes[index];
            shard_options role{
                .host = plan.nodes[index].host, .parent = "north", .incarnation = generator() | 1, .events = nullptr};
-           node.hub =
-               system.spawn(actors::hub, hub_options{.file = file, .timeouts = timeouts, .role = std::move(role)});
+           node.hub = system.spawn(actors::hub, hub_options{.file = std::make_shared<const cluster::cluster_file>(file),
+                                                            .timeouts = timeouts,
+                                                            .role = std::move(role)});
            if (plan.nodes[index].is_shard())
              caf::anon_send(node.door, atom::serve_v, caf::actor_cast<greeter_actor>(node.hub));
            else
@@ -186,8 +189,10 @@ private:
     if (plan.nodes[index].is_shard())
       children.push_back({"shard_arbitrator", [this, index] {
                             auto& node = nodes[index];
-                            arbitrator_options options{
-                                .file = file, .timeouts = timeouts, .parameters = {}, .seat = arbitrator_seat::shard};
+                            arbitrator_options options{.file = std::make_shared<const cluster::cluster_file>(file),
+                                                       .timeouts = timeouts,
+                                                       .parameters = {},
+                                                       .seat = arbitrator_seat::shard};
                             node.judge = system.spawn(arbitrator, std::move(options), node.hub, learner_actor{});
                             return caf::actor_cast<caf::strong_actor_ptr>(node.judge);
                           }});
