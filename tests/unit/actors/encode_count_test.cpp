@@ -59,12 +59,15 @@ protected:
     file_.hosts.push_back({.name = "north", .port = 1, .roles = {cluster::role::arbitrator}});
     file_.hosts.push_back({.name = "ada", .port = 2});
     hub_ = north_.spawn(
-        hub, hub_options{.file = file_,
+        hub, hub_options{.file = std::make_shared<const cluster::cluster_file>(file_),
                          .timeouts = timeouts_,
                          .role = root_options{.run_ledger = ledger_, .events = std::make_shared<host_events>()}});
-    judge_ = north_.spawn(
-        arbitrator, arbitrator_options{.file = file_, .timeouts = timeouts_, .parameters = {}, .run_ledger = ledger_},
-        hub_, learner_actor{});
+    judge_ = north_.spawn(arbitrator,
+                          arbitrator_options{.file = std::make_shared<const cluster::cluster_file>(file_),
+                                             .timeouts = timeouts_,
+                                             .parameters = {},
+                                             .run_ledger = ledger_},
+                          hub_, learner_actor{});
     door_ = north_.spawn(gateway, std::string("north"), true, std::shared_ptr<host_events>());
     caf::anon_send(door_, atom::serve_v, caf::actor_cast<greeter_actor>(hub_));
   }
