@@ -6,22 +6,14 @@
 namespace dynamix::actors {
 namespace {
 
-messages::shared_words words(std::uint64_t number) {
-  return messages::shared_words(std::vector<std::uint64_t>{number});
-}
-
-std::uint64_t number(const std::optional<messages::shared_words>& value) {
-  return value ? value->view().front() : 0;
-}
-
 TEST(credit, lets_so_many_go_and_keeps_the_newest_of_the_rest) {
-  credit tested(2);
-  EXPECT_EQ(number(tested.offer(words(1))), 1U);
-  EXPECT_EQ(number(tested.offer(words(2))), 2U);
-  EXPECT_FALSE(tested.offer(words(3)));
-  EXPECT_FALSE(tested.offer(words(4)));
+  credit<int> tested(2);
+  EXPECT_EQ(tested.offer(1), 1);
+  EXPECT_EQ(tested.offer(2), 2);
+  EXPECT_FALSE(tested.offer(3));
+  EXPECT_FALSE(tested.offer(4));
   EXPECT_EQ(tested.dropped(), 1U);
-  EXPECT_EQ(number(tested.answered(1)), 4U) << "3 was the older";
+  EXPECT_EQ(tested.answered(1), 4) << "3 was the older";
   EXPECT_FALSE(tested.answered(1));
   EXPECT_EQ(tested.under_way(), 1U);
   EXPECT_FALSE(tested.answered(7)) << "more answers than there were messages";

@@ -19,7 +19,6 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 using ranks = std::vector<std::uint32_t>;
@@ -192,6 +191,28 @@ TEST_F(RootRole, EndsTheGenerationOfAWorkerWhoseConnectionBreaks) {
   EXPECT_THAT(links.take(), ElementsAre("disconnect 1", "lose 1", "notify 0,2 of 1 through \"\""));
 }
 
+TEST_F(RootRole, AsksAWorkerThatComesAfterAStopToStopBeforeItAnswers) {
+  root->stop();
+  links.take();
+  auto said = hello_of(2);
+  said.generation = 1;
+  say_hello(*root, said);
+  EXPECT_THAT(links.take(), ElementsAre("look soon", "connect 2", "stop 2", "answer accepted"));
+}
+
+TEST_F(RootRole, EndsTheRunOnceAllWorkersHaveSaidFarewell) {
+  bool taken = true;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_FALSE(events->take().arbitrator);
+    root->take_farewell({.host = fmt::format("w{}", rank), .rank = rank, .succeeded = true, .reason = "done"},
+                        [&](bool heard) { taken &= heard; });
+    root->look();
+  }
+  EXPECT_TRUE(taken);
+  ASSERT_TRUE(events->take().arbitrator);
+  EXPECT_TRUE(events->take().arbitrator->succeeded);
+}
+
 TEST_F(RootRole, TakesNoHubsInWhereItIsTheRootOfNoTree) {
   EXPECT_FALSE(root->takes_children());
 }
@@ -318,6 +339,20 @@ TEST_F(ShardRole, BeginsAnewWhenItIsAttachedAgainWithWorkers) {
   links.take();
   attach();
   EXPECT_THAT(links.take(), ElementsAre("attach", "begin anew"));
+}
+
+TEST_F(ShardRole, LooksForAnotherParentWhenItsSignsOfLifeAreNotAnswered) {
+  attach();
+  join(1);
+  shard.take_beat({.rank = 1, .incarnation = 2});
+  links.take();
+  shard.tick();
+  EXPECT_THAT(links.take(), IsEmpty());
+  shard.tick();
+  EXPECT_THAT(links.take(), ElementsAre("beats of 1"));
+  links.unanswered();
+  EXPECT_THAT(links.take(), ElementsAre("next parent"));
+  EXPECT_FALSE(links.parent);
 }
 
 TEST_F(ShardRole, GoesToTheNextPlaceAfterFiveRefusals) {

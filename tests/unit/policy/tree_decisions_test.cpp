@@ -109,13 +109,13 @@ struct side {
 };
 
 /// What travels from the root to the shards.
-ruling without_what_stays_at_the_root(const ruling& known) {
+ruling what_travels(const ruling& known) {
   return ruling{static_cast<const messages::guidance&>(known), {}, {}};
 }
 
-class tree_decisions : public testing::TestWithParam<cluster::policy_kind> {};
+class TreeDecisions : public testing::TestWithParam<cluster::policy_kind> {};
 
-TEST_P(tree_decisions, are_those_of_one_arbitrator_when_guidance_is_of_the_same_window) {
+TEST_P(TreeDecisions, AreThoseOfOneArbitratorWhenGuidanceIsOfTheSameWindow) {
   for (const bool guard : {true, false})
     for (const std::size_t shards : {1, 3, 8}) {
       auto file = file_of(GetParam());
@@ -151,7 +151,7 @@ TEST_P(tree_decisions, are_those_of_one_arbitrator_when_guidance_is_of_the_same_
             untrained = tree[i].decider->untrained(own[i], made[i]);
         }
         root.decider->rule(seen, proposals, untrained, known);
-        known = without_what_stays_at_the_root(known);
+        known = what_travels(known);
         std::vector<std::uint32_t> decided;
         for (std::size_t i = 0; i < shards; ++i) {
           tree[i].decider->settle(own[i], known, made[i]);
@@ -212,7 +212,7 @@ std::vector<std::vector<std::uint32_t>> run_tree(const cluster::cluster_file& fi
   return decided;
 }
 
-TEST_P(tree_decisions, do_not_depend_on_how_the_workers_are_spread_over_shards) {
+TEST_P(TreeDecisions, DoNotDependOnHowTheWorkersAreSpreadOverShards) {
   for (const auto mode : {cluster::policy_mode::infer, cluster::policy_mode::train}) {
     auto file = file_of(GetParam(), mode);
     file.arbitrator.guard = mode == cluster::policy_mode::infer; // it lets an untrained ppo-add do nothing
@@ -222,7 +222,7 @@ TEST_P(tree_decisions, do_not_depend_on_how_the_workers_are_spread_over_shards) 
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(policies, tree_decisions,
+INSTANTIATE_TEST_SUITE_P(Policies, TreeDecisions,
                          testing::Values(cluster::policy_kind::static_batch, cluster::policy_kind::static_best,
                                          cluster::policy_kind::lb_bsp, cluster::policy_kind::omnilearn,
                                          cluster::policy_kind::goodput, cluster::policy_kind::ppo,
@@ -233,13 +233,13 @@ INSTANTIATE_TEST_SUITE_P(policies, tree_decisions,
                            return name;
                          });
 
-TEST(tree_decisions, come_near_to_those_of_goodput_although_they_are_a_window_late) {
+TEST(TreeDecisionsOfGoodput, ComeNearToThoseOfOneArbitratorAlthoughTheyAreAWindowLate) {
   const auto file = file_of(cluster::policy_kind::goodput);
   const auto decided = run_tree(file, 4).back();
   EXPECT_GT(std::ranges::max(decided), 2 * std::ranges::min(decided)) << "fast hosts got more";
 }
 
-TEST(deliberation_of_a_shard, decides_on_by_the_last_guidance_and_keeps_batches_until_there_is_any) {
+TEST(DeliberationOfAShard, DecidesOnByTheLastGuidanceAndKeepsBatchesUntilThereIsAny) {
   const auto file = file_of(cluster::policy_kind::goodput);
   deliberation shard(file, make_controller(file, {}));
   imagined_cluster hosts(3);
@@ -262,7 +262,7 @@ TEST(deliberation_of_a_shard, decides_on_by_the_last_guidance_and_keeps_batches_
   EXPECT_EQ(shard.known().window, 1U) << "older guidance is dropped";
 }
 
-TEST(deliberation_of_a_shard, sends_the_states_of_as_many_workers_as_the_budget_allows) {
+TEST(DeliberationOfAShard, SendsTheStatesOfAsManyWorkersAsTheBudgetAllows) {
   std::vector<std::uint32_t> members(1000);
   for (std::uint32_t rank = 0; rank < members.size(); ++rank)
     members[rank] = rank;
