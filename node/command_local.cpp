@@ -30,7 +30,6 @@ struct local_arguments {
   bool quiet = false;
   bool json = false;
   bool trace = false;
-  bool tensorboard = false;
   bool log_json = false;
 };
 
@@ -132,7 +131,6 @@ int run_local(const local_arguments& arguments, command_context& context) {
   options.resume = resume;
   options.quiet = arguments.quiet || arguments.json;
   options.trace = arguments.trace;
-  options.tensorboard = arguments.tensorboard;
   options.log_json = arguments.log_json;
   live_output live(arguments.json ? context.err : context.out, output_style::detect());
   if (!options.quiet) {
@@ -164,7 +162,6 @@ void add_local(CLI::App& app, command_context& context) {
   command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although peers are not authenticated");
   command->add_flag("--trace", arguments->trace,
                     "Trace windows, steps, collectives and decisions of all hosts, for Perfetto");
-  command->add_flag("--tensorboard", arguments->tensorboard, "Write event files for TensorBoard to tensorboard/");
   command->add_flag("--log-json", arguments->log_json, "Hosts log one JSON object per line");
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->add_flag("--json", arguments->json,

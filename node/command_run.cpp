@@ -11,7 +11,6 @@
 #include "node/resume_point.hpp"
 #include "node/run_directory.hpp"
 #include "node/stop_signals.hpp"
-#include "node/tensorboard.hpp"
 #include "storage/atomic_file.hpp"
 #include "telemetry/kernel_session.hpp"
 #include "telemetry/logging.hpp"
@@ -25,7 +24,6 @@
 #include <filesystem>
 #include <fmt/core.h>
 #include <memory>
-#include <optional>
 #include <ostream>
 #include <vector>
 
@@ -44,7 +42,6 @@ struct run_arguments {
   bool log_to_stderr = false;
   bool log_json = false;
   bool trace = false;
-  bool tensorboard = false;
   bool without_worker = false;
 };
 
@@ -183,12 +180,6 @@ int run(const run_arguments& arguments, command_context& context) {
     return exit_failed;
   }
   options.kernel = start_measuring(options);
-  std::optional<tensorboard_log> scalars; // of the host that writes the ledger
-  if (arguments.tensorboard && host->has(cluster::role::arbitrator)) {
-    scalars.emplace(run.ledger(), run.tensorboard(), resume, problem);
-    if (!problem.empty())
-      spdlog::warn("tensorboard_not_written problem=\"{}\"", problem);
-  }
   return train(options, run, {.stop = signals.token(), .one_host = signals.terminated()});
 }
 
@@ -211,8 +202,6 @@ void add_run(CLI::App& app, command_context& context) {
   command->add_flag("--log-json", arguments->log_json, "Log one JSON object per line");
   command->add_flag("--trace", arguments->trace,
                     "Trace this host to traces/HOST.jsonl; `dynamix-node trace` joins the hosts' files");
-  command->add_flag("--tensorboard", arguments->tensorboard,
-                    "On the arbitrator's host: write event files for TensorBoard to tensorboard/");
   command->add_flag("--without-worker", arguments->without_worker, "Run this host's arbitrators alone")->group("");
   command->add_option("--reach", arguments->reach, "HOST=ADDRESS:PORT: dial this host there, not as the file says")
       ->group(""); // for the fault injector: not in --help

@@ -41,9 +41,8 @@ child_options describe_process(const launch_options& options, const cluster::hos
                                     resumed ? "--resume" : "--out", options.run.path(), "--log-to-stderr"},
                       .environment = {{"OMP_NUM_THREADS", threads}, {"OPENBLAS_NUM_THREADS", threads}},
                       .output = options.run.log(host.name)};
-  for (const auto& [wanted, flag] :
-       {std::pair(options.insecure, "--insecure"), std::pair(options.trace, "--trace"),
-        std::pair(options.log_json, "--log-json"), std::pair(options.tensorboard, "--tensorboard")})
+  for (const auto& [wanted, flag] : {std::pair(options.insecure, "--insecure"), std::pair(options.trace, "--trace"),
+                                     std::pair(options.log_json, "--log-json")})
     if (wanted)
       child.arguments.emplace_back(flag);
   if (const auto more = options.more_arguments.find(host.name); more != options.more_arguments.end())

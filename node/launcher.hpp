@@ -39,7 +39,6 @@ struct launch_options {
   bool quiet = false;  ///< no progress
   bool trace = false;  ///< every host's process writes its trace
   bool log_json = false;
-  bool tensorboard = false;
   launch_observer* observer = nullptr;
   std::chrono::milliseconds look_interval{100};
   std::stop_token hurry = {}; ///< requested after the stop: whoever has not ended yet ends at once

@@ -11,7 +11,6 @@
 ///   workers/HOST.json     a worker's farewell and evaluations
 ///   checkpoints/          of the model and of the policy
 ///   traces/HOST.jsonl     with --trace: what a host did when; joined in trace.json
-///   tensorboard/          with --tensorboard: event files
 ///   policies/             parameters that have decided, by digest
 
 #include "cluster/cluster_file.hpp"
@@ -31,7 +30,6 @@ public:
   std::string epochs() const { return path_ + "/epochs.csv"; }
   std::string report() const { return path_ + "/report.txt"; }
   std::string trace() const { return path_ + "/trace.json"; }
-  std::string tensorboard() const { return path_ + "/tensorboard"; }
   std::string page() const { return path_ + "/report.html"; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   std::string policies() const { return path_ + "/policies"; }
