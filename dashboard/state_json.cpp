@@ -2,6 +2,9 @@
 
 #include "storage/json_text.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 namespace dynamix::dashboard {
 namespace {
 
@@ -91,26 +94,40 @@ void add_table_column(json_text& json, std::string_view name, const thinned_tabl
   json.close_array();
 }
 
-/// An array a worker.
-void add_worker_history(json_text& json, std::string_view name, const thinned_table& table) {
+/// The mean of what is known of a worker in rows [begin, end); NaN where nothing is.
+double mean_of(const thinned_table& table, std::size_t worker, std::size_t begin, std::size_t end) {
+  double sum = 0;
+  double count = 0;
+  for (std::size_t row = begin; row < std::min(end, table.rows()); ++row)
+    if (const double value = table.row(row)[worker]; std::isfinite(value)) {
+      sum += value;
+      count += 1;
+    }
+  return count > 0 ? sum / count : std::numeric_limits<double>::quiet_NaN();
+}
+
+/// An array a worker, each element the mean of `joined` rows.
+void add_worker_history(json_text& json, std::string_view name, const thinned_table& table, std::size_t joined) {
   json.key(name).open_array();
   for (std::size_t worker = 0; worker < table.columns(); ++worker) {
     json.open_array();
-    for (std::size_t row = 0; row < table.rows(); ++row)
-      json.value(static_cast<double>(table.row(row)[worker]));
+    for (std::size_t row = 0; row < table.rows(); row += joined)
+      json.value(mean_of(table, worker, row, row + joined));
     json.close_array();
   }
   json.close_array();
 }
 
-void add_history(json_text& json, const live_run& run) {
+void add_history(json_text& json, const live_run& run, std::size_t worker_cells) {
   json.key("history").open_object().member("stride", run.history().stride());
   for (std::size_t i = 0; i < signal_count; ++i)
     add_table_column(json, signal_names[i], run.history(), i);
   json.close_object();
-  json.key("worker_history").open_object().member("stride", run.batches().stride());
-  add_worker_history(json, "batch", run.batches());
-  add_worker_history(json, "work_seconds", run.work_seconds());
+  const std::size_t cells = run.batches().columns() * run.batches().rows();
+  const std::size_t joined = std::max<std::size_t>(1, cells / worker_cells + (cells % worker_cells > 0 ? 1 : 0));
+  json.key("worker_history").open_object().member("stride", run.batches().stride() * joined);
+  add_worker_history(json, "batch", run.batches(), joined);
+  add_worker_history(json, "work_seconds", run.work_seconds(), joined);
   json.close_object();
   json.key("policy_history").open_object();
   add_table_column(json, "elapsed_seconds", run.policies(), 0);
@@ -167,7 +184,7 @@ std::string state_json(const live_run& run, const state_options& options) {
   add_warnings(json, run);
   add_story(json, run);
   if (options.history) {
-    add_history(json, run);
+    add_history(json, run, options.worker_cells);
     json.key("evaluations").open_array();
     for (const auto& report : run.evaluations())
       add_evaluation(json, report);

@@ -4,12 +4,15 @@
 
 #include "dashboard/live_run.hpp"
 
+#include <limits>
 #include <string>
 
 namespace dynamix::dashboard {
 
 struct state_options {
-  bool history = true;         ///< with the past, not only with what is
+  bool history = true; ///< with the past, not only with what is
+  /// The most of it that is told of all workers together, a signal: neighbours in time are joined until it fits.
+  std::size_t worker_cells = std::numeric_limits<std::size_t>::max();
   std::uint64_t position = 0;  ///< in the ledger: the id of the last event that is part of this state
   std::uint64_t remaining = 0; ///< bytes of the ledger that are not read yet
   std::uint64_t skipped = 0;   ///< bytes of a long ledger that are not read at all

@@ -85,7 +85,9 @@ void write_file(const std::string& path, const std::string& text) {
 int finish(const comparison_inputs& inputs, const std::vector<comparison>& all, const comparison_runner& runner,
            live_output& live, command_context& context) {
   write_file(inputs.out + "/comparison.json", to_json(all));
-  write_file(inputs.out + "/report.html", to_html(all, context.command));
+  const auto page = to_page(all, context.command);
+  if (!page.empty())
+    write_file(inputs.out + "/report.html", page);
   if (inputs.json) {
     context.out << to_json(all);
   } else {
@@ -93,7 +95,9 @@ int finish(const comparison_inputs& inputs, const std::vector<comparison>& all, 
       live.print("\n" + to_text(each));
     if (const auto closing = closing_text(all); !closing.empty())
       live.print("\n" + closing);
-    live.print("\nrows: " + inputs.out + "/comparison.json\nreport: " + inputs.out + "/report.html");
+    live.print("\nrows: " + inputs.out + "/comparison.json\n" +
+               (page.empty() ? "no page: this program was built without it (-DDYNAMIX_DASHBOARD=OFF)"
+                             : "report: " + inputs.out + "/report.html"));
   }
   if (runner.failed() == 0)
     return exit_done;

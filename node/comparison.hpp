@@ -60,8 +60,8 @@ std::string to_text(const comparison& of);
 std::string closing_text(const std::vector<comparison>& all);
 /// An array of rows, one a cluster and policy. What is not known is null.
 std::string to_json(const std::vector<comparison>& all);
-/// A page with the tables and plots, in one file.
-std::string to_html(const std::vector<comparison>& all, const std::string& command);
+/// A page with the tables and charts, in one file; empty where the program was built without it.
+std::string to_page(const std::vector<comparison>& all, const std::string& command);
 
 /// The table's cells, header first, and the closing table's.
 std::vector<std::vector<std::string>> cells_of(const comparison& of);

@@ -2,7 +2,6 @@
 
 #include "node/commit.hpp"
 #include "node/report.hpp"
-#include "node/report_page.hpp"
 #include "storage/atomic_file.hpp"
 
 #include <utility>
@@ -24,8 +23,8 @@ std::string write_results(const run_directory& run, run_observations observed, c
        {std::pair(run.summary(), to_json(summary)), std::pair(run.epochs(), epochs_csv(records.evaluations)),
         std::pair(run.report(), report_text(records, summary)),
         std::pair(run.page(), report_page(records, summary, program_version()))})
-    if (auto wrong = storage::write_file_atomically(path, text); !wrong.empty())
-      return wrong;
+    if (auto wrong = text.empty() ? "" : storage::write_file_atomically(path, text); !wrong.empty())
+      return wrong; // a program without the page has none to write
   return "";
 }
 

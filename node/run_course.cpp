@@ -2,25 +2,19 @@
 
 #include "node/text.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 namespace dynamix::node {
 namespace {
 
-constexpr std::size_t map_rows = 600;
 constexpr std::size_t guard_causes_most = 64;
 
 } // namespace
 
 run_course::run_course(const cluster::cluster_file& file)
-    : workers_(file.workers().size()), recorder_(file), decisions_(!file.arbitrator.replicas.empty()), maps_(map_rows) {
-}
+    : recorder_(file), decisions_(!file.arbitrator.replicas.empty()) {}
 
 void run_course::add(const ledger::row& row) {
-  marks_.add(row);
   decisions_.add(row);
   samples_.add(row);
   add_life(row);
@@ -48,8 +42,6 @@ void run_course::add_window(const ledger::window& window) {
   windows_decided_ += window.decided ? 1 : 0;
   windows_guarded_ += window.decided && guarded ? 1 : 0;
   add_learning(window);
-  if (workers_ > run_recorder::workers_drawn)
-    add_map(window);
 }
 
 void run_course::add_learning(const ledger::window& window) {
@@ -65,20 +57,6 @@ void run_course::add_learning(const ledger::window& window) {
     learning_.rewards.push_back(rewards.value());
   if (shares.weight > 0)
     learning_.entropy_shares.push_back(shares.value());
-}
-
-void run_course::add_map(const ledger::window& window) {
-  std::vector<double> row(1 + 2 * workers_, std::numeric_limits<double>::quiet_NaN());
-  for (const auto& worker : window.workers) {
-    const auto& report = worker.report;
-    map_seconds_ = std::max(map_seconds_, report.elapsed_seconds);
-    if (report.rank >= workers_)
-      continue;
-    row[1 + report.rank] = report.batch;
-    row[1 + workers_ + report.rank] = report.training.compute_seconds;
-  }
-  row[0] = map_seconds_;
-  maps_.add(std::move(row));
 }
 
 void run_course::add_life(const ledger::row& row) {

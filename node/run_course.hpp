@@ -1,10 +1,9 @@
 #pragma once
 
-/// A run's ledger folded row by row into what its summary, its warnings and its plots need. It keeps a few numbers a
+/// A run's ledger folded row by row into what its summary and its warnings need. It keeps a few numbers a
 /// window (some 50 bytes, whatever the number of workers) and nothing of a window's workers beyond sums. Pure.
 
 #include "node/decision_count.hpp"
-#include "node/run_marks.hpp"
 #include "node/run_outcome.hpp"
 #include "node/sample_count.hpp"
 #include "node/worker_course.hpp"
@@ -42,7 +41,6 @@ public:
   };
 
   const run_recorder& recorder() const { return recorder_; }
-  const std::vector<run_mark> marks() const { return marks_.marks(); }
   std::map<std::string, decision_count::made> decisions_made() const { return decisions_.by_host(); }
   const sample_count& samples() const { return samples_; }
   std::uint64_t windows_decided() const { return windows_decided_; }
@@ -53,19 +51,13 @@ public:
   lives life() const;
   /// Nothing where it never reported. By its name: ranks change hands when hosts come and go.
   const worker_course* find_worker(const std::string& host) const;
-  /// End of a window in seconds of training, then each worker's batch size, then each one's computing time, by rank
-  /// (NaN where it was not there); thinned. Empty for so few workers that lines show them.
-  std::vector<std::vector<double>> maps() const { return maps_.rows(); }
 
 private:
   void add_window(const ledger::window& window);
   void add_learning(const ledger::window& window);
-  void add_map(const ledger::window& window);
   void add_life(const ledger::row& row);
 
-  std::size_t workers_;
   run_recorder recorder_;
-  mark_recorder marks_;
   decision_count decisions_;
   sample_count samples_;
   std::map<std::string, worker_course> by_host_;
@@ -77,8 +69,6 @@ private:
   lives life_;
   bool begun_ = false;                  ///< something has happened since the newest start
   std::set<std::uint64_t> generations_; ///< of the newest life
-  thinned_rows maps_;
-  double map_seconds_ = 0;
 };
 
 } // namespace dynamix::node

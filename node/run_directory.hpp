@@ -6,7 +6,7 @@
 ///   summary.json          what came of it
 ///   epochs.csv            one line an evaluation
 ///   report.txt            the text of `dynamix-node report`
-///   report.html           the same with plots
+///   report.html           the run as a page
 ///   logs/HOST.log         what a host's process said
 ///   workers/HOST.json     a worker's farewell and evaluations
 ///   checkpoints/          of the model and of the policy

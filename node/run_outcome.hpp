@@ -18,7 +18,7 @@ namespace dynamix::node {
 struct run_records;
 struct run_summary;
 
-/// A run's course, thinned for plots.
+/// A run's course, thinned for charts.
 struct run_series {
   std::vector<double> accuracy_seconds;
   std::vector<double> accuracy; ///< of the test set, [0, 1]

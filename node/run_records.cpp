@@ -46,6 +46,7 @@ struct told {
 
 void run_records::add(const ledger::row& row) {
   course.add(row);
+  live.take(row);
   if (std::holds_alternative<ledger::start>(row.entry) || std::holds_alternative<ledger::event>(row.entry) ||
       std::holds_alternative<ledger::policy_version>(row.entry))
     rows.push_back(row);

@@ -54,7 +54,8 @@ std::string training_files::write_report(const training_origin& origin, const si
                                          const std::optional<simulator::validation_scores>& best) const {
   if (auto problem = storage::write_file_atomically(this->curve(), curve_csv(curve)); !problem.empty())
     return problem;
-  return storage::write_file_atomically(page_, training_page(origin, curve, best));
+  const auto page = training_page(origin, curve, best);
+  return page.empty() ? "" : storage::write_file_atomically(page_, page);
 }
 
 std::string training_files::read_training(std::vector<std::uint8_t>& saved, training_origin& origin) const {

@@ -1,7 +1,7 @@
 #include "node/training_report.hpp"
 
 #include "node/listed.hpp"
-#include "node/plot.hpp"
+#include "node/sheet.hpp"
 #include "node/text.hpp"
 
 #include <algorithm>
@@ -27,14 +27,14 @@ const training_point* newest_validated(const training_curve& curve) {
   return found == curve.rend() ? nullptr : &*found;
 }
 
-plot_line line_of(const training_curve& curve, std::string name, double training_point::*value) {
-  plot_line line{.name = std::move(name)};
+sheet_chart chart_of(const training_curve& curve, std::string title, double training_point::*value) {
+  sheet_line line{.name = "value", .x = {}, .y = {}, .low = {}, .high = {}};
   for (const auto& point : curve)
     if (std::isfinite(point.*value)) {
       line.x.push_back(point.update);
       line.y.push_back(point.*value);
     }
-  return line;
+  return {.title = std::move(title), .axis = "updates", .lines = {std::move(line)}};
 }
 
 /// What came of updates alone: the point of the fresh policy has no such numbers.
@@ -44,21 +44,14 @@ training_curve updates_of(const training_curve& curve) {
   return updates;
 }
 
-std::string plots(const training_curve& curve) {
+std::vector<sheet_chart> charts_of(const training_curve& curve) {
   const auto updates = updates_of(curve);
-  const auto draw = [](std::string title, std::string y_label, std::vector<plot_line> lines) {
-    return to_svg(plot{.title = std::move(title), .x_label = "update", .y_label = std::move(y_label), .lines = lines});
-  };
-  return html_plots(
-      {draw("Reward", "mean of an update's transitions", {line_of(updates, "reward", &training_point::reward)}),
-       draw("Speed in validation, against goodput", "times as fast",
-            {line_of(curve, "against goodput", &training_point::against_goodput)}),
-       draw("Speed in validation, against static", "times as fast",
-            {line_of(curve, "against static", &training_point::against_static)}),
-       draw("Entropy", "nats", {line_of(updates, "entropy", &training_point::entropy)}),
-       draw("Approximate KL divergence of an update", "nats",
-            {line_of(updates, "approximate KL", &training_point::approximate_kl)}),
-       draw("Value loss", "", {line_of(updates, "value loss", &training_point::value_loss)})});
+  return {chart_of(updates, "Reward, mean of an update's transitions", &training_point::reward),
+          chart_of(curve, "Speed in validation, times goodput's", &training_point::against_goodput),
+          chart_of(curve, "Speed in validation, times static's", &training_point::against_static),
+          chart_of(updates, "Entropy, nats", &training_point::entropy),
+          chart_of(updates, "Approximate KL divergence of an update, nats", &training_point::approximate_kl),
+          chart_of(updates, "Value loss", &training_point::value_loss)};
 }
 
 } // namespace
@@ -105,17 +98,19 @@ std::string training_page(const training_origin& origin, const training_curve& c
                           const std::optional<simulator::validation_scores>& best) {
   const double updates = curve.empty() ? 0 : curve.back().update;
   const double windows = curve.empty() ? 0 : curve.back().windows;
-  std::string body = "<pre>" + html_escape(origin.command) + "</pre>\n" +
-                     html_table({{"seed", "updates", "simulated windows", "commit"},
-                                 {std::to_string(origin.seed), grouped(static_cast<std::uint64_t>(updates)),
-                                  grouped(static_cast<std::uint64_t>(windows)), origin.commit}}) +
-                     "<p>Scenarios: " + html_escape(listed(origin.scenarios)) + "</p>\n";
+  std::vector<sheet_section> sections;
+  sections.push_back({.heading = "Where it comes from",
+                      .paragraphs = {"Scenarios: " + listed(origin.scenarios)},
+                      .table = {{"seed", "updates", "simulated windows", "commit"},
+                                {std::to_string(origin.seed), grouped(static_cast<std::uint64_t>(updates)),
+                                 grouped(static_cast<std::uint64_t>(windows)), origin.commit}}});
   if (best)
-    body += "<h2>The version that was kept</h2>\n<p>Effective epochs a second in the mode that learns nothing, on the "
-            "scenarios as they are, over those of a rival on the same seeds.</p>\n" +
-            html_table(validation_rows(*best));
-  body += "<h2>Learning curve</h2>\n" + plots(curve);
-  return html_page("Training of a " + origin.policy + " policy", body);
+    sections.push_back({.heading = "The version that was kept",
+                        .paragraphs = {"Effective epochs a second in the mode that learns nothing, on the scenarios "
+                                       "as they are, over those of a rival on the same seeds."},
+                        .table = validation_rows(*best)});
+  sections.push_back({.heading = "Learning curve", .charts = charts_of(curve)});
+  return sheet_page("Training of a " + origin.policy + " policy", origin.command, sections);
 }
 
 } // namespace dynamix::node

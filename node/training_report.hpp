@@ -36,8 +36,8 @@ std::string training_line(const training_pace& pace, const simulator::training_c
 std::string curve_csv(const simulator::training_curve& curve);
 /// Scenario by scenario, and their geometric mean.
 std::vector<std::vector<std::string>> validation_rows(const simulator::validation_scores& scores);
-/// report.html: where the policy comes from, its validation, and plots of the curve. `best`: of the version that was
-/// kept.
+/// A page: where the policy comes from, its validation, and charts of the curve. `best`: of the version that was kept.
+/// Empty where the program was built without the page.
 std::string training_page(const training_origin& origin, const simulator::training_curve& curve,
                           const std::optional<simulator::validation_scores>& best);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A run's course as columns of numbers, one row a window: what the plots draw. Pure.
+/// A run's course as columns of numbers, one row a window: what charts draw. Pure.
 
 #include "policy/judged_window.hpp"
 

@@ -121,7 +121,6 @@ messages::system_statistics system_between(const counters& before, const counter
   const double seconds = after.monotonic_seconds - before.monotonic_seconds;
   if (!(seconds > 0))
     return statistics;
-  statistics.wall_seconds = seconds;
   statistics.cgroup_memory_bytes = after.cgroup_memory_bytes;
   statistics.throttled_ratio = std::max(0.0, after.throttled_ratio);
   if (before.pressure_valid && after.pressure_valid) {

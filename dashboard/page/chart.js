@@ -1,17 +1,13 @@
 // A uPlot chart in its panel: title, legend of buttons, the values below the cursor, and marks across.
 /* global uPlot */
 
+import { color, pictureDensity, pictureWidth, saveButton } from "/picture.js";
 import { clock, element, setText, short } from "/text.js";
 
-const synced = uPlot.sync("charts");
 export const glyphs = { fault: "▲", back: "●", generation: "◆", leader: "★", arbitrator: "■" };
 const clockSteps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800];
 const countSteps = Array.from({ length: 16 }, (_, i) => [10 ** i, 2 * 10 ** i, 5 * 10 ** i]).flat();
 const dashes = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
-
-export function color(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
-}
 
 /** The hue and dash of line `index`: eight hues, each in four dashes. */
 export function lineStyle(index) {
@@ -30,8 +26,9 @@ function key(series) {
 
 export class Chart {
   /**
-   * series: [{name, hue, dash, width, points, fill, gaps, axis, text}], in the order of the data behind its x column.
-   * options: {title, text (formats a value), range, log, right (formats the right axis)}.
+   * series: [{name, hue, dash, width, points, fill, gaps, axis, text, bound}], in the order of the data behind its x
+   * column. A `bound` is one edge of the band around the nearest line before it, which has two of them.
+   * options: {title, text (formats a value), range, log, right (formats the right axis), group (whose cursor is one)}.
    */
   constructor(panel, series, options) {
     this.series = series;
@@ -44,9 +41,10 @@ export class Chart {
     this.readout = element("p", "readout");
     this.place = element("div", "plot");
     this.place.setAttribute("role", "img");
-    panel.replaceChildren(element("div", "head", this.title, this.legend, this.readout), this.place);
+    const save = saveButton(options.title, () => this.#picture());
+    panel.replaceChildren(element("div", "head", this.title, this.legend, this.readout, save), this.place);
     this.#addLegend();
-    this.#make([[], ...series.map(() => [])]);
+    this.plot = this.#make(this.place, this.#size(), [[], ...series.map(() => [])]);
     new ResizeObserver(() => this.plot.setSize(this.#size())).observe(this.place);
   }
 
@@ -54,33 +52,54 @@ export class Chart {
     return { width: Math.max(120, this.place.clientWidth), height: Math.max(100, this.place.clientHeight) };
   }
 
+  /** Line `index` and the edges of its band. */
+  #withBounds(index) {
+    const all = [index];
+    while (this.series[all[all.length - 1] + 1]?.bound) all.push(all[all.length - 1] + 1);
+    return all;
+  }
+
   #addLegend() {
-    if (this.series.length < 2) return;
-    if (this.series[0].fill) // parts of a sum: one cannot go without the others
-      return this.legend.replaceChildren(...this.series.map(({ name, hue }) => keyOf(name, hue)));
-    this.legend.replaceChildren(...this.series.map((series, i) => {
+    const lines = this.series.filter((series) => !series.bound);
+    if (lines.length < 2) return;
+    if (lines[0].fill) // parts of a sum: one cannot go without the others
+      return this.legend.replaceChildren(...lines.map(({ name, hue }) => keyOf(name, hue)));
+    this.legend.replaceChildren(...lines.map((series) => {
       const button = element("button", "", key(series), series.name);
       button.type = "button";
       button.setAttribute("aria-pressed", "true");
+      const all = this.#withBounds(this.series.indexOf(series));
       button.addEventListener("click", () => {
-        const shown = this.hidden.delete(i) || (this.hidden.add(i), false);
+        const shown = this.hidden.has(all[0]);
         button.setAttribute("aria-pressed", String(shown));
-        this.plot.setSeries(i + 1, { show: shown });
+        for (const i of all) {
+          shown ? this.hidden.delete(i) : this.hidden.add(i);
+          this.plot.setSeries(i + 1, { show: shown });
+        }
       });
       return button;
     }));
   }
 
-  #make(data) {
+  #bands() {
+    if (this.series[0].fill) return this.series.slice(1).map((_, i) => ({ series: [i + 2, i + 1] }));
+    return this.series.flatMap((series, i) => (series.bound && this.series[i + 1]?.bound
+      ? [{ series: [i + 2, i + 1], fill: () => color(series.hue) + "2c" }] : []));
+  }
+
+  /** `unit`: how long a pixel of the page is drawn, where `still` makes a picture to save and not a part of the page. */
+  #make(place, size, data, { unit = 1, still = false } = {}) {
     const { options } = this;
     const axis = (more) => ({
-      stroke: () => color("muted"), font: "11px system-ui, sans-serif", grid: { stroke: () => color("grid"), width: 1 },
-      ticks: { stroke: () => color("grid"), width: 1, size: 4 }, gap: 4, ...more });
+      stroke: () => color("muted"), font: `${11 * unit}px system-ui, sans-serif`,
+      grid: { stroke: () => color("grid"), width: unit }, ticks: { stroke: () => color("grid"), width: unit, size: 4 * unit },
+      gap: 4 * unit, ...more });
     const values = (format) => (_, splits) => splits.map((value) => (value === null ? "" : format(value)));
-    this.plot = new uPlot({
-      ...this.#size(),
-      padding: [10, 12, 0, 4],
-      cursor: { sync: { key: synced.key, setSeries: false }, y: false, points: { size: 6 }, drag: { x: true, y: false } },
+    return new uPlot({
+      ...size,
+      padding: [10, 12, 0, 4].map((length) => length * unit),
+      cursor: still ? { show: false }
+        : { sync: { key: options.group ?? "charts", setSeries: false }, y: false, points: { size: 6 }, drag: { x: true, y: false } },
       legend: { show: false },
       scales: {
         x: { time: false },
@@ -88,23 +107,40 @@ export class Chart {
         right: { range: (_, low, high) => spread(low, high) },
       },
       axes: [
-        axis({ size: 26, space: 70, incrs: () => (this.axis === "samples" ? countSteps : clockSteps), values: (_, splits) => splits.map((at) => this.#along(at)) }),
-        axis({ size: 52, values: values(options.text) }),
-        ...(options.right ? [axis({ scale: "right", side: 1, size: 52, grid: { show: false }, values: values(options.right) })] : []),
+        axis({ size: 26 * unit, space: 70 * unit, incrs: () => (this.axis === "elapsed_seconds" ? clockSteps : countSteps),
+          values: (_, splits) => splits.map((at) => this.#along(at)) }),
+        axis({ size: 52 * unit, space: 30 * unit, values: values(options.text) }),
+        ...(options.right ? [axis({ scale: "right", side: 1, size: 52 * unit, space: 30 * unit, grid: { show: false },
+          values: values(options.right) })] : []),
       ],
       series: [{}, ...this.series.map((series, i) => ({
-        label: series.name, scale: series.axis ?? "y", stroke: () => color(series.hue), width: series.width ?? 1.75,
-        dash: series.dash?.length ? series.dash : undefined, spanGaps: series.gaps !== true,
+        label: series.name, scale: series.axis ?? "y", show: !this.hidden.has(i),
+        stroke: series.bound ? undefined : () => color(series.hue), width: series.bound ? 0 : (series.width ?? 1.75) * unit,
+        dash: series.dash?.length ? series.dash.map((length) => length * unit) : undefined, spanGaps: series.gaps !== true,
         fill: series.fill ? () => color(series.hue) + "d0" : undefined,
-        points: { show: series.points ? (plot) => plot.data[i + 1].filter((value) => value != null).length <= 40 : false, size: 6, fill: () => color(series.hue) },
+        points: { show: series.points ? (plot) => plot.data[i + 1].filter((value) => value != null).length <= 40 : false,
+          size: 6 * unit, width: unit, fill: () => color(series.hue) },
       }))],
-      bands: this.series[0].fill ? this.series.slice(1).map((_, i) => ({ series: [i + 2, i + 1] })) : undefined,
-      hooks: { draw: [() => this.#drawMarks()], setCursor: [() => this.#read()] },
-    }, data, this.place);
+      bands: this.#bands(),
+      hooks: { draw: [(plot) => this.#drawMarks(plot, unit)], setCursor: [() => this.#read()] },
+    }, data, place);
+  }
+
+  async #picture() {
+    const unit = pictureDensity / devicePixelRatio;
+    // uPlot draws at the screen's density, so all lengths grow.
+    const size = { width: pictureWidth * unit, height: 300 * unit };
+    const plot = this.#make(element("div"), size, this.plot.data, { unit, still: true });
+    const { min, max } = this.plot.scales.x;
+    if (min != null) plot.setScale("x", { min, max });
+    await new Promise((done) => setTimeout(done));
+    const { canvas } = plot.ctx;
+    plot.destroy();
+    return { canvas, keys: this.series.filter((series, i) => !series.bound && !this.hidden.has(i) && this.series.length > 1) };
   }
 
   #along(at) {
-    return this.axis === "samples" ? short(at) : clock(at);
+    return this.axis === "elapsed_seconds" ? clock(at) : short(at);
   }
 
   /** data: [x, ...columns]; `raw`: what the readout shows, where it is another than what is drawn. */
@@ -136,18 +172,18 @@ export class Chart {
     if (idx == null || left < 0 || !this.raw || this.raw[0][idx] == null) return setText(this.readout, "");
     const parts = [this.#along(this.raw[0][idx])];
     const shown = this.series.map((series, i) => [series, this.raw[i + 1][idx], i])
-      .filter(([, value, i]) => value != null && !this.hidden.has(i));
+      .filter(([series, value, i]) => value != null && !series.bound && !this.hidden.has(i));
     for (const [series, value] of shown.slice(0, 8))
       parts.push((this.series.length > 1 ? series.name + " " : "") + (series.text ?? this.options.text)(value));
     const near = this.marks.find((mark) => Math.abs(this.plot.valToPos(mark[this.axis], "x") - left) < 6);
     setText(this.readout, near ? glyphs[near.kind] + " " + near.text : parts.join(" · "));
   }
 
-  #drawMarks() {
-    const { plot } = this;
+  #drawMarks(plot, unit) {
     const { ctx, bbox } = plot;
+    const pixel = unit * devicePixelRatio;
     ctx.save();
-    ctx.font = `${9 * devicePixelRatio}px system-ui, sans-serif`;
+    ctx.font = `${9 * pixel}px system-ui, sans-serif`;
     ctx.textAlign = "center";
     let taken = -Infinity;
     for (const mark of this.marks) {
@@ -156,15 +192,15 @@ export class Chart {
       const hue = mark.kind === "fault" ? "red" : mark.kind === "back" ? "green" : "muted";
       ctx.strokeStyle = ctx.fillStyle = color(hue);
       ctx.globalAlpha = 0.55;
-      ctx.lineWidth = devicePixelRatio;
-      ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
+      ctx.lineWidth = pixel;
+      ctx.setLineDash([3 * pixel, 3 * pixel]);
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
       ctx.globalAlpha = 1;
-      if (x - taken > 9 * devicePixelRatio) {
-        ctx.fillText(glyphs[mark.kind] ?? "◆", x, bbox.top - 1 * devicePixelRatio);
+      if (x - taken > 9 * pixel) {
+        ctx.fillText(glyphs[mark.kind] ?? "◆", x, bbox.top - pixel);
         taken = x;
       }
     }
@@ -184,9 +220,9 @@ function spread(low, high) {
   return [low >= 0 ? Math.max(0, low - room) : low - room, high + room];
 }
 
-/** The same from zero up. */
+/** The same with zero in it. */
 export function fromZero(_, low, high) {
-  return [0, high > 0 ? high * 1.06 : 1];
+  return [low < 0 ? low * 1.06 : 0, high > 0 ? high * 1.06 : low < 0 ? 0 : 1];
 }
 
 /** A filled key for a legend that is no button. */

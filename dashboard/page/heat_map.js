@@ -1,7 +1,8 @@
 // Many workers: a row each, time from left to right, the value as a colour (cividis, which colour-blind readers see
 // as others do). Arrow keys move the cell that is read out.
 
-import { color, glyphs } from "/chart.js";
+import { glyphs } from "/chart.js";
+import { color, pictureDensity, pictureWidth, saveButton } from "/picture.js";
 import { clock, element, grouped, setText, span } from "/text.js";
 
 const cividis = [[0, 34, 78], [18, 53, 112], [59, 73, 108], [87, 93, 109], [112, 113, 115], [138, 134, 120],
@@ -17,6 +18,8 @@ const signals = {
   batch: { name: "batch size", text: (value) => grouped(value) },
   work_seconds: { name: "work of a step", text: span },
 };
+
+const title = "Every worker over time";
 
 export class HeatMap {
   constructor(panel) {
@@ -40,7 +43,8 @@ export class HeatMap {
     this.to = element("span");
     const map = element("div", "", this.canvas, element("div", "times", this.from, this.to));
     panel.replaceChildren(
-      element("div", "head", element("h2", "", "Every worker over time"), choice, this.readout),
+      element("div", "head", element("h2", "", title), choice, this.readout,
+        saveButton(title, () => this.#picture())),
       element("div", "heat", map, element("div", "scale", this.scaleCanvas, this.labels)));
     this.canvas.addEventListener("pointermove", (event) => {
       const box = this.canvas.getBoundingClientRect();
@@ -78,31 +82,45 @@ export class HeatMap {
     this.draw();
   }
 
-  draw() {
-    const rows = this.history?.[this.signal];
-    const columns = rows?.[0]?.length ?? 0;
-    if (columns === 0) return;
+  /** The lowest and the highest value; null where there is none. */
+  #range(rows) {
     let [low, high] = [Infinity, -Infinity];
     for (const row of rows)
       for (const value of row)
         if (value > 0) { low = Math.min(low, value); high = Math.max(high, value); }
-    if (!(low <= high)) return;
-    const position = (value) => (high > low ? Math.log(value / low) / Math.log(high / low) : 0.5);
-    this.#paint(rows, columns, position);
-    this.#addScale(low, high);
+    return low <= high ? { low, high } : null;
+  }
+
+  draw() {
+    const rows = this.history?.[this.signal] ?? [];
+    const range = this.#range(rows);
+    if (!range) return;
+    const width = Math.round(this.canvas.clientWidth * devicePixelRatio);
+    const height = Math.round(this.canvas.clientHeight * devicePixelRatio);
+    if (width > 0 && height > 0) { // it is shown
+      if (this.canvas.width !== width || this.canvas.height !== height) Object.assign(this.canvas, { width, height });
+      const context = this.canvas.getContext("2d");
+      context.clearRect(0, 0, width, height);
+      this.#paint(context, rows, range, { width, height, pixel: devicePixelRatio });
+      if (this.cell) this.#paintCell(context, rows, width, height);
+    }
+    this.#addScale(range);
     setText(this.from, clock(this.times[0]));
     setText(this.to, clock(this.times[this.times.length - 1]));
     const { name, text } = signals[this.signal];
-    this.canvas.setAttribute("aria-label", `${name} of ${rows.length} workers, from ${text(low)} to ${text(high)}; arrow keys read a cell`);
+    this.canvas.setAttribute("aria-label",
+      `${name} of ${rows.length} workers, from ${text(range.low)} to ${text(range.high)}; arrow keys read a cell`);
     if (!this.cell) return setText(this.readout, "");
     const value = rows[this.cell.row]?.[this.cell.column];
-    const at = this.times[Math.round(this.cell.column * (this.times.length - 1) / Math.max(1, columns - 1))];
+    const at = this.times[Math.round(this.cell.column * (this.times.length - 1) / Math.max(1, rows[0].length - 1))];
     setText(this.readout, `${this.names[this.cell.row]} · ${clock(at)} · ${value == null ? "absent" : name + " " + text(value)}`);
   }
 
-  #paint(rows, columns, position) {
+  #paint(context, rows, { low, high }, { width, height, pixel }) {
+    const columns = rows[0].length;
     const image = new ImageData(columns, rows.length);
     const shades = Array.from({ length: 256 }, (_, i) => shade(i / 255));
+    const position = (value) => (high > low ? Math.log(value / low) / Math.log(high / low) : 0.5);
     rows.forEach((row, y) => row.forEach((value, x) => {
       if (!(value > 0)) return; // absent: the panel shows through
       const [red, green, blue] = shades[Math.round(255 * position(value))];
@@ -111,12 +129,6 @@ export class HeatMap {
     this.buffer ??= document.createElement("canvas");
     Object.assign(this.buffer, { width: columns, height: rows.length });
     this.buffer.getContext("2d").putImageData(image, 0, 0);
-    const width = Math.round(this.canvas.clientWidth * devicePixelRatio);
-    const height = Math.round(this.canvas.clientHeight * devicePixelRatio);
-    if (width === 0 || height === 0) return; // not shown
-    if (this.canvas.width !== width || this.canvas.height !== height) Object.assign(this.canvas, { width, height });
-    const context = this.canvas.getContext("2d");
-    context.clearRect(0, 0, width, height);
     // Rows and columns that outnumber the pixels are averaged; those that do not stay sharp.
     this.fitted ??= document.createElement("canvas");
     const [fittedWidth, fittedHeight] = [Math.min(columns, width), Math.min(rows.length, height)];
@@ -126,39 +138,70 @@ export class HeatMap {
     between.drawImage(this.buffer, 0, 0, fittedWidth, fittedHeight);
     context.imageSmoothingEnabled = false;
     context.drawImage(this.fitted, 0, 0, width, height);
-    this.#paintMarks(context, width, height);
-    if (!this.cell) return;
-    const [cellWidth, cellHeight] = [width / columns, height / rows.length];
+    this.#paintMarks(context, width, height, pixel);
+  }
+
+  #paintCell(context, rows, width, height) {
+    const [cellWidth, cellHeight] = [width / rows[0].length, height / rows.length];
     context.strokeStyle = "#ffffff";
     context.lineWidth = 2 * devicePixelRatio;
     context.strokeRect(this.cell.column * cellWidth - 2, this.cell.row * cellHeight - 2, cellWidth + 4, cellHeight + 4);
   }
 
+  /** The map with its scale to the right and its times below. */
+  #picture() {
+    const unit = pictureDensity;
+    const canvas = document.createElement("canvas");
+    Object.assign(canvas, { width: pictureWidth * unit, height: 430 * unit });
+    const context = canvas.getContext("2d");
+    const rows = this.history[this.signal];
+    const range = this.#range(rows);
+    const [width, height] = [(pictureWidth - 100) * unit, 400 * unit];
+    context.translate(14 * unit, 0);
+    this.#paint(context, rows, range, { width, height, pixel: unit });
+    context.drawImage(this.scaleCanvas, width + 10 * unit, 0, 14 * unit, height);
+    context.fillStyle = color("muted");
+    context.font = `${11 * unit}px system-ui, sans-serif`;
+    context.textBaseline = "top";
+    context.textAlign = "left";
+    context.fillText(clock(this.times[0]), 0, height + 6 * unit);
+    context.textAlign = "right";
+    context.fillText(clock(this.times[this.times.length - 1]), width, height + 6 * unit);
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    const labels = this.#scaleLabels(range);
+    labels.forEach((label, i) => context.fillText(label, width + 30 * unit, 6 * unit + i * (height - 12 * unit) / (labels.length - 1)));
+    return { canvas, keys: [], heading: `${title}: ${signals[this.signal].name}` };
+  }
+
   /** Where something happened, along the lower edge, as the charts mark it. */
-  #paintMarks(context, width, height) {
-    context.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+  #paintMarks(context, width, height, pixel) {
+    context.font = `${11 * pixel}px system-ui, sans-serif`;
     context.textAlign = "center";
-    context.lineWidth = 3 * devicePixelRatio;
+    context.lineWidth = 3 * pixel;
     for (const mark of this.marks ?? []) {
       const after = this.times.findIndex((at) => at >= mark.elapsed_seconds);
       if (after < 0) continue;
       const x = (after / Math.max(1, this.times.length)) * width;
       context.strokeStyle = color("panel");
       context.fillStyle = color(mark.kind === "fault" ? "red" : mark.kind === "back" ? "green" : "text");
-      context.strokeText(glyphs[mark.kind] ?? "◆", x, height - 3 * devicePixelRatio);
-      context.fillText(glyphs[mark.kind] ?? "◆", x, height - 3 * devicePixelRatio);
+      context.strokeText(glyphs[mark.kind] ?? "◆", x, height - 3 * pixel);
+      context.fillText(glyphs[mark.kind] ?? "◆", x, height - 3 * pixel);
     }
   }
 
-  #addScale(low, high) {
+  #scaleLabels({ low, high }) {
+    return [1, 0.75, 0.5, 0.25, 0].map((share) => signals[this.signal].text(low * (high / low) ** share));
+  }
+
+  #addScale(range) {
     const context = this.scaleCanvas.getContext("2d");
     Object.assign(this.scaleCanvas, { width: 1, height: 128 });
     for (let y = 0; y < 128; ++y) {
       context.fillStyle = `rgb(${shade(1 - y / 127).join(" ")})`;
       context.fillRect(0, y, 1, 1);
     }
-    const { text } = signals[this.signal];
-    const labels = [1, 0.75, 0.5, 0.25, 0].map((share) => text(low * (high / low) ** share));
+    const labels = this.#scaleLabels(range);
     if (this.labels.textContent !== labels.join("")) this.labels.replaceChildren(...labels.map((label) => element("li", "", label)));
   }
 }

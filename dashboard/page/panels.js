@@ -44,6 +44,10 @@ export class Panels {
       { name: "entropy (nats)", hue: "blue", text: (nats) => fixed(nats, 3) },
       { name: "KL of an update (nats, right)", hue: "orange", axis: "right", points: true, text: (nats) => fixed(nats, 4) },
     ], { title: "Policy", text: short, right: short });
+    this.size = new Chart(at("size"), [
+      { name: "global batch", hue: "blue", text: grouped },
+      { name: "gradient noise scale", hue: "orange", dash: [7, 4], text: short },
+    ], { title: "Global batch", text: short, log: true });
     this.batch = null;
     this.heat = null;
     this.parts = null;
@@ -60,6 +64,9 @@ export class Panels {
     this.throughput.set([x, pick(history.samples_per_second)],
       { ...common, summary: short(last(history.samples_per_second)) + " samples per second" });
     this.reward.set([x, pick(history.reward)], { ...common, summary: fixed(last(history.reward), 3) });
+    const positive = (value) => (value > 0 ? value : null); // the scale is logarithmic
+    this.size.set([x, pick(history.global_batch).map(positive), pick(history.noise_scale).map(positive)],
+      { ...common, summary: short(last(history.global_batch)) + " samples a step" });
     this.#setPolicy(state, axis, x, pick, common);
     this.#setParts(state, x, pick, common);
     this.#setWorkers(state, axis, common);
@@ -142,7 +149,7 @@ export class Panels {
   }
 
   repaint() {
-    for (const chart of [this.accuracy, this.loss, this.throughput, this.reward, this.policy, this.batch, this.parts])
+    for (const chart of [this.accuracy, this.loss, this.throughput, this.size, this.reward, this.policy, this.batch, this.parts])
       chart?.repaint();
     this.heat?.draw();
   }

@@ -1,3 +1,6 @@
 // Before the first paint: the reader's choice, else the system's.
-const chosen = localStorage.getItem("dynamix-theme");
-if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+try {
+  const chosen = localStorage.getItem("dynamix-theme");
+  if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+} catch { // a page without an origin keeps nothing
+}

@@ -7,20 +7,41 @@ export const partNames = { compute: "compute", cpu_wait: "CPU wait", network: "n
 const stateGlyphs = { training: "●", waiting: "○", lost: "▲", ended: "■" };
 const rowsShown = 32;
 
-const columns = [
+const barAt = 6; // the column of a step's time; style.css counts columns too, on a phone
+
+const timeColumn = { name: "a step's time", title: "where it goes", of: (w, i) => w.parts.compute[i] + w.parts.data[i] };
+
+/** Of a run that goes on: the newest window. `text` gets the value, the workers and the place among them. */
+export const newestColumns = [
   { name: "worker", of: (w, i) => w.name[i] },
   { name: "batch", of: (w, i) => w.batch[i], text: grouped },
-  { name: "next", title: "decided for the next window; ⛉ the guard stepped in", of: (w, i) => w.decided_batch[i], text: grouped },
+  { name: "next", title: "decided for the next window; ⛉ the guard stepped in", of: (w, i) => w.decided_batch[i],
+    text: (batch, w, i) => (w.guarded[i] ? "⛉ " : "") + grouped(batch) },
   { name: "samples/s", of: (w, i) => w.samples_per_second[i], text: grouped },
   { name: "share", title: "of all samples so far", of: (w, i, total) => w.samples[i] / total, text: (share) => percent(share, 1) },
   { name: "step", of: (w, i) => w.step_seconds[i], text: span },
-  { name: "a step's time", title: "where it goes", bar: true, of: (w, i) => w.parts.compute[i] + w.parts.data[i] },
+  timeColumn,
   { name: "accuracy", of: (w, i) => w.accuracy[i], text: (share) => percent(share, 1) },
   { name: "reward", of: (w, i) => w.reward[i], text: (reward) => fixed(reward, 3) },
 ];
 
+/** Of a whole run: means over its steps. */
+export const wholeColumns = [
+  { name: "worker", of: (w, i) => w.name[i] },
+  { name: "mean batch", of: (w, i) => w.mean_batch[i], text: (batch) => fixed(batch, 1) },
+  { name: "first → last", of: (w, i) => w.last_batch[i], text: (batch, w, i) => `${grouped(w.first_batch[i])} → ${grouped(batch)}` },
+  { name: "samples", of: (w, i) => w.samples[i], text: grouped },
+  { name: "share", title: "of all samples", of: (w, i) => w.share[i], text: (share) => percent(share, 1) },
+  { name: "step", of: (w, i) => w.step_seconds[i], text: span },
+  timeColumn,
+  { name: "compute", of: (w, i) => w.parts.compute[i], text: span },
+  { name: "slow-down", title: "of computing, as the cluster file sets it", of: (w, i) => w.compute_slowdown[i],
+    text: (factor) => fixed(factor, 1) },
+];
+
 export class WorkerTable {
-  constructor(section) {
+  constructor(section, columns) {
+    this.columns = columns;
     this.table = section.querySelector("table");
     this.more = section.querySelector("#workers-more");
     this.find = section.querySelector("#find");
@@ -34,11 +55,11 @@ export class WorkerTable {
 
   #head() {
     const row = element("tr");
-    columns.forEach((column) => {
+    this.columns.forEach((column, at) => {
       const button = element("button", "", column.name);
       button.type = "button";
       if (column.title) button.title = column.title;
-      const cell = element("th", column.bar ? "bar" : "", button);
+      const cell = element("th", at === barAt ? "bar" : "", button);
       cell.scope = "col";
       button.addEventListener("click", () => {
         const same = this.sorted.column === column;
@@ -52,9 +73,8 @@ export class WorkerTable {
     return element("thead", "", row);
   }
 
-  set(workers, known) {
+  set(workers) {
     this.workers = workers;
-    this.known = known;
     this.find.parentElement.hidden = workers.name.length <= rowsShown;
     this.draw();
   }
@@ -93,11 +113,11 @@ export class WorkerTable {
 
   #row() {
     const row = element("tr");
-    for (const column of columns) row.append(element("td", column.bar ? "bar" : ""));
+    this.columns.forEach((_, at) => row.append(element("td", at === barAt ? "bar" : "")));
     const state = element("span", "state");
     state.setAttribute("role", "img");
     row.children[0].append(state, element("span"));
-    row.children[6].innerHTML = `<svg viewBox="0 0 1000 12" preserveAspectRatio="none" role="img">${
+    row.children[barAt].innerHTML = `<svg viewBox="0 0 1000 12" preserveAspectRatio="none" role="img">${
       Object.values(partHues).map((hue) => `<rect height="12" fill="var(--${hue})"/>`).join("")}</svg>`;
     return row;
   }
@@ -110,12 +130,11 @@ export class WorkerTable {
     state.title = workers.state[i];
     setText(state, stateGlyphs[workers.state[i]]);
     setText(name, workers.name[i] + (workers.stale[i] ? " (late)" : ""));
-    columns.forEach((column, at) => {
-      if (at === 0 || column.bar) return;
-      const text = workers.step_seconds[i] > 0 ? column.text(column.of(workers, i, total)) : "–";
-      setText(row.children[at], column.name === "next" && workers.guarded[i] ? "⛉ " + text : text);
+    this.columns.forEach((column, at) => {
+      if (at === 0 || at === barAt) return;
+      setText(row.children[at], workers.step_seconds[i] > 0 ? column.text(column.of(workers, i, total), workers, i) : "–");
     });
-    const svg = row.children[6].firstChild;
+    const svg = row.children[barAt].firstChild;
     let x = 0;
     const said = [];
     Object.keys(partHues).forEach((part, k) => {

@@ -299,9 +299,6 @@ struct SystemStatistics {
 
   memoryPressureRatio @16 :Float64;
   ioPressureRatio @17 :Float64;
-
-  wallSeconds @18 :Float64;
-  # Wall time between the two readings that all these come from, which ratios are taken over; 0: an older sender.
 }
 
 struct GpuStatistics {

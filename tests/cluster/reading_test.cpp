@@ -57,7 +57,7 @@ TEST_F(run_that_is_read, is_traced_on_one_clock_and_decides_the_same_again) {
   for (const char* wanted : {"window", "step", "data", "compute", "collective", "gather", "decide", "decision"})
     EXPECT_TRUE(categories.contains(wanted)) << wanted;
 
-  EXPECT_THAT(contents_of(run().page()), HasSubstr("Accuracy over time"));
+  EXPECT_THAT(contents_of(run().page()), HasSubstr("id=\"inlined\""));
   std::istringstream log(contents_of(run().log("w0")));
   std::size_t lines = 0;
   for (std::string line; std::getline(log, line); ++lines) {

@@ -1,4 +1,5 @@
 #include "node/comparison.hpp"
+#include "tests/unit/dashboard/inlined_data.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 using ::testing::Not;
 
 run_outcome run(const std::string& policy, std::uint64_t seed, double seconds) {
@@ -145,18 +147,44 @@ TEST(comparison, rows_as_json_hold_statistics) {
   EXPECT_TRUE(second["runs"][0]["seconds_to_target"].is_null());
 }
 
-TEST(comparison, makes_a_page_with_tables_and_plots) {
+TEST(Comparison, DrawsNoBandWhereAPolicyHasEnded) {
+  SKIP_WITHOUT_PAGE();
+  auto quick = runs("ppo", {5, 5});
+  for (auto& run : quick.runs)
+    run.series.accuracy_seconds = {0, 5};
+  const auto page = dashboard::testing::inlined_data(to_page({pair({runs("static", {10, 10}), quick}, "one")}, ""));
+  const auto& line = page["sections"][0]["charts"][1]["lines"][1];
+  for (const auto* edge : {"y", "low", "high"}) {
+    EXPECT_TRUE(line[edge].front().is_number()) << edge;
+    EXPECT_TRUE(line[edge].back().is_null()) << edge;
+  }
+}
+
+TEST(Comparison, MakesAPageWithTablesAndCharts) {
+  SKIP_WITHOUT_PAGE();
   const std::vector all = {pair({runs("static", {100, 102}), runs("ppo", {50, 51})}, "one"),
                            pair({runs("static", {100, 102}), runs("ppo", {-1, -1})}, "a<b")};
-  const auto page = to_html(all, "dynamix-node compare --cluster \"x\"");
-  EXPECT_THAT(page, HasSubstr("All clusters"));
-  EXPECT_THAT(page, HasSubstr("a&lt;b"));
-  EXPECT_THAT(page, Not(HasSubstr("a<b")));
-  EXPECT_THAT(page, HasSubstr("Test accuracy, mean of the seeds"));
-  EXPECT_THAT(page, HasSubstr("ppo: batch sizes"));
-  EXPECT_THAT(page, HasSubstr("Where a step&#39;s time goes"));
-  EXPECT_THAT(page, HasSubstr("ppo, never in some"));
-  EXPECT_THAT(page, Not(HasSubstr("nan")));
+  const auto page = dashboard::testing::inlined_data(to_page(all, "dynamix-node compare --cluster \"x\""));
+  EXPECT_EQ(page["command"], "dynamix-node compare --cluster \"x\"");
+  ASSERT_EQ(page["sections"].size(), 3U);
+  EXPECT_EQ(page["sections"][0]["heading"], "All clusters");
+  const auto& section = page["sections"][2];
+  EXPECT_EQ(section["heading"], "a<b");
+  EXPECT_EQ(section["table"], nlohmann::json(cells_of(all[1])));
+  std::vector<std::string> titles;
+  for (const auto& chart : section["charts"])
+    titles.push_back(chart["title"]);
+  EXPECT_THAT(titles, IsSupersetOf({"Test accuracy, mean of the seeds and 95 % interval",
+                                    "Where a step's time goes, mean of all", "ppo: batch sizes"}));
+  const auto& accuracy = section["charts"][1]["lines"][0];
+  EXPECT_EQ(accuracy["low"].size(), accuracy["x"].size());
+  EXPECT_EQ(accuracy["y"].back(), 0.88);
+  EXPECT_EQ(accuracy["low"].back(), 0.88) << "the seeds agree";
+  const auto& seconds = section["charts"][0]["rows"];
+  EXPECT_EQ(seconds[0]["values"][0], 101);
+  EXPECT_LT(seconds[0]["low"], 101);
+  EXPECT_TRUE(seconds[1]["values"][0].is_null());
+  EXPECT_EQ(seconds[1]["note"], "not reached by all");
 }
 
 } // namespace

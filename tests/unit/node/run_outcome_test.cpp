@@ -137,5 +137,21 @@ TEST(run_recorder, marks_where_a_worker_was_not_there) {
   EXPECT_EQ(workers[1].mean_batch, 64);
 }
 
+TEST(WindowSeries, SplitsAStepByItsCausesWhereTheyAreKnown) {
+  ledger::window window{.key = {1, 1}};
+  window.workers = {worker(report(0, 1, 64), {}, 64)};
+  window_columns columns;
+  window_series series;
+  series.rows = {columns.add(window)};
+  EXPECT_FALSE(series.has(column::barrier));
+  EXPECT_DOUBLE_EQ(series.of(column::compute, 1e3).front(), 100);
+  window.workers[0].time = {
+      .compute_seconds = 0.08, .cpu_wait_seconds = 0.02, .network_seconds = 0.03, .barrier_seconds = 0.04};
+  series.rows = {columns.add(window)};
+  EXPECT_DOUBLE_EQ(series.of(column::compute).front(), 0.08);
+  EXPECT_DOUBLE_EQ(series.of(column::barrier).front(), 0.04);
+  EXPECT_DOUBLE_EQ(series.of(column::samples).front(), 1280) << "counts on";
+}
+
 } // namespace
 } // namespace dynamix::node

@@ -1,0 +1,119 @@
+// The page of a live run: it asks for the state once, follows the events, and draws at most four times a second.
+
+import { Panels } from "/panels.js";
+import { Store } from "/store.js";
+import { clock, fixed, grouped, percent, setText, short, span } from "/text.js";
+import { addControls, at, drawArbitrators, drawEvents, drawHeader, drawTiles, drawWarnings } from "/view.js";
+import { WorkerTable, newestColumns } from "/worker_table.js";
+
+const drawInterval = 250;
+const loadingBytes = 1 << 20;
+const store = new Store();
+let table = null;
+let panels = null;
+let connected = false;
+let due = false;
+let axis = "elapsed_seconds";
+
+function draw() {
+  due = false;
+  if (!store.ready) return;
+  const { state } = store;
+  drawPhase(state);
+  drawTiles(tilesOf(state));
+  drawWarnings(warningsOf(state));
+  table.set(state.workers);
+  drawArbitrators(state);
+  drawEvents(state);
+  const begun = state.now.windows > 0;
+  at("empty").hidden = begun;
+  at("charts").hidden = !begun;
+  if (!begun) return;
+  panels ??= new Panels();
+  panels.set(state, axis);
+  if (performance.getEntriesByName("drawn").length === 0) performance.mark("drawn");
+}
+
+function schedule() {
+  if (due) return;
+  due = true;
+  setTimeout(() => requestAnimationFrame(draw), drawInterval);
+}
+
+function drawPhase(state) {
+  const { now, remaining_bytes: unread } = state;
+  const phase = connected || now.phase === "ended" ? now.phase : "reconnecting";
+  const said = { training: `training for ${clock(now.elapsed_seconds)}`, waiting: "waiting for the first window",
+    reconnecting: "connection lost, trying again", ended: "ended" + (now.ending ? ": " + now.ending : "") };
+  drawHeader(state, phase, unread > loadingBytes && connected ? "reading the past" : said[phase]);
+}
+
+function tilesOf({ run, now, workers, evaluations }) {
+  const newest = evaluations[evaluations.length - 1];
+  const share = run.planned_samples > 0 ? Math.min(1, (now.samples ?? 0) / run.planned_samples) : 0;
+  const epochs = run.dataset_samples > 0 ? run.planned_samples / run.dataset_samples : 0;
+  const left = now.samples_per_second > 0 ? (run.planned_samples - now.samples) / now.samples_per_second : null;
+  const count = (state) => workers.state.filter((one) => one === state).length;
+  const missing = count("lost") + count("waiting");
+  return [
+    ["test accuracy", percent(newest?.test_accuracy ?? null, 2), run.target_accuracy > 0 ? "target " + percent(run.target_accuracy) : ""],
+    ["batch accuracy", percent(now.accuracy), "loss " + fixed(now.loss, 3)],
+    ["progress", percent(share, 0), now.phase === "training" && left > 0 ? `at most ${clock(left)} left`
+      : `${fixed(share * epochs, 1)} of ${short(epochs)} epochs`, share],
+    ["throughput", short(now.samples_per_second), "samples per second"],
+    ["step", span(now.step_seconds), `window ${grouped(now.window)}`],
+    ["global batch", now.global_batch === null ? "–" : grouped(now.global_batch), "noise scale " + short(now.noise_scale)],
+    ["workers", grouped(workers.state.length - missing), missing === 0 ? `all, generation ${now.generation}`
+      : `of ${grouped(workers.state.length)}` + (count("lost") ? `, ${count("lost")} lost` : "")],
+    ["guard", grouped(now.intervened_windows), `of ${grouped(now.windows)} windows`],
+  ];
+}
+
+function warningsOf({ warnings, skipped_bytes: skipped }) {
+  return skipped > 0 ? [...warnings, `The ledger is long: its first ${short(skipped)}B are not part of this page.`] : warnings;
+}
+
+async function load() {
+  store.hold();
+  try {
+    const answer = await fetch("/api/state", { cache: "no-store" });
+    if (answer.status === 401) return location.reload(); // the token is another one now
+    if (!answer.ok) throw new Error(`the server says ${answer.status}`);
+    store.release(await answer.json());
+    schedule();
+    if (store.state.remaining_bytes > loadingBytes) setTimeout(load, 1000);
+  } catch {
+    setTimeout(load, 2000);
+  }
+}
+
+function follow() {
+  const stream = new EventSource("/events");
+  stream.addEventListener("open", () => {
+    connected = true;
+    schedule();
+  });
+  stream.addEventListener("message", (event) => {
+    store.take(Number(event.lastEventId), JSON.parse(event.data));
+    schedule();
+  });
+  stream.addEventListener("reset", load);
+  stream.addEventListener("error", () => {
+    connected = false;
+    if (store.ready && store.state.now.phase === "ended") stream.close();
+    else if (stream.readyState === EventSource.CLOSED) setTimeout(follow, 3000); // refused, and not only broken
+    if (!store.ready) setText(at("phase"), "no answer, trying again");
+    schedule();
+  });
+}
+
+export function showLive() {
+  table = new WorkerTable(at("workers"), newestColumns);
+  addControls(() => panels?.repaint(), (chosen) => {
+    axis = chosen;
+    draw();
+  });
+  setText(at("source"), location.host);
+  load();
+  follow();
+}
