@@ -1,7 +1,7 @@
 /// 24 h of windows, one a second, folded into the live page's state: its memory and what a window costs.
 
-#include "dashboard/live_run.hpp"
 #include "dashboard/state_json.hpp"
+#include "ledger/run.hpp"
 
 #include <chrono>
 #include <cstdio>
@@ -42,7 +42,7 @@ void fold_a_day(std::uint32_t workers) {
     window.workers.push_back(worker);
   }
   const double before = resident_mib();
-  dashboard::live_run run(file);
+  ledger::run run(file);
   const auto begin = std::chrono::steady_clock::now();
   ledger::row row{.entry = window};
   for (std::uint64_t i = 1; i <= day_windows; ++i) {
@@ -52,7 +52,7 @@ void fold_a_day(std::uint32_t workers) {
       worker.report.elapsed_seconds = static_cast<double>(i);
       worker.report.batch = static_cast<std::uint32_t>(64 + i % 64);
     }
-    run.take(row);
+    run.add(row);
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const auto text = dashboard::state_json(run, {});

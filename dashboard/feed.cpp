@@ -14,7 +14,7 @@
 
 namespace dynamix::dashboard {
 feed::feed(const cluster::cluster_file& file, std::string ledger, feed_limits limits)
-    : file_(file), path_(std::move(ledger)), limits_(limits), run_(std::make_unique<live_run>(file_)) {
+    : file_(file), path_(std::move(ledger)), limits_(limits), run_(std::make_unique<ledger::run>(file_)) {
   thread_ = std::thread([this] { follow(); });
 }
 
@@ -112,7 +112,7 @@ void feed::begin_anew() {
   passing_over_ = false;
   const std::scoped_lock lock(mutex_);
   caught_up_ = false;
-  run_ = std::make_unique<live_run>(file_);
+  run_ = std::make_unique<ledger::run>(file_);
   events_.clear();
   event_bytes_ = 0;
   position_ = 0;
@@ -163,7 +163,7 @@ void feed::take_line(const std::string& line, std::uint64_t end) {
   position_ = end;
   size_ = std::max(size_, end);
   if (row)
-    run_->take(*row);
+    run_->add(*row);
   if (!caught_up_ || subscribers_ == 0 || !row) {
     // Nobody saw it come, so nobody can go on from before it.
     if (row) {

@@ -4,7 +4,7 @@
 /// change as a server-sent event. Nobody who writes the ledger ever waits for it, and whoever comes to a run late,
 /// after a restart of the arbitrator or of the page, reads the same past from the same file.
 
-#include "dashboard/live_run.hpp"
+#include "ledger/run.hpp"
 
 #include <chrono>
 #include <condition_variable>
@@ -69,7 +69,7 @@ private:
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  std::unique_ptr<live_run> run_;
+  std::unique_ptr<ledger::run> run_;
   std::uint64_t position_ = 0;  ///< behind the last whole line that was taken
   std::uint64_t size_ = 0;      ///< of the file, when it was last looked at
   std::uint64_t skipped_ = 0;   ///< bytes passed over

@@ -11,18 +11,19 @@
 namespace dynamix::dashboard {
 namespace {
 
+using namespace ledger;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
 /// Seconds since 1970 of the newest row: the arbitrator's start and its clock since. NaN where the start is not known.
-double timestamp_of(const live_run& run) {
+double timestamp_of(const ledger::run& run) {
   std::tm utc{};
   std::istringstream text(run.start().started_at);
   text >> std::get_time(&utc, "%Y-%m-%dT%H:%M:%SZ");
   return text.fail() ? std::nan("") : static_cast<double>(::timegm(&utc)) + run.at_seconds();
 }
 
-void add_run(collection& all, const live_run& run) {
+void add_run(collection& all, const ledger::run& run) {
   all.begin("dynamix_run_info", "Always 1; labels describe the run.", MetricType::Gauge);
   all.add(1, {{"cluster", run.file().name}, {"policy", run.start().policy}, {"mode", run.start().mode}});
   all.begin("dynamix_workers", "Workers of the cluster file by state.", MetricType::Gauge);
@@ -38,7 +39,7 @@ void add_run(collection& all, const live_run& run) {
             timestamp_of(run));
 }
 
-void add_progress(collection& all, const live_run& run) {
+void add_progress(collection& all, const ledger::run& run) {
   const auto newest = [&](signal which) { return static_cast<double>(run.newest(which)); };
   const auto evaluated = [&](auto member) {
     return run.evaluations().empty() ? std::nan("") : run.evaluations().back().*member;
@@ -65,7 +66,7 @@ void add_progress(collection& all, const live_run& run) {
   all.gauge("dynamix_learning_rate", "Learning rate in force.", newest(signal::learning_rate));
 }
 
-void add_deciding(collection& all, const live_run& run) {
+void add_deciding(collection& all, const ledger::run& run) {
   const auto& totals = run.totals();
   const auto count = [](std::uint64_t number) { return static_cast<double>(number); };
   const bool learned = run.policy().version > 0;
@@ -94,7 +95,7 @@ void add_deciding(collection& all, const live_run& run) {
   all.histogram("dynamix_window_decide_seconds", "Time to judge a window and decide.", totals.decide);
 }
 
-void add_shards(collection& all, const live_run& run) {
+void add_shards(collection& all, const ledger::run& run) {
   all.begin("dynamix_shard_up", "1 while an arbitrator of the tree is up, else 0.", MetricType::Gauge);
   for (const auto& [name, shard] : run.shards())
     all.add(shard.state == "up" ? 1 : 0,
@@ -106,7 +107,7 @@ void add_shards(collection& all, const live_run& run) {
 
 } // namespace
 
-std::vector<MetricFamily> metrics_of(const live_run& run, std::uint64_t unread_bytes) {
+std::vector<MetricFamily> metrics_of(const ledger::run& run, std::uint64_t unread_bytes) {
   collection all;
   add_run(all, run);
   add_progress(all, run);
@@ -118,7 +119,7 @@ std::vector<MetricFamily> metrics_of(const live_run& run, std::uint64_t unread_b
   return all.take();
 }
 
-std::string metrics_text(const live_run& run, std::uint64_t unread_bytes) {
+std::string metrics_text(const ledger::run& run, std::uint64_t unread_bytes) {
   return prometheus::TextSerializer().Serialize(metrics_of(run, unread_bytes));
 }
 

@@ -2,7 +2,7 @@
 
 /// The run as Prometheus reads it. docs/metrics.md lists what there is.
 
-#include "dashboard/live_run.hpp"
+#include "ledger/run.hpp"
 
 #include <cstdint>
 #include <prometheus/metric_family.h>
@@ -12,9 +12,9 @@
 namespace dynamix::dashboard {
 
 /// Every family, also those without a value yet, so that a scraper knows them from the first scrape.
-std::vector<prometheus::MetricFamily> metrics_of(const live_run& run, std::uint64_t unread_bytes);
+std::vector<prometheus::MetricFamily> metrics_of(const ledger::run& run, std::uint64_t unread_bytes);
 
 /// As the text exposition format, version 0.0.4.
-std::string metrics_text(const live_run& run, std::uint64_t unread_bytes);
+std::string metrics_text(const ledger::run& run, std::uint64_t unread_bytes);
 
 } // namespace dynamix::dashboard

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "dashboard/live_run.hpp"
+#include "ledger/run.hpp"
 
 #include <cmath>
 #include <prometheus/metric_family.h>
@@ -31,13 +31,13 @@ public:
     begin(name, help, prometheus::MetricType::Counter);
     add(value);
   }
-  void histogram(const char* name, const char* help, const duration_histogram& from) {
+  void histogram(const char* name, const char* help, const ledger::duration_histogram& from) {
     begin(name, help, prometheus::MetricType::Histogram);
     prometheus::ClientMetric metric;
     for (std::size_t i = 0; i < from.counts.size(); ++i) {
       metric.histogram.sample_count += from.counts[i];
-      if (i < duration_histogram::bounds.size())
-        metric.histogram.bucket.push_back({metric.histogram.sample_count, duration_histogram::bounds[i]});
+      if (i < ledger::duration_histogram::bounds.size())
+        metric.histogram.bucket.push_back({metric.histogram.sample_count, ledger::duration_histogram::bounds[i]});
     }
     metric.histogram.sample_sum = from.sum;
     families_.back().metric.push_back(std::move(metric));
@@ -49,6 +49,6 @@ private:
 };
 
 /// What is told of every worker, by its name.
-void add_worker_metrics(collection& all, const live_run& run);
+void add_worker_metrics(collection& all, const ledger::run& run);
 
 } // namespace dynamix::dashboard

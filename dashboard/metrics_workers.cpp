@@ -5,6 +5,7 @@
 namespace dynamix::dashboard {
 namespace {
 
+using namespace ledger;
 using prometheus::MetricType;
 using worker = const live_worker&;
 
@@ -91,7 +92,7 @@ const worker_family host_families[] = {
      accelerator, [](worker one) { return one.report.gpu.throttled ? 1.0 : 0.0; }},
 };
 
-void add_family(collection& all, const live_run& run, const worker_family& family) {
+void add_family(collection& all, const ledger::run& run, const worker_family& family) {
   all.begin(family.name, family.help, family.type);
   for (const auto& one : run.workers())
     if (family.known(one))
@@ -100,7 +101,7 @@ void add_family(collection& all, const live_run& run, const worker_family& famil
 
 } // namespace
 
-void add_worker_metrics(collection& all, const live_run& run) {
+void add_worker_metrics(collection& all, const ledger::run& run) {
   for (const auto& family : training_families)
     add_family(all, run, family);
   for (const auto& family : host_families)

@@ -1,5 +1,6 @@
 #include "dashboard/state_json.hpp"
 
+#include "ledger/warnings.hpp"
 #include "storage/json_text.hpp"
 
 #include <algorithm>
@@ -8,13 +9,14 @@
 namespace dynamix::dashboard {
 namespace {
 
+using namespace ledger;
 using storage::json_text;
 
 std::string_view name_of(worker_state state) {
   return worker_state_names[static_cast<std::size_t>(state)];
 }
 
-std::string_view phase_of(const live_run& run) {
+std::string_view phase_of(const ledger::run& run) {
   if (run.ended())
     return "ended";
   return run.totals().windows > 0 ? "training" : "waiting";
@@ -25,7 +27,7 @@ double planned_samples(const ledger::start& start) {
 }
 
 /// What stays the same for an arbitrator's life.
-void add_run(json_text& json, const live_run& run) {
+void add_run(json_text& json, const ledger::run& run) {
   const auto& file = run.file();
   json.key("run").open_object();
   json.member("cluster", file.name).member("policy", run.start().policy).member("mode", run.start().mode);
@@ -39,7 +41,7 @@ void add_run(json_text& json, const live_run& run) {
 }
 
 /// What the newest window says of the whole cluster.
-void add_now(json_text& json, const live_run& run) {
+void add_now(json_text& json, const ledger::run& run) {
   json.key("now").open_object();
   json.member("phase", phase_of(run)).member("ending", run.ending()).member("at_seconds", run.at_seconds());
   json.member("window", run.window()).member("term", run.term()).member("generation", run.generation());
@@ -56,7 +58,7 @@ void add_now(json_text& json, const live_run& run) {
 enum class columns { all, changing };
 
 /// A column a signal, a row a worker.
-void add_workers(json_text& json, const live_run& run, columns wanted) {
+void add_workers(json_text& json, const ledger::run& run, columns wanted) {
   const auto& workers = run.workers();
   using worker = const live_worker&;
   json.key("workers").open_object();
@@ -82,8 +84,8 @@ void add_workers(json_text& json, const live_run& run, columns wanted) {
   json.close_object().close_object();
 }
 
-void add_warnings(json_text& json, const live_run& run) {
-  json.column("warnings", find_live_warnings(run), [](const std::string& text) { return text; });
+void add_warnings(json_text& json, const ledger::run& run) {
+  json.column("warnings", ledger::find_warnings(run), [](const std::string& text) { return text; });
 }
 
 /// Column `index` of a table, oldest first.
@@ -118,7 +120,7 @@ void add_worker_history(json_text& json, std::string_view name, const thinned_ta
   json.close_array();
 }
 
-void add_history(json_text& json, const live_run& run, std::size_t worker_cells) {
+void add_history(json_text& json, const ledger::run& run, std::size_t worker_cells) {
   json.key("history").open_object().member("stride", run.history().stride());
   for (std::size_t i = 0; i < signal_count; ++i)
     add_table_column(json, signal_names[i], run.history(), i);
@@ -153,7 +155,7 @@ void add_event(json_text& json, const live_event& event) {
 }
 
 /// The lists that are short: whole in every update that may change them.
-void add_story(json_text& json, const live_run& run) {
+void add_story(json_text& json, const ledger::run& run) {
   json.key("marks").open_array();
   for (const auto& one : run.marks())
     add_mark(json, one);
@@ -174,7 +176,7 @@ void add_story(json_text& json, const live_run& run) {
 
 } // namespace
 
-std::string state_json(const live_run& run, const state_options& options) {
+std::string state_json(const ledger::run& run, const state_options& options) {
   json_text json;
   json.open_object().member("version", std::uint64_t{1}).member("position", options.position);
   json.member("remaining_bytes", options.remaining).member("skipped_bytes", options.skipped);
@@ -197,7 +199,7 @@ std::string state_json(const live_run& run, const state_options& options) {
   return json.close_object().take();
 }
 
-std::string update_json(const live_run& run, const ledger::row& row) {
+std::string update_json(const ledger::run& run, const ledger::row& row) {
   json_text json;
   json.open_object();
   if (std::holds_alternative<ledger::window>(row.entry)) {

@@ -2,7 +2,7 @@
 
 /// The run as its page reads it; docs/dashboard.md describes the fields for other programs.
 
-#include "dashboard/live_run.hpp"
+#include "ledger/run.hpp"
 
 #include <limits>
 #include <string>
@@ -19,9 +19,9 @@ struct state_options {
 };
 
 /// The answer of GET /api/state.
-std::string state_json(const live_run& run, const state_options& options);
+std::string state_json(const ledger::run& run, const state_options& options);
 
 /// What a row changed, as the data of a server-sent event, after the row has been taken.
-std::string update_json(const live_run& run, const ledger::row& row);
+std::string update_json(const ledger::run& run, const ledger::row& row);
 
 } // namespace dynamix::dashboard

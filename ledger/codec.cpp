@@ -6,8 +6,6 @@
 #include "ledger/fields.hpp"
 #include "storage/json_text.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <limits>
 #include <simdjson.h>
@@ -171,12 +169,12 @@ std::optional<row> parse_line(const std::string& line) {
 }
 
 std::string to_json(const messages::farewell& farewell, const std::vector<messages::evaluation_report>& evaluations) {
-  json_text text;
+  json_text text(storage::json_layout::indented);
   text.open_object().key("farewell");
   put(text, farewell);
   text.key("evaluations");
   put(text, evaluations);
-  return nlohmann::ordered_json::parse(text.close_object().take()).dump(2) + "\n";
+  return text.close_object().take() + "\n";
 }
 
 bool parse_worker_file(const std::string& text, messages::farewell& farewell,

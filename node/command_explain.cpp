@@ -1,8 +1,8 @@
+#include "ledger/explanation.hpp"
 #include "ledger/file.hpp"
+#include "ledger/replay.hpp"
 #include "node/cluster_options.hpp"
 #include "node/command.hpp"
-#include "node/explanation.hpp"
-#include "node/replay.hpp"
 #include "node/run_directory.hpp"
 #include "policy/parameter_archive.hpp"
 
@@ -26,9 +26,10 @@ int replay_run(const explain_arguments& arguments, const std::vector<ledger::row
   if (!file)
     return exit_refused;
   const policy::parameter_archive archive(run.policies());
-  const auto result = replay(rows, *file, [&archive](const std::string& digest, std::vector<std::uint8_t>& parameters) {
-    return archive.read(digest, parameters);
-  });
+  const auto result =
+      ledger::replay(rows, *file, [&archive](const std::string& digest, std::vector<std::uint8_t>& parameters) {
+        return archive.read(digest, parameters);
+      });
   context.out << (arguments.json ? to_json(result) : to_text(result));
   return result.proven() ? exit_done : exit_failed;
 }
@@ -42,7 +43,7 @@ int explain_window(const explain_arguments& arguments, command_context& context)
     return replay_run(arguments, rows, context);
   if (arguments.window == 0)
     return refuse(context.err, "explain needs --window N, or --replay");
-  const auto explanation = explain(rows, arguments.window, arguments.worker, error);
+  const auto explanation = ledger::explain(rows, arguments.window, arguments.worker, error);
   if (!error.empty())
     return refuse(context.err, error);
   context.out << (arguments.json ? to_json(explanation) : to_text(explanation));

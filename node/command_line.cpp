@@ -1,7 +1,6 @@
 #include "node/command_line.hpp"
 
 #include "node/command.hpp"
-#include "node/listed.hpp"
 #include "node/text.hpp"
 
 #include <algorithm>

@@ -53,10 +53,10 @@ state_source from_page(const std::string& url, const std::string& token) {
 
 state_source from_ledger(const run_directory& run, const cluster::cluster_file& file) {
   const auto tail = std::make_shared<ledger::tail>(run.ledger());
-  const auto live = std::make_shared<dashboard::live_run>(file);
+  const auto live = std::make_shared<ledger::run>(file);
   return [tail, live](std::string&) {
     for (const auto& row : tail->read())
-      live->take(row);
+      live->add(row);
     return dashboard::state_json(*live, {.history = false});
   };
 }

@@ -2,7 +2,6 @@
 
 #include "node/cluster_options.hpp"
 #include "node/command.hpp"
-#include "node/listed.hpp"
 #include "node/local_run.hpp"
 #include "node/run_directory.hpp"
 #include "node/simulated_run.hpp"

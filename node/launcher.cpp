@@ -1,9 +1,9 @@
 #include "node/launcher.hpp"
 
 #include "ledger/file.hpp"
+#include "ledger/run.hpp"
 #include "messages/leave.hpp"
 #include "node/command_line.hpp"
-#include "node/progress.hpp"
 #include "node/run_records.hpp"
 #include "node/text.hpp"
 
@@ -73,7 +73,7 @@ public:
                                                    [this](const cluster::host& host, bool resumed) {
                                                      return describe_process(options_, host, resumed);
                                                    }),
-        tail_(options.run.ledger()) {
+        tail_(options.run.ledger()), run_(options.file) {
     tail_.read(); // an earlier life's rows are not this one's progress
   }
 
@@ -99,10 +99,10 @@ private:
     const auto ends = processes_.reap(); // first, so that all that the ledger told before a death is known
     const auto rows = tail_.read();
     for (const auto& row : rows) {
-      progress_.add(row);
+      run_.add(row);
       notice_return(row);
     }
-    begun_ = begun_ || progress_.begun();
+    begun_ = begun_ || run_.progress().begun();
     for (const auto& end : ends)
       ended(end);
     if (options_.observer != nullptr)
@@ -116,7 +116,7 @@ private:
       press();
     if (!options_.quiet && training && phase_ <= phase::stopping)
       output_.progress(arbitrator_gone_ ? "training without the arbitrator: no progress is recorded"
-                                        : progress_line(progress_));
+                                        : ledger::progress_line(run_.progress()));
     return processes_.any_running(false) || processes_.restart_pending(false);
   }
 
@@ -234,11 +234,12 @@ private:
 
   /// The death that ended the run.
   void blame(const std::string& host, const std::string& how) {
-    outcome_.error = "host \"" + host + "\" died (" + how + ")" +
-                     (progress_.training() ? fmt::format(" {} into training, in or after window {}",
-                                                         duration(progress_.elapsed_seconds()), progress_.window())
-                      : begun_             ? " in training"
-                                           : " before training began");
+    outcome_.error =
+        "host \"" + host + "\" died (" + how + ")" +
+        (run_.progress().training() ? fmt::format(" {} into training, in or after window {}",
+                                                  duration(run_.progress().elapsed_seconds()), run_.progress().window())
+         : begun_                   ? " in training"
+                                    : " before training began");
     outcome_.last_words =
         "The end of " + options_.run.log(host) + ":\n" + last_lines(options_.run.log(host), log_lines_shown);
   }
@@ -316,7 +317,7 @@ private:
   const actors::supervision_options rules_;
   host_processes processes_;
   ledger::tail tail_;
-  progress progress_;
+  ledger::run run_;
   phase phase_ = phase::training;
   time_point deadline_;
   bool begun_ = false; ///< training has

@@ -3,7 +3,7 @@
 /// A run of a whole cluster on this machine, from the first check to its results: what `local` and `compare` share.
 
 #include "node/launcher.hpp"
-#include "node/summary.hpp"
+#include "node/run_records.hpp"
 
 #include <stop_token>
 #include <string>

@@ -3,7 +3,6 @@
 #include "cluster/text_table.hpp"
 #include "dashboard/inlined_page.hpp"
 #include "dashboard/state_json.hpp"
-#include "node/listed.hpp"
 #include "node/text.hpp"
 #include "storage/json_text.hpp"
 
@@ -56,13 +55,13 @@ cells worker_rows(const run_summary& summary) {
 std::string batches_table(const run_records& records) {
   cells rows = {{"worker", "windows", "lowest", "highest", "over time"}};
   for (const auto* host : records.file.workers()) {
-    const auto* course = records.course.find_worker(host->name);
-    if (course == nullptr)
+    const auto* worker = records.run.find_worker(host->name);
+    if (worker->course.reports() == 0)
       continue;
-    rows.push_back(
-        {host->name, std::to_string(course->reports()), std::to_string(course->lowest_batch()),
-         std::to_string(course->highest_batch()),
-         sparkline(course->batches(), records.file.batch.lowest, records.file.batch.highest, sparkline_width)});
+    rows.push_back({host->name, std::to_string(worker->course.reports()), std::to_string(worker->course.lowest_batch()),
+                    std::to_string(worker->course.highest_batch()),
+                    sparkline(records.run.batches_of(host->name), records.file.batch.lowest, records.file.batch.highest,
+                              sparkline_width)});
   }
   if (rows.size() == 1)
     return "  none yet\n";
@@ -107,9 +106,8 @@ cells result_rows(const run_summary& summary) {
 
 cells version_rows(const run_records& records, const run_summary& summary, const std::string& made_with) {
   cells rows = {{"what", "version"}};
-  for (const auto& row : records.rows)
-    if (const auto* start = std::get_if<ledger::start>(&row.entry))
-      rows.push_back({"run begun " + start->started_at, start->version.empty() ? "not recorded" : start->version});
+  for (const auto& start : records.run.starts())
+    rows.push_back({"run begun " + start.started_at, start.version.empty() ? "not recorded" : start.version});
   rows.push_back({"policy at the end", std::to_string(summary.policy_version)});
   rows.push_back({"this page", made_with});
   return rows;
@@ -156,11 +154,7 @@ std::string report_page(const run_records& records, const run_summary& summary, 
   tables.open_array();
   auto result = result_rows(summary);
   result.insert(result.begin(), {"what", "result"});
-  const bool simulated = std::ranges::any_of(records.rows, [](const auto& row) {
-    const auto* event = std::get_if<ledger::event>(&row.entry);
-    return event != nullptr && event->event == "simulated";
-  });
-  if (simulated)
+  if (records.run.totals().events.contains("simulated"))
     result.push_back({"simulated", "hosts, network and learning are models"});
   add_table(tables, "Result", result);
   add_table(tables, "Evaluations", evaluation_rows(records));
@@ -168,7 +162,7 @@ std::string report_page(const run_records& records, const run_summary& summary, 
   tables.close_array();
   storage::json_text file;
   file.value(cluster::to_toml(records.file));
-  const auto state = dashboard::state_json(records.live, {.worker_cells = page_cells});
+  const auto state = dashboard::state_json(records.run, {.worker_cells = page_cells});
   return dashboard::inlined_page("{\"state\":" + state + ",\"summary\":" + to_json(summary) +
                                  ",\"tables\":" + tables.take() + ",\"cluster_file\":" + file.take() + "}");
 }

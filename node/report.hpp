@@ -2,7 +2,7 @@
 
 /// A run as text tables and as a page. Pure.
 
-#include "node/summary.hpp"
+#include "node/run_records.hpp"
 
 #include <string>
 

@@ -20,7 +20,7 @@ std::string write_results(const run_directory& run, run_observations observed, c
     summary.reason = failure;
   }
   for (const auto& [path, text] :
-       {std::pair(run.summary(), to_json(summary)), std::pair(run.epochs(), epochs_csv(records.evaluations)),
+       {std::pair(run.summary(), to_json(summary)), std::pair(run.epochs(), ledger::epochs_csv(records.evaluations)),
         std::pair(run.report(), report_text(records, summary)),
         std::pair(run.page(), report_page(records, summary, program_version()))})
     if (auto wrong = text.empty() ? "" : storage::write_file_atomically(path, text); !wrong.empty())

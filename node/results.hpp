@@ -1,6 +1,6 @@
 #pragma once
 
-#include "node/summary.hpp"
+#include "node/run_records.hpp"
 
 #include <string>
 #include <vector>

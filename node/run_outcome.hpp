@@ -4,8 +4,8 @@
 
 #include "cluster/cluster_file.hpp"
 #include "ledger/rows.hpp"
+#include "ledger/worker_course.hpp"
 #include "node/window_series.hpp"
-#include "node/worker_summary.hpp"
 
 #include <cstdint>
 #include <map>
@@ -13,10 +13,13 @@
 #include <string>
 #include <vector>
 
+namespace dynamix::ledger {
+struct run_summary;
+}
+
 namespace dynamix::node {
 
 struct run_records;
-struct run_summary;
 
 /// A run's course, thinned for charts.
 struct run_series {
@@ -84,11 +87,11 @@ public:
   /// Windows, decisions, interventions, step times and series; the rest is the caller's.
   run_outcome outcome() const;
   /// By the file's order.
-  std::vector<worker_summary> workers() const;
+  std::vector<ledger::worker_summary> workers() const;
 
 private:
   struct worker_totals {
-    worker_summary summary;
+    ledger::worker_summary summary;
     double steps = 0;
     double batch = 0; ///< in the newest window; NaN: not there
   };
@@ -107,6 +110,6 @@ private:
 };
 
 /// The outcome of a live run. The fingerprint is the caller's.
-run_outcome outcome_of(const run_records& records, const run_summary& summary);
+run_outcome outcome_of(const run_records& records, const ledger::run_summary& summary);
 
 } // namespace dynamix::node

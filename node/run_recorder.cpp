@@ -1,5 +1,5 @@
 #include "node/run_outcome.hpp"
-#include "node/summary.hpp"
+#include "node/run_records.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -148,7 +148,7 @@ std::vector<worker_summary> run_recorder::workers() const {
 }
 
 run_outcome outcome_of(const run_records& records, const run_summary& summary) {
-  auto recorder = records.course.recorder();
+  auto recorder = records.recorder;
   for (const auto& evaluation : records.evaluations)
     recorder.add_accuracy(evaluation.elapsed_seconds, evaluation.test_accuracy);
   auto outcome = recorder.outcome();

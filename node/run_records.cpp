@@ -12,44 +12,12 @@ namespace {
 
 constexpr std::size_t worker_file_bytes_max = 16U << 20;
 
-/// Evaluations by step, farewells by host; a worker's own file counts more than the ledger.
-struct told {
-  std::map<std::uint64_t, messages::evaluation_report> evaluations;
-  std::map<std::string, messages::farewell> farewells;
-
-  void add(const ledger::row& row) {
-    if (std::holds_alternative<ledger::start>(row.entry))
-      farewells.clear(); // those before belong to an earlier life of the run
-    if (const auto* evaluation = std::get_if<ledger::evaluation>(&row.entry))
-      evaluations[evaluation->report.step] = evaluation->report;
-    if (const auto* farewell = std::get_if<ledger::farewell>(&row.entry))
-      farewells[farewell->farewell.host] = farewell->farewell;
-    const auto* event = std::get_if<ledger::event>(&row.entry);
-    if (event != nullptr && event->event == "joined")
-      farewells.erase(event->host); // what its process before said last is no longer the last
-  }
-
-  void add_file(const std::string& path, const std::string& host) {
-    auto file = read_worker_file(path);
-    if (!file)
-      return;
-    auto& farewell = file->farewell;
-    // Only what went through the host's telemetry knows the telemetry's cost.
-    farewell.telemetry_seconds = std::max(farewell.telemetry_seconds, farewells[host].telemetry_seconds);
-    farewells[host] = farewell;
-    for (const auto& each : file->evaluations)
-      evaluations[each.step] = each;
-  }
-};
-
 } // namespace
 
 void run_records::add(const ledger::row& row) {
-  course.add(row);
-  live.take(row);
-  if (std::holds_alternative<ledger::start>(row.entry) || std::holds_alternative<ledger::event>(row.entry) ||
-      std::holds_alternative<ledger::policy_version>(row.entry))
-    rows.push_back(row);
+  run.add(row);
+  if (const auto* window = std::get_if<ledger::window>(&row.entry))
+    recorder.add(*window);
 }
 
 std::optional<worker_file> read_worker_file(const std::string& path) {
@@ -69,18 +37,29 @@ run_records read_run(const run_directory& run, std::string& error) {
   }
   error.clear();
   run_records records(std::move(parsed.file));
-  told all;
-  std::ifstream ledger(run.ledger()); // there is none before the arbitrator's first line
+  std::map<std::uint64_t, messages::evaluation_report> evaluations; // by step
+  std::ifstream ledger(run.ledger());                               // there is none before the arbitrator's first line
   for (std::string line; std::getline(ledger, line);)
     if (const auto row = ledger::parse_line(line)) {
       records.add(*row);
-      all.add(*row);
+      if (const auto* evaluation = std::get_if<ledger::evaluation>(&row->entry))
+        evaluations[evaluation->report.step] = evaluation->report;
     }
-  for (const auto* worker : records.file.workers())
-    all.add_file(run.worker(worker->name), worker->name);
-  for (const auto& [step, evaluation] : all.evaluations)
+  auto farewells = records.run.farewells();
+  for (const auto* worker : records.file.workers()) {
+    auto file = read_worker_file(run.worker(worker->name));
+    if (!file) // then what the ledger says holds
+      continue;
+    // Only what went through the host's telemetry knows the telemetry's cost.
+    auto& known = farewells[worker->name];
+    file->farewell.telemetry_seconds = std::max(file->farewell.telemetry_seconds, known.telemetry_seconds);
+    known = file->farewell;
+    for (const auto& each : file->evaluations)
+      evaluations[each.step] = each;
+  }
+  for (const auto& [step, evaluation] : evaluations)
     records.evaluations.push_back(evaluation);
-  for (const auto& [host, farewell] : all.farewells)
+  for (const auto& [host, farewell] : farewells)
     records.farewells.push_back(farewell);
   std::ranges::sort(records.farewells, {}, &messages::farewell::rank);
   return records;

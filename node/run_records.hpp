@@ -2,11 +2,9 @@
 
 /// All that a run has written about itself, read row by row: a ledger of a day is larger than memory.
 
-#include "cluster/cluster_file.hpp"
-#include "dashboard/live_run.hpp"
-#include "messages/types.hpp"
-#include "node/run_course.hpp"
+#include "ledger/summary.hpp"
 #include "node/run_directory.hpp"
+#include "node/run_outcome.hpp"
 
 #include <optional>
 #include <string>
@@ -14,17 +12,17 @@
 
 namespace dynamix::node {
 
-struct run_records {
-  explicit run_records(cluster::cluster_file of = {}) : file(std::move(of)), course(file), live(file) {}
+using ledger::run_observations;
+using ledger::run_summary;
+using ledger::summarise;
+using ledger::worker_summary;
+
+struct run_records : ledger::run_records {
+  explicit run_records(cluster::cluster_file of = {}) : ledger::run_records(std::move(of)), recorder(file) {}
   /// A window goes into the folds only.
   void add(const ledger::row& row);
 
-  cluster::cluster_file file;
-  run_course course;
-  dashboard::live_run live;
-  std::vector<ledger::row> rows;                        ///< starts, events and policies
-  std::vector<messages::farewell> farewells;            ///< from the workers' files, else from the ledger
-  std::vector<messages::evaluation_report> evaluations; ///< by step; from the ledger and the workers' files
+  run_recorder recorder;
 };
 
 /// What a worker's host has written at its end.

@@ -4,7 +4,7 @@
 
 #include "ledger/file.hpp"
 #include "node/run_outcome.hpp"
-#include "node/summary.hpp"
+#include "node/run_records.hpp"
 #include "policy/parameter_archive.hpp"
 #include "simulator/scenario.hpp"
 #include "simulator/simulation.hpp"

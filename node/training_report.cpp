@@ -1,6 +1,5 @@
 #include "node/training_report.hpp"
 
-#include "node/listed.hpp"
 #include "node/sheet.hpp"
 #include "node/text.hpp"
 

@@ -1,5 +1,7 @@
 #include "node/window_series.hpp"
 
+#include "ledger/entropy.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -28,14 +30,7 @@ void add_split(const policy::time_split& time, split_means& to) {
 } // namespace
 
 double entropy_share(const std::vector<float>& probabilities) {
-  double entropy = 0;
-  for (const double each : probabilities)
-    entropy -= each > 0 ? each * std::log(each) : 0;
-  return entropy / std::log(static_cast<double>(probabilities.size()));
-}
-
-bool is_known(const policy::time_split& time) {
-  return time.compute_seconds + time.cpu_wait_seconds + time.network_seconds + time.barrier_seconds > 0;
+  return ledger::entropy_nats(probabilities) / std::log(static_cast<double>(probabilities.size()));
 }
 
 const char* name_of(column which) {

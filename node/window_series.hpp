@@ -2,7 +2,7 @@
 
 /// A run's course as columns of numbers, one row a window: what charts draw. Pure.
 
-#include "policy/judged_window.hpp"
+#include "ledger/worker_course.hpp"
 
 #include <array>
 #include <cstddef>
@@ -54,8 +54,7 @@ struct mean {
 /// Entropy as a share of that of even odds, [0, 1]. Of two probabilities or more.
 double entropy_share(const std::vector<float>& probabilities);
 
-/// Whether the ledger attributes the step's time: older ones do not.
-bool is_known(const policy::time_split& time);
+using ledger::is_known;
 
 /// As in a comparison's saved results.
 const char* name_of(column which);

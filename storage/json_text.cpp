@@ -19,11 +19,15 @@ bool is_plain(char letter) {
 json_text& json_text::open(char bracket) {
   separate();
   text_ += bracket;
+  ++depth_;
   first_ = true;
   return *this;
 }
 
 json_text& json_text::close(char bracket) {
+  --depth_;
+  if (!first_)
+    begin_line();
   text_ += bracket;
   first_ = false;
   return *this;
@@ -32,13 +36,22 @@ json_text& json_text::close(char bracket) {
 void json_text::separate() {
   if (!first_)
     text_ += ',';
+  if (depth_ > 0 && !after_key_)
+    begin_line();
   first_ = false;
+  after_key_ = false;
+}
+
+void json_text::begin_line() {
+  if (indented_)
+    text_.append(1, '\n').append(2 * depth_, ' ');
 }
 
 json_text& json_text::key(std::string_view name) {
   value(name);
-  text_ += ':';
+  text_ += indented_ ? ": " : ":";
   first_ = true;
+  after_key_ = true;
   return *this;
 }
 

@@ -12,9 +12,13 @@
 
 namespace dynamix::storage {
 
+enum class json_layout { one_line, indented };
+
 /// Appends members and elements; whoever calls opens and closes in the right order.
 class json_text {
 public:
+  explicit json_text(json_layout layout = json_layout::one_line) : indented_(layout == json_layout::indented) {}
+
   json_text& open_object() { return open('{'); }
   json_text& open_array() { return open('['); }
   json_text& close_object() { return close('}'); }
@@ -60,9 +64,13 @@ private:
   json_text& unsigned_integer(std::uint64_t value);
   json_text& null();
   void separate();
+  void begin_line();
 
   std::string text_;
-  bool first_ = true; ///< nothing stands before the next value in its object or array, or its key does
+  bool indented_;
+  std::size_t depth_ = 0;  ///< of open objects and arrays
+  bool first_ = true;      ///< nothing stands before the next value in its object or array, or its key does
+  bool after_key_ = false; ///< its key does
 };
 
 } // namespace dynamix::storage

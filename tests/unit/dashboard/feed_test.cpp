@@ -1,6 +1,6 @@
 #include "dashboard/feed.hpp"
 #include "ledger/codec.hpp"
-#include "tests/unit/dashboard/rows.hpp"
+#include "tests/unit/ledger/rows.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@
 namespace dynamix::dashboard {
 namespace {
 
-using namespace testing;
+using namespace ledger::testing;
 using nlohmann::json;
 using std::chrono::milliseconds;
 

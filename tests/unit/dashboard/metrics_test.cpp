@@ -1,5 +1,5 @@
 #include "dashboard/metrics.hpp"
-#include "tests/unit/dashboard/rows.hpp"
+#include "tests/unit/ledger/rows.hpp"
 
 #include <gmock/gmock.h>
 
@@ -9,14 +9,14 @@
 namespace dynamix::dashboard {
 namespace {
 
-using namespace testing;
+using namespace ledger::testing;
 using ::testing::HasSubstr;
 
 TEST(Metrics, TellOfTheNewestWindow) {
-  live_run run(small_cluster());
-  run.take(start_row());
-  run.take(window_row(1));
-  run.take(window_row(2));
+  ledger::run run(small_cluster());
+  run.add(start_row());
+  run.add(window_row(1));
+  run.add(window_row(2));
   const auto text = metrics_text(run, 12);
   EXPECT_THAT(text, HasSubstr("dynamix_worker_batch_size{worker=\"w1\"} 65\n"));
   EXPECT_THAT(text, HasSubstr("dynamix_windows_total 2\n"));
@@ -33,7 +33,7 @@ TEST(Metrics, TellOfTheNewestWindow) {
 }
 
 TEST(Metrics, BeforeTheFirstWindowThereAreNoMadeUpValues) {
-  const live_run run(small_cluster());
+  const ledger::run run(small_cluster());
   const auto text = metrics_text(run, 0);
   EXPECT_EQ(text.find("\ndynamix_loss "), std::string::npos);
   EXPECT_EQ(text.find("dynamix_worker_batch_size{"), std::string::npos);
@@ -49,7 +49,7 @@ TEST(Metrics, AreDocumented) {
   std::string text = read.str();
   std::string rows;
   const char* types[] = {"counter", "gauge", "summary", "untyped", "histogram"};
-  for (const auto& family : metrics_of(live_run(small_cluster()), 0)) {
+  for (const auto& family : metrics_of(ledger::run(small_cluster()), 0)) {
     std::string labels;
     if (family.name.starts_with("dynamix_worker_"))
       labels = family.name == "dynamix_worker_step_part_seconds" ? "worker, part" : "worker";

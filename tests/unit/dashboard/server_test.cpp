@@ -3,7 +3,7 @@
 #include "dashboard/server.hpp"
 #include "ledger/codec.hpp"
 #include "tests/unit/dashboard/free_port.hpp"
-#include "tests/unit/dashboard/rows.hpp"
+#include "tests/unit/ledger/rows.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>
@@ -15,6 +15,7 @@
 namespace dynamix::dashboard {
 namespace {
 
+using namespace ledger::testing;
 using namespace testing;
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;

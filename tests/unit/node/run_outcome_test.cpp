@@ -1,5 +1,5 @@
 #include "node/run_outcome.hpp"
-#include "node/summary.hpp"
+#include "node/run_records.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>
@@ -47,8 +47,8 @@ TEST(run_outcome, ranks_may_change_hands) {
   last.workers.erase(last.workers.begin()); // ada is lost, and ben takes her rank
   last.workers.front().report.rank = 0;
   const run_records read = records;
-  EXPECT_EQ(read.course.find_worker("ada")->reports(), 2U);
-  EXPECT_EQ(read.course.find_worker("ben")->reports(), 3U);
+  EXPECT_EQ(read.run.find_worker("ada")->course.reports(), 2U);
+  EXPECT_EQ(read.run.find_worker("ben")->course.reports(), 3U);
   const auto series = outcome_of(records, summarise(records)).series;
   EXPECT_TRUE(std::isnan(series.batches[0][2]));
   EXPECT_EQ(series.batches[1][2], 39);

@@ -1,5 +1,5 @@
 #include "node/report.hpp"
-#include "node/summary.hpp"
+#include "node/run_records.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>
@@ -274,15 +274,15 @@ TEST(summary_json, has_every_promised_key) {
 }
 
 TEST(epochs_table, has_a_line_for_each_evaluation) {
-  EXPECT_EQ(epochs_csv({{.step = 30,
-                         .epoch = 1,
-                         .samples = 10'000,
-                         .elapsed_seconds = 2.5,
-                         .train_loss = 0.5,
-                         .test_loss = 0.25,
-                         .test_accuracy = 0.875,
-                         .global_batch = 128,
-                         .learning_rate = 0.05}}),
+  EXPECT_EQ(ledger::epochs_csv({{.step = 30,
+                                 .epoch = 1,
+                                 .samples = 10'000,
+                                 .elapsed_seconds = 2.5,
+                                 .train_loss = 0.5,
+                                 .test_loss = 0.25,
+                                 .test_accuracy = 0.875,
+                                 .global_batch = 128,
+                                 .learning_rate = 0.05}}),
             "epoch,step,samples,seconds,train_loss,test_loss,test_accuracy,global_batch,learning_rate\n"
             "1,30,10000,2.5,0.5,0.25,0.875,128,0.05\n");
 }

@@ -1,4 +1,3 @@
-#include "node/listed.hpp"
 #include "node/text.hpp"
 
 #include <gtest/gtest.h>

@@ -24,6 +24,15 @@ TEST(JsonText, MembersAndElementsAreSeparated) {
   EXPECT_EQ(text.close_object().take(), R"({"a":1,"b":[true,"x"],"c":[-1,2],"d":{}})");
 }
 
+TEST(JsonText, IndentsWithTwoBlanksWhereItIsAskedTo) {
+  json_text text(json_layout::indented);
+  text.open_object().member("a", 1U).key("b").open_array().value(true).open_object().member("c", "x").close_object();
+  text.close_array().key("d").open_array().close_array().key("e").open_object().close_object();
+  const auto written = text.close_object().take();
+  EXPECT_EQ(written, nlohmann::ordered_json::parse(written).dump(2));
+  EXPECT_EQ(json_text(json_layout::indented).value(1U).take(), "1");
+}
+
 TEST(JsonText, EveryTextIsReadBack) {
   for (const std::string text : {"", "plain ~", "a \"quoted\" \\ word", "line\nbreak\ttab", "\x01\x1f\x7f", "Käse 你"})
     EXPECT_EQ(nlohmann::json::parse(alone(text)), text) << text;

@@ -1,0 +1,102 @@
+#include "ledger/decision_count.hpp"
+
+#include "messages/leave.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace dynamix::ledger {
+namespace {
+
+/// Of one stretch. Those before count as arrived: a run in which nothing is ever applied must not fill memory.
+constexpr std::size_t unproven_most = 4096;
+
+} // namespace
+
+void decision_count::stretch::prove(messages::decision_key applied) {
+  const auto found = std::ranges::find(unproven, applied);
+  if (found != unproven.end())
+    unproven.erase(unproven.begin(), found + 1);
+}
+
+void decision_count::host_count::decide(messages::decision_key key) {
+  ++made;
+  if (stretches.empty() || !stretches.back().ended.empty())
+    stretches.emplace_back();
+  auto& unproven = stretches.back().unproven;
+  unproven.push_back(key);
+  if (unproven.size() > unproven_most)
+    unproven.pop_front();
+  if (left)
+    end("leave");
+}
+
+void decision_count::host_count::end(const char* by) {
+  if (!stretches.empty() && stretches.back().ended.empty())
+    stretches.back().ended = by;
+}
+
+void decision_count::add(const ledger::row& row) {
+  if (const auto* window = std::get_if<ledger::window>(&row.entry))
+    add_window(*window);
+  else if (const auto* event = std::get_if<ledger::event>(&row.entry))
+    add_event(*event);
+  else if (const auto* said = std::get_if<ledger::farewell>(&row.entry))
+    add_farewell(said->farewell);
+  else if (std::holds_alternative<ledger::start>(row.entry) && !replicated_)
+    end_all("arbitrator");
+}
+
+void decision_count::add_farewell(const messages::farewell& said) {
+  if (!messages::tells_leave(said))
+    return;
+  auto& count = hosts_[said.host];
+  count.end("leave");
+  count.left = true;
+}
+
+void decision_count::add_window(const ledger::window& window) {
+  for (const auto& worker : window.workers) {
+    const auto applied = worker.report.decision;
+    if (applied == std::exchange(proven_, applied))
+      continue;
+    for (auto& [host, count] : hosts_) {
+      for (auto& one : count.stretches)
+        one.prove(applied);
+      std::erase_if(count.stretches, [](const auto& one) { return !one.ended.empty() && one.unproven.empty(); });
+    }
+  }
+  if (window.decided)
+    for (const auto& worker : window.workers)
+      hosts_[worker.report.host].decide(window.key);
+}
+
+void decision_count::add_event(const ledger::event& event) {
+  if (event.event == "joined")
+    hosts_[event.host] = {}; // a new process
+  else if (event.event == "lost")
+    hosts_[event.host].end("worker");
+  else if (event.event == "rejoined")
+    hosts_[event.host].end("generation"); // or its connection
+  else if (event.event == "leader")
+    end_all("arbitrator");
+}
+
+void decision_count::end_all(const char* by) {
+  for (auto& [host, count] : hosts_)
+    count.end(by);
+}
+
+std::map<std::string, decision_count::made> decision_count::by_host() const {
+  std::map<std::string, made> all;
+  for (const auto& [host, count] : hosts_) {
+    auto& made = all[host];
+    made.count = count.made;
+    for (const auto& one : count.stretches)
+      if (!one.ended.empty())
+        made.ends.push_back({one.ended, one.unproven.size()});
+  }
+  return all;
+}
+
+} // namespace dynamix::ledger

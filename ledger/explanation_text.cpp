@@ -1,0 +1,198 @@
+#include "cluster/text_table.hpp"
+#include "ledger/explanation.hpp"
+#include "ledger/text.hpp"
+#include "ledger/worker_course.hpp"
+#include "policy/state.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dynamix::ledger {
+namespace {
+
+std::string milliseconds(double seconds) {
+  return fixed(1e3 * seconds, 1) + " ms";
+}
+
+std::string rounded(double number) {
+  return grouped(static_cast<std::uint64_t>(std::llround(std::max(number, 0.0))));
+}
+
+/// The terms that the total is made of, which may be of either kind (policy/reward.hpp).
+std::string reward_text(const policy::reward_terms& reward) {
+  const double paper = reward.accuracy + reward.gain - reward.time - reward.batch - reward.noise;
+  if (reward.total == reward.progress && std::abs(reward.total - paper) > 1e-9)
+    return fixed(reward.total, 3) + " = log2 of its goodput over the best that was to be had, " +
+           percent(std::exp2(reward.total), 1);
+  return fixed(reward.total, 3) + " = accuracy " + fixed(reward.accuracy, 3) + " + gain " + fixed(reward.gain, 3) +
+         " - time " + fixed(reward.time, 3) + " - batch " + fixed(reward.batch, 3) + " - noise " +
+         fixed(reward.noise, 3);
+}
+
+std::string promise_text(const policy::promised_step& step, double exchange_seconds) {
+  const double seconds = step.slowest_seconds + exchange_seconds;
+  return rounded(step.goodput) + " useful samples/s (" + grouped(step.total) + " samples a step of " +
+         milliseconds(seconds) + ", " + rounded(seconds > 0 ? static_cast<double>(step.total) / seconds : 0) +
+         " samples/s)";
+}
+
+/// What was expected and what came of it, for all workers together.
+std::string prediction_text(const window_explanation& explanation) {
+  const auto& window = explanation.window;
+  const auto& predicted = window.predicted;
+  if (!window.decided)
+    return "";
+  std::string text;
+  if (predicted.decided.total > 0) {
+    const double exchange = predicted.exchange_seconds;
+    text += "Predicted: as decided " + promise_text(predicted.decided, exchange) + "; had nothing changed " +
+            promise_text(predicted.assigned, exchange);
+    if (predicted.planned.total > 0)
+      text += "; at best " + promise_text(predicted.planned, exchange);
+    text += ". Of a step the exchange takes " + milliseconds(exchange) + ". " +
+            (predicted.noise_scale < 0 ? "The noise scale is not measured yet, so all samples count as useful.\n"
+                                       : "Noise scale: " + rounded(predicted.noise_scale) + " samples.\n");
+  } else {
+    text += "Predicted: nothing, for no worker had been measured.\n";
+  }
+  if (!explanation.effect)
+    return text + "Measured: nothing, for no recorded window ran under it with all workers.\n";
+  const auto& effect = *explanation.effect;
+  return text + "Measured: window " + std::to_string(effect.window) + " ran under it, " + grouped(effect.total) +
+         " samples a step of " + milliseconds(effect.step_seconds) + ", " +
+         rounded(effect.step_seconds > 0 ? static_cast<double>(effect.total) / effect.step_seconds : 0) +
+         " samples/s; " + percent(std::exp2(effect.mean_progress), 1) + " of the best goodput that was to be had.\n";
+}
+
+std::string guard_text(const window_explanation& explanation) {
+  const auto& window = explanation.window;
+  if (!window.decided || window.guard.empty())
+    return "";
+  const auto stepped_in =
+      std::ranges::find_if(window.workers, [](const auto& row) { return !row.intervention.empty(); });
+  return "Guard: " + printable(window.guard) +
+         (stepped_in == window.workers.end() ? ". It let the choices stand.\n"
+                                             : ". It stepped in: " + printable(stepped_in->intervention) + ".\n");
+}
+
+/// What the worker reported, in its own units.
+std::string report_text(const ledger::worker& row) {
+  const auto& report = row.report;
+  const auto& training = report.training;
+  std::string text = "  It reported " + std::to_string(training.steps) + " steps with " + grouped(training.samples) +
+                     " samples, accuracy " + percent(training.accuracy, 1) + ", loss " + fixed(training.loss, 3) +
+                     "; a step of " + milliseconds(training.iteration_seconds) + ": " +
+                     milliseconds(training.compute_seconds) + " computing, " + milliseconds(training.exchange_seconds) +
+                     " in the exchange, " + milliseconds(training.data_seconds) + " for data.\n";
+  if (const auto& time = row.time; is_known(time))
+    text += "  By what held it up: " + milliseconds(time.compute_seconds) + " computing, " +
+            milliseconds(time.cpu_wait_seconds) + " without a CPU, " + milliseconds(time.network_seconds) +
+            " network, " + milliseconds(time.barrier_seconds) + " waiting for others, " +
+            milliseconds(time.data_seconds) + " data, " + milliseconds(time.other_seconds) + " other.\n";
+  text += "  Network: " +
+          (report.network.valid
+               ? fixed(report.network.throughput_bytes_per_second / 1e6, 2) + " MB/s, round trip " +
+                     fixed(1e3 * report.network.rtt_seconds, 3) + " ms, " + grouped(report.network.retransmissions) +
+                     (report.network.retransmissions == 1 ? " segment" : " segments") + " sent again"
+               : std::string("not measured")) +
+          ". Machine: " +
+          (report.system.valid ? fixed(report.system.cpu_time_ratio, 2) + " cores in use, " +
+                                     fixed(report.system.run_queue_wait_ratio, 2) + " waited for, " +
+                                     percent(report.system.memory_ratio, 1) + " of memory"
+                               : std::string("not measured")) +
+          ".\n";
+  return text;
+}
+
+std::string state_text(const window_explanation& explanation, const ledger::worker& row) {
+  if (row.state.empty())
+    return "  It saw no state: the policy " + explanation.start.policy + " uses none.\n";
+  const auto fields = policy::state_fields();
+  std::vector<std::vector<std::string>> rows = {{"field", "value", "", "from", "normalisation"}};
+  for (std::size_t i = 0; i < row.state.size(); ++i) {
+    const auto& names = explanation.start.state_fields;
+    const std::string name = i < names.size() ? names[i] : "field " + std::to_string(i);
+    const auto field = std::ranges::find(fields, name, &policy::state_field::name);
+    rows.push_back({name, fixed(row.state[i], 3), masked(explanation, row, name) ? "masked" : "",
+                    source_of(name, row.report), field == fields.end() ? "" : std::string(field->normalisation)});
+  }
+  return "  What the policy saw:\n" + cluster::text_table(rows, 4);
+}
+
+/// What it wanted where something else was decided: the guard stepped in, or it only watches.
+std::string proposal_text(const ledger::worker& row) {
+  if (!row.intervention.empty())
+    return "  The guard stepped in (" + printable(row.intervention) + "); proposed was " +
+           std::to_string(row.proposed_batch) + ".\n";
+  if (row.proposed_batch != 0 && row.proposed_batch != row.decided_batch)
+    return "  It wanted " + std::to_string(row.proposed_batch) + ", and in shadow mode nothing is changed.\n";
+  return "";
+}
+
+std::string choice_text(const window_explanation& explanation, const ledger::worker& row) {
+  if (row.action < 0 && row.probabilities.empty())
+    return "  The policy " + explanation.start.policy + " chooses no action.";
+  const auto chosen = static_cast<std::size_t>(row.action);
+  std::string text;
+  if (row.action < 0) {
+    text = "  The action that it chose was not taken.";
+  } else {
+    text = "  It chose " + action_text(explanation, chosen);
+    if (chosen < row.probabilities.size())
+      text += " with probability " + fixed(row.probabilities[chosen], 2);
+    text += ", expecting a return of " + fixed(row.value, 3) + ".";
+  }
+  if (!row.probabilities.empty()) {
+    text += " Probabilities:";
+    for (std::size_t i = 0; i < row.probabilities.size(); ++i)
+      text += (i == 0 ? " " : ", ") + action_text(explanation, i) + " " + fixed(row.probabilities[i], 2);
+    text += ".";
+  }
+  return text;
+}
+
+std::string worker_text(const window_explanation& explanation, const worker_explanation& worker) {
+  const auto& row = worker.row;
+  std::string text = row.report.host + " (rank " + std::to_string(row.report.rank) + ")\n";
+  if (row.stale)
+    text +=
+        "  Its report of this window was late; that of window " + std::to_string(row.report.window) + " stood in.\n";
+  text += report_text(row);
+  text +=
+      "  Batch " + std::to_string(row.report.batch) + " was in force, and earned " + reward_text(row.reward) + ".\n";
+  if (!explanation.window.decided)
+    return text + "  Nothing was decided: training ended with this window.\n";
+  text += state_text(explanation, row) + choice_text(explanation, row) + "\n" + proposal_text(row);
+  text += "  Batch " + std::to_string(row.assigned_batch) + " -> " + std::to_string(row.decided_batch) +
+          (row.reason.empty() ? "." : ": " + printable(row.reason)) + "\n";
+  if (row.predicted_seconds >= 0)
+    text += "  Predicted: it computes that in " + milliseconds(row.predicted_seconds) + "." +
+            (row.planned_batch == 0
+                 ? ""
+                 : " The plan with the highest goodput gives it " + std::to_string(row.planned_batch) + ".") +
+            "\n";
+  if (!worker.effect)
+    return text +
+           "  It never came into force in a recorded window: a newer decision replaced it, or training ended first.\n";
+  return text + "  It came into force in window " + std::to_string(worker.effect->window) + ", which earned " +
+         reward_text(worker.effect->reward) + ". Computing took " + milliseconds(worker.effect->compute_seconds) +
+         ".\n";
+}
+
+} // namespace
+
+std::string to_text(const window_explanation& explanation) {
+  const auto& window = explanation.window;
+  std::string text = "Window " + std::to_string(window.key.window) + " of cluster " + explanation.start.cluster + ", " +
+                     (window.decided ? "decided by " : "seen by ") + explanation.start.policy + " version " +
+                     std::to_string(window.policy_version) + " (term " + std::to_string(window.key.term) +
+                     ", generation " + std::to_string(window.generation) + ") at " + fixed(explanation.at_seconds, 1) +
+                     " s. Its reports came within " + fixed(1e3 * window.gather_seconds, 1) + " ms, deciding took " +
+                     fixed(1e3 * window.decide_seconds, 1) + " ms.\n" + guard_text(explanation) +
+                     prediction_text(explanation);
+  for (const auto& worker : explanation.workers)
+    text += "\n" + worker_text(explanation, worker);
+  return text;
+}
+
+} // namespace dynamix::ledger

@@ -1,0 +1,211 @@
+#include "ledger/replay.hpp"
+
+#include "cluster/tree_plan.hpp"
+#include "ledger/text.hpp"
+#include "policy/deliberation.hpp"
+
+#include <nlohmann/json.hpp>
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+namespace dynamix::ledger {
+namespace {
+
+constexpr double deviation_max = 1e-4;
+
+std::string text_of(double number) {
+  return fmt::format("{:.9g}", number);
+}
+
+/// The reports that the window was decided on, as the hub handed them over.
+messages::shard_report shard_of(const ledger::window& window) {
+  messages::shard_report shard{.window = window.key.window,
+                               .generation = window.generation,
+                               .reports = {},
+                               .expected = static_cast<std::uint32_t>(window.workers.size()),
+                               .gather_seconds = window.gather_seconds};
+  for (const auto& worker : window.workers)
+    shard.reports.push_back(worker.report);
+  return shard;
+}
+
+class replayer {
+public:
+  replayer(const cluster::cluster_file& file, const read_parameters& read)
+      : file_(file), digest_(fmt::format("{:016x}", file.digest())), read_(read) {}
+
+  replay_result run(const std::vector<ledger::row>& rows) {
+    for (const auto& row : rows) {
+      if (std::holds_alternative<ledger::start>(row.entry))
+        begin_life(cluster::plan_tree(file_).central()
+                       ? "the ledger does not say with which parameters its arbitrator began: an older version wrote it"
+                       : "the shards of a tree decided them, each by what it knew, which the ledger does not keep");
+      else if (const auto* deciding = std::get_if<ledger::deciding>(&row.entry))
+        begin_deciding(*deciding);
+      else if (const auto* published = std::get_if<ledger::policy_version>(&row.entry))
+        published_[published->version] = published->parameters;
+      else if (const auto* window = std::get_if<ledger::window>(&row.entry))
+        decide(*window);
+      if (result_.first)
+        break;
+    }
+    return std::move(result_);
+  }
+
+private:
+  void begin_life(std::string impossible) {
+    judge_.reset();
+    published_.clear();
+    impossible_ = std::move(impossible);
+  }
+
+  void begin_deciding(const ledger::deciding& deciding) {
+    begin_life("");
+    ++result_.lives;
+    if (deciding.cluster_digest != digest_)
+      return begin_life("these windows were decided under another cluster file than the run's cluster.toml");
+    std::vector<std::uint8_t> parameters;
+    if (!deciding.parameters.empty())
+      if (auto problem = read_(deciding.parameters, parameters); !problem.empty())
+        return begin_life(std::move(problem));
+    try {
+      judge_ = std::make_unique<policy::deliberation>(file_, policy::make_controller(file_, parameters));
+    } catch (const std::invalid_argument& misfit) {
+      begin_life(misfit.what());
+    }
+  }
+
+  /// The version that decided is adopted where it is newer than what is there.
+  void adopt(std::uint64_t version) {
+    if (!judge_ || version == judge_->controller().version())
+      return;
+    const auto published = published_.find(version);
+    messages::policy_version wanted{.version = version, .parameters = {}};
+    std::string problem = published == published_.end() || published->second.empty()
+                              ? fmt::format("the ledger does not tell the parameters of policy version {}", version)
+                              : read_(published->second, wanted.parameters);
+    if (problem.empty())
+      problem = judge_->adopt(wanted);
+    if (!problem.empty())
+      begin_life(std::move(problem));
+  }
+
+  void decide(const ledger::window& window) {
+    adopt(window.policy_version);
+    if (!judge_) {
+      if (result_.skipped++ == 0)
+        result_.skipped_why = impossible_;
+      return;
+    }
+    judge_->raise_term(window.key.term);
+    const auto again = judge_->consider(shard_of(window));
+    compare(window, again.window);
+    ++result_.windows;
+    result_.decisions += again.decisions.size();
+  }
+
+  template <class Value>
+  void equal(const char* field, const std::string& host, const Value& ledger, const Value& made) {
+    if (result_.first || ledger == made)
+      return;
+    if constexpr (std::is_same_v<Value, std::string>)
+      result_.first = replay_difference{key_.term, key_.window, host, field, ledger, made};
+    else
+      result_.first =
+          replay_difference{key_.term, key_.window, host, field, fmt::to_string(ledger), fmt::to_string(made)};
+  }
+
+  void close(const char* field, const std::string& host, double ledger, double made) {
+    const double deviation = std::abs(ledger - made) / (1 + std::abs(ledger));
+    if (deviation <= deviation_max)
+      result_.deviation = std::max(result_.deviation, deviation);
+    else if (!result_.first) // also where one is no number
+      result_.first = replay_difference{key_.term, key_.window, host, field, text_of(ledger), text_of(made)};
+  }
+
+  void close(const char* field, const std::string& host, const std::vector<float>& ledger,
+             const std::vector<float>& made) {
+    equal(fmt::format("length of {}", field).c_str(), host, ledger.size(), made.size());
+    for (std::size_t i = 0; i < std::min(ledger.size(), made.size()); ++i)
+      close(field, host, static_cast<double>(ledger[i]), static_cast<double>(made[i]));
+  }
+
+  void compare(const ledger::window& ledger, const ledger::window& made) {
+    key_ = ledger.key;
+    equal("term", "", ledger.key.term, made.key.term);
+    equal("decided", "", ledger.decided, made.decided);
+    equal("policy_version", "", ledger.policy_version, made.policy_version);
+    for (std::size_t i = 0; i < ledger.workers.size(); ++i) {
+      const auto& was = ledger.workers[i];
+      const auto& is = made.workers[i];
+      const auto& host = was.report.host;
+      equal("assigned_batch", host, was.assigned_batch, is.assigned_batch);
+      equal("action", host, was.action, is.action);
+      equal("proposed_batch", host, was.proposed_batch, is.proposed_batch);
+      equal("intervention", host, was.intervention, is.intervention);
+      equal("decided_batch", host, was.decided_batch, is.decided_batch);
+      close("state", host, was.state, is.state);
+      close("probability", host, was.probabilities, is.probabilities);
+      close("value", host, was.value, is.value);
+      close("reward", host, was.reward.total, is.reward.total);
+    }
+  }
+
+  const cluster::cluster_file& file_;
+  const std::string digest_;
+  const read_parameters& read_;
+  std::unique_ptr<policy::deliberation> judge_;    ///< null: these windows cannot be decided again
+  std::string impossible_;                         ///< why
+  std::map<std::uint64_t, std::string> published_; ///< digests of this life, by version
+  messages::decision_key key_;
+  replay_result result_;
+};
+
+} // namespace
+
+replay_result replay(const std::vector<ledger::row>& rows, const cluster::cluster_file& file,
+                     const read_parameters& read) {
+  if (file.arbitrator.policy == cluster::policy_kind::oracle)
+    return {.skipped = 1, .skipped_why = "the oracle looks into the simulation, which the ledger does not hold"};
+  return replayer(file, read).run(rows);
+}
+
+std::string to_text(const replay_result& result) {
+  std::string text;
+  if (const auto& first = result.first)
+    text += fmt::format("DIFFERENT in window {} (term {}){}: {} is {} in the ledger and {} when it is decided again.\n",
+                        first->window, first->term, first->host.empty() ? "" : ", worker " + printable(first->host),
+                        first->field, printable(first->ledger), printable(first->replay));
+  else if (result.windows > 0)
+    text +=
+        fmt::format("The same: {} decisions of {} windows were made again, each with the batch size, the action and "
+                    "the guard's answer of the ledger; {}.\n",
+                    grouped(result.decisions), grouped(result.windows),
+                    result.deviation == 0 ? "all numbers are equal to the bit"
+                                          : "numbers deviate by at most " + text_of(result.deviation));
+  if (result.lives > 1)
+    text += fmt::format("Arbitrators began {} times, each with nothing measured.\n", grouped(result.lives));
+  if (result.skipped > 0)
+    text += fmt::format("NOT PROVEN: {} windows could not be decided again: {}.\n", grouped(result.skipped),
+                        printable(result.skipped_why));
+  return text.empty() ? "The ledger holds no window that could be decided again.\n" : text;
+}
+
+std::string to_json(const replay_result& result) {
+  nlohmann::ordered_json object = {{"same", result.proven()},       {"lives", result.lives},
+                                   {"windows", result.windows},     {"decisions", result.decisions},
+                                   {"skipped", result.skipped},     {"skipped_why", result.skipped_why},
+                                   {"deviation", result.deviation}, {"first_difference", nullptr}};
+  if (const auto& first = result.first)
+    object["first_difference"] = {{"term", first->term},   {"window", first->window}, {"host", first->host},
+                                  {"field", first->field}, {"ledger", first->ledger}, {"replay", first->replay}};
+  return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+} // namespace dynamix::ledger

@@ -1,0 +1,403 @@
+#include "ledger/run.hpp"
+
+#include "ledger/entropy.hpp"
+#include "ledger/text.hpp"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace dynamix::ledger {
+namespace {
+
+constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+constexpr std::size_t worker_history_rows_min = 64;
+
+std::size_t worker_history_rows(std::size_t workers) {
+  const auto rows = worker_history_cells / std::max<std::size_t>(workers, 1) / 2 * 2;
+  return std::clamp(rows, worker_history_rows_min, history_rows);
+}
+
+std::string fit(const std::string& text) {
+  return text.size() <= text_bytes_kept ? text : text.substr(0, text_bytes_kept) + "...";
+}
+
+template <class Deque>
+void trim(Deque& kept, std::size_t most) {
+  while (kept.size() > most)
+    kept.pop_front();
+}
+
+constexpr double recent_windows = 40;
+
+bool guarded(const ledger::window& window) {
+  return std::ranges::any_of(window.workers, [](const auto& worker) { return !worker.intervention.empty(); });
+}
+
+/// By cause where the ledger says so; older ledgers do not.
+time_parts parts_of(const ledger::worker& judged) {
+  const auto& training = judged.report.training;
+  time_parts parts{};
+  const auto at = [&](part which) -> double& { return parts[static_cast<std::size_t>(which)]; };
+  const auto& time = judged.time;
+  if (is_known(time)) {
+    at(part::compute) = time.compute_seconds;
+    at(part::cpu_wait) = time.cpu_wait_seconds;
+    at(part::network) = time.network_seconds;
+    at(part::barrier) = time.barrier_seconds;
+    at(part::data) = time.data_seconds;
+    at(part::other) = time.other_seconds;
+    return parts;
+  }
+  at(part::compute) = training.compute_seconds;
+  at(part::exchange) = training.exchange_seconds;
+  at(part::data) = training.data_seconds;
+  at(part::other) = std::max(0.0, training.iteration_seconds - training.compute_seconds - training.exchange_seconds -
+                                      training.data_seconds);
+  return parts;
+}
+
+/// A mean over what is known.
+class mean {
+public:
+  void add(double value) {
+    if (std::isnan(value))
+      return;
+    sum_ += value;
+    ++count_;
+  }
+  double value() const { return count_ == 0 ? unknown : sum_ / static_cast<double>(count_); }
+
+private:
+  double sum_ = 0;
+  std::size_t count_ = 0;
+};
+
+/// Moves an exponential mean; the first values count as a plain mean.
+void move(double& estimate, double value, double windows, std::uint64_t seen) {
+  if (!std::isnan(value))
+    estimate += (value - estimate) / std::min(windows, static_cast<double>(seen));
+}
+
+} // namespace
+
+void duration_histogram::add(double seconds) {
+  const auto place = std::ranges::lower_bound(bounds, seconds) - bounds.begin();
+  ++counts[static_cast<std::size_t>(place)];
+  sum += seconds;
+}
+
+run::run(const cluster::cluster_file& file)
+    : file_(file), history_(signal_count, history_rows),
+      batches_(file.workers().size(), worker_history_rows(file.workers().size())),
+      work_seconds_(file.workers().size(), worker_history_rows(file.workers().size())), policies_(3, history_rows),
+      decisions_(!file.arbitrator.replicas.empty()) {
+  const auto highest = file.highest_by_rank();
+  for (const auto* host : file.workers()) {
+    rank_of_[host->name] = workers_.size();
+    workers_.push_back(
+        {.name = host->name, .batch_lowest = file.batch.lowest, .batch_highest = highest[workers_.size()]});
+  }
+  newest_.fill(static_cast<float>(unknown));
+}
+
+live_worker* run::find(const std::string& name) {
+  const auto found = rank_of_.find(name);
+  return found == rank_of_.end() ? nullptr : &workers_[found->second];
+}
+
+const live_worker* run::find_worker(const std::string& name) const {
+  const auto found = rank_of_.find(name);
+  return found == rank_of_.end() ? nullptr : &workers_[found->second];
+}
+
+std::vector<double> run::batches_of(const std::string& name) const {
+  std::vector<double> values;
+  if (const auto found = rank_of_.find(name); found != rank_of_.end())
+    for (std::size_t row = 0; row < batches_.rows(); ++row)
+      if (const double batch = batches_.row(row)[found->second]; !std::isnan(batch))
+        values.push_back(batch);
+  return values;
+}
+
+void run::add(const ledger::row& row) {
+  ++totals_.rows;
+  at_seconds_ = row.at_seconds;
+  progress_.add(row);
+  decisions_.add(row);
+  samples_.add(row);
+  std::visit([this](const auto& entry) { take(entry); }, row.entry);
+  begun_ = !std::holds_alternative<ledger::start>(row.entry);
+}
+
+/// Another life of the arbitrator: its ledger's clock and the run go on from where they are.
+void run::take(const ledger::start& start) {
+  start_ = start;
+  farewells_.clear(); // those before belong to an earlier life of the run
+  if (totals_.lives > 0 && !begun_)
+    return; // replicas that share a ledger start together
+  if (totals_.lives++ > 0)
+    note("arbitrator", "the arbitrator began anew");
+  if (starts_.size() < starts_kept)
+    starts_.push_back(start);
+  life_generation_ = 0;
+  ending_.clear();
+  for (auto& worker : workers_)
+    if (worker.state == worker_state::ended)
+      worker.state = worker_state::waiting;
+}
+
+void run::take(const ledger::evaluation& evaluation) {
+  while (!evaluations_.empty() && evaluations_.back().step >= evaluation.report.step)
+    evaluations_.pop_back(); // a resumed run evaluates again
+  evaluations_.push_back(evaluation.report);
+  evaluations_.back().elapsed_seconds += skipped_seconds_;
+  if (evaluations_.size() <= history_rows)
+    return;
+  for (std::size_t i = 1; i < evaluations_.size(); ++i) // every other of the past
+    evaluations_.erase(evaluations_.begin() + static_cast<std::ptrdiff_t>(i));
+}
+
+void run::take(const ledger::policy_version& policy) {
+  policy_ = policy;
+  const float row[] = {newest(signal::elapsed_seconds), static_cast<float>(policy.entropy),
+                       static_cast<float>(policy.approximate_kl)};
+  policies_.add(row);
+}
+
+void run::take(const ledger::generation& generation) {
+  generation_ = generation.generation;
+  count_generation(generation.generation);
+  totals_.steps_lost += generation.steps_lost;
+  ending_.clear(); // one that had left in order was not the last
+  for (auto& worker : workers_)
+    if (worker.state == worker_state::training)
+      worker.state = worker_state::lost;
+  for (const auto& name : generation.members)
+    if (auto* worker = find(name))
+      worker->state = worker_state::training;
+  const auto text = fmt::format("generation {} of {} workers{}{}", generation.generation, generation.members.size(),
+                                generation.reason.empty() ? "" : ": ", generation.reason);
+  if (generation.generation > 1)
+    note("generation", text);
+  note_event("generation", "", text);
+}
+
+void run::take(const ledger::event& event) {
+  auto* worker = find(event.host);
+  const bool known = file_.find(event.host) != nullptr;
+  if (event.event == "lost") {
+    note("fault", event.host + " lost" + (event.text.empty() ? "" : ": " + event.text));
+    if (worker != nullptr)
+      worker->state = worker_state::lost;
+    if (known)
+      ++totals_.lost[event.host];
+  } else if (worker != nullptr && (event.event == "joined" || event.event == "rejoined")) {
+    if (worker->state == worker_state::lost)
+      note("back", event.host + " is back");
+    worker->state = worker_state::waiting;
+    if (event.event == "joined")
+      farewells_.erase(event.host); // what its process before said last is no longer the last
+  } else if (event.event == "leader") {
+    leader_ = event.host;
+    note("leader", event.host + " leads");
+    left_.erase(event.host);
+  } else if (event.event == "follows") {
+    left_.erase(event.host);
+  } else if (event.event == "left" && known) {
+    left_.insert(event.host);
+  } else if (event.event == "restarted") {
+    note("fault", "restarted: " + event.text);
+  } else if (event.event == "warning") {
+    warnings_.push_back((event.host.empty() ? "" : event.host + ": ") + printable(event.text));
+    trim(warnings_, warnings_kept);
+  }
+  note_event(event.event, event.host, event.text);
+}
+
+void run::count_generation(std::uint64_t generation) {
+  totals_.generations += generation > life_generation_ ? 1 : 0;
+  life_generation_ = std::max(life_generation_, generation);
+}
+
+void run::take(const ledger::farewell& farewell) {
+  if (file_.find(farewell.farewell.host) != nullptr)
+    farewells_[farewell.farewell.host] = farewell.farewell;
+  if (auto* worker = find(farewell.farewell.host))
+    worker->state = worker_state::ended;
+  const bool going_on =
+      std::ranges::any_of(workers_, [](const auto& worker) { return worker.state == worker_state::training; });
+  if (!going_on)
+    ending_ = fit(farewell.farewell.reason.empty() ? "ended" : farewell.farewell.reason);
+  note_event("farewell", farewell.farewell.host, farewell.farewell.reason);
+}
+
+void run::take(const ledger::shard& shard) {
+  const auto before = shards_.find(shard.name);
+  if (before == shards_.end() && shards_.size() >= shards_kept)
+    return;
+  const bool changed = before == shards_.end() || before->second.state != shard.state;
+  if (before != shards_.end() && changed && shard.state != "ended")
+    note(shard.state == "up" ? "back" : "fault", "arbitrator of " + shard.name + " " + shard.state);
+  shards_[shard.name] = shard;
+}
+
+void run::note(const std::string& kind, const std::string& text) {
+  const auto elapsed = newest(signal::elapsed_seconds);
+  const auto samples = newest(signal::samples);
+  marks_.push_back({.elapsed_seconds = std::isnan(elapsed) ? 0 : elapsed,
+                    .samples = std::isnan(samples) ? 0 : samples,
+                    .kind = kind,
+                    .text = fit(text)});
+  trim(marks_, marks_kept);
+}
+
+void run::note_event(const std::string& event, const std::string& host, const std::string& text) {
+  if (totals_.events.size() < event_names_kept || totals_.events.contains(event))
+    ++totals_.events[event];
+  const auto elapsed = newest(signal::elapsed_seconds);
+  events_.push_back({.at_seconds = at_seconds_,
+                     .elapsed_seconds = std::isnan(elapsed) ? 0 : elapsed,
+                     .event = fit(event),
+                     .host = host,
+                     .text = fit(text)});
+  trim(events_, events_kept);
+}
+
+void run::take(const ledger::window& window) {
+  window_ = window.key.window;
+  term_ = window.key.term;
+  policy_version_ = window.policy_version;
+  generation_ = std::max(generation_, window.generation);
+  count_generation(window.generation);
+  ++totals_.windows;
+  totals_.gather.add(window.gather_seconds);
+  totals_.decide.add(window.decide_seconds);
+  for (const auto& judged : window.workers)
+    take(judged);
+  if (window.decided) {
+    ++totals_.decided_windows;
+    totals_.decisions += window.workers.size();
+    totals_.intervened_windows += guarded(window) ? 1 : 0;
+  }
+  summarise(window);
+  keep_history(window);
+  keep_recent(window);
+}
+
+void run::take(const ledger::worker& judged) {
+  ++totals_.reports;
+  totals_.stale_reports += judged.stale ? 1 : 0;
+  if (judged.probabilities.size() > 1)
+    choices_ = judged.probabilities.size();
+  if (!judged.intervention.empty())
+    if (const auto cause = printable(judged.intervention);
+        totals_.guard_causes.size() < guard_causes_kept || totals_.guard_causes.contains(cause))
+      ++totals_.guard_causes[cause];
+  auto* worker = find(judged.report.host);
+  if (worker == nullptr)
+    return;
+  worker->course.add(judged);
+  worker->stale = judged.stale;
+  worker->decided_batch = judged.decided_batch;
+  worker->intervention = judged.intervention.substr(0, text_bytes_kept);
+  if (judged.stale) {
+    ++worker->stale_reports;
+    return;
+  }
+  const auto& training = judged.report.training;
+  const double seconds = training.steps * training.iteration_seconds;
+  worker->reported = true;
+  worker->state = worker_state::training; // also where a new arbitrator took the generation over as it is
+  worker->report = judged.report;
+  worker->parts = parts_of(judged);
+  worker->samples_per_second = seconds > 0 ? static_cast<double>(training.samples) / seconds : 0;
+  worker->reward = judged.reward.total;
+  worker->samples += training.samples;
+  worker->retransmissions += judged.report.network.retransmissions;
+  worker->training_seconds += seconds;
+  worker->telemetry_seconds += judged.report.telemetry_seconds;
+  worker->control_seconds += judged.report.control_seconds;
+  totals_.samples += training.samples;
+}
+
+/// The newest window as one row of signals.
+void run::summarise(const ledger::window& window) {
+  std::array<mean, signal_count> means;
+  const auto add = [&](signal which, double value) { means[static_cast<std::size_t>(which)].add(value); };
+  double seconds = -1;
+  double samples = 0;
+  double samples_per_second = 0;
+  double batch = 0;
+  for (const auto& judged : window.workers) {
+    add(signal::entropy, entropy_nats(judged.probabilities));
+    const auto* worker = find(judged.report.host);
+    if (judged.stale || worker == nullptr)
+      continue;
+    const auto& report = judged.report;
+    seconds = std::max(seconds, report.elapsed_seconds);
+    samples = std::max(samples, static_cast<double>(report.epoch) * static_cast<double>(start_.dataset_samples) +
+                                    static_cast<double>(report.epoch_samples));
+    samples_per_second += worker->samples_per_second;
+    batch = std::max(batch, static_cast<double>(report.global_batch));
+    if (report.batch > 0) { // an empty batch has no accuracy and no loss
+      add(signal::accuracy, report.training.accuracy);
+      add(signal::loss, report.training.loss);
+    }
+    add(signal::step_seconds, report.training.iteration_seconds);
+    add(signal::reward, judged.reward.total);
+    add(signal::noise_scale, report.training.gradient_valid ? report.training.noise_scale : unknown);
+    add(signal::learning_rate, report.training.learning_rate);
+    for (std::size_t i = 0; i < worker->parts.size(); ++i)
+      means[static_cast<std::size_t>(signal::compute) + i].add(worker->parts[i]);
+  }
+  if (seconds < 0)
+    return; // only old reports
+  for (std::size_t i = 0; i < signal_count; ++i)
+    newest_[i] = static_cast<float>(means[i].value());
+  const auto set = [&](signal which, double value) {
+    newest_[static_cast<std::size_t>(which)] = static_cast<float>(value);
+  };
+  if (seconds < reported_seconds_)
+    skipped_seconds_ += reported_seconds_ - seconds;
+  reported_seconds_ = seconds;
+  set(signal::elapsed_seconds, seconds + skipped_seconds_);
+  set(signal::samples, samples);
+  set(signal::samples_per_second, samples_per_second);
+  set(signal::global_batch, batch);
+}
+
+void run::keep_history(const ledger::window& window) {
+  history_.add(newest_);
+  std::vector<float> batches(batches_.columns(), static_cast<float>(unknown));
+  std::vector<float> seconds(batches);
+  for (const auto& judged : window.workers) {
+    const auto found = rank_of_.find(judged.report.host);
+    if (judged.stale || found == rank_of_.end())
+      continue;
+    const auto& training = judged.report.training;
+    batches[found->second] = static_cast<float>(judged.report.batch);
+    seconds[found->second] = static_cast<float>(training.compute_seconds + training.data_seconds);
+  }
+  batches_.add(batches);
+  work_seconds_.add(seconds);
+}
+
+void run::keep_recent(const ledger::window& window) {
+  mean telemetry;
+  mean stale;
+  for (const auto& judged : window.workers) {
+    stale.add(judged.stale ? 1 : 0);
+    const auto& training = judged.report.training;
+    if (const double step_seconds = training.steps * training.iteration_seconds; !judged.stale && step_seconds > 0)
+      telemetry.add(judged.report.telemetry_seconds / step_seconds);
+  }
+  const auto seen = ++recent_.windows;
+  move(recent_.telemetry_share, telemetry.value(), recent_windows, seen);
+  move(recent_.stale_share, stale.value(), recent_windows, seen);
+  move(recent_.guarded_share, guarded(window) ? 1 : 0, recent_windows, seen);
+}
+
+} // namespace dynamix::ledger

@@ -1,0 +1,253 @@
+#include "ledger/summary.hpp"
+
+#include "ledger/warnings.hpp"
+#include "messages/leave.hpp"
+
+#include <nlohmann/json.hpp>
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <set>
+
+namespace dynamix::ledger {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+worker_summary summarise_worker(const run_records& records, const cluster::host& host, std::uint32_t rank) {
+  worker_summary worker{.host = host.name, .rank = rank};
+  for (const auto& change : host.emulate) {
+    if (change.at_seconds == 0)
+      worker.compute_slowdown = change.compute_slowdown;
+    else
+      worker.slowdown_changes = true;
+  }
+  if (const auto* live = records.run.find_worker(host.name))
+    live->course.describe(worker);
+  return worker;
+}
+
+json time_object(const policy::time_split& time) {
+  return {{"compute_seconds", time.compute_seconds}, {"cpu_wait_seconds", time.cpu_wait_seconds},
+          {"network_seconds", time.network_seconds}, {"barrier_seconds", time.barrier_seconds},
+          {"data_seconds", time.data_seconds},       {"other_seconds", time.other_seconds}};
+}
+
+json count_or_null(const std::optional<std::uint64_t>& count) {
+  return count ? json(*count) : json(nullptr);
+}
+
+decision_summary count_decisions(const run_records& records) {
+  decision_summary counted{.windows = records.run.totals().decided_windows,
+                           .interventions = records.run.totals().intervened_windows};
+  auto made_for = records.run.decisions().by_host();
+  for (const auto& [host, made] : made_for)
+    counted.made += made.count;
+  for (const auto& farewell : records.farewells) {
+    const auto& own = farewell.decisions;
+    counted.applied += own.applied;
+    counted.late += own.late;
+    counted.superseded += own.superseded;
+    counted.unapplied += own.unapplied;
+    counted.stale_refused += own.stale_refused;
+    counted.duplicated += own.duplicated;
+    const auto& made = made_for[farewell.host];
+    std::uint64_t missing = made.count - std::min(made.count, own.received + own.stale_refused);
+    for (const auto& end : made.ends)
+      if (const auto by_loss = std::min(missing, end.most); by_loss > 0) {
+        missing -= by_loss;
+        counted.unapplied_by_loss += by_loss;
+        counted.losses[end.ended] += by_loss;
+      }
+    counted.lost += missing;
+  }
+  return counted;
+}
+
+void count_lives(const run_records& records, const run_observations& observed, run_summary& summary) {
+  const auto& run = records.run;
+  const auto& totals = run.totals();
+  const auto restarted = totals.events.find("restarted");
+  summary.started_at = run.starts().empty() ? "" : run.starts().front().started_at;
+  summary.generations = totals.generations;
+  summary.steps_lost = totals.steps_lost;
+  summary.policy_version = run.policy_version();
+  summary.restarts = (restarted == totals.events.end() ? 0 : restarted->second) + totals.lives - (totals.lives > 0);
+  summary.restarts_by_host = observed.restarts;
+  for (const auto& [host, times] : observed.restarts)
+    if (const auto* known = records.file.find(host); known != nullptr && !known->has(cluster::role::arbitrator))
+      summary.restarts += times; // the arbitrator's are lives
+}
+
+/// One that ended well, if any did.
+const messages::farewell& first_to_tell(const std::vector<messages::farewell>& farewells) {
+  const auto well = std::ranges::find_if(farewells, [](const auto& farewell) { return farewell.succeeded; });
+  return well == farewells.end() ? farewells.front() : *well;
+}
+
+/// How the run ended, by what its workers said last: without those that left or were given up, if others finished.
+void judge_end(const run_records& records, const std::set<std::string>& given_up, run_summary& summary) {
+  const messages::farewell* failed = nullptr;
+  std::set<std::string> accounted = given_up;
+  bool finished = false;
+  for (const auto& farewell : records.farewells) {
+    finished |= farewell.succeeded;
+    if (messages::tells_leave(farewell))
+      summary.left.push_back(farewell.host);
+    else if (!farewell.succeeded && !given_up.contains(farewell.host) && failed == nullptr)
+      failed = &farewell;
+    accounted.insert(farewell.host);
+  }
+  const auto workers = records.file.workers();
+  const bool all_left = !workers.empty() && summary.left.size() == workers.size();
+  const bool all_said =
+      std::ranges::all_of(workers, [&](const auto* worker) { return accounted.contains(worker->name); });
+  summary.succeeded = failed == nullptr && all_said && (finished || all_left);
+  if (records.farewells.empty())
+    summary.reason = "no worker has said farewell";
+  else if (all_left)
+    summary.reason = "all workers have left";
+  else
+    summary.reason = (failed != nullptr ? *failed : first_to_tell(records.farewells)).reason;
+}
+
+/// Hosts without a worker say it in the ledger.
+void add_replicas_left(const run_records& records, run_summary& summary) {
+  for (const auto& host : records.run.left())
+    if (!records.file.find(host)->has(cluster::role::worker))
+      summary.left.push_back(host);
+}
+
+void add_farewells(const run_records& records, run_summary& summary) {
+  double control = 0;
+  double telemetry = 0;
+  double wall = 0;
+  for (const auto& farewell : records.farewells) {
+    summary.wall_seconds = std::max(summary.wall_seconds, farewell.wall_seconds);
+    summary.steps = std::max(summary.steps, farewell.steps);
+    summary.samples = std::max(summary.samples, farewell.samples);
+    summary.epochs = std::max(summary.epochs, farewell.epochs);
+    if (farewell.seconds_to_target >= 0)
+      summary.seconds_to_target = farewell.seconds_to_target;
+    control += farewell.control_seconds;
+    telemetry += farewell.telemetry_seconds;
+    wall += farewell.wall_seconds;
+  }
+  if (wall > 0) {
+    summary.control_fraction = control / wall;
+    summary.telemetry_fraction = telemetry / wall;
+  }
+}
+
+} // namespace
+
+run_summary summarise(const run_records& records, run_observations observed) {
+  const auto& file = records.file;
+  run_summary summary{.cluster = file.name,
+                      .policy = std::string(cluster::to_string(file.arbitrator.policy)),
+                      .mode = std::string(cluster::to_string(file.arbitrator.mode)),
+                      .seed = file.seed,
+                      .target_accuracy = file.training.target_accuracy};
+  judge_end(records, observed.given_up, summary);
+  add_replicas_left(records, summary);
+  add_farewells(records, summary);
+  count_lives(records, observed, summary);
+  summary.decisions = count_decisions(records);
+  if (const auto samples = records.run.samples().against(summary.samples); samples && !records.farewells.empty()) {
+    summary.samples_dropped = samples->dropped;
+    summary.samples_repeated = samples->repeated;
+  }
+  if (!records.farewells.empty())
+    summary.final_accuracy = first_to_tell(records.farewells).final_accuracy;
+  if (!records.evaluations.empty())
+    summary.final_accuracy = records.evaluations.back().test_accuracy;
+  std::uint64_t samples = 0;
+  for (std::uint32_t rank = 0; const auto* host : file.workers()) {
+    summary.workers.push_back(summarise_worker(records, *host, rank++));
+    const auto& worker = summary.workers.back();
+    samples += worker.samples;
+    add_steps(summary.attribution, worker.time, worker.steps);
+    if (const auto* live = records.run.find_worker(host->name); live != nullptr && records.farewells.empty())
+      summary.wall_seconds = std::max(summary.wall_seconds, live->course.elapsed_seconds());
+  }
+  for (auto& worker : summary.workers)
+    worker.share = samples > 0 ? static_cast<double>(worker.samples) / static_cast<double>(samples) : 0;
+  if (summary.samples == 0)
+    summary.samples = samples;
+  summary.warnings = std::move(observed.warnings);
+  for (auto& warning : find_warnings(records, summary))
+    summary.warnings.push_back(std::move(warning));
+  return summary;
+}
+
+std::string to_json(const run_summary& summary) {
+  json object = {{"cluster", summary.cluster},
+                 {"policy", summary.policy},
+                 {"mode", summary.mode},
+                 {"seed", summary.seed},
+                 {"workers", summary.workers.size()},
+                 {"succeeded", summary.succeeded},
+                 {"reason", summary.reason},
+                 {"started_at", summary.started_at},
+                 {"wall_seconds", summary.wall_seconds},
+                 {"steps", summary.steps},
+                 {"samples", summary.samples},
+                 {"epochs", summary.epochs},
+                 {"final_accuracy", summary.final_accuracy},
+                 {"target_accuracy", summary.target_accuracy}};
+  object["seconds_to_target"] = summary.seconds_to_target < 0 ? json(nullptr) : json(summary.seconds_to_target);
+  const auto& decisions = summary.decisions;
+  object["decisions"] = {{"made", decisions.made},
+                         {"applied", decisions.applied},
+                         {"late", decisions.late},
+                         {"superseded", decisions.superseded},
+                         {"unapplied", decisions.unapplied},
+                         {"stale_refused", decisions.stale_refused},
+                         {"lost", decisions.lost},
+                         {"duplicated", decisions.duplicated},
+                         {"windows", decisions.windows},
+                         {"interventions", decisions.interventions},
+                         {"unapplied_by_loss", decisions.unapplied_by_loss}};
+  object["decisions"]["unapplied_by_loss_of"] = decisions.losses;
+  object["generations"] = summary.generations;
+  object["steps_lost"] = summary.steps_lost;
+  object["samples_dropped"] = count_or_null(summary.samples_dropped);
+  object["samples_repeated"] = count_or_null(summary.samples_repeated);
+  object["left"] = summary.left;
+  object["restarts"] = summary.restarts;
+  object["restarts_by_host"] = summary.restarts_by_host;
+  object["policy_version"] = summary.policy_version;
+  object["overhead"] = {{"control_fraction", summary.control_fraction},
+                        {"telemetry_fraction", summary.telemetry_fraction}};
+  object["attribution"] = time_object(summary.attribution);
+  object["per_worker"] = json::array();
+  for (const auto& worker : summary.workers)
+    object["per_worker"].push_back({{"host", worker.host},
+                                    {"rank", worker.rank},
+                                    {"compute_slowdown", worker.compute_slowdown},
+                                    {"first_batch", worker.first_batch},
+                                    {"last_batch", worker.last_batch},
+                                    {"mean_batch", worker.mean_batch},
+                                    {"samples", worker.samples},
+                                    {"share", worker.share},
+                                    {"step_seconds", worker.step_seconds},
+                                    {"compute_seconds", worker.compute_seconds},
+                                    {"exchange_seconds", worker.exchange_seconds},
+                                    {"data_seconds", worker.data_seconds},
+                                    {"time", time_object(worker.time)}});
+  object["warnings"] = summary.warnings;
+  return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::string epochs_csv(const std::vector<messages::evaluation_report>& evaluations) {
+  std::string text = "epoch,step,samples,seconds,train_loss,test_loss,test_accuracy,global_batch,learning_rate\n";
+  for (const auto& each : evaluations)
+    fmt::format_to(std::back_inserter(text), "{},{},{},{:.10g},{:.10g},{:.10g},{:.10g},{},{:.10g}\n", each.epoch,
+                   each.step, each.samples, each.elapsed_seconds, each.train_loss, each.test_loss, each.test_accuracy,
+                   each.global_batch, each.learning_rate);
+  return text;
+}
+
+} // namespace dynamix::ledger

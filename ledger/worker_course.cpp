@@ -1,0 +1,59 @@
+#include "ledger/worker_course.hpp"
+
+#include <algorithm>
+
+namespace dynamix::ledger {
+
+void add_steps(policy::time_split& total, const policy::time_split& each, double count) {
+  total.compute_seconds += count * each.compute_seconds;
+  total.cpu_wait_seconds += count * each.cpu_wait_seconds;
+  total.network_seconds += count * each.network_seconds;
+  total.barrier_seconds += count * each.barrier_seconds;
+  total.data_seconds += count * each.data_seconds;
+  total.other_seconds += count * each.other_seconds;
+}
+
+void worker_course::add(const ledger::worker& row) {
+  const auto& report = row.report;
+  if (window_ && report.window <= *window_)
+    return;
+  window_ = report.window;
+  if (reports_++ == 0)
+    sums_.first_batch = lowest_batch_ = highest_batch_ = report.batch;
+  same_batch_ = report.batch == sums_.last_batch ? same_batch_ + 1 : 1;
+  sums_.last_batch = report.batch;
+  lowest_batch_ = std::min(lowest_batch_, report.batch);
+  highest_batch_ = std::max(highest_batch_, report.batch);
+  elapsed_seconds_ = report.elapsed_seconds;
+  const auto& training = report.training;
+  const auto steps = static_cast<double>(training.steps);
+  sums_.samples += training.samples;
+  sums_.steps += steps;
+  sums_.step_seconds += steps * training.iteration_seconds;
+  sums_.compute_seconds += steps * training.compute_seconds;
+  sums_.exchange_seconds += steps * training.exchange_seconds;
+  sums_.data_seconds += steps * training.data_seconds;
+  if (row.stale) // whose time was attributed for another window
+    return;
+  add_steps(sums_.time, row.time, steps);
+  split_steps_ += steps;
+}
+
+void worker_course::describe(worker_summary& worker) const {
+  auto made = sums_;
+  made.host = worker.host;
+  made.rank = worker.rank;
+  made.compute_slowdown = worker.compute_slowdown;
+  made.slowdown_changes = worker.slowdown_changes;
+  made.time = {};
+  if (split_steps_ > 0)
+    add_steps(made.time, sums_.time, 1 / split_steps_);
+  if (made.steps > 0) {
+    made.mean_batch = static_cast<double>(made.samples) / made.steps;
+    for (double* total : {&made.step_seconds, &made.compute_seconds, &made.exchange_seconds, &made.data_seconds})
+      *total /= made.steps;
+  }
+  worker = std::move(made);
+}
+
+} // namespace dynamix::ledger

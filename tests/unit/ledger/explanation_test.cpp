@@ -1,0 +1,178 @@
+#include "ledger/explanation.hpp"
+#include "tests/unit/node/sample_run.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace dynamix::node {
+namespace {
+
+using namespace ledger;
+using namespace testing;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string text_of(std::uint64_t window, const std::string& worker = "") {
+  std::string error;
+  const auto explanation = explain(sample_rows(), window, worker, error);
+  EXPECT_EQ(error, "");
+  return to_text(explanation);
+}
+
+TEST(explanation, tells_what_was_seen_chosen_and_earned) {
+  const auto text = text_of(1, "ben");
+  EXPECT_THAT(text, HasSubstr("Window 1 of cluster pair, decided by ppo version 1 (term 1, generation 1)"));
+  EXPECT_THAT(text, HasSubstr("ben (rank 1)\n"));
+  EXPECT_THAT(text, HasSubstr("It chose +25 with probability 0.25, expecting a return of 1.500. "
+                              "Probabilities: -25 0.25, 0 0.50, +25 0.25."));
+  EXPECT_THAT(text, HasSubstr("Batch 64 -> 39: the policy drew +25\n"));
+  EXPECT_THAT(
+      text, HasSubstr("It came into force in window 3, which earned 0.350 = accuracy 0.500 + gain 0.100 - time 0.200 - "
+                      "batch 0.050 - noise 0.000. Computing took "));
+  EXPECT_THAT(text, Not(HasSubstr("ada (rank")));
+}
+
+TEST(explanation, tells_the_reason_of_a_policy_without_states_and_actions) {
+  auto rows = sample_rows();
+  std::get<ledger::start>(rows[0].entry).policy = "lb-bsp";
+  auto& row = std::get<ledger::window>(rows[2].entry).workers[0];
+  row.state.clear();
+  row.probabilities.clear();
+  row.action = -1;
+  row.reason = "computes 3200 samples/s of 4267 in all: 75 % of 128";
+  std::string error;
+  const auto explanation = explain(rows, 1, "ada", error);
+  EXPECT_THAT(to_text(explanation),
+              HasSubstr("  It saw no state: the policy lb-bsp uses none.\n  The policy lb-bsp chooses no action.\n"
+                        "  Batch 64 -> 89: computes 3200 samples/s of 4267 in all: 75 % of 128\n"));
+  const auto array = nlohmann::json::parse(to_json(explanation));
+  EXPECT_TRUE(array[0]["action"].is_null());
+  EXPECT_TRUE(array[0]["state"].empty());
+}
+
+/// The first window as `change` leaves ada's row.
+template <class Change>
+window_explanation changed(Change change) {
+  auto rows = sample_rows();
+  change(std::get<ledger::window>(rows[2].entry).workers[0]);
+  std::string error;
+  return explain(rows, 1, "ada", error);
+}
+
+TEST(explanation, shows_what_the_guard_put_in_the_place_of_a_proposal) {
+  const auto explanation = changed([](auto& row) {
+    row.action = -1;
+    row.proposed_batch = 300;
+    row.intervention = "slower than goodput";
+    row.reason = "guard: the policy's batch sizes promise 9 % less";
+  });
+  EXPECT_THAT(to_text(explanation),
+              HasSubstr("  The action that it chose was not taken. Probabilities: -25 0.25, 0 0.50, +25 0.25.\n"
+                        "  The guard stepped in (slower than goodput); proposed was 300.\n"
+                        "  Batch 64 -> 89: guard: the policy's batch sizes promise 9 % less\n"));
+  const auto object = nlohmann::json::parse(to_json(explanation))[0];
+  EXPECT_EQ(object["proposed_batch"], 300);
+  EXPECT_EQ(object["decided_batch"], 89);
+  EXPECT_EQ(object["intervention"], "slower than goodput");
+}
+
+TEST(explanation, shows_what_shadow_mode_would_have_set) {
+  const auto explanation = changed([](auto& row) {
+    row.action = -1;
+    row.proposed_batch = 128;
+    row.decided_batch = 64;
+    row.reason = "shadow: would set 128: action +25";
+  });
+  EXPECT_THAT(to_text(explanation), HasSubstr("  It wanted 128, and in shadow mode nothing is changed.\n"
+                                              "  Batch 64 -> 64: shadow: would set 128: action +25\n"));
+}
+
+TEST(explanation, tells_the_reward_by_what_it_is_made_of) {
+  const auto explanation = changed([](auto& row) { row.reward.total = row.reward.progress = -1; });
+  EXPECT_THAT(to_text(explanation), HasSubstr("Batch 64 was in force, and earned -1.000 = log2 of its goodput over "
+                                              "the best that was to be had, 50.0 %.\n"));
+}
+
+TEST(explanation, names_the_actions_of_a_policy_that_votes) {
+  auto rows = sample_rows();
+  std::get<ledger::start>(rows[0].entry).scales = {85, 100};
+  auto& row = std::get<ledger::window>(rows[2].entry).workers[0];
+  row.probabilities = {0.1F, 0.1F, 0.1F, 0.2F, 0.3F, 0.2F};
+  row.action = 4;
+  std::string error;
+  EXPECT_THAT(to_text(explain(rows, 1, "ada", error)),
+              HasSubstr("It chose 100 % newest with probability 0.30, expecting a return of 1.500. Probabilities: "
+                        "85 % average 0.10, 85 % newest 0.10, 85 % cautious 0.10, 100 % average 0.20,"));
+}
+
+TEST(explanation, marks_fields_that_were_not_measured) {
+  const auto text = text_of(1, "ada");
+  EXPECT_THAT(text, HasSubstr("throughput     0.000  masked"));
+  EXPECT_THAT(text, Not(HasSubstr("accuracy       0.250  masked")));
+}
+
+TEST(explanation, says_by_what_a_host_measured) {
+  const auto explanation = changed([](auto& row) { row.report.network.source = messages::signal_source::ebpf; });
+  EXPECT_THAT(to_text(explanation), HasSubstr("its host's sockets, by eBPF"));
+  messages::window_report report;
+  EXPECT_EQ(source_of("cpu_time_ratio", report), "its host's kernel") << "an older run does not say";
+  report.system.source = messages::signal_source::unprivileged;
+  EXPECT_EQ(source_of("cpu_time_ratio", report), "its host's kernel, by procfs");
+}
+
+TEST(explanation, covers_all_workers_unless_one_is_named) {
+  const auto text = text_of(2);
+  EXPECT_THAT(text, HasSubstr("ada (rank 0)"));
+  EXPECT_THAT(text, HasSubstr("ben (rank 1)"));
+}
+
+TEST(explanation, says_when_a_decision_never_came_into_force) {
+  EXPECT_THAT(text_of(2), HasSubstr("It never came into force in a recorded window"));
+}
+
+TEST(explanation, says_when_nothing_was_decided) {
+  EXPECT_THAT(text_of(3), HasSubstr("Nothing was decided: training ended with this window."));
+}
+
+TEST(explanation, names_the_windows_and_workers_that_there_are) {
+  std::string error;
+  explain(sample_rows(), 9, "", error);
+  EXPECT_EQ(error, "the ledger holds no window 9; it has windows in [1, 3]");
+  explain(sample_rows(), 1, "eve", error);
+  EXPECT_EQ(error, "window 1 has no worker \"eve\"; it has ada, ben");
+  explain({}, 1, "", error);
+  EXPECT_EQ(error, "the ledger holds no window yet");
+}
+
+TEST(explanation, takes_the_last_life_of_a_window_that_was_decided_twice) {
+  auto rows = sample_rows();
+  auto second = sample_rows();
+  auto& decided = std::get<ledger::window>(second[2].entry);
+  decided.workers[0].decided_batch = 77;
+  std::get<ledger::window>(second[4].entry).workers[0].reward.total = 9;
+  rows.insert(rows.end(), second.begin(), second.end());
+  std::string error;
+  const auto explanation = explain(rows, 1, "ada", error);
+  ASSERT_EQ(explanation.workers.size(), 1U);
+  EXPECT_EQ(explanation.workers[0].row.decided_batch, 77U);
+  ASSERT_TRUE(explanation.workers[0].effect);
+  EXPECT_EQ(explanation.workers[0].effect->reward.total, 9);
+}
+
+TEST(explanation, is_available_as_json) {
+  std::string error;
+  const auto array = nlohmann::json::parse(to_json(explain(sample_rows(), 1, "", error)));
+  ASSERT_EQ(array.size(), 2U);
+  const auto& ben = array[1];
+  EXPECT_EQ(ben["host"], "ben");
+  EXPECT_EQ(ben["action"], "+25");
+  EXPECT_EQ(ben["decided_batch"], 39);
+  EXPECT_EQ(ben["probabilities"]["0"], 0.5);
+  EXPECT_EQ(ben["state"][0]["field"], "throughput");
+  EXPECT_EQ(ben["state"][0]["masked"], true);
+  EXPECT_EQ(ben["effect"]["window"], 3);
+}
+
+} // namespace
+} // namespace dynamix::node

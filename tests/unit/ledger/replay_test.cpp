@@ -1,0 +1,168 @@
+#include "ledger/codec.hpp"
+#include "ledger/file.hpp"
+#include "ledger/replay.hpp"
+#include "node/run_directory.hpp"
+#include "policy/parameter_archive.hpp"
+#include "tests/unit/node/command_answer.hpp"
+#include "tests/unit/node/sample_run.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+namespace dynamix::node {
+namespace {
+
+using namespace ledger;
+using namespace testing;
+using ::testing::HasSubstr;
+
+/// A simulated run that learns and is guarded, with versions of the policy of its own.
+class replay_test : public ::testing::Test {
+protected:
+  static void SetUpTestSuite() {
+    directory_ = new temporary_directory;
+    const auto said =
+        ask({"simulate", "--cluster", shipped("scenarios/train/straggler-8.toml"), "--set", "training.epochs=20",
+             "--policy", "ppo", "--mode", "train", "--set", "ppo.horizon=4", "--set", "arbitrator.guard_margin=1",
+             "--quiet", "--out", path()}); // the guard would spare an untrained policy its lessons
+    ASSERT_EQ(said.code, exit_done) << said.err;
+  }
+  static void TearDownTestSuite() { delete directory_; }
+  static std::string path() { return directory_->path() + "/run"; }
+
+  void SetUp() override {
+    std::string error;
+    records_.file = read_run(run_directory(path()), error).file;
+    ASSERT_EQ(error, "");
+    records_.rows = ledger::read_file(run_directory(path()).ledger(), error);
+    ASSERT_EQ(error, "");
+  }
+  replay_result replayed() const {
+    const policy::parameter_archive archive(run_directory(path()).policies());
+    return replay(records_.rows, records_.file,
+                  [&](const std::string& digest, auto& parameters) { return archive.read(digest, parameters); });
+  }
+  /// The window `number` of the ledger.
+  ledger::window& window(std::uint64_t number) {
+    for (auto& row : records_.rows)
+      if (auto* found = std::get_if<ledger::window>(&row.entry); found != nullptr && found->key.window == number)
+        return *found;
+    throw std::out_of_range("no such window");
+  }
+
+  written_run records_;
+
+private:
+  static temporary_directory* directory_;
+};
+temporary_directory* replay_test::directory_ = nullptr;
+
+TEST_F(replay_test, decides_the_same_with_the_versions_that_decided) {
+  std::uint64_t newest = 0;
+  for (const auto& row : records_.rows)
+    if (const auto* published = std::get_if<ledger::policy_version>(&row.entry))
+      newest = std::max(newest, published->version);
+  EXPECT_GT(newest, 2U);
+  const auto result = replayed();
+  EXPECT_TRUE(result.proven()) << to_text(result);
+  EXPECT_EQ(result.deviation, 0);
+  EXPECT_GT(result.windows, 10U);
+  EXPECT_GT(result.decisions, 8 * 10U);
+  EXPECT_THAT(to_text(result), HasSubstr("equal to the bit"));
+}
+
+TEST_F(replay_test, names_the_first_difference) {
+  window(5).workers[3].decided_batch += 1;
+  window(7).workers[0].action += 1;
+  const auto result = replayed();
+  ASSERT_TRUE(result.first);
+  EXPECT_FALSE(result.proven());
+  EXPECT_EQ(result.first->window, 5U);
+  EXPECT_EQ(result.first->host, window(5).workers[3].report.host);
+  EXPECT_EQ(result.first->field, "decided_batch");
+  EXPECT_THAT(to_text(result), HasSubstr("DIFFERENT in window 5 (term 1), worker "));
+}
+
+TEST_F(replay_test, sees_a_measurement_that_was_changed_afterwards) {
+  window(4).workers[0].report.training.compute_seconds *= 3;
+  EXPECT_TRUE(replayed().first);
+}
+
+TEST_F(replay_test, sees_parameters_other_than_those_that_decided) {
+  for (auto& row : records_.rows)
+    if (auto* published = std::get_if<ledger::policy_version>(&row.entry);
+        published != nullptr && published->version > 0)
+      published->parameters = "0000000000000000";
+  const auto result = replayed();
+  EXPECT_FALSE(result.proven());
+  EXPECT_GT(result.skipped, 0U);
+  EXPECT_THAT(to_text(result), HasSubstr("NOT PROVEN"));
+  EXPECT_THAT(result.skipped_why, HasSubstr("0000000000000000.dynamix"));
+}
+
+TEST_F(replay_test, refuses_another_cluster_file_and_an_older_ledger) {
+  records_.file.arbitrator.guard_margin = 0.2;
+  EXPECT_THAT(replayed().skipped_why, HasSubstr("another cluster file"));
+  std::erase_if(records_.rows, [](const auto& row) { return std::holds_alternative<ledger::deciding>(row.entry); });
+  EXPECT_THAT(replayed().skipped_why, HasSubstr("an older version wrote it"));
+  records_.rows.clear();
+  EXPECT_FALSE(replayed().proven());
+}
+
+TEST_F(replay_test, is_a_command_with_an_exit_code) {
+  const auto well = ask({"explain", "--run", path(), "--replay", "--json"});
+  EXPECT_EQ(well.code, exit_done) << well.out;
+  EXPECT_EQ(nlohmann::json::parse(well.out)["same"], true);
+  EXPECT_EQ(ask({"explain", "--run", path()}).code, exit_refused);
+  EXPECT_EQ(ask({"explain", "--run", path(), "--replay", "--window", "3"}).code, exit_refused);
+
+  const temporary_directory other;
+  std::filesystem::copy(path(), other.path() + "/run", std::filesystem::copy_options::recursive);
+  const run_directory changed(other.path() + "/run");
+  window(6).workers[1].decided_batch = 33;
+  std::ofstream ledger(changed.ledger());
+  for (const auto& row : records_.rows)
+    ledger << ledger::to_json_line(row) << "\n";
+  ledger.close();
+  const auto ill = ask({"explain", "--run", changed.path(), "--replay"});
+  EXPECT_EQ(ill.code, exit_failed);
+  EXPECT_THAT(ill.out, HasSubstr("DIFFERENT in window 6"));
+}
+
+TEST_F(replay_test, works_for_policies_without_parameters_too) {
+  for (const std::string policy : {"static", "lb-bsp", "goodput"}) {
+    const temporary_directory directory;
+    const auto run = directory.path() + "/run";
+    ASSERT_EQ(ask({"simulate", "--cluster", shipped("scenarios/train/straggler-8.toml"), "--set", "training.epochs=0.2",
+                   "--policy", policy, "--quiet", "--out", run})
+                  .code,
+              exit_done);
+    const auto said = ask({"explain", "--run", run, "--replay"});
+    EXPECT_EQ(said.code, exit_done) << policy << ": " << said.out;
+  }
+}
+
+TEST(parameter_archive, keeps_once_reads_back_and_finds_damage) {
+  const temporary_directory directory;
+  policy::parameter_archive archive(directory.path() + "/policies", 10);
+  const std::vector<std::uint8_t> six = {1, 2, 3, 4, 5, 6};
+  EXPECT_EQ(archive.keep({}), "");
+  EXPECT_EQ(archive.keep(six), "");
+  EXPECT_EQ(archive.keep(six), "");
+  const std::vector<std::uint8_t> other = {6, 5, 4, 3, 2};
+  EXPECT_THAT(archive.keep(other), HasSubstr("is full"));
+  EXPECT_THAT(policy::parameter_archive(directory.path() + "/policies", 10).keep(other), HasSubstr("is full"));
+  std::vector<std::uint8_t> read;
+  EXPECT_EQ(archive.read(policy::digest_of(six), read), "");
+  EXPECT_EQ(read, six);
+  EXPECT_NE(archive.read(policy::digest_of(other), read), "");
+  std::ofstream(directory.path() + "/policies/" + policy::digest_of(six) + ".dynamix") << "x";
+  EXPECT_THAT(archive.read(policy::digest_of(six), read), HasSubstr("is damaged"));
+}
+
+} // namespace
+} // namespace dynamix::node

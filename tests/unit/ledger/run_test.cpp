@@ -1,0 +1,174 @@
+#include "ledger/run.hpp"
+#include "ledger/warnings.hpp"
+#include "tests/unit/ledger/rows.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+namespace dynamix::ledger {
+namespace {
+
+using namespace testing;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+run begun(std::uint64_t windows = 1) {
+  run run(small_cluster());
+  run.add(start_row());
+  run.add({.entry = ledger::generation{.generation = 1, .members = {"w0", "w1"}}});
+  for (std::uint64_t i = 1; i <= windows; ++i)
+    run.add(window_row(i));
+  return run;
+}
+
+TEST(Run, TellsOfTheNewestWindow) {
+  const auto run = begun(3);
+  EXPECT_EQ(run.window(), 3U);
+  EXPECT_EQ(run.totals().windows, 3U);
+  EXPECT_EQ(run.totals().decisions, 6U);
+  EXPECT_EQ(run.totals().samples, 3U * 1290);
+  EXPECT_FLOAT_EQ(run.newest(signal::accuracy), 0.55F);
+  EXPECT_FLOAT_EQ(run.newest(signal::samples), 3 * 1290);
+  EXPECT_FLOAT_EQ(run.newest(signal::samples_per_second), 640 + 650);
+  EXPECT_FLOAT_EQ(run.newest(signal::entropy), static_cast<float>(std::log(2)));
+  EXPECT_FLOAT_EQ(run.newest(signal::exchange), 0.03F);
+  EXPECT_FLOAT_EQ(run.newest(signal::other), 0.005F);
+  EXPECT_EQ(run.workers()[1].report.batch, 65U);
+  EXPECT_EQ(run.workers()[1].decided_batch, 73U);
+  EXPECT_EQ(run.workers()[1].batch_highest, 256U);
+  EXPECT_EQ(run.workers()[1].state, worker_state::training);
+  ASSERT_EQ(run.history().rows(), 3U);
+  EXPECT_FLOAT_EQ(run.history().row(1)[0], 2);
+  EXPECT_FLOAT_EQ(run.batches().row(2)[1], 65);
+}
+
+TEST(Run, TellsAStepsTimeByItsCausesWhereTheyAreKnown) {
+  auto run = begun();
+  auto row = window_row(2);
+  for (auto& worker : std::get<ledger::window>(row.entry).workers)
+    worker.time = {.compute_seconds = 0.04,
+                   .cpu_wait_seconds = 0.02,
+                   .network_seconds = 0.01,
+                   .barrier_seconds = 0.02,
+                   .data_seconds = 0.005,
+                   .other_seconds = 0.005};
+  run.add(row);
+  EXPECT_EQ(run.workers()[0].parts, (time_parts{0.04, 0.02, 0.01, 0.02, 0, 0.005, 0.005}));
+  EXPECT_FLOAT_EQ(run.newest(signal::cpu_wait), 0.02F);
+  EXPECT_FLOAT_EQ(run.newest(signal::exchange), 0);
+}
+
+TEST(Run, AStaleReportCountsOnce) {
+  auto run = begun(1);
+  auto late = window_row(2);
+  auto& worker = std::get<ledger::window>(late.entry).workers[1];
+  worker.report.window = 1;
+  worker.stale = true;
+  run.add(late);
+  EXPECT_EQ(run.workers()[1].samples, 650U);
+  EXPECT_EQ(run.workers()[1].stale_reports, 1U);
+  EXPECT_TRUE(run.workers()[1].stale);
+  EXPECT_TRUE(std::isnan(run.batches().row(1)[1]));
+  EXPECT_FLOAT_EQ(run.newest(signal::samples_per_second), 640);
+}
+
+TEST(Run, LossAndReturnAreMarks) {
+  auto run = begun(2);
+  run.add(event_row("lost", "w1", "the connection to it broke"));
+  EXPECT_EQ(run.workers()[1].state, worker_state::lost);
+  EXPECT_THAT(find_warnings(run), Contains(HasSubstr("not training with the others: w1")));
+  run.add(event_row("joined", "w1"));
+  run.add({.entry = ledger::generation{.generation = 2, .members = {"w0", "w1"}, .reason = "w1 joins"}});
+  EXPECT_EQ(run.workers()[1].state, worker_state::training);
+  ASSERT_EQ(run.marks().size(), 3U);
+  EXPECT_EQ(run.marks()[0].kind, "fault");
+  EXPECT_EQ(run.marks()[1].kind, "back");
+  EXPECT_EQ(run.marks()[2].kind, "generation");
+  EXPECT_EQ(run.marks()[0].elapsed_seconds, 2);
+  EXPECT_EQ(run.totals().events.at("lost"), 1U);
+}
+
+TEST(Run, AnArbitratorThatBeginsAnewGoesOnWithTheSamePast) {
+  auto run = begun(2);
+  run.add(start_row());
+  run.add(event_row("rejoined", "w0"));
+  run.add(event_row("rejoined", "w1"));
+  run.add(window_row(3));
+  EXPECT_EQ(run.totals().windows, 3U);
+  EXPECT_EQ(run.workers()[0].state, worker_state::training);
+  ASSERT_EQ(run.marks().size(), 1U);
+  EXPECT_EQ(run.marks()[0].kind, "arbitrator");
+}
+
+TEST(Run, TimeGoesOnWhereAResumedRunSteppedBack) {
+  auto run = begun(5);
+  run.add(start_row());
+  run.add(window_row(2));
+  run.add(window_row(3));
+  EXPECT_FLOAT_EQ(run.newest(signal::elapsed_seconds), 6);
+  EXPECT_FLOAT_EQ(run.newest(signal::samples), 3 * 1290);
+}
+
+TEST(Run, EndsWithTheLastFarewell) {
+  auto run = begun();
+  run.add({.entry = ledger::farewell{{.host = "w0", .succeeded = true, .reason = "epochs completed"}}});
+  EXPECT_FALSE(run.ended());
+  run.add({.entry = ledger::farewell{{.host = "w1", .succeeded = true, .reason = "epochs completed"}}});
+  EXPECT_TRUE(run.ended());
+  EXPECT_EQ(run.ending(), "epochs completed");
+}
+
+TEST(Run, KnowsTheTreeOfArbitrators) {
+  auto run = begun();
+  run.add({.entry = ledger::shard{"w0", "", 0, 2, "up"}});
+  run.add({.entry = ledger::shard{"w1", "w0", 1, 2, "up"}});
+  EXPECT_TRUE(run.marks().empty());
+  run.add({.entry = ledger::shard{"w1", "w0", 1, 2, "lost"}});
+  EXPECT_EQ(run.shards().at("w1").state, "lost");
+  EXPECT_EQ(run.marks().back().text, "arbitrator of w1 lost");
+  EXPECT_THAT(find_warnings(run), Contains(HasSubstr("the arbitrator of w1 is lost")));
+}
+
+TEST(Run, ForeignNamesAndManyEventsStayWithinLimits) {
+  auto run = begun();
+  for (int i = 0; i < 5000; ++i) {
+    run.add(event_row("odd-" + std::to_string(i), "nobody", std::string(10'000, 'x')));
+    run.add(event_row("lost", "w0"));
+    run.add({.entry = ledger::shard{.name = "s" + std::to_string(i), .state = "up"}});
+    run.add({.entry = ledger::evaluation{{.step = static_cast<std::uint64_t>(i)}}});
+  }
+  EXPECT_LE(run.events().size(), events_kept);
+  EXPECT_LE(run.marks().size(), marks_kept);
+  EXPECT_LE(run.totals().events.size(), event_names_kept);
+  EXPECT_LE(run.shards().size(), shards_kept);
+  EXPECT_LE(run.evaluations().size(), history_rows);
+  EXPECT_EQ(run.evaluations().back().step, 4999U);
+  EXPECT_LE(run.events().back().text.size(), text_bytes_kept + 3);
+}
+
+TEST(Warnings, NameTheFailureSignatures) {
+  run run(small_cluster());
+  run.add(start_row());
+  for (std::uint64_t i = 1; i <= 200; ++i) {
+    auto row = window_row(i);
+    auto& window = std::get<ledger::window>(row.entry);
+    window.workers[0].report.batch = 8;
+    window.workers[0].report.telemetry_seconds = 0.05;
+    window.workers[1].stale = i % 4 == 0;
+    window.workers[1].intervention = i % 2 == 0 ? "slower than goodput" : "";
+    for (auto& worker : window.workers)
+      worker.reward.total = i < 120 ? -0.1 : -1.5;
+    run.add(row);
+  }
+  const auto found = find_warnings(run);
+  EXPECT_THAT(found, Contains(HasSubstr("the batch size of w0 is stuck at batch.lowest, 8")));
+  EXPECT_THAT(found, Contains(HasSubstr("telemetry costs")));
+  EXPECT_THAT(found, Contains(HasSubstr("came too late for their window, most of them from w1")));
+  EXPECT_THAT(found, Contains(HasSubstr("the guard stepped in")));
+  EXPECT_THAT(found, Contains(HasSubstr("the reward collapsed")));
+  EXPECT_EQ(find_warnings(begun(200)).size(), 0U);
+}
+
+} // namespace
+} // namespace dynamix::ledger
