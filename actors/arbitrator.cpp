@@ -96,7 +96,7 @@ void tell_sources(pointer self, policy::judged_window& window) {
   for (auto& worker : window.workers) {
     const auto choice = std::exchange(worker.report.telemetry_choice, {});
     if (!choice.empty() && !worker.stale)
-      write_row(self, ledger::event{"telemetry", worker.report.host, choice});
+      write_row(self, ledger::event{ledger::event_kind::telemetry, worker.report.host, choice});
   }
 }
 

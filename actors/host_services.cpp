@@ -85,11 +85,11 @@ void host_services::lead(const leader_start& start) {
     if (!error.empty())
       spdlog::warn("policy_checkpoint_failed error=\"{}\"", error);
   }
-  tell("leader", fmt::format("Raft term {}", start.raft_term));
+  tell(ledger::event_kind::leader, fmt::format("Raft term {}", start.raft_term));
   start_arbitration();
 }
 
-void host_services::tell(const std::string& event, const std::string& text) {
+void host_services::tell(ledger::event_kind event, const std::string& text) {
   ledger_->append(
       {.at_seconds = clock_seconds(system_) - ledger_origin_seconds_, .entry = ledger::event{event, host_.name, text}});
 }
@@ -97,7 +97,7 @@ void host_services::tell(const std::string& event, const std::string& text) {
 void host_services::follow(const std::string& leader) {
   leave_arbitration();
   if (!leader.empty() && !std::exchange(told_following_, true))
-    tell("follows", leader + " leads");
+    tell(ledger::event_kind::follows, leader + " leads");
   const std::scoped_lock lock(mutex_);
   leader_ = leader;
   if (gateway_)
@@ -222,7 +222,8 @@ caf::actor host_services::supervise(supervision_options options, std::vector<chi
   }
   auto told = [ledger = ledger_, &system = system_, origin = ledger_origin_seconds_](const std::string& reason) {
     if (ledger)
-      ledger->append({.at_seconds = clock_seconds(system) - origin, .entry = ledger::event{"restarted", "", reason}});
+      ledger->append({.at_seconds = clock_seconds(system) - origin,
+                      .entry = ledger::event{ledger::event_kind::restarted, "", reason}});
   };
   return system_.spawn(supervisor, options, std::move(children), events_, std::move(told));
 }
@@ -293,7 +294,7 @@ void host_services::stop() {
 
 void host_services::leave() {
   if (has_arbitrator_)
-    tell("left", "its replica ends");
+    tell(ledger::event_kind::left, "its replica ends");
   const std::scoped_lock lock(mutex_);
   if (worker_)
     caf::anon_send(worker_, atom::leave_v);

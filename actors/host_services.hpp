@@ -62,7 +62,7 @@ private:
   caf::strong_actor_ptr start_hub();
   caf::strong_actor_ptr start_arbitrator();
   void serve_hub();
-  void tell(const std::string& event, const std::string& text);
+  void tell(ledger::event_kind event, const std::string& text);
 
   caf::actor_system& system_;
   host_options options_;

@@ -54,7 +54,7 @@ void root_role::write_refusal(const messages::hello& hello, const messages::welc
       !members_.why_implausible(hello).empty())
     return;
   if (refused_.emplace(hello.host, welcome.verdict).second)
-    write_row(ledger::event{"refused", hello.host, welcome.detail});
+    write_row(ledger::event{ledger::event_kind::refused, hello.host, welcome.detail});
 }
 
 /// Of a generation that was formed by an arbitrator before this one: all of its members are waited for.
@@ -93,7 +93,7 @@ messages::welcome root_role::take_in(const messages::hello& hello) {
   const bool new_here = hello.generation == 0;
   spdlog::info("{} host={} rank={} steps={} {}", new_here ? "joined" : "rejoined", hello.host, welcome.rank,
                hello.steps, text);
-  write_row(ledger::event{new_here ? "joined" : "rejoined", hello.host, text});
+  write_row(ledger::event{new_here ? ledger::event_kind::joined : ledger::event_kind::rejoined, hello.host, text});
   // Behind the answer: a place must not come before it.
   links_.look_soon();
   return welcome;
@@ -139,7 +139,7 @@ bool root_role::take_beat(const messages::heartbeat& sign) {
   }
   follow_progress(sign);
   if (members_.beat(sign, links_.now_seconds()))
-    write_row(ledger::event{"resumed", host_of(sign.rank),
+    write_row(ledger::event{ledger::event_kind::resumed, host_of(sign.rank),
                             fmt::format("generation {} has completed step {}", sign.generation, sign.steps)});
   return true;
 }
@@ -186,7 +186,7 @@ void root_role::lose(std::uint32_t rank, const std::string& detail) {
 void root_role::tell_loss(std::uint32_t rank, const std::string& detail) {
   const auto& host = host_of(rank);
   spdlog::error("worker_lost host={} rank={} reason=\"{}\"", host, rank, detail);
-  write_row(ledger::event{"lost", host, detail});
+  write_row(ledger::event{ledger::event_kind::lost, host, detail});
   if (windows_)
     pass_on(windows_->left(rank, links_.now_seconds()));
   links_.lose(rank);
@@ -250,7 +250,7 @@ void root_role::carry_out(const membership_change& change) {
     const bool ending = *change.phase == generation_phase::ending;
     spdlog::warn("generation_{} generation={} reason=\"{}\"", ending ? "ends" : "regroups", members_.generation(),
                  change.reason);
-    write_row(ledger::event{ending ? "ending" : "regrouping", "",
+    write_row(ledger::event{ending ? ledger::event_kind::ending : ledger::event_kind::regrouping, "",
                             fmt::format("generation {}: {}", members_.generation(), change.reason)});
   }
   // One message for all that are told the same.
@@ -337,7 +337,7 @@ void root_role::look_whether_over() {
 
 void root_role::finish(const part_outcome& outcome) {
   for (const auto& [host, _] : children_) {
-    write_shard(host, "ended");
+    write_shard(host, ledger::shard_state::ended);
     order(host, {.leaving = {}, .finished = true, .succeeded = outcome.succeeded, .reason = outcome.reason});
   }
   options_.events->arbitrator_ended(outcome, farewells_);
@@ -350,7 +350,7 @@ messages::welcome root_role::take_child(const messages::shard_hello& hello) {
   // What it decides must not be taken for what it decided before.
   ++terms_;
   raise_term();
-  write_shard(hello.node, "up");
+  write_shard(hello.node, ledger::shard_state::up);
   call_home(hello.node);
   messages::welcome answer;
   answer.term = term_;
@@ -369,7 +369,7 @@ void root_role::take_beats(const messages::beat_summary& summary) {
   if (const auto found = children_.find(summary.node); found != children_.end()) {
     found->second.seen_seconds = links_.now_seconds();
     if (std::exchange(found->second.late, false))
-      write_shard(found->first, "up");
+      write_shard(found->first, ledger::shard_state::up);
   }
   for (const auto& sign : summary.beats)
     take_beat(sign);
@@ -381,7 +381,7 @@ void root_role::find_late_children() {
     if (!one.late && 1000 * (links_.now_seconds() - one.seen_seconds) > timeouts_.silence_ms) {
       one.late = true;
       spdlog::warn("shard_late host={}", host);
-      write_shard(host, "late");
+      write_shard(host, ledger::shard_state::late);
     }
 }
 
@@ -391,7 +391,7 @@ void root_role::lost_child(const std::string& host, bool broken) {
   if (ended_)
     return;
   spdlog::warn("shard_lost host={}", host);
-  write_shard(host, "lost");
+  write_shard(host, ledger::shard_state::lost);
   const auto& members = members_.state().members;
   const auto worker = std::ranges::find(members, host, &member::host);
   if (broken && worker != members.end())
@@ -441,10 +441,10 @@ void root_role::call_home(const std::string& host) {
     }
 }
 
-void root_role::write_shard(const std::string& host, const std::string& what) {
+void root_role::write_shard(const std::string& host, ledger::shard_state state) {
   const auto& plan = options_.plan;
   const auto index = plan.find(host);
-  ledger::shard row{.name = host, .parent = plan.nodes[0].host, .level = 1, .state = what};
+  ledger::shard row{.name = host, .parent = plan.nodes[0].host, .level = 1, .state = state};
   if (index < plan.nodes.size()) {
     const auto& node = plan.nodes[index];
     row.parent = index == 0 ? "" : plan.nodes[node.parent].host;

@@ -61,7 +61,7 @@ private:
   void pass_on(const std::vector<closed_window>& closed) override;
   void write_row(ledger::entry entry);
   void write_refusal(const messages::hello& hello, const messages::welcome& welcome);
-  void write_shard(const std::string& host, const std::string& what);
+  void write_shard(const std::string& host, ledger::shard_state state);
   const std::string& host_of(std::uint32_t rank) const { return members_.state().members[rank].host; }
 
   messages::welcome take_in(const messages::hello& hello);

@@ -89,7 +89,7 @@ void add_deciding(collection& all, const ledger::run& run) {
     if (!totals.events.contains(name))
       all.add(0, {{"event", name}});
   for (const auto& [name, number] : totals.events)
-    all.add(count(number), {{"event", name}});
+    all.add(count(number), {{"event", std::string(name)}});
   all.histogram("dynamix_window_gather_seconds", "Time from a window's first report to its last, or to the deadline.",
                 totals.gather);
   all.histogram("dynamix_window_decide_seconds", "Time to judge a window and decide.", totals.decide);
@@ -98,7 +98,7 @@ void add_deciding(collection& all, const ledger::run& run) {
 void add_shards(collection& all, const ledger::run& run) {
   all.begin("dynamix_shard_up", "1 while an arbitrator of the tree is up, else 0.", MetricType::Gauge);
   for (const auto& [name, shard] : run.shards())
-    all.add(shard.state == "up" ? 1 : 0,
+    all.add(shard.state == ledger::shard_state::up ? 1 : 0,
             {{"shard", name}, {"parent", shard.parent}, {"level", std::to_string(shard.level)}});
   all.begin("dynamix_shard_workers", "Workers below an arbitrator of the tree.", MetricType::Gauge);
   for (const auto& [name, shard] : run.shards())

@@ -146,7 +146,7 @@ void add_evaluation(json_text& json, const messages::evaluation_report& report) 
 
 void add_mark(json_text& json, const mark& one) {
   json.open_object().member("elapsed_seconds", one.elapsed_seconds).member("samples", one.samples);
-  json.member("kind", one.kind).member("text", one.text).close_object();
+  json.member("kind", mark_names[static_cast<std::size_t>(one.kind)]).member("text", one.text).close_object();
 }
 
 void add_event(json_text& json, const live_event& event) {
@@ -169,7 +169,7 @@ void add_story(json_text& json, const ledger::run& run) {
         .member("parent", shard.parent)
         .member("level", shard.level)
         .member("workers", shard.workers)
-        .member("state", shard.state)
+        .member("state", messages::name_of(shard.state))
         .close_object();
   json.close_array();
 }

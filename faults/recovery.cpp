@@ -40,7 +40,7 @@ void recovery_tracker::add(const ledger::row& row, double now_seconds) {
   if (const auto* generation = std::get_if<ledger::generation>(&row.entry); generation != nullptr && !records_.empty())
     records_.back().steps_lost += generation->steps_lost;
   const auto* led = std::get_if<ledger::event>(&row.entry);
-  if (led != nullptr && led->event == "leader")
+  if (led != nullptr && led->event == ledger::event_kind::leader)
     leader_ = led->host;
   for (std::size_t i = 0; i < records_.size(); ++i) {
     auto& record = records_[i];
@@ -62,16 +62,16 @@ void recovery_tracker::add(const ledger::row& row, double now_seconds) {
 
 void recovery_tracker::add_event(const ledger::event& event, fault_record& record, waited& open, double now_seconds) {
   const bool target = std::ranges::find(record.plan.hosts, event.host) != record.plan.hosts.end();
-  if (event.event == "leader" || event.event == "follows")
+  if (event.event == ledger::event_kind::leader || event.event == ledger::event_kind::follows)
     open.voters.erase(event.host);
-  if (event.event == "leader") {
+  if (event.event == ledger::event_kind::leader) {
     open.arbitrators.clear(); // whoever it is decides
     open.back_seconds = now_seconds;
-  } else if (event.event == "lost" && target) {
+  } else if (event.event == ledger::event_kind::lost && target) {
     if (record.detected_seconds < 0)
       record.detected_seconds = now_seconds;
     open.workers.insert(event.host);
-  } else if (event.event == "resumed" && record.detected_seconds >= 0 && record.resumed_seconds < 0) {
+  } else if (event.event == ledger::event_kind::resumed && record.detected_seconds >= 0 && record.resumed_seconds < 0) {
     record.resumed_seconds = now_seconds;
   }
 }

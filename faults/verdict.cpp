@@ -54,7 +54,7 @@ void judge_decisions(const std::vector<ledger::row>& rows, verdict& judged) {
         its_first_window = window->key.window;
       }
     } else if (const auto* event = std::get_if<ledger::event>(&row.entry);
-               event != nullptr && event->event == "leader") {
+               event != nullptr && event->event == ledger::event_kind::leader) {
       leaders[event->text].insert(event->host);
     }
   }

@@ -72,13 +72,13 @@ void decision_count::add_window(const ledger::window& window) {
 }
 
 void decision_count::add_event(const ledger::event& event) {
-  if (event.event == "joined")
+  if (event.event == ledger::event_kind::joined)
     hosts_[event.host] = {}; // a new process
-  else if (event.event == "lost")
+  else if (event.event == ledger::event_kind::lost)
     hosts_[event.host].end("worker");
-  else if (event.event == "rejoined")
+  else if (event.event == ledger::event_kind::rejoined)
     hosts_[event.host].end("generation"); // or its connection
-  else if (event.event == "leader")
+  else if (event.event == ledger::event_kind::leader)
     end_all("arbitrator");
 }
 

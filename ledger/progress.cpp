@@ -2,6 +2,8 @@
 
 #include "ledger/text.hpp"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -85,8 +87,8 @@ void progress::add(const ledger::row& row) {
     if (evaluations_.size() > recent_evaluations)
       evaluations_.pop_front();
   } else if (const auto* event = std::get_if<ledger::event>(&row.entry)) {
-    note_ =
-        (event->host.empty() ? "" : event->host + " ") + event->event + (event->text.empty() ? "" : ": " + event->text);
+    note_ = fmt::format("{}{}{}{}{}", event->host, event->host.empty() ? "" : " ", messages::name_of(event->event),
+                        event->text.empty() ? "" : ": ", event->text);
   }
 }
 

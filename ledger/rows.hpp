@@ -70,9 +70,27 @@ struct generation {
   std::uint64_t steps_lost = 0;     ///< tried or completed before, and done again
 };
 
-/// "kind": "event": joined, rejoined, refused, lost, ending, regrouping, resumed, leader, restarted, telemetry, warning
+enum class event_kind : std::uint8_t {
+  unknown, ///< of another version
+  joined,
+  rejoined,
+  refused,
+  lost,       ///< contact with the host
+  ending,     ///< the generation, since somebody is lost
+  regrouping, ///< the generation, since somebody comes or goes
+  resumed,    ///< training, in a new generation
+  leader,     ///< of the replicas
+  follows,
+  left, ///< in order
+  restarted,
+  telemetry, ///< what the host measures with
+  warning,
+  simulated ///< by `simulate`: there are no hosts
+};
+
+/// "kind": "event"
 struct event {
-  std::string event;
+  event_kind event = event_kind::unknown;
   std::string host; ///< empty: the arbitrator's own
   std::string text;
 };
@@ -82,13 +100,15 @@ struct farewell {
   messages::farewell farewell;
 };
 
+enum class shard_state : std::uint8_t { unknown, up, late, lost, ended };
+
 /// "kind": "shard": an arbitrator of a tree of them. The newest row of a name holds.
 struct shard {
   std::string name;          ///< of the host that it runs on
   std::string parent;        ///< empty: it is the root
   std::uint32_t level = 0;   ///< 0: the root
   std::uint32_t workers = 0; ///< below it
-  std::string state;         ///< up, late, lost, ended
+  shard_state state = shard_state::unknown;
 };
 
 using entry = std::variant<start, window, evaluation, policy_version, generation, event, farewell, shard, deciding>;
@@ -100,3 +120,34 @@ struct row {
 };
 
 } // namespace dynamix::ledger
+
+// As the ledger has them (messages::name_of, messages::from_name).
+template <>
+struct dynamix::messages::names_of<dynamix::ledger::event_kind> {
+  static constexpr named_value<ledger::event_kind> table[] = {
+      {ledger::event_kind::unknown, "unknown"},
+      {ledger::event_kind::joined, "joined"},
+      {ledger::event_kind::rejoined, "rejoined"},
+      {ledger::event_kind::refused, "refused"},
+      {ledger::event_kind::lost, "lost"},
+      {ledger::event_kind::ending, "ending"},
+      {ledger::event_kind::regrouping, "regrouping"},
+      {ledger::event_kind::resumed, "resumed"},
+      {ledger::event_kind::leader, "leader"},
+      {ledger::event_kind::follows, "follows"},
+      {ledger::event_kind::left, "left"},
+      {ledger::event_kind::restarted, "restarted"},
+      {ledger::event_kind::telemetry, "telemetry"},
+      {ledger::event_kind::warning, "warning"},
+      {ledger::event_kind::simulated, "simulated"},
+  };
+};
+
+template <>
+struct dynamix::messages::names_of<dynamix::ledger::shard_state> {
+  static constexpr named_value<ledger::shard_state> table[] = {
+      {ledger::shard_state::unknown, "unknown"}, {ledger::shard_state::up, "up"},
+      {ledger::shard_state::late, "late"},       {ledger::shard_state::lost, "lost"},
+      {ledger::shard_state::ended, "ended"},
+  };
+};

@@ -139,7 +139,7 @@ void run::take(const ledger::start& start) {
   if (totals_.lives > 0 && !begun_)
     return; // replicas that share a ledger start together
   if (totals_.lives++ > 0)
-    note("arbitrator", "the arbitrator began anew");
+    note(mark_kind::arbitrator, "the arbitrator began anew");
   if (starts_.size() < starts_kept)
     starts_.push_back(start);
   life_generation_ = 0;
@@ -181,40 +181,59 @@ void run::take(const ledger::generation& generation) {
   const auto text = fmt::format("generation {} of {} workers{}{}", generation.generation, generation.members.size(),
                                 generation.reason.empty() ? "" : ": ", generation.reason);
   if (generation.generation > 1)
-    note("generation", text);
+    note(mark_kind::generation, text);
   note_event("generation", "", text);
 }
 
 void run::take(const ledger::event& event) {
-  auto* worker = find(event.host);
+  note_event(messages::name_of(event.event), event.host, event.text);
   const bool known = file_.find(event.host) != nullptr;
-  if (event.event == "lost") {
-    note("fault", event.host + " lost" + (event.text.empty() ? "" : ": " + event.text));
-    if (worker != nullptr)
+  switch (event.event) {
+  case event_kind::lost:
+    note(mark_kind::fault, event.host + " lost" + (event.text.empty() ? "" : ": " + event.text));
+    if (auto* worker = find(event.host))
       worker->state = worker_state::lost;
     if (known)
       ++totals_.lost[event.host];
-  } else if (worker != nullptr && (event.event == "joined" || event.event == "rejoined")) {
-    if (worker->state == worker_state::lost)
-      note("back", event.host + " is back");
-    worker->state = worker_state::waiting;
-    if (event.event == "joined")
-      farewells_.erase(event.host); // what its process before said last is no longer the last
-  } else if (event.event == "leader") {
+    break;
+  case event_kind::joined:
+    farewells_.erase(event.host); // what its process before said last is no longer the last
+    come_back(event.host);
+    break;
+  case event_kind::rejoined:
+    come_back(event.host);
+    break;
+  case event_kind::leader:
     leader_ = event.host;
-    note("leader", event.host + " leads");
     left_.erase(event.host);
-  } else if (event.event == "follows") {
+    note(mark_kind::leader, event.host + " leads");
+    break;
+  case event_kind::follows:
     left_.erase(event.host);
-  } else if (event.event == "left" && known) {
-    left_.insert(event.host);
-  } else if (event.event == "restarted") {
-    note("fault", "restarted: " + event.text);
-  } else if (event.event == "warning") {
+    break;
+  case event_kind::left:
+    if (known)
+      left_.insert(event.host);
+    break;
+  case event_kind::restarted:
+    note(mark_kind::fault, "restarted: " + event.text);
+    break;
+  case event_kind::warning:
     warnings_.push_back((event.host.empty() ? "" : event.host + ": ") + printable(event.text));
     trim(warnings_, warnings_kept);
+    break;
+  default:
+    break;
   }
-  note_event(event.event, event.host, event.text);
+}
+
+void run::come_back(const std::string& host) {
+  auto* worker = find(host);
+  if (worker == nullptr)
+    return;
+  if (worker->state == worker_state::lost)
+    note(mark_kind::back, host + " is back");
+  worker->state = worker_state::waiting;
 }
 
 void run::count_generation(std::uint64_t generation) {
@@ -239,12 +258,13 @@ void run::take(const ledger::shard& shard) {
   if (before == shards_.end() && shards_.size() >= shards_kept)
     return;
   const bool changed = before == shards_.end() || before->second.state != shard.state;
-  if (before != shards_.end() && changed && shard.state != "ended")
-    note(shard.state == "up" ? "back" : "fault", "arbitrator of " + shard.name + " " + shard.state);
+  if (before != shards_.end() && changed && shard.state != shard_state::ended)
+    note(shard.state == shard_state::up ? mark_kind::back : mark_kind::fault,
+         fmt::format("arbitrator of {} {}", shard.name, messages::name_of(shard.state)));
   shards_[shard.name] = shard;
 }
 
-void run::note(const std::string& kind, const std::string& text) {
+void run::note(mark_kind kind, const std::string& text) {
   const auto elapsed = newest(signal::elapsed_seconds);
   const auto samples = newest(signal::samples);
   marks_.push_back({.elapsed_seconds = std::isnan(elapsed) ? 0 : elapsed,
@@ -254,13 +274,12 @@ void run::note(const std::string& kind, const std::string& text) {
   trim(marks_, marks_kept);
 }
 
-void run::note_event(const std::string& event, const std::string& host, const std::string& text) {
-  if (totals_.events.size() < event_names_kept || totals_.events.contains(event))
-    ++totals_.events[event];
+void run::note_event(std::string_view event, const std::string& host, const std::string& text) {
+  ++totals_.events[event];
   const auto elapsed = newest(signal::elapsed_seconds);
   events_.push_back({.at_seconds = at_seconds_,
                      .elapsed_seconds = std::isnan(elapsed) ? 0 : elapsed,
-                     .event = fit(event),
+                     .event = event,
                      .host = host,
                      .text = fit(text)});
   trim(events_, events_kept);

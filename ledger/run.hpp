@@ -31,7 +31,6 @@ inline constexpr std::size_t events_kept = 200;
 inline constexpr std::size_t warnings_kept = 20;
 inline constexpr std::size_t starts_kept = 64;
 inline constexpr std::size_t guard_causes_kept = 64;
-inline constexpr std::size_t event_names_kept = 32;
 inline constexpr std::size_t shards_kept = 4096;
 inline constexpr std::size_t text_bytes_kept = 300;
 
@@ -98,18 +97,21 @@ struct live_worker {
   double control_seconds = 0;
 };
 
+enum class mark_kind : std::uint8_t { generation, fault, back, leader, arbitrator };
+inline constexpr std::array<std::string_view, 5> mark_names = {"generation", "fault", "back", "leader", "arbitrator"};
+
 /// Something that a chart shows as a line across.
 struct mark {
   double elapsed_seconds = 0;
   double samples = 0;
-  std::string kind; ///< generation, fault, back, leader, arbitrator
+  mark_kind kind = mark_kind::generation;
   std::string text;
 };
 
 struct live_event {
   double at_seconds = 0; ///< of the arbitrator's life
   double elapsed_seconds = 0;
-  std::string event;
+  std::string_view event; ///< a name of event_kind, "generation" or "farewell"
   std::string host;
   std::string text;
 };
@@ -134,7 +136,7 @@ struct run_totals {
   std::uint64_t samples = 0;
   std::uint64_t generations = 0;
   std::uint64_t steps_lost = 0;
-  std::map<std::string, std::uint64_t> events;       ///< by name
+  std::map<std::string_view, std::uint64_t> events;  ///< by name
   std::map<std::string, std::uint64_t> lost;         ///< times that contact was lost, by host
   std::map<std::string, std::uint64_t> guard_causes; ///< interventions in workers' windows, by reason
   duration_histogram gather;
@@ -204,12 +206,13 @@ private:
   void take(const ledger::deciding&) {} // of use to a replay alone
   void take(const ledger::worker& judged);
   live_worker* find(const std::string& name);
+  void come_back(const std::string& host);
   void count_generation(std::uint64_t generation);
   void summarise(const ledger::window& window);
   void keep_history(const ledger::window& window);
   void keep_recent(const ledger::window& window);
-  void note(const std::string& kind, const std::string& text);
-  void note_event(const std::string& event, const std::string& host, const std::string& text);
+  void note(mark_kind kind, const std::string& text);
+  void note_event(std::string_view event, const std::string& host, const std::string& text);
 
   cluster::cluster_file file_;
   ledger::start start_;

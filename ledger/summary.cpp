@@ -69,7 +69,7 @@ decision_summary count_decisions(const run_records& records) {
 void count_lives(const run_records& records, const run_observations& observed, run_summary& summary) {
   const auto& run = records.run;
   const auto& totals = run.totals();
-  const auto restarted = totals.events.find("restarted");
+  const auto restarted = totals.events.find(messages::name_of(event_kind::restarted));
   summary.started_at = run.starts().empty() ? "" : run.starts().front().started_at;
   summary.generations = totals.generations;
   summary.steps_lost = totals.steps_lost;

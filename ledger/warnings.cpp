@@ -194,11 +194,11 @@ void find_faults(const run& run, sentences& found) {
   if (!lost.empty())
     found.push_back("not training with the others: " + some_of(lost));
   for (const auto& [name, shard] : run.shards())
-    if (shard.state == "late" || shard.state == "lost")
-      found.push_back(fmt::format("the arbitrator of {} is {}", name, shard.state));
+    if (shard.state == shard_state::late || shard.state == shard_state::lost)
+      found.push_back(fmt::format("the arbitrator of {} is {}", name, messages::name_of(shard.state)));
   const auto& marks = run.marks();
   for (auto mark = marks.rbegin(); mark != marks.rend(); ++mark)
-    if (mark->kind == "fault" &&
+    if (mark->kind == mark_kind::fault &&
         mark->elapsed_seconds + recent_fault_seconds > static_cast<double>(run.newest(signal::elapsed_seconds)))
       return found.push_back("lately: " + mark->text);
 }

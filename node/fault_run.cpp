@@ -73,7 +73,8 @@ void fault_run::add(const ledger::row& row, double now_seconds) {
     moment_.window = std::max(moment_.window, window->key.window);
     for (const auto& worker : window->workers)
       moment_.step = std::max(moment_.step, worker.report.first_step + worker.report.training.steps);
-  } else if (const auto* event = std::get_if<ledger::event>(&row.entry); event != nullptr && event->event == "leader") {
+  } else if (const auto* event = std::get_if<ledger::event>(&row.entry);
+             event != nullptr && event->event == ledger::event_kind::leader) {
     moment_.leader = event->host;
   }
 }

@@ -291,13 +291,14 @@ private:
       if (options_.file.arbitrators().size() == 1) // of several each tells that it votes again
         back(options_.file.arbitrator_host().name);
     } else if (const auto* event = std::get_if<ledger::event>(&row.entry);
-               event != nullptr && event->event == "leader") {
+               event != nullptr && event->event == ledger::event_kind::leader) {
       arbitrator_gone_ = false;
       back(event->host);
-    } else if (event != nullptr && event->event == "left") {
+    } else if (event != nullptr && event->event == ledger::event_kind::left) {
       replicas_left_.insert(event->host);
     } else if (event != nullptr &&
-               (event->event == "joined" || event->event == "rejoined" || event->event == "follows")) {
+               (event->event == ledger::event_kind::joined || event->event == ledger::event_kind::rejoined ||
+                event->event == ledger::event_kind::follows)) {
       back(event->host);
     }
   }

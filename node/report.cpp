@@ -154,7 +154,7 @@ std::string report_page(const run_records& records, const run_summary& summary, 
   tables.open_array();
   auto result = result_rows(summary);
   result.insert(result.begin(), {"what", "result"});
-  if (records.run.totals().events.contains("simulated"))
+  if (records.run.totals().events.contains(messages::name_of(ledger::event_kind::simulated)))
     result.push_back({"simulated", "hosts, network and learning are models"});
   add_table(tables, "Result", result);
   add_table(tables, "Evaluations", evaluation_rows(records));

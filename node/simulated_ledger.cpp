@@ -16,7 +16,8 @@ simulated_ledger::simulated_ledger(ledger::writer& to, const cluster::cluster_fi
   std::string unkept; // then `explain --replay` says so
   to_.append({.at_seconds = 0, .entry = actors::describe_deciding(as_written, parameters, archive_, unkept)});
   to_.append(
-      {.at_seconds = 0, .entry = ledger::event{"simulated", "", "hosts, network and learning are models of them"}});
+      {.at_seconds = 0,
+       .entry = ledger::event{ledger::event_kind::simulated, "", "hosts, network and learning are models of them"}});
 }
 
 void simulated_ledger::add(const simulator::simulation& run) {

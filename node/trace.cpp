@@ -242,7 +242,8 @@ void write_ledger(trace_writer& to, const std::vector<ledger::row>& rows) {
       to.instant(0, lane_events, "generation " + std::to_string(generation->generation), at,
                  {{"members", generation->members.size()}, {"reason", generation->reason}});
     else if (const auto* event = std::get_if<ledger::event>(&row.entry))
-      to.instant(0, lane_events, event->event + (event->host.empty() ? "" : " " + event->host), at,
+      to.instant(0, lane_events,
+                 std::string(messages::name_of(event->event)) + (event->host.empty() ? "" : " " + event->host), at,
                  {{"text", event->text}});
     else if (const auto* policy = std::get_if<ledger::policy_version>(&row.entry))
       to.instant(0, lane_events, "policy version " + std::to_string(policy->version), at);

@@ -25,7 +25,8 @@ protected:
     std::string not_yet;
     std::vector<std::string> found;
     for (const auto& row : ledger::read_file(run().ledger(), not_yet))
-      if (const auto* event = std::get_if<ledger::event>(&row.entry); event && event->event == "leader")
+      if (const auto* event = std::get_if<ledger::event>(&row.entry);
+          event && event->event == ledger::event_kind::leader)
         found.push_back(event->host);
     return found;
   }

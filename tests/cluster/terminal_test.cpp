@@ -155,7 +155,7 @@ TEST_F(top, follows_the_window_and_what_the_run_does) {
   })) << ::testing::PrintToString(terminal.screen());
   terminal.resize(100, 30);
   std::ofstream(run().ledger(), std::ios::app)
-      << ledger::to_json_line({7, ledger::event{"lost", "ben", "the connection broke"}}) << "\n";
+      << ledger::to_json_line({7, ledger::event{ledger::event_kind::lost, "ben", "the connection broke"}}) << "\n";
   EXPECT_TRUE(terminal.says("lost ben  the connection broke"));
   terminal.press('Q');
   EXPECT_EQ(terminal.wait(), 0);

@@ -20,7 +20,7 @@ protected:
   void write_slow_file(double epochs) {
     write_file({.slowdowns = {10, 10, 10, 10}, .epochs = epochs, .arbitrator = two_shards});
   }
-  bool wait_for_shard(const std::string& name, const std::string& state) const {
+  bool wait_for_shard(const std::string& name, ledger::shard_state state) const {
     return wait_until([&] {
       const auto shards = rows<ledger::shard>();
       return std::ranges::any_of(shards, [&](const auto& row) { return row.name == name && row.state == state; });
@@ -63,7 +63,7 @@ TEST_F(arbitrator_tree, goes_on_when_a_shards_host_hangs_and_takes_it_back) {
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   ASSERT_TRUE(local.signal_host("w2", SIGSTOP)) << local.said(); // w3 must find another shard
-  ASSERT_TRUE(wait_for_shard("w2", "late")) << local.said();
+  ASSERT_TRUE(wait_for_shard("w2", ledger::shard_state::late)) << local.said();
   ASSERT_TRUE(wait_for_generation({"w0", "w1", "w3"})) << local.said();
   ASSERT_TRUE(local.signal_host("w2", SIGCONT)) << local.said();
   ASSERT_TRUE(wait_for_generation({"w0", "w1", "w2", "w3"}, 1)) << local.said();
@@ -80,7 +80,7 @@ TEST_F(arbitrator_tree, goes_on_when_a_shards_host_is_killed_and_takes_it_back) 
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   ASSERT_TRUE(local.signal_host("w2", SIGKILL)) << local.said(); // the shard of w2 and w3
-  ASSERT_TRUE(wait_for_shard("w2", "lost")) << local.said();
+  ASSERT_TRUE(wait_for_shard("w2", ledger::shard_state::lost)) << local.said();
   ASSERT_TRUE(wait_for_generation({"w0", "w1", "w2", "w3"}, 1)) << local.said();
   const auto ended = local.wait();
   EXPECT_EQ(ended.code, 0) << ended.output;

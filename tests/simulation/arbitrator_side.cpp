@@ -161,7 +161,7 @@ void arbitrator_host::start_trees() {
     return actors::supervision_options{.strategy = strategy, .seed = world_.file.seed + supervisors_.size()};
   };
   const auto told = [this, ledger = ledger_](const std::string& reason) {
-    ledger->append({.entry = ledger::event{"restarted", "", reason}});
+    ledger->append({.entry = ledger::event{ledger::event_kind::restarted, "", reason}});
   };
   std::vector<actors::child_specification> hub;
   hub.push_back({"hub", [this] { return start_aggregator(); }});

@@ -273,25 +273,28 @@ void invariants::applied(const ring& place, const simulated_worker& worker, cons
 }
 
 void invariants::told(const ledger::event& event) {
-  if (event.event == "joined" || event.event == "rejoined") {
+  if (event.event == ledger::event_kind::joined || event.event == ledger::event_kind::rejoined) {
     const auto rank = rank_of(event.host);
     std::tie(admitted_[rank], said_generation_[rank]) = asked_[rank];
   }
-  if (event.event == "restarted" && event.text.find("unhandled_exception") != std::string::npos)
+  if (event.event == ledger::event_kind::restarted && event.text.find("unhandled_exception") != std::string::npos)
     violated("an actor threw: " + event.text);
-  static const std::vector<std::string> alarms = {"lost", "ending", "refused", "regrouping", "restarted"};
-  if (std::ranges::find(alarms, event.event) == alarms.end())
+  using ledger::event_kind;
+  static constexpr event_kind alarms[] = {event_kind::lost, event_kind::ending, event_kind::refused,
+                                          event_kind::regrouping, event_kind::restarted};
+  if (std::ranges::find(alarms, event.event) == std::end(alarms))
     return;
   if (world_.faults.harmless())
-    violated(fmt::format("without any fault: {} {} {}", event.event, event.host, event.text));
-  intact_ &= event.event != "lost" && event.event != "ending";
-  if (event.event == "ending")
+    violated(fmt::format("without any fault: {} {} {}", messages::name_of(event.event), event.host, event.text));
+  intact_ &= event.event != ledger::event_kind::lost && event.event != ledger::event_kind::ending;
+  if (event.event == ledger::event_kind::ending)
     world_.faults.notice(fault_trigger::ending);
-  const bool left = event.event == "lost" && world_.workers[rank_of(event.host)]->finished();
+  const bool left = event.event == ledger::event_kind::lost && world_.workers[rank_of(event.host)]->finished();
   // A generation that was formed with one that has finished meanwhile ends when no step is completed for long.
-  const bool alarm = event.event == "lost" || (event.event == "ending" && farewells_ == 0);
+  const bool alarm =
+      event.event == ledger::event_kind::lost || (event.event == ledger::event_kind::ending && farewells_ == 0);
   if (alarm && !left && world_.time.now_us() > world_.faults.last_us() + blame_us)
-    violated(fmt::format("no fault explains: {} {} {}", event.event, event.host, event.text));
+    violated(fmt::format("no fault explains: {} {} {}", messages::name_of(event.event), event.host, event.text));
 }
 
 void invariants::worker_ended(const simulated_worker& worker, bool succeeded, const std::string& reason) {

@@ -237,7 +237,7 @@ TEST(Protocol, ARestartedArbitratorGoesOnWithTheNextWindow) {
   }
   const auto& decisions = shard.inboxes[0]->decisions;
   const auto told = shard.rows->all<ledger::event>();
-  EXPECT_EQ(std::ranges::count(told, "restarted", &ledger::event::event), 1);
+  EXPECT_EQ(std::ranges::count(told, ledger::event_kind::restarted, &ledger::event::event), 1);
   ASSERT_EQ(decisions.size(), 6U);
   for (std::size_t i = 1; i < decisions.size(); ++i)
     EXPECT_GT(decisions[i].key, decisions[i - 1].key);
@@ -334,7 +334,7 @@ TEST(Protocol, RefusedHellosDoNotLetTheLedgerGrow) {
   const auto refusals = [&] {
     std::size_t count = 0;
     for (const auto& event : shard.rows->all<ledger::event>())
-      count += event.event == "refused";
+      count += event.event == ledger::event_kind::refused;
     return count;
   };
   messages::hello said{.cluster = "another", .cluster_digest = 1, .host = "w0", .incarnation = 77, .members = {}};

@@ -108,7 +108,7 @@ private:
                         }});
     tree = system.spawn(supervisor, supervision_options{.strategy = supervision_strategy::rest_for_one},
                         std::move(children), events, [this](const std::string& reason) {
-                          rows->append({.entry = ledger::event{"restarted", "", reason}});
+                          rows->append({.entry = ledger::event{ledger::event_kind::restarted, "", reason}});
                         });
   }
 };

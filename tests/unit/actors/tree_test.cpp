@@ -29,7 +29,7 @@ protected:
   static std::size_t lost(const simulated_tree& cluster) {
     std::size_t count = 0;
     for (const auto& event : cluster.rows->all<ledger::event>())
-      count += event.event == "lost";
+      count += event.event == ledger::event_kind::lost;
     return count;
   }
 };

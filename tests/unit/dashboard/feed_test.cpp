@@ -171,7 +171,7 @@ TEST_F(Feed, TheStateHoldsWhatThePageShows) {
     append(window_row(i));
   append({.entry = ledger::evaluation{{.step = 30, .epoch = 1, .test_accuracy = 0.75}}});
   append({.entry = ledger::policy_version{.version = 5, .entropy = 0.5, .approximate_kl = 0.01}});
-  append(event_row("warning", "w1", "a \"quoted\" text\n"));
+  append(event_row(ledger::event_kind::warning, "w1", "a \"quoted\" text\n"));
   feed from(small_cluster(), path(), quick_);
   const auto state = settled(from);
   EXPECT_EQ(state["run"]["cluster"], "small");

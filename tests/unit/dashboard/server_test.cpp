@@ -208,7 +208,7 @@ TEST_F(Server, AClientThatTakesNothingIsDropped) {
   bool free = false;
   for (int i = 0; i < 200 && !free; ++i) {
     for (int row = 0; row < 50; ++row)
-      append(event_row("warning", "w0", much));
+      append(event_row(ledger::event_kind::warning, "w0", much));
     std::this_thread::sleep_for(milliseconds(50));
     free = stream_status() == 200;
   }

@@ -6,7 +6,6 @@
 namespace dynamix::faults {
 namespace {
 
-
 class recovery : public ::testing::Test {
 protected:
   void begin(fault_kind kind, std::vector<std::string> hosts, double now, double duration = 0) {
@@ -20,7 +19,7 @@ protected:
       tracker_.end(number_, now);
   }
   void add(double now, ledger::entry entry) { tracker_.add({now, std::move(entry)}, now); }
-  void lose(double now, const std::string& host) { add(now, ledger::event{"lost", host, ""}); }
+  void lose(double now, const std::string& host) { add(now, ledger::event{ledger::event_kind::lost, host, ""}); }
   void form(double now, std::vector<std::string> members, std::uint64_t lost = 0) {
     add(now, ledger::generation{.generation = ++generation_, .members = std::move(members), .steps_lost = lost});
   }
@@ -39,7 +38,7 @@ TEST_F(recovery, of_a_killed_worker_is_its_place_in_a_generation) {
   EXPECT_TRUE(tracker_.busy(10.1));
   lose(10.2, "w1");
   form(10.3, {"w0", "w2"}, 1);
-  add(10.6, ledger::event{"resumed", "", ""});
+  add(10.6, ledger::event{ledger::event_kind::resumed, "", ""});
   add(11, ledger::window{});
   EXPECT_TRUE(tracker_.busy(11)) << "it is not back";
   form(13, {"w0", "w1", "w2"});
@@ -68,14 +67,14 @@ TEST_F(recovery, of_a_killed_leader_is_a_window_of_another) {
   auto second = file_.hosts.front();
   second.name = "hub2";
   file_.hosts.push_back(second);
-  add(0, ledger::event{"leader", "hub", "Raft term 1"});
+  add(0, ledger::event{ledger::event_kind::leader, "hub", "Raft term 1"});
   begin(fault_kind::kill, {"hub2"}, 5);
   add(6, ledger::window{});
   EXPECT_FALSE(tracker_.busy(6)) << "it only followed";
   begin(fault_kind::kill, {"hub"}, 10);
   add(10.1, ledger::window{});
   EXPECT_TRUE(tracker_.busy(10.1));
-  add(10.3, ledger::event{"leader", "hub2", "Raft term 2"});
+  add(10.3, ledger::event{ledger::event_kind::leader, "hub2", "Raft term 2"});
   add(10.6, ledger::window{});
   EXPECT_EQ(last().resumed_seconds, 10.6);
   EXPECT_FALSE(tracker_.busy(10.6));
@@ -88,17 +87,17 @@ TEST_F(recovery, of_a_killed_replica_is_its_vote) {
     file_.hosts.push_back(another);
   }
   file_.arbitrator.replicas = {"hub", "hub2", "hub3"};
-  add(0, ledger::event{"leader", "hub", "Raft term 1"});
+  add(0, ledger::event{ledger::event_kind::leader, "hub", "Raft term 1"});
   begin(fault_kind::kill, {"hub"}, 10);
-  add(10.2, ledger::event{"leader", "hub2", "Raft term 2"});
+  add(10.2, ledger::event{ledger::event_kind::leader, "hub2", "Raft term 2"});
   add(10.3, ledger::window{});
   EXPECT_EQ(last().resumed_seconds, 10.3) << "another decides";
   EXPECT_TRUE(tracker_.busy(10.3)) << "one more death, and there would be no majority";
   add(11, ledger::start{});
-  add(11.1, ledger::event{"follows", "hub3", "hub2 leads"});
+  add(11.1, ledger::event{ledger::event_kind::follows, "hub3", "hub2 leads"});
   add(11.2, ledger::window{});
   EXPECT_TRUE(tracker_.busy(11.2)) << "another follows";
-  add(11.5, ledger::event{"follows", "hub", "hub2 leads"});
+  add(11.5, ledger::event{ledger::event_kind::follows, "hub", "hub2 leads"});
   add(11.6, ledger::window{});
   EXPECT_FALSE(tracker_.busy(11.6));
   EXPECT_EQ(last().recovered_seconds, 11.6);

@@ -108,7 +108,7 @@ TEST_F(a_verdict, takes_no_offence_at_a_row_that_an_old_leader_wrote_late) {
 
 TEST_F(a_verdict, finds_two_leaders_of_a_term) {
   for (const auto& [host, term] : {std::pair("a", "term 3"), std::pair("b", "term 4"), std::pair("c", "term 4")})
-    rows_.push_back({0, ledger::event{"leader", host, term}});
+    rows_.push_back({0, ledger::event{ledger::event_kind::leader, host, term}});
   EXPECT_EQ(judge_all().two_leaders, 1U);
 }
 

@@ -62,9 +62,9 @@ TEST(Ledger, EveryKindSurvivesTheRoundTrip) {
                            evaluation{{.epoch = 2, .test_accuracy = 0.5}},
                            policy_version{.version = 3},
                            generation{.generation = 2, .members = {"a"}, .source = "a", .steps_lost = 1},
-                           event{"joined", "ada", "text"},
+                           event{event_kind::joined, "ada", "text"},
                            farewell{{.host = "ada", .steps = 9}},
-                           shard{"dot", "north", 1, 32, "up"},
+                           shard{"dot", "north", 1, 32, shard_state::up},
                            deciding{.cluster_digest = "12ab", .parameters = "34cd"}};
   for (const auto& entry : entries) {
     const auto line = to_json_line({.at_seconds = 1, .entry = entry});

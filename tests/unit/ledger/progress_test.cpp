@@ -217,7 +217,7 @@ TEST(ledger_tail, reads_each_whole_line_once) {
   const std::string path = directory.path() + "/windows.jsonl";
   ledger::tail tail(path);
   EXPECT_TRUE(tail.read().empty()) << "there is no file yet";
-  const std::string line = ledger::to_json_line({1, ledger::event{"joined", "ada", ""}});
+  const std::string line = ledger::to_json_line({1, ledger::event{ledger::event_kind::joined, "ada", ""}});
   std::ofstream file(path);
   file << line << "\n" << line.substr(0, 10) << std::flush;
   EXPECT_EQ(tail.read().size(), 1U);

@@ -35,7 +35,7 @@ inline ledger::row start_row() {
                                  .started_at = "2026-01-02T03:04:05Z"}};
 }
 
-inline ledger::row event_row(const std::string& event, const std::string& host, const std::string& text = "") {
+inline ledger::row event_row(event_kind event, const std::string& host, const std::string& text = "") {
   return {.entry = ledger::event{event, host, text}};
 }
 

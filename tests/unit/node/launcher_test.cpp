@@ -40,7 +40,7 @@ protected:
     for (const auto& row : sample_rows())
       lines += ledger::to_json_line(row) + "\n";
     EXPECT_EQ(storage::write_file_atomically(ledger_exists ? run_.ledger() : directory_.path() + "/rows", lines), "");
-    const auto back = ledger::to_json_line({7, ledger::event{"rejoined", "ben", ""}}) + "\n";
+    const auto back = ledger::to_json_line({7, ledger::event{ledger::event_kind::rejoined, "ben", ""}}) + "\n";
     EXPECT_EQ(storage::write_file_atomically(directory_.path() + "/back", back), "");
     EXPECT_EQ(storage::write_file_atomically(
                   program, "#!/bin/sh\nname=$5\nrows=" + directory_.path() + "/rows\nback=" + directory_.path() +

@@ -49,7 +49,8 @@ TEST(leave_summary, tells_of_replicas_that_left_and_are_not_back) {
   for (const auto* name : {"cy", "dot"})
     records.file.hosts.push_back({.name = name, .port = 1, .roles = {cluster::role::arbitrator}});
   for (const auto& [event, host] :
-       {std::pair("left", "cy"), std::pair("left", "dot"), std::pair("follows", "dot"), std::pair("left", "ben")})
+       {std::pair(ledger::event_kind::left, "cy"), std::pair(ledger::event_kind::left, "dot"),
+        std::pair(ledger::event_kind::follows, "dot"), std::pair(ledger::event_kind::left, "ben")})
     records.rows.push_back({6, ledger::event{event, host, ""}});
   EXPECT_THAT(summarise(records).left, ElementsAre("ben", "cy")) << "a worker's host says it by its farewell";
   EXPECT_TRUE(summarise(records).succeeded);

@@ -31,7 +31,7 @@ TEST(RunPage, HoldsTheStateTheSummaryItsTablesAndTheClusterFile) {
   auto written = sample_records();
   written.evaluations = {
       {.step = 30, .epoch = 1, .samples = 3000, .elapsed_seconds = 6, .test_loss = 0.5, .test_accuracy = 0.8}};
-  written.rows.push_back({4.5, ledger::event{"lost", "ben", "it has been <silent>"}});
+  written.rows.push_back({4.5, ledger::event{ledger::event_kind::lost, "ben", "it has been <silent>"}});
   const run_records records = written;
   auto summary = summarise(records);
   summary.warnings = {"something <odd>"};
@@ -60,7 +60,7 @@ TEST(RunPage, BearsARunWithoutAWindow) {
 TEST(RunPage, SaysThatASimulatedRunIsOne) {
   SKIP_WITHOUT_PAGE();
   auto records = sample_records();
-  records.rows.push_back({0, ledger::event{"simulated", "", ""}});
+  records.rows.push_back({0, ledger::event{ledger::event_kind::simulated, "", ""}});
   EXPECT_EQ(table_of(page_of(records), "Result").back()[0], "simulated");
 }
 

@@ -97,7 +97,8 @@ inline ledger::worker worker(const messages::window_report& of, messages::decisi
 
 /// Windows 1 to 3; what is decided on window w comes into force in window w + 2.
 inline std::vector<ledger::row> sample_rows() {
-  std::vector<ledger::row> rows = {{0, start_row()}, {0.1, ledger::event{"joined", "ada", "waiting for ben"}}};
+  std::vector<ledger::row> rows = {{0, start_row()},
+                                   {0.1, ledger::event{ledger::event_kind::joined, "ada", "waiting for ben"}}};
   for (std::uint64_t window = 1; window <= 3; ++window) {
     const messages::decision_key in_force = window < 3 ? messages::decision_key{} : messages::decision_key{1, 1};
     ledger::window row{.key = {1, window}, .generation = 1, .policy_version = window, .decided = window < 3};

@@ -69,7 +69,7 @@ TEST(summary, counts_the_decisions_of_the_last_lives_of_the_workers) {
   second.erase(second.begin() + 2, second.begin() + 4); // windows 1 and 2: it resumes from window 2
   auto& window = std::get<ledger::window>(second.back().entry);
   window.decided = true;
-  second.insert(second.begin() + 2, {0.2, ledger::event{"joined", "ben", ""}});
+  second.insert(second.begin() + 2, {0.2, ledger::event{ledger::event_kind::joined, "ben", ""}});
   records.rows.insert(records.rows.end(), second.begin(), second.end());
   for (auto& farewell : records.farewells)
     farewell.decisions = {.received = 1, .unapplied = 1};
@@ -112,7 +112,7 @@ TEST(summary, names_decisions_that_were_on_their_way_when_something_ended) {
   auto records = long_records();
   records.farewells[1].decisions = {.received = 8, .applied = 8};
   EXPECT_EQ(summarise(records).decisions.lost, 1U) << "nothing has ended";
-  insert_behind_window(records, 9, ledger::event{"lost", "ben", ""});
+  insert_behind_window(records, 9, ledger::event{ledger::event_kind::lost, "ben", ""});
   const auto decisions = summarise(records).decisions;
   EXPECT_EQ(decisions.lost, 0U);
   EXPECT_EQ(decisions.unapplied_by_loss, 1U);
@@ -126,7 +126,7 @@ TEST(summary, excuses_no_decision_before_one_that_was_applied) {
   auto records = long_records();
   for (auto& farewell : records.farewells)
     farewell.decisions = {.received = 5, .applied = 5};
-  insert_behind_window(records, 9, ledger::event{"lost", "ben", ""});
+  insert_behind_window(records, 9, ledger::event{ledger::event_kind::lost, "ben", ""});
   const auto decisions = summarise(records).decisions;
   EXPECT_EQ(decisions.unapplied_by_loss, 2U) << "those of windows 8 and 9: that of window 7 was in force in window 9";
   EXPECT_EQ(decisions.lost, 2U + 4U)
@@ -152,7 +152,7 @@ TEST(summary, of_replicas_takes_a_new_leader_and_no_mere_start_for_an_end) {
   records.farewells[0].decisions = {.received = 8, .applied = 8};
   insert_behind_window(records, 9, start_row());
   EXPECT_EQ(summarise(records).decisions.lost, 1U);
-  insert_behind_window(records, 9, ledger::event{"leader", "ben", "Raft term 2"});
+  insert_behind_window(records, 9, ledger::event{ledger::event_kind::leader, "ben", "Raft term 2"});
   EXPECT_EQ(summarise(records).decisions.lost, 0U);
   EXPECT_EQ(summarise(records).decisions.losses.at("arbitrator"), 1U);
 }

@@ -77,7 +77,7 @@ protected:
     std::ofstream ledger(directory_.path() + "/windows.jsonl");
     for (const auto& row : ledger_of(3))
       ledger << ledger::to_json_line(row) << "\n";
-    ledger << ledger::to_json_line({2.5, ledger::event{"lost", "ada", "it \"has\" gone"}}) << "\n"
+    ledger << ledger::to_json_line({2.5, ledger::event{ledger::event_kind::lost, "ada", "it \"has\" gone"}}) << "\n"
            << ledger::to_json_line({2.6, ledger::generation{.generation = 2, .members = {"ada"}}}) << "\n"
            << ledger::to_json_line({2.7, ledger::evaluation{{.test_accuracy = 0.5}}}) << "\n";
   }

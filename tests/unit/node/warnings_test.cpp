@@ -50,7 +50,7 @@ TEST(warnings, show_what_the_records_show) {
   auto records = sample_records();
   records.farewells[0].parameter_checksum = 18;
   records.farewells[0].telemetry_seconds = 1;
-  records.rows.push_back({7, ledger::event{"warning", "ben", "the clock jumped"}});
+  records.rows.push_back({7, ledger::event{ledger::event_kind::warning, "ben", "the clock jumped"}});
   std::get<ledger::window>(records.rows[2].entry).workers[0].stale = true;
   const auto warnings = summarise(records, {.warnings = {"seen by the launcher"}}).warnings;
   EXPECT_EQ(warnings.front(), "seen by the launcher");
@@ -64,7 +64,7 @@ TEST(warnings, show_what_the_records_show) {
 TEST(warnings, name_the_hosts_that_were_lost) {
   auto records = sample_records();
   for (const char* host : {"ben", "ada", "ben"})
-    records.rows.push_back({7, ledger::event{"lost", host, "the connection broke"}});
+    records.rows.push_back({7, ledger::event{ledger::event_kind::lost, host, "the connection broke"}});
   const auto warnings = summarise(records).warnings;
   ASSERT_EQ(warnings.size(), 2U);
   EXPECT_THAT(warnings[0], HasSubstr("contact with ada was lost once; "));
@@ -73,7 +73,7 @@ TEST(warnings, name_the_hosts_that_were_lost) {
 
 TEST(warnings, tell_of_deaths_rather_than_of_the_network) {
   auto records = sample_records();
-  records.rows.push_back({7, ledger::event{"lost", "ben", "the connection broke"}});
+  records.rows.push_back({7, ledger::event{ledger::event_kind::lost, "ben", "the connection broke"}});
   EXPECT_THAT(summarise(records, {.restarts = {{"ben", 1}}}).warnings, ElementsAre("ben died and was started again"));
 }
 
