@@ -118,8 +118,8 @@ void check_dashboard(checker& check) {
   const auto listen = parse_listen_address(dashboard.listen);
   check.require(!listen || is_loopback(listen->address) || !dashboard.token_file.empty(),
                 {"dashboard.listen", "dashboard.token_file"},
-                "dashboard.listen is " + quoted(dashboard.listen) +
-                    ", which is not loopback; that needs dashboard.token_file");
+                fmt::format("dashboard.listen is {}, which is not loopback; that needs dashboard.token_file",
+                            settings::quoted(dashboard.listen)));
 }
 
 void check_host(checker& check, std::size_t index) {

@@ -14,8 +14,8 @@ constexpr auto limits = &fault_plan::limits;
 
 constexpr settings::range seconds = {.low = 0, .high = 1e6};
 constexpr settings::range seconds_above_0 = {.low = 0, .high = 1e6, .low_open = true};
-constexpr settings::range count = {.low = 0, .high = 1e9};
-constexpr settings::range count_from_1 = {.low = 1, .high = 1e9};
+constexpr settings::range whole = {.low = 0, .high = 1e9};
+constexpr settings::range whole_from_1 = {.low = 1, .high = 1e9};
 
 constexpr settings::text_rule line_rule = {
     [](const std::string& text) { return !text.empty() && settings::is_line(text, 4096); },
@@ -91,7 +91,7 @@ std::span<const settings::field<fault_plan>> plan_fields() {
        network_names},
 
       {"limits", "steps_lost_per_fault", in<limits, &fault_limits::steps_lost_per_fault>,
-       "Steps that a fault may cost on average.", count},
+       "Steps that a fault may cost on average.", whole},
       {"limits", "detect_seconds", in<limits, &fault_limits::detect_seconds>,
        "Time from each fault until the ledger reports it; 0: no limit.", seconds},
       {"limits", "resume_seconds", in<limits, &fault_limits::resume_seconds>,
@@ -126,8 +126,8 @@ std::span<const settings::field<fault_rule>> rule_fields() {
        .presence = presence::required,
        .entries = one_or_more},
       trigger("at_seconds", in<&fault_rule::at_seconds>, "Trigger: time since training began.", seconds),
-      trigger("at_step", in<&fault_rule::at_step>, "Trigger: number of completed steps.", count),
-      trigger("at_window", in<&fault_rule::at_window>, "Trigger: this window has closed.", count),
+      trigger("at_step", in<&fault_rule::at_step>, "Trigger: number of completed steps.", whole),
+      trigger("at_window", in<&fault_rule::at_window>, "Trigger: this window has closed.", whole),
       trigger("rate_per_minute", in<&fault_rule::rate_per_minute>, "Trigger: at random, at this average rate.",
               settings::open_low(6000)),
       {.section = "fault",
@@ -136,7 +136,7 @@ std::span<const settings::field<fault_rule>> rule_fields() {
        .doc = "With `repeat`: shortest time from one start to the next.",
        .allowed = seconds_above_0,
        .presence = presence::absent},
-      {"fault", "repeat", in<&fault_rule::repeat>, "How often in all.", count_from_1},
+      {"fault", "repeat", in<&fault_rule::repeat>, "How often in all.", whole_from_1},
       {.section = "fault",
        .name = "duration_seconds",
        .locate = in<&fault_rule::duration_seconds>,

@@ -12,11 +12,11 @@ namespace {
 using settings::in;
 using settings::presence;
 
-constexpr std::size_t file_bytes_max = 1U << 20;
+constexpr std::size_t profile_bytes_max = 1U << 20;
 constexpr double batch_max = 1048576;
-constexpr settings::entry_count points = {.least = 1, .most = 4096};
+constexpr settings::entry_count point_count = {.least = 1, .most = 4096};
 
-constexpr settings::text_rule line_rule = {
+constexpr settings::text_rule profile_text_rule = {
     [](const std::string& text) { return !text.empty() && settings::is_line(text, 1000); },
     "one line of 1 to 1000 characters"};
 
@@ -30,9 +30,16 @@ struct columns {
   double evaluation_microseconds = 0;
 };
 
-constexpr settings::field<columns> all_rows[] = {
-    {"profile", "name", in<&columns::name>, "Of the device.", {}, {}, &line_rule, presence::required},
-    {"profile", "source", in<&columns::source>, "Where the figures come from.", {}, {}, &line_rule, presence::required},
+constexpr settings::field<columns> all_profile_rows[] = {
+    {"profile", "name", in<&columns::name>, "Of the device.", {}, {}, &profile_text_rule, presence::required},
+    {"profile",
+     "source",
+     in<&columns::source>,
+     "Where the figures come from.",
+     {},
+     {},
+     &profile_text_rule,
+     presence::required},
     {.section = "profile",
      .name = "batch_highest",
      .locate = in<&columns::batch_highest>,
@@ -45,14 +52,14 @@ constexpr settings::field<columns> all_rows[] = {
      .doc = "Batch sizes, whole and rising.",
      .allowed = settings::closed(1, batch_max),
      .presence = presence::required,
-     .entries = points},
+     .entries = point_count},
     {.section = "profile",
      .name = "milliseconds",
      .locate = in<&columns::milliseconds>,
      .doc = "Of a step at each of them; a fall is noise and is made monotone.",
      .allowed = settings::open_low(1e7),
      .presence = presence::required,
-     .entries = points},
+     .entries = point_count},
     {.section = "profile",
      .name = "evaluation_microseconds",
      .locate = in<&columns::evaluation_microseconds>,
@@ -60,7 +67,7 @@ constexpr settings::field<columns> all_rows[] = {
      .allowed = settings::closed(0, 1e9),
      .presence = presence::absent},
 };
-constexpr std::span<const settings::field<columns>> rows = all_rows;
+constexpr std::span<const settings::field<columns>> profile_rows = all_profile_rows;
 
 /// What keeps the two columns from being a table; empty: nothing.
 std::string fault_in(const columns& table) {
@@ -82,9 +89,9 @@ policy::step_time_curve monotone_curve(std::span<const policy::step_time> points
 }
 
 std::vector<cluster::file_error> read_device_profile(const std::string& path, device_profile& profile) {
-  auto reader = settings::toml_reader::open("device profile", path, file_bytes_max);
+  auto reader = settings::toml_reader::open("device profile", path, profile_bytes_max);
   columns table;
-  if (reader.read_only("profile", rows, table))
+  if (reader.read_only("profile", profile_rows, table))
     if (const auto fault = fault_in(table); !fault.empty())
       reader.complain("profile.batch", "profile.batch " + fault);
   auto errors = reader.finish();
@@ -110,7 +117,7 @@ std::string to_toml(const device_profile& profile) {
     table.batch.push_back(each.batch);
     table.milliseconds.push_back(std::round(each.seconds * 1e7) / 1e4);
   }
-  auto fields = settings::show(rows, table);
+  auto fields = settings::show(profile_rows, table);
   std::erase_if(fields, [&](const auto& each) {
     return (each.name == "batch_highest" && table.batch_highest == 0) ||
            (each.name == "evaluation_microseconds" && table.evaluation_microseconds == 0);
@@ -119,7 +126,7 @@ std::string to_toml(const device_profile& profile) {
 }
 
 std::string describe_device_profile_markdown() {
-  return settings::to_markdown("[profile]", settings::show(rows, {}));
+  return settings::to_markdown("[profile]", settings::show(profile_rows, {}));
 }
 
 } // namespace dynamix::simulator

@@ -15,9 +15,9 @@ using settings::open_low;
 using settings::presence;
 using settings::range;
 
-constexpr std::size_t file_bytes_max = 1U << 20;
+constexpr std::size_t workload_bytes_max = 1U << 20;
 
-constexpr settings::text_rule line_rule = {
+constexpr settings::text_rule workload_text_rule = {
     [](const std::string& text) { return !text.empty() && settings::is_line(text, 1000); },
     "one line of 1 to 1000 characters"};
 
@@ -28,7 +28,7 @@ constexpr settings::field<workload> text(std::string_view name, locator locate, 
           .name = name,
           .locate = locate,
           .doc = doc,
-          .rule = &line_rule,
+          .rule = &workload_text_rule,
           .presence = presence::required};
 }
 constexpr settings::field<workload> figure(std::string_view name, locator locate, range allowed, std::string_view doc,
@@ -36,7 +36,7 @@ constexpr settings::field<workload> figure(std::string_view name, locator locate
   return {.section = "workload", .name = name, .locate = locate, .doc = doc, .allowed = allowed, .presence = needed};
 }
 
-constexpr settings::field<workload> all_rows[] = {
+constexpr settings::field<workload> all_workload_rows[] = {
     text("name", in<&workload::name>, "Of the workload."),
     text("source", in<&workload::source>, "Where the figures come from."),
     figure("epoch_samples", in<&workload::epoch_samples>, closed(1, 1e12), "Samples of an epoch."),
@@ -55,7 +55,7 @@ constexpr settings::field<workload> all_rows[] = {
     figure("evaluation_samples", in<&workload::evaluation_samples>, closed(0, 1e12),
            "Of the test set; 0: evaluations take no time.", presence::defaulted),
 };
-constexpr std::span<const settings::field<workload>> rows = all_rows;
+constexpr std::span<const settings::field<workload>> workload_rows = all_workload_rows;
 
 } // namespace
 
@@ -82,9 +82,9 @@ double workload::progress_for(double accuracy) const {
 }
 
 std::vector<cluster::file_error> read_workload(const std::string& path, workload& result) {
-  auto reader = settings::toml_reader::open("workload", path, file_bytes_max);
+  auto reader = settings::toml_reader::open("workload", path, workload_bytes_max);
   workload read;
-  if (reader.read_only("workload", rows, read) && read.accuracy_limit <= read.accuracy_start)
+  if (reader.read_only("workload", workload_rows, read) && read.accuracy_limit <= read.accuracy_start)
     reader.complain("workload.accuracy_limit",
                     fmt::format("workload.accuracy_limit is {}; it must be above workload.accuracy_start, which is {}",
                                 settings::number_text(read.accuracy_limit),
@@ -96,11 +96,11 @@ std::vector<cluster::file_error> read_workload(const std::string& path, workload
 }
 
 std::string to_toml(const workload& from) {
-  return "[workload]\n" + settings::to_toml(settings::show(rows, from));
+  return "[workload]\n" + settings::to_toml(settings::show(workload_rows, from));
 }
 
 std::string describe_workload_markdown() {
-  return settings::to_markdown("[workload]", settings::show(rows, {}));
+  return settings::to_markdown("[workload]", settings::show(workload_rows, {}));
 }
 
 } // namespace dynamix::simulator

@@ -5,6 +5,8 @@
 
 namespace dynamix::swarm {
 
+inline constexpr std::int64_t ns_per_ms = 1'000'000;
+
 /// CLOCK_MONOTONIC, one for all processes of a machine, in nanoseconds: what every latency of a swarm is taken on.
 inline std::int64_t monotonic_ns() {
   timespec now{};

@@ -14,7 +14,6 @@ namespace {
 
 using batches = std::vector<std::uint32_t>;
 
-constexpr std::int64_t ns_per_ms = 1'000'000;
 constexpr double ns_per_second = 1e9;
 constexpr std::int64_t head_start_ns = 5 * ns_per_ms; ///< so that every part hears of a window's end before it
 constexpr double answer_patience_seconds = 60;

@@ -9,7 +9,6 @@
 namespace dynamix::swarm {
 namespace {
 
-constexpr std::int64_t ns_per_ms = 1'000'000;
 constexpr std::int64_t progress_ns = 100 * ns_per_ms;    ///< between two words on joining
 constexpr std::int64_t farewell_ns = 30'000 * ns_per_ms; ///< patience with them
 constexpr std::chrono::milliseconds look_interval{200};
