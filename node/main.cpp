@@ -1,4 +1,4 @@
-#include "node/command_line.hpp"
+#include "node/commands/command_line.hpp"
 
 #include <cstdlib>
 #include <iostream>

@@ -1,7 +1,7 @@
 #pragma once
 
 /// What one host's process did and when, on its own monotonic clock: a JSON object a line, which
-/// `dynamix-node trace` joins with the other hosts' and the ledger (node/trace.hpp).
+/// `dynamix-node trace` joins with the other hosts' and the ledger (node/reports/trace.hpp).
 
 #include <cstdint>
 #include <cstdio>

@@ -3,9 +3,9 @@
 
 #include "benchmarks/peer_grpc/star_server.hpp"
 #include "benchmarks/peer_grpc/star_transport.hpp"
-#include "node/cluster_options.hpp"
-#include "node/stop_signals.hpp"
-#include "node/swarm_setup.hpp"
+#include "node/commands/cluster_options.hpp"
+#include "node/experiments/swarm_setup.hpp"
+#include "node/launch/stop_signals.hpp"
 #include "simulator/scenario.hpp"
 #include "swarm/part.hpp"
 #include "trainer/compute_threads.hpp"

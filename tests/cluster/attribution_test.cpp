@@ -4,7 +4,7 @@
 
 #include "faults/namespaces.hpp"
 #include "ledger/file.hpp"
-#include "node/child_process.hpp"
+#include "node/launch/child_process.hpp"
 #include "telemetry/cgroup.hpp"
 #include "tests/cluster/trial.hpp"
 

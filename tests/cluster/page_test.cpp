@@ -1,6 +1,6 @@
 /// The live page of real clusters; tests/browser looks at it in a browser.
 
-#include "node/port_check.hpp"
+#include "node/launch/port_check.hpp"
 #include "tests/cluster/trial.hpp"
 
 #include <nlohmann/json.hpp>

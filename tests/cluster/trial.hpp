@@ -3,8 +3,8 @@
 /// A cluster of real dynamix-node processes on this machine: its directory, its ports, its file and its processes.
 
 #include "ledger/file.hpp"
-#include "node/child_process.hpp"
-#include "node/run_directory.hpp"
+#include "node/launch/child_process.hpp"
+#include "node/launch/run_directory.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>

@@ -6,7 +6,7 @@
 #include "ledger/file.hpp"
 #include "ledger/replay.hpp"
 #include "ledger/warnings.hpp"
-#include "node/run_records.hpp"
+#include "node/reports/run_records.hpp"
 #include "storage/atomic_file.hpp"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 #include "ledger/codec.hpp"
 #include "ledger/file.hpp"
 #include "ledger/replay.hpp"
-#include "node/run_directory.hpp"
+#include "node/launch/run_directory.hpp"
 #include "policy/parameter_archive.hpp"
 #include "tests/unit/node/command_answer.hpp"
 #include "tests/unit/node/sample_run.hpp"

@@ -1,7 +1,7 @@
 /// The samples that a run has trained against those that its epochs dealt.
 
-#include "node/report.hpp"
-#include "node/run_records.hpp"
+#include "node/reports/report.hpp"
+#include "node/reports/run_records.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>

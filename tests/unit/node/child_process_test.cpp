@@ -1,6 +1,6 @@
-#include "node/child_process.hpp"
-#include "node/launcher.hpp"
-#include "node/stop_signals.hpp"
+#include "node/launch/child_process.hpp"
+#include "node/launch/launcher.hpp"
+#include "node/launch/stop_signals.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/unit/node/sample_run.hpp"
 

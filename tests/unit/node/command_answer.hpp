@@ -1,6 +1,6 @@
 #pragma once
 
-#include "node/command_line.hpp"
+#include "node/commands/command_line.hpp"
 
 #include <sstream>
 #include <string>

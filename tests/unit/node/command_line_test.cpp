@@ -1,6 +1,6 @@
 #include "ledger/codec.hpp"
-#include "node/command_line.hpp"
-#include "node/run_directory.hpp"
+#include "node/commands/command_line.hpp"
+#include "node/launch/run_directory.hpp"
 #include "storage/atomic_file.hpp"
 #include "telemetry/privileges.hpp"
 #include "tests/unit/node/command_answer.hpp"

@@ -1,4 +1,4 @@
-#include "node/comparison_plan.hpp"
+#include "node/experiments/comparison_plan.hpp"
 #include "storage/atomic_file.hpp"
 #include "storage/tensor_file.hpp"
 #include "tests/unit/node/sample_run.hpp"

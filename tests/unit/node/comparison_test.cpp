@@ -1,4 +1,4 @@
-#include "node/comparison.hpp"
+#include "node/experiments/comparison.hpp"
 #include "tests/unit/dashboard/inlined_data.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "node/host_processes.hpp"
+#include "node/launch/host_processes.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gtest/gtest.h>

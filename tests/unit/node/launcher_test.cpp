@@ -2,7 +2,7 @@
 /// tests/cluster runs the real program.
 
 #include "ledger/codec.hpp"
-#include "node/launcher.hpp"
+#include "node/launch/launcher.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/unit/node/sample_run.hpp"
 

@@ -1,7 +1,7 @@
 /// Runs that a worker's host left in order.
 
-#include "node/report.hpp"
-#include "node/run_records.hpp"
+#include "node/reports/report.hpp"
+#include "node/reports/run_records.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>

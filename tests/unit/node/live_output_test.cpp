@@ -1,4 +1,4 @@
-#include "node/live_output.hpp"
+#include "node/launch/live_output.hpp"
 
 #include <gtest/gtest.h>
 

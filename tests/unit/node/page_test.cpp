@@ -1,5 +1,5 @@
-#include "node/report.hpp"
-#include "node/sheet.hpp"
+#include "node/reports/report.hpp"
+#include "node/reports/sheet.hpp"
 #include "tests/unit/dashboard/inlined_data.hpp"
 #include "tests/unit/node/sample_run.hpp"
 

@@ -1,4 +1,4 @@
-#include "node/port_check.hpp"
+#include "node/launch/port_check.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 #include "cluster/field_changes.hpp"
 #include "ledger/codec.hpp"
-#include "node/run_records.hpp"
+#include "node/reports/run_records.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/unit/node/sample_run.hpp"
 

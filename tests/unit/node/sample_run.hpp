@@ -2,7 +2,7 @@
 
 /// A small run as its records: two workers, a decision a window.
 
-#include "node/run_records.hpp"
+#include "node/reports/run_records.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-#include "node/run_directory.hpp"
-#include "node/run_records.hpp"
+#include "node/launch/run_directory.hpp"
+#include "node/reports/run_records.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/unit/node/command_answer.hpp"
 #include "tests/unit/node/sample_run.hpp"

@@ -1,4 +1,4 @@
-#include "node/statistics.hpp"
+#include "node/experiments/statistics.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-#include "node/command_line.hpp"
-#include "node/stop_signals.hpp"
+#include "node/commands/command_line.hpp"
+#include "node/launch/stop_signals.hpp"
 
 #include <gtest/gtest.h>
 

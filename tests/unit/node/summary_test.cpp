@@ -1,5 +1,5 @@
-#include "node/report.hpp"
-#include "node/run_records.hpp"
+#include "node/reports/report.hpp"
+#include "node/reports/run_records.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>

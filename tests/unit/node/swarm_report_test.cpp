@@ -1,4 +1,4 @@
-#include "node/swarm_report.hpp"
+#include "node/experiments/swarm_report.hpp"
 
 #include <gmock/gmock.h>
 

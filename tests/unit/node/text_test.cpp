@@ -1,4 +1,4 @@
-#include "node/text.hpp"
+#include "node/reports/text.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "node/top_view.hpp"
+#include "node/commands/top_view.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

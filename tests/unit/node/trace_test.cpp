@@ -1,5 +1,5 @@
 #include "ledger/codec.hpp"
-#include "node/trace.hpp"
+#include "node/reports/trace.hpp"
 #include "telemetry/trace_file.hpp"
 #include "tests/unit/node/sample_run.hpp"
 #include "tests/unit/node/trace_format.hpp"

@@ -1,5 +1,5 @@
-#include "node/command_line.hpp"
-#include "node/commit.hpp"
+#include "node/commands/command_line.hpp"
+#include "node/reports/commit.hpp"
 #include "policy/controller.hpp"
 #include "simulator/device_profile.hpp"
 #include "simulator/workload.hpp"

@@ -1,5 +1,5 @@
-#include "node/training_files.hpp"
-#include "node/training_report.hpp"
+#include "node/experiments/training_files.hpp"
+#include "node/experiments/training_report.hpp"
 #include "storage/atomic_file.hpp"
 #include "storage/tensor_file.hpp"
 #include "tests/unit/dashboard/inlined_data.hpp"

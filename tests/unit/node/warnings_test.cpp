@@ -1,4 +1,4 @@
-#include "node/run_records.hpp"
+#include "node/reports/run_records.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>

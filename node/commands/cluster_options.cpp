@@ -1,0 +1,103 @@
+#include "node/commands/cluster_options.hpp"
+
+#include "node/commands/command.hpp"
+#include "node/experiments/policy_choice.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace dynamix::node {
+namespace {
+
+/// Empty when the directory cannot be read.
+std::vector<std::string> cluster_files_in(const std::string& directory) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error))
+    if (entry.path().extension() == ".toml")
+      found.push_back(entry.path().string());
+  std::ranges::sort(found);
+  return found;
+}
+
+} // namespace
+
+void add_set(CLI::App& command, std::vector<std::string>& set) {
+  command
+      .add_option(
+          "--set", set,
+          "Overrides the file's value, as in --set training.epochs=2 or --set hosts.ada.compute_slowdown=2; may "
+          "be given again")
+      ->type_name("SECTION.FIELD=VALUE")
+      ->allow_extra_args(false);
+}
+
+std::vector<cluster::field_change> changes_of(const std::vector<std::string>& set,
+                                              std::initializer_list<field_option> options) {
+  std::vector<cluster::field_change> changes;
+  for (const auto& text : set)
+    changes.push_back(cluster::parse_change(text));
+  for (const auto& [option, field, value] : options)
+    if (!value.empty())
+      changes.push_back({option, field, value});
+  return changes;
+}
+
+bool change_cluster_file(cluster::cluster_file& file, const std::vector<cluster::field_change>& changes,
+                         std::ostream& err) {
+  const auto errors = cluster::change_fields(file, changes);
+  for (const auto& error : errors)
+    refuse(err, cluster::to_string(error));
+  if (errors.empty() && file.set_by.contains("arbitrator.policy") && !file.set_by.contains("arbitrator.policy_file"))
+    drop_foreign_parameters(file);
+  return errors.empty();
+}
+
+std::optional<cluster::cluster_file> load_cluster_file(const std::string& path, std::ostream& err,
+                                                       const std::vector<cluster::field_change>& changes) {
+  auto parsed = cluster::read_cluster_file(path);
+  for (const auto& error : parsed.errors)
+    err << cluster::to_string(error) << "\n";
+  if (!parsed.errors.empty() || !change_cluster_file(parsed.file, changes, err))
+    return std::nullopt;
+  return std::move(parsed.file);
+}
+
+int load_cluster_files(const std::vector<std::string>& paths, const std::vector<cluster::field_change>& changes,
+                       std::vector<cluster::cluster_file>& files, std::ostream& err) {
+  std::vector<std::string> found;
+  for (const auto& path : paths) {
+    if (!std::filesystem::is_directory(path)) {
+      found.push_back(path);
+      continue;
+    }
+    const auto below = cluster_files_in(path);
+    if (below.empty())
+      return refuse(err, path + " holds no cluster file (*.toml)");
+    found.insert(found.end(), below.begin(), below.end());
+  }
+  int code = exit_done;
+  for (const auto& path : found) {
+    auto file = load_cluster_file(path, err);
+    if (!file) {
+      code = exit_refused;
+      continue;
+    }
+    if (!change_cluster_file(*file, changes, err))
+      return exit_refused; // the same for the others
+    files.push_back(std::move(*file));
+  }
+  return code;
+}
+
+int load_scenarios(const std::vector<std::string>& paths, const std::vector<cluster::field_change>& changes,
+                   std::vector<simulator::scenario>& scenarios, std::ostream& err) {
+  std::vector<cluster::cluster_file> files;
+  int code = load_cluster_files(paths, changes, files, err);
+  for (const auto& file : files)
+    for (const auto& error : simulator::load_scenario(file, scenarios.emplace_back()))
+      code = refuse_at(err, error);
+  return code;
+}
+
+} // namespace dynamix::node

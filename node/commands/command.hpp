@@ -1,0 +1,44 @@
+#pragma once
+
+/// What the commands share: each adds itself to the command line and leaves its work in `context::work`.
+
+#include "cluster/cluster_file.hpp"
+#include "node/commands/command_line.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+#include <iosfwd>
+#include <string>
+
+namespace dynamix::node {
+
+struct command_context {
+  std::ostream& out;
+  std::ostream& err;
+  std::string command;       ///< line that was given, as a shell reads it
+  std::function<int()> work; ///< of the chosen command
+};
+
+void add_run(CLI::App& app, command_context& context);
+void add_local(CLI::App& app, command_context& context);
+void add_check(CLI::App& app, command_context& context);
+void add_explain(CLI::App& app, command_context& context);
+void add_dashboard(CLI::App& app, command_context& context);
+void add_report(CLI::App& app, command_context& context);
+void add_doctor(CLI::App& app, command_context& context);
+void add_profile(CLI::App& app, command_context& context);
+void add_simulate(CLI::App& app, command_context& context);
+void add_compare(CLI::App& app, command_context& context);
+void add_train_policy(CLI::App& app, command_context& context);
+void add_faults(CLI::App& app, command_context& context);
+void add_swarm(CLI::App& app, command_context& context);
+void add_top(CLI::App& app, command_context& context);
+void add_trace(CLI::App& app, command_context& context);
+
+/// Writes "dynamix-node: error: MESSAGE" and returns exit_refused.
+int refuse(std::ostream& err, const std::string& message);
+/// The same for a message that begins with a place in a file.
+int refuse_at(std::ostream& err, const cluster::file_error& error);
+
+} // namespace dynamix::node

@@ -1,0 +1,54 @@
+#include "node/commands/cluster_options.hpp"
+#include "node/commands/command.hpp"
+
+#include <memory>
+#include <ostream>
+#include <thread>
+
+namespace dynamix::node {
+namespace {
+
+/// What is allowed, but may surprise whoever runs the file.
+std::vector<cluster::file_error> cautions(const cluster::cluster_file& file) {
+  std::vector<cluster::file_error> found;
+  for (std::size_t i = 0; i < file.hosts.size(); ++i)
+    if (const auto reason = cluster::refuse_listen(file, file.hosts[i], false); !reason.empty())
+      found.push_back(cluster::error_at(file, "host[" + std::to_string(i) + "].address", reason));
+  const auto& arbitrator = file.arbitrator;
+  if (arbitrator.mode == cluster::policy_mode::infer && cluster::has_parameters(arbitrator.policy) &&
+      arbitrator.policy_file.empty())
+    found.push_back(cluster::error_at(
+        file, "arbitrator.mode",
+        "arbitrator.mode is \"infer\" without a policy_file: the policy stays as random as its seed"));
+  return found;
+}
+
+struct check_arguments {
+  std::string cluster;
+  std::vector<std::string> set;
+  bool json = false;
+};
+
+int check(const check_arguments& arguments, command_context& context) {
+  const auto file = load_cluster_file(arguments.cluster, context.err, changes_of(arguments.set));
+  if (!file)
+    return exit_refused;
+  context.out << (arguments.json ? cluster::describe_plan_json(*file) + "\n" : cluster::describe_plan(*file));
+  for (const auto& caution : cautions(*file))
+    context.err << "warning: " << cluster::to_string(caution) << "\n";
+  return exit_done;
+}
+
+} // namespace
+
+void add_check(CLI::App& app, command_context& context) {
+  auto arguments = std::make_shared<check_arguments>();
+  auto* command = app.add_subcommand("check", "Validate a cluster file and print its plan");
+  command->add_option("--cluster", arguments->cluster, "Cluster file")->required();
+  add_set(*command, arguments->set);
+  command->add_flag("--json", arguments->json, "Print the plan as JSON");
+  command->callback(
+      [arguments, &context] { context.work = [arguments, &context] { return check(*arguments, context); }; });
+}
+
+} // namespace dynamix::node

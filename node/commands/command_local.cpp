@@ -1,0 +1,173 @@
+#include "cluster/tree_plan.hpp"
+#include "dashboard/dashboard.hpp"
+#include "node/commands/cluster_options.hpp"
+#include "node/commands/command.hpp"
+#include "node/launch/local_run.hpp"
+#include "node/launch/port_check.hpp"
+#include "node/launch/resume_point.hpp"
+#include "node/launch/stop_signals.hpp"
+#include "node/reports/report.hpp"
+#include "node/reports/trace.hpp"
+#include "trainer/checkpoint.hpp"
+
+#include <fmt/core.h>
+#include <memory>
+#include <ostream>
+
+namespace dynamix::node {
+namespace {
+
+struct local_arguments {
+  std::string cluster;
+  std::string policy;
+  std::string seed;
+  std::string epochs;
+  std::string out;
+  std::string resume;
+  std::vector<std::string> set;
+  bool shadow = false;
+  bool insecure = false;
+  bool quiet = false;
+  bool json = false;
+  bool trace = false;
+  bool log_json = false;
+};
+
+/// Makes the run directory ready. Returns exit_done, or what to end with after the reason has been written.
+int prepare(const local_arguments& arguments, const run_directory& run, const cluster::cluster_file& file,
+            std::ostream& err) {
+  const bool resume = !arguments.resume.empty();
+  if (!resume && !run.empty())
+    return refuse(err, run.path() + " exists and is not empty; choose another --out, or --resume " + run.path());
+  std::string checkpoint; // each host looks for it itself
+  if (const int code = resume ? find_resume_point(run, err, checkpoint) : exit_done; code != exit_done)
+    return code;
+  const auto problem = prepare_directory(run, file);
+  if (problem.empty())
+    return exit_done;
+  err << "dynamix-node: error: " << problem << "\n";
+  return exit_failed;
+}
+
+/// The lines that say how to go on after a run that did not come to its end.
+std::string resume_hint(const run_directory& run, bool insecure) {
+  const auto newest = trainer::newest_checkpoint(run.checkpoints());
+  if (newest.path.empty())
+    return "No checkpoint was written, so there is nothing to resume from.\n";
+  return fmt::format("Checkpoint of step {}: {}\nResume with:\n    dynamix-node local --resume {}{}\n",
+                     newest.state.step, newest.path, run.path(), insecure ? " --insecure" : "");
+}
+
+/// Of all hosts, on one clock.
+std::string join_trace(const run_directory& run) {
+  const auto joined = join_traces(run.path(), run.trace());
+  return joined.problem.empty() ? to_text(joined, run.trace()) : "none: " + joined.problem;
+}
+
+int finish(const local_arguments& arguments, const run_directory& run, const local_run& made, live_output& live,
+           command_context& context) {
+  const auto& outcome = made.launched;
+  const auto& summary = made.summary;
+  if (!made.problem.empty())
+    context.err << "dynamix-node: error: " << made.problem << "\n";
+  if (arguments.json) {
+    context.out << workers_json(summary);
+  } else {
+    live.heading("\nworkers");
+    live.print(workers_table(summary));
+    live.heading("result");
+    live.print(result_block(summary));
+    live.print("run directory: " + run.path());
+    if (arguments.trace)
+      live.print("trace: " + join_trace(run));
+  }
+  if (!outcome.error.empty())
+    context.err << "dynamix-node: error: " << outcome.error << "\n"
+                << outcome.last_words << resume_hint(run, arguments.insecure);
+  else if (outcome.stopped)
+    context.err << "dynamix-node: stopped before the end. " << resume_hint(run, arguments.insecure);
+  else if (!summary.succeeded)
+    context.err << "dynamix-node: error: " << summary.reason << "\n" << resume_hint(run, arguments.insecure);
+  return made.succeeded() ? exit_done : exit_failed;
+}
+
+/// "  page http://127.0.0.1:8080/", or why there is none.
+std::string page_text(const cluster::cluster_file& file) {
+  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
+  if (!listen)
+    return "";
+  if (!can_listen(listen->address, listen->port))
+    return "no page: " + file.dashboard.listen + " is in use ([dashboard] listen chooses another address)";
+  return "page " + dashboard::url_of(*listen);
+}
+
+int run_local(const local_arguments& arguments, command_context& context) {
+  const stop_signals signals; // before any other thread
+  const bool resume = !arguments.resume.empty();
+  if (!resume && arguments.cluster.empty())
+    return refuse(context.err, "local needs --cluster FILE, or --resume RUN_DIR");
+  auto changes = changes_of(arguments.set, {{"--policy", "arbitrator.policy", arguments.policy},
+                                            {"--seed", "cluster.seed", arguments.seed},
+                                            {"--epochs", "training.epochs", arguments.epochs}});
+  if (arguments.shadow)
+    changes.push_back({"--shadow", "arbitrator.shadow", "true"});
+  auto file =
+      load_cluster_file(arguments.cluster.empty() ? run_directory(arguments.resume).cluster_file() : arguments.cluster,
+                        context.err, changes);
+  if (!file)
+    return exit_refused;
+  cluster::make_paths_absolute(*file); // for the copy in the run directory
+  const auto errors = check_machine(*file, arguments.insecure);
+  for (const auto& error : errors)
+    refuse_at(context.err, error);
+  if (!errors.empty())
+    return exit_refused;
+  const run_directory run(resume ? arguments.resume : arguments.out.empty() ? default_run_path(*file) : arguments.out);
+  if (const int code = prepare(arguments, run, *file, context.err); code != exit_done)
+    return code;
+
+  auto options = local_options(*file, run);
+  options.insecure = arguments.insecure;
+  options.resume = resume;
+  options.quiet = arguments.quiet || arguments.json;
+  options.trace = arguments.trace;
+  options.log_json = arguments.log_json;
+  live_output live(arguments.json ? context.err : context.out, output_style::detect());
+  if (!options.quiet) {
+    live.print(fmt::format("{}: {} workers, policy {}, seed {}, run directory {}", file->name, file->workers().size(),
+                           cluster::to_string(file->arbitrator.policy), file->seed, run.path()));
+    if (const auto plan = cluster::plan_tree(*file); !plan.central())
+      live.print(cluster::describe_tree(plan));
+    if (const auto page = page_text(*file); !page.empty())
+      live.print(page);
+  }
+  return finish(arguments, run, run_locally(options, live, signals.token()), live, context);
+}
+
+} // namespace
+
+void add_local(CLI::App& app, command_context& context) {
+  auto arguments = std::make_shared<local_arguments>();
+  auto* command = app.add_subcommand("local", "Run every host of a cluster file as a process on this machine");
+  command->add_option("--cluster", arguments->cluster, "Cluster file; with --resume, that of the run by default");
+  command->add_option("--policy", arguments->policy, "Overrides the file's arbitrator.policy");
+  command->add_option("--seed", arguments->seed, "Overrides the file's cluster.seed");
+  command->add_option("--epochs", arguments->epochs, "Overrides the file's training.epochs");
+  add_set(*command, arguments->set);
+  auto* out = command->add_option("--out", arguments->out,
+                                  "Run directory, new or empty (default: runs/<cluster>-<policy>-<UTC time>)");
+  command->add_option("--resume", arguments->resume, "Run directory to resume from its newest checkpoint")
+      ->excludes(out);
+  command->add_flag("--shadow", arguments->shadow, "Decide and log without changing batch sizes");
+  command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although peers are not authenticated");
+  command->add_flag("--trace", arguments->trace,
+                    "Trace windows, steps, collectives and decisions of all hosts, for Perfetto");
+  command->add_flag("--log-json", arguments->log_json, "Hosts log one JSON object per line");
+  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->add_flag("--json", arguments->json,
+                    "Print the workers' table as JSON, and nothing else, on standard output");
+  command->callback(
+      [arguments, &context] { context.work = [arguments, &context] { return run_local(*arguments, context); }; });
+}
+
+} // namespace dynamix::node

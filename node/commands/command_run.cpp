@@ -1,0 +1,215 @@
+#include "actors/control_ports.hpp"
+#include "actors/host.hpp"
+#include "dashboard/dashboard.hpp"
+#include "ledger/codec.hpp"
+#include "messages/leave.hpp"
+#include "node/commands/cluster_options.hpp"
+#include "node/commands/command.hpp"
+#include "node/launch/resume_point.hpp"
+#include "node/launch/run_directory.hpp"
+#include "node/launch/stop_signals.hpp"
+#include "node/reports/commit.hpp"
+#include "node/reports/results.hpp"
+#include "node/reports/text.hpp"
+#include "storage/atomic_file.hpp"
+#include "telemetry/kernel_session.hpp"
+#include "telemetry/logging.hpp"
+#include "telemetry/privileges.hpp"
+#include "trainer/session.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fmt/core.h>
+#include <memory>
+#include <ostream>
+#include <vector>
+
+namespace dynamix::node {
+namespace {
+
+struct run_arguments {
+  std::string cluster;
+  std::string name;
+  std::string out;
+  std::string resume;
+  std::vector<std::string> set;
+  std::vector<std::string> reach; ///< HOST=ADDRESS:PORT
+  std::string log_level = "info";
+  bool insecure = false;
+  bool log_to_stderr = false;
+  bool log_json = false;
+  bool trace = false;
+  bool without_worker = false;
+};
+
+std::string host_key(const cluster::cluster_file& file, const cluster::host& host) {
+  return fmt::format("host[{}]", &host - file.hosts.data());
+}
+
+/// Whether an earlier run of this host would be written over. Hosts may share a run directory.
+std::string find_leftovers(const run_directory& run, const cluster::cluster_file& file, const cluster::host& host) {
+  // Replicas that share a directory write one ledger, each when it leads; what is their own is the journal.
+  const auto own = file.arbitrator.replicas.empty() ? run.ledger() : run.path() + "/replica-" + host.name;
+  const bool ledger = host.has(cluster::role::arbitrator) && std::filesystem::exists(own);
+  if (ledger || std::filesystem::exists(run.worker(host.name)))
+    return run.path() + " holds a run of host " + host.name + " already; choose another --out, or --resume it";
+  return "";
+}
+
+/// Fills in where the actors go on: every worker may be the one whose state the others start from. Returns exit_done,
+/// or what to end with after the reason has been written.
+int find_resume_options(const run_directory& run, const cluster::host& host, actors::host_options& options,
+                        std::ostream& err) {
+  if (host.has(cluster::role::arbitrator) && std::filesystem::exists(run.policy()) &&
+      cluster::has_parameters(options.file->arbitrator.policy))
+    options.policy_from = run.policy();
+  if (!host.has(cluster::role::worker))
+    return run.exists() ? exit_done : refuse(err, "there is no run directory " + run.path() + " to resume in");
+  if (const int code = find_host_resume_point(run, err, options.resume_from); code != exit_done)
+    return code;
+  std::error_code ignored; // what an earlier life said last is no longer the last
+  std::filesystem::remove(run.worker(host.name), ignored);
+  return exit_done;
+}
+
+/// HOST=ADDRESS:PORT. Returns an empty string, or what is wrong.
+std::string read_reach(const std::vector<std::string>& texts, actors::host_options& options) {
+  for (const auto& text : texts) {
+    const auto equals = text.find('=');
+    const auto colon = text.rfind(':');
+    std::uint16_t port = 0;
+    if (equals == std::string::npos || colon == std::string::npos || colon < equals ||
+        std::from_chars(text.data() + colon + 1, text.data() + text.size(), port).ptr != text.data() + text.size() ||
+        options.file->find(text.substr(0, equals)) == nullptr)
+      return "--reach is " + text + "; it must be HOST=ADDRESS:PORT with a host of the cluster file";
+    options.reach[text.substr(0, equals)] = {text.substr(equals + 1, colon - equals - 1), port};
+  }
+  return "";
+}
+
+/// Before the first socket is made, and the last that takes privileges.
+std::shared_ptr<telemetry::kernel_session> start_measuring(const actors::host_options& options) {
+  const auto& sources = options.file->telemetry_sources;
+  std::shared_ptr<telemetry::kernel_session> session;
+  if (options.file->find(options.host)->has(cluster::role::worker) &&
+      std::ranges::find(sources, cluster::telemetry_source::ebpf) != sources.end())
+    session = telemetry::open_kernel_session(actors::control_ports(options));
+  if (const auto problem = telemetry::drop_privileges(); !problem.empty())
+    spdlog::warn("privileges_kept reason=\"{}\"", problem);
+  return session;
+}
+
+int train(const actors::host_options& options, const run_directory& run, const actors::host_stop_tokens& stop) {
+  // From before the first row until the results are written.
+  const bool arbitrates = options.file->find(options.host)->has(cluster::role::arbitrator);
+  const auto page = arbitrates ? dashboard::start(*options.file, run.ledger()) : dashboard::running_dashboard{};
+  const auto outcome = actors::run_host(options, stop);
+  bool succeeded = outcome.succeeded;
+  if (!outcome.farewell.host.empty() && (outcome.farewell.steps > 0 || outcome.left)) {
+    const auto text = ledger::to_json(outcome.farewell, outcome.evaluations);
+    if (const auto problem = storage::write_file_atomically(run.worker(options.host), text); !problem.empty()) {
+      spdlog::error("farewell_not_written error=\"{}\"", problem);
+      succeeded = false;
+    }
+  }
+  // The arbitrator's ledger tells the whole run.
+  if (options.file->arbitrator_host().name == options.host && !outcome.left) {
+    run_summary summary;
+    if (const auto problem = write_results(run, {}, succeeded ? "" : outcome.reason, summary); !problem.empty()) {
+      spdlog::error("results_not_written error=\"{}\"", problem);
+      succeeded = false;
+    }
+  }
+  const bool stopped = !outcome.succeeded && outcome.reason.starts_with(messages::stop_mark);
+  if (succeeded)
+    spdlog::info("host_ended reason=\"{}\"", outcome.reason);
+  else if (stopped)
+    spdlog::warn("host_stopped reason=\"{}\" checkpoint=\"{}\"", outcome.reason, outcome.checkpoint);
+  else
+    spdlog::error("host_failed reason=\"{}\" checkpoint=\"{}\"", outcome.reason, outcome.checkpoint);
+  spdlog::default_logger()->flush();
+  return succeeded ? exit_done : stopped ? exit_stopped : exit_failed;
+}
+
+int run(const run_arguments& arguments, command_context& context) {
+  const stop_signals signals; // before any other thread
+  auto loaded = load_cluster_file(arguments.cluster, context.err, changes_of(arguments.set));
+  if (!loaded)
+    return exit_refused;
+  const auto file = std::make_shared<const cluster::cluster_file>(std::move(*loaded));
+  const auto* host = file->find(arguments.name);
+  if (host == nullptr)
+    return refuse(context.err, "--name is " + arguments.name + ", which is no host of " + arguments.cluster +
+                                   "; it has " + listed(file->hosts, &cluster::host::name));
+  if (const auto reason = cluster::refuse_listen(*file, *host, arguments.insecure); !reason.empty())
+    return refuse_at(context.err, cluster::error_at(*file, host_key(*file, *host) + ".address", reason));
+  if (const auto reason = host->has(cluster::role::arbitrator) ? dashboard::refuse_access(*file) : ""; !reason.empty())
+    return refuse_at(context.err, cluster::error_at(*file, "dashboard.token_file", reason));
+  if (host->has(cluster::role::worker) && !arguments.without_worker)
+    if (const auto found = trainer::preflight(file->training); !found.message.empty())
+      return refuse_at(context.err, cluster::error_at(*file, found.field, found.message));
+
+  const bool resume = !arguments.resume.empty();
+  const run_directory run(resume ? arguments.resume : arguments.out.empty() ? default_run_path(*file) : arguments.out);
+  if (const auto reason = resume ? "" : find_leftovers(run, *file, *host); !reason.empty())
+    return refuse(context.err, reason);
+  actors::host_options options{
+      .file = file, .host = arguments.name, .run_directory = run.path(), .resume_from = {}, .policy_from = {}};
+  options.version = program_version();
+  options.trace = arguments.trace;
+  options.without_worker = arguments.without_worker;
+  if (const auto reason = read_reach(arguments.reach, options); !reason.empty())
+    return refuse(context.err, reason);
+  if (const int code = resume ? find_resume_options(run, *host, options, context.err) : exit_done; code != exit_done)
+    return code;
+
+  std::string problem = run.create();
+  if (problem.empty())
+    problem = keep_cluster_copy(run, *file);
+  if (problem.empty())
+    problem = telemetry::start_logging({.host = arguments.name,
+                                        .file = arguments.log_to_stderr ? "" : run.log(arguments.name),
+                                        .console = arguments.log_to_stderr,
+                                        .json = arguments.log_json,
+                                        .level = arguments.log_level});
+  if (!problem.empty()) {
+    context.err << "dynamix-node: error: " << problem << "\n";
+    return exit_failed;
+  }
+  options.kernel = start_measuring(options);
+  return train(options, run, {.stop = signals.token(), .one_host = signals.terminated()});
+}
+
+} // namespace
+
+void add_run(CLI::App& app, command_context& context) {
+  auto arguments = std::make_shared<run_arguments>();
+  auto* command = app.add_subcommand("run", "Run this host's part of a cluster, in the foreground");
+  command->add_option("--cluster", arguments->cluster, "Cluster file, the same on all hosts")->required();
+  command->add_option("--name", arguments->name, "This host's name in the cluster file")->required();
+  add_set(*command, arguments->set);
+  auto* out =
+      command->add_option("--out", arguments->out, "Run directory (default: runs/<cluster>-<policy>-<UTC time>)");
+  command
+      ->add_option("--resume", arguments->resume,
+                   "Run directory to resume from its newest checkpoint or, where it has none, from the start")
+      ->excludes(out);
+  command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although peers are not authenticated");
+  command->add_flag("--log-to-stderr", arguments->log_to_stderr, "Log to standard error, not to logs/<host>.log");
+  command->add_flag("--log-json", arguments->log_json, "Log one JSON object per line");
+  command->add_flag("--trace", arguments->trace,
+                    "Trace this host to traces/HOST.jsonl; `dynamix-node trace` joins the hosts' files");
+  command->add_flag("--without-worker", arguments->without_worker, "Run this host's arbitrators alone")->group("");
+  command->add_option("--reach", arguments->reach, "HOST=ADDRESS:PORT: dial this host there, not as the file says")
+      ->group(""); // for the fault injector: not in --help
+  command->add_option("--log-level", arguments->log_level, "trace, debug, info, warn or error")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}));
+  command->callback(
+      [arguments, &context] { context.work = [arguments, &context] { return run(*arguments, context); }; });
+}
+
+} // namespace dynamix::node

@@ -1,0 +1,147 @@
+#include "node/commands/top_view.hpp"
+
+#include "node/launch/live_output.hpp"
+#include "node/reports/text.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <numeric>
+
+namespace dynamix::node {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t stories_most = 6; ///< warnings and events
+constexpr const char* row_format = "{:<{}}{:>10}{:>7}{:<9}{:>10}{:>9}{:>9}{:>9}{}";
+
+/// A member, or an element of a column; null where there is none.
+const json& at(const json& from, const char* name) {
+  static const json none;
+  const auto found = from.is_object() ? from.find(name) : from.end();
+  return found == from.end() ? none : *found;
+}
+
+const json& at(const json& column, std::size_t row) {
+  return column.is_array() && row < column.size() ? column[row] : at(column, "");
+}
+
+double number(const json& value) {
+  return value.is_number() ? value.get<double>() : 0;
+}
+
+std::string text(const json& value) {
+  return value.is_string() ? printable(value.get<std::string>(), 200) : "";
+}
+
+std::string whole(const json& value) {
+  return grouped(static_cast<std::uint64_t>(std::max(0.0, std::round(number(value)))));
+}
+
+std::vector<std::string> head(const json& from_run, const json& from_now, const json& evaluation) {
+  const auto run = [&](const char* name) -> const json& { return at(from_run, name); };
+  const auto now = [&](const char* name) -> const json& { return at(from_now, name); };
+  const double planned = number(run("planned_samples"));
+  const double left = std::max(0.0, planned - number(now("samples")));
+  const double speed = number(now("samples_per_second"));
+  const double target = number(run("target_accuracy"));
+  const bool training = text(now("phase")) == "training" && speed > 0;
+  const auto eta = training ? (target > 0 ? "  ETA at most " : "  ETA ") + duration(left / speed) : "";
+  return {fmt::format("{}  {} ({}) version {}  {}  generation {}  window {}  {}", text(run("cluster")),
+                      text(run("policy")), text(run("mode")), whole(now("policy_version")), text(now("phase")),
+                      whole(now("generation")), whole(now("window")), duration(number(now("elapsed_seconds")))),
+          fmt::format("samples {} of {} ({})  {}/s{}", whole(now("samples")), whole(run("planned_samples")),
+                      percent(planned > 0 ? 1 - left / planned : 0, 0), whole(now("samples_per_second")), eta),
+          fmt::format("test accuracy {}{}  batches {}  global batch {}  noise scale {}  reward {:.3f}",
+                      evaluation.is_object() ? percent(number(at(evaluation, "test_accuracy")), 1) : "-",
+                      target > 0 ? " of " + percent(target, 1) : "", percent(number(now("accuracy")), 1),
+                      whole(now("global_batch")), whole(now("noise_scale")), number(now("reward")))};
+}
+
+std::string name_of(const json& workers, std::size_t row) {
+  return cut(text(at(at(workers, "name"), row)), 23);
+}
+
+std::string worker_line(const json& workers, std::size_t row, std::size_t name_width) {
+  const auto cell = [&](const char* column) -> const json& { return at(at(workers, column), row); };
+  const auto part = [&](const char* name) { return number(at(at(at(workers, "parts"), name), row)); };
+  const auto milliseconds = [](double seconds) { return fixed(1e3 * seconds, 1); };
+  const auto& decided = cell("decided_batch");
+  const bool changes = number(decided) > 0 && number(decided) != number(cell("batch"));
+  return fmt::format(row_format, name_of(workers, row), name_width, text(cell("state")), whole(cell("batch")),
+                     changes ? " -> " + whole(decided) : "", whole(cell("samples_per_second")),
+                     milliseconds(number(cell("step_seconds"))), milliseconds(part("compute")),
+                     milliseconds(part("exchange") + part("network") + part("barrier")),
+                     cell("guarded") == true ? "  guard" : "");
+}
+
+/// Workers that fit, in their order; where not all do, the ones that compute longest, with a line for how many more.
+std::vector<std::size_t> pick(const json& workers, std::size_t count, std::size_t room) {
+  std::vector<std::size_t> rows(count);
+  std::iota(rows.begin(), rows.end(), std::size_t{0});
+  if (count <= room)
+    return rows;
+  const auto& compute = at(at(workers, "parts"), "compute");
+  std::ranges::stable_sort(rows, std::greater<>(), [&](std::size_t row) { return number(at(compute, row)); });
+  rows.resize(room > 0 ? room - 1 : 0);
+  return rows;
+}
+
+std::string story_line(const json& story) {
+  if (story.is_string())
+    return text(story);
+  return fmt::format("{:.1f} s  {} {}  {}", number(at(story, "at_seconds")), text(at(story, "event")),
+                     text(at(story, "host")), text(at(story, "text")));
+}
+
+} // namespace
+
+std::optional<std::vector<std::string>> draw_top(const std::string& from, const top_screen& screen) {
+  const auto state = json::parse(from, nullptr, false);
+  if (!at(state, "run").is_object() || !at(state, "now").is_object())
+    return std::nullopt;
+  std::vector<std::string> lines;
+  const auto add = [&](const char* colour, const std::string& line) {
+    const auto shown = cut(line, screen.width);
+    lines.push_back(screen.colour ? colour + shown + "\x1b[0m" : shown);
+  };
+  const auto size_of = [](const json& list) { return list.is_array() ? list.size() : 0; };
+  const auto& evaluations = at(state, "evaluations");
+  for (const auto& line : head(at(state, "run"), at(state, "now"), at(evaluations, size_of(evaluations) - 1)))
+    add(lines.empty() ? "\x1b[1m" : "", line);
+  const auto& [warnings, events] = std::tie(at(state, "warnings"), at(state, "events"));
+  const auto stories = std::min({stories_most, screen.height / 4, size_of(warnings) + size_of(events)});
+  const auto warned = std::min(stories, size_of(warnings));
+  const auto used = lines.size() + 2 + (stories > 0 ? stories + 1 : 0); // with the table's head and blank lines
+  const auto& workers = at(state, "workers");
+  const auto count = size_of(at(workers, "name"));
+  const auto rows = pick(workers, count, screen.height > used ? screen.height - used : 1);
+  std::size_t width = 8;
+  for (const auto row : rows)
+    width = std::max(width, name_of(workers, row).size() + 1);
+  lines.emplace_back();
+  add("\x1b[1m",
+      fmt::format(row_format, "worker", width, "state", "batch", "", "samples/s", "step ms", "compute", "waiting", ""));
+  for (const auto row : rows) {
+    const bool lost = text(at(at(workers, "state"), row)) == "lost";
+    add(lost                                      ? "\x1b[31m"
+        : at(at(workers, "guarded"), row) == true ? "\x1b[33m"
+                                                  : "",
+        worker_line(workers, row, width));
+  }
+  if (rows.size() < count)
+    add("", fmt::format("... and {} that compute faster", grouped(count - rows.size())));
+  if (stories > 0)
+    lines.emplace_back();
+  for (std::size_t i = 0; i < stories; ++i)
+    add(i < warned ? "\x1b[33m" : "",
+        story_line(i < warned ? at(warnings, i) : at(events, size_of(events) - stories + i)));
+  if (lines.size() > screen.height)
+    lines.resize(screen.height);
+  return lines;
+}
+
+} // namespace dynamix::node

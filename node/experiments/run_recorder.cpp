@@ -1,0 +1,167 @@
+#include "node/experiments/run_outcome.hpp"
+#include "node/reports/run_records.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace dynamix::node {
+namespace {
+
+constexpr double absent = std::numeric_limits<double>::quiet_NaN();
+
+double mean_over_steps(double total, double steps) {
+  return steps > 0 ? total / steps : 0;
+}
+
+} // namespace
+
+void thinned_rows::add(std::vector<double> row) {
+  if (count_++ % stride_ == 0) {
+    kept_.push_back(row);
+    if (kept_.size() > limit_) { // every second one from here on
+      for (std::size_t i = 0; 2 * i < kept_.size(); ++i)
+        kept_[i].swap(kept_[2 * i]);
+      kept_.resize((kept_.size() + 1) / 2);
+      stride_ *= 2;
+    }
+  }
+  last_ = std::move(row);
+}
+
+std::vector<std::vector<double>> thinned_rows::rows() const {
+  auto all = kept_;
+  if (count_ > 0 && (count_ - 1) % stride_ != 0)
+    all.push_back(last_);
+  return all;
+}
+
+run_recorder::run_recorder(const cluster::cluster_file& file) {
+  for (const auto* host : file.workers()) {
+    places_.emplace(host->name, workers_.size());
+    worker_totals worker;
+    worker.summary.host = host->name;
+    worker.summary.rank = static_cast<std::uint32_t>(workers_.size());
+    workers_.push_back(worker);
+  }
+}
+
+void run_recorder::add(const ledger::window& window) {
+  double seconds = 0;
+  bool intervened = false;
+  const auto row_of_all = columns_.add(window);
+  windows_kept_.add({row_of_all.begin(), row_of_all.end()});
+  for (auto& worker : workers_)
+    worker.batch = absent;
+  for (const auto& row : window.workers) {
+    decisions_ += window.decided ? 1 : 0;
+    changes_ += window.decided && row.decided_batch != row.assigned_batch ? 1 : 0;
+    intervened = intervened || !row.intervention.empty();
+    const auto place = places_.find(row.report.host);
+    if (place == places_.end())
+      continue;
+    auto& worker = workers_[place->second];
+    worker.batch = row.report.batch;
+    if (row.stale) // counted with its own window
+      continue;
+    const auto& training = row.report.training;
+    auto& summary = worker.summary;
+    if (worker.steps == 0)
+      summary.first_batch = row.report.batch;
+    summary.last_batch = row.report.batch;
+    summary.samples += training.samples;
+    summary.step_seconds += training.steps * training.iteration_seconds;
+    summary.compute_seconds += training.steps * training.compute_seconds;
+    summary.exchange_seconds += training.steps * training.exchange_seconds;
+    summary.data_seconds += training.steps * training.data_seconds;
+    worker.steps += training.steps;
+    seconds = std::max(seconds, row.report.elapsed_seconds);
+  }
+  ++windows_;
+  interventions_ += intervened ? 1 : 0;
+  add_batches(seconds);
+}
+
+void run_recorder::add_batches(double seconds) {
+  std::vector<double> row = {seconds};
+  for (const auto& worker : workers_)
+    row.push_back(worker.batch);
+  if (workers_.size() > workers_drawn) {
+    std::erase_if(row, [](double value) { return std::isnan(value); });
+    std::sort(row.begin() + 1, row.end(), std::greater<>());
+    row = row.size() == 1 ? std::vector<double>{seconds, absent, absent, absent}
+                          : std::vector<double>{seconds, row[1], row[1 + (row.size() - 1) / 2], row.back()};
+  }
+  batches_.add(std::move(row));
+}
+
+run_outcome run_recorder::outcome() const {
+  run_outcome outcome{
+      .windows = windows_, .decisions = decisions_, .changes = changes_, .interventions = interventions_};
+  double steps = 0;
+  for (const auto& worker : workers_) {
+    steps += worker.steps;
+    outcome.compute_seconds += worker.summary.compute_seconds;
+    outcome.exchange_seconds += worker.summary.exchange_seconds;
+    outcome.data_seconds += worker.summary.data_seconds;
+  }
+  for (double* total : {&outcome.compute_seconds, &outcome.exchange_seconds, &outcome.data_seconds})
+    *total = mean_over_steps(*total, steps);
+  auto& series = outcome.series;
+  for (const auto& row : accuracies_.rows()) {
+    series.accuracy_seconds.push_back(row[0]);
+    series.accuracy.push_back(row[1]);
+  }
+  for (const auto& kept : windows_kept_.rows()) {
+    series.windows.rows.emplace_back();
+    std::copy(kept.begin(), kept.end(), series.windows.rows.back().begin());
+  }
+  if (workers_.size() > workers_drawn)
+    series.batch_names = {"highest", "median", "lowest"};
+  else
+    for (const auto& worker : workers_)
+      series.batch_names.push_back(worker.summary.host);
+  series.batches.resize(series.batch_names.size());
+  for (const auto& row : batches_.rows()) {
+    series.batch_seconds.push_back(row[0]);
+    for (std::size_t i = 0; i < series.batches.size(); ++i)
+      series.batches[i].push_back(row[i + 1]);
+  }
+  return outcome;
+}
+
+std::vector<worker_summary> run_recorder::workers() const {
+  std::vector<worker_summary> all;
+  std::uint64_t samples = 0;
+  for (const auto& worker : workers_) {
+    auto summary = worker.summary;
+    samples += summary.samples;
+    summary.mean_batch = mean_over_steps(static_cast<double>(summary.samples), worker.steps);
+    for (double* total :
+         {&summary.step_seconds, &summary.compute_seconds, &summary.exchange_seconds, &summary.data_seconds})
+      *total = mean_over_steps(*total, worker.steps);
+    all.push_back(summary);
+  }
+  for (auto& summary : all)
+    summary.share = samples > 0 ? static_cast<double>(summary.samples) / static_cast<double>(samples) : 0;
+  return all;
+}
+
+run_outcome outcome_of(const run_records& records, const run_summary& summary) {
+  auto recorder = records.recorder;
+  for (const auto& evaluation : records.evaluations)
+    recorder.add_accuracy(evaluation.elapsed_seconds, evaluation.test_accuracy);
+  auto outcome = recorder.outcome();
+  outcome.policy = summary.policy;
+  outcome.static_batch =
+      records.file.arbitrator.policy == cluster::policy_kind::static_best ? records.file.arbitrator.static_batch : 0;
+  outcome.seed = summary.seed;
+  outcome.failure = summary.succeeded ? "" : summary.reason.empty() ? "the run failed" : summary.reason;
+  outcome.seconds = summary.wall_seconds;
+  outcome.seconds_to_target = summary.seconds_to_target;
+  outcome.final_accuracy = summary.final_accuracy;
+  outcome.samples = summary.samples;
+  return outcome;
+}
+
+} // namespace dynamix::node

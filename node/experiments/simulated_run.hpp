@@ -1,0 +1,42 @@
+#pragma once
+
+/// One run in virtual time, from a policy's parameters to what is kept of it: what `simulate` and `compare` share.
+
+#include "ledger/file.hpp"
+#include "node/experiments/run_outcome.hpp"
+#include "node/reports/run_records.hpp"
+#include "policy/parameter_archive.hpp"
+#include "simulator/scenario.hpp"
+#include "simulator/simulation.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+namespace dynamix::node {
+
+/// The bytes that arbitrator.policy_file names, none where it is empty; or why they cannot be used, at its place.
+std::optional<cluster::file_error> load_parameters(const cluster::cluster_file& file,
+                                                   std::vector<std::uint8_t>& parameters);
+
+struct simulation_options {
+  simulator::scenario scenario; ///< its file names policy, mode and seed
+  std::vector<std::uint8_t> parameters;
+  ledger::writer* ledger = nullptr;             ///< gets the rows that a live run's would have
+  policy::parameter_archive* archive = nullptr; ///< with `ledger`: gets the parameters that decide
+  std::function<void(const simulator::simulation&)> after_window = [](const auto&) {};
+  std::stop_token stop; ///< looked at after every window
+};
+
+struct simulated_run {
+  run_outcome outcome; ///< without its fingerprint
+  run_summary summary;
+  bool stopped = false;
+};
+/// Runs to the end. In mode `train` the policy learns as it does live: a version holds from the next window on.
+simulated_run simulate(const simulation_options& options);
+
+} // namespace dynamix::node

@@ -1,0 +1,200 @@
+#include "node/experiments/swarm_setup.hpp"
+
+#include "cluster/tree_plan.hpp"
+#include "node/commands/cluster_options.hpp"
+#include "node/launch/run_directory.hpp"
+#include "node/reports/text.hpp"
+#include "simulator/scenario.hpp"
+#include "swarm/cluster.hpp"
+#include "swarm/process_usage.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fmt/core.h>
+#include <fstream>
+#include <ostream>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <system_error>
+#include <thread>
+
+namespace dynamix::node {
+namespace {
+
+constexpr std::uint32_t default_workers = 64;
+constexpr std::size_t descriptors_a_process = 16; ///< log, ledger, epoll, pipes and sockets of an actor system
+constexpr std::size_t descriptors_own = 64;
+
+/// Raises the limit as far as it may go. Empty, or why so many descriptors cannot be had.
+std::string allow_descriptors(std::size_t wanted) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
+    return {};
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, wanted);
+  if (limit.rlim_cur >= wanted && ::setrlimit(RLIMIT_NOFILE, &limit) == 0)
+    return {};
+  return fmt::format("this swarm needs {} file descriptors a process and may have {}; raise the limit (ulimit -n), or "
+                     "ask for fewer processes",
+                     wanted, limit.rlim_max);
+}
+
+child_options swarm_process(const swarm_directory& directory, std::vector<std::string> arguments,
+                            const std::string& name) {
+  return {.program = own_program(),
+          .arguments = std::move(arguments),
+          .environment = {{"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}},
+          .output = directory.path() + "/logs/" + name + ".out"};
+}
+
+/// The root, which is the central arbitrator where there is no tree; the levels between; the shards.
+std::vector<swarm_level> deciding_levels(const cluster::cluster_file& file, const swarm_directory& directory) {
+  const run_directory run(directory.path());
+  const auto plan = cluster::plan_tree(file);
+  std::vector<swarm_level> levels;
+  for (const auto& node : plan.nodes) {
+    const auto* host = file.find(node.host);
+    std::vector<std::string> arguments = {"run",      "--cluster", run.cluster_file(), "--name",
+                                          host->name, "--out",     run.path()};
+    if (host->has(cluster::role::worker)) // the swarm plays it
+      arguments.emplace_back("--without-worker");
+    const auto name = node.level == 0 ? "arbitrator" : node.is_shard() ? "shards" : fmt::format("level {}", node.level);
+    if (levels.empty() || levels.back().name != name)
+      levels.push_back({.name = name});
+    levels.back().ports.push_back(host->port);
+    levels.back().processes.push_back(swarm_process(directory, std::move(arguments), host->name));
+  }
+  return levels;
+}
+
+/// Decisions in the run's ledger, without reading more into it than the count takes.
+std::uint64_t count_decisions(const std::string& ledger) {
+  static const std::string one = "\"decided_batch\":";
+  std::uint64_t count = 0;
+  std::ifstream file(ledger);
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("\"kind\":\"window\"") == std::string::npos || line.find("\"decided\":true") == std::string::npos)
+      continue;
+    for (auto at = line.find(one); at != std::string::npos; at = line.find(one, at + one.size()))
+      ++count;
+  }
+  return count;
+}
+
+} // namespace
+
+swarm_directory::swarm_directory(const std::string& keep) : path_(keep), temporary_(keep.empty()) {
+  if (!temporary_)
+    return;
+  std::string pattern = (std::filesystem::temp_directory_path() / "dynamix-swarm-XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr)
+    throw std::system_error(errno, std::generic_category(), "cannot make " + pattern);
+  path_ = pattern;
+}
+
+swarm_directory::~swarm_directory() {
+  std::error_code ignored;
+  if (temporary_)
+    std::filesystem::remove_all(path_, ignored);
+}
+
+std::vector<std::vector<std::uint32_t>> swarm_ranks(const cluster::cluster_file& file, std::uint32_t processes) {
+  const auto workers = static_cast<std::uint32_t>(file.workers().size());
+  return swarm::deal_ranks(swarm::shard_sizes(file), processes == 0 ? swarm::default_processes(workers) : processes);
+}
+
+int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_context& context) {
+  if (own_program().empty())
+    return refuse(context.err, std::string(own_program_link) + ": " + own_program_missing);
+  auto base = arguments.cluster.empty() ? swarm::default_cluster() : cluster::cluster_file{};
+  if (!arguments.cluster.empty()) {
+    auto loaded = load_cluster_file(arguments.cluster, context.err);
+    if (!loaded)
+      return exit_refused;
+    base = std::move(*loaded);
+  }
+  if (!arguments.out.empty() && !run_directory(arguments.out).empty())
+    return refuse(context.err, arguments.out + " exists and is not empty; choose another --out");
+  const auto known = arguments.cluster.empty() ? default_workers : static_cast<std::uint32_t>(base.workers().size());
+  const auto workers = arguments.workers == 0 ? known : arguments.workers;
+  setup.directory =
+      std::make_unique<swarm_directory>(arguments.out.empty() ? "" : std::filesystem::absolute(arguments.out).string());
+  const run_directory run(setup.directory->path());
+  setup.file = swarm::describe(base, workers, swarm::find_free_port(), run.path());
+  const auto changes = changes_of(arguments.set, {{"--topology", "arbitrator.topology", arguments.topology},
+                                                  {"--fanout", "arbitrator.fanout", arguments.fanout},
+                                                  {"--policy", "arbitrator.policy", arguments.policy},
+                                                  {"--seed", "cluster.seed", arguments.seed}});
+  if (!change_cluster_file(setup.file, changes, context.err))
+    return exit_refused;
+  cluster::make_paths_absolute(setup.file);
+  if (const auto problem = swarm::place_arbitrators(setup.file, swarm::find_free_port); !problem.empty())
+    return refuse(context.err, problem);
+  auto problem = run.create();
+  if (problem.empty())
+    problem = swarm::write_models(run.path());
+  if (problem.empty())
+    problem = write_cluster_copy(run, setup.file);
+  if (!problem.empty()) {
+    context.err << "dynamix-node: error: " << problem << "\n";
+    return exit_failed;
+  }
+  simulator::scenario scenario;
+  for (const auto& error : simulator::load_scenario(setup.file, scenario))
+    return refuse_at(context.err, error);
+
+  const auto shares = swarm_ranks(setup.file, arguments.processes);
+  setup.run.deciding = deciding_levels(setup.file, *setup.directory);
+  for (std::size_t part = 0; part < shares.size(); ++part)
+    setup.run.parts.push_back(swarm_process(*setup.directory,
+                                            {"swarm", "--cluster", run.cluster_file(), "--processes",
+                                             std::to_string(shares.size()), "--part", std::to_string(part)},
+                                            fmt::format("part-{}", part + 1)));
+  setup.run.orderly_end = !arguments.out.empty();
+  setup.run.conductor = {.workers = workers,
+                         .windows = arguments.windows,
+                         .warm_up = arguments.warm_up,
+                         .interval_ms = arguments.interval_ms,
+                         .window_steps = setup.file.arbitrator.window_steps,
+                         .initial_batch = setup.file.batch.initial};
+  std::size_t processes = setup.run.parts.size();
+  for (const auto& level : setup.run.deciding)
+    processes += level.processes.size();
+  if (const auto reason = allow_descriptors(descriptors_own + descriptors_a_process + 2 * processes); !reason.empty())
+    return refuse(context.err, reason);
+  return exit_done;
+}
+
+std::string describe(const swarm_setup& setup) {
+  const auto& file = setup.file;
+  const auto& wanted = setup.run.conductor;
+  return fmt::format("{}: {} workers in {}{}{} arbitrator, policy {}{}, {} windows, one every {} ms, {} cores",
+                     file.name, grouped(wanted.workers), setup.run.parts.size(),
+                     setup.run.parts.size() == 1 ? " process, " : " processes, ",
+                     cluster::to_string(file.arbitrator.topology), cluster::to_string(file.arbitrator.policy),
+                     cluster::has_parameters(file.arbitrator.policy)
+                         ? " (" + std::string(cluster::to_string(file.arbitrator.mode)) + ")"
+                         : "",
+                     grouped(wanted.windows), grouped(wanted.interval_ms), std::thread::hardware_concurrency());
+}
+
+swarm_result sum_up(const swarm_setup& setup, const swarm_run& made) {
+  const auto& file = setup.file;
+  swarm_result result{.cluster = file.name,
+                      .policy = std::string(cluster::to_string(file.arbitrator.policy)),
+                      .topology = std::string(cluster::to_string(file.arbitrator.topology)),
+                      .workers = setup.run.conductor.workers,
+                      .interval_ms = setup.run.conductor.interval_ms,
+                      .detect_ms = file.detect_ms,
+                      .cores = std::thread::hardware_concurrency(),
+                      .decisions_made = count_decisions(run_directory(setup.directory->path()).ledger()),
+                      .levels = made.levels,
+                      .outcome = made.outcome};
+  const auto messages = made.outcome.traffic.sent + made.outcome.traffic.received;
+  for (auto& level : result.levels)
+    if (level.name == "workers" || &level == &result.levels[result.levels.size() - 2])
+      level.messages = messages;
+  return result;
+}
+
+} // namespace dynamix::node

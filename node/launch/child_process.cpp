@@ -1,0 +1,133 @@
+#include "node/launch/child_process.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fmt/core.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char** environ;
+
+namespace dynamix::node {
+
+std::string own_program() {
+  std::error_code missing;
+  return std::filesystem::read_symlink(own_program_link, missing).string();
+}
+
+namespace {
+
+/// This process's environment with `changes` made, as "NAME=value".
+std::vector<std::string> changed_environment(const std::vector<std::pair<std::string, std::string>>& changes) {
+  std::vector<std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (std::none_of(changes.begin(), changes.end(),
+                     [&](const auto& change) { return text.starts_with(change.first + "="); }))
+      result.push_back(text);
+  }
+  for (const auto& [name, value] : changes)
+    result.push_back(name + "=" + value);
+  return result;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (auto& text : texts)
+    pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+/// Runs in the child between fork and exec: only what is async-signal-safe.
+[[noreturn]] void become(const char* program, char* const* arguments, char* const* environment, int input, int output,
+                         pid_t parent) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) // it has gone already
+    _exit(127);
+  // The parent's handlers stay until execve, and would swallow what is pending.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    std::signal(signal, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  dup2(input, STDIN_FILENO);
+  dup2(output, STDOUT_FILENO);
+  dup2(output, STDERR_FILENO);
+  execve(program, arguments, environment);
+  _exit(127);
+}
+
+} // namespace
+
+std::string to_string(const child_exit& ended) {
+  if (ended.by_signal)
+    return fmt::format("signal {}, {}", ended.number, strsignal(ended.number));
+  return fmt::format("exit code {}", ended.number);
+}
+
+child_process::child_process(child_process&& other) noexcept
+    : id_(std::exchange(other.id_, -1)), ended_(std::exchange(other.ended_, std::nullopt)) {}
+
+child_process& child_process::operator=(child_process&& other) noexcept {
+  std::swap(id_, other.id_);
+  std::swap(ended_, other.ended_);
+  return *this;
+}
+
+child_process::~child_process() {
+  if (!running())
+    return;
+  signal(SIGKILL);
+  int status = 0;
+  while (waitpid(id_, &status, 0) < 0 && errno == EINTR) {
+  }
+}
+
+std::string child_process::start(const child_options& options) {
+  const auto failed = [](const std::string& what) { return what + ": " + std::strerror(errno); };
+  const int input =
+      options.input >= 0 ? fcntl(options.input, F_DUPFD_CLOEXEC, 0) : open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const int output = open(options.output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  std::string problem;
+  if (input < 0 || output < 0)
+    problem = failed("cannot open " + (input < 0 ? "its standard input" : options.output));
+  if (problem.empty()) {
+    std::vector<std::string> arguments = options.arguments;
+    arguments.insert(arguments.begin(), options.program);
+    auto environment = changed_environment(options.environment);
+    const auto argument_pointers = pointers_to(arguments);
+    const auto environment_pointers = pointers_to(environment);
+    const pid_t parent = getpid();
+    id_ = fork();
+    if (id_ == 0)
+      become(options.program.c_str(), argument_pointers.data(), environment_pointers.data(), input, output, parent);
+    if (id_ < 0)
+      problem = failed("cannot start " + options.program);
+  }
+  if (input >= 0)
+    close(input);
+  if (output >= 0)
+    close(output);
+  return problem;
+}
+
+std::optional<child_exit> child_process::poll() {
+  int status = 0;
+  if (id_ > 0 && !ended_ && waitpid(id_, &status, WNOHANG) == id_)
+    ended_ = WIFSIGNALED(status) ? child_exit{true, WTERMSIG(status)} : child_exit{false, WEXITSTATUS(status)};
+  return ended_;
+}
+
+void child_process::signal(int number) {
+  if (running())
+    kill(id_, number);
+}
+
+} // namespace dynamix::node

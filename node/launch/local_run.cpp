@@ -1,0 +1,61 @@
+#include "node/launch/local_run.hpp"
+
+#include "dashboard/dashboard.hpp"
+#include "node/launch/child_process.hpp"
+#include "node/launch/port_check.hpp"
+#include "node/reports/results.hpp"
+#include "telemetry/cgroup.hpp"
+#include "trainer/session.hpp"
+
+#include <filesystem>
+#include <fmt/core.h>
+
+namespace dynamix::node {
+
+std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file, bool insecure) {
+  if (own_program().empty())
+    return {{.file = own_program_link, .message = own_program_missing}};
+  std::vector<cluster::file_error> errors;
+  for (std::size_t i = 0; i < file.hosts.size(); ++i)
+    if (const auto reason = cluster::refuse_listen(file, file.hosts[i], insecure); !reason.empty())
+      errors.push_back(cluster::error_at(file, fmt::format("host[{}].address", i), reason));
+  if (!errors.empty())
+    return errors;
+  errors = check_ports(file);
+  if (const auto reason = dashboard::refuse_access(file); !reason.empty())
+    errors.push_back(cluster::error_at(file, "dashboard.token_file", reason));
+  if (file.arbitrator.policy == cluster::policy_kind::oracle)
+    errors.push_back(cluster::error_at(file, "arbitrator.policy",
+                                       "arbitrator.policy is \"oracle\", which knows the truth: only `simulate` and "
+                                       "`compare --simulate` have it"));
+  if (const auto found = trainer::preflight(file.training); !found.message.empty())
+    errors.push_back(cluster::error_at(file, found.field, found.message));
+  return errors;
+}
+
+std::string prepare_directory(const run_directory& run, const cluster::cluster_file& file) {
+  std::string problem = run.create();
+  if (problem.empty())
+    problem = keep_cluster_copy(run, file);
+  for (const auto* worker : file.workers()) {
+    std::error_code ignored; // what an earlier life of the run said last is no longer the last
+    std::filesystem::remove(run.worker(worker->name), ignored);
+  }
+  return problem;
+}
+
+launch_options local_options(const cluster::cluster_file& file, const run_directory& run) {
+  return {.file = file, .run = run, .program = own_program()};
+}
+
+local_run run_locally(const launch_options& options, live_output& live, const std::stop_token& stop) {
+  local_run run{.launched = launch(options, live, stop), .summary = {}, .problem = {}};
+  telemetry::remove_abandoned_cgroups(); // of hosts that were killed
+  const auto& launched = run.launched;
+  run.problem = write_results(
+      options.run, {.warnings = launched.warnings, .restarts = launched.restarts, .given_up = launched.given_up},
+      launched.error, run.summary);
+  return run;
+}
+
+} // namespace dynamix::node

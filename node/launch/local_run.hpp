@@ -1,0 +1,34 @@
+#pragma once
+
+/// A run of a whole cluster on this machine, from the first check to its results: what `local` and `compare` share.
+
+#include "node/launch/launcher.hpp"
+#include "node/reports/run_records.hpp"
+
+#include <stop_token>
+#include <string>
+#include <vector>
+
+namespace dynamix::node {
+
+/// What this machine says about the file, before anything is started or written.
+std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file, bool insecure);
+
+/// Makes the directory of a run that begins anew, or goes on under a changed file. Returns an empty string, or what
+/// went wrong.
+std::string prepare_directory(const run_directory& run, const cluster::cluster_file& file);
+
+/// The options of a run in `run`, whose program is this one.
+launch_options local_options(const cluster::cluster_file& file, const run_directory& run);
+
+struct local_run {
+  launch_outcome launched;
+  run_summary summary;
+  std::string problem; ///< why the results could not be written; empty: they are
+
+  bool succeeded() const { return problem.empty() && launched.succeeded && summary.succeeded; }
+};
+/// Launches the hosts, waits for their end and writes the run's results. The directory is prepared.
+local_run run_locally(const launch_options& options, live_output& live, const std::stop_token& stop);
+
+} // namespace dynamix::node

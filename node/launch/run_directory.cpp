@@ -1,0 +1,59 @@
+#include "node/launch/run_directory.hpp"
+
+#include "storage/atomic_file.hpp"
+
+#include <array>
+#include <ctime>
+#include <filesystem>
+
+namespace dynamix::node {
+
+bool run_directory::exists() const {
+  std::error_code ignored;
+  return std::filesystem::exists(path_, ignored);
+}
+
+bool run_directory::empty() const {
+  std::error_code error;
+  return !exists() || (std::filesystem::is_empty(path_, error) && !error);
+}
+
+std::string run_directory::create() const {
+  for (const std::string below : {"/logs", "/workers", "/checkpoints"}) {
+    std::error_code error;
+    std::filesystem::create_directories(path_ + below, error);
+    if (error)
+      return "cannot make " + path_ + below + ": " + error.message();
+  }
+  return "";
+}
+
+std::string default_run_path(const cluster::cluster_file& file) {
+  return default_run_path(file.name + "-" + std::string(cluster::to_string(file.arbitrator.policy)));
+}
+
+std::string default_run_path(const std::string& name) {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y%m%d-%H%M%S", &utc);
+  return "runs/" + name + "-" + text.data();
+}
+
+std::string write_cluster_copy(const run_directory& run, const cluster::cluster_file& file) {
+  return storage::write_file_atomically(run.cluster_file(),
+                                        "# " + file.path +
+                                            " as this run used it: defaults and the command line's changes "
+                                            "are written out.\n\n" +
+                                            cluster::to_toml(file));
+}
+
+std::string keep_cluster_copy(const run_directory& run, const cluster::cluster_file& file) {
+  const auto before = cluster::read_cluster_file(run.cluster_file());
+  if (before.errors.empty() && before.file.digest() == file.digest())
+    return "";
+  return write_cluster_copy(run, file);
+}
+
+} // namespace dynamix::node
