@@ -326,6 +326,14 @@ take_child(pointer self, const message<messages::shard_hello>& said, const child
   return {pack(self->state.role->take_child(*hello)), parent_actor{hub_actor{self}}};
 }
 
+void take_absence(pointer self, const message<messages::absence>& received) {
+  const auto* gone = unpack(received, hub_state::name);
+  const auto child = self->current_sender();
+  const auto way = child ? self->state.links->find_child(child->address()) : std::string{};
+  if (gone && !way.empty())
+    self->state.role->take_absence(*gone, way);
+}
+
 /// Answers once the arbitrator, if there is one, has decided all that it was given.
 caf::result<atom::settle> settle(pointer self) {
   auto promise = self->make_response_promise<atom::settle>();
@@ -469,7 +477,7 @@ hub_actor::behavior_type hub(pointer self, hub_options options) {
       [self](atom::relay, const message<messages::hello>& hello, const child_actor& child) {
         return take_relayed_hello(self, hello, child);
       },
-      hand_on(self, atom::absent_v, &hub_role::take_absence),
+      [self](atom::absent, const message<messages::absence>& gone) { take_absence(self, gone); },
       hand_on_and_answer(self, atom::beats_v, &hub_role::take_beats),
       hand_on_and_answer(self, atom::window_v, &hub_role::take_window),
       // Of the parent.

@@ -45,7 +45,8 @@ public:
   messages::welcome judge_child(const messages::shard_hello& hello) const;
   /// One that was accepted; it takes the place of one from the same host.
   virtual messages::welcome take_child(const messages::shard_hello& hello) = 0;
-  virtual void take_absence(const messages::absence& gone) = 0;
+  /// Ignored where the worker has come through another hub than `way` since.
+  virtual void take_absence(const messages::absence& gone, const route& way) = 0;
   virtual void take_beats(const messages::beat_summary& summary) = 0;
   /// `broken`: the connection to its host.
   virtual void lost_child(const std::string& host, bool broken) = 0;

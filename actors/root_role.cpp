@@ -357,9 +357,11 @@ messages::welcome root_role::take_child(const messages::shard_hello& hello) {
   return answer;
 }
 
-void root_role::take_absence(const messages::absence& gone) {
+void root_role::take_absence(const messages::absence& gone, const route& way) {
   const auto& members = members_.state().members;
   if (gone.rank >= members.size() || members[gone.rank].incarnation != gone.incarnation)
+    return;
+  if (const auto known = routes_.find(gone.rank); known != routes_.end() && known->second != way)
     return;
   routes_.erase(gone.rank);
   lose(gone.rank, gone.detail);
@@ -371,8 +373,25 @@ void root_role::take_beats(const messages::beat_summary& summary) {
     if (std::exchange(found->second.late, false))
       write_shard(found->first, ledger::shard_state::up);
   }
-  for (const auto& sign : summary.beats)
+  for (const auto& sign : summary.beats) {
+    follow_route(sign, summary.node);
     take_beat(sign);
+  }
+}
+
+/// A sign of life shows the way to its worker. A hello shows it too, but may be overtaken by the next one, or its way
+/// be forgotten with a hub in between; what was sent meanwhile went elsewhere.
+void root_role::follow_route(const messages::heartbeat& sign, const std::string& child) {
+  const auto& members = members_.state().members;
+  if (sign.rank >= members.size() || members[sign.rank].incarnation != sign.incarnation || !children_.contains(child))
+    return;
+  const auto& one = members[sign.rank];
+  if (!one.present() && one.state != member_state::lost)
+    return;
+  if (std::exchange(routes_[sign.rank], child) == child)
+    return;
+  if (newest_.generation > 0 && members_.is_placed(sign.rank) && sign.generation != newest_.generation)
+    unsure_.insert(sign.rank);
 }
 
 /// Nobody is sent to a child that is silent.

@@ -44,7 +44,7 @@ public:
 
   bool takes_children() const override { return options_.tree(); }
   messages::welcome take_child(const messages::shard_hello& hello) override;
-  void take_absence(const messages::absence& gone) override;
+  void take_absence(const messages::absence& gone, const route& way) override;
   void take_beats(const messages::beat_summary& summary) override;
   /// Its workers look for another; only the one on its own host goes with it.
   void lost_child(const std::string& host, bool broken) override;
@@ -83,6 +83,7 @@ private:
   std::pair<std::string, std::string> home_of(std::uint32_t rank) const;
   bool is_to_go_home(const std::string& worker, const route& way, std::string& home);
   void call_home(const std::string& host);
+  void follow_route(const messages::heartbeat& sign, const std::string& child);
   void find_late_children();
 
   const root_options options_;

@@ -140,15 +140,22 @@ messages::welcome shard_role::take_child(const messages::shard_hello& hello) {
   return answer;
 }
 
-void shard_role::take_absence(const messages::absence& gone) {
+void shard_role::take_absence(const messages::absence& gone, const route& way) {
+  if (const auto known = routes_.find(gone.rank); known != routes_.end() && known->second != way)
+    return;
   forget(gone.rank);
   links_.report_absent(gone);
 }
 
 void shard_role::take_beats(const messages::beat_summary& summary) {
-  for (const auto& sign : summary.beats)
-    if (workers_.beat(sign, links_.now_seconds()))
-      follow_progress(sign);
+  for (const auto& sign : summary.beats) {
+    if (!workers_.beat(sign, links_.now_seconds())) { // it was given up as silent, and lives
+      workers_.joined(sign.rank, sign.incarnation, links_.now_seconds());
+      workers_.beat(sign, links_.now_seconds());
+    }
+    routes_[sign.rank] = summary.node;
+    follow_progress(sign);
+  }
 }
 
 void shard_role::lost_child(const std::string& host, bool) {

@@ -42,7 +42,7 @@ public:
 
   bool takes_children() const override { return links_.has_parent(); }
   messages::welcome take_child(const messages::shard_hello& hello) override;
-  void take_absence(const messages::absence& gone) override;
+  void take_absence(const messages::absence& gone, const route& way) override;
   void take_beats(const messages::beat_summary& summary) override;
   /// Its workers come again through others.
   void lost_child(const std::string& host, bool broken) override;

@@ -34,6 +34,21 @@ protected:
   }
 };
 
+/// The shard that it has left finds it silent; it once was given up for that, and for ever.
+TEST_P(tree, IgnoresAnAbsenceFromAShardThatTheWorkerHasLeft) {
+  for (const auto& [workers, fanout] : {std::pair(6U, 3U), std::pair(20U, 3U)}) {
+    simulated_tree cluster(workers, fanout, GetParam());
+    cluster.join_all();
+    cluster.places[1] = cluster.plan.shard_of(cluster.plan.nodes[cluster.places[1]].workers);
+    cluster.say_hello(1, true); // is sent home
+    cluster.run();
+    cluster.say_hello(1, true);
+    cluster.advance(std::chrono::seconds(4));
+    EXPECT_EQ(lost(cluster), 0U);
+    EXPECT_TRUE(cluster.inboxes[1]->notices.empty());
+  }
+}
+
 TEST_P(tree, forms_one_generation_of_all_workers_and_decides_for_all) {
   for (const auto& [workers, fanout] : {std::pair(6U, 3U), std::pair(20U, 3U)}) { // 2 and 3 levels
     simulated_tree cluster(workers, fanout, GetParam());
