@@ -5,6 +5,8 @@
 #include "replication/journal_codec.hpp"
 #include "tests/simulation/simulation.hpp"
 
+#include <algorithm>
+
 namespace dynamix::simulation {
 
 namespace {
@@ -47,19 +49,18 @@ struct proxy_state {
 using proxy_pointer = proxy_actor::stateful_pointer<proxy_state>;
 
 void answer_worker(simulation& world, const connection_ptr& through, std::uint64_t ticket, answer said) {
-  world.net.to_worker(through, [&world, through, ticket, said = std::move(said)] {
+  world.net.to_client(through, [&world, through, ticket, said = std::move(said)] {
     world.workers[through->rank]->answered(ticket, said);
   });
 }
 
 proxy_actor::behavior_type proxy(proxy_pointer self, simulation* world, connection_ptr through) {
   self->set_down_handler([self, world, through](const caf::down_msg& down) {
-    world->net.to_worker(
-        through, [world, through, gone = down.source] { world->workers[through->rank]->actor_gone(through, gone); });
+    world->net.to_client(through, [through, gone = down.source] { through->owner->actor_gone(through, gone); });
   });
   self->monitor(through->gateway);
   const auto to_worker = [world, through](auto action) {
-    world->net.to_worker(through,
+    world->net.to_client(through,
                          [world, through, action = std::move(action)] { action(*world->workers[through->rank]); });
   };
   const auto failed = [world, through](std::uint64_t ticket) {
@@ -70,7 +71,7 @@ proxy_actor::behavior_type proxy(proxy_pointer self, simulation* world, connecti
         to_worker([decision](simulated_worker& worker) { worker.take_decision(decision); });
       },
       [to_worker, world](atom::place, const message<messages::placement>& place, const actors::store_actor& store) {
-        const meeting_point where{store.id(), world->host.hub_life()};
+        const meeting_point where{store.id(), world->host.hub_life_of(store.id())};
         to_worker([place, where](simulated_worker& worker) { worker.take_placement(place, where); });
       },
       [to_worker](atom::closed, const message<messages::generation_notice>& notice) {
@@ -79,7 +80,8 @@ proxy_actor::behavior_type proxy(proxy_pointer self, simulation* world, connecti
       [](atom::stop) {}, // nobody asks the arbitrator's host to end
       [self, world, through, failed](atom::hello, std::uint64_t ticket, const message<messages::hello>& hello) {
         world->faults.notice(fault_trigger::hello);
-        world->checks.asked(through, *actors::unpack<messages::hello>(hello, "proxy"));
+        if (through->server().host == root_host)
+          world->checks.asked(*actors::unpack<messages::hello>(hello, "proxy"), through);
         self->request(through->gateway, caf::infinite, atom::hello_v, hello, actors::worker_actor{self})
             .then(
                 [self, world, through, ticket](const message<messages::welcome>& welcome,
@@ -122,6 +124,10 @@ proxy_actor::behavior_type proxy(proxy_pointer self, simulation* world, connecti
 
 } // namespace
 
+proxy_actor spawn_proxy(simulation& world, const connection_ptr& through) {
+  return shared_actor_system().spawn(proxy, &world, through);
+}
+
 arbitrator_host::~arbitrator_host() {
   alive_ = false;
   ++life_;
@@ -152,6 +158,8 @@ void arbitrator_host::start() {
     before_ = std::make_shared<replication::journal_state>(kept_.state());
   }
   start_trees();
+  if (world_.is_tree())
+    world_.nodes[0]->start();
   poll();
 }
 
@@ -177,34 +185,49 @@ void arbitrator_host::start_trees() {
 caf::strong_actor_ptr arbitrator_host::start_gateway() {
   gateway_ =
       shared_actor_system().spawn(actors::gateway, std::string("north"), true, std::shared_ptr<actors::host_events>{});
-  if (hub_)
-    caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<actors::greeter_actor>(hub_));
+  tell_gateway();
   gateway_stands_ = true;
   return caf::actor_cast<caf::strong_actor_ptr>(gateway_);
 }
 
-caf::strong_actor_ptr arbitrator_host::start_aggregator() {
-  ++hub_life_;
-  world_.checks.hub_started();
-  actors::root_options role{.run_ledger = ledger_, .events = events_, .journal = journal_, .before = before_};
-  hub_ = shared_actor_system().spawn(
-      actors::hub, actors::hub_options{.file = std::make_shared<const cluster::cluster_file>(world_.file),
-                                       .timeouts = world_.timeouts,
-                                       .role = std::move(role)});
-  if (gateway_)
+std::uint64_t arbitrator_host::hub_life_of(caf::actor_id spawned) const {
+  return static_cast<std::uint64_t>(std::ranges::lower_bound(hubs_, spawned) - hubs_.begin());
+}
+
+void arbitrator_host::tell_gateway() {
+  if (!gateway_)
+    return;
+  if (hub_ && !world_.is_tree())
     caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<actors::greeter_actor>(hub_));
+  if (hub_ && world_.is_tree())
+    caf::anon_send(gateway_, atom::serve_v, caf::actor_cast<actors::attacher_actor>(hub_));
+  if (world_.is_tree())
+    world_.nodes[0]->serve(gateway_);
+}
+
+caf::strong_actor_ptr arbitrator_host::start_aggregator() {
+  world_.checks.hub_started();
+  actors::root_options role{
+      .run_ledger = ledger_, .events = events_, .journal = journal_, .before = before_, .plan = world_.plan};
+  hub_ = shared_actor_system().spawn(
+      actors::hub,
+      actors::hub_options{.file = world_.shared_file, .timeouts = world_.timeouts, .role = std::move(role)});
+  hubs_.push_back(hub_.id());
+  tell_gateway();
   return caf::actor_cast<caf::strong_actor_ptr>(hub_);
 }
 
 caf::strong_actor_ptr arbitrator_host::start_arbitrator() {
-  judge_ = shared_actor_system().spawn(
-      actors::arbitrator,
-      actors::arbitrator_options{.file = std::make_shared<const cluster::cluster_file>(world_.file),
-                                 .timeouts = world_.timeouts,
-                                 .parameters = {},
-                                 .run_ledger = ledger_,
-                                 .journal = journal_},
-      hub_, actors::learner_actor{});
+  judge_ =
+      shared_actor_system().spawn(actors::arbitrator,
+                                  actors::arbitrator_options{.file = world_.shared_file,
+                                                             .timeouts = world_.timeouts,
+                                                             .parameters = {},
+                                                             .run_ledger = ledger_,
+                                                             .seat = world_.is_tree() ? actors::arbitrator_seat::root
+                                                                                      : actors::arbitrator_seat::alone,
+                                                             .journal = journal_},
+                                  hub_, actors::learner_actor{});
   return caf::actor_cast<caf::strong_actor_ptr>(judge_);
 }
 
@@ -236,7 +259,9 @@ void arbitrator_host::crash() {
   ++life_;
   deferred_.clear();
   world_.checks.hub_gone();
-  world_.net.hub_gone();
+  if (world_.is_tree())
+    world_.nodes[0]->crash();
+  world_.net.host_gone(root_host);
   end_actors();
   world_.time.run_jobs();
 }
@@ -274,8 +299,7 @@ void arbitrator_host::freeze() {
     return;
   world_.log([] { return std::string("host: is stopped"); });
   world_.time.freeze();
-  for (std::uint32_t rank = 0; rank < world_.workers.size(); ++rank)
-    world_.net.await_silence(rank);
+  world_.net.await_silence(root_host);
 }
 
 void arbitrator_host::thaw() {
@@ -285,9 +309,7 @@ void arbitrator_host::thaw() {
   world_.time.thaw();
   for (auto& action : std::exchange(deferred_, {}))
     action();
-  for (std::uint32_t rank = 0; rank < world_.workers.size(); ++rank)
-    if (!world_.net.is_cut(rank))
-      world_.net.settle(rank);
+  world_.net.settle(root_host);
 }
 
 void arbitrator_host::poll() {
@@ -296,8 +318,8 @@ void arbitrator_host::poll() {
       run([this] { poll(); });
   });
   const auto told = events_->take();
-  if (told.failure) {
-    world_.log([&] { return "host: " + *told.failure; });
+  if (told.failure || (world_.is_tree() && world_.nodes[0]->failed())) {
+    world_.log([&] { return "host: " + told.failure.value_or("its shard failed too often"); });
     crash();
     world_.time.after(world_.random.between(200, 2000) * us_per_ms, [this] { start(); });
   } else if (told.arbitrator) {
@@ -318,14 +340,6 @@ void arbitrator_host::run(std::function<void()> action) {
     deferred_.push_back(std::move(action));
   else
     action();
-}
-
-proxy_actor arbitrator_host::spawn_proxy(const connection_ptr& through) {
-  return shared_actor_system().spawn(proxy, &world_, through);
-}
-
-void arbitrator_host::watch_gateway(const connection& through) {
-  caf::anon_send(through.proxy, atom::connected_v, through.gateway);
 }
 
 } // namespace dynamix::simulation

@@ -43,6 +43,9 @@ using proxy_actor = actors::worker_actor::extend<
     caf::reacts_to<atom::farewell, std::uint64_t, actors::aggregator_actor, message<messages::farewell>>,
     caf::reacts_to<atom::connected, actors::gateway_actor>>;
 
+/// The worker behind this connection, for the actors of the host that it has reached.
+proxy_actor spawn_proxy(simulation& world, const connection_ptr& through);
+
 /// As actors/host_services.cpp starts and connects them.
 class arbitrator_host {
 public:
@@ -76,17 +79,18 @@ public:
   }
   std::uint64_t life() const { return life_; }
   /// Counts aggregators, of all lives.
-  std::uint64_t hub_life() const { return hub_life_; }
+  std::uint64_t hub_life() const { return hubs_.size(); }
+  /// That of the aggregator that has spawned this actor.
+  std::uint64_t hub_life_of(caf::actor_id spawned) const;
   bool reachable() const;
   actors::gateway_actor gateway() const { return caf::actor_cast<actors::gateway_actor>(gateway_); }
   /// Runs at the host: later when it is stopped, never when it dies before.
   void run(std::function<void()> action);
-  proxy_actor spawn_proxy(const connection_ptr& through);
-  void watch_gateway(const connection& through);
 
 private:
   void start_trees();
   void end_actors();
+  void tell_gateway();
   caf::strong_actor_ptr start_gateway();
   caf::strong_actor_ptr start_aggregator();
   caf::strong_actor_ptr start_arbitrator();
@@ -97,7 +101,7 @@ private:
   bool gateway_stands_ = false;
   actors::part_outcome outcome_;
   std::uint64_t life_ = 0;
-  std::uint64_t hub_life_ = 0;
+  std::vector<caf::actor_id> hubs_; ///< rising
   bool replicated_ = false;
   replication::journal kept_;
   std::int64_t told_us_ = 0; ///< when the newest of what it keeps is told

@@ -9,10 +9,23 @@ namespace dynamix::simulation {
 
 namespace {
 
-constexpr std::array<const char*, fault_kinds> fault_names = {
-    "reset",        "cut",        "cut_half",     "cut_peers",       "crash",
-    "hang",         "leave",      "slow_network", "kill_arbitrator", "kill_aggregator",
-    "kill_gateway", "crash_host", "freeze_host"};
+constexpr std::array<const char*, tree_fault_kinds> fault_names = {"reset",
+                                                                   "cut",
+                                                                   "cut_half",
+                                                                   "cut_peers",
+                                                                   "crash",
+                                                                   "hang",
+                                                                   "leave",
+                                                                   "slow_network",
+                                                                   "kill_arbitrator",
+                                                                   "kill_aggregator",
+                                                                   "kill_gateway",
+                                                                   "crash_host",
+                                                                   "freeze_host",
+                                                                   "kill_shard",
+                                                                   "kill_shard_arbitrator",
+                                                                   "kill_shard_gateway",
+                                                                   "cut_parent"};
 
 /// Mostly shorter than what anybody would notice, or about as long, sometimes much longer.
 std::int64_t draw_duration_us(random_source& random) {
@@ -35,11 +48,12 @@ void fault_injector::plan(std::int64_t horizon_us, std::uint32_t most) {
   const auto count = 1 + random.below(most);
   // Some seeds know few kinds, so that each kind is also seen alone.
   const bool narrow = random.chance(0.4);
-  const std::array<fault_kind, 2> chosen = {static_cast<fault_kind>(random.below(fault_kinds)),
-                                            static_cast<fault_kind>(random.below(fault_kinds))};
+  const auto kinds = world_.is_tree() ? tree_fault_kinds : fault_kinds;
+  const std::array<fault_kind, 2> chosen = {static_cast<fault_kind>(random.below(kinds)),
+                                            static_cast<fault_kind>(random.below(kinds))};
   for (std::uint64_t i = 0; i < count; ++i) {
     planned_fault fault;
-    fault.kind = narrow ? chosen[random.below(2)] : static_cast<fault_kind>(random.below(fault_kinds));
+    fault.kind = narrow ? chosen[random.below(2)] : static_cast<fault_kind>(random.below(kinds));
     fault.trigger = random.chance(0.4) ? fault_trigger::time : static_cast<fault_trigger>(random.below(fault_triggers));
     fault.at_us = random.between(0, horizon_us);
     fault.delay_us = random.chance(0.5) ? random.between(0, 5000) : random.between(0, 200'000);
@@ -79,84 +93,120 @@ void fault_injector::strike(const planned_fault& fault) {
     return fmt::format("fault: {} w{} w{} for {} ms", fault_names[static_cast<std::size_t>(fault.kind)], fault.rank,
                        fault.other, fault.duration_us / us_per_ms);
   });
-  if (fault.kind >= fault_kind::kill_arbitrator)
+  if (fault.kind >= fault_kind::kill_shard)
+    strike_tree(fault);
+  else if (fault.kind >= fault_kind::kill_arbitrator)
     strike_host(fault);
   else
     strike_worker(fault);
+}
+
+void fault_injector::end_later(const planned_fault& fault, std::function<void()> undo) {
+  world_.time.after(fault.duration_us, [this, undo = std::move(undo)] {
+    last_us_ = world_.time.now_us();
+    undo();
+  });
+}
+
+void fault_injector::cut_from_all(std::uint32_t host, const planned_fault& fault) {
+  const auto hosts = static_cast<std::uint32_t>(world_.file.hosts.size());
+  for (std::uint32_t other = 0; other < hosts; ++other)
+    world_.net.cut(host, other);
+  end_later(fault, [this, host, hosts] {
+    for (std::uint32_t other = 0; other < hosts; ++other)
+      world_.net.heal(host, other);
+  });
 }
 
 void fault_injector::strike_worker(const planned_fault& fault) {
   auto& world = world_;
   const auto rank = fault.rank;
   const auto other = fault.other;
-  const auto later = [&](std::function<void()> undo) {
-    world.time.after(fault.duration_us, [this, undo = std::move(undo)] {
-      last_us_ = world_.time.now_us();
-      undo();
-    });
-  };
   switch (fault.kind) {
   case fault_kind::reset:
-    return world.net.reset(rank);
+    return world.net.reset(host_of(rank));
   case fault_kind::cut:
-    world.net.cut(rank);
-    return later([&world, rank] { world.net.heal(rank); });
+    return cut_from_all(host_of(rank), fault);
   case fault_kind::cut_half: {
     const auto most = std::min(rank, other);
-    for (std::uint32_t one = 0; one <= most; ++one) {
-      world.net.cut(one);
-      for (auto peer = most + 1; peer < world.workers.size(); ++peer)
-        world.cut_peers(one, peer);
-    }
-    return later([&world, most] {
-      for (std::uint32_t one = 0; one <= most; ++one) {
-        world.net.heal(one);
+    const auto each_pair = [&world, most](auto action) {
+      for (std::uint32_t one = 0; one <= most; ++one)
         for (auto peer = most + 1; peer < world.workers.size(); ++peer)
-          world.heal_peers(one, peer);
-      }
+          action(one, peer);
+    };
+    for (std::uint32_t one = 0; one <= most; ++one)
+      world.net.cut(root_host, host_of(one));
+    each_pair([&world](auto one, auto peer) {
+      world.net.cut(host_of(one), host_of(peer));
+      world.cut_peers(one, peer);
+    });
+    return end_later(fault, [&world, most, each_pair] {
+      for (std::uint32_t one = 0; one <= most; ++one)
+        world.net.heal(root_host, host_of(one));
+      each_pair([&world](auto one, auto peer) {
+        world.net.heal(host_of(one), host_of(peer));
+        world.heal_peers(one, peer);
+      });
     });
   }
   case fault_kind::cut_peers:
     if (rank == other)
       return;
     world.cut_peers(rank, other);
-    return later([&world, rank, other] { world.heal_peers(rank, other); });
+    return end_later(fault, [&world, rank, other] { world.heal_peers(rank, other); });
   case fault_kind::crash:
     return world.restart_worker(rank, fault.duration_us);
   case fault_kind::hang:
     world.workers[rank]->hang();
-    return later([&world, rank] { world.workers[rank]->wake(); });
+    if (world.node_at(host_of(rank)) != nullptr) // its actors run on, but nobody hears of them
+      cut_from_all(host_of(rank), fault);
+    return end_later(fault, [&world, rank] { world.workers[rank]->wake(); });
   case fault_kind::leave:
     return world.workers[rank]->ask_to_leave(fault.duration_us);
   default:
     world.net.longest_delay_us = std::min<std::int64_t>(fault.duration_us, 2 * us_per_second);
-    return later([&world] { world.net.longest_delay_us = 0; });
+    return end_later(fault, [&world] { world.net.longest_delay_us = 0; });
   }
 }
 
 void fault_injector::strike_host(const planned_fault& fault) {
   auto& world = world_;
-  const auto later = [&](std::function<void()> undo) {
-    world.time.after(fault.duration_us, [this, undo = std::move(undo)] {
-      last_us_ = world_.time.now_us();
-      undo();
-    });
-  };
   switch (fault.kind) {
   case fault_kind::kill_arbitrator:
     return world.host.kill_arbitrator();
   case fault_kind::kill_aggregator:
     if (world.host.kill_aggregator())
-      later([&world] { world.host.start(); });
+      end_later(fault, [&world] { world.host.start(); });
     return;
   case fault_kind::kill_gateway:
     return world.host.kill_gateway();
   case fault_kind::crash_host:
     world.host.crash();
-    return later([&world] { world.host.start(); });
+    return end_later(fault, [&world] { world.host.start(); });
   default:
+    if (world.is_tree()) // one scheduler runs the actors of all hosts
+      return cut_from_all(root_host, fault);
     world.host.freeze();
-    return later([&world] { world.host.thaw(); });
+    return end_later(fault, [&world] { world.host.thaw(); });
+  }
+}
+
+void fault_injector::strike_tree(const planned_fault& fault) {
+  auto& world = world_;
+  const auto index = fault.rank % world.nodes.size();
+  auto& node = *world.nodes[index];
+  switch (fault.kind) {
+  case fault_kind::kill_shard:
+    return node.kill_shard();
+  case fault_kind::kill_shard_arbitrator:
+    return node.kill_arbitrator();
+  case fault_kind::kill_shard_gateway:
+    return node.kill_gateway();
+  default: {
+    const auto parent = world.host_of_node(world.plan.nodes[index].parent);
+    world.net.cut(node.host(), parent);
+    return end_later(fault, [&world, &node, parent] { world.net.heal(node.host(), parent); });
+  }
   }
 }
 

@@ -3,6 +3,7 @@
 /// What a seed does to the cluster.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,14 @@ enum class fault_kind : std::uint8_t {
   kill_gateway,
   crash_host, ///< the arbitrator's process, started again without memory
   freeze_host,
+  // Of a tree.
+  kill_shard, ///< the actor; its supervisor starts it again
+  kill_shard_arbitrator,
+  kill_shard_gateway,
+  cut_parent, ///< a shard's host and its parent's do not hear each other
 };
 constexpr std::uint32_t fault_kinds = 13;
+constexpr std::uint32_t tree_fault_kinds = 17;
 
 /// When a fault strikes: at its time, or soon after the next event of a kind, counted from its time.
 enum class fault_trigger : std::uint8_t { time, formation, decision, ending, hello, farewell };
@@ -63,6 +70,10 @@ private:
   void strike(const planned_fault& fault);
   void strike_worker(const planned_fault& fault);
   void strike_host(const planned_fault& fault);
+  void strike_tree(const planned_fault& fault);
+  /// What the fault has brought about ends after its time.
+  void end_later(const planned_fault& fault, std::function<void()> undo);
+  void cut_from_all(std::uint32_t host, const planned_fault& fault);
 
   simulation& world_;
   std::vector<planned_fault> plan_;

@@ -37,13 +37,13 @@ void invariants::hub_started() {
   farewells_ = 0;
 }
 
-void invariants::asked(const std::shared_ptr<connection>& through, const messages::hello& said) {
-  asked_[through->rank] = {through, said.generation};
+void invariants::asked(const messages::hello& said, const std::shared_ptr<connection>& through) {
+  asked_[rank_of(said.host)] = {through, said.incarnation, said.generation};
 }
 
 bool invariants::is_known(const simulated_worker& worker) const {
   const auto known = admitted_.find(worker.rank());
-  return worker.alive() && known != admitted_.end() && known->second->incarnation == worker.incarnation();
+  return worker.alive() && known != admitted_.end() && known->second.incarnation == worker.incarnation();
 }
 
 void invariants::reported(const messages::window_report& report) {
@@ -108,7 +108,7 @@ void invariants::check_members(const ledger::generation& row, const std::vector<
       continue;
     // The aggregator cannot know that a process is gone, nor what it has done since its newest hello.
     // One that leaves may say so while its place is under way.
-    if (!is_known(worker) || said_generation_[rank] != worker.newest().generation || worker.leaves())
+    if (!is_known(worker) || admitted_[rank].generation != worker.newest().generation || worker.leaves())
       continue;
     if (worker.newest().generation >= row.generation)
       violated(fmt::format("w{} has been in a generation {} before this one", rank, row.generation));
@@ -136,7 +136,7 @@ void invariants::check_steps_lost(const ledger::generation& row, const std::vect
   const bool survives = std::ranges::any_of(members, [&](auto rank) {
     const auto& worker = *world_.workers[rank];
     const auto trained = last_trained_->incarnations.find(rank);
-    return is_known(worker) && said_generation_[rank] == worker.newest().generation && !worker.leaves() &&
+    return is_known(worker) && admitted_[rank].generation == worker.newest().generation && !worker.leaves() &&
            trained != last_trained_->incarnations.end() && trained->second == worker.incarnation();
   });
   if (!survives)
@@ -194,18 +194,13 @@ void invariants::window_judged(const ledger::window& window) {
                          window.key.term, last_decided_.window, last_decided_.term));
   if (in_order)
     last_decided_ = window.key;
-  if (world_.faults.harmless() && window.workers.size() != world_.workers.size())
+  // A shard's last window may come behind the farewells of its workers.
+  const bool may_lack = world_.is_tree() && !window.decided;
+  if (world_.faults.harmless() && window.workers.size() != world_.workers.size() && !may_lack)
     violated(fmt::format("without any fault, window {} was judged without all reports", window.key.window));
-  const bool early = window.gather_seconds < world_.timeouts.gather_timeout_ms / 1000.0 - 1e-6;
-  for (const auto& row : window.workers) {
-    if (row.report.generation != window.generation)
-      violated("a window was judged by a report of another generation");
-    if (row.stale && early && reported_[window.generation] <= window.key.window)
-      violated(fmt::format("window {} did not wait for the report of w{}", window.key.window, row.report.rank));
-  }
-  if (intact_ && early && window.generation == newest_generation_ && window.workers.size() < members_ &&
-      reported_[window.generation] <= window.key.window)
-    violated(fmt::format("window {} did not wait for the reports of all members", window.key.window));
+  if (world_.is_tree())
+    return judged_by_shards(window);
+  check_waiting(window);
   if (!window.decided)
     return;
   ++decided_in_[window.generation];
@@ -217,9 +212,52 @@ void invariants::window_judged(const ledger::window& window) {
     auto& expected = judged[rank];
     expected.decided_us = world_.time.now_us();
     expected.batch = row.decided_batch;
-    if (known != admitted_.end() && known->second->hub.up)
-      expected.through = known->second;
+    if (known != admitted_.end() && known->second.through && known->second.through->server().up)
+      expected.through = known->second.through;
   }
+}
+
+/// Nobody who reported in time was passed over.
+void invariants::check_waiting(const ledger::window& window) {
+  const bool early = window.gather_seconds < world_.timeouts.gather_timeout_ms / 1000.0 - 1e-6;
+  for (const auto& row : window.workers) {
+    if (row.report.generation != window.generation)
+      violated("a window was judged by a report of another generation");
+    if (row.stale && early && reported_[window.generation] <= window.key.window)
+      violated(fmt::format("window {} did not wait for the report of w{}", window.key.window, row.report.rank));
+  }
+  if (intact_ && early && window.generation == newest_generation_ && window.workers.size() < members_ &&
+      reported_[window.generation] <= window.key.window)
+    violated(fmt::format("window {} did not wait for the reports of all members", window.key.window));
+}
+
+/// The row tells what the shards have decided: the worker must not have taken anything else.
+void invariants::judged_by_shards(const ledger::window& window) {
+  for (const auto& row : window.workers)
+    if (row.report.generation != window.generation)
+      violated("a window was judged by a report of another generation");
+  if (!window.decided)
+    return;
+  ++decided_in_[window.generation];
+  for (const auto& row : window.workers) {
+    ++decisions_;
+    const auto found = taken_.find({window.generation, window.key, row.report.rank});
+    if (found != taken_.end() && !row.stale && found->second != row.decided_batch)
+      violated(fmt::format("w{} has taken batch {} of window {} under term {}, and the ledger tells of {}",
+                           row.report.rank, found->second, window.key.window, window.key.term, row.decided_batch));
+  }
+}
+
+void invariants::offered_by_shard(const simulated_worker& worker, const messages::decision& decision,
+                                  session::offer_verdict verdict) {
+  const bool outdated = decision.generation < worker.newest().generation || worker.newest().generation == 0;
+  if (verdict == session::offer_verdict::wrong_generation && !outdated)
+    return violated(fmt::format("w{} was sent a decision of generation {} before it was placed in it", worker.rank(),
+                                decision.generation));
+  if (verdict == session::offer_verdict::out_of_bounds)
+    return violated(fmt::format("w{} was sent a decision beyond its bounds", worker.rank()));
+  if (verdict == session::offer_verdict::accepted)
+    taken_[{decision.generation, decision.key, worker.rank()}] = decision.batch;
 }
 
 void invariants::offered(const simulated_worker& worker, const messages::decision& decision,
@@ -232,6 +270,8 @@ void invariants::offered(const simulated_worker& worker, const messages::decisio
     return fmt::format("w{}: takes the decision on window {} under term {}: verdict {}", worker.rank(),
                        decision.key.window, decision.key.term, static_cast<int>(verdict));
   });
+  if (world_.is_tree())
+    return offered_by_shard(worker, decision, verdict);
   const auto key = expected_.find(decision.key);
   if (key == expected_.end()) {
     // Its leader may have died between keeping it and writing its row.
@@ -263,6 +303,13 @@ void invariants::applied(const ring& place, const simulated_worker& worker, cons
   if (decision.key <= worker.thread.state.last_applied)
     violated(fmt::format("w{} applied window {} of term {} after a newer decision", worker.rank(), decision.key.window,
                          decision.key.term));
+  if (world_.is_tree()) {
+    for (const auto rank : place.place().members)
+      if (!taken_.contains({place.place().generation, decision.key, rank}))
+        violated(fmt::format("w{} applied window {} of term {}, which w{} has not taken", worker.rank(),
+                             decision.key.window, decision.key.term, rank));
+    return;
+  }
   const auto* judged = held_[worker.rank()][decision.key];
   if (judged == nullptr)
     return violated(fmt::format("w{} applied a decision that it never took", worker.rank()));
@@ -275,7 +322,7 @@ void invariants::applied(const ring& place, const simulated_worker& worker, cons
 void invariants::told(const ledger::event& event) {
   if (event.event == ledger::event_kind::joined || event.event == ledger::event_kind::rejoined) {
     const auto rank = rank_of(event.host);
-    std::tie(admitted_[rank], said_generation_[rank]) = asked_[rank];
+    admitted_[rank] = asked_[rank];
   }
   if (event.event == ledger::event_kind::restarted && event.text.find("unhandled_exception") != std::string::npos)
     violated("an actor threw: " + event.text);
@@ -312,7 +359,7 @@ void invariants::finish() {
     for (const auto& judged : aggregators)
       for (const auto& [rank, expected] : judged) {
         const bool excused = !expected.through || expected.decided_us == hub_gone_us_ ||
-                             !(expected.through->parted || world_.net.stands(*expected.through));
+                             !(expected.through->parted || expected.through->stands());
         if (!expected.arrived && !excused)
           violated(
               fmt::format("the decision on window {} under term {} never reached w{}", key.window, key.term, rank));

@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace dynamix::simulation {
@@ -41,7 +42,7 @@ public:
   void hub_gone();
   void run_ended(const actors::part_outcome& outcome);
   /// A hello is on its way to the aggregator, whose row in the ledger tells that it has been heard.
-  void asked(const std::shared_ptr<connection>& through, const messages::hello& said);
+  void asked(const messages::hello& said, const std::shared_ptr<connection>& through = nullptr);
   void reported(const messages::window_report& report);
   void worker_ended(const simulated_worker& worker, bool succeeded, const std::string& reason);
   void training_started(const ring& place, const training_state& state);
@@ -68,12 +69,22 @@ public:
   }
 
 private:
+  /// A hello that has been heard, or is on its way.
+  struct greeting {
+    std::shared_ptr<connection> through; ///< null where it came through a shard
+    std::uint64_t incarnation = 0;
+    std::uint64_t generation = 0; ///< that it says
+  };
   bool is_known(const simulated_worker& worker) const;
   void formed(const ledger::generation& row);
   void check_members(const ledger::generation& row, const std::vector<std::uint32_t>& members);
   void check_steps_lost(const ledger::generation& row, const std::vector<std::uint32_t>& members);
   std::uint32_t rank_of(const std::string& host) const;
   void window_judged(const ledger::window& window);
+  void check_waiting(const ledger::window& window);
+  void judged_by_shards(const ledger::window& window);
+  void offered_by_shard(const simulated_worker& worker, const messages::decision& decision,
+                        session::offer_verdict verdict);
   void told(const ledger::event& event);
 
   /// A decision that must arrive unless the way to its worker breaks.
@@ -98,14 +109,13 @@ private:
   std::uint64_t decisions_ = 0;
   std::uint64_t windows_ = 0;
   std::uint64_t farewells_ = 0;
-  std::map<std::uint32_t, std::shared_ptr<connection>> admitted_;                        ///< by rank
-  std::map<std::uint32_t, std::pair<std::shared_ptr<connection>, std::uint64_t>> asked_; ///< and the generation said
-  std::map<std::uint32_t, std::uint64_t> said_generation_; ///< in the newest hello, by rank
-  std::map<std::uint64_t, std::uint64_t> reported_;        ///< newest window by generation
-  std::uint64_t newest_generation_ = 0;                    ///< that this aggregator formed
-  std::size_t members_ = 0;                                ///< of it
-  bool intact_ = false;                                    ///< all of them are there
-  bool first_of_hub_ = false;                              ///< the newest is the first that it formed
+  std::map<std::uint32_t, greeting> admitted_;      ///< by rank
+  std::map<std::uint32_t, greeting> asked_;         ///< the same
+  std::map<std::uint64_t, std::uint64_t> reported_; ///< newest window by generation
+  std::uint64_t newest_generation_ = 0;             ///< that this aggregator formed
+  std::size_t members_ = 0;                         ///< of it
+  bool intact_ = false;                             ///< all of them are there
+  bool first_of_hub_ = false;                       ///< the newest is the first that it formed
   std::map<const ring*, trained_generation> trained_;
   trained_generation* last_trained_ = nullptr;
   std::uint64_t furthest_ = 0;          ///< step that anybody has ever tried
@@ -117,6 +127,9 @@ private:
   std::map<messages::decision_key, judged_decisions> kept_; ///< by the journal, where no row may tell of it
   std::map<std::uint64_t, std::uint64_t> decided_in_;
   std::int64_t hub_gone_us_ = -1;
+  // Of a tree, whose shards decide before the root's ledger tells.
+  using decision_place = std::tuple<std::uint64_t, messages::decision_key, std::uint32_t>; ///< generation, key, rank
+  std::map<decision_place, std::uint32_t> taken_; ///< batch that the worker has taken
 };
 
 } // namespace dynamix::simulation

@@ -1,17 +1,22 @@
 #include "tests/simulation/network.hpp"
 
+#include "tests/simulation/remote.hpp"
 #include "tests/simulation/simulation.hpp"
 
 #include <algorithm>
 
 namespace dynamix::simulation {
 
-network::network(simulation& world, std::uint32_t workers) : world_(world), cut_(workers), silences_(workers) {}
+namespace {
+
+constexpr std::array both = {side::server, side::client};
+
+} // namespace
 
 network::~network() {
   for (const auto& one : connections_)
-    if (one->hub.up)
-      caf::anon_send_exit(one->proxy, caf::exit_reason::kill);
+    for (const auto which : both)
+      take_down(*one, which);
 }
 
 std::int64_t network::latency_us() {
@@ -21,182 +26,165 @@ std::int64_t network::latency_us() {
   return random.chance(0.02) ? random.between(1000, 80'000) : random.between(200, 3000);
 }
 
-connection_ptr network::connect(std::uint32_t rank, std::uint64_t incarnation) {
-  auto& host = world_.host;
-  if (cut_[rank] || !host.reachable())
+connection_ptr network::connect(connection_owner& owner, std::uint32_t client, std::uint32_t server) {
+  if (cut_.contains(std::minmax(client, server)) || !world_.reachable(server))
     return nullptr;
   // A process has one connection to another; a second is made when the first is gone on both sides.
   for (const auto& one : connections_) {
-    if (one->rank != rank || one->incarnation != incarnation)
+    if (one->owner != &owner || one->server().host != server || one->client().life != world_.life(client))
       continue;
-    if (!stands(*one))
+    if (!one->stands())
       return nullptr;
-    one->gateway = host.gateway();
-    host.watch_gateway(*one);
+    one->gateway = world_.gateway(server);
+    if (one->proxy)
+      caf::anon_send(one->proxy, atom::connected_v, one->gateway);
     return one;
   }
   auto made = std::make_shared<connection>();
-  made->rank = rank;
-  made->incarnation = incarnation;
-  made->host_life = host.life();
-  made->gateway = host.gateway();
-  made->proxy = host.spawn_proxy(made);
+  made->client().host = client;
+  made->client().life = world_.life(client);
+  made->server().host = server;
+  made->server().life = world_.life(server);
+  made->owner = &owner;
+  made->gateway = world_.gateway(server);
   connections_.push_back(made);
   return made;
 }
 
-void network::to_hub(const connection_ptr& through, std::function<void()> deliver) {
-  if (through->worker.up)
-    send(through, true, std::move(deliver));
+void network::send(const connection_ptr& through, side to, std::function<void()> deliver) {
+  if (!through->at(to == side::client ? side::server : side::client).up)
+    return;
+  auto& end = through->at(to);
+  const auto delay_us = through->local() ? world_.random.between(0, 100) : latency_us();
+  end.arrives_us = std::max(end.arrives_us, world_.time.now_us() + delay_us);
+  world_.time.at(end.arrives_us, [this, through, to, deliver = std::move(deliver)] { arrive(through, to, deliver); });
 }
 
-void network::to_worker(const connection_ptr& through, std::function<void()> deliver) {
-  if (through->hub.up)
-    send(through, false, std::move(deliver));
-}
-
-void network::send(const connection_ptr& through, bool to_hub, std::function<void()> deliver) {
-  auto& end = to_hub ? through->hub : through->worker;
-  end.arrives_us = std::max(end.arrives_us, world_.time.now_us() + latency_us());
-  world_.time.at(end.arrives_us,
-                 [this, through, to_hub, deliver = std::move(deliver)] { arrive(through, to_hub, deliver); });
-}
-
-void network::arrive(const connection_ptr& through, bool at_hub, const std::function<void()>& deliver) {
-  auto& end = at_hub ? through->hub : through->worker;
+void network::arrive(const connection_ptr& through, side at, const std::function<void()>& deliver) {
+  auto& end = through->at(at);
   if (!end.up)
     return;
-  if (cut_[through->rank])
+  if (is_cut(*through))
     return end.held.push_back(deliver);
-  if (at_hub)
-    world_.host.run([through, deliver] {
-      if (through->hub.up)
-        deliver();
-    });
-  else
-    world_.workers[through->rank]->run(through->incarnation, [through, deliver] {
-      if (through->worker.up)
-        deliver();
-    });
-}
-
-void network::break_hub_side(const connection_ptr& one) {
-  world_.host.run([this, one] {
-    if (!one->hub.up)
-      return;
-    one->hub.up = false;
-    one->hub.held.clear();
-    world_.log([&] { return fmt::format("hub: the connection to w{} breaks", one->rank); });
-    caf::anon_send_exit(one->proxy, caf::exit_reason::kill);
-    if (!cut_[one->rank])
-      settle(one->rank);
-    std::erase_if(connections_, [](const auto& each) { return !each->hub.up && !each->worker.up; });
+  world_.run_at(end.host, end.life, [through, at, deliver] {
+    if (through->at(at).up)
+      deliver();
   });
 }
 
-void network::break_worker_side(const connection_ptr& one) {
-  world_.workers[one->rank]->run(one->incarnation, [this, one] {
-    if (!one->worker.up)
+/// What stands on that side for the other ends with it.
+void network::take_down(connection& one, side which) {
+  auto& end = one.at(which);
+  end.up = false;
+  end.held.clear();
+  if (which == side::server && one.proxy)
+    caf::anon_send_exit(one.proxy, caf::exit_reason::kill);
+  end_remotes(end);
+}
+
+void network::forget_broken() {
+  std::erase_if(connections_, [](const auto& each) { return !each->ends[0].up && !each->ends[1].up; });
+}
+
+void network::break_side(const connection_ptr& one, side which) {
+  world_.run_at(one->at(which).host, one->at(which).life, [this, one, which] {
+    if (!one->at(which).up)
       return;
-    one->worker.up = false;
-    one->worker.held.clear();
-    world_.workers[one->rank]->connection_lost(one);
-    if (!cut_[one->rank])
-      settle(one->rank);
-    std::erase_if(connections_, [](const auto& each) { return !each->hub.up && !each->worker.up; });
+    world_.log([&] {
+      return fmt::format("network: {} loses its connection to {}", world_.host_name(one->at(which).host),
+                         world_.host_name(one->at(which == side::client ? side::server : side::client).host));
+    });
+    take_down(*one, which);
+    if (which == side::client)
+      one->owner->connection_lost(one);
+    settle(one);
+    forget_broken();
   });
 }
 
-void network::settle(std::uint32_t rank) {
-  for (const auto& one : connections_) {
-    if (one->rank != rank || one->hub.up == one->worker.up)
-      continue;
-    // The end comes behind what was sent before it.
-    const auto& left = one->hub.up ? one->hub : one->worker;
-    const auto end_us = std::max(left.arrives_us, world_.time.now_us() + world_.random.between(100, 20'000));
-    world_.time.at(end_us, [this, one] {
-      if (cut_[one->rank])
-        return;
-      break_hub_side(one);
-      break_worker_side(one);
-    });
-  }
+void network::settle(const connection_ptr& one) {
+  if (one->ends[0].up == one->ends[1].up || is_cut(*one))
+    return;
+  // The end comes behind what was sent before it.
+  const auto& left = one->server().up ? one->server() : one->client();
+  const auto end_us = std::max(left.arrives_us, world_.time.now_us() + world_.random.between(100, 20'000));
+  world_.time.at(end_us, [this, one] {
+    if (is_cut(*one))
+      return;
+    for (const auto which : both)
+      break_side(one, which);
+  });
 }
 
-void network::reset(std::uint32_t rank) {
+void network::settle(std::uint32_t host) {
   for (const auto& one : connections_)
-    if (one->rank == rank) {
-      auto& random = world_.random;
-      world_.time.after(random.between(0, 20'000), [this, one] { break_hub_side(one); });
-      world_.time.after(random.between(0, 20'000), [this, one] { break_worker_side(one); });
-    }
+    if (touches(*one, host))
+      settle(one);
 }
 
-void network::await_silence(std::uint32_t rank) {
-  const auto silence = ++silences_[rank];
+void network::reset(std::uint32_t host) {
+  for (const auto& one : connections_)
+    if (touches(*one, host) && !one->local())
+      for (const auto which : both)
+        world_.time.after(world_.random.between(0, 20'000), [this, one, which] { break_side(one, which); });
+}
+
+bool network::is_silent(const connection& one) const {
+  return is_cut(one) || world_.stopped(one.ends[0].host) || world_.stopped(one.ends[1].host);
+}
+
+void network::await_silence(const connection_ptr& one) {
+  const auto silence = ++one->silences;
   const std::int64_t timeout_us = world_.timeouts.connection_timeout_ms * us_per_ms;
-  for (const auto& one : connections_) {
-    if (one->rank != rank)
-      continue;
-    const auto silent = [this, rank, silence] {
-      return silences_[rank] == silence && (cut_[rank] || world_.workers[rank]->hung() || world_.time.frozen());
-    };
-    // Heartbeats are looked after once an interval.
-    const std::int64_t interval_us = world_.timeouts.heartbeat_interval_ms * us_per_ms;
-    world_.time.after(timeout_us + world_.random.between(0, interval_us), [this, one, silent] {
-      if (silent())
-        break_hub_side(one);
+  // Heartbeats are looked after once an interval.
+  const std::int64_t interval_us = world_.timeouts.heartbeat_interval_ms * us_per_ms;
+  for (const auto which : both)
+    world_.time.after(timeout_us + world_.random.between(0, interval_us), [this, one, which, silence] {
+      if (one->silences == silence && is_silent(*one))
+        break_side(one, which);
     });
-    world_.time.after(timeout_us + world_.random.between(0, interval_us), [this, one, silent] {
-      if (silent())
-        break_worker_side(one);
-    });
-  }
 }
 
-void network::cut(std::uint32_t rank) {
-  if (cut_[rank])
-    return;
-  cut_[rank] = true;
-  await_silence(rank);
+void network::await_silence(std::uint32_t host) {
+  for (const auto& one : connections_)
+    if (touches(*one, host) && !one->local())
+      await_silence(one);
 }
 
-void network::heal(std::uint32_t rank) {
-  if (!cut_[rank])
+void network::cut(std::uint32_t one, std::uint32_t other) {
+  if (one == other || !cut_.insert(std::minmax(one, other)).second)
     return;
-  cut_[rank] = false;
-  for (const auto& one : std::vector(connections_)) {
-    if (one->rank != rank)
+  for (const auto& each : connections_)
+    if (touches(*each, one) && touches(*each, other))
+      await_silence(each);
+}
+
+void network::heal(std::uint32_t one, std::uint32_t other) {
+  if (cut_.erase(std::minmax(one, other)) == 0)
+    return;
+  for (const auto& each : std::vector(connections_)) {
+    if (!touches(*each, one) || !touches(*each, other) || each->local())
       continue;
     // At once: the rest of what was sent is still on its way, and must not overtake it.
-    for (const bool hub : {true, false})
-      for (const auto& held : std::exchange((hub ? one->hub : one->worker).held, {}))
-        arrive(one, hub, held);
+    for (const auto which : both)
+      for (const auto& held : std::exchange(each->at(which).held, {}))
+        arrive(each, which, held);
+    settle(each);
   }
-  settle(rank);
 }
 
-void network::worker_gone(std::uint32_t rank, std::uint64_t incarnation) {
+void network::heal_all() {
+  for (const auto& [one, other] : std::set(cut_))
+    heal(one, other);
+}
+
+void network::host_gone(std::uint32_t host) {
   for (const auto& one : connections_)
-    if (one->rank == rank && one->incarnation == incarnation)
-      one->worker.up = false;
-  std::erase_if(connections_, [](const auto& each) { return !each->hub.up && !each->worker.up; });
-  if (!cut_[rank])
-    settle(rank);
-}
-
-void network::hub_gone() {
-  for (const auto& one : connections_) {
-    if (!one->hub.up)
-      continue;
-    one->hub.up = false;
-    one->hub.held.clear();
-    caf::anon_send_exit(one->proxy, caf::exit_reason::kill);
-  }
-  std::erase_if(connections_, [](const auto& each) { return !each->hub.up && !each->worker.up; });
-  for (std::uint32_t rank = 0; rank < cut_.size(); ++rank)
-    if (!cut_[rank])
-      settle(rank);
+    for (const auto which : both)
+      if (one->at(which).host == host && one->at(which).up)
+        take_down(*one, which);
+  forget_broken();
+  settle(host);
 }
 
 } // namespace dynamix::simulation

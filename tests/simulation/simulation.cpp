@@ -12,7 +12,7 @@ constexpr std::int64_t reunion_us = 30 * us_per_second;
 constexpr std::int64_t end_us = 60 * us_per_second;
 constexpr std::uint64_t events_most = 400'000;
 
-cluster::cluster_file draw_file(random_source& random, std::uint64_t seed) {
+cluster::cluster_file draw_file(random_source& random, std::uint64_t seed, arbitration_form form) {
   cluster::cluster_file file;
   file.name = "simulated";
   file.seed = seed;
@@ -23,7 +23,12 @@ cluster::cluster_file draw_file(random_source& random, std::uint64_t seed) {
   else if (seed % 16 == 3)
     file.arbitrator.policy = cluster::policy_kind::lb_bsp;
   file.hosts = {{.name = "north", .port = 1, .roles = {cluster::role::arbitrator}}};
-  const auto workers = random.between(2, 5);
+  auto workers = random.between(2, 5);
+  if (form == arbitration_form::tree) {
+    file.arbitrator.topology = cluster::arbitration_topology::tree;
+    file.arbitrator.fanout = 2;
+    workers = random.between(3, 8);
+  }
   for (std::int64_t rank = 0; rank < workers; ++rank)
     file.hosts.push_back({.name = "w" + std::to_string(rank), .port = static_cast<std::uint16_t>(rank + 2)});
   return file;
@@ -31,22 +36,28 @@ cluster::cluster_file draw_file(random_source& random, std::uint64_t seed) {
 
 } // namespace
 
-simulation::simulation(std::uint64_t number, bool keep_log)
-    : seed(number), random(number), time(shared_actor_system(), random), file(draw_file(random, number)),
-      digest(file.digest()), timeouts(cluster::derive_timeouts(1000)),
-      total_steps(std::numeric_limits<std::uint64_t>::max()), checks(*this), host(*this),
-      net(*this, static_cast<std::uint32_t>(file.hosts.size() - 1)), faults(*this), keep_log_(keep_log) {
+simulation::simulation(std::uint64_t number, arbitration_form form, bool keep_log)
+    : seed(number), random(number), time(shared_actor_system(), random), file(draw_file(random, number, form)),
+      shared_file(std::make_shared<const cluster::cluster_file>(file)),
+      plan(form == arbitration_form::tree ? cluster::plan_tree(file) : cluster::tree_plan{}), digest(file.digest()),
+      timeouts(cluster::derive_timeouts(1000)), total_steps(std::numeric_limits<std::uint64_t>::max()), checks(*this),
+      host(*this), net(*this), faults(*this), keep_log_(keep_log) {
   for (std::uint32_t rank = 0; rank + 1 < file.hosts.size(); ++rank) {
     names_.push_back(file.hosts[rank + 1].name);
     workers.push_back(std::make_unique<simulated_worker>(*this, rank));
   }
-  if (number % 4 == 1)
+  for (std::size_t index = 0; index < plan.nodes.size(); ++index)
+    nodes.push_back(std::make_unique<tree_node>(*this, index));
+  if (number % 4 == 1 && !is_tree())
     host.replicate();
 }
 
 simulation::~simulation() {
   // While all that actors call back still stands.
   keep_log_ = false;
+  token = nullptr;
+  for (const auto& node : nodes)
+    node->crash();
   host.crash();
 }
 
@@ -91,8 +102,8 @@ void simulation::heal() {
   faults.stop();
   net.longest_delay_us = 0;
   host.thaw();
+  net.heal_all();
   for (std::uint32_t rank = 0; rank < workers.size(); ++rank) {
-    net.heal(rank);
     workers[rank]->wake();
     start_worker(rank);
   }
@@ -168,6 +179,57 @@ void simulation::run_to_the_end() {
 
 bool simulation::all_ended() const {
   return std::ranges::all_of(workers, [](const auto& one) { return one->finished(); });
+}
+
+const std::string& simulation::host_name(std::uint32_t number) const {
+  return file.hosts[number].name;
+}
+
+std::uint64_t simulation::life(std::uint32_t number) const {
+  return number == root_host ? host.life() : workers[number - 1]->incarnation();
+}
+
+bool simulation::stopped(std::uint32_t number) const {
+  return number == root_host ? time.frozen() : workers[number - 1]->hung();
+}
+
+bool simulation::reachable(std::uint32_t number) const {
+  if (number == root_host)
+    return host.reachable();
+  const auto* node = node_at(number);
+  return node != nullptr && node->reachable() && !stopped(number);
+}
+
+actors::gateway_actor simulation::gateway(std::uint32_t number) const {
+  return number == root_host ? host.gateway() : node_at(number)->gateway();
+}
+
+void simulation::run_at(std::uint32_t number, std::uint64_t process, std::function<void()> action) {
+  if (number == root_host)
+    host.run(std::move(action));
+  else
+    workers[number - 1]->run(process, std::move(action));
+}
+
+std::uint32_t simulation::host_of_node(std::size_t node) const {
+  const auto found = std::ranges::find(file.hosts, plan.nodes[node].host, &cluster::host::name);
+  return static_cast<std::uint32_t>(found - file.hosts.begin());
+}
+
+tree_node* simulation::node_at(std::uint32_t number) const {
+  for (std::size_t index = 1; index < nodes.size(); ++index)
+    if (plan.nodes[index].host == host_name(number))
+      return nodes[index].get();
+  return nullptr;
+}
+
+std::vector<std::uint32_t> simulation::places_for(std::uint32_t rank) const {
+  if (!is_tree())
+    return {root_host};
+  std::vector<std::uint32_t> hosts;
+  for (const auto node : plan.places_for_worker(rank))
+    hosts.push_back(host_of_node(node));
+  return hosts;
 }
 
 std::shared_ptr<ring> simulation::ring_at(const meeting_point& where, const messages::placement& place) {

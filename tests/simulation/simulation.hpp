@@ -1,13 +1,16 @@
 #pragma once
 
-/// One simulated run: the arbitrator's real actors, modelled workers and network, faults by a seed, then a time without
+/// One simulated run: the real actors of one arbitrator or of a tree of them, workers
+/// that run the real protocol, a modelled network, faults by a seed, then a time without
 /// faults in which the run must come together again and end.
 
+#include "cluster/tree_plan.hpp"
 #include "tests/simulation/arbitrator_side.hpp"
 #include "tests/simulation/faults.hpp"
 #include "tests/simulation/invariants.hpp"
 #include "tests/simulation/network.hpp"
 #include "tests/simulation/ring.hpp"
+#include "tests/simulation/tree_node.hpp"
 #include "tests/simulation/virtual_time.hpp"
 #include "tests/simulation/worker_model.hpp"
 
@@ -32,9 +35,11 @@ struct simulation_result {
   std::uint64_t faults = 0;
 };
 
+enum class arbitration_form : std::uint8_t { central, tree };
+
 class simulation {
 public:
-  simulation(std::uint64_t seed, bool keep_log);
+  simulation(std::uint64_t seed, arbitration_form form, bool keep_log);
   ~simulation();
   simulation(const simulation&) = delete;
   simulation& operator=(const simulation&) = delete;
@@ -47,6 +52,25 @@ public:
       log_.push_back(fmt::format("{:12.6f} {}", static_cast<double>(time.now_us()) / us_per_second, text()));
   }
   const std::string& name_of(std::uint32_t rank) const { return names_[rank]; }
+
+  // Hosts, by number (network.hpp).
+  const std::string& host_name(std::uint32_t host) const;
+  /// Of its process.
+  std::uint64_t life(std::uint32_t host) const;
+  bool stopped(std::uint32_t host) const;
+  /// Its gateway can be reached.
+  bool reachable(std::uint32_t host) const;
+  actors::gateway_actor gateway(std::uint32_t host) const;
+  /// Runs in that process: later when it is stopped, never when it is gone.
+  void run_at(std::uint32_t host, std::uint64_t life, std::function<void()> action);
+
+  // Of a tree.
+  bool is_tree() const { return !plan.nodes.empty(); }
+  std::uint32_t host_of_node(std::size_t node) const;
+  /// What a worker's host holds of the tree; null: nothing.
+  tree_node* node_at(std::uint32_t host) const;
+  /// Hosts where the worker looks for an arbitrator, in this order.
+  std::vector<std::uint32_t> places_for(std::uint32_t rank) const;
 
   std::shared_ptr<ring> ring_at(const meeting_point& where, const messages::placement& place);
   /// Something that held steps up may be over.
@@ -65,16 +89,21 @@ public:
   random_source random;
   virtual_time time;
   cluster::cluster_file file;
-  std::uint64_t digest = 0; ///< of the file
+  std::shared_ptr<const cluster::cluster_file> shared_file; ///< the same, for actors
+  cluster::tree_plan plan;                                  ///< without nodes: one arbitrator has all workers
+  std::uint64_t digest = 0;                                 ///< of the file
   cluster::timeouts timeouts;
   std::uint64_t total_steps; ///< of training
   std::uint64_t checkpoint_interval = 10;
   std::uint64_t next_incarnation = 1;
   invariants checks;
   std::vector<std::unique_ptr<simulated_worker>> workers;
+  std::vector<std::unique_ptr<tree_node>> nodes; ///< as in the plan
   arbitrator_host host;
   network net;
   fault_injector faults;
+  /// Expires with the simulation, which some of its actors outlive for a moment.
+  std::shared_ptr<const bool> token = std::make_shared<const bool>(true);
 
 private:
   void heal();

@@ -23,8 +23,8 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-simulation_result simulate(std::uint64_t seed, bool keep_log) {
-  return simulation(seed, keep_log).run();
+simulation_result simulate(std::uint64_t seed, arbitration_form form, bool keep_log) {
+  return simulation(seed, form, keep_log).run();
 }
 
 void print(const std::vector<std::string>& log, std::size_t lines) {
@@ -32,7 +32,7 @@ void print(const std::vector<std::string>& log, std::size_t lines) {
     std::cout << log[line] << '\n';
 }
 
-class ControlPlane : public ::testing::Test {
+class ControlPlane : public ::testing::TestWithParam<arbitration_form> {
 protected:
   void SetUp() override {
     const bool replays = from_environment("DYNAMIX_SIMULATION_SEED", 0) != 0;
@@ -44,7 +44,7 @@ protected:
     simulation_result sum;
     std::uint64_t violations = 0;
     for (auto seed = first; seed < first + count; ++seed) {
-      const auto result = simulate(seed, false);
+      const auto result = simulate(seed, GetParam(), false);
       sum.virtual_us += result.virtual_us;
       sum.events += result.events;
       sum.generations += result.generations;
@@ -55,7 +55,7 @@ protected:
       ++violations;
       std::cout << "seed " << seed << ": " << result.violation << '\n';
       if (violations == 1)
-        print(simulate(seed, true).log, tail_lines);
+        print(simulate(seed, GetParam(), true).log, tail_lines);
       if (violations == violations_most)
         break;
     }
@@ -71,24 +71,28 @@ protected:
   static constexpr std::uint64_t violations_most = 20;
 };
 
-TEST_F(ControlPlane, HoldsItsInvariantsUnderFaultsAndComesTogetherAfterThem) {
+TEST_P(ControlPlane, HoldsItsInvariantsUnderFaultsAndComesTogetherAfterThem) {
   if (const auto seed = from_environment("DYNAMIX_SIMULATION_SEED", 0); seed != 0) {
-    const auto result = simulate(seed, true);
+    const auto result = simulate(seed, GetParam(), true);
     print(result.log, result.log.size());
     EXPECT_EQ(result.violation, "");
     return;
   }
-  run_seeds(from_environment("DYNAMIX_SIMULATION_FIRST", 1), from_environment("DYNAMIX_SIMULATION_SEEDS", 5000));
+  const auto otherwise = GetParam() == arbitration_form::central ? 5000 : 1500;
+  run_seeds(from_environment("DYNAMIX_SIMULATION_FIRST", 1), from_environment("DYNAMIX_SIMULATION_SEEDS", otherwise));
 }
 
-TEST_F(ControlPlane, ASeedGivesTheSameLogTwice) {
+TEST_P(ControlPlane, ASeedGivesTheSameLogTwice) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
-    const auto once = simulate(seed, true);
-    const auto again = simulate(seed, true);
+    const auto once = simulate(seed, GetParam(), true);
+    const auto again = simulate(seed, GetParam(), true);
     ASSERT_GT(once.log.size(), 20U);
     ASSERT_EQ(once.log, again.log) << "seed " << seed;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Central, ControlPlane, ::testing::Values(arbitration_form::central));
+INSTANTIATE_TEST_SUITE_P(Tree, ControlPlane, ::testing::Values(arbitration_form::tree));
 
 } // namespace
 } // namespace dynamix::simulation

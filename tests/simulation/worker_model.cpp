@@ -49,12 +49,17 @@ struct simulated_worker::performer {
     worker.after(static_cast<std::int64_t>(what.seconds * us_per_second),
                  [self = &worker] { self->happen(events::greeting_due{}); });
   }
-  void operator()(const effects::redirect&) const { worker.disconnect(20 * us_per_ms); }
+  void operator()(const effects::redirect& what) const {
+    if (!std::exchange(worker.link_, nullptr))
+      return;
+    worker.happen(events::disconnected{});
+    worker.attempt_later(worker.next_.redirected(what.leader, worker.now_seconds()));
+  }
   void operator()(const effects::follow_hub&) const { worker.hub_ = worker.answering_hub_; }
   void operator()(const effects::forget_hub&) const { worker.hub_ = nullptr; }
   void operator()(const effects::send_report& what) const {
     if (worker.link_)
-      world.net.to_hub(worker.link_, [hub = worker.hub_, packed = pack(what.report)] {
+      world.net.to_server(worker.link_, [hub = worker.hub_, packed = pack(what.report)] {
         caf::anon_send(hub, atom::report_v, packed);
       });
   }
@@ -136,12 +141,15 @@ struct simulated_worker::performer {
 
 void simulated_worker::happen(session::event what) {
   const auto incarnation = incarnation_;
-  const session::moment at{static_cast<double>(world_.time.now_us()) / us_per_second, thread.state.steps};
-  for (const auto& effect : protocol_->handle(at, std::move(what))) {
+  for (const auto& effect : protocol_->handle({now_seconds(), thread.state.steps}, std::move(what))) {
     if (!alive_ || incarnation != incarnation_)
       return;
     std::visit(performer{*this}, effect);
   }
+}
+
+double simulated_worker::now_seconds() const {
+  return static_cast<double>(world_.time.now_us()) / us_per_second;
 }
 
 const messages::placement& simulated_worker::newest() const {
@@ -156,7 +164,14 @@ void simulated_worker::start(std::uint64_t checkpoint_steps) {
   alive_ = true;
   hung_ = false;
   link_ = nullptr;
-  connect_delay_us_ = 0;
+  targets_ = world_.places_for(rank_);
+  session::reconnection_options reaching{.hosts = {}};
+  for (const auto host : targets_)
+    reaching.hosts.push_back(world_.host_name(host));
+  if (world_.is_tree())
+    reaching.first_seconds = world_.timeouts.rejoin_timeout_ms / 1000.0;
+  next_ = session::reconnection(std::move(reaching), now_seconds());
+  attempt_due_ = false;
   hub_ = nullptr;
   checkpoint_steps_ = checkpoint_steps;
   thread = {};
@@ -164,7 +179,9 @@ void simulated_worker::start(std::uint64_t checkpoint_steps) {
   options.identity.checkpoint_steps = checkpoint_steps;
   protocol_.emplace(std::move(options));
   log([&] { return fmt::format("starts, incarnation {}, checkpoint of step {}", incarnation_, checkpoint_steps); });
-  attempt();
+  if (auto* node = world_.node_at(host_of(rank_)))
+    node->start();
+  attempt_later(0);
   tick();
 }
 
@@ -177,7 +194,9 @@ void simulated_worker::crash() {
   pending_.clear();
   hub_ = nullptr;
   link_ = nullptr;
-  world_.net.worker_gone(rank_, incarnation_);
+  if (auto* node = world_.node_at(host_of(rank_)))
+    node->crash();
+  world_.net.host_gone(host_of(rank_));
   if (auto place = std::exchange(thread.place, nullptr); place && thread.entered)
     place->died(rank_);
 }
@@ -187,7 +206,7 @@ void simulated_worker::hang() {
     return;
   log([] { return "is stopped"; });
   hung_ = true;
-  world_.net.await_silence(rank_);
+  world_.net.await_silence(host_of(rank_));
 }
 
 void simulated_worker::wake() {
@@ -196,8 +215,7 @@ void simulated_worker::wake() {
   log([] { return "goes on"; });
   for (auto& action : std::exchange(deferred_, {}))
     run(incarnation_, std::move(action));
-  if (!world_.net.is_cut(rank_))
-    world_.net.settle(rank_);
+  world_.net.settle(host_of(rank_));
   world_.retry_rings();
 }
 
@@ -241,7 +259,7 @@ void simulated_worker::request(const std::function<void(const connection_ptr&, s
   pending_[ticket] = std::move(then);
   after(timeout_ms * us_per_ms, [this, ticket] { answered(ticket, {}); });
   if (link_)
-    world_.net.to_hub(link_, [ask, link = link_, ticket] { ask(link, ticket); });
+    world_.net.to_server(link_, [ask, link = link_, ticket] { ask(link, ticket); });
 }
 
 void simulated_worker::answered(std::uint64_t ticket, const answer& said) {
@@ -253,6 +271,8 @@ void simulated_worker::answered(std::uint64_t ticket, const answer& said) {
 }
 
 void simulated_worker::tick() {
+  if (const auto* node = world_.node_at(host_of(rank_)); node != nullptr && node->failed())
+    return world_.restart_worker(rank_, 500 * us_per_ms); // as systemd does
   after(world_.timeouts.beat_interval_ms * us_per_ms, [this] { tick(); });
   happen(events::tick{});
 }
@@ -298,7 +318,8 @@ void simulated_worker::generation_left() {
                                              .decisions = {}}});
 }
 
-/// A host that left is started again, unlike one that has come to the end of training.
+/// A host that left is started again, unlike one that has come to the end of training. One that holds an arbitrator
+/// stays for those below it: until the run is over, or, where it leaves, for as long as a request may take.
 void simulated_worker::end(const session::effects::end& how) {
   log([&] { return fmt::format("ends {}: {}", how.succeeded ? "well" : "in failure", how.reason); });
   const bool left = messages::tells_leave(how.farewell);
@@ -307,58 +328,73 @@ void simulated_worker::end(const session::effects::end& how) {
     succeeded_ = how.succeeded;
     world_.checks.worker_ended(*this, how.succeeded, how.reason);
   }
-  after(world_.random.between(1, 100) * us_per_ms, [this, left] {
+  const auto* node = world_.node_at(host_of(rank_));
+  const auto lingers_us = left && node != nullptr ? world_.timeouts.request_timeout_ms * us_per_ms : 0;
+  after(lingers_us + world_.random.between(1, 100) * us_per_ms, [this, left] {
     if (left)
       world_.restart_worker(rank_, restart_delay_us_);
     else
-      crash();
+      leave_when_over();
   });
+}
+
+void simulated_worker::leave_when_over() {
+  const auto* node = world_.node_at(host_of(rank_));
+  if (node == nullptr || node->ended())
+    return crash();
+  after(100 * us_per_ms, [this] { leave_when_over(); });
 }
 
 // As actors/connector does.
 
+void simulated_worker::attempt_later(double delay_seconds) {
+  if (std::exchange(attempt_due_, true))
+    return;
+  after(static_cast<std::int64_t>(delay_seconds * us_per_second), [this] { attempt(); });
+}
+
 void simulated_worker::attempt() {
-  link_ = world_.net.connect(rank_, incarnation_);
-  if (!link_) {
-    connect_delay_us_ = std::clamp(connect_delay_us_ * 2, 100 * us_per_ms, 2 * us_per_second);
-    return after(connect_delay_us_, [this] { attempt(); });
+  attempt_due_ = false;
+  if (link_)
+    return;
+  link_ = world_.net.connect(*this, host_of(rank_), targets_[next_.target()]);
+  if (!link_) // nobody is so quick to refuse as a test
+    return attempt_later(0.1 + next_.failed(now_seconds()));
+  if (!link_->proxy) {
+    link_->rank = rank_;
+    link_->proxy = spawn_proxy(world_, link_);
   }
-  connect_delay_us_ = 0;
+  next_.reached();
   // The handshake takes a moment.
   after(world_.random.between(500, 10'000), [this, link = link_] {
-    if (link != link_ || !link->worker.up)
+    if (link != link_ || !link->client().up)
       return;
-    log([] { return "has connected"; });
+    log([&] { return "has connected to " + world_.host_name(link->server().host); });
     happen(events::connected{});
   });
 }
 
-void simulated_worker::disconnect(std::int64_t next_attempt_us) {
+void simulated_worker::disconnect() {
   link_ = nullptr;
   happen(events::disconnected{});
-  after(next_attempt_us, [this] {
-    if (!link_)
-      attempt();
-  });
+  attempt_later(next_.failed(now_seconds()));
 }
 
 void simulated_worker::connection_lost(const connection_ptr& one) {
   if (one != link_)
     return;
   log([] { return "its connection breaks"; });
-  disconnect(100 * us_per_ms);
+  disconnect();
 }
 
-/// DOWN of the gateway or of an aggregator.
+/// DOWN of the gateway or of a hub.
 void simulated_worker::actor_gone(const connection_ptr& through, const caf::actor_addr& gone) {
-  if (through != link_)
-    return;
-  if (gone == through->gateway.address()) {
-    log([] { return "the gateway is gone"; });
-    disconnect(100 * us_per_ms);
-  } else if (hub_ && gone == hub_.address()) {
+  if (hub_ && gone == hub_.address()) {
     log([] { return "its hub is gone"; });
     happen(events::hub_down{});
+  } else if (through == link_ && gone == through->gateway.address()) {
+    log([] { return "the gateway is gone"; });
+    disconnect();
   }
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 
-/// A worker's host: runs the real protocol of a worker (session/worker_protocol.hpp) towards the arbitrator's host,
-/// with a modelled connector and a modelled training thread (ring.hpp).
+/// A worker's host: runs the real protocol of a worker (session/worker_protocol.hpp) and its real choice of whom to
+/// reach, with a modelled connector and a modelled training thread (ring.hpp). In a tree the same process may hold an
+/// arbitrator (tree_node.hpp), which comes and goes with it.
 
+#include "session/reconnection.hpp"
 #include "session/worker_protocol.hpp"
 #include "tests/simulation/network.hpp"
 #include "tests/simulation/ring.hpp"
@@ -16,7 +18,7 @@
 
 namespace dynamix::simulation {
 
-class simulated_worker {
+class simulated_worker final : public connection_owner {
 public:
   using phase = session::worker_protocol::phase;
 
@@ -43,8 +45,8 @@ public:
   void after(std::int64_t delay_us, std::function<void()> action);
 
   // What the network brings.
-  void connection_lost(const connection_ptr& one);
-  void actor_gone(const connection_ptr& through, const caf::actor_addr& gone);
+  void connection_lost(const connection_ptr& one) override;
+  void actor_gone(const connection_ptr& through, const caf::actor_addr& gone) override;
   void answered(std::uint64_t ticket, const answer& said);
   void take_decision(const message<messages::decision>& received);
   void take_placement(const message<messages::placement>& received, const meeting_point& where);
@@ -69,8 +71,11 @@ private:
   void happen(session::event what);
   void tick();
   void attempt();
-  void disconnect(std::int64_t next_attempt_us);
+  void attempt_later(double delay_seconds);
+  void disconnect();
   void end(const session::effects::end& how);
+  void leave_when_over();
+  double now_seconds() const;
   /// `then` is told the answer, or that there was none in time.
   void request(const std::function<void(const connection_ptr&, std::uint64_t ticket)>& ask, std::uint32_t timeout_ms,
                std::function<void(const answer&)> then);
@@ -89,8 +94,10 @@ private:
 
   // The process's own, new with each start.
   std::optional<session::worker_protocol> protocol_;
-  connection_ptr link_; ///< null: the connector is trying
-  std::int64_t connect_delay_us_ = 0;
+  connection_ptr link_;                ///< null: the connector is trying
+  std::vector<std::uint32_t> targets_; ///< hosts
+  session::reconnection next_;
+  bool attempt_due_ = false;
   actors::aggregator_actor hub_; ///< null while orphaned
   meeting_point store_;          ///< of the placement that was taken last
   // Came with the event under way.
