@@ -3,6 +3,7 @@
 #include "node/commands/command.hpp"
 #include "node/experiments/training_files.hpp"
 #include "node/launch/live_output.hpp"
+#include "node/launch/run_directory.hpp"
 #include "node/launch/stop_signals.hpp"
 #include "node/reports/commit.hpp"
 #include "node/reports/text.hpp"
@@ -72,12 +73,6 @@ private:
   simulator::policy_validation validation_;
   std::optional<simulator::validation_scores> best_;
 };
-
-/// A disk that takes no more files ends the training.
-void require_written(const std::string& problem) {
-  if (!problem.empty())
-    throw std::runtime_error(problem);
-}
 
 void training_run::validate(live_output& live) {
   const auto version = training_.current();

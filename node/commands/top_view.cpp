@@ -13,7 +13,7 @@
 namespace dynamix::node {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr std::size_t stories_most = 6; ///< warnings and events
 constexpr const char* row_format = "{:<{}}{:>10}{:>7}{:<9}{:>10}{:>9}{:>9}{:>9}{}";

@@ -11,7 +11,6 @@ namespace dynamix::node {
 namespace {
 
 constexpr std::size_t points_drawn = 200;
-constexpr double absent = std::numeric_limits<double>::quiet_NaN();
 
 /// Accuracy at `seconds`: linear between evaluations; what it was at the end stays. NaN before the first.
 double accuracy_at(const run_series& series, double seconds) {

@@ -2,6 +2,7 @@
 
 #include "node/experiments/simulated_run.hpp"
 #include "node/launch/local_run.hpp"
+#include "node/launch/run_directory.hpp"
 #include "node/reports/text.hpp"
 #include "simulator/parallel.hpp"
 #include "storage/atomic_file.hpp"
@@ -18,7 +19,7 @@ namespace dynamix::node {
 namespace {
 
 constexpr std::size_t outcome_bytes_max = 64U << 20;
-constexpr std::uint64_t windows_between_progress = 256;
+constexpr std::uint64_t windows_between_signs = 256;
 
 std::string outcome_path(const planned_run& plan) {
   return plan.directory + "/outcome.json";
@@ -29,12 +30,6 @@ std::optional<run_outcome> read_outcome(const planned_run& plan) {
   if (!storage::read_file(outcome_path(plan), outcome_bytes_max, text).empty())
     return std::nullopt;
   return parse_outcome(text);
-}
-
-/// A disk that takes no more files ends the comparison.
-void require_written(const std::string& problem) {
-  if (!problem.empty())
-    throw std::runtime_error(problem);
 }
 
 std::string count_of(std::size_t count, const std::string& singular, const std::string& plural) {
@@ -131,8 +126,8 @@ run_outcome comparison_runner::simulate_one(const planned_run& plan, const std::
     throw std::runtime_error(cluster::to_string(*refused)); // it could be loaded before
   std::uint64_t windows = 0;
   options.after_window = [&](const auto&) {
-    if (++windows % windows_between_progress == 0)
-      progress(windows_between_progress);
+    if (++windows % windows_between_signs == 0)
+      progress(windows_between_signs);
   };
   auto made = simulate(options);
   ended = !made.stopped;
@@ -168,7 +163,7 @@ void comparison_runner::run_simulated(const std::vector<const planned_run*>& mis
     const std::scoped_lock lock(mutex);
     if (!ended)
       return;
-    show(outcome.windows % windows_between_progress, true);
+    show(outcome.windows % windows_between_signs, true);
     outcomes_.emplace(missing[i]->directory, std::move(outcome));
   });
 }

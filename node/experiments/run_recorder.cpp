@@ -8,8 +8,6 @@
 namespace dynamix::node {
 namespace {
 
-constexpr double absent = std::numeric_limits<double>::quiet_NaN();
-
 double mean_over_steps(double total, double steps) {
   return steps > 0 ? total / steps : 0;
 }

@@ -15,7 +15,7 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds look_interval{20};
+constexpr std::chrono::milliseconds members_look_interval{20};
 constexpr std::chrono::seconds start_patience{60};
 constexpr std::chrono::seconds start_patience_each{3}; ///< more for each process: they share this machine's cores
 constexpr std::chrono::seconds end_patience{60};
@@ -87,7 +87,7 @@ private:
 
   std::string wait_until_listening(const std::string& level, std::uint16_t port) {
     for (const auto deadline = clock::now() + start_patience + members_.size() * start_patience_each;
-         clock::now() < deadline; std::this_thread::sleep_for(look_interval)) {
+         clock::now() < deadline; std::this_thread::sleep_for(members_look_interval)) {
       if (stop_.stop_requested())
         return "stopped before the end";
       if (swarm::is_listening(port))
@@ -159,7 +159,7 @@ private:
   void wait_for_ends() {
     told_("waiting for the results");
     for (const auto deadline = clock::now() + end_patience; clock::now() < deadline && !stop_.stop_requested();
-         std::this_thread::sleep_for(look_interval))
+         std::this_thread::sleep_for(members_look_interval))
       if (std::ranges::none_of(members_, [](auto& each) { return each.process.running(); }))
         return;
   }

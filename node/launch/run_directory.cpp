@@ -5,6 +5,7 @@
 #include <array>
 #include <ctime>
 #include <filesystem>
+#include <stdexcept>
 
 namespace dynamix::node {
 
@@ -54,6 +55,11 @@ std::string keep_cluster_copy(const run_directory& run, const cluster::cluster_f
   if (before.errors.empty() && before.file.digest() == file.digest())
     return "";
   return write_cluster_copy(run, file);
+}
+
+void require_written(const std::string& problem) {
+  if (!problem.empty())
+    throw std::runtime_error(problem);
 }
 
 } // namespace dynamix::node

@@ -57,4 +57,7 @@ std::string write_cluster_copy(const run_directory& run, const cluster::cluster_
 /// The same where the run has none, or one with other values.
 std::string keep_cluster_copy(const run_directory& run, const cluster::cluster_file& file);
 
+/// Throws std::runtime_error where something could not be written: a disk that takes no more files ends the command.
+void require_written(const std::string& problem);
+
 } // namespace dynamix::node

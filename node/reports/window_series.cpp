@@ -9,8 +9,6 @@
 namespace dynamix::node {
 namespace {
 
-constexpr double absent = std::numeric_limits<double>::quiet_NaN();
-
 double& at(window_row& row, column which) {
   return row[static_cast<std::size_t>(which)];
 }

@@ -12,6 +12,9 @@
 
 namespace dynamix::node {
 
+/// What a chart leaves out.
+inline constexpr double absent = std::numeric_limits<double>::quiet_NaN();
+
 enum class column : std::size_t {
   seconds,            ///< of training, at the window's end
   samples,            ///< of all workers, up to the window's end
