@@ -388,9 +388,10 @@ void root_role::follow_route(const messages::heartbeat& sign, const std::string&
   const auto& one = members[sign.rank];
   if (!one.present() && one.state != member_state::lost)
     return;
-  if (std::exchange(routes_[sign.rank], child) == child)
-    return;
-  if (newest_.generation > 0 && members_.is_placed(sign.rank) && sign.generation != newest_.generation)
+  const bool came_through_another = std::exchange(routes_[sign.rank], child) != child;
+  const bool late = 1000 * (links_.now_seconds() - members_.state().phase_seconds) > timeouts_.silence_ms;
+  if ((came_through_another || late) && newest_.generation > 0 && members_.is_placed(sign.rank) &&
+      sign.generation != newest_.generation)
     unsure_.insert(sign.rank);
 }
 
