@@ -334,6 +334,16 @@ void take_absence(pointer self, const message<messages::absence>& received) {
     self->state.role->take_absence(*gone, way);
 }
 
+/// A hub that is no child here any more, since another took its place, hears nothing: it is to attach anew.
+caf::result<atom::beats> take_beats(pointer self, const message<messages::beat_summary>& received) {
+  const auto child = self->current_sender();
+  if (!child || self->state.links->find_child(child->address()).empty())
+    return caf::sec::request_receiver_down;
+  if (const auto* summary = unpack(received, hub_state::name))
+    self->state.role->take_beats(*summary);
+  return atom::beats_v;
+}
+
 /// Answers once the arbitrator, if there is one, has decided all that it was given.
 caf::result<atom::settle> settle(pointer self) {
   auto promise = self->make_response_promise<atom::settle>();
@@ -478,7 +488,7 @@ hub_actor::behavior_type hub(pointer self, hub_options options) {
         return take_relayed_hello(self, hello, child);
       },
       [self](atom::absent, const message<messages::absence>& gone) { take_absence(self, gone); },
-      hand_on_and_answer(self, atom::beats_v, &hub_role::take_beats),
+      [self](atom::beats, const message<messages::beat_summary>& summary) { return take_beats(self, summary); },
       hand_on_and_answer(self, atom::window_v, &hub_role::take_window),
       // Of the parent.
       [self](atom::place, const message<messages::recipients>& to, const message<messages::placement>& placement,
