@@ -12,12 +12,12 @@ namespace dynamix::actors {
 
 namespace {
 
-using pointer = arbitrator_actor::stateful_pointer<arbitrator_state>;
+using arbitrator_pointer = arbitrator_actor::stateful_pointer<arbitrator_state>;
 
 /// An update of the policy may take a while on a busy machine; training does not wait for it.
 constexpr std::chrono::seconds learn_timeout{60};
 
-void write_row(pointer self, ledger::entry entry) {
+void write_row(arbitrator_pointer self, ledger::entry entry) {
   auto& options = self->state.options;
   if (options.run_ledger)
     options.run_ledger->append(
@@ -30,7 +30,7 @@ void warn_unless_kept(const std::string& problem) {
 }
 
 /// Does it once the journal keeps it, never if it does not.
-void keep(pointer self, std::uint64_t term, journal_content content, std::function<void()> action) {
+void keep(arbitrator_pointer self, std::uint64_t term, journal_content content, std::function<void()> action) {
   auto& state = self->state;
   state.kept.keep(state.options.journal.get(), term, std::move(content), std::move(action),
                   [handle = arbitrator_actor{self}](std::uint64_t token, bool kept) {
@@ -39,7 +39,7 @@ void keep(pointer self, std::uint64_t term, journal_content content, std::functi
 }
 
 /// Other replicas must be able to go on from here.
-void keep_policy(pointer self, const messages::policy_version& version) {
+void keep_policy(arbitrator_pointer self, const messages::policy_version& version) {
   auto& state = self->state;
   if (!state.options.journal || !state.learner)
     return;
@@ -52,7 +52,7 @@ void keep_policy(pointer self, const messages::policy_version& version) {
           [](const caf::error& error) { spdlog::warn("learner_not_saved error=\"{}\"", to_text(error)); });
 }
 
-void adopt(pointer self, const message<messages::policy_version>& published) {
+void adopt(arbitrator_pointer self, const message<messages::policy_version>& published) {
   const auto version = unpack<messages::policy_version>(published, "arbitrator");
   auto& state = self->state;
   if (state.options.seat == arbitrator_seat::root)
@@ -71,7 +71,7 @@ void adopt(pointer self, const message<messages::policy_version>& published) {
   keep_policy(self, *version);
 }
 
-void learn(pointer self, const std::vector<messages::trajectory>& rollout) {
+void learn(arbitrator_pointer self, const std::vector<messages::trajectory>& rollout) {
   auto& state = self->state;
   if (rollout.empty() || !state.learner || state.learning)
     return;
@@ -92,7 +92,7 @@ void learn(pointer self, const std::vector<messages::trajectory>& rollout) {
 }
 
 /// What workers are measured with is an event, not a part of every row.
-void tell_sources(pointer self, policy::judged_window& window) {
+void tell_sources(arbitrator_pointer self, policy::judged_window& window) {
   for (auto& worker : window.workers) {
     const auto choice = std::exchange(worker.report.telemetry_choice, {});
     if (!choice.empty() && !worker.stale)
@@ -101,7 +101,7 @@ void tell_sources(pointer self, policy::judged_window& window) {
 }
 
 /// What shards have decided of one window: for the ledger, the learner and their next decisions.
-void join(pointer self, const message<messages::shard_window>& received) {
+void join(arbitrator_pointer self, const message<messages::shard_window>& received) {
   auto& state = self->state;
   const auto window = unpack<messages::shard_window>(received, "arbitrator");
   if (!window || state.options.seat != arbitrator_seat::root)
@@ -117,13 +117,13 @@ double seconds_since(std::chrono::steady_clock::time_point began) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
-void send_decisions(pointer self, const std::vector<messages::decision>& decisions) {
+void send_decisions(arbitrator_pointer self, const std::vector<messages::decision>& decisions) {
   for (const auto& decision : decisions)
     self->send(self->state.hub, atom::decide_v, decision.rank, pack(decision));
 }
 
 /// Waits for nobody; the root hears of it.
-void decide_own(pointer self, const messages::shard_report& own) {
+void decide_own(arbitrator_pointer self, const messages::shard_report& own) {
   const auto began = std::chrono::steady_clock::now();
   auto verdict = self->state.judge->decide(own);
   send_decisions(self, verdict.decisions);
@@ -131,7 +131,7 @@ void decide_own(pointer self, const messages::shard_report& own) {
   self->send(self->state.hub, atom::upstream_v, pack(verdict.window));
 }
 
-void decide_for_all(pointer self, const messages::shard_report& all) {
+void decide_for_all(arbitrator_pointer self, const messages::shard_report& all) {
   auto& state = self->state;
   const auto began = std::chrono::steady_clock::now();
   auto verdict = state.judge->consider(all);
@@ -151,7 +151,7 @@ void decide_for_all(pointer self, const messages::shard_report& all) {
   learn(self, verdict.rollout);
 }
 
-void decide(pointer self, const message<messages::shard_report>& received) {
+void decide(arbitrator_pointer self, const message<messages::shard_report>& received) {
   const auto window = unpack<messages::shard_report>(received, "arbitrator");
   const auto seat = self->state.options.seat;
   if (window && seat == arbitrator_seat::alone)
@@ -161,13 +161,13 @@ void decide(pointer self, const message<messages::shard_report>& received) {
 }
 
 /// Answers once all that was decided has been sent, or will never be.
-caf::result<atom::finish> finish(pointer self) {
+caf::result<atom::finish> finish(arbitrator_pointer self) {
   if (self->state.kept.empty())
     return atom::finish_v;
   return self->state.finishing.emplace_back(self->make_response_promise<atom::finish>());
 }
 
-void settle(pointer self, std::uint64_t token, bool kept) {
+void settle(arbitrator_pointer self, std::uint64_t token, bool kept) {
   auto& state = self->state;
   state.kept.settle(token, kept);
   if (!state.kept.empty())
@@ -178,7 +178,7 @@ void settle(pointer self, std::uint64_t token, bool kept) {
 
 } // namespace
 
-arbitrator_actor::behavior_type arbitrator(pointer self, arbitrator_options options, hub_actor hub,
+arbitrator_actor::behavior_type arbitrator(arbitrator_pointer self, arbitrator_options options, hub_actor hub,
                                            learner_actor learner) {
   install_handlers(self, arbitrator_state::name);
   auto& state = self->state;

@@ -42,18 +42,18 @@ socket_descriptor probe_tcp(const std::string& address, std::uint16_t port, std:
 
 namespace {
 
-using pointer = connector_actor::stateful_pointer<connector_state>;
+using connector_pointer = connector_actor::stateful_pointer<connector_state>;
 
 /// Whoever waits for hosts that do not come is told now and again.
 constexpr std::size_t attempts_per_line = 120;
 
-void attempt_later(pointer self, double delay_seconds) {
+void attempt_later(connector_pointer self, double delay_seconds) {
   if (std::exchange(self->state.attempt_due, true))
     return;
   self->delayed_send(self, to_milliseconds(delay_seconds), atom::attempt_v);
 }
 
-gateway_actor reach(pointer self, const connector_target& target) {
+gateway_actor reach(connector_pointer self, const connector_target& target) {
   auto& state = self->state;
   if (target.address.empty())
     return state.local;
@@ -70,7 +70,7 @@ gateway_actor reach(pointer self, const connector_target& target) {
   return *reached;
 }
 
-void attempt(pointer self) {
+void attempt(connector_pointer self) {
   auto& state = self->state;
   state.attempt_due = false;
   if (state.reached)
@@ -87,13 +87,13 @@ void attempt(pointer self) {
   self->send(state.owner, atom::connected_v, state.reached);
 }
 
-void lose(pointer self) {
+void lose(connector_pointer self) {
   self->state.reached = nullptr;
   self->send(self->state.owner, atom::lost_v);
 }
 
 /// The one that was reached does not lead: to the one that it names, or else to the next.
-void redirect(pointer self, const std::string& leader) {
+void redirect(connector_pointer self, const std::string& leader) {
   auto& state = self->state;
   if (!state.reached)
     return;
@@ -104,7 +104,7 @@ void redirect(pointer self, const std::string& leader) {
 
 } // namespace
 
-connector_actor::behavior_type connector(pointer self, connector_options options, connected_actor owner) {
+connector_actor::behavior_type connector(connector_pointer self, connector_options options, connected_actor owner) {
   install_handlers(self, connector_state::name);
   auto& state = self->state;
   state.options = std::move(options);

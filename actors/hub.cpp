@@ -14,14 +14,14 @@
 namespace dynamix::actors {
 namespace {
 
-using pointer = hub_actor::stateful_pointer<hub_state>;
+using hub_pointer = hub_actor::stateful_pointer<hub_state>;
 
 } // namespace
 
 /// The handles of whoever a hub talks to.
 class hub_switchboard final : public hub_links {
 public:
-  hub_switchboard(pointer self, const cluster::timeouts& timeouts) : self_(self), timeouts_(timeouts) {}
+  hub_switchboard(hub_pointer self, const cluster::timeouts& timeouts) : self_(self), timeouts_(timeouts) {}
 
   double now_seconds() const override { return seconds_now(self_); }
 
@@ -238,7 +238,7 @@ private:
         .then([answered](atom::window) { answered(); }, [answered](const caf::error&) { answered(); });
   }
 
-  pointer self_;
+  hub_pointer self_;
   const cluster::timeouts timeouts_;
   std::map<std::uint32_t, worker_actor> workers_; ///< whose connections stand, by rank
   store_actor store_before_;                      ///< of the generation before
@@ -257,7 +257,7 @@ std::unique_ptr<hub_role> make_role(hub_options& options, hub_links& links) {
                                       links);
 }
 
-caf::result<message<messages::welcome>, aggregator_actor> take_hello(pointer self, const message<messages::hello>& said,
+caf::result<message<messages::welcome>, aggregator_actor> take_hello(hub_pointer self, const message<messages::hello>& said,
                                                                      const worker_actor& caller) {
   const auto* hello = unpack(said, hub_state::name);
   if (!hello || !caller)
@@ -275,7 +275,7 @@ caf::result<message<messages::welcome>, aggregator_actor> take_hello(pointer sel
   return promise;
 }
 
-caf::result<message<messages::welcome>> take_relayed_hello(pointer self, const message<messages::hello>& said,
+caf::result<message<messages::welcome>> take_relayed_hello(hub_pointer self, const message<messages::hello>& said,
                                                            const child_actor& child) {
   const auto* hello = unpack(said, hub_state::name);
   const auto way = child ? self->state.links->find_child(child.address()) : std::string{};
@@ -290,7 +290,7 @@ caf::result<message<messages::welcome>> take_relayed_hello(pointer self, const m
   return promise;
 }
 
-caf::result<atom::beat> take_beat(pointer self, const message<messages::heartbeat>& received) {
+caf::result<atom::beat> take_beat(hub_pointer self, const message<messages::heartbeat>& received) {
   const auto* sign = unpack(received, hub_state::name);
   if (!sign)
     return caf::sec::invalid_argument;
@@ -299,7 +299,7 @@ caf::result<atom::beat> take_beat(pointer self, const message<messages::heartbea
   return atom::beat_v;
 }
 
-caf::result<atom::farewell> take_farewell(pointer self, const message<messages::farewell>& received) {
+caf::result<atom::farewell> take_farewell(hub_pointer self, const message<messages::farewell>& received) {
   const auto* farewell = unpack(received, hub_state::name);
   if (!farewell)
     return caf::sec::invalid_argument;
@@ -314,7 +314,7 @@ caf::result<atom::farewell> take_farewell(pointer self, const message<messages::
 }
 
 caf::result<message<messages::welcome>, parent_actor>
-take_child(pointer self, const message<messages::shard_hello>& said, const child_actor& child) {
+take_child(hub_pointer self, const message<messages::shard_hello>& said, const child_actor& child) {
   const auto* hello = unpack(said, hub_state::name);
   if (!hello || !child)
     return caf::sec::invalid_argument;
@@ -326,7 +326,7 @@ take_child(pointer self, const message<messages::shard_hello>& said, const child
   return {pack(self->state.role->take_child(*hello)), parent_actor{hub_actor{self}}};
 }
 
-void take_absence(pointer self, const message<messages::absence>& received) {
+void take_absence(hub_pointer self, const message<messages::absence>& received) {
   const auto* gone = unpack(received, hub_state::name);
   const auto child = self->current_sender();
   const auto way = child ? self->state.links->find_child(child->address()) : std::string{};
@@ -335,7 +335,7 @@ void take_absence(pointer self, const message<messages::absence>& received) {
 }
 
 /// A hub that is no child here any more, since another took its place, hears nothing: it is to attach anew.
-caf::result<atom::beats> take_beats(pointer self, const message<messages::beat_summary>& received) {
+caf::result<atom::beats> take_beats(hub_pointer self, const message<messages::beat_summary>& received) {
   const auto child = self->current_sender();
   if (!child || self->state.links->find_child(child->address()).empty())
     return caf::sec::request_receiver_down;
@@ -345,7 +345,7 @@ caf::result<atom::beats> take_beats(pointer self, const message<messages::beat_s
 }
 
 /// Answers once the arbitrator, if there is one, has decided all that it was given.
-caf::result<atom::settle> settle(pointer self) {
+caf::result<atom::settle> settle(hub_pointer self) {
   auto promise = self->make_response_promise<atom::settle>();
   const auto& links = *self->state.links;
   if (!links.arbitrator) {
@@ -358,7 +358,7 @@ caf::result<atom::settle> settle(pointer self) {
   return promise;
 }
 
-void went_down(pointer self, const caf::down_msg& down) {
+void went_down(hub_pointer self, const caf::down_msg& down) {
   auto& [links, role] = self->state;
   if (links->parent && down.source == links->parent.address()) {
     role->lost_parent("it is gone");
@@ -371,7 +371,7 @@ void went_down(pointer self, const caf::down_msg& down) {
   }
 }
 
-void take_placement(pointer self, const message<messages::recipients>& to, const message<messages::placement>& received,
+void take_placement(hub_pointer self, const message<messages::recipients>& to, const message<messages::placement>& received,
                     const store_actor& store) {
   const auto* workers = unpack(to, hub_state::name);
   const auto* placement = unpack(received, hub_state::name);
@@ -381,7 +381,7 @@ void take_placement(pointer self, const message<messages::recipients>& to, const
   self->state.role->take_placement(workers->ranks, *placement);
 }
 
-void take_notice(pointer self, const message<messages::recipients>& to,
+void take_notice(hub_pointer self, const message<messages::recipients>& to,
                  const message<messages::generation_notice>& received) {
   const auto* workers = unpack(to, hub_state::name);
   const auto* notice = unpack(received, hub_state::name);
@@ -390,7 +390,7 @@ void take_notice(pointer self, const message<messages::recipients>& to,
 }
 
 /// Of the parent, or of the root's arbitrator.
-void take_guidance(pointer self, const message<messages::guidance>& received) {
+void take_guidance(hub_pointer self, const message<messages::guidance>& received) {
   auto& [links, role] = self->state;
   if (!links->at_root && links->arbitrator)
     self->send(links->arbitrator, atom::guide_v, received);
@@ -401,7 +401,7 @@ void take_guidance(pointer self, const message<messages::guidance>& received) {
 }
 
 /// The same.
-void take_policy(pointer self, const message<messages::policy_version>& version) {
+void take_policy(hub_pointer self, const message<messages::policy_version>& version) {
   auto& links = *self->state.links;
   if (!links.at_root && links.arbitrator)
     self->send(links.arbitrator, atom::policy_v, version);
@@ -409,7 +409,7 @@ void take_policy(pointer self, const message<messages::policy_version>& version)
 }
 
 /// One that was started again is told what the one before it was.
-void serve(pointer self, const arbitrator_actor& arbitrator) {
+void serve(hub_pointer self, const arbitrator_actor& arbitrator) {
   auto& [links, role] = self->state;
   links->arbitrator = arbitrator;
   if (!links->at_root && links->policy)
@@ -417,29 +417,29 @@ void serve(pointer self, const arbitrator_actor& arbitrator) {
   role->serve_arbitrator();
 }
 
-void reach(pointer self, const gateway_actor& gateway) {
+void reach(hub_pointer self, const gateway_actor& gateway) {
   self->state.links->gateway = gateway;
   self->state.role->reached_parent();
 }
 
-void lose_gateway(pointer self) {
+void lose_gateway(hub_pointer self) {
   self->state.links->gateway = nullptr;
   self->state.role->lost_parent("its host is gone");
 }
 
-void find_parent(pointer self) {
+void find_parent(hub_pointer self) {
   if (self->state.links->gateway)
     self->state.role->find_parent();
 }
 
-void tick(pointer self, std::chrono::milliseconds interval) {
+void tick(hub_pointer self, std::chrono::milliseconds interval) {
   self->delayed_send(self, interval, atom::tick_v);
   self->state.role->tick();
 }
 
 /// Hands the value of a message to the role.
 template <class Tag, class T>
-auto hand_on(pointer self, Tag, void (hub_role::*take)(T)) {
+auto hand_on(hub_pointer self, Tag, void (hub_role::*take)(T)) {
   return [self, take](Tag, const message<std::decay_t<T>>& received) {
     if (const auto* value = unpack(received, hub_state::name))
       (self->state.role.get()->*take)(*value);
@@ -448,7 +448,7 @@ auto hand_on(pointer self, Tag, void (hub_role::*take)(T)) {
 
 /// The same, and answers that it has come.
 template <class Tag, class T>
-auto hand_on_and_answer(pointer self, Tag tag, void (hub_role::*take)(T)) {
+auto hand_on_and_answer(hub_pointer self, Tag tag, void (hub_role::*take)(T)) {
   return [tag, hand = hand_on(self, tag, take)](Tag, const message<std::decay_t<T>>& received) {
     hand(tag, received);
     return tag;
@@ -457,7 +457,7 @@ auto hand_on_and_answer(pointer self, Tag tag, void (hub_role::*take)(T)) {
 
 } // namespace
 
-hub_actor::behavior_type hub(pointer self, hub_options options) {
+hub_actor::behavior_type hub(hub_pointer self, hub_options options) {
   install_handlers(self, hub_state::name);
   auto& [links, role] = self->state;
   links = std::make_unique<hub_switchboard>(self, options.timeouts);

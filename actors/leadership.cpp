@@ -36,7 +36,7 @@ struct watch_state {
   std::optional<std::uint64_t> told_leader;
 };
 
-using pointer = caf::stateful_actor<watch_state>*;
+using leadership_pointer = caf::stateful_actor<watch_state>*;
 
 std::string host_of(const cluster::cluster_file& file, std::uint64_t voter) {
   return voter == 0 || voter > file.hosts.size() ? "" : file.hosts[voter - 1].name;
@@ -48,7 +48,7 @@ std::uint64_t new_client() {
 }
 
 /// Everything that was committed before is read first; until it is here nobody decides.
-void ask(pointer self, std::uint64_t term) {
+void ask(leadership_pointer self, std::uint64_t term) {
   auto& state = self->state;
   state.asked_term = term;
   state.voter->read([news = state.news, term, watch = caf::actor{self}](const replication::read_result& result) {
@@ -61,7 +61,7 @@ void ask(pointer self, std::uint64_t term) {
   });
 }
 
-void lead(pointer self, std::uint64_t term, std::shared_ptr<const replication::journal_state> journal) {
+void lead(leadership_pointer self, std::uint64_t term, std::shared_ptr<const replication::journal_state> journal) {
   auto& state = self->state;
   state.leading_term = term;
   state.told_leader.reset();
@@ -71,7 +71,7 @@ void lead(pointer self, std::uint64_t term, std::shared_ptr<const replication::j
                       .raft_term = term});
 }
 
-void follow(pointer self, std::uint64_t leader) {
+void follow(leadership_pointer self, std::uint64_t leader) {
   auto& state = self->state;
   if (state.leading_term != 0)
     spdlog::warn("not_leading_any_more raft_term={}", state.leading_term);
@@ -82,7 +82,7 @@ void follow(pointer self, std::uint64_t leader) {
   state.options.follow(host_of(*state.options.file, leader));
 }
 
-void look(pointer self) {
+void look(leadership_pointer self) {
   auto& state = self->state;
   std::unique_lock lock(state.news->mutex);
   const auto now = state.news->now;
@@ -100,7 +100,7 @@ void look(pointer self) {
     ask(self, now.raft_term);
 }
 
-caf::behavior watch(pointer self, leadership_options options, std::shared_ptr<replication::replica> voter,
+caf::behavior watch(leadership_pointer self, leadership_options options, std::shared_ptr<replication::replica> voter,
                     std::shared_ptr<voter_news> news) {
   install_handlers(self, watch_state::name);
   self->state.options = std::move(options);

@@ -13,9 +13,9 @@ namespace dynamix::actors {
 
 namespace {
 
-using pointer = learner_actor::stateful_pointer<ppo_learner_state>;
+using ppo_learner_pointer = learner_actor::stateful_pointer<ppo_learner_state>;
 
-caf::result<message<messages::policy_version>> learn(pointer self,
+caf::result<message<messages::policy_version>> learn(ppo_learner_pointer self,
                                                      const std::vector<message<messages::trajectory>>& trajectories) {
   std::vector<messages::trajectory> rollout;
   for (const auto& one : trajectories) {
@@ -42,7 +42,7 @@ void yield_to_training() {
 
 } // namespace
 
-learner_actor::behavior_type ppo_learner(pointer self, const std::shared_ptr<const cluster::cluster_file>& file,
+learner_actor::behavior_type ppo_learner(ppo_learner_pointer self, const std::shared_ptr<const cluster::cluster_file>& file,
                                          std::vector<std::uint8_t> saved, std::string checkpoint) {
   install_handlers(self, ppo_learner_state::name);
   yield_to_training();

@@ -10,15 +10,15 @@ namespace dynamix::actors {
 
 namespace {
 
-using pointer = caf::stateful_actor<supervisor_state>*;
+using supervisor_pointer = caf::stateful_actor<supervisor_state>*;
 
-void start_child(pointer self, std::size_t index) {
+void start_child(supervisor_pointer self, std::size_t index) {
   auto& child = self->state.children[index];
   child.actor = child.specification.start();
   self->monitor(caf::actor_cast<caf::actor>(child.actor));
 }
 
-void stop_child(pointer self, std::size_t index, caf::exit_reason reason) {
+void stop_child(supervisor_pointer self, std::size_t index, caf::exit_reason reason) {
   auto& child = self->state.children[index];
   if (!child.actor)
     return;
@@ -27,19 +27,19 @@ void stop_child(pointer self, std::size_t index, caf::exit_reason reason) {
   child.actor = nullptr;
 }
 
-void shut_down(pointer self, const caf::error& reason) {
+void shut_down(supervisor_pointer self, const caf::error& reason) {
   for (auto index = self->state.children.size(); index-- > 0;)
     stop_child(self, index, caf::exit_reason::user_shutdown);
   self->quit(reason);
 }
 
-void give_up(pointer self, const std::string& reason) {
+void give_up(supervisor_pointer self, const std::string& reason) {
   spdlog::error("supervisor_gives_up reason=\"{}\"", reason);
   self->state.events->failed(reason);
   shut_down(self, caf::exit_reason::unhandled_exception);
 }
 
-void child_down(pointer self, const caf::down_msg& down) {
+void child_down(supervisor_pointer self, const caf::down_msg& down) {
   auto& state = self->state;
   const auto found = std::ranges::find_if(
       state.children, [&](const auto& child) { return child.actor && child.actor->address() == down.source; });
@@ -65,14 +65,14 @@ void child_down(pointer self, const caf::down_msg& down) {
     self->delayed_send(self, to_milliseconds(plan.delay_seconds), atom::restart_v);
 }
 
-void restart_children(pointer self) {
+void restart_children(supervisor_pointer self) {
   for (const auto index : std::exchange(self->state.to_restart, {}))
     start_child(self, index);
 }
 
 } // namespace
 
-caf::behavior supervisor(pointer self, supervision_options options, std::vector<child_specification> children,
+caf::behavior supervisor(supervisor_pointer self, supervision_options options, std::vector<child_specification> children,
                          std::shared_ptr<host_events> events, std::function<void(const std::string& reason)> told) {
   install_handlers(self, supervisor_state::name);
   auto& state = self->state;

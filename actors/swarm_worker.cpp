@@ -21,18 +21,18 @@ namespace {
 
 namespace events = session::events;
 namespace effects = session::effects;
-using pointer = swarm_worker_actor::stateful_pointer<swarm_worker_state>;
+using swarm_worker_pointer = swarm_worker_actor::stateful_pointer<swarm_worker_state>;
 using phase = session::worker_protocol::phase;
 
 /// What happens, and all that follows from it.
-void happen(pointer self, session::event what);
-void report_open(pointer self);
-void leave_generation(pointer self);
-void apply(pointer self, const messages::decision& decision);
+void happen(swarm_worker_pointer self, session::event what);
+void report_open(swarm_worker_pointer self);
+void leave_generation(swarm_worker_pointer self);
+void apply(swarm_worker_pointer self, const messages::decision& decision);
 
 /// Carries effects out.
-struct performer {
-  pointer self;
+struct swarm_performer {
+  swarm_worker_pointer self;
   swarm_worker_state& state = self->state;
   swarm_group& group = *state.group;
 
@@ -137,13 +137,13 @@ struct performer {
   }
 };
 
-void happen(pointer self, session::event what) {
+void happen(swarm_worker_pointer self, session::event what) {
   auto& state = self->state;
   for (const auto& effect : state.protocol->handle({seconds_now(self), state.steps}, std::move(what)))
-    std::visit(performer{self}, effect);
+    std::visit(swarm_performer{self}, effect);
 }
 
-void apply(pointer self, const messages::decision& decision) {
+void apply(swarm_worker_pointer self, const messages::decision& decision) {
   auto& state = self->state;
   state.protocol->decisions()->applied(decision, decision.first_step);
   state.in_force = decision.key;
@@ -153,7 +153,7 @@ void apply(pointer self, const messages::decision& decision) {
   state.group->events.applied(decision);
 }
 
-void leave_generation(pointer self) {
+void leave_generation(swarm_worker_pointer self) {
   const auto steps = self->state.steps;
   happen(self,
          events::generation_left{.goes_on = true,
@@ -169,7 +169,7 @@ void pack_open(swarm_worker_state& state) {
   state.packed.encoded(); // now, so that what is measured from the window's end on does not include it
 }
 
-void report_open(pointer self) {
+void report_open(swarm_worker_pointer self) {
   auto& state = self->state;
   if (!state.open || !state.window_ended || state.protocol->now() != phase::training)
     return;
@@ -185,7 +185,7 @@ void prepare(swarm_worker_state& state, std::uint32_t index) {
   pack_open(state);
 }
 
-void take_placement(pointer self, const message<messages::placement>& received, const store_actor& store) {
+void take_placement(swarm_worker_pointer self, const message<messages::placement>& received, const store_actor& store) {
   auto& state = self->state;
   const auto placement = unpack<messages::placement>(received, "swarm_worker");
   if (!placement)
@@ -196,20 +196,20 @@ void take_placement(pointer self, const message<messages::placement>& received, 
 
 /// A message that is all there is to the event.
 template <class Event, class Message>
-void receive(pointer self, const message<Message>& received) {
+void receive(swarm_worker_pointer self, const message<Message>& received) {
   ++self->state.group->received;
   if (const auto value = unpack<Message>(received, "swarm_worker"))
     happen(self, Event{*value});
 }
 
-void tick(pointer self) {
+void tick(swarm_worker_pointer self) {
   auto& state = self->state;
   if (state.protocol->now() != phase::ended)
     self->delayed_send(self, std::chrono::milliseconds(state.group->timeouts.beat_interval_ms), atom::tick_v);
   happen(self, events::tick{});
 }
 
-void finish(pointer self) {
+void finish(swarm_worker_pointer self) {
   auto& state = self->state;
   state.finished = true;
   if (state.protocol->decisions() == nullptr)
@@ -222,7 +222,7 @@ void finish(pointer self) {
 
 } // namespace
 
-swarm_worker_actor::behavior_type swarm_worker(pointer self, std::shared_ptr<swarm_group> group,
+swarm_worker_actor::behavior_type swarm_worker(swarm_worker_pointer self, std::shared_ptr<swarm_group> group,
                                                swarm_relay_actor relay, std::uint32_t rank, std::uint64_t incarnation) {
   install_handlers(self, swarm_worker_state::name);
   auto& state = self->state;

@@ -14,7 +14,7 @@ namespace dynamix::actors {
 
 namespace {
 
-using pointer = telemetry_actor::stateful_pointer<telemetry_state>;
+using telemetry_pointer = telemetry_actor::stateful_pointer<telemetry_state>;
 
 using dynamix::telemetry::window_meter;
 
@@ -55,7 +55,7 @@ caf::result<message<messages::window_report>> complete(telemetry_state& state,
 
 } // namespace
 
-telemetry_actor::behavior_type telemetry(pointer self, const telemetry_options& options) {
+telemetry_actor::behavior_type telemetry(telemetry_pointer self, const telemetry_options& options) {
   install_handlers(self, telemetry_state::name);
   self->state.meter = make_meter(options);
   return {

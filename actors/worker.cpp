@@ -17,10 +17,10 @@ namespace {
 
 namespace events = session::events;
 namespace effects = session::effects;
-using pointer = worker_local::stateful_pointer<worker_state>;
+using worker_pointer = worker_local::stateful_pointer<worker_state>;
 
 /// What happens, and all that follows from it.
-void happen(pointer self, session::event what);
+void happen(worker_pointer self, session::event what);
 
 messages::farewell fitted(messages::farewell said) {
   said.reason = messages::fit_text(said.reason);
@@ -28,8 +28,8 @@ messages::farewell fitted(messages::farewell said) {
 }
 
 /// Carries effects out.
-struct performer {
-  pointer self;
+struct worker_performer {
+  worker_pointer self;
   worker_state& state = self->state;
 
   static std::chrono::milliseconds patience(std::uint32_t timeout_ms) { return std::chrono::milliseconds(timeout_ms); }
@@ -120,26 +120,26 @@ struct performer {
   }
 };
 
-void happen(pointer self, session::event what) {
+void happen(worker_pointer self, session::event what) {
   auto& state = self->state;
   const session::moment at{seconds_now(self), state.run ? state.run->steps() : 0};
   for (const auto& effect : state.protocol->handle(at, std::move(what)))
-    std::visit(performer{self}, effect);
+    std::visit(worker_performer{self}, effect);
 }
 
 /// A message that is all there is to the event.
 template <class Event, class Message>
-void receive(pointer self, const message<Message>& received) {
+void receive(worker_pointer self, const message<Message>& received) {
   if (const auto value = unpack<Message>(received, "worker"))
     happen(self, Event{*value});
 }
 
-std::chrono::milliseconds patience(pointer self) {
+std::chrono::milliseconds patience(worker_pointer self) {
   return std::chrono::milliseconds(self->state.options.timeouts.request_timeout_ms);
 }
 
 /// Telemetry completes it; where it does not, the window is reported without what it would have measured.
-void complete(pointer self, const message<messages::window_report>& report) {
+void complete(worker_pointer self, const message<messages::window_report>& report) {
   const auto completed = [self](const message<messages::window_report>& known) {
     receive<events::window_completed, messages::window_report>(self, known);
   };
@@ -149,13 +149,13 @@ void complete(pointer self, const message<messages::window_report>& report) {
 
 /// Once the reports before it have come back from telemetry.
 template <class Action>
-void behind_reports(pointer self, Action action) {
+void behind_reports(worker_pointer self, Action action) {
   self->request(self->state.telemetry, patience(self), atom::settle_v)
       .then([action](atom::settle) { action(); }, [action](const caf::error&) { action(); });
 }
 
 /// The training thread has left its generation, or has ended.
-void generation_left(pointer self) {
+void generation_left(worker_pointer self) {
   const auto& run = *self->state.run;
   const auto outcome = run.outcome();
   const bool stopped = outcome.how == trainer::ending::stopped;
@@ -177,7 +177,7 @@ void generation_left(pointer self) {
                                              .end = outcome.succeeded() ? good_end : messages::farewell_end::failed}});
 }
 
-void take_placement(pointer self, const message<messages::placement>& received, const store_actor& store) {
+void take_placement(worker_pointer self, const message<messages::placement>& received, const store_actor& store) {
   const auto placement = unpack<messages::placement>(received, "worker");
   if (!placement)
     return;
@@ -186,14 +186,14 @@ void take_placement(pointer self, const message<messages::placement>& received, 
                                           store == self->state.store});
 }
 
-void tick(pointer self) {
+void tick(worker_pointer self) {
   self->delayed_send(self, std::chrono::milliseconds(self->state.options.timeouts.beat_interval_ms), atom::tick_v);
   happen(self, events::tick{});
 }
 
 } // namespace
 
-worker_local::behavior_type worker(pointer self, training_options options, session::worker_options protocol,
+worker_local::behavior_type worker(worker_pointer self, training_options options, session::worker_options protocol,
                                    std::shared_ptr<host_events> host) {
   install_handlers(self, worker_state::name);
   auto& state = self->state;

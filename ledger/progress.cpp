@@ -10,7 +10,7 @@
 namespace dynamix::ledger {
 namespace {
 
-constexpr std::size_t recent_windows = 20;
+constexpr std::size_t progress_windows = 20;
 constexpr std::size_t recent_evaluations = 6;
 /// Of the fitted power: the time to the target lay in the range 7 to 8 times of 10 in 66 runs (benchmarks/results).
 constexpr double standard_errors = 3;
@@ -112,7 +112,7 @@ void progress::add_window(const ledger::window& window) {
     return;
   batch_accuracy_ = correct / samples;
   recent_.push_back({elapsed_seconds_, samples_done_});
-  if (recent_.size() > recent_windows)
+  if (recent_.size() > progress_windows)
     recent_.pop_front();
 }
 

@@ -8,7 +8,7 @@
 namespace dynamix::ledger {
 namespace {
 
-constexpr float unknown = std::numeric_limits<float>::quiet_NaN();
+constexpr float no_value = std::numeric_limits<float>::quiet_NaN();
 
 float mean_of(float left, float right) {
   if (std::isnan(left))
@@ -43,7 +43,7 @@ void thinned_table::add(std::span<const float> row) {
   if (++pending_ < stride_)
     return;
   for (std::size_t i = 0; i < columns_; ++i)
-    values_.push_back(counts_[i] == 0 ? unknown : static_cast<float>(sums_[i] / static_cast<double>(counts_[i])));
+    values_.push_back(counts_[i] == 0 ? no_value : static_cast<float>(sums_[i] / static_cast<double>(counts_[i])));
   std::ranges::fill(sums_, 0.0);
   std::ranges::fill(counts_, 0U);
   pending_ = 0;

@@ -10,7 +10,7 @@
 namespace dynamix::policy {
 namespace {
 
-constexpr double dead_band = 0.05; ///< of a batch size
+constexpr double omnilearn_dead_band = 0.05; ///< of a batch size
 
 /// The computing time of a step under the batch size in force.
 struct timing {
@@ -49,7 +49,7 @@ bool omnilearn_controller::due(const observation& observed, const std::vector<st
       std::accumulate(batches.begin(), batches.end(), std::uint64_t{0}))
     return true;
   for (std::size_t i = 0; i < batches.size(); ++i)
-    if (std::abs(static_cast<double>(batches[i]) - assigned[i]) > dead_band * assigned[i])
+    if (std::abs(static_cast<double>(batches[i]) - assigned[i]) > omnilearn_dead_band * assigned[i])
       return true;
   return false;
 }

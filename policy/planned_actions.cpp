@@ -8,7 +8,7 @@
 namespace dynamix::policy {
 namespace {
 
-constexpr double dead_band = 0.04; ///< relative change of a batch size that is not worth it
+constexpr double planned_dead_band = 0.04; ///< relative change of a batch size that is not worth it
 
 } // namespace
 
@@ -37,7 +37,7 @@ planned_target find_planned_target(const measured_cluster& measured, std::span<c
   const auto seconds = scale * measured.best(how).slowest_seconds * (1 + 1e-9);
   auto target = measured.within(seconds, how);
   for (std::size_t i = 0; i < assigned.size(); ++i)
-    if (std::abs(static_cast<double>(target.batches[i]) - assigned[i]) > dead_band * assigned[i])
+    if (std::abs(static_cast<double>(target.batches[i]) - assigned[i]) > planned_dead_band * assigned[i])
       return {.plan = std::move(target), .seconds = seconds};
   return {.plan = measured.judge(assigned, how)};
 }

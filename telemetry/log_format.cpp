@@ -39,7 +39,7 @@ std::string one_line(std::string_view text) {
 }
 
 /// As a JSON string, RFC 8259, section 7; bytes that are no UTF-8 are left to the reader.
-std::string quoted(std::string_view text) {
+std::string json_quoted(std::string_view text) {
   std::string safe = "\"";
   for (const char character : text) {
     if (character == '"' || character == '\\')
@@ -97,11 +97,11 @@ private:
     const auto parts = take_apart(text);
     std::string fields;
     for (const auto& [key, value] : parts.fields)
-      fields += (fields.empty() ? "" : ",") + quoted(key) + ":" + quoted(value);
+      fields += (fields.empty() ? "" : ",") + json_quoted(key) + ":" + json_quoted(value);
     return fmt::format("{{\"time\":\"{}\",\"monotonic_seconds\":{:.6f},\"level\":\"{}\",\"host\":{},\"generation\":{},"
                        "\"event\":{},\"fields\":{{{}}},\"text\":{}}}\n",
-                       utc_text(message.time), now, level_text(message.level), quoted(host_), current,
-                       quoted(parts.event), fields, quoted(parts.text));
+                       utc_text(message.time), now, level_text(message.level), json_quoted(host_), current,
+                       json_quoted(parts.event), fields, json_quoted(parts.text));
   }
 
   std::string host_;
