@@ -13,13 +13,13 @@ using ::testing::HasSubstr;
 
 constexpr std::uint64_t window_steps = 2;
 
-class arbitrator_loss : public trial {
+class ArbitratorLoss : public trial {
 protected:
   /// Slow enough that most of the training is left after the first windows.
   void write_slow_file(double epochs) { write_file({.slowdowns = {10, 10}, .epochs = epochs}); }
 };
 
-TEST_F(arbitrator_loss, leaves_the_workers_training_on_their_last_batch_sizes) {
+TEST_F(ArbitratorLoss, LeavesTheWorkersTrainingOnTheirLastBatchSizes) {
   write_slow_file(2);
   auto first = start_host("w0");
   auto second = start_host("w1");
@@ -44,7 +44,7 @@ TEST_F(arbitrator_loss, leaves_the_workers_training_on_their_last_batch_sizes) {
   EXPECT_EQ(farewell_of("w0").parameter_checksum, farewell_of("w1").parameter_checksum);
 }
 
-TEST_F(arbitrator_loss, is_mended_by_local_while_training_goes_on) {
+TEST_F(ArbitratorLoss, IsMendedByLocalWhileTrainingGoesOn) {
   write_slow_file(4);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
@@ -60,7 +60,7 @@ TEST_F(arbitrator_loss, is_mended_by_local_while_training_goes_on) {
   EXPECT_GT(windows().back().key.term, windows().front().key.term);
 }
 
-TEST_F(arbitrator_loss, ends_when_a_successor_takes_over_with_a_higher_term) {
+TEST_F(ArbitratorLoss, EndsWhenASuccessorTakesOverWithAHigherTerm) {
   write_slow_file(4);
   std::vector<program> workers;
   workers.push_back(start_host("w0"));

@@ -34,7 +34,7 @@ bool run_shell(const std::string& command) {
   return std::system((command + " > /dev/null 2>&1").c_str()) == 0;
 }
 
-class attribution : public ::testing::Test {
+class Attribution : public ::testing::Test {
 protected:
   static constexpr const char* hosts[] = {"hub", "w0", "w1", "w2"};
 
@@ -144,7 +144,7 @@ protected:
   std::map<std::string, node::child_process> processes_;
 };
 
-TEST_F(attribution, of_a_used_up_cpu_quota_is_waiting_for_a_cpu) {
+TEST_F(Attribution, OfAUsedUpCpuQuotaIsWaitingForACpu) {
   const auto group = telemetry::find_own_cgroups().cpu + "/attribution-" + std::to_string(::getpid());
   start();
   std::filesystem::create_directory(group);
@@ -163,7 +163,7 @@ TEST_F(attribution, of_a_used_up_cpu_quota_is_waiting_for_a_cpu) {
   ::rmdir(group.c_str());
 }
 
-TEST_F(attribution, of_a_throttled_link_is_its_hosts_network) {
+TEST_F(Attribution, OfAThrottledLinkIsItsHostsNetwork) {
   start();
   EXPECT_EQ(largest_change([&] {
               EXPECT_TRUE(
@@ -172,7 +172,7 @@ TEST_F(attribution, of_a_throttled_link_is_its_hosts_network) {
             "w1 network");
 }
 
-TEST_F(attribution, of_a_link_that_loses_packets_is_its_senders_network) {
+TEST_F(Attribution, OfALinkThatLosesPacketsIsItsSendersNetwork) {
   start();
   // Behind the host's own stack: what it sends is lost on the way, without its knowing.
   EXPECT_EQ(largest_change([&] {
@@ -188,7 +188,7 @@ TEST_F(attribution, of_a_link_that_loses_packets_is_its_senders_network) {
             "w1 network");
 }
 
-TEST_F(attribution, of_a_slowed_peer_is_its_own_computing) {
+TEST_F(Attribution, OfASlowedPeerIsItsOwnComputing) {
   start("emulate = [{ at_seconds = " + std::to_string(fault_seconds) + ", compute_slowdown = 4.0 }]\n");
   EXPECT_EQ(largest_change([] {}), "w1 compute");
 }

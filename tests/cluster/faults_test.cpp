@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class faults : public trial {
+class Faults : public trial {
 protected:
   /// Slow enough that most of the training is left after the first windows.
   void write_slow_file(double epochs) { write_file({.slowdowns = {10, 10, 10}, .epochs = epochs}); }
@@ -24,7 +24,7 @@ protected:
   nlohmann::json verdict() const { return nlohmann::json::parse(contents_of(run().summary()))["faults"]; }
 };
 
-TEST_F(faults, kill_a_worker_and_find_the_run_clean) {
+TEST_F(Faults, KillAWorkerAndFindTheRunClean) {
   write_slow_file(1000);
   const auto ended = end_under("after_last_fault_seconds = 0.5\n"
                                "[[fault]]\nkind = \"kill\"\ntarget = \"rank:0\"\nat_window = 3\n"
@@ -42,7 +42,7 @@ TEST_F(faults, kill_a_worker_and_find_the_run_clean) {
   EXPECT_THAT(judged["injected"][1]["evidence"].get<std::string>(), HasSubstr("ended with signal 11"));
 }
 
-TEST_F(faults, cut_a_worker_off_until_the_others_go_on_without_it) {
+TEST_F(Faults, CutAWorkerOffUntilTheOthersGoOnWithoutIt) {
   write_slow_file(1000);
   const auto ended =
       end_under("after_last_fault_seconds = 0.5\n"
@@ -54,7 +54,7 @@ TEST_F(faults, cut_a_worker_off_until_the_others_go_on_without_it) {
   EXPECT_EQ(judged["all"]["detection_seconds"]["count"], 1) << "it was lost";
 }
 
-TEST_F(faults, that_hit_nobody_are_named) {
+TEST_F(Faults, ThatHitNobodyAreNamed) {
   write_slow_file(1);
   const auto ended =
       end_under("[[fault]]\nkind = \"reset\"\ntarget = [\"hub\", \"w0\", \"w1\", \"w2\"]\nat_window = 2\n");
@@ -63,7 +63,7 @@ TEST_F(faults, that_hit_nobody_are_named) {
   EXPECT_EQ(verdict()["clean"], false);
 }
 
-TEST_F(faults, are_refused_with_their_place_when_the_plan_is_wrong) {
+TEST_F(Faults, AreRefusedWithTheirPlaceWhenThePlanIsWrong) {
   write_slow_file(1);
   const auto ended = end_under("[[fault]]\nkind = \"kill\"\ntarget = \"w7\"\nat_window = 2\n");
   EXPECT_EQ(ended.code, 2);
@@ -71,7 +71,7 @@ TEST_F(faults, are_refused_with_their_place_when_the_plan_is_wrong) {
   EXPECT_FALSE(run().exists());
 }
 
-TEST_F(faults, end_training_in_order_when_the_last_is_recovered_from) {
+TEST_F(Faults, EndTrainingInOrderWhenTheLastIsRecoveredFrom) {
   write_slow_file(1000);
   const auto ended = end_under("after_last_fault_seconds = 0.5\n"
                                "[[fault]]\nkind = \"kill\"\ntarget = \"w1\"\nat_window = 3\n");
@@ -81,7 +81,7 @@ TEST_F(faults, end_training_in_order_when_the_last_is_recovered_from) {
   EXPECT_EQ(verdict()["interrupted"], false);
 }
 
-TEST_F(faults, are_judged_also_when_a_second_interrupt_ends_the_cluster_at_once) {
+TEST_F(Faults, AreJudgedAlsoWhenASecondInterruptEndsTheClusterAtOnce) {
   write_slow_file(1000);
   const auto path = directory_.path() + "/plan.toml";
   ASSERT_EQ(storage::write_file_atomically(path, "[plan]\ncluster = \"cluster.toml\"\ncompare = false\n"

@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class joining : public trial {
+class Joining : public trial {
 protected:
   /// Starts the hosts in this order, each when the one before is up, and waits for all of them to end well.
   void expect_end_in_order(const std::vector<std::string>& hosts) {
@@ -30,19 +30,19 @@ protected:
   }
 };
 
-TEST_F(joining, works_when_the_arbitrator_is_first) {
+TEST_F(Joining, WorksWhenTheArbitratorIsFirst) {
   expect_end_in_order({"hub", "w0", "w1"});
 }
 
-TEST_F(joining, works_when_the_arbitrator_is_last) {
+TEST_F(Joining, WorksWhenTheArbitratorIsLast) {
   expect_end_in_order({"w1", "w0", "hub"});
 }
 
-TEST_F(joining, works_when_the_arbitrator_is_in_the_middle) {
+TEST_F(Joining, WorksWhenTheArbitratorIsInTheMiddle) {
   expect_end_in_order({"w1", "hub", "w0"});
 }
 
-TEST_F(joining, refuses_a_host_with_another_version_of_the_cluster_file) {
+TEST_F(Joining, RefusesAHostWithAnotherVersionOfTheClusterFile) {
   write_file({.slowdowns = {1}, .epochs = 0.3});
   auto arbitrator = start_host("hub");
   ASSERT_TRUE(wait_until([&] { return !contents_of(run().ledger()).empty(); })) << "it has not read the file";

@@ -44,9 +44,9 @@ bool is_loopback(const std::string& address) {
   return (four && address.ends_with("7F")) || address == "00000000000000000000000001000000";
 }
 
-class listening : public trial {};
+class Listening : public trial {};
 
-TEST_F(listening, is_on_loopback_only_for_actors_and_gradients) {
+TEST_F(Listening, IsOnLoopbackOnlyForActorsAndGradients) {
   write_file({.epochs = 1000});
   std::vector<program> started;
   for (const auto* host : {"hub", "w0", "w1"})

@@ -15,9 +15,9 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class run_that_is_read : public trial {};
+class RunThatIsRead : public trial {};
 
-TEST_F(run_that_is_read, is_traced_on_one_clock_and_decides_the_same_again) {
+TEST_F(RunThatIsRead, IsTracedOnOneClockAndDecidesTheSameAgain) {
   write_file({.slowdowns = {1, 2}, .more = "[ppo]\nhorizon = 4\n", .cluster = patient_cluster});
   const auto ended =
       start({"local", "--cluster", file(), "--out", run().path(), "--trace", "--log-json", "--set", "cluster.seed=23"})

@@ -34,7 +34,7 @@ private:
   int descriptor_;
 };
 
-class refusal : public trial {
+class Refusal : public trial {
 protected:
   /// Moves w1 beyond loopback, to an address from TEST-NET-3, which no machine has: nothing can listen there.
   void write_file_beyond_loopback() {
@@ -73,14 +73,14 @@ protected:
   }
 };
 
-TEST_F(refusal, of_a_port_in_use) {
+TEST_F(Refusal, OfAPortInUse) {
   write_file({});
   const listener other(port(1));
   expect_refusal_by_local("host \"w0\" cannot listen on 127.0.0.1:" + std::to_string(port(1)) +
                           ": another process does");
 }
 
-TEST_F(refusal, of_a_port_in_use_by_one_host) {
+TEST_F(Refusal, OfAPortInUseByOneHost) {
   write_file({});
   const listener other(port(0));
   const auto ended = start_host("hub").wait();
@@ -90,7 +90,7 @@ TEST_F(refusal, of_a_port_in_use_by_one_host) {
   EXPECT_THAT(ended.output, Not(HasSubstr("actors_still_running"))) << "an actor outlived the shut-down";
 }
 
-TEST_F(refusal, of_an_unreadable_data_set) {
+TEST_F(Refusal, OfAnUnreadableDataSet) {
   write_file({.dataset = directory_.path() + "/nowhere"});
   const std::string message = "there is neither " + directory_.path() + "/nowhere/train-images-idx3-ubyte";
   expect_refusal_by_local(message);
@@ -99,12 +99,12 @@ TEST_F(refusal, of_an_unreadable_data_set) {
   EXPECT_THAT(ended.output, HasSubstr(message));
 }
 
-TEST_F(refusal, of_a_model_too_large_for_the_images) {
+TEST_F(Refusal, OfAModelTooLargeForTheImages) {
   write_file({.training = "model = \"vgg11\"\n"});
   expect_refusal_by_local("vgg11.*28x28");
 }
 
-TEST_F(refusal, of_an_address_beyond_loopback) {
+TEST_F(Refusal, OfAnAddressBeyondLoopback) {
   write_file_beyond_loopback();
   expect_refusal_by_local("host \"w1\".*203\\.0\\.113\\.1.*--insecure");
   const auto ended = start_host("w1").wait();
@@ -115,7 +115,7 @@ TEST_F(refusal, of_an_address_beyond_loopback) {
   EXPECT_THAT(checked.output, ContainsRegex("warning: .*203\\.0\\.113\\.1.*--insecure"));
 }
 
-TEST_F(refusal, of_an_address_beyond_loopback_yields_to_the_flag) {
+TEST_F(Refusal, OfAnAddressBeyondLoopbackYieldsToTheFlag) {
   write_file_beyond_loopback();
   const auto ended = end_of({"local", "--cluster", file(), "--out", run().path(), "--insecure"});
   EXPECT_EQ(ended.code, 2) << "the flag was heeded: this is what is wrong next";
@@ -124,7 +124,7 @@ TEST_F(refusal, of_an_address_beyond_loopback_yields_to_the_flag) {
   EXPECT_THAT(end_of({"check", "--cluster", file()}).output, Not(HasSubstr("warning")));
 }
 
-TEST_F(refusal, of_a_run_directory_in_use) {
+TEST_F(Refusal, OfARunDirectoryInUse) {
   write_file({});
   ASSERT_EQ(run().create(), "");
   ASSERT_EQ(storage::write_file_atomically(run().ledger(), std::string("kept\n")), "");
@@ -138,7 +138,7 @@ TEST_F(refusal, of_a_run_directory_in_use) {
   EXPECT_EQ(files_below(run().path()), before);
 }
 
-TEST_F(refusal, of_damaged_checkpoints) {
+TEST_F(Refusal, OfDamagedCheckpoints) {
   train_briefly();
   const auto paths = checkpoints();
   ASSERT_GE(paths.size(), 2U);
@@ -155,7 +155,7 @@ TEST_F(refusal, of_damaged_checkpoints) {
   EXPECT_EQ(files_below(run().path()), before) << "something was written over";
 }
 
-TEST_F(refusal, of_the_newest_checkpoint_falls_back_to_the_one_before) {
+TEST_F(Refusal, OfTheNewestCheckpointFallsBackToTheOneBefore) {
   train_briefly();
   const auto paths = checkpoints();
   ASSERT_GE(paths.size(), 2U);

@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class replicas : public trial {
+class Replicas : public trial {
 protected:
   void write_replicated_file(double epochs, const std::string& cluster = {}) {
     write_file({.slowdowns = {10, 10}, .epochs = epochs, .replicas = 3, .cluster = cluster});
@@ -57,7 +57,7 @@ protected:
   }
 };
 
-TEST_F(replicas, end_together_when_nothing_happens) {
+TEST_F(Replicas, EndTogetherWhenNothingHappens) {
   write_replicated_file(0.5, patient_cluster);
   const auto ended = start_local().wait();
   EXPECT_EQ(ended.code, 0) << ended.output;
@@ -69,7 +69,7 @@ TEST_F(replicas, end_together_when_nothing_happens) {
   expect_one_line_of_decisions();
 }
 
-TEST_F(replicas, go_on_with_the_next_window_when_the_leader_dies_twice) {
+TEST_F(Replicas, GoOnWithTheNextWindowWhenTheLeaderDiesTwice) {
   write_replicated_file(5);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
@@ -84,7 +84,7 @@ TEST_F(replicas, go_on_with_the_next_window_when_the_leader_dies_twice) {
   expect_one_line_of_decisions();
 }
 
-TEST_F(replicas, replace_a_leader_that_hangs_and_follow_when_it_wakes) {
+TEST_F(Replicas, ReplaceALeaderThatHangsAndFollowWhenItWakes) {
   write_replicated_file(5);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();

@@ -11,7 +11,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-class swarm_trial : public trial {
+class SwarmTrial : public trial {
 protected:
   std::string out() const { return directory_.path() + "/swarm"; }
 
@@ -36,7 +36,7 @@ protected:
   }
 };
 
-TEST_F(swarm_trial, decides_for_every_worker_on_every_window_and_loses_nothing) {
+TEST_F(SwarmTrial, DecidesForEveryWorkerOnEveryWindowAndLosesNothing) {
   const auto figures = figures_of({"--workers", "64", "--windows", "9", "--warm-up", "1", "--interval-ms", "100"});
   expect_complete(figures, 64, 10);
   EXPECT_EQ(figures["windows"], 9);
@@ -51,7 +51,7 @@ TEST_F(swarm_trial, decides_for_every_worker_on_every_window_and_loses_nothing) 
   }
 }
 
-TEST_F(swarm_trial, leaves_a_run_directory_that_report_reads_and_batch_sizes_that_fit_the_hosts) {
+TEST_F(SwarmTrial, LeavesARunDirectoryThatReportReadsAndBatchSizesThatFitTheHosts) {
   figures_of({"--workers", "8", "--windows", "10", "--warm-up", "0", "--interval-ms", "30", "--policy", "goodput",
               "--processes", "2", "--out", out()});
   std::string error;
@@ -71,7 +71,7 @@ TEST_F(swarm_trial, leaves_a_run_directory_that_report_reads_and_batch_sizes_tha
   EXPECT_EQ(end_of({"report", "--run", out()}).code, 0);
 }
 
-TEST_F(swarm_trial, reaches_every_worker_through_three_levels_of_arbitrators) {
+TEST_F(SwarmTrial, ReachesEveryWorkerThroughThreeLevelsOfArbitrators) {
   const auto figures = figures_of({"--workers", "12", "--topology", "tree", "--fanout", "3", "--windows", "6",
                                    "--warm-up", "1", "--interval-ms", "100"});
   EXPECT_EQ(figures["decisions"]["expected"], 12 * 7);
@@ -89,12 +89,12 @@ TEST_F(swarm_trial, reaches_every_worker_through_three_levels_of_arbitrators) {
   EXPECT_EQ(levels[0]["messages"], 0); // the workers speak to shards alone
 }
 
-TEST_F(swarm_trial, takes_the_hosts_of_a_cluster_file) {
+TEST_F(SwarmTrial, TakesTheHostsOfAClusterFile) {
   write_file({.slowdowns = {1, 1, 4}});
   expect_complete(figures_of({"--cluster", file(), "--windows", "2", "--warm-up", "1", "--interval-ms", "50"}), 3, 3);
 }
 
-TEST_F(swarm_trial, refuses_what_makes_no_sense) {
+TEST_F(SwarmTrial, RefusesWhatMakesNoSense) {
   const auto refused = [&](std::vector<std::string> arguments, const std::string& why) {
     arguments.insert(arguments.begin(), "swarm");
     const auto ended = end_of(arguments);
@@ -110,7 +110,7 @@ TEST_F(swarm_trial, refuses_what_makes_no_sense) {
   refused({"--out", directory_.path() + "/.."}, "not empty");
 }
 
-TEST_F(swarm_trial, ends_all_its_processes_when_it_is_stopped) {
+TEST_F(SwarmTrial, EndsAllItsProcessesWhenItIsStopped) {
   auto running = start({"swarm", "--workers", "8", "--windows", "1000", "--interval-ms", "100", "--out", out()});
   ASSERT_TRUE(
       wait_until([&] { return contents_of(out() + "/windows.jsonl").find("\"window\"") != std::string::npos; }));

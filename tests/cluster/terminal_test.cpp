@@ -118,7 +118,7 @@ private:
 const std::string screen_begins = "\x1b[?1049h\x1b[?25l";
 const std::string screen_ends = "\x1b[?25h\x1b[?1049l";
 
-class top : public trial {
+class Top : public trial {
 protected:
   void SetUp() override {
     ASSERT_EQ(run().create(), "");
@@ -130,7 +130,7 @@ protected:
   std::vector<std::string> arguments() const { return {"top", "--run", run().path()}; }
 };
 
-TEST_F(top, draws_and_leaves_the_terminal_as_it_was) {
+TEST_F(Top, DrawsAndLeavesTheTerminalAsItWas) {
   at_terminal terminal(arguments(), {});
   ASSERT_TRUE(terminal.says("q quits")) << terminal.said();
   EXPECT_THAT(terminal.said(), HasSubstr(screen_begins));
@@ -144,7 +144,7 @@ TEST_F(top, draws_and_leaves_the_terminal_as_it_was) {
   EXPECT_TRUE(terminal.is_ordinary());
 }
 
-TEST_F(top, follows_the_window_and_what_the_run_does) {
+TEST_F(Top, FollowsTheWindowAndWhatTheRunDoes) {
   at_terminal terminal(arguments(), {});
   ASSERT_TRUE(terminal.says("q quits"));
   terminal.resize(40, 8);
@@ -161,7 +161,7 @@ TEST_F(top, follows_the_window_and_what_the_run_does) {
   EXPECT_EQ(terminal.wait(), 0);
 }
 
-TEST_F(top, ends_well_at_ctrl_c_and_sigterm) {
+TEST_F(Top, EndsWellAtCtrlCAndSigterm) {
   for (const bool key : {true, false}) {
     at_terminal terminal(arguments(), {});
     ASSERT_TRUE(terminal.says("q quits"));
@@ -175,7 +175,7 @@ TEST_F(top, ends_well_at_ctrl_c_and_sigterm) {
   }
 }
 
-TEST_F(top, has_no_colours_where_they_are_not_wanted) {
+TEST_F(Top, HasNoColoursWhereTheyAreNotWanted) {
   at_terminal terminal(arguments(), {{"NO_COLOR", "1"}});
   ASSERT_TRUE(terminal.says("q quits"));
   terminal.press('q');
@@ -183,7 +183,7 @@ TEST_F(top, has_no_colours_where_they_are_not_wanted) {
   EXPECT_THAT(terminal.said(), Not(::testing::ContainsRegex("\x1b\\[[0-9;]*m")));
 }
 
-TEST_F(top, prints_once_where_it_cannot_redraw) {
+TEST_F(Top, PrintsOnceWhereItCannotRedraw) {
   at_terminal dumb(arguments(), {{"TERM", "dumb"}});
   EXPECT_EQ(dumb.wait(), 0);
   EXPECT_THAT(dumb.said(), HasSubstr("pair  ppo"));
@@ -194,7 +194,7 @@ TEST_F(top, prints_once_where_it_cannot_redraw) {
   EXPECT_THAT(piped.output, Not(HasSubstr("\x1b")));
 }
 
-TEST_F(top, says_at_a_terminal_and_elsewhere_that_nothing_answers) {
+TEST_F(Top, SaysAtATerminalAndElsewhereThatNothingAnswers) {
   const std::vector<std::string> nowhere = {"top", "--url", "http://127.0.0.1:9"};
   at_terminal terminal(nowhere, {});
   EXPECT_TRUE(terminal.says("nothing answers at http://127.0.0.1:9")) << terminal.said();

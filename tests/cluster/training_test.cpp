@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class undisturbed_run : public trial {
+class UndisturbedRun : public trial {
 protected:
   /// window -> the reports on it, by rank; each once, also where one stood in for a later one.
   std::map<std::uint64_t, std::map<std::uint32_t, messages::window_report>> reports() const {
@@ -56,7 +56,7 @@ protected:
   }
 };
 
-TEST_F(undisturbed_run, trains_four_unequal_workers_and_loses_no_decision) {
+TEST_F(UndisturbedRun, TrainsFourUnequalWorkersAndLosesNoDecision) {
   write_file({.slowdowns = {1, 1, 2, 4},
               .dataset = cluster::training{}.data_path,
               .epochs = 1, // 29 windows at least, if all choose the largest batch from the start
@@ -103,7 +103,7 @@ TEST_F(undisturbed_run, trains_four_unequal_workers_and_loses_no_decision) {
 
 /// A worker whose connection was probed or made in an unlucky order was once lost at joining; and an actor that nobody
 /// ended once kept the arbitrator's host for five seconds.
-TEST_F(undisturbed_run, joins_eight_workers_every_time_and_ends_at_once) {
+TEST_F(UndisturbedRun, JoinsEightWorkersEveryTimeAndEndsAtOnce) {
   for (int round = 0; round < 3; ++round) {
     write_file({.slowdowns = std::vector<double>(8, 1),
                 .epochs = 0.3,

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 const std::string two_shards = "policy = \"goodput\"\ntopology = \"tree\"\nfanout = 2"; // of four workers
 
-class arbitrator_tree : public trial {
+class ArbitratorTree : public trial {
 protected:
   /// Two shards, slow enough that most of the training is left after the first windows.
   void write_slow_file(double epochs) {
@@ -28,7 +28,7 @@ protected:
   }
 };
 
-TEST_F(arbitrator_tree, trains_to_the_end_and_moves_batches_to_the_fast_hosts) {
+TEST_F(ArbitratorTree, TrainsToTheEndAndMovesBatchesToTheFastHosts) {
   write_file({.slowdowns = {2, 6, 2, 6}, .epochs = 3, .arbitrator = two_shards, .cluster = patient_cluster});
   auto local = start_local();
   const auto ended = local.wait();
@@ -58,7 +58,7 @@ TEST_F(arbitrator_tree, trains_to_the_end_and_moves_batches_to_the_fast_hosts) {
   }
 }
 
-TEST_F(arbitrator_tree, goes_on_when_a_shards_host_hangs_and_takes_it_back) {
+TEST_F(ArbitratorTree, GoesOnWhenAShardsHostHangsAndTakesItBack) {
   write_slow_file(4);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
@@ -75,7 +75,7 @@ TEST_F(arbitrator_tree, goes_on_when_a_shards_host_hangs_and_takes_it_back) {
     EXPECT_EQ(farewell_of(worker).parameter_checksum, farewell_of("w0").parameter_checksum) << worker;
 }
 
-TEST_F(arbitrator_tree, goes_on_when_a_shards_host_is_killed_and_takes_it_back) {
+TEST_F(ArbitratorTree, GoesOnWhenAShardsHostIsKilledAndTakesItBack) {
   write_slow_file(4);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
@@ -92,7 +92,7 @@ TEST_F(arbitrator_tree, goes_on_when_a_shards_host_is_killed_and_takes_it_back) 
   }
 }
 
-TEST_F(arbitrator_tree, goes_on_when_a_shards_host_leaves_in_order) {
+TEST_F(ArbitratorTree, GoesOnWhenAShardsHostLeavesInOrder) {
   write_slow_file(3);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();

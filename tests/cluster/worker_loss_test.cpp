@@ -19,7 +19,7 @@ using ::testing::Not;
 
 using names = std::vector<std::string>;
 
-class worker_loss : public trial {
+class WorkerLoss : public trial {
 protected:
   /// Slow enough that most of the training is left after the first windows.
   void write_slow_file(double epochs) { write_file({.slowdowns = {10, 10, 10}, .epochs = epochs}); }
@@ -46,7 +46,7 @@ protected:
   }
 };
 
-TEST_F(worker_loss, costs_local_at_most_a_step_and_the_worker_comes_back) {
+TEST_F(WorkerLoss, CostsLocalAtMostAStepAndTheWorkerComesBack) {
   write_slow_file(3);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
@@ -61,7 +61,7 @@ TEST_F(worker_loss, costs_local_at_most_a_step_and_the_worker_comes_back) {
   EXPECT_EQ(summary()["decisions"]["duplicated"], 0);
 }
 
-TEST_F(worker_loss, without_a_restart_is_made_up_for_by_the_others) {
+TEST_F(WorkerLoss, WithoutARestartIsMadeUpForByTheOthers) {
   write_file({.slowdowns = {10, 10, 10}, .epochs = 2, .arbitrator = "policy = \"static\""});
   auto arbitrator = start_host("hub");
   auto first = start_host("w0");
@@ -84,7 +84,7 @@ TEST_F(worker_loss, without_a_restart_is_made_up_for_by_the_others) {
   expect_whole_training({"w0", "w2"}, 12000);
 }
 
-TEST_F(worker_loss, by_a_hang_is_noticed_and_the_worker_comes_back_when_it_wakes) {
+TEST_F(WorkerLoss, ByAHangIsNoticedAndTheWorkerComesBackWhenItWakes) {
   write_slow_file(3);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
@@ -98,7 +98,7 @@ TEST_F(worker_loss, by_a_hang_is_noticed_and_the_worker_comes_back_when_it_wakes
   expect_whole_training({"w0", "w1", "w2"}, 18000);
 }
 
-TEST_F(worker_loss, while_no_arbitrator_is_there_waits_for_one) {
+TEST_F(WorkerLoss, WhileNoArbitratorIsThereWaitsForOne) {
   write_slow_file(2);
   auto arbitrator = start_host("hub");
   auto first = start_host("w0");
@@ -119,7 +119,7 @@ TEST_F(worker_loss, while_no_arbitrator_is_there_waits_for_one) {
   EXPECT_GE(generations().back().generation, 2U) << "above the one before";
 }
 
-TEST_F(worker_loss, of_all_goes_on_from_the_newest_checkpoint) {
+TEST_F(WorkerLoss, OfAllGoesOnFromTheNewestCheckpoint) {
   write_file({.slowdowns = {10, 10, 10}, .epochs = 2, .training = "checkpoint_every_epochs = 0.1"});
   auto local = start_local();
   ASSERT_TRUE(wait_until([&] { return !trainer::newest_checkpoint(run().checkpoints()).path.empty(); }));
@@ -135,9 +135,9 @@ TEST_F(worker_loss, of_all_goes_on_from_the_newest_checkpoint) {
 }
 
 /// A host that is asked to end (SIGTERM) while the others go on.
-class leaving_host : public worker_loss {};
+class LeavingHost : public WorkerLoss {};
 
-TEST_F(leaving_host, costs_at_most_a_step_and_local_goes_on_without_it) {
+TEST_F(LeavingHost, CostsAtMostAStepAndLocalGoesOnWithoutIt) {
   write_slow_file(2);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
@@ -168,7 +168,7 @@ TEST_F(leaving_host, costs_at_most_a_step_and_local_goes_on_without_it) {
   EXPECT_EQ(summary()["samples_dropped"], 0);
 }
 
-TEST_F(leaving_host, joins_again_when_it_is_started_again) {
+TEST_F(LeavingHost, JoinsAgainWhenItIsStartedAgain) {
   write_slow_file(4);
   auto arbitrator = start_host("hub");
   auto first = start_host("w0");
@@ -188,7 +188,7 @@ TEST_F(leaving_host, joins_again_when_it_is_started_again) {
   EXPECT_TRUE(summary()["left"].empty()) << "it came back";
 }
 
-TEST_F(leaving_host, that_alone_arbitrates_or_is_the_last_worker_ends_training) {
+TEST_F(LeavingHost, ThatAloneArbitratesOrIsTheLastWorkerEndsTraining) {
   for (const char* last : {"hub", "w0"}) {
     write_file({.slowdowns = {10}, .epochs = 2});
     auto arbitrator = start_host("hub");
@@ -203,12 +203,12 @@ TEST_F(leaving_host, that_alone_arbitrates_or_is_the_last_worker_ends_training) 
   }
 }
 
-class stopped_training : public trial {
+class StoppedTraining : public trial {
 protected:
   trainer::newest_result newest() const { return trainer::newest_checkpoint(run().checkpoints()); }
 };
 
-TEST_F(stopped_training, ends_gracefully_and_can_be_resumed) {
+TEST_F(StoppedTraining, EndsGracefullyAndCanBeResumed) {
   write_file({.slowdowns = {10, 10, 10}, .epochs = 3});
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();

@@ -111,7 +111,7 @@ private:
   std::vector<words> corpus_;
 };
 
-TEST(codec_mutation, every_damaged_frame_is_refused_or_valid) {
+TEST(CodecMutation, EveryDamagedFrameIsRefusedOrValid) {
   const auto iterations = setting("DYNAMIX_FUZZ_ITERATIONS", default_iterations);
   const auto seed = setting("DYNAMIX_FUZZ_SEED", 20240229);
   SCOPED_TRACE("DYNAMIX_FUZZ_SEED=" + std::to_string(seed));

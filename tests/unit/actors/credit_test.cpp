@@ -6,7 +6,7 @@
 namespace dynamix::actors {
 namespace {
 
-TEST(credit, lets_so_many_go_and_keeps_the_newest_of_the_rest) {
+TEST(Credit, LetsSoManyGoAndKeepsTheNewestOfTheRest) {
   credit<int> tested(2);
   EXPECT_EQ(tested.offer(1), 1);
   EXPECT_EQ(tested.offer(2), 2);
@@ -20,7 +20,7 @@ TEST(credit, lets_so_many_go_and_keeps_the_newest_of_the_rest) {
   EXPECT_EQ(tested.under_way(), 0U);
 }
 
-TEST(roster, finds_who_is_silent_once_and_who_is_to_leave) {
+TEST(Roster, FindsWhoIsSilentOnceAndWhoIsToLeave) {
   roster tested(1.5, 0.25);
   tested.joined(3, 7, 0);
   tested.joined(4, 8, 0);
@@ -41,7 +41,7 @@ TEST(roster, finds_who_is_silent_once_and_who_is_to_leave) {
   EXPECT_FALSE(tested.beat({.rank = 4, .incarnation = 8}, 2.0)) << "it is to find out";
 }
 
-TEST(roster, holds_its_own_sleep_against_nobody) {
+TEST(Roster, HoldsItsOwnSleepAgainstNobody) {
   roster tested(1.5, 0.25);
   tested.joined(3, 7, 0);
   EXPECT_TRUE(tested.find_silent(0.25).empty());

@@ -23,7 +23,7 @@ bool wait(const std::function<bool()>& condition) {
 }
 
 /// A voter that is alone, in a directory of its own.
-class decision_journal_test : public testing::Test {
+class DecisionJournalTest : public testing::Test {
 protected:
   void SetUp() override {
     std::string pattern = testing::TempDir() + "decision-journal-XXXXXX";
@@ -55,7 +55,7 @@ protected:
   std::atomic<int> dropped_ = 0;
 };
 
-TEST_F(decision_journal_test, keeps_what_two_threads_say_each_in_its_order) {
+TEST_F(DecisionJournalTest, KeepsWhatTwoThreadsSayEachInItsOrder) {
   constexpr std::uint64_t count = 100;
   std::thread learner([&] {
     for (std::uint64_t version = 1; version <= count; ++version)
@@ -76,7 +76,7 @@ TEST_F(decision_journal_test, keeps_what_two_threads_say_each_in_its_order) {
   EXPECT_TRUE(wait([&] { return told.load(); }));
 }
 
-TEST_F(decision_journal_test, answers_all_once_when_the_voter_stops_meanwhile) {
+TEST_F(DecisionJournalTest, AnswersAllOnceWhenTheVoterStopsMeanwhile) {
   std::atomic<bool> more = true;
   std::thread arbitrator([&] {
     for (std::uint64_t window = 1; more && window <= 500; ++window)
@@ -100,7 +100,7 @@ public:
   std::vector<std::function<void(bool)>> waiting;
 };
 
-TEST(kept_actions, are_under_way_until_all_are_kept_or_refused) {
+TEST(KeptActions, AreUnderWayUntilAllAreKeptOrRefused) {
   held_journal journal;
   kept_actions actions;
   std::vector<std::string> done;

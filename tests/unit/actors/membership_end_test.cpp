@@ -57,7 +57,7 @@ TEST_F(MembershipEnd, WaitsNotForEverWhereOthersHaveTrainedAndNobodyComes) {
 }
 
 /// A leading host that failed once told the other replicas that the run was over.
-TEST(ends_run, only_where_the_arbitrator_has_ended_or_a_stop_was_asked_for) {
+TEST(EndsRun, OnlyWhereTheArbitratorHasEndedOrAStopWasAskedFor) {
   const host_events::snapshot failed{.failure = "its aggregator ended"};
   const host_events::snapshot over{.arbitrator = part_outcome{true, "all workers have finished"}};
   EXPECT_FALSE(ends_run(failed, false, false)) << "another replica leads on";

@@ -8,7 +8,7 @@
 namespace dynamix::actors::testing {
 namespace {
 
-class tree : public ::testing::TestWithParam<std::uint64_t> {
+class Tree : public ::testing::TestWithParam<std::uint64_t> {
 protected:
   static void expect_decided(const simulated_tree& cluster, std::uint32_t rank, std::uint64_t window) {
     const auto& decisions = cluster.inboxes[rank]->decisions;
@@ -35,7 +35,7 @@ protected:
 };
 
 /// The shard that it has left finds it silent; it once was given up for that, and for ever.
-TEST_P(tree, IgnoresAnAbsenceFromAShardThatTheWorkerHasLeft) {
+TEST_P(Tree, IgnoresAnAbsenceFromAShardThatTheWorkerHasLeft) {
   for (const auto& [workers, fanout] : {std::pair(6U, 3U), std::pair(20U, 3U)}) {
     simulated_tree cluster(workers, fanout, GetParam());
     cluster.join_all();
@@ -49,7 +49,7 @@ TEST_P(tree, IgnoresAnAbsenceFromAShardThatTheWorkerHasLeft) {
   }
 }
 
-TEST_P(tree, forms_one_generation_of_all_workers_and_decides_for_all) {
+TEST_P(Tree, FormsOneGenerationOfAllWorkersAndDecidesForAll) {
   for (const auto& [workers, fanout] : {std::pair(6U, 3U), std::pair(20U, 3U)}) { // 2 and 3 levels
     simulated_tree cluster(workers, fanout, GetParam());
     cluster.join_all();
@@ -74,7 +74,7 @@ TEST_P(tree, forms_one_generation_of_all_workers_and_decides_for_all) {
   }
 }
 
-TEST_P(tree, restarts_a_shard_whose_actor_dies_and_goes_on_in_the_same_generation) {
+TEST_P(Tree, RestartsAShardWhoseActorDiesAndGoesOnInTheSameGeneration) {
   simulated_tree cluster(9, 3, GetParam());
   cluster.join_all();
   cluster.report_all(1);
@@ -97,7 +97,7 @@ TEST_P(tree, restarts_a_shard_whose_actor_dies_and_goes_on_in_the_same_generatio
   expect_one_key(cluster, 3);
 }
 
-TEST_P(tree, takes_a_dead_shards_workers_in_at_its_siblings_without_ending_the_generation) {
+TEST_P(Tree, TakesADeadShardsWorkersInAtItsSiblingsWithoutEndingTheGeneration) {
   simulated_tree cluster(9, 3, GetParam());
   cluster.join_all();
   cluster.report_all(1);
@@ -122,7 +122,7 @@ TEST_P(tree, takes_a_dead_shards_workers_in_at_its_siblings_without_ending_the_g
   EXPECT_EQ(cluster.rows->all<ledger::window>().back().workers.size(), 9U);
 }
 
-TEST_P(tree, ends_the_generation_when_a_dead_shards_workers_do_not_come_back) {
+TEST_P(Tree, EndsTheGenerationWhenADeadShardsWorkersDoNotComeBack) {
   simulated_tree cluster(9, 3, GetParam());
   cluster.join_all();
   cluster.report_all(1);
@@ -136,7 +136,7 @@ TEST_P(tree, ends_the_generation_when_a_dead_shards_workers_do_not_come_back) {
   EXPECT_FALSE(cluster.inboxes[0]->notices.empty());
 }
 
-TEST_P(tree, tells_the_root_of_a_worker_that_breaks_off_or_falls_silent) {
+TEST_P(Tree, TellsTheRootOfAWorkerThatBreaksOffOrFallsSilent) {
   simulated_tree cluster(6, 3, GetParam());
   cluster.join_all();
   cluster.silent.insert(1);
@@ -149,7 +149,7 @@ TEST_P(tree, tells_the_root_of_a_worker_that_breaks_off_or_falls_silent) {
 }
 
 /// Its shard forgot the process that had said hello since.
-TEST_P(tree, IgnoresTheStaleFarewellOfAPreviousIncarnation) {
+TEST_P(Tree, IgnoresTheStaleFarewellOfAPreviousIncarnation) {
   simulated_tree cluster(6, 3, GetParam());
   cluster.join_all();
   cluster.report_all(1);
@@ -164,7 +164,7 @@ TEST_P(tree, IgnoresTheStaleFarewellOfAPreviousIncarnation) {
   EXPECT_EQ(cluster.rows->all<ledger::window>().back().workers.size(), 6U);
 }
 
-TEST_P(tree, decides_on_in_shards_that_have_lost_their_parent) {
+TEST_P(Tree, DecidesOnInShardsThatHaveLostTheirParent) {
   simulated_tree cluster(9, 3, GetParam());
   cluster.join_all();
   for (std::uint64_t window = 1; window <= 3; ++window)
@@ -184,7 +184,7 @@ TEST_P(tree, decides_on_in_shards_that_have_lost_their_parent) {
   EXPECT_EQ(batches.size(), 1U) << "by the last guidance";
 }
 
-TEST_P(tree, finds_a_new_parent_above_a_dead_one) {
+TEST_P(Tree, FindsANewParentAboveADeadOne) {
   simulated_tree cluster(20, 3, GetParam());
   cluster.join_all();
   cluster.report_all(1);
@@ -208,7 +208,7 @@ TEST_P(tree, finds_a_new_parent_above_a_dead_one) {
   EXPECT_EQ(cluster.rows->all<ledger::window>().back().workers.size(), 20U);
 }
 
-TEST_P(tree, goes_by_a_deadline_where_a_worker_or_a_shard_is_late) {
+TEST_P(Tree, GoesByADeadlineWhereAWorkerOrAShardIsLate) {
   simulated_tree cluster(6, 3, GetParam());
   cluster.join_all();
   cluster.report_all(1);
@@ -226,7 +226,7 @@ TEST_P(tree, goes_by_a_deadline_where_a_worker_or_a_shard_is_late) {
   EXPECT_TRUE(row.workers[2].stale) << "its last report stands in, marked as old";
 }
 
-TEST(tree_at_scale, takes_a_storm_of_joins_while_others_come_and_go) {
+TEST(TreeAtScale, TakesAStormOfJoinsWhileOthersComeAndGo) {
   simulated_tree cluster(300, 20, 5);
   for (std::uint32_t rank = 0; rank < 300; ++rank) {
     cluster.say_hello(rank);
@@ -244,7 +244,7 @@ TEST(tree_at_scale, takes_a_storm_of_joins_while_others_come_and_go) {
     EXPECT_LT(event.text.size(), 400U) << "no row names hundreds";
 }
 
-INSTANTIATE_TEST_SUITE_P(seeds, tree, ::testing::Range<std::uint64_t>(1, 6));
+INSTANTIATE_TEST_SUITE_P(Seeds, Tree, ::testing::Range<std::uint64_t>(1, 6));
 
 } // namespace
 } // namespace dynamix::actors::testing

@@ -48,9 +48,9 @@ struct broken_file {
   std::string expected; ///< beginning of the only message
 };
 
-class broken_cluster_file : public testing::TestWithParam<broken_file> {};
+class BrokenClusterFile : public testing::TestWithParam<broken_file> {};
 
-TEST_P(broken_cluster_file, is_refused_with_its_place_and_what_is_allowed) {
+TEST_P(BrokenClusterFile, IsRefusedWithItsPlaceAndWhatIsAllowed) {
   std::string text = good;
   const auto at = text.find(GetParam().from);
   ASSERT_NE(at, std::string::npos);
@@ -62,7 +62,7 @@ TEST_P(broken_cluster_file, is_refused_with_its_place_and_what_is_allowed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    all, broken_cluster_file,
+    All, BrokenClusterFile,
     testing::Values(
         // syntax
         broken_file{"seed = 7", "seed = ", "f.toml:3:8: "}, broken_file{"seed = 7", "seed = 7\nseed = 8", "f.toml:4:"},
@@ -209,7 +209,7 @@ INSTANTIATE_TEST_SUITE_P(
             "f.toml:31:14: host.emulate.at_seconds is 10; it must be above that of the entry before, which is 10"}),
     [](const auto& info) { return "case_" + std::to_string(info.index); });
 
-TEST(cluster_file, has_at_most_4096_workers_whatever_else_it_has) {
+TEST(ClusterFile, HasAtMost4096WorkersWhateverElseItHas) {
   const auto with = [](const std::string& more) {
     return parse_cluster_text("[cluster]\nname = \"large\"\n[[host]]\nname = \"a\"\nport = 9000\nroles = "
                               "[\"arbitrator\"]\n[[host]]\nname = \"w\"\nport = 10000\ncount = 4096\n" +
@@ -222,7 +222,7 @@ TEST(cluster_file, has_at_most_4096_workers_whatever_else_it_has) {
   EXPECT_NE(errors[0].message.find("4097 hosts have the role \"worker\"; at most 4096 may"), std::string::npos);
 }
 
-TEST(broken_cluster_file, without_hosts_or_workers_is_refused) {
+TEST(BrokenClusterFile, WithoutHostsOrWorkersIsRefused) {
   const auto empty = parse_cluster_text("[cluster]\nname = \"none\"\n", "f.toml");
   ASSERT_EQ(empty.errors.size(), 1U);
   EXPECT_EQ(to_string(empty.errors[0]), "f.toml: there is no host; write one [[host]] for each, 1 to 8192");
@@ -234,7 +234,7 @@ TEST(broken_cluster_file, without_hosts_or_workers_is_refused) {
   EXPECT_EQ(to_string(single.errors[0]), "f.toml:3:1: host is a table; it must be tables, each under [[host]]");
 }
 
-TEST(broken_cluster_file, gets_all_its_errors_reported_in_order) {
+TEST(BrokenClusterFile, GetsAllItsErrorsReportedInOrder) {
   std::string text = good;
   text.replace(text.find("seed = 7"), 8, "seed = -7");
   text.replace(text.find("lowest = 32"), 11, "lowest = 65");
@@ -247,7 +247,7 @@ TEST(broken_cluster_file, gets_all_its_errors_reported_in_order) {
   EXPECT_EQ(result.errors[3].message.substr(0, 8), "host.prt");
 }
 
-TEST(broken_cluster_file, gets_at_most_twenty_errors) {
+TEST(BrokenClusterFile, GetsAtMostTwentyErrors) {
   std::string text = "[reward]\n";
   for (int i = 0; i < 50; ++i)
     text += "unknown" + std::to_string(i) + " = 1\n";
@@ -257,7 +257,7 @@ TEST(broken_cluster_file, gets_at_most_twenty_errors) {
   EXPECT_EQ(result.errors.back().line, 21U);
 }
 
-TEST(broken_cluster_file, shows_no_control_characters) {
+TEST(BrokenClusterFile, ShowsNoControlCharacters) {
   const auto result = parse_cluster_text("[cluster]\nname = \"a\\u001B[31m\"\n", "f.toml");
   ASSERT_FALSE(result.errors.empty());
   EXPECT_EQ(to_string(result.errors.back()).find('\x1b'), std::string::npos);

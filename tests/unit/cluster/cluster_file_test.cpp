@@ -31,7 +31,7 @@ cluster_file parsed(const std::string& text) {
   return result.file;
 }
 
-TEST(cluster_file, takes_documented_defaults) {
+TEST(ClusterFile, TakesDocumentedDefaults) {
   const auto file = parsed(pair);
   EXPECT_EQ(file.name, "pair");
   EXPECT_EQ(file.seed, 1U);
@@ -47,7 +47,7 @@ TEST(cluster_file, takes_documented_defaults) {
   EXPECT_TRUE(file.hosts[1].emulate.empty());
 }
 
-TEST(cluster_file, reads_every_kind_of_value) {
+TEST(ClusterFile, ReadsEveryKindOfValue) {
   const auto file = parsed(pair + R"(compute_slowdown = 2
 [[host.emulate]]
 at_seconds = 10
@@ -83,7 +83,7 @@ sources = []
   EXPECT_EQ(file.hosts[1].emulate[1].compute_slowdown, 1.5);
 }
 
-TEST(cluster_file, finds_hosts_by_name_role_and_rank) {
+TEST(ClusterFile, FindsHostsByNameRoleAndRank) {
   const auto file = parsed(pair);
   EXPECT_EQ(file.find("ben"), &file.hosts[1]);
   EXPECT_EQ(file.find("nobody"), nullptr);
@@ -91,7 +91,7 @@ TEST(cluster_file, finds_hosts_by_name_role_and_rank) {
   EXPECT_EQ(&file.arbitrator_host(), &file.hosts[0]);
 }
 
-TEST(cluster_file, lets_arbitrators_stand_in_for_each_other_who_share_a_secret) {
+TEST(ClusterFile, LetsArbitratorsStandInForEachOtherWhoShareASecret) {
   const std::string text = R"([cluster]
 name = "three"
 secret_file = "secret"
@@ -122,7 +122,7 @@ roles = ["arbitrator"]
   EXPECT_NE(bare.errors[0].message.find("needs cluster.secret_file"), std::string::npos) << bare.errors[0].message;
 }
 
-TEST(cluster_file, knows_where_each_value_stands) {
+TEST(ClusterFile, KnowsWhereEachValueStands) {
   const auto file = parsed(pair + "[training]\nepochs = 2\n");
   EXPECT_EQ(file.where("training.epochs").line, 14U);
   EXPECT_EQ(file.where("training.epochs").column, 10U);
@@ -134,7 +134,7 @@ TEST(cluster_file, knows_where_each_value_stands) {
   EXPECT_EQ(to_string(error_at(file, "batch.lowest", "is odd")), "pair.toml: is odd");
 }
 
-TEST(cluster_digest, ignores_comments_order_and_spelled_out_defaults) {
+TEST(ClusterDigest, IgnoresCommentsOrderAndSpelledOutDefaults) {
   const auto digest = parsed(pair).digest();
   EXPECT_EQ(parsed("# a comment\n" + pair).digest(), digest);
   EXPECT_EQ(parsed(pair + "[batch]\ninitial = 64\n").digest(), digest);
@@ -142,7 +142,7 @@ TEST(cluster_digest, ignores_comments_order_and_spelled_out_defaults) {
   EXPECT_EQ(parse_cluster_text(pair, "elsewhere.toml").file.digest(), digest);
 }
 
-TEST(cluster_digest, differs_for_every_changed_value) {
+TEST(ClusterDigest, DiffersForEveryChangedValue) {
   std::set<std::uint64_t> digests = {parsed(pair).digest()};
   std::size_t files = 1;
   for (const std::string change : {"[cluster]\nseed = 2",
@@ -211,7 +211,7 @@ TEST(cluster_digest, differs_for_every_changed_value) {
   }
 }
 
-TEST(cluster_to_toml, reads_back_as_the_same_file) {
+TEST(ClusterToToml, ReadsBackAsTheSameFile) {
   const auto file = parsed(pair + "compute_slowdown = 3.25\n[[host.emulate]]\nat_seconds = 7\ncompute_slowdown = 1\n"
                                   "[training]\nlearning_rate = 0.1234567890123\ndata_path = 'a\\b\"c'\n");
   const auto again = parsed(to_toml(file));
@@ -219,7 +219,7 @@ TEST(cluster_to_toml, reads_back_as_the_same_file) {
   EXPECT_EQ(to_toml(again), to_toml(file));
 }
 
-TEST(cluster_file, counts_equal_hosts_out) {
+TEST(ClusterFile, CountsEqualHostsOut) {
   const auto file = parsed(std::string(pair) + R"(
 [[host]]
 name = "spot"
@@ -243,7 +243,7 @@ batch_highest = 128
   EXPECT_EQ(again.file.digest(), file.digest());
 }
 
-TEST(cluster_file, finds_what_it_names_beside_itself) {
+TEST(ClusterFile, FindsWhatItNamesBesideItself) {
   cluster_file file;
   file.path = "deployments/clusters/a.toml";
   EXPECT_EQ(resolve_path(file, "../policies/p"), "deployments/policies/p");
@@ -257,7 +257,7 @@ TEST(cluster_file, finds_what_it_names_beside_itself) {
   EXPECT_EQ(file.simulation.workload, "");
 }
 
-TEST(cluster_file, rewards_progress_under_ppo_unless_told_otherwise) {
+TEST(ClusterFile, RewardsProgressUnderPpoUnlessToldOtherwise) {
   cluster_file file;
   EXPECT_EQ(file.reward_in_force(), reward_kind::progress);
   file.arbitrator.policy = policy_kind::ppo_simple;
@@ -266,7 +266,7 @@ TEST(cluster_file, rewards_progress_under_ppo_unless_told_otherwise) {
   EXPECT_EQ(file.reward_in_force(), reward_kind::progress);
 }
 
-TEST(cluster_listen, allows_loopback_and_refuses_the_rest_unless_told) {
+TEST(ClusterListen, AllowsLoopbackAndRefusesTheRestUnlessTold) {
   auto file = parsed(pair);
   host listener = file.hosts[0];
   for (const char* address : {"127.0.0.1", "127.8.9.10", "::1", "localhost"}) {
@@ -282,7 +282,7 @@ TEST(cluster_listen, allows_loopback_and_refuses_the_rest_unless_told) {
   EXPECT_EQ(refuse_listen(file, listener, false), "");
 }
 
-TEST(cluster_plan, names_hosts_ranks_and_what_differs_from_the_defaults) {
+TEST(ClusterPlan, NamesHostsRanksAndWhatDiffersFromTheDefaults) {
   const auto file = parsed(pair + "compute_slowdown = 2\n[batch]\ninitial = 100\n");
   const std::string plan = describe_plan(file);
   EXPECT_NE(plan.find("ben   127.0.0.1:7402  worker                 1                  2\n"), std::string::npos)
@@ -291,7 +291,7 @@ TEST(cluster_plan, names_hosts_ranks_and_what_differs_from_the_defaults) {
   EXPECT_NE(plan.find("connection_timeout_ms  4000\n"), std::string::npos) << plan;
 }
 
-TEST(cluster_plan, is_available_as_json) {
+TEST(ClusterPlan, IsAvailableAsJson) {
   const auto file = parsed(pair + "compute_slowdown = 2\n");
   const auto plan = nlohmann::json::parse(describe_plan_json(file));
   EXPECT_EQ(plan["cluster"]["name"], "pair");
@@ -303,7 +303,7 @@ TEST(cluster_plan, is_available_as_json) {
   EXPECT_EQ(plan["arbitrator"]["actions"].size(), 5U);
 }
 
-TEST(cluster_read, says_what_is_wrong_with_an_unreadable_file) {
+TEST(ClusterRead, SaysWhatIsWrongWithAnUnreadableFile) {
   const auto absent = read_cluster_file("/nonexistent/cluster.toml");
   ASSERT_EQ(absent.errors.size(), 1U);
   EXPECT_EQ(to_string(absent.errors[0]),

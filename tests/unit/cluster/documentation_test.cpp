@@ -22,7 +22,7 @@ std::string contents(const std::filesystem::path& path) {
   return text.str();
 }
 
-TEST(cluster_documentation, lists_every_field_with_its_default_and_range) {
+TEST(ClusterDocumentation, ListsEveryFieldWithItsDefaultAndRange) {
   const auto path = source / "docs" / "cluster-file.md";
   std::string text = contents(path);
   const std::string begin_mark = "tests/unit/cluster compares it) -->\n";
@@ -39,7 +39,7 @@ TEST(cluster_documentation, lists_every_field_with_its_default_and_range) {
   EXPECT_EQ(text.substr(first, end - first), describe_fields_markdown());
 }
 
-TEST(cluster_documentation, its_example_is_a_valid_file) {
+TEST(ClusterDocumentation, ItsExampleIsAValidFile) {
   const std::string text = contents(source / "docs" / "cluster-file.md");
   const auto begin = text.find("```toml\n") + 8;
   const auto parsed = parse_cluster_text(text.substr(begin, text.find("```\n", begin) - begin), "example.toml");
@@ -48,7 +48,7 @@ TEST(cluster_documentation, its_example_is_a_valid_file) {
   EXPECT_EQ(parsed.file.workers().size(), 2U);
 }
 
-TEST(cluster_documentation, names_the_time_outs_of_the_default_detection_time) {
+TEST(ClusterDocumentation, NamesTheTimeOutsOfTheDefaultDetectionTime) {
   const std::string text = contents(source / "docs" / "cluster-file.md");
   const timeouts derived = derive_timeouts(cluster_file{}.detect_ms);
   const auto expect_row = [&](const std::string& name, std::uint32_t value) {
@@ -72,7 +72,7 @@ TEST(cluster_documentation, names_the_time_outs_of_the_default_detection_time) {
   expect_row("shutdown", derived.shutdown_timeout_ms);
 }
 
-TEST(cluster_documentation, every_deployment_is_a_valid_file) {
+TEST(ClusterDocumentation, EveryDeploymentIsAValidFile) {
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(source / "deployments" / "clusters")) {
     if (entry.path().extension() != ".toml")

@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-const std::string pair = R"([cluster]
+const std::string pair_file = R"([cluster]
 name = "pair"
 [batch]
 initial = 64
@@ -22,7 +22,7 @@ name = "ben.example.org"
 port = 7402
 )";
 
-cluster_file parsed(const std::string& text) {
+cluster_file parsed_pair(const std::string& text) {
   const auto result = parse_cluster_text(text, "pair.toml");
   EXPECT_THAT(result.errors, IsEmpty());
   return result.file;
@@ -40,7 +40,7 @@ std::vector<std::string> set(cluster_file& file, const std::vector<std::string>&
 }
 
 TEST(FieldChanges, SetFieldsOfSectionsAndHosts) {
-  auto file = parsed(pair);
+  auto file = parsed_pair(pair_file);
   EXPECT_THAT(set(file, {"training.epochs=2", "arbitrator.policy=static", "arbitrator.actions=-8,0,8",
                          "telemetry.sources=procfs", "arbitrator.guard=false", "hosts.ada.compute_slowdown=2.5",
                          "hosts.ben.example.org.batch_highest=128"}),
@@ -61,13 +61,13 @@ TEST(FieldChanges, SetFieldsOfSectionsAndHosts) {
 }
 
 TEST(FieldChanges, AreCheckedTogetherAndNotOneByOne) {
-  auto file = parsed(pair);
+  auto file = parsed_pair(pair_file);
   EXPECT_THAT(set(file, {"batch.lowest=2000", "batch.initial=3000", "batch.highest=4000"}), IsEmpty());
   EXPECT_EQ(file.batch.initial, 3000U);
 }
 
 TEST(FieldChanges, NameTheOptionThatIsWrong) {
-  auto file = parsed(pair);
+  auto file = parsed_pair(pair_file);
   const auto digest = file.digest();
   EXPECT_THAT(
       set(file, {"training.epochs=0", "training.epoch=1", "trainin.epochs=1", "epochs", "hosts.ida.port=1",
@@ -89,7 +89,7 @@ TEST(FieldChanges, NameTheOptionThatIsWrong) {
 }
 
 TEST(FieldChanges, NameTheOptionWhereFieldsDoNotGoTogether) {
-  auto file = parsed(pair);
+  auto file = parsed_pair(pair_file);
   EXPECT_THAT(set(file, {"batch.lowest=100"}), ElementsAre("--set batch.lowest=100: batch.initial is 64; it must be in "
                                                            "[100, 1024], from batch.lowest to batch.highest"));
   EXPECT_THAT(
@@ -99,14 +99,14 @@ TEST(FieldChanges, NameTheOptionWhereFieldsDoNotGoTogether) {
 }
 
 TEST(FieldChanges, AreNamedByLaterErrorsToo) {
-  auto file = parsed(pair);
+  auto file = parsed_pair(pair_file);
   EXPECT_EQ(to_string(error_at(file, "batch.initial", "it does not fit")), "pair.toml:4:11: it does not fit");
   EXPECT_THAT(set(file, {"batch.initial=96"}), IsEmpty());
   EXPECT_EQ(to_string(error_at(file, "batch.initial", "it does not fit")), "--set batch.initial=96: it does not fit");
 }
 
 TEST(SetField, ChangesOneValueAndChecksTheFile) {
-  auto file = parsed(pair);
+  auto file = parsed_pair(pair_file);
   EXPECT_EQ(set_field(file, "arbitrator.policy", "static"), "");
   EXPECT_EQ(file.arbitrator.policy, policy_kind::static_batch);
   EXPECT_EQ(set_field(file, "cluster.seed", "77"), "");

@@ -5,7 +5,7 @@
 namespace dynamix::cluster {
 namespace {
 
-TEST(cluster_timeouts, equal_their_defaults_at_the_default_detection_time) {
+TEST(ClusterTimeouts, EqualTheirDefaultsAtTheDefaultDetectionTime) {
   const timeouts standard;
   const timeouts derived = derive_timeouts(1000);
   EXPECT_EQ(derived.heartbeat_interval_ms, standard.heartbeat_interval_ms);
@@ -22,7 +22,7 @@ TEST(cluster_timeouts, equal_their_defaults_at_the_default_detection_time) {
   EXPECT_EQ(derived.shutdown_timeout_ms, standard.shutdown_timeout_ms);
 }
 
-TEST(cluster_timeouts, keep_the_heartbeat_at_a_second_or_more) {
+TEST(ClusterTimeouts, KeepTheHeartbeatAtASecondOrMore) {
   for (const std::uint32_t detect_ms : {100U, 999U, 4000U, 60000U}) {
     const timeouts derived = derive_timeouts(detect_ms);
     EXPECT_GE(derived.heartbeat_interval_ms, 1000U) << detect_ms;

@@ -66,7 +66,7 @@ void expect_tree(const cluster_file& file, const tree_plan& plan) {
   }
 }
 
-TEST(tree_plan, holds_for_random_clusters) {
+TEST(TreePlan, HoldsForRandomClusters) {
   std::mt19937_64 random(7);
   int planned = 0;
   for (int i = 0; i < 400; ++i) {
@@ -87,7 +87,7 @@ TEST(tree_plan, holds_for_random_clusters) {
   EXPECT_GT(planned, 300);
 }
 
-TEST(tree_plan, is_the_central_form_up_to_fanout_workers_and_without_a_tree) {
+TEST(TreePlan, IsTheCentralFormUpToFanoutWorkersAndWithoutATree) {
   EXPECT_TRUE(plan_tree(file_of(32, 32)).central());
   EXPECT_FALSE(plan_tree(file_of(33, 32)).central());
   auto central = file_of(1000, 32);
@@ -96,7 +96,7 @@ TEST(tree_plan, is_the_central_form_up_to_fanout_workers_and_without_a_tree) {
   EXPECT_EQ(plan_tree(central).depth, 1U);
 }
 
-TEST(tree_plan, has_three_levels_where_two_do_not_do) {
+TEST(TreePlan, HasThreeLevelsWhereTwoDoNotDo) {
   EXPECT_EQ(plan_tree(file_of(1024, 32)).depth, 2U);
   const auto plan = plan_tree(file_of(4096, 32));
   EXPECT_EQ(plan.depth, 3U);
@@ -104,7 +104,7 @@ TEST(tree_plan, has_three_levels_where_two_do_not_do) {
   EXPECT_EQ(shard_sizes(plan), std::vector<std::uint32_t>(128, 32));
 }
 
-TEST(tree_plan, says_where_workers_and_shards_look_for_a_parent) {
+TEST(TreePlan, SaysWhereWorkersAndShardsLookForAParent) {
   const auto plan = plan_tree(file_of(12, 3)); // 4 shards of 3 under 2 under the root
   ASSERT_EQ(plan.depth, 3U);
   const auto home = plan.shard_of(4);
@@ -114,7 +114,7 @@ TEST(tree_plan, says_where_workers_and_shards_look_for_a_parent) {
   EXPECT_TRUE(plan.places_for_node(0).empty());
 }
 
-TEST(tree_plan, takes_the_hosts_that_the_file_names) {
+TEST(TreePlan, TakesTheHostsThatTheFileNames) {
   auto file = file_of(12, 4);
   file.arbitrator.shards = {"w3", "w7", "w11"};
   auto plan = plan_tree(file);
@@ -129,11 +129,11 @@ TEST(tree_plan, takes_the_hosts_that_the_file_names) {
   EXPECT_EQ(plan_tree(file).error, "arbitrator.shards names 2 hosts, but 12 workers with a fanout of 4 need 3");
 }
 
-TEST(tree_plan, is_refused_where_there_are_too_few_hosts) {
+TEST(TreePlan, IsRefusedWhereThereAreTooFewHosts) {
   EXPECT_THAT(plan_tree(file_of(9, 2)).error, testing::HasSubstr("needs 10 workers' hosts"));
 }
 
-TEST(tree_plan, is_drawn) {
+TEST(TreePlan, IsDrawn) {
   EXPECT_THAT(describe_tree(plan_tree(file_of(5, 3))),
               testing::HasSubstr("  hub: root of 2 arbitrators\n"
                                  "  ├─ w0: shard of 2 workers, ranks 0 to 1\n"

@@ -32,7 +32,7 @@ struct staying_task {
   void leave() { open.set_value(); }
 };
 
-TEST(bounded_tasks, starts_threads_as_they_are_needed) {
+TEST(BoundedTasks, StartsThreadsAsTheyAreNeeded) {
   bounded_tasks tasks(16, 4);
   EXPECT_EQ(tasks.threads(), 0U);
   std::atomic<int> short_ones{0};
@@ -51,7 +51,7 @@ TEST(bounded_tasks, starts_threads_as_they_are_needed) {
   tasks.shutdown();
 }
 
-TEST(bounded_tasks, never_has_more_threads_than_it_may_and_serves_who_waits) {
+TEST(BoundedTasks, NeverHasMoreThreadsThanItMayAndServesWhoWaits) {
   bounded_tasks tasks(3, 4);
   staying_task staying;
   for (int i = 0; i < 3; ++i)
@@ -69,7 +69,7 @@ TEST(bounded_tasks, never_has_more_threads_than_it_may_and_serves_who_waits) {
   tasks.shutdown();
 }
 
-TEST(bounded_tasks, lets_idle_threads_go_and_starts_others) {
+TEST(BoundedTasks, LetsIdleThreadsGoAndStartsOthers) {
   bounded_tasks tasks(4, 4, milliseconds(30));
   std::atomic<int> done{0};
   for (int round = 1; round <= 3; ++round) {
@@ -81,7 +81,7 @@ TEST(bounded_tasks, lets_idle_threads_go_and_starts_others) {
   tasks.shutdown();
 }
 
-TEST(bounded_tasks, does_at_its_end_what_was_begun_and_what_waits) {
+TEST(BoundedTasks, DoesAtItsEndWhatWasBegunAndWhatWaits) {
   bounded_tasks tasks(2, 8);
   std::atomic<int> done{0};
   for (int i = 0; i < 8; ++i)

@@ -182,7 +182,7 @@ TEST_F(Feed, TheStateHoldsWhatThePageShows) {
   EXPECT_EQ(state["workers"]["parts"]["exchange"], json({0.03, 0.03}));
   EXPECT_EQ(state["evaluations"][0]["test_accuracy"], 0.75);
   EXPECT_EQ(state["policy_history"]["approximate_kl"][0], 0.01);
-  EXPECT_EQ(state["warnings"][0], "w1: a \"quoted\" text\n");
+  EXPECT_EQ(state["warnings"][0], "w1: a \"quoted\" text ") << "a warning is one line that can be printed";
   EXPECT_EQ(state["now"]["noise_scale"], nullptr) << "not known is no number";
   const auto now_only = json::parse(from.state(false));
   EXPECT_FALSE(now_only.contains("history"));

@@ -20,7 +20,7 @@ using namespace testing;
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-const std::string token = "0123456789abcdef0123";
+const std::string server_token = "0123456789abcdef0123";
 
 class Server : public ::testing::Test {
 protected:
@@ -130,7 +130,7 @@ TEST_F(Server, AnswersLoopbackNamesOnly) {
 }
 
 TEST_F(Server, AsksForTheToken) {
-  serve({.listen = {}, .token = token});
+  serve({.listen = {}, .token = server_token});
   for (const char* what : {"/", "/api/state", "/events", "/metrics"}) {
     const auto refused = get(what);
     ASSERT_TRUE(refused);
@@ -138,17 +138,17 @@ TEST_F(Server, AsksForTheToken) {
     EXPECT_EQ(refused->get_header_value("WWW-Authenticate"), "Bearer");
     EXPECT_EQ(get(what, {{"Authorization", "Bearer wrong"}})->status, 401) << what;
   }
-  EXPECT_EQ(get("/metrics", {{"Authorization", "Bearer " + token}})->status, 200);
+  EXPECT_EQ(get("/metrics", {{"Authorization", "Bearer " + server_token}})->status, 200);
   EXPECT_EQ(get("/healthz")->status, 200);
   httplib::Client client("127.0.0.1", port_);
   const auto wrong = client.Post("/login", "token=wrong", "application/x-www-form-urlencoded");
   EXPECT_EQ(wrong->get_header_value("Set-Cookie"), "");
-  const auto login = client.Post("/login", "token=" + token, "application/x-www-form-urlencoded");
+  const auto login = client.Post("/login", "token=" + server_token, "application/x-www-form-urlencoded");
   ASSERT_TRUE(login);
   EXPECT_EQ(login->status, 303);
   const auto cookie = login->get_header_value("Set-Cookie");
   EXPECT_THAT(cookie, HasSubstr("HttpOnly; SameSite=Strict"));
-  EXPECT_EQ(cookie.find(token), std::string::npos);
+  EXPECT_EQ(cookie.find(server_token), std::string::npos);
   EXPECT_EQ(get("/api/state", {{"Cookie", cookie.substr(0, cookie.find(';'))}})->status, 200);
 }
 

@@ -74,9 +74,9 @@ private:
   std::map<std::string, bool> held_;
 };
 
-class an_injector : public ::testing::Test {
+class AnInjector : public ::testing::Test {
 protected:
-  ~an_injector() override {
+  ~AnInjector() override {
     std::error_code still_written_to; // by a script that is about to end
     std::filesystem::remove_all(run_, still_written_to);
   }
@@ -120,7 +120,7 @@ protected:
   std::uint32_t number_ = 0;
 };
 
-TEST_F(an_injector, kills_and_crashes) {
+TEST_F(AnInjector, KillsAndCrashes) {
   for (const auto kind : {fault_kind::kill, fault_kind::crash}) {
     hosts_.start("w1", "exec sleep 60");
     const auto made = fault(kind, "w1");
@@ -133,14 +133,14 @@ TEST_F(an_injector, kills_and_crashes) {
   }
 }
 
-TEST_F(an_injector, says_when_there_was_nobody_to_hit) {
+TEST_F(AnInjector, SaysWhenThereWasNobodyToHit) {
   const auto made = fault(fault_kind::kill, "w1");
   injector_.begin(made);
   EXPECT_FALSE(settled(made).bit);
   EXPECT_EQ(settled(made).evidence, "w1 had no process");
 }
 
-TEST_F(an_injector, keeps_the_dead_down_for_the_duration) {
+TEST_F(AnInjector, KeepsTheDeadDownForTheDuration) {
   hosts_.start("w1", "exec sleep 60");
   const auto made = fault(fault_kind::kill, "w1", 5);
   injector_.begin(made);
@@ -150,7 +150,7 @@ TEST_F(an_injector, keeps_the_dead_down_for_the_duration) {
   EXPECT_FALSE(hosts_.held("w1"));
 }
 
-TEST_F(an_injector, asks_a_process_to_end_itself_at_once) {
+TEST_F(AnInjector, AsksAProcessToEndItselfAtOnce) {
   hosts_.start("w1",
                "trap 'n=x$n; [ $n = xx ] && exit 1' INT TERM; touch " + run_ + "/ready; while :; do sleep 0.02; done");
   ASSERT_TRUE(look_until([&] { return std::filesystem::exists(run_ + "/ready"); }));
@@ -161,7 +161,7 @@ TEST_F(an_injector, asks_a_process_to_end_itself_at_once) {
   EXPECT_THAT(settled(made).evidence, HasSubstr("exit code 1"));
 }
 
-TEST_F(an_injector, wipes_what_a_worker_has_stored) {
+TEST_F(AnInjector, WipesWhatAWorkerHasStored) {
   write("/workers/w1.json");
   write("/workers/w0.json");
   write("/checkpoints/checkpoint-000000000012.safetensors");
@@ -180,7 +180,7 @@ TEST_F(an_injector, wipes_what_a_worker_has_stored) {
   EXPECT_THAT(settled(made).evidence, HasSubstr("2 files wiped"));
 }
 
-TEST_F(an_injector, stops_a_process_and_lets_it_go_on) {
+TEST_F(AnInjector, StopsAProcessAndLetsItGoOn) {
   hosts_.start("w1", "while :; do sleep 0.02; done");
   const auto made = fault(fault_kind::hang, "w1", 1);
   injector_.begin(made);
@@ -190,7 +190,7 @@ TEST_F(an_injector, stops_a_process_and_lets_it_go_on) {
   EXPECT_TRUE(look_until([&] { return state_of(hosts_.id("w1")) != 'T'; }));
 }
 
-TEST_F(an_injector, slows_a_process_by_stopping_it_now_and_then) {
+TEST_F(AnInjector, SlowsAProcessByStoppingItNowAndThen) {
   hosts_.start("w1", "while :; do :; done");
   auto made = fault(fault_kind::slow, "w1", 1);
   made.rule.factor = 4;
@@ -202,7 +202,7 @@ TEST_F(an_injector, slows_a_process_by_stopping_it_now_and_then) {
   EXPECT_THAT(settled(made).evidence, HasSubstr("was seen stopped, "));
 }
 
-TEST_F(an_injector, fills_the_disk_for_one_process) {
+TEST_F(AnInjector, FillsTheDiskForOneProcess) {
   const auto lines = [this] {
     std::ifstream file(run_ + "/log");
     return std::count(std::istreambuf_iterator<char>(file), {}, '\n');
@@ -220,7 +220,7 @@ TEST_F(an_injector, fills_the_disk_for_one_process) {
   EXPECT_TRUE(look_until([&] { return lines() > before + 2; })) << "it writes again";
 }
 
-TEST_F(an_injector, moves_the_wall_clock_of_one_process) {
+TEST_F(AnInjector, MovesTheWallClockOfOneProcess) {
   const auto clock = wall_clock_path(run_, "w1");
   ASSERT_TRUE(wall_clock(clock).works());
   hosts_.start("w1", "while :; do date +%s > " + run_ + "/new; mv " + run_ + "/new " + run_ + "/date; sleep 0.02; done",
@@ -240,7 +240,7 @@ TEST_F(an_injector, moves_the_wall_clock_of_one_process) {
   EXPECT_TRUE(settled(made).bit) << settled(made).evidence;
 }
 
-TEST_F(an_injector, breaks_the_links_of_its_host_alone) {
+TEST_F(AnInjector, BreaksTheLinksOfItsHostAlone) {
   ASSERT_NE(proxy_.add_link("w0>hub", "127.0.0.1", 1), 0);
   const auto port = proxy_.add_link("w1>hub", "127.0.0.1", 1);
   const auto made = fault(fault_kind::partition, "w1", 1);
@@ -257,7 +257,7 @@ TEST_F(an_injector, breaks_the_links_of_its_host_alone) {
   injector_.end(made);
 }
 
-TEST_F(an_injector, says_when_a_host_has_no_connection) {
+TEST_F(AnInjector, SaysWhenAHostHasNoConnection) {
   const auto made = fault(fault_kind::reset, "w2");
   injector_.begin(made);
   EXPECT_FALSE(settled(made).bit);

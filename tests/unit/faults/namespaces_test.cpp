@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint16_t port = 7000; ///< in a network of our own every port is free
 
-class hosts_apart : public ::testing::Test {
+class HostsApart : public ::testing::Test {
 protected:
   void SetUp() override {
     if (const auto reason = network_.create({"a", "b", "c"}); !reason.empty())
@@ -67,7 +67,7 @@ protected:
   std::vector<tcp_socket> listeners_;
 };
 
-TEST_F(hosts_apart, reach_their_group_alone) {
+TEST_F(HostsApart, ReachTheirGroupAlone) {
   constexpr int patience_ms = 60'000;
   constexpr int a_while_ms = 500;
   EXPECT_TRUE(reaches("c", "a", patience_ms));
@@ -83,7 +83,7 @@ TEST_F(hosts_apart, reach_their_group_alone) {
   EXPECT_TRUE(reaches("c", "a", patience_ms));
 }
 
-TEST(hosts_apart_at_once, leave_nothing_behind) {
+TEST(HostsApartAtOnce, LeaveNothingBehind) {
   std::string name;
   {
     namespaces network;

@@ -21,7 +21,7 @@ std::vector<std::string> errors_of(const std::string& text) {
   return messages;
 }
 
-TEST(plan, reads_what_a_plan_says) {
+TEST(Plan, ReadsWhatAPlanSays) {
   const auto read = parse_plan_text(R"([plan]
 cluster = "../c.toml"
 seed = 7
@@ -70,14 +70,14 @@ direction = "out"
   EXPECT_EQ(plan.rules[1].direction, fault_direction::out);
 }
 
-TEST(plan, names_the_place_of_each_mistake) {
+TEST(Plan, NamesThePlaceOfEachMistake) {
   EXPECT_THAT(errors_of("[plan]\nseed = 1.5\nspeed = 1\n[[fault]]\nkind = \"kil\"\ntarget = \"w1\"\nat_seconds = 1\n"),
               ElementsAre(HasSubstr("p.toml:2:8: plan.seed is a number with a fraction; it must be an integer in"),
                           HasSubstr("p.toml:3:1: plan.speed is unknown; did you mean \"seed\"?"),
                           HasSubstr("p.toml:5:8: fault.kind is \"kil\"; did you mean \"kill\"?")));
 }
 
-TEST(plan, refuses_what_is_no_plan) {
+TEST(Plan, RefusesWhatIsNoPlan) {
   EXPECT_THAT(errors_of(""), ElementsAre(HasSubstr("p.toml:1:1: a plan has 1 to 256 sections [[fault]]")));
   EXPECT_THAT(errors_of("x ="), ElementsAre(HasSubstr("p.toml:1:")));
   EXPECT_THAT(errors_of("fault = 3"),
@@ -88,7 +88,7 @@ TEST(plan, refuses_what_is_no_plan) {
               HasSubstr("no/such.toml: the plan cannot be read"));
 }
 
-TEST(plan, refuses_a_fault_that_makes_no_sense) {
+TEST(Plan, RefusesAFaultThatMakesNoSense) {
   const std::string head = "[[fault]]\ntarget = \"w1\"\n";
   EXPECT_THAT(errors_of(head + "kind = \"kill\"\n"), ElementsAre(HasSubstr("p.toml:1:1: fault has no trigger")));
   EXPECT_THAT(errors_of(head + "kind = \"kill\"\nat_step = 1\nat_window = 1\n"),
@@ -107,7 +107,7 @@ TEST(plan, refuses_a_fault_that_makes_no_sense) {
               ElementsAre(HasSubstr("p.toml:1:1: fault.target is missing; it must be a string or a list of")));
 }
 
-TEST(plan, names_targets_that_the_cluster_does_not_have) {
+TEST(Plan, NamesTargetsThatTheClusterDoesNotHave) {
   const auto file = testing::small_cluster();
   const auto read = parse_plan_text("[[fault]]\nkind = \"kill\"\ntarget = [\"w1\", \"w9\", \"rank:3\", \"leader\"]\n"
                                     "at_step = 1\n[[fault]]\nkind = \"kill\"\ntarget = \"rank:2\"\nat_step = 1\n",
@@ -120,7 +120,7 @@ TEST(plan, names_targets_that_the_cluster_does_not_have) {
                                     HasSubstr("p.toml:3:10: fault.target is \"rank:3\"; ranks are 0 to 2")));
 }
 
-TEST(plan, every_shipped_plan_fits_its_cluster) {
+TEST(Plan, EveryShippedPlanFitsItsCluster) {
   std::size_t plans = 0;
   for (const auto& entry : std::filesystem::directory_iterator(DYNAMIX_SOURCE_DIRECTORY "/deployments/faults")) {
     EXPECT_EQ(entry.path().extension(), ".toml") << entry.path() << " is no plan";
@@ -137,13 +137,13 @@ TEST(plan, every_shipped_plan_fits_its_cluster) {
   EXPECT_GE(plans, 8U);
 }
 
-TEST(plan, is_documented_field_by_field) {
+TEST(Plan, IsDocumentedFieldByField) {
   std::string text;
   ASSERT_EQ(storage::read_file(DYNAMIX_SOURCE_DIRECTORY "/docs/faults.md", 1U << 20, text), "");
   EXPECT_THAT(text, HasSubstr(describe_plan_markdown())) << "docs/faults.md should hold:\n" << describe_plan_markdown();
 }
 
-TEST(plan, ends_after_its_last_fault_only_where_there_is_one_and_nothing_to_compare_with) {
+TEST(Plan, EndsAfterItsLastFaultOnlyWhereThereIsOneAndNothingToCompareWith) {
   const std::string fault = "[[fault]]\nkind = \"kill\"\ntarget = \"w1\"\n";
   const auto read = parse_plan_text("[plan]\ncompare = false\nafter_last_fault_seconds = 2.5\n" + fault +
                                         "rate_per_minute = 6\nrepeat = 4\n",
@@ -159,7 +159,7 @@ TEST(plan, ends_after_its_last_fault_only_where_there_is_one_and_nothing_to_comp
                   "for ever; give that a repeat"));
 }
 
-TEST(plan, repeats_its_faults_as_often_as_it_is_told_to) {
+TEST(Plan, RepeatsItsFaultsAsOftenAsItIsToldTo) {
   const std::string once = "[[fault]]\nkind = \"kill\"\ntarget = \"w1\"\nat_window = 1\n";
   const std::string for_ever = "[[fault]]\nkind = \"kill\"\ntarget = \"w1\"\nrate_per_minute = 6\n";
   auto plan = parse_plan_text(once + for_ever + once + "repeat = 3\nevery_seconds = 2\n", "p.toml").plan;

@@ -109,9 +109,9 @@ private:
   tcp_socket socket_;
 };
 
-class a_proxy : public ::testing::Test {
+class AProxy : public ::testing::Test {
 protected:
-  a_proxy() : port_(proxy_.add_link("link", "127.0.0.1", server_.port())) { EXPECT_NE(port_, 0); }
+  AProxy() : port_(proxy_.add_link("link", "127.0.0.1", server_.port())) { EXPECT_NE(port_, 0); }
 
   link_counters counters() const { return proxy_.counters("link"); }
   static bool until(const std::function<bool()>& come_true) {
@@ -126,7 +126,7 @@ protected:
   std::uint16_t port_;
 };
 
-TEST_F(a_proxy, passes_everything_both_ways_and_the_end) {
+TEST_F(AProxy, PassesEverythingBothWaysAndTheEnd) {
   client peer(port_);
   std::string text;
   for (int i = 0; text.size() < 1'000'000; ++i)
@@ -142,7 +142,7 @@ TEST_F(a_proxy, passes_everything_both_ways_and_the_end) {
   EXPECT_EQ(counters().touched(), 0U);
 }
 
-TEST_F(a_proxy, holds_one_way_and_delivers_later) {
+TEST_F(AProxy, HoldsOneWayAndDeliversLater) {
   client peer(port_);
   peer.say("one");
   EXPECT_EQ(peer.hear(3), "one");
@@ -157,7 +157,7 @@ TEST_F(a_proxy, holds_one_way_and_delivers_later) {
   EXPECT_EQ(counters().of(way::to_server).held_bytes, 0U);
 }
 
-TEST_F(a_proxy, lets_a_connection_wait_for_the_end_of_a_hold) {
+TEST_F(AProxy, LetsAConnectionWaitForTheEndOfAHold) {
   proxy_.set("link", way::to_server, {.hold = true});
   client peer(port_);
   peer.say("one");
@@ -169,7 +169,7 @@ TEST_F(a_proxy, lets_a_connection_wait_for_the_end_of_a_hold) {
   EXPECT_EQ(peer.hear(3), "one");
 }
 
-TEST_F(a_proxy, drops_bytes_and_resets_the_connection_in_the_end) {
+TEST_F(AProxy, DropsBytesAndResetsTheConnectionInTheEnd) {
   client peer(port_);
   peer.say("one");
   EXPECT_EQ(peer.hear(3), "one");
@@ -185,7 +185,7 @@ TEST_F(a_proxy, drops_bytes_and_resets_the_connection_in_the_end) {
   EXPECT_EQ(next.hear(5), "three");
 }
 
-TEST_F(a_proxy, resets) {
+TEST_F(AProxy, Resets) {
   client peer(port_);
   peer.say("one");
   EXPECT_EQ(peer.hear(3), "one");
@@ -194,7 +194,7 @@ TEST_F(a_proxy, resets) {
   EXPECT_EQ(counters().resets, 1U);
 }
 
-TEST_F(a_proxy, flips_one_bit_of_the_next_chunk_alone) {
+TEST_F(AProxy, FlipsOneBitOfTheNextChunkAlone) {
   client peer(port_);
   proxy_.corrupt_next("link", way::to_server);
   peer.say("one");
@@ -204,7 +204,7 @@ TEST_F(a_proxy, flips_one_bit_of_the_next_chunk_alone) {
   EXPECT_EQ(counters().of(way::to_server).corrupted, 1U);
 }
 
-TEST_F(a_proxy, cuts_the_next_chunk_short_and_ends) {
+TEST_F(AProxy, CutsTheNextChunkShortAndEnds) {
   client peer(port_);
   peer.say("one!");
   EXPECT_EQ(peer.hear(4), "one!");
@@ -214,7 +214,7 @@ TEST_F(a_proxy, cuts_the_next_chunk_short_and_ends) {
   EXPECT_EQ(counters().of(way::to_client).truncated, 1U);
 }
 
-TEST_F(a_proxy, delays) {
+TEST_F(AProxy, Delays) {
   proxy_.set("link", way::to_server, {.delay_seconds = 0.3});
   client peer(port_);
   const auto begin = steady_clock::now();
@@ -224,7 +224,7 @@ TEST_F(a_proxy, delays) {
   EXPECT_EQ(counters().of(way::to_server).delayed_bytes, 3U);
 }
 
-TEST_F(a_proxy, throttles) {
+TEST_F(AProxy, Throttles) {
   proxy_.set("link", way::to_client, {.bytes_per_second = 10'000});
   client peer(port_);
   const std::string text(5000, 'x');
@@ -235,7 +235,7 @@ TEST_F(a_proxy, throttles) {
   EXPECT_GT(counters().of(way::to_client).throttled_bytes, 0U);
 }
 
-TEST_F(a_proxy, closes_what_nobody_answers) {
+TEST_F(AProxy, ClosesWhatNobodyAnswers) {
   std::uint16_t silent = 0;
   {
     const echo_server gone;

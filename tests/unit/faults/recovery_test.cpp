@@ -6,7 +6,7 @@
 namespace dynamix::faults {
 namespace {
 
-class recovery : public ::testing::Test {
+class Recovery : public ::testing::Test {
 protected:
   void begin(fault_kind kind, std::vector<std::string> hosts, double now, double duration = 0) {
     tracker_.begin({.number = ++number_,
@@ -31,7 +31,7 @@ protected:
   std::uint64_t generation_ = 0;
 };
 
-TEST_F(recovery, of_a_killed_worker_is_its_place_in_a_generation) {
+TEST_F(Recovery, OfAKilledWorkerIsItsPlaceInAGeneration) {
   form(0, {"w0", "w1", "w2"});
   begin(fault_kind::kill, {"w1"}, 10);
   add(10.1, ledger::window{}); // closed before anybody noticed
@@ -51,7 +51,7 @@ TEST_F(recovery, of_a_killed_worker_is_its_place_in_a_generation) {
   EXPECT_EQ(last().steps_lost, 1U);
 }
 
-TEST_F(recovery, of_a_killed_arbitrator_is_a_window_of_its_next_life) {
+TEST_F(Recovery, OfAKilledArbitratorIsAWindowOfItsNextLife) {
   begin(fault_kind::kill, {"hub"}, 10);
   add(10.1, ledger::window{}); // was written before
   EXPECT_TRUE(tracker_.busy(10.1));
@@ -63,7 +63,7 @@ TEST_F(recovery, of_a_killed_arbitrator_is_a_window_of_its_next_life) {
   EXPECT_LT(last().detected_seconds, 0) << "nobody writes the ledger then";
 }
 
-TEST_F(recovery, of_a_killed_leader_is_a_window_of_another) {
+TEST_F(Recovery, OfAKilledLeaderIsAWindowOfAnother) {
   auto second = file_.hosts.front();
   second.name = "hub2";
   file_.hosts.push_back(second);
@@ -80,7 +80,7 @@ TEST_F(recovery, of_a_killed_leader_is_a_window_of_another) {
   EXPECT_FALSE(tracker_.busy(10.6));
 }
 
-TEST_F(recovery, of_a_killed_replica_is_its_vote) {
+TEST_F(Recovery, OfAKilledReplicaIsItsVote) {
   for (const char* name : {"hub2", "hub3"}) {
     auto another = file_.hosts.front();
     another.name = name;
@@ -103,7 +103,7 @@ TEST_F(recovery, of_a_killed_replica_is_its_vote) {
   EXPECT_EQ(last().recovered_seconds, 11.6);
 }
 
-TEST_F(recovery, of_a_short_hang_needs_no_loss) {
+TEST_F(Recovery, OfAShortHangNeedsNoLoss) {
   begin(fault_kind::hang, {"w2"}, 10, 0.5);
   add(10.2, ledger::window{});
   EXPECT_TRUE(tracker_.busy(10.2)) << "it is not over";
@@ -113,7 +113,7 @@ TEST_F(recovery, of_a_short_hang_needs_no_loss) {
   EXPECT_LT(last().detected_seconds, 0);
 }
 
-TEST_F(recovery, of_a_long_hang_needs_the_return) {
+TEST_F(Recovery, OfALongHangNeedsTheReturn) {
   begin(fault_kind::hang, {"w2"}, 10, 5);
   lose(11.6, "w2");
   form(11.7, {"w0", "w1"}, 1);
@@ -126,7 +126,7 @@ TEST_F(recovery, of_a_long_hang_needs_the_return) {
   EXPECT_EQ(last().recovered_seconds, 17);
 }
 
-TEST_F(recovery, has_its_time) {
+TEST_F(Recovery, HasItsTime) {
   begin(fault_kind::kill, {"w1"}, 10);
   lose(10.2, "w1");
   EXPECT_TRUE(tracker_.busy(39.9));
@@ -134,7 +134,7 @@ TEST_F(recovery, has_its_time) {
   EXPECT_FALSE(last().recovered());
 }
 
-TEST_F(recovery, counts_a_lost_step_to_the_newest_fault) {
+TEST_F(Recovery, CountsALostStepToTheNewestFault) {
   begin(fault_kind::kill, {"w1"}, 10);
   form(11, {"w0", "w2"}, 1);
   begin(fault_kind::kill, {"w2"}, 12);

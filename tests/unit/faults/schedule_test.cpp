@@ -47,7 +47,7 @@ std::vector<std::string> story(const fault_plan& plan, double seconds, double bu
   return lines;
 }
 
-TEST(schedule, begins_at_a_time_a_step_or_a_window_and_ends_after_the_duration) {
+TEST(Schedule, BeginsAtATimeAStepOrAWindowAndEndsAfterTheDuration) {
   EXPECT_THAT(story(plan_of("[plan]\none_at_a_time = false\n"
                             "[[fault]]\nkind = \"kill\"\ntarget = \"w1\"\nat_seconds = 0.5\n"
                             "[[fault]]\nkind = \"hang\"\ntarget = \"rank:2\"\nat_step = 12\nduration_seconds = 1\n"
@@ -56,7 +56,7 @@ TEST(schedule, begins_at_a_time_a_step_or_a_window_and_ends_after_the_duration) 
               ElementsAre("0.5 kill w1", "0.6 end 1", "1.2 hang w2", "2.0 kill hub", "2.2 end 2", "2.5 end 3"));
 }
 
-TEST(schedule, repeats) {
+TEST(Schedule, Repeats) {
   EXPECT_THAT(story(plan_of("[plan]\nsettle_seconds = 0\n[[fault]]\nkind = \"kill\"\ntarget = \"workers\"\n"
                             "at_seconds = 1\nevery_seconds = 1.5\nrepeat = 3\n"),
                     10),
@@ -64,7 +64,7 @@ TEST(schedule, repeats) {
                           "4.1 end 3"));
 }
 
-TEST(schedule, lets_a_fault_wait_until_the_one_before_is_recovered_from) {
+TEST(Schedule, LetsAFaultWaitUntilTheOneBeforeIsRecoveredFrom) {
   const std::string rules = "[[fault]]\nkind = \"hang\"\ntarget = \"w1\"\nat_seconds = 1\nduration_seconds = 2\n"
                             "[[fault]]\nkind = \"kill\"\ntarget = \"w2\"\nat_seconds = 1.5\n";
   EXPECT_THAT(story(plan_of("[plan]\nsettle_seconds = 1\n" + rules), 10, 3),
@@ -76,7 +76,7 @@ TEST(schedule, lets_a_fault_wait_until_the_one_before_is_recovered_from) {
 const std::string at_random = "[plan]\none_at_a_time = false\n[[fault]]\nkind = [\"kill\", \"reset\"]\n"
                               "target = \"random\"\nrate_per_minute = 30\n";
 
-TEST(schedule, draws_the_same_from_the_same_seed) {
+TEST(Schedule, DrawsTheSameFromTheSameSeed) {
   const auto once = story(plan_of(at_random, 7), 600);
   EXPECT_EQ(once, story(plan_of(at_random, 7), 600));
   EXPECT_NE(once, story(plan_of(at_random, 8), 600));
@@ -89,7 +89,7 @@ TEST(schedule, draws_the_same_from_the_same_seed) {
   EXPECT_EQ(seen.size(), 1 + 2 * 4U) << "every kind hits every host";
 }
 
-TEST(schedule, is_done_when_all_has_begun_that_has_an_end) {
+TEST(Schedule, IsDoneWhenAllHasBegunThatHasAnEnd) {
   const auto file = testing::small_cluster();
   schedule endless_plan(plan_of(at_random), file);
   EXPECT_TRUE(endless_plan.done());
@@ -100,7 +100,7 @@ TEST(schedule, is_done_when_all_has_begun_that_has_an_end) {
   EXPECT_TRUE(one.done());
 }
 
-TEST(schedule, is_over_so_long_after_the_last_fault_was_recovered_from) {
+TEST(Schedule, IsOverSoLongAfterTheLastFaultWasRecoveredFrom) {
   const auto file = testing::small_cluster();
   const std::string rules = "[[fault]]\nkind = \"hang\"\ntarget = \"w1\"\nat_seconds = 1\nduration_seconds = 2\n"
                             "every_seconds = 4\nrepeat = 2\n";

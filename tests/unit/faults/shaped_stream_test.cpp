@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::size_t any = 1U << 20;
 
-TEST(shaped_stream, lets_bytes_pass_in_order) {
+TEST(ShapedStream, LetsBytesPassInOrder) {
   shaped_stream stream;
   way_counters counters;
   const link_condition open;
@@ -22,7 +22,7 @@ TEST(shaped_stream, lets_bytes_pass_in_order) {
   EXPECT_EQ(counters.touched(), 0U);
 }
 
-TEST(shaped_stream, holds_everything_back_until_the_hold_ends) {
+TEST(ShapedStream, HoldsEverythingBackUntilTheHoldEnds) {
   shaped_stream stream;
   way_counters counters;
   const link_condition held{.hold = true};
@@ -33,7 +33,7 @@ TEST(shaped_stream, holds_everything_back_until_the_hold_ends) {
   EXPECT_EQ(counters.held_bytes, 2U);
 }
 
-TEST(shaped_stream, forgets_what_is_dropped) {
+TEST(ShapedStream, ForgetsWhatIsDropped) {
   shaped_stream stream;
   way_counters counters;
   stream.push(1, "ab", {.drop = true}, counters);
@@ -42,7 +42,7 @@ TEST(shaped_stream, forgets_what_is_dropped) {
   EXPECT_EQ(counters.dropped_bytes, 2U);
 }
 
-TEST(shaped_stream, delays_and_never_overtakes) {
+TEST(ShapedStream, DelaysAndNeverOvertakes) {
   shaped_stream stream;
   way_counters counters;
   const link_condition slow{.delay_seconds = 0.5};
@@ -54,7 +54,7 @@ TEST(shaped_stream, delays_and_never_overtakes) {
   EXPECT_EQ(counters.delayed_bytes, 2U);
 }
 
-TEST(shaped_stream, throttles_to_a_rate) {
+TEST(ShapedStream, ThrottlesToARate) {
   shaped_stream stream;
   way_counters counters;
   const link_condition narrow{.bytes_per_second = 1000};
@@ -72,7 +72,7 @@ TEST(shaped_stream, throttles_to_a_rate) {
   EXPECT_GT(counters.throttled_bytes, 0U);
 }
 
-TEST(shaped_stream, is_full_at_its_limit) {
+TEST(ShapedStream, IsFullAtItsLimit) {
   shaped_stream stream;
   way_counters counters;
   stream.push(0, std::string(shaped_stream::bytes_most, 'x'), {}, counters);

@@ -39,7 +39,7 @@ ledger::row window(std::uint64_t term, std::uint64_t number) {
   return {0, ledger::window{.key = {term, number}, .generation = 1, .decided = true}};
 }
 
-class a_verdict : public ::testing::Test {
+class AVerdict : public ::testing::Test {
 protected:
   verdict judge_all() const { return judge(plan_, records_, rows_, figures_); }
 
@@ -49,7 +49,7 @@ protected:
   run_figures figures_ = good_figures();
 };
 
-TEST_F(a_verdict, is_clean_when_all_is_recovered_from) {
+TEST_F(AVerdict, IsCleanWhenAllIsRecoveredFrom) {
   const auto judged = judge_all();
   EXPECT_TRUE(judged.clean);
   EXPECT_THAT(judged.reasons, IsEmpty());
@@ -63,7 +63,7 @@ TEST_F(a_verdict, is_clean_when_all_is_recovered_from) {
   EXPECT_THAT(to_text(judged), HasSubstr("verdict: clean"));
 }
 
-TEST_F(a_verdict, names_faults_without_effect) {
+TEST_F(AVerdict, NamesFaultsWithoutEffect) {
   records_[1].bit = false;
   records_[1].evidence = "w1 had no process";
   const auto judged = judge_all();
@@ -71,14 +71,14 @@ TEST_F(a_verdict, names_faults_without_effect) {
   EXPECT_THAT(to_text(judged), HasSubstr("had no effect: kill w1 at 20.0 s: w1 had no process"));
 }
 
-TEST_F(a_verdict, takes_no_offence_at_a_wall_clock_that_nobody_reads) {
+TEST_F(AVerdict, TakesNoOffenceAtAWallClockThatNobodyReads) {
   records_[1].plan.kind = fault_kind::clock_jump;
   records_[1].bit = false;
   EXPECT_TRUE(judge_all().clean);
   EXPECT_THAT(judge_all().without_effect, ElementsAre(HasSubstr("clock_jump w1 at 20.0 s")));
 }
 
-TEST_F(a_verdict, names_what_was_lost) {
+TEST_F(AVerdict, NamesWhatWasLost) {
   records_[1].steps_lost = 3;
   records_[0].recovered_seconds = -1;
   figures_.decisions_lost = 2;
@@ -88,7 +88,7 @@ TEST_F(a_verdict, names_what_was_lost) {
                           "4 steps were lost in 2 faults; 1 each are allowed"));
 }
 
-TEST_F(a_verdict, finds_two_decisions_of_a_window_and_old_terms) {
+TEST_F(AVerdict, FindsTwoDecisionsOfAWindowAndOldTerms) {
   rows_.push_back(window(2, 3));
   rows_.push_back(window(1, 4));
   const auto judged = judge_all();
@@ -98,7 +98,7 @@ TEST_F(a_verdict, finds_two_decisions_of_a_window_and_old_terms) {
               ElementsAre("1 windows were decided twice in a term", "1 windows were decided in an old term"));
 }
 
-TEST_F(a_verdict, takes_no_offence_at_a_row_that_an_old_leader_wrote_late) {
+TEST_F(AVerdict, TakesNoOffenceAtARowThatAnOldLeaderWroteLate) {
   rows_.push_back(window(5, 20));
   rows_.push_back(window(4, 19));
   EXPECT_EQ(judge_all().old_terms, 0U);
@@ -106,13 +106,13 @@ TEST_F(a_verdict, takes_no_offence_at_a_row_that_an_old_leader_wrote_late) {
   EXPECT_EQ(judge_all().old_terms, 1U);
 }
 
-TEST_F(a_verdict, finds_two_leaders_of_a_term) {
+TEST_F(AVerdict, FindsTwoLeadersOfATerm) {
   for (const auto& [host, term] : {std::pair("a", "term 3"), std::pair("b", "term 4"), std::pair("c", "term 4")})
     rows_.push_back({0, ledger::event{ledger::event_kind::leader, host, term}});
   EXPECT_EQ(judge_all().two_leaders, 1U);
 }
 
-TEST_F(a_verdict, holds_times_and_growth_against_their_limits) {
+TEST_F(AVerdict, HoldsTimesAndGrowthAgainstTheirLimits) {
   plan_.limits = {.detect_seconds = 0.1, .resume_seconds = 0.4, .recover_seconds = 2, .memory_growth_mib = 1};
   figures_.growth = {{.host = "w0", .faults = 200, .memory_mib = 2.5},
                      {.host = "w1", .faults = 20, .memory_mib = 0.9},
@@ -125,21 +125,21 @@ TEST_F(a_verdict, holds_times_and_growth_against_their_limits) {
   EXPECT_THAT(reasons[3], HasSubstr("w0 grew by 2.5 MiB in 200 faults"));
 }
 
-TEST_F(a_verdict, holds_the_accuracy_against_the_unharmed_run) {
+TEST_F(AVerdict, HoldsTheAccuracyAgainstTheUnharmedRun) {
   figures_.final_accuracy = 0.8;
   EXPECT_THAT(judge_all().reasons, ElementsAre(HasSubstr("the final accuracy is 80.00 %, 86.00 % unharmed")));
   figures_.unharmed_accuracy = -1;
   EXPECT_TRUE(judge_all().clean) << "not compared";
 }
 
-TEST_F(a_verdict, is_not_clean_without_a_fault_or_with_a_failed_run) {
+TEST_F(AVerdict, IsNotCleanWithoutAFaultOrWithAFailedRun) {
   records_.clear();
   figures_.succeeded = false;
   figures_.reason = "host w1 died";
   EXPECT_THAT(judge_all().reasons, ElementsAre("the run failed: host w1 died", "no fault began before the run ended"));
 }
 
-TEST_F(a_verdict, tells_samples_that_were_dropped_from_the_account) {
+TEST_F(AVerdict, TellsSamplesThatWereDroppedFromTheAccount) {
   EXPECT_THAT(to_text(judge_all()), HasSubstr("samples dropped: unknown"));
   figures_.samples_dropped = figures_.samples_repeated = 0;
   EXPECT_TRUE(judge_all().clean);
@@ -149,7 +149,7 @@ TEST_F(a_verdict, tells_samples_that_were_dropped_from_the_account) {
   EXPECT_EQ(nlohmann::json::parse(to_json(judge_all(), plan_, records_))["samples_dropped"], 64);
 }
 
-TEST_F(a_verdict, names_what_losses_left_unapplied) {
+TEST_F(AVerdict, NamesWhatLossesLeftUnapplied) {
   figures_.unapplied_by_loss = 3;
   figures_.losses = {{"arbitrator", 1}, {"worker", 2}};
   EXPECT_TRUE(judge_all().clean) << "they are accounted for";
@@ -157,7 +157,7 @@ TEST_F(a_verdict, names_what_losses_left_unapplied) {
               HasSubstr("unapplied by a loss: 3 decisions, on their way when what ended was: arbitrator 1, worker 2"));
 }
 
-TEST_F(a_verdict, of_an_interrupted_run_is_of_what_has_happened) {
+TEST_F(AVerdict, OfAnInterruptedRunIsOfWhatHasHappened) {
   figures_.interrupted = true;
   figures_.succeeded = figures_.plan_done = false;
   figures_.end_seconds = 21;
@@ -173,7 +173,7 @@ TEST_F(a_verdict, of_an_interrupted_run_is_of_what_has_happened) {
   EXPECT_THAT(to_text(judged), HasSubstr("verdict: INTERRUPTED, NOT CLEAN so far"));
 }
 
-TEST_F(a_verdict, is_json_with_every_fault) {
+TEST_F(AVerdict, IsJsonWithEveryFault) {
   records_[0].detected_seconds = -1;
   const auto object = nlohmann::json::parse(to_json(judge_all(), plan_, records_));
   EXPECT_EQ(object["clean"], true);
@@ -184,7 +184,7 @@ TEST_F(a_verdict, is_json_with_every_fault) {
   EXPECT_EQ(object["injected"][1]["evidence"], "signal 9");
 }
 
-TEST(spread, has_the_nearest_rank) {
+TEST(Spread, HasTheNearestRank) {
   std::vector<double> values;
   for (int i = 100; i >= 1; --i)
     values.push_back(i);

@@ -20,7 +20,7 @@ std::string text_of(std::uint64_t window, const std::string& worker = "") {
   return to_text(explanation);
 }
 
-TEST(explanation, tells_what_was_seen_chosen_and_earned) {
+TEST(Explanation, TellsWhatWasSeenChosenAndEarned) {
   const auto text = text_of(1, "ben");
   EXPECT_THAT(text, HasSubstr("Window 1 of cluster pair, decided by ppo version 1 (term 1, generation 1)"));
   EXPECT_THAT(text, HasSubstr("ben (rank 1)\n"));
@@ -33,7 +33,7 @@ TEST(explanation, tells_what_was_seen_chosen_and_earned) {
   EXPECT_THAT(text, Not(HasSubstr("ada (rank")));
 }
 
-TEST(explanation, tells_the_reason_of_a_policy_without_states_and_actions) {
+TEST(Explanation, TellsTheReasonOfAPolicyWithoutStatesAndActions) {
   auto rows = sample_rows();
   std::get<ledger::start>(rows[0].entry).policy = "lb-bsp";
   auto& row = std::get<ledger::window>(rows[2].entry).workers[0];
@@ -60,7 +60,7 @@ window_explanation changed(Change change) {
   return explain(rows, 1, "ada", error);
 }
 
-TEST(explanation, shows_what_the_guard_put_in_the_place_of_a_proposal) {
+TEST(Explanation, ShowsWhatTheGuardPutInThePlaceOfAProposal) {
   const auto explanation = changed([](auto& row) {
     row.action = -1;
     row.proposed_batch = 300;
@@ -77,7 +77,7 @@ TEST(explanation, shows_what_the_guard_put_in_the_place_of_a_proposal) {
   EXPECT_EQ(object["intervention"], "slower than goodput");
 }
 
-TEST(explanation, shows_what_shadow_mode_would_have_set) {
+TEST(Explanation, ShowsWhatShadowModeWouldHaveSet) {
   const auto explanation = changed([](auto& row) {
     row.action = -1;
     row.proposed_batch = 128;
@@ -88,13 +88,13 @@ TEST(explanation, shows_what_shadow_mode_would_have_set) {
                                               "  Batch 64 -> 64: shadow: would set 128: action +25\n"));
 }
 
-TEST(explanation, tells_the_reward_by_what_it_is_made_of) {
+TEST(Explanation, TellsTheRewardByWhatItIsMadeOf) {
   const auto explanation = changed([](auto& row) { row.reward.total = row.reward.progress = -1; });
   EXPECT_THAT(to_text(explanation), HasSubstr("Batch 64 was in force, and earned -1.000 = log2 of its goodput over "
                                               "the best that was to be had, 50.0 %.\n"));
 }
 
-TEST(explanation, names_the_actions_of_a_policy_that_votes) {
+TEST(Explanation, NamesTheActionsOfAPolicyThatVotes) {
   auto rows = sample_rows();
   std::get<ledger::start>(rows[0].entry).scales = {85, 100};
   auto& row = std::get<ledger::window>(rows[2].entry).workers[0];
@@ -106,13 +106,13 @@ TEST(explanation, names_the_actions_of_a_policy_that_votes) {
                         "85 % average 0.10, 85 % newest 0.10, 85 % cautious 0.10, 100 % average 0.20,"));
 }
 
-TEST(explanation, marks_fields_that_were_not_measured) {
+TEST(Explanation, MarksFieldsThatWereNotMeasured) {
   const auto text = text_of(1, "ada");
   EXPECT_THAT(text, HasSubstr("throughput     0.000  masked"));
   EXPECT_THAT(text, Not(HasSubstr("accuracy       0.250  masked")));
 }
 
-TEST(explanation, says_by_what_a_host_measured) {
+TEST(Explanation, SaysByWhatAHostMeasured) {
   const auto explanation = changed([](auto& row) { row.report.network.source = messages::signal_source::ebpf; });
   EXPECT_THAT(to_text(explanation), HasSubstr("its host's sockets, by eBPF"));
   messages::window_report report;
@@ -121,21 +121,21 @@ TEST(explanation, says_by_what_a_host_measured) {
   EXPECT_EQ(source_of("cpu_time_ratio", report), "its host's kernel, by procfs");
 }
 
-TEST(explanation, covers_all_workers_unless_one_is_named) {
+TEST(Explanation, CoversAllWorkersUnlessOneIsNamed) {
   const auto text = text_of(2);
   EXPECT_THAT(text, HasSubstr("ada (rank 0)"));
   EXPECT_THAT(text, HasSubstr("ben (rank 1)"));
 }
 
-TEST(explanation, says_when_a_decision_never_came_into_force) {
+TEST(Explanation, SaysWhenADecisionNeverCameIntoForce) {
   EXPECT_THAT(text_of(2), HasSubstr("It never came into force in a recorded window"));
 }
 
-TEST(explanation, says_when_nothing_was_decided) {
+TEST(Explanation, SaysWhenNothingWasDecided) {
   EXPECT_THAT(text_of(3), HasSubstr("Nothing was decided: training ended with this window."));
 }
 
-TEST(explanation, names_the_windows_and_workers_that_there_are) {
+TEST(Explanation, NamesTheWindowsAndWorkersThatThereAre) {
   std::string error;
   explain(sample_rows(), 9, "", error);
   EXPECT_EQ(error, "the ledger holds no window 9; it has windows in [1, 3]");
@@ -145,7 +145,7 @@ TEST(explanation, names_the_windows_and_workers_that_there_are) {
   EXPECT_EQ(error, "the ledger holds no window yet");
 }
 
-TEST(explanation, takes_the_last_life_of_a_window_that_was_decided_twice) {
+TEST(Explanation, TakesTheLastLifeOfAWindowThatWasDecidedTwice) {
   auto rows = sample_rows();
   auto second = sample_rows();
   auto& decided = std::get<ledger::window>(second[2].entry);
@@ -160,7 +160,7 @@ TEST(explanation, takes_the_last_life_of_a_window_that_was_decided_twice) {
   EXPECT_EQ(explanation.workers[0].effect->reward.total, 9);
 }
 
-TEST(explanation, is_available_as_json) {
+TEST(Explanation, IsAvailableAsJson) {
   std::string error;
   const auto array = nlohmann::json::parse(to_json(explain(sample_rows(), 1, "", error)));
   ASSERT_EQ(array.size(), 2U);

@@ -24,14 +24,14 @@ progress after(const std::vector<ledger::row>& rows) {
   return now;
 }
 
-TEST(progress, tells_who_is_awaited_before_the_first_window) {
+TEST(Progress, TellsWhoIsAwaitedBeforeTheFirstWindow) {
   auto rows = sample_rows();
   rows.resize(2);
   EXPECT_EQ(progress_line(progress{}), "waiting for the first window");
   EXPECT_EQ(progress_line(after(rows)), "waiting for the first window  (ada joined: waiting for ben)");
 }
 
-TEST(progress, computes_speed_and_eta_from_samples) {
+TEST(Progress, ComputesSpeedAndEtaFromSamples) {
   const auto now = after(sample_rows());
   // 1000 samples of all workers each 2 s; 3000 of 20,000 are done.
   EXPECT_DOUBLE_EQ(now.samples_done(), 3000);
@@ -41,7 +41,7 @@ TEST(progress, computes_speed_and_eta_from_samples) {
   EXPECT_DOUBLE_EQ(now.batch_accuracy(), (0.5 * 890 + 0.8 * 390) / 1280);
 }
 
-TEST(progress, shows_everything_on_one_line) {
+TEST(Progress, ShowsEverythingOnOneLine) {
   auto rows = sample_rows();
   EXPECT_EQ(progress_line(after(rows)),
             "epoch 1/2  15 %  500 samples/s  batch accuracy 59.1 %  ETA 34 s  batch ada 89 ben 39");
@@ -57,11 +57,11 @@ std::vector<ledger::row> rows_with_target(double target) {
   return rows;
 }
 
-TEST(progress, says_at_most_where_a_target_may_end_it_before) {
+TEST(Progress, SaysAtMostWhereATargetMayEndItBefore) {
   EXPECT_THAT(progress_line(after(rows_with_target(0.9))), ::testing::HasSubstr("ETA at most 34 s  batch"));
 }
 
-TEST(progress, expects_the_target_where_the_error_comes_to_it) {
+TEST(Progress, ExpectsTheTargetWhereTheErrorComesToIt) {
   auto rows = rows_with_target(0.9);
   // The test error falls as 10 / sqrt(samples): 0.1 at 10,000 samples.
   for (const double samples : {1000.0, 2000.0, 3000.0})
@@ -78,7 +78,7 @@ TEST(progress, expects_the_target_where_the_error_comes_to_it) {
   EXPECT_FALSE(after(rows).time_to_target());
 }
 
-TEST(progress, expects_no_target_where_accuracy_does_not_rise) {
+TEST(Progress, ExpectsNoTargetWhereAccuracyDoesNotRise) {
   auto rows = rows_with_target(0.9);
   for (const std::uint64_t samples : {1000, 2000, 3000})
     rows.push_back({7, ledger::evaluation{{.samples = samples, .test_accuracy = 0.5}}});
@@ -146,7 +146,7 @@ void follow(const std::vector<double>& curve, range_record& record) {
   }
 }
 
-TEST(progress, tells_a_range_that_real_runs_mostly_keep_to) {
+TEST(Progress, TellsARangeThatRealRunsMostlyKeepTo) {
   range_record record;
   for (const auto& curve : real_curves())
     follow(curve, record);
@@ -157,14 +157,14 @@ TEST(progress, tells_a_range_that_real_runs_mostly_keep_to) {
   EXPECT_LT(4 * record.open, record.told);
 }
 
-TEST(progress, says_where_the_range_has_no_end) {
+TEST(Progress, SaysWhereTheRangeHasNoEnd) {
   auto rows = rows_with_target(0.9);
   for (const auto& [samples, accuracy] : {std::pair(1000U, 0.80), {2000U, 0.85}, {3000U, 0.855}})
     rows.push_back({7, ledger::evaluation{{.samples = samples, .test_accuracy = accuracy}}});
   EXPECT_THAT(progress_line(after(rows)), ::testing::ContainsRegex("90.0 % in [0-9]+ s or more  batch"));
 }
 
-TEST(progress, names_many_workers_by_their_bounds) {
+TEST(Progress, NamesManyWorkersByTheirBounds) {
   auto rows = sample_rows();
   auto& workers = std::get<ledger::window>(rows.back().entry).workers;
   while (workers.size() < 40)
@@ -173,7 +173,7 @@ TEST(progress, names_many_workers_by_their_bounds) {
   EXPECT_THAT(progress_line(after(rows)), ::testing::EndsWith("batch 39 to 300"));
 }
 
-TEST(progress, counts_completed_epochs) {
+TEST(Progress, CountsCompletedEpochs) {
   auto rows = sample_rows();
   for (auto& worker : std::get<ledger::window>(rows.back().entry).workers)
     worker.report.epoch = 1;
@@ -186,7 +186,7 @@ TEST(progress, counts_completed_epochs) {
   EXPECT_EQ(progress_line(after(rows)).substr(0, 16), "epoch 2/2  100 %");
 }
 
-TEST(progress, measures_a_resumed_run_from_its_resume) {
+TEST(Progress, MeasuresAResumedRunFromItsResume) {
   auto rows = sample_rows();
   rows.push_back({0, start_row()}); // from a checkpoint after window 1
   EXPECT_EQ(progress_line(after(rows)), "waiting for the first window");
@@ -199,7 +199,7 @@ TEST(progress, measures_a_resumed_run_from_its_resume) {
   EXPECT_DOUBLE_EQ(after(rows).samples_per_second(), 1000);
 }
 
-TEST(progress, does_not_let_stale_reports_move_it) {
+TEST(Progress, DoesNotLetStaleReportsMoveIt) {
   auto rows = sample_rows();
   auto late = std::get<ledger::window>(rows.back().entry);
   late.key.window = 4;
@@ -212,7 +212,7 @@ TEST(progress, does_not_let_stale_reports_move_it) {
   EXPECT_DOUBLE_EQ(after(rows).samples_per_second(), 500);
 }
 
-TEST(ledger_tail, reads_each_whole_line_once) {
+TEST(LedgerTail, ReadsEachWholeLineOnce) {
   const temporary_directory directory;
   const std::string path = directory.path() + "/windows.jsonl";
   ledger::tail tail(path);

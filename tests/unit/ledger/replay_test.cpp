@@ -21,7 +21,7 @@ using namespace testing;
 using ::testing::HasSubstr;
 
 /// A simulated run that learns and is guarded, with versions of the policy of its own.
-class replay_test : public ::testing::Test {
+class ReplayTest : public ::testing::Test {
 protected:
   static void SetUpTestSuite() {
     directory_ = new temporary_directory;
@@ -59,9 +59,9 @@ protected:
 private:
   static temporary_directory* directory_;
 };
-temporary_directory* replay_test::directory_ = nullptr;
+temporary_directory* ReplayTest::directory_ = nullptr;
 
-TEST_F(replay_test, decides_the_same_with_the_versions_that_decided) {
+TEST_F(ReplayTest, DecidesTheSameWithTheVersionsThatDecided) {
   std::uint64_t newest = 0;
   for (const auto& row : records_.rows)
     if (const auto* published = std::get_if<ledger::policy_version>(&row.entry))
@@ -75,7 +75,7 @@ TEST_F(replay_test, decides_the_same_with_the_versions_that_decided) {
   EXPECT_THAT(to_text(result), HasSubstr("equal to the bit"));
 }
 
-TEST_F(replay_test, names_the_first_difference) {
+TEST_F(ReplayTest, NamesTheFirstDifference) {
   window(5).workers[3].decided_batch += 1;
   window(7).workers[0].action += 1;
   const auto result = replayed();
@@ -87,12 +87,12 @@ TEST_F(replay_test, names_the_first_difference) {
   EXPECT_THAT(to_text(result), HasSubstr("DIFFERENT in window 5 (term 1), worker "));
 }
 
-TEST_F(replay_test, sees_a_measurement_that_was_changed_afterwards) {
+TEST_F(ReplayTest, SeesAMeasurementThatWasChangedAfterwards) {
   window(4).workers[0].report.training.compute_seconds *= 3;
   EXPECT_TRUE(replayed().first);
 }
 
-TEST_F(replay_test, sees_parameters_other_than_those_that_decided) {
+TEST_F(ReplayTest, SeesParametersOtherThanThoseThatDecided) {
   for (auto& row : records_.rows)
     if (auto* published = std::get_if<ledger::policy_version>(&row.entry);
         published != nullptr && published->version > 0)
@@ -104,7 +104,7 @@ TEST_F(replay_test, sees_parameters_other_than_those_that_decided) {
   EXPECT_THAT(result.skipped_why, HasSubstr("0000000000000000.dynamix"));
 }
 
-TEST_F(replay_test, refuses_another_cluster_file_and_an_older_ledger) {
+TEST_F(ReplayTest, RefusesAnotherClusterFileAndAnOlderLedger) {
   records_.file.arbitrator.guard_margin = 0.2;
   EXPECT_THAT(replayed().skipped_why, HasSubstr("another cluster file"));
   std::erase_if(records_.rows, [](const auto& row) { return std::holds_alternative<ledger::deciding>(row.entry); });
@@ -113,7 +113,7 @@ TEST_F(replay_test, refuses_another_cluster_file_and_an_older_ledger) {
   EXPECT_FALSE(replayed().proven());
 }
 
-TEST_F(replay_test, is_a_command_with_an_exit_code) {
+TEST_F(ReplayTest, IsACommandWithAnExitCode) {
   const auto well = ask({"explain", "--run", path(), "--replay", "--json"});
   EXPECT_EQ(well.code, exit_done) << well.out;
   EXPECT_EQ(nlohmann::json::parse(well.out)["same"], true);
@@ -133,7 +133,7 @@ TEST_F(replay_test, is_a_command_with_an_exit_code) {
   EXPECT_THAT(ill.out, HasSubstr("DIFFERENT in window 6"));
 }
 
-TEST_F(replay_test, works_for_policies_without_parameters_too) {
+TEST_F(ReplayTest, WorksForPoliciesWithoutParametersToo) {
   for (const std::string policy : {"static", "lb-bsp", "goodput"}) {
     const temporary_directory directory;
     const auto run = directory.path() + "/run";
@@ -146,7 +146,7 @@ TEST_F(replay_test, works_for_policies_without_parameters_too) {
   }
 }
 
-TEST(parameter_archive, keeps_once_reads_back_and_finds_damage) {
+TEST(ParameterArchive, KeepsOnceReadsBackAndFindsDamage) {
   const temporary_directory directory;
   policy::parameter_archive archive(directory.path() + "/policies", 10);
   const std::vector<std::uint8_t> six = {1, 2, 3, 4, 5, 6};

@@ -38,7 +38,7 @@ written_run whole_records() {
   return records;
 }
 
-TEST(sample_count, holds_the_samples_that_were_trained_against_those_that_were_dealt) {
+TEST(SampleCount, HoldsTheSamplesThatWereTrainedAgainstThoseThatWereDealt) {
   EXPECT_FALSE(summarise(sample_records()).samples_dropped) << "nobody recorded the end";
   auto records = whole_records();
   EXPECT_EQ(summarise(records).samples_dropped, 0U);
@@ -53,7 +53,7 @@ TEST(sample_count, holds_the_samples_that_were_trained_against_those_that_were_d
   EXPECT_EQ(nlohmann::json::parse(to_json(summarise(records)))["samples_dropped"], 0);
 }
 
-TEST(sample_count, knows_no_end_of_a_run_that_was_resumed_and_has_not_recorded_its_own) {
+TEST(SampleCount, KnowsNoEndOfARunThatWasResumedAndHasNotRecordedItsOwn) {
   auto records = whole_records();
   auto last = std::get<ledger::window>(records.rows.back().entry);
   ++last.key.window;
@@ -65,7 +65,7 @@ TEST(sample_count, knows_no_end_of_a_run_that_was_resumed_and_has_not_recorded_i
   EXPECT_FALSE(summarise(records).samples_dropped) << "the final report is of the life before";
 }
 
-TEST(sample_count, takes_the_size_of_an_epoch_from_the_data_set_where_no_end_of_one_is_recorded) {
+TEST(SampleCount, TakesTheSizeOfAnEpochFromTheDataSetWhereNoEndOfOneIsRecorded) {
   auto records = whole_records();
   records.rows.erase(records.rows.begin() + 2, records.rows.begin() + 2 + 9); // all but the last window
   std::get<ledger::start>(records.rows.front().entry).dataset_samples = 500;

@@ -78,12 +78,12 @@ window_report largest_report(std::uint32_t rank) {
   };
 }
 
-TEST(codec, brings_every_message_back) {
+TEST(Codec, BringsEveryMessageBack) {
   for (const auto& value : examples())
     expect_round_trip(value);
 }
 
-TEST(codec, brings_back_handshakes_at_their_limits) {
+TEST(Codec, BringsBackHandshakesAtTheirLimits) {
   expect_round_trip(hello{.protocol = std::numeric_limits<std::uint32_t>::max(),
                           .cluster = std::string(max_name_length, 'c'),
                           .cluster_digest = most,
@@ -108,7 +108,7 @@ TEST(codec, brings_back_handshakes_at_their_limits) {
                               .leader = std::string(max_name_length, 'l')});
 }
 
-TEST(codec, brings_back_generations_at_their_limits) {
+TEST(Codec, BringsBackGenerationsAtTheirLimits) {
   expect_round_trip(placement{.generation = max_counter,
                               .members = every_rank(),
                               .source = max_workers - 1,
@@ -121,7 +121,7 @@ TEST(codec, brings_back_generations_at_their_limits) {
       heartbeat{.rank = max_workers - 1, .incarnation = most, .generation = max_counter, .steps = max_counter});
 }
 
-TEST(codec, brings_back_reports_at_their_limits) {
+TEST(Codec, BringsBackReportsAtTheirLimits) {
   expect_round_trip(largest_report(max_workers - 1));
   expect_round_trip(window_report{.host = "h", .generation = 1, .window = 1});
   shard_report shard{
@@ -163,7 +163,7 @@ TEST(codec, brings_back_reports_at_their_limits) {
                              .incarnation = most});
 }
 
-TEST(codec, brings_back_decisions_and_policies_at_their_limits) {
+TEST(Codec, BringsBackDecisionsAndPoliciesAtTheirLimits) {
   expect_round_trip(decision{.key = {.term = max_counter, .window = max_counter},
                              .generation = max_counter,
                              .rank = max_workers - 1,
@@ -189,7 +189,7 @@ TEST(codec, brings_back_decisions_and_policies_at_their_limits) {
                                    .clip_fraction = 1});
 }
 
-TEST(codec, brings_back_store_operations_at_their_limits) {
+TEST(Codec, BringsBackStoreOperationsAtTheirLimits) {
   const std::string key(max_key_length, 'k');
   const std::vector<std::uint8_t> value(max_store_value_bytes, 0x5a);
   const auto lowest = std::numeric_limits<std::int64_t>::min();
@@ -203,12 +203,12 @@ TEST(codec, brings_back_store_operations_at_their_limits) {
   expect_round_trip(store_result{.status = store_status::absent});
 }
 
-TEST(codec, refuses_a_frame_above_the_limit) {
+TEST(Codec, RefusesAFrameAboveTheLimit) {
   const std::vector<std::uint64_t> words(max_frame_words + 1);
   EXPECT_EQ(refusal_of(words).code, codec_code::too_large);
 }
 
-TEST(codec, refuses_frames_of_several_segments) {
+TEST(Codec, RefusesFramesOfSeveralSegments) {
   capnp::MallocMessageBuilder builder(1, capnp::AllocationStrategy::FIXED_SIZE);
   wire::write(example<hello>(), builder.initRoot<schema::Envelope>());
   ASSERT_GT(builder.getSegmentsForOutput().size(), 1U);
@@ -217,7 +217,7 @@ TEST(codec, refuses_frames_of_several_segments) {
   EXPECT_THAT(refusal.text, HasSubstr("one segment"));
 }
 
-TEST(codec, refuses_every_truncation_and_any_rest) {
+TEST(Codec, RefusesEveryTruncationAndAnyRest) {
   for (const auto& value : examples()) {
     const auto encoded = encode(value);
     auto words = std::vector<std::uint64_t>(encoded->view().begin(), encoded->view().end());
@@ -228,7 +228,7 @@ TEST(codec, refuses_every_truncation_and_any_rest) {
   }
 }
 
-TEST(codec, refuses_pointers_that_lead_astray) {
+TEST(Codec, RefusesPointersThatLeadAstray) {
   const auto encoded = encode(example<hello>());
   auto words = std::vector<std::uint64_t>(encoded->view().begin(), encoded->view().end());
   words[1] += 1U << 20; // the root's offset
@@ -242,7 +242,7 @@ constexpr std::uint64_t struct_pointer(std::uint64_t data_words, std::uint64_t p
   return data_words << 32 | pointers << 48;
 }
 
-TEST(codec, refuses_structs_nested_without_end) {
+TEST(Codec, RefusesStructsNestedWithoutEnd) {
   constexpr std::size_t depth = 1000;
   constexpr std::uint64_t hello_arm = 1;
   std::vector<std::uint64_t> words = {0, struct_pointer(1, 1), hello_arm};
@@ -253,7 +253,7 @@ TEST(codec, refuses_structs_nested_without_end) {
   EXPECT_EQ(refusal_of(words).code, codec_code::malformed);
 }
 
-TEST(codec, refuses_a_small_frame_that_expands_when_read) {
+TEST(Codec, RefusesASmallFrameThatExpandsWhenRead) {
   // 4096 keys that are all the same text: each pointer is patched to the target of the first.
   store_operation operation{.verb = store_verb::check, .keys = std::vector<std::string>(max_store_keys)};
   operation.keys[0] = std::string(max_key_length, 'k');
@@ -268,7 +268,7 @@ TEST(codec, refuses_a_small_frame_that_expands_when_read) {
   EXPECT_THAT(refusal.text, HasSubstr("traversal limit"));
 }
 
-TEST(codec, refuses_kinds_that_it_does_not_know) {
+TEST(Codec, RefusesKindsThatItDoesNotKnow) {
   capnp::MallocMessageBuilder unset;
   unset.initRoot<schema::Envelope>().setUnset();
   EXPECT_EQ(refusal_of(words_of(unset)).code, codec_code::unknown_kind);
@@ -283,7 +283,7 @@ TEST(codec, refuses_kinds_that_it_does_not_know) {
   EXPECT_THAT(refusal.text, HasSubstr("kind 999"));
 }
 
-TEST(codec, refuses_enumerants_that_only_look_known_in_eight_bits) {
+TEST(Codec, RefusesEnumerantsThatOnlyLookKnownInEightBits) {
   constexpr std::uint16_t accepted_plus_256 = 257;
   capnp::MallocMessageBuilder builder;
   auto envelope = builder.initRoot<schema::Envelope>();
@@ -294,7 +294,7 @@ TEST(codec, refuses_enumerants_that_only_look_known_in_eight_bits) {
   EXPECT_EQ(refusal.text, "welcome: verdict is unknown");
 }
 
-TEST(codec, names_every_kind) {
+TEST(Codec, NamesEveryKind) {
   EXPECT_EQ(kind_name(hello{}), "hello");
   EXPECT_EQ(kind_name(evaluation_report{}), "evaluation_report");
   EXPECT_EQ(kind_name(shard_report{}), "shard_report");

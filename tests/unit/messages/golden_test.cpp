@@ -49,7 +49,7 @@ std::vector<std::uint64_t> without_growth(std::span<const std::uint64_t> words) 
   return result;
 }
 
-class golden : public testing::Test {
+class Golden : public testing::Test {
 protected:
   static void SetUpTestSuite() {
     if (std::getenv("DYNAMIX_WRITE_GOLDEN") == nullptr)
@@ -65,7 +65,7 @@ protected:
   }
 };
 
-TEST_F(golden, files_decode_to_the_values_that_were_written) {
+TEST_F(Golden, FilesDecodeToTheValuesThatWereWritten) {
   for (const auto& [path, value] : golden_files()) {
     const auto decoded = decode(read_words(path));
     ASSERT_TRUE(decoded) << path << ": " << decoded.error().text;
@@ -73,7 +73,7 @@ TEST_F(golden, files_decode_to_the_values_that_were_written) {
   }
 }
 
-TEST_F(golden, files_are_what_is_sent_today) {
+TEST_F(Golden, FilesAreWhatIsSentToday) {
   for (const auto& [path, value] : golden_files()) {
     const auto encoded = encode(value);
     ASSERT_TRUE(encoded) << path << ": " << encoded.error().text;
@@ -82,7 +82,7 @@ TEST_F(golden, files_are_what_is_sent_today) {
 }
 
 /// Frames as they were before a message grew: no field of a struct, or a shorter one, means its default.
-TEST_F(golden, frames_of_earlier_releases_decode_to_the_same_values) {
+TEST_F(Golden, FramesOfEarlierReleasesDecodeToTheSameValues) {
   for (const std::string kind : {"window_report", "shard_report"}) {
     const std::string directory = DYNAMIX_GOLDEN_DIRECTORY;
     const auto decoded = decode(read_words(directory + "/released/" + kind + "_1.bin"));
@@ -91,7 +91,7 @@ TEST_F(golden, frames_of_earlier_releases_decode_to_the_same_values) {
   }
 }
 
-TEST_F(golden, files_cover_every_kind) {
+TEST_F(Golden, FilesCoverEveryKind) {
   std::map<std::size_t, int> kinds;
   for (const auto& [path, value] : golden_files())
     ++kinds[value.index()];

@@ -15,7 +15,7 @@
 namespace dynamix::messages {
 namespace {
 
-constexpr auto nan = std::numeric_limits<double>::quiet_NaN();
+constexpr auto not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 template <class T>
 void expect_refused(const std::string& field, const std::function<void(T&)>& change) {
@@ -29,7 +29,7 @@ void expect_refused(const std::string& field, const std::function<void(T&)>& cha
   EXPECT_THAT(decoded.error().text, testing::HasSubstr(field));
 }
 
-TEST(tree_validation, refuses_broken_hellos_and_beats_of_shards) {
+TEST(TreeValidation, RefusesBrokenHellosAndBeatsOfShards) {
   expect_refused<shard_hello>("node", [](auto& value) { value.node = ""; });
   expect_refused<shard_hello>("parent", [](auto& value) { value.parent = "two\nlines"; });
   expect_refused<shard_hello>("incarnation", [](auto& value) { value.incarnation = 0; });
@@ -41,7 +41,7 @@ TEST(tree_validation, refuses_broken_hellos_and_beats_of_shards) {
   expect_refused<shard_order>("leaving", [](auto& value) { value.leaving = {2, 1}; });
 }
 
-TEST(tree_validation, refuses_windows_whose_choices_are_not_those_of_the_reports) {
+TEST(TreeValidation, RefusesWindowsWhoseChoicesAreNotThoseOfTheReports) {
   expect_refused<shard_window>("choices", [](auto& value) { value.choices.clear(); });
   expect_refused<shard_window>("choices[0]", [](auto& value) { value.choices[0].rank = 2; });
   expect_refused<shard_window>("reports size", [](auto& value) { value.expected = 0; });
@@ -49,14 +49,14 @@ TEST(tree_validation, refuses_windows_whose_choices_are_not_those_of_the_reports
   expect_refused<shard_window>("choices[0].state", [](auto& value) { value.choices[0].state[0] = NAN; });
   expect_refused<shard_window>("choices[0].vote", [](auto& value) { value.choices[0].vote = -2; });
   expect_refused<shard_window>("choices[0].acted", [](auto& value) { value.choices[0].vote = -1; });
-  expect_refused<shard_window>("decide_seconds", [](auto& value) { value.decide_seconds = nan; });
+  expect_refused<shard_window>("decide_seconds", [](auto& value) { value.decide_seconds = not_a_number; });
 }
 
-TEST(tree_validation, refuses_guidance_that_is_no_number_or_out_of_order) {
-  expect_refused<guidance>("sums.", [](auto& value) { value.sums.loss = nan; });
+TEST(TreeValidation, RefusesGuidanceThatIsNoNumberOrOutOfOrder) {
+  expect_refused<guidance>("sums.", [](auto& value) { value.sums.loss = not_a_number; });
   expect_refused<guidance>("sums.", [](auto& value) { value.sums.weight = -1; });
   expect_refused<guidance>("window", [](auto& value) { value.window = 0; });
-  expect_refused<guidance>("target_seconds", [](auto& value) { value.target_seconds = nan; });
+  expect_refused<guidance>("target_seconds", [](auto& value) { value.target_seconds = not_a_number; });
   expect_refused<guidance>("exchange_over_step", [](auto& value) { value.exchange_over_step = 1.5; });
   expect_refused<guidance>("workers[1]", [](auto& value) { value.workers.push_back(value.workers[0]); });
   expect_refused<guidance>("ruled", [](auto& value) { value.workers[0].ruled = max_batch + 1; });

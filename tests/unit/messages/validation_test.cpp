@@ -308,20 +308,20 @@ void expect_refused_on_both_sides(const std::vector<broken>& all) {
   }
 }
 
-TEST(validation, refuses_each_broken_field_of_the_handshake) {
+TEST(Validation, RefusesEachBrokenFieldOfTheHandshake) {
   expect_refused_on_both_sides(broken_handshakes());
   expect_refused_on_both_sides(broken_generations());
 }
-TEST(validation, refuses_each_broken_field_of_a_window) {
+TEST(Validation, RefusesEachBrokenFieldOfAWindow) {
   expect_refused_on_both_sides(broken_window_reports());
 }
-TEST(validation, refuses_each_broken_field_of_other_reports) {
+TEST(Validation, RefusesEachBrokenFieldOfOtherReports) {
   expect_refused_on_both_sides(broken_other_reports());
 }
-TEST(validation, refuses_each_broken_field_of_policies) {
+TEST(Validation, RefusesEachBrokenFieldOfPolicies) {
   expect_refused_on_both_sides(broken_policies());
 }
-TEST(validation, refuses_each_broken_field_of_the_store) {
+TEST(Validation, RefusesEachBrokenFieldOfTheStore) {
   expect_refused_on_both_sides(broken_store_messages());
 }
 
@@ -329,13 +329,13 @@ TEST(Validation, RefusesCountersThatAreTooFar) {
   expect_refused_on_both_sides(far_counters());
 }
 
-TEST(validation, says_what_is_allowed) {
+TEST(Validation, SaysWhatIsAllowed) {
   auto report = example<window_report>();
   report.training.accuracy = 1.5;
   EXPECT_EQ(validate(report), "training.accuracy = 1.5 is not in [0, 1]");
 }
 
-TEST(validation, accepts_newlines_and_tabs_only_in_text_for_people) {
+TEST(Validation, AcceptsNewlinesAndTabsOnlyInTextForPeople) {
   auto last = example<farewell>();
   last.reason = "two\n\tlines";
   EXPECT_EQ(validate(last), "");
@@ -343,13 +343,13 @@ TEST(validation, accepts_newlines_and_tabs_only_in_text_for_people) {
   EXPECT_EQ(validate(last), "host holds control characters");
 }
 
-TEST(fit_text, leaves_good_text_alone) {
+TEST(FitText, LeavesGoodTextAlone) {
   EXPECT_EQ(fit_text(""), "");
   EXPECT_EQ(fit_text("größer\n\tals 5 €"), "größer\n\tals 5 €");
   EXPECT_EQ(fit_text(std::string(max_text_length, 'x')), std::string(max_text_length, 'x'));
 }
 
-TEST(fit_text, replaces_what_a_peer_would_refuse) {
+TEST(FitText, ReplacesWhatAPeerWouldRefuse) {
   EXPECT_EQ(fit_text("a\x1b[31m"), "a\xef\xbf\xbd[31m");
   EXPECT_EQ(fit_text("a\xff"
                      "b"),
@@ -359,7 +359,7 @@ TEST(fit_text, replaces_what_a_peer_would_refuse) {
                                               "b");
 }
 
-TEST(fit_text, makes_any_bytes_acceptable_at_any_length) {
+TEST(FitText, MakesAnyBytesAcceptableAtAnyLength) {
   auto last = example<farewell>();
   for (const std::string unit : {"\xff", "\xed\xa0\x80", "€", "\xf0\x9f\x98\x80", "\xf4\x90\x80\x80", "\r", "x"}) {
     std::string text;

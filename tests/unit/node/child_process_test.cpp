@@ -31,7 +31,7 @@ child_options shell(const std::string& script, const std::string& output) {
           .output = output};
 }
 
-TEST(child_process, appends_its_output_to_a_file_and_sees_the_changed_environment) {
+TEST(ChildProcess, AppendsItsOutputToAFileAndSeesTheChangedEnvironment) {
   const temporary_directory directory;
   const std::string log = directory.path() + "/log";
   for (int round = 0; round < 2; ++round) {
@@ -47,7 +47,7 @@ TEST(child_process, appends_its_output_to_a_file_and_sees_the_changed_environmen
   EXPECT_EQ(text, "changed\nerror\nchanged\nerror\n");
 }
 
-TEST(child_process, tells_a_death_by_signal) {
+TEST(ChildProcess, TellsADeathBySignal) {
   const temporary_directory directory;
   child_process process;
   ASSERT_EQ(process.start(shell("sleep 60", directory.path() + "/log")), "");
@@ -57,7 +57,7 @@ TEST(child_process, tells_a_death_by_signal) {
   EXPECT_FALSE(process.running());
 }
 
-TEST(child_process, gets_no_blocked_signals_from_its_parent) {
+TEST(ChildProcess, GetsNoBlockedSignalsFromItsParent) {
   const stop_signals blocks_them;
   const temporary_directory directory;
   child_process process;
@@ -66,7 +66,7 @@ TEST(child_process, gets_no_blocked_signals_from_its_parent) {
   EXPECT_EQ(wait_for_end(process).number, SIGTERM);
 }
 
-TEST(child_process, does_not_outlive_its_owner) {
+TEST(ChildProcess, DoesNotOutliveItsOwner) {
   const temporary_directory directory;
   pid_t id = 0;
   {
@@ -77,7 +77,7 @@ TEST(child_process, does_not_outlive_its_owner) {
   EXPECT_EQ(kill(id, 0), -1);
 }
 
-TEST(child_process, says_why_it_cannot_start) {
+TEST(ChildProcess, SaysWhyItCannotStart) {
   child_process process;
   EXPECT_THAT(process.start(shell("true", "/nonexistent/log")), ::testing::HasSubstr("cannot open /nonexistent/log"));
   EXPECT_FALSE(process.running());
@@ -89,7 +89,7 @@ TEST(child_process, says_why_it_cannot_start) {
   EXPECT_EQ(wait_for_end(process).number, 127);
 }
 
-TEST(stop_signals, turn_the_first_signal_into_a_stop_request) {
+TEST(StopSignals, TurnTheFirstSignalIntoAStopRequest) {
   const stop_signals signals;
   EXPECT_FALSE(signals.token().stop_requested());
   kill(getpid(), SIGTERM);
@@ -97,7 +97,7 @@ TEST(stop_signals, turn_the_first_signal_into_a_stop_request) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
 
-TEST(stop_signals, end_the_process_at_the_second_signal) {
+TEST(StopSignals, EndTheProcessAtTheSecondSignal) {
   EXPECT_EXIT(
       {
         const stop_signals signals;

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 /// A cluster file in a directory of its own.
-class command_line : public ::testing::Test {
+class CommandLine : public ::testing::Test {
 protected:
   std::string write(const std::string& text) {
     const std::string path = directory_.path() + "/cluster.toml";
@@ -35,7 +35,7 @@ protected:
   temporary_directory directory_;
 };
 
-TEST_F(command_line, refuses_to_start_hosts_where_proc_is_not_mounted) {
+TEST_F(CommandLine, RefusesToStartHostsWhereProcIsNotMounted) {
   if (!telemetry::may_administer())
     GTEST_SKIP() << "the mounts of a process cannot be changed here";
   const auto path = write_pair();
@@ -52,7 +52,7 @@ TEST_F(command_line, refuses_to_start_hosts_where_proc_is_not_mounted) {
   EXPECT_EXIT(without_proc({"swarm", "--workers", "4"}), ::testing::ExitedWithCode(exit_refused), remedy);
 }
 
-TEST_F(command_line, offers_help_everywhere) {
+TEST_F(CommandLine, OffersHelpEverywhere) {
   EXPECT_THAT(ask({"--help"}).out, HasSubstr("Exit codes: 0 done; 1 the run failed"));
   for (const char* command : {"run", "local", "check", "explain", "report", "doctor"}) {
     const auto help = ask({command, "--help"});
@@ -66,7 +66,7 @@ TEST_F(command_line, offers_help_everywhere) {
   EXPECT_THAT(version.out, StartsWith("dynamix-node "));
 }
 
-TEST_F(command_line, refuses_wrong_arguments_with_code_2) {
+TEST_F(CommandLine, RefusesWrongArgumentsWithCode2) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{}, "subcommand is required"},
       {{"lokal"}, "lokal"},
@@ -88,7 +88,7 @@ TEST_F(command_line, refuses_wrong_arguments_with_code_2) {
   }
 }
 
-TEST_F(command_line, check_reports_every_error_of_a_file_with_its_place) {
+TEST_F(CommandLine, CheckReportsEveryErrorOfAFileWithItsPlace) {
   const auto path = write("[cluster]\nname = \"x\"\nseed = -1\n[batch]\nlowest = 0\n");
   const auto refused = ask({"check", "--cluster", path});
   EXPECT_EQ(refused.code, exit_refused);
@@ -97,7 +97,7 @@ TEST_F(command_line, check_reports_every_error_of_a_file_with_its_place) {
   EXPECT_EQ(ask({"check", "--cluster", "/nonexistent.toml"}).code, exit_refused);
 }
 
-TEST_F(command_line, check_prints_the_plan) {
+TEST_F(CommandLine, CheckPrintsThePlan) {
   const auto path = write_pair();
   const auto text = ask({"check", "--cluster", path});
   EXPECT_EQ(text.code, exit_done);
@@ -107,7 +107,7 @@ TEST_F(command_line, check_prints_the_plan) {
   EXPECT_EQ(nlohmann::json::parse(json.out)["hosts"][1]["name"], "ben");
 }
 
-TEST_F(command_line, check_cautions_about_open_listeners_and_untrained_policies) {
+TEST_F(CommandLine, CheckCautionsAboutOpenListenersAndUntrainedPolicies) {
   const auto path = write_pair("address = \"10.0.0.1\"\n[arbitrator]\nmode = \"infer\"\n");
   const auto cautioned = ask({"check", "--cluster", path});
   EXPECT_EQ(cautioned.code, exit_done);
@@ -115,7 +115,7 @@ TEST_F(command_line, check_cautions_about_open_listeners_and_untrained_policies)
   EXPECT_THAT(cautioned.err, HasSubstr("the policy stays as random as its seed"));
 }
 
-TEST_F(command_line, run_refuses_unknown_hosts_open_listeners_and_unreadable_data) {
+TEST_F(CommandLine, RunRefusesUnknownHostsOpenListenersAndUnreadableData) {
   auto refused = ask({"run", "--cluster", write_pair(), "--name", "eve"});
   EXPECT_EQ(refused.code, exit_refused);
   EXPECT_THAT(refused.err, HasSubstr("it has ada, ben"));
@@ -139,7 +139,7 @@ TEST_F(command_line, run_refuses_unknown_hosts_open_listeners_and_unreadable_dat
   EXPECT_THAT(refused.err, StartsWith(unfit + ":" + std::to_string(place.line) + ":"));
 }
 
-TEST_F(command_line, every_command_that_takes_a_cluster_file_takes_changes_of_it) {
+TEST_F(CommandLine, EveryCommandThatTakesAClusterFileTakesChangesOfIt) {
   const auto path = write_pair();
   const auto plan = path + ".plan";
   ASSERT_EQ(storage::write_file_atomically(plan, "[[fault]]\nkind = \"kill\"\ntarget = \"ben\"\nat_step = 1\n"), "");
@@ -166,7 +166,7 @@ TEST_F(command_line, every_command_that_takes_a_cluster_file_takes_changes_of_it
   }
 }
 
-TEST_F(command_line, check_shows_the_plan_with_its_changes) {
+TEST_F(CommandLine, CheckShowsThePlanWithItsChanges) {
   const auto shown = ask(
       {"check", "--cluster", write_pair(), "--set", "training.epochs=2.5", "--set", "hosts.ben.compute_slowdown=3"});
   EXPECT_EQ(shown.code, 0) << shown.err;
@@ -174,7 +174,7 @@ TEST_F(command_line, check_shows_the_plan_with_its_changes) {
   EXPECT_THAT(shown.out, ::testing::ContainsRegex("ben .* 3\n"));
 }
 
-TEST_F(command_line, local_refuses_wrong_changes_of_the_file) {
+TEST_F(CommandLine, LocalRefusesWrongChangesOfTheFile) {
   const auto path = write_pair();
   EXPECT_THAT(ask({"local", "--cluster", path, "--policy", "pop"}).err,
               HasSubstr("--policy: arbitrator.policy is \"pop\"; did you mean"));
@@ -185,7 +185,7 @@ TEST_F(command_line, local_refuses_wrong_changes_of_the_file) {
   EXPECT_EQ(refused.code, exit_refused);
 }
 
-TEST_F(command_line, local_refuses_open_listeners_before_it_writes_anything) {
+TEST_F(CommandLine, LocalRefusesOpenListenersBeforeItWritesAnything) {
   const auto path = write_pair("address = \"10.0.0.1\"\n");
   const std::string out = directory_.path() + "/run";
   const auto refused = ask({"local", "--cluster", path, "--out", out});
@@ -194,7 +194,7 @@ TEST_F(command_line, local_refuses_open_listeners_before_it_writes_anything) {
   EXPECT_FALSE(std::filesystem::exists(out));
 }
 
-TEST_F(command_line, explain_and_report_read_a_run) {
+TEST_F(CommandLine, ExplainAndReportReadARun) {
   const run_directory run(directory_.path() + "/run");
   ASSERT_EQ(run.create(), "");
   ASSERT_EQ(write_cluster_copy(run, pair_file()), "");
@@ -216,7 +216,7 @@ TEST_F(command_line, explain_and_report_read_a_run) {
   EXPECT_EQ(ask({"report", "--run", "/nonexistent"}).code, exit_refused);
 }
 
-TEST_F(command_line, doctor_says_what_there_is) {
+TEST_F(CommandLine, DoctorSaysWhatThereIs) {
   EXPECT_THAT(ask({"doctor"}).out, HasSubstr("LibTorch"));
   const auto array = nlohmann::json::parse(ask({"doctor", "--json"}).out);
   EXPECT_EQ(array[0]["subject"], "cores");

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 const std::string scenario = shipped("scenarios/train/straggler-8.toml");
 
-class compare_command : public ::testing::Test {
+class CompareCommand : public ::testing::Test {
 protected:
   std::string out() const { return directory_.path() + "/out"; }
 
@@ -46,7 +46,7 @@ protected:
   temporary_directory directory_;
 };
 
-TEST_F(compare_command, runs_policies_and_seeds_and_makes_a_table_and_a_page) {
+TEST_F(CompareCommand, RunsPoliciesAndSeedsAndMakesATableAndAPage) {
   const auto said = compare({"--policies", "static,goodput", "--seeds", "2"});
   ASSERT_EQ(said.code, exit_done) << said.err;
   EXPECT_THAT(said.out, HasSubstr("straggler-8: static, goodput with 2 seeds each, simulated; results go to " + out()));
@@ -61,7 +61,7 @@ TEST_F(compare_command, runs_policies_and_seeds_and_makes_a_table_and_a_page) {
   EXPECT_EQ(json::parse(read(out() + "/straggler-8/goodput-seed-2/summary.json"))["seed"], 2);
 }
 
-TEST_F(compare_command, the_result_does_not_depend_on_the_number_of_threads) {
+TEST_F(CompareCommand, TheResultDoesNotDependOnTheNumberOfThreads) {
   const auto one = compare({"--policies", "static,omnilearn", "--seeds", "2", "--jobs", "1"});
   ASSERT_EQ(one.code, exit_done) << one.err;
   const auto rows = read(out() + "/comparison.json");
@@ -70,7 +70,7 @@ TEST_F(compare_command, the_result_does_not_depend_on_the_number_of_threads) {
   EXPECT_EQ(read(out() + "/comparison.json"), rows);
 }
 
-TEST_F(compare_command, keeps_finished_runs_and_repeats_the_others) {
+TEST_F(CompareCommand, KeepsFinishedRunsAndRepeatsTheOthers) {
   ASSERT_EQ(compare({"--policies", "static,lb-bsp", "--seeds", "1"}).code, exit_done);
   const std::string runs = out() + "/straggler-8/";
   const auto before = std::filesystem::last_write_time(runs + "static-seed-1/outcome.json");
@@ -85,7 +85,7 @@ TEST_F(compare_command, keeps_finished_runs_and_repeats_the_others) {
   EXPECT_THAT(changed.out, HasSubstr("1 run was of another cluster file or policy: made again"));
 }
 
-TEST_F(compare_command, touches_no_directory_that_is_not_its_own) {
+TEST_F(CompareCommand, TouchesNoDirectoryThatIsNotItsOwn) {
   std::filesystem::create_directories(out() + "/straggler-8/static-seed-1");
   ASSERT_EQ(storage::write_file_atomically(out() + "/straggler-8/static-seed-1/thesis.txt", std::string("words")), "");
   const auto refused = compare({"--policies", "static", "--seeds", "1"});
@@ -94,7 +94,7 @@ TEST_F(compare_command, touches_no_directory_that_is_not_its_own) {
   EXPECT_EQ(read(out() + "/straggler-8/static-seed-1/thesis.txt"), "words");
 }
 
-TEST_F(compare_command, looks_for_the_best_equal_batch) {
+TEST_F(CompareCommand, LooksForTheBestEqualBatch) {
   const auto said = compare({"--policies", "static,static-best", "--seeds", "1", "--json", "--set", "batch.lowest=32",
                              "--set", "batch.highest=128"});
   ASSERT_EQ(said.code, exit_done) << said.err;
@@ -107,7 +107,7 @@ TEST_F(compare_command, looks_for_the_best_equal_batch) {
   EXPECT_LE(rows[1]["ratio_to_static"]["mean"], 1.01) << "static's own batch is among the candidates";
 }
 
-TEST_F(compare_command, refuses_wrong_arguments_with_code_2_before_it_writes) {
+TEST_F(CompareCommand, RefusesWrongArgumentsWithCode2BeforeItWrites) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"compare"}, "--cluster is required"},
       {{"compare", "--simulate", "--cluster", scenario, "--policies", "static,magic"},
@@ -132,7 +132,7 @@ TEST_F(compare_command, refuses_wrong_arguments_with_code_2_before_it_writes) {
   EXPECT_FALSE(std::filesystem::exists(out()));
 }
 
-TEST_F(compare_command, names_the_place_of_what_a_simulation_lacks) {
+TEST_F(CompareCommand, NamesThePlaceOfWhatASimulationLacks) {
   const std::string path = directory_.path() + "/pair.toml";
   auto file = pair_file("[training]\ntarget_accuracy = 0.5\n");
   file.simulation.workload = directory_.path() + "/none.toml";
@@ -145,7 +145,7 @@ TEST_F(compare_command, names_the_place_of_what_a_simulation_lacks) {
   EXPECT_THAT(refused.err, HasSubstr("none.toml"));
 }
 
-TEST_F(compare_command, closes_with_all_clusters) {
+TEST_F(CompareCommand, ClosesWithAllClusters) {
   const auto said = ask({"compare", "--simulate", "--quiet", "--cluster", scenario,
                          shipped("scenarios/train/equal-4.toml"), "--policies", "static,lb-bsp", "--seeds", "1",
                          "--out", out(), "--set", "training.target_accuracy=0.2", "--set", "training.epochs=40"});

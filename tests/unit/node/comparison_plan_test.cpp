@@ -17,13 +17,13 @@ run_outcome ended(double seconds, double accuracy) {
   return {.seconds_to_target = seconds, .final_accuracy = accuracy};
 }
 
-TEST(comparison_plan, grid_holds_powers_of_two_within_the_limits_and_the_initial_batch) {
+TEST(ComparisonPlan, GridHoldsPowersOfTwoWithinTheLimitsAndTheInitialBatch) {
   EXPECT_THAT(static_batch_grid({.initial = 64, .lowest = 32, .highest = 256}), ElementsAre(32, 64, 128, 256));
   EXPECT_THAT(static_batch_grid({.initial = 100, .lowest = 33, .highest = 300}), ElementsAre(64, 100, 128, 256));
   EXPECT_THAT(static_batch_grid({.initial = 3, .lowest = 3, .highest = 3}), ElementsAre(3));
 }
 
-TEST(comparison_plan, the_best_batch_is_the_one_that_reaches_the_target_soonest) {
+TEST(ComparisonPlan, TheBestBatchIsTheOneThatReachesTheTargetSoonest) {
   EXPECT_EQ(best_candidate({{.batch = 32, .runs = {ended(9, 0), ended(11, 0)}},
                             {.batch = 64, .runs = {ended(8, 0), ended(10, 0)}},
                             {.batch = 128, .runs = {ended(1, 0), ended(-1, 0.99)}}}),
@@ -31,7 +31,7 @@ TEST(comparison_plan, the_best_batch_is_the_one_that_reaches_the_target_soonest)
       << "one run that never reached it makes the mean infinite";
 }
 
-TEST(comparison_plan, accuracy_decides_where_none_reaches_the_target) {
+TEST(ComparisonPlan, AccuracyDecidesWhereNoneReachesTheTarget) {
   EXPECT_EQ(best_candidate({{.batch = 32, .runs = {ended(-1, 0.7)}},
                             {.batch = 64, .runs = {ended(-1, 0.8)}},
                             {.batch = 128, .runs = {ended(-1, 0.8)}}}),
@@ -41,7 +41,7 @@ TEST(comparison_plan, accuracy_decides_where_none_reaches_the_target) {
   EXPECT_EQ(best_candidate({{.batch = 32, .runs = {failed}}, {.batch = 64, .runs = {ended(-1, 0.1)}}}), 1U);
 }
 
-TEST(comparison_plan, a_run_is_kept_only_when_it_is_finished_and_the_same) {
+TEST(ComparisonPlan, ARunIsKeptOnlyWhenItIsFinishedAndTheSame) {
   const run_outcome finished{.fingerprint = 7};
   EXPECT_EQ(decide_resume(false, std::nullopt, 7), resume_decision::begin);
   EXPECT_EQ(decide_resume(true, finished, 7), resume_decision::keep);
@@ -49,7 +49,7 @@ TEST(comparison_plan, a_run_is_kept_only_when_it_is_finished_and_the_same) {
   EXPECT_EQ(decide_resume(true, finished, 8), resume_decision::repeat_changed);
 }
 
-TEST(comparison_plan, fingerprints_tell_runs_apart) {
+TEST(ComparisonPlan, FingerprintsTellRunsApart) {
   const auto file = pair_file();
   const auto planned = plan_run(file, policy_kind::static_best, 128, 5, true, "out");
   EXPECT_EQ(planned.directory, "out/pair/static-best-128-seed-5");
@@ -62,7 +62,7 @@ TEST(comparison_plan, fingerprints_tell_runs_apart) {
   EXPECT_NE(plan_run(file, policy_kind::static_best, 128, 5, false, "out").fingerprint, planned.fingerprint);
 }
 
-TEST(comparison_plan, a_profile_that_was_written_anew_is_another_run) {
+TEST(ComparisonPlan, AProfileThatWasWrittenAnewIsAnotherRun) {
   const temporary_directory directory;
   auto file = pair_file();
   file.simulation.profile = directory.path() + "/profile.toml";
@@ -74,7 +74,7 @@ TEST(comparison_plan, a_profile_that_was_written_anew_is_another_run) {
   EXPECT_EQ(fingerprint_of(file, false), live) << "which training does not read";
 }
 
-TEST(comparison_plan, a_policy_file_goes_to_its_own_kind_only) {
+TEST(ComparisonPlan, APolicyFileGoesToItsOwnKindOnly) {
   const temporary_directory directory;
   auto file = pair_file();
   file.arbitrator.policy_file = directory.path() + "/policy.dynamix";

@@ -43,7 +43,7 @@ comparison pair(std::vector<policy_runs> policies, const std::string& cluster = 
                  std::move(policies));
 }
 
-TEST(comparison, ratios_are_of_means_with_the_seeds_spread) {
+TEST(Comparison, RatiosAreOfMeansWithTheSeedsSpread) {
   const auto made = pair({runs("static", {100, 102}), runs("static-best", {60, 60}, 128), runs("lb-bsp", {55, 57}),
                           runs("goodput", {50, 54}), runs("ppo", {50, 51}), runs("oracle", {48, 48})});
   const auto& ppo = made.rows[4];
@@ -61,7 +61,7 @@ TEST(comparison, ratios_are_of_means_with_the_seeds_spread) {
   EXPECT_THAT(made.warnings, IsEmpty());
 }
 
-TEST(comparison, has_no_ratio_where_a_run_never_reached_the_target) {
+TEST(Comparison, HasNoRatioWhereARunNeverReachedTheTarget) {
   const auto made = pair({runs("static", {100, -1}), runs("lb-bsp", {70, -1}), runs("ppo", {50, 52})});
   EXPECT_EQ(made.rows[0].reached, 1U);
   EXPECT_FALSE(made.rows[2].to_static) << "static never reached it with the second seed";
@@ -72,7 +72,7 @@ TEST(comparison, has_no_ratio_where_a_run_never_reached_the_target) {
   EXPECT_THAT(to_text(made), HasSubstr("1/2"));
 }
 
-TEST(comparison, warns_of_seeds_that_differ_and_of_runs_that_failed) {
+TEST(Comparison, WarnsOfSeedsThatDifferAndOfRunsThatFailed) {
   auto policies = std::vector{runs("ppo", {40, 80}), runs("static", {90, 91})};
   policies[1].runs[1].failure = "out of memory";
   const auto made = pair(std::move(policies));
@@ -83,7 +83,7 @@ TEST(comparison, warns_of_seeds_that_differ_and_of_runs_that_failed) {
   EXPECT_EQ(made.rows[1].reached, 1U);
 }
 
-TEST(comparison, prints_one_table) {
+TEST(Comparison, PrintsOneTable) {
   const auto text =
       to_text(pair({runs("static", {100, 104}), runs("static-best", {9, 9}, 128), runs("ppo", {52, 54})}));
   EXPECT_THAT(text, HasSubstr("pair: seconds to 88.00 % test accuracy, 2 seeds, mean ± 95 % interval, simulated\n"));
@@ -93,7 +93,7 @@ TEST(comparison, prints_one_table) {
   EXPECT_THAT(text, HasSubstr("0.52"));
 }
 
-TEST(comparison, has_columns_only_for_baselines_that_were_compared) {
+TEST(Comparison, HasColumnsOnlyForBaselinesThatWereCompared) {
   EXPECT_THAT(
       cells_of(pair({runs("static", {100}), runs("ppo", {50})})).front(),
       ElementsAre("policy", "seconds", "reached", "accuracy", "samples/s", "decisions", "interventions", "/ static"));
@@ -103,7 +103,7 @@ TEST(comparison, has_columns_only_for_baselines_that_were_compared) {
   EXPECT_EQ(cells_of(pair({runs("static", {-1}), runs("ppo", {50})}))[2].back(), "-") << "static never got there";
 }
 
-TEST(comparison, needs_no_interval_for_one_seed) {
+TEST(Comparison, NeedsNoIntervalForOneSeed) {
   const auto made = pair({runs("static", {100}), runs("ppo", {50})});
   EXPECT_THAT(to_text(made), HasSubstr("1 seed,"));
   EXPECT_THAT(to_text(made), Not(HasSubstr("±")));
@@ -112,7 +112,7 @@ TEST(comparison, needs_no_interval_for_one_seed) {
   EXPECT_TRUE(rows[1]["ratio_to_static"]["low"].is_null());
 }
 
-TEST(comparison, closes_with_a_row_a_cluster_and_their_median) {
+TEST(Comparison, ClosesWithARowAClusterAndTheirMedian) {
   const std::vector all = {pair({runs("static", {100, 100}), runs("ppo", {50, 50})}, "one"),
                            pair({runs("static", {100, 100}), runs("ppo", {70, 70})}, "two"),
                            pair({runs("static", {100, 100}), runs("ppo", {-1, 70})}, "three")};
@@ -123,7 +123,7 @@ TEST(comparison, closes_with_a_row_a_cluster_and_their_median) {
   EXPECT_EQ(closing_text({all.front()}), "") << "one cluster has its own table";
 }
 
-TEST(comparison, rows_as_json_hold_statistics) {
+TEST(Comparison, RowsAsJsonHoldStatistics) {
   const auto rows = nlohmann::json::parse(
       to_json(std::vector{pair({runs("static", {100, 102}), runs("static-best", {-1, 60}, 128)})}));
   ASSERT_EQ(rows.size(), 2U);

@@ -10,7 +10,7 @@ namespace dynamix::node {
 namespace {
 
 /// A launcher that looked at a worker's end before it was told of it took the run for over.
-TEST(host_processes, counts_who_has_ended_until_it_is_reaped) {
+TEST(HostProcesses, CountsWhoHasEndedUntilItIsReaped) {
   testing::temporary_directory directory;
   auto hosts = testing::pair_file().hosts;
   for (auto& host : hosts)

@@ -22,9 +22,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-class launcher : public ::testing::Test {
+class Launcher : public ::testing::Test {
 protected:
-  launcher() {
+  Launcher() {
     EXPECT_EQ(run_.create(), "");
     for (std::size_t i = 0; i < file_.hosts.size(); ++i)
       file_.hosts[i].roles = {i == 0 ? cluster::role::arbitrator : cluster::role::worker};
@@ -68,7 +68,7 @@ protected:
   std::ostringstream printed_;
 };
 
-TEST_F(launcher, runs_every_host_with_its_name_and_threads) {
+TEST_F(Launcher, RunsEveryHostWithItsNameAndThreads) {
   file_.training.threads = 3;
   const auto outcome = launch_with("echo \"$@ $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS\"");
   EXPECT_TRUE(outcome.succeeded) << outcome.error;
@@ -80,7 +80,7 @@ TEST_F(launcher, runs_every_host_with_its_name_and_threads) {
   }
 }
 
-TEST_F(launcher, shows_the_progress_that_the_ledger_tells) {
+TEST_F(Launcher, ShowsTheProgressThatTheLedgerTells) {
   const auto outcome = launch_with("if [ $name = ada ]; then cp $rows $ledger; fi\n"
                                    "until [ -s $ledger ]; do sleep 0.05; done; sleep 1");
   EXPECT_TRUE(outcome.succeeded) << outcome.error;
@@ -93,7 +93,7 @@ const std::string begin = "echo $6 >> $ran/$name\n"
                           "until [ -s $ledger ]; do sleep 0.05; done\n"
                           "lives() { [ \"$(cat $ran/$1 | wc -l)\" -ge $2 ]; }\n";
 
-TEST_F(launcher, stops_the_others_when_a_worker_dies_before_training) {
+TEST_F(Launcher, StopsTheOthersWhenAWorkerDiesBeforeTraining) {
   const auto outcome = launch_with("if [ $name = ben ]; then echo no such file; exit 2; fi; exec sleep 60");
   EXPECT_THAT(outcome.error, HasSubstr("host \"ben\" died (exit code 2) before training began"));
   EXPECT_EQ(outcome.last_words, "The end of " + run_.log("ben") + ":\n    no such file\n");
@@ -101,13 +101,13 @@ TEST_F(launcher, stops_the_others_when_a_worker_dies_before_training) {
   EXPECT_THAT(outcome.restarts, IsEmpty());
 }
 
-TEST_F(launcher, takes_an_earlier_life_of_the_run_for_no_training) {
+TEST_F(Launcher, TakesAnEarlierLifeOfTheRunForNoTraining) {
   resume_ = true;
   const auto outcome = launch_with("if [ $name = ben ]; then sleep 0.5; exit 2; fi; exec sleep 60", {}, true);
   EXPECT_THAT(outcome.error, HasSubstr("host \"ben\" died (exit code 2) before training began"));
 }
 
-TEST_F(launcher, starts_a_worker_again_that_died_in_training) {
+TEST_F(Launcher, StartsAWorkerAgainThatDiedInTraining) {
   const auto outcome = launch_with(begin + "case $name$6 in\n"
                                            "ben--out) kill -9 $$;;\n"
                                            "ben--resume) cat $back >> $ledger;;\n"
@@ -122,7 +122,7 @@ TEST_F(launcher, starts_a_worker_again_that_died_in_training) {
 }
 
 /// ben leaves in order; his process and cy's do this afterwards.
-class launcher_left_by_one : public launcher {
+class LauncherLeftByOne : public Launcher {
 protected:
   launch_outcome leave(const std::string& ben_then, const std::string& cy_then) {
     auto said = farewell(1);
@@ -141,7 +141,7 @@ protected:
       "while [ -d /proc/$(cat $ran/cy.pid) ]; do sleep 0.05; done; sleep 0.5; exit 0";
 };
 
-TEST_F(launcher_left_by_one, goes_on_without_it_and_does_not_start_it_again) {
+TEST_F(LauncherLeftByOne, GoesOnWithoutItAndDoesNotStartItAgain) {
   const auto outcome = leave("exit 0", "sleep 1");
   EXPECT_TRUE(outcome.succeeded) << outcome.error;
   EXPECT_EQ(said_by("ben"), "--out\n");
@@ -150,14 +150,14 @@ TEST_F(launcher_left_by_one, goes_on_without_it_and_does_not_start_it_again) {
   EXPECT_THAT(printed_.str(), HasSubstr("ben has left: its process was asked to end (SIGTERM); the others go on"));
 }
 
-TEST_F(launcher_left_by_one, tells_it_also_when_its_process_outlives_the_training) {
+TEST_F(LauncherLeftByOne, TellsItAlsoWhenItsProcessOutlivesTheTraining) {
   const auto outcome = leave(until_cy_has_ended, "exit 0");
   EXPECT_TRUE(outcome.succeeded) << outcome.error;
   EXPECT_THAT(outcome.warnings, IsEmpty());
   EXPECT_THAT(printed_.str(), HasSubstr("ben has left: its process was asked to end (SIGTERM); the others have come"));
 }
 
-TEST_F(launcher, gives_a_worker_up_that_dies_too_often_and_goes_on_with_the_rest) {
+TEST_F(Launcher, GivesAWorkerUpThatDiesTooOftenAndGoesOnWithTheRest) {
   const auto outcome =
       launch_with(begin + "if [ $name = ben ]; then echo $$ > $ran/ben.pid; echo out of memory; exit 3; fi\n"
                           "until lives ben 6; do sleep 0.1; done\n"
@@ -170,7 +170,7 @@ TEST_F(launcher, gives_a_worker_up_that_dies_too_often_and_goes_on_with_the_rest
   EXPECT_THAT(printed_.str(), HasSubstr("restarting (5 of 5 within 30 s)"));
 }
 
-TEST_F(launcher, ends_when_the_last_worker_is_given_up) {
+TEST_F(Launcher, EndsWhenTheLastWorkerIsGivenUp) {
   file_.hosts.pop_back(); // ben alone works
   const auto outcome = launch_with(begin + "if [ $name = ada ]; then exec sleep 60; fi\n"
                                            "echo out of memory; exit 3");
@@ -180,7 +180,7 @@ TEST_F(launcher, ends_when_the_last_worker_is_given_up) {
   EXPECT_THAT(outcome.given_up, ElementsAre("ben"));
 }
 
-TEST_F(launcher, starts_the_arbitrator_again_while_training_goes_on) {
+TEST_F(Launcher, StartsTheArbitratorAgainWhileTrainingGoesOn) {
   const auto outcome = launch_with(begin + "if [ $name$6 = ada--out ]; then kill -9 $$; fi\n"
                                            "until lives ada 2; do sleep 0.1; done; sleep 1");
   EXPECT_TRUE(outcome.succeeded) << outcome.error;
@@ -190,7 +190,7 @@ TEST_F(launcher, starts_the_arbitrator_again_while_training_goes_on) {
   EXPECT_THAT(printed_.str(), HasSubstr("ada is back after "));
 }
 
-TEST_F(launcher, starts_nobody_again_once_a_worker_has_ended_well) {
+TEST_F(Launcher, StartsNobodyAgainOnceAWorkerHasEndedWell) {
   const auto outcome =
       launch_with(begin + "case $name in\n"
                           "ben) until [ -s $ran/cy.pid ]; do sleep 0.1; done\n"
@@ -200,7 +200,7 @@ TEST_F(launcher, starts_nobody_again_once_a_worker_has_ended_well) {
   EXPECT_EQ(said_by("ben"), "--out\n");
 }
 
-TEST_F(launcher, passes_a_stop_on_to_every_host) {
+TEST_F(Launcher, PassesAStopOnToEveryHost) {
   std::stop_source stop;
   stop.request_stop();
   const auto outcome =
@@ -209,7 +209,7 @@ TEST_F(launcher, passes_a_stop_on_to_every_host) {
   EXPECT_FALSE(outcome.succeeded);
 }
 
-TEST_F(launcher, ends_at_once_whoever_stops_when_it_is_to_hurry) {
+TEST_F(Launcher, EndsAtOnceWhoeverStopsWhenItIsToHurry) {
   std::stop_source hurry;
   hurry.request_stop();
   hurry_ = hurry.get_token();
@@ -219,7 +219,7 @@ TEST_F(launcher, ends_at_once_whoever_stops_when_it_is_to_hurry) {
   EXPECT_THAT(outcome.warnings, IsEmpty()) << "nobody was late";
 }
 
-TEST_F(launcher, ends_training_in_order_when_its_observer_says_that_it_is_over) {
+TEST_F(Launcher, EndsTrainingInOrderWhenItsObserverSaysThatItIsOver) {
   struct : launch_observer {
     void look(host_processes& /*hosts*/, const std::vector<ledger::row>& /*rows*/, bool training) override {
       begun = begun || training;
@@ -236,7 +236,7 @@ TEST_F(launcher, ends_training_in_order_when_its_observer_says_that_it_is_over) 
 }
 
 /// ben dies in training and is started again; the stop comes when his new process has done `then`.
-class launcher_stopped_in_a_restart : public launcher {
+class LauncherStoppedInARestart : public Launcher {
 protected:
   launch_outcome stop_after(const std::string& then) {
     std::stop_source stop;
@@ -254,37 +254,37 @@ protected:
   }
 };
 
-TEST_F(launcher_stopped_in_a_restart, takes_the_end_of_the_new_process_for_no_death) {
+TEST_F(LauncherStoppedInARestart, TakesTheEndOfTheNewProcessForNoDeath) {
   const auto outcome = stop_after("trap 'exit 130' INT; touch $ran/ready");
   EXPECT_EQ(outcome.error, "");
   EXPECT_TRUE(outcome.stopped);
   EXPECT_THAT(outcome.given_up, ElementsAre("ben"));
 }
 
-TEST_F(launcher_stopped_in_a_restart, nor_where_the_process_could_not_hear_of_it_yet) {
+TEST_F(LauncherStoppedInARestart, NorWhereTheProcessCouldNotHearOfItYet) {
   const auto outcome = stop_after("trap - INT; touch $ran/ready; exec sleep 60");
   EXPECT_EQ(outcome.error, "");
   EXPECT_TRUE(outcome.stopped);
 }
 
-TEST_F(launcher_stopped_in_a_restart, nor_where_it_was_back_and_had_no_place_yet) {
+TEST_F(LauncherStoppedInARestart, NorWhereItWasBackAndHadNoPlaceYet) {
   const auto outcome = stop_after("cat $back >> $ledger; trap 'exit 130' INT; touch $ran/ready");
   EXPECT_EQ(outcome.error, "");
   EXPECT_TRUE(outcome.stopped);
 }
 
-TEST_F(launcher_stopped_in_a_restart, still_tells_of_one_that_was_back_and_dies_of_itself) {
+TEST_F(LauncherStoppedInARestart, StillTellsOfOneThatWasBackAndDiesOfItself) {
   const auto outcome = stop_after("cat $back >> $ledger; sleep 1; trap 'kill -9 $$' INT; touch $ran/ready");
   EXPECT_THAT(outcome.error, HasSubstr("host \"ben\" died (signal 9, Killed)"));
   EXPECT_TRUE(outcome.stopped);
 }
 
-TEST_F(launcher, says_why_a_host_cannot_be_started) {
+TEST_F(Launcher, SaysWhyAHostCannotBeStarted) {
   std::filesystem::remove_all(run_.path() + "/logs");
   EXPECT_THAT(launch_with("exit 0").error, HasSubstr("host \"ada\": cannot open "));
 }
 
-TEST(last_lines, are_the_end_of_a_log) {
+TEST(LastLines, AreTheEndOfALog) {
   const temporary_directory directory;
   const std::string path = directory.path() + "/log";
   EXPECT_EQ(last_lines(path, 2), "    (nothing)\n");

@@ -34,7 +34,7 @@ written_run run_without_ben() {
   return records;
 }
 
-TEST(leave_summary, tells_who_left_and_takes_it_for_no_failure) {
+TEST(LeaveSummary, TellsWhoLeftAndTakesItForNoFailure) {
   const auto summary = summarise(run_without_ben());
   EXPECT_TRUE(summary.succeeded);
   EXPECT_EQ(summary.reason, "epochs completed");
@@ -44,7 +44,7 @@ TEST(leave_summary, tells_who_left_and_takes_it_for_no_failure) {
   EXPECT_EQ(nlohmann::json::parse(to_json(summary))["left"], nlohmann::json({"ben"}));
 }
 
-TEST(leave_summary, tells_of_replicas_that_left_and_are_not_back) {
+TEST(LeaveSummary, TellsOfReplicasThatLeftAndAreNotBack) {
   auto records = run_without_ben();
   for (const auto* name : {"cy", "dot"})
     records.file.hosts.push_back({.name = name, .port = 1, .roles = {cluster::role::arbitrator}});
@@ -56,21 +56,21 @@ TEST(leave_summary, tells_of_replicas_that_left_and_are_not_back) {
   EXPECT_TRUE(summarise(records).succeeded);
 }
 
-TEST(leave_summary, calls_no_decision_lost_that_was_on_its_way_when_the_worker_left) {
+TEST(LeaveSummary, CallsNoDecisionLostThatWasOnItsWayWhenTheWorkerLeft) {
   const auto decisions = summarise(run_without_ben()).decisions;
   EXPECT_EQ(decisions.made, 4U);
   EXPECT_EQ(decisions.lost, 0U);
   EXPECT_THAT(decisions.losses, ElementsAre(Pair("leave", 1U)));
 }
 
-TEST(leave_summary, calls_no_decision_lost_that_was_made_after_the_worker_had_left) {
+TEST(LeaveSummary, CallsNoDecisionLostThatWasMadeAfterTheWorkerHadLeft) {
   auto records = run_without_ben();
   std::swap(records.rows[records.rows.size() - 2], records.rows[records.rows.size() - 3]);
   EXPECT_THAT(summarise(records).decisions.losses, ElementsAre(Pair("leave", 1U)));
   EXPECT_EQ(summarise(records).decisions.lost, 0U);
 }
 
-TEST(leave_summary, fails_where_others_failed_or_did_not_say_how_they_ended) {
+TEST(LeaveSummary, FailsWhereOthersFailedOrDidNotSayHowTheyEnded) {
   auto records = run_without_ben();
   records.farewells[0].succeeded = false;
   records.farewells[0].reason = "out of memory";
@@ -80,7 +80,7 @@ TEST(leave_summary, fails_where_others_failed_or_did_not_say_how_they_ended) {
   EXPECT_FALSE(summarise(records).succeeded);
 }
 
-TEST(leave_summary, takes_a_run_that_all_have_left_for_one_that_was_stopped) {
+TEST(LeaveSummary, TakesARunThatAllHaveLeftForOneThatWasStopped) {
   auto records = run_without_ben();
   records.farewells[0] = left(0);
   EXPECT_TRUE(summarise(records).succeeded);

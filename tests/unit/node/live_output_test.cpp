@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::chrono::milliseconds at_once{0};
 
-TEST(live_output, draws_progress_over_itself_on_a_terminal) {
+TEST(LiveOutput, DrawsProgressOverItselfOnATerminal) {
   std::ostringstream out;
   {
     live_output live(out, {.redraw = true, .colour = false, .width = 8, .interval = at_once});
@@ -20,7 +20,7 @@ TEST(live_output, draws_progress_over_itself_on_a_terminal) {
   EXPECT_EQ(out.str(), "\rfirst l\x1b[K\rsecond\x1b[K\r\x1b[Kstays\n");
 }
 
-TEST(live_output, prints_plain_lines_elsewhere) {
+TEST(LiveOutput, PrintsPlainLinesElsewhere) {
   std::ostringstream out;
   live_output live(out, {.redraw = false, .colour = false, .width = 8, .interval = at_once});
   live.progress("first line");
@@ -38,7 +38,7 @@ TEST(LiveOutput, ShowsTheFirstProgressLineHoweverRecentlyTheMachineBooted) {
   EXPECT_EQ(out.str(), "first\n");
 }
 
-TEST(live_output, waits_between_progress_lines) {
+TEST(LiveOutput, WaitsBetweenProgressLines) {
   std::ostringstream out;
   live_output live(out, {.redraw = false, .interval = std::chrono::hours(1)});
   live.progress("first");
@@ -46,7 +46,7 @@ TEST(live_output, waits_between_progress_lines) {
   EXPECT_EQ(out.str(), "first\n");
 }
 
-TEST(live_output, uses_colour_only_where_it_is_wanted) {
+TEST(LiveOutput, UsesColourOnlyWhereItIsWanted) {
   std::ostringstream coloured;
   live_output(coloured, {.colour = true}).problem("trouble");
   EXPECT_EQ(coloured.str(), "\x1b[1;31mtrouble\x1b[0m\n");
@@ -55,7 +55,7 @@ TEST(live_output, uses_colour_only_where_it_is_wanted) {
   unsetenv("NO_COLOR");
 }
 
-TEST(live_output, cuts_lines_between_characters) {
+TEST(LiveOutput, CutsLinesBetweenCharacters) {
   EXPECT_EQ(cut("a▁b", 2), "a▁");
   EXPECT_EQ(cut("a▁b", 3), "a▁b");
   EXPECT_EQ(cut("a▁b", 9), "a▁b");

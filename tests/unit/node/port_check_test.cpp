@@ -32,7 +32,7 @@ private:
   std::uint16_t port_ = 0;
 };
 
-TEST(port_check, names_the_place_of_a_port_in_use) {
+TEST(PortCheck, NamesThePlaceOfAPortInUse) {
   auto file = testing::pair_file();
   const listener taken;
   {
@@ -47,7 +47,7 @@ TEST(port_check, names_the_place_of_a_port_in_use) {
                 ": another process does; end it, or give a port that is free");
 }
 
-TEST(port_check, names_the_place_of_an_address_of_another_machine) {
+TEST(PortCheck, NamesThePlaceOfAnAddressOfAnotherMachine) {
   auto file = testing::pair_file("address = \"203.0.113.1\"\n"); // for documentation: nobody's
   file.hosts.erase(file.hosts.begin());
   file.positions["host[0].address"] = file.positions["host[1].address"];

@@ -14,11 +14,11 @@ using namespace testing;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-TEST(run_directory, has_a_default_name_of_cluster_policy_and_time) {
+TEST(RunDirectory, HasADefaultNameOfClusterPolicyAndTime) {
   EXPECT_THAT(default_run_path(pair_file()), MatchesRegex("runs/pair-ppo-[0-9]{8}-[0-9]{6}"));
 }
 
-TEST(run_directory, is_made_with_what_hosts_write_into) {
+TEST(RunDirectory, IsMadeWithWhatHostsWriteInto) {
   const temporary_directory directory;
   const run_directory run(directory.path() + "/a/b");
   EXPECT_TRUE(run.empty());
@@ -28,13 +28,13 @@ TEST(run_directory, is_made_with_what_hosts_write_into) {
   EXPECT_TRUE(std::filesystem::is_directory(std::filesystem::path(run.log("ada")).parent_path()));
 }
 
-TEST(run_directory, cannot_be_made_below_a_file) {
+TEST(RunDirectory, CannotBeMadeBelowAFile) {
   const temporary_directory directory;
   ASSERT_EQ(storage::write_file_atomically(directory.path() + "/file", std::string("x")), "");
   EXPECT_THAT(run_directory(directory.path() + "/file").create(), HasSubstr("cannot make "));
 }
 
-TEST(run_directory, holds_the_cluster_file_as_it_was_used) {
+TEST(RunDirectory, HoldsTheClusterFileAsItWasUsed) {
   const temporary_directory directory;
   const run_directory run(directory.path());
   auto file = pair_file();
@@ -45,7 +45,7 @@ TEST(run_directory, holds_the_cluster_file_as_it_was_used) {
   EXPECT_EQ(copy.file.digest(), file.digest());
 }
 
-TEST(run_directory, gives_back_what_hosts_have_written) {
+TEST(RunDirectory, GivesBackWhatHostsHaveWritten) {
   const temporary_directory directory;
   const run_directory run(directory.path());
   ASSERT_EQ(run.create(), "");
@@ -78,7 +78,7 @@ TEST(run_directory, gives_back_what_hosts_have_written) {
   EXPECT_EQ(records.evaluations[1].step, 20U);
 }
 
-TEST(run_directory, without_a_cluster_file_is_no_run) {
+TEST(RunDirectory, WithoutAClusterFileIsNoRun) {
   const temporary_directory directory;
   std::string error;
   read_run(run_directory(directory.path()), error);

@@ -13,7 +13,7 @@ namespace {
 using namespace testing;
 using ::testing::ElementsAre;
 
-TEST(run_outcome, sums_up_a_live_run) {
+TEST(RunOutcome, SumsUpALiveRun) {
   auto records = sample_records();
   records.evaluations = {{.elapsed_seconds = 3, .test_accuracy = 0.5}, {.elapsed_seconds = 6, .test_accuracy = 0.88}};
   std::get<ledger::window>(records.rows[3].entry).workers[1].intervention = "too slow";
@@ -35,13 +35,13 @@ TEST(run_outcome, sums_up_a_live_run) {
   EXPECT_THAT(outcome.series.batches, ElementsAre(ElementsAre(64, 64, 89), ElementsAre(64, 64, 39)));
 }
 
-TEST(run_outcome, a_run_without_farewells_has_failed) {
+TEST(RunOutcome, ARunWithoutFarewellsHasFailed) {
   auto records = sample_records();
   records.farewells.clear();
   EXPECT_EQ(outcome_of(records, summarise(records)).failure, "no worker has said farewell");
 }
 
-TEST(run_outcome, ranks_may_change_hands) {
+TEST(RunOutcome, RanksMayChangeHands) {
   auto records = sample_records();
   auto& last = std::get<ledger::window>(records.rows.back().entry);
   last.workers.erase(last.workers.begin()); // ada is lost, and ben takes her rank
@@ -54,7 +54,7 @@ TEST(run_outcome, ranks_may_change_hands) {
   EXPECT_EQ(series.batches[1][2], 39);
 }
 
-TEST(run_outcome, is_written_and_read_back) {
+TEST(RunOutcome, IsWrittenAndReadBack) {
   run_outcome outcome{.fingerprint = 0xfedcba9876543210,
                       .policy = "static-best",
                       .static_batch = 128,
@@ -83,7 +83,7 @@ TEST(run_outcome, is_written_and_read_back) {
   EXPECT_TRUE(std::isnan(read->series.batches[0][1]));
 }
 
-TEST(run_outcome, refuses_what_is_torn_or_not_its_own) {
+TEST(RunOutcome, RefusesWhatIsTornOrNotItsOwn) {
   const auto text = to_json(run_outcome{.policy = "ppo"});
   EXPECT_FALSE(parse_outcome(text.substr(0, text.size() / 2)));
   EXPECT_FALSE(parse_outcome("{}"));
@@ -91,7 +91,7 @@ TEST(run_outcome, refuses_what_is_torn_or_not_its_own) {
   EXPECT_FALSE(parse_outcome(R"({"fingerprint": "zz"})"));
 }
 
-TEST(thinned_rows, keeps_evenly_spread_rows_and_the_last) {
+TEST(ThinnedRows, KeepsEvenlySpreadRowsAndTheLast) {
   thinned_rows series(4);
   std::vector<double> kept;
   for (int i = 0; i < 11; ++i)
@@ -105,7 +105,7 @@ TEST(thinned_rows, keeps_evenly_spread_rows_and_the_last) {
   EXPECT_THAT(thinned_rows(4).rows(), ::testing::IsEmpty());
 }
 
-TEST(run_recorder, draws_the_spread_of_many_workers) {
+TEST(RunRecorder, DrawsTheSpreadOfManyWorkers) {
   cluster::cluster_file file;
   ledger::window window{.key = {1, 1}};
   for (std::uint32_t rank = 0; rank < 10; ++rank) {
@@ -123,7 +123,7 @@ TEST(run_recorder, draws_the_spread_of_many_workers) {
   EXPECT_THAT(series.batches, ElementsAre(ElementsAre(100, 90), ElementsAre(50, 50), ElementsAre(10, 10)));
 }
 
-TEST(run_recorder, marks_where_a_worker_was_not_there) {
+TEST(RunRecorder, MarksWhereAWorkerWasNotThere) {
   run_recorder recorder(pair_file());
   ledger::window window{.key = {1, 1}};
   window.workers = {worker(report(1, 1, 64), {}, 64)};

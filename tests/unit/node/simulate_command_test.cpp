@@ -18,16 +18,16 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-const std::string scenario = shipped("scenarios/train/straggler-8.toml");
+const std::string scenario_file = shipped("scenarios/train/straggler-8.toml");
 
 /// A run of few windows.
 std::vector<std::string> simulate(const std::vector<std::string>& more) {
-  std::vector<std::string> arguments = {"simulate", "--cluster", scenario, "--set", "training.epochs=0.2"};
+  std::vector<std::string> arguments = {"simulate", "--cluster", scenario_file, "--set", "training.epochs=0.2"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
 
-TEST(simulate, prints_the_run_and_what_came_of_it) {
+TEST(Simulate, PrintsTheRunAndWhatCameOfIt) {
   const auto said = ask(simulate({"--policy", "goodput", "--quiet"}));
   ASSERT_EQ(said.code, exit_done) << said.err;
   EXPECT_THAT(said.out, HasSubstr("  seed 1: target not reached in "));
@@ -36,7 +36,7 @@ TEST(simulate, prints_the_run_and_what_came_of_it) {
     EXPECT_THAT(said.out, HasSubstr(row));
 }
 
-TEST(simulate, the_same_seed_gives_the_same_run_and_another_one_another) {
+TEST(Simulate, TheSameSeedGivesTheSameRunAndAnotherOneAnother) {
   const auto seconds_of = [](const std::string& seed) {
     const auto said = ask(simulate({"--policy", "lb-bsp", "--json", "--seed", seed}));
     EXPECT_EQ(said.code, exit_done) << said.err;
@@ -46,7 +46,7 @@ TEST(simulate, the_same_seed_gives_the_same_run_and_another_one_another) {
   EXPECT_NE(seconds_of("4"), seconds_of("5"));
 }
 
-TEST(simulate, leaves_a_run_that_report_and_explain_read) {
+TEST(Simulate, LeavesARunThatReportAndExplainRead) {
   const temporary_directory directory;
   const run_directory run(directory.path() + "/run");
   const auto said = ask(simulate({"--policy", "goodput", "--quiet", "--out", run.path()}));
@@ -74,7 +74,7 @@ TEST(simulate, leaves_a_run_that_report_and_explain_read) {
   EXPECT_THAT(again.err, HasSubstr("exists and is not empty"));
 }
 
-TEST(simulate, gives_several_seeds_a_directory_each_and_an_interval) {
+TEST(Simulate, GivesSeveralSeedsADirectoryEachAndAnInterval) {
   const temporary_directory directory;
   const auto said =
       ask(simulate({"--policy", "static", "--quiet", "--seed", "3", "--seeds", "2", "--out", directory.path() + "/o"}));
@@ -84,7 +84,7 @@ TEST(simulate, gives_several_seeds_a_directory_each_and_an_interval) {
   EXPECT_THAT(said.out, HasSubstr("result, mean ± 95 % interval"));
 }
 
-TEST(simulate, a_policy_in_mode_train_learns_as_it_goes) {
+TEST(Simulate, APolicyInModeTrainLearnsAsItGoes) {
   const temporary_directory directory;
   const run_directory run(directory.path() + "/run");
   const auto said = ask(simulate({"--policy", "ppo", "--mode", "train", "--set", "ppo.horizon=4", "--quiet", "--set",
@@ -107,7 +107,7 @@ TEST(Simulate, RecordsChangesInTheRunsClusterFile) {
   EXPECT_EQ(kept.file.find("slow")->emulate[0].compute_slowdown, 2);
 }
 
-TEST(simulate, refuses_with_the_place_and_code_2) {
+TEST(Simulate, RefusesWithThePlaceAndCode2) {
   const temporary_directory directory;
   const std::string path = directory.path() + "/pair.toml";
   auto file = pair_file();
@@ -127,7 +127,7 @@ TEST(simulate, refuses_with_the_place_and_code_2) {
   EXPECT_THAT(ask({"simulate", "--cluster", directory.path()}).err, HasSubstr("simulate takes one file"));
 }
 
-TEST(simulate, runs_another_policy_without_the_parameters_of_the_files_own) {
+TEST(Simulate, RunsAnotherPolicyWithoutTheParametersOfTheFilesOwn) {
   for (const char* policy : {"static", "ppo-simple"}) {
     const auto said = ask({"simulate", "--cluster", shipped("clusters/local-4.toml"), "--policy", policy, "--quiet",
                            "--set", "training.epochs=0.05"});

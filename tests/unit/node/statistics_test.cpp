@@ -7,7 +7,7 @@
 namespace dynamix::node {
 namespace {
 
-TEST(statistics, estimates_a_mean_with_students_interval) {
+TEST(Statistics, EstimatesAMeanWithStudentsInterval) {
   // Mean 4, sum of squares 10 of 4 degrees of freedom: s = sqrt(2.5), t = 2.7764, half = 2.7764 * sqrt(2.5 / 5).
   const auto five = estimate_of({2, 3, 4, 5, 6});
   EXPECT_EQ(five.mean, 4);
@@ -17,14 +17,14 @@ TEST(statistics, estimates_a_mean_with_students_interval) {
   EXPECT_NEAR(five.high(), 5.9632, 1e-4);
 }
 
-TEST(statistics, knows_no_interval_of_one_number_and_no_mean_of_none) {
+TEST(Statistics, KnowsNoIntervalOfOneNumberAndNoMeanOfNone) {
   EXPECT_EQ(estimate_of({7}).mean, 7);
   EXPECT_TRUE(std::isnan(estimate_of({7}).half_width));
   EXPECT_TRUE(std::isnan(estimate_of({}).mean));
   EXPECT_TRUE(std::isnan(median_of({})));
 }
 
-TEST(statistics, quantiles_follow_the_published_table) {
+TEST(Statistics, QuantilesFollowThePublishedTable) {
   EXPECT_DOUBLE_EQ(student_t_975(1), 12.7062);
   EXPECT_DOUBLE_EQ(student_t_975(4), 2.7764);
   EXPECT_DOUBLE_EQ(student_t_975(30), 2.0423);
@@ -33,7 +33,7 @@ TEST(statistics, quantiles_follow_the_published_table) {
   EXPECT_NEAR(student_t_975(1'000'000), 1.95996, 1e-4);
 }
 
-TEST(statistics, a_ratio_is_of_the_means_with_the_pairs_spread) {
+TEST(Statistics, ARatioIsOfTheMeansWithThePairsSpread) {
   // Means 6 and 8. Pairs 0.5, 1.0: mean 0.75, s = 0.35355, t = 12.7062, half = 12.7062 * 0.35355 / sqrt(2).
   const auto ratio = ratio_of({4, 8}, {8, 8});
   EXPECT_DOUBLE_EQ(ratio.mean, 0.75);
@@ -42,12 +42,12 @@ TEST(statistics, a_ratio_is_of_the_means_with_the_pairs_spread) {
   EXPECT_DOUBLE_EQ(ratio_of({2, 30}, {1, 31}).mean, 1) << "the mean of the ratios would be 1.48";
 }
 
-TEST(statistics, variation_is_relative_to_the_mean) {
+TEST(Statistics, VariationIsRelativeToTheMean) {
   EXPECT_NEAR(coefficient_of_variation({8, 12}), std::sqrt(8.0) / 10, 1e-12);
   EXPECT_EQ(coefficient_of_variation({5}), 0);
 }
 
-TEST(statistics, finds_the_median_of_even_and_odd_counts) {
+TEST(Statistics, FindsTheMedianOfEvenAndOddCounts) {
   EXPECT_EQ(median_of({3, 1, 2}), 2);
   EXPECT_EQ(median_of({4, 1, 3, 2}), 2.5);
 }

@@ -26,7 +26,7 @@ void stop_by(int signal) {
   EXPECT_EQ(signals.terminated().stop_requested(), signal == SIGTERM);
 }
 
-TEST(stop_signals, ask_to_stop_where_a_thread_was_there_before) {
+TEST(StopSignals, AskToStopWhereAThreadWasThereBefore) {
   std::promise<void> done;
   std::jthread earlier([&] { done.get_future().wait(); }); // as a library's thread pool
   stop_by(SIGINT);
@@ -46,11 +46,11 @@ TEST(stop_signals, ask_to_stop_where_a_thread_was_there_before) {
   std::abort();
 }
 
-TEST(stop_signals_DeathTest, end_the_process_at_the_second) {
+TEST(StopSignalsDeathTest, EndTheProcessAtTheSecond) {
   EXPECT_EXIT(interrupt(second_signal::ends), ::testing::ExitedWithCode(exit_failed), "^stopped.$");
 }
 
-TEST(stop_signals_DeathTest, hurry_at_the_second_and_end_the_process_at_the_third) {
+TEST(StopSignalsDeathTest, HurryAtTheSecondAndEndTheProcessAtTheThird) {
   EXPECT_EXIT(interrupt(second_signal::hurries), ::testing::ExitedWithCode(exit_failed), "^stopped.hurried.$");
 }
 

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-TEST(summary, adds_up_a_run) {
+TEST(Summary, AddsUpARun) {
   auto records = sample_records();
   records.evaluations = {{.step = 30, .epoch = 2, .test_accuracy = 0.88}};
   const auto summary = summarise(records);
@@ -35,7 +35,7 @@ TEST(summary, adds_up_a_run) {
   EXPECT_THAT(summary.warnings, IsEmpty());
 }
 
-TEST(summary, counts_decisions_made_and_what_became_of_them) {
+TEST(Summary, CountsDecisionsMadeAndWhatBecameOfThem) {
   const auto summary = summarise(sample_records());
   EXPECT_EQ(summary.decisions.made, 4U) << "nothing is decided on the last window";
   EXPECT_EQ(summary.decisions.applied, 2U);
@@ -45,7 +45,7 @@ TEST(summary, counts_decisions_made_and_what_became_of_them) {
   EXPECT_EQ(summary.decisions.duplicated, 0U);
 }
 
-TEST(summary, finds_lost_and_duplicated_decisions) {
+TEST(Summary, FindsLostAndDuplicatedDecisions) {
   auto records = sample_records();
   records.farewells[1].decisions = {.received = 1, .applied = 1, .duplicated = 3};
   const auto summary = summarise(records);
@@ -55,7 +55,7 @@ TEST(summary, finds_lost_and_duplicated_decisions) {
   EXPECT_THAT(summary.warnings, Contains(HasSubstr("3 decisions came twice")));
 }
 
-TEST(summary, does_not_call_the_decisions_of_a_dead_worker_lost) {
+TEST(Summary, DoesNotCallTheDecisionsOfADeadWorkerLost) {
   auto records = sample_records();
   records.farewells.pop_back();
   const auto summary = summarise(records);
@@ -63,7 +63,7 @@ TEST(summary, does_not_call_the_decisions_of_a_dead_worker_lost) {
   EXPECT_FALSE(summary.succeeded) << "not every worker has said farewell";
 }
 
-TEST(summary, counts_the_decisions_of_the_last_lives_of_the_workers) {
+TEST(Summary, CountsTheDecisionsOfTheLastLivesOfTheWorkers) {
   auto records = sample_records();
   auto second = sample_rows();
   second.erase(second.begin() + 2, second.begin() + 4); // windows 1 and 2: it resumes from window 2
@@ -81,7 +81,7 @@ TEST(summary, counts_the_decisions_of_the_last_lives_of_the_workers) {
   EXPECT_EQ(summary.workers[0].samples, 10U * (64 + 64 + 89)) << "window 3 was trained twice and counts once";
 }
 
-TEST(summary, counts_replicas_that_start_together_as_one_start) {
+TEST(Summary, CountsReplicasThatStartTogetherAsOneStart) {
   auto records = sample_records();
   records.rows.insert(records.rows.begin(), 2, {0, start_row()});
   EXPECT_EQ(summarise(records).restarts, 0U);
@@ -108,7 +108,7 @@ void insert_behind_window(written_run& records, std::uint64_t window, ledger::en
   records.rows.insert(records.rows.begin() + 2 + static_cast<std::ptrdiff_t>(window), {1, std::move(entry)});
 }
 
-TEST(summary, names_decisions_that_were_on_their_way_when_something_ended) {
+TEST(Summary, NamesDecisionsThatWereOnTheirWayWhenSomethingEnded) {
   auto records = long_records();
   records.farewells[1].decisions = {.received = 8, .applied = 8};
   EXPECT_EQ(summarise(records).decisions.lost, 1U) << "nothing has ended";
@@ -122,7 +122,7 @@ TEST(summary, names_decisions_that_were_on_their_way_when_something_ended) {
   EXPECT_THAT(result_block(summarise(records)), HasSubstr("1 unapplied by a loss"));
 }
 
-TEST(summary, excuses_no_decision_before_one_that_was_applied) {
+TEST(Summary, ExcusesNoDecisionBeforeOneThatWasApplied) {
   auto records = long_records();
   for (auto& farewell : records.farewells)
     farewell.decisions = {.received = 5, .applied = 5};
@@ -133,7 +133,7 @@ TEST(summary, excuses_no_decision_before_one_that_was_applied) {
       << "though all were made within the time in which a loss is noticed; and all of ada's";
 }
 
-TEST(summary, knows_what_was_on_its_way_from_reports_that_came_later) {
+TEST(Summary, KnowsWhatWasOnItsWayFromReportsThatCameLater) {
   auto records = long_records();
   records.farewells[0].decisions = records.farewells[1].decisions = {.received = 8, .applied = 8};
   insert_behind_window(records, 4,
@@ -146,7 +146,7 @@ TEST(summary, knows_what_was_on_its_way_from_reports_that_came_later) {
   EXPECT_EQ(summarise(records).decisions.losses, (std::map<std::string, std::uint64_t>{{"arbitrator", 2}}));
 }
 
-TEST(summary, of_replicas_takes_a_new_leader_and_no_mere_start_for_an_end) {
+TEST(Summary, OfReplicasTakesANewLeaderAndNoMereStartForAnEnd) {
   auto records = long_records();
   records.file.arbitrator.replicas = {"ada", "ben", "carl"};
   records.farewells[0].decisions = {.received = 8, .applied = 8};
@@ -157,7 +157,7 @@ TEST(summary, of_replicas_takes_a_new_leader_and_no_mere_start_for_an_end) {
   EXPECT_EQ(summarise(records).decisions.losses.at("arbitrator"), 1U);
 }
 
-TEST(summary, tells_generations_and_what_their_ends_cost) {
+TEST(Summary, TellsGenerationsAndWhatTheirEndsCost) {
   auto records = sample_records();
   for (const std::uint64_t generation : {1, 2, 3})
     records.rows.push_back({1.0 * static_cast<double>(generation), ledger::generation{.generation = generation,
@@ -175,7 +175,7 @@ TEST(summary, tells_generations_and_what_their_ends_cost) {
   EXPECT_EQ(object["restarts_by_host"]["ben"], 2);
 }
 
-TEST(summary, goes_without_the_farewell_of_a_host_that_was_given_up) {
+TEST(Summary, GoesWithoutTheFarewellOfAHostThatWasGivenUp) {
   auto records = sample_records();
   records.farewells[1].succeeded = false;
   records.farewells[1].reason = "lost contact";
@@ -186,7 +186,7 @@ TEST(summary, goes_without_the_farewell_of_a_host_that_was_given_up) {
   EXPECT_TRUE(summarise(records, {.given_up = {"ben"}}).succeeded);
 }
 
-TEST(summary, describes_each_worker) {
+TEST(Summary, DescribesEachWorker) {
   const auto summary = summarise(sample_records());
   ASSERT_EQ(summary.workers.size(), 2U);
   const auto& ben = summary.workers[1];
@@ -201,7 +201,7 @@ TEST(summary, describes_each_worker) {
   EXPECT_DOUBLE_EQ(ben.compute_seconds, 0.2);
 }
 
-TEST(summary, adds_up_where_the_steps_went) {
+TEST(Summary, AddsUpWhereTheStepsWent) {
   auto records = sample_records();
   double steps = 0;
   for (auto& row : records.rows)
@@ -229,7 +229,7 @@ TEST(summary, adds_up_where_the_steps_went) {
   EXPECT_DOUBLE_EQ(object["per_worker"][1]["time"]["cpu_wait_seconds"].get<double>(), 0.05);
 }
 
-TEST(summary, takes_the_reason_of_a_failed_worker) {
+TEST(Summary, TakesTheReasonOfAFailedWorker) {
   auto records = sample_records();
   records.farewells[1].succeeded = false;
   records.farewells[1].reason = "lost contact with a worker";
@@ -239,14 +239,14 @@ TEST(summary, takes_the_reason_of_a_failed_worker) {
   EXPECT_THAT(result_block(summary), HasSubstr("FAILED: lost contact with a worker"));
 }
 
-TEST(summary, says_that_there_is_nothing_before_the_first_window) {
+TEST(Summary, SaysThatThereIsNothingBeforeTheFirstWindow) {
   const auto summary = summarise(run_records(pair_file()));
   EXPECT_FALSE(summary.succeeded);
   EXPECT_EQ(summary.reason, "no worker has said farewell");
   EXPECT_EQ(summary.samples, 0U);
 }
 
-TEST(summary, counts_the_windows_in_which_the_guard_stepped_in) {
+TEST(Summary, CountsTheWindowsInWhichTheGuardSteppedIn) {
   auto records = sample_records();
   for (auto& worker : std::get<ledger::window>(records.rows[3].entry).workers)
     worker.intervention = "slower than goodput";
@@ -258,7 +258,7 @@ TEST(summary, counts_the_windows_in_which_the_guard_stepped_in) {
   EXPECT_THAT(result_block(summarise(sample_records())), Not(HasSubstr("stepped in")));
 }
 
-TEST(summary_json, has_every_promised_key) {
+TEST(SummaryJson, HasEveryPromisedKey) {
   const auto object = nlohmann::json::parse(to_json(summarise(sample_records())));
   for (const char* key :
        {"cluster", "policy", "seed", "workers", "wall_seconds", "steps", "samples", "epochs", "final_accuracy",
@@ -273,7 +273,7 @@ TEST(summary_json, has_every_promised_key) {
   EXPECT_EQ(object["per_worker"][1]["last_batch"], 39);
 }
 
-TEST(epochs_table, has_a_line_for_each_evaluation) {
+TEST(EpochsTable, HasALineForEachEvaluation) {
   EXPECT_EQ(ledger::epochs_csv({{.step = 30,
                                  .epoch = 1,
                                  .samples = 10'000,
@@ -287,7 +287,7 @@ TEST(epochs_table, has_a_line_for_each_evaluation) {
             "1,30,10000,2.5,0.5,0.25,0.875,128,0.05\n");
 }
 
-TEST(report, shows_result_evaluations_workers_and_batch_sizes) {
+TEST(Report, ShowsResultEvaluationsWorkersAndBatchSizes) {
   auto records = sample_records();
   for (std::uint64_t epoch = 1; epoch <= 100; ++epoch)
     records.evaluations.push_back({.step = epoch, .epoch = epoch, .test_accuracy = 0.5});

@@ -14,7 +14,7 @@ swarm_result sized(std::uint32_t workers, std::uint64_t hellos, std::uint32_t de
   return result;
 }
 
-TEST(swarm_text, says_when_signs_of_life_came_too_late) {
+TEST(SwarmText, SaysWhenSignsOfLifeCameTooLate) {
   EXPECT_THAT(swarm_text(sized(64, 64, 1000)), Not(HasSubstr("signs of life")));
   EXPECT_THAT(swarm_text(sized(64, 128, 1000)), Not(HasSubstr("signs of life"))) << "a few may say hello twice";
   EXPECT_THAT(swarm_text(sized(64, 129, 1000)), HasSubstr("--set cluster.detect_ms=4000.\n"));

@@ -9,7 +9,7 @@
 namespace dynamix::node {
 namespace {
 
-TEST(text, writes_durations_as_people_read_them) {
+TEST(Text, WritesDurationsAsPeopleReadThem) {
   EXPECT_EQ(duration(0), "0 s");
   EXPECT_EQ(duration(59.4), "59 s");
   EXPECT_EQ(duration(60), "1:00");
@@ -19,14 +19,14 @@ TEST(text, writes_durations_as_people_read_them) {
   EXPECT_EQ(duration(std::numeric_limits<double>::quiet_NaN()), "-");
 }
 
-TEST(text, groups_digits) {
+TEST(Text, GroupsDigits) {
   EXPECT_EQ(grouped(0), "0");
   EXPECT_EQ(grouped(999), "999");
   EXPECT_EQ(grouped(1000), "1,000");
   EXPECT_EQ(grouped(1234567), "1,234,567");
 }
 
-TEST(text, draws_values_on_a_logarithmic_scale) {
+TEST(Text, DrawsValuesOnALogarithmicScale) {
   EXPECT_EQ(sparkline({32, 1024}, 32, 1024, 10), "▁█");
   EXPECT_EQ(sparkline({1, 5000}, 32, 1024, 10), "▁█") << "out of range is cut off";
   EXPECT_EQ(sparkline({64, 64}, 64, 64, 10), "▁▁") << "no range";
@@ -35,18 +35,18 @@ TEST(text, draws_values_on_a_logarithmic_scale) {
   EXPECT_EQ(sparkline({32, 1024}, 32, 1024, 1), "▁");
 }
 
-TEST(text, makes_the_words_of_others_printable) {
+TEST(Text, MakesTheWordsOfOthersPrintable) {
   EXPECT_EQ(printable("a\x1b[31mb\nc"), "a [31mb c");
   EXPECT_EQ(printable("abcdef", 3), "abc");
 }
 
-TEST(text, lists_names) {
+TEST(Text, ListsNames) {
   EXPECT_EQ(listed(std::vector<std::string>{}), "");
   EXPECT_EQ(listed(std::vector<std::string>{"ada"}), "ada");
   EXPECT_EQ(listed(std::vector<int>{1, 2, 3}, [](int number) { return std::to_string(number); }), "1, 2, 3");
 }
 
-TEST(text, quotes_what_a_shell_would_take_apart) {
+TEST(Text, QuotesWhatAShellWouldTakeApart) {
   EXPECT_EQ(shell_quoted("--set"), "--set");
   EXPECT_EQ(shell_quoted("runs/a_b.toml"), "runs/a_b.toml");
   EXPECT_EQ(shell_quoted(""), "''");

@@ -51,7 +51,7 @@ host_moments moments_of(const distant_host& host, std::uint64_t windows) {
   return moments;
 }
 
-TEST(trace_clocks, bounds_the_offset_by_what_came_before_and_after) {
+TEST(TraceClocks, BoundsTheOffsetByWhatCameBeforeAndAfter) {
   for (const auto& host : {distant_host{5, 0.01, 0.01}, distant_host{-300, 0.001, 0.04}, distant_host{0, 0, 0.1}}) {
     const auto found = offset_of(moments_of(host, 40), ledger_of(40));
     ASSERT_TRUE(found.known);
@@ -60,7 +60,7 @@ TEST(trace_clocks, bounds_the_offset_by_what_came_before_and_after) {
   }
 }
 
-TEST(trace_clocks, is_exact_on_one_machine_and_says_when_it_knows_nothing) {
+TEST(TraceClocks, IsExactOnOneMachineAndSaysWhenItKnowsNothing) {
   auto moments = moments_of({7, 0.1, 0.1}, 3);
   moments.clock = "boot a";
   const auto same = offset_of(moments, ledger_of(3));
@@ -71,9 +71,9 @@ TEST(trace_clocks, is_exact_on_one_machine_and_says_when_it_knows_nothing) {
   EXPECT_FALSE(offset_of(moments_of({0, 0, 0}, 3), {}).known);
 }
 
-class trace_test : public ::testing::Test {
+class TraceTest : public ::testing::Test {
 protected:
-  trace_test() {
+  TraceTest() {
     std::ofstream ledger(directory_.path() + "/windows.jsonl");
     for (const auto& row : ledger_of(3))
       ledger << ledger::to_json_line(row) << "\n";
@@ -113,7 +113,7 @@ protected:
   trace_outcome outcome_;
 };
 
-TEST_F(trace_test, is_valid_and_holds_windows_steps_collectives_and_decisions_of_all_hosts) {
+TEST_F(TraceTest, IsValidAndHoldsWindowsStepsCollectivesAndDecisionsOfAllHosts) {
   write_host("ada");
   write_host("ben");
   const auto trace = joined();
@@ -129,7 +129,7 @@ TEST_F(trace_test, is_valid_and_holds_windows_steps_collectives_and_decisions_of
   EXPECT_THAT(trace["otherData"]["clocks"]["ada"].dump(), HasSubstr("bound_seconds"));
 }
 
-TEST_F(trace_test, lets_windows_be_gathered_at_the_same_time) {
+TEST_F(TraceTest, LetsWindowsBeGatheredAtTheSameTime) {
   std::ofstream ledger(directory_.path() + "/windows.jsonl", std::ios::app);
   for (std::uint64_t window = 4; window <= 5; ++window) {
     ledger::window row{.key = {2, window}, .generation = 1, .gather_seconds = 0.05};
@@ -143,7 +143,7 @@ TEST_F(trace_test, lets_windows_be_gathered_at_the_same_time) {
   EXPECT_EQ(count(trace, "cat", "gather"), 10U) << "a beginning and an end each";
 }
 
-TEST_F(trace_test, bears_torn_lines_and_a_host_that_was_started_again) {
+TEST_F(TraceTest, BearsTornLinesAndAHostThatWasStartedAgain) {
   write_host("ada");
   std::ofstream(directory_.path() + "/traces/ada.jsonl", std::ios::app) << R"({"kind":"step","name":"st)";
   write_host("ada");
@@ -152,7 +152,7 @@ TEST_F(trace_test, bears_torn_lines_and_a_host_that_was_started_again) {
   EXPECT_EQ(count(trace, "cat", "step"), 4U);
 }
 
-TEST_F(trace_test, leaves_fine_events_out_where_there_is_no_room) {
+TEST_F(TraceTest, LeavesFineEventsOutWhereThereIsNoRoom) {
   write_host("ada");
   const auto outcome = join_traces(directory_.path(), directory_.path() + "/trace.json", 100);
   EXPECT_EQ(outcome.left_out, 6U);
@@ -164,19 +164,19 @@ TEST_F(trace_test, leaves_fine_events_out_where_there_is_no_room) {
   EXPECT_THAT(to_text(outcome, "x"), HasSubstr("6 steps and collectives were left out for lack of room"));
 }
 
-TEST_F(trace_test, a_host_stops_where_its_file_is_full) {
+TEST_F(TraceTest, AHostStopsWhereItsFileIsFull) {
   write_host("ada", 300);
   EXPECT_LT(std::filesystem::file_size(directory_.path() + "/traces/ada.jsonl"), 400U);
   EXPECT_THAT(find_violations(joined()), IsEmpty());
 }
 
-TEST_F(trace_test, says_what_is_missing) {
+TEST_F(TraceTest, SaysWhatIsMissing) {
   EXPECT_THAT(join_traces(directory_.path(), directory_.path() + "/trace.json").problem, HasSubstr("--trace"));
   write_host("ada");
   EXPECT_THAT(join_traces(directory_.path(), directory_.path() + "/no/trace.json").problem, HasSubstr("cannot write"));
 }
 
-TEST(trace_format, finds_what_perfetto_would_stumble_over) {
+TEST(TraceFormat, FindsWhatPerfettoWouldStumbleOver) {
   const auto violations_of = [](const char* event) {
     return find_violations(json{{"traceEvents", {json::parse(event)}}}).size();
   };

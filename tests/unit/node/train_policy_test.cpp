@@ -22,9 +22,9 @@ using namespace testing;
 using ::testing::HasSubstr;
 
 /// A directory with a small scenario and all that it names.
-class train_policy : public ::testing::Test {
+class TrainPolicy : public ::testing::Test {
 protected:
-  train_policy() {
+  TrainPolicy() {
     simulator::device_profile profile{.name = "made up", .source = "made up"};
     profile.points = {{.batch = 8, .seconds = 0.002}, {.batch = 512, .seconds = 0.03}};
     write("profile", to_toml(profile));
@@ -59,7 +59,7 @@ protected:
   temporary_directory directory_;
 };
 
-TEST_F(train_policy, leaves_a_policy_that_says_where_it_comes_from_and_goes_on_later) {
+TEST_F(TrainPolicy, LeavesAPolicyThatSaysWhereItComesFromAndGoesOnLater) {
   const auto first = train({"--updates", "3", "--seed", "5"});
   ASSERT_EQ(first.code, exit_done) << first.err;
   EXPECT_THAT(first.out, HasSubstr("ppo: 1 scenario, 2 environments, 1 thread, seed 5"));
@@ -86,7 +86,7 @@ TEST_F(train_policy, leaves_a_policy_that_says_where_it_comes_from_and_goes_on_l
   EXPECT_EQ(std::count(curve.begin(), curve.end(), '\n'), 1 + 1 + 5) << "the heading, the fresh policy, the updates";
 }
 
-TEST_F(train_policy, takes_back_the_policy_that_it_has_written) {
+TEST_F(TrainPolicy, TakesBackThePolicyThatItHasWritten) {
   ASSERT_EQ(train({"--updates", "1"}).code, exit_done);
   auto file = cluster::read_cluster_file(path("scenarios/pair.toml")).file;
   file.arbitrator.policy_file = path("best");
@@ -95,7 +95,7 @@ TEST_F(train_policy, takes_back_the_policy_that_it_has_written) {
   EXPECT_NO_THROW(policy::make_controller(file, {contents.begin(), contents.end()}));
 }
 
-TEST_F(train_policy, refuses_what_cannot_be_trained) {
+TEST_F(TrainPolicy, RefusesWhatCannotBeTrained) {
   std::filesystem::create_directory(path("nothing"));
   write("scenarios/broken.toml", "[cluster]\nname = 3\n");
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
@@ -118,14 +118,14 @@ TEST_F(train_policy, refuses_what_cannot_be_trained) {
   EXPECT_THAT(train({"--resume"}).err, HasSubstr("nothing to resume from"));
 }
 
-class profile : public ::testing::Test {
+class Profile : public ::testing::Test {
 protected:
-  profile() { trainer::write_images(data_, "train", 30); }
+  Profile() { trainer::write_images(data_, "train", 30); }
 
   trainer::temporary_directory data_;
 };
 
-TEST_F(profile, writes_a_table_that_the_simulator_reads) {
+TEST_F(Profile, WritesATableThatTheSimulatorReads) {
   auto file = pair_file();
   file.training.data_path = data_.path();
   ASSERT_EQ(storage::write_file_atomically(data_.file("cluster.toml"), to_toml(file)), "");
@@ -150,7 +150,7 @@ TEST_F(profile, writes_a_table_that_the_simulator_reads) {
   EXPECT_LE(read.curve.seconds(4), read.curve.seconds(16));
 }
 
-TEST_F(profile, refuses_wrong_arguments) {
+TEST_F(Profile, RefusesWrongArguments) {
   EXPECT_THAT(ask({"profile", "--model", "resnet"}).err, HasSubstr("--model: "));
   EXPECT_THAT(ask({"profile", "--threads", "0"}).err, HasSubstr("--threads: "));
   EXPECT_THAT(ask({"profile", "--batches", "8,0"}).err, HasSubstr("--batches"));

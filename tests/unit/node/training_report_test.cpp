@@ -27,13 +27,13 @@ simulator::training_curve short_curve() {
   return curve;
 }
 
-const training_origin origin = {.command = "dynamix-node train-policy --out p",
+const training_origin training_start = {.command = "dynamix-node train-policy --out p",
                                 .commit = "abc+",
                                 .seed = 7,
                                 .policy = "ppo",
                                 .scenarios = {"equal <4>", "straggler"}};
 
-TEST(training_report, shows_how_far_a_training_is) {
+TEST(TrainingReport, ShowsHowFarATrainingIs) {
   const training_pace pace = {
       .update = 2, .updates = 400, .windows = 2000, .windows_per_second = 1234.5, .seconds_left = 75};
   EXPECT_EQ(training_line(pace, short_curve()),
@@ -42,7 +42,7 @@ TEST(training_report, shows_how_far_a_training_is) {
   EXPECT_EQ(training_line({.update = 0, .updates = 400}, {}), "update 0/400  0 windows");
 }
 
-TEST(training_report, writes_the_curve_with_gaps_where_nothing_was_measured) {
+TEST(TrainingReport, WritesTheCurveWithGapsWhereNothingWasMeasured) {
   EXPECT_EQ(curve_csv(short_curve()),
             "update,windows,transitions,reward,policy_loss,value_loss,entropy,approximate_kl,clip_fraction,"
             "against_goodput,against_static\n"
@@ -55,7 +55,7 @@ TEST(TrainingReport, MakesAPageOfOriginValidationAndCharts) {
   SKIP_WITHOUT_PAGE();
   const simulator::validation_scores best = {
       .rows = {{"equal <4>", 1.01, 1.2}, {"straggler", 1.1, 3.5}}, .against_goodput = 1.054, .against_static = 2.049};
-  const auto page = dashboard::testing::inlined_data(training_page(origin, short_curve(), best));
+  const auto page = dashboard::testing::inlined_data(training_page(training_start, short_curve(), best));
   EXPECT_EQ(page["command"], "dynamix-node train-policy --out p");
   ASSERT_EQ(page["sections"].size(), 3U);
   EXPECT_EQ(page["sections"][0]["table"][1], nlohmann::json({"7", "2", "2,000", "abc+"}));
@@ -65,24 +65,24 @@ TEST(TrainingReport, MakesAPageOfOriginValidationAndCharts) {
   EXPECT_EQ(charts[0]["lines"][0]["x"], nlohmann::json({1, 2})) << "the fresh policy has no reward yet";
   EXPECT_EQ(charts[0]["lines"][0]["y"], nlohmann::json({-0.5, -0.25}));
   EXPECT_EQ(charts[1]["lines"][0]["x"], nlohmann::json({0}));
-  EXPECT_EQ(dashboard::testing::inlined_data(training_page(origin, {}, std::nullopt))["sections"].size(), 2U);
+  EXPECT_EQ(dashboard::testing::inlined_data(training_page(training_start, {}, std::nullopt))["sections"].size(), 2U);
 }
 
-TEST(training_files, keep_a_policy_with_where_it_comes_from) {
+TEST(TrainingFiles, KeepAPolicyWithWhereItComesFrom) {
   const testing::temporary_directory directory;
   const training_files files(directory.path() + "/best.policy");
   EXPECT_EQ(files.page(), directory.path() + "/best.html");
   storage::tensor_file tensors;
   tensors.metadata["format"] = "anything";
   tensors.tensors.push_back({.name = "weights", .shape = {1}, .data = {0, 0, 128, 63}});
-  ASSERT_EQ(files.write_policy(storage::encode(tensors), origin), "");
+  ASSERT_EQ(files.write_policy(storage::encode(tensors), training_start), "");
 
   std::vector<std::uint8_t> bytes;
   ASSERT_EQ(files.read_policy(bytes), "");
   storage::tensor_file read;
   ASSERT_EQ(storage::decode(bytes, read), "");
   EXPECT_EQ(read.metadata["format"], "anything");
-  EXPECT_EQ(read.metadata["command"], origin.command);
+  EXPECT_EQ(read.metadata["command"], training_start.command);
   EXPECT_EQ(read.metadata["commit"], "abc+");
   EXPECT_EQ(read.metadata["seed"], "7");
   EXPECT_EQ(read.metadata["scenarios"], "equal <4>\nstraggler");
@@ -90,18 +90,18 @@ TEST(training_files, keep_a_policy_with_where_it_comes_from) {
   EXPECT_EQ(read.find("weights")->data, tensors.tensors[0].data);
 }
 
-TEST(training_files, give_back_what_a_training_goes_on_from) {
+TEST(TrainingFiles, GiveBackWhatATrainingGoesOnFrom) {
   const testing::temporary_directory directory;
   const training_files files(directory.path() + "/p");
   std::vector<std::uint8_t> saved;
   training_origin before;
   EXPECT_THAT(files.read_training(saved, before), HasSubstr(directory.path() + "/p.training"));
-  ASSERT_EQ(files.write_training(storage::encode({}), origin), "");
+  ASSERT_EQ(files.write_training(storage::encode({}), training_start), "");
   ASSERT_EQ(files.read_training(saved, before), "");
-  EXPECT_EQ(before.command, origin.command);
-  EXPECT_EQ(before.commit, origin.commit);
+  EXPECT_EQ(before.command, training_start.command);
+  EXPECT_EQ(before.commit, training_start.commit);
   EXPECT_EQ(before.seed, 7U);
-  EXPECT_EQ(before.scenarios, origin.scenarios);
+  EXPECT_EQ(before.scenarios, training_start.scenarios);
   ASSERT_EQ(storage::write_file_atomically(files.training(), std::string("damaged")), "");
   EXPECT_THAT(files.read_training(saved, before), HasSubstr(files.training()));
 }

@@ -42,11 +42,11 @@ std::vector<std::string> warnings_of(const std::function<void(std::uint64_t wind
 
 const std::string paper = "[reward]\nkind = \"paper\"\n";
 
-TEST(warnings, a_run_without_trouble_has_none) {
+TEST(Warnings, ARunWithoutTroubleHasNone) {
   EXPECT_THAT(warnings_of([](auto, auto&) {}), IsEmpty());
 }
 
-TEST(warnings, show_what_the_records_show) {
+TEST(Warnings, ShowWhatTheRecordsShow) {
   auto records = sample_records();
   records.farewells[0].parameter_checksum = 18;
   records.farewells[0].telemetry_seconds = 1;
@@ -61,7 +61,7 @@ TEST(warnings, show_what_the_records_show) {
                                  "a larger cluster.detect_ms waits longer"));
 }
 
-TEST(warnings, name_the_hosts_that_were_lost) {
+TEST(Warnings, NameTheHostsThatWereLost) {
   auto records = sample_records();
   for (const char* host : {"ben", "ada", "ben"})
     records.rows.push_back({7, ledger::event{ledger::event_kind::lost, host, "the connection broke"}});
@@ -71,13 +71,13 @@ TEST(warnings, name_the_hosts_that_were_lost) {
   EXPECT_THAT(warnings[1], HasSubstr("contact with ben was lost 2 times; "));
 }
 
-TEST(warnings, tell_of_deaths_rather_than_of_the_network) {
+TEST(Warnings, TellOfDeathsRatherThanOfTheNetwork) {
   auto records = sample_records();
   records.rows.push_back({7, ledger::event{ledger::event_kind::lost, "ben", "the connection broke"}});
   EXPECT_THAT(summarise(records, {.restarts = {{"ben", 1}}}).warnings, ElementsAre("ben died and was started again"));
 }
 
-TEST(warnings, tell_of_a_batch_size_that_is_stuck_at_a_bound) {
+TEST(Warnings, TellOfABatchSizeThatIsStuckAtABound) {
   const auto stuck = [](std::uint64_t window, ledger::worker& row) {
     if (row.report.rank == 0 && window >= 30)
       row.report.batch = 1024;
@@ -91,12 +91,12 @@ TEST(warnings, tell_of_a_batch_size_that_is_stuck_at_a_bound) {
               ElementsAre(HasSubstr("ada is stuck at batch.lowest, 32; ")));
 }
 
-TEST(warnings, know_that_a_host_has_a_bound_of_its_own) {
+TEST(Warnings, KnowThatAHostHasABoundOfItsOwn) {
   EXPECT_THAT(warnings_of([](auto, auto& row) { row.report.batch = 200; }, "batch_highest = 200\n"),
               ElementsAre(HasSubstr("ben is stuck at host.batch_highest, 200; ")));
 }
 
-TEST(warnings, tell_of_a_reward_that_collapses) {
+TEST(Warnings, TellOfARewardThatCollapses) {
   const auto falls = [](std::uint64_t window, ledger::worker& row) {
     row.reward.total += window <= 30 ? 0.02 : window > 60 ? -0.15 : 0;
   };
@@ -109,7 +109,7 @@ TEST(warnings, tell_of_a_reward_that_collapses) {
               ElementsAre(HasSubstr("the reward collapsed from 0.000")));
 }
 
-TEST(warnings, take_a_fall_within_the_noise_for_noise) {
+TEST(Warnings, TakeAFallWithinTheNoiseForNoise) {
   EXPECT_THAT(
       warnings_of([](std::uint64_t window,
                      auto& row) { row.reward.total = 0.5 + (window % 2 == 0 ? 1 : -1) - (window > 60 ? 0.15 : 0); },
@@ -117,7 +117,7 @@ TEST(warnings, take_a_fall_within_the_noise_for_noise) {
       IsEmpty());
 }
 
-TEST(warnings, tell_of_a_policy_that_stops_exploring_early) {
+TEST(Warnings, TellOfAPolicyThatStopsExploringEarly) {
   const auto certain = [](std::uint64_t since) {
     return [since](std::uint64_t window, ledger::worker& row) {
       if (window >= since)
@@ -137,7 +137,7 @@ TEST(warnings, tell_of_a_policy_that_stops_exploring_early) {
       << "it has found something";
 }
 
-TEST(warnings, tell_of_a_guard_that_steps_in_all_the_time) {
+TEST(Warnings, TellOfAGuardThatStepsInAllTheTime) {
   const auto guarded = [](std::uint64_t share) {
     return [share](std::uint64_t window, ledger::worker& row) {
       if (window % 10 < share)

@@ -13,7 +13,7 @@ messages::window_report report_with(std::uint64_t generation, std::uint64_t wind
   return report;
 }
 
-TEST(accuracy_history, gives_the_accuracy_of_the_same_workers_window_before) {
+TEST(AccuracyHistory, GivesTheAccuracyOfTheSameWorkersWindowBefore) {
   accuracy_history history;
   EXPECT_LT(history.previous(report_with(1, 1, 0.5)), 0);
   EXPECT_LT(history.previous(testing::make_report(4, 1, 64)), 0);
@@ -21,7 +21,7 @@ TEST(accuracy_history, gives_the_accuracy_of_the_same_workers_window_before) {
   EXPECT_EQ(history.previous(report_with(1, 3, 0.7)), 0.6);
 }
 
-TEST(accuracy_history, a_report_that_comes_again_gets_the_same_answer) {
+TEST(AccuracyHistory, AReportThatComesAgainGetsTheSameAnswer) {
   accuracy_history history;
   history.previous(report_with(1, 1, 0.5));
   EXPECT_EQ(history.previous(report_with(1, 2, 0.6)), 0.5);
@@ -29,7 +29,7 @@ TEST(accuracy_history, a_report_that_comes_again_gets_the_same_answer) {
   EXPECT_EQ(history.previous(report_with(1, 3, 0.7)), 0.6);
 }
 
-TEST(accuracy_history, a_new_generation_and_a_forgotten_worker_start_anew) {
+TEST(AccuracyHistory, ANewGenerationAndAForgottenWorkerStartAnew) {
   accuracy_history history;
   history.previous(report_with(1, 5, 0.5));
   EXPECT_LT(history.previous(report_with(2, 1, 0.6)), 0);

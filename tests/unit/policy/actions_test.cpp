@@ -10,7 +10,7 @@ namespace {
 
 const cluster::batch limits{.initial = 64, .lowest = 32, .highest = 1024};
 
-TEST(actions, add_to_the_batch_inside_the_limits) {
+TEST(Actions, AddToTheBatchInsideTheLimits) {
   EXPECT_EQ(apply_action(64, 100, limits).batch, 164U);
   EXPECT_FALSE(apply_action(64, 100, limits).clamped);
   EXPECT_EQ(apply_action(64, 0, limits).batch, 64U);
@@ -18,21 +18,21 @@ TEST(actions, add_to_the_batch_inside_the_limits) {
   EXPECT_FALSE(apply_action(132, -100, limits).clamped);
 }
 
-TEST(actions, clamp_at_the_limits_and_say_so) {
+TEST(Actions, ClampAtTheLimitsAndSaySo) {
   EXPECT_EQ(apply_action(1000, 25, limits).batch, 1024U);
   EXPECT_TRUE(apply_action(1000, 25, limits).clamped);
   EXPECT_EQ(apply_action(64, -100, limits).batch, 32U);
   EXPECT_TRUE(apply_action(64, -100, limits).clamped);
 }
 
-TEST(actions, survive_the_largest_numbers) {
+TEST(Actions, SurviveTheLargestNumbers) {
   const cluster::batch wide{.initial = 1, .lowest = 1, .highest = 1048576};
   EXPECT_EQ(apply_action(1048576, 2147483647, wide).batch, 1048576U);
   EXPECT_EQ(apply_action(4294967295U, -2147483647 - 1, wide).batch, 1048576U);
   EXPECT_EQ(apply_action(0, -2147483647 - 1, wide).batch, 1U);
 }
 
-TEST(draw_action, follows_the_probabilities) {
+TEST(DrawAction, FollowsTheProbabilities) {
   const std::array<float, 5> probabilities = {0.1F, 0.0F, 0.2F, 0.65F, 0.05F};
   auto generator = make_generator(1, random_purpose::actions);
   constexpr int draws = 200000;
@@ -46,7 +46,7 @@ TEST(draw_action, follows_the_probabilities) {
   }
 }
 
-TEST(draw_action, needs_no_sum_of_one_and_never_takes_the_impossible) {
+TEST(DrawAction, NeedsNoSumOfOneAndNeverTakesTheImpossible) {
   const std::array<float, 4> probabilities = {0.0F, 0.3F, 0.1F, 0.0F};
   auto generator = make_generator(2, random_purpose::actions);
   std::array<int, 4> counts{};
@@ -56,13 +56,13 @@ TEST(draw_action, needs_no_sum_of_one_and_never_takes_the_impossible) {
   EXPECT_NEAR(counts[1], 30000, 4 * std::sqrt(40000 * 0.75 * 0.25));
 }
 
-TEST(best_action, is_the_lowest_of_the_most_probable) {
+TEST(BestAction, IsTheLowestOfTheMostProbable) {
   EXPECT_EQ(best_action(std::array{0.1F, 0.4F, 0.4F, 0.1F}), 1U);
   EXPECT_EQ(best_action(std::array{0.5F, 0.4F, 0.1F}), 0U);
   EXPECT_EQ(best_action(std::array{0.1F, 0.2F, 0.7F}), 2U);
 }
 
-TEST(make_generator, gives_each_seed_and_purpose_its_own_stream) {
+TEST(MakeGenerator, GivesEachSeedAndPurposeItsOwnStream) {
   auto actions = make_generator(1, random_purpose::actions);
   auto again = make_generator(1, random_purpose::actions);
   auto minibatches = make_generator(1, random_purpose::minibatches);
@@ -73,7 +73,7 @@ TEST(make_generator, gives_each_seed_and_purpose_its_own_stream) {
   EXPECT_NE(high_bits(), first);
 }
 
-TEST(draw_below, is_even_and_below_the_limit) {
+TEST(DrawBelow, IsEvenAndBelowTheLimit) {
   auto generator = make_generator(3, random_purpose::minibatches);
   std::array<int, 7> counts{};
   for (int i = 0; i < 70000; ++i)

@@ -38,7 +38,7 @@ void set_blocked(messages::window_report& report, double seconds) {
   report.network.sender_blocked_ratio = seconds / report.training.iteration_seconds;
 }
 
-TEST(attribution, parts_add_up_to_the_step) {
+TEST(Attribution, PartsAddUpToTheStep) {
   auto shard = shard_of({report_of(0, {0.020, 0.010}), report_of(1, {0.011, 0.019}), report_of(2, {0.029, 0.001})});
   shard.reports[1].system = {.valid = true, .run_queue_wait_ratio = 0.2};
   set_blocked(shard.reports[2], 0.0004);
@@ -48,7 +48,7 @@ TEST(attribution, parts_add_up_to_the_step) {
     EXPECT_NEAR(sum(splits[i]), shard.reports[i].training.iteration_seconds, tolerance);
 }
 
-TEST(attribution, a_slow_peer_is_the_others_barrier_and_nobodys_network) {
+TEST(Attribution, ASlowPeerIsTheOthersBarrierAndNobodysNetwork) {
   const auto splits = attribute(shard_of({report_of(0, {0.010, 0.032}), report_of(1, {0.040, 0.002})}));
   EXPECT_NEAR(splits[0].barrier_seconds, 0.030, tolerance);
   EXPECT_NEAR(splits[0].network_seconds, 0.002, tolerance);
@@ -59,7 +59,7 @@ TEST(attribution, a_slow_peer_is_the_others_barrier_and_nobodys_network) {
   EXPECT_NEAR(splits[1].other_seconds, 0.002, tolerance);
 }
 
-TEST(attribution, a_slow_link_is_the_network_of_the_host_that_was_blocked) {
+TEST(Attribution, ASlowLinkIsTheNetworkOfTheHostThatWasBlocked) {
   auto shard = shard_of({report_of(0, {0.010, 0.050}), report_of(1, {0.010, 0.050}), report_of(2, {0.010, 0.050})});
   set_blocked(shard.reports[0], 0.005);
   set_blocked(shard.reports[1], 0.047);
@@ -71,7 +71,7 @@ TEST(attribution, a_slow_link_is_the_network_of_the_host_that_was_blocked) {
   EXPECT_NEAR(splits[0].barrier_seconds, 0.042, tolerance);
 }
 
-TEST(attribution, without_a_blocked_sender_the_common_wait_is_everybodys_network) {
+TEST(Attribution, WithoutABlockedSenderTheCommonWaitIsEverybodysNetwork) {
   const auto splits = attribute(shard_of({report_of(0, {0.010, 0.050}), report_of(1, {0.010, 0.050})}));
   for (const auto& split : splits) {
     EXPECT_NEAR(split.network_seconds, 0.050, tolerance);
@@ -79,7 +79,7 @@ TEST(attribution, without_a_blocked_sender_the_common_wait_is_everybodys_network
   }
 }
 
-TEST(attribution, a_sender_that_is_blocked_behind_computing_costs_nothing) {
+TEST(Attribution, ASenderThatIsBlockedBehindComputingCostsNothing) {
   auto shard = shard_of({report_of(0, {0.100, 0.002}), report_of(1, {0.100, 0.002})});
   set_blocked(shard.reports[0], 0.080);
   const auto splits = attribute(shard);
@@ -88,7 +88,7 @@ TEST(attribution, a_sender_that_is_blocked_behind_computing_costs_nothing) {
   EXPECT_NEAR(splits[1].barrier_seconds, 0.002, tolerance);
 }
 
-TEST(attribution, waiting_for_a_cpu_is_no_computing) {
+TEST(Attribution, WaitingForACpuIsNoComputing) {
   auto shard = shard_of({report_of(0, {0.040, 0.007}), report_of(1, {0.040, 0.007})});
   shard.reports[0].system = {
       .valid = true, .run_queue_wait_ratio = 3, .training_valid = true, .training_wait_ratio = 0.5};
@@ -100,7 +100,7 @@ TEST(attribution, waiting_for_a_cpu_is_no_computing) {
   EXPECT_NEAR(splits[1].cpu_wait_seconds, 0.005, tolerance);
 }
 
-TEST(attribution, an_exchange_that_waits_for_a_cpu_is_no_network_and_the_others_barrier) {
+TEST(Attribution, AnExchangeThatWaitsForACpuIsNoNetworkAndTheOthersBarrier) {
   auto shard = shard_of({report_of(0, {0.010, 0.040}), report_of(1, {0.020, 0.030})});
   const double total = shard.reports[1].training.iteration_seconds;
   shard.reports[1].system = {.valid = true,
@@ -115,7 +115,7 @@ TEST(attribution, an_exchange_that_waits_for_a_cpu_is_no_network_and_the_others_
   EXPECT_NEAR(splits[0].barrier_seconds, 0.038, tolerance);
 }
 
-TEST(attribution, the_most_blocked_sender_has_more_of_the_network_than_one_whose_acknowledgements_it_delays) {
+TEST(Attribution, TheMostBlockedSenderHasMoreOfTheNetworkThanOneWhoseAcknowledgementsItDelays) {
   auto shard = shard_of({report_of(0, {0.010, 0.080}), report_of(1, {0.010, 0.080})});
   set_blocked(shard.reports[0], 0.160);
   set_blocked(shard.reports[1], 0.080);
@@ -125,7 +125,7 @@ TEST(attribution, the_most_blocked_sender_has_more_of_the_network_than_one_whose
   EXPECT_NEAR(splits[1].barrier_seconds, 0.040, tolerance);
 }
 
-TEST(attribution, no_worker_waits_longer_for_a_cpu_than_it_computes) {
+TEST(Attribution, NoWorkerWaitsLongerForACpuThanItComputes) {
   auto shard = shard_of({report_of(0, {0.010, 0.090})});
   shard.reports[0].system = {.valid = true, .run_queue_wait_ratio = 5};
   const auto split = attribute(shard)[0];
@@ -133,7 +133,7 @@ TEST(attribution, no_worker_waits_longer_for_a_cpu_than_it_computes) {
   EXPECT_NEAR(split.compute_seconds, 0, tolerance);
 }
 
-TEST(attribution, a_stale_report_sets_no_floor) {
+TEST(Attribution, AStaleReportSetsNoFloor) {
   auto shard = shard_of({report_of(0, {0.010, 0.020}), report_of(1, {0.029, 0.001})});
   shard.reports[1].window = 6;
   const auto splits = attribute(shard);
@@ -141,14 +141,14 @@ TEST(attribution, a_stale_report_sets_no_floor) {
   EXPECT_NEAR(splits[1].network_seconds, 0.001, tolerance);
 }
 
-TEST(attribution, a_report_without_times_is_left_out) {
+TEST(Attribution, AReportWithoutTimesIsLeftOut) {
   auto shard = shard_of({report_of(0, {0.010, 0.020}), messages::window_report{.rank = 1, .window = 7}});
   const auto splits = attribute(shard);
   EXPECT_EQ(sum(splits[1]), 0);
   EXPECT_NEAR(splits[0].network_seconds, 0.020, tolerance);
 }
 
-TEST(attribution, parts_beyond_the_whole_are_scaled_down) {
+TEST(Attribution, PartsBeyondTheWholeAreScaledDown) {
   auto shard = shard_of({report_of(0, {0.010, 0.020, 0, -0.003})});
   EXPECT_NEAR(sum(attribute(shard)[0]), 0.027, tolerance);
 }

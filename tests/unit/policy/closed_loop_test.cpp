@@ -107,7 +107,7 @@ private:
   std::deque<batches> pipeline_ = std::deque<batches>(2, batches(4, limits.initial)); ///< in force, and next
 };
 
-class in_the_loop : public ::testing::TestWithParam<cluster::policy_kind> {
+class InTheLoop : public ::testing::TestWithParam<cluster::policy_kind> {
 protected:
   testing::measured_controller make() const {
     auto file = testing::make_file(GetParam());
@@ -129,13 +129,13 @@ protected:
     }
   }
 };
-INSTANTIATE_TEST_SUITE_P(rivals, in_the_loop,
+INSTANTIATE_TEST_SUITE_P(Rivals, InTheLoop,
                          ::testing::Values(cluster::policy_kind::lb_bsp, cluster::policy_kind::omnilearn,
                                            cluster::policy_kind::goodput));
 
 constexpr int windows_to_settle = 24;
 
-TEST_P(in_the_loop, converges_and_stays) {
+TEST_P(InTheLoop, ConvergesAndStays) {
   const hosts machines;
   closed_loop loop(make(), 0);
   EXPECT_GT(misplaced(machines, loop.run(machines)), 0.2) << "the beginning is far from the best";
@@ -147,7 +147,7 @@ TEST_P(in_the_loop, converges_and_stays) {
     EXPECT_EQ(loop.run(machines), settled) << "swings about the optimum";
 }
 
-TEST_P(in_the_loop, converges_again_after_a_change_of_speed) {
+TEST_P(InTheLoop, ConvergesAgainAfterAChangeOfSpeed) {
   hosts machines;
   closed_loop loop(make(), 0);
   for (int window = 0; window < 60; ++window)
@@ -159,7 +159,7 @@ TEST_P(in_the_loop, converges_again_after_a_change_of_speed) {
   expect_near_the_best(loop, machines);
 }
 
-TEST_P(in_the_loop, converges_although_the_measurements_jitter) {
+TEST_P(InTheLoop, ConvergesAlthoughTheMeasurementsJitter) {
   const hosts machines;
   closed_loop loop(make(), 0.02);
   for (int window = 0; window < windows_to_settle; ++window)

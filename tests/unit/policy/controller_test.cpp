@@ -35,7 +35,7 @@ messages::policy_version favouring(const cluster::cluster_file& file, std::int64
   return {.version = version, .parameters = storage::encode(to_file(network, shape_of(file), version))};
 }
 
-TEST(static_policy, keeps_what_is_assigned) {
+TEST(StaticPolicy, KeepsWhatIsAssigned) {
   auto controller = testing::make_measured(testing::make_file(cluster::policy_kind::static_batch), {});
   const auto shard = testing::make_shard(3);
   const auto choices = controller.decide(shard, 96);
@@ -53,7 +53,7 @@ TEST(static_policy, keeps_what_is_assigned) {
   EXPECT_THROW(make_controller(testing::make_file(cluster::policy_kind::static_batch), {1}), std::invalid_argument);
 }
 
-TEST(learned_policy, tells_all_that_is_needed_to_learn_and_to_explain) {
+TEST(LearnedPolicy, TellsAllThatIsNeededToLearnAndToExplain) {
   for (const auto kind : {cluster::policy_kind::ppo_add, cluster::policy_kind::ppo_simple}) {
     const auto file = testing::make_file(kind);
     auto controller = testing::make_measured(file, {});
@@ -71,7 +71,7 @@ TEST(learned_policy, tells_all_that_is_needed_to_learn_and_to_explain) {
   }
 }
 
-TEST(learned_policy, explains_itself_in_one_sentence) {
+TEST(LearnedPolicy, ExplainsItselfInOneSentence) {
   const auto file = testing::make_file();
   auto controller = testing::make_measured(file, favouring(file, 4, 20, 1).parameters);
   const auto shard = testing::make_shard(1);
@@ -83,7 +83,7 @@ TEST(learned_policy, explains_itself_in_one_sentence) {
   EXPECT_EQ(simple.decide(shard, 64)[0].reason, "action -100 (p=1.00); clamped at 32");
 }
 
-TEST(planned_policy, waits_for_a_measurement_and_then_acts_on_the_plan) {
+TEST(PlannedPolicy, WaitsForAMeasurementAndThenActsOnThePlan) {
   const auto file = testing::make_file(cluster::policy_kind::ppo);
   auto controller = testing::make_measured(file);
   auto unmeasured = testing::make_shard(4);
@@ -105,7 +105,7 @@ TEST(planned_policy, waits_for_a_measurement_and_then_acts_on_the_plan) {
   EXPECT_GT(choices[0].batch, choices[3].batch) << "host 3 computes four times as long";
 }
 
-TEST(planned_policy, that_prefers_the_plan_does_as_goodput_does) {
+TEST(PlannedPolicy, ThatPrefersThePlanDoesAsGoodputDoes) {
   auto file = testing::make_file(cluster::policy_kind::ppo);
   file.arbitrator.mode = cluster::policy_mode::infer;
   file.batch.lowest = 8; // where a worker sits at its lowest, ppo lets the others fill the step and goodput does not
@@ -121,7 +121,7 @@ TEST(planned_policy, that_prefers_the_plan_does_as_goodput_does) {
   }
 }
 
-TEST(learned_policy, draws_in_training_and_takes_the_best_in_inference) {
+TEST(LearnedPolicy, DrawsInTrainingAndTakesTheBestInInference) {
   const auto file = testing::make_file();
   const auto version = favouring(file, 3, 1, 1); // p about 0.4 against 0.15 each
   const auto shard = testing::make_shard(1);
@@ -139,7 +139,7 @@ TEST(learned_policy, draws_in_training_and_takes_the_best_in_inference) {
   EXPECT_NEAR(favourites, draws * probability, 4 * std::sqrt(draws * probability * (1 - probability)));
 }
 
-TEST(learned_policy, repeats_itself_for_the_same_seed_whatever_torchs_generator_does) {
+TEST(LearnedPolicy, RepeatsItselfForTheSameSeedWhateverTorchsGeneratorDoes) {
   auto file = testing::make_file();
   const auto actions_of = [](const cluster::cluster_file& used, int torch_seed) {
     torch::manual_seed(torch_seed);
@@ -156,7 +156,7 @@ TEST(learned_policy, repeats_itself_for_the_same_seed_whatever_torchs_generator_
   EXPECT_NE(actions_of(file, 1), first);
 }
 
-TEST(learned_policy, sees_the_gain_over_the_window_before) {
+TEST(LearnedPolicy, SeesTheGainOverTheWindowBefore) {
   auto controller = testing::make_measured(testing::make_file(), {});
   auto shard = testing::make_shard(2, 1);
   controller.decide(shard);
@@ -169,14 +169,14 @@ TEST(learned_policy, sees_the_gain_over_the_window_before) {
   EXPECT_NEAR(choices[1].state[gain], 2, 1e-5);
 }
 
-TEST(learned_policy, decides_nothing_on_no_reports_and_wants_an_assigned_batch_for_each) {
+TEST(LearnedPolicy, DecidesNothingOnNoReportsAndWantsAnAssignedBatchForEach) {
   auto controller = testing::make_measured(testing::make_file(), {});
   EXPECT_TRUE(controller.decide(testing::make_shard(0)).empty());
   const auto shard = testing::make_shard(2);
   EXPECT_THROW(controller.decide(shard, std::vector<std::uint32_t>{64}), std::invalid_argument);
 }
 
-TEST(learned_policy, begins_with_the_learners_parameters) {
+TEST(LearnedPolicy, BeginsWithTheLearnersParameters) {
   const auto file = testing::make_file();
   auto fresh = testing::make_measured(file, {});
   auto given = testing::make_measured(file, make_learner(file, {})->current().parameters);
@@ -192,7 +192,7 @@ TEST(learned_policy, begins_with_the_learners_parameters) {
   }
 }
 
-TEST(adopt, takes_newer_versions_at_once) {
+TEST(Adopt, TakesNewerVersionsAtOnce) {
   const auto file = testing::make_file();
   auto controller = testing::make_measured(file, {});
   EXPECT_EQ(controller->version(), 0U);
@@ -202,7 +202,7 @@ TEST(adopt, takes_newer_versions_at_once) {
   EXPECT_EQ(controller->adopt(favouring(file, 2, 20, 3)), "") << "the same again does no harm";
 }
 
-TEST(adopt, refuses_what_does_not_fit_and_changes_nothing) {
+TEST(Adopt, RefusesWhatDoesNotFitAndChangesNothing) {
   const auto file = testing::make_file();
   auto controller = testing::make_measured(file, favouring(file, 2, 20, 5).parameters);
   const auto before = controller.decide(testing::make_shard(1))[0].probabilities;
@@ -223,13 +223,13 @@ TEST(adopt, refuses_what_does_not_fit_and_changes_nothing) {
   EXPECT_EQ(controller.decide(testing::make_shard(1))[0].probabilities, before);
 }
 
-TEST(adopt, is_refused_by_a_frozen_policy) {
+TEST(Adopt, IsRefusedByAFrozenPolicy) {
   auto controller = testing::make_measured(frozen_file(), {});
   EXPECT_FALSE(controller->learns());
   EXPECT_THAT(controller->adopt(favouring(testing::make_file(), 2, 20, 3)), HasSubstr("frozen"));
 }
 
-TEST(make_controller, refuses_parameters_that_do_not_fit) {
+TEST(MakeController, RefusesParametersThatDoNotFit) {
   const auto file = testing::make_file();
   EXPECT_THROW(make_controller(file, {1, 2, 3}), std::invalid_argument);
   const auto simple = make_learner(testing::make_file(cluster::policy_kind::ppo_simple), {})->current();

@@ -106,7 +106,7 @@ cluster::cluster_file bandit_file(cluster::policy_kind kind) {
   return file;
 }
 
-TEST(ppo, solves_a_contextual_bandit) {
+TEST(Ppo, SolvesAContextualBandit) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     auto file = bandit_file(cluster::policy_kind::ppo_add);
     file.seed = seed;
@@ -120,7 +120,7 @@ TEST(ppo, solves_a_contextual_bandit) {
   }
 }
 
-TEST(ppo_simple, improves_on_a_contextual_bandit) {
+TEST(PpoSimple, ImprovesOnAContextualBandit) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     auto file = bandit_file(cluster::policy_kind::ppo_simple);
     file.seed = seed;
@@ -132,7 +132,7 @@ TEST(ppo_simple, improves_on_a_contextual_bandit) {
   }
 }
 
-TEST(ppo, solves_a_chain_that_tempts_to_stay) {
+TEST(Ppo, SolvesAChainThatTemptsToStay) {
   // Six states in a row. Going left pays 0.05 at once in the first state; going right pays 1 in the last one alone, and
   // leads back to the first. With a discount of 0.95 going right is best everywhere.
   constexpr std::size_t length = 6;
@@ -226,7 +226,7 @@ double greedy_reward(cluster::cluster_file file, const messages::policy_version&
   return sum;
 }
 
-TEST(ppo, balances_two_unequal_workers) {
+TEST(Ppo, BalancesTwoUnequalWorkers) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     auto file = testing::make_file();
     file.seed = seed;

@@ -131,11 +131,11 @@ const bad_policy bad_policies[] = {
      }},
 };
 
-class guard_in_the_loop : public ::testing::TestWithParam<bad_policy> {};
-INSTANTIATE_TEST_SUITE_P(policies, guard_in_the_loop, ::testing::ValuesIn(bad_policies),
+class GuardInTheLoop : public ::testing::TestWithParam<bad_policy> {};
+INSTANTIATE_TEST_SUITE_P(Policies, GuardInTheLoop, ::testing::ValuesIn(bad_policies),
                          [](const auto& test) { return test.param.name; });
 
-TEST_P(guard_in_the_loop, is_never_slower_than_the_heuristic_by_more_than_the_margin) {
+TEST_P(GuardInTheLoop, IsNeverSlowerThanTheHeuristicByMoreThanTheMargin) {
   const auto file = toy_loop::make_file();
   toy_loop alone(make_goodput());
   toy_loop guarded(make_guarded(std::make_unique<testing::scripted_controller>(GetParam().script), file, {}));

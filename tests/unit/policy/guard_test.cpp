@@ -20,9 +20,9 @@ constexpr cluster::batch limits{.initial = 64, .lowest = 8, .highest = 256};
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 /// Two hosts, the second half as fast: 0.1 and 0.2 ms a sample, and an exchange of 5 ms.
-class guard : public ::testing::Test {
+class Guard : public ::testing::Test {
 protected:
-  guard() {
+  Guard() {
     run_window({128, 128}); // so that step times are known to be proportional
     run_window({64, 64});
   }
@@ -60,14 +60,14 @@ protected:
   guard_memory memory;
 };
 
-TEST_F(guard, lets_a_choice_stand_that_promises_as_much_as_the_heuristic) {
+TEST_F(Guard, LetsAChoiceStandThatPromisesAsMuchAsTheHeuristic) {
   EXPECT_EQ(ask(best()).intervention, "");
   auto near_best = best();
   near_best[0] -= 3;
   EXPECT_EQ(ask(near_best).intervention, "");
 }
 
-TEST_F(guard, steps_in_where_the_choice_promises_less_than_the_margin_allows) {
+TEST_F(Guard, StepsInWhereTheChoicePromisesLessThanTheMarginAllows) {
   const auto verdict = ask({64, 64});
   EXPECT_EQ(verdict.intervention, "slower than goodput");
   // 128 samples in 12.8 + 5 ms; some 250, split 2:1, in 16.6 + 5 ms, each worth 1.2 % less.
@@ -78,7 +78,7 @@ TEST_F(guard, steps_in_where_the_choice_promises_less_than_the_margin_allows) {
   EXPECT_EQ(ask({64, 64}).intervention, "");
 }
 
-TEST_F(guard, believes_the_newest_window_where_it_speaks_for_the_policy) {
+TEST_F(Guard, BelievesTheNewestWindowWhereItSpeaksForThePolicy) {
   run_window({64, 64}, 0.85);
   rules.margin = 0;
   const std::vector<belief> newest(2, belief::newest);
@@ -87,7 +87,7 @@ TEST_F(guard, believes_the_newest_window_where_it_speaks_for_the_policy) {
   EXPECT_EQ(ask(wanted).intervention, "");
 }
 
-TEST_F(guard, refuses_what_is_no_choice) {
+TEST_F(Guard, RefusesWhatIsNoChoice) {
   const auto refused = [this](auto spoil) {
     auto choices = wants(best());
     spoil(choices);
@@ -106,7 +106,7 @@ TEST_F(guard, refuses_what_is_no_choice) {
   EXPECT_EQ(refused([](auto& choices) { choices.pop_back(); }), "the policy made 1 choices for 2 workers");
 }
 
-TEST_F(guard, looks_at_limits_alone_while_nothing_is_measured) {
+TEST_F(Guard, LooksAtLimitsAloneWhileNothingIsMeasured) {
   auto seen = observed();
   measured_cluster fresh(limits);
   for (auto& report : shard.reports)
@@ -117,7 +117,7 @@ TEST_F(guard, looks_at_limits_alone_while_nothing_is_measured) {
   EXPECT_EQ(review(wants({256, 7}), {64, 64}, seen, rules, {}).intervention, "not a valid choice");
 }
 
-TEST_F(guard, goes_on_with_the_heuristic_until_the_policy_comes_close) {
+TEST_F(Guard, GoesOnWithTheHeuristicUntilThePolicyComesClose) {
   rules.margin = 0.4; // {64, 64} gives away 37 %
   EXPECT_EQ(ask({8, 8}).intervention, "slower than goodput");
   EXPECT_EQ(ask({64, 64}).intervention, "not close enough yet");
@@ -129,14 +129,14 @@ TEST_F(guard, goes_on_with_the_heuristic_until_the_policy_comes_close) {
   EXPECT_EQ(ask({64, 64}).intervention, "") << "it came close in between";
 }
 
-TEST_F(guard, forgets_with_the_generation) {
+TEST_F(Guard, ForgetsWithTheGeneration) {
   rules.margin = 0.4;
   ask({8, 8});
   shard.generation = 2;
   EXPECT_EQ(ask({64, 64}).intervention, "");
 }
 
-TEST_F(guard, steps_in_where_the_policy_keeps_a_worker_at_a_bound) {
+TEST_F(Guard, StepsInWhereThePolicyKeepsAWorkerAtABound) {
   rules.margin = 1;
   for (int i = 0; i < 7; ++i)
     EXPECT_EQ(ask({8, 80}).intervention, "") << i;
@@ -149,7 +149,7 @@ TEST_F(guard, steps_in_where_the_policy_keeps_a_worker_at_a_bound) {
   EXPECT_EQ(ask({8, 80}).intervention, "") << "the count begins anew";
 }
 
-TEST_F(guard, says_nothing_about_a_bound_that_the_heuristic_keeps_too) {
+TEST_F(Guard, SaysNothingAboutABoundThatTheHeuristicKeepsToo) {
   rules.margin = 1;
   for (int i = 0; i < 20; ++i) {
     const auto verdict = review(wants({256, 100}), {235, 117}, observed(), rules, memory);
@@ -158,7 +158,7 @@ TEST_F(guard, says_nothing_about_a_bound_that_the_heuristic_keeps_too) {
   }
 }
 
-TEST_F(guard, without_a_noise_scale_compares_splits_and_stops_growth) {
+TEST_F(Guard, WithoutANoiseScaleComparesSplitsAndStopsGrowth) {
   measured = measured_cluster(limits);
   run_window({128, 128}, 1, false);
   run_window({64, 64}, 1, false);
@@ -177,9 +177,9 @@ TEST_F(guard, without_a_noise_scale_compares_splits_and_stops_growth) {
 }
 
 /// The range of training is [-1, 1] for every field, of which [-1.3, 1.3] counts as inside.
-class guard_of_states : public guard {
+class GuardOfStates : public Guard {
 protected:
-  guard_of_states() {
+  GuardOfStates() {
     rules.trained_on = {.low = std::vector<float>(state_size(), -1), .high = std::vector<float>(state_size(), 1)};
     state = std::vector<float>(state_size());
     for (const char* name : {"network_valid", "system_valid", "gradient_valid", "noise_valid", "plan_valid"})
@@ -199,7 +199,7 @@ protected:
   std::vector<float> state;
 };
 
-TEST_F(guard_of_states, steps_in_where_two_entries_lie_outside_the_training) {
+TEST_F(GuardOfStates, StepsInWhereTwoEntriesLieOutsideTheTraining) {
   at("rtt") = 1.31F;
   at("batch_spread") = -1.29F;
   EXPECT_EQ(ask_in_this_state().intervention, "") << "one entry is a coincidence";
@@ -212,7 +212,7 @@ TEST_F(guard_of_states, steps_in_where_two_entries_lie_outside_the_training) {
   EXPECT_EQ(ask_in_this_state().intervention, "") << "not known";
 }
 
-TEST_F(guard_of_states, does_not_count_masked_groups) {
+TEST_F(GuardOfStates, DoesNotCountMaskedGroups) {
   std::ranges::fill(rules.trained_on.low, 0.5F);
   for (auto& entry : state)
     entry = 0.75F;
@@ -224,7 +224,7 @@ TEST_F(guard_of_states, does_not_count_masked_groups) {
   EXPECT_EQ(ask_in_this_state().intervention, "state outside training");
 }
 
-TEST_F(guard_of_states, counts_a_group_that_was_masked_in_training) {
+TEST_F(GuardOfStates, CountsAGroupThatWasMaskedInTraining) {
   for (auto* bounds : {&rules.trained_on.low, &rules.trained_on.high})
     std::ranges::fill(*bounds, 0.0F);
   std::ranges::fill(state, 0.0F);
@@ -252,7 +252,7 @@ messages::shard_report measured_shard() {
   return shard;
 }
 
-TEST(guarded_controller, gives_everyone_the_heuristic_where_it_steps_in) {
+TEST(GuardedController, GivesEveryoneTheHeuristicWhereItStepsIn) {
   auto guarded = make_guarded_script([](const observation& seen) { return testing::choices_of(seen, {8, 256}); });
   const auto choices = guarded.decide(measured_shard());
   ASSERT_EQ(choices.size(), 2U);
@@ -269,7 +269,7 @@ TEST(guarded_controller, gives_everyone_the_heuristic_where_it_steps_in) {
   }
 }
 
-TEST(guarded_controller, hands_on_what_stands) {
+TEST(GuardedController, HandsOnWhatStands) {
   auto guarded = make_guarded_script(
       [](const observation& seen) { return testing::choices_of(seen, seen.measured->best().batches); });
   const auto made = guarded.decide(measured_shard()).front();
@@ -279,7 +279,7 @@ TEST(guarded_controller, hands_on_what_stands) {
   EXPECT_EQ(made.reason, "as scripted");
 }
 
-TEST(guarded_controller, makes_valid_choices_of_invalid_ones_before_anything_is_measured) {
+TEST(GuardedController, MakesValidChoicesOfInvalidOnesBeforeAnythingIsMeasured) {
   auto guarded = make_guarded_script([](const observation& seen) {
     auto choices = testing::choices_of(seen, {0});
     choices[0].probabilities[1] = not_a_number;
@@ -296,7 +296,7 @@ TEST(guarded_controller, makes_valid_choices_of_invalid_ones_before_anything_is_
   EXPECT_TRUE(choices[0].probabilities.empty()) << "numbers that are none go nowhere";
 }
 
-TEST(guarded_controller, passes_the_rest_through) {
+TEST(GuardedController, PassesTheRestThrough) {
   auto guarded =
       make_guarded_script([](const observation&) -> std::vector<choice> { throw std::out_of_range("torn"); });
   EXPECT_EQ(guarded->name(), "scripted");
@@ -307,7 +307,7 @@ TEST(guarded_controller, passes_the_rest_through) {
   EXPECT_THROW(guarded.decide(measured_shard()), std::out_of_range);
 }
 
-TEST(guarded_controller, refuses_a_range_of_other_states) {
+TEST(GuardedController, RefusesARangeOfOtherStates) {
   EXPECT_THROW(make_guarded(nullptr, {}, {.low = {0}, .high = {1}}), std::invalid_argument);
 }
 

@@ -11,12 +11,12 @@
 namespace dynamix::policy {
 namespace {
 
-class every_learner : public ::testing::TestWithParam<cluster::policy_kind> {};
+class EveryLearner : public ::testing::TestWithParam<cluster::policy_kind> {};
 
-INSTANTIATE_TEST_SUITE_P(kinds, every_learner,
+INSTANTIATE_TEST_SUITE_P(Kinds, EveryLearner,
                          ::testing::Values(cluster::policy_kind::ppo_add, cluster::policy_kind::ppo_simple));
 
-TEST_P(every_learner, goes_on_bit_for_bit_after_save_and_restore) {
+TEST_P(EveryLearner, GoesOnBitForBitAfterSaveAndRestore) {
   const auto file = testing::make_file(GetParam());
   auto unbroken = make_learner(file, {});
   for (std::uint64_t update = 1; update <= 3; ++update)
@@ -38,7 +38,7 @@ TEST_P(every_learner, goes_on_bit_for_bit_after_save_and_restore) {
   EXPECT_EQ(restored->save(), unbroken->save());
 }
 
-TEST_P(every_learner, starts_from_a_policys_parameters_with_fresh_moments) {
+TEST_P(EveryLearner, StartsFromAPolicysParametersWithFreshMoments) {
   const auto file = testing::make_file(GetParam());
   auto first = make_learner(file, {});
   const auto version = first->update(testing::random_rollout(2, 8, 1));
@@ -49,7 +49,7 @@ TEST_P(every_learner, starts_from_a_policys_parameters_with_fresh_moments) {
   EXPECT_NE(second->update(rollout).parameters, first->update(rollout).parameters);
 }
 
-TEST_P(every_learner, is_the_same_for_the_same_seed_and_another_for_another) {
+TEST_P(EveryLearner, IsTheSameForTheSameSeedAndAnotherForAnother) {
   auto file = testing::make_file(GetParam());
   const auto rollout = testing::random_rollout(2, 8, 1);
   const auto first = make_learner(file, {})->update(rollout).parameters;
@@ -58,7 +58,7 @@ TEST_P(every_learner, is_the_same_for_the_same_seed_and_another_for_another) {
   EXPECT_NE(make_learner(file, {})->update(rollout).parameters, first);
 }
 
-TEST_P(every_learner, leaves_out_trajectories_that_do_not_fit) {
+TEST_P(EveryLearner, LeavesOutTrajectoriesThatDoNotFit) {
   const auto file = testing::make_file(GetParam());
   const auto good = testing::random_rollout(2, 8, 1);
   const auto expected = make_learner(file, {})->update(good);
@@ -82,7 +82,7 @@ TEST_P(every_learner, leaves_out_trajectories_that_do_not_fit) {
   EXPECT_EQ(learner->save(), before);
 }
 
-TEST_P(every_learner, keeps_finite_parameters_under_absurd_rewards) {
+TEST_P(EveryLearner, KeepsFiniteParametersUnderAbsurdRewards) {
   const auto file = testing::make_file(GetParam());
   auto learner = make_learner(file, {});
   auto rollout = testing::random_rollout(2, 8, 1);
@@ -95,7 +95,7 @@ TEST_P(every_learner, keeps_finite_parameters_under_absurd_rewards) {
   EXPECT_EQ(from_bytes(version.parameters, shape_of(file), network, number), "") << "it refuses what is not finite";
 }
 
-TEST_P(every_learner, refuses_what_does_not_fit) {
+TEST_P(EveryLearner, RefusesWhatDoesNotFit) {
   const auto file = testing::make_file(GetParam());
   auto learner = make_learner(file, {});
   learner->update(testing::random_rollout(2, 8, 1));
@@ -117,7 +117,7 @@ TEST_P(every_learner, refuses_what_does_not_fit) {
   EXPECT_THROW(make_learner(file, saved), std::invalid_argument);
 }
 
-TEST(make_learner, gives_none_where_nothing_is_learned) {
+TEST(MakeLearner, GivesNoneWhereNothingIsLearned) {
   using cluster::policy_kind;
   for (const auto kind : {policy_kind::static_batch, policy_kind::lb_bsp, policy_kind::omnilearn, policy_kind::goodput})
     EXPECT_EQ(make_learner(testing::make_file(kind), {}), nullptr) << cluster::to_string(kind);

@@ -42,7 +42,7 @@ measured_cluster proportional(std::vector<double> seconds, double exchange_secon
   return measured;
 }
 
-TEST(measured_cluster, knows_nothing_at_first) {
+TEST(MeasuredCluster, KnowsNothingAtFirst) {
   measured_cluster measured(limits);
   EXPECT_FALSE(measured.any_measured());
   auto shard = shard_of(1, {0.02, 0.04});
@@ -53,7 +53,7 @@ TEST(measured_cluster, knows_nothing_at_first) {
   EXPECT_EQ(measured.progress(), 0);
 }
 
-TEST(measured_cluster, predicts_and_splits) {
+TEST(MeasuredCluster, PredictsAndSplits) {
   auto measured = proportional({0.02, 0.06});
   measured.measure(shard_of(2, {0.02, 0.06}, 0.01));
   EXPECT_NEAR(measured.exchange_seconds(), 0.01, 1e-12);
@@ -63,7 +63,7 @@ TEST(measured_cluster, predicts_and_splits) {
   EXPECT_NEAR(plan.goodput, 128 / 0.04, 1e-6) << "without phi every sample is as good";
 }
 
-TEST(measured_cluster, finds_the_global_batch_with_the_highest_goodput) {
+TEST(MeasuredCluster, FindsTheGlobalBatchWithTheHighestGoodput) {
   auto measured = proportional({0.02, 0.06}, 0.1);
   measured.measure(shard_of(2, {0.02, 0.06}, 0.1, 500));
   const auto plan = measured.best(128, 2048);
@@ -73,7 +73,7 @@ TEST(measured_cluster, finds_the_global_batch_with_the_highest_goodput) {
     EXPECT_LE(measured.split(total).goodput, 1.001 * plan.goodput) << total;
 }
 
-TEST(measured_cluster, a_belief_in_the_newest_window_takes_a_change_of_speed_at_once) {
+TEST(MeasuredCluster, ABeliefInTheNewestWindowTakesAChangeOfSpeedAtOnce) {
   auto measured = proportional({0.02, 0.02});
   for (std::uint64_t window = 2; window <= 4; ++window)
     measured.measure(shard_of(window, {0.02, 0.02}));
@@ -88,14 +88,14 @@ TEST(measured_cluster, a_belief_in_the_newest_window_takes_a_change_of_speed_at_
   EXPECT_THAT(measured.split(128, newest).batches, ElementsAre(32, 96)) << "and counts once";
 }
 
-TEST(measured_cluster, cautious_takes_a_tenth_more_time) {
+TEST(MeasuredCluster, CautiousTakesATenthMoreTime) {
   auto measured = proportional({0.02, 0.02});
   measured.measure(shard_of(2, {0.02, 0.02}));
   const std::vector<belief> how = {belief::cautious, belief::average};
   EXPECT_THAT(measured.split(128, how).batches, ElementsAre(61, 67));
 }
 
-TEST(measured_cluster, progress_is_near_zero_at_the_best_and_tells_what_was_lost) {
+TEST(MeasuredCluster, ProgressIsNearZeroAtTheBestAndTellsWhatWasLost) {
   auto measured = proportional({0.02, 0.02});
   measured.measure(shard_of(2, {0.02, 0.02}));
   EXPECT_NEAR(measured.progress(), 0, 1e-3);
@@ -104,7 +104,7 @@ TEST(measured_cluster, progress_is_near_zero_at_the_best_and_tells_what_was_lost
   EXPECT_NEAR(measured.progress(), std::log2(40.0 / 70), 0.01);
 }
 
-TEST(measured_cluster, remembers_a_host_across_generations_and_ranks) {
+TEST(MeasuredCluster, RemembersAHostAcrossGenerationsAndRanks) {
   measured_cluster measured(limits);
   measured.measure(shard_of(1, {0.02, 0.06}));
   auto shard = shard_of(1, {0.02});
@@ -116,7 +116,7 @@ TEST(measured_cluster, remembers_a_host_across_generations_and_ranks) {
   EXPECT_NEAR(measured.surprise(0), 0, 1e-9) << "host-1 took 60 ms before";
 }
 
-TEST(measured_cluster, learns_nothing_from_a_report_that_stood_in) {
+TEST(MeasuredCluster, LearnsNothingFromAReportThatStoodIn) {
   measured_cluster measured(limits);
   for (std::uint64_t window = 1; window <= 2; ++window)
     measured.measure(shard_of(window, {0.02, 0.02}, 0.01, 100));
@@ -128,7 +128,7 @@ TEST(measured_cluster, learns_nothing_from_a_report_that_stood_in) {
   EXPECT_NEAR(measured.newest_noise_scale(), 100, 1e-9);
 }
 
-TEST(measured_cluster, stays_finite_whatever_peers_report) {
+TEST(MeasuredCluster, StaysFiniteWhateverPeersReport) {
   measured_cluster measured(limits);
   for (const double seconds : {1e-300, 1e300, 0.01}) {
     auto shard = shard_of(static_cast<std::uint64_t>(1 + 10 * seconds == 1 ? 1 : 2), {seconds, 0.02}, 1e300, 1e308);

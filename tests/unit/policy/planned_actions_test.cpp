@@ -26,7 +26,7 @@ measured_cluster two_equal_workers() {
   return measured;
 }
 
-TEST(planned_actions, name_every_scale_with_every_belief) {
+TEST(PlannedActions, NameEveryScaleWithEveryBelief) {
   std::set<std::pair<std::int32_t, belief>> seen;
   for (std::size_t index = 0; index < scales.size() * beliefs; ++index) {
     const auto action = to_planned_action(index, scales);
@@ -37,7 +37,7 @@ TEST(planned_actions, name_every_scale_with_every_belief) {
   EXPECT_EQ(to_planned_action(4, scales).how, belief::newest);
 }
 
-TEST(planned_actions, are_drawn_with_one_vote_and_beliefs_of_their_own) {
+TEST(PlannedActions, AreDrawnWithOneVoteAndBeliefsOfTheirOwn) {
   const std::vector<float> even(9, 1.0F / 9);
   std::mt19937_64 generator(5);
   std::vector<int> counts(9);
@@ -56,7 +56,7 @@ TEST(planned_actions, are_drawn_with_one_vote_and_beliefs_of_their_own) {
     EXPECT_NEAR(count, 1000, 150);
 }
 
-TEST(planned_actions, scale_the_step_time_by_the_mean_vote) {
+TEST(PlannedActions, ScaleTheStepTimeByTheMeanVote) {
   const auto measured = two_equal_workers();
   const auto apply = [&](std::int32_t one, std::int32_t other) {
     const std::vector<planned_action> actions = {{.scale = one}, {.scale = other}};
@@ -70,7 +70,7 @@ TEST(planned_actions, scale_the_step_time_by_the_mean_vote) {
   EXPECT_THAT(apply(100, 102), ElementsAre(64, 64)) << "too little to move for";
 }
 
-TEST(planned_actions, never_make_a_slow_worker_take_what_the_others_cannot) {
+TEST(PlannedActions, NeverMakeASlowWorkerTakeWhatTheOthersCannot) {
   auto measured = two_equal_workers();
   auto shard = testing::make_shard(2, 2);
   shard.reports[0].batch = limits.highest;
@@ -84,7 +84,7 @@ TEST(planned_actions, never_make_a_slow_worker_take_what_the_others_cannot) {
   EXPECT_NEAR(batches[1], 64 * 1.36, 1) << "18 % more time, and no share of what host 0 has no room for";
 }
 
-TEST(planned_actions, stay_inside_the_limits) {
+TEST(PlannedActions, StayInsideTheLimits) {
   const auto measured = two_equal_workers();
   const std::vector<planned_action> up(2, {.scale = 100000});
   EXPECT_THAT(find_planned_target(measured, up, {64, 64}).plan.batches, ElementsAre(1024, 1024));
@@ -92,7 +92,7 @@ TEST(planned_actions, stay_inside_the_limits) {
   EXPECT_THAT(find_planned_target(measured, down, {64, 64}).plan.batches, ElementsAre(8, 8));
 }
 
-TEST(plan_view, is_masked_until_something_is_measured) {
+TEST(PlanView, IsMaskedUntilSomethingIsMeasured) {
   measured_cluster measured(limits);
   auto shard = testing::make_shard(2);
   for (auto& report : shard.reports)

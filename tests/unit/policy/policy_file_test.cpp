@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const policy_shape shape{.kind = "ppo", .actions = {-10, 0, 10}, .hidden = 8};
+const policy_shape stored_shape{.kind = "ppo", .actions = {-10, 0, 10}, .hidden = 8};
 
 bool same(const actor_critic& left, const actor_critic& right) {
   const auto left_parameters = left.parameters();
@@ -23,29 +23,29 @@ bool same(const actor_critic& left, const actor_critic& right) {
   return true;
 }
 
-TEST(policy_file, gives_the_parameters_back_bit_for_bit) {
-  const auto written = make_network(shape, 1);
-  const auto bytes = storage::encode(to_file(written, shape, 42));
-  auto read = make_network(shape, 2);
+TEST(PolicyFile, GivesTheParametersBackBitForBit) {
+  const auto written = make_network(stored_shape, 1);
+  const auto bytes = storage::encode(to_file(written, stored_shape, 42));
+  auto read = make_network(stored_shape, 2);
   ASSERT_FALSE(same(written, read));
   std::uint64_t version = 0;
-  EXPECT_EQ(from_bytes(bytes, shape, read, version), "");
+  EXPECT_EQ(from_bytes(bytes, stored_shape, read, version), "");
   EXPECT_TRUE(same(written, read));
   EXPECT_EQ(version, 42U);
 }
 
 /// Expects a file, changed by `change`, to be refused with a message that has `what` in it, and nothing to be changed.
 void expect_refused(const std::function<void(storage::tensor_file&)>& change, const std::string& what) {
-  auto file = to_file(make_network(shape, 1), shape, 42);
+  auto file = to_file(make_network(stored_shape, 1), stored_shape, 42);
   change(file);
-  auto network = make_network(shape, 2);
+  auto network = make_network(stored_shape, 2);
   std::uint64_t version = 5;
-  EXPECT_THAT(from_bytes(storage::encode(file), shape, network, version), HasSubstr(what));
-  EXPECT_TRUE(same(network, make_network(shape, 2))) << what;
+  EXPECT_THAT(from_bytes(storage::encode(file), stored_shape, network, version), HasSubstr(what));
+  EXPECT_TRUE(same(network, make_network(stored_shape, 2))) << what;
   EXPECT_EQ(version, 5U) << what;
 }
 
-TEST(policy_file, names_what_does_not_fit_and_changes_nothing) {
+TEST(PolicyFile, NamesWhatDoesNotFitAndChangesNothing) {
   expect_refused([](auto& file) { file.metadata.erase("format"); }, "not a policy of this program");
   expect_refused([](auto& file) { file.metadata["kind"] = "ppo-simple"; }, "it is a \"ppo-simple\" policy");
   expect_refused([](auto& file) { file.metadata["actions"] = "-1,0,1"; }, "its actions are -1,0,1");
@@ -65,7 +65,7 @@ TEST(policy_file, names_what_does_not_fit_and_changes_nothing) {
       "not finite");
 }
 
-TEST(policy_file, tells_a_change_of_the_state_by_the_fields_name) {
+TEST(PolicyFile, TellsAChangeOfTheStateByTheFieldsName) {
   expect_refused(
       [](auto& file) {
         auto& names = file.metadata["state"];
@@ -77,16 +77,16 @@ TEST(policy_file, tells_a_change_of_the_state_by_the_fields_name) {
   expect_refused([](auto& file) { file.metadata["state"] = "throughput"; }, "its state has nothing as entry 2");
 }
 
-TEST(policy_file, every_flipped_byte_is_noticed) {
-  const auto bytes = storage::encode(to_file(make_network(shape, 1), shape, 42));
-  auto network = make_network(shape, 2);
+TEST(PolicyFile, EveryFlippedByteIsNoticed) {
+  const auto bytes = storage::encode(to_file(make_network(stored_shape, 1), stored_shape, 42));
+  auto network = make_network(stored_shape, 2);
   std::uint64_t version = 5;
   for (std::size_t i = 0; i < bytes.size(); i += 13) {
     auto damaged = bytes;
     damaged[i] ^= 0x10;
-    ASSERT_NE(from_bytes(damaged, shape, network, version), "") << "byte " << i;
+    ASSERT_NE(from_bytes(damaged, stored_shape, network, version), "") << "byte " << i;
   }
-  EXPECT_TRUE(same(network, make_network(shape, 2)));
+  EXPECT_TRUE(same(network, make_network(stored_shape, 2)));
 }
 
 } // namespace

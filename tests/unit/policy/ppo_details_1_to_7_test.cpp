@@ -22,7 +22,7 @@ using testing::parameters_of;
 using testing::row;
 using testing::shape;
 
-TEST(ppo_detail_1_vectorised_architecture, workers_are_decided_as_one_batch_and_alike) {
+TEST(PpoDetail1VectorisedArchitecture, WorkersAreDecidedAsOneBatchAndAlike) {
   const auto file = testing::make_file();
   const auto shard = testing::make_shard(8);
   const auto together = testing::make_measured(file).decide(shard);
@@ -37,7 +37,7 @@ TEST(ppo_detail_1_vectorised_architecture, workers_are_decided_as_one_batch_and_
   }
 }
 
-TEST(ppo_detail_1_vectorised_architecture, all_workers_transitions_are_learned_from_and_their_order_does_not_matter) {
+TEST(PpoDetail1VectorisedArchitecture, AllWorkersTransitionsAreLearnedFromAndTheirOrderDoesNotMatter) {
   cluster::ppo options{.epochs = 1, .minibatches = 1};
   auto rollout = testing::random_rollout(4, 8, 3);
   ppo_learner forwards(shape, options, 1);
@@ -52,7 +52,7 @@ TEST(ppo_detail_1_vectorised_architecture, all_workers_transitions_are_learned_f
   EXPECT_GT(distance(parameters_of(forwards), parameters_of(fewer)), 1e-3);
 }
 
-TEST(ppo_detail_2_orthogonal_initialisation, weights_are_orthogonal_with_their_gains_and_biases_zero) {
+TEST(PpoDetail2OrthogonalInitialisation, WeightsAreOrthogonalWithTheirGainsAndBiasesZero) {
   const auto network = make_network(shape, 5);
   const std::map<std::string, double> gains = {
       {"0", std::sqrt(2.0)}, {"1", std::sqrt(2.0)}, {"policy.2", 0.01}, {"value.2", 1.0}};
@@ -69,7 +69,7 @@ TEST(ppo_detail_2_orthogonal_initialisation, weights_are_orthogonal_with_their_g
   }
 }
 
-TEST(ppo_detail_2_orthogonal_initialisation, depends_on_the_seed_alone) {
+TEST(PpoDetail2OrthogonalInitialisation, DependsOnTheSeedAlone) {
   torch::manual_seed(1);
   const auto first = make_network(shape, 5).parameters();
   torch::manual_seed(2);
@@ -80,14 +80,14 @@ TEST(ppo_detail_2_orthogonal_initialisation, depends_on_the_seed_alone) {
 /// The gradient is clipped to a norm of 1e-6 here, far below Adam's epsilon of 1e-5, where its first step is
 /// lr * g / (|g| + epsilon) ~ lr * g / epsilon: 0.1 long. An epsilon of 1e-8 would make it some 10 long, and a gradient
 /// that is not clipped about lr for every parameter, 100 in all.
-TEST(ppo_detail_3_adam_epsilon, is_1e_5) {
+TEST(PpoDetail3AdamEpsilon, Is1e5) {
   ppo_learner learner(shape, {.learning_rate = 1, .max_gradient_norm = 1e-6, .epochs = 1, .minibatches = 1}, 1);
   const auto before = parameters_of(learner);
   learner.update(testing::random_rollout(4, 16, 1));
   EXPECT_NEAR(distance(before, parameters_of(learner)), 0.1, 0.002);
 }
 
-TEST(ppo_detail_4_learning_rate_annealing, falls_linearly_to_zero) {
+TEST(PpoDetail4LearningRateAnnealing, FallsLinearlyToZero) {
   EXPECT_DOUBLE_EQ(anneal_learning_rate(0.4, 0, 4), 0.4);
   EXPECT_DOUBLE_EQ(anneal_learning_rate(0.4, 1, 4), 0.3);
   EXPECT_DOUBLE_EQ(anneal_learning_rate(0.4, 3, 4), 0.1);
@@ -96,7 +96,7 @@ TEST(ppo_detail_4_learning_rate_annealing, falls_linearly_to_zero) {
   EXPECT_DOUBLE_EQ(anneal_learning_rate(0.4, 9, 0), 0.4) << "off";
 }
 
-TEST(ppo_detail_4_learning_rate_annealing, reaches_the_optimiser) {
+TEST(PpoDetail4LearningRateAnnealing, ReachesTheOptimiser) {
   const auto rollout = testing::random_rollout(2, 8, 1);
   ppo_learner annealed(shape, {.annealing_updates = 2}, 1);
   ppo_learner constant(shape, {}, 1);
@@ -111,7 +111,7 @@ TEST(ppo_detail_4_learning_rate_annealing, reaches_the_optimiser) {
   EXPECT_EQ(distance(before, parameters_of(annealed)), 0) << "after the last update the rate is 0";
 }
 
-TEST(ppo_detail_5_generalised_advantage_estimation, matches_hand_computed_values) {
+TEST(PpoDetail5GeneralisedAdvantageEstimation, MatchesHandComputedValues) {
   const std::vector<float> rewards = {1, 0, 2};
   const std::vector<float> values = {0.5F, 1, -1};
   const auto estimate = estimate_advantages(testing::plain_trajectory(rewards, values, 4), 0.5, 0.5);
@@ -121,7 +121,7 @@ TEST(ppo_detail_5_generalised_advantage_estimation, matches_hand_computed_values
   expect_near(torch::tensor(estimate.returns), {1.4375, 0.75, 4});
 }
 
-TEST(ppo_detail_5_generalised_advantage_estimation, equals_the_sum_it_is_defined_by) {
+TEST(PpoDetail5GeneralisedAdvantageEstimation, EqualsTheSumItIsDefinedBy) {
   const auto trajectory = testing::random_rollout(1, 40, 9)[0];
   const auto& steps = trajectory.transitions;
   const double discount = 0.97;
@@ -136,7 +136,7 @@ TEST(ppo_detail_5_generalised_advantage_estimation, equals_the_sum_it_is_defined
   }
 }
 
-TEST(ppo_detail_5_generalised_advantage_estimation, at_lambda_1_is_the_discounted_return_and_at_0_the_surprise) {
+TEST(PpoDetail5GeneralisedAdvantageEstimation, AtLambda1IsTheDiscountedReturnAndAt0TheSurprise) {
   const std::vector<float> rewards = {1, 2, 3};
   const std::vector<float> values = {5, 6, 7};
   const auto trajectory = testing::plain_trajectory(rewards, values, 8);
@@ -144,7 +144,7 @@ TEST(ppo_detail_5_generalised_advantage_estimation, at_lambda_1_is_the_discounte
   expect_near(torch::tensor(estimate_advantages(trajectory, 0.5, 0).advantages), {-1, -0.5, 0});
 }
 
-TEST(ppo_detail_6_minibatch_updates, every_row_is_used_exactly_once_an_epoch_in_a_new_order) {
+TEST(PpoDetail6MinibatchUpdates, EveryRowIsUsedExactlyOnceAnEpochInANewOrder) {
   std::mt19937_64 generator(1);
   std::vector<std::int64_t> last_order;
   for (int epoch = 0; epoch < 5; ++epoch) {
@@ -163,7 +163,7 @@ TEST(ppo_detail_6_minibatch_updates, every_row_is_used_exactly_once_an_epoch_in_
   }
 }
 
-TEST(ppo_detail_6_minibatch_updates, every_order_is_equally_likely) {
+TEST(PpoDetail6MinibatchUpdates, EveryOrderIsEquallyLikely) {
   std::mt19937_64 generator(2);
   std::map<std::vector<std::int64_t>, int> counts;
   for (int i = 0; i < 6000; ++i) {
@@ -175,7 +175,7 @@ TEST(ppo_detail_6_minibatch_updates, every_order_is_equally_likely) {
     EXPECT_NEAR(count, 1000, 4 * std::sqrt(1000 * 5.0 / 6));
 }
 
-TEST(ppo_detail_6_minibatch_updates, a_step_follows_each_minibatch_of_each_epoch) {
+TEST(PpoDetail6MinibatchUpdates, AStepFollowsEachMinibatchOfEachEpoch) {
   ppo_learner learner(shape, {.epochs = 3, .minibatches = 4}, 1);
   learner.update(testing::random_rollout(2, 16, 1));
   storage::tensor_file file;
@@ -185,7 +185,7 @@ TEST(ppo_detail_6_minibatch_updates, a_step_follows_each_minibatch_of_each_epoch
   EXPECT_EQ(steps.item<std::int64_t>(), 12);
 }
 
-TEST(ppo_detail_7_normalisation_of_advantages, gives_mean_0_and_deviation_1) {
+TEST(PpoDetail7NormalisationOfAdvantages, GivesMean0AndDeviation1) {
   const auto normal = normalise_advantages(row({1, 2, 3, 6}));
   // mean 3, sum of squares 4+1+0+9 = 14, deviation sqrt(14/3) = 2.1602469
   expect_near(normal, {-0.9258201, -0.4629100, 0, 1.3887301});
@@ -193,7 +193,7 @@ TEST(ppo_detail_7_normalisation_of_advantages, gives_mean_0_and_deviation_1) {
   expect_near(normalise_advantages(row({2, 2})), {0, 0});
 }
 
-TEST(ppo_detail_7_normalisation_of_advantages, takes_the_rewards_level_and_scale_out_of_an_update) {
+TEST(PpoDetail7NormalisationOfAdvantages, TakesTheRewardsLevelAndScaleOutOfAnUpdate) {
   auto rollout = testing::random_rollout(2, 16, 1);
   for (auto& trajectory : rollout)
     for (auto& step : trajectory.transitions) {

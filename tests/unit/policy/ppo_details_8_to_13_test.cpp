@@ -35,14 +35,14 @@ ppo_loss loss_of(const torch::Tensor& log_probabilities, const torch::Tensor& ad
                       options);
 }
 
-TEST(ppo_detail_8_clipped_surrogate_objective, matches_hand_computed_values) {
+TEST(PpoDetail8ClippedSurrogateObjective, MatchesHandComputedValues) {
   const auto zeros = torch::zeros({5});
   const auto loss = loss_of(ratio_rows, row({2, 2, -2, -2, 1}), zeros, zeros, zeros);
   // min(3, 2.4) = 2.4; min(1, 1.6) = 1; min(-3, -2.4) = -3; min(-1, -1.6) = -1.6; 1.1: sum -0.1, mean -0.02
   EXPECT_NEAR(loss.policy.item<double>(), 0.02, 1e-6);
 }
 
-TEST(ppo_detail_8_clipped_surrogate_objective, gives_no_gradient_beyond_the_clip_in_the_advantages_direction) {
+TEST(PpoDetail8ClippedSurrogateObjective, GivesNoGradientBeyondTheClipInTheAdvantagesDirection) {
   const auto zeros = torch::zeros({5});
   auto log_probabilities = ratio_rows.clone().set_requires_grad(true);
   loss_of(log_probabilities, row({2, 2, -2, -2, 1}), zeros, zeros, zeros).policy.backward();
@@ -50,7 +50,7 @@ TEST(ppo_detail_8_clipped_surrogate_objective, gives_no_gradient_beyond_the_clip
   expect_near(log_probabilities.grad(), {0, -0.2, 0.6, 0, -0.22});
 }
 
-TEST(ppo_detail_9_value_loss_clipping, matches_hand_computed_values) {
+TEST(PpoDetail9ValueLossClipping, MatchesHandComputedValues) {
   const auto zeros = torch::zeros({3});
   const auto now = row({1, 0.1F, -1});
   const auto then = row({0, 0, 0});
@@ -60,7 +60,7 @@ TEST(ppo_detail_9_value_loss_clipping, matches_hand_computed_values) {
   EXPECT_NEAR(loss.value.item<double>(), 0.5 * (0.64 + 0.81 + 4) / 3, 1e-6);
 }
 
-TEST(ppo_detail_10_overall_loss_and_entropy_bonus, weighs_the_three_terms) {
+TEST(PpoDetail10OverallLossAndEntropyBonus, WeighsTheThreeTerms) {
   const auto log_probabilities = torch::zeros({2});
   const auto loss = loss_of(log_probabilities, row({1, 3}), row({0, 0}), row({0, 0}), row({2, 2}),
                             {.entropy_coefficient = 0.1, .value_coefficient = 0.25});
@@ -70,7 +70,7 @@ TEST(ppo_detail_10_overall_loss_and_entropy_bonus, weighs_the_three_terms) {
   EXPECT_NEAR(loss.total.item<double>(), -2 - 0.1 * 0.75 + 0.25 * 2, 1e-6);
 }
 
-TEST(ppo_detail_10_overall_loss_and_entropy_bonus, the_entropy_is_that_of_the_actions_distribution) {
+TEST(PpoDetail10OverallLossAndEntropyBonus, TheEntropyIsThatOfTheActionsDistribution) {
   auto network = make_network({.kind = "ppo-add", .actions = {-1, 0}, .hidden = 4}, 1);
   const torch::NoGradGuard no_gradient;
   for (auto& [name, tensor] : network.named_parameters())
@@ -83,7 +83,7 @@ TEST(ppo_detail_10_overall_loss_and_entropy_bonus, the_entropy_is_that_of_the_ac
   EXPECT_NEAR(now.log_probabilities.item<double>(), std::log(0.75), 1e-6);
 }
 
-TEST(ppo_detail_11_global_gradient_clipping, scales_all_gradients_by_one_factor) {
+TEST(PpoDetail11GlobalGradientClipping, ScalesAllGradientsByOneFactor) {
   // Clipped to any norm far below epsilon, Adam's first step is proportional to the gradient, so steps after clipping
   // to 1e-7 and 2e-7 differ by a factor of 2 for every parameter together. Clipping each tensor alone would make each
   // tensor's step equally long.
@@ -105,7 +105,7 @@ TEST(ppo_detail_11_global_gradient_clipping, scales_all_gradients_by_one_factor)
   EXPECT_GT(length(longest), 3 * length(shortest));
 }
 
-TEST(ppo_detail_11_global_gradient_clipping, leaves_small_gradients_alone) {
+TEST(PpoDetail11GlobalGradientClipping, LeavesSmallGradientsAlone) {
   const auto rollout = testing::random_rollout(2, 8, 1);
   ppo_learner clipped(shape, {.max_gradient_norm = 500, .epochs = 1, .minibatches = 1}, 1);
   ppo_learner unclipped(shape, {.max_gradient_norm = 1000, .epochs = 1, .minibatches = 1}, 1);
@@ -114,7 +114,7 @@ TEST(ppo_detail_11_global_gradient_clipping, leaves_small_gradients_alone) {
   EXPECT_EQ(distance(parameters_of(clipped), parameters_of(unclipped)), 0);
 }
 
-TEST(ppo_detail_12_debug_variables, match_hand_computed_values) {
+TEST(PpoDetail12DebugVariables, MatchHandComputedValues) {
   const auto zeros = torch::zeros({5});
   const auto loss = loss_of(ratio_rows, zeros, zeros, zeros, zeros);
   // ratio - 1 - log(ratio): 0.0945349 (1.5), 0.1931472 (0.5), again both, 0.0046898 (1.1)
@@ -122,7 +122,7 @@ TEST(ppo_detail_12_debug_variables, match_hand_computed_values) {
   EXPECT_NEAR(loss.clip_fraction.item<double>(), 0.8, 1e-6);
 }
 
-TEST(ppo_detail_12_debug_variables, are_told_with_every_version) {
+TEST(PpoDetail12DebugVariables, AreToldWithEveryVersion) {
   ppo_learner learner(shape, {.epochs = 1, .minibatches = 1}, 1);
   const auto version = learner.update(testing::random_rollout(4, 16, 1));
   EXPECT_EQ(version.version, 1U);
@@ -139,7 +139,7 @@ TEST(ppo_detail_12_debug_variables, are_told_with_every_version) {
   EXPECT_EQ(other.current().clip_fraction, far.clip_fraction);
 }
 
-TEST(ppo_detail_13_separate_networks, policy_and_value_share_no_parameter) {
+TEST(PpoDetail13SeparateNetworks, PolicyAndValueShareNoParameter) {
   const auto network = make_network(shape, 1);
   network.values(torch::ones({3, network.state_size()})).sum().backward();
   for (const auto& [name, tensor] : network.named_parameters())

@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(ppo_simple, cumulates_discounted_rewards_to_the_end_of_each_workers_part) {
+TEST(PpoSimple, CumulatesDiscountedRewardsToTheEndOfEachWorkersPart) {
   const std::vector<float> values(3);
   const std::vector<messages::trajectory> rollout = {
       testing::plain_trajectory(std::vector<float>{1, 2, 4}, values, 100, 0),
@@ -20,7 +20,7 @@ TEST(ppo_simple, cumulates_discounted_rewards_to_the_end_of_each_workers_part) {
   EXPECT_THAT(cumulative_rewards(rollout, 0.5), ElementsAre(3, 4, 4, 16, 16));
 }
 
-TEST(ppo_simple, cumulates_across_a_change_of_the_version) {
+TEST(PpoSimple, CumulatesAcrossAChangeOfTheVersion) {
   const std::vector<float> values(3);
   const std::vector<messages::trajectory> rollout = {
       testing::plain_trajectory(std::vector<float>{1, 2}, values, 0, 3),
@@ -29,7 +29,7 @@ TEST(ppo_simple, cumulates_across_a_change_of_the_version) {
   EXPECT_THAT(cumulative_rewards(rollout, 0.5), ElementsAre(3, 4, 4));
 }
 
-TEST(ppo_simple, follows_the_reward_weighted_likelihood_without_clip_baseline_or_value_function) {
+TEST(PpoSimple, FollowsTheRewardWeightedLikelihoodWithoutClipBaselineOrValueFunction) {
   const policy_shape shape{.kind = "ppo-simple", .actions = {-100, -25, 0, 25, 100}, .hidden = 8};
   const cluster::ppo options{.learning_rate = 0.01, .max_gradient_norm = 1000};
   const auto rollout = testing::random_rollout(2, 8, 4);

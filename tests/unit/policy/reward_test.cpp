@@ -18,7 +18,7 @@ messages::window_report sample() {
   return report;
 }
 
-TEST(reward, for_sgd_matches_hand_computed_terms) {
+TEST(Reward, ForSgdMatchesHandComputedTerms) {
   const auto terms = compute_reward(sample(), 0.75, 0, weights, cluster::reward_kind::paper, false);
   EXPECT_DOUBLE_EQ(terms.accuracy, 0.8);
   EXPECT_NEAR(terms.gain, 0.1, 1e-12);  // 2 * (0.8 - 0.75)
@@ -28,31 +28,31 @@ TEST(reward, for_sgd_matches_hand_computed_terms) {
   EXPECT_NEAR(terms.total, 0.4, 1e-12); // 0.8 + 0.1 - 0.2 - 0.3
 }
 
-TEST(reward, for_an_adaptive_optimiser_subtracts_the_noise) {
+TEST(Reward, ForAnAdaptiveOptimiserSubtractsTheNoise) {
   const auto terms = compute_reward(sample(), 0.75, 0, weights, cluster::reward_kind::paper, true);
   EXPECT_NEAR(terms.noise, 0.12, 1e-12); // 0.01 * (9 + 3)
   EXPECT_NEAR(terms.total, 0.28, 1e-12);
 }
 
-TEST(reward, has_no_noise_term_while_the_gradient_statistics_warm_up) {
+TEST(Reward, HasNoNoiseTermWhileTheGradientStatisticsWarmUp) {
   auto report = sample();
   report.training.gradient_valid = false;
   EXPECT_EQ(compute_reward(report, 0.75, 0, weights, cluster::reward_kind::paper, true).noise, 0);
 }
 
-TEST(reward, does_not_punish_a_loss_of_accuracy) {
+TEST(Reward, DoesNotPunishALossOfAccuracy) {
   const auto terms = compute_reward(sample(), 0.9, 0, weights, cluster::reward_kind::paper, false);
   EXPECT_EQ(terms.gain, 0);
   EXPECT_NEAR(terms.total, 0.3, 1e-12);
 }
 
-TEST(reward, has_no_gain_without_a_window_before) {
+TEST(Reward, HasNoGainWithoutAWindowBefore) {
   EXPECT_EQ(compute_reward(sample(), -1, 0, weights, cluster::reward_kind::paper, false).gain, 0);
   EXPECT_NEAR(compute_reward(sample(), 0, 0, weights, cluster::reward_kind::paper, false).gain, 1.6,
               1e-12); // an accuracy of 0 is one
 }
 
-TEST(reward, pays_for_batches_below_32_and_counts_0_as_1) {
+TEST(Reward, PaysForBatchesBelow32AndCounts0As1) {
   auto report = sample();
   report.batch = 8;
   EXPECT_NEAR(compute_reward(report, -1, 0, weights, cluster::reward_kind::paper, false).batch, -0.2, 1e-12);

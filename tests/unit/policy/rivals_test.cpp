@@ -53,7 +53,7 @@ testing::measured_controller measured_goodput(double exchange_seconds, const clu
   return controller;
 }
 
-TEST(lb_bsp, splits_in_proportion_to_the_measured_speed) {
+TEST(LbBsp, SplitsInProportionToTheMeasuredSpeed) {
   auto controller = measured_lb_bsp();
   const auto first = controller.decide(measured(1, {0.02, 0.06}));
   EXPECT_THAT(batches(first), ElementsAre(96, 32));
@@ -62,7 +62,7 @@ TEST(lb_bsp, splits_in_proportion_to_the_measured_speed) {
   EXPECT_THAT(batches(controller.decide(measured(2, {0.04, 0.06}))), ElementsAre(89, 39));
 }
 
-TEST(lb_bsp, keeps_the_global_batch_within_the_limits_of_each) {
+TEST(LbBsp, KeepsTheGlobalBatchWithinTheLimitsOfEach) {
   const auto shard = measured(1, {0.02, 0.06});
   EXPECT_THAT(batches(measured_lb_bsp({.initial = 64, .lowest = 16, .highest = 80}).decide(shard)),
               ElementsAre(80, 48));
@@ -70,7 +70,7 @@ TEST(lb_bsp, keeps_the_global_batch_within_the_limits_of_each) {
               ElementsAre(88, 40));
 }
 
-TEST(omnilearn, takes_the_proportional_step) {
+TEST(Omnilearn, TakesTheProportionalStep) {
   // db = -(64/0.02)(0.02 - 0.04) = 64 and -(64/0.06)(0.06 - 0.04) = -21.3; 128 : 42.7 of 128 samples is 96 : 32.
   const auto choices = measured_omnilearn().decide(measured(1, {0.02, 0.06}));
   EXPECT_THAT(batches(choices), ElementsAre(96, 32));
@@ -78,7 +78,7 @@ TEST(omnilearn, takes_the_proportional_step) {
   EXPECT_EQ(choices[1].reason, "computes 60.0 ms a step against a mean of 40.0 ms: -21 of 64");
 }
 
-TEST(omnilearn, does_not_move_within_its_dead_band) {
+TEST(Omnilearn, DoesNotMoveWithinItsDeadBand) {
   auto controller = measured_omnilearn();
   const auto still = controller.decide(measured(1, {0.040, 0.042}));
   EXPECT_THAT(batches(still), ElementsAre(64, 64));
@@ -86,7 +86,7 @@ TEST(omnilearn, does_not_move_within_its_dead_band) {
   EXPECT_THAT(batches(controller.decide(measured(2, {0.040, 0.052}))), ElementsAre(69, 59)); // averages 40 and 47 ms
 }
 
-TEST(omnilearn, averages_times_of_one_batch_size_only) {
+TEST(Omnilearn, AveragesTimesOfOneBatchSizeOnly) {
   auto controller = measured_omnilearn();
   controller.decide(measured(1, {0.02, 0.06}));
   auto shard = measured(2, {0.03, 0.03});
@@ -96,7 +96,7 @@ TEST(omnilearn, averages_times_of_one_batch_size_only) {
   EXPECT_THAT(batches(choices), ElementsAre(96, 32)) << "in balance: the times before count no more";
 }
 
-TEST(omnilearn, restores_the_global_batch) {
+TEST(Omnilearn, RestoresTheGlobalBatch) {
   EXPECT_THAT(batches(measured_omnilearn().decide(measured(1, {0.04, 0.04}), 100)), ElementsAre(64, 64));
 }
 
@@ -118,7 +118,7 @@ std::uint64_t total(const std::vector<choice>& choices) {
 }
 
 // The split is 3:1, so T_grad = c*B with c = 0.75 * 0.02/64, and goodput is largest at B = sqrt(T_sync * phi / c).
-TEST(goodput, finds_the_best_global_batch_and_its_split) {
+TEST(Goodput, FindsTheBestGlobalBatchAndItsSplit) {
   const auto choices = measured_goodput(0.1).decide(noisy(0.1, 128));
   const auto found = total(choices);
   EXPECT_NEAR(static_cast<double>(found), 233.7, 11); // candidates lie 4.5 % apart
@@ -128,38 +128,38 @@ TEST(goodput, finds_the_best_global_batch_and_its_split) {
   EXPECT_NEAR(static_cast<double>(total(measured_goodput(1).decide(noisy(1, 128, 512)))), 739, 35);
 }
 
-TEST(goodput, does_not_go_below_the_initial_global_batch) {
+TEST(Goodput, DoesNotGoBelowTheInitialGlobalBatch) {
   EXPECT_THAT(batches(measured_goodput(0.01).decide(noisy(0.01, 128))), ElementsAre(96, 32)); // 73.9
 }
 
-TEST(goodput, at_most_doubles_what_has_run_and_keeps_to_the_limits) {
+TEST(Goodput, AtMostDoublesWhatHasRunAndKeepsToTheLimits) {
   EXPECT_THAT(batches(measured_goodput(1).decide(noisy(1, 128))), ElementsAre(192, 64)); // 739
   auto narrow = measured_goodput(1, {.initial = 64, .lowest = 50, .highest = 100});
   EXPECT_EQ(total(narrow.decide(noisy(1, 128))), 200U);
 }
 
-TEST(goodput, splits_the_global_batch_as_it_is_while_the_noise_is_unknown) {
+TEST(Goodput, SplitsTheGlobalBatchAsItIsWhileTheNoiseIsUnknown) {
   const auto choices = measured_goodput(1).decide(noisy(1, 0));
   EXPECT_THAT(batches(choices), ElementsAre(96, 32));
   EXPECT_THAT(choices[0].reason, HasSubstr("noise scale not measured yet"));
 }
 
-TEST(goodput, does_not_move_for_little) {
+TEST(Goodput, DoesNotMoveForLittle) {
   auto controller = measured_goodput(0.01);
   const auto shard = noisy(0.01, 128); // the best split takes 30 + 10 ms a step, this one 30.3 + 10 ms
   for (const auto& each : controller.decide(shard, {97, 31}))
     EXPECT_THAT(each.reason, HasSubstr("keeps " + std::to_string(each.rank == 0 ? 97 : 31)));
 }
 
-class every_rival : public ::testing::TestWithParam<cluster::policy_kind> {
+class EveryRival : public ::testing::TestWithParam<cluster::policy_kind> {
 protected:
   testing::measured_controller make() const { return testing::make_measured(testing::make_file(GetParam())); }
 };
-INSTANTIATE_TEST_SUITE_P(rivals, every_rival,
+INSTANTIATE_TEST_SUITE_P(Rivals, EveryRival,
                          ::testing::Values(cluster::policy_kind::lb_bsp, cluster::policy_kind::omnilearn,
                                            cluster::policy_kind::goodput));
 
-TEST_P(every_rival, has_its_name_and_nothing_to_learn) {
+TEST_P(EveryRival, HasItsNameAndNothingToLearn) {
   auto controller = make();
   EXPECT_EQ(controller->name(), cluster::to_string(GetParam()));
   EXPECT_FALSE(controller->learns());
@@ -175,13 +175,13 @@ TEST_P(every_rival, has_its_name_and_nothing_to_learn) {
   }
 }
 
-TEST_P(every_rival, leaves_a_single_worker_alone) {
+TEST_P(EveryRival, LeavesASingleWorkerAlone) {
   auto controller = make();
   for (std::uint64_t window = 1; window < 5; ++window)
     EXPECT_THAT(batches(controller.decide(measured(window, {0.02 * static_cast<double>(window)}))), ElementsAre(64));
 }
 
-TEST_P(every_rival, keeps_everything_while_nothing_is_measured) {
+TEST_P(EveryRival, KeepsEverythingWhileNothingIsMeasured) {
   auto controller = make();
   auto shard = measured(1, {0, 0});
   shard.reports[1].batch = 0;
@@ -191,7 +191,7 @@ TEST_P(every_rival, keeps_everything_while_nothing_is_measured) {
   EXPECT_EQ(choices[1].reason, "no worker measured yet: keeps 68");
 }
 
-TEST_P(every_rival, counts_a_worker_that_did_not_compute_as_an_average_one) {
+TEST_P(EveryRival, CountsAWorkerThatDidNotComputeAsAnAverageOne) {
   auto controller = make();
   auto shard = measured(1, {0.02, 0.06, 0});
   shard.reports[2].batch = 0;
@@ -201,7 +201,7 @@ TEST_P(every_rival, counts_a_worker_that_did_not_compute_as_an_average_one) {
   EXPECT_THAT(choices[2].reason, HasSubstr("not measured yet, counts as an average worker"));
 }
 
-TEST_P(every_rival, measures_a_window_once) {
+TEST_P(EveryRival, MeasuresAWindowOnce) {
   auto once = make();
   auto twice = make();
   for (std::uint64_t window = 1; window <= 4; ++window) {
@@ -215,7 +215,7 @@ TEST_P(every_rival, measures_a_window_once) {
   EXPECT_EQ(batches(once.decide(last)), batches(twice.decide(last)));
 }
 
-TEST_P(every_rival, knows_a_host_again_in_the_next_generation) {
+TEST_P(EveryRival, KnowsAHostAgainInTheNextGeneration) {
   auto controller = make();
   controller.decide(measured(7, {0.02, 0.06}));
   auto shard = measured(1, {0.06, 0.02});

@@ -35,7 +35,7 @@ std::vector<float> rewards_of(const messages::trajectory& trajectory) {
 
 using ::testing::ElementsAre;
 
-TEST(rollout, joins_a_decision_with_the_first_window_under_it) {
+TEST(Rollout, JoinsADecisionWithTheFirstWindowUnderIt) {
   rollout_builder builder(2);
   decide(builder, 0, 1);
   builder.rewarded(0, {0, 0}, 100); // window 2 still ran under no decision
@@ -58,7 +58,7 @@ TEST(rollout, joins_a_decision_with_the_first_window_under_it) {
   EXPECT_TRUE(builder.take(1).empty()) << "taken out";
 }
 
-TEST(rollout, further_windows_under_the_same_decision_give_nothing) {
+TEST(Rollout, FurtherWindowsUnderTheSameDecisionGiveNothing) {
   rollout_builder builder(1);
   decide(builder, 0, 1);
   builder.rewarded(0, {1, 1}, 5);
@@ -69,7 +69,7 @@ TEST(rollout, further_windows_under_the_same_decision_give_nothing) {
   EXPECT_THAT(rewards_of(rollout[0]), ElementsAre(5));
 }
 
-TEST(rollout, drops_a_decision_that_a_newer_one_overtook) {
+TEST(Rollout, DropsADecisionThatANewerOneOvertook) {
   rollout_builder builder(1);
   decide(builder, 0, 1);
   decide(builder, 0, 2);
@@ -81,7 +81,7 @@ TEST(rollout, drops_a_decision_that_a_newer_one_overtook) {
   EXPECT_EQ(rollout[0].bootstrap_value, 0) << "nothing waits";
 }
 
-TEST(rollout, splits_where_the_policy_version_changed) {
+TEST(Rollout, SplitsWhereThePolicyVersionChanged) {
   rollout_builder builder(3);
   decide(builder, 0, 1, 4);
   decide(builder, 0, 2, 4);
@@ -99,7 +99,7 @@ TEST(rollout, splits_where_the_policy_version_changed) {
   EXPECT_EQ(rollout[1].bootstrap_value, 40);
 }
 
-TEST(rollout, waits_for_every_worker_and_gives_all_there_is) {
+TEST(Rollout, WaitsForEveryWorkerAndGivesAllThereIs) {
   rollout_builder builder(1);
   decide(builder, 0, 1);
   decide(builder, 0, 2);
@@ -115,7 +115,7 @@ TEST(rollout, waits_for_every_worker_and_gives_all_there_is) {
   EXPECT_EQ(rollout[1].rank, 7U);
 }
 
-TEST(rollout, goes_on_without_a_worker_that_left) {
+TEST(Rollout, GoesOnWithoutAWorkerThatLeft) {
   rollout_builder builder(1);
   decide(builder, 0, 1);
   decide(builder, 1, 1);
@@ -125,7 +125,7 @@ TEST(rollout, goes_on_without_a_worker_that_left) {
   EXPECT_EQ(builder.take(1).size(), 1U);
 }
 
-TEST(rollout, takes_no_decision_twice_nor_an_older_one) {
+TEST(Rollout, TakesNoDecisionTwiceNorAnOlderOne) {
   rollout_builder builder(1);
   decide(builder, 0, 2);
   decide(builder, 0, 2);
@@ -138,7 +138,7 @@ TEST(rollout, takes_no_decision_twice_nor_an_older_one) {
   EXPECT_THAT(rewards_of(rollout[0]), ElementsAre(1));
 }
 
-TEST(rollout, ignores_controllers_without_actions_and_workers_it_does_not_know) {
+TEST(Rollout, IgnoresControllersWithoutActionsAndWorkersItDoesNotKnow) {
   rollout_builder builder(1);
   builder.decided({1, 1}, {.rank = 0, .batch = 64, .state = {}, .probabilities = {}, .reason = {}}, 0);
   builder.rewarded(0, {1, 1}, 1);
@@ -147,7 +147,7 @@ TEST(rollout, ignores_controllers_without_actions_and_workers_it_does_not_know) 
   EXPECT_TRUE(builder.take(0).empty());
 }
 
-TEST(rollout, keeps_a_bounded_number_of_waiting_decisions) {
+TEST(Rollout, KeepsABoundedNumberOfWaitingDecisions) {
   rollout_builder builder(1);
   for (std::uint64_t window = 1; window <= rollout_builder::max_waiting + 1; ++window)
     decide(builder, 0, window);
@@ -157,7 +157,7 @@ TEST(rollout, keeps_a_bounded_number_of_waiting_decisions) {
   EXPECT_EQ(builder.take(1).size(), 1U);
 }
 
-TEST(rollout, keeps_a_bounded_number_of_transitions) {
+TEST(Rollout, KeepsABoundedNumberOfTransitions) {
   rollout_builder builder(1);
   const std::uint64_t windows = messages::max_trajectory_length + 10;
   for (std::uint64_t window = 1; window <= windows; ++window) {
@@ -177,7 +177,7 @@ struct simulated_worker {
   std::vector<std::pair<std::uint64_t, float>> expected; ///< decision's window, reward
 };
 
-TEST(rollout, gives_exactly_the_rewarded_decisions_of_32_workers_with_losses_and_delays) {
+TEST(Rollout, GivesExactlyTheRewardedDecisionsOf32WorkersWithLossesAndDelays) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     std::mt19937_64 generator(seed);
     constexpr std::uint32_t workers = 32;

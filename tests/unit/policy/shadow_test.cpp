@@ -17,7 +17,7 @@ std::unique_ptr<controller> make_watcher() {
   }));
 }
 
-TEST(shadow, decides_and_changes_nothing) {
+TEST(Shadow, DecidesAndChangesNothing) {
   measured_controller watcher(make_watcher(), cluster::batch{});
   const auto choices = watcher.decide(testing::make_shard(2), {64, 65});
   ASSERT_EQ(choices.size(), 2U);
@@ -31,7 +31,7 @@ TEST(shadow, decides_and_changes_nothing) {
   EXPECT_FALSE(watcher->learns());
 }
 
-TEST(shadow, passes_the_rest_through) {
+TEST(Shadow, PassesTheRestThrough) {
   const auto watcher = make_watcher();
   EXPECT_EQ(watcher->name(), "scripted");
   EXPECT_EQ(watcher->adopt({.version = 4}), "");
@@ -39,7 +39,7 @@ TEST(shadow, passes_the_rest_through) {
   EXPECT_EQ(watcher->adopt({.version = 13}), "unlucky");
 }
 
-TEST(shadow, shows_what_the_guard_would_have_done) {
+TEST(Shadow, ShowsWhatTheGuardWouldHaveDone) {
   measured_controller watcher(make_shadow(std::make_unique<scripted_controller>([](const observation& seen) {
                                 auto choices = choices_of(seen, {100});
                                 choices[0].proposed = 900;

@@ -60,7 +60,7 @@ const plan_view plan{.valid = true,
                      .exchange_over_step = 0.25,
                      .noise_trend = 4};
 
-TEST(state, matches_hand_computed_values) {
+TEST(State, MatchesHandComputedValues) {
   const auto reports = two_reports();
   const auto state = by_name(normalise(reports[0], 0.75, 128, sum_reports(reports), limits, plan));
   const std::map<std::string, double> expected = {
@@ -109,7 +109,7 @@ TEST(state, matches_hand_computed_values) {
     EXPECT_NEAR(state.at(name), value, 1e-6) << name;
 }
 
-TEST(state, masks_what_was_not_measured) {
+TEST(State, MasksWhatWasNotMeasured) {
   auto reports = two_reports();
   reports[0].network.valid = reports[0].system.valid = reports[0].training.gradient_valid = false;
   const auto state = normalise(reports[0], -1, 64, sum_reports(reports), limits, {});
@@ -122,7 +122,7 @@ TEST(state, masks_what_was_not_measured) {
   }
 }
 
-TEST(state, shows_the_noise_of_the_shard_to_a_worker_whose_own_statistics_warm_up) {
+TEST(State, ShowsTheNoiseOfTheShardToAWorkerWhoseOwnStatisticsWarmUp) {
   const auto reports = two_reports(); // the second has no valid gradient
   const auto state = by_name(normalise(reports[1], -1, 192, sum_reports(reports), limits, plan));
   EXPECT_EQ(state.at("gradient_valid"), 0);
@@ -130,7 +130,7 @@ TEST(state, shows_the_noise_of_the_shard_to_a_worker_whose_own_statistics_warm_u
   EXPECT_NEAR(state.at("noise_over_batch"), 1, 1e-6);
 }
 
-TEST(state, describes_every_field) {
+TEST(State, DescribesEveryField) {
   const std::set<std::string_view> groups = {"network", "system", "training", "gradient", "batch",
                                              "global",  "noise",  "plan",     "validity"};
   std::set<std::string_view> names;
@@ -144,13 +144,13 @@ TEST(state, describes_every_field) {
   EXPECT_LE(state_size(), messages::max_state_size);
 }
 
-TEST(state, has_a_position_even_where_the_limits_meet) {
+TEST(State, HasAPositionEvenWhereTheLimitsMeet) {
   const cluster::batch fixed{.initial = 64, .lowest = 64, .highest = 64};
   const auto reports = two_reports();
   EXPECT_EQ(by_name(normalise(reports[0], -1, 64, sum_reports(reports), fixed, plan)).at("batch_position"), 0);
 }
 
-TEST(global_sums, of_joined_shards_are_those_of_all_reports) {
+TEST(GlobalSums, OfJoinedShardsAreThoseOfAllReports) {
   std::mt19937_64 generator(5);
   for (int round = 0; round < 100; ++round) {
     std::vector<messages::window_report> reports;
@@ -206,7 +206,7 @@ messages::window_report extreme_report(std::mt19937_64& generator) {
   return report;
 }
 
-TEST(state, is_finite_and_bounded_for_every_legal_report) {
+TEST(State, IsFiniteAndBoundedForEveryLegalReport) {
   std::mt19937_64 generator(11);
   for (int round = 0; round < 5000; ++round) {
     std::vector<messages::window_report> reports;

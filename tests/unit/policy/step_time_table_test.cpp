@@ -9,7 +9,7 @@
 namespace dynamix::policy {
 namespace {
 
-TEST(step_time_table, knows_nothing_before_a_measurement) {
+TEST(StepTimeTable, KnowsNothingBeforeAMeasurement) {
   step_time_table table;
   EXPECT_TRUE(table.curve().empty());
   for (const auto wrong : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
@@ -19,7 +19,7 @@ TEST(step_time_table, knows_nothing_before_a_measurement) {
   EXPECT_TRUE(table.curve().empty());
 }
 
-TEST(step_time_table, takes_a_single_point_as_proportional_below_it_and_as_half_fixed_above) {
+TEST(StepTimeTable, TakesASinglePointAsProportionalBelowItAndAsHalfFixedAbove) {
   step_time_table table;
   table.measure(64, 0.02);
   EXPECT_DOUBLE_EQ(table.curve().seconds(64), 0.02);
@@ -28,7 +28,7 @@ TEST(step_time_table, takes_a_single_point_as_proportional_below_it_and_as_half_
   EXPECT_DOUBLE_EQ(table.curve().batch_within(0.03), 128);
 }
 
-TEST(step_time_table, interpolates_and_goes_on_with_the_last_slope) {
+TEST(StepTimeTable, InterpolatesAndGoesOnWithTheLastSlope) {
   step_time_table table;
   table.measure(100, 0.03); // 0.01 + 0.0002 b
   table.measure(200, 0.05);
@@ -43,7 +43,7 @@ TEST(step_time_table, interpolates_and_goes_on_with_the_last_slope) {
   EXPECT_EQ(curve.batch_within(0.005), 0) << "less than the fixed cost";
 }
 
-TEST(step_time_table, promises_no_free_samples_beyond_a_flat_piece) {
+TEST(StepTimeTable, PromisesNoFreeSamplesBeyondAFlatPiece) {
   step_time_table table;
   table.measure(100, 0.04);
   table.measure(200, 0.04);
@@ -52,7 +52,7 @@ TEST(step_time_table, promises_no_free_samples_beyond_a_flat_piece) {
   EXPECT_NEAR(table.curve().seconds(400), 0.05, 1e-12); // a quarter of 0.04 for every 200 samples
 }
 
-TEST(step_time_table, tells_a_change_of_speed_also_where_the_batch_changes_with_it) {
+TEST(StepTimeTable, TellsAChangeOfSpeedAlsoWhereTheBatchChangesWithIt) {
   step_time_table table;
   for (const auto batch : {32.0, 64.0, 128.0})
     table.measure(batch, 0.01 + 0.0001 * batch);
@@ -62,7 +62,7 @@ TEST(step_time_table, tells_a_change_of_speed_also_where_the_batch_changes_with_
   EXPECT_NEAR(table.curve().seconds(32), 3 * (0.01 + 0.0032), 0.003);
 }
 
-TEST(step_time_table, weighs_the_older_less_where_measurements_contradict_each_other) {
+TEST(StepTimeTable, WeighsTheOlderLessWhereMeasurementsContradictEachOther) {
   step_time_table table;
   table.measure(64, 0.02);
   table.measure(128, 0.014); // the first has weight 0.9 by now
@@ -71,7 +71,7 @@ TEST(step_time_table, weighs_the_older_less_where_measurements_contradict_each_o
   EXPECT_NEAR(table.curve().seconds(128), pooled, 1e-12);
 }
 
-TEST(step_time_table, moves_the_pace_half_of_the_way_for_all_batch_sizes) {
+TEST(StepTimeTable, MovesThePaceHalfOfTheWayForAllBatchSizes) {
   step_time_table table;
   table.measure(200, 0.04);
   table.measure(100, 0.02);
@@ -84,7 +84,7 @@ TEST(step_time_table, moves_the_pace_half_of_the_way_for_all_batch_sizes) {
   EXPECT_NEAR(table.curve().seconds(100), 0.0242, 1e-5);
 }
 
-TEST(step_time_table, believes_a_suspected_change_of_speed_when_another_batch_size_speaks_for_it) {
+TEST(StepTimeTable, BelievesASuspectedChangeOfSpeedWhenAnotherBatchSizeSpeaksForIt) {
   step_time_table table;
   table.measure(64, 0.02);
   table.measure(64, 0.06); // left out
@@ -93,7 +93,7 @@ TEST(step_time_table, believes_a_suspected_change_of_speed_when_another_batch_si
   EXPECT_NEAR(table.curve().seconds(20), 0.02, 1e-12);
 }
 
-TEST(step_time_table, leaves_a_hiccup_out_and_takes_a_change_of_speed_at_once) {
+TEST(StepTimeTable, LeavesAHiccupOutAndTakesAChangeOfSpeedAtOnce) {
   step_time_table table;
   table.measure(128, 0.04);
   table.measure(64, 0.02);
@@ -107,7 +107,7 @@ TEST(step_time_table, leaves_a_hiccup_out_and_takes_a_change_of_speed_at_once) {
   EXPECT_NEAR(table.curve().seconds(128), 0.12, 1e-12) << "as much slower where it has not run since";
 }
 
-TEST(step_time_table, stays_monotone_whatever_it_is_told) {
+TEST(StepTimeTable, StaysMonotoneWhateverItIsTold) {
   std::mt19937_64 generator(11);
   std::uniform_real_distribution<double> seconds(0.001, 0.1);
   step_time_table table;

@@ -16,7 +16,7 @@
 namespace dynamix::policy {
 namespace {
 
-constexpr std::uint32_t workers = 24;
+constexpr std::uint32_t tree_workers = 24;
 
 cluster::cluster_file file_of(cluster::policy_kind policy, cluster::policy_mode mode = cluster::policy_mode::infer) {
   cluster::cluster_file file;
@@ -26,7 +26,7 @@ cluster::cluster_file file_of(cluster::policy_kind policy, cluster::policy_mode 
   file.arbitrator.static_batch = 96;
   file.arbitrator.mode = mode;
   file.hosts.push_back({.name = "hub", .port = 1, .roles = {cluster::role::arbitrator}});
-  for (std::uint32_t rank = 0; rank < workers; ++rank)
+  for (std::uint32_t rank = 0; rank < tree_workers; ++rank)
     file.hosts.push_back({.name = "w" + std::to_string(rank), .port = static_cast<std::uint16_t>(rank + 2)});
   return file;
 }
@@ -35,17 +35,17 @@ cluster::cluster_file file_of(cluster::policy_kind policy, cluster::policy_mode 
 class imagined_cluster {
 public:
   explicit imagined_cluster(std::uint64_t seed) : random_(seed) {
-    for (std::uint32_t rank = 0; rank < workers; ++rank)
+    for (std::uint32_t rank = 0; rank < tree_workers; ++rank)
       speeds_.push_back(std::uniform_real_distribution<>(500, 5000)(random_));
   }
 
   messages::shard_report run(std::uint64_t window, const std::vector<std::uint32_t>& batches,
                              const std::vector<messages::decision_key>& in_force) {
-    messages::shard_report all{.window = window, .generation = 2, .reports = {}, .expected = workers};
+    messages::shard_report all{.window = window, .generation = 2, .reports = {}, .expected = tree_workers};
     if (window % 7 == 0)
-      speeds_[window % workers] *= window % 2 == 0 ? 0.4 : 2.5;
+      speeds_[window % tree_workers] *= window % 2 == 0 ? 0.4 : 2.5;
     double slowest = 0;
-    for (std::uint32_t rank = 0; rank < workers; ++rank) {
+    for (std::uint32_t rank = 0; rank < tree_workers; ++rank) {
       const double noise = std::lognormal_distribution<>(0, 0.05)(random_);
       messages::window_report report{
           .host = "w" + std::to_string(rank), .rank = rank, .generation = 2, .window = window};
@@ -79,16 +79,16 @@ private:
 };
 
 /// The part of a window that a shard of the tree sees.
-messages::shard_report part_of(const messages::shard_report& all, std::size_t shards, std::size_t index) {
+messages::shard_report shard_part_of(const messages::shard_report& all, std::size_t shards, std::size_t index) {
   auto own = all;
-  const auto first = static_cast<std::ptrdiff_t>(index * workers / shards);
-  const auto last = static_cast<std::ptrdiff_t>((index + 1) * workers / shards);
+  const auto first = static_cast<std::ptrdiff_t>(index * tree_workers / shards);
+  const auto last = static_cast<std::ptrdiff_t>((index + 1) * tree_workers / shards);
   own.reports.assign(all.reports.begin() + first, all.reports.begin() + last);
   own.expected = static_cast<std::uint32_t>(own.reports.size());
   return own;
 }
 
-/// A controller and what it has measured of the workers that it sees.
+/// A controller and what it has measured of the tree_workers that it sees.
 struct side {
   std::unique_ptr<controller> decider;
   measured_cluster measured;
@@ -113,7 +113,7 @@ ruling what_travels(const ruling& known) {
   return ruling{static_cast<const messages::guidance&>(known), {}, {}};
 }
 
-class TreeDecisions : public testing::TestWithParam<cluster::policy_kind> {};
+class TreeDecisions : public ::testing::TestWithParam<cluster::policy_kind> {};
 
 TEST_P(TreeDecisions, AreThoseOfOneArbitratorWhenGuidanceIsOfTheSameWindow) {
   for (const bool guard : {true, false})
@@ -126,8 +126,8 @@ TEST_P(TreeDecisions, AreThoseOfOneArbitratorWhenGuidanceIsOfTheSameWindow) {
       for (std::size_t i = 0; i < shards; ++i)
         tree.emplace_back(file);
       imagined_cluster hosts(5);
-      std::vector<std::uint32_t> assigned(workers, file.batch.initial);
-      std::vector<messages::decision_key> keys(workers);
+      std::vector<std::uint32_t> assigned(tree_workers, file.batch.initial);
+      std::vector<messages::decision_key> keys(tree_workers);
       bool moved = false;
       for (std::uint64_t window = 1; window <= 40; ++window) {
         const auto all = hosts.run(window, assigned, keys);
@@ -143,7 +143,7 @@ TEST_P(TreeDecisions, AreThoseOfOneArbitratorWhenGuidanceIsOfTheSameWindow) {
         std::vector<choice> proposals;
         std::string untrained;
         for (std::size_t i = 0; i < shards; ++i) {
-          own.push_back(tree[i].see(part_of(all, shards, i), assigned, true));
+          own.push_back(tree[i].see(shard_part_of(all, shards, i), assigned, true));
           made.push_back(tree[i].decider->propose(own[i], known));
           for (const auto& each : made[i])
             proposals.push_back({.rank = each.rank, .batch = each.batch, .vote = each.vote});
@@ -158,7 +158,7 @@ TEST_P(TreeDecisions, AreThoseOfOneArbitratorWhenGuidanceIsOfTheSameWindow) {
           for (const auto& each : made[i])
             decided.push_back(each.batch);
         }
-        for (std::uint32_t rank = 0; rank < workers; ++rank) {
+        for (std::uint32_t rank = 0; rank < tree_workers; ++rank) {
           ASSERT_EQ(decided[rank], expected[rank].batch) << "window " << window << ", rank " << rank << ", " << shards;
           moved |= decided[rank] != assigned[rank];
         }
@@ -174,21 +174,21 @@ std::vector<std::vector<std::uint32_t>> run_tree(const cluster::cluster_file& fi
   for (std::size_t i = 0; i < shards; ++i)
     tree.emplace_back(file, make_controller(file, {}));
   deliberation root(file, make_controller(file, {}));
-  std::vector<std::uint32_t> members(workers);
-  for (std::uint32_t rank = 0; rank < workers; ++rank)
+  std::vector<std::uint32_t> members(tree_workers);
+  for (std::uint32_t rank = 0; rank < tree_workers; ++rank)
     members[rank] = rank;
   for (auto& shard : tree)
     shard.enter(2, members);
   imagined_cluster hosts(9);
-  std::vector<std::uint32_t> assigned(workers, file.batch.initial);
-  std::vector<messages::decision_key> keys(workers);
+  std::vector<std::uint32_t> assigned(tree_workers, file.batch.initial);
+  std::vector<messages::decision_key> keys(tree_workers);
   std::vector<std::vector<std::uint32_t>> decided;
   std::size_t learned = 0;
   for (std::uint64_t window = 1; window <= 40; ++window) {
     const auto all = hosts.run(window, assigned, keys);
-    messages::shard_window joined{.window = window, .generation = 2, .expected = workers, .reports = {}, .choices = {}};
+    messages::shard_window joined{.window = window, .generation = 2, .expected = tree_workers, .reports = {}, .choices = {}};
     for (std::size_t i = 0; i < shards; ++i) {
-      const auto verdict = tree[i].decide(part_of(all, shards, i));
+      const auto verdict = tree[i].decide(shard_part_of(all, shards, i));
       for (const auto& each : verdict.decisions) {
         assigned[each.rank] = each.batch;
         keys[each.rank] = each.key;
@@ -223,7 +223,7 @@ TEST_P(TreeDecisions, DoNotDependOnHowTheWorkersAreSpreadOverShards) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, TreeDecisions,
-                         testing::Values(cluster::policy_kind::static_batch, cluster::policy_kind::static_best,
+                         ::testing::Values(cluster::policy_kind::static_batch, cluster::policy_kind::static_best,
                                          cluster::policy_kind::lb_bsp, cluster::policy_kind::omnilearn,
                                          cluster::policy_kind::goodput, cluster::policy_kind::ppo,
                                          cluster::policy_kind::ppo_add, cluster::policy_kind::ppo_simple),
@@ -243,15 +243,15 @@ TEST(DeliberationOfAShard, DecidesOnByTheLastGuidanceAndKeepsBatchesUntilThereIs
   const auto file = file_of(cluster::policy_kind::goodput);
   deliberation shard(file, make_controller(file, {}));
   imagined_cluster hosts(3);
-  const std::vector<std::uint32_t> assigned(workers, 64);
-  const std::vector<messages::decision_key> keys(workers);
-  auto first = shard.decide(part_of(hosts.run(1, assigned, keys), 4, 1));
+  const std::vector<std::uint32_t> assigned(tree_workers, 64);
+  const std::vector<messages::decision_key> keys(tree_workers);
+  auto first = shard.decide(shard_part_of(hosts.run(1, assigned, keys), 4, 1));
   ASSERT_EQ(first.decisions.size(), 6U);
   EXPECT_EQ(first.decisions[0].batch, 64U);
   messages::guidance known{.generation = 2, .window = 1, .workers = {{.rank = 6, .planned = 0, .ruled = 90}}};
   shard.follow(known);
   for (std::uint64_t window = 2; window < 5; ++window) {
-    const auto next = shard.decide(part_of(hosts.run(window, assigned, keys), 4, 1));
+    const auto next = shard.decide(shard_part_of(hosts.run(window, assigned, keys), 4, 1));
     EXPECT_EQ(next.decisions[0].batch, 90U) << "the parent is gone, its word stands";
     EXPECT_EQ(next.decisions[1].batch, 64U) << "nothing was ruled for it";
     EXPECT_EQ(next.decisions[0].key.window, window);

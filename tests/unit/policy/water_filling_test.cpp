@@ -58,7 +58,7 @@ double shortest_possible(const std::vector<table>& times, std::uint64_t total, c
   }
 }
 
-TEST(water_filling, is_as_fast_as_the_best_of_all_splits) {
+TEST(WaterFilling, IsAsFastAsTheBestOfAllSplits) {
   std::mt19937_64 generator(3);
   const cluster::batch limits{.initial = 2, .lowest = 2, .highest = 7};
   for (int trial = 0; trial < 100; ++trial) {
@@ -79,13 +79,13 @@ TEST(water_filling, is_as_fast_as_the_best_of_all_splits) {
   }
 }
 
-TEST(water_filling, deals_a_flat_piece_evenly) {
+TEST(WaterFilling, DealsAFlatPieceEvenly) {
   const capacity flat = [](double seconds) { return seconds < 0.1 ? 0 : 1000.0; };
   const std::vector<capacity> workers(3, flat);
   EXPECT_THAT(fill(301, workers, {.initial = 1, .lowest = 1, .highest = 1024}), ElementsAre(101, 100, 100));
 }
 
-TEST(water_filling, takes_the_nearest_total_that_the_limits_allow) {
+TEST(WaterFilling, TakesTheNearestTotalThatTheLimitsAllow) {
   const std::vector<double> weights = {1, 3};
   const cluster::batch limits{.initial = 32, .lowest = 32, .highest = 128};
   EXPECT_THAT(in_proportion(10, weights, limits), ElementsAre(32, 32));
@@ -93,20 +93,20 @@ TEST(water_filling, takes_the_nearest_total_that_the_limits_allow) {
   EXPECT_TRUE(fill(64, {}, limits).empty());
 }
 
-TEST(water_filling, fills_the_others_where_a_worker_is_infinitely_slow) {
+TEST(WaterFilling, FillsTheOthersWhereAWorkerIsInfinitelySlow) {
   const std::vector<capacity> workers = {[](double) { return 0.0; }, [](double seconds) { return 100 * seconds; }};
   EXPECT_THAT(fill(128, workers, {.initial = 64, .lowest = 16, .highest = 1024}), ElementsAre(16, 112));
   EXPECT_THAT(fill(128, workers, {.initial = 64, .lowest = 16, .highest = 100}), ElementsAre(28, 100));
 }
 
-TEST(water_filling, gives_nobody_more_than_its_own_limit) {
+TEST(WaterFilling, GivesNobodyMoreThanItsOwnLimit) {
   const std::vector<capacity> workers(3, [](double seconds) { return 100 * seconds; });
   const batches highest = {20, 1000, 1000};
   EXPECT_THAT(water_fill(300, workers, 1, highest), ElementsAre(20, 140, 140));
   EXPECT_THAT(water_fill(5000, workers, 1, highest), ElementsAre(20, 1000, 1000));
 }
 
-TEST(split_in_proportion, follows_the_weights_within_the_limits) {
+TEST(SplitInProportion, FollowsTheWeightsWithinTheLimits) {
   const std::vector<double> weights = {4, 2, 1, 1};
   EXPECT_THAT(in_proportion(256, weights, {.initial = 64, .lowest = 1, .highest = 1024}), ElementsAre(128, 64, 32, 32));
   EXPECT_THAT(in_proportion(256, weights, {.initial = 64, .lowest = 40, .highest = 1024}),
@@ -114,7 +114,7 @@ TEST(split_in_proportion, follows_the_weights_within_the_limits) {
   EXPECT_THAT(in_proportion(256, weights, {.initial = 64, .lowest = 1, .highest = 100}), ElementsAre(100, 78, 39, 39));
 }
 
-TEST(split_in_proportion, adds_up_for_any_weights) {
+TEST(SplitInProportion, AddsUpForAnyWeights) {
   std::mt19937_64 generator(5);
   const cluster::batch limits{.initial = 64, .lowest = 32, .highest = 1024};
   for (int trial = 0; trial < 300; ++trial) {

@@ -12,14 +12,14 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-class directory_test : public testing::Test {
+class DirectoryTest : public testing::Test {
 protected:
-  directory_test() {
+  DirectoryTest() {
     auto pattern = (fs::temp_directory_path() / "dynamix-directory-XXXXXX").string();
     root_ = ::mkdtemp(pattern.data());
     path = root_ + "/voter";
   }
-  ~directory_test() override { fs::remove_all(root_); }
+  ~DirectoryTest() override { fs::remove_all(root_); }
   void write(const std::string& name, const std::string& text) { std::ofstream(path + "/" + name) << text; }
   std::string path;
 
@@ -27,7 +27,7 @@ private:
   std::string root_;
 };
 
-TEST_F(directory_test, puts_a_voter_without_memory_on_probation_until_it_has_promised) {
+TEST_F(DirectoryTest, PutsAVoterWithoutMemoryOnProbationUntilItHasPromised) {
   auto state = prepare_directory(path, false);
   EXPECT_EQ(state.error + state.damage, "");
   EXPECT_TRUE(state.empty);
@@ -50,7 +50,7 @@ TEST_F(directory_test, puts_a_voter_without_memory_on_probation_until_it_has_pro
   EXPECT_EQ(state.promised_term, 0U);
 }
 
-TEST_F(directory_test, does_not_trust_a_promise_without_the_log_that_it_was_made_for) {
+TEST_F(DirectoryTest, DoesNotTrustAPromiseWithoutTheLogThatItWasMadeFor) {
   prepare_directory(path, false);
   promise_term(path, 17);
   const auto state = prepare_directory(path, false);
@@ -59,13 +59,13 @@ TEST_F(directory_test, does_not_trust_a_promise_without_the_log_that_it_was_made
   EXPECT_EQ(state.promised_term, 0U);
 }
 
-TEST_F(directory_test, lets_a_voter_that_is_alone_begin_at_once) {
+TEST_F(DirectoryTest, LetsAVoterThatIsAloneBeginAtOnce) {
   const auto state = prepare_directory(path, true);
   EXPECT_TRUE(state.empty);
   EXPECT_FALSE(state.probation);
 }
 
-TEST_F(directory_test, calls_a_log_without_metadata_and_a_broken_marker_damaged) {
+TEST_F(DirectoryTest, CallsALogWithoutMetadataAndABrokenMarkerDamaged) {
   fs::create_directories(path);
   write("0000000000000001-0000000000000009", "x");
   EXPECT_THAT(prepare_directory(path, false).damage, HasSubstr("who was voted for"));
@@ -74,7 +74,7 @@ TEST_F(directory_test, calls_a_log_without_metadata_and_a_broken_marker_damaged)
   EXPECT_THAT(prepare_directory(path, false).damage, HasSubstr("probation"));
 }
 
-TEST_F(directory_test, moves_aside_and_deletes_nothing) {
+TEST_F(DirectoryTest, MovesAsideAndDeletesNothing) {
   for (int number = 1; number <= 3; ++number) {
     prepare_directory(path, true);
     write("metadata1", std::to_string(number));
@@ -86,7 +86,7 @@ TEST_F(directory_test, moves_aside_and_deletes_nothing) {
   }
 }
 
-TEST_F(directory_test, says_what_the_file_system_says) {
+TEST_F(DirectoryTest, SaysWhatTheFileSystemSays) {
   fs::create_directories(fs::path(path).parent_path());
   std::ofstream(path) << "a file";
   EXPECT_NE(prepare_directory(path, false).error, "");

@@ -29,7 +29,7 @@ journal_state example_state() {
   return book.state();
 }
 
-TEST(journal_codec, returns_what_was_encoded) {
+TEST(JournalCodec, ReturnsWhatWasEncoded) {
   for (const auto& entry : one_of_each()) {
     journal_entry decoded;
     EXPECT_EQ(decode(encoded(entry), decoded), "");
@@ -37,21 +37,21 @@ TEST(journal_codec, returns_what_was_encoded) {
   }
 }
 
-TEST(journal_codec, carries_the_largest_policy_with_the_largest_checkpoint) {
+TEST(JournalCodec, CarriesTheLargestPolicyWithTheLargestCheckpoint) {
   const auto entry = publish_policy({1, 1}, 1, 1, messages::max_policy_bytes, max_checkpoint_bytes);
   journal_entry decoded;
   EXPECT_EQ(decode(encoded(entry), decoded), "");
   EXPECT_EQ(decoded, entry);
 }
 
-TEST(journal_codec, carries_decisions_for_the_largest_cluster) {
+TEST(JournalCodec, CarriesDecisionsForTheLargestCluster) {
   const auto entry = decide_window({1, 1}, 1, 1, 1, messages::max_workers);
   journal_entry decoded;
   EXPECT_EQ(decode(encoded(entry), decoded), "");
   EXPECT_EQ(decoded, entry);
 }
 
-TEST(journal_codec, refuses_to_encode_what_makes_no_sense) {
+TEST(JournalCodec, RefusesToEncodeWhatMakesNoSense) {
   std::vector<std::pair<journal_entry, std::string>> cases;
   cases.emplace_back(begin_term({0, 1}, 1), "client");
   cases.emplace_back(begin_term({1, 0}, 1), "sequence");
@@ -88,7 +88,7 @@ TEST(journal_codec, refuses_to_encode_what_makes_no_sense) {
   }
 }
 
-TEST(journal_codec, makes_a_snapshot_of_all_that_a_journal_knows) {
+TEST(JournalCodec, MakesASnapshotOfAllThatAJournalKnows) {
   const auto state = example_state();
   journal_state restored;
   EXPECT_EQ(decode_snapshot(encode_snapshot(state), restored), "");
@@ -98,7 +98,7 @@ TEST(journal_codec, makes_a_snapshot_of_all_that_a_journal_knows) {
   EXPECT_TRUE(empty == journal_state());
 }
 
-TEST(journal_codec, reads_a_snapshot_that_knows_of_no_end) {
+TEST(JournalCodec, ReadsASnapshotThatKnowsOfNoEnd) {
   auto state = example_state();
   const auto with_end = encode_snapshot(state);
   state.end = {};
@@ -111,7 +111,7 @@ TEST(journal_codec, reads_a_snapshot_that_knows_of_no_end) {
   EXPECT_TRUE(restored == state);
 }
 
-TEST(journal_codec, goes_on_from_a_snapshot_as_if_there_had_been_none) {
+TEST(JournalCodec, GoesOnFromASnapshotAsIfThereHadBeenNone) {
   journal original;
   for (const auto& entry : one_of_each())
     apply(original, entry);
@@ -130,7 +130,7 @@ TEST(journal_codec, goes_on_from_a_snapshot_as_if_there_had_been_none) {
   EXPECT_TRUE(original.state() == restored.state());
 }
 
-TEST(journal_codec, notices_every_flipped_bit) {
+TEST(JournalCodec, NoticesEveryFlippedBit) {
   for (const auto& entry : one_of_each()) {
     const auto words = encoded(entry);
     for (std::size_t bit = 0; bit < words.size() * 64; ++bit) {
@@ -142,7 +142,7 @@ TEST(journal_codec, notices_every_flipped_bit) {
   }
 }
 
-TEST(journal_codec, notices_every_cut_and_every_addition) {
+TEST(JournalCodec, NoticesEveryCutAndEveryAddition) {
   for (const auto& entry : one_of_each()) {
     const auto words = encoded(entry);
     journal_entry decoded;
@@ -177,7 +177,7 @@ word_list damage(std::mt19937_64& random, word_list words, block_kind kind) {
   return words;
 }
 
-TEST(journal_codec, survives_damage_behind_a_good_checksum) {
+TEST(JournalCodec, SurvivesDamageBehindAGoodChecksum) {
   std::mt19937_64 random(20240229);
   std::vector<word_list> corpus;
   for (const auto& entry : one_of_each())
@@ -198,7 +198,7 @@ TEST(journal_codec, survives_damage_behind_a_good_checksum) {
   EXPECT_GT(refused, 100'000);
 }
 
-TEST(journal_codec, survives_damaged_snapshots) {
+TEST(JournalCodec, SurvivesDamagedSnapshots) {
   std::mt19937_64 random(20240301);
   const auto snapshot = encode_snapshot(example_state());
   int refused = 0;
@@ -216,7 +216,7 @@ TEST(journal_codec, survives_damaged_snapshots) {
   EXPECT_GT(refused, 10'000);
 }
 
-TEST(journal_codec, tells_entries_from_snapshots) {
+TEST(JournalCodec, TellsEntriesFromSnapshots) {
   journal_entry entry;
   journal_state state;
   EXPECT_NE(decode(encode_snapshot({}), entry), "");

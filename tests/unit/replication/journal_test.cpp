@@ -8,9 +8,9 @@ namespace dynamix::replication {
 namespace {
 
 /// A journal in which term 1 has begun and generation 1 of three members is formed. Its client is 1.
-class begun : public testing::Test {
+class Begun : public testing::Test {
 protected:
-  begun() {
+  Begun() {
     expect(begin_term(next(), 1), verdict::applied);
     expect(form_generation(next(), 1, 1), verdict::applied);
   }
@@ -26,7 +26,7 @@ private:
   std::uint64_t sequence_ = 0;
 };
 
-TEST_F(begun, keeps_the_newest_window_with_all_its_decisions) {
+TEST_F(Begun, KeepsTheNewestWindowWithAllItsDecisions) {
   expect(decide_window(next(), 1, 1), verdict::applied);
   expect(decide_window(next(), 1, 4), verdict::applied); // windows may be left out
   EXPECT_EQ(book.state().last_window, 4U);
@@ -36,7 +36,7 @@ TEST_F(begun, keeps_the_newest_window_with_all_its_decisions) {
   EXPECT_EQ(book.state().counts.windows_decided, 2U);
 }
 
-TEST_F(begun, applies_a_repeated_proposal_once_and_answers_as_the_first_time) {
+TEST_F(Begun, AppliesARepeatedProposalOnceAndAnswersAsTheFirstTime) {
   const auto entry = decide_window({9, 5}, 1, 1);
   expect(entry, verdict::applied);
   for (int again = 0; again < 3; ++again) {
@@ -51,7 +51,7 @@ TEST_F(begun, applies_a_repeated_proposal_once_and_answers_as_the_first_time) {
   EXPECT_EQ(book.state().counts.duplicated, 4U);
 }
 
-TEST_F(begun, remembers_a_refusal_too) {
+TEST_F(Begun, RemembersARefusalToo) {
   const auto refused = decide_window({9, 1}, 1, 1, 2); // generation 2 is not formed
   expect(refused, verdict::generation_passed);
   expect(form_generation(next(), 1, 2), verdict::applied);
@@ -60,7 +60,7 @@ TEST_F(begun, remembers_a_refusal_too) {
   EXPECT_TRUE(outcome.repeated);
 }
 
-TEST_F(begun, refuses_and_counts_what_an_old_arbitrator_says) {
+TEST_F(Begun, RefusesAndCountsWhatAnOldArbitratorSays) {
   expect(begin_term({2, 1}, 5, 2), verdict::applied);
   EXPECT_EQ(book.state().leader, 2U);
   expect(decide_window(next(), 1, 1), verdict::stale_term);
@@ -71,7 +71,7 @@ TEST_F(begun, refuses_and_counts_what_an_old_arbitrator_says) {
   EXPECT_EQ(book.state().policy, nullptr);
 }
 
-TEST_F(begun, gives_a_term_to_one_arbitrator) {
+TEST_F(Begun, GivesATermToOneArbitrator) {
   expect(begin_term({2, 1}, 2, 2), verdict::applied);
   expect(begin_term({3, 1}, 2, 3), verdict::stale_term);
   expect(begin_term({3, 2}, 1, 3), verdict::stale_term);
@@ -79,13 +79,13 @@ TEST_F(begun, gives_a_term_to_one_arbitrator) {
   EXPECT_EQ(book.state().term, 2U);
 }
 
-TEST_F(begun, refuses_a_term_that_nobody_began) {
+TEST_F(Begun, RefusesATermThatNobodyBegan) {
   expect(decide_window(next(), 2, 1), verdict::term_not_begun);
   EXPECT_EQ(book.state().counts.refused, 1U);
   EXPECT_EQ(journal().state().term, 0U);
 }
 
-TEST_F(begun, refuses_a_window_that_was_decided_or_passed) {
+TEST_F(Begun, RefusesAWindowThatWasDecidedOrPassed) {
   expect(decide_window(next(), 1, 5), verdict::applied);
   expect(decide_window(next(), 1, 5), verdict::window_passed);
   expect(decide_window(next(), 1, 4), verdict::window_passed);
@@ -95,7 +95,7 @@ TEST_F(begun, refuses_a_window_that_was_decided_or_passed) {
   EXPECT_EQ(book.state().counts.refused, 3U);
 }
 
-TEST_F(begun, goes_back_to_a_window_only_in_a_new_term) {
+TEST_F(Begun, GoesBackToAWindowOnlyInANewTerm) {
   expect(decide_window(next(), 1, 9), verdict::applied);
   expect(form_generation(next(), 1, 2, 2, 4), verdict::term_needed);
   EXPECT_EQ(book.state().generation.generation, 1U);
@@ -107,14 +107,14 @@ TEST_F(begun, goes_back_to_a_window_only_in_a_new_term) {
   expect(form_generation(next(), 2, 3, 2, 5), verdict::applied); // forward needs no new term
 }
 
-TEST_F(begun, holds_decisions_to_the_newest_generation) {
+TEST_F(Begun, HoldsDecisionsToTheNewestGeneration) {
   expect(form_generation(next(), 1, 2), verdict::applied);
   expect(form_generation(next(), 1, 2), verdict::generation_passed);
   expect(decide_window(next(), 1, 1, 1), verdict::generation_passed);
   expect(decide_window(next(), 1, 1, 2), verdict::applied);
 }
 
-TEST_F(begun, keeps_the_newest_policy_and_the_newest_checkpoint) {
+TEST_F(Begun, KeepsTheNewestPolicyAndTheNewestCheckpoint) {
   expect(publish_policy(next(), 1, 1, 10, 20), verdict::applied);
   expect(publish_policy(next(), 1, 3, 11, 0), verdict::applied);
   expect(publish_policy(next(), 1, 3), verdict::policy_passed);
@@ -125,7 +125,7 @@ TEST_F(begun, keeps_the_newest_policy_and_the_newest_checkpoint) {
   EXPECT_EQ(book.state().learner_checkpoint->size(), 20U); // version 3 came without one
 }
 
-TEST_F(begun, keeps_the_end_of_training_until_another_generation_is_formed) {
+TEST_F(Begun, KeepsTheEndOfTrainingUntilAnotherGenerationIsFormed) {
   EXPECT_EQ(book.state().end, training_ended());
   expect(end_training(next(), 1, 2), verdict::generation_passed);
   expect(end_training(next(), 1, 1, 2), verdict::applied);
@@ -137,7 +137,7 @@ TEST_F(begun, keeps_the_end_of_training_until_another_generation_is_formed) {
   EXPECT_EQ(book.state().end, training_ended()) << "training goes on";
 }
 
-TEST_F(begun, forgets_the_client_that_was_silent_longest) {
+TEST_F(Begun, ForgetsTheClientThatWasSilentLongest) {
   for (std::uint64_t client = 2; client <= max_clients; ++client)
     expect(begin_term({client, 1}, client), verdict::applied);
   EXPECT_EQ(book.state().clients.size(), max_clients);
@@ -149,7 +149,7 @@ TEST_F(begun, forgets_the_client_that_was_silent_longest) {
   EXPECT_FALSE(book.state().clients.contains(2));
 }
 
-TEST_F(begun, goes_on_after_a_damaged_entry) {
+TEST_F(Begun, GoesOnAfterADamagedEntry) {
   const auto digest = book.state().digest;
   const word_list nonsense = {1, 2, 3};
   EXPECT_EQ(book.apply(nonsense).result, verdict::damaged);
@@ -160,7 +160,7 @@ TEST_F(begun, goes_on_after_a_damaged_entry) {
   expect(decide_window(next(), 1, 1), verdict::applied);
 }
 
-TEST(journal, tells_orders_apart_by_their_digest) {
+TEST(Journal, TellsOrdersApartByTheirDigest) {
   journal one;
   journal other;
   apply(one, begin_term({1, 1}, 1));

@@ -7,7 +7,7 @@ namespace {
 
 using phase = probation::phase;
 
-TEST(probation, asks_until_both_others_of_three_have_told_their_terms) {
+TEST(Probation, AsksUntilBothOthersOfThreeHaveToldTheirTerms) {
   probation trial(3);
   EXPECT_FALSE(trial.follows(100));
   trial.heard(2, 7, false);
@@ -18,7 +18,7 @@ TEST(probation, asks_until_both_others_of_three_have_told_their_terms) {
   EXPECT_EQ(trial.promised_term(), 10U);
 }
 
-TEST(probation, asks_three_of_the_four_others_of_five) {
+TEST(Probation, AsksThreeOfTheFourOthersOfFive) {
   probation trial(5);
   trial.heard(2, 3, false);
   trial.heard(3, 3, false);
@@ -27,7 +27,7 @@ TEST(probation, asks_three_of_the_four_others_of_five) {
   EXPECT_EQ(trial.now(), phase::catching_up);
 }
 
-TEST(probation, follows_newer_leaders_only_and_is_over_when_an_entry_of_theirs_is_applied) {
+TEST(Probation, FollowsNewerLeadersOnlyAndIsOverWhenAnEntryOfTheirsIsApplied) {
   probation trial(3);
   trial.heard(2, 4, false);
   trial.heard(3, 4, false);
@@ -46,7 +46,7 @@ TEST(probation, follows_newer_leaders_only_and_is_over_when_an_entry_of_theirs_i
   EXPECT_TRUE(trial.follows(1));
 }
 
-TEST(probation, forgets_an_entry_that_an_older_one_replaced) {
+TEST(Probation, ForgetsAnEntryThatAnOlderOneReplaced) {
   probation trial(3);
   trial.heard(2, 4, false);
   trial.heard(3, 4, false);
@@ -59,14 +59,14 @@ TEST(probation, forgets_an_entry_that_an_older_one_replaced) {
   EXPECT_EQ(trial.now(), phase::over);
 }
 
-TEST(probation, is_over_at_once_in_a_new_cluster) {
+TEST(Probation, IsOverAtOnceInANewCluster) {
   probation trial(3);
   trial.heard(2, 1, true);
   trial.heard(3, 1, true);
   EXPECT_EQ(trial.now(), phase::over);
 }
 
-TEST(probation, learns_late_that_the_cluster_is_new) {
+TEST(Probation, LearnsLateThatTheClusterIsNew) {
   probation trial(3);
   trial.heard(2, 1, false); // an answer tells no more than the term
   trial.heard(3, 1, false);
@@ -77,7 +77,7 @@ TEST(probation, learns_late_that_the_cluster_is_new) {
   EXPECT_EQ(trial.now(), phase::over);
 }
 
-TEST(probation, does_not_take_a_cluster_for_new_because_one_other_is) {
+TEST(Probation, DoesNotTakeAClusterForNewBecauseOneOtherIs) {
   probation trial(3);
   trial.heard(2, 1, true);
   trial.heard(3, 8, false);

@@ -49,7 +49,7 @@ std::vector<double> kill_leaders(replica_cluster& cluster, std::size_t kills, st
   return gaps_ms;
 }
 
-TEST(replica_kill, loses_and_doubles_nothing_when_leaders_are_killed) {
+TEST(ReplicaKill, LosesAndDoublesNothingWhenLeadersAreKilled) {
   const auto kills = kills_wanted();
   std::mt19937 random(1);
   replica_cluster cluster(3, 500);

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using testing::Contains;
 using testing::HasSubstr;
 
-class replica_test : public testing::Test {
+class ReplicaTest : public testing::Test {
 protected:
   static void decide(replica_cluster& cluster, int count) {
     for (; count > 0 && !HasFailure(); --count)
@@ -48,7 +48,7 @@ protected:
   }
 };
 
-TEST_F(replica_test, elects_one_leader_among_three_and_tells_followers_who_it_is) {
+TEST_F(ReplicaTest, ElectsOneLeaderAmongThreeAndTellsFollowersWhoItIs) {
   replica_cluster cluster(3, 5000); // a busy machine is no reason to elect another
   begin(cluster);
   const auto leader = cluster.wait_for_leader();
@@ -69,7 +69,7 @@ TEST_F(replica_test, elects_one_leader_among_three_and_tells_followers_who_it_is
   EXPECT_EQ(cluster.check_all_equal(), "");
 }
 
-TEST_F(replica_test, replaces_a_dead_leader_before_its_heartbeats_are_missed) {
+TEST_F(ReplicaTest, ReplacesADeadLeaderBeforeItsHeartbeatsAreMissed) {
   constexpr std::uint32_t detect_ms = 5000;
   replica_cluster cluster(3, detect_ms);
   begin(cluster);
@@ -88,7 +88,7 @@ TEST_F(replica_test, replaces_a_dead_leader_before_its_heartbeats_are_missed) {
   EXPECT_EQ(cluster.check_all_equal(), "");
 }
 
-TEST_F(replica_test, lets_the_voters_that_are_left_stand_one_after_the_other) {
+TEST_F(ReplicaTest, LetsTheVotersThatAreLeftStandOneAfterTheOther) {
   const auto from = time_outs_of(500);
   const std::vector<voter> voters = {{1, "a:1"}, {2, "b:1"}, {3, "c:1"}, {4, "d:1"}, {5, "e:1"}};
   EXPECT_EQ(standing_delay_ms(voters, 1, 3, from), 0U);
@@ -98,7 +98,7 @@ TEST_F(replica_test, lets_the_voters_that_are_left_stand_one_after_the_other) {
   EXPECT_LT(standing_delay_ms(voters, 5, 1, from), from.election_ms); // the least that libraft draws
 }
 
-TEST_F(replica_test, goes_on_with_three_of_five) {
+TEST_F(ReplicaTest, GoesOnWithThreeOfFive) {
   replica_cluster cluster(5, 500);
   begin(cluster);
   decide(cluster, 5);
@@ -112,7 +112,7 @@ TEST_F(replica_test, goes_on_with_three_of_five) {
   EXPECT_EQ(cluster.check_all_equal(), "");
 }
 
-TEST_F(replica_test, needs_nobody_when_it_is_alone) {
+TEST_F(ReplicaTest, NeedsNobodyWhenItIsAlone) {
   replica_cluster cluster(1, 500);
   begin(cluster);
   decide(cluster, 5);
@@ -122,7 +122,7 @@ TEST_F(replica_test, needs_nobody_when_it_is_alone) {
   EXPECT_EQ(cluster.check_all_equal(), "");
 }
 
-TEST_F(replica_test, restarts_from_snapshots) {
+TEST_F(ReplicaTest, RestartsFromSnapshots) {
   replica_cluster cluster(3, 500, 32);
   begin(cluster);
   decide(cluster, 150);
@@ -137,7 +137,7 @@ TEST_F(replica_test, restarts_from_snapshots) {
   EXPECT_EQ(cluster.check_all_equal(), "");
 }
 
-TEST_F(replica_test, brings_a_wiped_voter_up_to_date) {
+TEST_F(ReplicaTest, BringsAWipedVoterUpToDate) {
   replica_cluster cluster(3, 500, 32);
   begin(cluster);
   decide(cluster, 100);
@@ -155,7 +155,7 @@ TEST_F(replica_test, brings_a_wiped_voter_up_to_date) {
   EXPECT_EQ(cluster.check_all_equal(), "");
 }
 
-TEST_F(replica_test, brings_a_wiped_leader_up_to_date) {
+TEST_F(ReplicaTest, BringsAWipedLeaderUpToDate) {
   replica_cluster cluster(3, 500);
   begin(cluster);
   for (int round = 0; round < 3 && !HasFailure(); ++round) {
@@ -170,7 +170,7 @@ TEST_F(replica_test, brings_a_wiped_leader_up_to_date) {
   }
 }
 
-TEST_F(replica_test, does_not_let_a_wiped_voter_elect_one_that_lags) {
+TEST_F(ReplicaTest, DoesNotLetAWipedVoterElectOneThatLags) {
   replica_cluster cluster(3, 500);
   begin(cluster);
   decide(cluster, 10);
@@ -191,7 +191,7 @@ TEST_F(replica_test, does_not_let_a_wiped_voter_elect_one_that_lags) {
   EXPECT_EQ(cluster.check_all_equal(), "");
 }
 
-TEST_F(replica_test, moves_a_damaged_directory_aside_and_catches_up) {
+TEST_F(ReplicaTest, MovesADamagedDirectoryAsideAndCatchesUp) {
   replica_cluster cluster(3, 500, 32);
   begin(cluster);
   const auto damage_all = [&](std::size_t voter, const std::string& prefix, std::uintmax_t keep) {
@@ -216,7 +216,7 @@ TEST_F(replica_test, moves_a_damaged_directory_aside_and_catches_up) {
   EXPECT_EQ(number, 3);
 }
 
-TEST_F(replica_test, goes_on_without_a_leader_that_hangs_and_takes_it_back) {
+TEST_F(ReplicaTest, GoesOnWithoutALeaderThatHangsAndTakesItBack) {
   replica_cluster cluster(3, 500);
   begin(cluster);
   decide(cluster, 5);
@@ -231,7 +231,7 @@ TEST_F(replica_test, goes_on_without_a_leader_that_hangs_and_takes_it_back) {
   EXPECT_EQ(cluster.check_all_equal(), "");
 }
 
-TEST_F(replica_test, says_that_the_disk_is_full_and_loses_nothing) {
+TEST_F(ReplicaTest, SaysThatTheDiskIsFullAndLosesNothing) {
   replica_cluster cluster(3, 500, 32);
   begin(cluster);
   decide(cluster, 5);
@@ -263,7 +263,7 @@ TEST_F(replica_test, says_that_the_disk_is_full_and_loses_nothing) {
   EXPECT_EQ(cluster.check_all_equal(), "");
 }
 
-TEST_F(replica_test, replicates_the_largest_policy_and_checkpoint) {
+TEST_F(ReplicaTest, ReplicatesTheLargestPolicyAndCheckpoint) {
   replica_cluster cluster(3, 10'000, 4); // on a busy machine 32 MiB take their time
   begin(cluster);
   for (int version = 1; version <= 3; ++version) {

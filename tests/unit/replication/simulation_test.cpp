@@ -17,7 +17,7 @@ std::uint64_t setting(const char* variable, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 0);
 }
 
-TEST(simulation, loses_and_doubles_nothing_under_faults_and_goes_on_when_they_end) {
+TEST(Simulation, LosesAndDoublesNothingUnderFaultsAndGoesOnWhenTheyEnd) {
   const auto seeds = setting("DYNAMIX_SEEDS", 300);
   const auto first = setting("DYNAMIX_SEED", 1);
   std::uint64_t acknowledged = 0;
@@ -42,7 +42,7 @@ TEST(simulation, loses_and_doubles_nothing_under_faults_and_goes_on_when_they_en
   EXPECT_GT(leaders, seeds); // leaders were lost on the way
 }
 
-TEST(simulation, is_the_same_for_the_same_seed) {
+TEST(Simulation, IsTheSameForTheSameSeed) {
   std::uint64_t traces[2];
   for (auto& trace : traces) {
     simulation one(42);

@@ -49,7 +49,7 @@ bytes prove(raw_peer& peer, const bytes& with_secret, std::uint64_t initiator = 
   return to_bytes(encode_proof(key, with));
 }
 
-TEST(transport, hands_over_a_stream_when_both_know_the_secret) {
+TEST(Transport, HandsOverAStreamWhenBothKnowTheSecret) {
   transport_host second(2, {{1, nowhere}}, secret);
   transport_host first(1, {{2, at(second.port())}}, secret);
   ASSERT_EQ(first.connect(2), 0);
@@ -60,7 +60,7 @@ TEST(transport, hands_over_a_stream_when_both_know_the_secret) {
   EXPECT_EQ(second.counts().accepted, 1U);
 }
 
-TEST(transport, tells_when_the_last_connection_of_a_voter_has_ended) {
+TEST(Transport, TellsWhenTheLastConnectionOfAVoterHasEnded) {
   transport_host third(3, {{1, nowhere}, {2, nowhere}}, secret);
   {
     transport_host first(1, {{3, at(third.port())}}, secret);
@@ -79,7 +79,7 @@ TEST(transport, tells_when_the_last_connection_of_a_voter_has_ended) {
   EXPECT_TRUE(third.wait([&] { return third.hung_up().size() == 2; }));
 }
 
-TEST(transport, lets_nobody_in_and_connects_to_nobody_with_another_secret) {
+TEST(Transport, LetsNobodyInAndConnectsToNobodyWithAnotherSecret) {
   transport_host second(2, {{1, nowhere}}, other_secret);
   transport_host first(1, {{2, at(second.port())}}, secret);
   EXPECT_EQ(first.connect(2), RAFT_NOCONNECTION);
@@ -89,7 +89,7 @@ TEST(transport, lets_nobody_in_and_connects_to_nobody_with_another_secret) {
   EXPECT_THAT(first.reports(), testing::Contains(testing::HasSubstr("does not know the cluster's secret")));
 }
 
-TEST(transport, takes_what_follows_the_proof_at_once_as_the_streams_first_bytes) {
+TEST(Transport, TakesWhatFollowsTheProofAtOnceAsTheStreamsFirstBytes) {
   transport_host host(1, {{2, nowhere}}, secret);
   raw_peer peer(host.port());
   auto last = prove(peer, secret);
@@ -100,7 +100,7 @@ TEST(transport, takes_what_follows_the_proof_at_once_as_the_streams_first_bytes)
   EXPECT_EQ(host.accepted(), std::vector<std::uint64_t>{2});
 }
 
-TEST(transport, takes_the_challenge_in_single_bytes) {
+TEST(Transport, TakesTheChallengeInSingleBytes) {
   transport_host host(1, {{2, nowhere}}, secret);
   raw_peer peer(host.port());
   const auto key = derive_key(secret);
@@ -115,7 +115,7 @@ TEST(transport, takes_the_challenge_in_single_bytes) {
   EXPECT_TRUE(host.wait([&] { return host.accepted().size() == 1; }));
 }
 
-TEST(transport, refuses_a_wrong_proof) {
+TEST(Transport, RefusesAWrongProof) {
   transport_host host(1, {{2, nowhere}}, secret);
   raw_peer peer(host.port());
   peer.send(prove(peer, other_secret));
@@ -124,7 +124,7 @@ TEST(transport, refuses_a_wrong_proof) {
   EXPECT_EQ(host.counts().refused, 1U);
 }
 
-TEST(transport, refuses_ids_that_are_no_voters_and_its_own) {
+TEST(Transport, RefusesIdsThatAreNoVotersAndItsOwn) {
   transport_host host(1, {{2, nowhere}}, secret);
   for (const std::uint64_t id : {0, 1, 3}) {
     raw_peer peer(host.port());
@@ -138,7 +138,7 @@ TEST(transport, refuses_ids_that_are_no_voters_and_its_own) {
   EXPECT_THAT(host.accepted(), testing::IsEmpty());
 }
 
-TEST(transport, refuses_a_proof_that_was_recorded) {
+TEST(Transport, RefusesAProofThatWasRecorded) {
   transport_host host(1, {{2, nowhere}}, secret);
   const auto key = derive_key(secret);
   auto with = greeting_by(2, 1);
@@ -161,7 +161,7 @@ TEST(transport, refuses_a_proof_that_was_recorded) {
   EXPECT_EQ(host.accepted().size(), 1U);
 }
 
-TEST(transport, refuses_its_own_answer_sent_back_as_a_proof) {
+TEST(Transport, RefusesItsOwnAnswerSentBackAsAProof) {
   transport_host host(1, {{2, nowhere}}, secret);
   raw_peer peer(host.port());
   peer.send(to_bytes(encode_greeting(greeting_by(2, 1))));
@@ -172,7 +172,7 @@ TEST(transport, refuses_its_own_answer_sent_back_as_a_proof) {
   EXPECT_THAT(host.accepted(), testing::IsEmpty());
 }
 
-TEST(transport, drops_garbage) {
+TEST(Transport, DropsGarbage) {
   transport_host host(1, {{2, nowhere}}, secret);
   std::mt19937 random(7);
   for (int round = 0; round < 50; ++round) {
@@ -189,7 +189,7 @@ TEST(transport, drops_garbage) {
   EXPECT_EQ(host.received(), "");
 }
 
-TEST(transport, drops_the_silent_after_their_time_wherever_they_fall_silent) {
+TEST(Transport, DropsTheSilentAfterTheirTimeWhereverTheyFallSilent) {
   transport_host host(1, {{2, nowhere}}, secret, 5'000);
   raw_peer mute(host.port());
   raw_peer half(host.port());
@@ -204,21 +204,21 @@ TEST(transport, drops_the_silent_after_their_time_wherever_they_fall_silent) {
   EXPECT_EQ(host.counts().timed_out, 3U);
 }
 
-TEST(transport, gives_up_on_a_peer_that_listens_but_says_nothing) {
+TEST(Transport, GivesUpOnAPeerThatListensButSaysNothing) {
   raw_listener mute;
   transport_host host(1, {{2, at(mute.port())}}, secret, 1'000);
   EXPECT_EQ(host.connect(2), RAFT_NOCONNECTION);
   EXPECT_EQ(host.counts().timed_out, 1U);
 }
 
-TEST(transport, gives_up_on_a_port_where_nobody_listens_and_on_a_name_that_is_none) {
+TEST(Transport, GivesUpOnAPortWhereNobodyListensAndOnANameThatIsNone) {
   const auto gone = raw_listener().port();
   transport_host host(1, {{2, at(gone)}, {3, "no-such-host.invalid:1"}, {4, "nonsense"}}, secret);
   for (const std::uint64_t id : {2, 3, 4, 5}) // 5 is no voter
     EXPECT_EQ(host.connect(id), RAFT_NOCONNECTION) << id;
 }
 
-TEST(transport, survives_peers_that_hang_up_early) {
+TEST(Transport, SurvivesPeersThatHangUpEarly) {
   transport_host host(1, {{2, nowhere}}, secret);
   const auto greeting = to_bytes(encode_greeting(greeting_by(2, 1)));
   for (std::size_t cut = 0; cut <= greeting.size(); cut += 8) {
@@ -231,7 +231,7 @@ TEST(transport, survives_peers_that_hang_up_early) {
   EXPECT_TRUE(host.wait([&] { return host.accepted().size() == 1; }));
 }
 
-TEST(transport, makes_room_for_a_voter_among_many_that_linger) {
+TEST(Transport, MakesRoomForAVoterAmongManyThatLinger) {
   transport_host host(1, {{2, nowhere}}, secret, 60'000);
   std::vector<std::unique_ptr<raw_peer>> crowd;
   for (std::size_t index = 0; index < 3 * max_pending_incoming; ++index)
@@ -243,7 +243,7 @@ TEST(transport, makes_room_for_a_voter_among_many_that_linger) {
   EXPECT_TRUE(host.wait([&] { return host.accepted().size() == 1; }));
 }
 
-TEST(transport, cancels_what_is_under_way_when_it_closes) {
+TEST(Transport, CancelsWhatIsUnderWayWhenItCloses) {
   raw_listener mute;
   transport_host host(1, {{2, at(mute.port())}}, secret, 60'000);
   host.begin_connect(2);
@@ -252,13 +252,13 @@ TEST(transport, cancels_what_is_under_way_when_it_closes) {
   EXPECT_TRUE(lingering.hung_up());
 }
 
-TEST(transport, says_why_it_cannot_listen) {
+TEST(Transport, SaysWhyItCannotListen) {
   raw_listener taken;
   EXPECT_THAT(transport_host::listen_error(at(taken.port())), testing::HasSubstr("address already in use"));
 }
 
 // A follower's disk may be slower than the election of another leader. libraft then answers nobody.
-TEST(guarded_io, drops_what_is_meant_for_nobody) {
+TEST(GuardedIo, DropsWhatIsMeantForNobody) {
   uv_loop_t loop{};
   ::uv_loop_init(&loop);
   transport connections(loop, {.id = 1, .voters = {{1, nowhere}}, .listen = nowhere, .secret = secret});
@@ -281,7 +281,7 @@ TEST(guarded_io, drops_what_is_meant_for_nobody) {
   ::uv_loop_close(&loop);
 }
 
-TEST(challenge, binds_every_field) {
+TEST(Challenge, BindsEveryField) {
   const auto key = derive_key(secret);
   auto with = greeting_by(2, 1);
   ASSERT_TRUE(fill_random(with.acceptor_nonce));

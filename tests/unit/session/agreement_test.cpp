@@ -20,7 +20,7 @@ boundary_row row(messages::decision newest, messages::decision older = {},
   return {.held = {newest, older}, .request = request};
 }
 
-TEST(agreement, survives_the_way_through_a_collective) {
+TEST(Agreement, SurvivesTheWayThroughACollective) {
   const auto before = row(decision(7, 1U << 20, 1'000'000'000'000), decision(6, 32, 3), boundary_request::regroup);
   const auto after = decode_row(encode(before));
   for (std::size_t i = 0; i < 2; ++i) {
@@ -31,7 +31,7 @@ TEST(agreement, survives_the_way_through_a_collective) {
   EXPECT_EQ(after.request, boundary_request::regroup);
 }
 
-TEST(agreement, picks_the_newest_that_all_hold) {
+TEST(Agreement, PicksTheNewestThatAllHold) {
   const std::vector rows{row(decision(3, 64), decision(2, 32)), row(decision(2, 128), decision(1, 256))};
   const auto agreed = agree(rows, {}, 10);
   ASSERT_TRUE(agreed.key);
@@ -40,31 +40,31 @@ TEST(agreement, picks_the_newest_that_all_hold) {
   EXPECT_EQ(agreed.decisions[1].batch, 128U);
 }
 
-TEST(agreement, waits_while_one_worker_lacks_the_decision) {
+TEST(Agreement, WaitsWhileOneWorkerLacksTheDecision) {
   EXPECT_FALSE(agree(std::vector{row(decision(3, 64)), row({})}, {}, 10).key);
   EXPECT_FALSE(agree(std::vector{row({}), row({})}, {}, 10).key);
 }
 
-TEST(agreement, never_goes_back_behind_the_last_applied) {
+TEST(Agreement, NeverGoesBackBehindTheLastApplied) {
   const std::vector rows{row(decision(3, 64)), row(decision(3, 64))};
   EXPECT_FALSE(agree(rows, {1, 3}, 10).key);
   EXPECT_FALSE(agree(rows, {2, 1}, 10).key);
   EXPECT_TRUE(agree(rows, {1, 2}, 10).key);
 }
 
-TEST(agreement, takes_the_older_one_while_the_newest_is_not_due_everywhere) {
+TEST(Agreement, TakesTheOlderOneWhileTheNewestIsNotDueEverywhere) {
   const std::vector rows{row(decision(3, 64, 20), decision(2, 32, 10)), row(decision(3, 64, 30), decision(2, 32, 10))};
   EXPECT_EQ(agree(rows, {}, 20).key->window, 2U);
   EXPECT_EQ(agree(rows, {}, 30).key->window, 3U);
   EXPECT_FALSE(agree(rows, {}, 9).key);
 }
 
-TEST(agreement, never_leaves_everybody_without_a_sample) {
+TEST(Agreement, NeverLeavesEverybodyWithoutASample) {
   EXPECT_FALSE(agree(std::vector{row(decision(1, 0)), row(decision(1, 0))}, {}, 10).key);
   EXPECT_TRUE(agree(std::vector{row(decision(1, 0)), row(decision(1, 1))}, {}, 10).key);
 }
 
-TEST(agreement, does_what_the_strongest_request_asks_for) {
+TEST(Agreement, DoesWhatTheStrongestRequestAsksFor) {
   const auto asking = [](boundary_request request) { return row({}, {}, request); };
   using enum boundary_request;
   EXPECT_EQ(agree(std::vector{asking(none), asking(none)}, {}, 10).request, none);
@@ -72,7 +72,7 @@ TEST(agreement, does_what_the_strongest_request_asks_for) {
   EXPECT_EQ(agree(std::vector{asking(stop), asking(regroup), asking(none)}, {}, 10).request, stop);
 }
 
-TEST(agreement, takes_an_unknown_request_of_a_peer_for_the_strongest_it_knows) {
+TEST(Agreement, TakesAnUnknownRequestOfAPeerForTheStrongestItKnows) {
   auto numbers = encode(row({}));
   numbers[8] = 77;
   EXPECT_EQ(decode_row(numbers).request, boundary_request::stop);
@@ -190,7 +190,7 @@ private:
   std::map<messages::decision_key, std::set<std::uint64_t>> made_in_;
 };
 
-TEST(agreement, applies_each_decision_once_in_bounds_in_order_and_at_the_same_step_on_all_workers) {
+TEST(Agreement, AppliesEachDecisionOnceInBoundsInOrderAndAtTheSameStepOnAllWorkers) {
   std::uint64_t applied = 0;
   for (std::uint64_t seed = 1; seed <= 5000 && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -18,7 +18,7 @@ struct entered_slot : decision_slot {
   entered_slot() : decision_slot(2, 32, 1024) { enter_generation(3); }
 };
 
-TEST(decision_slot, holds_the_newest_two_with_the_newest_first) {
+TEST(DecisionSlot, HoldsTheNewestTwoWithTheNewestFirst) {
   entered_slot slot;
   for (std::uint64_t window = 1; window <= 3; ++window)
     EXPECT_EQ(slot.offer(decision(window)), offer_verdict::accepted);
@@ -29,7 +29,7 @@ TEST(decision_slot, holds_the_newest_two_with_the_newest_first) {
   EXPECT_EQ(slot.counts().superseded, 1U);
 }
 
-TEST(decision_slot, refuses_duplicates_older_ones_and_those_of_an_earlier_term) {
+TEST(DecisionSlot, RefusesDuplicatesOlderOnesAndThoseOfAnEarlierTerm) {
   entered_slot slot;
   slot.offer(decision(5));
   slot.offer(decision(6));
@@ -43,7 +43,7 @@ TEST(decision_slot, refuses_duplicates_older_ones_and_those_of_an_earlier_term) 
   EXPECT_EQ(slot.counts().stale_refused, 3U);
 }
 
-TEST(decision_slot, refuses_other_generations_other_ranks_and_batches_outside_the_bounds) {
+TEST(DecisionSlot, RefusesOtherGenerationsOtherRanksAndBatchesOutsideTheBounds) {
   entered_slot slot;
   auto other = decision(1);
   other.generation = 4;
@@ -59,7 +59,7 @@ TEST(decision_slot, refuses_other_generations_other_ranks_and_batches_outside_th
   EXPECT_EQ(slot.offer(decision(2, 1024)), offer_verdict::accepted);
 }
 
-TEST(decision_slot, forgets_what_is_applied_and_everything_older) {
+TEST(DecisionSlot, ForgetsWhatIsAppliedAndEverythingOlder) {
   entered_slot slot;
   slot.offer(decision(1));
   slot.offer(decision(2, 64, 20));
@@ -73,7 +73,7 @@ TEST(decision_slot, forgets_what_is_applied_and_everything_older) {
   EXPECT_EQ(slot.counts().late, 0U);
 }
 
-TEST(decision_slot, keeps_the_newer_one_when_the_workers_agree_on_the_older) {
+TEST(DecisionSlot, KeepsTheNewerOneWhenTheWorkersAgreeOnTheOlder) {
   entered_slot slot;
   slot.offer(decision(1, 64, 10));
   slot.offer(decision(2, 64, 20));
@@ -83,7 +83,7 @@ TEST(decision_slot, keeps_the_newer_one_when_the_workers_agree_on_the_older) {
   EXPECT_EQ(slot.close().unapplied, 1U);
 }
 
-TEST(decision_slot, counts_right_when_newer_ones_come_while_the_workers_agree) {
+TEST(DecisionSlot, CountsRightWhenNewerOnesComeWhileTheWorkersAgree) {
   entered_slot slot;
   slot.offer(decision(1));
   for (std::uint64_t window = 2; window <= 4; ++window)
@@ -96,7 +96,7 @@ TEST(decision_slot, counts_right_when_newer_ones_come_while_the_workers_agree) {
   EXPECT_EQ(counts.received, 4U);
 }
 
-TEST(decision_slot, counts_what_comes_after_the_end_as_unapplied) {
+TEST(DecisionSlot, CountsWhatComesAfterTheEndAsUnapplied) {
   entered_slot slot;
   slot.close();
   EXPECT_EQ(slot.offer(decision(1)), offer_verdict::accepted);
@@ -104,7 +104,7 @@ TEST(decision_slot, counts_what_comes_after_the_end_as_unapplied) {
   EXPECT_EQ(slot.counts().unapplied, 1U);
 }
 
-TEST(decision_slot, takes_nothing_before_its_first_generation) {
+TEST(DecisionSlot, TakesNothingBeforeItsFirstGeneration) {
   decision_slot slot(2, 32, 1024);
   EXPECT_EQ(slot.offer(decision(1)), offer_verdict::wrong_generation);
   auto of_none = decision(1);
@@ -114,7 +114,7 @@ TEST(decision_slot, takes_nothing_before_its_first_generation) {
   EXPECT_EQ(slot.counts().received, 0U);
 }
 
-TEST(decision_slot, drops_what_it_holds_when_a_generation_ends_and_goes_on_with_the_same_order_of_keys) {
+TEST(DecisionSlot, DropsWhatItHoldsWhenAGenerationEndsAndGoesOnWithTheSameOrderOfKeys) {
   entered_slot slot;
   slot.offer(decision(5));
   slot.offer(decision(6));
@@ -137,7 +137,7 @@ TEST(decision_slot, drops_what_it_holds_when_a_generation_ends_and_goes_on_with_
   EXPECT_EQ(counts.stale_refused, 1U);
 }
 
-TEST(decision_slot, loses_no_decision_between_an_offering_and_an_applying_thread) {
+TEST(DecisionSlot, LosesNoDecisionBetweenAnOfferingAndAnApplyingThread) {
   entered_slot slot;
   constexpr std::uint64_t windows = 20000;
   std::atomic<bool> done = false;

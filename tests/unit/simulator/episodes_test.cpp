@@ -18,7 +18,7 @@ TEST(RandomStream, KeepsItsNumbers) { // figures of simulations were measured wi
   EXPECT_EQ(stream.next(), 9315241652495780889U);
 }
 
-TEST(episodes, do_not_depend_on_when_they_are_looked_at) {
+TEST(Episodes, DoNotDependOnWhenTheyAreLookedAt) {
   auto often = make_episodes(1);
   auto seldom = make_episodes(1);
   for (int second = 0; second < 20'000; ++second) {
@@ -29,7 +29,7 @@ TEST(episodes, do_not_depend_on_when_they_are_looked_at) {
   }
 }
 
-TEST(episodes, have_the_given_gaps_durations_and_factors) {
+TEST(Episodes, HaveTheGivenGapsDurationsAndFactors) {
   auto slow_downs = make_episodes(2);
   double slow = 0;
   double log_factors = 0;
@@ -45,7 +45,7 @@ TEST(episodes, have_the_given_gaps_durations_and_factors) {
   EXPECT_NEAR(log_factors / slow, (std::log(1.25) + std::log(4)) / 2, 0.03);
 }
 
-TEST(episodes, differ_from_seed_to_seed) {
+TEST(Episodes, DifferFromSeedToSeed) {
   auto one = make_episodes(1);
   auto other = make_episodes(2);
   int different = 0;
@@ -54,7 +54,7 @@ TEST(episodes, differ_from_seed_to_seed) {
   EXPECT_GT(different, 100);
 }
 
-TEST(episodes, are_none_without_a_rate) {
+TEST(Episodes, AreNoneWithoutARate) {
   episodes none(0, 50, 4, random_stream(1, 1, 1));
   EXPECT_EQ(none.at(0), 1);
   EXPECT_EQ(none.at(1e6), 1);

@@ -25,7 +25,7 @@ std::string written(const std::string& text) {
 
 /// The errors without the file's path.
 template <class Read>
-std::vector<std::string> errors_of(const std::string& text, Read read) {
+std::vector<std::string> file_errors_of(const std::string& text, Read read) {
   const auto path = written(text);
   std::vector<std::string> errors;
   for (const auto& error : read(path)) {
@@ -36,14 +36,14 @@ std::vector<std::string> errors_of(const std::string& text, Read read) {
 }
 
 std::vector<std::string> profile_errors(const std::string& text) {
-  return errors_of(text, [](const std::string& path) {
+  return file_errors_of(text, [](const std::string& path) {
     device_profile profile;
     return read_device_profile(path, profile);
   });
 }
 
 std::vector<std::string> workload_errors(const std::string& text) {
-  return errors_of(text, [](const std::string& path) {
+  return file_errors_of(text, [](const std::string& path) {
     workload model;
     return read_workload(path, model);
   });
@@ -57,7 +57,7 @@ batch = [8, 16, 32, 64]
 milliseconds = [10, 14.5, 12.5, 30]
 )";
 
-TEST(device_profile, is_read_and_made_monotone) {
+TEST(DeviceProfile, IsReadAndMadeMonotone) {
   device_profile profile;
   ASSERT_THAT(read_device_profile(written(good_profile), profile), IsEmpty());
   EXPECT_EQ(profile.name, "v100");
@@ -75,7 +75,7 @@ TEST(device_profile, is_read_and_made_monotone) {
   }
 }
 
-TEST(device_profile, is_written_as_it_is_read) {
+TEST(DeviceProfile, IsWrittenAsItIsRead) {
   device_profile profile;
   ASSERT_THAT(read_device_profile(written(good_profile), profile), IsEmpty());
   EXPECT_EQ(to_toml(profile), good_profile);
@@ -89,7 +89,7 @@ TEST(device_profile, is_written_as_it_is_read) {
   EXPECT_DOUBLE_EQ(profile.evaluation_seconds, 4.25e-5);
 }
 
-TEST(device_profile, says_where_it_is_wrong) {
+TEST(DeviceProfile, SaysWhereItIsWrong) {
   EXPECT_THAT(profile_errors("[profile]\nname = 3\nsource = \"\"\nbatch = [8, 0.5]\n  milliseconds = 4\nbatches = 1\n"),
               ElementsAre("2:8: profile.name is an integer; it must be one line of 1 to 1000 characters",
                           "3:10: profile.source is \"\"; it must be one line of 1 to 1000 characters",
@@ -98,7 +98,7 @@ TEST(device_profile, says_where_it_is_wrong) {
                           HasSubstr("6:1: profile.batches is unknown; did you mean \"batch\"?")));
 }
 
-TEST(device_profile, wants_a_table) {
+TEST(DeviceProfile, WantsATable) {
   const auto table = [](const std::string& batch, const std::string& milliseconds) {
     return profile_errors("[profile]\nname = \"a\"\nsource = \"b\"\nbatch = " + batch +
                           "\nmilliseconds = " + milliseconds + "\n");
@@ -114,7 +114,7 @@ TEST(device_profile, wants_a_table) {
               ElementsAre(HasSubstr("5:17: profile.milliseconds holds an entry that is 0; it must be in (0, ")));
 }
 
-TEST(device_profile, refuses_other_files) {
+TEST(DeviceProfile, RefusesOtherFiles) {
   device_profile profile;
   EXPECT_THAT(to_string(read_device_profile(::testing::TempDir() + "absent.toml", profile).at(0)),
               HasSubstr("absent.toml: the device profile cannot be read"));
@@ -127,7 +127,7 @@ TEST(device_profile, refuses_other_files) {
   EXPECT_THAT(profile_errors(good_profile + "[more]\n"), ElementsAre(HasSubstr("7:2: more is unknown")));
 }
 
-TEST(workload, is_written_as_it_is_read) {
+TEST(Workload, IsWrittenAsItIsRead) {
   const workload model{.name = "lenet", .source = "a guess", .epoch_samples = 1234, .phi_noise = 0.125};
   workload read;
   ASSERT_THAT(read_workload(written(to_toml(model)), read), IsEmpty());
@@ -137,13 +137,13 @@ TEST(workload, is_written_as_it_is_read) {
   EXPECT_EQ(read.phi_noise, 0.125);
 }
 
-TEST(workload, leaves_nothing_to_a_default) {
+TEST(Workload, LeavesNothingToADefault) {
   EXPECT_EQ(workload_errors("[workload]\nname = \"a\"\n").size(), 13U);
   EXPECT_THAT(workload_errors("[workload]\nname = \"a\"\n"),
               ::testing::Contains("1:1: workload.phi_start is missing; it must be a number in (0, 1000000000]"));
 }
 
-TEST(workload, says_where_it_is_wrong) {
+TEST(Workload, SaysWhereItIsWrong) {
   auto text = to_toml(workload{.name = "a", .source = "b"});
   const auto replace = [text](const std::string& from, const std::string& to) {
     auto changed = text;

@@ -18,14 +18,14 @@ learning of(learning_rate_rule rule, bool adaptive = false) {
   return {.rule = rule, .adaptive = adaptive, .initial_batch = 100, .reference_batch = 200};
 }
 
-TEST(learning, makes_pollux_progress_at_the_ideal_rate) {
+TEST(Learning, MakesPolluxProgressAtTheIdealRate) {
   const auto adascale = of(learning_rate_rule::adascale);
   EXPECT_DOUBLE_EQ(adascale.efficiency(phi, 400), 500.0 / 700.0);
   EXPECT_DOUBLE_EQ(adascale.efficiency(phi, 200), 1);
   EXPECT_DOUBLE_EQ(of(learning_rate_rule::adascale, true).efficiency(phi, 400), 500.0 / 700.0);
 }
 
-TEST(learning, follows_the_rule_of_the_learning_rate) {
+TEST(Learning, FollowsTheRuleOfTheLearningRate) {
   EXPECT_DOUBLE_EQ(of(learning_rate_rule::adascale).gain(phi, 400), ideal_gain);
   EXPECT_DOUBLE_EQ(of(learning_rate_rule::adascale).rate_factor(phi, 400), ideal_gain);
   EXPECT_DOUBLE_EQ(of(learning_rate_rule::adascale, true).rate_factor(phi, 400), std::sqrt(ideal_gain));
@@ -34,7 +34,7 @@ TEST(learning, follows_the_rule_of_the_learning_rate) {
   EXPECT_DOUBLE_EQ(of(learning_rate_rule::square_root).rate_factor(phi, 400), 2);
 }
 
-TEST(learning, loses_what_a_rate_below_the_ideal_one_loses) {
+TEST(Learning, LosesWhatARateBelowTheIdealOneLoses) {
   constexpr double pollux = 500.0 / 700.0;
   EXPECT_DOUBLE_EQ(of(learning_rate_rule::constant).efficiency(phi, 400), pollux / ideal_gain);
   EXPECT_DOUBLE_EQ(of(learning_rate_rule::square_root).efficiency(phi, 400), pollux * 2 / ideal_gain);
@@ -42,13 +42,13 @@ TEST(learning, loses_what_a_rate_below_the_ideal_one_loses) {
   EXPECT_DOUBLE_EQ(of(learning_rate_rule::square_root, true).efficiency(phi, 400), pollux);
 }
 
-TEST(workload, has_a_noise_scale_that_grows) {
+TEST(Workload, HasANoiseScaleThatGrows) {
   const workload model{.phi_start = 100, .phi_epochs = 2, .phi_exponent = 0.5};
   EXPECT_DOUBLE_EQ(model.phi(0), 100);
   EXPECT_DOUBLE_EQ(model.phi(6), 200);
 }
 
-TEST(workload, tells_at_which_progress_an_accuracy_is_reached) {
+TEST(Workload, TellsAtWhichProgressAnAccuracyIsReached) {
   const workload model{.accuracy_start = 0.1, .accuracy_limit = 0.9, .accuracy_epochs = 3, .accuracy_exponent = 1};
   EXPECT_DOUBLE_EQ(model.accuracy(0), 0.1);
   EXPECT_DOUBLE_EQ(model.accuracy(3), 0.5);
@@ -58,7 +58,7 @@ TEST(workload, tells_at_which_progress_an_accuracy_is_reached) {
   EXPECT_TRUE(std::isinf(model.progress_for(0.9)));
 }
 
-TEST(workload, loses_as_much_as_guessing_at_first) {
+TEST(Workload, LosesAsMuchAsGuessingAtFirst) {
   const workload model{.accuracy_start = 0.1};
   EXPECT_DOUBLE_EQ(model.loss(0.1), std::log(10));
   EXPECT_DOUBLE_EQ(model.loss(1), 0);

@@ -13,7 +13,7 @@ using batches = std::vector<std::uint32_t>;
 
 constexpr double slack = 1 - 1.001e-3; // the oracle's tolerance
 
-class oracle_test : public ::testing::Test {
+class OracleTest : public ::testing::Test {
 protected:
   double uniform(double low, double high) { return std::uniform_real_distribution(low, high)(generator_); }
   std::size_t below(std::size_t bound) { return generator_() % bound; }
@@ -88,7 +88,7 @@ void expect_within_limits(const truth& now, const batches& split, std::uint32_t 
   }
 }
 
-TEST_F(oracle_test, is_as_good_as_the_best_of_all_batch_sizes) {
+TEST_F(OracleTest, IsAsGoodAsTheBestOfAllBatchSizes) {
   for (int trial = 0; trial < 150; ++trial) {
     const auto now = make_truth(1 + below(3), 14);
     const auto split = best_batches(now, {.initial = 2, .lowest = 2, .highest = 14});
@@ -97,7 +97,7 @@ TEST_F(oracle_test, is_as_good_as_the_best_of_all_batch_sizes) {
   }
 }
 
-TEST_F(oracle_test, is_nearly_as_good_as_the_best_of_all_on_shared_cores) {
+TEST_F(OracleTest, IsNearlyAsGoodAsTheBestOfAllOnSharedCores) {
   double sum = 0;
   for (int trial = 0; trial < 40; ++trial) {
     const auto now = make_truth(3, 150, 1 + static_cast<std::uint32_t>(below(2)));
@@ -110,7 +110,7 @@ TEST_F(oracle_test, is_nearly_as_good_as_the_best_of_all_on_shared_cores) {
   EXPECT_GE(sum / 40, 0.99);
 }
 
-TEST_F(oracle_test, is_beaten_by_no_equal_and_no_proportional_split) {
+TEST_F(OracleTest, IsBeatenByNoEqualAndNoProportionalSplit) {
   for (int trial = 0; trial < 20; ++trial) {
     const auto now = make_truth(8, 400);
     const cluster::batch limits{.initial = 8, .lowest = 8, .highest = 400};
@@ -126,7 +126,7 @@ TEST_F(oracle_test, is_beaten_by_no_equal_and_no_proportional_split) {
   }
 }
 
-TEST(truth, counts_samples_by_what_they_are_worth) {
+TEST(Truth, CountsSamplesByWhatTheyAreWorth) {
   const auto profile = testing::linear_profile();
   truth now{.profiles = {&profile, &profile}, .slowdown = {1, 2}, .highest = {1024, 1024}};
   now.exchange_seconds = 0.05;

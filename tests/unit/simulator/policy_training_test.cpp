@@ -33,19 +33,19 @@ std::string refusal(Work work) {
   return "";
 }
 
-TEST(policy_training, learns_the_same_for_a_seed_on_any_number_of_threads) {
+TEST(PolicyTraining, LearnsTheSameForASeedOnAnyNumberOfThreads) {
   const auto alone = train_rounds(small(1), 3);
   EXPECT_EQ(train_rounds(small(1), 3), alone);
   EXPECT_EQ(train_rounds(small(3), 3), alone);
   EXPECT_NE(train_rounds(small(1, 2), 3), alone);
 }
 
-TEST(policy_training, gives_every_scenario_the_same_number_of_environments) {
+TEST(PolicyTraining, GivesEveryScenarioTheSameNumberOfEnvironments) {
   EXPECT_EQ(policy_training({small_cluster(), small_cluster(), small_cluster()}, small()).environments(), 6U);
   EXPECT_EQ(policy_training({small_cluster(), small_cluster()}, small()).environments(), 4U);
 }
 
-TEST(policy_training, begins_the_next_episode_where_one_has_ended) {
+TEST(PolicyTraining, BeginsTheNextEpisodeWhereOneHasEnded) {
   auto brief = small_cluster();
   brief.file.training.epochs = 1; // some 30 windows of 4 x 32 x 5 samples, fewer as batch sizes grow
   policy_training training({brief}, small());
@@ -58,14 +58,14 @@ TEST(policy_training, begins_the_next_episode_where_one_has_ended) {
   EXPECT_EQ(training.current().version, 9U);
 }
 
-TEST(policy_training, says_that_runs_are_too_short_for_a_rollout) {
+TEST(PolicyTraining, SaysThatRunsAreTooShortForARollout) {
   auto brief = small_cluster();
   brief.file.training.epochs = 0.1;
   policy_training training({brief}, small());
   EXPECT_THAT(refusal([&] { training.run_round(); }), HasSubstr("no environment gave a rollout of ppo.horizon = 8"));
 }
 
-TEST(policy_training, learns_from_a_few_workers_of_a_large_cluster) {
+TEST(PolicyTraining, LearnsFromAFewWorkersOfALargeCluster) {
   policy_training training({small_cluster(30)}, {.environments = 1});
   for (int i = 0; i < 3; ++i) {
     const auto point = training.run_round();
@@ -74,7 +74,7 @@ TEST(policy_training, learns_from_a_few_workers_of_a_large_cluster) {
   }
 }
 
-TEST(policy_training, notes_what_an_update_was_like) {
+TEST(PolicyTraining, NotesWhatAnUpdateWasLike) {
   policy_training training({small_cluster()}, small());
   EXPECT_TRUE(training.curve().empty());
   const auto point = training.run_round();
@@ -87,7 +87,7 @@ TEST(policy_training, notes_what_an_update_was_like) {
   EXPECT_EQ(training.curve().size(), 1U);
 }
 
-TEST(policy_training, keeps_the_best_of_the_validated_versions) {
+TEST(PolicyTraining, KeepsTheBestOfTheValidatedVersions) {
   policy_training training({small_cluster()}, small());
   EXPECT_EQ(training.best(), nullptr);
   EXPECT_TRUE(training.record({.against_goodput = 0.8, .against_static = 2}));
@@ -100,7 +100,7 @@ TEST(policy_training, keeps_the_best_of_the_validated_versions) {
   EXPECT_EQ(training.curve().back().against_static, 3);
 }
 
-TEST(policy_training, goes_on_from_what_was_saved) {
+TEST(PolicyTraining, GoesOnFromWhatWasSaved) {
   policy_training first({small_cluster()}, small());
   first.run_round();
   first.record({.against_goodput = 0.9, .against_static = 2});
@@ -119,7 +119,7 @@ TEST(policy_training, goes_on_from_what_was_saved) {
   EXPECT_EQ(second.episodes(), first.episodes() + 4) << "episodes of their own";
 }
 
-TEST(policy_training, refuses_what_it_cannot_go_on_from) {
+TEST(PolicyTraining, RefusesWhatItCannotGoOnFrom) {
   const std::vector<scenario> scenarios = {small_cluster()};
   const policy_training training(scenarios, small());
   EXPECT_THAT(refusal([&] { policy_training(scenarios, small(), training.current().parameters); }),
@@ -131,7 +131,7 @@ TEST(policy_training, refuses_what_it_cannot_go_on_from) {
   EXPECT_THAT(refusal([&] { policy_training({}, small()); }), HasSubstr("no scenario"));
 }
 
-TEST(policy_training, brings_scenarios_in_line_with_the_first) {
+TEST(PolicyTraining, BringsScenariosInLineWithTheFirst) {
   std::vector<scenario> scenarios = {small_cluster(), small_cluster()};
   scenarios[0].file.ppo.hidden = 16;
   scenarios[1].file.arbitrator.policy = cluster::policy_kind::static_batch;
@@ -164,7 +164,7 @@ double rise(std::uint64_t seed) {
   return last - first;
 }
 
-TEST(policy_training, earns_more_as_it_learns) {
+TEST(PolicyTraining, EarnsMoreAsItLearns) {
   for (const std::uint64_t seed : {1, 2, 3})
     EXPECT_GT(rise(seed), 0.01) << "seed " << seed; // a learner that stands still: -0.013 to 0.004
 }

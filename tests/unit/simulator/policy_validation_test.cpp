@@ -14,7 +14,7 @@ namespace {
 
 using testing::small_cluster;
 
-TEST(policy_validation, finds_a_rival_as_fast_as_itself) {
+TEST(PolicyValidation, FindsARivalAsFastAsItself) {
   std::vector<scenario> scenarios = {small_cluster(4), small_cluster(3)};
   for (auto& each : scenarios)
     each.file.arbitrator.policy = cluster::policy_kind::goodput;
@@ -29,7 +29,7 @@ TEST(policy_validation, finds_a_rival_as_fast_as_itself) {
   EXPECT_NEAR(scores.against_static, std::sqrt(scores.rows[0].against_static * scores.rows[1].against_static), 1e-12);
 }
 
-TEST(policy_validation, scores_the_same_on_any_number_of_threads) {
+TEST(PolicyValidation, ScoresTheSameOnAnyNumberOfThreads) {
   const std::vector<scenario> scenarios = {small_cluster(4), small_cluster(3)};
   const auto alone = policy_validation(scenarios, 1).score({});
   const auto together = policy_validation(scenarios, 3).score({});
@@ -37,7 +37,7 @@ TEST(policy_validation, scores_the_same_on_any_number_of_threads) {
   EXPECT_EQ(together.against_static, alone.against_static);
 }
 
-TEST(policy_validation, says_which_scenario_cannot_be_compared) {
+TEST(PolicyValidation, SaysWhichScenarioCannotBeCompared) {
   auto tight = small_cluster();
   tight.profiles[1].batch_highest = 8; // the initial batch size is 32
   try {
@@ -48,14 +48,14 @@ TEST(policy_validation, says_which_scenario_cannot_be_compared) {
   }
 }
 
-TEST(for_each_index, does_everything_once) {
+TEST(ForEachIndex, DoesEverythingOnce) {
   std::vector<int> done(100);
   for_each_index(done.size(), 4, [&](std::size_t i) { ++done[i]; });
   EXPECT_EQ(done, std::vector<int>(100, 1));
   for_each_index(0, 4, [](std::size_t) { FAIL(); });
 }
 
-TEST(for_each_index, throws_on_what_a_thread_has_thrown) {
+TEST(ForEachIndex, ThrowsOnWhatAThreadHasThrown) {
   EXPECT_THROW(for_each_index(50, 3,
                               [](std::size_t i) {
                                 if (i == 20)

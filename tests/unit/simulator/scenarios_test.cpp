@@ -36,9 +36,9 @@ scenario loaded(const std::string& path) {
   return what;
 }
 
-class shipped : public ::testing::TestWithParam<std::string> {};
+class Shipped : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(shipped, runs_thirty_windows) {
+TEST_P(Shipped, RunsThirtyWindows) {
   const auto what = loaded(GetParam());
   EXPECT_EQ(what.file.name, std::filesystem::path(GetParam()).stem());
   EXPECT_GT(what.file.training.target_accuracy, 0);
@@ -53,7 +53,7 @@ TEST_P(shipped, runs_thirty_windows) {
   }
 }
 
-TEST_P(shipped, begins_with_what_it_shows) {
+TEST_P(Shipped, BeginsWithWhatItShows) {
   std::ifstream stream(GetParam());
   std::string line;
   std::getline(stream, line);
@@ -65,11 +65,11 @@ std::string stem_of(const ::testing::TestParamInfo<std::string>& info) {
   std::ranges::replace(name, '-', '_');
   return name;
 }
-INSTANTIATE_TEST_SUITE_P(train, shipped, ::testing::ValuesIn(files_in("scenarios/train")), stem_of);
-INSTANTIATE_TEST_SUITE_P(test, shipped, ::testing::ValuesIn(files_in("scenarios/test")), stem_of);
-INSTANTIATE_TEST_SUITE_P(scale, shipped, ::testing::ValuesIn(files_in("scenarios/scale")), stem_of);
+INSTANTIATE_TEST_SUITE_P(Train, Shipped, ::testing::ValuesIn(files_in("scenarios/train")), stem_of);
+INSTANTIATE_TEST_SUITE_P(Test, Shipped, ::testing::ValuesIn(files_in("scenarios/test")), stem_of);
+INSTANTIATE_TEST_SUITE_P(Scale, Shipped, ::testing::ValuesIn(files_in("scenarios/scale")), stem_of);
 
-TEST(scenarios, leave_transfer_to_be_shown) {
+TEST(Scenarios, LeaveTransferToBeShown) {
   EXPECT_GE(files_in("scenarios/train").size(), 8U);
   EXPECT_GE(files_in("scenarios/test").size(), 8U);
   for (const auto& path : files_in("scenarios/train")) {
@@ -81,7 +81,7 @@ TEST(scenarios, leave_transfer_to_be_shown) {
   }
 }
 
-TEST(scenarios, know_what_their_devices_hold) {
+TEST(Scenarios, KnowWhatTheirDevicesHold) {
   for (const auto* folder : {"scenarios/train", "scenarios/test", "scenarios/scale"})
     for (const auto& path : files_in(folder)) {
       const auto what = loaded(path);
@@ -93,7 +93,7 @@ TEST(scenarios, know_what_their_devices_hold) {
     }
 }
 
-TEST(scenarios, have_files_that_read_as_they_are_written) {
+TEST(Scenarios, HaveFilesThatReadAsTheyAreWritten) {
   for (const auto& path : files_in("profiles")) {
     device_profile profile;
     EXPECT_THAT(read_device_profile(path, profile), IsEmpty());
@@ -120,17 +120,18 @@ std::vector<std::string> errors_of(const std::string& simulation_section, const 
   return messages;
 }
 
-TEST(scenario, says_what_it_lacks) {
+TEST(Scenario, SaysWhatItLacks) {
   EXPECT_THAT(errors_of("", ""), ElementsAre(HasSubstr("x.toml:3:1: simulation.workload is empty"),
                                              HasSubstr("x.toml:4:1: host \"ada\" has no device profile")));
   EXPECT_THAT(errors_of("workload = \"workloads/none.toml\"\nprofile = \"profiles/cpu-lenet.toml\"\n", ""),
-              ElementsAre(HasSubstr("workloads/none.toml: cannot be read")));
+              ElementsAre(HasSubstr("workloads/none.toml: the workload cannot be read")));
   EXPECT_THAT(errors_of("workload = \"workloads/cnn.toml\"\nprofile = \"profiles/cpu-lenet.toml\"\n",
                         "profile = \"workloads/cnn.toml\"\n"),
-              ElementsAre(HasSubstr("cnn.toml:1:1: there is no section [profile]")));
+              ElementsAre(HasSubstr("cnn.toml:1:1: there is no section [profile]"),
+                          HasSubstr("cnn.toml:3:2: workload is unknown; a device profile has \"profile\"")));
 }
 
-TEST(randomise, changes_nothing_without_a_range) {
+TEST(Randomise, ChangesNothingWithoutARange) {
   auto what = testing::quiet_scenario(2);
   const auto same = randomise(what, 3);
   EXPECT_EQ(same.file.digest(), what.file.digest());
@@ -138,7 +139,7 @@ TEST(randomise, changes_nothing_without_a_range) {
   EXPECT_EQ(same.profiles[1].curve.seconds(64), what.profiles[1].curve.seconds(64));
 }
 
-TEST(randomise, puts_the_cluster_into_other_surroundings) {
+TEST(Randomise, PutsTheClusterIntoOtherSurroundings) {
   auto what = testing::quiet_scenario(2);
   what.file.simulation.randomise = 0.1;
   int without_network = 0;
@@ -156,7 +157,7 @@ TEST(randomise, puts_the_cluster_into_other_surroundings) {
   EXPECT_NEAR(without_system, 100, 30);
 }
 
-TEST(randomise, varies_within_the_range_and_by_seed) {
+TEST(Randomise, VariesWithinTheRangeAndBySeed) {
   auto what = testing::quiet_scenario(3);
   what.file.simulation.randomise = 0.5;
   what.file.simulation.slow_every_seconds = 100;

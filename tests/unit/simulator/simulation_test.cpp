@@ -55,7 +55,7 @@ std::uint32_t name_window(const messages::window_report& report, std::uint32_t) 
   return static_cast<std::uint32_t>(100 * report.window + report.rank);
 }
 
-TEST(simulation, applies_a_decision_two_steps_into_the_next_window) {
+TEST(Simulation, AppliesADecisionTwoStepsIntoTheNextWindow) {
   auto what = quiet_scenario(2);
   what.file.arbitrator.window_steps = 10;
   auto run = scripted_run(what, name_window);
@@ -74,7 +74,7 @@ TEST(simulation, applies_a_decision_two_steps_into_the_next_window) {
   EXPECT_EQ(run.result().windows, 6U);
 }
 
-TEST(simulation, applies_a_decision_a_window_later_where_windows_are_short) {
+TEST(Simulation, AppliesADecisionAWindowLaterWhereWindowsAreShort) {
   auto what = quiet_scenario(2);
   what.file.arbitrator.window_steps = 4;
   auto run = scripted_run(what, name_window);
@@ -87,7 +87,7 @@ TEST(simulation, applies_a_decision_a_window_later_where_windows_are_short) {
   }
 }
 
-TEST(simulation, ends_at_the_target) {
+TEST(Simulation, EndsAtTheTarget) {
   auto what = quiet_scenario(2);
   what.file.training.target_accuracy = 0.3;
   auto run = scripted_run(what, keep);
@@ -109,7 +109,7 @@ TEST(simulation, ends_at_the_target) {
   EXPECT_EQ(run.evaluations().back().samples, result.samples);
 }
 
-TEST(simulation, ends_after_the_epochs_and_evaluates_on_the_way) {
+TEST(Simulation, EndsAfterTheEpochsAndEvaluatesOnTheWay) {
   auto what = quiet_scenario(2);
   what.file.training.epochs = 3;
   what.file.training.evaluate_every_epochs = 0.5;
@@ -128,7 +128,7 @@ TEST(simulation, ends_after_the_epochs_and_evaluates_on_the_way) {
   EXPECT_DOUBLE_EQ(run.evaluations().back().test_accuracy, run.result().final_accuracy);
 }
 
-TEST(simulation, ends_at_the_first_evaluation_that_reaches_the_target) {
+TEST(Simulation, EndsAtTheFirstEvaluationThatReachesTheTarget) {
   auto what = quiet_scenario(2);
   what.file.training.target_accuracy = 0.5;
   what.file.training.evaluate_every_epochs = 0.1;
@@ -157,7 +157,7 @@ TEST(simulation, ends_at_the_first_evaluation_that_reaches_the_target) {
   EXPECT_GT(ends.size(), 1U); // the noise decides
 }
 
-TEST(simulation, fails_when_memory_does_not_hold_what_is_decided) {
+TEST(Simulation, FailsWhenMemoryDoesNotHoldWhatIsDecided) {
   auto what = quiet_scenario(2);
   what.profiles[1].batch_highest = 100;
   auto run = scripted_run(what, [](const auto& report, auto) { return report.rank == 1 ? 101U : 64U; });
@@ -169,7 +169,7 @@ TEST(simulation, fails_when_memory_does_not_hold_what_is_decided) {
   EXPECT_EQ(run.result().windows, 2U);
 }
 
-TEST(simulation, keeps_global_batch_and_proportions_over_generations) {
+TEST(Simulation, KeepsGlobalBatchAndProportionsOverGenerations) {
   auto what = quiet_scenario(4);
   worker(what, 2).leave_at_seconds = 0.5;
   worker(what, 3).join_at_seconds = 20;
@@ -190,7 +190,7 @@ TEST(simulation, keeps_global_batch_and_proportions_over_generations) {
   EXPECT_EQ(run.window().workers[2].report.host, "w3");
 }
 
-TEST(simulation, splits_again_within_the_limits) {
+TEST(Simulation, SplitsAgainWithinTheLimits) {
   auto what = quiet_scenario(3);
   what.file.batch.initial = 300;
   worker(what, 0).leave_at_seconds = 0.1;
@@ -216,7 +216,7 @@ std::vector<messages::window_report> reports_under(cluster::policy_kind policy, 
   return reports;
 }
 
-TEST(simulation, is_bit_identical_for_a_seed_and_another_for_another) {
+TEST(Simulation, IsBitIdenticalForASeedAndAnotherForAnother) {
   for (const auto policy : {cluster::policy_kind::goodput, cluster::policy_kind::oracle}) {
     const auto first = reports_under(policy, 1);
     ASSERT_EQ(first.size(), 160U);
@@ -225,7 +225,7 @@ TEST(simulation, is_bit_identical_for_a_seed_and_another_for_another) {
   }
 }
 
-TEST(simulation, lets_the_oracle_decide_at_once) {
+TEST(Simulation, LetsTheOracleDecideAtOnce) {
   auto what = quiet_scenario(3);
   what.file.arbitrator.policy = cluster::policy_kind::oracle;
   what.profiles[1] = testing::linear_profile(0.25);
@@ -241,7 +241,7 @@ TEST(simulation, lets_the_oracle_decide_at_once) {
   EXPECT_TRUE(slowed);
 }
 
-TEST(simulation, is_fastest_under_the_oracle) {
+TEST(Simulation, IsFastestUnderTheOracle) {
   auto what = quiet_scenario(4);
   what.file.training.target_accuracy = 0.4;
   what.profiles[2] = testing::linear_profile(0.5);

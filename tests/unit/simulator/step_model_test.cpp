@@ -18,29 +18,29 @@ std::vector<double> finish(const std::vector<double>& work, std::uint32_t cores,
   return finished;
 }
 
-TEST(share_cores, lets_each_job_alone_where_there_are_cores_enough) {
+TEST(ShareCores, LetsEachJobAloneWhereThereAreCoresEnough) {
   EXPECT_THAT(finish({3, 1, 2}, 0), ElementsAre(3, 1, 2));
   EXPECT_THAT(finish({3, 1, 2}, 3), ElementsAre(3, 1, 2));
 }
 
-TEST(share_cores, shares_one_core_evenly) {
+TEST(ShareCores, SharesOneCoreEvenly) {
   // Both at half speed until the short one is done after 2 s, then the other's last second.
   EXPECT_THAT(finish({2, 1}, 1), ElementsAre(DoubleEq(3), DoubleEq(2)));
 }
 
-TEST(share_cores, gives_nobody_more_than_a_core) {
+TEST(ShareCores, GivesNobodyMoreThanACore) {
   // Three share two cores: at 2/3 until the first is done at 1.5 s, then a core each.
   EXPECT_THAT(finish({1, 2, 5}, 2), ElementsAre(DoubleEq(1.5), DoubleEq(2.5), DoubleEq(5.5)));
 }
 
-TEST(share_cores, lets_who_comes_late_have_its_share_from_then_on) {
+TEST(ShareCores, LetsWhoComesLateHaveItsShareFromThenOn) {
   // The first is alone for 2 s, both share until its last second is done at 4 s, the second's other 2 s follow.
   EXPECT_THAT(finish({3, 3}, 1, {0, 2}), ElementsAre(DoubleEq(4), DoubleEq(6)));
   EXPECT_THAT(finish({1, 1}, 1, {5, 0}), ElementsAre(DoubleEq(6), DoubleEq(1))); // idle from 1 s to 5 s
   EXPECT_THAT(finish({1, 2}, 0, {5, 1}), ElementsAre(6, 3));
 }
 
-TEST(shared_cores, let_the_others_compute_while_a_slow_one_waits) {
+TEST(SharedCores, LetTheOthersComputeWhileASlowOneWaits) {
   shared_cores sharing(1, 2);
   const std::vector<double> work = {1, 2};
   const std::vector<double> slowdown = {4, 1};
@@ -66,13 +66,13 @@ network four_workers(cluster::topology_kind topology) {
           .latency_seconds = 1e-4};
 }
 
-TEST(exchange, of_a_ring_takes_2_n_minus_1_messages_over_the_slowest_link) {
+TEST(Exchange, OfARingTakes2NMinus1MessagesOverTheSlowestLink) {
   const auto now = four_workers(cluster::topology_kind::ring);
   EXPECT_DOUBLE_EQ(sent_bytes(now), 12e6);
   EXPECT_DOUBLE_EQ(exchange_seconds(now), 0.012 + 6e-4);
 }
 
-TEST(exchange, with_a_parameter_server_waits_for_its_link_or_the_slowest_worker_s) {
+TEST(Exchange, WithAParameterServerWaitsForItsLinkOrTheSlowestWorkerS) {
   auto now = four_workers(cluster::topology_kind::parameter_server);
   EXPECT_DOUBLE_EQ(sent_bytes(now), 8e6);
   EXPECT_DOUBLE_EQ(exchange_seconds(now), 2 * (4 * 8e6 / 2e9) + 2e-4);
@@ -80,20 +80,20 @@ TEST(exchange, with_a_parameter_server_waits_for_its_link_or_the_slowest_worker_
   EXPECT_DOUBLE_EQ(exchange_seconds(now), 2 * (8e6 / 1e8) + 2e-4);
 }
 
-TEST(exchange, sends_lost_segments_again) {
+TEST(Exchange, SendsLostSegmentsAgain) {
   auto now = four_workers(cluster::topology_kind::ring);
   now.loss_rate = 0.5;
   EXPECT_DOUBLE_EQ(exchange_seconds(now), 2 * (0.012 + 6e-4));
 }
 
-TEST(exchange, of_one_worker_is_none) {
+TEST(Exchange, OfOneWorkerIsNone) {
   auto now = four_workers(cluster::topology_kind::ring);
   now.workers = 1;
   EXPECT_EQ(exchange_seconds(now), 0);
   EXPECT_EQ(sent_bytes(now), 0);
 }
 
-TEST(step, overlaps_computing_and_exchange) {
+TEST(Step, OverlapsComputingAndExchange) {
   EXPECT_DOUBLE_EQ(step_seconds(3, 4, 1), 7);
   EXPECT_DOUBLE_EQ(step_seconds(3, 4, 2), 5);
   EXPECT_NEAR(step_seconds(3, 4, 10), 4.02197, 1e-5); // (3^10 + 4^10)^(1/10)

@@ -42,7 +42,7 @@ std::vector<messages::shard_report> run(const scenario& what, std::uint64_t seed
   return shards;
 }
 
-TEST(reports, are_bit_identical_for_a_seed_and_others_for_another) {
+TEST(Reports, AreBitIdenticalForASeedAndOthersForAnother) {
   const auto what = lively_scenario();
   EXPECT_EQ(run(what, 1, 60), run(what, 1, 60));
   const auto one = run(what, 1, 1)[0].reports[0].training;
@@ -52,7 +52,7 @@ TEST(reports, are_bit_identical_for_a_seed_and_others_for_another) {
   EXPECT_NE(one.noise_scale, other.noise_scale);
 }
 
-TEST(reports, pass_the_codec) {
+TEST(Reports, PassTheCodec) {
   for (const auto& shard : run(lively_scenario(), 3, 60)) {
     const auto encoded = messages::encode(shard);
     ASSERT_TRUE(encoded) << encoded.error().text;
@@ -62,7 +62,7 @@ TEST(reports, pass_the_codec) {
   }
 }
 
-TEST(reports, count_windows_steps_samples_and_epochs) {
+TEST(Reports, CountWindowsStepsSamplesAndEpochs) {
   auto what = quiet_scenario(2);
   what.file.arbitrator.window_steps = 10;
   what.workload.epoch_samples = 3000;
@@ -86,7 +86,7 @@ TEST(reports, count_windows_steps_samples_and_epochs) {
   EXPECT_EQ(report.training.samples, 640U);
 }
 
-TEST(reports, time_the_batch_sizes_in_force_only) {
+TEST(Reports, TimeTheBatchSizesInForceOnly) {
   auto what = quiet_scenario(2);
   what.file.arbitrator.window_steps = 10;
   world cluster(what, 1);
@@ -104,7 +104,7 @@ TEST(reports, time_the_batch_sizes_in_force_only) {
   EXPECT_NEAR(cluster.progress(), progress / 60000, 1e-12);
 }
 
-TEST(reports, tell_the_gradient_s_noise_once_it_is_known) {
+TEST(Reports, TellTheGradientSNoiseOnceItIsKnown) {
   const auto shards = run(quiet_scenario(2), 1, 10); // windows of one step
   EXPECT_FALSE(shards[8].reports[0].training.gradient_valid);
   EXPECT_EQ(shards[8].reports[0].training.noise_scale, 0);
@@ -118,7 +118,7 @@ TEST(reports, tell_the_gradient_s_noise_once_it_is_known) {
   EXPECT_DOUBLE_EQ(known.learning_rate, 0.05);
 }
 
-TEST(reports, measure_phi_with_an_error_that_stays_a_while) {
+TEST(Reports, MeasurePhiWithAnErrorThatStaysAWhile) {
   auto what = quiet_scenario(1);
   what.workload.phi_noise = 0.5;
   double sum = 0;
@@ -139,7 +139,7 @@ TEST(reports, measure_phi_with_an_error_that_stays_a_while) {
   EXPECT_NEAR(products / squares, 0.97, 0.01);
 }
 
-TEST(reports, scatter_accuracy_as_their_samples_do) {
+TEST(Reports, ScatterAccuracyAsTheirSamplesDo) {
   auto what = quiet_scenario(1);
   what.workload.accuracy_start = 0.5;
   what.workload.accuracy_epochs = 1e6; // stays there
@@ -150,7 +150,7 @@ TEST(reports, scatter_accuracy_as_their_samples_do) {
   EXPECT_NEAR(std::sqrt(squares / windows), std::sqrt(0.25 / 64), 0.003);
 }
 
-TEST(reports, tell_of_network_and_machine) {
+TEST(Reports, TellOfNetworkAndMachine) {
   auto what = quiet_scenario(2);
   what.workload.gradient_mib = 1;
   what.file.simulation.latency_us = 250;
@@ -169,7 +169,7 @@ TEST(reports, tell_of_network_and_machine) {
   EXPECT_DOUBLE_EQ(reports[0].system.memory_ratio, 0.2 + 0.5 * 64 / 1024);
 }
 
-TEST(reports, wait_for_co_tenants_in_the_run_queue) {
+TEST(Reports, WaitForCoTenantsInTheRunQueue) {
   auto what = quiet_scenario(1);
   what.file.simulation.hiccup_rate = 1;
   const auto report = run(what, 1, 1)[0].reports[0];
@@ -180,7 +180,7 @@ TEST(reports, wait_for_co_tenants_in_the_run_queue) {
   EXPECT_NEAR(report.system.run_queue_wait_ratio, 1 - 1 / factor, 1e-12);
 }
 
-TEST(reports, leave_out_what_is_not_measured) {
+TEST(Reports, LeaveOutWhatIsNotMeasured) {
   auto what = quiet_scenario(1);
   what.file.telemetry_sources.clear();
   const auto report = run(what, 1, 1)[0].reports[0];

@@ -19,7 +19,7 @@ using testing::worker;
 
 using batches = std::vector<std::uint32_t>;
 
-TEST(world, takes_as_long_as_its_slowest_worker_and_the_exchange) {
+TEST(World, TakesAsLongAsItsSlowestWorkerAndTheExchange) {
   auto what = quiet_scenario(4);
   what.workload.gradient_mib = 8;
   what.file.simulation.latency_us = 100;
@@ -36,7 +36,7 @@ TEST(world, takes_as_long_as_its_slowest_worker_and_the_exchange) {
   }
 }
 
-TEST(world, overlaps_computing_and_exchange) {
+TEST(World, OverlapsComputingAndExchange) {
   auto what = quiet_scenario(2);
   what.workload.gradient_mib = 100;
   what.file.simulation.overlap = 2;
@@ -45,7 +45,7 @@ TEST(world, overlaps_computing_and_exchange) {
   EXPECT_NEAR(cluster.now_seconds(), std::hypot(computing_seconds(64), 0.1 * 1.048576), 1e-12);
 }
 
-TEST(world, exchanges_over_the_slowest_host_s_own_link) {
+TEST(World, ExchangesOverTheSlowestHostSOwnLink) {
   auto what = quiet_scenario(2);
   what.workload.gradient_mib = 1;
   worker(what, 1).bandwidth_mbit = 80; // 1e7 bytes a second
@@ -54,7 +54,7 @@ TEST(world, exchanges_over_the_slowest_host_s_own_link) {
   EXPECT_NEAR(cluster.now_seconds(), computing_seconds(64) + 0.1048576, 1e-12);
 }
 
-TEST(world, slows_hosts_down_as_the_file_says) {
+TEST(World, SlowsHostsDownAsTheFileSays) {
   auto what = quiet_scenario(2);
   worker(what, 1).emulate = {{.at_seconds = 0, .compute_slowdown = 3}, {.at_seconds = 0.2, .compute_slowdown = 1.5}};
   world cluster(what, 1);
@@ -68,7 +68,7 @@ TEST(world, slows_hosts_down_as_the_file_says) {
   EXPECT_NEAR(shard.reports[0].training.compute_seconds, own, 1e-12);
 }
 
-TEST(world, shares_cores_and_waits_for_slow_downs_without_one) {
+TEST(World, SharesCoresAndWaitsForSlowDownsWithoutOne) {
   auto what = quiet_scenario(2);
   what.file.simulation.cores = 1;
   worker(what, 0).emulate = {{.at_seconds = 0, .compute_slowdown = 4}};
@@ -88,7 +88,7 @@ TEST(world, shares_cores_and_waits_for_slow_downs_without_one) {
   EXPECT_NEAR(cluster.look().step_seconds(batches{8, 64}), (cluster.now_seconds() - before) / 12, 0.02 * both);
 }
 
-TEST(world, takes_time_for_evaluations_and_ends_at_one) {
+TEST(World, TakesTimeForEvaluationsAndEndsAtOne) {
   auto what = quiet_scenario(2);
   what.workload.evaluation_samples = 9000;
   what.file.training.target_accuracy = 0.5;
@@ -110,7 +110,7 @@ TEST(world, takes_time_for_evaluations_and_ends_at_one) {
   EXPECT_DOUBLE_EQ(cluster.seconds_to_target(), cluster.now_seconds());
 }
 
-TEST(world, shares_cores_in_evaluations_too) {
+TEST(World, SharesCoresInEvaluationsToo) {
   auto what = quiet_scenario(2);
   what.workload.evaluation_samples = 1000;
   what.file.simulation.cores = 1;
@@ -122,7 +122,7 @@ TEST(world, shares_cores_in_evaluations_too) {
   EXPECT_NEAR(cluster.evaluate(numbers).seconds, 1.0, 1e-12);
 }
 
-TEST(world, makes_the_progress_of_the_noise_scale) {
+TEST(World, MakesTheProgressOfTheNoiseScale) {
   auto what = quiet_scenario(4);
   what.workload.phi_exponent = 1;
   what.workload.phi_epochs = 2;
@@ -141,7 +141,7 @@ TEST(world, makes_the_progress_of_the_noise_scale) {
   EXPECT_DOUBLE_EQ(cluster.accuracy(), what.workload.accuracy(cluster.progress()));
 }
 
-TEST(world, knows_when_the_target_was_reached_to_a_part_of_a_step) {
+TEST(World, KnowsWhenTheTargetWasReachedToAPartOfAStep) {
   auto what = quiet_scenario(2);
   what.file.training.target_accuracy = 0.3;
   world cluster(what, 1);
@@ -154,7 +154,7 @@ TEST(world, knows_when_the_target_was_reached_to_a_part_of_a_step) {
   EXPECT_NEAR(cluster.seconds_to_target(), steps * computing_seconds(64), 1e-9);
 }
 
-TEST(world, ends_when_a_batch_does_not_fit_into_memory) {
+TEST(World, EndsWhenABatchDoesNotFitIntoMemory) {
   auto what = quiet_scenario(3);
   worker(what, 1).batch_highest = 256;
   what.profiles[2].batch_highest = 128;
@@ -171,7 +171,7 @@ TEST(world, ends_when_a_batch_does_not_fit_into_memory) {
   EXPECT_EQ(by_profile.failure(), "out of memory on host w2: batch 129, 128 fit");
 }
 
-TEST(world, makes_a_generation_of_whoever_is_there) {
+TEST(World, MakesAGenerationOfWhoeverIsThere) {
   auto what = quiet_scenario(4);
   worker(what, 1).leave_at_seconds = 0.05;
   worker(what, 2).join_at_seconds = 6;
@@ -195,7 +195,7 @@ TEST(world, makes_a_generation_of_whoever_is_there) {
   EXPECT_THROW(cluster.run_window(batches{64, 64}, {}), std::invalid_argument);
 }
 
-TEST(world, fails_when_nobody_is_there) {
+TEST(World, FailsWhenNobodyIsThere) {
   auto what = quiet_scenario(1);
   worker(what, 0).leave_at_seconds = 0.01;
   world cluster(what, 1);
@@ -219,7 +219,7 @@ std::map<double, std::vector<double>> slowdowns_under(std::uint32_t batch) {
   return seen;
 }
 
-TEST(world, has_the_same_slow_downs_whatever_the_batch_sizes_are) {
+TEST(World, HasTheSameSlowDownsWhateverTheBatchSizesAre) {
   const auto often = slowdowns_under(8);
   int compared = 0;
   for (const auto& [seconds, factors] : slowdowns_under(512)) {

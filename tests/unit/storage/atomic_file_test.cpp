@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-class atomic_file : public testing::Test {
+class AtomicFile : public testing::Test {
 protected:
   void SetUp() override {
     std::string pattern = testing::TempDir() + "atomic_file_XXXXXX";
@@ -56,26 +56,26 @@ private:
   sighandler_t old_handler_ = SIG_DFL;
 };
 
-TEST_F(atomic_file, writes_a_new_file_and_reads_it_back) {
+TEST_F(AtomicFile, WritesANewFileAndReadsItBack) {
   const std::string text("with a\0zero", 11);
   EXPECT_EQ(write_file_atomically(path("new"), text), "");
   EXPECT_EQ(contents("new"), text);
 }
 
-TEST_F(atomic_file, replaces_an_old_file_and_leaves_nothing_beside_it) {
+TEST_F(AtomicFile, ReplacesAnOldFileAndLeavesNothingBesideIt) {
   ASSERT_EQ(write_file_atomically(path("file"), std::string(10000, 'a')), "");
   ASSERT_EQ(write_file_atomically(path("file"), std::string("b")), "");
   EXPECT_EQ(contents("file"), "b");
   EXPECT_EQ(file_count(), 1);
 }
 
-TEST_F(atomic_file, can_be_read_by_others_than_its_owner) {
+TEST_F(AtomicFile, CanBeReadByOthersThanItsOwner) {
   ASSERT_EQ(write_file_atomically(path("file"), std::string("x")), "");
   const auto expected = fs::perms::owner_read | fs::perms::owner_write | fs::perms::group_read | fs::perms::others_read;
   EXPECT_EQ(fs::status(path("file")).permissions(), expected);
 }
 
-TEST_F(atomic_file, leaves_the_old_file_untouched_when_the_disk_is_full) {
+TEST_F(AtomicFile, LeavesTheOldFileUntouchedWhenTheDiskIsFull) {
   ASSERT_EQ(write_file_atomically(path("file"), std::string("old")), "");
   {
     const full_disk disk(4096);
@@ -86,7 +86,7 @@ TEST_F(atomic_file, leaves_the_old_file_untouched_when_the_disk_is_full) {
   EXPECT_EQ(file_count(), 1) << "the temporary file stayed";
 }
 
-TEST_F(atomic_file, leaves_nothing_when_a_new_file_does_not_fit) {
+TEST_F(AtomicFile, LeavesNothingWhenANewFileDoesNotFit) {
   {
     const full_disk disk(4096);
     EXPECT_NE(write_file_atomically(path("file"), std::string(100000, 'n')), "");
@@ -94,18 +94,18 @@ TEST_F(atomic_file, leaves_nothing_when_a_new_file_does_not_fit) {
   EXPECT_EQ(file_count(), 0);
 }
 
-TEST_F(atomic_file, says_which_directory_is_missing) {
+TEST_F(AtomicFile, SaysWhichDirectoryIsMissing) {
   EXPECT_EQ(write_file_atomically(path("absent/file"), std::string("x")),
             "cannot write " + path("absent/file") + ": No such file or directory");
 }
 
-TEST_F(atomic_file, does_not_replace_a_directory) {
+TEST_F(AtomicFile, DoesNotReplaceADirectory) {
   fs::create_directory(path("directory"));
   EXPECT_THAT(write_file_atomically(path("directory"), std::string("x")), HasSubstr("cannot write"));
   EXPECT_EQ(file_count(), 1);
 }
 
-TEST_F(atomic_file, reads_at_most_the_limit) {
+TEST_F(AtomicFile, ReadsAtMostTheLimit) {
   ASSERT_EQ(write_file_atomically(path("file"), std::string(5000, 'x')), "");
   std::string text;
   EXPECT_EQ(read_file(path("file"), 5000, text), "");
@@ -113,20 +113,20 @@ TEST_F(atomic_file, reads_at_most_the_limit) {
   EXPECT_EQ(read_file(path("file"), 4999, text), "cannot read " + path("file") + ": it is larger than 4999 bytes");
 }
 
-TEST_F(atomic_file, reads_an_empty_file) {
+TEST_F(AtomicFile, ReadsAnEmptyFile) {
   ASSERT_EQ(write_file_atomically(path("file"), std::string()), "");
   std::string text = "before";
   EXPECT_EQ(read_file(path("file"), 0, text), "");
   EXPECT_EQ(text, "");
 }
 
-TEST_F(atomic_file, reads_a_file_that_does_not_know_its_size) {
+TEST_F(AtomicFile, ReadsAFileThatDoesNotKnowItsSize) {
   std::string text;
   EXPECT_EQ(read_file("/proc/self/status", 1 << 20, text), "");
   EXPECT_THAT(text, HasSubstr("VmRSS"));
 }
 
-TEST_F(atomic_file, says_what_cannot_be_read) {
+TEST_F(AtomicFile, SaysWhatCannotBeRead) {
   std::string text;
   EXPECT_EQ(read_file(path("absent"), 10, text), "cannot read " + path("absent") + ": No such file or directory");
   EXPECT_EQ(read_file(directory_.string(), 10, text), "cannot read " + directory_.string() + ": Is a directory");

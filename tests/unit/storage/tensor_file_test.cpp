@@ -55,26 +55,26 @@ std::string error_of(const std::vector<std::uint8_t>& bytes) {
   return error;
 }
 
-TEST(tensor_file, comes_back_as_it_was_written) {
+TEST(TensorFile, ComesBackAsItWasWritten) {
   tensor_file file;
   EXPECT_EQ(decode(encode(example()), file), "");
   expect_equal(file, example());
 }
 
-TEST(tensor_file, may_hold_no_tensors) {
+TEST(TensorFile, MayHoldNoTensors) {
   tensor_file file = example();
   EXPECT_EQ(decode(encode({}), file), "");
   expect_equal(file, {});
 }
 
-TEST(tensor_file, finds_a_tensor_by_name) {
+TEST(TensorFile, FindsATensorByName) {
   const auto file = example();
   ASSERT_NE(file.find("bytes"), nullptr);
   EXPECT_EQ(file.find("bytes")->data.size(), 3U);
   EXPECT_EQ(file.find("absent"), nullptr);
 }
 
-TEST(tensor_file, has_the_safetensors_layout_byte_for_byte) {
+TEST(TensorFile, HasTheSafetensorsLayoutByteForByte) {
   tensor_file file;
   file.metadata = {{"k", "v"}};
   file.tensors = {{"t", element_type::u8, {2}, {0xab, 0xcd}}};
@@ -94,14 +94,14 @@ TEST(tensor_file, has_the_safetensors_layout_byte_for_byte) {
   EXPECT_EQ(encode(file), bytes_of(header, "\xab\xcd"));
 }
 
-TEST(tensor_file, is_refused_when_cut_off_anywhere) {
+TEST(TensorFile, IsRefusedWhenCutOffAnywhere) {
   const auto whole = encode(example());
   for (std::size_t size = 0; size < whole.size(); ++size)
     EXPECT_THAT(error_of({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)}), HasSubstr("tensor file"))
         << "at " << size;
 }
 
-TEST(tensor_file, is_refused_with_any_bit_flipped) {
+TEST(TensorFile, IsRefusedWithAnyBitFlipped) {
   const auto whole = encode(example());
   for (std::size_t i = 0; i < whole.size() * 8; ++i) {
     auto broken = whole;
@@ -110,25 +110,25 @@ TEST(tensor_file, is_refused_with_any_bit_flipped) {
   }
 }
 
-TEST(tensor_file, is_refused_with_bytes_behind_its_end) {
+TEST(TensorFile, IsRefusedWithBytesBehindItsEnd) {
   auto bytes = encode(example());
   bytes.push_back(0);
   EXPECT_EQ(error_of(bytes), "the tensor file is damaged: 1 bytes follow its last tensor");
 }
 
-TEST(tensor_file, refuses_a_header_larger_than_the_limit_before_reading_it) {
+TEST(TensorFile, RefusesAHeaderLargerThanTheLimitBeforeReadingIt) {
   std::vector<std::uint8_t> bytes(8, 0xff);
   EXPECT_EQ(error_of(bytes), "not a tensor file: its header would have 18446744073709551615 bytes");
 }
 
-TEST(tensor_file, refuses_more_tensors_than_the_limit) {
+TEST(TensorFile, RefusesMoreTensorsThanTheLimit) {
   std::string header = R"({"__metadata__":{"crc32":"00000000"})";
   for (std::size_t i = 0; i <= max_tensors; ++i)
     header += ",\"" + std::to_string(i) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
   EXPECT_THAT(error_of(bytes_of(header + "}")), HasSubstr("more than 65536 tensors"));
 }
 
-TEST(tensor_file, survives_a_header_nested_without_end) {
+TEST(TensorFile, SurvivesAHeaderNestedWithoutEnd) {
   EXPECT_THAT(error_of(bytes_of(std::string(1 << 20, '['))), HasSubstr("not JSON"));
 }
 
@@ -137,7 +137,7 @@ struct bad_entry {
   const char* message;
 };
 
-TEST(tensor_file, says_what_is_wrong_with_a_tensor) {
+TEST(TensorFile, SaysWhatIsWrongWithATensor) {
   const bad_entry entries[] = {
       {R"("t":1)", "does not have exactly dtype, shape and data_offsets"},
       {R"("t":{"dtype":"U8","shape":[2]})", "does not have exactly"},
@@ -168,7 +168,7 @@ TEST(tensor_file, says_what_is_wrong_with_a_tensor) {
   }
 }
 
-TEST(tensor_file, says_what_is_wrong_with_the_metadata) {
+TEST(TensorFile, SaysWhatIsWrongWithTheMetadata) {
   EXPECT_THAT(error_of(bytes_of("{}")), HasSubstr("it has no metadata"));
   EXPECT_THAT(error_of(bytes_of("[]")), HasSubstr("not JSON"));
   EXPECT_THAT(error_of(bytes_of(R"({"__metadata__":[]})")), HasSubstr("metadata is not an object"));
@@ -176,7 +176,7 @@ TEST(tensor_file, says_what_is_wrong_with_the_metadata) {
   EXPECT_THAT(error_of(bytes_of(R"({"__metadata__":{"a":"1"}})")), HasSubstr("no crc32"));
 }
 
-TEST(tensor_file_death_test, is_not_written_with_sizes_that_do_not_match) {
+TEST(TensorFileDeathTest, IsNotWrittenWithSizesThatDoNotMatch) {
   tensor_file file;
   file.tensors = {{"t", element_type::f32, {2}, {1, 2, 3, 4}}};
   EXPECT_DEATH(encode(file), "well_formed");

@@ -16,7 +16,7 @@ part_message full_message(std::uint32_t workers) {
   return message;
 }
 
-TEST(channel, gives_back_what_was_sent_also_of_the_largest_swarm) {
+TEST(Channel, GivesBackWhatWasSentAlsoOfTheLargestSwarm) {
   auto [left, right] = channel::make_pair();
   for (const std::uint32_t workers : {0U, 1U, 4096U}) {
     ASSERT_TRUE(left.send(full_message(workers)));
@@ -26,7 +26,7 @@ TEST(channel, gives_back_what_was_sent_also_of_the_largest_swarm) {
   }
 }
 
-TEST(channel, waits_no_longer_than_it_should_and_knows_when_the_other_end_is_gone) {
+TEST(Channel, WaitsNoLongerThanItShouldAndKnowsWhenTheOtherEndIsGone) {
   auto [left, right] = channel::make_pair();
   EXPECT_FALSE(right.receive(std::chrono::milliseconds(1)));
   EXPECT_TRUE(right.open());
@@ -36,7 +36,7 @@ TEST(channel, waits_no_longer_than_it_should_and_knows_when_the_other_end_is_gon
   EXPECT_FALSE(right.send(full_message(1)));
 }
 
-TEST(channel, refuses_bytes_that_are_no_message) {
+TEST(Channel, RefusesBytesThatAreNoMessage) {
   const auto bytes = encode(full_message(3));
   EXPECT_TRUE(decode(bytes));
   EXPECT_FALSE(decode(""));

@@ -12,18 +12,18 @@
 namespace dynamix::swarm {
 namespace {
 
-class swarm_cluster : public ::testing::Test {
+class SwarmCluster : public ::testing::Test {
 protected:
-  swarm_cluster() {
+  SwarmCluster() {
     std::string pattern = (std::filesystem::temp_directory_path() / "dynamix-XXXXXX").string();
     models_ = mkdtemp(pattern.data());
   }
-  ~swarm_cluster() override { std::filesystem::remove_all(models_); }
+  ~SwarmCluster() override { std::filesystem::remove_all(models_); }
 
   std::string models_;
 };
 
-TEST_F(swarm_cluster, of_no_file_can_be_written_read_and_simulated_at_every_size) {
+TEST_F(SwarmCluster, OfNoFileCanBeWrittenReadAndSimulatedAtEverySize) {
   ASSERT_EQ(write_models(models_), "");
   for (const std::uint32_t workers : {1U, 3U, 4096U}) {
     const auto file = describe(default_cluster(), workers, 20001, models_);
@@ -39,7 +39,7 @@ TEST_F(swarm_cluster, of_no_file_can_be_written_read_and_simulated_at_every_size
   }
 }
 
-TEST_F(swarm_cluster, takes_a_files_hosts_in_turn_and_leaves_out_what_is_the_real_clusters_own) {
+TEST_F(SwarmCluster, TakesAFilesHostsInTurnAndLeavesOutWhatIsTheRealClustersOwn) {
   const auto parsed = cluster::parse_cluster_text(R"([cluster]
 name = "real"
 secret_file = "secret"
@@ -90,7 +90,7 @@ roles = ["arbitrator"]
   EXPECT_EQ(file.batch.initial, 16U);
 }
 
-TEST(deal_ranks, gives_every_rank_to_one_process_and_keeps_shards_together) {
+TEST(DealRanks, GivesEveryRankToOneProcessAndKeepsShardsTogether) {
   for (const std::uint32_t workers : {1U, 31U, 64U, 1000U, 4096U})
     for (const std::uint32_t processes : {1U, 2U, 7U, 8U})
       for (const bool tree : {false, true}) {
@@ -117,7 +117,7 @@ TEST(deal_ranks, gives_every_rank_to_one_process_and_keeps_shards_together) {
       }
 }
 
-TEST(place_arbitrators, gives_those_below_the_root_ports_of_their_own) {
+TEST(PlaceArbitrators, GivesThoseBelowTheRootPortsOfTheirOwn) {
   auto file = describe(default_cluster(), 100, 20001, "/nonexistent");
   std::uint16_t next = 30000;
   const auto free_port = [&] { return next++; };

@@ -69,7 +69,7 @@ private:
   swarm::traffic counted_;
 };
 
-class conducted : public ::testing::Test {
+class Conducted : public ::testing::Test {
 protected:
   /// Parts as threads of this process.
   swarm_outcome run(const conductor_options& options, std::uint32_t processes, const std::stop_token& stop = {}) {
@@ -99,7 +99,7 @@ conductor_options small_options() {
   return {.workers = 6, .windows = 3, .warm_up = 1, .interval_ms = 20, .decision_patience_seconds = 0.3};
 }
 
-TEST_F(conducted, runs_every_window_and_counts_every_decision) {
+TEST_F(Conducted, RunsEveryWindowAndCountsEveryDecision) {
   const auto outcome = run(small_options(), 2);
   EXPECT_EQ(outcome.failure, "");
   EXPECT_EQ(outcome.windows, 3U);
@@ -118,7 +118,7 @@ TEST_F(conducted, runs_every_window_and_counts_every_decision) {
     EXPECT_GE(seconds, 0);
 }
 
-TEST_F(conducted, puts_decisions_in_force_as_training_does) {
+TEST_F(Conducted, PutsDecisionsInForceAsTrainingDoes) {
   run(small_options(), 3);
   ASSERT_EQ(kept.reports.size(), 24U);
   for (const auto& report : kept.reports) {
@@ -130,7 +130,7 @@ TEST_F(conducted, puts_decisions_in_force_as_training_does) {
   }
 }
 
-TEST_F(conducted, waits_a_window_longer_where_windows_have_no_steps_to_spare) {
+TEST_F(Conducted, WaitsAWindowLongerWhereWindowsHaveNoStepsToSpare) {
   auto options = small_options();
   options.window_steps = 4;
   run(options, 1);
@@ -138,7 +138,7 @@ TEST_F(conducted, waits_a_window_longer_where_windows_have_no_steps_to_spare) {
     EXPECT_EQ(report.batch, report.window <= 2 ? 64 : 32 + report.rank + report.window - 2);
 }
 
-TEST_F(conducted, tells_a_lost_decision_and_goes_on_with_the_batch_size_in_force) {
+TEST_F(Conducted, TellsALostDecisionAndGoesOnWithTheBatchSizeInForce) {
   lost_rank = 4;
   const auto outcome = run(small_options(), 2);
   EXPECT_EQ(outcome.failure, "");
@@ -151,7 +151,7 @@ TEST_F(conducted, tells_a_lost_decision_and_goes_on_with_the_batch_size_in_force
   }
 }
 
-TEST_F(conducted, stops_when_it_is_told) {
+TEST_F(Conducted, StopsWhenItIsTold) {
   std::stop_source source;
   source.request_stop();
   std::vector<channel> parts;
@@ -162,7 +162,7 @@ TEST_F(conducted, stops_when_it_is_told) {
   EXPECT_NE(outcome.failure, "");
 }
 
-TEST_F(conducted, says_when_a_part_is_gone) {
+TEST_F(Conducted, SaysWhenAPartIsGone) {
   std::vector<channel> parts;
   auto [here, there] = channel::make_pair();
   parts.push_back(std::move(here));

@@ -11,7 +11,7 @@
 namespace dynamix::swarm {
 namespace {
 
-TEST(process_usage, counts_the_seconds_that_this_process_computes) {
+TEST(ProcessUsage, CountsTheSecondsThatThisProcessComputes) {
   const auto before = usage_of(getpid());
   ASSERT_TRUE(before);
   timespec began{};
@@ -29,11 +29,11 @@ TEST(process_usage, counts_the_seconds_that_this_process_computes) {
   EXPECT_GT(after->memory_bytes, 1U << 20);
 }
 
-TEST(process_usage, is_nothing_for_a_process_that_is_not_there) {
+TEST(ProcessUsage, IsNothingForAProcessThatIsNotThere) {
   EXPECT_FALSE(usage_of(-1));
 }
 
-TEST(listening, is_seen_without_a_connection) {
+TEST(Listening, IsSeenWithoutAConnection) {
   const auto port = find_free_port();
   ASSERT_NE(port, 0);
   EXPECT_FALSE(is_listening(port));

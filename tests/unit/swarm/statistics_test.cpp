@@ -8,7 +8,7 @@
 namespace dynamix::swarm {
 namespace {
 
-TEST(percentiles, are_values_by_nearest_rank) {
+TEST(Percentiles, AreValuesByNearestRank) {
   std::vector<float> values;
   for (int i = 1; i <= 1000; ++i)
     values.push_back(static_cast<float>(i));
@@ -21,7 +21,7 @@ TEST(percentiles, are_values_by_nearest_rank) {
   EXPECT_EQ(all.count, 1000U);
 }
 
-TEST(percentiles, of_few_values_are_among_them) {
+TEST(Percentiles, OfFewValuesAreAmongThem) {
   EXPECT_EQ(percentiles_of({}).count, 0U);
   const auto one = percentiles_of({0.25F});
   EXPECT_EQ(one.p50, 0.25);

@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-class bare_machine : public needs_bpf {
+class BareMachine : public needs_bpf {
 protected:
   /// Lines "signal source detail | command" as a process sees them that has changed its mounts by `change`. In a
   /// container root has no CAP_SYS_ADMIN.
@@ -48,7 +48,7 @@ protected:
   if ((found).starts_with("skip"))                                                                                     \
   GTEST_SKIP() << (found)
 
-TEST_F(bare_machine, has_the_network_programs_without_the_kernels_types) {
+TEST_F(BareMachine, HasTheNetworkProgramsWithoutTheKernelsTypes) {
   const auto found = survey_after([] { return hide("/sys/kernel/btf"); });
   SKIP_WITHOUT_MOUNTS(found);
   EXPECT_THAT(found, HasSubstr("network eBPF"));
@@ -57,7 +57,7 @@ TEST_F(bare_machine, has_the_network_programs_without_the_kernels_types) {
   EXPECT_THAT(found, HasSubstr("CONFIG_DEBUG_INFO_BTF (Debian"));
 }
 
-TEST_F(bare_machine, says_when_sys_is_not_mounted) {
+TEST_F(BareMachine, SaysWhenSysIsNotMounted) {
   const auto found = survey_after([] { return hide("/sys"); });
   SKIP_WITHOUT_MOUNTS(found);
   EXPECT_THAT(found, HasSubstr("network eBPF")) << "the cgroups are mounted for the process alone";
@@ -65,23 +65,23 @@ TEST_F(bare_machine, says_when_sys_is_not_mounted) {
   EXPECT_THAT(found, HasSubstr("/sys is not mounted, where the kernel tells its types | mount -t sysfs sysfs /sys"));
 }
 
-TEST_F(bare_machine, says_when_proc_is_not_mounted) {
+TEST_F(BareMachine, SaysWhenProcIsNotMounted) {
   const auto found = survey_after([] { return hide("/proc"); });
   SKIP_WITHOUT_MOUNTS(found);
   EXPECT_THAT(found, HasSubstr("not eBPF: /proc is not mounted | mount -t proc proc /proc"));
   EXPECT_THAT(found, HasSubstr("pressure none"));
 }
 
-TEST_F(bare_machine, counts_where_something_lies_over_the_cgroups) {
+TEST_F(BareMachine, CountsWhereSomethingLiesOverTheCgroups) {
   const auto group = find_own_cgroups().unified;
   const auto found = survey_after([&] { return hide(group); });
   SKIP_WITHOUT_MOUNTS(found);
   EXPECT_THAT(found, HasSubstr("network eBPF"));
 }
 
-TEST_F(bare_machine, tells_a_containers_root_what_its_engine_must_give) {
+TEST_F(BareMachine, TellsAContainersRootWhatItsEngineMustGive) {
   const auto mount = find_own_cgroups().unified_mount;
-  for (const auto& take : {&bare_machine::hide, &bare_machine::lock}) {
+  for (const auto& take : {&BareMachine::hide, &BareMachine::lock}) {
     const auto found = survey_after([&] { return take(mount); }, true);
     SKIP_WITHOUT_MOUNTS(found);
     EXPECT_THAT(found, HasSubstr("network TCP_INFO"));
@@ -90,21 +90,21 @@ TEST_F(bare_machine, tells_a_containers_root_what_its_engine_must_give) {
   }
 }
 
-TEST_F(bare_machine, says_how_cgroups_become_writable) {
+TEST_F(BareMachine, SaysHowCgroupsBecomeWritable) {
   const auto mount = find_own_cgroups().unified_mount;
   const auto found = survey_after([&] { return lock(mount); });
   SKIP_WITHOUT_MOUNTS(found);
   EXPECT_THAT(found, HasSubstr("Read-only file system | mount -o remount,rw,bind " + mount));
 }
 
-TEST_F(bare_machine, measures_all_through_a_proc_and_a_sys_that_are_read_only) {
+TEST_F(BareMachine, MeasuresAllThroughAProcAndASysThatAreReadOnly) {
   const auto found = survey_after([] { return lock("/proc") && lock("/sys"); });
   SKIP_WITHOUT_MOUNTS(found);
   for (const auto* each : {"network eBPF", "system eBPF", "pressure PSI"})
     EXPECT_THAT(found, HasSubstr(each));
 }
 
-TEST_F(bare_machine, knows_that_capabilities_of_a_user_namespace_do_not_count) {
+TEST_F(BareMachine, KnowsThatCapabilitiesOfAUserNamespaceDoNotCount) {
   const auto found = in_child([]() -> std::string {
     if (::unshare(CLONE_NEWUSER) != 0 || !(std::ofstream("/proc/self/uid_map") << "0 0 1" << std::flush))
       return "skip: no user namespace can be made here";

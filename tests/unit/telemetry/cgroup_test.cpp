@@ -11,27 +11,27 @@ constexpr auto hybrid = "25 20 0:22 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=75
                         "27 25 0:24 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
                         "28 25 0:25 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
 
-TEST(cgroups, are_found_in_one_hierarchy) {
+TEST(Cgroups, AreFoundInOneHierarchy) {
   const auto found = find_cgroups("0::/system.slice/dynamix.service\n", version_2);
   EXPECT_EQ(found.unified, "/sys/fs/cgroup/system.slice/dynamix.service");
   EXPECT_EQ(found.memory, found.unified);
   EXPECT_EQ(found.cpu, found.unified);
 }
 
-TEST(cgroups, are_found_in_both_versions_side_by_side) {
+TEST(Cgroups, AreFoundInBothVersionsSideBySide) {
   const auto found = find_cgroups("5:memory:/job/7\n4:cpu,cpuacct:/job\n1:name=systemd:/\n0::/\n", hybrid);
   EXPECT_EQ(found.unified, "/sys/fs/cgroup/unified");
   EXPECT_EQ(found.memory, "/sys/fs/cgroup/memory/job/7");
   EXPECT_EQ(found.cpu, "/sys/fs/cgroup/cpu,cpuacct/job");
 }
 
-TEST(cgroups, are_found_where_a_container_sees_a_part_of_the_hierarchy) {
+TEST(Cgroups, AreFoundWhereAContainerSeesAPartOfTheHierarchy) {
   const auto* part = "30 23 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
   EXPECT_EQ(find_cgroups("0::/docker/abc\n", part).unified, "/sys/fs/cgroup");
   EXPECT_EQ(find_cgroups("0::/docker/abc/inner\n", part).unified, "/sys/fs/cgroup/inner");
 }
 
-TEST(cgroups, are_none_where_version_2_is_not_mounted) {
+TEST(Cgroups, AreNoneWhereVersion2IsNotMounted) {
   const auto found = find_cgroups("5:memory:/\n", "27 25 0:24 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
   EXPECT_EQ(found.unified, "");
   EXPECT_EQ(found.memory, "/sys/fs/cgroup/memory");

@@ -53,14 +53,14 @@ counters sample_at(probe& of, double seconds) {
   return into;
 }
 
-class ebpf_network : public testing::Test {
+class EbpfNetwork : public testing::Test {
 protected:
   std::shared_ptr<fake_network> programs_ = std::make_shared<fake_network>();
   counters tcp_info_;
   std::unique_ptr<probe> probe_ = make_ebpf_network_probe(programs_, std::make_unique<scripted_probe>(tcp_info_));
 };
 
-TEST_F(ebpf_network, adds_up_what_all_cpus_counted_in_the_window) {
+TEST_F(EbpfNetwork, AddsUpWhatAllCpusCountedInTheWindow) {
   programs_->cpus[0].bytes_sent = 5000;
   const auto before = sample_at(*probe_, 1);
   for (auto& cpu : programs_->cpus) {
@@ -86,7 +86,7 @@ TEST_F(ebpf_network, adds_up_what_all_cpus_counted_in_the_window) {
   EXPECT_DOUBLE_EQ(network.sender_blocked_ratio, 0.25);
 }
 
-TEST_F(ebpf_network, has_failed_when_bytes_move_and_no_program_runs) {
+TEST_F(EbpfNetwork, HasFailedWhenBytesMoveAndNoProgramRuns) {
   programs_->cpus[0].cost.runs = 10;
   EXPECT_TRUE(sample_at(*probe_, 1).network_valid);
   EXPECT_TRUE(sample_at(*probe_, 2).network_valid) << "nothing moves";
@@ -94,12 +94,12 @@ TEST_F(ebpf_network, has_failed_when_bytes_move_and_no_program_runs) {
   EXPECT_FALSE(sample_at(*probe_, 3).network_valid);
 }
 
-TEST_F(ebpf_network, is_not_judged_by_what_passed_before_its_first_sample) {
+TEST_F(EbpfNetwork, IsNotJudgedByWhatPassedBeforeItsFirstSample) {
   tcp_info_.bytes_sent = 10'000'000;
   EXPECT_TRUE(sample_at(*probe_, 1).network_valid);
 }
 
-TEST_F(ebpf_network, goes_on_when_bytes_move_and_programs_run) {
+TEST_F(EbpfNetwork, GoesOnWhenBytesMoveAndProgramsRun) {
   for (int second = 1; second < 5; ++second) {
     tcp_info_.bytes_received += 10'000'000;
     ++programs_->cpus[1].cost.runs;
@@ -107,27 +107,27 @@ TEST_F(ebpf_network, goes_on_when_bytes_move_and_programs_run) {
   }
 }
 
-TEST_F(ebpf_network, never_counts_fewer_than_no_connections) {
+TEST_F(EbpfNetwork, NeverCountsFewerThanNoConnections) {
   programs_->open = -2;
   EXPECT_EQ(sample_at(*probe_, 1).connections, 0U);
 }
 
-class ebpf_scheduler : public testing::Test {
+class EbpfScheduler : public testing::Test {
 protected:
-  ebpf_scheduler() { training_thread = 4711; }
-  ~ebpf_scheduler() override { training_thread = 0; }
+  EbpfScheduler() { training_thread = 4711; }
+  ~EbpfScheduler() override { training_thread = 0; }
 
   std::shared_ptr<fake_scheduler> programs_ = std::make_shared<fake_scheduler>();
   counters procfs_;
   std::unique_ptr<probe> probe_ = make_ebpf_scheduler_probe(programs_, std::make_unique<scripted_probe>(procfs_));
 };
 
-TEST_F(ebpf_scheduler, may_be_sampled_before_the_first_switch) {
+TEST_F(EbpfScheduler, MayBeSampledBeforeTheFirstSwitch) {
   EXPECT_TRUE(sample_at(*probe_, monotonic_seconds()).system_valid);
   EXPECT_FALSE(sample_at(*probe_, monotonic_seconds() + 1).system_valid);
 }
 
-TEST_F(ebpf_scheduler, adds_up_the_waits_of_all_cpus) {
+TEST_F(EbpfScheduler, AddsUpTheWaitsOfAllCpus) {
   programs_->cpus[0].cost.runs = 1;
   const auto before = sample_at(*probe_, 10);
   for (auto& cpu : programs_->cpus) {
@@ -145,7 +145,7 @@ TEST_F(ebpf_scheduler, adds_up_the_waits_of_all_cpus) {
   EXPECT_EQ(programs_->followed, 4711);
 }
 
-TEST_F(ebpf_scheduler, counts_the_training_threads_present_activity_to_the_moment) {
+TEST_F(EbpfScheduler, CountsTheTrainingThreadsPresentActivityToTheMoment) {
   programs_->cpus[0].cost.runs = 1;
   programs_->clock.activity_ns[thread_running] = 1'000'000'000;
   programs_->clock.activity = thread_waiting;
@@ -162,14 +162,14 @@ TEST_F(ebpf_scheduler, counts_the_training_threads_present_activity_to_the_momen
   EXPECT_NEAR(system.training_cpu_ratio, 0.95, 1e-9);
 }
 
-TEST_F(ebpf_scheduler, has_failed_when_no_program_runs_in_a_window) {
+TEST_F(EbpfScheduler, HasFailedWhenNoProgramRunsInAWindow) {
   programs_->cpus[0].cost.runs = 5;
   EXPECT_TRUE(sample_at(*probe_, 10).system_valid);
   EXPECT_TRUE(sample_at(*probe_, 10.1).system_valid) << "too short to tell";
   EXPECT_FALSE(sample_at(*probe_, 11).system_valid);
 }
 
-TEST(run_seconds, extrapolates_from_the_runs_that_were_timed) {
+TEST(RunSeconds, ExtrapolatesFromTheRunsThatWereTimed) {
   EXPECT_EQ(run_seconds({}), 0);
   EXPECT_DOUBLE_EQ(run_seconds({.runs = 6400, .timed_runs = 100, .timed_ns = 7000}), 448e-6);
 }

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t megabyte = 1'000'000;
 
-class kernel_counts : public needs_bpf {};
+class KernelCounts : public needs_bpf {};
 
 counters sample(probe& of) {
   counters into;
@@ -42,7 +42,7 @@ double shortest_rtt_seconds(const loopback_connection& connection) {
   return 1e-6 * info.tcpi_min_rtt;
 }
 
-TEST_F(kernel_counts, bytes_of_a_transfer_of_known_size_at_both_ends) {
+TEST_F(KernelCounts, BytesOfATransferOfKnownSizeAtBothEnds) {
   const auto session = open_kernel_session({});
   ASSERT_TRUE(session->network) << session->network_problem;
   const auto kernel = make_ebpf_network_probe(session->network, make_null_probe());
@@ -69,7 +69,7 @@ TEST_F(kernel_counts, bytes_of_a_transfer_of_known_size_at_both_ends) {
   EXPECT_LE(network.rtt_p50_seconds, network.rtt_p99_seconds);
 }
 
-TEST_F(kernel_counts, bytes_by_purpose) {
+TEST_F(KernelCounts, BytesByPurpose) {
   const reserved_port reserved;
   const auto port = reserved.number();
   const auto session = open_kernel_session({port});
@@ -90,7 +90,7 @@ TEST_F(kernel_counts, bytes_by_purpose) {
   EXPECT_EQ(sample(*kernel).connections, 2U);
 }
 
-TEST_F(kernel_counts, an_abort_as_a_reset_and_an_orderly_end_as_none) {
+TEST_F(KernelCounts, AnAbortAsAResetAndAnOrderlyEndAsNone) {
   const auto session = open_kernel_session({});
   ASSERT_TRUE(session->network) << session->network_problem;
   const auto kernel = make_ebpf_network_probe(session->network, make_null_probe());
@@ -107,7 +107,7 @@ TEST_F(kernel_counts, an_abort_as_a_reset_and_an_orderly_end_as_none) {
   EXPECT_EQ(sample(*kernel).connections, 0U);
 }
 
-TEST_F(kernel_counts, events_that_nobody_was_told_of) {
+TEST_F(KernelCounts, EventsThatNobodyWasToldOf) {
   const auto session = open_kernel_session({});
   ASSERT_TRUE(session->network) << session->network_problem;
   constexpr std::size_t aborts = 900; // with two ends each more than the ring buffer holds
@@ -137,7 +137,7 @@ std::uint64_t kernels_retransmissions() {
   return 0;
 }
 
-TEST_F(kernel_counts, retransmissions_as_the_kernel_counts_them_under_loss) {
+TEST_F(KernelCounts, RetransmissionsAsTheKernelCountsThemUnderLoss) {
   const auto told = in_child([]() -> std::string {
     if (::unshare(CLONE_NEWNET) != 0 || std::system("ip link set lo up") != 0)
       return "skip: no network namespace";
@@ -168,7 +168,7 @@ double thread_cpu_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-TEST_F(kernel_counts, waits_for_a_cpu_as_schedstat_does) {
+TEST_F(KernelCounts, WaitsForACpuAsSchedstatDoes) {
   const auto session = open_kernel_session({});
   ASSERT_TRUE(session->scheduler) << session->scheduler_problem;
   const auto kernel = make_ebpf_scheduler_probe(session->scheduler, make_usage_probe());

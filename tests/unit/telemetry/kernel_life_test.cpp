@@ -37,9 +37,9 @@ bool exists(const std::pair<std::string, unsigned>& object) {
   return ::testing::AssertionSuccess();
 }
 
-class kernel_life : public needs_bpf {};
+class KernelLife : public needs_bpf {};
 
-TEST_F(kernel_life, leaves_nothing_behind_after_a_hundred_starts_and_stops) {
+TEST_F(KernelLife, LeavesNothingBehindAfterAHundredStartsAndStops) {
   kernel_objects seen;
   std::string group;
   for (int cycle = 0; cycle < 100; ++cycle) {
@@ -56,7 +56,7 @@ TEST_F(kernel_life, leaves_nothing_behind_after_a_hundred_starts_and_stops) {
   EXPECT_TRUE(all_go(seen));
 }
 
-TEST_F(kernel_life, leaves_no_program_behind_when_it_is_killed_and_its_group_to_whoever_comes_next) {
+TEST_F(KernelLife, LeavesNoProgramBehindWhenItIsKilledAndItsGroupToWhoeverComesNext) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t child = ::fork();
@@ -91,7 +91,7 @@ TEST_F(kernel_life, leaves_no_program_behind_when_it_is_killed_and_its_group_to_
   EXPECT_FALSE(std::filesystem::exists(group));
 }
 
-TEST_F(kernel_life, goes_on_counting_without_privileges_in_any_thread) {
+TEST_F(KernelLife, GoesOnCountingWithoutPrivilegesInAnyThread) {
   const auto problem = in_child([]() -> std::string {
     std::atomic<bool> end = false;
     privileges in_thread;
@@ -125,7 +125,7 @@ TEST_F(kernel_life, goes_on_counting_without_privileges_in_any_thread) {
   EXPECT_EQ(problem, "");
 }
 
-TEST_F(kernel_life, gives_way_to_tcp_info_when_somebody_detaches_the_programs) {
+TEST_F(KernelLife, GivesWayToTcpInfoWhenSomebodyDetachesThePrograms) {
   const auto session = open_kernel_session({});
   ASSERT_TRUE(session->network) << session->network_problem;
   window_meter meter(choose_sources({.ebpf = true, .tcp_info = true}, session.get(), {}));
@@ -148,7 +148,7 @@ TEST_F(kernel_life, gives_way_to_tcp_info_when_somebody_detaches_the_programs) {
   EXPECT_EQ(meter.close_window().network.source, messages::signal_source::unprivileged);
 }
 
-TEST_F(kernel_life, counts_where_the_cgroup_mount_is_hidden_and_leaves_no_group_there) {
+TEST_F(KernelLife, CountsWhereTheCgroupMountIsHiddenAndLeavesNoGroupThere) {
   const auto parent = find_own_cgroups().unified;
   const auto problem = in_child([&]() -> std::string {
     // As `ip netns exec`, which puts another /sys before the one with the mount.
@@ -193,7 +193,7 @@ std::string survey_as_user(privileges may, const std::string& group) {
   });
 }
 
-TEST_F(kernel_life, tells_an_ordinary_user_what_each_set_of_capabilities_gives) {
+TEST_F(KernelLife, TellsAnOrdinaryUserWhatEachSetOfCapabilitiesGives) {
   const auto group = find_own_cgroups().unified + "/user-of-" + std::to_string(::getpid());
   const std::pair<privileges, std::string> sets[] = {
       {{}, "network=TCP_INFO! system=procfs! "},

@@ -14,13 +14,13 @@
 namespace dynamix::telemetry {
 namespace {
 
-class logging : public testing::Test {
+class Logging : public testing::Test {
 protected:
-  logging() {
+  Logging() {
     std::string pattern = (std::filesystem::temp_directory_path() / "dynamix-logging-XXXXXX").string();
     directory_ = mkdtemp(pattern.data());
   }
-  ~logging() override {
+  ~Logging() override {
     spdlog::set_default_logger(spdlog::stderr_logger_mt("after " + directory_.string()));
     std::filesystem::remove_all(directory_);
   }
@@ -37,7 +37,7 @@ protected:
   std::filesystem::path directory_;
 };
 
-TEST_F(logging, writes_one_line_an_event_in_utc_with_its_host) {
+TEST_F(Logging, WritesOneLineAnEventInUtcWithItsHost) {
   ASSERT_EQ(start_logging({.host = "ada", .file = path()}), "");
   const auto before = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
   spdlog::info("window closed window={} batch={}", 12, 164);
@@ -58,7 +58,7 @@ TEST_F(logging, writes_one_line_an_event_in_utc_with_its_host) {
   EXPECT_LE(stamp, after);
 }
 
-TEST_F(logging, sends_only_warnings_and_errors_to_standard_error) {
+TEST_F(Logging, SendsOnlyWarningsAndErrorsToStandardError) {
   ASSERT_EQ(start_logging({.host = "ada", .file = path()}), "");
   testing::internal::CaptureStderr();
   spdlog::info("quiet");
@@ -70,14 +70,14 @@ TEST_F(logging, sends_only_warnings_and_errors_to_standard_error) {
   EXPECT_THAT(console, testing::HasSubstr(" error host=ada generation=0 an error\n"));
 }
 
-TEST_F(logging, sends_every_line_to_standard_error_when_asked) {
+TEST_F(Logging, SendsEveryLineToStandardErrorWhenAsked) {
   ASSERT_EQ(start_logging({.host = "ada", .file = "", .console = true}), "");
   testing::internal::CaptureStderr();
   spdlog::info("seen");
   EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("info host=ada generation=0 seen\n"));
 }
 
-TEST_F(logging, has_warnings_in_the_file_at_once_and_the_rest_soon) {
+TEST_F(Logging, HasWarningsInTheFileAtOnceAndTheRestSoon) {
   ASSERT_EQ(start_logging({.host = "ada", .file = path()}), "");
   spdlog::warn("urgent");
   ASSERT_EQ(lines().size(), 1U);
@@ -87,14 +87,14 @@ TEST_F(logging, has_warnings_in_the_file_at_once_and_the_rest_soon) {
   EXPECT_EQ(lines().size(), 2U);
 }
 
-TEST_F(logging, keeps_a_message_with_line_breaks_on_one_line) {
+TEST_F(Logging, KeepsAMessageWithLineBreaksOnOneLine) {
   ASSERT_EQ(start_logging({.host = "50%n", .file = path()}), "");
   spdlog::warn("{}", "first\nsecond\r\tthird\x1b[0m");
   ASSERT_EQ(lines().size(), 1U);
   EXPECT_THAT(lines()[0], testing::EndsWith("host=50%n generation=0 first second  third [0m"));
 }
 
-TEST_F(logging, stamps_monotonic_time_and_the_generation) {
+TEST_F(Logging, StampsMonotonicTimeAndTheGeneration) {
   ASSERT_EQ(start_logging({.host = "ada", .file = path()}), "");
   const auto now = [] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -110,7 +110,7 @@ TEST_F(logging, stamps_monotonic_time_and_the_generation) {
   EXPECT_LE(stamp, now() + 1e-5);
 }
 
-TEST_F(logging, writes_json_with_the_message_taken_apart) {
+TEST_F(Logging, WritesJsonWithTheMessageTakenApart) {
   ASSERT_EQ(start_logging({.host = "a\"da", .file = path(), .json = true}), "");
   spdlog::warn("arbitrator_lost reason=\"it \\ is gone\" tries=3 the last batch sizes stand");
   EXPECT_THAT(
@@ -120,7 +120,7 @@ TEST_F(logging, writes_json_with_the_message_taken_apart) {
                         "\"text\":\"the last batch sizes stand\"}"));
 }
 
-TEST_F(logging, counts_the_repeats_that_it_leaves_out) {
+TEST_F(Logging, CountsTheRepeatsThatItLeavesOut) {
   ASSERT_EQ(start_logging({.host = "ada", .file = path()}), "");
   for (int i = 0; i < 80; ++i)
     spdlog::warn("late window={}", i);
@@ -130,7 +130,7 @@ TEST_F(logging, counts_the_repeats_that_it_leaves_out) {
   EXPECT_THAT(lines().back(), testing::EndsWith("repeats_left_out event=late count=30 seconds=10"));
 }
 
-TEST(repeat_limit, begins_anew_when_its_time_is_over) {
+TEST(RepeatLimit, BeginsAnewWhenItsTimeIsOver) {
   repeat_limit limit;
   for (std::uint32_t i = 0; i < repeat_limit::times_max; ++i)
     EXPECT_TRUE(limit.allow("a", 1));
@@ -146,7 +146,7 @@ TEST(repeat_limit, begins_anew_when_its_time_is_over) {
   EXPECT_TRUE(limit.allow("a", 12));
 }
 
-TEST(log_message, is_taken_apart_at_its_keys) {
+TEST(LogMessage, IsTakenApartAtItsKeys) {
   const auto parts = take_apart("window closed window=12 note=\"two words\" and the rest");
   EXPECT_EQ(parts.event, "window closed");
   ASSERT_EQ(parts.fields.size(), 2U);
@@ -159,7 +159,7 @@ TEST(log_message, is_taken_apart_at_its_keys) {
   EXPECT_EQ(take_apart("x y=").fields.at(0).second, "");
 }
 
-TEST_F(logging, leaves_out_what_is_below_the_level) {
+TEST_F(Logging, LeavesOutWhatIsBelowTheLevel) {
   ASSERT_EQ(start_logging({.host = "ada", .file = path(), .level = "warn"}), "");
   spdlog::info("too much detail");
   spdlog::warn("enough");
@@ -167,7 +167,7 @@ TEST_F(logging, leaves_out_what_is_below_the_level) {
   EXPECT_THAT(lines()[0], testing::HasSubstr("enough"));
 }
 
-TEST_F(logging, says_what_is_wrong_and_keeps_the_logger_that_there_is) {
+TEST_F(Logging, SaysWhatIsWrongAndKeepsTheLoggerThatThereIs) {
   const auto logger = spdlog::default_logger();
   EXPECT_THAT(start_logging({.host = "ada", .file = path(), .level = "loud"}), testing::HasSubstr("loud"));
   std::ofstream(directory_ / "logs") << "a file where a directory must be";

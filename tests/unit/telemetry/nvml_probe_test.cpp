@@ -31,7 +31,7 @@ reading read_with(const char* library, const char* broken = "") {
   return found;
 }
 
-TEST(nvml_probe, sums_up_the_machines_gpus) {
+TEST(NvmlProbe, SumsUpTheMachinesGpus) {
   for (const char* library : {DYNAMIX_FAKE_NVML, DYNAMIX_FAKE_NVML_RENAMED}) {
     const auto gpu = read_with(library).gpu;
     ASSERT_TRUE(gpu.valid);
@@ -41,14 +41,14 @@ TEST(nvml_probe, sums_up_the_machines_gpus) {
   }
 }
 
-TEST(nvml_probe, takes_for_throttled_only_what_is_held_down) {
+TEST(NvmlProbe, TakesForThrottledOnlyWhatIsHeldDown) {
   EXPECT_FALSE(read_with(DYNAMIX_FAKE_NVML, "cool").gpu.throttled);
   const auto unknown = read_with(DYNAMIX_FAKE_NVML, "no reasons").gpu;
   EXPECT_TRUE(unknown.valid) << "not every GPU tells";
   EXPECT_FALSE(unknown.throttled);
 }
 
-TEST(nvml_probe, is_read_anew_after_half_a_second) {
+TEST(NvmlProbe, IsReadAnewAfterHalfASecond) {
   void* const loaded = ::dlopen(DYNAMIX_FAKE_NVML, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(loaded, nullptr) << ::dlerror();
   ::setenv("FAKE_NVML", "cool", 1);
@@ -70,14 +70,14 @@ TEST(nvml_probe, is_read_anew_after_half_a_second) {
   ::dlclose(loaded);
 }
 
-TEST(nvml_probe, leaves_out_a_gpu_that_does_not_answer) {
+TEST(NvmlProbe, LeavesOutAGpuThatDoesNotAnswer) {
   const auto gpu = read_with(DYNAMIX_FAKE_NVML, "first lost").gpu;
   ASSERT_TRUE(gpu.valid);
   EXPECT_DOUBLE_EQ(gpu.utilisation_ratio, 0.4);
   EXPECT_DOUBLE_EQ(gpu.memory_ratio, 0.75);
 }
 
-TEST(nvml_probe, is_masked_with_the_reason_where_nothing_answers) {
+TEST(NvmlProbe, IsMaskedWithTheReasonWhereNothingAnswers) {
   struct {
     const char* library;
     const char* broken;
@@ -93,7 +93,7 @@ TEST(nvml_probe, is_masked_with_the_reason_where_nothing_answers) {
   }
 }
 
-TEST(nvml_probe, is_masked_without_a_driver_and_says_so) {
+TEST(NvmlProbe, IsMaskedWithoutADriverAndSaysSo) {
   if (void* const real = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL); real != nullptr) {
     ::dlclose(real);
     GTEST_SKIP() << "there is a driver here";

@@ -25,7 +25,7 @@ double waited_seconds() {
   return -1;
 }
 
-TEST(pressure_probe, tells_what_grew_between_two_readings_and_holds_it_for_half_a_second) {
+TEST(PressureProbe, TellsWhatGrewBetweenTwoReadingsAndHoldsItForHalfASecond) {
   if (waited_seconds() < 0)
     GTEST_SKIP() << "no PSI here";
   const auto probe = make_pressure_probe();
@@ -50,7 +50,7 @@ TEST(pressure_probe, tells_what_grew_between_two_readings_and_holds_it_for_half_
   EXPECT_LE(third.cpu_pressure_ratio * far, waited_seconds() - before_second + 1e-5) << "since the second reading";
 }
 
-TEST(pressure_probe, reads_the_second_time_however_early_it_is) {
+TEST(PressureProbe, ReadsTheSecondTimeHoweverEarlyItIs) {
   if (waited_seconds() < 0)
     GTEST_SKIP() << "no PSI here";
   const auto probe = make_pressure_probe();

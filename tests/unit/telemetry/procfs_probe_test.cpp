@@ -48,7 +48,7 @@ void bind_to_one_core() {
   ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
 }
 
-TEST(procfs_probe, counts_the_cpu_time_of_a_thread_that_has_ended) {
+TEST(ProcfsProbe, CountsTheCpuTimeOfAThreadThatHasEnded) {
   const auto probe = make_procfs_probe();
   const counters before = sample(*probe);
   std::thread(burn, 0.3).join();
@@ -58,7 +58,7 @@ TEST(procfs_probe, counts_the_cpu_time_of_a_thread_that_has_ended) {
   EXPECT_NEAR(after.cpu_seconds - before.cpu_seconds, 0.3, 0.05);
 }
 
-TEST(procfs_probe, sees_two_busy_threads_wait_for_one_core_and_keeps_their_waits) {
+TEST(ProcfsProbe, SeesTwoBusyThreadsWaitForOneCoreAndKeepsTheirWaits) {
   const auto probe = make_procfs_probe();
   const counters before = sample(*probe);
   std::atomic<int> busy = 2;
@@ -84,7 +84,7 @@ TEST(procfs_probe, sees_two_busy_threads_wait_for_one_core_and_keeps_their_waits
   EXPECT_GE(after.run_queue_wait_seconds, during.run_queue_wait_seconds);
 }
 
-TEST(procfs_probe, finds_a_thread_that_came_as_another_went) {
+TEST(ProcfsProbe, FindsAThreadThatCameAsAnotherWent) {
   const auto probe = make_procfs_probe();
   std::atomic<bool> end_first = false;
   std::thread first([&] { end_first.wait(false); });
@@ -111,7 +111,7 @@ TEST(procfs_probe, finds_a_thread_that_came_as_another_went) {
   training_thread = 0;
 }
 
-TEST(procfs_probe, sees_memory_grow_and_shrink) {
+TEST(ProcfsProbe, SeesMemoryGrowAndShrink) {
   constexpr std::size_t bytes = 256U << 20;
   struct sysinfo machine {};
   ASSERT_EQ(sysinfo(&machine), 0);

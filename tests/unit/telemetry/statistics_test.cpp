@@ -15,7 +15,7 @@ counters at(double seconds) {
   return now;
 }
 
-TEST(statistics, divides_the_bytes_of_both_directions_by_the_window) {
+TEST(Statistics, DividesTheBytesOfBothDirectionsByTheWindow) {
   counters before = at(10);
   before.bytes_sent = 100;
   before.bytes_received = 1000;
@@ -32,7 +32,7 @@ TEST(statistics, divides_the_bytes_of_both_directions_by_the_window) {
   EXPECT_DOUBLE_EQ(network.rtt_seconds, 0.002);
 }
 
-TEST(statistics, divides_cpu_time_and_waits_by_the_window) {
+TEST(Statistics, DividesCpuTimeAndWaitsByTheWindow) {
   counters before = at(1);
   before.cpu_seconds = 7;
   before.run_queue_wait_seconds = 1;
@@ -47,7 +47,7 @@ TEST(statistics, divides_cpu_time_and_waits_by_the_window) {
   EXPECT_DOUBLE_EQ(system.memory_ratio, 0.25);
 }
 
-TEST(statistics, is_masked_when_either_sample_is_not_valid) {
+TEST(Statistics, IsMaskedWhenEitherSampleIsNotValid) {
   for (const bool first : {true, false}) {
     counters before = at(1);
     counters after = at(2);
@@ -58,14 +58,14 @@ TEST(statistics, is_masked_when_either_sample_is_not_valid) {
   }
 }
 
-TEST(statistics, is_masked_for_a_window_without_length) {
+TEST(Statistics, IsMaskedForAWindowWithoutLength) {
   for (const double end : {5.0, 4.0}) {
     EXPECT_FALSE(network_between(at(5), at(end)).valid);
     EXPECT_FALSE(system_between(at(5), at(end)).valid);
   }
 }
 
-TEST(statistics, never_is_negative) {
+TEST(Statistics, NeverIsNegative) {
   counters before = at(1);
   before.bytes_sent = 10;
   before.retransmissions = 10;
@@ -81,7 +81,7 @@ TEST(statistics, never_is_negative) {
   EXPECT_DOUBLE_EQ(system.run_queue_wait_ratio, 0);
 }
 
-TEST(statistics, splits_bytes_by_purpose) {
+TEST(Statistics, SplitsBytesByPurpose) {
   counters before = at(1);
   counters after = at(3);
   after.bytes_sent = 600;
@@ -93,7 +93,7 @@ TEST(statistics, splits_bytes_by_purpose) {
   EXPECT_DOUBLE_EQ(network.gradient_bytes_per_second, 450);
 }
 
-TEST(statistics, reads_round_trips_of_the_window_from_the_histogram) {
+TEST(Statistics, ReadsRoundTripsOfTheWindowFromTheHistogram) {
   counters before = at(1);
   counters after = at(2);
   before.network_source = after.network_source = messages::signal_source::ebpf;
@@ -111,7 +111,7 @@ TEST(statistics, reads_round_trips_of_the_window_from_the_histogram) {
   EXPECT_DOUBLE_EQ(network.congestion_window_segments, 12.5);
 }
 
-TEST(statistics, has_no_round_trip_time_without_a_sample) {
+TEST(Statistics, HasNoRoundTripTimeWithoutASample) {
   counters before = at(1);
   counters after = at(2);
   before.network_source = after.network_source = messages::signal_source::ebpf;
@@ -120,7 +120,7 @@ TEST(statistics, has_no_round_trip_time_without_a_sample) {
   EXPECT_EQ(network.rtt_p99_seconds, 0);
 }
 
-TEST(statistics, is_masked_when_the_source_has_changed) {
+TEST(Statistics, IsMaskedWhenTheSourceHasChanged) {
   counters before = at(1);
   counters after = at(2);
   after.network_source = messages::signal_source::ebpf;
@@ -129,7 +129,7 @@ TEST(statistics, is_masked_when_the_source_has_changed) {
   EXPECT_FALSE(system_between(before, after).valid);
 }
 
-TEST(statistics, tells_the_training_thread_apart_once_it_is_known_at_both_ends) {
+TEST(Statistics, TellsTheTrainingThreadApartOnceItIsKnownAtBothEnds) {
   counters before = at(1);
   counters after = at(3);
   after.training_thread = 77;
@@ -144,7 +144,7 @@ TEST(statistics, tells_the_training_thread_apart_once_it_is_known_at_both_ends) 
   EXPECT_DOUBLE_EQ(system.training_wait_ratio, 0.25);
 }
 
-TEST(statistics, has_pressure_without_the_rest) {
+TEST(Statistics, HasPressureWithoutTheRest) {
   counters before = at(1);
   counters after = at(2);
   before.system_valid = after.system_valid = false;

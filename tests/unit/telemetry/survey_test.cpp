@@ -27,7 +27,7 @@ machine_facts facts_with(privileges may) {
   return facts;
 }
 
-TEST(advice, follows_the_capabilities) {
+TEST(Advice, FollowsTheCapabilities) {
   struct expectation {
     privileges may;
     bool network;
@@ -49,7 +49,7 @@ TEST(advice, follows_the_capabilities) {
   }
 }
 
-TEST(advice, has_a_command_for_each_thing_that_is_missing) {
+TEST(Advice, HasACommandForEachThingThatIsMissing) {
   const privileges all{.bpf = true, .perfmon = true, .net_admin = true};
   auto facts = facts_with(all);
   facts.network_problem = "cannot make /sys/fs/cgroup/user/dynamix-5: Permission denied";
@@ -78,7 +78,7 @@ TEST(advice, has_a_command_for_each_thing_that_is_missing) {
   EXPECT_THAT(advise(facts)[2].command, HasSubstr("psi=1"));
 }
 
-TEST(advice, fits_a_container) {
+TEST(Advice, FitsAContainer) {
   auto facts = facts_with({.bpf = true, .perfmon = true, .net_admin = true});
   facts.user = 0;
   facts.network_problem = "cannot make /sys/fs/cgroup/dynamix-5: Read-only file system";
@@ -96,14 +96,14 @@ TEST(advice, fits_a_container) {
     EXPECT_EQ(advise(facts)[signal].command, "mount -t proc proc /proc");
 }
 
-TEST(advice, grants_capabilities_otherwise_where_those_of_files_do_not_count) {
+TEST(Advice, GrantsCapabilitiesOtherwiseWhereThoseOfFilesDoNotCount) {
   auto facts = facts_with({});
   facts.setcap_counts = false;
   EXPECT_THAT(advise(facts)[0].command,
               HasSubstr("sudo setpriv --reuid $(id -u) --regid $(id -g) --init-groups --inh-caps +bpf"));
 }
 
-TEST(advice, says_none_where_nothing_works) {
+TEST(Advice, SaysNoneWhereNothingWorks) {
   machine_facts facts{.network_problem = "no", .scheduler_problem = "no", .gpu_problem = "there is no GPU"};
   for (const auto& each : advise(facts)) {
     EXPECT_EQ(each.level, signal_source::none) << each.signal;
@@ -112,7 +112,7 @@ TEST(advice, says_none_where_nothing_works) {
   }
 }
 
-TEST(survey, finds_at_least_the_unprivileged_sources_on_linux) {
+TEST(Survey, FindsAtLeastTheUnprivilegedSourcesOnLinux) {
   const auto facts = survey_machine();
   EXPECT_TRUE(facts.tcp_info);
   EXPECT_TRUE(facts.procfs);
@@ -121,7 +121,7 @@ TEST(survey, finds_at_least_the_unprivileged_sources_on_linux) {
     EXPECT_FALSE(each.detail.empty()) << each.signal;
 }
 
-TEST(sources, are_chosen_by_what_is_wanted) {
+TEST(Sources, AreChosenByWhatIsWanted) {
   const auto chains = choose_sources({.tcp_info = true}, nullptr, {});
   ASSERT_EQ(chains.size(), 4U);
   EXPECT_EQ(chains[0].best_first.size(), 1U);

@@ -18,7 +18,7 @@ counters sample(probe& of) {
   return into;
 }
 
-TEST(tcp_info_probe, counts_the_bytes_of_a_known_transfer_at_both_ends) {
+TEST(TcpInfoProbe, CountsTheBytesOfAKnownTransferAtBothEnds) {
   const loopback_connection connection;
   const auto probe = make_tcp_info_probe();
   const counters before = sample(*probe);
@@ -31,7 +31,7 @@ TEST(tcp_info_probe, counts_the_bytes_of_a_known_transfer_at_both_ends) {
   EXPECT_NEAR(static_cast<double>(after.bytes_sent - before.bytes_sent), expected, 0.01 * expected);
 }
 
-TEST(tcp_info_probe, measures_a_round_trip_time_once_data_has_flowed) {
+TEST(TcpInfoProbe, MeasuresARoundTripTimeOnceDataHasFlowed) {
   const loopback_connection connection;
   connection.transfer(megabyte);
   const counters now = sample(*make_tcp_info_probe());
@@ -39,7 +39,7 @@ TEST(tcp_info_probe, measures_a_round_trip_time_once_data_has_flowed) {
   EXPECT_LT(now.rtt_seconds, 10);
 }
 
-TEST(tcp_info_probe, keeps_the_counts_of_a_socket_that_has_closed) {
+TEST(TcpInfoProbe, KeepsTheCountsOfASocketThatHasClosed) {
   std::optional<loopback_connection> connection(std::in_place);
   const auto probe = make_tcp_info_probe();
   connection->transfer(megabyte);
@@ -51,7 +51,7 @@ TEST(tcp_info_probe, keeps_the_counts_of_a_socket_that_has_closed) {
   EXPECT_EQ(closed.bytes_sent, open.bytes_sent);
 }
 
-TEST(tcp_info_probe, adds_up_sockets_that_reuse_one_another_s_descriptors) {
+TEST(TcpInfoProbe, AddsUpSocketsThatReuseOneAnotherSDescriptors) {
   const auto probe = make_tcp_info_probe();
   std::vector<int> descriptors;
   std::uint64_t last = sample(*probe).bytes_received;
@@ -69,7 +69,7 @@ TEST(tcp_info_probe, adds_up_sockets_that_reuse_one_another_s_descriptors) {
   EXPECT_EQ(last - first, 6 * megabyte);
 }
 
-TEST(tcp_info_probe, counts_a_socket_with_two_descriptors_once) {
+TEST(TcpInfoProbe, CountsASocketWithTwoDescriptorsOnce) {
   const loopback_connection connection;
   const int twin = fcntl(connection.client(), F_DUPFD_CLOEXEC, 0);
   ASSERT_GE(twin, 0);
@@ -81,7 +81,7 @@ TEST(tcp_info_probe, counts_a_socket_with_two_descriptors_once) {
   EXPECT_NEAR(static_cast<double>(after.bytes_sent - before.bytes_sent), 20.0 * megabyte, 0.2 * megabyte);
 }
 
-TEST(tcp_info_probe, passes_over_listeners_and_sockets_of_other_kinds) {
+TEST(TcpInfoProbe, PassesOverListenersAndSocketsOfOtherKinds) {
   const int udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   const int local = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -94,7 +94,7 @@ TEST(tcp_info_probe, passes_over_listeners_and_sockets_of_other_kinds) {
   EXPECT_EQ(now.rtt_seconds, 0);
 }
 
-TEST(tcp_info_probe, asks_only_for_connections_with_gradients_where_that_is_enough) {
+TEST(TcpInfoProbe, AsksOnlyForConnectionsWithGradientsWhereThatIsEnough) {
   const loopback_connection gradients;
   const loopback_connection control;
   const auto probe = make_gradient_tcp_info_probe({control.server_port()});
@@ -108,7 +108,7 @@ TEST(tcp_info_probe, asks_only_for_connections_with_gradients_where_that_is_enou
   EXPECT_EQ(after.connections, 4U) << "both ends of two";
 }
 
-TEST(tcp_info_probe, finds_a_socket_behind_a_gap_in_the_descriptors) {
+TEST(TcpInfoProbe, FindsASocketBehindAGapInTheDescriptors) {
   const loopback_connection connection;
   const int high = fcntl(connection.client(), F_DUPFD_CLOEXEC, 900);
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -129,7 +129,7 @@ TEST(tcp_info_probe, finds_a_socket_behind_a_gap_in_the_descriptors) {
   EXPECT_GE(after.bytes_sent - before.bytes_sent, 1000U);
 }
 
-TEST(tcp_info_probe, follows_a_hundred_connections) {
+TEST(TcpInfoProbe, FollowsAHundredConnections) {
   std::vector<loopback_connection> connections(100);
   const auto probe = make_tcp_info_probe();
   const counters before = sample(*probe);

@@ -46,7 +46,7 @@ private:
   int samples_;
 };
 
-TEST(window_meter, attributes_each_transfer_to_its_own_window) {
+TEST(WindowMeter, AttributesEachTransferToItsOwnWindow) {
   const loopback_connection connection;
   window_meter meter(real_probes());
   connection.transfer(5'000'000);
@@ -72,7 +72,7 @@ clocks read_clocks() {
           static_cast<double>(cpu.tv_sec) + 1e-9 * static_cast<double>(cpu.tv_nsec)};
 }
 
-TEST(window_meter, reads_a_busy_thread_as_its_share_of_the_window) {
+TEST(WindowMeter, ReadsABusyThreadAsItsShareOfTheWindow) {
   // The window begins between the first two readings and ends between the last two, which may lie far apart.
   const auto before_begin = read_clocks();
   window_meter meter(real_probes());
@@ -93,14 +93,14 @@ TEST(window_meter, reads_a_busy_thread_as_its_share_of_the_window) {
   EXPECT_LE(measured.system.cpu_time_ratio, most + 0.05);
 }
 
-TEST(window_meter, states_what_sampling_cost) {
+TEST(WindowMeter, StatesWhatSamplingCost) {
   window_meter meter(real_probes());
   const double seconds = meter.close_window().sampling_seconds;
   EXPECT_GT(seconds, 0);
   EXPECT_LT(seconds, 1);
 }
 
-TEST(window_meter, masks_every_signal_without_a_probe) {
+TEST(WindowMeter, MasksEverySignalWithoutAProbe) {
   window_meter none(only(signal::network, make_null_probe()));
   const window_measurement nothing = none.close_window();
   EXPECT_FALSE(nothing.network.valid);
@@ -117,13 +117,13 @@ TEST(window_meter, masks_every_signal_without_a_probe) {
   EXPECT_TRUE(system.system.valid);
 }
 
-TEST(window_meter, tells_its_choice_once) {
+TEST(WindowMeter, TellsItsChoiceOnce) {
   window_meter meter(real_probes());
   EXPECT_EQ(meter.close_window().choice, "network: TCP_INFO\nsystem: procfs");
   EXPECT_EQ(meter.close_window().choice, "");
 }
 
-TEST(window_meter, goes_on_with_the_next_best_when_a_probe_fails) {
+TEST(WindowMeter, GoesOnWithTheNextBestWhenAProbeFails) {
   auto chains = only(signal::network, std::make_unique<failing_probe>("eBPF", 2));
   chains[0].best_first.push_back(std::make_unique<failing_probe>("TCP_INFO", 100));
   window_meter meter(std::move(chains));
@@ -140,7 +140,7 @@ TEST(window_meter, goes_on_with_the_next_best_when_a_probe_fails) {
   EXPECT_EQ(after.choice, "");
 }
 
-TEST(window_meter, masks_a_signal_whose_last_probe_has_failed) {
+TEST(WindowMeter, MasksASignalWhoseLastProbeHasFailed) {
   window_meter meter(only(signal::network, std::make_unique<failing_probe>("TCP_INFO", 1)));
   EXPECT_EQ(meter.close_window().choice, "network: none, since TCP_INFO has stopped");
   EXPECT_FALSE(meter.close_window().network.valid);

@@ -301,6 +301,15 @@ std::vector<finding> find_long_mains(const source_tree& tree) {
   return found;
 }
 
+std::vector<finding> find_misnamed_tests(const source_tree& tree) {
+  static const std::regex misnamed(R"(\b(TEST|TEST_F|TEST_P)\(\s*(\w+_\w*|[a-z]\w*|\w+,\s*(\w+_\w*|[a-z]\w*))\s*[,)])");
+  std::vector<finding> found;
+  for (const auto& file : tree.files)
+    if (file.room() == "tests" && file.is_cpp())
+      find_pattern(file, file.code, misnamed, "a test's suite and name are written in CamelCase", found);
+  return found;
+}
+
 std::vector<finding> find_unguarded_headers(const source_tree& tree) {
   std::vector<finding> found;
   for (const auto& file : tree.files) {

@@ -44,7 +44,8 @@ std::vector<finding> find_long_functions(const source_tree& tree);
 /// A directory with C++ that this table does not name is a finding too. Generated headers (*.capnp.h) are passed over.
 std::vector<finding> find_forbidden_arrows(const source_tree& tree);
 
-/// CAF, Torch (with c10d and Gloo), Cap'n Proto and libraft (with libuv) are included, directly or through headers of ours, only by:
+/// CAF, Torch (with c10d and Gloo), Cap'n Proto and libraft (with libuv) are included, directly or through headers of
+/// ours, only by:
 ///
 ///     CAF          actors/, messages/serialization.*, and their tests and benchmarks
 ///     Torch        trainer/, policy/, exchange/gloo_ring.cpp, and the tests of the first two, benchmarks
@@ -67,6 +68,8 @@ std::vector<finding> find_leftovers(const source_tree& tree);
 /// A main.cpp has fewer than 80 lines.
 std::vector<finding> find_long_mains(const source_tree& tree);
 
+/// Tests whose suite or name is not in CamelCase.
+std::vector<finding> find_misnamed_tests(const source_tree& tree);
 /// The first code of a header is `#pragma once`.
 std::vector<finding> find_unguarded_headers(const source_tree& tree);
 

@@ -35,41 +35,53 @@ std::string repeated(const std::string& line, std::size_t times) {
   return text;
 }
 
-TEST(repository, is_where_the_rules_look) {
+TEST(Repository, IsWhereTheRulesLook) {
   EXPECT_NE(repository().find("messages/types.hpp"), nullptr);
   EXPECT_NE(repository().find("messages/schema/dynamix.capnp"), nullptr);
   EXPECT_NE(repository().find("tests/unit/tidy/rules.cpp"), nullptr);
 }
 
-TEST(repository, keeps_files_short) {
+TEST(Repository, KeepsFilesShort) {
   EXPECT_THAT(find_long_files(repository()), IsEmpty());
 }
-TEST(repository, keeps_functions_short) {
+TEST(Repository, KeepsFunctionsShort) {
   EXPECT_THAT(find_long_functions(repository()), IsEmpty());
 }
-TEST(repository, keeps_the_direction_between_rooms) {
+TEST(Repository, KeepsTheDirectionBetweenRooms) {
   EXPECT_THAT(find_forbidden_arrows(repository()), IsEmpty());
 }
-TEST(repository, keeps_libraries_in_their_rooms) {
+TEST(Repository, KeepsLibrariesInTheirRooms) {
   EXPECT_THAT(find_leaked_libraries(repository()), IsEmpty());
 }
-TEST(repository, keeps_a_golden_frame_of_every_message) {
+TEST(Repository, KeepsAGoldenFrameOfEveryMessage) {
   EXPECT_THAT(find_missing_goldens(repository()), IsEmpty());
 }
-TEST(repository, keeps_out_forbidden_code) {
+TEST(Repository, KeepsOutForbiddenCode) {
   EXPECT_THAT(find_forbidden_code(repository()), IsEmpty());
 }
-TEST(repository, leaves_nothing_undone) {
+TEST(Repository, LeavesNothingUndone) {
   EXPECT_THAT(find_leftovers(repository()), IsEmpty());
 }
-TEST(repository, keeps_mains_short) {
+TEST(Repository, KeepsMainsShort) {
   EXPECT_THAT(find_long_mains(repository()), IsEmpty());
 }
-TEST(repository, guards_every_header) {
+TEST(Repository, GuardsEveryHeader) {
   EXPECT_THAT(find_unguarded_headers(repository()), IsEmpty());
 }
 
-TEST(rules, find_a_file_that_is_too_long) {
+TEST(Repository, NamesTestsInOneStyle) {
+  EXPECT_THAT(find_misnamed_tests(repository()), IsEmpty());
+}
+
+TEST(Rules, FindATestNamedInAnotherStyle) {
+  temporary_tree tree;
+  tree.write("tests/unit/policy/a_test.cpp",
+             "TEST(Guard, StepsIn) {\n}\nTEST(guard, StepsIn) {\n}\nTEST_F(Guard,\n  steps_in) {\n}\n");
+  EXPECT_THAT(places(find_misnamed_tests(tree.read())),
+              ElementsAre("tests/unit/policy/a_test.cpp:3", "tests/unit/policy/a_test.cpp:5"));
+}
+
+TEST(Rules, FindAFileThatIsTooLong) {
   temporary_tree tree;
   tree.write("policy/fits.cpp", repeated("int x;\n", 600));
   tree.write("policy/long.cpp", repeated("int x;\n", 601));
@@ -78,27 +90,27 @@ TEST(rules, find_a_file_that_is_too_long) {
   EXPECT_THAT(places(find_long_files(tree.read())), ElementsAre("benchmarks/long.py:0", "policy/long.cpp:0"));
 }
 
-TEST(rules, find_a_function_that_is_too_long) {
+TEST(Rules, FindAFunctionThatIsTooLong) {
   temporary_tree tree;
   tree.write("policy/fits.cpp", "namespace a {\nvoid f() {\n" + repeated("  g(); // }\n", 68) + "}\n}\n");
   tree.write("policy/long.cpp", "namespace a {\nvoid f() {\n" + repeated("  g(); // }\n", 69) + "}\n}\n");
   EXPECT_THAT(places(find_long_functions(tree.read())), ElementsAre("policy/long.cpp:2"));
 }
 
-TEST(rules, measure_methods_templates_constructors_and_tests_as_functions) {
+TEST(Rules, MeasureMethodsTemplatesConstructorsAndTestsAsFunctions) {
   const std::string body = repeated("  if (x) { y(); }\n", 70) + "}\n";
   temporary_tree tree;
   tree.write("policy/a.hpp",
              "#pragma once\n\nclass a final : public b {\npublic:\n  void f() const override {\n" + body + "};\n");
   tree.write("policy/b.hpp", "template <class T, int N = 3>\nauto f(T value = {}) -> int\n{\n" + body);
   tree.write("policy/c.cpp", "enum class e { x, y };\nc::c() : x_{1}, y_(2) {\n" + body);
-  tree.write("policy/d.cpp", "TEST(some, thing) {\n" + body);
+  tree.write("policy/d.cpp", "TEST(Some, Thing) {\n" + body);
   tree.write("policy/e.cpp", "bool operator==(const a& x, const a& y) {\n" + body);
   EXPECT_THAT(places(find_long_functions(tree.read())),
               ElementsAre("policy/a.hpp:5", "policy/b.hpp:1", "policy/c.cpp:2", "policy/d.cpp:1", "policy/e.cpp:1"));
 }
 
-TEST(rules, pass_over_long_classes_namespaces_and_tables) {
+TEST(Rules, PassOverLongClassesNamespacesAndTables) {
   temporary_tree tree;
   tree.write("policy/a.hpp", "namespace n {\nstruct a {\n" + repeated("  int x = 1;\n", 80) + "};\n}\n");
   tree.write("policy/c.cpp", "MACRO(x)\nMACRO(y)\n\nnamespace n {\n" + repeated("int x;\n", 80) + "}\n");
@@ -106,7 +118,7 @@ TEST(rules, pass_over_long_classes_namespaces_and_tables) {
   EXPECT_THAT(find_long_functions(tree.read()), IsEmpty());
 }
 
-TEST(rules, find_an_arrow_against_the_direction) {
+TEST(Rules, FindAnArrowAgainstTheDirection) {
   const std::vector<std::pair<std::string, std::string>> forbidden = {
       {"messages/a.cpp", "cluster/x.hpp"},     {"cluster/a.cpp", "messages/types.hpp"},
       {"storage/a.cpp", "cluster/x.hpp"},      {"telemetry/a.cpp", "cluster/x.hpp"},
@@ -122,7 +134,7 @@ TEST(rules, find_an_arrow_against_the_direction) {
   }
 }
 
-TEST(rules, allow_the_arrows_of_the_table) {
+TEST(Rules, AllowTheArrowsOfTheTable) {
   const std::vector<std::pair<std::string, std::string>> allowed = {
       {"messages/a.cpp", "messages/x.hpp"},   {"telemetry/a.cpp", "messages/types.hpp"},
       {"policy/a.cpp", "messages/types.hpp"}, {"policy/a.cpp", "cluster/x.hpp"},
@@ -136,17 +148,18 @@ TEST(rules, allow_the_arrows_of_the_table) {
   }
 }
 
-TEST(rules, allow_a_test_to_include_its_neighbour_by_name) {
+TEST(Rules, AllowATestToIncludeItsNeighbourByName) {
   temporary_tree tree;
   tree.write("tests/unit/policy/a.cpp", "#include \"b.hpp\"\n#include \"c.hpp\"\n")
       .write("tests/unit/policy/b.hpp", "");
   EXPECT_THAT(places(find_forbidden_arrows(tree.read())), ElementsAre("tests/unit/policy/a.cpp:2"));
 }
 
-TEST(rules, find_a_library_outside_of_its_rooms) {
+TEST(Rules, FindALibraryOutsideOfItsRooms) {
   temporary_tree tree;
   tree.write("node/a.cpp", "#include <caf/all.hpp>\n").write("messages/codec.cpp", "#include <caf/all.hpp>\n");
-  tree.write("messages/serialization.cpp", "#include <caf/all.hpp>\n").write("actors/a.cpp", "#include <caf/all.hpp>\n");
+  tree.write("messages/serialization.cpp", "#include <caf/all.hpp>\n")
+      .write("actors/a.cpp", "#include <caf/all.hpp>\n");
   tree.write("telemetry/a.cpp", "#include <torch/torch.h>\n").write("trainer/a.cpp", "#include <torch/torch.h>\n");
   tree.write("trainer/b.cpp", "#include \"schema/x.capnp.h\"\n").write("messages/a.cpp", "#include <kj/array.h>\n");
   tree.write("exchange/group.cpp", "#include <torch/torch.h>\n").write("trainer/c.cpp", "#include <gloo/context.h>\n");
@@ -156,7 +169,7 @@ TEST(rules, find_a_library_outside_of_its_rooms) {
                           "trainer/c.cpp:0", "trainer/b.cpp:0"));
 }
 
-TEST(rules, find_a_library_that_comes_through_a_header_of_another_room) {
+TEST(Rules, FindALibraryThatComesThroughAHeaderOfAnotherRoom) {
   temporary_tree tree;
   tree.write("trainer/inner.hpp", "#include <torch/torch.h>\n")
       .write("trainer/outer.hpp", "#include \"trainer/inner.hpp\"\n");
@@ -167,7 +180,7 @@ TEST(rules, find_a_library_that_comes_through_a_header_of_another_room) {
   EXPECT_THAT(found[0].message, HasSubstr("Torch"));
 }
 
-TEST(rules, find_a_message_without_a_golden_frame) {
+TEST(Rules, FindAMessageWithoutAGoldenFrame) {
   temporary_tree tree;
   tree.write("messages/schema/x.capnp",
              "# Text.\nstruct Envelope {\n  union {\n    unset @0 :Void;\n    hello @1 :Hello;\n"
@@ -178,7 +191,7 @@ TEST(rules, find_a_message_without_a_golden_frame) {
   EXPECT_THAT(find_missing_goldens(tree.read()), IsEmpty());
 }
 
-TEST(rules, find_forbidden_code) {
+TEST(Rules, FindForbiddenCode) {
   temporary_tree tree;
   tree.write("actors/a.cpp", "// using namespace caf;\nusing  namespace caf;\nusing namespace caf_like;\n");
   tree.write("trainer/a.cpp", "#include <sys/socket.h>\nauto now = std::chrono::system_clock::now();\n");
@@ -187,7 +200,7 @@ TEST(rules, find_forbidden_code) {
               ElementsAre("actors/a.cpp:2", "trainer/a.cpp:2", "trainer/a.cpp:1"));
 }
 
-TEST(rules, find_what_is_left_undone_and_paths_of_one_machine) {
+TEST(Rules, FindWhatIsLeftUndoneAndPathsOfOneMachine) {
   const std::string slash = "/";
   temporary_tree tree;
   tree.write("policy/a.cpp", std::string("int x;\n// TO") + "DO: later\n");
@@ -197,13 +210,13 @@ TEST(rules, find_what_is_left_undone_and_paths_of_one_machine) {
   EXPECT_THAT(places(find_leftovers(tree.read())), ElementsAre("README.md:1", "policy/a.cpp:2", "tools/a.sh:1"));
 }
 
-TEST(rules, find_a_main_that_is_too_long) {
+TEST(Rules, FindAMainThatIsTooLong) {
   temporary_tree tree;
   tree.write("node/main.cpp", repeated("int x;\n", 80)).write("other/main.cpp", repeated("int x;\n", 79));
   EXPECT_THAT(places(find_long_mains(tree.read())), ElementsAre("node/main.cpp:0"));
 }
 
-TEST(rules, find_a_header_without_its_guard) {
+TEST(Rules, FindAHeaderWithoutItsGuard) {
   temporary_tree tree;
   tree.write("policy/a.hpp", "// A comment may come first.\n#pragma once\n");
   tree.write("policy/b.hpp", "#include <vector>\n#pragma once\n")

@@ -6,7 +6,7 @@
 namespace dynamix::tidy {
 namespace {
 
-TEST(source_tree, blanks_comments_and_literals_and_keeps_lines) {
+TEST(SourceTree, BlanksCommentsAndLiteralsAndKeepsLines) {
   EXPECT_EQ(blank_comments_and_literals("a // {\nb"), "a     \nb");
   EXPECT_EQ(blank_comments_and_literals("a /* {\n} */ b"), "a     \n     b");
   EXPECT_EQ(blank_comments_and_literals(R"(f("{\"}", '{', '\''))"), "f(      ,    ,     )");
@@ -14,7 +14,7 @@ TEST(source_tree, blanks_comments_and_literals_and_keeps_lines) {
   EXPECT_EQ(blank_comments_and_literals("1'000'000 + '{'"), "1'000'000 +    ");
 }
 
-TEST(source_tree, finds_includes_but_not_those_in_comments) {
+TEST(SourceTree, FindsIncludesButNotThoseInComments) {
   temporary_tree tree;
   tree.write(
       "node/a.cpp",
@@ -30,7 +30,7 @@ TEST(source_tree, finds_includes_but_not_those_in_comments) {
   EXPECT_FALSE(includes[1].quoted);
 }
 
-TEST(source_tree, passes_over_what_nobody_writes) {
+TEST(SourceTree, PassesOverWhatNobodyWrites) {
   temporary_tree tree;
   tree.write("build/a.cpp", "")
       .write(".git/b.cpp", "")
@@ -45,7 +45,7 @@ TEST(source_tree, passes_over_what_nobody_writes) {
   EXPECT_EQ(read.data, std::vector<std::string>{"policy/d.bin"});
 }
 
-TEST(source_tree, counts_a_last_line_without_line_break) {
+TEST(SourceTree, CountsALastLineWithoutLineBreak) {
   temporary_tree tree;
   tree.write("a.md", "one\ntwo").write("b.md", "one\ntwo\n").write("c.md", "");
   const auto read = tree.read();

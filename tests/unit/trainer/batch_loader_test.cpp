@@ -20,7 +20,7 @@ dataset counting_images(std::uint32_t count) {
   return data;
 }
 
-TEST(batch_loader, gathers_and_normalises_like_the_slow_way) {
+TEST(BatchLoader, GathersAndNormalisesLikeTheSlowWay) {
   const auto data = counting_images(20);
   const channel_statistics statistics{{0.25F, 0.5F}, {0.5F, 2.0F}};
   batch_loader loader(data, statistics);
@@ -34,7 +34,7 @@ TEST(batch_loader, gathers_and_normalises_like_the_slow_way) {
   EXPECT_TRUE(torch::equal(batch.labels, torch::tensor({9, 0, 7}, torch::kInt64)));
 }
 
-TEST(batch_loader, makes_the_training_set_zero_mean_and_unit_deviation) {
+TEST(BatchLoader, MakesTheTrainingSetZeroMeanAndUnitDeviation) {
   const auto data = counting_images(64);
   batch_loader loader(data, measure_channels(data));
   const auto images = loader.load(index_range{0, 64}).images;
@@ -42,7 +42,7 @@ TEST(batch_loader, makes_the_training_set_zero_mean_and_unit_deviation) {
   EXPECT_TRUE(torch::allclose(images.std({0, 2, 3}, false), torch::ones(2), 1e-5));
 }
 
-TEST(batch_loader, gives_an_empty_batch_and_one_that_grows) {
+TEST(BatchLoader, GivesAnEmptyBatchAndOneThatGrows) {
   const auto data = counting_images(20);
   batch_loader loader(data, measure_channels(data));
   const auto empty = loader.load(std::span<const std::uint32_t>{});
@@ -54,7 +54,7 @@ TEST(batch_loader, gives_an_empty_batch_and_one_that_grows) {
   EXPECT_TRUE(torch::equal(loader.load(index_range{3, 2}).images, small)) << "a smaller batch shares the buffer";
 }
 
-TEST(evaluation, sums_over_shards_to_the_whole) {
+TEST(Evaluation, SumsOverShardsToTheWhole) {
   dataset data{shape_of(cluster::dataset_kind::fashion_mnist), {}, {}};
   for (std::uint32_t i = 0; i < 101; ++i) {
     data.labels.push_back(static_cast<std::uint8_t>(i % 10));
@@ -89,7 +89,7 @@ TEST(evaluation, sums_over_shards_to_the_whole) {
   EXPECT_NEAR(whole.loss, loss, 1e-4 * loss);
 }
 
-TEST(evaluation, of_nothing_is_nothing) {
+TEST(Evaluation, OfNothingIsNothing) {
   const auto data = counting_images(1);
   batch_loader loader(data, measure_channels(data));
   torch::nn::Sequential model{torch::nn::Flatten(), torch::nn::Linear(32, 10)};

@@ -18,23 +18,23 @@ numbers share(const member_batches& before, const numbers& members, std::uint32_
   return share_batches(before, members, lowest, numbers(members.size(), highest));
 }
 
-TEST(batch_shares, stay_as_they_are_among_the_same_members) {
+TEST(BatchShares, StayAsTheyAreAmongTheSameMembers) {
   EXPECT_EQ(share({{0, 2, 5}, {7, 100, 33}}, {0, 2, 5}), (numbers{7, 100, 33}));
 }
 
-TEST(batch_shares, of_a_lost_member_go_to_the_others_in_proportion) {
+TEST(BatchShares, OfALostMemberGoToTheOthersInProportion) {
   EXPECT_EQ(share({{0, 1, 2}, {20, 40, 60}}, {0, 1}), (numbers{40, 80}));
   EXPECT_EQ(share({{0, 1, 2}, {32, 32, 32}}, {1}), (numbers{96}));
   EXPECT_EQ(share({{0, 1, 2}, {10, 10, 9}}, {0, 1}), (numbers{15, 14})); // the lower rank of two halves
 }
 
-TEST(batch_shares, give_a_newcomer_the_mean) {
+TEST(BatchShares, GiveANewcomerTheMean) {
   EXPECT_EQ(share({{0, 1}, {30, 60}}, {0, 1, 2}), (numbers{20, 40, 30}));
   EXPECT_EQ(share({{1}, {96}}, {0, 1, 2}), (numbers{32, 32, 32}));
   EXPECT_EQ(share({{0, 1}, {30, 60}}, {2, 3, 4}), (numbers{30, 30, 30})); // nobody stays
 }
 
-TEST(batch_shares, keep_to_the_bounds_and_leave_the_rest_to_the_others) {
+TEST(BatchShares, KeepToTheBoundsAndLeaveTheRestToTheOthers) {
   EXPECT_EQ(share_batches({{0, 1, 2}, {60, 30, 90}}, numbers{0, 1}, 1, numbers{100, 1000}), (numbers{100, 80}));
   EXPECT_EQ(share({{0, 1, 2}, {8, 80, 32}}, {0, 1}, 32), (numbers{32, 88}));
   EXPECT_EQ(share({{0, 1, 2}, {60, 60, 60}}, {0, 1}, 1, 64), (numbers{64, 64})) << "more than the bounds allow";
@@ -43,7 +43,7 @@ TEST(batch_shares, keep_to_the_bounds_and_leave_the_rest_to_the_others) {
   EXPECT_EQ(share({{0, 1, 2}, {0, 0, 9}}, {0, 1}, 0), (numbers{5, 4})) << "who had samples is gone";
 }
 
-TEST(batch_shares, of_the_largest_cluster_do_not_overflow) {
+TEST(BatchShares, OfTheLargestClusterDoNotOverflow) {
   numbers members(4096);
   std::iota(members.begin(), members.end(), 0U);
   const numbers batches(4096, 1U << 20U);
@@ -67,7 +67,7 @@ std::vector<double> reference(const std::vector<double>& weights, double total, 
   return shares;
 }
 
-TEST(batch_shares, are_the_proportional_ones_to_a_sample_and_add_up_to_the_global_batch) {
+TEST(BatchShares, AreTheProportionalOnesToASampleAndAddUpToTheGlobalBatch) {
   splitmix64 random(4);
   for (int round = 0; round < 20000; ++round) {
     member_batches before;

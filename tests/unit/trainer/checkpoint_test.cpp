@@ -57,7 +57,7 @@ void expect_equal(const std::vector<storage::tensor_record>& left, const std::ve
   }
 }
 
-TEST(checkpoint, comes_back_bit_for_bit) {
+TEST(Checkpoint, ComesBackBitForBit) {
   const auto written = sample();
   checkpoint read;
   ASSERT_EQ(decode(encode(written), read), "");
@@ -87,7 +87,7 @@ TEST(checkpoint, comes_back_bit_for_bit) {
   expect_equal(read.optimizer, written.optimizer);
 }
 
-TEST(checkpoint, refuses_every_damaged_byte_and_every_cut_and_leaves_the_state_alone) {
+TEST(Checkpoint, RefusesEveryDamagedByteAndEveryCutAndLeavesTheStateAlone) {
   const auto good = encode(sample());
   checkpoint state;
   state.step = 5;
@@ -120,7 +120,7 @@ storage::tensor_record& tensor(storage::tensor_file& file, const std::string& na
   return const_cast<storage::tensor_record&>(*file.find(name));
 }
 
-TEST(checkpoint, refuses_values_that_make_no_sense_and_says_which) {
+TEST(Checkpoint, RefusesValuesThatMakeNoSenseAndSaysWhich) {
   EXPECT_EQ(problem_after([](auto&) {}), "");
   EXPECT_THAT(problem_with("format", "something-else"), HasSubstr("no checkpoint of this version"));
   EXPECT_THAT(problem_after([](auto& file) { file.metadata.erase("step"); }), HasSubstr("no entry \"step\""));
@@ -134,7 +134,7 @@ TEST(checkpoint, refuses_values_that_make_no_sense_and_says_which) {
   EXPECT_THAT(problem_with("elapsed_seconds", "-1"), HasSubstr("negative"));
 }
 
-TEST(checkpoint, refuses_strange_tensors_and_batch_sizes) {
+TEST(Checkpoint, RefusesStrangeTensorsAndBatchSizes) {
   EXPECT_THAT(
       problem_after([](auto& file) { std::erase_if(file.tensors, [](auto& t) { return t.name == "batches"; }); }),
       HasSubstr("no batch sizes"));
@@ -145,7 +145,7 @@ TEST(checkpoint, refuses_strange_tensors_and_batch_sizes) {
               HasSubstr("unknown tensor \"weights\""));
 }
 
-TEST(checkpoint, refuses_members_that_do_not_fit_the_batch_sizes) {
+TEST(Checkpoint, RefusesMembersThatDoNotFitTheBatchSizes) {
   EXPECT_THAT(problem_after([](auto& file) { tensor(file, "members").data[0] = 2; }), HasSubstr("ascending order"));
   EXPECT_THAT(problem_after([](auto& file) { tensor(file, "members").data[25] = 0x10; }),
               HasSubstr("rank of 4351, expected 0 to 4095"));
@@ -158,7 +158,7 @@ TEST(checkpoint, refuses_members_that_do_not_fit_the_batch_sizes) {
   EXPECT_THAT(problem_with("evaluated_samples", "987654322"), HasSubstr("behind its last sample"));
 }
 
-TEST(checkpoint, of_an_earlier_version_is_of_the_first_ranks_and_has_nothing_to_make_up_for) {
+TEST(Checkpoint, OfAnEarlierVersionIsOfTheFirstRanksAndHasNothingToMakeUpFor) {
   storage::tensor_file file;
   ASSERT_EQ(storage::decode(encode(sample()), file), "");
   std::erase_if(file.tensors, [](const auto& record) { return record.name == "members"; });
@@ -172,7 +172,7 @@ TEST(checkpoint, of_an_earlier_version_is_of_the_first_ranks_and_has_nothing_to_
   EXPECT_EQ(read.checkpointed_samples, read.samples);
 }
 
-TEST(checkpoint_file, is_written_and_read) {
+TEST(CheckpointFile, IsWrittenAndRead) {
   const temporary_directory folder;
   const auto path = checkpoint_path(folder.path(), 42);
   EXPECT_EQ(path, folder.file("checkpoint-000000000042.safetensors"));
@@ -182,7 +182,7 @@ TEST(checkpoint_file, is_written_and_read) {
   EXPECT_EQ(encode(read), encode(sample()));
 }
 
-TEST(checkpoint_file, that_cannot_be_used_is_named_and_stays_as_it_is) {
+TEST(CheckpointFile, ThatCannotBeUsedIsNamedAndStaysAsItIs) {
   const temporary_directory folder;
   checkpoint state;
   EXPECT_THAT(read_checkpoint(folder.file("absent"), state), HasSubstr(folder.file("absent")));
@@ -193,7 +193,7 @@ TEST(checkpoint_file, that_cannot_be_used_is_named_and_stays_as_it_is) {
   EXPECT_NE(write_checkpoint(folder.file("no/such/folder"), sample()), "");
 }
 
-TEST(checkpoint_files, keep_the_newest_three_whoever_wrote_them_and_what_is_ahead) {
+TEST(CheckpointFiles, KeepTheNewestThreeWhoeverWroteThemAndWhatIsAhead) {
   const temporary_directory folder;
   const auto others = {folder.write("checkpoint-000000000007-host1.safetensors", "a host's own"),
                        folder.write("checkpoint-7.safetensors", "not of ours"), checkpoint_path(folder.path(), 1000)};
@@ -212,7 +212,7 @@ TEST(checkpoint_files, keep_the_newest_three_whoever_wrote_them_and_what_is_ahea
     EXPECT_TRUE(std::filesystem::exists(path)) << path;
 }
 
-TEST(newest_checkpoint, passes_over_what_is_damaged_and_says_so) {
+TEST(NewestCheckpoint, PassesOverWhatIsDamagedAndSaysSo) {
   const temporary_directory folder;
   auto state = sample();
   for (const std::uint64_t step : {5, 900, 1000000}) {
@@ -229,7 +229,7 @@ TEST(newest_checkpoint, passes_over_what_is_damaged_and_says_so) {
   EXPECT_THAT(newest.refused[0], HasSubstr("checkpoint-000009999999.safetensors"));
 }
 
-TEST(newest_checkpoint, finds_the_one_that_a_host_wrote_for_itself) {
+TEST(NewestCheckpoint, FindsTheOneThatAHostWroteForItself) {
   const temporary_directory folder;
   ASSERT_EQ(write_checkpoint(checkpoint_path(folder.path(), 7), sample()), "");
   const auto path = folder.file("checkpoint-000000000009-alpha.safetensors");
@@ -237,7 +237,7 @@ TEST(newest_checkpoint, finds_the_one_that_a_host_wrote_for_itself) {
   EXPECT_EQ(newest_checkpoint(folder.path()).path, path);
 }
 
-TEST(newest_checkpoint, finds_nothing_where_nothing_is) {
+TEST(NewestCheckpoint, FindsNothingWhereNothingIs) {
   const temporary_directory folder;
   EXPECT_EQ(newest_checkpoint(folder.path()).path, "");
   EXPECT_EQ(newest_checkpoint(folder.file("absent")).path, "");

@@ -53,7 +53,7 @@ std::string gzip(const std::string& contents) {
 }
 
 /// The folder of a data set that a test damages, with what loading it says.
-class dataset_files : public testing::Test {
+class DatasetFiles : public testing::Test {
 protected:
   void write_fashion_mnist(std::uint32_t count = 20) {
     folder.write("train-images-idx3-ubyte", idx_images(count));
@@ -68,7 +68,7 @@ protected:
   dataset data;
 };
 
-TEST(fashion_mnist, is_read_whole_from_the_debian_package) {
+TEST(FashionMnist, IsReadWholeFromTheDebianPackage) {
   const cluster::training defaults;
   dataset train;
   dataset test;
@@ -87,7 +87,7 @@ TEST(fashion_mnist, is_read_whole_from_the_debian_package) {
   EXPECT_NEAR(statistics.deviation.at(0), 0.3530, 5e-5);
 }
 
-TEST_F(dataset_files, are_the_same_plain_and_packed) {
+TEST_F(DatasetFiles, AreTheSamePlainAndPacked) {
   write_fashion_mnist();
   ASSERT_EQ(load_fashion_mnist(), "");
   const auto plain = data;
@@ -100,32 +100,32 @@ TEST_F(dataset_files, are_the_same_plain_and_packed) {
   EXPECT_EQ(data.images, plain.images);
 }
 
-TEST_F(dataset_files, that_are_missing_are_named) {
+TEST_F(DatasetFiles, ThatAreMissingAreNamed) {
   EXPECT_EQ(load_fashion_mnist(), "there is neither " + folder.file("train-images-idx3-ubyte") + " nor " +
                                       folder.file("train-images-idx3-ubyte") + ".gz");
   EXPECT_THAT(load(dataset_kind::cifar10), HasSubstr("data_batch_1.bin"));
 }
 
-TEST_F(dataset_files, with_a_wrong_magic_number_are_refused) {
+TEST_F(DatasetFiles, WithAWrongMagicNumberAreRefused) {
   write_fashion_mnist();
   const auto path = folder.write("train-images-idx3-ubyte", idx_labels(20) + std::string(8, '\0'));
   EXPECT_EQ(load_fashion_mnist(), path + ": offset 0: found the magic number 0x00000801, expected 0x00000803 "
                                          "(IDX, unsigned bytes, 3 dimensions)");
 }
 
-TEST_F(dataset_files, with_other_images_are_refused) {
+TEST_F(DatasetFiles, WithOtherImagesAreRefused) {
   write_fashion_mnist();
   folder.write("train-images-idx3-ubyte", idx_images(20, 32, 30));
   EXPECT_THAT(load_fashion_mnist(), HasSubstr("offset 8: found images of 32x30 pixels, expected 28x28"));
 }
 
-TEST_F(dataset_files, with_another_number_of_labels_are_refused) {
+TEST_F(DatasetFiles, WithAnotherNumberOfLabelsAreRefused) {
   write_fashion_mnist();
   folder.write("train-labels-idx1-ubyte", idx_labels(19));
   EXPECT_THAT(load_fashion_mnist(), HasSubstr("offset 4: found 19 labels, expected 20"));
 }
 
-TEST_F(dataset_files, with_a_label_out_of_range_are_refused) {
+TEST_F(DatasetFiles, WithALabelOutOfRangeAreRefused) {
   write_fashion_mnist();
   auto labels = idx_labels(20);
   labels[8 + 13] = 10;
@@ -133,7 +133,7 @@ TEST_F(dataset_files, with_a_label_out_of_range_are_refused) {
   EXPECT_THAT(load_fashion_mnist(), HasSubstr("label 13: found 10, expected 0 to 9"));
 }
 
-TEST_F(dataset_files, cut_anywhere_or_with_bytes_behind_them_are_refused) {
+TEST_F(DatasetFiles, CutAnywhereOrWithBytesBehindThemAreRefused) {
   write_fashion_mnist(2);
   const auto images = idx_images(2);
   for (const std::size_t length : {0, 3, 15, 16, 700, 1583}) {
@@ -144,7 +144,7 @@ TEST_F(dataset_files, cut_anywhere_or_with_bytes_behind_them_are_refused) {
   EXPECT_THAT(load_fashion_mnist(), HasSubstr("found 1585 bytes, expected 1584"));
 }
 
-TEST_F(dataset_files, whose_dimensions_overflow_are_refused) {
+TEST_F(DatasetFiles, WhoseDimensionsOverflowAreRefused) {
   write_fashion_mnist();
   const auto huge = big_endian(0xffffffff);
   folder.write("train-images-idx3-ubyte", big_endian(0x803) + huge + huge + huge);
@@ -153,7 +153,7 @@ TEST_F(dataset_files, whose_dimensions_overflow_are_refused) {
   EXPECT_THAT(load_fashion_mnist(), HasSubstr("found a dimension of length 0"));
 }
 
-TEST_F(dataset_files, packed_and_damaged_are_refused) {
+TEST_F(DatasetFiles, PackedAndDamagedAreRefused) {
   folder.write("train-labels-idx1-ubyte", idx_labels(20));
   const auto packed = gzip(idx_images(20));
   const auto load_packed = [&](const std::string& contents) {
@@ -172,7 +172,7 @@ TEST_F(dataset_files, packed_and_damaged_are_refused) {
   EXPECT_THAT(load_packed(flipped), HasSubstr("gz: damaged gzip data at offset "));
 }
 
-TEST_F(dataset_files, are_counted_or_not_there) {
+TEST_F(DatasetFiles, AreCountedOrNotThere) {
   EXPECT_EQ(count_training_samples(dataset_kind::fashion_mnist, folder.path()), 0U);
   EXPECT_EQ(count_training_samples(dataset_kind::cifar10, folder.path()), 0U);
   write_fashion_mnist(20);
@@ -188,14 +188,14 @@ TEST_F(dataset_files, are_counted_or_not_there) {
   EXPECT_EQ(count_training_samples(dataset_kind::cifar100, folder.path()), 0U);
 }
 
-TEST(gunzip, stops_at_its_limit) {
+TEST(Gunzip, StopsAtItsLimit) {
   std::string contents;
   EXPECT_THAT(gunzip(gzip(std::string(1U << 22, 'a')), 1U << 20, contents), HasSubstr("more than the 1048576 bytes"));
   EXPECT_EQ(gunzip(gzip("abc"), 4, contents), "");
   EXPECT_EQ(contents, "abc");
 }
 
-TEST_F(dataset_files, of_cifar_10_are_read_in_order) {
+TEST_F(DatasetFiles, OfCifar10AreReadInOrder) {
   for (int part = 1; part <= 5; ++part)
     folder.write("data_batch_" + std::to_string(part) + ".bin",
                  std::string(1, static_cast<char>(part)) + bytes(3072, 256, part));
@@ -207,7 +207,7 @@ TEST_F(dataset_files, of_cifar_10_are_read_in_order) {
   EXPECT_EQ(data.labels, std::vector<std::uint8_t>{9});
 }
 
-TEST_F(dataset_files, of_cifar_100_give_the_fine_label) {
+TEST_F(DatasetFiles, OfCifar100GiveTheFineLabel) {
   folder.write("train.bin", std::string{19, 99} + bytes(3072, 256) + std::string{3, 7} + bytes(3072, 256, 6));
   ASSERT_EQ(load(dataset_kind::cifar100), "");
   EXPECT_EQ(data.labels, (std::vector<std::uint8_t>{99, 7}));
@@ -215,7 +215,7 @@ TEST_F(dataset_files, of_cifar_100_give_the_fine_label) {
   EXPECT_EQ(std::string(data.images.begin() + 3072, data.images.end()), bytes(3072, 256, 6));
 }
 
-TEST_F(dataset_files, of_cifar_that_are_cut_or_mislabelled_are_refused) {
+TEST_F(DatasetFiles, OfCifarThatAreCutOrMislabelledAreRefused) {
   const auto path = folder.write("test_batch.bin", std::string(1, 3) + bytes(3071, 256));
   EXPECT_EQ(load(dataset_kind::cifar10, dataset_split::test),
             path + ": found 3072 bytes, expected a positive multiple of the 3073 bytes of a record");
@@ -229,7 +229,7 @@ TEST_F(dataset_files, of_cifar_that_are_cut_or_mislabelled_are_refused) {
               HasSubstr("offset 1: found the label 100, expected 0 to 99"));
 }
 
-TEST(channel_statistics, are_those_of_each_channel_over_all_images) {
+TEST(ChannelStatistics, AreThoseOfEachChannelOverAllImages) {
   dataset data{{.channels = 2, .height = 1, .width = 2, .classes = 2}, {0, 255, 9, 9, 255, 0, 9, 9}, {0, 1}};
   const auto statistics = measure_channels(data);
   EXPECT_FLOAT_EQ(statistics.mean[0], 0.5F);

@@ -10,7 +10,7 @@ namespace {
 
 const std::vector<cluster::emulation> entries{{10, 2}, {20, 4}, {30, 1}};
 
-TEST(emulation, takes_the_latest_entry_that_has_begun) {
+TEST(Emulation, TakesTheLatestEntryThatHasBegun) {
   EXPECT_EQ(slowdown_at(entries, 0), 1);
   EXPECT_EQ(slowdown_at(entries, 9.999), 1);
   EXPECT_EQ(slowdown_at(entries, 10), 2);
@@ -19,13 +19,13 @@ TEST(emulation, takes_the_latest_entry_that_has_begun) {
   EXPECT_EQ(slowdown_at({}, 5), 1);
 }
 
-TEST(emulation, stretches_computing_by_the_factor) {
+TEST(Emulation, StretchesComputingByTheFactor) {
   EXPECT_DOUBLE_EQ(0.5 + emulation_delay_seconds(4, 0.5), 2.0);
   EXPECT_EQ(emulation_delay_seconds(1, 0.5), 0);
   EXPECT_EQ(emulation_delay_seconds(2, -1), 0);
 }
 
-TEST(steady_clock, sleeps_at_least_as_long_as_asked) {
+TEST(SteadyClock, SleepsAtLeastAsLongAsAsked) {
   steady_clock clock;
   const double before = clock.now_seconds();
   clock.sleep_seconds(0.002);

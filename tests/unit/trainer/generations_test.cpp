@@ -115,12 +115,12 @@ void train_through_losses(std::uint64_t seed) {
   EXPECT_LT(largest_difference(state.model->parameters(), reference_parameters(steps, state.options, run.train)), 1e-4);
 }
 
-TEST(generations, use_every_sample_once_an_epoch_and_train_what_one_process_would_whatever_is_lost) {
+TEST(Generations, UseEverySampleOnceAnEpochAndTrainWhatOneProcessWouldWhateverIsLost) {
   for (std::uint64_t seed = 1; seed <= 12 && !testing::Test::HasFailure(); ++seed)
     train_through_losses(seed);
 }
 
-TEST(generations, go_on_with_the_same_bits_on_all_members_after_a_loss) {
+TEST(Generations, GoOnWithTheSameBitsOnAllMembersAfterALoss) {
   generations run(three_epochs(), 3, 600);
   generations::observers watchers;
   watchers[1].dies_after_step = 7;
@@ -137,7 +137,7 @@ TEST(generations, go_on_with_the_same_bits_on_all_members_after_a_loss) {
   EXPECT_EQ(model_checksum(*run.worker(0).state.model), model_checksum(*run.worker(2).state.model));
 }
 
-TEST(generations, start_from_the_member_with_the_most_steps) {
+TEST(Generations, StartFromTheMemberWithTheMostSteps) {
   generations run(three_epochs(), 3, 600);
   generations::observers watchers;
   watchers[2].interrupted_after_step = 9;
@@ -162,7 +162,7 @@ TEST(generations, start_from_the_member_with_the_most_steps) {
   }
 }
 
-TEST(generations, regroup_with_a_newcomer_without_losing_a_step) {
+TEST(Generations, RegroupWithANewcomerWithoutLosingAStep) {
   generations run(three_epochs(), 3, 600);
   generations::observers watchers;
   watchers[1].regroups_after_step = 8;
@@ -185,7 +185,7 @@ TEST(generations, regroup_with_a_newcomer_without_losing_a_step) {
   }
 }
 
-TEST(generations, of_one_member_train_alone_and_grow_again) {
+TEST(Generations, OfOneMemberTrainAloneAndGrowAgain) {
   generations run(three_epochs(), 3, 600);
   generations::observers watchers;
   watchers[2].regroups_after_step = 3;
@@ -202,7 +202,7 @@ TEST(generations, of_one_member_train_alone_and_grow_again) {
             1e-4);
 }
 
-TEST(generations, report_whole_windows_only_and_begin_the_next_one_afresh) {
+TEST(Generations, ReportWholeWindowsOnlyAndBeginTheNextOneAfresh) {
   generations run(three_epochs(), 2, 600);
   generations::observers first;
   first[1].dies_after_step = 13;
@@ -221,7 +221,7 @@ TEST(generations, report_whole_windows_only_and_begin_the_next_one_afresh) {
   EXPECT_EQ(windows[1].statistics.steps, 5U);
 }
 
-TEST(generations, make_up_for_an_evaluation_that_was_cut_off) {
+TEST(Generations, MakeUpForAnEvaluationThatWasCutOff) {
   auto options = three_epochs();
   options.training.evaluate_every_epochs = 0.5; // every 10 steps of 16 samples
   generations run(options, 2, 320);
@@ -239,7 +239,7 @@ TEST(generations, make_up_for_an_evaluation_that_was_cut_off) {
   EXPECT_TRUE(second[1].evaluations.empty()) << "only the first member reports";
 }
 
-TEST(generations, make_up_for_the_checkpoint_of_a_member_that_died_before_it_was_written) {
+TEST(Generations, MakeUpForTheCheckpointOfAMemberThatDiedBeforeItWasWritten) {
   const temporary_directory directory;
   auto options = three_epochs();
   options.training.evaluate_every_epochs = 0.5;
@@ -258,7 +258,7 @@ TEST(generations, make_up_for_the_checkpoint_of_a_member_that_died_before_it_was
     EXPECT_EQ(report.step % 10, 0U);
 }
 
-TEST(generations, take_a_further_step_as_the_sign_that_the_checkpoint_is_written) {
+TEST(Generations, TakeAFurtherStepAsTheSignThatTheCheckpointIsWritten) {
   const temporary_directory directory;
   auto options = three_epochs();
   options.training.checkpoint_every_epochs = 0.5;
@@ -273,7 +273,7 @@ TEST(generations, take_a_further_step_as_the_sign_that_the_checkpoint_is_written
   EXPECT_THAT(second[1].checkpoints, ElementsAre(20, 30, 40, 50, 60));
 }
 
-TEST(generations, end_where_the_target_was_reached_before_a_loss) {
+TEST(Generations, EndWhereTheTargetWasReachedBeforeALoss) {
   auto options = three_epochs();
   options.training.target_accuracy = 0.01;
   options.training.evaluate_every_epochs = 0.5;
@@ -286,7 +286,7 @@ TEST(generations, end_where_the_target_was_reached_before_a_loss) {
   EXPECT_EQ(run.worker(1).state.step, 10U);
 }
 
-TEST(generations, have_the_learning_rate_of_the_whole_cluster_whoever_trains) {
+TEST(Generations, HaveTheLearningRateOfTheWholeClusterWhoeverTrains) {
   auto options = three_epochs();
   options.training.rule = cluster::learning_rate_rule::linear;
   options.batch.highest = 10; // so that two of four workers cannot keep the global batch
@@ -305,7 +305,7 @@ public:
   double now = 100;
 };
 
-TEST(training_step, sleeps_no_longer_than_until_it_is_interrupted) {
+TEST(TrainingStep, SleepsNoLongerThanUntilItIsInterrupted) {
   class : public clock {
   public:
     double now_seconds() const override { return now; }
@@ -323,7 +323,7 @@ TEST(training_step, sleeps_no_longer_than_until_it_is_interrupted) {
   EXPECT_LT(time.now, 2);
 }
 
-TEST(training_state, counts_the_time_between_generations_and_not_the_time_before_the_first) {
+TEST(TrainingState, CountsTheTimeBetweenGenerationsAndNotTheTimeBeforeTheFirst) {
   const auto train = tiny_dataset(60, 3);
   const auto test = tiny_dataset(60, 4);
   manual_clock here;

@@ -68,7 +68,7 @@ struct moments {
   double standard_error() const { return std::sqrt((square_sum / count - mean() * mean()) / (count - 1)); }
 };
 
-TEST(gradient_noise, estimates_without_bias_at_unequal_batches) {
+TEST(GradientNoise, EstimatesWithoutBiasAtUnequalBatches) {
   synthetic_gradients gradients(8, 0.25, 4.0);
   moments trace;
   moments square;
@@ -84,7 +84,7 @@ TEST(gradient_noise, estimates_without_bias_at_unequal_batches) {
   EXPECT_LT(trace.standard_error(), 0.01 * gradients.trace());
 }
 
-TEST(gradient_noise, matches_a_step_worked_out_by_hand) {
+TEST(GradientNoise, MatchesAStepWorkedOutByHand) {
   // b = (1, 3), g_1 = 4, g_2 = 0 in one dimension: g = 1, sum b|g_i|^2 = 16, tr = (16 - 4*1)/1 = 12, |G|^2 = 1 - 12/4.
   const auto sample =
       estimate_noise({.active_workers = 2, .weighted_square_sum = 16, .global_square = 1, .global_batch = 4});
@@ -92,7 +92,7 @@ TEST(gradient_noise, matches_a_step_worked_out_by_hand) {
   EXPECT_DOUBLE_EQ(sample.gradient_square, -2);
 }
 
-TEST(gradient_noise, learns_nothing_from_one_worker_or_from_numbers_that_are_not_finite) {
+TEST(GradientNoise, LearnsNothingFromOneWorkerOrFromNumbersThatAreNotFinite) {
   EXPECT_FALSE(
       estimate_noise({.active_workers = 1, .weighted_square_sum = 1, .global_square = 1, .global_batch = 4}).valid);
   const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -103,7 +103,7 @@ TEST(gradient_noise, learns_nothing_from_one_worker_or_from_numbers_that_are_not
   EXPECT_EQ(noise.state(), noise_state{});
 }
 
-TEST(gradient_noise, averages_to_the_true_noise_scale_and_relative_variance) {
+TEST(GradientNoise, AveragesToTheTrueNoiseScaleAndRelativeVariance) {
   synthetic_gradients gradients(200, 0.5, 2.0);
   gradient_noise noise({.decay = 0.999});
   const std::vector<std::uint32_t> first{32, 64, 96};
@@ -119,7 +119,7 @@ TEST(gradient_noise, averages_to_the_true_noise_scale_and_relative_variance) {
   EXPECT_DOUBLE_EQ(estimate.sigma_norm, std::sqrt(estimate.sigma2_norm));
 }
 
-TEST(gradient_noise, reduces_to_the_plain_definition_at_a_constant_batch) {
+TEST(GradientNoise, ReducesToThePlainDefinitionAtAConstantBatch) {
   gradient_noise noise({.decay = 0.5, .warm_up_steps = 1});
   noise.observe({.active_workers = 2,
                  .weighted_square_sum = 90,
@@ -133,7 +133,7 @@ TEST(gradient_noise, reduces_to_the_plain_definition_at_a_constant_batch) {
   EXPECT_NEAR(estimate.sigma2_norm, 2.5 / 3.5, 1e-12);
 }
 
-TEST(gradient_noise, bounds_the_noise_scale_when_the_gradient_vanishes) {
+TEST(GradientNoise, BoundsTheNoiseScaleWhenTheGradientVanishes) {
   gradient_noise noise({.warm_up_steps = 1, .floor = 0.01});
   // tr = (300 - 100)/1 = 200, |G|^2 = 1 - 2 = -1: all noise.
   noise.observe({.active_workers = 2, .weighted_square_sum = 300, .global_square = 1, .global_batch = 100});
@@ -143,7 +143,7 @@ TEST(gradient_noise, bounds_the_noise_scale_when_the_gradient_vanishes) {
   EXPECT_FALSE(still.estimate().valid);
 }
 
-TEST(gradient_noise, is_not_valid_until_it_has_warmed_up) {
+TEST(GradientNoise, IsNotValidUntilItHasWarmedUp) {
   synthetic_gradients gradients(10, 1, 1);
   gradient_noise noise({.warm_up_steps = 3});
   for (int step = 1; step <= 4; ++step) {
@@ -152,7 +152,7 @@ TEST(gradient_noise, is_not_valid_until_it_has_warmed_up) {
   }
 }
 
-TEST(gradient_noise, counts_its_own_gradient_only_where_it_took_part) {
+TEST(GradientNoise, CountsItsOwnGradientOnlyWhereItTookPart) {
   synthetic_gradients gradients(10, 1, 1);
   gradient_noise noise({.warm_up_steps = 1});
   auto observation = gradients.draw({8, 8, 8});
@@ -165,7 +165,7 @@ TEST(gradient_noise, counts_its_own_gradient_only_where_it_took_part) {
   EXPECT_TRUE(noise.estimate().own_valid);
 }
 
-TEST(gradient_noise, goes_on_from_a_saved_state_bit_for_bit) {
+TEST(GradientNoise, GoesOnFromASavedStateBitForBit) {
   synthetic_gradients gradients(10, 1, 1);
   gradient_noise whole;
   gradient_noise resumed;

@@ -9,7 +9,7 @@ namespace {
 
 using rule = cluster::learning_rate_rule;
 
-TEST(learning_rate, follows_the_simple_rules_and_counts_samples) {
+TEST(LearningRate, FollowsTheSimpleRulesAndCountsSamples) {
   learning_rate constant(rule::constant, 0.1, 256, false);
   learning_rate linear(rule::linear, 0.1, 256, false);
   learning_rate square_root(rule::square_root, 0.1, 256, false);
@@ -22,7 +22,7 @@ TEST(learning_rate, follows_the_simple_rules_and_counts_samples) {
   EXPECT_DOUBLE_EQ(linear.progress(), 4.25);
 }
 
-TEST(adascale, gives_the_gain_worked_out_by_hand) {
+TEST(Adascale, GivesTheGainWorkedOutByHand) {
   // B0 = 100, tr = 300 so s2 = 3; m2 = 1. S = 4: r = (3+1)/(3/4+1) = 16/7.
   learning_rate scaled(rule::adascale, 0.1, 100, false);
   auto step = scaled.advance(400, {.valid = true, .trace = 300, .gradient_square = 1});
@@ -41,19 +41,19 @@ TEST(adascale, gives_the_gain_worked_out_by_hand) {
   EXPECT_NEAR(scaled.progress(), 16.0 / 7 + gain, 1e-12);
 }
 
-TEST(adascale, shrinks_the_rate_below_the_base_batch) {
+TEST(Adascale, ShrinksTheRateBelowTheBaseBatch) {
   // S = 1/2: r = (3+1)/(6+1).
   learning_rate scaled(rule::adascale, 0.1, 100, false);
   EXPECT_DOUBLE_EQ(scaled.advance(50, {.valid = true, .trace = 300, .gradient_square = 1}).gain, 4.0 / 7);
 }
 
-TEST(adascale, keeps_the_base_rate_at_the_base_batch) {
+TEST(Adascale, KeepsTheBaseRateAtTheBaseBatch) {
   learning_rate scaled(rule::adascale, 0.1, 100, false);
   EXPECT_DOUBLE_EQ(scaled.advance(100, {}).learning_rate, 0.1);
   EXPECT_DOUBLE_EQ(scaled.advance(100, {.valid = true, .trace = 300, .gradient_square = 1}).learning_rate, 0.1);
 }
 
-TEST(adascale, takes_the_root_of_the_gain_for_adaptive_optimisers) {
+TEST(Adascale, TakesTheRootOfTheGainForAdaptiveOptimisers) {
   learning_rate scaled(rule::adascale, 0.1, 100, true);
   const auto step = scaled.advance(400, {.valid = true, .trace = 300, .gradient_square = 1});
   EXPECT_DOUBLE_EQ(step.gain, 16.0 / 7);
@@ -61,7 +61,7 @@ TEST(adascale, takes_the_root_of_the_gain_for_adaptive_optimisers) {
   EXPECT_DOUBLE_EQ(scaled.progress(), 16.0 / 7);
 }
 
-TEST(adascale, stays_between_no_noise_and_all_noise) {
+TEST(Adascale, StaysBetweenNoNoiseAndAllNoise) {
   learning_rate quiet(rule::adascale, 0.1, 100, false);
   EXPECT_DOUBLE_EQ(quiet.advance(800, {.valid = true, .trace = 0, .gradient_square = 1}).gain, 1);
   learning_rate negative_trace(rule::adascale, 0.1, 100, false);
@@ -70,20 +70,20 @@ TEST(adascale, stays_between_no_noise_and_all_noise) {
   EXPECT_DOUBLE_EQ(noisy.advance(800, {.valid = true, .trace = 300, .gradient_square = -1}).gain, 8);
 }
 
-TEST(adascale, is_careful_while_it_knows_nothing) {
+TEST(Adascale, IsCarefulWhileItKnowsNothing) {
   learning_rate scaled(rule::adascale, 0.1, 100, false);
   EXPECT_DOUBLE_EQ(scaled.advance(800, {}).gain, 1);
   EXPECT_DOUBLE_EQ(scaled.advance(50, {}).gain, 0.5);
 }
 
-TEST(adascale, forgets_within_a_step_at_a_thousand_fold_batch) {
+TEST(Adascale, ForgetsWithinAStepAtAThousandFoldBatch) {
   learning_rate scaled(rule::adascale, 0.1, 1, false);
   scaled.advance(2000, {.valid = true, .trace = 1e9, .gradient_square = 1});
   // Decay max(0, 1 - 2) = 0: only the newest sample counts. r = (1+1)/(1/2000+1).
   EXPECT_DOUBLE_EQ(scaled.advance(2000, {.valid = true, .trace = 1, .gradient_square = 1}).gain, 2 / (1.0 / 2000 + 1));
 }
 
-TEST(adascale, goes_on_from_a_saved_state_bit_for_bit) {
+TEST(Adascale, GoesOnFromASavedStateBitForBit) {
   learning_rate whole(rule::adascale, 0.1, 100, false);
   for (int step = 1; step < 30; ++step)
     whole.advance(37 * step, {.valid = true, .trace = 200.0 + step, .gradient_square = 1.0 / step});

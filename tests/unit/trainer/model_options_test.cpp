@@ -5,7 +5,7 @@
 namespace dynamix::trainer {
 namespace {
 
-TEST(model_fit, refuses_images_that_vgg11_would_pool_away) {
+TEST(ModelFit, RefusesImagesThatVgg11WouldPoolAway) {
   cluster::training training;
   training.model = cluster::model_kind::vgg11;
   training.dataset = cluster::dataset_kind::fashion_mnist;
@@ -13,7 +13,7 @@ TEST(model_fit, refuses_images_that_vgg11_would_pool_away) {
             "vgg11 needs images of at least 32x32 pixels; fashion-mnist has 28x28; use lenet");
 }
 
-TEST(model_fit, accepts_what_works) {
+TEST(ModelFit, AcceptsWhatWorks) {
   cluster::training training;
   for (const auto kind :
        {cluster::dataset_kind::fashion_mnist, cluster::dataset_kind::cifar10, cluster::dataset_kind::cifar100}) {

@@ -21,7 +21,7 @@ torch::Tensor images_of(const model_options& options, std::int64_t count) {
   return torch::randn({count, options.images.channels, options.images.height, options.images.width});
 }
 
-TEST(model, gives_a_logit_for_each_class_and_a_gradient_for_each_parameter) {
+TEST(Model, GivesALogitForEachClassAndAGradientForEachParameter) {
   for (const auto normalization : {normalization_kind::none, normalization_kind::group}) {
     for (const auto& options :
          {model_options{model_kind::lenet, 1, normalization, shape_of(dataset_kind::fashion_mnist), 1},
@@ -40,7 +40,7 @@ TEST(model, gives_a_logit_for_each_class_and_a_gradient_for_each_parameter) {
   }
 }
 
-TEST(model, has_the_published_sizes) {
+TEST(Model, HasThePublishedSizes) {
   // LeNet-5 on one channel: 6*(25+1) + 16*(150+1) + 120*(400+1) + 84*(120+1) + 10*(84+1).
   const auto lenet = build_model({.images = shape_of(dataset_kind::fashion_mnist)});
   EXPECT_EQ(parameter_count(lenet), 61706);
@@ -49,7 +49,7 @@ TEST(model, has_the_published_sizes) {
   EXPECT_EQ(parameter_count(vgg11), 9220480 + 5130);
 }
 
-TEST(model, is_initialised_from_its_seed_alone) {
+TEST(Model, IsInitialisedFromItsSeedAlone) {
   for (const auto kind : {model_kind::lenet, model_kind::vgg11}) {
     model_options options{kind, 0.125, normalization_kind::group, shape_of(dataset_kind::cifar10), 5};
     torch::manual_seed(1);
@@ -61,7 +61,7 @@ TEST(model, is_initialised_from_its_seed_alone) {
   }
 }
 
-TEST(model, keeps_the_scale_of_its_signal_at_the_start) {
+TEST(Model, KeepsTheScaleOfItsSignalAtTheStart) {
   // He initialisation: eight layers neither drown nor blow up the signal.
   const model_options options{model_kind::vgg11, 0.5, normalization_kind::none, shape_of(dataset_kind::cifar10), 1};
   torch::manual_seed(1);
@@ -71,7 +71,7 @@ TEST(model, keeps_the_scale_of_its_signal_at_the_start) {
   EXPECT_LT(deviation, 5.0F);
 }
 
-TEST(model, with_group_norm_sees_each_sample_alone) {
+TEST(Model, WithGroupNormSeesEachSampleAlone) {
   const model_options options{model_kind::lenet, 1, normalization_kind::group, shape_of(dataset_kind::cifar10), 1};
   auto model = build_model(options);
   const auto images = images_of(options, 8);
@@ -79,7 +79,7 @@ TEST(model, with_group_norm_sees_each_sample_alone) {
       torch::allclose(model->forward(images).narrow(0, 2, 3), model->forward(images.narrow(0, 2, 3)), 1e-4, 1e-5));
 }
 
-TEST(model, learns_to_tell_two_patterns_apart) {
+TEST(Model, LearnsToTellTwoPatternsApart) {
   const model_options options{.images = shape_of(dataset_kind::fashion_mnist)};
   auto model = build_model(options);
   torch::manual_seed(1);

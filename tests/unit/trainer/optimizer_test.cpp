@@ -38,7 +38,7 @@ struct setup {
   optimizer steps;
 };
 
-TEST(optimizer, takes_the_steps_of_the_formulas) {
+TEST(Optimizer, TakesTheStepsOfTheFormulas) {
   // One parameter p = 1 with gradient 1 in both steps and the learning rate 0.1; no weight decay.
   const auto run = [](optimizer_kind kind) {
     auto parameter = torch::ones({1}, torch::kFloat64).requires_grad_();
@@ -56,7 +56,7 @@ TEST(optimizer, takes_the_steps_of_the_formulas) {
   EXPECT_NEAR(run(optimizer_kind::adamw), 1 - 0.2, 1e-7);
 }
 
-TEST(optimizer, decays_weights_as_each_kind_does) {
+TEST(Optimizer, DecaysWeightsAsEachKindDoes) {
   // No gradient, p = 1, weight decay 0.5, learning rate 0.1: SGD takes the decay as gradient, Adam normalises it to 1,
   // AdamW shrinks the parameter itself.
   const auto run = [](optimizer_kind kind) {
@@ -71,7 +71,7 @@ TEST(optimizer, decays_weights_as_each_kind_does) {
   EXPECT_NEAR(run(optimizer_kind::adamw), 0.95, 1e-7);
 }
 
-TEST(optimizer, goes_on_from_its_state_bit_for_bit_through_a_checkpoint) {
+TEST(Optimizer, GoesOnFromItsStateBitForBitThroughACheckpoint) {
   for (const auto kind : {optimizer_kind::sgd, optimizer_kind::adam, optimizer_kind::adamw}) {
     setup whole(with(kind));
     for (int number = 1; number <= 5; ++number)
@@ -100,7 +100,7 @@ TEST(optimizer, goes_on_from_its_state_bit_for_bit_through_a_checkpoint) {
   }
 }
 
-TEST(optimizer, has_no_state_before_its_first_step_and_can_return_there) {
+TEST(Optimizer, HasNoStateBeforeItsFirstStepAndCanReturnThere) {
   setup fresh(with(optimizer_kind::adam));
   EXPECT_TRUE(fresh.steps.state().empty());
   fresh.step(1);
@@ -109,7 +109,7 @@ TEST(optimizer, has_no_state_before_its_first_step_and_can_return_there) {
   EXPECT_TRUE(fresh.steps.state().empty());
 }
 
-TEST(optimizer, refuses_a_state_that_does_not_fit_and_stays_as_it_was) {
+TEST(Optimizer, RefusesAStateThatDoesNotFitAndStaysAsItWas) {
   setup adam(with(optimizer_kind::adam));
   setup sgd(with(optimizer_kind::sgd));
   adam.step(1);

@@ -11,7 +11,7 @@ namespace {
 using parts = std::vector<std::uint64_t>;
 using weights = std::vector<std::uint32_t>;
 
-TEST(proportional_split, gives_the_largest_remainders_what_is_left) {
+TEST(ProportionalSplit, GivesTheLargestRemaindersWhatIsLeft) {
   // Quotas 2.5, 1.25, 1.25: 2, 1, 1 and the one that is left goes to the largest remainder.
   EXPECT_EQ(split_in_proportion(5, weights{64, 32, 32}), (parts{3, 1, 1}));
   // Quotas 10/3 each: of equal remainders the first wins.
@@ -19,13 +19,13 @@ TEST(proportional_split, gives_the_largest_remainders_what_is_left) {
   EXPECT_EQ(split_in_proportion(1, weights{16, 64, 64, 256}), (parts{0, 0, 0, 1}));
 }
 
-TEST(proportional_split, gives_a_weight_of_zero_nothing) {
+TEST(ProportionalSplit, GivesAWeightOfZeroNothing) {
   EXPECT_EQ(split_in_proportion(7, weights{0, 3, 0}), (parts{0, 7, 0}));
   EXPECT_EQ(split_in_proportion(7, weights{0, 0}), (parts{0, 0}));
   EXPECT_EQ(split_in_proportion(7, weights{}), parts{});
 }
 
-TEST(proportional_split, adds_up_stays_within_one_of_the_quota_and_within_the_weights) {
+TEST(ProportionalSplit, AddsUpStaysWithinOneOfTheQuotaAndWithinTheWeights) {
   splitmix64 random(7);
   for (int round = 0; round < 500; ++round) {
     weights given(1 + random.below(8));
@@ -44,7 +44,7 @@ TEST(proportional_split, adds_up_stays_within_one_of_the_quota_and_within_the_we
   }
 }
 
-TEST(proportional_split, lays_ranges_end_to_end) {
+TEST(ProportionalSplit, LaysRangesEndToEnd) {
   EXPECT_EQ(split_range({100, 10}, weights{3, 0, 2}), (std::vector<index_range>{{100, 6}, {106, 0}, {106, 4}}));
 }
 

@@ -19,7 +19,7 @@ std::vector<std::uint32_t> random_batches(splitmix64& random, std::size_t world)
   return batches;
 }
 
-TEST(step_seed, differs_for_every_seed_step_and_rank) {
+TEST(StepSeed, DiffersForEverySeedStepAndRank) {
   std::set<std::uint64_t> seen;
   for (std::uint64_t seed = 0; seed < 4; ++seed)
     for (std::uint64_t step = 0; step < 100; ++step)
@@ -28,7 +28,7 @@ TEST(step_seed, differs_for_every_seed_step_and_rank) {
   EXPECT_EQ(seen.size(), 4U * 100 * 8);
 }
 
-TEST(sampler, uses_every_sample_once_an_epoch_under_200_random_schedules) {
+TEST(Sampler, UsesEverySampleOnceAnEpochUnder200RandomSchedules) {
   splitmix64 random(11);
   for (int schedule = 0; schedule < 200; ++schedule) {
     const std::uint64_t samples = 1 + random.below(3000);
@@ -57,7 +57,7 @@ TEST(sampler, uses_every_sample_once_an_epoch_under_200_random_schedules) {
   }
 }
 
-TEST(sampler, splits_the_end_of_an_epoch_in_proportion) {
+TEST(Sampler, SplitsTheEndOfAnEpochInProportion) {
   sampler dealer(1, 105);
   const std::vector<std::uint32_t> batches{50, 25, 25};
   EXPECT_FALSE(dealer.deal(batches).ends_epoch);
@@ -67,7 +67,7 @@ TEST(sampler, splits_the_end_of_an_epoch_in_proportion) {
   EXPECT_EQ(last.ranges, (std::vector<index_range>{{100, 3}, {103, 1}, {104, 1}}));
 }
 
-TEST(sampler, deals_nothing_and_stays_when_nobody_asks) {
+TEST(Sampler, DealsNothingAndStaysWhenNobodyAsks) {
   sampler dealer(1, 10);
   dealer.deal(std::vector<std::uint32_t>{4});
   const auto nothing = dealer.deal(std::vector<std::uint32_t>{0, 0});
@@ -76,7 +76,7 @@ TEST(sampler, deals_nothing_and_stays_when_nobody_asks) {
   EXPECT_EQ(dealer.position(), (sampler_position{0, 4}));
 }
 
-TEST(sampler, resumes_in_mid_epoch_with_exactly_the_samples_that_follow) {
+TEST(Sampler, ResumesInMidEpochWithExactlyTheSamplesThatFollow) {
   const std::vector<std::uint32_t> batches{7, 0, 13, 5};
   sampler whole(99, 1000);
   for (int step = 0; step < 55; ++step)
@@ -93,14 +93,14 @@ TEST(sampler, resumes_in_mid_epoch_with_exactly_the_samples_that_follow) {
   }
 }
 
-TEST(sampler, refuses_a_position_outside_an_epoch) {
+TEST(Sampler, RefusesAPositionOutsideAnEpoch) {
   sampler dealer(1, 10);
   dealer.deal(std::vector<std::uint32_t>{4});
   EXPECT_FALSE(dealer.restore({0, 10}));
   EXPECT_EQ(dealer.position(), (sampler_position{0, 4}));
 }
 
-TEST(sampler, shuffles_each_epoch_and_seed_differently) {
+TEST(Sampler, ShufflesEachEpochAndSeedDifferently) {
   const auto first_epoch = [](std::uint64_t seed, std::uint64_t epoch) {
     sampler dealer(seed, 500);
     dealer.restore({epoch, 0});

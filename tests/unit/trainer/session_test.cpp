@@ -49,7 +49,7 @@ struct report {
 };
 
 /// Workers as processes. Torch must not have started a thread in this one, which forks them: no test may train here.
-class session_test : public session_fixture {
+class SessionTest : public session_fixture {
 protected:
   /// The life of a worker's process: a generation with everybody, and after a loss another one with those who say that
   /// they are there. `dying` falls in the first.
@@ -175,7 +175,7 @@ protected:
   bool goes_on = true;  ///< with a further generation after a loss
 };
 
-TEST_F(session_test, goes_on_without_a_peer_that_was_killed_in_mid_step) {
+TEST_F(SessionTest, GoesOnWithoutAPeerThatWasKilledInMidStep) {
   file.training.epochs = 5;
   train_processes(3, 1);
   for (const std::uint32_t rank : {0U, 2U}) {
@@ -194,7 +194,7 @@ TEST_F(session_test, goes_on_without_a_peer_that_was_killed_in_mid_step) {
   }
 }
 
-TEST_F(session_test, leaves_a_peer_that_fell_silent_when_it_is_told_to_and_goes_on) {
+TEST_F(SessionTest, LeavesAPeerThatFellSilentWhenItIsToldToAndGoesOn) {
   file.training.epochs = 5;
   signal = SIGSTOP; // the collective time-out is a minute
   train_processes(3, 0);
@@ -214,7 +214,7 @@ TEST_F(session_test, leaves_a_peer_that_fell_silent_when_it_is_told_to_and_goes_
   EXPECT_GE(told, 1);
 }
 
-TEST_F(session_test, saves_a_checkpoint_that_resumes_where_it_does_not_go_on) {
+TEST_F(SessionTest, SavesACheckpointThatResumesWhereItDoesNotGoOn) {
   file.training.epochs = 5;
   goes_on = false;
   train_processes(4, 2);
@@ -248,7 +248,7 @@ TEST_F(session_test, saves_a_checkpoint_that_resumes_where_it_does_not_go_on) {
   }
 }
 
-TEST_F(session_test, says_on_every_rank_that_the_checkpoint_cannot_be_used) {
+TEST_F(SessionTest, SaysOnEveryRankThatTheCheckpointCannotBeUsed) {
   const auto garbage = checkpoints.write("garbage", "this is no checkpoint");
   goes_on = false;
   train_processes(2, 2, garbage);

@@ -19,7 +19,7 @@ namespace {
 using testing::HasSubstr;
 
 /// Workers as threads of this process.
-class session_threads : public session_fixture {
+class SessionThreads : public session_fixture {
 protected:
   outcome train_alone(observer& watcher) {
     set_workers(1);
@@ -50,7 +50,7 @@ protected:
   steady_clock time;
 };
 
-TEST_F(session_threads, train_alone_and_leave_their_last_checkpoint) {
+TEST_F(SessionThreads, TrainAloneAndLeaveTheirLastCheckpoint) {
   quiet_observer watcher;
   const auto end = train_alone(watcher);
   EXPECT_EQ(end.how, ending::completed) << end.reason;
@@ -61,7 +61,7 @@ TEST_F(session_threads, train_alone_and_leave_their_last_checkpoint) {
   EXPECT_EQ(newest_checkpoint(checkpoints.path()).path, end.checkpoint);
 }
 
-TEST_F(session_threads, say_what_is_wrong_with_the_data) {
+TEST_F(SessionThreads, SayWhatIsWrongWithTheData) {
   EXPECT_EQ(preflight(file.training).message, "");
   std::filesystem::remove(data.file("t10k-labels-idx1-ubyte"));
   EXPECT_THAT(preflight(file.training).message, HasSubstr("t10k-labels-idx1-ubyte"));
@@ -72,7 +72,7 @@ TEST_F(session_threads, say_what_is_wrong_with_the_data) {
   EXPECT_THAT(end.reason, HasSubstr("t10k-labels-idx1-ubyte"));
 }
 
-TEST_F(session_threads, refuse_a_place_that_makes_no_sense) {
+TEST_F(SessionThreads, RefuseAPlaceThatMakesNoSense) {
   session training(options_of(1), time);
   decision_slot decisions(1, 1, 1024);
   quiet_observer watcher;
@@ -84,7 +84,7 @@ TEST_F(session_threads, refuse_a_place_that_makes_no_sense) {
   }
 }
 
-TEST_F(session_threads, leave_at_once_when_interrupted_before_they_begin_and_may_be_placed_again) {
+TEST_F(SessionThreads, LeaveAtOnceWhenInterruptedBeforeTheyBeginAndMayBePlacedAgain) {
   session training(options_of(0), time);
   decision_slot decisions(0, 1, 1024);
   quiet_observer watcher;
@@ -119,7 +119,7 @@ private:
   exchange::interruption& peers_;
 };
 
-TEST_F(session_threads, leak_nothing_over_many_interrupted_generations) {
+TEST_F(SessionThreads, LeakNothingOverManyInterruptedGenerations) {
   ::mallopt(M_ARENA_MAX, 2); // one a thread would grow for long
   file.training.epochs = 100;
   set_workers(2);

@@ -17,9 +17,9 @@ private:
   mutable std::uint64_t looks_ = 0;
 };
 
-class step_time_measurement_of_images : public testing::Test {
+class StepTimeMeasurementOfImages : public testing::Test {
 protected:
-  step_time_measurement_of_images() {
+  StepTimeMeasurementOfImages() {
     write_images(data, "train", 40);
     request.training.data_path = data.path();
     request.training.device = "cpu";
@@ -34,7 +34,7 @@ protected:
   std::vector<std::string> lines;
 };
 
-TEST_F(step_time_measurement_of_images, measures_every_batch_size_once_in_every_round) {
+TEST_F(StepTimeMeasurementOfImages, MeasuresEveryBatchSizeOnceInEveryRound) {
   request.batches = {8, 1, 64, 8};
   request.seconds_per_batch = 0.005;
   const auto measured = measure();
@@ -56,7 +56,7 @@ TEST_F(step_time_measurement_of_images, measures_every_batch_size_once_in_every_
                                           "round 5 of 5, batch 1", "round 5 of 5, batch 8", "round 5 of 5, batch 64"));
 }
 
-TEST_F(step_time_measurement_of_images, takes_as_many_steps_as_the_time_allows) {
+TEST_F(StepTimeMeasurementOfImages, TakesAsManyStepsAsTheTimeAllows) {
   request.batches = {2};
   request.seconds_per_batch = 0.005;
   const double step_seconds = measure().steps.at(0).seconds;
@@ -66,7 +66,7 @@ TEST_F(step_time_measurement_of_images, takes_as_many_steps_as_the_time_allows) 
   EXPECT_NEAR(static_cast<double>(measured.steps.at(0).steps), 5 * 4, 5) << "sums of durations are rounded";
 }
 
-TEST_F(step_time_measurement_of_images, says_what_is_missing) {
+TEST_F(StepTimeMeasurementOfImages, SaysWhatIsMissing) {
   request.batches = {2};
   request.training.data_path = data.path() + "/nowhere";
   EXPECT_THAT(measure().problem, testing::HasSubstr("nowhere"));

@@ -9,7 +9,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(tensor_record, keeps_every_type_shape_and_bit) {
+TEST(TensorRecord, KeepsEveryTypeShapeAndBit) {
   for (const auto& tensor : {torch::randn({2, 3}), torch::randn({4}, torch::kFloat64),
                              torch::tensor({-1, 5}, torch::kInt64), torch::tensor({0, 255}, torch::kUInt8),
                              torch::empty({0, 3}), torch::tensor(7, torch::kInt64), torch::randn({3, 4}).t()}) {
@@ -21,7 +21,7 @@ TEST(tensor_record, keeps_every_type_shape_and_bit) {
   }
 }
 
-TEST(tensor_record, is_a_copy) {
+TEST(TensorRecord, IsACopy) {
   auto tensor = torch::zeros({2});
   const auto record = to_record("x", tensor);
   tensor.fill_(1);
@@ -34,7 +34,7 @@ model_options options(std::uint64_t seed) {
           .seed = seed};
 }
 
-TEST(model_records, move_a_model_bit_for_bit) {
+TEST(ModelRecords, MoveAModelBitForBit) {
   const auto source = build_model(options(1));
   auto target = build_model(options(2));
   ASSERT_NE(model_checksum(*source), model_checksum(*target));
@@ -44,7 +44,7 @@ TEST(model_records, move_a_model_bit_for_bit) {
   EXPECT_TRUE(target->parameters()[0].is_leaf() && target->parameters()[0].requires_grad());
 }
 
-TEST(model_records, that_do_not_fit_change_nothing) {
+TEST(ModelRecords, ThatDoNotFitChangeNothing) {
   auto model = build_model(options(1));
   const auto before = model_checksum(*model);
   const auto good = model_records(*build_model(options(2)));
@@ -64,7 +64,7 @@ TEST(model_records, that_do_not_fit_change_nothing) {
   EXPECT_EQ(model_checksum(*model), before);
 }
 
-TEST(model_checksum, changes_with_a_single_bit) {
+TEST(ModelChecksum, ChangesWithASingleBit) {
   auto model = build_model(options(1));
   const auto before = model_checksum(*model);
   auto parameter = model->parameters()[0];

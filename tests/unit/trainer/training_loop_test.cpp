@@ -25,7 +25,7 @@ std::vector<rank_options> four_ranks(std::uint32_t window_steps) {
   return options;
 }
 
-TEST(training_loop, ends_with_the_same_bits_on_all_ranks_and_with_the_parameters_of_one_process) {
+TEST(TrainingLoop, EndsWithTheSameBitsOnAllRanksAndWithTheParametersOfOneProcess) {
   const auto train = tiny_dataset(2300, 1);
   const auto test = tiny_dataset(100, 2);
   const auto results = train_ranks(four_ranks(tiny_options().window_steps), train, test);
@@ -63,9 +63,9 @@ struct optimizer_case {
   cluster::learning_rate_rule rule;
 };
 
-class resume : public testing::TestWithParam<optimizer_case> {};
+class Resume : public testing::TestWithParam<optimizer_case> {};
 
-TEST_P(resume, in_mid_epoch_gives_the_same_bits_as_the_run_that_was_not_interrupted) {
+TEST_P(Resume, InMidEpochGivesTheSameBitsAsTheRunThatWasNotInterrupted) {
   const auto train = tiny_dataset(600, 3);
   const auto test = tiny_dataset(60, 4);
   const temporary_directory directory;
@@ -109,12 +109,12 @@ TEST_P(resume, in_mid_epoch_gives_the_same_bits_as_the_run_that_was_not_interrup
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    optimizers, resume,
+    Optimizers, Resume,
     testing::Values(optimizer_case{cluster::optimizer_kind::sgd, cluster::learning_rate_rule::adascale},
                     optimizer_case{cluster::optimizer_kind::adam, cluster::learning_rate_rule::adascale},
                     optimizer_case{cluster::optimizer_kind::adamw, cluster::learning_rate_rule::linear}));
 
-TEST(training_loop, resumes_before_a_decision_that_changes_the_batches_with_the_same_bits) {
+TEST(TrainingLoop, ResumesBeforeADecisionThatChangesTheBatchesWithTheSameBits) {
   const auto train = tiny_dataset(600, 3);
   const auto test = tiny_dataset(60, 4);
   const temporary_directory directory;
@@ -144,7 +144,7 @@ TEST(training_loop, resumes_before_a_decision_that_changes_the_batches_with_the_
   EXPECT_TRUE(same_bits(resumed[1], uninterrupted[0]));
 }
 
-TEST(training_loop, resumes_a_model_that_draws_random_numbers_with_the_same_bits) {
+TEST(TrainingLoop, ResumesAModelThatDrawsRandomNumbersWithTheSameBits) {
   const auto train = tiny_dataset(300, 3);
   const auto test = tiny_dataset(60, 4);
   const temporary_directory directory;
@@ -159,7 +159,7 @@ TEST(training_loop, resumes_a_model_that_draws_random_numbers_with_the_same_bits
   EXPECT_TRUE(same_bits(train_ranks({rest}, train, test)[0], uninterrupted[0]));
 }
 
-TEST(training_state, refuses_a_checkpoint_of_another_run) {
+TEST(TrainingState, RefusesACheckpointOfAnotherRun) {
   const auto train = tiny_dataset(60, 3);
   const auto test = tiny_dataset(60, 4);
   steady_clock time;
@@ -177,7 +177,7 @@ TEST(training_state, refuses_a_checkpoint_of_another_run) {
   EXPECT_EQ(now.restore(good), "");
 }
 
-TEST(training_state, brings_the_batches_of_a_checkpoint_inside_bounds_that_were_narrowed_since) {
+TEST(TrainingState, BringsTheBatchesOfACheckpointInsideBoundsThatWereNarrowedSince) {
   const auto train = tiny_dataset(60, 3);
   const auto test = tiny_dataset(60, 4);
   steady_clock time;
@@ -191,7 +191,7 @@ TEST(training_state, brings_the_batches_of_a_checkpoint_inside_bounds_that_were_
   EXPECT_EQ(now.batches, std::vector<std::uint32_t>{16});
 }
 
-TEST(training_state, takes_the_checkpoint_of_another_number_of_workers_and_keeps_its_global_batch) {
+TEST(TrainingState, TakesTheCheckpointOfAnotherNumberOfWorkersAndKeepsItsGlobalBatch) {
   const auto train = tiny_dataset(60, 3);
   const auto test = tiny_dataset(60, 4);
   steady_clock time;
@@ -209,7 +209,7 @@ TEST(training_state, takes_the_checkpoint_of_another_number_of_workers_and_keeps
   EXPECT_EQ(now.in_force.window, 8U) << "nothing has changed";
 }
 
-TEST(training_loop, uses_every_sample_of_an_epoch_also_when_the_last_step_has_too_few_for_all) {
+TEST(TrainingLoop, UsesEverySampleOfAnEpochAlsoWhenTheLastStepHasTooFewForAll) {
   const auto train = tiny_dataset(65, 5); // 4 steps of 16, then 1 sample for two workers
   const auto test = tiny_dataset(30, 6);
   std::vector<rank_options> options(2);
@@ -229,7 +229,7 @@ TEST(training_loop, uses_every_sample_of_an_epoch_also_when_the_last_step_has_to
   EXPECT_TRUE(torch::isfinite(results[0].parameters[0]).all().item<bool>());
 }
 
-TEST(training_loop, stops_all_workers_at_the_same_boundary_when_one_is_asked_to) {
+TEST(TrainingLoop, StopsAllWorkersAtTheSameBoundaryWhenOneIsAskedTo) {
   const auto train = tiny_dataset(1000, 5);
   const auto test = tiny_dataset(30, 6);
   std::vector<rank_options> options(2);
@@ -247,7 +247,7 @@ TEST(training_loop, stops_all_workers_at_the_same_boundary_when_one_is_asked_to)
   EXPECT_TRUE(same_bits(results[0], results[1]));
 }
 
-TEST(training_loop, stops_all_workers_when_the_target_accuracy_is_reached) {
+TEST(TrainingLoop, StopsAllWorkersWhenTheTargetAccuracyIsReached) {
   const auto train = tiny_dataset(1000, 5);
   const auto test = tiny_dataset(90, 6);
   std::vector<rank_options> options(2);
@@ -273,7 +273,7 @@ TEST(training_loop, stops_all_workers_when_the_target_accuracy_is_reached) {
   }
 }
 
-TEST(training_loop, knows_the_noise_also_without_peers_and_trains_the_same) {
+TEST(TrainingLoop, KnowsTheNoiseAlsoWithoutPeersAndTrainsTheSame) {
   const auto train = tiny_dataset(2000, 5);
   const auto test = tiny_dataset(30, 6);
   rank_options options;
@@ -286,7 +286,7 @@ TEST(training_loop, knows_the_noise_also_without_peers_and_trains_the_same) {
   EXPECT_LT(largest_difference(alone[0], pair[0]), 1e-4);
 }
 
-TEST(training_loop, clips_the_reduced_gradient) {
+TEST(TrainingLoop, ClipsTheReducedGradient) {
   const auto train = tiny_dataset(64, 5);
   const auto test = tiny_dataset(30, 6);
   rank_options options;

@@ -6,7 +6,7 @@
 namespace dynamix::trainer {
 namespace {
 
-TEST(window_sums, times_steps_since_the_batch_sizes_changed) {
+TEST(WindowSums, TimesStepsSinceTheBatchSizesChanged) {
   window_sums sums{
       .steps = 4, .samples = 40, .correct = 20, .timed_steps = 4, .iteration_seconds = 4, .compute_seconds = 2};
   sums.restart_times();
@@ -20,7 +20,7 @@ TEST(window_sums, times_steps_since_the_batch_sizes_changed) {
   EXPECT_EQ(statistics.accuracy, 0.5);
 }
 
-TEST(training_loop, reports_each_window_with_what_held_in_it) {
+TEST(TrainingLoop, ReportsEachWindowWithWhatHeldInIt) {
   const auto train = tiny_dataset(200, 5);
   const auto test = tiny_dataset(30, 6);
   std::vector<rank_options> options(2);
@@ -53,7 +53,7 @@ TEST(training_loop, reports_each_window_with_what_held_in_it) {
   }
 }
 
-TEST(training_loop, applies_a_decision_within_the_next_window_and_times_what_runs_under_it) {
+TEST(TrainingLoop, AppliesADecisionWithinTheNextWindowAndTimesWhatRunsUnderIt) {
   const auto train = tiny_dataset(400, 5);
   const auto test = tiny_dataset(30, 6);
   std::vector<rank_options> options(2);
