@@ -257,8 +257,8 @@ std::unique_ptr<hub_role> make_role(hub_options& options, hub_links& links) {
                                       links);
 }
 
-caf::result<message<messages::welcome>, aggregator_actor> take_hello(hub_pointer self, const message<messages::hello>& said,
-                                                                     const worker_actor& caller) {
+caf::result<message<messages::welcome>, aggregator_actor>
+take_hello(hub_pointer self, const message<messages::hello>& said, const worker_actor& caller) {
   const auto* hello = unpack(said, hub_state::name);
   if (!hello || !caller)
     return caf::sec::invalid_argument;
@@ -371,8 +371,8 @@ void went_down(hub_pointer self, const caf::down_msg& down) {
   }
 }
 
-void take_placement(hub_pointer self, const message<messages::recipients>& to, const message<messages::placement>& received,
-                    const store_actor& store) {
+void take_placement(hub_pointer self, const message<messages::recipients>& to,
+                    const message<messages::placement>& received, const store_actor& store) {
   const auto* workers = unpack(to, hub_state::name);
   const auto* placement = unpack(received, hub_state::name);
   if (!workers || !placement)

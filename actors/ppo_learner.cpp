@@ -42,7 +42,8 @@ void yield_to_training() {
 
 } // namespace
 
-learner_actor::behavior_type ppo_learner(ppo_learner_pointer self, const std::shared_ptr<const cluster::cluster_file>& file,
+learner_actor::behavior_type ppo_learner(ppo_learner_pointer self,
+                                         const std::shared_ptr<const cluster::cluster_file>& file,
                                          std::vector<std::uint8_t> saved, std::string checkpoint) {
   install_handlers(self, ppo_learner_state::name);
   yield_to_training();

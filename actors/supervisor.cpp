@@ -72,8 +72,9 @@ void restart_children(supervisor_pointer self) {
 
 } // namespace
 
-caf::behavior supervisor(supervisor_pointer self, supervision_options options, std::vector<child_specification> children,
-                         std::shared_ptr<host_events> events, std::function<void(const std::string& reason)> told) {
+caf::behavior supervisor(supervisor_pointer self, supervision_options options,
+                         std::vector<child_specification> children, std::shared_ptr<host_events> events,
+                         std::function<void(const std::string& reason)> told) {
   install_handlers(self, supervisor_state::name);
   auto& state = self->state;
   state.events = std::move(events);

@@ -37,11 +37,11 @@ struct time_split {
 ///   barrier  = E - x_i - network
 ///   data     = D,  other = T - C - E - D
 ///
-/// So a slow peer shows as its own compute or cpu_wait and as the others' barrier, and a slow link as the network of the
-/// host behind it, as less network of those whose acknowledgements pass it, and as the others' barrier. The minimum goes
-/// over the workers of the shard whose report is of its window; a stale report is split by the same F. A report without
-/// times has a split of zeros. Exchange that is hidden behind computing costs nothing and shows nowhere. What helpers of
-/// the computing wait (OpenMP) cannot be told from what helpers of the exchange wait, and counts as x.
+/// So a slow peer shows as its own compute or cpu_wait and as the others' barrier, and a slow link as the network of
+/// the host behind it, as less network of those whose acknowledgements pass it, and as the others' barrier. The minimum
+/// goes over the workers of the shard whose report is of its window; a stale report is split by the same F. A report
+/// without times has a split of zeros. Exchange that is hidden behind computing costs nothing and shows nowhere. What
+/// helpers of the computing wait (OpenMP) cannot be told from what helpers of the exchange wait, and counts as x.
 ///
 /// Source: the split of BSP steps by their slowest member (LB-BSP, arXiv 1806.02508, section 2), refined by what
 /// TCP_INFO (tcpi_busy_time - tcpi_rwnd_limited, RFC 4898) and schedstat or sched_switch tell.

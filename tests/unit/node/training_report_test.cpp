@@ -28,10 +28,10 @@ simulator::training_curve short_curve() {
 }
 
 const training_origin training_start = {.command = "dynamix-node train-policy --out p",
-                                .commit = "abc+",
-                                .seed = 7,
-                                .policy = "ppo",
-                                .scenarios = {"equal <4>", "straggler"}};
+                                        .commit = "abc+",
+                                        .seed = 7,
+                                        .policy = "ppo",
+                                        .scenarios = {"equal <4>", "straggler"}};
 
 TEST(TrainingReport, ShowsHowFarATrainingIs) {
   const training_pace pace = {

@@ -186,7 +186,8 @@ std::vector<std::vector<std::uint32_t>> run_tree(const cluster::cluster_file& fi
   std::size_t learned = 0;
   for (std::uint64_t window = 1; window <= 40; ++window) {
     const auto all = hosts.run(window, assigned, keys);
-    messages::shard_window joined{.window = window, .generation = 2, .expected = tree_workers, .reports = {}, .choices = {}};
+    messages::shard_window joined{
+        .window = window, .generation = 2, .expected = tree_workers, .reports = {}, .choices = {}};
     for (std::size_t i = 0; i < shards; ++i) {
       const auto verdict = tree[i].decide(shard_part_of(all, shards, i));
       for (const auto& each : verdict.decisions) {
@@ -224,9 +225,9 @@ TEST_P(TreeDecisions, DoNotDependOnHowTheWorkersAreSpreadOverShards) {
 
 INSTANTIATE_TEST_SUITE_P(Policies, TreeDecisions,
                          ::testing::Values(cluster::policy_kind::static_batch, cluster::policy_kind::static_best,
-                                         cluster::policy_kind::lb_bsp, cluster::policy_kind::omnilearn,
-                                         cluster::policy_kind::goodput, cluster::policy_kind::ppo,
-                                         cluster::policy_kind::ppo_add, cluster::policy_kind::ppo_simple),
+                                           cluster::policy_kind::lb_bsp, cluster::policy_kind::omnilearn,
+                                           cluster::policy_kind::goodput, cluster::policy_kind::ppo,
+                                           cluster::policy_kind::ppo_add, cluster::policy_kind::ppo_simple),
                          [](const auto& info) {
                            std::string name(cluster::to_string(info.param));
                            std::ranges::replace(name, '-', '_');
