@@ -105,4 +105,20 @@ void check_together(checker& check, const shard_window& value) {
   }
 }
 
+void check_together(checker& check, const client_hello& value) {
+  check.require(value.position < value.members, "position", "is not below members");
+}
+
+void check_together(checker& check, const client_welcome& value) {
+  if (value.verdict != client_verdict::accepted)
+    return;
+  check.require(!value.host.empty(), "host", "is empty");
+  check.require(value.rank < value.workers, "rank", "is not below workers");
+  check.require(value.settle_steps < value.window_steps, "settle_steps", "are not below window_steps");
+  check.require(value.lowest_batch >= 1 && value.lowest_batch <= value.highest_batch, "lowest_batch",
+                "is not in [1, highest_batch]");
+  check.require(value.initial_batch >= value.lowest_batch && value.initial_batch <= value.highest_batch,
+                "initial_batch", "is not in [lowest_batch, highest_batch]");
+}
+
 } // namespace dynamix::messages

@@ -20,6 +20,7 @@ inline constexpr std::uint32_t protocol_version = 3;
 inline constexpr std::uint32_t max_workers = 4096;
 inline constexpr std::uint32_t max_batch = 1U << 20;
 inline constexpr std::uint64_t max_global_batch = std::uint64_t{max_workers} * max_batch;
+inline constexpr std::uint32_t max_window_steps = 10'000;
 inline constexpr std::uint32_t max_cores = 1U << 16;
 inline constexpr std::uint32_t max_heartbeat_interval_ms = 3'600'000;
 inline constexpr std::uint32_t max_name_length = 128;  ///< bytes

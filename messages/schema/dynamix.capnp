@@ -39,6 +39,9 @@ struct Envelope {
     guidance @19 :Guidance;
     shardOrder @20 :ShardOrder;
     recipients @21 :Recipients;
+    clientHello @22 :ClientHello;
+    clientWelcome @23 :ClientWelcome;
+    clientNotice @24 :ClientNotice;
   }
 }
 
@@ -827,4 +830,95 @@ struct Recipients {
 
   ranks @0 :List(UInt32);
   # Rising.
+}
+
+struct ClientHello {
+  # A training process to the agent of its host, the first message after a connect.
+
+  protocol @0 :UInt32;
+  # `protocol_version` of the sender.
+
+  position @1 :UInt32;
+  # Of the process among the members of its process group: torch's rank.
+
+  members @2 :UInt32;
+  # Of the process group; above `position`.
+
+  incarnation @3 :UInt64;
+  # Unique a process start, never 0.
+}
+
+enum ClientVerdict {
+  unspecified @0;
+  accepted @1;
+
+  slotTaken @2;
+  # Another process trains for this worker; `detail` names it.
+
+  protocolMismatch @3;
+
+  notServed @4;
+  # The run is over, or the agent does not know yet which worker it is.
+}
+
+enum RateRule {
+  # How the learning rate follows the global batch.
+
+  unspecified @0;
+  # The client chooses. Allowed here.
+
+  constant @1;
+  linear @2;
+  squareRoot @3;
+  adascale @4;
+}
+
+struct ClientWelcome {
+  # The answer to a client's hello. The fields behind `detail` hold only when accepted.
+
+  verdict @0 :ClientVerdict;
+
+  detail @1 :Text;
+  # For a person.
+
+  host @2 :Text;
+  # Name of the worker in the cluster file.
+
+  rank @3 :UInt32;
+  # Its position there.
+
+  workers @4 :UInt32;
+  # Of the cluster file.
+
+  windowSteps @5 :UInt32;
+
+  settleSteps @6 :UInt32;
+  # Steps behind the end of a window after which its decision may come into force.
+
+  lowestBatch @7 :UInt32;
+  # Samples a step, as the next two.
+
+  highestBatch @8 :UInt32;
+  initialBatch @9 :UInt32;
+  rule @10 :RateRule;
+  seed @11 :UInt64;
+
+  generation @12 :UInt64;
+  # The newest that this worker was placed in; 0: none yet.
+}
+
+enum ClientRequest {
+  unspecified @0;
+
+  stop @1;
+  # All members end training at the step on which they agree next.
+}
+
+struct ClientNotice {
+  # What the agent wants of a training process beside its decisions.
+
+  request @0 :ClientRequest;
+
+  reason @1 :Text;
+  # For a person.
 }

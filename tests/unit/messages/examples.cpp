@@ -150,6 +150,24 @@ farewell grown_farewell() {
   return value;
 }
 
+client_welcome client_welcome_example() {
+  return {
+      .verdict = client_verdict::accepted,
+      .detail = "process 4711 is the training process of ben",
+      .host = "ben",
+      .rank = 1,
+      .workers = 4,
+      .window_steps = 10,
+      .settle_steps = 2,
+      .lowest_batch = 16,
+      .highest_batch = 512,
+      .initial_batch = 64,
+      .rule = rate_rule::adascale,
+      .seed = 42,
+      .generation = 3,
+  };
+}
+
 trajectory trajectory_example() {
   const transition first{
       .state = {0.5F, -1.25F, 3}, .action = 4, .log_probability = -1.5F, .value = 0.75F, .reward = -0.5F};
@@ -265,6 +283,9 @@ std::vector<any_message> examples() {
       shard_order{
           .term = 3, .leaving = {1, 2}, .finished = true, .succeeded = true, .reason = "all workers have finished"},
       recipients{.ranks = {1, 3}},
+      client_hello{.protocol = 3, .position = 2, .members = 4, .incarnation = 0xfedcba9876543210},
+      client_welcome_example(),
+      client_notice{.request = client_request::stop, .reason = "asked for on the command line"},
   };
 }
 

@@ -89,6 +89,17 @@ inline void fit_together(shard_window& value) {
   value.choices[0].rank = value.reports[0].rank;
 }
 
+inline void fit_together(client_hello& value) {
+  value.members = value.position + 1;
+}
+inline void fit_together(client_welcome& value) {
+  value.verdict = client_verdict::accepted;
+  value.workers = value.rank + 1;
+  value.window_steps = value.settle_steps + 1;
+  value.highest_batch = value.lowest_batch + 2;
+  value.initial_batch = value.lowest_batch + 1;
+}
+
 /// A valid T in which no field is at its default.
 template <class T>
 T filled(std::uint32_t& number) {

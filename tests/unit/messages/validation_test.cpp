@@ -257,6 +257,27 @@ std::vector<broken> broken_store_messages() {
   return all;
 }
 
+std::vector<broken> broken_client_messages() {
+  std::vector<broken> all;
+  BREAK(client_hello, protocol, 0);
+  BREAK(client_hello, position, 4); // of 4
+  BREAK(client_hello, members, max_workers + 1);
+  BREAK(client_hello, incarnation, 0);
+  BREAK(client_welcome, verdict, static_cast<client_verdict>(0));
+  BREAK(client_welcome, host, "");
+  BREAK(client_welcome, rank, 4);          // of 4
+  BREAK(client_welcome, settle_steps, 10); // of 10
+  BREAK(client_welcome, window_steps, max_window_steps + 1);
+  BREAK(client_welcome, lowest_batch, 0);
+  BREAK(client_welcome, lowest_batch, 513);
+  BREAK(client_welcome, initial_batch, 15);
+  BREAK(client_welcome, initial_batch, 513);
+  BREAK(client_welcome, rule, static_cast<rate_rule>(5));
+  BREAK(client_notice, request, static_cast<client_request>(0));
+  BREAK(client_notice, reason, std::string(max_text_length + 1, 'd'));
+  return all;
+}
+
 /// 2^64-1 as a generation, a term, a window or a number of steps once wrapped where the next one was counted.
 std::vector<broken> far_counters() {
   constexpr auto far = max_counter + 1;
@@ -291,6 +312,7 @@ std::vector<broken> far_counters() {
   BREAK(guidance, window, far);
   BREAK(guidance, generation, far);
   BREAK(shard_order, term, far);
+  BREAK(client_welcome, generation, far);
   return all;
 }
 
@@ -323,6 +345,14 @@ TEST(Validation, RefusesEachBrokenFieldOfPolicies) {
 }
 TEST(Validation, RefusesEachBrokenFieldOfTheStore) {
   expect_refused_on_both_sides(broken_store_messages());
+}
+
+TEST(Validation, RefusesEachBrokenFieldOfAClientAndItsAgent) {
+  expect_refused_on_both_sides(broken_client_messages());
+}
+
+TEST(Validation, AcceptsARefusalThatSaysNothingOfTheWorker) {
+  EXPECT_EQ(validate(client_welcome{.verdict = client_verdict::slot_taken, .detail = "process 4711 trains"}), "");
 }
 
 TEST(Validation, RefusesCountersThatAreTooFar) {

@@ -96,10 +96,10 @@ void for_each_function(const std::string& code, const std::function<void(std::si
 const std::map<std::string, std::vector<std::string>>& arrows() {
   static const std::vector<std::string> values = {"messages/types.hpp", "messages/fields.hpp", "settings/", "cluster/",
                                                   "storage/"};
-  static const std::vector<std::string> all = {"messages/",  "settings/",   "cluster/",     "storage/",   "bpf/",
-                                               "telemetry/", "policy/",     "trainer/",     "simulator/", "ledger/",
-                                               "session/",   "exchange/",   "actors/",      "faults/",    "node/",
-                                               "tests/",     "benchmarks/", "replication/", "swarm/",     "dashboard/"};
+  static const std::vector<std::string> all = {
+      "messages/", "settings/",  "cluster/",    "storage/",     "bpf/",      "telemetry/", "policy/",
+      "trainer/",  "simulator/", "ledger/",     "session/",     "exchange/", "actors/",    "faults/",
+      "node/",     "tests/",     "benchmarks/", "replication/", "swarm/",    "dashboard/", "client/"};
   static const std::map<std::string, std::vector<std::string>> table = {
       {"messages", {}},
       {"settings", {}},
@@ -112,6 +112,7 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
       {"policy", values},
       {"exchange", {"storage/"}},
       {"session", {"messages/types.hpp", "messages/leave.hpp", "cluster/", "storage/"}},
+      {"client", {"messages/", "session/", "storage/"}},
       {"ledger",
        {"messages/types.hpp", "messages/fields.hpp", "messages/leave.hpp", "cluster/", "storage/", "policy/"}},
       {"trainer", {"messages/types.hpp", "cluster/", "storage/", "session/", "exchange/"}},
