@@ -59,7 +59,7 @@ position cluster_file::where(const std::string& field) const {
 }
 
 std::uint64_t cluster_file::digest() const {
-  return storage::fnv1a().add(to_toml(*this)).value();
+  return storage::fnv1a().add(to_digested_toml(*this)).value();
 }
 
 std::string resolve_path(const cluster_file& file, const std::string& path) {
@@ -76,6 +76,7 @@ void make_paths_absolute(cluster_file& file) {
   settle(file.secret_file);
   settle(file.arbitrator.policy_file);
   settle(file.dashboard.token_file);
+  settle(file.security.keys);
   settle(file.simulation.profile);
   settle(file.simulation.workload);
   for (auto& each : file.hosts)

@@ -192,6 +192,10 @@ struct dashboard {
   std::string token_file;                ///< holds the bearer token; needed beyond loopback
 };
 
+struct security {
+  std::string keys; ///< directory with hosts/NAME/{ca.crt, host.crt, host.key}; empty: hosts prove nothing
+};
+
 using settings::file_error;
 using settings::position;
 using settings::to_string;
@@ -212,6 +216,7 @@ struct cluster_file {
   std::vector<telemetry_source> telemetry_sources = {telemetry_source::ebpf, telemetry_source::tcp_info,
                                                      telemetry_source::procfs, telemetry_source::nvml};
   cluster::dashboard dashboard;
+  cluster::security security;
   cluster::simulation simulation;
   std::vector<cluster::host> hosts; ///< 1 to 8192; one arbitrator or as many as replicas, 1 to 4096 workers
   /// Where the file says what: "training", "training.epochs", "host[0].port", "host[0].emulate[1].at_seconds".
@@ -235,8 +240,8 @@ struct cluster_file {
   bool gives(const std::string& field) const { return positions.contains(field) || set_by.contains(field); }
   /// The place of a field's value or, where it is left to its default, of its section's header.
   cluster::position where(const std::string& field) const;
-  /// FNV-1a over the resolved values (not `path`, `positions` and `set_by`): two hosts that read different files differ
-  /// here.
+  /// FNV-1a over the resolved values (not `path`, `positions`, `set_by` and `security`, which changes nothing of what a
+  /// run computes): two hosts that read different files differ here.
   std::uint64_t digest() const;
 };
 
@@ -276,6 +281,9 @@ void make_paths_absolute(cluster_file& file);
 
 /// The resolved file as TOML, every field written out: parsing it gives the same digest.
 std::string to_toml(const cluster_file& file);
+
+/// The same without the sections that the digest leaves out.
+std::string to_digested_toml(const cluster_file& file);
 
 /// Every field with its type, range, default and meaning, as the Markdown tables of docs/cluster-file.md.
 std::string describe_fields_markdown();

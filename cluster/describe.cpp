@@ -68,13 +68,12 @@ json to_json(const std::vector<settings::bound_field>& fields) {
   return object;
 }
 
-} // namespace
-
-std::string to_toml(const cluster_file& file) {
+std::string to_toml_without(const cluster_file& file, std::string_view left_out) {
   std::string text;
   for (const auto section : settings::sections_of(file_fields()))
-    text += fmt::format("{}[{}]\n{}", text.empty() ? "" : "\n", section,
-                        settings::to_toml(settings::show(file_fields(), file, section)));
+    if (section != left_out)
+      text += fmt::format("{}[{}]\n{}", text.empty() ? "" : "\n", section,
+                          settings::to_toml(settings::show(file_fields(), file, section)));
   for (const auto& each : file.hosts) {
     const host_entry entry = to_entry(each);
     text += "\n[[host]]\n" + settings::to_toml(settings::show(host_fields(), entry));
@@ -82,6 +81,16 @@ std::string to_toml(const cluster_file& file) {
       text += "\n[[host.emulate]]\n" + settings::to_toml(settings::show(emulation_fields(), change));
   }
   return text;
+}
+
+} // namespace
+
+std::string to_toml(const cluster_file& file) {
+  return to_toml_without(file, "");
+}
+
+std::string to_digested_toml(const cluster_file& file) {
+  return to_toml_without(file, "security");
 }
 
 std::string describe_fields_markdown() {

@@ -69,6 +69,7 @@ constexpr auto supervision_section = &cluster_file::supervision;
 constexpr auto reward_section = &cluster_file::reward;
 constexpr auto ppo_section = &cluster_file::ppo;
 constexpr auto dashboard_section = &cluster_file::dashboard;
+constexpr auto security_section = &cluster_file::security;
 
 constexpr auto simulation_section = &cluster_file::simulation;
 
@@ -275,6 +276,15 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      in<dashboard_section, &dashboard::token_file>,
      "File with the bearer token that clients must show; needed beyond loopback. A relative path starts at this file's "
      "directory.",
+     {},
+     {},
+     &optional_path_rule},
+
+    {"security",
+     "keys",
+     in<security_section, &security::keys>,
+     "Directory with the keys of hosts, the same on every host; host NAME has its own in hosts/NAME. A relative path "
+     "starts at this file's directory.",
      {},
      {},
      &optional_path_rule},

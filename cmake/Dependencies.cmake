@@ -13,8 +13,8 @@ find_package(Torch REQUIRED)
 
 find_library(GLOO_LIBRARY gloo REQUIRED)
 
-# Raft for the replicated arbitrator; HMAC-SHA256 for the challenge before its streams.
-find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+# TLS and certificates of the links between hosts. Raft for the replicated arbitrator; HMAC-SHA256 for the challenge before its streams.
+find_package(OpenSSL REQUIRED COMPONENTS Crypto SSL)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(raft REQUIRED IMPORTED_TARGET raft=0.15.0)
 pkg_check_modules(libuv REQUIRED IMPORTED_TARGET libuv)

@@ -140,6 +140,7 @@ TEST(ClusterDigest, IgnoresCommentsOrderAndSpelledOutDefaults) {
   EXPECT_EQ(parsed(pair + "[batch]\ninitial = 64\n").digest(), digest);
   EXPECT_EQ(parsed("[reward]\nalpha = 1\n" + pair + "compute_slowdown = 1.0").digest(), digest);
   EXPECT_EQ(parse_cluster_text(pair, "elsewhere.toml").file.digest(), digest);
+  EXPECT_EQ(parsed("[security]\nkeys = \"k\"\n" + pair).digest(), digest) << "keys change nothing of what is decided";
 }
 
 TEST(ClusterDigest, DiffersForEveryChangedValue) {
@@ -250,8 +251,10 @@ TEST(ClusterFile, FindsWhatItNamesBesideItself) {
   EXPECT_EQ(resolve_path(file, "/p"), "/p");
   EXPECT_EQ(resolve_path(file, ""), "");
   file.simulation.profile = "p";
+  file.security.keys = "../keys";
   file.hosts = {{.name = "a", .profile = "../q"}};
   make_paths_absolute(file);
+  EXPECT_TRUE(file.security.keys.starts_with("/") && file.security.keys.ends_with("/deployments/keys"));
   EXPECT_TRUE(file.simulation.profile.starts_with("/") && file.simulation.profile.ends_with("/deployments/clusters/p"));
   EXPECT_TRUE(file.hosts[0].profile.ends_with("/deployments/q"));
   EXPECT_EQ(file.simulation.workload, "");

@@ -97,14 +97,15 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
   static const std::vector<std::string> values = {"messages/types.hpp", "messages/fields.hpp", "settings/", "cluster/",
                                                   "storage/"};
   static const std::vector<std::string> all = {
-      "messages/", "settings/",  "cluster/",    "storage/",     "bpf/",      "telemetry/", "policy/",
-      "trainer/",  "simulator/", "ledger/",     "session/",     "exchange/", "actors/",    "faults/",
-      "node/",     "tests/",     "benchmarks/", "replication/", "swarm/",    "dashboard/", "client/"};
+      "messages/",   "settings/",    "cluster/", "storage/",   "bpf/",    "telemetry/", "policy/", "trainer/",
+      "simulator/",  "ledger/",      "session/", "exchange/",  "actors/", "faults/",    "node/",   "tests/",
+      "benchmarks/", "replication/", "swarm/",   "dashboard/", "client/", "links/"};
   static const std::map<std::string, std::vector<std::string>> table = {
       {"messages", {}},
       {"settings", {}},
       {"cluster", {"settings/", "storage/fnv1a.hpp"}},
       {"storage", {}},
+      {"links", {"storage/"}},
       {"bpf", {}},
       {"cmake", {}},
       {"telemetry", {"bpf/", "messages/"}},
@@ -120,7 +121,7 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
       {"swarm", {"messages/types.hpp", "cluster/", "storage/", "policy/", "simulator/"}},
       {"actors",
        {"messages/", "cluster/", "storage/", "telemetry/", "policy/", "trainer/", "simulator/", "replication/",
-        "swarm/", "ledger/", "session/", "exchange/"}},
+        "swarm/", "ledger/", "session/", "exchange/", "links/"}},
       {"faults", {"messages/types.hpp", "settings/", "cluster/", "storage/", "ledger/"}},
       {"dashboard", {"messages/types.hpp", "cluster/", "storage/", "ledger/"}},
       {"node", all},

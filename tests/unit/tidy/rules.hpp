@@ -35,7 +35,7 @@ std::vector<finding> find_long_functions(const source_tree& tree);
 /// to the rooms that the including room may know:
 ///
 ///     messages, cluster, storage, bpf -> nothing of ours      telemetry -> bpf, messages
-///     replication -> messages, storage
+///     replication -> messages, storage                          links -> storage
 ///     exchange -> storage                                       trainer -> exchange and what policy may know
 ///     policy -> messages/types.hpp, cluster, storage            simulator -> policy and what policy may know
 ///     swarm -> simulator and what simulator may know

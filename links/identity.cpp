@@ -1,0 +1,92 @@
+#include "links/identity.hpp"
+
+#include "links/openssl_handles.hpp"
+#include "links/private_file.hpp"
+
+#include <algorithm>
+#include <fmt/core.h>
+
+namespace dynamix::links {
+namespace {
+
+/// Whether one of `authorities` has signed it, whatever the time.
+bool is_signed_by(X509* certificate, const std::vector<certificate_handle>& authorities) {
+  const bool found = std::ranges::any_of(authorities, [&](const auto& authority) {
+    auto* key = X509_get0_pubkey(authority.get());
+    return X509_check_ca(authority.get()) == 1 && key != nullptr && X509_verify(certificate, key) == 1;
+  });
+  take_openssl_error(); // of those that have not
+  return found;
+}
+
+std::string check_authorities(const std::string& path, const std::string& pem, std::int64_t now_seconds) {
+  const auto facts = read_certificates(pem);
+  if (facts.empty())
+    return path + " holds no certificate";
+  for (const auto& authority : facts)
+    if (!authority.is_authority)
+      return fmt::format("{} holds a certificate that is no authority's ({})", path, authority.subject);
+  std::string problem;
+  for (const auto& authority : facts)
+    if (problem = time_problem(authority.valid, now_seconds); problem.empty())
+      return ""; // the others are on their way in or out
+  return path + problem;
+}
+
+} // namespace
+
+std::string time_problem(const validity& valid, std::int64_t now_seconds) {
+  if (now_seconds < valid.from_seconds)
+    return fmt::format(" is not valid before {}, and this clock says {}: this clock or the issuer's is wrong",
+                       time_text(valid.from_seconds), time_text(now_seconds));
+  if (now_seconds > valid.until_seconds)
+    return fmt::format(" expired on {}, and this clock says {}", time_text(valid.until_seconds),
+                       time_text(now_seconds));
+  return "";
+}
+
+std::string renewal_warning(const certificate_facts& facts, std::int64_t now_seconds) {
+  const auto who =
+      facts.is_authority ? "the authority's certificate" : fmt::format("the certificate of host {}", facts.name);
+  const auto how = facts.is_authority ? std::string("dynamix-node keys rotate")
+                                      : fmt::format("dynamix-node keys issue --host {}", facts.name);
+  if (auto problem = time_problem(facts.valid, now_seconds); !problem.empty())
+    return fmt::format("{}{}; {}", who, problem, how);
+  const auto left_seconds = facts.valid.until_seconds - now_seconds;
+  if (left_seconds > renew_before_seconds)
+    return "";
+  return fmt::format("{} expires in {} days, on {}; {}", who, left_seconds / day_seconds,
+                     time_text(facts.valid.until_seconds), how);
+}
+
+std::string read_identity(const std::string& directory, const std::string& host, std::int64_t now_seconds,
+                          identity& read) {
+  read = {.host = host, .authorities = {}, .own = {}};
+  const auto at = [&](const char* file) { return directory + "/" + file; };
+  for (auto& [file, text] : {std::pair(key_file, &read.own.key), std::pair(certificate_file, &read.own.certificate),
+                             std::pair(authorities_file, &read.authorities)})
+    if (auto problem = read_private_file(at(file), *text); !problem.empty())
+      return problem;
+  if (auto problem = check_authorities(at(authorities_file), read.authorities, now_seconds); !problem.empty())
+    return problem;
+  const auto key = parse_key(read.own.key);
+  if (!key)
+    return at(key_file) + " holds no private key that can be read; write it again with dynamix-node keys issue";
+  const auto own = parse_certificates(read.own.certificate);
+  if (own.size() != 1)
+    return fmt::format("{} holds {} certificates; it must hold one", at(certificate_file), own.size());
+  if (X509_check_private_key(own.front().get(), key.get()) != 1)
+    return fmt::format("{} does not belong to the certificate beside it; copy both files again", at(key_file));
+  if (const auto name = name_of(own.front().get()); name != host)
+    return fmt::format("{} is the certificate of host \"{}\", and this is host \"{}\"; copy its own files here",
+                       at(certificate_file), name, host);
+  if (!is_signed_by(own.front().get(), parse_certificates(read.authorities)))
+    return fmt::format("{} was issued by no authority of {}: one of the two is of another cluster, or older than a "
+                       "rotation; copy both files again",
+                       at(certificate_file), at(authorities_file));
+  if (auto problem = time_problem(read_certificates(read.own.certificate).front().valid, now_seconds); !problem.empty())
+    return fmt::format("{}{}; dynamix-node keys issue --host {} makes a new one", at(certificate_file), problem, host);
+  return "";
+}
+
+} // namespace dynamix::links
