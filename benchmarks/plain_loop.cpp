@@ -1,9 +1,9 @@
 #include "benchmarks/step_plan.hpp"
+#include "client/sampler.hpp"
 #include "trainer/batch_loader.hpp"
 #include "trainer/clock.hpp"
 #include "trainer/dataset.hpp"
 #include "trainer/model.hpp"
-#include "trainer/sampler.hpp"
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -126,7 +126,7 @@ template <class Average>
 std::vector<double> time_chunks(const step_plan& plan, torch::nn::Sequential& model, const trainer::dataset& data,
                                 Average& average) {
   trainer::batch_loader loader(data, trainer::measure_channels(data));
-  trainer::sampler sampler(1, data.size());
+  client::sampler sampler(1, data.size());
   const std::vector<std::uint32_t> batches(plan.world, plan.batch);
   torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
   const trainer::steady_clock time;

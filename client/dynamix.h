@@ -111,7 +111,7 @@ typedef struct dynamix_deal {
 } dynamix_deal;
 
 /* Begins the next epoch, or goes on with the one that a restored state stands in. What an abandoned epoch had left is
- * given up. */
+ * given up; one of which no step was completed begins again. The first call tells the agent that training begins. */
 DYNAMIX_API int dynamix_start_epoch(dynamix_run* run);
 /* The next step's samples. DYNAMIX_END at the epoch's end. */
 DYNAMIX_API int dynamix_deal_next(dynamix_run* run, dynamix_deal* deal);
@@ -170,6 +170,7 @@ typedef struct dynamix_step {
   double loss;              /* mean over the own samples; negative or NaN: not known */
   double correct;           /* share of the own samples, 0 to 1; negative: not known */
   double gradient_norm;     /* of the mean gradient; negative: not known */
+  double learning_rate;     /* that the optimiser used; negative or NaN: not known */
 } dynamix_step;
 /* The step is done. Closes the window where it is due, sends what is due to the agent and takes what it has sent;
  * never waits for it. */

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "client/proportional_split.hpp"
 #include "trainer/dataset.hpp"
-#include "trainer/proportional_split.hpp"
 
 #include <torch/torch.h>
 
@@ -10,6 +10,8 @@
 #include <vector>
 
 namespace dynamix::trainer {
+
+using client::index_range;
 
 struct image_batch {
   torch::Tensor

@@ -1,10 +1,10 @@
 #pragma once
 
+#include "client/gradient_noise.hpp"
+#include "client/learning_rate.hpp"
+#include "client/sampler.hpp"
 #include "messages/types.hpp"
 #include "storage/tensor_file.hpp"
-#include "trainer/gradient_noise.hpp"
-#include "trainer/learning_rate.hpp"
-#include "trainer/sampler.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +13,11 @@
 #include <vector>
 
 namespace dynamix::trainer {
+
+using client::learning_rate_state;
+using client::learning_rate_step;
+using client::noise_state;
+using client::sampler_position;
 
 /// A file beyond this is not read.
 inline constexpr std::size_t checkpoint_bytes_max = std::size_t{16} << 30;

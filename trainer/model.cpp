@@ -1,6 +1,6 @@
 #include "trainer/model.hpp"
 
-#include "trainer/random.hpp"
+#include "client/random.hpp"
 
 #include <algorithm>
 #include <array>
@@ -67,7 +67,7 @@ nn::Sequential build_vgg11(const model_options& options) {
 /// process's generator, which no two ranks need to have in the same state.
 void initialise(nn::Sequential& layers, cluster::model_kind kind, std::uint64_t seed) {
   const torch::NoGradGuard no_gradients;
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(derive_seed(seed, 0x6d6f64656cU)); // "model"
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(client::derive_seed(seed, 0x6d6f64656cU)); // "model"
   const auto draw = [&](torch::Tensor weight, torch::Tensor bias, bool convolution) {
     const auto fan_in = static_cast<double>(weight[0].numel());
     if (convolution && kind == cluster::model_kind::vgg11) {

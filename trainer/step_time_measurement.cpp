@@ -1,13 +1,13 @@
 #include "trainer/step_time_measurement.hpp"
 
 #include "exchange/group.hpp"
+#include "storage/splitmix64.hpp"
 #include "trainer/batch_loader.hpp"
 #include "trainer/compute_device.hpp"
 #include "trainer/compute_threads.hpp"
 #include "trainer/evaluation.hpp"
 #include "trainer/model.hpp"
 #include "trainer/optimizer.hpp"
-#include "trainer/random.hpp"
 #include "trainer/training_step.hpp"
 
 #include <torch/torch.h>
@@ -72,7 +72,7 @@ private:
   exchange::interruption never_;
   training_step step_;
   optimizer optimizer_;
-  splitmix64 random_;
+  storage::splitmix64 random_;
   std::uint32_t data_size_;
   std::vector<std::uint32_t> samples_;
 };

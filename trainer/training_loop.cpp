@@ -1,8 +1,9 @@
 #include "trainer/training_loop.hpp"
 
+#include "client/proportional_split.hpp"
+#include "client/random.hpp"
 #include "trainer/emulation.hpp"
 #include "trainer/evaluation.hpp"
-#include "trainer/random.hpp"
 
 #include <algorithm>
 #include <array>
@@ -108,7 +109,7 @@ void training_loop::train_one_step() {
 }
 
 step_result training_loop::compute(const deal_result& deal) {
-  torch::manual_seed(step_seed(state_.options.seed, state_.step, place_.rank));
+  torch::manual_seed(client::step_seed(state_.options.seed, state_.step, place_.rank));
   const auto samples = state_.dealer.samples_of(deal.ranges[position_]);
   const double slowdown = slowdown_at(state_.options.emulate, state_.elapsed_seconds());
   if (peers_.size() == 1 && samples.size() > 1 && state_.step % halved_step_interval == 0)
@@ -205,7 +206,7 @@ void training_loop::evaluate_model() {
     return; // just done
   const auto& options = state_.options;
   const double start = state_.time.now_seconds();
-  const auto ranges = split_range({0, state_.test_samples}, state_.batches);
+  const auto ranges = client::split_range({0, state_.test_samples}, state_.batches);
   const auto own = evaluate(state_.model, state_.test_loader, ranges[position_], evaluation_batch,
                             [this] { return stop_.raised(); });
   exchange::throw_if_raised(stop_);
@@ -237,8 +238,8 @@ void training_loop::evaluate_model() {
                         .epoch = state_.position.epoch,
                         .samples = state_.samples,
                         .elapsed_seconds = state_.elapsed_seconds(),
-                        .train_loss = total[4] > 0 ? finite_or_huge(total[3] / total[4]) : 0,
-                        .test_loss = finite_or_huge(total[0] / total[2]),
+                        .train_loss = total[4] > 0 ? client::finite_or_huge(total[3] / total[4]) : 0,
+                        .test_loss = client::finite_or_huge(total[0] / total[2]),
                         .test_accuracy = state_.accuracy,
                         .global_batch = state_.global_batch(),
                         .learning_rate = state_.rate.learning_rate});

@@ -9,12 +9,12 @@
 /// decision that holds from the next step on, and on whether to stop or to regroup. What is agreed is gathered at the
 /// start of the step before, so it has long arrived at its end.
 
+#include "client/window_sums.hpp"
 #include "exchange/group.hpp"
 #include "session/agreement.hpp"
 #include "trainer/session.hpp"
 #include "trainer/training_state.hpp"
 #include "trainer/training_step.hpp"
-#include "trainer/window_sums.hpp"
 
 #include <torch/torch.h>
 
@@ -23,6 +23,9 @@
 #include <string>
 
 namespace dynamix::trainer {
+
+using client::deal_result;
+using client::window_sums;
 
 using dynamix::session::agreement;
 using dynamix::session::boundary_columns;

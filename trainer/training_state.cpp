@@ -1,6 +1,7 @@
 #include "trainer/training_state.hpp"
 
-#include "trainer/batch_shares.hpp"
+#include "client/batch_shares.hpp"
+#include "session/rate_rule.hpp"
 #include "trainer/tensor_records.hpp"
 
 #include <algorithm>
@@ -24,8 +25,9 @@ training_state::training_state(loop_options given, torch::nn::Sequential model_o
       train_channels(measure_channels(train)), train_loader(train, train_channels, options.device),
       test_loader(test, train_channels, options.device), test_samples(test.size()),
       wanted_samples(samples_in(options.training.epochs, train.size())), descent(options.training, model->parameters()),
-      dealer(options.seed, train.size()), rule(options.training.rule, options.training.learning_rate,
-                                               options.base_batch(), is_adaptive(options.training.optimizer)),
+      dealer(options.seed, train.size()),
+      rule(session::rate_rule_of(options.training.rule), options.training.learning_rate, options.base_batch(),
+           is_adaptive(options.training.optimizer)),
       checkpoints(options.checkpoint_directory), members(options.highest_by_rank.size()),
       batches(members.size(), options.batch.initial) {
   std::iota(members.begin(), members.end(), 0U);
@@ -92,7 +94,7 @@ void training_state::regroup(const std::vector<std::uint32_t>& ranks) {
   std::vector<std::uint32_t> highest;
   for (const auto rank : ranks)
     highest.push_back(options.highest_by_rank[rank]);
-  auto shares = share_batches({members, batches}, ranks, options.batch.lowest, highest);
+  auto shares = client::share_batches({members, batches}, ranks, options.batch.lowest, highest);
   if (ranks != members || shares != batches)
     in_force = {}; // no decision is behind these
   batches = std::move(shares);

@@ -18,6 +18,10 @@
 
 namespace dynamix::trainer {
 
+using client::gradient_noise;
+using client::learning_rate;
+using client::sampler;
+
 struct loop_options {
   cluster::training training;
   cluster::batch batch;

@@ -116,7 +116,7 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
       {"client", {"messages/", "session/", "storage/"}},
       {"ledger",
        {"messages/types.hpp", "messages/fields.hpp", "messages/leave.hpp", "cluster/", "storage/", "policy/"}},
-      {"trainer", {"messages/types.hpp", "cluster/", "storage/", "session/", "exchange/"}},
+      {"trainer", {"messages/types.hpp", "cluster/", "storage/", "session/", "client/", "exchange/"}},
       {"simulator", {"messages/types.hpp", "settings/", "cluster/", "storage/", "policy/"}},
       {"swarm", {"messages/types.hpp", "cluster/", "storage/", "policy/", "simulator/"}},
       {"actors",

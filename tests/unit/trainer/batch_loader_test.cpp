@@ -65,7 +65,7 @@ TEST(Evaluation, SumsOverShardsToTheWhole) {
   model->train();
   const auto whole = evaluate(model, loader, {0, 101}, 101);
   evaluation_sums sums;
-  for (const auto range : split_range({0, 101}, std::array<std::uint32_t, 3>{64, 32, 200})) {
+  for (const auto range : client::split_range({0, 101}, std::array<std::uint32_t, 3>{64, 32, 200})) {
     const auto part = evaluate(model, loader, range, 16);
     sums.loss += part.loss;
     sums.correct += part.correct;

@@ -1,7 +1,7 @@
+#include "storage/splitmix64.hpp"
 #include "temporary_directory.hpp"
 #include "trainer/dataset.hpp"
 #include "trainer/gunzip.hpp"
-#include "trainer/random.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ std::string big_endian(std::uint32_t value) {
 }
 
 std::string bytes(std::size_t count, std::uint32_t bound, std::uint64_t seed = 5) {
-  splitmix64 random(seed);
+  storage::splitmix64 random(seed);
   std::string text;
   for (std::size_t i = 0; i < count; ++i)
     text.push_back(static_cast<char>(random.below(bound)));

@@ -58,7 +58,7 @@ double largest_difference(const std::vector<torch::Tensor>& left, const std::vec
   return largest;
 }
 
-std::vector<std::uint32_t> some_of(splitmix64& random, std::uint32_t workers) {
+std::vector<std::uint32_t> some_of(storage::splitmix64& random, std::uint32_t workers) {
   std::vector<std::uint32_t> members;
   for (std::uint32_t rank = 0; rank < workers; ++rank)
     if (random.below(4) != 0)
@@ -71,7 +71,7 @@ void train_through_losses(std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   constexpr std::uint32_t workers = 4;
   constexpr std::uint64_t samples = 331;
-  splitmix64 random(seed);
+  storage::splitmix64 random(seed);
   generations run(three_epochs(), workers, samples);
   std::vector<std::uint32_t> members = exchange::all_ranks(workers);
   std::vector<std::uint32_t> finished;

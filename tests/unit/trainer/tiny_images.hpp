@@ -1,7 +1,7 @@
 #pragma once
 
+#include "storage/splitmix64.hpp"
 #include "tests/unit/trainer/temporary_directory.hpp"
-#include "trainer/random.hpp"
 
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@ inline void write_images(const temporary_directory& directory, const std::string
     return std::string{static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8),
                        static_cast<char>(value)};
   };
-  splitmix64 random(count);
+  storage::splitmix64 random(count);
   std::string images = number(0x803) + number(count) + number(28) + number(28);
   std::string labels = number(0x801) + number(count);
   for (std::uint32_t sample = 0; sample < count; ++sample) {

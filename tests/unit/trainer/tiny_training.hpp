@@ -2,8 +2,8 @@
 
 /// A training problem small enough to run in a moment, and observers that play a schedule of decisions.
 
+#include "storage/splitmix64.hpp"
 #include "tests/unit/exchange/ranks.hpp"
-#include "trainer/random.hpp"
 #include "trainer/tensor_records.hpp"
 #include "trainer/training_loop.hpp"
 
@@ -23,7 +23,7 @@ inline dataset tiny_dataset(std::uint64_t samples, std::uint64_t seed) {
   made.channels = 1;
   made.height = made.width = 4;
   made.classes = 3;
-  splitmix64 random(seed);
+  storage::splitmix64 random(seed);
   for (std::uint64_t sample = 0; sample < samples; ++sample) {
     const auto label = random.below(made.classes);
     for (std::uint32_t pixel = 0; pixel < made.image_bytes(); ++pixel)

@@ -17,7 +17,7 @@ const std::vector<std::vector<std::uint32_t>> batches_by_window{
 /// The decision on window w reaches rank r up to two windows late, and not the same for all ranks.
 std::vector<rank_options> four_ranks(std::uint32_t window_steps) {
   std::vector<rank_options> options(4);
-  splitmix64 random(21);
+  storage::splitmix64 random(21);
   for (std::uint64_t window = 1; window <= batches_by_window.size(); ++window)
     for (std::uint32_t rank = 0; rank < 4; ++rank)
       options[rank].arrivals[window + random.below(3)].push_back(

@@ -1,5 +1,5 @@
+#include "client/window_sums.hpp"
 #include "tiny_training.hpp"
-#include "trainer/window_sums.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
-#include "trainer/gradient_noise.hpp"
+#include "client/gradient_noise.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-namespace dynamix::trainer {
+namespace dynamix::client {
 
 noise_sample estimate_noise(const gradient_observation& observation) {
   if (observation.active_workers < 2 || observation.global_batch == 0)
@@ -62,4 +62,4 @@ void gradient_noise::restore(const noise_state& state) {
   own_batch_ = 0;
 }
 
-} // namespace dynamix::trainer
+} // namespace dynamix::client

@@ -1,5 +1,5 @@
-#include "trainer/gradient_noise.hpp"
-#include "trainer/random.hpp"
+#include "client/gradient_noise.hpp"
+#include "client/random.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace dynamix::trainer {
+namespace dynamix::client {
 namespace {
 
 /// Gaussian sample gradients around `mean` in `dimensions` dimensions, each with variance `variance`, and what workers
@@ -183,4 +183,4 @@ TEST(GradientNoise, GoesOnFromASavedStateBitForBit) {
 }
 
 } // namespace
-} // namespace dynamix::trainer
+} // namespace dynamix::client

@@ -1,14 +1,15 @@
-#include "trainer/sampler.hpp"
+#include "client/sampler.hpp"
 
-#include "trainer/random.hpp"
+#include "client/random.hpp"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
-namespace dynamix::trainer {
+namespace dynamix::client {
 
-sampler::sampler(std::uint64_t seed, std::uint64_t samples) : seed_(seed), permutation_(samples) {
+sampler::sampler(std::uint64_t seed, std::uint64_t samples, bool shuffled)
+    : seed_(seed), shuffled_(shuffled), permutation_(samples) {
   shuffle(0);
 }
 
@@ -41,7 +42,8 @@ sampler_position sampler::position() const {
 bool sampler::restore(sampler_position position) {
   if (position.cursor >= epoch_samples())
     return false;
-  shuffle(position.epoch);
+  if (position.epoch != epoch_)
+    shuffle(position.epoch);
   cursor_ = position.cursor;
   return true;
 }
@@ -50,9 +52,11 @@ void sampler::shuffle(std::uint64_t epoch) {
   epoch_ = epoch;
   cursor_ = 0;
   std::iota(permutation_.begin(), permutation_.end(), 0U);
+  if (!shuffled_)
+    return;
   splitmix64 generator(derive_seed(seed_, epoch));
   for (auto last = static_cast<std::uint32_t>(permutation_.size()); last > 1; --last)
     std::swap(permutation_[last - 1], permutation_[generator.below(last)]);
 }
 
-} // namespace dynamix::trainer
+} // namespace dynamix::client

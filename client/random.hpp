@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace dynamix::trainer {
+namespace dynamix::client {
 
 using storage::splitmix64;
 
@@ -19,4 +19,4 @@ constexpr std::uint64_t step_seed(std::uint64_t seed, std::uint64_t step, std::u
   return derive_seed(derive_seed(seed, step + 1), rank + 1ULL);
 }
 
-} // namespace dynamix::trainer
+} // namespace dynamix::client

@@ -1,9 +1,9 @@
-#include "trainer/proportional_split.hpp"
+#include "client/proportional_split.hpp"
 
 #include <algorithm>
 #include <numeric>
 
-namespace dynamix::trainer {
+namespace dynamix::client {
 
 std::vector<std::uint64_t> split_in_proportion(std::uint64_t total, std::span<const std::uint32_t> weights) {
   std::vector<std::uint64_t> parts(weights.size(), 0);
@@ -36,4 +36,4 @@ std::vector<index_range> split_range(index_range whole, std::span<const std::uin
   return ranges;
 }
 
-} // namespace dynamix::trainer
+} // namespace dynamix::client

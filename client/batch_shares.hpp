@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-namespace dynamix::trainer {
+namespace dynamix::client {
 
 /// Batch sizes of a generation's members: `batches[i]` is that of rank `members[i]`.
 struct member_batches {
@@ -20,4 +20,4 @@ struct member_batches {
 std::vector<std::uint32_t> share_batches(const member_batches& before, std::span<const std::uint32_t> members,
                                          std::uint32_t lowest, std::span<const std::uint32_t> highest);
 
-} // namespace dynamix::trainer
+} // namespace dynamix::client

@@ -1,12 +1,12 @@
 #pragma once
 
-#include "trainer/proportional_split.hpp"
+#include "client/proportional_split.hpp"
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-namespace dynamix::trainer {
+namespace dynamix::client {
 
 /// Where the sampler stands: `cursor` samples of epoch `epoch` have been dealt. 0 <= cursor < samples of an epoch.
 struct sampler_position {
@@ -31,8 +31,8 @@ struct deal_result {
 /// splitmix64(derive_seed(seed, e)): the same on every platform, and a resume needs only {epoch, cursor}.
 class sampler {
 public:
-  /// `samples` in [1, 2^31).
-  sampler(std::uint64_t seed, std::uint64_t samples);
+  /// `samples` in [1, 2^31). Not `shuffled`: every epoch is 0..n-1.
+  sampler(std::uint64_t seed, std::uint64_t samples, bool shuffled = true);
 
   /// The samples of the next step for workers with these batch sizes (by rank; at most 2^20 each). Where the epoch has
   /// fewer left than the workers ask for, the rest is split in proportion to the batch sizes, and a worker may get
@@ -43,6 +43,8 @@ public:
   std::span<const std::uint32_t> samples_of(index_range range) const;
 
   sampler_position position() const;
+  /// Samples that the epoch which was dealt from last still has.
+  std::uint64_t left() const { return epoch_samples() - cursor_; }
   /// False, and no change, when the position lies outside an epoch.
   bool restore(sampler_position position);
   std::uint64_t epoch_samples() const { return permutation_.size(); }
@@ -51,9 +53,10 @@ private:
   void shuffle(std::uint64_t epoch);
 
   std::uint64_t seed_;
+  bool shuffled_;
   std::uint64_t epoch_ = 0;
   std::uint64_t cursor_ = 0; ///< may equal the epoch's samples until the next deal
   std::vector<std::uint32_t> permutation_;
 };
 
-} // namespace dynamix::trainer
+} // namespace dynamix::client

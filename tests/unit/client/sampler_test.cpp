@@ -1,5 +1,5 @@
-#include "trainer/random.hpp"
-#include "trainer/sampler.hpp"
+#include "client/random.hpp"
+#include "client/sampler.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-namespace dynamix::trainer {
+namespace dynamix::client {
 namespace {
 
 std::vector<std::uint32_t> random_batches(splitmix64& random, std::size_t world) {
@@ -115,4 +115,4 @@ TEST(Sampler, ShufflesEachEpochAndSeedDifferently) {
 }
 
 } // namespace
-} // namespace dynamix::trainer
+} // namespace dynamix::client

@@ -1,12 +1,12 @@
 #pragma once
 
+#include "client/gradient_noise.hpp"
+#include "client/learning_rate.hpp"
 #include "messages/types.hpp"
-#include "trainer/gradient_noise.hpp"
-#include "trainer/learning_rate.hpp"
 
 #include <cstdint>
 
-namespace dynamix::trainer {
+namespace dynamix::client {
 
 /// A diverged run shows infinities and worse, which no message may carry: they become 1e30.
 double finite_or_huge(double value);
@@ -33,4 +33,4 @@ struct window_sums {
   messages::training_statistics statistics(const noise_estimate& noise, const learning_rate_step& rate) const;
 };
 
-} // namespace dynamix::trainer
+} // namespace dynamix::client

@@ -1,9 +1,9 @@
-#include "trainer/batch_shares.hpp"
+#include "client/batch_shares.hpp"
 
 #include <algorithm>
 #include <numeric>
 
-namespace dynamix::trainer {
+namespace dynamix::client {
 
 namespace {
 
@@ -119,4 +119,4 @@ std::vector<std::uint32_t> share_batches(const member_batches& before, std::span
   return result;
 }
 
-} // namespace dynamix::trainer
+} // namespace dynamix::client

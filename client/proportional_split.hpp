@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-namespace dynamix::trainer {
+namespace dynamix::client {
 
 /// Elements [first, first + count) of something that is dealt out.
 struct index_range {
@@ -21,4 +21,4 @@ std::vector<std::uint64_t> split_in_proportion(std::uint64_t total, std::span<co
 /// The same split as ranges that follow each other from `first` on.
 std::vector<index_range> split_range(index_range whole, std::span<const std::uint32_t> weights);
 
-} // namespace dynamix::trainer
+} // namespace dynamix::client

@@ -1,8 +1,8 @@
-#include "trainer/window_sums.hpp"
+#include "client/window_sums.hpp"
 
 #include <cmath>
 
-namespace dynamix::trainer {
+namespace dynamix::client {
 
 double finite_or_huge(double value) {
   return std::isfinite(value) ? value : 1e30;
@@ -41,4 +41,4 @@ messages::training_statistics window_sums::statistics(const noise_estimate& nois
   return result;
 }
 
-} // namespace dynamix::trainer
+} // namespace dynamix::client

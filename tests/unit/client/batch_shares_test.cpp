@@ -1,5 +1,5 @@
-#include "trainer/batch_shares.hpp"
-#include "trainer/random.hpp"
+#include "client/batch_shares.hpp"
+#include "client/random.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <map>
 #include <numeric>
 
-namespace dynamix::trainer {
+namespace dynamix::client {
 namespace {
 
 using numbers = std::vector<std::uint32_t>;
@@ -111,4 +111,4 @@ TEST(BatchShares, AreTheProportionalOnesToASampleAndAddUpToTheGlobalBatch) {
 }
 
 } // namespace
-} // namespace dynamix::trainer
+} // namespace dynamix::client

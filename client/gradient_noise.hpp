@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace dynamix::trainer {
+namespace dynamix::client {
 
 /// What one step shows of the gradients. g_i is the mean gradient over worker i's b_i samples and
 /// g = sum_i (b_i/B) g_i, B = sum_i b_i. Only workers with b_i > 0 count. A single worker passes its batch as two
@@ -90,4 +90,4 @@ private:
   std::uint32_t own_batch_ = 0;
 };
 
-} // namespace dynamix::trainer
+} // namespace dynamix::client

@@ -1,11 +1,11 @@
 #pragma once
 
-#include "cluster/cluster_file.hpp"
-#include "trainer/gradient_noise.hpp"
+#include "client/gradient_noise.hpp"
+#include "messages/types.hpp"
 
 #include <cstdint>
 
-namespace dynamix::trainer {
+namespace dynamix::client {
 
 /// Goes into checkpoints.
 struct learning_rate_state {
@@ -33,24 +33,25 @@ struct learning_rate_step {
 class learning_rate {
 public:
   /// `base_batch` > 0. `adaptive` says that the optimiser is Adam or AdamW.
-  learning_rate(cluster::learning_rate_rule rule, double base_rate, std::uint64_t base_batch, bool adaptive);
+  learning_rate(messages::rate_rule rule, double base_rate, std::uint64_t base_batch, bool adaptive);
 
   /// To be called once a step, after the reduction of its gradient. `sample` is what `gradient_noise::observe` gave;
   /// one that is not valid is skipped, and before the first valid one AdaScale's gain is min(1, S).
-  learning_rate_step advance(std::uint64_t global_batch, const noise_sample& sample);
+  /// `deals`: batches that were accumulated for the step on every worker, of which the base batch then has as many.
+  learning_rate_step advance(std::uint64_t global_batch, const noise_sample& sample, std::uint32_t deals = 1);
 
   double progress() const { return state_.progress; }
   learning_rate_state state() const { return state_; }
   void restore(const learning_rate_state& state) { state_ = state; }
 
 private:
-  double adascale_gain(double scale, const noise_sample& sample);
+  double adascale_gain(double scale, double base_batch, const noise_sample& sample);
 
-  cluster::learning_rate_rule rule_;
+  messages::rate_rule rule_;
   double base_rate_;
   double base_batch_;
   bool adaptive_;
   learning_rate_state state_;
 };
 
-} // namespace dynamix::trainer
+} // namespace dynamix::client

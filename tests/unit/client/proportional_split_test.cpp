@@ -1,11 +1,11 @@
-#include "trainer/proportional_split.hpp"
-#include "trainer/random.hpp"
+#include "client/proportional_split.hpp"
+#include "client/random.hpp"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-namespace dynamix::trainer {
+namespace dynamix::client {
 namespace {
 
 using parts = std::vector<std::uint64_t>;
@@ -49,4 +49,4 @@ TEST(ProportionalSplit, LaysRangesEndToEnd) {
 }
 
 } // namespace
-} // namespace dynamix::trainer
+} // namespace dynamix::client

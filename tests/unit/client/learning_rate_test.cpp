@@ -1,13 +1,13 @@
-#include "trainer/learning_rate.hpp"
+#include "client/learning_rate.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-namespace dynamix::trainer {
+namespace dynamix::client {
 namespace {
 
-using rule = cluster::learning_rate_rule;
+using rule = messages::rate_rule;
 
 TEST(LearningRate, FollowsTheSimpleRulesAndCountsSamples) {
   learning_rate constant(rule::constant, 0.1, 256, false);
@@ -97,4 +97,4 @@ TEST(Adascale, GoesOnFromASavedStateBitForBit) {
 }
 
 } // namespace
-} // namespace dynamix::trainer
+} // namespace dynamix::client

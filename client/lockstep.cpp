@@ -1,0 +1,312 @@
+#include "client/lockstep.hpp"
+
+#include "storage/fnv1a.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <fmt/core.h>
+#include <numeric>
+#include <utility>
+
+namespace dynamix::client {
+
+namespace {
+
+/// The gradient noise is averaged over steps, so it is measured in each of the first ones.
+constexpr std::uint64_t densely_measured_steps = 16;
+/// A decision that came too late for its step is looked for in so many further steps.
+constexpr std::uint64_t retried_steps = 4;
+
+std::vector<std::uint32_t> initial_batches(const std::vector<member_batch>& members) {
+  std::vector<std::uint32_t> batches;
+  for (const auto& member : members)
+    batches.push_back(member.initial);
+  return batches;
+}
+
+} // namespace
+
+lockstep::lockstep(lockstep_options options)
+    : options_(std::move(options)), base_batch_(batch_plan(initial_batches(options_.members)).newest().total()),
+      plan_(initial_batches(options_.members)), sampler_(options_.seed, options_.samples, options_.shuffled),
+      rule_(new_rule(base_batch_)) {}
+
+learning_rate lockstep::new_rule(std::uint64_t base_batch) const {
+  return {options_.rule, 1, base_batch, options_.adaptive};
+}
+
+// Samples.
+
+/// Even batches that no epoch fills have a step.
+bool lockstep::is_rest(std::uint64_t left, std::uint64_t total) const {
+  return left < total && left < options_.samples;
+}
+
+void lockstep::start_epoch() {
+  ahead_.clear();
+  delivered_ = 0;
+  rows_read_ = false;
+  pending_.reset();
+  auto from = position_;
+  // What is left may be too little for a step: a state that was saved at an epoch's end does not know it.
+  const auto left = options_.samples - from.cursor;
+  const bool no_step_left = options_.drop_last && is_rest(left, plan_.at(step_).total());
+  if ((in_epoch_ && from.cursor > 0) || no_step_left)
+    from = {from.epoch + 1, 0};
+  sampler_.restore(from);
+  position_ = from;
+  in_epoch_ = false;
+  epoch_first_step_ = step_;
+  epoch_open_ = true;
+}
+
+deal_verdict lockstep::deal(dealt_step& dealt) {
+  if (!epoch_open_ || sampler_.left() == 0)
+    return deal_verdict::end;
+  if (row_written_)
+    return deal_verdict::wait;
+  const auto step = this->dealt();
+  const auto& planned = plan_.at(step);
+  if ((stop_step_ && step >= *stop_step_) || (options_.drop_last && is_rest(sampler_.left(), planned.total()))) {
+    epoch_open_ = false;
+    return deal_verdict::end;
+  }
+  const auto result = sampler_.deal(planned.batches);
+  dealt = {.step = step,
+           .epoch = result.epoch,
+           .total = result.samples,
+           .own = result.ranges[options_.position],
+           .ends_epoch = result.ends_epoch,
+           .after = sampler_.position()};
+  ahead_.push_back(dealt);
+  return deal_verdict::dealt;
+}
+
+std::span<const std::uint32_t> lockstep::samples() const {
+  if (ahead_.empty())
+    return {};
+  auto own = ahead_.back().own;
+  if (own.count == 0) // an empty range may begin behind the last sample
+    own = {std::min(own.first, options_.samples - 1), 1};
+  return sampler_.samples_of(own);
+}
+
+std::optional<dealt_step> lockstep::deliver() {
+  if (delivered_ == ahead_.size())
+    return std::nullopt;
+  return ahead_[delivered_++];
+}
+
+std::uint64_t lockstep::epoch_steps() const {
+  const bool between = ahead_.empty() && (!epoch_open_ || sampler_.left() == 0);
+  const auto first = between ? step_ : epoch_first_step_;
+  auto step = between ? step_ : dealt();
+  auto left = !between ? sampler_.left() : in_epoch_ ? options_.samples : options_.samples - position_.cursor;
+  const auto entries = plan_.entries();
+  for (std::size_t i = 0; i < entries.size() && left > 0; ++i) {
+    const auto end = i + 1 < entries.size() ? entries[i + 1].from_step : UINT64_MAX;
+    if (end <= step)
+      continue;
+    const auto total = entries[i].total();
+    const auto whole = left / total;
+    const auto fitting = whole + (left % total > 0 && !(options_.drop_last && is_rest(left % total, total)) ? 1 : 0);
+    const auto taken = std::min(fitting, end - step);
+    step += taken;
+    left -= std::min(left, taken * total);
+    if (taken == fitting)
+      break;
+  }
+  return step - first;
+}
+
+// The step that is completed next.
+
+bool lockstep::is_measured(std::uint64_t step) const {
+  if (options_.members.size() < 2)
+    return false; // one batch shows nothing of its gradient's noise
+  const auto interval = options_.noise_interval;
+  return step < densely_measured_steps || (step + 1) % interval == options_.settle_steps % interval;
+}
+
+bool lockstep::is_settled(std::uint64_t step) const {
+  return (step + 1) % options_.window_steps == options_.settle_steps;
+}
+
+bool lockstep::is_gathered(std::uint64_t step) const {
+  return is_settled(step) || is_measured(step) || (retry_before_step_ && step < *retry_before_step_);
+}
+
+std::uint64_t lockstep::own_samples() const {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < delivered_; ++i)
+    sum += ahead_[i].own.count;
+  return sum;
+}
+
+std::uint64_t lockstep::total_samples() const {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < delivered_; ++i)
+    sum += ahead_[i].total;
+  return sum;
+}
+
+std::uint64_t lockstep::digest() const {
+  storage::fnv1a hash;
+  const auto add = [&hash](std::uint64_t number) {
+    hash.add(std::bit_cast<std::array<std::uint8_t, sizeof number>>(number));
+  };
+  add(samples_);
+  add(position_.epoch);
+  add(position_.cursor);
+  add(delivered_);
+  add(total_samples());
+  add(std::bit_cast<std::uint64_t>(rule_.progress()));
+  add(noise_.state().steps);
+  for (const auto& planned : plan_.entries()) {
+    add(planned.from_step);
+    for (const auto batch : planned.batches)
+      add(batch);
+  }
+  return hash.value();
+}
+
+step_row lockstep::write_row(std::array<messages::decision, 2> held, session::boundary_request request, bool connected,
+                             double weight, double own_square) {
+  const auto& own = options_.members[options_.position];
+  for (auto& decision : held)
+    if (decision.key != messages::decision_key{})
+      decision.batch = std::clamp(decision.batch, std::min(own.lowest, own.highest), own.highest);
+  own_square_ = own_square;
+  row_written_ = true;
+  return {.boundary = {.held = held, .request = request},
+          .dealt = dealt(),
+          .step = step_,
+          .digest = digest(),
+          .weight = weight,
+          .weighted_square = weight > 0 && measures() ? weight * own_square : 0,
+          .highest_batch = own.highest,
+          .connected = connected};
+}
+
+std::string lockstep::check(std::span<const step_row> rows) const {
+  const auto& own = rows[options_.position];
+  for (std::size_t member = 0; member < rows.size(); ++member) {
+    if (rows[member].step != own.step)
+      return fmt::format("member {} has completed {} steps, this one (member {}) {}: all members must take the same "
+                         "steps, and break off an epoch at the same one",
+                         member, rows[member].step, options_.position, own.step);
+    if (rows[member].digest != own.digest)
+      return fmt::format("members {} and {} disagree about the samples of step {}: each must be given as many batches "
+                         "a step, skip the same steps and be restored from the same state",
+                         member, options_.position, own.step);
+    if (!(rows[member].weight >= 0) || !std::isfinite(rows[member].weight))
+      return fmt::format("the weight of member {} in step {} is {}, expected a finite number that is not negative",
+                         member, own.step, rows[member].weight);
+  }
+  return {};
+}
+
+std::string lockstep::read_rows(std::span<const step_row> rows, session::agreement& agreed) {
+  row_written_ = false;
+  if (auto problem = check(rows); !problem.empty())
+    return problem;
+  std::vector<session::boundary_row> boundaries;
+  std::uint64_t from_step = 0;
+  double weights = 0;
+  double weighted_squares = 0;
+  std::uint32_t active = 0;
+  bool any_connected = false;
+  for (const auto& row : rows) {
+    boundaries.push_back(row.boundary);
+    from_step = std::max(from_step, row.dealt);
+    weights += row.weight;
+    weighted_squares += row.weighted_square;
+    active += row.weight > 0 ? 1 : 0;
+    any_connected = any_connected || row.connected;
+  }
+  agreed = agree(boundaries, last_agreed_, from_step);
+  plan_next(rows, agreed, from_step);
+  if (agreed.key)
+    retry_before_step_.reset();
+  else if (any_connected && any_step([this](std::uint64_t step) { return is_settled(step); }))
+    retry_before_step_ = step_ + delivered_ + std::min<std::uint64_t>(retried_steps, options_.window_steps / 2);
+  if (agreed.request == session::boundary_request::stop && !stop_step_)
+    stop_step_ = from_step;
+  // Weights may count tokens; the noise is that of a sample.
+  const auto total = static_cast<double>(total_samples());
+  measured_ = {.active_workers = active,
+               .weighted_square_sum = weights > 0 ? weighted_squares * (total / weights) : 0,
+               .global_batch = total_samples(),
+               .own_square = own_square_,
+               .own_batch = static_cast<std::uint32_t>(own_samples())};
+  rows_read_ = true;
+  return {};
+}
+
+/// The agreed batch sizes, none above what its member can hold by now.
+void lockstep::plan_next(std::span<const step_row> rows, const session::agreement& agreed, std::uint64_t from_step) {
+  auto next = plan_.newest();
+  if (agreed.key) {
+    last_agreed_ = *agreed.key;
+    next.key = *agreed.key;
+    for (std::size_t member = 0; member < rows.size(); ++member)
+      next.batches[member] = agreed.decisions[member].batch;
+  }
+  for (std::size_t member = 0; member < rows.size(); ++member)
+    next.batches[member] = std::min(next.batches[member], std::max(rows[member].highest_batch, 1U));
+  if (!agreed.key && next.batches == plan_.newest().batches)
+    return;
+  next.from_step = from_step;
+  next.agreed_step = step_;
+  plan_.add(std::move(next));
+}
+
+step_progress lockstep::rate(double global_square) {
+  gradient_observation seen;
+  if (rows_read_ && measures()) {
+    seen = measured_;
+    seen.global_square = global_square;
+  }
+  return rate(seen);
+}
+
+step_progress lockstep::rate(const gradient_observation& seen) {
+  pending_ = {.noise = noise_, .rule = rule_, .rate = {}};
+  const auto sample = pending_->noise.observe(seen);
+  const auto total = total_samples();
+  pending_->rate = pending_->rule.advance(total, sample, deals());
+  const double scale = static_cast<double>(total) / (static_cast<double>(base_batch_) * deals());
+  const bool by_noise = options_.rule == messages::rate_rule::adascale;
+  return {
+      .rate = pending_->rate, .gain = by_noise ? pending_->rate.gain : scale, .progress = pending_->rule.progress()};
+}
+
+bool lockstep::complete(bool skipped) {
+  if (pending_ && !skipped) {
+    noise_ = pending_->noise;
+    rule_ = pending_->rule;
+    rate_ = pending_->rate;
+  }
+  pending_.reset();
+  rows_read_ = false;
+  const auto before = step_ / options_.window_steps;
+  for (; delivered_ > 0; --delivered_) {
+    samples_ += ahead_.front().total;
+    position_ = ahead_.front().after;
+    ahead_.pop_front();
+    ++step_;
+  }
+  in_epoch_ = true;
+  plan_.forget_before(step_);
+  if (retry_before_step_ && *retry_before_step_ <= step_)
+    retry_before_step_.reset();
+  return step_ / options_.window_steps != before;
+}
+
+void lockstep::limit_batch(std::uint32_t highest) {
+  auto& own = options_.members[options_.position];
+  own.highest = std::clamp(highest, 1U, own.highest);
+}
+
+} // namespace dynamix::client

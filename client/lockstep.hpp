@@ -1,0 +1,222 @@
+#pragma once
+
+/// What all members of a training derive alike, step by step, from the same numbers: which samples each step has, which
+/// batch sizes hold from which step on, the gradient noise, the learning rate, the windows. Pure: knows no clock, no
+/// socket, no thread and no Torch.
+///
+///     start_epoch -> deal, deal, ..        as far ahead as a data loader fetches
+///     deliver                              a dealt batch goes to the training loop
+///     write_row -> read_rows               in steps that gather: all members exchange a row of numbers
+///     rate -> complete                     the step is done, with all that was delivered since the last one
+///
+/// A decision that all members hold (session/agreement.hpp) is in force from the first step that none of them had dealt
+/// when it wrote its row. So between `write_row` and `read_rows` a member deals nothing.
+
+#include "client/batch_plan.hpp"
+#include "client/gradient_noise.hpp"
+#include "client/learning_rate.hpp"
+#include "client/sampler.hpp"
+#include "session/agreement.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace dynamix::client {
+
+/// What a member begins with, samples a step.
+struct member_batch {
+  std::uint32_t initial = 1;
+  std::uint32_t lowest = 1;
+  std::uint32_t highest = messages::max_batch;
+};
+
+struct lockstep_options {
+  std::uint32_t position = 0;        ///< of this member
+  std::vector<member_batch> members; ///< at least one
+  std::uint64_t samples = 1;         ///< of an epoch, below 2^31
+  std::uint64_t seed = 0;            ///< of the permutations
+  bool shuffled = true;
+  bool drop_last = false; ///< an epoch ends before the step that its samples do not fill
+  messages::rate_rule rule = messages::rate_rule::constant;
+  bool adaptive = false; ///< the optimiser is of Adam's kind
+  std::uint32_t window_steps = 10;
+  std::uint32_t settle_steps = 2;   ///< below `window_steps`
+  std::uint32_t noise_interval = 5; ///< steps, at least 1
+};
+
+/// One step's samples.
+struct dealt_step {
+  std::uint64_t step = 0; ///< from 0, over the whole training
+  std::uint64_t epoch = 0;
+  std::uint64_t total = 0; ///< samples of all members
+  index_range own;
+  bool ends_epoch = false;
+  sampler_position after; ///< where the next step's samples begin
+};
+
+enum class deal_verdict : std::uint8_t {
+  dealt,
+  end,  ///< of the epoch, or of training
+  wait, ///< rows are under way
+};
+
+/// What one member tells the others in a step that gathers.
+struct step_row {
+  session::boundary_row boundary; ///< the decisions that it holds, and what it was asked for
+  std::uint64_t dealt = 0;        ///< steps
+  std::uint64_t step = 0;         ///< completed
+  std::uint64_t digest = 0;       ///< of what must be the same on all members
+  double weight = 0;              ///< of its gradient in this step
+  double weighted_square = 0;     ///< weight times |g_i|^2; 0 where nothing is measured
+  std::uint32_t highest_batch = messages::max_batch;
+  bool connected = false; ///< to its agent
+};
+
+inline constexpr std::size_t step_row_columns = 16;
+std::array<std::int64_t, step_row_columns> encode(const step_row& row);
+step_row decode_step_row(std::span<const std::int64_t, step_row_columns> numbers);
+
+struct step_progress {
+  learning_rate_step rate; ///< for a base rate of 1
+  double gain = 1;         ///< progress that the step makes
+  double progress = 0;     ///< with this step
+};
+
+class lockstep {
+public:
+  explicit lockstep(lockstep_options options);
+
+  // Samples.
+
+  /// The epoch behind the one in which a step was completed; the same one where none was, and where a restored state
+  /// goes on in mid-epoch. What was dealt and not completed is dealt again.
+  void start_epoch();
+  deal_verdict deal(dealt_step& dealt);
+  /// Of the newest deal; where that has none for this member, one that does not count.
+  std::span<const std::uint32_t> samples() const;
+  /// The oldest deal that was not delivered yet; nothing where there is none.
+  std::optional<dealt_step> deliver();
+  /// Steps of the epoch: those dealt since `start_epoch`, and those to come at the planned batch sizes.
+  std::uint64_t epoch_steps() const;
+
+  // The step that is completed next.
+
+  bool measures() const {
+    return any_step([this](std::uint64_t step) { return is_measured(step); });
+  }
+  bool gathers() const {
+    return any_step([this](std::uint64_t step) { return is_gathered(step); });
+  }
+  /// Samples that were delivered for it.
+  std::uint64_t own_samples() const;
+  std::uint64_t total_samples() const;
+  std::uint32_t deals() const { return static_cast<std::uint32_t>(delivered_); }
+
+  /// `held` are the decisions at hand; a batch beyond this member's limits is cut to them. `own_square` is |g_i|^2.
+  /// Nothing may be dealt until `read_rows`.
+  step_row write_row(std::array<messages::decision, 2> held, session::boundary_request request, bool connected,
+                     double weight, double own_square);
+  /// The rows of all members, by position. Returns an empty string, or in what they contradict each other.
+  std::string read_rows(std::span<const step_row> rows, session::agreement& agreed);
+  /// Between `write_row` and `read_rows`.
+  bool waits_for_rows() const { return row_written_; }
+  bool has_read_rows() const { return rows_read_; }
+
+  /// `global_square` = |g|^2, which counts where the step is measured.
+  step_progress rate(double global_square);
+  /// The same with what a caller has measured in another way.
+  step_progress rate(const gradient_observation& seen);
+  bool has_rate() const { return pending_.has_value(); }
+
+  /// At least one deal was delivered, and rows that are due were read. Returns whether the step closes a window. A
+  /// `skipped` step has used its samples, and that is all.
+  bool complete(bool skipped);
+
+  /// From now on this member asks for no more samples than that.
+  void limit_batch(std::uint32_t highest);
+
+  // As of the last completed step.
+
+  std::uint64_t step() const { return step_; }
+  std::uint64_t samples_done() const { return samples_; }
+  sampler_position position() const { return position_; }
+  /// Closed.
+  std::uint64_t window() const { return step_ / options_.window_steps; }
+  const planned_batches& batches_at(std::uint64_t step) const { return plan_.at(step); }
+  /// Agreed last; may hold only from a later step on.
+  const planned_batches& newest_batches() const { return plan_.newest(); }
+  std::uint64_t dealt() const { return step_ + ahead_.size(); }
+  noise_estimate noise() const { return noise_.estimate(); }
+  learning_rate_step last_rate() const { return rate_; }
+  double progress() const { return rule_.progress(); }
+  bool stops() const { return stop_step_.has_value(); }
+  const lockstep_options& options() const { return options_; }
+
+  /// The same on all members.
+  std::vector<std::uint64_t> save() const;
+  /// Of a state of `save`, also with another number of members: then the batch sizes are shared anew. Returns an empty
+  /// string, or what is wrong; then nothing has changed.
+  std::string restore(std::span<const std::uint64_t> words);
+
+private:
+  template <class Predicate>
+  bool any_step(Predicate predicate) const {
+    for (std::size_t i = 0; i < std::max<std::size_t>(delivered_, 1); ++i)
+      if (predicate(step_ + i))
+        return true;
+    return false;
+  }
+  /// What `drop_last` drops.
+  bool is_rest(std::uint64_t left, std::uint64_t total) const;
+  bool is_measured(std::uint64_t step) const;
+  /// The decision on the window before is due.
+  bool is_settled(std::uint64_t step) const;
+  bool is_gathered(std::uint64_t step) const;
+  std::uint64_t digest() const;
+  std::string check(std::span<const step_row> rows) const;
+  void plan_next(std::span<const step_row> rows, const session::agreement& agreed, std::uint64_t from_step);
+  learning_rate new_rule(std::uint64_t base_batch) const;
+
+  lockstep_options options_;
+  std::uint64_t base_batch_; ///< of all members, which the learning rate is meant for
+  batch_plan plan_;
+  sampler sampler_;
+  gradient_noise noise_;
+  learning_rate rule_;
+  learning_rate_step rate_; ///< of the last step
+  messages::decision_key last_agreed_;
+
+  // Completed.
+  std::uint64_t step_ = 0;
+  std::uint64_t samples_ = 0;
+  sampler_position position_;
+  bool in_epoch_ = false; ///< a step of the epoch was completed since it was started
+
+  // Ahead of that.
+  std::deque<dealt_step> ahead_;
+  std::size_t delivered_ = 0; ///< of them
+  std::uint64_t epoch_first_step_ = 0;
+  bool epoch_open_ = false;
+  std::optional<std::uint64_t> stop_step_;         ///< no step from this one on
+  std::optional<std::uint64_t> retry_before_step_; ///< gather in each step before this one
+
+  // The step under way.
+  struct pending_step {
+    gradient_noise noise;
+    learning_rate rule;
+    learning_rate_step rate;
+  };
+  bool row_written_ = false;
+  bool rows_read_ = false;
+  double own_square_ = 0;
+  gradient_observation measured_; ///< but for |g|^2
+  std::optional<pending_step> pending_;
+};
+
+} // namespace dynamix::client

@@ -1,0 +1,247 @@
+// A lockstep's rows and states as whole numbers.
+
+#include "client/batch_shares.hpp"
+#include "client/lockstep.hpp"
+#include "storage/fnv1a.hpp"
+
+#include <bit>
+#include <cmath>
+#include <fmt/core.h>
+#include <numeric>
+#include <utility>
+
+namespace dynamix::client {
+
+namespace {
+
+// Columns of a row behind those of its boundary_row.
+constexpr std::size_t dealt_column = session::boundary_columns;
+constexpr std::size_t step_column = dealt_column + 1;
+constexpr std::size_t digest_column = dealt_column + 2;
+constexpr std::size_t weight_column = dealt_column + 3;
+constexpr std::size_t weighted_square_column = dealt_column + 4;
+constexpr std::size_t highest_batch_column = dealt_column + 5;
+constexpr std::size_t connected_column = dealt_column + 6;
+static_assert(connected_column + 1 == step_row_columns);
+
+constexpr std::uint64_t state_mark = 0x31584d414e5944; // "DYNAMX1"
+constexpr std::size_t planned_max = 1U << 16;
+
+std::uint64_t checksum(std::span<const std::uint64_t> words) {
+  storage::fnv1a hash;
+  hash.add(std::span(reinterpret_cast<const std::uint8_t*>(words.data()), words.size_bytes()));
+  return hash.value();
+}
+
+struct planned_words {
+  std::uint64_t from_step = 0;
+  std::vector<std::uint32_t> batches;
+};
+
+/// What a state consists of.
+struct state_words {
+  std::uint64_t samples_of_epoch = 0;
+  std::uint64_t seed = 0;
+  std::uint64_t shuffled = 0;
+  std::uint64_t step = 0;
+  std::uint64_t samples = 0;
+  sampler_position position;
+  std::uint64_t base_batch = 0;
+  noise_state noise;
+  learning_rate_state rule;
+  learning_rate_step rate;
+  std::uint64_t members = 0;
+  std::vector<planned_words> plan;
+};
+
+/// The numbers of a state in the order in which they are written and read.
+template <class State, class Number>
+void visit_numbers(State& state, Number&& number) {
+  number(state.samples_of_epoch);
+  number(state.seed);
+  number(state.shuffled);
+  number(state.step);
+  number(state.samples);
+  number(state.position.epoch);
+  number(state.position.cursor);
+  number(state.base_batch);
+  number(state.noise.steps);
+  for (auto* average : {&state.noise.trace, &state.noise.gradient_square, &state.noise.global_square, &state.rule.trace,
+                        &state.rule.gradient_square}) {
+    number(average->sum);
+    number(average->weight);
+  }
+  number(state.rule.progress);
+  number(state.rate.learning_rate);
+  number(state.rate.gain);
+  number(state.members);
+}
+
+/// Takes words one by one, and none behind the last.
+struct word_reader {
+  std::span<const std::uint64_t> words;
+  std::size_t at = 0;
+  bool short_of_words = false;
+
+  void operator()(std::uint64_t& number) {
+    if (at == words.size())
+      short_of_words = true;
+    else
+      number = words[at++];
+  }
+  void operator()(double& number) {
+    std::uint64_t bits = 0;
+    (*this)(bits);
+    number = std::bit_cast<double>(bits);
+  }
+};
+
+std::string read_plan(word_reader& reader, state_words& state) {
+  std::uint64_t count = 0;
+  reader(count);
+  if (state.members == 0 || state.members > messages::max_workers || count == 0 || count > planned_max)
+    return "its members or its plan are out of range";
+  for (std::uint64_t i = 0; i < count && !reader.short_of_words; ++i) {
+    planned_words planned;
+    reader(planned.from_step);
+    for (std::uint64_t member = 0; member < state.members && !reader.short_of_words; ++member) {
+      std::uint64_t batch = 0;
+      reader(batch);
+      if (batch > messages::max_batch)
+        return fmt::format("it has a batch size of {}", batch);
+      planned.batches.push_back(static_cast<std::uint32_t>(batch));
+    }
+    const auto total = std::accumulate(planned.batches.begin(), planned.batches.end(), std::uint64_t{0});
+    if (total == 0 || (i == 0 && planned.from_step > state.step) ||
+        (i > 0 && planned.from_step <= state.plan.back().from_step))
+      return "its plan of batch sizes makes no sense";
+    state.plan.push_back(std::move(planned));
+  }
+  return {};
+}
+
+std::string read_state(std::span<const std::uint64_t> words, state_words& state) {
+  if (words.size() < 2 || words.front() != state_mark)
+    return "it is no state of this version of dynamix";
+  if (checksum(words.first(words.size() - 1)) != words.back())
+    return "it is damaged: its checksum is another";
+  word_reader reader{words.subspan(1, words.size() - 2)};
+  visit_numbers(state, reader);
+  if (auto problem = read_plan(reader, state); !problem.empty())
+    return problem;
+  if (reader.short_of_words || reader.at != reader.words.size())
+    return "it is of another length than its contents";
+  bool finite = true;
+  visit_numbers(state, [&finite]<class Number>(Number& number) {
+    if constexpr (std::is_same_v<Number, double>)
+      finite = finite && std::isfinite(number);
+  });
+  if (!finite || state.base_batch == 0 || state.step > messages::max_counter || state.rule.progress < 0)
+    return "it holds numbers that make no sense";
+  return {};
+}
+
+} // namespace
+
+std::array<std::int64_t, step_row_columns> encode(const step_row& row) {
+  std::array<std::int64_t, step_row_columns> numbers{};
+  std::ranges::copy(session::encode(row.boundary), numbers.begin());
+  numbers[dealt_column] = static_cast<std::int64_t>(row.dealt);
+  numbers[step_column] = static_cast<std::int64_t>(row.step);
+  numbers[digest_column] = static_cast<std::int64_t>(row.digest);
+  numbers[weight_column] = std::bit_cast<std::int64_t>(row.weight);
+  numbers[weighted_square_column] = std::bit_cast<std::int64_t>(row.weighted_square);
+  numbers[highest_batch_column] = row.highest_batch;
+  numbers[connected_column] = row.connected ? 1 : 0;
+  return numbers;
+}
+
+step_row decode_step_row(std::span<const std::int64_t, step_row_columns> numbers) {
+  const auto highest = std::clamp<std::int64_t>(numbers[highest_batch_column], 1, messages::max_batch);
+  return {.boundary = session::decode_row(numbers.first<session::boundary_columns>()),
+          .dealt = static_cast<std::uint64_t>(numbers[dealt_column]),
+          .step = static_cast<std::uint64_t>(numbers[step_column]),
+          .digest = static_cast<std::uint64_t>(numbers[digest_column]),
+          .weight = std::bit_cast<double>(numbers[weight_column]),
+          .weighted_square = std::bit_cast<double>(numbers[weighted_square_column]),
+          .highest_batch = static_cast<std::uint32_t>(highest),
+          .connected = numbers[connected_column] != 0};
+}
+
+std::vector<std::uint64_t> lockstep::save() const {
+  state_words state{.samples_of_epoch = options_.samples,
+                    .seed = options_.seed,
+                    .shuffled = options_.shuffled ? 1U : 0U,
+                    .step = step_,
+                    .samples = samples_,
+                    .position = position_,
+                    .base_batch = base_batch_,
+                    .noise = noise_.state(),
+                    .rule = rule_.state(),
+                    .rate = rate_,
+                    .members = options_.members.size()};
+  // What was agreed during the step under way is not part of the last completed one.
+  for (const auto& planned : plan_.entries())
+    if (planned.from_step <= step_ || planned.agreed_step < step_)
+      state.plan.push_back({planned.from_step, planned.batches});
+  std::vector<std::uint64_t> words{state_mark};
+  visit_numbers(state, [&words](auto number) { words.push_back(std::bit_cast<std::uint64_t>(number)); });
+  words.push_back(state.plan.size());
+  for (const auto& planned : state.plan) {
+    words.push_back(planned.from_step);
+    words.insert(words.end(), planned.batches.begin(), planned.batches.end());
+  }
+  words.push_back(checksum(words));
+  return words;
+}
+
+std::string lockstep::restore(std::span<const std::uint64_t> words) {
+  state_words state;
+  if (auto problem = read_state(words, state); !problem.empty())
+    return problem;
+  if (state.samples_of_epoch != options_.samples)
+    return fmt::format("it was trained on {} samples an epoch, this run has {}", state.samples_of_epoch,
+                       options_.samples);
+  if (state.seed != options_.seed || (state.shuffled != 0) != options_.shuffled)
+    return fmt::format("its samples are in the order of seed {}{}, those of this run in that of seed {}{}", state.seed,
+                       state.shuffled != 0 ? "" : " without shuffling", options_.seed,
+                       options_.shuffled ? "" : " without shuffling");
+  if (state.position.cursor >= options_.samples)
+    return "its place in the data set lies outside of an epoch";
+  if (state.members != options_.members.size()) {
+    std::vector<std::uint32_t> before(state.members);
+    std::vector<std::uint32_t> now(options_.members.size());
+    std::iota(before.begin(), before.end(), 0U);
+    std::iota(now.begin(), now.end(), 0U);
+    std::vector<std::uint32_t> highest;
+    std::uint32_t lowest = messages::max_batch;
+    for (const auto& member : options_.members) {
+      highest.push_back(member.highest);
+      lowest = std::min(lowest, member.lowest);
+    }
+    state.plan = {{0, share_batches({before, state.plan.back().batches}, now, lowest, highest)}};
+  }
+  batch_plan plan(std::move(state.plan.front().batches));
+  for (std::size_t i = 1; i < state.plan.size(); ++i)
+    plan.add({.from_step = state.plan[i].from_step, .batches = std::move(state.plan[i].batches)});
+  plan_ = std::move(plan);
+  base_batch_ = state.base_batch;
+  noise_.restore(state.noise);
+  rule_ = new_rule(base_batch_);
+  rule_.restore(state.rule);
+  rate_ = state.rate;
+  step_ = state.step;
+  samples_ = state.samples;
+  position_ = state.position;
+  in_epoch_ = false;
+  epoch_open_ = false;
+  ahead_.clear();
+  delivered_ = 0;
+  pending_.reset();
+  row_written_ = rows_read_ = false;
+  retry_before_step_.reset();
+  stop_step_.reset();
+  return {};
+}
+
+} // namespace dynamix::client

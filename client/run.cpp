@@ -1,0 +1,501 @@
+#include "client/run.hpp"
+
+#include "messages/validation.hpp"
+#include "storage/splitmix64.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/core.h>
+#include <random>
+#include <unistd.h>
+#include <utility>
+
+namespace dynamix::client {
+
+namespace {
+
+constexpr double heartbeat_interval_seconds = 0.05;
+constexpr std::uint32_t farewell_timeout_ms = 1000;
+constexpr std::size_t notices_max = 64;
+constexpr std::uint32_t default_window_steps = 10;
+constexpr std::uint64_t samples_max = (1ULL << 31) - 1;
+
+std::uint64_t random_incarnation() {
+  std::random_device source;
+  const auto bits = (std::uint64_t{source()} << 32U) ^ source() ^ static_cast<std::uint64_t>(::getpid());
+  return std::max<std::uint64_t>(1, storage::splitmix64(bits).next());
+}
+
+/// As cluster::settle_steps: without an agent there is no cluster file.
+std::uint32_t default_settle_steps(std::uint32_t window_steps) {
+  return window_steps < 5 ? 0 : 2;
+}
+
+bool is_known(double value) {
+  return std::isfinite(value) && value >= 0;
+}
+
+void fill(dynamix_deal& deal, const dealt_step& dealt) {
+  deal.own = static_cast<std::uint32_t>(dealt.own.count);
+  deal.step = dealt.step;
+  deal.epoch = dealt.epoch;
+  deal.total = dealt.total;
+  deal.first = dealt.own.first;
+  deal.ends_epoch = dealt.ends_epoch ? 1 : 0;
+  deal.padded = dealt.own.count == 0 ? 1 : 0;
+}
+
+} // namespace
+
+class run::stopwatch {
+public:
+  explicit stopwatch(run& of) : of_(of) {}
+  ~stopwatch() { of_.sums_.control_seconds += std::chrono::duration<double>(clock::now() - start_).count(); }
+  stopwatch(const stopwatch&) = delete;
+  stopwatch& operator=(const stopwatch&) = delete;
+
+private:
+  run& of_;
+  clock::time_point start_ = clock::now();
+};
+
+run::run(const dynamix_options& options)
+    : position_(options.position), members_(options.members), hello_{.protocol = messages::protocol_version,
+                                                                     .position = options.position,
+                                                                     .members = options.members,
+                                                                     .incarnation = random_incarnation()} {
+  if (options.agent != nullptr && *options.agent != 0)
+    link_.emplace(options.agent, hello_);
+}
+
+std::string run::open(std::uint32_t timeout_ms) {
+  if (!link_)
+    return {};
+  if (auto problem = link_->open(timeout_ms, welcome_); !problem.empty())
+    return problem;
+  take(welcome_);
+  notice(link_->take_news());
+  return {};
+}
+
+double run::elapsed_seconds() const {
+  return std::chrono::duration<double>(clock::now() - opened_).count();
+}
+
+// The agent.
+
+void run::notice(std::string text) {
+  if (text.empty())
+    return;
+  if (notices_.size() == notices_max)
+    notices_.pop_front();
+  notices_.push_back(std::move(text));
+}
+
+std::optional<std::string> run::next_notice() {
+  if (notices_.empty())
+    return std::nullopt;
+  auto text = std::move(notices_.front());
+  notices_.pop_front();
+  return text;
+}
+
+void run::pump() {
+  if (!link_ || finished_)
+    return;
+  const auto seconds = std::chrono::duration<double>(clock::now().time_since_epoch()).count();
+  link_->pump(seconds, [this](messages::any_message& what) { receive(what); });
+  notice(link_->take_news());
+}
+
+void run::receive(messages::any_message& what) {
+  if (const auto* welcome = std::get_if<messages::client_welcome>(&what)) {
+    take(*welcome);
+    heartbeat_seconds_.reset(); // the agent has begun anew, and does not know that this process trains
+    send_heartbeat();
+  } else if (const auto* placed = std::get_if<messages::placement>(&what)) {
+    generation_ = placed->generation;
+    slot_->enter_generation(generation_);
+  } else if (const auto* decision = std::get_if<messages::decision>(&what)) {
+    slot_->offer(*decision);
+  } else if (const auto* asked = std::get_if<messages::client_notice>(&what)) {
+    if (request_ != session::boundary_request::stop)
+      notice(fmt::format("asked to stop: {}", asked->reason));
+    request_ = session::boundary_request::stop;
+  }
+}
+
+void run::take(const messages::client_welcome& welcome) {
+  if (slot_ && welcome.rank != welcome_.rank)
+    notice(fmt::format("the agent serves worker {} now, and not {} as before: its decisions are not for this process",
+                       welcome.rank, welcome_.rank));
+  if (!slot_) {
+    welcome_ = welcome;
+    slot_ = std::make_unique<session::decision_slot>(welcome.rank, welcome.lowest_batch, welcome.highest_batch);
+  }
+  if (welcome.generation > 0) {
+    generation_ = welcome.generation;
+    slot_->enter_generation(generation_);
+  }
+}
+
+void run::send_heartbeat() {
+  if (!link_ || !link_->connected() || !steps_)
+    return;
+  const auto now = elapsed_seconds();
+  if (heartbeat_seconds_ && now - *heartbeat_seconds_ < heartbeat_interval_seconds)
+    return;
+  heartbeat_seconds_ = now;
+  link_->send(messages::heartbeat{
+      .rank = welcome_.rank, .incarnation = hello_.incarnation, .generation = generation_, .steps = steps_->step()});
+}
+
+// Beginning.
+
+messages::rate_rule run::rule_of(std::uint32_t rule) const {
+  if (rule != DYNAMIX_RULE_AGENT)
+    return static_cast<messages::rate_rule>(rule);
+  return link_ && welcome_.rule != messages::rate_rule::unspecified ? welcome_.rule : messages::rate_rule::constant;
+}
+
+/// This worker's bounds: the caller's, else the agent's, else none; wide enough for the batch it begins with.
+std::string run::settle_bounds(const dynamix_workload& workload) {
+  auto& batch = introduced_->batch;
+  batch.initial = workload.batch;
+  batch.lowest = workload.lowest_batch;
+  batch.highest = workload.highest_batch;
+  if (batch.lowest == 0)
+    batch.lowest = std::min(link_ ? welcome_.lowest_batch : 1, batch.initial);
+  if (batch.highest == 0)
+    batch.highest = std::max(link_ ? welcome_.highest_batch : messages::max_batch, batch.initial);
+  if (batch.initial < 1 || batch.initial < batch.lowest || batch.initial > batch.highest ||
+      batch.highest > messages::max_batch)
+    return fmt::format("the batch size {} is not within {} to {}, which may be 1 to {}", batch.initial, batch.lowest,
+                       batch.highest, messages::max_batch);
+  if (link_ && (batch.initial < welcome_.lowest_batch || batch.initial > welcome_.highest_batch))
+    notice(fmt::format("the batch size {} is outside of the cluster file's, {} to {}", batch.initial,
+                       welcome_.lowest_batch, welcome_.highest_batch));
+  return {};
+}
+
+std::string run::introduce(const dynamix_workload& workload, std::span<std::int64_t, introduction_columns> columns) {
+  if (steps_)
+    return "the run has begun already";
+  if (workload.samples < 1 || workload.samples > samples_max)
+    return fmt::format("an epoch of {} samples, expected 1 to {}", workload.samples, samples_max);
+  if (workload.rule > DYNAMIX_RULE_ADASCALE)
+    return fmt::format("an unknown learning-rate rule ({})", workload.rule);
+  if (workload.window_steps > messages::max_window_steps)
+    return fmt::format("{} steps a window, at most {} are allowed", workload.window_steps, messages::max_window_steps);
+  if (link_ && workload.window_steps != 0 && workload.window_steps != welcome_.window_steps)
+    return fmt::format("{} steps a window, but the cluster file says {}: leave it to the cluster file",
+                       workload.window_steps, welcome_.window_steps);
+  introduced_.emplace();
+  auto& own = *introduced_;
+  if (auto problem = settle_bounds(workload); !problem.empty())
+    return problem;
+  own.version = introduction_version;
+  own.position = position_;
+  own.members = members_;
+  own.samples = workload.samples;
+  own.seed = workload.seed;
+  own.shuffled = workload.shuffle != 0;
+  own.drop_last = workload.drop_last != 0;
+  own.rule = rule_of(workload.rule);
+  own.adaptive = workload.adaptive != 0;
+  own.window_steps = link_ ? welcome_.window_steps : workload.window_steps;
+  if (own.window_steps == 0)
+    own.window_steps = default_window_steps;
+  own.settle_steps = link_ ? welcome_.settle_steps : default_settle_steps(own.window_steps);
+  own.noise_interval = workload.noise_interval != 0 ? workload.noise_interval : std::max(1U, own.window_steps / 2);
+  own.has_agent = link_.has_value();
+  own.rank = welcome_.rank;
+  own.workers = welcome_.workers;
+  own.cluster_seed = welcome_.seed;
+  std::ranges::copy(encode(own), columns.begin());
+  return {};
+}
+
+std::string run::begin(std::span<const std::int64_t> rows) {
+  if (!introduced_ || steps_)
+    return steps_ ? "the run has begun already" : "introduce comes before begin";
+  std::vector<introduction> all;
+  for (std::size_t member = 0; member < members_; ++member)
+    all.push_back(decode_introduction(rows.subspan(member * introduction_columns).first<introduction_columns>()));
+  lockstep_options options;
+  if (auto problem = fit_together(all, position_, options); !problem.empty())
+    return problem;
+  if (link_ && welcome_.workers != members_)
+    notice(
+        fmt::format("the cluster file has {} workers and the process group {}: decisions come when as many processes "
+                    "train as it names",
+                    welcome_.workers, members_));
+  steps_.emplace(std::move(options));
+  timed_batches_ = steps_->batches_at(0).batches;
+  return {};
+}
+
+std::string run::start_epoch() {
+  steps_->start_epoch();
+  own_weight_.reset();
+  if (!heartbeat_seconds_)
+    send_heartbeat();
+  pump();
+  return {};
+}
+
+// Samples.
+
+std::string run::deal(dynamix_deal& deal, int& verdict) {
+  dealt_step dealt;
+  switch (steps_->deal(dealt)) {
+  case deal_verdict::dealt:
+    verdict = DYNAMIX_OK;
+    fill(deal, dealt);
+    break;
+  case deal_verdict::end:
+    verdict = DYNAMIX_END;
+    break;
+  case deal_verdict::wait:
+    verdict = DYNAMIX_WAIT;
+    break;
+  }
+  return {};
+}
+
+std::string run::samples(std::span<std::uint32_t> numbers) {
+  const auto own = steps_->samples();
+  if (own.size() != numbers.size())
+    return fmt::format("the newest deal has {} samples, not {}", own.size(), numbers.size());
+  std::ranges::copy(own, numbers.begin());
+  return {};
+}
+
+std::string run::deliver(dynamix_deal& deal) {
+  const auto dealt = steps_->deliver();
+  if (!dealt)
+    return "there is no batch that was dealt and not delivered: every one is delivered once";
+  fill(deal, *dealt);
+  return {};
+}
+
+// The step that is completed next.
+
+std::string run::weights(double& own, double& total) {
+  if (steps_->deals() == 0)
+    return "no batch was delivered since the last step";
+  own = static_cast<double>(steps_->own_samples());
+  total = static_cast<double>(steps_->total_samples());
+  return {};
+}
+
+std::string run::set_weights(double own, double total) {
+  if (!is_known(own) || !is_known(total))
+    return fmt::format("weights of {} and {}, expected finite numbers that are not negative", own, total);
+  own_weight_ = own;
+  return {};
+}
+
+std::string run::write_row(double own_square, std::span<std::int64_t, step_row_columns> row) {
+  const stopwatch watch(*this);
+  if (steps_->deals() == 0)
+    return "no batch was delivered since the last step";
+  if (steps_->waits_for_rows() || steps_->has_read_rows())
+    return "the row of this step was written already";
+  pump();
+  const auto held = slot_ ? slot_->held() : std::array<messages::decision, 2>{};
+  const auto weight = own_weight_.value_or(static_cast<double>(steps_->own_samples()));
+  std::ranges::copy(encode(steps_->write_row(held, request_, link_ && link_->connected(), weight, own_square)),
+                    row.begin());
+  return {};
+}
+
+std::string run::read_rows(std::span<const std::int64_t> rows) {
+  const stopwatch watch(*this);
+  if (!steps_->waits_for_rows())
+    return "no row was written: write_row comes before read_rows";
+  std::vector<step_row> decoded;
+  for (std::size_t member = 0; member < members_; ++member)
+    decoded.push_back(decode_step_row(rows.subspan(member * step_row_columns).first<step_row_columns>()));
+  const auto before = steps_->newest_batches().batches[position_];
+  const bool stopping = steps_->stops();
+  session::agreement agreed;
+  if (auto problem = steps_->read_rows(decoded, agreed); !problem.empty())
+    return problem;
+  const auto& planned = steps_->newest_batches();
+  if (agreed.key) {
+    ++decisions_;
+    slot_->applied(agreed.decisions[position_], planned.from_step);
+  }
+  if (planned.batches[position_] != before)
+    notice(fmt::format("window {}: batch {} -> {} from step {} on", planned.key.window, before,
+                       planned.batches[position_], planned.from_step));
+  if (steps_->stops() && !stopping)
+    notice("all members stop");
+  return {};
+}
+
+std::string run::rate(double global_square, dynamix_step_rate& rate) {
+  if (steps_->deals() == 0)
+    return "no batch was delivered since the last step";
+  if (steps_->waits_for_rows() || (steps_->gathers() && !steps_->has_read_rows()))
+    return "this step gathers: write_row and read_rows come before rate";
+  const auto progress = steps_->rate(global_square);
+  rate.factor = progress.rate.learning_rate;
+  rate.gain = progress.gain;
+  rate.progress = progress.progress;
+  return {};
+}
+
+std::string run::complete(const dynamix_step& step) {
+  const stopwatch watch(*this);
+  if (steps_->deals() == 0)
+    return "no batch was delivered since the last step";
+  if (steps_->waits_for_rows() || (steps_->gathers() && !steps_->has_read_rows()))
+    return "this step gathers: write_row and read_rows come before complete";
+  if (!steps_->has_rate() && step.skipped == 0)
+    return "rate comes before complete, but for a step that is skipped";
+  add_step(step);
+  own_weight_.reset();
+  if (steps_->complete(step.skipped != 0))
+    close_window(false);
+  send_heartbeat();
+  pump();
+  return {};
+}
+
+void run::add_step(const dynamix_step& step) {
+  const auto deals = steps_->deals();
+  const auto own = static_cast<double>(steps_->own_samples());
+  const auto& planned = steps_->batches_at(steps_->step() + deals - 1);
+  if (planned.batches != timed_batches_) {
+    sums_.restart_times();
+    timed_batches_ = planned.batches;
+  }
+  const auto known = [](double value) { return is_known(value) ? value : 0; };
+  sums_.steps += deals;
+  sums_.timed_steps += deals;
+  sums_.samples += steps_->own_samples();
+  sums_.correct += static_cast<std::uint64_t>(std::llround(std::min(1.0, known(step.correct)) * own));
+  sums_.loss += known(step.loss) * own;
+  sums_.iteration_seconds += known(step.iteration_seconds);
+  sums_.compute_seconds += known(step.compute_seconds);
+  sums_.exchange_seconds += known(step.exchange_seconds);
+  sums_.data_seconds += known(step.data_seconds);
+  sums_.gradient_norm += known(step.gradient_norm) * deals;
+  learning_rate_ = known(step.learning_rate);
+}
+
+void run::close_window(bool final) {
+  const auto step = steps_->step();
+  const auto& planned = steps_->batches_at(step - 1);
+  auto rate = steps_->last_rate();
+  rate.learning_rate = learning_rate_;
+  if (link_)
+    link_->send(messages::window_report{.host = welcome_.host,
+                                        .rank = welcome_.rank,
+                                        .generation = std::max<std::uint64_t>(1, generation_),
+                                        .window = (step - 1) / steps_->options().window_steps + 1,
+                                        .first_step = sums_.first_step,
+                                        .final = final,
+                                        .batch = planned.batches[position_],
+                                        .decision = planned.key,
+                                        .global_batch = planned.total(),
+                                        .epoch = steps_->position().epoch,
+                                        .epoch_samples = steps_->position().cursor,
+                                        .elapsed_seconds = elapsed_seconds(),
+                                        .training = sums_.statistics(steps_->noise(), rate),
+                                        .control_seconds = sums_.control_seconds});
+  sums_ = {.first_step = step};
+}
+
+std::string run::evaluated(double train_loss, double test_loss, double test_accuracy) {
+  const auto known = [](double value) { return is_known(value) ? value : 0; };
+  accuracy_ = std::min(1.0, known(test_accuracy));
+  if (link_)
+    link_->send(messages::evaluation_report{.step = steps_->step(),
+                                            .epoch = steps_->position().epoch,
+                                            .samples = steps_->samples_done(),
+                                            .elapsed_seconds = elapsed_seconds(),
+                                            .train_loss = known(train_loss),
+                                            .test_loss = known(test_loss),
+                                            .test_accuracy = accuracy_,
+                                            .global_batch = steps_->batches_at(steps_->step()).total(),
+                                            .learning_rate = learning_rate_});
+  return {};
+}
+
+std::string run::limit_batch(std::uint32_t samples) {
+  if (samples == 0)
+    return "a worker cannot be limited to no samples";
+  steps_->limit_batch(samples);
+  return {};
+}
+
+std::string run::status(dynamix_status& status) const {
+  const auto& planned = steps_->batches_at(steps_->step());
+  const auto noise = steps_->noise();
+  status.batch = planned.batches[position_];
+  status.global_batch = planned.total();
+  status.step = steps_->step();
+  status.samples = steps_->samples_done();
+  status.epoch = steps_->position().epoch;
+  status.cursor = steps_->position().cursor;
+  status.window = steps_->window();
+  status.generation = generation_;
+  status.decisions = decisions_;
+  status.connected = link_ && link_->connected() ? 1 : 0;
+  status.stop = steps_->stops() ? 1 : 0;
+  status.rank = welcome_.rank;
+  status.noise_valid = noise.valid ? 1 : 0;
+  status.noise_scale = noise.noise_scale;
+  status.progress = steps_->progress();
+  return {};
+}
+
+std::string run::batches(std::span<std::uint32_t> batches) const {
+  const auto& planned = steps_->batches_at(steps_->step()).batches;
+  if (batches.size() != planned.size())
+    return fmt::format("there are {} members, not {}", planned.size(), batches.size());
+  std::ranges::copy(planned, batches.begin());
+  return {};
+}
+
+std::string run::restore(std::span<const std::uint64_t> words) {
+  if (steps_->dealt() != steps_->step())
+    return "restore comes before start_epoch";
+  if (auto problem = steps_->restore(words); !problem.empty())
+    return "the state cannot be restored: " + problem;
+  sums_ = {.first_step = steps_->step()};
+  timed_batches_ = steps_->batches_at(steps_->step()).batches;
+  return {};
+}
+
+std::string run::finish(bool succeeded, const std::string& reason) {
+  if (!link_ || std::exchange(finished_, true))
+    return {};
+  if (steps_ && sums_.steps > 0)
+    close_window(true);
+  const bool stopped = steps_ && steps_->stops();
+  messages::farewell farewell{.host = welcome_.host,
+                              .rank = welcome_.rank,
+                              .succeeded = succeeded,
+                              .reason = messages::fit_text(reason),
+                              .wall_seconds = elapsed_seconds(),
+                              .final_accuracy = accuracy_,
+                              .decisions = slot_->close(),
+                              .incarnation = hello_.incarnation,
+                              .end = !succeeded ? messages::farewell_end::failed
+                                     : stopped  ? messages::farewell_end::stopped
+                                                : messages::farewell_end::completed};
+  if (steps_) {
+    farewell.steps = steps_->step();
+    farewell.samples = steps_->samples_done();
+    farewell.epochs = steps_->position().epoch;
+  }
+  link_->send(farewell);
+  link_->close(farewell_timeout_ms);
+  return {};
+}
+
+} // namespace dynamix::client

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "cluster/cluster_file.hpp"
+#include "messages/types.hpp"
+
+namespace dynamix::session {
+
+/// The cluster file's rule as it stands in messages.
+constexpr messages::rate_rule rate_rule_of(cluster::learning_rate_rule rule) {
+  switch (rule) {
+  case cluster::learning_rate_rule::constant:
+    return messages::rate_rule::constant;
+  case cluster::learning_rate_rule::linear:
+    return messages::rate_rule::linear;
+  case cluster::learning_rate_rule::square_root:
+    return messages::rate_rule::square_root;
+  case cluster::learning_rate_rule::adascale:
+    return messages::rate_rule::adascale;
+  }
+  return messages::rate_rule::unspecified;
+}
+
+} // namespace dynamix::session

@@ -1,0 +1,402 @@
+// libdynamix.so as a training process uses it: through the C functions, with an agent at the other end of a real
+// socket.
+
+#include "client/dynamix.h"
+#include "tests/unit/client/scripted_agent.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <future>
+#include <memory>
+#include <sys/wait.h>
+#include <thread>
+
+extern "C" std::uint32_t dynamix_c99_trains(std::uint32_t steps);
+
+namespace dynamix::client {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+
+struct closer {
+  void operator()(dynamix_run* run) const { dynamix_close(run); }
+};
+using run_pointer = std::unique_ptr<dynamix_run, closer>;
+
+template <class Struct>
+Struct sized() {
+  Struct made{};
+  made.size = sizeof made;
+  return made;
+}
+
+struct opened {
+  run_pointer run;
+  std::string error;
+};
+
+opened open_run(const std::string& agent, std::uint32_t position = 0, std::uint32_t members = 1,
+                std::uint32_t timeout_ms = scripted_agent::patience_ms) {
+  auto options = sized<dynamix_options>();
+  options.position = position;
+  options.members = members;
+  options.connect_timeout_ms = timeout_ms;
+  options.agent = agent.c_str();
+  char error[1024] = "";
+  opened result;
+  result.run.reset(dynamix_open(&options, error, sizeof error));
+  result.error = error;
+  return result;
+}
+
+dynamix_workload workload(std::uint32_t batch = 16) {
+  auto made = sized<dynamix_workload>();
+  made.batch = batch;
+  made.samples = 1000;
+  made.seed = 3;
+  made.shuffle = 1;
+  return made;
+}
+
+#define EXPECT_GOOD(run, call) EXPECT_EQ(call, DYNAMIX_OK) << dynamix_error(run)
+
+/// All members' runs of one training, in one process.
+class training {
+public:
+  explicit training(std::vector<run_pointer> runs) : runs_(std::move(runs)) {}
+
+  void begin(const std::vector<dynamix_workload>& workloads) {
+    std::vector<std::int64_t> rows(runs_.size() * DYNAMIX_INTRODUCTION_COLUMNS);
+    for (std::size_t i = 0; i < runs_.size(); ++i)
+      EXPECT_GOOD(run(i), dynamix_introduce(run(i), &workloads[i], &rows[i * DYNAMIX_INTRODUCTION_COLUMNS]));
+    for (std::size_t i = 0; i < runs_.size(); ++i)
+      EXPECT_GOOD(run(i), dynamix_begin(run(i), rows.data()));
+  }
+
+  void start_epoch() {
+    for (std::size_t i = 0; i < runs_.size(); ++i)
+      EXPECT_GOOD(run(i), dynamix_start_epoch(run(i)));
+  }
+
+  /// False at the epoch's end.
+  bool step() {
+    own_.clear();
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      auto deal = sized<dynamix_deal>();
+      const int code = dynamix_deal_next(run(i), &deal);
+      EXPECT_NE(code, DYNAMIX_ERROR) << dynamix_error(run(i));
+      if (code == DYNAMIX_END)
+        return false;
+      EXPECT_GOOD(run(i), dynamix_deliver(run(i), &deal));
+      own_.push_back(deal.own);
+    }
+    if (dynamix_due(run(0)) & DYNAMIX_GATHER)
+      exchange_rows();
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      auto rate = sized<dynamix_step_rate>();
+      EXPECT_GOOD(run(i), dynamix_rate(run(i), 1, &rate));
+      auto step = sized<dynamix_step>();
+      step.iteration_seconds = 0.25;
+      step.compute_seconds = 0.125;
+      step.loss = 2;
+      step.correct = 0.5;
+      step.gradient_norm = 1;
+      step.learning_rate = 0.5;
+      EXPECT_GOOD(run(i), dynamix_complete(run(i), &step));
+    }
+    return true;
+  }
+
+  void train(int steps) {
+    for (int i = 0; i < steps; ++i)
+      if (!step()) {
+        start_epoch();
+        ASSERT_TRUE(step());
+      }
+  }
+
+  dynamix_status status(std::size_t i = 0) {
+    auto status = sized<dynamix_status>();
+    EXPECT_GOOD(run(i), dynamix_get_status(run(i), &status));
+    return status;
+  }
+
+  std::vector<std::string> notices(std::size_t i = 0) {
+    std::vector<std::string> all;
+    while (const char* text = dynamix_next_notice(run(i)))
+      all.emplace_back(text);
+    return all;
+  }
+
+  dynamix_run* run(std::size_t i) { return runs_[i].get(); }
+  const std::vector<std::uint32_t>& own() const { return own_; }
+
+private:
+  void exchange_rows() {
+    std::vector<std::int64_t> rows(runs_.size() * DYNAMIX_ROW_COLUMNS);
+    for (std::size_t i = 0; i < runs_.size(); ++i)
+      EXPECT_GOOD(run(i), dynamix_write_row(run(i), 1.25, &rows[i * DYNAMIX_ROW_COLUMNS]));
+    for (std::size_t i = 0; i < runs_.size(); ++i)
+      EXPECT_GOOD(run(i), dynamix_read_rows(run(i), rows.data()));
+  }
+
+  std::vector<run_pointer> runs_;
+  std::vector<std::uint32_t> own_;
+};
+
+/// Two members, each with its agent, placed in generation 1 and about to train.
+class AgentTraining : public testing::Test {
+protected:
+  void SetUp() override {
+    std::vector<run_pointer> runs;
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      agents_.push_back(std::make_unique<scripted_agent>(path(i)));
+      auto opening = std::async(std::launch::async, [&, i] { return open_run(path(i), i, 2); });
+      ASSERT_TRUE(agents_[i]->accept());
+      const auto hello = agents_[i]->read_a<messages::client_hello>();
+      ASSERT_TRUE(hello);
+      EXPECT_EQ(hello->position, i);
+      EXPECT_EQ(hello->members, 2U);
+      agents_[i]->send(welcome_example(i));
+      auto opened = opening.get();
+      ASSERT_TRUE(opened.run) << opened.error;
+      runs.push_back(std::move(opened.run));
+    }
+    training_ = std::make_unique<training>(std::move(runs));
+    training_->begin({workload(), workload()});
+    training_->start_epoch();
+    for (auto& agent : agents_) {
+      const auto beat = agent->read_a<messages::heartbeat>();
+      ASSERT_TRUE(beat);
+      EXPECT_EQ(beat->steps, 0U);
+      agent->send(messages::placement{.generation = 1, .members = {0, 1}, .source = 0, .store_prefix = "g1"});
+    }
+  }
+
+  std::string path(std::uint32_t i) const { return directory_.path() + "/" + std::to_string(i) + ".sock"; }
+
+  void decide(std::uint32_t i, std::uint64_t window, std::uint32_t batch) {
+    agents_[i]->send(messages::decision{
+        .key = {.term = 1, .window = window}, .generation = 1, .rank = i, .batch = batch, .first_step = 12});
+  }
+
+  socket_directory directory_;
+  std::vector<std::unique_ptr<scripted_agent>> agents_;
+  std::unique_ptr<training> training_;
+};
+
+TEST_F(AgentTraining, ReportsWindowsAndPutsDecisionsInForceOnAllMembersAtOnce) {
+  training_->train(10);
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    const auto report = agents_[i]->read_a<messages::window_report>();
+    ASSERT_TRUE(report);
+    EXPECT_EQ(report->window, 1U);
+    EXPECT_EQ(report->first_step, 0U);
+    EXPECT_EQ(report->batch, 16U);
+    EXPECT_EQ(report->global_batch, 32U);
+    EXPECT_EQ(report->generation, 1U);
+    EXPECT_EQ(report->epoch_samples, 320U);
+    EXPECT_EQ(report->training.steps, 10U);
+    EXPECT_EQ(report->training.samples, 160U);
+    EXPECT_EQ(report->training.loss, 2);
+    EXPECT_EQ(report->training.accuracy, 0.5);
+    EXPECT_EQ(report->training.iteration_seconds, 0.25);
+    EXPECT_EQ(report->training.learning_rate, 0.5);
+    EXPECT_TRUE(report->training.gradient_valid);
+    EXPECT_EQ(report->decision, messages::decision_key{});
+  }
+  decide(0, 1, 24);
+  decide(1, 1, 8);
+  training_->train(10);
+  EXPECT_EQ(training_->own(), (std::vector<std::uint32_t>{24, 8}));
+  EXPECT_EQ(training_->status(0).decisions, 1U);
+  EXPECT_THAT(training_->notices(0), testing::Contains(HasSubstr("window 1: batch 16 -> 24 from step 12 on")));
+  const auto report = agents_[1]->read_a<messages::window_report>();
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->batch, 8U);
+  EXPECT_EQ(report->decision, (messages::decision_key{.term = 1, .window = 1}));
+  std::array<std::uint32_t, 2> batches{};
+  EXPECT_GOOD(training_->run(1), dynamix_batches(training_->run(1), batches.data(), 2));
+  EXPECT_EQ(batches, (std::array<std::uint32_t, 2>{24, 8}));
+}
+
+TEST_F(AgentTraining, PutsADecisionInForceOnlyOnceAllMembersHoldIt) {
+  training_->train(10);
+  decide(0, 1, 24);
+  training_->train(2);
+  EXPECT_EQ(training_->status(0).batch, 16U);
+  decide(1, 1, 8);
+  training_->train(2); // it is looked for in each of the next steps
+  EXPECT_EQ(training_->status(0).batch, 24U);
+  EXPECT_EQ(training_->status(1).batch, 8U);
+}
+
+TEST_F(AgentTraining, TakesNoDecisionAboveAWorkersLimit) {
+  EXPECT_GOOD(training_->run(0), dynamix_limit_batch(training_->run(0), 12));
+  training_->train(5);
+  EXPECT_THAT(training_->own(), testing::ElementsAre(12, 16)) << "the limit holds for the batch in force too";
+  decide(0, 1, 60);
+  decide(1, 1, 8);
+  training_->train(10);
+  EXPECT_THAT(training_->own(), testing::ElementsAre(12, 8));
+}
+
+TEST_F(AgentTraining, GoesOnWithoutAnAgentThatDiesAndFindsItsSuccessor) {
+  training_->train(10);
+  agents_[0].reset();
+  training_->train(10);
+  EXPECT_EQ(training_->status(0).connected, 0U);
+  EXPECT_EQ(training_->status(0).step, 20U);
+  EXPECT_THAT(training_->notices(0), testing::Contains(HasSubstr("lost the agent")));
+  agents_[0] = std::make_unique<scripted_agent>(path(0));
+  bool back = false;
+  for (int i = 0; i < 1000 && !back; ++i) { // it looks once a second
+    training_->train(1);
+    back = agents_[0]->accept(20);
+  }
+  ASSERT_TRUE(back);
+  ASSERT_TRUE(agents_[0]->read_a<messages::client_hello>());
+  agents_[0]->send(welcome_example(0));
+  training_->train(1);
+  const auto steps = training_->status(0).step;
+  const auto beat = agents_[0]->read_a<messages::heartbeat>();
+  ASSERT_TRUE(beat);
+  EXPECT_EQ(beat->steps, steps);
+  EXPECT_EQ(training_->status(0).connected, 1U);
+}
+
+TEST_F(AgentTraining, DropsAnAgentThatBreaksTheProtocolAndTrainsOn) {
+  const std::vector<std::vector<std::uint8_t>> broken = {
+      {0, 0, 0, 0},                                                 // no words
+      {1, 0x20, 0, 0},                                              // 8,193
+      {0xff, 0xff, 0xff, 0xff},                                     //
+      {2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}, // no message
+  };
+  for (std::size_t i = 0; i < broken.size(); ++i) {
+    agents_[0]->send_bytes(broken[i]);
+    training_->train(1);
+    EXPECT_EQ(training_->status(0).connected, 0U) << i;
+    bool back = false;
+    for (int attempt = 0; attempt < 1000 && !back; ++attempt) {
+      agents_[0]->hang_up();
+      training_->train(1);
+      back = agents_[0]->accept(20);
+    }
+    ASSERT_TRUE(back);
+    agents_[0]->send(welcome_example(0));
+    training_->train(1);
+    EXPECT_EQ(training_->status(0).connected, 1U) << i;
+  }
+}
+
+TEST_F(AgentTraining, NeverWaitsForAnAgentThatDoesNotRead) {
+  training_->train(6000); // some 600 reports, more than the socket takes
+  EXPECT_EQ(training_->status(0).step, 6000U);
+}
+
+TEST_F(AgentTraining, StopsAllMembersAtOneStepWhenOneIsAskedTo) {
+  training_->train(10);
+  agents_[1]->send(messages::client_notice{.reason = "asked for on the command line"});
+  int steps = 0;
+  while (steps < 20 && training_->step())
+    ++steps;
+  EXPECT_EQ(steps, 1) << "the rows of the next step say it";
+  EXPECT_EQ(training_->status(0).stop, 1U);
+  EXPECT_EQ(training_->status(0).step, training_->status(1).step);
+  training_->start_epoch();
+  EXPECT_FALSE(training_->step());
+  auto ending = std::async(std::launch::async, [&] { return dynamix_finish(training_->run(0), 1, "stopped"); });
+  const auto farewell = agents_[0]->read_a<messages::farewell>();
+  ASSERT_TRUE(farewell);
+  agents_[0]->hang_up();
+  EXPECT_EQ(ending.get(), DYNAMIX_OK);
+  EXPECT_EQ(farewell->end, messages::farewell_end::stopped);
+  EXPECT_EQ(farewell->steps, 11U);
+  EXPECT_EQ(farewell->samples, 11U * 32);
+}
+
+TEST_F(AgentTraining, RefusesCallsFromAForkedProcess) {
+  training_->train(1);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto deal = sized<dynamix_deal>();
+    const bool refused = dynamix_deal_next(training_->run(0), &deal) == DYNAMIX_ERROR &&
+                         std::string(dynamix_error(training_->run(0))).find("only the process") != std::string::npos &&
+                         dynamix_due(training_->run(0)) == 0;
+    _exit(refused ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  training_->train(1);
+  EXPECT_EQ(training_->status(0).connected, 1U);
+}
+
+TEST(Library, TrainsAProgramInC) {
+  EXPECT_EQ(dynamix_c99_trains(100), 100U);
+}
+
+TEST(Library, ExportsTheFunctionsOfItsHeaderAndNothingElse) {
+  std::unique_ptr<FILE, int (*)(FILE*)> names(popen("nm -D --defined-only " DYNAMIX_LIBRARY, "r"), pclose);
+  ASSERT_TRUE(names);
+  int functions = 0;
+  char line[512];
+  while (fgets(line, sizeof line, names.get()) != nullptr) {
+    EXPECT_THAT(line, HasSubstr(" T dynamix_"));
+    ++functions;
+  }
+  EXPECT_EQ(functions, 32);
+}
+
+TEST(Agent, IsReachedThroughAPathThatIsTooLongForAnAddress) {
+  const socket_directory directory;
+  const auto deep = directory.path() + "/" + std::string(120, 'd');
+  std::filesystem::create_directories(deep);
+  scripted_agent agent(deep + "/0.sock");
+  auto opening = std::async(std::launch::async, [&] { return open_run(deep + "/0.sock"); });
+  ASSERT_TRUE(agent.accept());
+  agent.send(welcome_example());
+  EXPECT_TRUE(opening.get().run);
+}
+
+TEST(Agent, RefusesWithAReasonAndAdvice) {
+  const socket_directory directory;
+  const auto path = directory.path() + "/0.sock";
+  EXPECT_THAT(open_run(path).error, HasSubstr("is it running"));
+  scripted_agent agent(path);
+  EXPECT_THAT(open_run(path, 0, 1, 50).error, HasSubstr("has not answered within 50 ms"));
+  ASSERT_TRUE(agent.accept()); // that one
+  const std::vector<std::pair<messages::client_verdict, std::string>> verdicts = {
+      {messages::client_verdict::slot_taken, "another process trains for this worker already"},
+      {messages::client_verdict::protocol_mismatch, "of another release"},
+      {messages::client_verdict::not_served, "takes no training process"}};
+  for (const auto& [verdict, text] : verdicts) {
+    auto opening = std::async(std::launch::async, [&] { return open_run(path); });
+    ASSERT_TRUE(agent.accept());
+    agent.send(messages::client_welcome{.verdict = verdict, .detail = "process 4711"});
+    agent.hang_up();
+    const auto opened = opening.get();
+    EXPECT_FALSE(opened.run);
+    EXPECT_THAT(opened.error, testing::AllOf(HasSubstr(text), HasSubstr("process 4711")));
+  }
+}
+
+TEST(Agent, IsNamedByTheEnvironment) {
+  const socket_directory directory;
+  char path[256];
+  unsetenv("DYNAMIX_AGENT");
+  EXPECT_EQ(dynamix_agent_path(1, path, sizeof path), 0U);
+  setenv("DYNAMIX_AGENT", directory.path().c_str(), 1);
+  dynamix_agent_path(1, path, sizeof path);
+  EXPECT_EQ(path, directory.path() + "/1.sock");
+  setenv("DYNAMIX_AGENT", "some.sock", 1);
+  EXPECT_EQ(dynamix_agent_path(1, path, sizeof path), 9U);
+  EXPECT_STREQ(path, "some.sock");
+  unsetenv("DYNAMIX_AGENT");
+}
+
+} // namespace
+} // namespace dynamix::client
