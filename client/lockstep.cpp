@@ -59,6 +59,7 @@ void lockstep::start_epoch() {
   in_epoch_ = false;
   epoch_first_step_ = step_;
   epoch_open_ = true;
+  rest_dropped_ = false;
 }
 
 deal_verdict lockstep::deal(dealt_step& dealt) {
@@ -68,7 +69,8 @@ deal_verdict lockstep::deal(dealt_step& dealt) {
     return deal_verdict::wait;
   const auto step = this->dealt();
   const auto& planned = plan_.at(step);
-  if ((stop_step_ && step >= *stop_step_) || (options_.drop_last && is_rest(sampler_.left(), planned.total()))) {
+  rest_dropped_ = options_.drop_last && is_rest(sampler_.left(), planned.total());
+  if (rest_dropped_ || (stop_step_ && step >= *stop_step_)) {
     epoch_open_ = false;
     return deal_verdict::end;
   }
@@ -180,7 +182,8 @@ step_row lockstep::write_row(std::array<messages::decision, 2> held, session::bo
   own_square_ = own_square;
   row_written_ = true;
   return {.boundary = {.held = held, .request = request},
-          .dealt = dealt(),
+          // The batch sizes of a step that was found not to fit count as used.
+          .dealt = dealt() + (rest_dropped_ ? 1 : 0),
           .step = step_,
           .digest = digest(),
           .weight = weight,

@@ -203,6 +203,7 @@ private:
   std::size_t delivered_ = 0; ///< of them
   std::uint64_t epoch_first_step_ = 0;
   bool epoch_open_ = false;
+  bool rest_dropped_ = false;                      ///< the epoch ended before the step that is dealt next
   std::optional<std::uint64_t> stop_step_;         ///< no step from this one on
   std::optional<std::uint64_t> retry_before_step_; ///< gather in each step before this one
 

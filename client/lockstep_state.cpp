@@ -112,8 +112,7 @@ std::string read_plan(word_reader& reader, state_words& state) {
       planned.batches.push_back(static_cast<std::uint32_t>(batch));
     }
     const auto total = std::accumulate(planned.batches.begin(), planned.batches.end(), std::uint64_t{0});
-    if (total == 0 || (i == 0 && planned.from_step > state.step) ||
-        (i > 0 && planned.from_step <= state.plan.back().from_step))
+    if (total == 0 || (i == 0 && planned.from_step != 0) || (i > 0 && planned.from_step <= state.plan.back().from_step))
       return "its plan of batch sizes makes no sense";
     state.plan.push_back(std::move(planned));
   }
@@ -183,7 +182,7 @@ std::vector<std::uint64_t> lockstep::save() const {
   // What was agreed during the step under way is not part of the last completed one.
   for (const auto& planned : plan_.entries())
     if (planned.from_step <= step_ || planned.agreed_step < step_)
-      state.plan.push_back({planned.from_step, planned.batches});
+      state.plan.push_back({planned.from_step <= step_ ? 0 : planned.from_step, planned.batches});
   std::vector<std::uint64_t> words{state_mark};
   visit_numbers(state, [&words](auto number) { words.push_back(std::bit_cast<std::uint64_t>(number)); });
   words.push_back(state.plan.size());

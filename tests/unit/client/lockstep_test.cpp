@@ -172,5 +172,271 @@ TEST(Lockstep, DealsEachSampleOnceAnEpochUnderAnyPlanAndLookAhead) {
   EXPECT_GT(changes, 1000U);
 }
 
+/// `world` members with batches of 1 to 20 samples that fetch 0 to 6 batches ahead.
+std::unique_ptr<members> random_members(storage::splitmix64& random, std::uint32_t world, std::uint64_t samples,
+                                        bool drop_last = false) {
+  std::vector<member_batch> batches(world);
+  std::vector<std::uint32_t> ahead;
+  for (auto& batch : batches) {
+    batch.initial = 1 + random.below(20);
+    ahead.push_back(random.below(7));
+  }
+  return std::make_unique<members>(std::move(batches), samples, std::move(ahead), drop_last, random.next());
+}
+
+TEST(Lockstep, DropsOnlyWhatFillsNoStep) {
+  storage::splitmix64 random(12);
+  for (int plan = 0; plan < 200; ++plan) {
+    const auto samples = 1 + random.below(400);
+    const auto all = random_members(random, 1 + random.below(5), samples, true);
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      all->start_epoch();
+      const auto promised = all->first().epoch_steps();
+      const auto changes = all->changes();
+      const auto before = all->first().step();
+      std::uint64_t total = 0;
+      while (all->step()) {
+        total = all->first().batches_at(all->first().step() - 1).total();
+        if (random.below(6) == 0)
+          all->decide_all();
+      }
+      ASSERT_GT(total, 0U) << "an epoch without a step, plan " << plan;
+      const auto seen = all->seen().size();
+      for (const auto& [number, times] : all->seen())
+        ASSERT_EQ(times, 1);
+      const auto next = all->first().batches_at(all->first().step()).total();
+      ASSERT_TRUE(seen == samples || samples - seen < next) << "more than a step's samples were dropped";
+      if (changes == all->changes()) {
+        ASSERT_EQ(all->first().step() - before, promised) << "plan " << plan;
+      }
+    }
+  }
+}
+
+TEST(Lockstep, PromisesTheStepsThatAnEpochHas) {
+  storage::splitmix64 random(13);
+  for (int plan = 0; plan < 100; ++plan) {
+    const auto all = random_members(random, 1 + random.below(4), 1 + random.below(300));
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      const auto between = all->first().epoch_steps();
+      all->start_epoch();
+      const auto promised = all->first().epoch_steps();
+      EXPECT_EQ(between, promised);
+      const auto before = all->first().step();
+      while (all->step())
+        ASSERT_EQ(all->first().epoch_steps(), promised);
+      ASSERT_EQ(all->first().step() - before, promised);
+    }
+  }
+}
+
+/// The member's next samples, dealt and completed one by one until the epoch's end.
+std::vector<std::uint32_t> rest_of_epoch(lockstep& steps) {
+  std::vector<std::uint32_t> numbers;
+  dealt_step dealt;
+  while (steps.deal(dealt) == deal_verdict::dealt) {
+    const auto samples = steps.samples();
+    numbers.insert(numbers.end(), samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(dealt.own.count));
+    steps.deliver();
+    steps.rate({.active_workers = 2, .weighted_square_sum = 40, .global_square = 1, .global_batch = dealt.total});
+    steps.complete(false);
+  }
+  return numbers;
+}
+
+TEST(Lockstep, GoesOnBehindARestoreWithTheSamplesAndTheStateThatFollow) {
+  storage::splitmix64 random(14);
+  for (int plan = 0; plan < 200; ++plan) {
+    const auto world = 1 + random.below(4);
+    const auto all = random_members(random, world, 50 + random.below(400));
+    all->start_epoch();
+    for (auto left = random.below(20); left > 0 && all->step(); --left)
+      if (random.below(3) == 0)
+        all->decide_all();
+    const auto state = all->first().save();
+    for (std::size_t member = 0; member < world; ++member) {
+      EXPECT_EQ(all->at(member).save(), state) << "whatever each has fetched ahead";
+      lockstep other(options_for(static_cast<std::uint32_t>(member), all->at(member).options().members,
+                                 all->at(member).options().samples));
+      ASSERT_EQ(other.restore(state), "");
+      EXPECT_EQ(other.save(), state);
+      // The one that goes on has dealt ahead: it deals that again after a rewind, too.
+      lockstep same(options_for(static_cast<std::uint32_t>(member), all->at(member).options().members,
+                                all->at(member).options().samples));
+      ASSERT_EQ(same.restore(state), "");
+      other.start_epoch();
+      dealt_step dealt;
+      other.deal(dealt);
+      other.deal(dealt);
+      other.start_epoch();
+      same.start_epoch();
+      EXPECT_EQ(rest_of_epoch(other), rest_of_epoch(same));
+      EXPECT_EQ(other.save(), same.save());
+    }
+  }
+}
+
+TEST(Lockstep, SharesTheRestOfAnEpochAmongOtherMembers) {
+  storage::splitmix64 random(15);
+  for (int plan = 0; plan < 200; ++plan) {
+    const std::uint64_t samples = 50 + random.below(400);
+    const auto before = random_members(random, 1 + random.below(8), samples);
+    before->start_epoch();
+    for (auto left = random.below(12); left > 0 && before->step(); --left) {
+    }
+    // What was trained on, not what was only fetched.
+    const auto trained = before->first().position().epoch > 0 ? samples : before->first().position().cursor;
+    const auto state = before->first().save();
+    const auto total = before->first().batches_at(before->first().step()).total();
+    const auto world = 1 + random.below(8);
+    std::vector<std::uint32_t> numbers;
+    for (std::uint32_t member = 0; member < world; ++member) {
+      lockstep each(options_for(member, std::vector<member_batch>(world), samples));
+      ASSERT_EQ(each.restore(state), "");
+      EXPECT_EQ(each.batches_at(each.step()).total(), std::max<std::uint64_t>(total, world));
+      if (trained == samples)
+        continue;
+      each.start_epoch();
+      const auto own = rest_of_epoch(each);
+      numbers.insert(numbers.end(), own.begin(), own.end());
+      EXPECT_EQ(each.position(), (sampler_position{1, 0}));
+    }
+    std::ranges::sort(numbers);
+    EXPECT_EQ(std::ranges::adjacent_find(numbers), numbers.end());
+    EXPECT_EQ(numbers.size(), samples - trained);
+  }
+}
+
+TEST(Lockstep, RefusesStatesThatItCannotGoOnFrom) {
+  const std::vector<member_batch> two(2, {.initial = 8});
+  lockstep steps(options_for(0, two, 100));
+  steps.start_epoch();
+  rest_of_epoch(steps);
+  const auto good = steps.save();
+  EXPECT_EQ(steps.restore(good), "");
+  EXPECT_THAT(steps.restore({}), testing::HasSubstr("no state"));
+  for (std::size_t word = 0; word < good.size(); ++word) {
+    auto damaged = good;
+    damaged[word] ^= 1;
+    EXPECT_NE(steps.restore(damaged), "") << word;
+    EXPECT_EQ(steps.save(), good);
+  }
+  lockstep longer(options_for(0, two, 101));
+  EXPECT_THAT(longer.restore(good), testing::HasSubstr("100 samples an epoch, this run has 101"));
+  auto options = options_for(0, two, 100);
+  options.seed = 8;
+  lockstep reseeded(options);
+  EXPECT_THAT(reseeded.restore(good), testing::HasSubstr("seed 7"));
+}
+
+TEST(Lockstep, BeginsAnEpochAgainOfWhichNoStepWasCompletedAndGivesUpTheRestOfAnother) {
+  lockstep steps(options_for(0, {{.initial = 10}}, 100));
+  steps.start_epoch();
+  dealt_step dealt;
+  ASSERT_EQ(steps.deal(dealt), deal_verdict::dealt); // somebody looks at the first batch, say
+  const std::vector<std::uint32_t> first(steps.samples().begin(), steps.samples().end());
+  ASSERT_TRUE(steps.deliver());
+  steps.start_epoch();
+  EXPECT_FALSE(steps.deliver());
+  ASSERT_EQ(steps.deal(dealt), deal_verdict::dealt);
+  EXPECT_EQ(dealt.epoch, 0U);
+  EXPECT_EQ(dealt.step, 0U);
+  EXPECT_EQ(std::vector<std::uint32_t>(steps.samples().begin(), steps.samples().end()), first);
+  steps.deliver();
+  steps.rate(0);
+  steps.complete(false);
+  steps.start_epoch();
+  ASSERT_EQ(steps.deal(dealt), deal_verdict::dealt);
+  EXPECT_EQ(dealt.epoch, 1U);
+  EXPECT_EQ(dealt.step, 1U);
+  EXPECT_EQ(dealt.total, 10U);
+}
+
+TEST(Lockstep, TellsMembersThatHaveNotTakenTheSameSteps) {
+  const std::vector<member_batch> two(2, {.initial = 8});
+  lockstep one(options_for(0, two, 100));
+  lockstep other(options_for(1, two, 100));
+  const auto deliver = [](lockstep& steps, int times) {
+    dealt_step dealt;
+    for (int i = 0; i < times; ++i) {
+      EXPECT_EQ(steps.deal(dealt), deal_verdict::dealt);
+      EXPECT_TRUE(steps.deliver());
+    }
+  };
+  one.start_epoch();
+  other.start_epoch();
+  deliver(one, 1);
+  deliver(other, 2);
+  std::vector<step_row> rows = {one.write_row({}, boundary_request::none, false, 8, 1),
+                                other.write_row({}, boundary_request::none, false, 16, 1)};
+  session::agreement agreed;
+  EXPECT_THAT(one.read_rows(rows, agreed), testing::HasSubstr("disagree about the samples of step 0"));
+  rows[1].step = 3;
+  EXPECT_THAT(other.read_rows(rows, agreed), testing::HasSubstr("member 0 has completed 0 steps"));
+}
+
+TEST(Lockstep, CountsAccumulatedBatchesAsOneStepOfTheOptimiser) {
+  auto options = options_for(0, {{.initial = 10}}, 1000);
+  options.rule = messages::rate_rule::linear;
+  lockstep steps(options);
+  steps.start_epoch();
+  dealt_step dealt;
+  for (int i = 0; i < 4; ++i) {
+    steps.deal(dealt);
+    steps.deliver();
+  }
+  EXPECT_EQ(steps.own_samples(), 40U);
+  const auto progress = steps.rate(0);
+  EXPECT_EQ(progress.rate.learning_rate, 1) << "the user's schedule is meant for four batches a step";
+  EXPECT_EQ(progress.gain, 1);
+  EXPECT_FALSE(steps.complete(false));
+  EXPECT_EQ(steps.step(), 4U);
+}
+
+TEST(Lockstep, LeavesTheProgressOfAStepThatTheOptimiserSkipped) {
+  lockstep steps(options_for(0, {{.initial = 10}}, 1000));
+  steps.start_epoch();
+  dealt_step dealt;
+  steps.deal(dealt);
+  steps.deliver();
+  steps.rate(0);
+  steps.complete(true);
+  EXPECT_EQ(steps.step(), 1U);
+  EXPECT_EQ(steps.samples_done(), 10U);
+  EXPECT_EQ(steps.progress(), 0);
+}
+
+TEST(Lockstep, MeasuresTheNoiseOfASampleWhateverTheWeightsCount) {
+  const std::vector<member_batch> two(2, {.initial = 8});
+  std::array<double, 2> scales{};
+  for (const double unit : {1.0, 16.0}) { // samples, or tokens of which each sample has 16
+    std::vector<std::unique_ptr<lockstep>> steps;
+    for (std::uint32_t member = 0; member < 2; ++member) {
+      steps.push_back(std::make_unique<lockstep>(options_for(member, two, 1000)));
+      steps[member]->start_epoch();
+    }
+    for (int i = 0; i < 10; ++i) {
+      std::vector<step_row> rows;
+      for (auto& each : steps) {
+        dealt_step dealt;
+        each->deal(dealt);
+        each->deliver();
+        rows.push_back(each->write_row({}, boundary_request::none, false, 8 * unit, 3));
+      }
+      session::agreement agreed;
+      for (auto& each : steps) {
+        ASSERT_EQ(each->read_rows(rows, agreed), "");
+        each->rate(2);
+        each->complete(false);
+      }
+    }
+    EXPECT_TRUE(steps[0]->noise().valid);
+    scales[unit > 1 ? 1 : 0] = steps[0]->noise().noise_scale;
+  }
+  // tr = 8*3 + 8*3 - 16*2 = 16, |G|^2 = 2 - 16/16 = 1.
+  EXPECT_DOUBLE_EQ(scales[0], 16);
+  EXPECT_DOUBLE_EQ(scales[1], 16);
+}
+
 } // namespace
 } // namespace dynamix::client
