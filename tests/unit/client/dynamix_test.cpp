@@ -264,7 +264,7 @@ TEST_F(AgentTraining, GoesOnWithoutAnAgentThatDiesAndFindsItsSuccessor) {
   const auto steps = training_->status(0).step;
   const auto beat = agents_[0]->read_a<messages::heartbeat>();
   ASSERT_TRUE(beat);
-  EXPECT_EQ(beat->steps, steps);
+  EXPECT_THAT(beat->steps, testing::AnyOf(steps - 1, steps)) << "the welcome is taken in mid-step or behind it";
   EXPECT_EQ(training_->status(0).connected, 1U);
 }
 
