@@ -26,7 +26,7 @@ training_state::training_state(loop_options given, torch::nn::Sequential model_o
       test_loader(test, train_channels, options.device), test_samples(test.size()),
       wanted_samples(samples_in(options.training.epochs, train.size())), descent(options.training, model->parameters()),
       dealer(options.seed, train.size()),
-      rule(session::rate_rule_of(options.training.rule), options.training.learning_rate, options.base_batch(),
+      rule(dynamix::session::rate_rule_of(options.training.rule), options.training.learning_rate, options.base_batch(),
            is_adaptive(options.training.optimizer)),
       checkpoints(options.checkpoint_directory), members(options.highest_by_rank.size()),
       batches(members.size(), options.batch.initial) {
