@@ -126,7 +126,7 @@ messages::welcome membership::admit(const messages::hello& hello, double now_sec
   if (!hello.training && found->incarnation == hello.incarnation && is_placed(answer.rank) &&
       hello.generation < state_.generation && hello.steps == found->said_steps) {
     // It may also have left that place meanwhile, with this hello under way; then the notice makes it say so.
-    found->told = false;
+    found->told_seconds.reset();
     return answer;
   }
   // Whoever told may be gone before the next generation is formed.
@@ -138,7 +138,7 @@ messages::welcome membership::admit(const messages::hello& hello, double now_sec
   if (found->state != wanted || found->incarnation != hello.incarnation)
     found->since_seconds = now_seconds;
   // One that trains may say hello again because its connection broke; it has not heard what came in between.
-  found->told = false;
+  found->told_seconds.reset();
   found->state = wanted;
   found->incarnation = hello.incarnation;
   found->generation = hello.generation;
@@ -179,7 +179,7 @@ bool membership::beat(const messages::heartbeat& sign, double now_seconds) {
   if (one.state == member_state::lost) {
     one.state = member_state::training;
     one.since_seconds = now_seconds;
-    one.told = false;
+    one.told_seconds.reset();
   }
   if (!one.present())
     return false;
@@ -262,10 +262,10 @@ void membership::apply(const membership_change& change, double now_seconds) {
     state_.reason = messages::fit_text(change.reason);
     state_.unexplained = change.unexplained;
     for (const auto rank : state_.placed)
-      state_.members[rank].told = false;
+      state_.members[rank].told_seconds.reset();
   }
   for (const auto& [rank, notice] : change.notices)
-    state_.members[rank].told = true;
+    state_.members[rank].told_seconds = now_seconds;
   if (!change.placement)
     return;
   state_.generation = change.placement->generation;
@@ -283,7 +283,7 @@ void membership::apply(const membership_change& change, double now_seconds) {
     one.since_seconds = now_seconds;
     one.generation = state_.generation;
     one.steps = change.steps;
-    one.told = false;
+    one.told_seconds.reset();
   }
 }
 

@@ -40,10 +40,10 @@ struct member {
   std::uint64_t steps = 0;       ///< completed, in memory
   std::uint64_t said_steps = 0;  ///< in its newest hello
   std::uint64_t checkpoint_steps = 0;
-  double seen_seconds = 0;  ///< last sign of life
-  double since_seconds = 0; ///< in this state
-  bool told = false;        ///< that its generation ends or regroups
-  std::string detail;       ///< why it is lost or has failed
+  double seen_seconds = 0;            ///< last sign of life
+  double since_seconds = 0;           ///< in this state
+  std::optional<double> told_seconds; ///< when it was last told that its generation ends or regroups
+  std::string detail;                 ///< why it is lost or has failed
 
   bool present() const { return state == member_state::waiting || state == member_state::training; }
 };

@@ -30,7 +30,7 @@ std::vector<membership_change::loss> find_losses(double now, const membership_st
     const double silence = 1000 * (now - one.seen_seconds);
     if (one.present() && silence > timeouts.silence_ms)
       losses.push_back({rank, fmt::format("it has been silent for {:.0f} ms", silence)});
-    else if (one.state == member_state::training && one.told && state.phase == generation_phase::ending &&
+    else if (one.state == member_state::training && one.told_seconds && state.phase == generation_phase::ending &&
              1000 * (now - state.phase_seconds) > timeouts.stall_timeout_ms)
       losses.push_back({rank, fmt::format("its training thread does not leave generation {}", state.generation)});
     else if (one.state == member_state::awaited && state.adopted && is_placed(state, rank) &&
@@ -102,12 +102,14 @@ std::optional<membership_change> change_phase(double now, const membership_state
   return std::nullopt;
 }
 
-std::vector<std::pair<std::uint32_t, messages::generation_notice>> find_notices(const membership_state& state) {
+/// A notice may be lost on its way, with a shard that was to pass it on: one that stays where it is is told again.
+std::vector<std::pair<std::uint32_t, messages::generation_notice>>
+find_notices(double now, const membership_state& state, const cluster::timeouts& timeouts) {
   std::vector<std::pair<std::uint32_t, messages::generation_notice>> notices;
   const bool over = std::ranges::count(state.members, member_state::departed, &member::state) > 0;
   for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
     const auto& one = state.members[rank];
-    if (!one.present() || one.told)
+    if (!one.present() || (one.told_seconds && 1000 * (now - *one.told_seconds) <= timeouts.silence_ms))
       continue;
     // One that fell silent before it ever had a place is told, too, when it wakes.
     const auto generation = std::max<std::uint64_t>(1, one.generation);
@@ -212,7 +214,7 @@ membership_change decide(double now_seconds, const membership_state& state, cons
     return change;
   if (auto changed = change_phase(now_seconds, state, timeouts))
     return *changed;
-  change.notices = find_notices(state);
+  change.notices = find_notices(now_seconds, state, timeouts);
   if (!change.notices.empty())
     return change;
   if (auto formed = form(now_seconds, state, timeouts))

@@ -9,14 +9,20 @@
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <ranges>
 
 namespace dynamix::simulation {
 namespace {
 
 constexpr std::size_t tail_lines = 60;
+
+/// Seeds that have found a defect, or an account that the check itself had wrong. What a seed does depends on every
+/// number drawn before, so one may do something else after a change to the model; it costs little to go on running it.
+constexpr std::array<std::uint64_t, 4> kept_of_a_tree = {35463, 46309, 58911, 69027};
 
 std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
@@ -39,11 +45,13 @@ protected:
     spdlog::set_level(replays ? spdlog::level::err : spdlog::level::off);
   }
 
-  void run_seeds(std::uint64_t first, std::uint64_t count) {
+  /// A range of seeds.
+  template <class Seeds>
+  void run_seeds(const Seeds& seeds) {
     const auto began = std::chrono::steady_clock::now();
     simulation_result sum;
     std::uint64_t violations = 0;
-    for (auto seed = first; seed < first + count; ++seed) {
+    for (const std::uint64_t seed : seeds) {
       const auto result = simulate(seed, GetParam(), false);
       sum.virtual_us += result.virtual_us;
       sum.events += result.events;
@@ -60,6 +68,7 @@ protected:
         break;
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    const auto count = std::ranges::size(seeds);
     std::cout << fmt::format("{} seeds in {:.1f} s, {:.0f} a second; {:.0f} virtual hours, {} events, {} faults, {} "
                              "generations, {} decisions; {} violations\n",
                              count, took.count(), static_cast<double>(count) / took.count(),
@@ -79,7 +88,13 @@ TEST_P(ControlPlane, HoldsItsInvariantsUnderFaultsAndComesTogetherAfterThem) {
     return;
   }
   const auto otherwise = GetParam() == arbitration_form::central ? 5000 : 1500;
-  run_seeds(from_environment("DYNAMIX_SIMULATION_FIRST", 1), from_environment("DYNAMIX_SIMULATION_SEEDS", otherwise));
+  const auto first = from_environment("DYNAMIX_SIMULATION_FIRST", 1);
+  run_seeds(std::views::iota(first, first + from_environment("DYNAMIX_SIMULATION_SEEDS", otherwise)));
+}
+
+TEST_P(ControlPlane, SeedsThatOnceBrokeAnInvariantKeepIt) {
+  if (GetParam() == arbitration_form::tree)
+    run_seeds(kept_of_a_tree);
 }
 
 TEST_P(ControlPlane, ASeedGivesTheSameLogTwice) {

@@ -105,6 +105,27 @@ TEST_F(MembershipRegression, BelievesAFarewellThatNamesNoIncarnation) {
       << "an older sender";
 }
 
+/// a notice was lost with the shard that was to pass it on, and the generation never regrouped.
+TEST_F(MembershipRegression, WhoStaysInItsGenerationIsToldToRegroupAgain) {
+  start();
+  members.disconnected(2, "test", now);
+  look();
+  leave("ada", 5, 6);
+  leave("ben", 5, 6);
+  look();
+  admit(hello("cy", 9));
+  keep_alive_for(0.5);
+  ASSERT_EQ(members.state().phase, generation_phase::regrouping);
+  ASSERT_EQ(notices.size(), 4U) << "of the end of the first generation, and to regroup";
+  notices.clear();
+  keep_alive_for(timeouts.silence_ms / 1000.0 / 2);
+  EXPECT_TRUE(notices.empty()) << "it may be on its way";
+  keep_alive_for(timeouts.silence_ms / 1000.0);
+  ASSERT_EQ(notices.size(), 2U);
+  EXPECT_EQ(notices[1].first, 1U);
+  EXPECT_EQ(notices[1].second.change, messages::generation_change::regroup);
+}
+
 /// a generation that ended while the journal still kept it was told so before its members knew of it.
 TEST_F(MembershipRegression, AGenerationThatIsNotAnnouncedYetIsToldNothing) {
   announces = false;
