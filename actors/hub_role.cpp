@@ -102,6 +102,15 @@ void hub_role::adopt_child(const std::string& host) {
   spdlog::info("shard_attached host={}", host);
 }
 
+void hub_role::end_reports(const messages::farewell& farewell, bool below) {
+  if (!windows_)
+    return;
+  if (!farewell.succeeded)
+    pass_on(windows_->left(farewell.rank, links_.now_seconds()));
+  else if (!below)
+    pass_on(windows_->finished(farewell.rank, links_.now_seconds()));
+}
+
 void hub_role::follow_progress(const messages::heartbeat& sign) {
   if (windows_ && sign.generation == windows_->generation())
     windows_->reached(window_after(sign.steps));

@@ -79,6 +79,9 @@ protected:
   /// Closed windows go to the arbitrator or up.
   virtual void pass_on(const std::vector<closed_window>& closed) = 0;
   void adopt_child(const std::string& host);
+  /// A worker's farewell has been taken. `below`: it came through a hub below, which may still be gathering windows
+  /// that the worker has reported; they are waited for.
+  void end_reports(const messages::farewell& farewell, bool below);
   std::map<route, std::vector<std::uint32_t>> split(const std::vector<std::uint32_t>& workers) const;
   void place(const std::vector<std::uint32_t>& workers, const messages::placement& placement);
   void order(const std::string& host, messages::shard_order order);

@@ -158,9 +158,7 @@ void root_role::take_farewell(const messages::farewell& farewell, std::function<
   write_row(ledger::farewell{farewell});
   routes_.erase(farewell.rank);
   links_.disconnect(farewell.rank);
-  if (windows_)
-    pass_on(farewell.succeeded ? windows_->finished(farewell.rank, links_.now_seconds())
-                               : windows_->left(farewell.rank, links_.now_seconds()));
+  end_reports(farewell, options_.tree());
   links_.lose(farewell.rank);
   links_.look_soon(); // behind the answer, after which this host may end
   answered(true);

@@ -92,12 +92,12 @@ void shard_role::take_farewell(const messages::farewell& farewell, std::function
     if (!taken || workers_.holds_other(farewell.rank, farewell.incarnation))
       return answered(taken);
     farewells_ += messages::tells_leave(farewell) ? 0 : 1;
+    const auto way = routes_.find(farewell.rank);
+    const bool below = way != routes_.end() && !way->second.empty();
     workers_.left(farewell.rank);
     routes_.erase(farewell.rank);
     links_.disconnect(farewell.rank);
-    if (windows_)
-      pass_on(farewell.succeeded ? windows_->finished(farewell.rank, links_.now_seconds())
-                                 : windows_->left(farewell.rank, links_.now_seconds()));
+    end_reports(farewell, below);
     answered(true);
   });
 }

@@ -194,9 +194,7 @@ void invariants::window_judged(const ledger::window& window) {
                          window.key.term, last_decided_.window, last_decided_.term));
   if (in_order)
     last_decided_ = window.key;
-  // A shard's last window may come behind the farewells of its workers.
-  const bool may_lack = world_.is_tree() && !window.decided;
-  if (world_.faults.harmless() && window.workers.size() != world_.workers.size() && !may_lack)
+  if (world_.faults.harmless() && window.workers.size() != world_.workers.size())
     violated(fmt::format("without any fault, window {} was judged without all reports", window.key.window));
   if (world_.is_tree())
     return judged_by_shards(window);

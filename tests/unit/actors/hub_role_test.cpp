@@ -274,6 +274,25 @@ TEST_F(RootOfATree, SendsAWorkerHomeThatCameElsewhereOnlyOnce) {
   EXPECT_THAT(links.take(), Contains("answer accepted")) << "it cannot reach its own";
 }
 
+/// its farewell overtook a window that a hub below was still gathering.
+TEST_F(RootOfATree, WaitsForWhatAWorkerHasReportedBeforeItsFarewell) {
+  const auto window_of = [&](std::uint32_t first) {
+    messages::shard_window window{.window = 1, .generation = 1, .expected = 3};
+    for (auto rank = first; rank < first + 3; ++rank) {
+      window.reports.push_back(report_of(rank, 1));
+      window.choices.push_back({.rank = rank});
+    }
+    return window;
+  };
+  root->take_window(window_of(3));
+  for (std::uint32_t rank = 0; rank < 3; ++rank)
+    root->take_farewell({.host = fmt::format("w{}", rank), .rank = rank, .succeeded = true, .reason = "done"},
+                        [](bool) {});
+  links.take();
+  root->take_window(window_of(0));
+  EXPECT_THAT(links.take(), ElementsAre("judge 1 with 6 reports"));
+}
+
 TEST_F(RootOfATree, GuidesEachShardForItsWorkers) {
   links.take();
   messages::guidance known{.generation = 1, .window = 1};
