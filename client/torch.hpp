@@ -1,0 +1,440 @@
+#pragma once
+
+/// A LibTorch training loop joins Dynamix: header-only, over the C functions of dynamix.h, for LibTorch 1.13 and 2.x.
+///
+///     auto run = dynamix::join(model->parameters(), optimizer, {.batch = 64, .samples = n}, dynamix::group_of(gloo));
+///     auto loader = torch::data::make_data_loader(data, run.sampler(), options);
+///     for (int epoch = 0; epoch < epochs; ++epoch)
+///       for (auto& batch : *loader) {
+///         optimizer.zero_grad();
+///         auto loss = loss_of(model, batch);
+///         loss.backward();
+///         run.step();             // instead of optimizer.step()
+///       }
+///     run.finish();
+///
+/// All members call the same functions in the same order. What goes wrong is thrown as dynamix::error.
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <dynamix/dynamix.h>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dynamix {
+
+class error : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+enum class rate_rule : std::uint32_t {
+  agent = DYNAMIX_RULE_AGENT, ///< as the agent says; constant without one
+  constant = DYNAMIX_RULE_CONSTANT,
+  linear = DYNAMIX_RULE_LINEAR,
+  square_root = DYNAMIX_RULE_SQUARE_ROOT,
+  adascale = DYNAMIX_RULE_ADASCALE,
+};
+
+struct join_options {
+  std::uint32_t batch = 0;   ///< of this worker at the start, samples a step
+  std::uint64_t samples = 0; ///< of an epoch
+  std::uint64_t seed = 0;    ///< of the order of samples; that of member 0 counts
+  bool shuffle = true;
+  bool drop_last = false; ///< an epoch ends before a step that its samples do not fill
+  rate_rule rule = rate_rule::agent;
+  std::uint32_t lowest_batch = 0;                  ///< 0: the agent's
+  std::uint32_t highest_batch = 0;                 ///< 0: the agent's
+  std::uint32_t local_rank = 0;                    ///< among the processes of this machine, each of which has its agent
+  std::optional<std::string> agent = std::nullopt; ///< its socket; empty: none. Not set: $DYNAMIX_AGENT
+  double clip_norm = 0;                            ///< of the mean gradient; 0: not clipped
+  std::function<void(const std::string&)> log = [](const std::string& line) {
+    std::clog << "dynamix: " << line << '\n';
+  };
+};
+
+/// How the members exchange tensors. `group_of` makes one of any c10d process group.
+struct process_group {
+  int rank = 0;
+  int size = 1;
+  std::function<void(torch::Tensor&)> all_reduce_sum = [](torch::Tensor&) {};
+  /// In place, from member 0.
+  std::function<void(torch::Tensor&)> broadcast = [](torch::Tensor&) {};
+  /// The members' rows, one behind the other.
+  std::function<torch::Tensor(const torch::Tensor&)> all_gather = [](const torch::Tensor& row) { return row; };
+};
+
+/// Of a pointer to a c10d process group or backend, which this header need not know.
+template <class Pointer>
+process_group group_of(Pointer group) {
+  process_group made{group->getRank(), group->getSize(), {}, {}, {}};
+  made.all_reduce_sum = [group](torch::Tensor& tensor) {
+    std::vector<torch::Tensor> tensors{tensor};
+    group->allreduce(tensors)->wait();
+  };
+  made.broadcast = [group](torch::Tensor& tensor) {
+    std::vector<torch::Tensor> tensors{tensor};
+    group->broadcast(tensors)->wait();
+  };
+  made.all_gather = [group](const torch::Tensor& row) {
+    std::vector<torch::Tensor> rows{row};
+    std::vector<std::vector<torch::Tensor>> gathered(1);
+    for (int member = 0; member < group->getSize(); ++member)
+      gathered[0].push_back(torch::empty_like(row));
+    group->allgather(gathered, rows)->wait();
+    return torch::cat(gathered[0]);
+  };
+  return made;
+}
+
+namespace detail {
+
+template <class Struct>
+Struct sized() {
+  Struct made{};
+  made.size = sizeof made;
+  return made;
+}
+
+inline double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// What a run and its samplers share.
+class session {
+public:
+  session(std::vector<torch::Tensor> parameters, torch::optim::Optimizer& optimizer, join_options options,
+          process_group group)
+      : parameters_(std::move(parameters)), optimizer_(optimizer), options_(std::move(options)),
+        group_(std::move(group)) {
+    auto opening = sized<dynamix_options>();
+    opening.position = static_cast<std::uint32_t>(group_.rank);
+    opening.members = static_cast<std::uint32_t>(group_.size);
+    std::string path(4096, '\0');
+    path.resize(std::min(dynamix_agent_path(options_.local_rank, path.data(), path.size()), path.size() - 1));
+    const auto agent = options_.agent.value_or(path);
+    opening.agent = agent.c_str();
+    char problem[4096] = "";
+    run_ = dynamix_open(&opening, problem, sizeof problem);
+    if (run_ == nullptr)
+      throw error(problem);
+    try {
+      begin();
+    } catch (...) {
+      dynamix_close(run_);
+      throw;
+    }
+  }
+  session(const session&) = delete;
+  session& operator=(const session&) = delete;
+  ~session() {
+    dynamix_finish(run_, 0, "the training loop ended without finish");
+    dynamix_close(run_);
+  }
+
+  dynamix_run* run() const { return run_; }
+
+  void check(int code) const {
+    if (code == DYNAMIX_ERROR)
+      throw error(dynamix_error(run_));
+  }
+
+  void start_epoch() { check(dynamix_start_epoch(run_)); }
+
+  std::optional<std::vector<std::size_t>> deal() {
+    auto deal = sized<dynamix_deal>();
+    const int code = dynamix_deal_next(run_, &deal);
+    check(code);
+    if (code != DYNAMIX_OK)
+      return std::nullopt;
+    std::vector<std::uint32_t> numbers(std::max(deal.own, 1U));
+    check(dynamix_samples(run_, numbers.data(), numbers.size()));
+    return std::vector<std::size_t>(numbers.begin(), numbers.end());
+  }
+
+  void deliver() {
+    check(dynamix_deliver(run_, nullptr));
+    delivered_ = true;
+  }
+
+  void weight(double own) {
+    auto total = torch::tensor({own}, torch::kFloat64);
+    group_.all_reduce_sum(total);
+    weights_ = {own, total.item<double>()};
+    check(dynamix_set_weights(run_, weights_->first, weights_->second));
+  }
+
+  /// Leaves the joined batch's mean gradient in the parameters.
+  void average_gradients() {
+    if (!delivered_)
+      deliver();
+    if (!weights_) {
+      weights_.emplace();
+      check(dynamix_weights(run_, &weights_->first, &weights_->second));
+    }
+    torch::NoGradGuard no_gradient;
+    const double factor = weights_->second > 0 ? weights_->first / weights_->second : 0;
+    const double start = now();
+    const auto due = dynamix_due(run_);
+    double own_square = 0;
+    global_square_ = 0;
+    auto bucket = pack();
+    for (auto& flat : bucket)
+      own_square += scale(flat, factor);
+    for (auto& flat : bucket) {
+      group_.all_reduce_sum(flat);
+      global_square_ += squares(flat);
+    }
+    unpack(bucket);
+    if ((due & DYNAMIX_GATHER) != 0) {
+      auto row = torch::zeros({DYNAMIX_ROW_COLUMNS}, torch::kInt64);
+      check(dynamix_write_row(run_, own_square, row.data_ptr<std::int64_t>()));
+      const auto rows = group_.all_gather(row);
+      check(dynamix_read_rows(run_, rows.data_ptr<std::int64_t>()));
+    }
+    exchange_seconds_ += now() - start;
+    averaged_ = true;
+  }
+
+  void step(std::optional<double> loss, std::optional<double> correct) {
+    if (!averaged_)
+      average_gradients();
+    const double norm = std::sqrt(global_square_);
+    if (options_.clip_norm > 0 && norm > options_.clip_norm)
+      for (auto& parameter : parameters_)
+        if (parameter.grad().defined())
+          parameter.mutable_grad().mul_(options_.clip_norm / norm);
+    auto rate = sized<dynamix_step_rate>();
+    check(dynamix_rate(run_, global_square_, &rate));
+    const double learning_rate = scaled_step(rate.factor);
+    const double end = now();
+    auto step = sized<dynamix_step>();
+    step.iteration_seconds = end - step_end_;
+    step.exchange_seconds = exchange_seconds_;
+    step.compute_seconds = std::max(0.0, step.iteration_seconds - exchange_seconds_);
+    step.loss = loss.value_or(-1);
+    step.correct = correct.value_or(-1);
+    step.gradient_norm = norm;
+    step.learning_rate = learning_rate;
+    check(dynamix_complete(run_, &step));
+    step_end_ = end;
+    exchange_seconds_ = 0;
+    weights_.reset();
+    delivered_ = averaged_ = false;
+    tell();
+  }
+
+  void tell() {
+    while (const char* line = dynamix_next_notice(run_))
+      if (options_.log)
+        options_.log(line);
+  }
+
+private:
+  static constexpr std::size_t bucket_bytes = std::size_t{25} << 20;
+
+  void begin() {
+    auto work = sized<dynamix_workload>();
+    work.batch = options_.batch;
+    work.samples = options_.samples;
+    work.seed = options_.seed;
+    work.lowest_batch = options_.lowest_batch;
+    work.highest_batch = options_.highest_batch;
+    work.shuffle = options_.shuffle ? 1 : 0;
+    work.drop_last = options_.drop_last ? 1 : 0;
+    work.rule = static_cast<std::uint32_t>(options_.rule);
+    work.adaptive = dynamic_cast<torch::optim::SGD*>(&optimizer_) == nullptr ? 1 : 0;
+    auto row = torch::zeros({DYNAMIX_INTRODUCTION_COLUMNS}, torch::kInt64);
+    check(dynamix_introduce(run_, &work, row.data_ptr<std::int64_t>()));
+    const auto rows = group_.all_gather(row);
+    check(dynamix_begin(run_, rows.data_ptr<std::int64_t>()));
+    torch::NoGradGuard no_gradient;
+    for (auto& parameter : parameters_)
+      group_.broadcast(parameter);
+    tell();
+  }
+
+  /// The gradients in flat tensors of one type and device each, those that backward did not reach as zeros. The same
+  /// layout on all members.
+  std::vector<torch::Tensor> pack() {
+    std::vector<torch::Tensor> buckets;
+    std::vector<torch::Tensor> parts;
+    std::size_t bytes = 0;
+    const auto close = [&] {
+      if (!parts.empty())
+        buckets.push_back(torch::cat(parts));
+      parts.clear();
+      bytes = 0;
+    };
+    for (auto& parameter : parameters_) {
+      if (!parameter.requires_grad())
+        continue;
+      if (!parameter.grad().defined())
+        parameter.mutable_grad() = torch::zeros_like(parameter);
+      const auto part = parameter.grad().reshape({-1});
+      if (!parts.empty() && (parts[0].scalar_type() != part.scalar_type() || parts[0].device() != part.device() ||
+                             bytes + part.nbytes() > bucket_bytes))
+        close();
+      parts.push_back(part);
+      bytes += part.nbytes();
+    }
+    close();
+    return buckets;
+  }
+
+  void unpack(const std::vector<torch::Tensor>& buckets) {
+    std::size_t bucket = 0;
+    std::int64_t offset = 0;
+    for (auto& parameter : parameters_) {
+      if (!parameter.requires_grad())
+        continue;
+      if (offset == buckets[bucket].numel()) {
+        ++bucket;
+        offset = 0;
+      }
+      parameter.mutable_grad().copy_(buckets[bucket].narrow(0, offset, parameter.numel()).view(parameter.sizes()));
+      offset += parameter.numel();
+    }
+  }
+
+  static double scale(torch::Tensor& flat, double factor) {
+    const auto count = static_cast<std::size_t>(flat.numel());
+    if (flat.device().is_cpu() && flat.scalar_type() == torch::kFloat32)
+      return dynamix_scale_f32(flat.data_ptr<float>(), count, factor);
+    if (flat.device().is_cpu() && flat.scalar_type() == torch::kFloat64)
+      return dynamix_scale_f64(flat.data_ptr<double>(), count, factor);
+    const double square = squares(flat);
+    if (factor == 0)
+      flat.zero_(); // also where they are no numbers
+    else
+      flat.mul_(factor);
+    return square;
+  }
+
+  static double squares(const torch::Tensor& flat) {
+    const auto count = static_cast<std::size_t>(flat.numel());
+    if (flat.device().is_cpu() && flat.scalar_type() == torch::kFloat32)
+      return dynamix_squares_f32(flat.data_ptr<float>(), count);
+    if (flat.device().is_cpu() && flat.scalar_type() == torch::kFloat64)
+      return dynamix_squares_f64(flat.data_ptr<double>(), count);
+    return flat.to(torch::kFloat64).square().sum().template item<double>();
+  }
+
+  /// The optimiser's step at `factor` times its learning rates, which stay as the user or a schedule sets them.
+  double scaled_step(double factor) {
+    std::vector<double> rates;
+    for (auto& group : optimizer_.param_groups()) {
+      rates.push_back(group.options().get_lr());
+      group.options().set_lr(rates.back() * factor);
+    }
+    optimizer_.step();
+    for (std::size_t i = 0; i < rates.size(); ++i)
+      optimizer_.param_groups()[i].options().set_lr(rates[i]);
+    return rates.empty() ? -1 : rates[0] * factor;
+  }
+
+  std::vector<torch::Tensor> parameters_;
+  torch::optim::Optimizer& optimizer_;
+  join_options options_;
+  process_group group_;
+  dynamix_run* run_ = nullptr;
+  std::optional<std::pair<double, double>> weights_; ///< own and of all, of the step under way
+  bool delivered_ = false;
+  bool averaged_ = false;
+  double global_square_ = 0;
+  double exchange_seconds_ = 0;
+  double step_end_ = now();
+};
+
+} // namespace detail
+
+/// Deals each member its samples: for torch::data::make_data_loader, whose batch size then does not count. A member
+/// without samples in a step gets a batch of one, which does not count either.
+class sampler : public torch::data::samplers::Sampler<> {
+public:
+  explicit sampler(std::shared_ptr<detail::session> of) : session_(std::move(of)) {}
+
+  /// Begins an epoch; of the batches of the one before, what is left is given up.
+  void reset(torch::optional<std::size_t> = torch::nullopt) override { session_->start_epoch(); }
+  torch::optional<std::vector<std::size_t>> next(std::size_t) override {
+    auto numbers = session_->deal();
+    if (!numbers)
+      return torch::nullopt;
+    return std::move(*numbers);
+  }
+  /// A run saves and restores itself.
+  void save(torch::serialize::OutputArchive&) const override {}
+  void load(torch::serialize::InputArchive&) override {}
+
+private:
+  std::shared_ptr<detail::session> session_;
+};
+
+class run {
+public:
+  explicit run(std::shared_ptr<detail::session> of) : session_(std::move(of)) {}
+
+  /// To be given to one data loader.
+  dynamix::sampler sampler() const { return dynamix::sampler(session_); }
+
+  /// The batch that the loop has now counts as part of the next step: for gradients that are accumulated over several
+  /// batches, between two of them.
+  void accumulate() { session_->deliver(); }
+  /// The loss of this step is a mean over `own` items that are not samples.
+  void weight(double own) { session_->weight(own); }
+  /// Leaves the mean gradient over all members' samples in the parameters; `step` does it where nobody has.
+  void average_gradients() { session_->average_gradients(); }
+  /// The optimiser's step. `loss` is the mean over this member's samples, `correct` their share that is right.
+  void step(std::optional<double> loss = std::nullopt, std::optional<double> correct = std::nullopt) {
+    session_->step(loss, correct);
+  }
+
+  /// The model was evaluated; on one member.
+  void evaluated(double train_loss, double test_loss, double test_accuracy) {
+    session_->check(dynamix_evaluated(session_->run(), train_loss, test_loss, test_accuracy));
+  }
+  void limit_batch(std::uint32_t samples) { session_->check(dynamix_limit_batch(session_->run(), samples)); }
+  dynamix_status status() const {
+    auto status = detail::sized<dynamix_status>();
+    session_->check(dynamix_get_status(session_->run(), &status));
+    return status;
+  }
+
+  /// The state behind the last completed step, for a checkpoint; the same on all members.
+  std::vector<std::uint64_t> state() const {
+    std::vector<std::uint64_t> words(dynamix_state_words(session_->run()));
+    session_->check(dynamix_save(session_->run(), words.data(), words.size()));
+    return words;
+  }
+  /// Before the first epoch, on all members.
+  void restore(const std::vector<std::uint64_t>& words) {
+    session_->check(dynamix_restore(session_->run(), words.data(), words.size()));
+  }
+
+  /// Training is over. A run that is destroyed without this has failed.
+  void finish(const std::string& reason = "epochs completed") {
+    session_->check(dynamix_finish(session_->run(), 1, reason.c_str()));
+    session_->tell();
+  }
+
+private:
+  std::shared_ptr<detail::session> session_;
+};
+
+/// Joins the training of `group`'s members, whose parameters become those of member 0. `optimizer` must outlive the run
+/// and its samplers. AdaScale takes optimisers other than SGD for Adam's kind.
+inline run join(std::vector<torch::Tensor> parameters, torch::optim::Optimizer& optimizer, join_options options,
+                process_group group = {}) {
+  return run(std::make_shared<detail::session>(std::move(parameters), optimizer, std::move(options), std::move(group)));
+}
+
+} // namespace dynamix

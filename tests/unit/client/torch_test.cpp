@@ -1,0 +1,158 @@
+// The C++ SDK on real Gloo ranks, each a thread of this process.
+
+#include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include <array>
+#include <dynamix/torch.hpp>
+#include <set>
+#include <thread>
+
+namespace dynamix {
+namespace {
+
+constexpr std::int64_t samples = 103;
+
+/// Sample i and its number, so that a test sees which one a batch holds.
+struct points : torch::data::datasets::Dataset<points> {
+  torch::data::Example<> get(std::size_t index) override {
+    const auto value = static_cast<double>(index) / samples;
+    return {torch::tensor({value, value * value}, torch::kFloat64),
+            torch::tensor({static_cast<double>(index)}, torch::kFloat64)};
+  }
+  torch::optional<std::size_t> size() const override { return samples; }
+};
+
+torch::Tensor loss_of(torch::nn::Linear& model, const torch::Tensor& inputs) {
+  const auto wanted = (3 * inputs.select(1, 0) - inputs.select(1, 1)).unsqueeze(1);
+  return torch::mse_loss(model->forward(inputs), wanted);
+}
+
+torch::nn::Linear make_model() {
+  torch::nn::Linear model(2, 1);
+  model->to(torch::kFloat64);
+  torch::NoGradGuard no_gradient;
+  model->weight.fill_(0.25);
+  model->bias.fill_(-0.5);
+  return model;
+}
+
+struct trained {
+  std::vector<std::vector<std::int64_t>> steps; ///< numbers of each step's samples, those that do not count too
+  std::vector<double> parameters;
+  std::vector<std::uint64_t> state;
+};
+
+struct plan {
+  std::vector<std::uint32_t> batches;
+  int epochs = 2;
+  std::size_t workers = 0;              ///< of the data loader
+  std::vector<std::uint64_t> from = {}; ///< a state to go on from
+};
+
+trained train(const plan& how, int rank, const c10::intrusive_ptr<c10d::HashStore>& store) {
+  auto options = c10d::ProcessGroupGloo::Options::create();
+  options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+  auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, static_cast<int>(how.batches.size()), options);
+  auto model = make_model();
+  torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  auto run = join(model->parameters(), optimizer,
+                  {.batch = how.batches[static_cast<std::size_t>(rank)], .samples = samples, .seed = 5, .agent = ""},
+                  group_of(gloo));
+  if (!how.from.empty())
+    run.restore(how.from);
+  auto loader = torch::data::make_data_loader(points().map(torch::data::transforms::Stack<>()), run.sampler(),
+                                              torch::data::DataLoaderOptions().workers(how.workers));
+  trained result;
+  for (int epoch = 0; epoch < how.epochs; ++epoch)
+    for (auto& batch : *loader) {
+      const auto numbers = batch.target.to(torch::kInt64).contiguous();
+      result.steps.emplace_back(numbers.data_ptr<std::int64_t>(), numbers.data_ptr<std::int64_t>() + numbers.numel());
+      optimizer.zero_grad();
+      loss_of(model, batch.data).backward();
+      run.step();
+    }
+  result.state = run.state();
+  run.finish();
+  for (const auto& parameter : model->parameters())
+    for (std::int64_t i = 0; i < parameter.numel(); ++i)
+      result.parameters.push_back(parameter.reshape({-1})[i].item<double>());
+  return result;
+}
+
+std::vector<trained> train_ranks(const plan& how) {
+  auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<trained> results(how.batches.size());
+  std::vector<std::thread> ranks;
+  for (std::size_t rank = 0; rank < how.batches.size(); ++rank)
+    ranks.emplace_back([&, rank] { results[rank] = train(how, static_cast<int>(rank), store); });
+  for (auto& rank : ranks)
+    rank.join();
+  return results;
+}
+
+/// One process that trains on the joined batches.
+std::vector<double> train_joined(const std::vector<trained>& ranks) {
+  auto model = make_model();
+  torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  for (std::size_t step = 0; step < ranks[0].steps.size(); ++step) {
+    std::vector<torch::Tensor> inputs;
+    for (const auto& rank : ranks)
+      for (const auto number : rank.steps[step])
+        inputs.push_back(points().get(static_cast<std::size_t>(number)).data);
+    optimizer.zero_grad();
+    loss_of(model, torch::stack(inputs)).backward();
+    optimizer.step();
+  }
+  std::vector<double> parameters;
+  for (const auto& parameter : model->parameters())
+    for (std::int64_t i = 0; i < parameter.numel(); ++i)
+      parameters.push_back(parameter.reshape({-1})[i].item<double>());
+  return parameters;
+}
+
+TEST(TorchSdk, TrainsOnUnequalBatchesAsOnTheJoinedOne) {
+  const auto ranks = train_ranks({.batches = {16, 5}});
+  const auto joined = train_joined(ranks);
+  ASSERT_EQ(ranks[0].parameters, ranks[1].parameters);
+  for (std::size_t i = 0; i < joined.size(); ++i)
+    EXPECT_NEAR(ranks[0].parameters[i], joined[i], 1e-12);
+  for (std::size_t epoch = 0; epoch < 2; ++epoch) {
+    std::multiset<std::int64_t> seen;
+    for (const auto& rank : ranks)
+      for (std::size_t step = 0; step < 5; ++step)
+        seen.insert(rank.steps[epoch * 5 + step].begin(), rank.steps[epoch * 5 + step].end());
+    EXPECT_EQ(seen.size(), static_cast<std::size_t>(samples));
+    EXPECT_EQ(std::set<std::int64_t>(seen.begin(), seen.end()).size(), static_cast<std::size_t>(samples));
+  }
+}
+
+TEST(TorchSdk, TrainsTheSameWithLoadersThatFetchAhead) {
+  const auto plain = train_ranks({.batches = {16, 5}});
+  const auto ahead = train_ranks({.batches = {16, 5}, .workers = 3});
+  EXPECT_EQ(plain[0].steps, ahead[0].steps);
+  EXPECT_EQ(plain[1].parameters, ahead[1].parameters);
+}
+
+TEST(TorchSdk, CountsNothingOfAMemberWithoutSamples) {
+  // The last step of 103 samples has one, for the first member.
+  const auto ranks = train_ranks({.batches = {33, 1}, .epochs = 1});
+  ASSERT_EQ(ranks[1].steps.back().size(), 1U) << "a batch that does not count";
+  auto counted = ranks;
+  counted[1].steps.back().clear();
+  const auto joined = train_joined(counted);
+  for (std::size_t i = 0; i < joined.size(); ++i)
+    EXPECT_NEAR(ranks[0].parameters[i], joined[i], 1e-12);
+}
+
+TEST(TorchSdk, GoesOnFromAStateWithTheNextEpochsSamples) {
+  const auto whole = train_ranks({.batches = {16, 5}, .epochs = 2});
+  const auto first = train_ranks({.batches = {16, 5}, .epochs = 1});
+  const auto second = train_ranks({.batches = {16, 5}, .epochs = 1, .from = first[0].state});
+  EXPECT_EQ(second[0].steps,
+            (std::vector<std::vector<std::int64_t>>(whole[0].steps.begin() + 5, whole[0].steps.end())));
+}
+
+} // namespace
+} // namespace dynamix
