@@ -1,0 +1,19 @@
+"""Dynamix: an existing PyTorch training script adapts each worker's batch size while it trains.
+
+    model = DistributedDataParallel(Net().to(device))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    run = dynamix.join(model, optimizer)
+    loader = run.loader(dataset, batch_size=64, num_workers=4)
+    for epoch in range(run.epoch, 30):
+        for images, labels in loader:
+            ...                       # unchanged
+        torch.save({"model": model.state_dict(), "dynamix": run.state_dict()}, path)
+
+docs/sdk.md tells the rest. Messages go to the logger "dynamix".
+"""
+from .client import DynamixError
+from .loader import Loader
+from .run import Run, Status, join
+
+__version__ = "0.1.0"
+__all__ = ["DynamixError", "Loader", "Run", "Status", "join"]

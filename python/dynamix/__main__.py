@@ -1,0 +1,47 @@
+"""`dynamix top|report|explain|... RUN` is dynamix-node's; `dynamix tensorboard RUN` writes event files."""
+from __future__ import annotations
+
+import os
+import sys
+from typing import List, Optional
+
+from .agent import program
+from .tensorboard import write
+
+_USAGE = """usage: dynamix COMMAND [RUN] [OPTION...]
+
+  top RUN                     watch a run in the terminal
+  report RUN                  tables of a run, and one page with all charts
+  explain RUN                 why batch sizes were chosen
+  exec [OPTION...] -- COMMAND  start the agents of this machine, and COMMAND beside them
+  tensorboard RUN [DIRECTORY]  write event files for TensorBoard (into RUN/tensorboard)
+
+RUN is a run directory. All but tensorboard are dynamix-node's: `dynamix report --help`."""
+_OF_RUNS = ("top", "report", "explain")
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """The command line. Returns the exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_USAGE)
+        return 0 if arguments else 2
+    command, rest = arguments[0], arguments[1:]
+    try:
+        if command == "tensorboard":
+            if not 1 <= len(rest) <= 2:
+                print(_USAGE, file=sys.stderr)
+                return 2
+            print(write(*rest))
+            return 0
+        if command in _OF_RUNS and rest and not rest[0].startswith("-"):
+            rest = ["--run", *rest]
+        node = program()
+        os.execv(node, [node, command, *rest])
+    except (OSError, ImportError) as problem:
+        print(f"dynamix: {problem}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""The agent of this process: where the user says, in the environment, or started by member 0 for one machine."""
+from __future__ import annotations
+
+import logging
+import os
+import pathlib
+import selectors
+import shutil
+import subprocess
+import time
+from typing import Dict, Optional, Union
+
+from .client import DynamixError, agent_path
+from .library import built
+from .peers import Peers
+
+_log = logging.getLogger("dynamix")
+_START_SECONDS = 30
+_FAREWELL_SECONDS = 10
+
+Agent = Union[str, "os.PathLike[str]", None]
+
+
+def local_rank(peers: Peers) -> int:
+    """This process's place among those of its machine: as torchrun says, else its place among all."""
+    return int(os.environ.get("LOCAL_RANK", peers.position))
+
+
+def find(agent: Agent, peers: Peers) -> str:
+    """The path of the agent's socket; empty for none."""
+    if agent is None or agent == "off":
+        return ""
+    if agent == "auto":
+        path = agent_path(local_rank(peers))
+        if not path and peers.position == 0:
+            _log.warning("$DYNAMIX_AGENT is not set, so batch sizes stay as they are. Weights, samples and the learning "
+                         "rate are right all the same. Start the script by `dynamix-node exec -- ...`, or join with "
+                         "agent=None on a single machine, or with agent=\"off\" to have no agent and no warning.")
+        return path
+    path = os.fspath(agent)
+    return os.path.join(path, f"{local_rank(peers)}.sock") if os.path.isdir(path) else path
+
+
+def program() -> str:
+    """Path of dynamix-node. Raises FileNotFoundError where there is none."""
+    found = os.environ.get("DYNAMIX_NODE") or shutil.which("dynamix-node") or next(iter(built("node/dynamix-node")), None)
+    if not found:
+        raise FileNotFoundError("dynamix-node is neither on the PATH nor built; let $DYNAMIX_NODE name it, or build it with "
+                                "`cmake --build --preset release --target dynamix-node`")
+    return found
+
+
+def _machine() -> str:
+    return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+class Hosted:
+    """The agents and the arbitrator of one machine, as children of member 0. They end with it."""
+
+    def __init__(self, peers: Peers, settings: Dict[str, object], run_directory: Optional[str]) -> None:
+        """All members call it at the same place. Raises on all of them where the agents cannot be started."""
+        self._process: Optional[subprocess.Popen[bytes]] = None
+        machines = peers.gather_objects(_machine())
+        if len(set(machines)) > 1:
+            raise DynamixError("agent=None starts the agents of one machine, and the processes of this run are on "
+                               f"{len(set(machines))}; start an agent on each host (`dynamix-node run`) and set "
+                               "$DYNAMIX_AGENT there")
+        problem = self._directory = ""
+        if peers.position == 0:
+            try:
+                self._directory = self._start(peers.size, settings, run_directory)
+            except (OSError, DynamixError) as error:
+                problem = str(error)
+        self._directory, problem = peers.from_first((self._directory, problem))
+        if problem:
+            raise DynamixError(problem)
+
+    def _start(self, members: int, settings: Dict[str, object], run_directory: Optional[str]) -> str:
+        command = [program(), "exec", "--workers", str(members)]
+        for name, value in settings.items():
+            command += ["--set", f"{name}={value}"]
+        if run_directory:
+            command += ["--run", run_directory]
+        # The shell lives until our end of the pipe closes, however this process ends; with it the agents end.
+        command += ["--", "/bin/sh", "-c", 'echo "$DYNAMIX_AGENT"; exec cat >/dev/null']
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return self._read_directory()
+
+    def _read_directory(self) -> str:
+        assert self._process is not None and self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            line = self._process.stdout.readline() if selector.select(_START_SECONDS) else b""
+        path = os.fsdecode(line).strip()
+        if not path:
+            self._end()
+            raise DynamixError("dynamix-node exec has started no agents; its own message stands above")
+        return path
+
+    def socket(self, member: int) -> str:
+        """Of the agent that serves this member."""
+        return os.path.join(self._directory, f"{member}.sock")
+
+    def end(self, peers: Peers, succeeded: bool) -> None:
+        """Ends the agents, once all members have said farewell to theirs."""
+        if succeeded and not peers.meet(_FAREWELL_SECONDS) and peers.position == 0:
+            time.sleep(1)
+        self._end()
+
+    def _end(self) -> None:
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        try:
+            process.wait(_START_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            process.wait()

@@ -1,0 +1,163 @@
+"""A run of the C library as a Python object: numbers and structs in, numbers and structs out, no Torch."""
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import byref, c_double
+from typing import Iterator, List, Optional, Tuple
+
+from . import structures as raw
+from .library import load
+
+
+class DynamixError(RuntimeError):
+    """What the client library refuses; the message says what to do."""
+
+
+def agent_path(local_rank: int) -> str:
+    """The socket that $DYNAMIX_AGENT means for this local rank; empty where it is not set."""
+    text = ctypes.create_string_buffer(4096)
+    load().dynamix_agent_path(local_rank, text, len(text))
+    return os.fsdecode(text.value)
+
+
+class Client:
+    """One member of a run. To be used by the process that made it alone, by one thread at a time.
+
+    Every method raises DynamixError where the library refuses a call.
+    """
+
+    def __init__(self, position: int, members: int, agent: Optional[str] = None, timeout_seconds: float = 5) -> None:
+        self._library = load()
+        self._process = os.getpid()
+        self._numbers = (ctypes.c_uint32 * 64)()
+        self._own, self._total = c_double(), c_double()
+        self._rate = raw.StepRate()
+        self.dealt = raw.Deal()
+        self.delivered = raw.Deal()
+        options = raw.Options(position=position, members=members, connect_timeout_ms=int(timeout_seconds * 1000),
+                              agent=os.fsencode(agent) if agent else None)
+        text = ctypes.create_string_buffer(1024)
+        self._run: Optional[int] = self._library.dynamix_open(byref(options), text, len(text))
+        if not self._run:
+            raise DynamixError(text.value.decode(errors="replace"))
+
+    def close(self) -> None:
+        """Frees the run; a forked child leaves the socket to its parent."""
+        if self._run and os.getpid() == self._process:
+            self._library.dynamix_close(self._run)
+        self._run = None
+
+    @property
+    def handle(self) -> int:
+        if os.getpid() != self._process:
+            raise DynamixError(f"this run belongs to process {self._process}; a forked process cannot use it")
+        if not self._run:
+            raise DynamixError("this run is closed")
+        return self._run
+
+    def _check(self, code: int) -> int:
+        if code == raw.ERROR:
+            raise DynamixError(self._library.dynamix_error(self.handle).decode(errors="replace"))
+        return code
+
+    def notices(self) -> Iterator[str]:
+        """Lines for the user's log that have come up since the last call."""
+        while True:
+            line = self._library.dynamix_next_notice(self.handle)
+            if line is None:
+                return
+            yield line.decode(errors="replace")
+
+    # Beginning. Rows are int64, one row a member, given by the address of the first number.
+
+    def introduce(self, workload: raw.Workload, row: int) -> None:
+        self._check(self._library.dynamix_introduce(self.handle, byref(workload), row))
+
+    def begin(self, rows: int) -> None:
+        self._check(self._library.dynamix_begin(self.handle, rows))
+
+    # Samples
+
+    def start_epoch(self) -> None:
+        self._check(self._library.dynamix_start_epoch(self.handle))
+
+    def deal(self) -> int:
+        """Deals the next step's samples into `dealt`. Returns OK, END or WAIT."""
+        return self._check(self._library.dynamix_deal_next(self.handle, byref(self.dealt)))
+
+    def samples(self) -> List[int]:
+        """The numbers of the newest deal's own samples; one number where there are none."""
+        count = max(self.dealt.own, 1)
+        if count > len(self._numbers):
+            self._numbers = (ctypes.c_uint32 * (2 * count))()
+        self._check(self._library.dynamix_samples(self.handle, ctypes.addressof(self._numbers), count))
+        return self._numbers[:count]
+
+    def deliver(self) -> raw.Deal:
+        """The oldest batch that was dealt is with the training loop now."""
+        self._check(self._library.dynamix_deliver(self.handle, byref(self.delivered)))
+        return self.delivered
+
+    def epoch_steps(self) -> int:
+        return int(self._library.dynamix_epoch_steps(self.handle))
+
+    # Steps
+
+    def due(self) -> int:
+        return int(self._library.dynamix_due(self.handle))
+
+    def weights(self) -> Tuple[float, float]:
+        """Own and total weight of what has been delivered since the last completed step."""
+        self._check(self._library.dynamix_weights(self.handle, byref(self._own), byref(self._total)))
+        return self._own.value, self._total.value
+
+    def set_weights(self, own: float, total: float) -> None:
+        self._check(self._library.dynamix_set_weights(self.handle, own, total))
+
+    def write_row(self, own_square: float, row: int) -> None:
+        self._check(self._library.dynamix_write_row(self.handle, own_square, row))
+
+    def read_rows(self, rows: int) -> None:
+        self._check(self._library.dynamix_read_rows(self.handle, rows))
+
+    def rate(self, global_square: float) -> raw.StepRate:
+        self._check(self._library.dynamix_rate(self.handle, global_square, byref(self._rate)))
+        return self._rate
+
+    def complete(self, step: raw.StepTimes) -> None:
+        self._check(self._library.dynamix_complete(self.handle, byref(step)))
+
+    # Beside the steps
+
+    def evaluated(self, train_loss: float, test_loss: float, accuracy: float) -> None:
+        self._check(self._library.dynamix_evaluated(self.handle, train_loss, test_loss, accuracy))
+
+    def limit_batch(self, samples: int) -> None:
+        self._check(self._library.dynamix_limit_batch(self.handle, samples))
+
+    def status(self) -> raw.RawStatus:
+        status = raw.RawStatus()
+        self._check(self._library.dynamix_get_status(self.handle, byref(status)))
+        return status
+
+    def batches(self, members: int) -> List[int]:
+        numbers = (ctypes.c_uint32 * members)()
+        self._check(self._library.dynamix_batches(self.handle, ctypes.addressof(numbers), members))
+        return list(numbers)
+
+    def save(self) -> bytearray:
+        """The state behind the last completed step: words of 64 bits in the machine's order."""
+        count = int(self._library.dynamix_state_words(self.handle))
+        words = bytearray(8 * count)
+        if count:
+            address = ctypes.addressof(ctypes.c_char.from_buffer(words))
+            self._check(self._library.dynamix_save(self.handle, address, count))
+        return words
+
+    def restore(self, words: bytearray) -> None:
+        address = ctypes.addressof(ctypes.c_char.from_buffer(words))
+        self._check(self._library.dynamix_restore(self.handle, address, len(words) // 8))
+
+    def finish(self, succeeded: bool, reason: str) -> None:
+        self._check(self._library.dynamix_finish(self.handle, int(succeeded), reason.encode()))

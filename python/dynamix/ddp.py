@@ -1,0 +1,138 @@
+# No postponed annotations: DistributedDataParallel compares a hook's with its own types.
+"""The communication hook of DistributedDataParallel: it sums gradients weighted by each worker's part of the joined batch.
+
+    bucket ready -> times own/total, in place -> all-reduce -> DDP copies the mean gradient to the parameters
+"""
+import functools
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+import torch.distributed
+from torch.nn.parallel import DistributedDataParallel
+
+from .peers import Peers
+from .step import Step
+
+_distributed: Any = torch.distributed
+_Future = torch.futures.Future
+
+
+class Hook:
+    """What the hook of one model knows. Without a step it gives the plain mean, as DDP does by itself."""
+
+    def __init__(self, peers: Peers) -> None:
+        self.peers = peers
+        self.step: Optional[Step] = None
+        self.plain_share = 1 / peers.size
+        self._keys: Dict[int, int] = {}  # of the parameters: the same number in every step, whatever their bucket
+
+    def _parts(self, bucket: Any) -> List[Tuple[object, torch.Tensor]]:
+        keys = (self._keys.setdefault(id(parameter), len(self._keys)) for parameter in bucket.parameters())
+        return list(zip(keys, bucket.gradients()))
+
+    def reduce(self, bucket: Any) -> Any:
+        """One bucket: returns the future of the mean gradient."""
+        values = bucket.buffer()
+        if values.layout is not torch.strided:
+            raise NotImplementedError("sparse gradients cannot be weighted; build the embedding with sparse=False")
+        step = self.step
+        if step is None:
+            values.mul_(self.plain_share)
+            return self._all_reduce(values, None)
+        if bucket.index() == 0:
+            step.open()
+        parts = self._parts(bucket) if step.wants_sums else None
+        step.scale(values, parts)
+        future = self._all_reduce(values, functools.partial(step.summed, parts=parts) if step.wants_sums else None)
+        if bucket.is_last():
+            step.launch()
+            _time_wait(step)
+        return future
+
+    def _all_reduce(self, values: torch.Tensor, then: Optional[Callable[[torch.Tensor], None]]) -> Any:
+        future = _distributed.all_reduce(values, group=self.peers.group, async_op=True).get_future()
+
+        def take(done: Any) -> torch.Tensor:
+            summed: torch.Tensor = done.value()[0]
+            if then is not None:
+                then(summed)
+            return summed
+
+        return future.then(take)
+
+
+def _hook(state: Hook, bucket: _distributed.GradBucket) -> _Future[torch.Tensor]:
+    future: _Future[torch.Tensor] = state.reduce(bucket)
+    return future
+
+
+def _time_wait(step: Step) -> None:
+    """Counts the rest of the backward pass as waiting: all of this worker's gradients are there.
+
+    DDP waits in a callback at the end of the pass, which it queues behind ours; one that ours queues runs behind it.
+    """
+    queue = torch.autograd.Variable._execution_engine.queue_callback
+    began = time.perf_counter()
+
+    def ended() -> None:
+        step.exchange_seconds += time.perf_counter() - began
+
+    queue(lambda: queue(ended))
+
+
+def register(model: DistributedDataParallel, peers: Peers) -> Hook:
+    """Registers the hook, and settles the layout of the buckets.
+
+    Raises RuntimeError where the model has a hook already.
+    """
+    if any(getattr(module, "sparse", False) is True for module in model.modules()):
+        raise NotImplementedError("sparse gradients cannot be weighted; build the embedding with sparse=False")
+    wrapped: Any = model
+    hook = Hook(peers)
+    try:
+        wrapped.register_comm_hook(hook, _hook)
+    except RuntimeError as problem:
+        raise RuntimeError(f"this model's communication hook is taken, and dynamix needs it: {problem}") from problem
+    if can_rehearse(model):
+        _rehearse(model)
+    return hook
+
+
+class _Rehearsal(torch.nn.Module):
+    """Stands in for the user's model: its backward reaches each parameter, and gives each a gradient of zeros."""
+
+    def __init__(self, parameters: List[torch.nn.Parameter]) -> None:
+        super().__init__()
+        self._all = tuple(parameters)  # in a tuple, so that they do not become parameters of this module, too
+
+    def forward(self) -> torch.Tensor:
+        # The engine takes the newest node first, so gradients come from the last parameter to the first.
+        zeros = [parameter.sum().float() * 0 for parameter in self._all]
+        return torch.stack([zero.to(zeros[0].device) for zero in zeros]).sum()
+
+
+def can_rehearse(model: DistributedDataParallel) -> bool:
+    """Whether DDP lays its buckets out anew behind the first backward pass, and a pass of ours may be that one."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return not (getattr(model, "static_graph", False) or model.find_unused_parameters or
+                any(parameter.is_complex() for parameter in parameters) or
+                any(parameter.grad is not None for parameter in parameters))
+
+
+def _rehearse(model: DistributedDataParallel) -> None:
+    """Runs one backward pass over zeros through DDP. It rebuilds its buckets behind the first pass in the order of that
+    pass; now this happens before training, the same way on all members and on each resume, which is why resumed training
+    gives the same bits."""
+    module = model.module
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    modules: Dict[str, Any] = model._modules
+    forward: Any = model
+    modules["module"] = _Rehearsal(parameters)
+    try:
+        with torch.enable_grad():
+            forward().backward()
+    finally:
+        modules["module"] = module
+    for parameter in parameters:
+        parameter.grad = None

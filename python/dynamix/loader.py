@@ -1,0 +1,98 @@
+"""The training loader: Torch's DataLoader, with batches that the run deals."""
+from __future__ import annotations
+
+import time
+from typing import Any, Iterator, List, TypeVar
+
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from . import structures as raw
+from .client import Client
+from .step import Step
+
+_Sample = TypeVar("_Sample", covariant=True)
+_REFUSED = {
+    "sampler": "the run deals the samples; leave the sampler (DistributedSampler) out, shuffle=False keeps their order",
+    "batch_sampler": "the run decides the batches; give batch_size",
+}
+
+
+def check(dataset: Any, batch_size: Any, options: Any) -> None:
+    """Refuses what cannot be dealt exactly once, with a message that says what to do instead."""
+    if isinstance(dataset, IterableDataset):
+        raise NotImplementedError("run.loader() deals samples by their numbers and needs a map-style data set with "
+                                  "__getitem__ and __len__; an IterableDataset has none")
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise TypeError(f"{type(dataset).__name__} needs __getitem__ and __len__")
+    for name, reason in _REFUSED.items():
+        if options.pop(name, None) is not None:
+            raise ValueError(f"run.loader({name}=...): {reason}")
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError(f"batch_size={batch_size!r}: give the samples of this worker a step, 1 or more")
+
+
+class Batches:
+    """The DataLoader's batch sampler. It deals as far ahead as the DataLoader fetches."""
+
+    def __init__(self, client: Client, step: Step) -> None:
+        self._client = client
+        self._step = step
+        self.turn = 0  # of the newest epoch; the iterators of older ones are over
+
+    def __len__(self) -> int:
+        return self._client.epoch_steps()
+
+    def __iter__(self) -> Iterator[List[int]]:
+        client = self._client
+        client.start_epoch()
+        self._step.restart_clock()
+        self.turn += 1
+        turn = self.turn
+        while True:
+            if turn != self.turn:
+                raise RuntimeError("this iterator's epoch was ended by a newer iterator of the same loader")
+            code = client.deal()
+            if code == raw.END:
+                return
+            if code == raw.WAIT:
+                self._step.read_rows()
+                continue
+            samples = client.samples()
+            # No batch can be empty. Twice the same sample, since batch norm needs two values; they are not counted.
+            yield samples * 2 if client.dealt.padded else samples
+
+
+class Loader(DataLoader[_Sample]):
+    """A DataLoader whose batches are those of a run. `len()` is the number of steps that an epoch has at the present batch
+    sizes."""
+
+    #: accelerate's `prepare` would deal the batches out to the processes once more.
+    _is_accelerate_prepared = True
+
+    def __init__(self, dataset: Dataset[_Sample], batches: Batches, client: Client, step: Step, **options: Any) -> None:
+        self._client = client
+        self._step = step
+        self._batches = batches
+        super().__init__(dataset, batch_sampler=batches, **options)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Any:
+        began = time.perf_counter()
+        source = super().__iter__()
+        return self._deliver(source, began)
+
+    def _deliver(self, source: Iterator[Any], began: float) -> Iterator[Any]:
+        """Hands the batches on, and tells the run which one is with the training loop."""
+        step = self._step
+        while True:
+            try:
+                batch = next(source)
+            except StopIteration:
+                return
+            dealt = self._client.deliver()
+            step.counted += dealt.own
+            step.data_seconds += time.perf_counter() - began
+            yield batch
+            began = time.perf_counter()

@@ -1,0 +1,150 @@
+"""The user's optimiser, GradScaler and schedulers take part: the class of the very object is exchanged for a subclass.
+
+Nothing enters the object's own attributes, which a scheduler's `state_dict` would save, and no `step` of it is replaced,
+which schedulers do themselves.
+"""
+from __future__ import annotations
+
+import copyreg
+import weakref
+from typing import Any, Callable, Dict, List, Protocol, Tuple, Type
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+#: Optimisers whose step does not grow with the gradient; their rate follows the square root of AdaScale's gain.
+_ADAPTIVE = {"Adam", "AdamW", "Adamax", "NAdam", "RAdam", "SparseAdam", "Adagrad", "Adadelta", "RMSprop"}
+
+
+class Steps(Protocol):
+    """What of a run the optimiser drives."""
+
+    def before_step(self) -> float:
+        """Returns the factor on the learning rate."""
+
+    def after_step(self, skipped: bool) -> None: ...
+
+    def leave_out_step(self) -> None:
+        """The GradScaler is done with this step; where the optimiser did not step, the step was left out."""
+
+    @property
+    def progress(self) -> float:
+        """In steps of the base batch."""
+
+
+def is_adaptive(optimizer: Optimizer) -> bool:
+    """Whether the optimiser is of Adam's kind."""
+    return any(base.__name__ in _ADAPTIVE for base in type(optimizer).__mro__)
+
+
+class Swap:
+    """An object under a subclass of its class, until `undo`."""
+
+    def __init__(self, target: Any, methods: Dict[str, Any]) -> None:
+        self._target = weakref.ref(target)
+        self._class: Type[Any] = type(target)
+        self._hidden: Dict[str, Any] = {}
+        namespace = {"__module__": self._class.__module__, "__reduce_ex__": self._reducer(), **methods}
+        target.__class__ = type(self._class.__name__, (self._class,), namespace)
+
+    def _reducer(self) -> Callable[[Any, Any], Any]:
+        """Pickles and copies of the object are of its own class: some schedulers' `state_dict` holds the scheduler."""
+        original = self._class
+
+        def reduce(instance: Any, protocol: Any) -> Tuple[Any, ...]:
+            state = instance.__getstate__() if hasattr(original, "__getstate__") else vars(instance)
+            return copyreg._reconstructor, (original, object, None), state  # type: ignore[attr-defined]
+
+        return reduce
+
+    def hide(self, name: str) -> Any:
+        """Takes an attribute of the object itself away, which would stand before the method of its class."""
+        self._hidden[name] = vars(self._target()).pop(name, None)
+        return self._hidden[name]
+
+    def undo(self) -> None:
+        target = self._target()
+        if target is None or type(target).__mro__[1] is not self._class:
+            return
+        target.__class__ = self._class
+        vars(target).update({name: value for name, value in self._hidden.items() if value is not None})
+
+
+def _with_factor(optimizer: Optimizer, factor: float, step: Callable[[], Any]) -> Any:
+    """Steps with all learning rates times `factor`, and puts back what the schedule says."""
+    if factor == 1:
+        return step()
+    rates = [group["lr"] for group in optimizer.param_groups]
+    try:
+        for group, rate in zip(optimizer.param_groups, rates):
+            group["lr"] = rate * factor
+        return step()
+    finally:
+        for group, rate in zip(optimizer.param_groups, rates):
+            group["lr"] = rate
+
+
+def swap_optimizer(optimizer: Optimizer, run: Steps) -> Swap:
+    """The optimiser's steps are the run's from now on."""
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise NotImplementedError("LBFGS evaluates its closure many times in one step; a step takes one gradient here")
+    if not all("lr" in group for group in optimizer.param_groups):
+        raise TypeError(f"{type(optimizer).__name__} has no learning rate \"lr\" in its param_groups")
+    original: Type[Any] = type(optimizer)
+    patched: List[Any] = [None]  # a scheduler's wrapper around the method, which lies in the object itself
+
+    def step(self: Any, closure: Any = None, *args: Any, **kwargs: Any) -> Any:
+        loss = None
+        if closure is not None:  # all but LBFGS evaluate it first, and once
+            with torch.enable_grad():
+                loss = closure()
+        inner = patched[0] if patched[0] is not None else lambda *a, **k: original.step(self, *a, **k)
+        result = _with_factor(self, run.before_step(), lambda: inner(*args, **kwargs))
+        run.after_step(False)
+        return loss if closure is not None else result
+
+    step.hooked = True  # type: ignore[attr-defined]  # Torch need not wrap it for its profiler: the inner one is
+    swap = Swap(optimizer, {"step": step})
+    patched[0] = swap.hide("step")
+    for mark in ("_with_counter", "_wrapped_by_lr_sched"):  # what a scheduler looks for
+        if getattr(patched[0], mark, False):
+            setattr(step, mark, True)
+    return swap
+
+
+def swap_scaler(scaler: Any, run: Steps) -> Swap:
+    """A step that the GradScaler leaves out because of infinite gradients is reported as such."""
+    original: Type[Any] = type(scaler)
+
+    def update(self: Any, *args: Any, **kwargs: Any) -> Any:
+        run.leave_out_step()
+        return original.update(self, *args, **kwargs)
+
+    return Swap(scaler, {"update": update})
+
+
+class Schedule:
+    """A per-batch scheduler that advances by progress: where a step of the optimiser does as much as two steps of the base
+    batch, the schedule advances by two. Counts how far it is, from where the scheduler stood when it joined."""
+
+    def __init__(self, scheduler: Any, run: Steps) -> None:
+        if isinstance(scheduler, ReduceLROnPlateau) or not callable(getattr(scheduler, "step", None)):
+            raise TypeError(f"scheduler={type(scheduler).__name__}: give only schedulers that step once a batch; others "
+                            "are left as they are")
+        self.steps = 0
+        original: Type[Any] = type(scheduler)
+
+        def step(instance: Any, *args: Any, **kwargs: Any) -> None:
+            if args or kwargs:  # to an epoch that the user names
+                original.step(instance, *args, **kwargs)
+                return
+            target = int(run.progress + 1e-6)
+            while self.steps < target:
+                self.steps += 1
+                original.step(instance)
+
+        self._swap = Swap(scheduler, {"step": step})
+
+    def undo(self) -> None:
+        self._swap.undo()

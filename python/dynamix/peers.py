@@ -1,0 +1,118 @@
+"""The other members of a run, for what is small: rows of whole numbers, weights, settings. They travel on the host, by a
+Gloo group of their own, so that they neither wait behind gradients nor make a GPU wait."""
+from __future__ import annotations
+
+import datetime
+from typing import Any, List, Optional
+
+import torch
+import torch.distributed
+
+_distributed: Any = torch.distributed
+
+
+class Gathering:
+    """Rows that are under way."""
+
+    def __init__(self, rows: torch.Tensor, work: Any) -> None:
+        self._rows = rows
+        self._work = work
+
+    def wait(self) -> torch.Tensor:
+        """int64 of shape (members, columns)."""
+        if self._work is not None:
+            self._work.wait()
+            self._work = None
+        return self._rows
+
+
+class Sum:
+    """A sum that is under way."""
+
+    def __init__(self, own: float, value: torch.Tensor, work: Any) -> None:
+        self.own = own
+        self._value = value
+        self._work = work
+
+    def wait(self) -> float:
+        if self._work is not None:
+            self._work.wait()
+            self._work = None
+        return float(self._value)
+
+
+def _is_initialized() -> bool:
+    return bool(_distributed.is_available() and _distributed.is_initialized())
+
+
+class Peers:
+    """The members of `group`: the default group where there is one, else this process alone.
+
+    All members create it at the same place of their programs, as a new process group is formed.
+    """
+
+    def __init__(self, group: Any = None) -> None:
+        self.group = group
+        self.size = int(_distributed.get_world_size(group)) if _is_initialized() else 1
+        self.position = int(_distributed.get_rank(group)) if _is_initialized() else 0
+        self._side = self._form() if self.size > 1 else None
+
+    def _form(self) -> Any:
+        if self.position < 0:
+            raise ValueError("this process is no member of process_group")
+        if self.size == _distributed.get_world_size():
+            return _distributed.new_group(backend="gloo")
+        try:
+            ranks = _distributed.get_process_group_ranks(self.group)
+            return _distributed.new_group(ranks, backend="gloo", use_local_synchronization=True)
+        except (AttributeError, TypeError):
+            raise NotImplementedError(
+                f"process_group has {self.size} of {_distributed.get_world_size()} processes; a run over a part of the "
+                f"processes needs torch 2.1 or later, and this is {torch.__version__}") from None
+
+    def gather(self, row: torch.Tensor) -> Gathering:
+        """Starts to gather the members' rows: int64 of shape (columns,), the same on all."""
+        if self._side is None:
+            return Gathering(row.unsqueeze(0).clone(), None)
+        rows = torch.empty((self.size, row.numel()), dtype=torch.int64)
+        work = _distributed.all_gather(list(rows.unbind(0)), row, group=self._side, async_op=True)
+        return Gathering(rows, work)
+
+    def sum(self, own: float) -> Sum:
+        """Starts to add up the members' numbers."""
+        value = torch.tensor([own], dtype=torch.float64)
+        work = None
+        if self._side is not None:
+            work = _distributed.all_reduce(value, group=self._side, async_op=True)
+        return Sum(own, value, work)
+
+    def gather_objects(self, own: object) -> List[Any]:
+        """The members' objects, by position. Waits for all."""
+        if self._side is None:
+            return [own]
+        objects: List[Any] = [None] * self.size
+        _distributed.all_gather_object(objects, own, group=self._side)
+        return objects
+
+    def from_first(self, own: Any) -> Any:
+        """The object of member 0. Waits for it."""
+        return self.gather_objects(own)[0]
+
+    def meet(self, seconds: float) -> bool:
+        """Waits for the members to come here, too. False when one has not come within that time."""
+        try:
+            if self._side is not None:
+                _distributed.monitored_barrier(self._side, timeout=datetime.timedelta(seconds=seconds))
+            return True
+        except (RuntimeError, ValueError):  # or the groups are gone: the script has destroyed them
+            return False
+
+
+def group_of(model: torch.nn.Module, group: Optional[Any]) -> Optional[Any]:
+    """The process group that the gradients of `model` are summed in."""
+    own = getattr(model, "process_group", None) if isinstance(model, torch.nn.parallel.DistributedDataParallel) else None
+    if own is None:
+        return group
+    if group is not None and group is not own:
+        raise ValueError("process_group is another one than the model's; leave it out, the model's is used")
+    return own

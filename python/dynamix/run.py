@@ -1,0 +1,374 @@
+"""`dynamix.join` and the run that it returns."""
+from __future__ import annotations
+
+import atexit
+import logging
+import math
+import sys
+import weakref
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Sequence, Tuple, TypeVar, Union
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+from torch.utils.data import Dataset
+
+from . import agent as agents
+from . import structures as raw
+from .client import Client, DynamixError
+from .ddp import Hook, register
+from .gradients import average
+from .loader import Batches, Loader, check
+from .optimizer import Schedule, Swap, is_adaptive, swap_optimizer, swap_scaler
+from .peers import Peers, group_of
+from .step import Step
+
+_log = logging.getLogger("dynamix")
+_Sample = TypeVar("_Sample", covariant=True)
+_STATE_VERSION = 1
+_UNSUPPORTED = {"FullyShardedDataParallel": "FSDP", "DeepSpeedEngine": "DeepSpeed", "DTensor": "DTensor (fully_shard)"}
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a run stands."""
+
+    batch: int             #: of this worker in the next step, samples
+    global_batch: int      #: of all workers in the next step, samples
+    batches: Tuple[int, ...]  #: of each worker in the next step, samples
+    step: int              #: steps completed
+    samples: int           #: of all workers in them
+    epoch: int             #: that the next step belongs to, from 0
+    cursor: int            #: samples of that epoch that are used up
+    window: int            #: windows closed
+    generation: int        #: of the agent's cluster; 0: none yet
+    decisions: int         #: put in force
+    connected: bool        #: the agent is there
+    stop: bool             #: the members agreed to stop; the loader gives no more batches
+    noise_scale: float     #: samples; NaN while it is not known
+    progress: float        #: steps of the base batch
+
+
+def _refuse(model: torch.nn.Module) -> None:
+    kinds = {base.__name__ for module in model.modules() for base in type(module).__mro__}
+    kinds |= {type(parameter).__name__ for parameter in model.parameters()}
+    kinds |= {type(getattr(parameter, "data", parameter)).__name__ for parameter in model.parameters()}
+    for kind, name in _UNSUPPORTED.items():
+        if kind in kinds:
+            raise NotImplementedError(f"{name} sums gradients where they cannot be weighted; wrap the model in "
+                                      "DistributedDataParallel, or call run.average_gradients() on a plain model")
+
+
+class Run:
+    """A training run among the processes of a group. Made by `join`."""
+
+    def __init__(self, model: torch.nn.Module, optimizer: Optimizer, schedulers: Sequence[Any], rule: Optional[str],
+                 agent: agents.Agent, scaler: Any, peers: Peers, options: Dict[str, Any]) -> None:
+        self._model = model
+        self._optimizer = optimizer
+        self._rule = rule
+        self._agent = agent
+        self._scaler = scaler
+        self._peers = peers
+        self._options = options
+        self._client: Optional[Client] = None
+        self._hosted: Optional[agents.Hosted] = None
+        self._step: Optional[Step] = None
+        self._loader: Optional[Loader[Any]] = None
+        self._state: Optional[Dict[str, Any]] = None
+        self._closed = False
+        self._distributed = isinstance(model, DistributedDataParallel)
+        if agent is not None:
+            self._open(agents.find(agent, peers))
+        self._hook: Optional[Hook] = register(model, peers) if isinstance(model, DistributedDataParallel) else None
+        self._swaps: List[Union[Swap, Schedule]] = [swap_optimizer(optimizer, self)]
+        if scaler is not None:
+            self._swaps.append(swap_scaler(scaler, self))
+        self._schedules = [Schedule(scheduler, self) for scheduler in schedulers]
+        self._swaps += self._schedules
+        _close_at_exit(self)
+
+    def _open(self, path: str) -> None:
+        """Connects to the agent. Raises on all members where one cannot."""
+        problem = None
+        try:
+            self._client = Client(self._peers.position, self._peers.size, path)
+        except DynamixError as error:
+            problem = str(error)
+        problems = [f"member {member}: {text}" for member, text in enumerate(self._peers.gather_objects(problem)) if text]
+        if problems:
+            raise DynamixError("; ".join(problems))
+
+    # Data
+
+    def loader(self, dataset: Dataset[_Sample], batch_size: int = 1, shuffle: bool = True, *, seed: int = 0,
+               drop_last: bool = False, lowest_batch: Optional[int] = None, highest_batch: Optional[int] = None,
+               **options: Any) -> Loader[_Sample]:
+        """The training loader of this run; one a run, made by all members at the same place.
+
+        Instead of `DataLoader(dataset, batch_size, sampler=DistributedSampler(dataset), ...)`. Every sample is dealt
+        exactly once an epoch, whatever the batch sizes become.
+
+        Args:
+            dataset: map-style, the same on all members.
+            batch_size: samples of this worker a step at the start, 1 to 2**20. It may differ between members.
+            shuffle: a new permutation each epoch (as DistributedSampler does), or the samples in their order.
+            seed: of the permutations; that of member 0 counts.
+            drop_last: drops an epoch's last step where the samples do not fill all batches.
+            lowest_batch, highest_batch: within which decisions may move this worker's batch size. By default the
+                agent's; for agents that the run starts itself, an eighth and the fourfold of `batch_size`.
+            options: DataLoader's own (num_workers, collate_fn, pin_memory, prefetch_factor, persistent_workers, ...).
+
+        Raises ValueError, TypeError or NotImplementedError for what cannot be dealt, DynamixError where the members do
+        not fit together.
+        """
+        self._must_be_open()
+        if self._loader is not None:
+            raise RuntimeError("this run has its training loader; use a plain DataLoader for other data")
+        check(dataset, batch_size, options)
+        workload = raw.Workload(batch=batch_size, samples=len(dataset), seed=seed, shuffle=shuffle,  # type: ignore[arg-type]
+                                drop_last=drop_last, lowest_batch=lowest_batch or 0, highest_batch=highest_batch or 0,
+                                rule=raw.RULES[self._rule], **self._options)
+        if self._agent is None:
+            self._host(batch_size, lowest_batch or max(1, batch_size // 8), highest_batch or 4 * batch_size)
+        assert self._client is not None
+        self._step = Step(self._client, self._peers, self._scaler)
+        self._introduce(workload)
+        if self._hook is not None:
+            self._hook.step = self._step
+        if self._state is not None:
+            self._restore(self._state)
+        self._loader = Loader(dataset, Batches(self._client, self._step), self._client, self._step, **options)
+        return self._loader
+
+    def _host(self, initial: int, lowest: int, highest: int) -> None:
+        settings: Dict[str, object] = {"batch.initial": initial, "batch.lowest": lowest, "batch.highest": highest}
+        self._hosted = agents.Hosted(self._peers, settings, None)
+        self._open(self._hosted.socket(self._peers.position))
+
+    def _introduce(self, workload: raw.Workload) -> None:
+        assert self._client is not None
+        row = torch.zeros(raw.INTRODUCTION_COLUMNS, dtype=torch.int64)
+        self._client.introduce(workload, row.data_ptr())
+        rows = self._peers.gather(row).wait()  # by name, since it has to outlive the call
+        self._client.begin(rows.data_ptr())
+
+    # Steps
+
+    def weight(self, items: float) -> None:
+        """The loss of this step is a mean over `items` items that are not samples: tokens, targets that are not ignored.
+
+        To be called on all members in each step (or never), once, before its backward pass. 0 is allowed.
+        """
+        self._ready().weigh(items)
+
+    def average_gradients(self) -> None:
+        """Replaces the gradients by their mean over the joined batch: for models without DistributedDataParallel, between
+        backward and the optimiser's step (or clipping), on all members."""
+        if self._distributed:
+            raise RuntimeError("DistributedDataParallel averages this model's gradients already")
+        average([parameter for parameter in self._model.parameters() if parameter.requires_grad], self._ready(), self._peers)
+
+    def report(self, loss: Optional[Any] = None, correct: Optional[int] = None) -> None:
+        """What this worker's batch of the present step showed, for reports and policies. Call it before the optimiser's
+        step, as often as is convenient.
+
+        Args:
+            loss: mean over the batch. Reading a tensor waits for its device.
+            correct: how many samples of the batch were classified correctly.
+        """
+        step = self._ready()
+        if step.counted == 0:
+            return
+        if loss is not None:
+            step.loss = float(loss)
+        if correct is not None:
+            step.correct = float(correct) / step.counted
+
+    def evaluated(self, *, accuracy: float = -1.0, test_loss: float = -1.0, train_loss: float = -1.0) -> None:
+        """The model was evaluated: accuracy 0 to 1; leave out what is not known. Call it on all members; that of member 0
+        counts."""
+        step = self._ready()
+        if self._peers.position == 0:
+            step.client.evaluated(train_loss, test_loss, accuracy)
+        step.restart_clock()
+
+    def limit_batch(self, samples: int) -> None:
+        """From now on this worker takes no decision above so many samples: its memory does not hold more."""
+        self._ready().client.limit_batch(samples)
+
+    @property
+    def counted(self) -> int:
+        """Samples of the batch at hand that count: 0 where an epoch's last step had none left for this worker, and the
+        loader gave a stand-in."""
+        return self._ready().counted
+
+    # The optimiser calls these.
+
+    def before_step(self) -> float:
+        if self._closed or self._step is None:
+            return 1.0
+        step = self._step
+        if not step.opened:
+            if self._distributed:
+                raise RuntimeError("the optimiser steps without a backward pass through the model that joined; inside of "
+                                   "no_sync() only the last backward pass before a step may be outside of it")
+            if self._peers.size > 1:
+                raise RuntimeError("call run.average_gradients() between backward and the optimiser's step, or give "
+                                   "dynamix.join the DistributedDataParallel model")
+            self.average_gradients()
+        return step.factor()
+
+    def after_step(self, skipped: bool) -> None:
+        if not self._closed and self._step is not None:
+            self._step.complete(skipped)
+
+    def leave_out_step(self) -> None:
+        if not self._closed and self._step is not None and self._step.opened:
+            self._step.factor()
+            self._step.complete(skipped=True)
+
+    @property
+    def progress(self) -> float:
+        """Steps of the base batch that training has made, by the learning-rate rule: what schedules advance by."""
+        return self._step.progress if self._step is not None else 0.0
+
+    # State
+
+    @property
+    def epoch(self) -> int:
+        """Of the next step, from 0: `for epoch in range(run.epoch, epochs)` goes on where a checkpoint was written."""
+        return self.status.epoch
+
+    @property
+    def status(self) -> Status:
+        """Where the run stands now."""
+        client = self._ready().client
+        now = client.status()
+        noise = now.noise_scale if now.noise_valid else math.nan
+        return Status(now.batch, now.global_batch, tuple(client.batches(self._peers.size)), now.step, now.samples, now.epoch,
+                      now.cursor, now.window, now.generation, now.decisions, bool(now.connected), bool(now.stop), noise,
+                      now.progress)
+
+    def state_dict(self) -> Dict[str, Any]:
+        """The state behind the last completed step, the same on all members, however much has been fetched ahead: for
+        checkpoints, beside those of model and optimiser."""
+        words = self._ready().client.save()
+        return {"version": _STATE_VERSION, "words": torch.frombuffer(words, dtype=torch.int64).clone(),
+                "schedules": [schedule.steps for schedule in self._schedules]}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Continues from `state_dict()`, also of another number of members. On all members, before the first epoch."""
+        self._must_be_open()
+        if state.get("version") != _STATE_VERSION:
+            raise ValueError(f"this state has version {state.get('version')!r}; this package reads {_STATE_VERSION}")
+        if len(state["schedules"]) != len(self._schedules):
+            raise ValueError(f"this state is of a run with {len(state['schedules'])} schedulers; this one has "
+                             f"{len(self._schedules)}")
+        if self._step is None:
+            self._state = state  # until the loader is there
+        else:
+            self._restore(state)
+
+    def _restore(self, state: Dict[str, Any]) -> None:
+        step = self._ready()
+        words = bytearray(state["words"].to(torch.int64).cpu().numpy().tobytes())
+        step.client.restore(words)
+        step.progress = step.client.status().progress
+        for schedule, steps in zip(self._schedules, state["schedules"]):
+            schedule.steps = int(steps)
+
+    # The end
+
+    def close(self, reason: str = "completed", *, succeeded: bool = True) -> None:
+        """Training is over: tells the agent, and gives optimiser and schedulers back as they were. Again: does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._hook is not None:
+            self._hook.step = None
+        for swap in reversed(self._swaps):
+            swap.undo()
+        if self._client is not None:
+            try:
+                if self._step is not None:
+                    self._client.finish(succeeded, reason)
+            except DynamixError as problem:
+                _log.warning("the agent was not told that training is over: %s", problem)
+            self._client.close()
+        if self._hosted is not None:
+            self._hosted.end(self._peers, succeeded)
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, kind: Any, problem: Any, _: Any) -> None:
+        self.close("completed" if kind is None else f"{kind.__name__}: {problem}", succeeded=kind is None)
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("this run is closed")
+
+    def _ready(self) -> Step:
+        self._must_be_open()
+        if self._step is None:
+            raise RuntimeError("make the training loader first: run.loader(dataset, batch_size=...)")
+        return self._step
+
+
+def _close_at_exit(run: Run) -> None:
+    """Closes the run when the interpreter ends, as failed where an exception ends it."""
+    reference = weakref.ref(run)
+
+    def close() -> None:
+        found = reference()
+        if found is not None:
+            problem = getattr(sys, "last_value", None)
+            found.close("completed" if problem is None else f"{type(problem).__name__}: {problem}",
+                        succeeded=problem is None)
+
+    atexit.register(close)
+    weakref.finalize(run, atexit.unregister, close).atexit = False
+
+
+def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None, rule: Optional[str] = None,
+         agent: agents.Agent = "auto", scaler: Any = None, process_group: Any = None, adaptive: Optional[bool] = None,
+         noise_interval: int = 0, window_steps: int = 0) -> Run:
+    """Joins a training script to Dynamix. All members call it at the same place, behind `init_process_group` (a single
+    process needs none).
+
+    From now on the gradients of unequal batches are averaged as those of the joined batch, the optimiser's learning rate
+    follows the global batch, and an agent, where there is one, decides each worker's batch size.
+
+    Args:
+        model: in DistributedDataParallel; or a plain module, with `run.average_gradients()` in each step.
+        optimizer: any of torch.optim but LBFGS. Its class is exchanged for a subclass until `run.close()`.
+        scheduler: one or several that step once a batch; they advance by progress instead. Leave out those that step once
+            an epoch.
+        rule: how the learning rate follows the global batch: "constant", "linear", "square-root" or "adascale". None: as
+            the agent says, and constant without one.
+        agent: "auto": as $DYNAMIX_AGENT says, and without it none, with a warning; a path: of its socket, or of the
+            directory of sockets; None: member 0 starts agents for all, which must be on one machine; "off": none.
+        scaler: the GradScaler, if there is one: steps that it leaves out are then counted.
+        process_group: of the gradients of a plain model; the default group by default.
+        adaptive: the optimiser's steps do not grow with the gradient (Adam); known for those of torch.optim.
+        noise_interval: the gradient noise is measured every so many steps; 0: twice a window.
+        window_steps: steps between decisions, for a run without an agent; 0: the agent's, or 10.
+
+    Returns the run, of which the script uses `loader`, and `state_dict` for checkpoints.
+
+    Raises NotImplementedError for what cannot be weighted (FSDP, sparse gradients), DynamixError where the agent cannot be
+    reached or refuses.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}; give the module that is trained")
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"optimizer is a {type(optimizer).__name__}; give the torch.optim optimiser that is stepped")
+    if rule not in raw.RULES:
+        raise ValueError(f"rule={rule!r}: one of {', '.join(repr(name) for name in raw.RULES)}")
+    _refuse(model)
+    schedulers = [] if scheduler is None else list(scheduler) if isinstance(scheduler, (list, tuple)) else [scheduler]
+    options = {"adaptive": is_adaptive(optimizer) if adaptive is None else adaptive, "noise_interval": noise_interval,
+               "window_steps": window_steps}
+    return Run(model, optimizer, schedulers, rule, agent, scaler, Peers(group_of(model, process_group)), options)

@@ -1,0 +1,193 @@
+"""One step of the optimiser, as the other members need it: weights, squares, the row, times.
+
+    first gradients -> open       this worker's share of the joined batch
+    each buffer     -> scale      in place, before it is summed
+                    -> summed     behind it
+    last buffer     -> launch     the row of numbers that the members exchange is under way
+    optimizer.step  -> factor     the rows are read, the learning rate is known
+                    -> complete   reported
+
+The hook, `average_gradients` and the optimiser drive it; it knows none of them.
+"""
+from __future__ import annotations
+
+import logging
+import math
+import time
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+
+from . import structures as raw
+from .client import Client, DynamixError
+from .kernels import Number, multiply, multiply_and_square, squares
+from .peers import Gathering, Peers, Sum
+
+_log = logging.getLogger("dynamix")
+
+#: What a buffer holds: a key of each parameter, the same in all steps, and its part of the buffer.
+Parts = Sequence[Tuple[object, torch.Tensor]]
+
+
+class Step:
+    """The step that is completed next. One object serves all steps of a run."""
+
+    def __init__(self, client: Client, peers: Peers, scaler: Any = None) -> None:
+        self.client = client
+        self.peers = peers
+        self.scaler = scaler
+        self.counted = 0                    # samples of the batches at hand that count
+        self.progress = 0.0                 # of the schedules, in steps of the base batch
+        self.loss = math.nan
+        self.correct = -1.0
+        self.data_seconds = 0.0
+        self.exchange_seconds = 0.0
+        self._ended: Optional[float] = None  # when the step before was completed
+        self._times = raw.StepTimes()
+        self._row = torch.zeros(raw.ROW_COLUMNS, dtype=torch.int64)
+        self._own_squares: Dict[object, Number] = {}
+        self._global_squares: List[Number] = []
+        self._reset()
+
+    def _reset(self) -> None:
+        self._due: Optional[int] = None  # not known before the first gradient
+        self._share = 1.0
+        self._measures = False
+        self._weights: Optional[Sum] = None
+        self._rows: Optional[Gathering] = None
+        self._row_written = False
+        self._on_device = False
+        self._own_squares.clear()
+        self._global_squares.clear()
+
+    @property
+    def opened(self) -> bool:
+        """Gradients of this step have been summed."""
+        return self._due is not None
+
+    # Weights
+
+    def weigh(self, amount: float) -> None:
+        """The loss is a mean over so many items instead of samples. Once a step, on all members."""
+        if self._weights is not None:
+            raise RuntimeError("run.weight() was called twice in one step; tell the sum over its micro batches at once")
+        if not 0 <= amount < math.inf:
+            raise ValueError(f"run.weight({amount}): a weight is a finite number that is not negative")
+        self._weights = self.peers.sum(float(amount) if self.counted else 0.0)
+
+    def open(self) -> None:
+        """The gradients of a backward pass are about to be summed."""
+        if self._due is None:
+            self._due = self.client.due()
+        # Of several passes before one optimiser's step the first is measured.
+        self._measures = bool(self._due & raw.MEASURE) and not self._own_squares and not self._row_written
+        if self._weights is None:
+            try:
+                own, total = self.client.weights()
+            except DynamixError as problem:
+                self._due = None
+                raise DynamixError(f"{problem}: each step of the optimiser takes one batch of run.loader() or more, and a "
+                                   "batch is used for one step") from None
+        else:
+            began = time.perf_counter()
+            own, total = self._weights.own, self._weights.wait()
+            self.exchange_seconds += time.perf_counter() - began
+            self.client.set_weights(own, total)
+        self._share = own / total if total > 0 else 0.0
+
+    # Gradients
+
+    def scale(self, values: torch.Tensor, parts: Optional[Parts] = None) -> None:
+        """Scales a buffer of this member's mean gradient by its share, in place.
+
+        Where squares are wanted they are taken part by part and added exactly, so that it makes no difference to any bit
+        how parameters are laid out in buffers.
+        """
+        self._on_device |= values.device.type != "cpu"
+        if not self._measures:
+            multiply(values, self._share)
+        else:
+            for key, view in parts if parts is not None else [(len(self._own_squares), values)]:
+                self._own_squares[key] = multiply_and_square(view, self._share)
+
+    @property
+    def wants_sums(self) -> bool:
+        """`summed` is to be called for the buffers of this pass."""
+        return self._measures
+
+    def summed(self, values: torch.Tensor, parts: Optional[Parts] = None) -> None:
+        """Takes a buffer of the mean gradient over all members."""
+        if self._measures:
+            self._global_squares += [squares(view) for _, view in parts] if parts is not None else [squares(values)]
+
+    def launch(self) -> None:
+        """All buffers of the pass are on their way; so is the row now, where one is due. On a GPU its numbers are not
+        there yet, and the row is written when the optimiser steps."""
+        if not self._on_device:
+            self._write_row()
+
+    def wait(self, work: Any) -> None:
+        """Waits for a collective, and counts how long."""
+        if work is not None:
+            began = time.perf_counter()
+            work.wait()
+            self.exchange_seconds += time.perf_counter() - began
+
+    def _write_row(self) -> None:
+        if self._row_written or self._due is None or not self._due & raw.GATHER:
+            return
+        self.client.write_row(self._plain(self._own_squares.values()), self._row.data_ptr())
+        self._rows = self.peers.gather(self._row)
+        self._row_written = True
+
+    def _plain(self, parts: Any) -> float:
+        """The sum, without the factor that a GradScaler has put on the loss."""
+        factor = float(self.scaler.get_scale()) if self.scaler is not None else 1.0
+        try:
+            return math.fsum(float(part) for part in parts) / (factor * factor)
+        except (OverflowError, ValueError):  # infinities of both signs, or a sum beyond the largest number
+            return math.inf
+
+    def read_rows(self) -> None:
+        """Waits for the rows that are under way, if any are."""
+        if self._rows is None:
+            return
+        began = time.perf_counter()
+        rows, self._rows = self._rows.wait(), None
+        self.exchange_seconds += time.perf_counter() - began
+        self.client.read_rows(rows.data_ptr())
+
+    # The optimiser
+
+    def factor(self) -> float:
+        """What the learning rate of this step is multiplied by. Once a step, before the optimiser."""
+        self._write_row()
+        self.read_rows()
+        self._square = self._plain(self._global_squares)
+        rate = self.client.rate(self._square)
+        self.progress = rate.progress
+        return rate.factor
+
+    def complete(self, skipped: bool = False) -> None:
+        """The optimiser has stepped, or has left the step out because of infinite gradients."""
+        now = time.perf_counter()
+        times = self._times
+        times.skipped = skipped
+        times.iteration_seconds = now - self._ended if self._ended is not None else 0.0
+        times.data_seconds = min(self.data_seconds, times.iteration_seconds)
+        times.exchange_seconds = min(self.exchange_seconds, times.iteration_seconds - times.data_seconds)
+        times.compute_seconds = times.iteration_seconds - times.data_seconds - times.exchange_seconds
+        times.loss, times.correct = self.loss, self.correct
+        times.gradient_norm = math.sqrt(self._square) if self._global_squares else -1.0
+        self.client.complete(times)
+        for line in self.client.notices():
+            _log.info("%s", line)
+        self._reset()
+        self.counted = 0
+        self.loss, self.correct = math.nan, -1.0
+        self.restart_clock(now)
+
+    def restart_clock(self, now: Optional[float] = None) -> None:
+        """The next step begins now: what has gone by since the last one (an evaluation) is no part of it."""
+        self._ended = time.perf_counter() if now is None else now
+        self.data_seconds = self.exchange_seconds = 0.0

@@ -1,0 +1,86 @@
+"""The structs of client/dynamix.h, field by field. Their first field is their size, so that the library can add fields."""
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_char_p, c_double, c_uint32, c_uint64
+
+ABI_VERSION = 1
+
+OK, ERROR, END, WAIT = range(4)
+MEASURE, GATHER = 1, 2
+INTRODUCTION_COLUMNS = 24
+ROW_COLUMNS = 16
+
+#: How the learning rate follows the global batch; `None` leaves it to the agent.
+RULES = {None: 0, "constant": 1, "linear": 2, "square-root": 3, "adascale": 4}
+
+
+class Sized(ctypes.Structure):
+    """A struct that tells its size."""
+
+    def __init__(self, **values: object) -> None:
+        super().__init__(size=ctypes.sizeof(type(self)), **values)
+
+
+class Options(Sized):
+    """Of `dynamix_open`."""
+
+    _fields_ = [("size", c_uint32), ("position", c_uint32), ("members", c_uint32), ("connect_timeout_ms", c_uint32),
+                ("agent", c_char_p)]
+
+
+class Workload(Sized):
+    """Of `dynamix_introduce`: what is trained."""
+
+    _fields_ = [("size", c_uint32), ("batch", c_uint32), ("samples", c_uint64), ("seed", c_uint64),
+                ("lowest_batch", c_uint32), ("highest_batch", c_uint32), ("shuffle", c_uint32), ("drop_last", c_uint32),
+                ("rule", c_uint32), ("adaptive", c_uint32), ("noise_interval", c_uint32), ("window_steps", c_uint32)]
+
+
+class Deal(Sized):
+    """One step's samples."""
+
+    _fields_ = [("size", c_uint32), ("own", c_uint32), ("step", c_uint64), ("epoch", c_uint64), ("total", c_uint64),
+                ("first", c_uint64), ("ends_epoch", c_uint32), ("padded", c_uint32)]
+    own: int
+    step: int
+    epoch: int
+    total: int
+    first: int
+    ends_epoch: int
+    padded: int
+
+
+class StepRate(Sized):
+    """What the learning-rate rule makes of a step."""
+
+    _fields_ = [("size", c_uint32), ("reserved", c_uint32), ("factor", c_double), ("gain", c_double),
+                ("progress", c_double)]
+    factor: float
+    gain: float
+    progress: float
+
+
+class StepTimes(Sized):
+    """`dynamix_step`: a completed step."""
+
+    _fields_ = [("size", c_uint32), ("skipped", c_uint32), ("iteration_seconds", c_double), ("compute_seconds", c_double),
+                ("exchange_seconds", c_double), ("data_seconds", c_double), ("loss", c_double), ("correct", c_double),
+                ("gradient_norm", c_double)]
+    skipped: int
+    iteration_seconds: float
+    compute_seconds: float
+    exchange_seconds: float
+    data_seconds: float
+    loss: float
+    correct: float
+    gradient_norm: float
+
+
+class RawStatus(Sized):
+    """`dynamix_status`."""
+
+    _fields_ = [("size", c_uint32), ("batch", c_uint32), ("global_batch", c_uint64), ("step", c_uint64),
+                ("samples", c_uint64), ("epoch", c_uint64), ("cursor", c_uint64), ("window", c_uint64),
+                ("generation", c_uint64), ("decisions", c_uint64), ("connected", c_uint32), ("stop", c_uint32),
+                ("rank", c_uint32), ("noise_valid", c_uint32), ("noise_scale", c_double), ("progress", c_double)]

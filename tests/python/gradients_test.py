@@ -1,0 +1,208 @@
+"""The weighted gradient is that of the joined batch, in whatever way DistributedDataParallel is used."""
+import contextlib
+import copy
+import math
+import random
+import unittest
+
+import ranks
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import dynamix
+
+FEATURES = 12
+
+
+class Branches(nn.Module):
+    """Layers of several sizes, and two branches of which a step may take one."""
+
+    def __init__(self, both):
+        super().__init__()
+        self.first = nn.Linear(FEATURES, 64)
+        self.left = nn.Linear(64, 64)
+        self.right = nn.Linear(64, 64)
+        self.last = nn.Linear(64, 3)
+        self.both = both
+
+    def forward(self, values, left=True):
+        hidden = torch.tanh(self.first(values))
+        if self.both:
+            return self.last(self.left(hidden) + self.right(hidden))
+        return self.last(self.left(hidden) if left else self.right(hidden))
+
+
+def numbers(count, dtype):
+    generator = torch.Generator().manual_seed(7)
+    inputs = torch.randn(count, FEATURES, generator=generator, dtype=torch.float64).to(dtype)
+    return torch.utils.data.TensorDataset(torch.arange(count), inputs, torch.randint(3, (count,), generator=generator))
+
+
+def batch_of(rank):
+    """Unequal, and so large together that the last step of an epoch leaves ranks with nothing."""
+    return (2, 9, 4, 6)[rank]
+
+
+def joined_gradient(model, dataset, chosen, left=True, autocast=False):
+    model.zero_grad()
+    _, inputs, labels = dataset[chosen]
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        loss = nn.functional.cross_entropy(model(inputs, left), labels)
+    loss.backward()
+    return gradients(model)
+
+
+def largest_error(found, expected):
+    """Relative to the largest gradient."""
+    scale = max(float(e.double().abs().max()) for e in expected)
+    return max(float((f.double() - e.double()).abs().max()) for f, e in zip(found, expected)) / scale
+
+
+def gradients(model):
+    return [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()]
+
+
+def numbers_of_all(own, world):
+    """The sample numbers of all ranks."""
+    if world == 1:
+        return own
+    gathered = [None] * world
+    torch.distributed.all_gather_object(gathered, own)
+    return [number for part in gathered for number in part]
+
+
+def compare(rank, world, dtype, options, use):
+    """The largest error of a step's gradient (under autocast: what it is more than twice as large as the error of the
+    joined batch's), the sizes of this rank's batches, and the parameters at the end."""
+    model = Branches(both=not use.get("branches")).to(dtype)
+    reference = copy.deepcopy(model)
+    wrapped = DistributedDataParallel(model, **options) if use.get("ddp", True) else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    run = dynamix.join(wrapped, optimizer, agent="off")
+    dataset = numbers(3 * sum(batch_of(member) for member in range(world)) + 1, dtype)
+    loader = run.loader(dataset, batch_size=batch_of(rank), seed=3)
+    factor = use.get("scale", 1.0)
+    worst, rounding, sizes = 0.0, 0.0, []
+    for epoch in range(2):
+        for number, (chosen, inputs, labels) in enumerate(loader):
+            sizes.append(run.counted)
+            left = not use.get("branches") or number % 2 == 0
+            optimizer.zero_grad()
+            passes = use.get("passes", 1)
+            for micro in range(passes):
+                silent = contextlib.nullcontext() if micro == passes - 1 or not use.get("no_sync") else wrapped.no_sync()
+                with silent, torch.autocast("cpu", torch.bfloat16, enabled=use.get("autocast", False)):
+                    loss = nn.functional.cross_entropy(wrapped(inputs, left), labels) / passes
+                    if run.counted == 0 and use.get("nan"):
+                        loss = loss * math.nan
+                    (loss * factor).backward()
+            if not use.get("ddp", True):
+                run.average_gradients()
+            for parameter in model.parameters():
+                if parameter.grad is not None:
+                    parameter.grad /= factor
+            counted = chosen.tolist()[:run.counted]
+            reference.load_state_dict(model.state_dict())
+            everyones = numbers_of_all(counted, world)
+            expected = joined_gradient(reference, dataset, everyones, left)
+            worst = max(worst, largest_error(gradients(model), expected))
+            if use.get("autocast"):
+                rounded = joined_gradient(reference, dataset, everyones, left, autocast=True)
+                rounding = max(rounding, largest_error(rounded, expected))
+            optimizer.step()
+    run.close()
+    return worst - 2 * rounding, sizes, [parameter.detach().clone() for parameter in model.parameters()]
+
+
+class Gradients(unittest.TestCase):
+    def check(self, world, dtype=torch.float64, most=1e-12, options=None, **use):
+        results = ranks.run(compare, world, dtype, options or {}, use)
+        for worst, _, parameters in results:
+            self.assertLess(worst, most)
+            for ours, first in zip(parameters, results[0][2]):
+                self.assertTrue(torch.equal(ours, first), "the ranks' parameters differ")
+        if world > 1:
+            self.assertIn(0, [size for _, sizes, _ in results for size in sizes], "no batch was empty")
+
+    def test_in_float64_at_two_three_and_four_ranks(self):
+        for world in (2, 3, 4):
+            with self.subTest(world=world):
+                self.check(world)
+
+    def test_in_float32(self):
+        self.check(3, torch.float32, 1e-6)
+
+    def test_in_bfloat16_within_its_rounding(self):
+        self.check(3, torch.float32, 0, autocast=True)
+
+    def test_in_buckets_of_their_own(self):
+        self.check(3, options={"bucket_cap_mb": 0.01})
+
+    def test_in_views_of_the_buckets(self):
+        self.check(3, options={"gradient_as_bucket_view": True, "bucket_cap_mb": 0.01})
+
+    def test_of_branches_that_are_not_used(self):
+        self.check(2, options={"find_unused_parameters": True}, branches=True)
+
+    def test_of_a_static_graph(self):
+        self.check(2, options={"static_graph": True})
+
+    def test_accumulated_without_synchronisation(self):
+        self.check(2, no_sync=True, passes=4)
+
+    def test_accumulated_with_synchronisation(self):
+        self.check(2, passes=3)
+
+    def test_of_a_loss_that_is_scaled(self):
+        self.check(2, scale=65536.0)
+
+    def test_without_the_loss_of_a_worker_that_has_no_samples(self):
+        self.check(3, nan=True)
+
+    def test_of_a_model_without_ddp(self):
+        self.check(3, ddp=False)
+        self.check(3, ddp=False, nan=True)
+
+    def test_of_a_single_process(self):
+        self.check(1, ddp=False)
+
+
+def weigh_tokens(rank, world, dtype):
+    """Steps whose weights are drawn, 0 among them: the error against the sum of the losses by the sum of the weights."""
+    model = DistributedDataParallel(nn.Linear(FEATURES, 1).to(dtype), bucket_cap_mb=0.01)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    run = dynamix.join(model, optimizer, agent="off")
+    draw = random.Random(5)
+    worst = 0.0
+    for _, inputs, _ in run.loader(numbers(200, dtype), batch_size=4):
+        weights = [draw.choice((0, 1, 3, 17, 250)) for _ in range(world)]
+        weights[draw.randrange(world)] += 1
+        if run.counted == 0:
+            weights[rank] = 0
+        everyones = numbers_of_all([weights[rank]], world)
+        optimizer.zero_grad()
+        run.weight(weights[rank])
+        loss = model(inputs).square().sum() / weights[rank] if weights[rank] else model(inputs).sum() * math.nan
+        loss.backward()
+        own = torch.autograd.grad(model.module(inputs).square().sum(), list(model.parameters()))
+        expected = []
+        for gradient in own:
+            total = gradient if weights[rank] else torch.zeros_like(gradient)
+            torch.distributed.all_reduce(total)
+            expected.append(total / sum(everyones))
+        worst = max(worst, largest_error(gradients(model), expected))
+        optimizer.step()
+    run.close()
+    return worst
+
+
+class Weights(unittest.TestCase):
+    def test_of_tokens_that_change_in_each_step(self):
+        for world in (2, 4):
+            self.assertLess(max(ranks.run(weigh_tokens, world, torch.float64)), 1e-12)
+        self.assertLess(max(ranks.run(weigh_tokens, 3, torch.float32)), 1e-6)
+
+
+if __name__ == "__main__":
+    unittest.main()

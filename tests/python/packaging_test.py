@@ -1,0 +1,97 @@
+"""The package installs from the source tree without a network, and its command line."""
+import contextlib
+import io
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import ranks  # noqa: F401  (finds the package)
+
+from dynamix import __main__ as command
+from dynamix import library, tensorboard
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+LEDGER = SOURCE / "tests/unit/ledger/golden/faulty"
+
+
+def build_library():
+    """The library under test, whatever build directory it lies in."""
+    return {**os.environ, "DYNAMIX_LIBRARY": library.candidates()[0], "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+class Package(unittest.TestCase):
+    def install(self, folder, *options):
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-cache-dir", "--target", folder,
+                        *options, str(SOURCE)], check=True, env=build_library(), timeout=300)
+
+    def test_installs_without_a_network(self):
+        try:
+            import pip  # noqa: F401
+        except ImportError:
+            self.skipTest("this Python has no pip")
+        with tempfile.TemporaryDirectory() as folder:
+            self.install(folder)
+            environment = {**os.environ, "PYTHONPATH": folder, "OMP_NUM_THREADS": "1"}
+            environment.pop("DYNAMIX_LIBRARY", None)
+            code = ("import dynamix, torch; m = torch.nn.Linear(1, 1); o = torch.optim.SGD(m.parameters(), lr=1.0)\n"
+                    "run = dynamix.join(m, o, agent='off')\n"
+                    "loader = run.loader(torch.utils.data.TensorDataset(torch.zeros(5, 1)), batch_size=2)\n"
+                    "print(dynamix.__file__, dynamix.library.load()._name, len(loader))")
+            shown = subprocess.run([sys.executable, "-c", code], cwd="/", check=True, env=environment, timeout=120,
+                                   stdout=subprocess.PIPE).stdout.decode().split()
+            self.assertEqual(shown, [f"{folder}/dynamix/__init__.py", f"{folder}/dynamix/libdynamix.so.1", "3"])
+            self.assertTrue(os.path.isfile(f"{folder}/dynamix/py.typed"))
+            self.assertTrue(os.path.isfile(f"{folder}/bin/dynamix"))
+
+
+class Command(unittest.TestCase):
+    def run_command(self, *arguments):
+        out, error = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+            status = command.main(list(arguments))
+        return status, out.getvalue(), error.getvalue()
+
+    def test_shows_how_it_is_used(self):
+        self.assertIn("tensorboard RUN", self.run_command("--help")[1])
+        self.assertEqual(self.run_command()[0], 2)
+
+    def test_says_that_a_run_is_none(self):
+        status, _, error = self.run_command("tensorboard", "/nowhere")
+        self.assertEqual(status, 1)
+        self.assertIn("/nowhere is no run directory", error)
+
+    def test_says_which_package_is_missing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            status, out, error = self.run_command("tensorboard", str(LEDGER), folder)
+            if status == 0:
+                self.assertIn("tensorboard --logdir", out)
+                self.assertEqual(len(os.listdir(folder)), 1)
+            else:
+                self.assertIn("python3-tensorboard", error)
+
+    def test_finds_the_curves_in_a_ledger(self):
+        found = list(tensorboard.scalars(str(LEDGER / "windows.jsonl")))
+        tags = {tag for tag, _, _ in found}
+        self.assertLessEqual({"batch/ada", "loss/ben", "run/global_batch", "evaluation/test_accuracy"}, tags)
+        self.assertIn(("batch/ada", 64.0, 2), found)
+        self.assertIn(("evaluation/test_accuracy", 0.503, 14), found)
+
+    def test_hands_the_rest_to_the_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            node = pathlib.Path(folder) / "dynamix-node"
+            node.write_text("#!/bin/sh\necho \"$@\"\n")
+            node.chmod(0o755)
+            environment = {**os.environ, "DYNAMIX_NODE": str(node), "PYTHONPATH": str(SOURCE / "python")}
+            for arguments, expected in ((["report", "there", "--json"], "report --run there --json"),
+                                        (["explain", "--run", "there"], "explain --run there"),
+                                        (["exec", "--workers", "2"], "exec --workers 2")):
+                shown = subprocess.run([sys.executable, "-m", "dynamix", *arguments], env=environment, check=True,
+                                       stdout=subprocess.PIPE, timeout=60).stdout.decode().strip()
+                self.assertEqual(shown, expected)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,71 @@
+"""Runs a function as the ranks of a Gloo group on loopback: a process a rank, forked, so that Torch is loaded once."""
+import faulthandler
+import multiprocessing
+import os
+import pathlib
+import pickle
+import sys
+import tempfile
+import time
+import traceback
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+
+import torch
+import torch.distributed
+
+SECONDS = float(os.environ.get("DYNAMIX_TEST_SECONDS", 120))
+
+
+def _rank(function, rank, world, meeting, connection, arguments):
+    status = 0
+    faulthandler.dump_traceback_later(SECONDS * 0.9)  # where a rank hangs
+    try:
+        torch.set_num_threads(1)
+        torch.manual_seed(1)
+        if world > 1:
+            torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=world)
+        connection.send_bytes(pickle.dumps((True, function(rank, world, *arguments))))
+        if world > 1:
+            torch.distributed.barrier()
+    except BaseException:
+        status = 1
+        try:
+            connection.send_bytes(pickle.dumps((False, traceback.format_exc())))
+        except OSError:
+            traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def run(function, world, *arguments):
+    """What `function(rank, world, *arguments)` returns on each rank. Raises RuntimeError where one fails or none answers."""
+    context = multiprocessing.get_context("fork")
+    processes, ends, results = [], [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for rank in range(world):
+            ours, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=_rank,
+                                      args=(function, rank, world, os.path.join(folder, "store"), theirs, arguments))
+            process.start()
+            theirs.close()
+            processes.append(process)
+            ends.append(ours)
+        limit = time.monotonic() + SECONDS
+        try:
+            for rank, end in enumerate(ends):
+                if not end.poll(max(0.0, limit - time.monotonic())):
+                    raise RuntimeError(f"rank {rank} gave no result within {SECONDS} s")
+                results.append(pickle.loads(end.recv_bytes()))
+            problems = [f"rank {rank}:\n{text}" for rank, (good, text) in enumerate(results) if not good]
+            if problems:
+                raise RuntimeError("\n".join(problems))
+            return [value for _, value in results]
+        finally:
+            for process in processes:
+                process.join(0 if len(results) < world or not all(good for good, _ in results) else 20)
+                if process.is_alive():
+                    process.kill()
+                    process.join()

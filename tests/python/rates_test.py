@@ -1,0 +1,172 @@
+"""Learning rates follow the global batch, and schedules advance by progress."""
+import copy
+import unittest
+import warnings
+
+import ranks
+import torch
+from torch import nn
+from torch.optim import lr_scheduler
+
+import dynamix
+
+SCHEDULES = {
+    "step": lambda o: lr_scheduler.StepLR(o, 3, 0.5),
+    "exponential": lambda o: lr_scheduler.ExponentialLR(o, 0.9),
+    "cosine": lambda o: lr_scheduler.CosineAnnealingLR(o, 30),
+    "one cycle": lambda o: lr_scheduler.OneCycleLR(o, 0.3, total_steps=200),
+    "lambda": lambda o: lr_scheduler.LambdaLR(o, lambda step: 1 / (1 + step)),
+    "chained": lambda o: lr_scheduler.ChainedScheduler([lr_scheduler.ConstantLR(o, 0.1, 4),
+                                                        lr_scheduler.ExponentialLR(o, 0.95)]),
+    "sequential": lambda o: lr_scheduler.SequentialLR(o, [lr_scheduler.ConstantLR(o, 0.1, 100),
+                                                          lr_scheduler.ExponentialLR(o, 0.9)], [5]),
+    "restarts": lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 7),
+}
+
+
+def optimizer_of(parameters):
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def follow(rank, world, name, passed):
+    """(progress, rate of the schedule) of each step, the keys of its state, and the warnings that came. A scheduler that is
+    not passed to `join` is made behind it."""
+    model = nn.Linear(4, 1)
+    optimizer = optimizer_of(model.parameters())
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        scheduler = SCHEDULES[name](optimizer) if passed else None
+        run = dynamix.join(model, optimizer, scheduler=scheduler, rule="linear", agent="off")
+        scheduler = scheduler or SCHEDULES[name](optimizer)
+        loader = run.loader(torch.utils.data.TensorDataset(torch.randn(43, 4)), batch_size=4)
+        rates = []
+        for _ in range(2):
+            for (values,) in loader:
+                optimizer.zero_grad()
+                model(values).square().mean().backward()
+                run.average_gradients()
+                optimizer.step()
+                scheduler.step()
+                rates.append((run.progress, optimizer.param_groups[0]["lr"]))
+        state = copy.deepcopy(scheduler).state_dict()
+        run.close()
+    assert type(optimizer) is torch.optim.SGD and type(scheduler) is type(SCHEDULES[name](optimizer_of([nn.Parameter()])))
+    # Torch itself warns of schedulers that step others, but in other words.
+    return rates, sorted(state), [str(w.message) for w in warned if "optimizer.step()" in str(w.message)]
+
+
+class Schedules(unittest.TestCase):
+    def plain(self, name, steps):
+        """Rates by steps, and the keys of the state."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            optimizer = optimizer_of([nn.Parameter(torch.zeros(1))])
+            scheduler = SCHEDULES[name](optimizer)
+            rates = [optimizer.param_groups[0]["lr"]]
+            for _ in range(steps):
+                optimizer.step()
+                scheduler.step()
+                rates.append(optimizer.param_groups[0]["lr"])
+            return rates, sorted(scheduler.state_dict())
+
+    def check(self, name, passed, steps_at):
+        rates, keys, warned = ranks.run(follow, 2, name, passed)[0]
+        plain, plain_keys = self.plain(name, len(rates))
+        for number, (progress, rate) in enumerate(rates):
+            self.assertAlmostEqual(rate, plain[steps_at(number, progress)], delta=2e-6)
+        self.assertLess(rates[-1][0], len(rates), "the last steps of an epoch make less progress")
+        self.assertEqual(keys, plain_keys)
+        self.assertEqual(warned, [])
+
+    def test_that_join_are_the_plain_ones_at_equal_progress(self):
+        for name in SCHEDULES:
+            with self.subTest(schedule=name):
+                self.check(name, True, lambda _, progress: int(progress + 1e-6))
+
+    def test_that_do_not_join_are_left_alone(self):
+        for name in ("step", "one cycle"):
+            with self.subTest(schedule=name):
+                self.check(name, False, lambda number, _: number + 1)
+
+
+def observe_rates(rank, world, rule):
+    """(global batch / base batch, rate that the optimiser used) of each step, and the rate afterwards."""
+    model = nn.Linear(4, 1)
+    used = []
+
+    class Watched(torch.optim.SGD):
+        def step(self, closure=None):
+            used.append(self.param_groups[0]["lr"])
+            return super().step(closure)
+
+    optimizer = Watched(model.parameters(), lr=0.1)
+    run = dynamix.join(model, optimizer, rule=rule, agent="off")
+    loader = run.loader(torch.utils.data.TensorDataset(torch.randn(10, 4)), batch_size=4)
+    for (values,) in loader:
+        def closure():
+            optimizer.zero_grad()
+            loss = model(values).square().mean()
+            loss.backward()
+            run.average_gradients()
+            return loss
+
+        assert float(optimizer.step(closure)) > 0
+        assert optimizer.param_groups[0]["lr"] == 0.1
+    run.close()
+    return used
+
+
+class Rules(unittest.TestCase):
+    def test_multiply_the_rate_for_the_step_alone(self):
+        # Two workers of 4 samples: 10 samples are a step of 8 and one of 2, a quarter.
+        self.assertEqual(ranks.run(observe_rates, 2, "linear")[0], [0.1, 0.025])
+        self.assertEqual(ranks.run(observe_rates, 2, "square-root")[0], [0.1, 0.05])
+        self.assertEqual(ranks.run(observe_rates, 2, "constant")[0], [0.1, 0.1])
+
+
+class Scaler:
+    """As a GradScaler on a GPU: leaves out the steps whose gradients are not finite."""
+
+    def __init__(self):
+        self.scale = 1024.0
+
+    def get_scale(self):
+        return self.scale
+
+    def step(self, optimizer):
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"]]
+        for gradient in gradients:
+            gradient /= self.scale
+        if all(bool(torch.isfinite(gradient).all()) for gradient in gradients):
+            optimizer.step()
+
+    def update(self):
+        pass
+
+
+def overflow(rank, world):
+    model = nn.Linear(4, 1)
+    optimizer = optimizer_of(model.parameters())
+    scaler = Scaler()
+    run = dynamix.join(model, optimizer, scaler=scaler, agent="off", window_steps=2)
+    loader = run.loader(torch.utils.data.TensorDataset(torch.randn(64, 4)), batch_size=4)
+    for number, (values,) in enumerate(loader):
+        optimizer.zero_grad()
+        loss = model(values).square().mean() * (float("inf") if number == 3 else 1)
+        (loss * scaler.get_scale()).backward()
+        run.average_gradients()
+        scaler.step(optimizer)
+        scaler.update()
+    assert all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
+    steps = run.status.step
+    run.close()
+    return steps
+
+
+class Overflow(unittest.TestCase):
+    def test_uses_a_step_up_without_the_optimiser(self):
+        self.assertEqual(ranks.run(overflow, 2), [8, 8])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,172 @@
+"""What cannot be done right is refused, with a message that says what to do."""
+import os
+import unittest
+
+import ranks
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import dynamix
+
+
+def data(count=16):
+    return torch.utils.data.TensorDataset(torch.randn(count, 3))
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(range(4))
+
+
+class FullyShardedDataParallel(nn.Linear):
+    """By its name only: Torch's own needs a GPU."""
+
+
+def a_run(**options):
+    model = nn.Linear(3, 1)
+    return dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), **{"agent": "off", **options}), model
+
+
+class Refusals(unittest.TestCase):
+    def refused(self, kind, text, call, *arguments, **options):
+        with self.assertRaisesRegex(kind, text):
+            call(*arguments, **options)
+
+    def test_a_second_training_loader(self):
+        run, _ = a_run()
+        run.loader(data(), batch_size=4)
+        self.refused(RuntimeError, "plain DataLoader for other data", run.loader, data(), batch_size=4)
+        run.close()
+
+    def test_samplers_streams_and_batch_sizes_that_make_no_sense(self):
+        run, _ = a_run()
+        self.refused(ValueError, "leave the sampler", run.loader, data(), batch_size=4, sampler=[1, 2])
+        self.refused(ValueError, "give batch_size", run.loader, data(), batch_sampler=[[1], [2]])
+        self.refused(NotImplementedError, "map-style", run.loader, Stream(), batch_size=4)
+        self.refused(TypeError, "__getitem__", run.loader, iter([1]), batch_size=4)
+        for size in (0, -1, 2.5, None, True):
+            self.refused(ValueError, "batch_size", run.loader, data(), batch_size=size)
+        self.refused(dynamix.DynamixError, "", run.loader, data(), batch_size=2**21)
+        run.close()
+
+    def test_models_and_optimisers_that_cannot_be_weighted(self):
+        plain = nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
+        sharded = FullyShardedDataParallel(3, 1)
+        self.refused(NotImplementedError, "FSDP", dynamix.join, sharded, optimizer, agent="off")
+        lbfgs = torch.optim.LBFGS(plain.parameters())
+        self.refused(NotImplementedError, "LBFGS", dynamix.join, plain, lbfgs, agent="off")
+        plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        self.refused(TypeError, "once a batch", dynamix.join, plain, optimizer, scheduler=plateau, agent="off")
+        self.refused(ValueError, "adascale", dynamix.join, plain, optimizer, rule="quadratic", agent="off")
+        self.refused(TypeError, "give the module", dynamix.join, plain.parameters(), optimizer)
+
+    def test_what_comes_too_early(self):
+        run, _ = a_run()
+        self.refused(RuntimeError, "run.loader", lambda: run.status)
+        self.refused(RuntimeError, "run.loader", run.weight, 3)
+        run.close()
+        self.refused(RuntimeError, "closed", run.loader, data())
+
+    def test_gradients_without_a_batch(self):
+        run, model = a_run()
+        run.loader(data(), batch_size=4)
+        model(torch.randn(2, 3)).sum().backward()
+        self.refused(RuntimeError, "takes one batch of run.loader", run.average_gradients)
+        run.close()
+
+    def test_two_weights_in_one_step_and_weights_that_are_none(self):
+        run, _ = a_run()
+        next(iter(run.loader(data(), batch_size=4)))
+        for weight in (-1, float("nan"), float("inf")):
+            self.refused(ValueError, "finite", run.weight, weight)
+        run.weight(3)
+        self.refused(RuntimeError, "twice", run.weight, 3)
+        run.close()
+
+    def test_an_agent_that_is_not_there(self):
+        self.refused(dynamix.DynamixError, "member 0: .*nobody", a_run, agent="/nobody.sock")
+
+    def test_a_missing_agent_is_told_once(self):
+        os.environ.pop("DYNAMIX_AGENT", None)
+        with self.assertLogs("dynamix", "WARNING") as logged:
+            run, _ = a_run(agent="auto")
+        self.assertEqual(len(logged.output), 1)
+        self.assertIn("dynamix-node exec", logged.output[0])
+        run.close()
+
+    def test_a_forked_child(self):
+        run, _ = a_run()
+        run.loader(data(), batch_size=4)
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                run.status
+                text = "nothing"
+            except dynamix.DynamixError as problem:
+                text = str(problem)
+            os.write(write, text.encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        self.assertIn("a forked process cannot use it", os.read(read, 1000).decode())
+        self.assertEqual(run.status.step, 0)
+        run.close()
+
+
+def step_without_average(rank, world):
+    run, model = a_run()
+    next(iter(run.loader(data(), batch_size=4)))
+    model(torch.randn(2, 3)).sum().backward()
+    try:
+        run._optimizer.step()
+    except RuntimeError as problem:
+        return str(problem)
+
+
+def other_data(rank, world):
+    run, _ = a_run()
+    try:
+        run.loader(data(16 + rank), batch_size=4)
+    except dynamix.DynamixError as problem:
+        return str(problem)
+
+
+def own_hook(rank, world):
+    model = DistributedDataParallel(nn.Linear(3, 1))
+    model.register_comm_hook(None, lambda state, bucket: None)
+    try:
+        dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), agent="off")
+    except RuntimeError as problem:
+        return str(problem)
+
+
+def sparse(rank, world):
+    model = DistributedDataParallel(nn.Embedding(8, 2, sparse=True))
+    try:
+        dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), agent="off")
+    except NotImplementedError as problem:
+        return str(problem)
+
+
+class RefusalsOfGroups(unittest.TestCase):
+    def check(self, function, text):
+        for message in ranks.run(function, 2):
+            self.assertIn(text, message or "nothing was refused")
+
+    def test_steps_whose_gradients_are_not_averaged(self):
+        self.check(step_without_average, "run.average_gradients()")
+
+    def test_members_with_other_data(self):
+        self.check(other_data, "samples")
+
+    def test_models_whose_hook_is_taken(self):
+        self.check(own_hook, "hook is taken")
+
+    def test_sparse_gradients(self):
+        self.check(sparse, "sparse=False")
+
+
+if __name__ == "__main__":
+    unittest.main()

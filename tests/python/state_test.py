@@ -1,0 +1,94 @@
+"""Checkpoints: a run that is resumed in mid-epoch gives the bits of one that was never interrupted."""
+import io
+import unittest
+
+import ranks
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import dynamix
+
+SAMPLES = 100
+
+
+def make(rank, workers):
+    torch.manual_seed(4)
+    generator = torch.Generator().manual_seed(2)
+    data = torch.utils.data.TensorDataset(torch.arange(SAMPLES), torch.randn(SAMPLES, 20, generator=generator))
+    model = nn.Sequential(nn.Linear(20, 300), nn.Tanh(), nn.Linear(300, 300), nn.Tanh(), nn.Linear(300, 1))
+    if torch.distributed.is_initialized():
+        model = DistributedDataParallel(model, bucket_cap_mb=0.2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=200)
+    run = dynamix.join(model, optimizer, scheduler=scheduler, rule="adascale", agent="off", window_steps=5)
+    options = {"num_workers": workers} if workers else {}
+    loader = run.loader(data, batch_size=3 + 4 * rank, **options)
+    return run, loader, model, optimizer, scheduler
+
+
+def train(rank, world, workers, stop, state):
+    """Trains to step `stop`, from `state` if there is one. Returns the samples of each step, parameters and the state."""
+    run, loader, model, optimizer, scheduler = make(rank, workers)
+    if state is not None:
+        state = torch.load(io.BytesIO(state))
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        scheduler.load_state_dict(state["scheduler"])
+        run.load_state_dict(state["dynamix"])
+    taken, saved, step = [], None, run.status.step
+    while step < stop:
+        for numbers, values in loader:
+            taken.append(tuple(numbers.tolist()[:run.counted]))
+            optimizer.zero_grad()
+            model(values).square().mean().backward()
+            optimizer.step()
+            scheduler.step()
+            step += 1
+            if step == stop:
+                saved = io.BytesIO()
+                torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(),
+                            "scheduler": scheduler.state_dict(), "dynamix": run.state_dict()}, saved)
+                break
+    status = run.status
+    run.close()
+    return taken, [value.clone() for value in model.parameters()], saved.getvalue(), (status.epoch, status.cursor), \
+        optimizer.param_groups[0]["lr"]
+
+
+class Resume(unittest.TestCase):
+    def check(self, world, workers):
+        whole = ranks.run(train, world, workers, 37, None)
+        first = ranks.run(train, world, workers, 23, None)
+        state = first[0][2]
+        for rank in range(1, world):
+            one, other = (torch.load(io.BytesIO(first[member][2]))["dynamix"] for member in (0, rank))
+            self.assertTrue(torch.equal(one["words"], other["words"]), "the members' states differ")
+        self.assertNotEqual(first[0][3][1], 0, "the state is not of mid-epoch")
+        second = ranks.run(train, world, workers, 37, state)
+        for rank in range(world):
+            self.assertEqual(first[rank][0] + second[rank][0], whole[rank][0])
+            self.assertEqual(second[rank][4], whole[rank][4])
+            for ours, theirs in zip(second[rank][1], whole[rank][1]):
+                self.assertTrue(torch.equal(ours, theirs))
+
+    def test_in_mid_epoch_gives_the_same_bits(self):
+        for world in (1, 2, 3):
+            with self.subTest(world=world):
+                self.check(world, 0)
+
+    def test_gives_the_same_bits_whatever_has_been_fetched_ahead(self):
+        self.check(2, 2)
+
+    def test_with_fewer_members_deals_the_rest_of_the_epoch_once(self):
+        first = ranks.run(train, 3, 0, 8, None)
+        epoch, cursor = first[0][3]
+        steps = -(-(SAMPLES - cursor) // (3 + 7 + 11))
+        second = ranks.run(train, 2, 0, 8 + steps, first[0][2])
+        dealt = sorted(number for taken in second for step in taken[0] for number in step)
+        self.assertEqual(len(dealt), SAMPLES - cursor)
+        self.assertEqual(len(set(dealt)), len(dealt))
+
+
+if __name__ == "__main__":
+    unittest.main()
