@@ -88,8 +88,13 @@ enum class policy_kind : std::uint8_t {
   ppo,
   ppo_add,
   ppo_simple,
-  oracle
+  oracle,      ///< knows the truth at every window
+  step_oracle, ///< and at every step
 };
+/// Whether the policy needs what only a simulation knows.
+constexpr bool knows_truth(policy_kind policy) {
+  return policy == policy_kind::oracle || policy == policy_kind::step_oracle;
+}
 /// Whether the policy changes batch sizes.
 constexpr bool adapts(policy_kind policy) {
   return policy != policy_kind::static_batch && policy != policy_kind::static_best;

@@ -19,8 +19,8 @@ constexpr std::array<std::string_view, 3> dataset_names = {"fashion-mnist", "cif
 constexpr std::array<std::string_view, 3> optimizer_names = {"sgd", "adam", "adamw"};
 constexpr std::array<std::string_view, 4> rule_names = {"constant", "linear", "square-root", "adascale"};
 constexpr std::array<std::string_view, 2> normalization_names = {"none", "group"};
-constexpr std::array<std::string_view, 9> policy_names = {"static", "static-best", "lb-bsp",     "omnilearn", "goodput",
-                                                          "ppo",    "ppo-add",     "ppo-simple", "oracle"};
+constexpr std::array<std::string_view, 10> policy_names = {
+    "static", "static-best", "lb-bsp", "omnilearn", "goodput", "ppo", "ppo-add", "ppo-simple", "oracle", "step-oracle"};
 constexpr std::array<std::string_view, 2> mode_names = {"train", "infer"};
 constexpr std::array<std::string_view, 2> arbitration_names = {"central", "tree"};
 constexpr std::array<std::string_view, 4> source_names = {"ebpf", "tcp_info", "procfs", "nvml"};

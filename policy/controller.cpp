@@ -55,7 +55,8 @@ std::unique_ptr<controller> make_heuristic(const cluster::cluster_file& file) {
   case policy_kind::goodput:
     return make_goodput();
   case policy_kind::oracle:
-    throw std::invalid_argument("the policy \"oracle\" knows the truth, which only a simulation has");
+  case policy_kind::step_oracle:
+    throw std::invalid_argument("an oracle knows the truth, which only a simulation has");
   default:
     return std::make_unique<static_controller>();
   }

@@ -19,7 +19,8 @@ constexpr std::uint64_t evaluation_purpose = 0x6576616c; // tells these random n
 /// Says what it has been told; the truth is not in its observations.
 class oracle : public policy::joint_controller {
 public:
-  std::string name() const override { return "oracle"; }
+  explicit oracle(bool every_step) : every_step(every_step) {}
+  std::string name() const override { return every_step ? "step-oracle" : "oracle"; }
   std::vector<policy::choice> choose_all(const policy::observation& observed) override {
     std::vector<policy::choice> choices;
     for (std::size_t i = 0; i < observed.report->reports.size(); ++i)
@@ -29,7 +30,26 @@ public:
     return choices;
   }
 
-  batches next; ///< by rank; empty: what is assigned
+  const bool every_step; ///< otherwise once a window
+  batches next;          ///< by rank; empty: what is assigned
+};
+
+/// The best batch sizes of every step. They change with hosts and links; the noise scale, which moves slowly, is
+/// followed by the hundredth.
+class step_planner {
+public:
+  batches operator()(const truth& now, const cluster::batch& limits) {
+    if (best_.empty() || now.profiles != before_.profiles || now.slowdown != before_.slowdown ||
+        now.exchange_seconds != before_.exchange_seconds || std::abs(now.phi - before_.phi) > 0.01 * before_.phi) {
+      best_ = best_batches(now, limits);
+      before_ = now;
+    }
+    return best_;
+  }
+
+private:
+  truth before_;
+  batches best_;
 };
 
 /// The batch sizes of a new generation, by rank. `before` is by position among the file's workers, 0: was not there.
@@ -65,6 +85,7 @@ struct simulation::state {
   oracle* knowing; ///< null with any other policy
   policy::deliberation deliberation;
   random_stream evaluation_numbers;
+  step_planner planner;
   batches in_force;
   messages::decision_key key;
   std::deque<pending_decision> pending;
@@ -90,6 +111,10 @@ struct simulation::state {
 };
 
 messages::shard_report simulation::state::run_window() {
+  if (knowing != nullptr && knowing->every_step) {
+    pending.clear();
+    return world.run_window([this](const truth& now) { return in_force = planner(now, file().batch); }, key);
+  }
   batches settling;
   const auto end = world.steps() + file().arbitrator.window_steps;
   for (; !pending.empty() && pending.front().first_step < end; pending.pop_front()) {
@@ -154,9 +179,9 @@ void simulation::state::evaluate(std::uint64_t samples_before, const messages::w
 }
 
 simulation::simulation(scenario what, const std::vector<std::uint8_t>& parameters, std::uint64_t seed) {
-  auto decider = what.file.arbitrator.policy == cluster::policy_kind::oracle
-                     ? std::make_unique<oracle>()
-                     : policy::make_controller(what.file, parameters);
+  const auto policy = what.file.arbitrator.policy;
+  auto decider = cluster::knows_truth(policy) ? std::make_unique<oracle>(policy == cluster::policy_kind::step_oracle)
+                                              : policy::make_controller(what.file, parameters);
   state_ = std::make_unique<state>(std::move(what), std::move(decider), seed);
 }
 

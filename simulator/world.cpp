@@ -61,6 +61,8 @@ struct world::state {
   /// Runs steps under these batch sizes, and times them anew.
   void run_steps(std::span<const std::uint32_t> batches, std::uint32_t steps, window_summary& summary,
                  std::vector<worker_sums>& sums);
+  window_summary begin_window();
+  void end_window(window_summary& summary, double progress_before);
   window_summary run_window(std::span<const std::uint32_t> batches, std::span<const std::uint32_t> settling,
                             std::vector<worker_sums>& sums);
 };
@@ -204,12 +206,25 @@ void world::state::run_steps(std::span<const std::uint32_t> batches, std::uint32
   samples += summary.global_batch * count;
 }
 
-window_summary world::state::run_window(std::span<const std::uint32_t> batches, std::span<const std::uint32_t> settling,
-                                        std::vector<worker_sums>& sums) {
-  window_summary summary{
-      .window = ++window, .generation = generation, .first_step = steps, .steps = what.file.arbitrator.window_steps};
+window_summary world::state::begin_window() {
   for (auto& host : hosts) // absent ones too: a host's hiccups depend on nothing but the window
     host.draw_hiccup(what.file.simulation.hiccup_rate);
+  return {
+      .window = ++window, .generation = generation, .first_step = steps, .steps = what.file.arbitrator.window_steps};
+}
+
+void world::state::end_window(window_summary& summary, double progress_before) {
+  summary.samples = samples;
+  summary.elapsed_seconds = now;
+  summary.accuracy = what.workload.accuracy((progress_before + progress) / 2);
+  summary.phi = what.workload.phi(progress);
+  summary.measured_phi = meter.measure(summary.phi, what.workload.phi_noise, summary.steps);
+  summary.sent_bytes = sent_bytes(links);
+}
+
+window_summary world::state::run_window(std::span<const std::uint32_t> batches, std::span<const std::uint32_t> settling,
+                                        std::vector<worker_sums>& sums) {
+  auto summary = begin_window();
   const double progress_before = progress;
   std::uint32_t left = summary.steps;
   if (!settling.empty() && !std::ranges::equal(settling, batches)) {
@@ -217,12 +232,7 @@ window_summary world::state::run_window(std::span<const std::uint32_t> batches, 
     left -= cluster::settle_steps(left);
   }
   run_steps(batches, left, summary, sums);
-  summary.samples = samples;
-  summary.elapsed_seconds = now;
-  summary.accuracy = what.workload.accuracy((progress_before + progress) / 2);
-  summary.phi = what.workload.phi(progress);
-  summary.measured_phi = meter.measure(summary.phi, what.workload.phi_noise, summary.steps);
-  summary.sent_bytes = sent_bytes(links);
+  end_window(summary, progress_before);
   return summary;
 }
 
@@ -241,6 +251,32 @@ messages::shard_report world::run_window(std::span<const std::uint32_t> batches,
     return {};
   std::vector<worker_sums> sums(now.present.size());
   const auto summary = now.run_window(batches, settling, sums);
+  return report(summary, sums, batches, in_force);
+}
+
+messages::shard_report world::run_window(const std::function<std::vector<std::uint32_t>(const truth&)>& choose,
+                                         messages::decision_key in_force) {
+  auto& now = *state_;
+  if (!now.failure.empty())
+    return {};
+  std::vector<worker_sums> sums(now.present.size());
+  std::vector<std::uint32_t> batches;
+  auto summary = now.begin_window();
+  const double progress_before = now.progress;
+  for (std::uint32_t step = 0; step < summary.steps; ++step) {
+    now.observe();
+    batches = choose(look());
+    if (!now.fits_memory(batches))
+      return {};
+    now.run_steps(batches, 1, summary, sums);
+  }
+  now.end_window(summary, progress_before);
+  return report(summary, sums, batches, in_force);
+}
+
+messages::shard_report world::report(const window_summary& summary, std::span<const worker_sums> sums,
+                                     std::span<const std::uint32_t> batches, messages::decision_key in_force) {
+  auto& now = *state_;
   const report_writer writer(now.what, now.learning, summary);
   messages::shard_report shard{.window = summary.window,
                                .generation = summary.generation,

@@ -20,6 +20,7 @@
 #include "simulator/scenario.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -49,6 +50,9 @@ struct evaluation {
   double seconds = 0;  ///< that it took
 };
 
+struct window_summary;
+struct worker_sums;
+
 class world {
 public:
   /// Virtual time that a change of the hosts costs. The new generation is of those who are there after it, and goes on
@@ -66,6 +70,10 @@ public:
   /// report is empty, as it is ever after. Throws std::invalid_argument unless there is one batch size a worker.
   messages::shard_report run_window(std::span<const std::uint32_t> batches, messages::decision_key in_force,
                                     std::span<const std::uint32_t> settling = {});
+  /// The same, but before every step `choose` says the batch sizes of it, knowing what holds in it. The report tells
+  /// those of the last step.
+  messages::shard_report run_window(const std::function<std::vector<std::uint32_t>(const truth&)>& choose,
+                                    messages::decision_key in_force);
 
   /// Evaluates as the workers of the newest window would, and notes when the target is reached. `numbers`: of its
   /// noise.
@@ -90,6 +98,8 @@ public:
 
 private:
   struct state;
+  messages::shard_report report(const window_summary& summary, std::span<const worker_sums> sums,
+                                std::span<const std::uint32_t> batches, messages::decision_key in_force);
   std::unique_ptr<state> state_;
 };
 

@@ -29,6 +29,7 @@ void add_report(CLI::App& app, command_context& context);
 void add_doctor(CLI::App& app, command_context& context);
 void add_profile(CLI::App& app, command_context& context);
 void add_simulate(CLI::App& app, command_context& context);
+void add_generate_scenarios(CLI::App& app, command_context& context);
 void add_compare(CLI::App& app, command_context& context);
 void add_train_policy(CLI::App& app, command_context& context);
 void add_faults(CLI::App& app, command_context& context);

@@ -95,6 +95,7 @@ comparison compare(comparison empty, std::vector<policy_runs> policies) {
     row.to_static_best = ratio_to(row, find_baseline(rows, "static-best"));
     row.to_best_rival = ratio_to(row, best_rival);
     row.to_oracle = ratio_to(row, find_baseline(rows, "oracle"));
+    row.to_step_oracle = ratio_to(row, find_baseline(rows, "step-oracle"));
   }
   find_warnings(empty);
   return empty;

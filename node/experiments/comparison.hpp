@@ -33,6 +33,7 @@ struct comparison_row {
   std::optional<estimate> to_static_best;
   std::optional<estimate> to_best_rival; ///< of lb-bsp, omnilearn and goodput the one with the lowest mean
   std::optional<estimate> to_oracle;
+  std::optional<estimate> to_step_oracle;
 
   bool reached_always() const { return !of.runs.empty() && reached == of.runs.size(); }
 };

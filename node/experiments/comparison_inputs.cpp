@@ -30,8 +30,8 @@ int read_policies(const compare_arguments& arguments, comparison_inputs& inputs,
     if (const auto reason = cluster::set_field(file, "arbitrator.policy", name); !reason.empty())
       return refuse(err, "--policies: " + reason);
     const auto policy = file.arbitrator.policy;
-    if (policy == policy_kind::oracle && !arguments.simulate)
-      return refuse(err, "--policies: oracle knows what only a simulation knows; add --simulate");
+    if (cluster::knows_truth(policy) && !arguments.simulate)
+      return refuse(err, "--policies: an oracle knows what only a simulation knows; add --simulate");
     if (std::ranges::count(inputs.policies, policy) == 0)
       inputs.policies.push_back(policy);
   }

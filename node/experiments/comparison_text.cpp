@@ -77,6 +77,7 @@ json to_object(const comparison& of, const comparison_row& row) {
           {"ratio_to_best_rival", to_object(row.to_best_rival)},
           {"best_rival", of.best_rival.empty() ? json(nullptr) : json(of.best_rival)},
           {"ratio_to_oracle", to_object(row.to_oracle)},
+          {"ratio_to_step_oracle", to_object(row.to_step_oracle)},
           {"warnings", of.warnings},
           {"runs", runs}};
 }
@@ -112,11 +113,12 @@ std::vector<std::vector<std::string>> cells_of(const comparison& of) {
     std::optional<estimate> comparison_row::*ratio;
     bool shown; ///< only where the baseline was compared
   };
-  const std::array<ratio_column, 4> ratios = {
+  const std::array<ratio_column, 5> ratios = {
       {{"/ static", &comparison_row::to_static, compared({"static"})},
        {"/ static-best", &comparison_row::to_static_best, compared({"static-best"})},
        {"/ best rival", &comparison_row::to_best_rival, compared({"lb-bsp", "omnilearn", "goodput"})},
-       {"/ oracle", &comparison_row::to_oracle, compared({"oracle"})}}};
+       {"/ oracle", &comparison_row::to_oracle, compared({"oracle"})},
+       {"/ step-oracle", &comparison_row::to_step_oracle, compared({"step-oracle"})}}};
   std::vector<std::vector<std::string>> cells = {
       {"policy", "seconds", "reached", "accuracy", "samples/s", "decisions", "interventions"}};
   for (const auto& row : of.rows)

@@ -24,10 +24,12 @@ std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file
   errors = check_ports(file);
   if (const auto reason = dashboard::refuse_access(file); !reason.empty())
     errors.push_back(cluster::error_at(file, "dashboard.token_file", reason));
-  if (file.arbitrator.policy == cluster::policy_kind::oracle)
-    errors.push_back(cluster::error_at(file, "arbitrator.policy",
-                                       "arbitrator.policy is \"oracle\", which knows the truth: only `simulate` and "
-                                       "`compare --simulate` have it"));
+  if (cluster::knows_truth(file.arbitrator.policy))
+    errors.push_back(
+        cluster::error_at(file, "arbitrator.policy",
+                          fmt::format("arbitrator.policy is \"{}\", which knows the truth: only `simulate` and "
+                                      "`compare --simulate` have it",
+                                      cluster::to_string(file.arbitrator.policy))));
   if (const auto found = trainer::preflight(file.training); !found.message.empty())
     errors.push_back(cluster::error_at(file, found.field, found.message));
   return errors;

@@ -1,0 +1,66 @@
+#include "node/commands/command.hpp"
+#include "node/launch/run_directory.hpp"
+#include "simulator/generator.hpp"
+#include "storage/atomic_file.hpp"
+
+#include <filesystem>
+#include <fmt/core.h>
+#include <memory>
+#include <ostream>
+
+namespace dynamix::node {
+namespace {
+
+struct generate_arguments {
+  std::string out;
+  std::string purpose = "test";
+  std::uint64_t first = 0;
+  std::uint64_t count = 60;
+  std::string policy_file;
+};
+
+int generate(const generate_arguments& arguments, command_context& context) {
+  if (!run_directory(arguments.out).empty())
+    return refuse(context.err, arguments.out + " exists and is not empty; choose another --out");
+  const auto policy_file =
+      arguments.policy_file.empty() ? "" : std::filesystem::absolute(arguments.policy_file).string();
+  const auto purpose =
+      arguments.purpose == "test" ? simulator::generated_for::test : simulator::generated_for::training;
+  for (auto seed = arguments.first; seed < arguments.first + arguments.count; ++seed) {
+    const auto made = simulator::generate_scenario(purpose, seed, policy_file);
+    for (const auto& file : made.files) {
+      const auto path = std::filesystem::path(arguments.out) / file.path;
+      std::filesystem::create_directories(path.parent_path());
+      if (const auto problem = storage::write_file_atomically(path.string(), file.text); !problem.empty()) {
+        context.err << "dynamix-node: error: " << problem << "\n";
+        return exit_failed;
+      }
+    }
+  }
+  context.out << fmt::format("{} scenarios in {}; run them with: dynamix-node compare --simulate --cluster {}\n",
+                             arguments.count, arguments.out, arguments.out);
+  return exit_done;
+}
+
+} // namespace
+
+void add_generate_scenarios(CLI::App& app, command_context& context) {
+  auto arguments = std::make_shared<generate_arguments>();
+  auto* command =
+      app.add_subcommand("generate-scenarios", "Write clusters and workloads drawn from a published distribution");
+  command->add_option("--out", arguments->out, "New or empty directory for the files")->required();
+  command->add_option("--purpose", arguments->purpose, "test or training: unrelated scenarios for the same seeds")
+      ->check(CLI::IsMember({"test", "training"}))
+      ->capture_default_str();
+  command->add_option("--first-seed", arguments->first, "Seed of the first scenario")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  command->add_option("--count", arguments->count, "Scenarios, each with the next seed; any 12 cover all groups")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  command->add_option("--policy-file", arguments->policy_file, "Named by the files as arbitrator.policy_file");
+  command->callback(
+      [arguments, &context] { context.work = [arguments, &context] { return generate(*arguments, context); }; });
+}
+
+} // namespace dynamix::node

@@ -1,0 +1,36 @@
+#pragma once
+
+/// Clusters and workloads that nobody has chosen: drawn from a published distribution, so that a policy can be judged
+/// on what neither its training nor its tuning has seen.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dynamix::simulator {
+
+/// What seeds are for. The same seed gives unrelated scenarios in the two.
+enum class generated_for : std::uint8_t { training, test };
+
+struct generated_file {
+  std::string path; ///< relative to the directory of the cluster file
+  std::string text;
+};
+
+/// A cluster file with the workload and the device profiles that it names.
+struct generated_scenario {
+  std::string name; ///< "test-07-changing-slow-16-64": purpose, seed, and the three groups that it belongs to
+  std::vector<generated_file> files; ///< the cluster file first
+};
+
+/// The scenario of a seed; the same text on every machine. Seeds are stratified, so that any twelve that follow each
+/// other cover all groups: steady or changing; fast or slow steps (below or above 224 ms); 2-8, 16-64 or 128-512
+/// workers. docs/simulation-files.md has the distribution of everything else, from `describe_generator_markdown`.
+///
+/// `policy_file`: a path for the file's arbitrator.policy_file, empty for none.
+generated_scenario generate_scenario(generated_for purpose, std::uint64_t seed, const std::string& policy_file);
+
+/// The distribution, as a Markdown table.
+std::string describe_generator_markdown();
+
+} // namespace dynamix::simulator
