@@ -127,12 +127,14 @@ def _rehearse(model: DistributedDataParallel) -> None:
     module = model.module
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     modules: Dict[str, Any] = model._modules
-    forward: Any = model
+    wrapped: Any = model
     modules["module"] = _Rehearsal(parameters)
+    wrapped.require_forward_param_sync = False  # the stand-in has no buffers to broadcast
     try:
         with torch.enable_grad():
-            forward().backward()
+            wrapped().backward()
     finally:
         modules["module"] = module
+        wrapped.require_forward_param_sync = True
     for parameter in parameters:
         parameter.grad = None

@@ -24,6 +24,7 @@ class Branches(nn.Module):
         self.left = nn.Linear(64, 64)
         self.right = nn.Linear(64, 64)
         self.last = nn.Linear(64, 3)
+        self.register_buffer("count", torch.zeros(1))  # DDP broadcasts it in each forward pass
         self.both = both
 
     def forward(self, values, left=True):

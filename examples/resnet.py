@@ -1,0 +1,52 @@
+"""torchvision's ResNet18, as in torchvision's reference training: per-batch OneCycle schedule, clipped gradients. On
+Fashion-MNIST in three channels, since Debian has no ImageNet.
+
+    dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/resnet.py
+"""
+import argparse
+
+import torch
+import torchvision
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import common
+import dynamix
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--samples", type=int, default=2000)
+    parser.add_argument("--agent", default="auto")
+    options = parser.parse_args()
+    rank, world = common.set_up()
+    torch.manual_seed(1)
+    dataset = common.FashionMNIST(most=options.samples)
+    net = torchvision.models.resnet18(num_classes=10)
+    model = DistributedDataParallel(net) if world > 1 else net
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9, weight_decay=1e-4)
+    steps = options.epochs * -(-len(dataset) // (options.batch * world))
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=steps + 1)
+
+    run = dynamix.join(model, optimizer, scheduler=scheduler, rule="adascale", agent=options.agent)
+    loader = run.loader(dataset, options.batch)
+    with run:
+        for epoch in range(run.epoch, options.epochs):
+            for images, labels in loader:
+                optimizer.zero_grad()
+                outputs = model(images.expand(-1, 3, -1, -1))
+                loss = nn.functional.cross_entropy(outputs, labels, label_smoothing=0.1)
+                loss.backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+                run.report(loss=loss.detach(), correct=int((outputs.argmax(1) == labels)[:run.counted].sum()))
+                optimizer.step()
+                scheduler.step()
+            if rank == 0:
+                print(f"epoch {epoch}: loss {float(loss):.3f}, batch sizes {run.status.batches}, "
+                      f"progress {run.progress:.1f} of {steps} steps", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""A small Transformer that predicts the next letter of a text. Its sequences are of unequal lengths and its loss is a mean
+over letters, not sequences: `run.weight` says how many.
+
+    dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/transformer.py
+"""
+import argparse
+import pathlib
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import common
+import dynamix
+
+IGNORED = -100
+
+
+class Lines(torch.utils.data.Dataset):
+    """The lines of a text as numbers of their letters."""
+
+    def __init__(self, path, longest=96):
+        lines = [line for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines() if len(line) > 1]
+        self.letters = sorted(set("".join(lines)))
+        number = {letter: index for index, letter in enumerate(self.letters)}
+        self.lines = [torch.tensor([number[letter] for letter in line[:longest]]) for line in lines]
+
+    def __len__(self):
+        return len(self.lines)
+
+    def __getitem__(self, index):
+        return self.lines[index]
+
+
+def collate(lines):
+    """Letters, and the letter that follows each; IGNORED behind the end of a line."""
+    inputs = nn.utils.rnn.pad_sequence([line[:-1] for line in lines], batch_first=True)
+    targets = nn.utils.rnn.pad_sequence([line[1:] for line in lines], batch_first=True, padding_value=IGNORED)
+    return inputs, targets
+
+
+class Predictor(nn.Module):
+    def __init__(self, letters, width=64, longest=96):
+        super().__init__()
+        self.letter, self.place = nn.Embedding(letters, width), nn.Embedding(longest, width)
+        layer = nn.TransformerEncoderLayer(width, 4, 2 * width, dropout=0.0, batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2)
+        self.last = nn.Linear(width, letters)
+
+    def forward(self, inputs):
+        length = inputs.shape[1]
+        future = torch.triu(torch.full((length, length), float("-inf")), diagonal=1)
+        values = self.letter(inputs) + self.place(torch.arange(length))
+        return self.last(self.layers(values, mask=future))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--text", default=str(pathlib.Path(__file__).resolve().parents[1] / "ARCHITECTURE.md"))
+    parser.add_argument("--agent", default="auto")
+    options = parser.parse_args()
+    rank, world = common.set_up()
+    torch.manual_seed(1)
+    dataset = Lines(options.text)
+    net = Predictor(len(dataset.letters))
+    model = DistributedDataParallel(net) if world > 1 else net
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+
+    run = dynamix.join(model, optimizer, rule="square-root", agent=options.agent)
+    loader = run.loader(dataset, options.batch, collate_fn=collate)
+    with run:
+        for epoch in range(run.epoch, options.epochs):
+            for inputs, targets in loader:
+                run.weight(int((targets != IGNORED).sum()))
+                optimizer.zero_grad()
+                loss = nn.functional.cross_entropy(model(inputs).flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
+                loss.backward()
+                run.report(loss=loss.detach())
+                optimizer.step()
+            if rank == 0:
+                print(f"epoch {epoch}: loss {float(loss):.3f}, batch sizes {run.status.batches}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""The examples run, shortly: with two ranks under torchrun and in one process."""
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE / "python"), "OMP_NUM_THREADS": "1"}
+# Torch 1.13's torchrun fails under Python 3.11 unless it redirects.
+TORCHRUN = ["-m", "torch.distributed.run", "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0", "-r", "1", "-t", "1"]
+
+
+def example(name, *arguments, ranks=1):
+    script = [str(SOURCE / "examples" / name), "--agent", "off", *arguments]
+    with tempfile.TemporaryDirectory() as logs:
+        launch = [*TORCHRUN, "--log_dir", logs, "--nproc_per_node", str(ranks)] if ranks > 1 else []
+        done = subprocess.run([sys.executable, *launch, *script], env=ENVIRONMENT, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=400)
+    text = done.stdout.decode(errors="replace")
+    assert done.returncode == 0, text
+    return text
+
+
+def epochs(text):
+    return [line[line.index("epoch "):] for line in text.splitlines() if "epoch " in line and ", batch sizes" in line]
+
+
+@unittest.skipUnless(os.path.isdir("/usr/share/datasets/fashion-mnist"), "apt-get install dataset-fashion-mnist")
+class FashionMNIST(unittest.TestCase):
+    def test_trains_with_and_without_dynamix(self):
+        for options in ((), ("--plain",)):
+            text = example("fashion_mnist.py", "--epochs", "1", "--samples", "6000", *options, ranks=2)
+            self.assertGreater(float(text.split("accuracy ")[1].split()[0]), 0.25)
+
+    def test_resumes_from_its_checkpoint(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "checkpoint")
+            options = ("--samples", "2000", "--checkpoint", path, "--workers", "1")
+            self.assertEqual(len(epochs(example("fashion_mnist.py", "--epochs", "1", *options))), 1)
+            shown = epochs(example("fashion_mnist.py", "--epochs", "2", *options))
+            self.assertEqual(len(shown), 1)
+            self.assertIn("epoch 1", shown[0])
+
+    @unittest.skipUnless(importlib.util.find_spec("torchvision"), "apt-get install python3-torchvision")
+    def test_trains_a_resnet(self):
+        shown = epochs(example("resnet.py", "--epochs", "1", "--samples", "256", ranks=2))
+        self.assertIn("of 4 steps", shown[0])
+
+
+class Text(unittest.TestCase):
+    def test_trains_a_transformer(self):
+        shown = epochs(example("transformer.py", "--epochs", "2", ranks=2))
+        losses = [float(line.split("loss ")[1].split(",")[0]) for line in shown]
+        self.assertLess(losses[-1], 3.2)
+
+
+if __name__ == "__main__":
+    unittest.main()
