@@ -10,8 +10,8 @@ std::uint64_t planned_batches::total() const {
   return std::accumulate(batches.begin(), batches.end(), std::uint64_t{0});
 }
 
-batch_plan::batch_plan(std::vector<std::uint32_t> batches) {
-  entries_.push_back({.batches = std::move(batches)});
+batch_plan::batch_plan(std::vector<std::uint32_t> batches, messages::decision_key key) {
+  entries_.push_back({.key = key, .batches = std::move(batches)});
 }
 
 const planned_batches& batch_plan::at(std::uint64_t step) const {

@@ -23,7 +23,7 @@ struct planned_batches {
 class batch_plan {
 public:
   /// From step 0 on.
-  explicit batch_plan(std::vector<std::uint32_t> batches);
+  explicit batch_plan(std::vector<std::uint32_t> batches, messages::decision_key key = {});
 
   const planned_batches& at(std::uint64_t step) const;
   const planned_batches& newest() const { return entries_.back(); }

@@ -32,6 +32,18 @@ lockstep::lockstep(lockstep_options options)
       plan_(initial_batches(options_.members)), sampler_(options_.seed, options_.samples, options_.shuffled),
       rule_(new_rule(base_batch_)) {}
 
+lockstep::lockstep(lockstep_options options, lockstep_start start) : lockstep(std::move(options)) {
+  base_batch_ = start.base_batch;
+  plan_ = batch_plan(std::move(start.batches), start.in_force);
+  noise_ = start.noise;
+  rule_ = new_rule(base_batch_);
+  rule_.restore(start.rule);
+  last_agreed_ = start.last_agreed;
+  step_ = start.step;
+  samples_ = start.samples;
+  position_ = start.position;
+}
+
 learning_rate lockstep::new_rule(std::uint64_t base_batch) const {
   return {options_.rule, 1, base_batch, options_.adaptive};
 }
@@ -79,6 +91,8 @@ deal_verdict lockstep::deal(dealt_step& dealt) {
            .epoch = result.epoch,
            .total = result.samples,
            .own = result.ranges[options_.position],
+           .active = static_cast<std::uint32_t>(
+               std::ranges::count_if(result.ranges, [](const index_range& range) { return range.count > 0; })),
            .ends_epoch = result.ends_epoch,
            .after = sampler_.position()};
   ahead_.push_back(dealt);

@@ -50,12 +50,26 @@ struct lockstep_options {
   std::uint32_t noise_interval = 5; ///< steps, at least 1
 };
 
+/// Where a training stands that keeps its state by itself.
+struct lockstep_start {
+  std::uint64_t step = 0; ///< completed
+  std::uint64_t samples = 0;
+  sampler_position position;
+  std::uint64_t base_batch = 1;       ///< of all members, which the learning rate is meant for
+  std::vector<std::uint32_t> batches; ///< in force
+  messages::decision_key in_force;    ///< the decision behind them
+  messages::decision_key last_agreed;
+  gradient_noise noise;
+  learning_rate_state rule;
+};
+
 /// One step's samples.
 struct dealt_step {
   std::uint64_t step = 0; ///< from 0, over the whole training
   std::uint64_t epoch = 0;
   std::uint64_t total = 0; ///< samples of all members
   index_range own;
+  std::uint32_t active = 0; ///< members that have samples
   bool ends_epoch = false;
   sampler_position after; ///< where the next step's samples begin
 };
@@ -91,6 +105,7 @@ struct step_progress {
 class lockstep {
 public:
   explicit lockstep(lockstep_options options);
+  lockstep(lockstep_options options, lockstep_start start);
 
   // Samples.
 
@@ -152,6 +167,8 @@ public:
   /// Agreed last; may hold only from a later step on.
   const planned_batches& newest_batches() const { return plan_.newest(); }
   std::uint64_t dealt() const { return step_ + ahead_.size(); }
+  const gradient_noise& noise_averages() const { return noise_; }
+  learning_rate_state rule_state() const { return rule_.state(); }
   noise_estimate noise() const { return noise_.estimate(); }
   learning_rate_step last_rate() const { return rate_; }
   double progress() const { return rule_.progress(); }

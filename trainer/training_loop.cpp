@@ -2,6 +2,7 @@
 
 #include "client/proportional_split.hpp"
 #include "client/random.hpp"
+#include "session/rate_rule.hpp"
 #include "trainer/emulation.hpp"
 #include "trainer/evaluation.hpp"
 
@@ -21,17 +22,42 @@ constexpr std::uint64_t halved_step_interval = 10;
 constexpr auto epochs_completed = "epochs completed";
 constexpr auto target_reached = "target accuracy reached";
 
+/// The members are held to their bounds where decisions come in, so none are left here.
+client::lockstep lockstep_of(const training_state& state, std::uint32_t position) {
+  const auto& options = state.options;
+  const std::vector<client::member_batch> members(state.batches.size(), {.lowest = 0});
+  return {{.position = position,
+           .members = members,
+           .samples = state.epoch_samples,
+           .seed = options.seed,
+           .rule = dynamix::session::rate_rule_of(options.training.rule),
+           .adaptive = is_adaptive(options.training.optimizer),
+           .window_steps = options.window_steps,
+           .settle_steps = options.settle_steps},
+          {.step = state.step,
+           .samples = state.samples,
+           .position = state.position,
+           .base_batch = options.base_batch(),
+           .batches = state.batches,
+           .in_force = state.in_force,
+           .last_agreed = state.last_applied,
+           .noise = state.noise,
+           .rule = state.rule}};
+}
+
 } // namespace
 
 training_loop::training_loop(training_state& state, const membership& place, exchange::group& peers,
                              decision_slot& decisions, observer& watcher, const exchange::interruption& stop)
     : state_(state), place_(place), position_(peers.position()), peers_(peers), decisions_(decisions),
       watcher_(watcher), stop_(stop), training_step_(state.model, state.train_loader, peers, state.time, stop,
-                                                     std::size_t{state.options.training.bucket_kib} * 1024) {}
+                                                     std::size_t{state.options.training.bucket_kib} * 1024),
+      steps_(lockstep_of(state, position_)) {}
 
 generation_end training_loop::run() {
   state_.model->train();
   sums_.first_step = state_.step;
+  steps_.start_epoch(); // goes on in the one that the state stands in
   watcher_.started();
   catch_up();
   while (!ended()) {
@@ -66,13 +92,16 @@ void training_loop::train_one_step() {
   const bool agrees = step_of_window == options.settle_steps;
   state_.step_in_flight = true;
   std::unique_ptr<exchange::gathering> rows;
+  const auto dealt = deal();
   if (agrees) {
     rows = begin_agreement();
     sums_.control_seconds += state_.time.now_seconds() - start;
   }
-  const auto deal = state_.dealer.deal(state_.batches);
-  auto result = compute(deal);
-  update(deal, result);
+  auto result = compute(dealt);
+  agreement agreed;
+  if (agrees)
+    agreed = finish_agreement(*rows);
+  update(dealt, result);
   state_.step_in_flight = false;
   const double end_seconds = state_.time.now_seconds();
   sums_.iteration_seconds += end_seconds - start;
@@ -90,9 +119,6 @@ void training_loop::train_one_step() {
     end(ending::completed, epochs_completed);
   if (ended() || state_.is_due(options.training.evaluate_every_epochs, state_.evaluated_samples))
     evaluate_model();
-  agreement agreed;
-  if (agrees)
-    agreed = finish_agreement(*rows);
   if (agreed.request == boundary_request::stop && !ended()) {
     end(ending::stopped, "stopped");
     evaluate_model();
@@ -108,38 +134,50 @@ void training_loop::train_one_step() {
     write_checkpoint();
 }
 
-step_result training_loop::compute(const deal_result& deal) {
+dealt_step training_loop::deal() {
+  dealt_step dealt;
+  if (steps_.deal(dealt) == client::deal_verdict::end) {
+    steps_.start_epoch();
+    steps_.deal(dealt);
+  }
+  steps_.deliver();
+  return dealt;
+}
+
+step_result training_loop::compute(const dealt_step& deal) {
   torch::manual_seed(client::step_seed(state_.options.seed, state_.step, place_.rank));
-  const auto samples = state_.dealer.samples_of(deal.ranges[position_]);
+  const auto samples = steps_.samples().first(deal.own.count);
   const double slowdown = slowdown_at(state_.options.emulate, state_.elapsed_seconds());
   if (peers_.size() == 1 && samples.size() > 1 && state_.step % halved_step_interval == 0)
     return training_step_.run_halved(samples, slowdown);
   return training_step_.run(samples, slowdown);
 }
 
-void training_loop::update(const deal_result& deal, const step_result& result) {
+void training_loop::update(const dealt_step& deal, const step_result& result) {
   const auto& gradients = result.gradients;
   // Every rank deals by itself, so a difference would mean that they hold different batch sizes.
-  if (gradients.global_batch != deal.samples)
+  if (gradients.global_batch != deal.total)
     throw std::logic_error("the workers disagree about the batch sizes of step " + std::to_string(state_.step));
 
-  const auto own = deal.ranges[position_].count;
-  const auto active = std::ranges::count_if(deal.ranges, [](const index_range& range) { return range.count > 0; });
-  const auto sample = state_.noise.observe({.active_workers = result.halved ? 2 : static_cast<std::uint32_t>(active),
-                                            .weighted_square_sum = gradients.weighted_squares,
-                                            .global_square = gradients.square,
-                                            .global_batch = deal.samples,
-                                            .own_square = gradients.own_square,
-                                            .own_batch = static_cast<std::uint32_t>(own)});
-  state_.rate = state_.rule.advance(deal.samples, sample);
+  const auto own = deal.own.count;
+  const auto [rate, gain, progress] = steps_.rate({.active_workers = result.halved ? 2 : deal.active,
+                                                   .weighted_square_sum = gradients.weighted_squares,
+                                                   .global_square = gradients.square,
+                                                   .global_batch = deal.total,
+                                                   .own_square = gradients.own_square,
+                                                   .own_batch = static_cast<std::uint32_t>(own)});
+  state_.rate = {state_.options.training.learning_rate * rate.learning_rate, rate.gain};
   const double norm = std::sqrt(gradients.square);
   clip_gradients(training_step_.parameters(), norm, state_.options.training.clip_norm);
   state_.descent.set_learning_rate(state_.rate.learning_rate);
   state_.descent.step();
 
-  ++state_.step;
-  state_.samples += deal.samples;
-  state_.position = state_.dealer.position();
+  steps_.complete(false);
+  state_.step = steps_.step();
+  state_.samples = steps_.samples_done();
+  state_.position = steps_.position();
+  state_.noise = steps_.noise_averages();
+  state_.rule = steps_.rule_state();
   state_.train_loss += result.loss;
   state_.train_loss_samples += own;
   if (unconfirmed_checkpoint_)
@@ -156,16 +194,19 @@ void training_loop::update(const deal_result& deal, const step_result& result) {
 }
 
 std::unique_ptr<exchange::gathering> training_loop::begin_agreement() {
-  return peers_.all_gather(encode(boundary_row{.held = decisions_.held(), .request = watcher_.request()}));
+  return peers_.all_gather(encode(steps_.write_row(decisions_.held(), watcher_.request(), false, 1, 0)));
 }
 
 agreement training_loop::finish_agreement(exchange::gathering& gathered) {
   const double start = state_.time.now_seconds();
   const auto numbers = gathered.wait();
-  std::vector<boundary_row> rows;
+  constexpr auto columns = client::step_row_columns;
+  std::vector<client::step_row> rows;
   for (std::size_t member = 0; member < peers_.size(); ++member)
-    rows.push_back(decode_row(std::span(numbers).subspan(member * boundary_columns).first<boundary_columns>()));
-  auto agreed = agree(rows, state_.last_applied, state_.step);
+    rows.push_back(client::decode_step_row(std::span(numbers).subspan(member * columns).first<columns>()));
+  agreement agreed;
+  if (const auto problem = steps_.read_rows(rows, agreed); !problem.empty())
+    throw std::logic_error(problem);
   sums_.control_seconds += state_.time.now_seconds() - start;
   return agreed;
 }

@@ -9,6 +9,7 @@
 /// decision that holds from the next step on, and on whether to stop or to regroup. What is agreed is gathered at the
 /// start of the step before, so it has long arrived at its end.
 
+#include "client/lockstep.hpp"
 #include "client/window_sums.hpp"
 #include "exchange/group.hpp"
 #include "session/agreement.hpp"
@@ -24,13 +25,10 @@
 
 namespace dynamix::trainer {
 
-using client::deal_result;
+using client::dealt_step;
 using client::window_sums;
 
 using dynamix::session::agreement;
-using dynamix::session::boundary_columns;
-using dynamix::session::boundary_row;
-using dynamix::session::decode_row;
 
 /// How a generation ended in good order.
 struct generation_end {
@@ -52,10 +50,11 @@ public:
 private:
   void catch_up();
   void train_one_step();
+  dealt_step deal();
   std::unique_ptr<exchange::gathering> begin_agreement();
   agreement finish_agreement(exchange::gathering& rows);
-  step_result compute(const deal_result& deal);
-  void update(const deal_result& deal, const step_result& result);
+  step_result compute(const dealt_step& deal);
+  void update(const dealt_step& deal, const step_result& result);
   void apply(const agreement& agreed);
   void close_window(bool final);
   void evaluate_model();
@@ -72,6 +71,7 @@ private:
   observer& watcher_;
   const exchange::interruption& stop_;
   training_step training_step_;
+  client::lockstep steps_; ///< what all members derive alike; the state follows it step by step
   window_sums sums_;
   /// The first member is writing a checkpoint at that many samples; a further step means that it has done so.
   std::optional<std::uint64_t> unconfirmed_checkpoint_;

@@ -1,7 +1,6 @@
 #include "trainer/training_state.hpp"
 
 #include "client/batch_shares.hpp"
-#include "session/rate_rule.hpp"
 #include "trainer/tensor_records.hpp"
 
 #include <algorithm>
@@ -25,10 +24,7 @@ training_state::training_state(loop_options given, torch::nn::Sequential model_o
       train_channels(measure_channels(train)), train_loader(train, train_channels, options.device),
       test_loader(test, train_channels, options.device), test_samples(test.size()),
       wanted_samples(samples_in(options.training.epochs, train.size())), descent(options.training, model->parameters()),
-      dealer(options.seed, train.size()),
-      rule(dynamix::session::rate_rule_of(options.training.rule), options.training.learning_rate, options.base_batch(),
-           is_adaptive(options.training.optimizer)),
-      checkpoints(options.checkpoint_directory), members(options.highest_by_rank.size()),
+      epoch_samples(train.size()), checkpoints(options.checkpoint_directory), members(options.highest_by_rank.size()),
       batches(members.size(), options.batch.initial) {
   std::iota(members.begin(), members.end(), 0U);
 }
@@ -38,8 +34,8 @@ checkpoint training_state::capture() const {
           .step = step,
           .samples = samples,
           .sampler = position,
-          .epoch_samples = dealer.epoch_samples(),
-          .learning_rate = rule.state(),
+          .epoch_samples = epoch_samples,
+          .learning_rate = rule,
           .noise = noise.state(),
           .batches = batches,
           .members = members,
@@ -59,16 +55,15 @@ checkpoint training_state::capture() const {
 std::string training_state::restore(const checkpoint& state) {
   if (state.seed != options.seed)
     return fmt::format("it belongs to a run with seed {}, this one has seed {}", state.seed, options.seed);
-  if (state.epoch_samples != dealer.epoch_samples())
-    return fmt::format("it was trained on {} samples, the data set has {}", state.epoch_samples,
-                       dealer.epoch_samples());
+  if (state.epoch_samples != epoch_samples)
+    return fmt::format("it was trained on {} samples, the data set has {}", state.epoch_samples, epoch_samples);
   if (auto problem = restore_model(state.model, *model); !problem.empty())
     return problem;
   if (auto problem = descent.restore(state.optimizer); !problem.empty())
     return problem;
-  if (!dealer.restore(state.sampler))
+  if (state.sampler.cursor >= epoch_samples)
     return "its place in the data set lies outside an epoch";
-  rule.restore(state.learning_rate);
+  rule = state.learning_rate;
   noise.restore(state.noise);
   step = state.step;
   samples = state.samples;
@@ -110,7 +105,7 @@ std::uint64_t training_state::global_batch() const {
 }
 
 bool training_state::is_due(double every_epochs, std::uint64_t done_samples) const {
-  const double interval = std::max(1.0, every_epochs * static_cast<double>(dealer.epoch_samples()));
+  const double interval = std::max(1.0, every_epochs * static_cast<double>(epoch_samples));
   return std::floor(static_cast<double>(samples) / interval) > std::floor(static_cast<double>(done_samples) / interval);
 }
 

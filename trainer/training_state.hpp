@@ -19,8 +19,6 @@
 namespace dynamix::trainer {
 
 using client::gradient_noise;
-using client::learning_rate;
-using client::sampler;
 
 struct loop_options {
   cluster::training training;
@@ -64,9 +62,7 @@ struct training_state {
   const std::uint64_t test_samples;
   const std::uint64_t wanted_samples; ///< by all workers; the end
   optimizer descent;
-  sampler dealer;
-  gradient_noise noise;
-  learning_rate rule;
+  const std::uint64_t epoch_samples;
   checkpoint_files checkpoints;
 
   // As of the last completed step.
@@ -76,6 +72,8 @@ struct training_state {
   std::vector<std::uint32_t> members; ///< ranks, ascending
   std::vector<std::uint32_t> batches; ///< of the members
   std::uint64_t window = 0;           ///< closed
+  gradient_noise noise;
+  learning_rate_state rule;
   learning_rate_step rate;
   messages::decision_key
       in_force; ///< behind the batches; none after a change of members, an earlier run's after a restore
