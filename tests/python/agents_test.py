@@ -1,0 +1,113 @@
+"""Runs with real agents: decisions change batch sizes, no sample is lost or used twice, and training outlives its agents."""
+import collections
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import ranks
+import torch
+
+import dynamix
+from dynamix import agent
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+
+def program():
+    """Path of a dynamix-node that starts agents; None where there is none."""
+    try:
+        found = agent.program()
+        subprocess.run([found, "exec", "--help"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return found
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def kill_agents(launcher):
+    """Kills the agents that `launcher` has started, which starts them again. Returns their number."""
+    killed = 0
+    for child in pathlib.Path(f"/proc/{launcher}/task").glob("*/children"):
+        for process in child.read_text().split():
+            if b"--agent-socket" in pathlib.Path(f"/proc/{process}/cmdline").read_bytes():
+                os.kill(int(process), signal.SIGKILL)
+                killed += 1
+    return killed
+
+
+def train(rank, world, epochs, samples, kill_at, slow):
+    """Trains with agents that rank 0 starts. The numbers of this rank's samples by epoch, its batch sizes, and the last
+    status with agents."""
+    os.chdir(tempfile.mkdtemp())  # of the run directory, which only rank 0 has
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    run = dynamix.join(model, optimizer, agent=None, rule="linear")
+    data = torch.utils.data.TensorDataset(torch.arange(samples), torch.randn(samples, 64))
+    loader = run.loader(data, batch_size=16, num_workers=rank % 2, lowest_batch=4, highest_batch=64)
+    taken, sizes, steps = [], set(), 0
+    for epoch in range(epochs):
+        taken.append([])
+        for numbers, values in loader:
+            if run.counted:
+                sizes.add(run.counted)
+            taken[-1] += numbers.tolist()[:run.counted]
+            optimizer.zero_grad()
+            model(values).square().mean().backward()
+            time.sleep(run.counted * (0.0006 if rank == slow else 0.0002))
+            run.average_gradients()
+            optimizer.step()
+            steps += 1
+            if steps == kill_at and rank == 0:
+                killed = kill_agents(run._hosted._process.pid)
+                assert killed == world, f"{killed} agents were killed"
+    status = run.status
+    run.close()
+    found = list(pathlib.Path("runs").glob("*/summary.json")) if rank == 0 else []
+    return taken, sizes, status, steps, [json.loads(path.read_text()) for path in found]
+
+
+@unittest.skipUnless(program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")
+class Agents(unittest.TestCase):
+    def check_samples(self, results, samples, epochs):
+        for epoch in range(epochs):
+            counts = collections.Counter(number for result in results for number in result[0][epoch])
+            self.assertEqual(counts, collections.Counter(range(samples)))
+
+    def test_change_batch_sizes_and_lose_no_sample(self):
+        results = ranks.run(train, 2, 6, 4000, 0, 1)
+        self.check_samples(results, 4000, 6)
+        for _, sizes, status, _, _ in results:
+            self.assertGreater(status.decisions, 0)
+            self.assertGreater(len(sizes), 2, "the batch size never changed")
+            self.assertEqual(status.samples, 24000)
+        summaries = results[0][4]
+        self.assertEqual(len(summaries), 1, "the run has no summary")
+
+    def test_may_die_while_training_goes_on(self):
+        results = ranks.run(train, 2, 4, 4000, 30, 0)
+        self.check_samples(results, 4000, 4)
+        for _, _, status, steps, _ in results:
+            self.assertEqual((status.step, status.samples), (steps, 16000))
+            self.assertFalse(status.stop)
+
+    def test_serve_a_script_under_torchrun(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = os.path.join(folder, "run")
+            command = [program(), "exec", "--workers", "2", "--run", run, "--set", "batch.initial=32", "--", sys.executable,
+                       "-m", "torch.distributed.run", "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0", "-r", "1",
+                       "-t", "1", "--log_dir", folder, "--nproc_per_node", "2", str(SOURCE / "examples/transformer.py"),
+                       "--epochs", "2"]
+            environment = {**os.environ, "PYTHONPATH": str(SOURCE / "python"), "OMP_NUM_THREADS": "1"}
+            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=400)
+            self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace"))
+            for name in ("windows.jsonl", "summary.json", "report.html"):
+                self.assertTrue(os.path.isfile(os.path.join(run, name)), f"{name} is missing")
+
+
+if __name__ == "__main__":
+    unittest.main()
