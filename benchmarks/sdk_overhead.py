@@ -2,7 +2,8 @@
 """What Dynamix adds to a step of plain DistributedDataParallel: both in one run, in turns of a few steps, on equal batches.
 
     benchmarks/sdk_overhead.py                          # prints the table
-    dynamix-node exec --workers 2 -- benchmarks/sdk_overhead.py --agent auto
+    dynamix-node exec --workers 2 --set batch.lowest=64 --set batch.highest=64 -- \\
+        benchmarks/sdk_overhead.py --agent auto --cases "lenet 64"      # agents serve one training, so one case
 
 Each round times every form once, in an order that turns, behind a barrier; a ratio is that of a round, and the median and
 the middle half over all rounds are printed. "plain again" is a second plain DDP: the floor of the noise.
@@ -121,6 +122,8 @@ def main():
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--agent", help="measure with an agent, too: auto, or the directory of sockets")
     options = parser.parse_args()
+    if options.agent and "," in options.cases:
+        parser.error("agents serve one training: choose one case by --cases")
     print("| model, batch | plain DDP, ms a step | plain again | dynamix |" + (" dynamix, agent |" if options.agent else ""))
     print("|---|---|---|---|" + ("---|" if options.agent else ""), flush=True)
     for case in options.cases.split(","):
