@@ -32,6 +32,7 @@ struct host_options {
   std::shared_ptr<telemetry::kernel_session> kernel = {}; ///< of this process; null: nothing is measured by eBPF
   std::string version = {};                               ///< of the program, for the ledger
   bool trace = false;                                     ///< writes traces/<host>.jsonl below the run directory
+  std::string agent_socket = {}; ///< where training processes join, if the file's trainer is a client
 };
 
 struct host_outcome {

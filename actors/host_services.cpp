@@ -1,6 +1,7 @@
 #include "actors/host_services.hpp"
 
 #include "actors/arbitrator.hpp"
+#include "actors/client_listener.hpp"
 #include "actors/connector.hpp"
 #include "actors/control_ports.hpp"
 #include "actors/describe_run.hpp"
@@ -48,7 +49,8 @@ std::string host_services::start() {
     if (auto error = read_policy(source); !error.empty())
       return error;
   if (has_worker_)
-    start_worker();
+    if (auto error = start_worker(); !error.empty())
+      return error;
   const bool replicated = has_arbitrator_ && !options_.file->arbitrator.replicas.empty();
   if (replicated)
     leader_ = "";
@@ -169,7 +171,7 @@ caf::strong_actor_ptr host_services::start_gateway() {
   return caf::actor_cast<caf::strong_actor_ptr>(gateway_);
 }
 
-void host_services::start_worker() {
+std::string host_services::start_worker() {
   training_options training{.file = options_.file,
                             .host = host_.name,
                             .checkpoint_directory = options_.run_directory + "/checkpoints",
@@ -184,6 +186,13 @@ void host_services::start_worker() {
       spdlog::warn("trace_not_written problem=\"{}\"", problem);
   }
   auto protocol = session::options_of(*options_.file, options_.file->digest(), host_.name, new_incarnation());
+  if (options_.file->training.trainer == cluster::trainer_kind::client) {
+    std::string problem;
+    training.listener = client_listener::open(options_.agent_socket, problem);
+    if (!training.listener)
+      return problem;
+    protocol.external_trainer = true;
+  }
   trainer::checkpoint newest;
   if (!options_.resume_from.empty() && trainer::read_checkpoint(options_.resume_from, newest).empty())
     protocol.identity.checkpoint_steps = newest.step;
@@ -204,6 +213,7 @@ void host_services::start_worker() {
                       }});
   children.push_back({"connector", [this] { return start_connector(); }});
   supervisors_.push_back(supervise({}, std::move(children)));
+  return "";
 }
 
 caf::strong_actor_ptr host_services::start_connector() {

@@ -50,7 +50,7 @@ public:
 private:
   std::string prepare_arbitration();
   std::string read_policy(std::string& source);
-  void start_worker();
+  std::string start_worker();
   void start_arbitration();
   std::string join_replicas();
   void lead(const leader_start& start);

@@ -50,6 +50,10 @@ public:
     if (const auto found = workers_.find(worker); found != workers_.end())
       self_->send(found->second, atom::stop_v);
   }
+  bool is_worker(std::uint32_t rank, const caf::actor_addr& address) const {
+    const auto found = workers_.find(rank);
+    return found != workers_.end() && found->second.address() == address;
+  }
   void disconnect(std::uint32_t worker) override {
     if (const auto found = workers_.find(worker); found != workers_.end()) {
       self_->demonitor(found->second.address());
@@ -328,9 +332,11 @@ take_child(hub_pointer self, const message<messages::shard_hello>& said, const c
 
 void take_absence(hub_pointer self, const message<messages::absence>& received) {
   const auto* gone = unpack(received, hub_state::name);
-  const auto child = self->current_sender();
-  const auto way = child ? self->state.links->find_child(child->address()) : std::string{};
-  if (gone && !way.empty())
+  const auto sender = self->current_sender();
+  if (!gone || !sender)
+    return;
+  const auto way = self->state.links->find_child(sender->address());
+  if (!way.empty() || self->state.links->is_worker(gone->rank, sender->address()))
     self->state.role->take_absence(*gone, way);
 }
 

@@ -45,7 +45,7 @@ public:
   messages::welcome judge_child(const messages::shard_hello& hello) const;
   /// One that was accepted; it takes the place of one from the same host.
   virtual messages::welcome take_child(const messages::shard_hello& hello) = 0;
-  /// Ignored where the worker has come through another hub than `way` since.
+  /// Ignored where the worker has come through another hub than `way` since; empty: it says so itself.
   virtual void take_absence(const messages::absence& gone, const route& way) = 0;
   virtual void take_beats(const messages::beat_summary& summary) = 0;
   /// `broken`: the connection to its host.

@@ -39,6 +39,8 @@ using aggregator_actor = caf::typed_actor<
     caf::reacts_to<atom::evaluation, message<messages::evaluation_report>>,
     // heartbeat of one worker -> the arbitrator's host lives, too.
     caf::replies_to<atom::beat, message<messages::heartbeat>>::with<atom::beat>,
+    // absence of the worker that says so, until its next hello. (From an arbitrator below: of any worker.)
+    caf::reacts_to<atom::absent, message<messages::absence>>,
     // -> every report sent before has been judged, and the decisions on it have been sent.
     caf::replies_to<atom::settle>::with<atom::settle>,
     // farewell: the worker's last message.
@@ -118,7 +120,11 @@ using worker_local = worker_actor::extend_with<connected_actor>::extend<
     caf::reacts_to<atom::report, message<messages::window_report>>,
     // evaluation_report, from the training thread.
     caf::reacts_to<atom::evaluation, message<messages::evaluation_report>>,
-    // The training thread has left a generation; the outcome lies in the shared training_run.
+    // The process that trains for it is there, and ready.
+    caf::reacts_to<atom::ready>,
+    // It is gone, for this reason.
+    caf::reacts_to<atom::absent, std::string>,
+    // Training has left a generation; worker_training::outcome tells how.
     caf::reacts_to<atom::left>,
     // Send a heartbeat.
     caf::reacts_to<atom::beat>,
@@ -171,7 +177,6 @@ using hub_actor = aggregator_actor::extend_with<child_actor>::extend_with<connec
     extend_with<attacher_actor>::extend<
         // As a parent of shards.
         caf::replies_to<atom::relay, message<messages::hello>, child_actor>::with<message<messages::welcome>>,
-        caf::reacts_to<atom::absent, message<messages::absence>>,
         caf::replies_to<atom::beats, message<messages::beat_summary>>::with<atom::beats>,
         caf::replies_to<atom::window, message<messages::shard_window>>::with<atom::window>,
         // Look for a parent (again).

@@ -46,6 +46,7 @@ membership::membership(const cluster::cluster_file& file, const cluster::timeout
     : cluster_(file.name), digest_(file.digest()), timeouts_(timeouts) {
   state_.floor = floor;
   state_.finished_before = finished_before;
+  state_.fixed_group = file.training.trainer == cluster::trainer_kind::client;
   for (const auto* host : file.workers())
     state_.members.push_back({.host = host->name, .detail = {}});
 }

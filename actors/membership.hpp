@@ -52,6 +52,7 @@ enum class generation_phase : std::uint8_t { none, running, regrouping, ending }
 
 struct membership_state {
   std::vector<member> members;                  ///< by rank
+  bool fixed_group = false;                     ///< the training processes' group is their user's: all train or none
   double began_seconds = -1;                    ///< when it was first looked at
   std::optional<std::uint32_t> finished_before; ///< who finished training under an arbitrator before this one
   std::uint64_t generation = 0;                 ///< newest that was formed

@@ -60,7 +60,7 @@ generation_end find_end(double now, const membership_state& state, const cluster
       return {fmt::format("{} could not continue in it", one.host), true};
     training |= one.state == member_state::training;
   }
-  if (training && 1000 * (now - state.progress_seconds) > timeouts.stall_timeout_ms)
+  if (training && !state.fixed_group && 1000 * (now - state.progress_seconds) > timeouts.stall_timeout_ms)
     return {fmt::format("no step has been completed for {:.0f} s", now - state.progress_seconds)};
   return {};
 }
@@ -138,6 +138,8 @@ bool is_time_to_form(double now, const membership_state& state, const cluster::t
   // Who is lost may be started again; who has left says that it will not.
   const auto left = static_cast<std::size_t>(std::ranges::count(state.members, member_state::left, &member::state));
   const bool everyone = waiting.size() + left == state.members.size();
+  if (state.fixed_group) // its user starts them, whenever that may be
+    return everyone;
   const bool in_memory = std::ranges::any_of(waiting, [&](auto rank) { return of(rank).steps > 0; });
   double longest = 0;
   for (const auto rank : waiting)
@@ -244,7 +246,7 @@ std::string why_over(double now_seconds, const membership_state& state, const cl
   if (state.finished_before && waited_ms > timeouts.rejoin_timeout_ms)
     return "training had ended before this arbitrator started";
   // Whoever is lost and started again gets as long to come as at the start, and so do all where others have trained.
-  if ((awaited < state.members.size() || state.floor > 0) && waited_ms > timeouts.join_timeout_ms)
+  if (!state.fixed_group && (awaited < state.members.size() || state.floor > 0) && waited_ms > timeouts.join_timeout_ms)
     return fmt::format("no worker has come for {:.0f} s", now_seconds - last);
   return "";
 }

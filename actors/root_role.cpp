@@ -362,6 +362,8 @@ void root_role::take_absence(const messages::absence& gone, const route& way) {
   if (const auto known = routes_.find(gone.rank); known != routes_.end() && known->second != way)
     return;
   routes_.erase(gone.rank);
+  if (way.empty())
+    links_.disconnect(gone.rank);
   lose(gone.rank, gone.detail);
 }
 

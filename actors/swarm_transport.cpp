@@ -54,6 +54,8 @@ swarm_relay_actor::behavior_type swarm_relay(relay_pointer self, worker_list wor
       [](atom::greet) {},
       [](atom::report, const message<messages::window_report>&) {},
       [](atom::evaluation, const message<messages::evaluation_report>&) {},
+      [](atom::ready) {},
+      [](atom::absent, const std::string&) {},
       [](atom::left) {},
       [](atom::beat) {},
       [](atom::tick) {},

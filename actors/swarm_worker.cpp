@@ -96,6 +96,7 @@ struct swarm_performer {
         },
         atom::beat_v, pack(what.heartbeat));
   }
+  void operator()(const effects::send_absence&) const {} // it has no external trainer
   void operator()(const effects::settle_hub& what) const {
     ask<atom::settle>(
         what.timeout_ms, [self = self](bool) { happen(self, events::hub_settled{}); }, atom::settle_v);

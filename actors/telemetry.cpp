@@ -4,6 +4,7 @@
 #include "actors/packing.hpp"
 #include "messages/validation.hpp"
 #include "telemetry/survey.hpp"
+#include "telemetry/training_thread.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -18,16 +19,26 @@ using telemetry_pointer = telemetry_actor::stateful_pointer<telemetry_state>;
 
 using dynamix::telemetry::window_meter;
 
-std::unique_ptr<window_meter> make_meter(const telemetry_options& options) {
+std::unique_ptr<window_meter> make_meter(const telemetry_options& options, int process) {
   const auto wants = [&](cluster::telemetry_source source) {
     return std::ranges::find(options.sources, source) != options.sources.end();
   };
+  const dynamix::telemetry::wanted_sources wanted{.ebpf = wants(cluster::telemetry_source::ebpf),
+                                                  .tcp_info = wants(cluster::telemetry_source::tcp_info),
+                                                  .procfs = wants(cluster::telemetry_source::procfs),
+                                                  .nvml = wants(cluster::telemetry_source::nvml)};
   return std::make_unique<window_meter>(
-      dynamix::telemetry::choose_sources({.ebpf = wants(cluster::telemetry_source::ebpf),
-                                          .tcp_info = wants(cluster::telemetry_source::tcp_info),
-                                          .procfs = wants(cluster::telemetry_source::procfs),
-                                          .nvml = wants(cluster::telemetry_source::nvml)},
-                                         options.kernel.get(), options.control_ports));
+      process == 0 ? dynamix::telemetry::choose_sources(wanted, options.kernel.get(), options.control_ports)
+                   : dynamix::telemetry::choose_sources_of(process, wanted));
+}
+
+/// A training process that has come is measured from here on; one that has gone leaves its meter until the next.
+void follow(telemetry_state& state) {
+  const int process = dynamix::telemetry::training_process.load(std::memory_order_relaxed);
+  if (process == 0 || process == state.process)
+    return;
+  state.process = process;
+  state.meter = make_meter(state.options, process);
 }
 
 void measure(telemetry_state& state, messages::window_report& report) {
@@ -49,6 +60,7 @@ caf::result<message<messages::window_report>> complete(telemetry_state& state,
   if (!said)
     return caf::sec::invalid_argument;
   auto report = *said;
+  follow(state);
   measure(state, report);
   return pack(std::move(report));
 }
@@ -57,10 +69,15 @@ caf::result<message<messages::window_report>> complete(telemetry_state& state,
 
 telemetry_actor::behavior_type telemetry(telemetry_pointer self, const telemetry_options& options) {
   install_handlers(self, telemetry_state::name);
-  self->state.meter = make_meter(options);
+  self->state.options = options;
+  self->state.meter = make_meter(options, 0);
+  follow(self->state);
   return {
       [self](atom::report, const message<messages::window_report>& report) { return complete(self->state, report); },
-      [](atom::settle) { return atom::settle_v; },
+      [self](atom::settle) {
+        follow(self->state);
+        return atom::settle_v;
+      },
   };
 }
 

@@ -20,6 +20,8 @@ struct telemetry_options {
 /// Completes the worker's reports with what the machine and the network did in the same window.
 struct telemetry_state {
   static constexpr const char* name = "telemetry";
+  telemetry_options options;
+  int process = 0; ///< that the meter measures; 0: this one
   std::unique_ptr<dynamix::telemetry::window_meter> meter;
 };
 

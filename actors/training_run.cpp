@@ -106,9 +106,7 @@ private:
   double step_end_seconds_ = 0;
 };
 
-training_run::training_run(const training_options& options, std::uint32_t rank,
-                           std::shared_ptr<session::decision_slot> decisions)
-    : options_(options), rank_(rank), decisions_(std::move(decisions)) {}
+training_run::training_run(const training_options& options) : options_(options) {}
 
 training_run::~training_run() {
   // The thread holds a share of this object, so here it has ended or is ending in this very call.
@@ -116,9 +114,15 @@ training_run::~training_run() {
     thread_.detach();
 }
 
-void training_run::start(caf::actor_system& system, worker_local worker) {
-  thread_ =
-      std::thread([self = shared_from_this(), &system, worker = std::move(worker)] { self->run(system, worker); });
+void training_run::open(caf::actor_system& system, worker_local worker) {
+  system_ = &system;
+  worker_ = std::move(worker);
+}
+
+void training_run::join(std::uint32_t rank, std::shared_ptr<session::decision_slot> decisions) {
+  rank_ = rank;
+  decisions_ = std::move(decisions);
+  thread_ = std::thread([self = shared_from_this()] { self->run(); });
 }
 
 void training_run::place(const messages::placement& place, store_actor store) {
@@ -159,16 +163,16 @@ std::optional<training_run::order> training_run::await_order() {
   return std::exchange(order_, std::nullopt);
 }
 
-void training_run::tell(const worker_local& worker, trainer::outcome outcome) {
+void training_run::tell(trainer::outcome outcome) {
   steps_.store(outcome.steps, std::memory_order_relaxed);
   {
     const std::scoped_lock lock(mutex_);
     outcome_ = std::move(outcome);
   }
-  caf::anon_send(worker, atom::left_v);
+  caf::anon_send(worker_, atom::left_v);
 }
 
-void training_run::run(caf::actor_system& system, const worker_local& worker) {
+void training_run::run() {
   trainer::outcome last;
   dynamix::telemetry::mark_training_thread();
   try {
@@ -180,11 +184,11 @@ void training_run::run(caf::actor_system& system, const worker_local& worker) {
                               .resume_from = options_.resume_from},
                              clock);
     while (auto next = await_order()) {
-      remote_store rendezvous(system, next->store, std::chrono::milliseconds(options_.timeouts.request_timeout_ms),
+      remote_store rendezvous(*system_, next->store, std::chrono::milliseconds(options_.timeouts.request_timeout_ms),
                               *next->stop);
-      training_observer observer(*this, worker, next->place);
+      training_observer observer(*this, worker_, next->place);
       last = session.train(next->place, rendezvous, *decisions_, observer, *next->stop);
-      tell(worker, last);
+      tell(last);
       if (last.succeeded() || last.how == trainer::ending::failed)
         return;
     }
@@ -198,7 +202,7 @@ void training_run::run(caf::actor_system& system, const worker_local& worker) {
     last.reason = error.what();
   }
   last.how = trainer::ending::failed;
-  tell(worker, std::move(last));
+  tell(std::move(last));
 }
 
 trainer::outcome training_run::outcome() const {

@@ -3,13 +3,9 @@
 /// The training thread and what it shares with its worker actor. A plain thread, never a pooled handler: it blocks in
 /// collectives.
 
-#include "actors/interfaces.hpp"
-#include "messages/types.hpp"
-#include "telemetry/trace_file.hpp"
-#include "trainer/session.hpp"
+#include "actors/worker_training.hpp"
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -20,41 +16,31 @@
 
 namespace dynamix::actors {
 
-struct training_options {
-  std::shared_ptr<const cluster::cluster_file> file;
-  std::string host;
-  std::string checkpoint_directory;
-  std::string resume_from;
-  cluster::timeouts timeouts;
-  std::shared_ptr<dynamix::telemetry::trace_file> trace; ///< null: no trace
-};
-
-/// One worker's training over all generations. The thread waits for a place, trains in it, tells its outcome, and waits
-/// for the next. It holds a share of this object and is never joined: one that hangs is left to the process's end.
-class training_run : public std::enable_shared_from_this<training_run> {
+/// One worker's training over all generations, in this process. The thread waits for a place, trains in it, tells its
+/// outcome, and waits for the next. It holds a share of this object and is never joined: one that hangs is left to the
+/// process's end.
+class training_run final : public worker_training, public std::enable_shared_from_this<training_run> {
 public:
-  training_run(const training_options& options, std::uint32_t rank, std::shared_ptr<session::decision_slot> decisions);
-  ~training_run();
+  explicit training_run(const training_options& options);
+  ~training_run() override;
   training_run(const training_run&) = delete;
   training_run& operator=(const training_run&) = delete;
 
-  /// Starts the thread. It reports to `worker` by messages; atom::left says that `outcome` tells of one more
-  /// generation.
-  void start(caf::actor_system& system, worker_local worker);
-  /// The next generation to train in. The one before must have been left.
-  void place(const messages::placement& place, store_actor store);
-  /// Ends the generation at once.
-  void interrupt(const std::string& reason);
-  /// The generation's members are to leave together.
-  void regroup() { regroup_.store(true, std::memory_order_relaxed); }
-  void request_stop() { stop_.store(true, std::memory_order_relaxed); }
-  /// No further place will come: a checkpoint is written, and the thread ends with this reason.
-  void finish(const std::string& reason);
+  void open(caf::actor_system& system, worker_local worker) override;
+  /// Starts the thread.
+  void join(std::uint32_t rank, std::shared_ptr<session::decision_slot> decisions) override;
+  void place(const messages::placement& place, store_actor store) override;
+  void decided(const messages::decision&) override {} // the thread looks into the slot
+  void interrupt(const std::string& reason) override;
+  void regroup() override { regroup_.store(true, std::memory_order_relaxed); }
+  void request_stop() override { stop_.store(true, std::memory_order_relaxed); }
+  /// A checkpoint is written before the thread ends.
+  void finish(const std::string& reason) override;
 
-  std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
-  trainer::outcome outcome() const;
-  double control_seconds() const;
-  std::vector<messages::evaluation_report> evaluations() const;
+  std::uint64_t steps() const override { return steps_.load(std::memory_order_relaxed); }
+  trainer::outcome outcome() const override;
+  double control_seconds() const override;
+  std::vector<messages::evaluation_report> evaluations() const override;
 
 private:
   friend class training_observer;
@@ -64,12 +50,14 @@ private:
     std::shared_ptr<exchange::interruption> stop;
   };
 
-  void run(caf::actor_system& system, const worker_local& worker);
+  void run();
   std::optional<order> await_order();
-  void tell(const worker_local& worker, trainer::outcome outcome);
+  void tell(trainer::outcome outcome);
 
   training_options options_;
-  std::uint32_t rank_;
+  caf::actor_system* system_ = nullptr;
+  worker_local worker_;
+  std::uint32_t rank_ = 0;
   std::shared_ptr<session::decision_slot> decisions_;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> regroup_ = false;

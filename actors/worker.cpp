@@ -73,6 +73,9 @@ struct worker_performer {
     self->request(state.hub, patience(what.timeout_ms), atom::beat_v, pack(what.heartbeat))
         .then([answered](atom::beat) { answered(true); }, [answered](const caf::error&) { answered(false); });
   }
+  void operator()(const effects::send_absence& what) const {
+    self->send(state.hub, atom::absent_v, pack(what.absence));
+  }
   void operator()(const effects::settle_hub& what) const {
     self->request(state.hub, patience(what.timeout_ms), atom::settle_v)
         .then([self = self](atom::settle) { happen(self, events::hub_settled{}); },
@@ -84,32 +87,30 @@ struct worker_performer {
               [self = self](const caf::error&) { happen(self, events::farewell_answered{false}); });
   }
 
-  void operator()(const effects::join& what) const {
-    state.run = std::make_shared<training_run>(state.options, what.rank, what.decisions);
-    state.run->start(self->system(), worker_local{self});
-  }
+  void operator()(const effects::join& what) const { state.training->join(what.rank, what.decisions); }
   void operator()(const effects::enter_generation& what) const {
     dynamix::telemetry::set_log_generation(what.placement->generation);
     state.store = state.offered_store;
-    state.run->place(*what.placement, state.store);
+    state.training->place(*what.placement, state.store);
   }
-  void operator()(const effects::ask_to_regroup&) const { state.run->regroup(); }
-  void operator()(const effects::ask_to_stop&) const { state.run->request_stop(); }
-  void operator()(const effects::interrupt& what) const { state.run->interrupt(what.reason); }
-  void operator()(const effects::finish_training& what) const { state.run->finish(what.reason); }
+  void operator()(const effects::ask_to_regroup&) const { state.training->regroup(); }
+  void operator()(const effects::ask_to_stop&) const { state.training->request_stop(); }
+  void operator()(const effects::interrupt& what) const { state.training->interrupt(what.reason); }
+  void operator()(const effects::finish_training& what) const { state.training->finish(what.reason); }
 
   void operator()(const effects::decision_offered& what) const {
     const auto& key = what.decision.key;
     if (state.options.trace)
       state.options.trace->moment("decision", key.term, key.window);
-    if (what.verdict != session::offer_verdict::accepted)
+    if (what.verdict == session::offer_verdict::accepted)
+      state.training->decided(what.decision);
+    else
       spdlog::warn("decision_refused verdict={} term={} window={}", static_cast<int>(what.verdict), key.term,
                    key.window);
   }
   void operator()(const effects::end& what) const {
-    state.events->worker_ended({what.succeeded, what.reason}, fitted(what.farewell),
-                               state.run ? state.run->evaluations() : std::vector<messages::evaluation_report>{},
-                               state.run ? state.run->outcome().checkpoint : std::string{});
+    state.events->worker_ended({what.succeeded, what.reason}, fitted(what.farewell), state.training->evaluations(),
+                               state.training->outcome().checkpoint);
   }
   void operator()(const effects::fail& what) const { state.events->failed(what.reason); }
   void operator()(const effects::log& what) const {
@@ -122,7 +123,7 @@ struct worker_performer {
 
 void happen(worker_pointer self, session::event what) {
   auto& state = self->state;
-  const session::moment at{seconds_now(self), state.run ? state.run->steps() : 0};
+  const session::moment at{seconds_now(self), state.training->steps()};
   for (const auto& effect : state.protocol->handle(at, std::move(what)))
     std::visit(worker_performer{self}, effect);
 }
@@ -150,13 +151,15 @@ void complete(worker_pointer self, const message<messages::window_report>& repor
 /// Once the reports before it have come back from telemetry.
 template <class Action>
 void behind_reports(worker_pointer self, Action action) {
+  if (!self->state.telemetry)
+    return action(); // there have been none
   self->request(self->state.telemetry, patience(self), atom::settle_v)
       .then([action](atom::settle) { action(); }, [action](const caf::error&) { action(); });
 }
 
-/// The training thread has left its generation, or has ended.
+/// Training has left its generation, or has ended.
 void generation_left(worker_pointer self) {
-  const auto& run = *self->state.run;
+  const auto& run = *self->state.training;
   const auto outcome = run.outcome();
   const bool stopped = outcome.how == trainer::ending::stopped;
   const auto good_end = stopped ? messages::farewell_end::stopped : messages::farewell_end::completed;
@@ -204,6 +207,8 @@ worker_local::behavior_type worker(worker_pointer self, training_options options
     if (self->state.hub && down.source == self->state.hub.address())
       happen(self, events::hub_down{});
   });
+  state.training = make_training(state.options);
+  state.training->open(self->system(), worker_local{self});
   self->send(self, atom::tick_v);
   return {
       [self](atom::serve, telemetry_actor telemetry) { self->state.telemetry = std::move(telemetry); },
@@ -229,6 +234,10 @@ worker_local::behavior_type worker(worker_pointer self, training_options options
       [self](atom::report, const message<messages::window_report>& report) { complete(self, report); },
       [self](atom::evaluation, const message<messages::evaluation_report>& report) {
         behind_reports(self, [self, report] { receive<events::evaluated, messages::evaluation_report>(self, report); });
+      },
+      [self](atom::ready) { behind_reports(self, [self] { happen(self, events::trainer_ready{}); }); },
+      [self](atom::absent, const std::string& reason) {
+        behind_reports(self, [self, reason] { happen(self, events::trainer_lost{reason}); });
       },
       [self](atom::left) { behind_reports(self, [self] { generation_left(self); }); },
       [self](atom::beat) { happen(self, events::training_began{}); },

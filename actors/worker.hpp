@@ -2,7 +2,7 @@
 
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
-#include "actors/training_run.hpp"
+#include "actors/worker_training.hpp"
 #include "session/worker_protocol.hpp"
 
 #include <memory>
@@ -18,7 +18,7 @@ struct worker_state {
   std::optional<session::worker_protocol> protocol;
   training_options options;
   std::shared_ptr<host_events> events;
-  std::shared_ptr<training_run> run; ///< null before it has joined
+  std::shared_ptr<worker_training> training;
   telemetry_actor telemetry;
   connector_actor connector;
   gateway_actor gateway; ///< null while there is none in reach

@@ -42,6 +42,8 @@ struct host {
   std::uint32_t port_for_replicas() const { return replica_port == 0 ? port + 1000U : replica_port; }
 };
 
+/// Who computes a worker's gradients: the host's own process, or the user's, which speaks to it through the SDK.
+enum class trainer_kind : std::uint8_t { built_in, client };
 enum class model_kind : std::uint8_t { lenet, vgg11 };
 enum class dataset_kind : std::uint8_t { fashion_mnist, cifar10, cifar100 };
 enum class optimizer_kind : std::uint8_t { sgd, adam, adamw };
@@ -50,6 +52,7 @@ enum class learning_rate_rule : std::uint8_t { constant, linear, square_root, ad
 enum class normalization_kind : std::uint8_t { none, group };
 
 struct training {
+  trainer_kind trainer = trainer_kind::built_in; ///< with `client` the user's program knows model, data and optimiser
   model_kind model = model_kind::lenet;
   double width = 1.0; ///< of vgg11's layers, [0.0625, 4]
   normalization_kind normalization = normalization_kind::none;
@@ -252,6 +255,7 @@ struct cluster_file {
 
 // The names that a cluster file uses for them.
 std::string_view to_string(role value);
+std::string_view to_string(trainer_kind value);
 std::string_view to_string(model_kind value);
 std::string_view to_string(dataset_kind value);
 std::string_view to_string(optimizer_kind value);

@@ -14,6 +14,7 @@ using settings::presence;
 using settings::text_rule;
 
 // In the order of the enumerations in cluster_file.hpp.
+constexpr std::array<std::string_view, 2> trainer_names = {"built-in", "client"};
 constexpr std::array<std::string_view, 2> model_names = {"lenet", "vgg11"};
 constexpr std::array<std::string_view, 3> dataset_names = {"fashion-mnist", "cifar10", "cifar100"};
 constexpr std::array<std::string_view, 3> optimizer_names = {"sgd", "adam", "adamw"};
@@ -97,6 +98,15 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"cluster", "insecure", in<&cluster_file::insecure>,
      "Lets hosts listen beyond loopback, although nothing authenticates a peer; the same as `--insecure`."},
 
+    {"training",
+     "trainer",
+     in<training_section, &training::trainer>,
+     "Who computes gradients: dynamix-node itself, or a program of the user's, which joins through the SDK as the "
+     "host's client. For a client, `model` to `normalization`, `data_path`, `momentum` and whatever else its own "
+     "program "
+     "decides have no meaning.",
+     {},
+     trainer_names},
     {"training", "model", in<training_section, &training::model>, "The network to train.", {}, model_names},
     {"training", "width", in<training_section, &training::width>,
      "Factor on the width of vgg11's layers; lenet takes 1.", closed(0.0625, 4)},
@@ -446,6 +456,9 @@ std::string_view to_string(role value) {
 }
 std::string_view to_string(topology_kind value) {
   return topology_names.at(static_cast<std::size_t>(value));
+}
+std::string_view to_string(trainer_kind value) {
+  return trainer_names.at(static_cast<std::size_t>(value));
 }
 std::string_view to_string(model_kind value) {
   return model_names.at(static_cast<std::size_t>(value));

@@ -104,10 +104,14 @@ void progress::add_window(const ledger::window& window) {
     correct += report.training.accuracy * static_cast<double>(report.training.samples);
     samples += static_cast<double>(report.training.samples);
     elapsed_seconds_ = report.elapsed_seconds;
-    samples_done_ = static_cast<double>(report.epoch) * static_cast<double>(start_.dataset_samples) +
-                    static_cast<double>(report.epoch_samples);
+    epoch_ = report.epoch;
+    if (start_.dataset_samples > 0)
+      samples_done_ = static_cast<double>(report.epoch) * static_cast<double>(start_.dataset_samples) +
+                      static_cast<double>(report.epoch_samples);
   }
   window_ = window.key.window;
+  if (start_.dataset_samples == 0) // only the training processes know their data
+    samples_done_ += samples;
   if (samples == 0)
     return;
   batch_accuracy_ = correct / samples;
@@ -127,7 +131,7 @@ double progress::samples_per_second() const {
 
 double progress::eta_seconds() const {
   const double speed = samples_per_second();
-  return speed > 0 ? std::max(0.0, samples_planned() - samples_done_) / speed : -1;
+  return speed > 0 && samples_planned() > 0 ? std::max(0.0, samples_planned() - samples_done_) / speed : -1;
 }
 
 std::optional<progress::target_eta> progress::time_to_target() const {
@@ -152,9 +156,27 @@ std::optional<progress::target_eta> progress::time_to_target() const {
   return soonest ? std::optional(target_eta{*soonest, seconds_at(slowest)}) : std::nullopt;
 }
 
+namespace {
+
+/// Of training whose end only its own program knows, as does whether it has an accuracy.
+std::string open_progress_line(const progress& now) {
+  std::string line = fmt::format("epoch {}  {} samples  {} samples/s", now.epoch() + 1,
+                                 grouped(static_cast<std::uint64_t>(now.samples_done())),
+                                 grouped(static_cast<std::uint64_t>(now.samples_per_second())));
+  if (now.test_accuracy())
+    line += "  test accuracy " + percent(*now.test_accuracy(), 1);
+  else if (now.batch_accuracy() > 0)
+    line += "  batch accuracy " + percent(now.batch_accuracy(), 1);
+  return line + batches_text(now.batches());
+}
+
+} // namespace
+
 std::string progress_line(const progress& now) {
   if (!now.training())
     return "waiting for the first window" + (now.note().empty() ? "" : "  (" + printable(now.note(), 160) + ")");
+  if (now.samples_per_epoch() == 0)
+    return open_progress_line(now);
   const double planned = std::max(now.samples_planned(), 1.0);
   const double share = std::min(1.0, now.samples_done() / planned);
   const double epochs = std::ceil(planned / std::max(1.0, now.samples_per_epoch()));

@@ -22,8 +22,10 @@ public:
   /// Whether the workers have come together: a generation was formed, or a window closed.
   bool begun() const { return formed_ || training(); }
   std::uint64_t window() const { return window_; }
-  /// Of all workers since the first epoch's start.
+  /// Of all workers since the first epoch's start; since the run's where the samples of an epoch are not known.
   double samples_done() const { return samples_done_; }
+  std::uint64_t epoch() const { return epoch_; } ///< of the last window, from 0
+  /// 0: not known, as for training processes that are not dynamix-node's; so are the planned ones.
   double samples_per_epoch() const { return static_cast<double>(start_.dataset_samples); }
   double samples_planned() const { return start_.epochs * static_cast<double>(start_.dataset_samples); }
   /// Over the last windows; 0 while unknown.
@@ -66,6 +68,7 @@ private:
   bool formed_ = false;
   std::uint64_t window_ = 0;
   double samples_done_ = 0;
+  std::uint64_t epoch_ = 0;
   double elapsed_seconds_ = 0;
   double batch_accuracy_ = 0;
   std::optional<double> test_accuracy_;

@@ -357,6 +357,7 @@ void run::summarise(const ledger::window& window) {
       continue;
     const auto& report = judged.report;
     seconds = std::max(seconds, report.elapsed_seconds);
+    trained_samples_ += static_cast<double>(report.training.samples);
     samples = std::max(samples, static_cast<double>(report.epoch) * static_cast<double>(start_.dataset_samples) +
                                     static_cast<double>(report.epoch_samples));
     samples_per_second += worker->samples_per_second;
@@ -383,7 +384,7 @@ void run::summarise(const ledger::window& window) {
     skipped_seconds_ += reported_seconds_ - seconds;
   reported_seconds_ = seconds;
   set(signal::elapsed_seconds, seconds + skipped_seconds_);
-  set(signal::samples, samples);
+  set(signal::samples, start_.dataset_samples > 0 ? samples : trained_samples_);
   set(signal::samples_per_second, samples_per_second);
   set(signal::global_batch, batch);
 }

@@ -225,6 +225,7 @@ private:
   thinned_table work_seconds_;
   thinned_table policies_;
   std::array<float, signal_count> newest_{};
+  double trained_samples_ = 0; ///< in all windows
   std::deque<mark> marks_;
   std::deque<live_event> events_;
   std::deque<std::string> warnings_;

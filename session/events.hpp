@@ -71,6 +71,12 @@ struct tick {};
 
 // Of training, in the order in which they happened.
 
+/// Where another process trains (worker_options::external_trainer): it is there, and ready for a generation.
+struct trainer_ready {};
+/// It is not any more. The generation that it was in follows as events::generation_left.
+struct trainer_lost {
+  std::string reason;
+};
 /// The first step of a generation is completed, which must not wait for the next tick to be known.
 struct training_began {};
 struct window_completed {
@@ -92,8 +98,8 @@ using event =
     std::variant<events::connected, events::disconnected, events::hub_down, events::greeting_due,
                  events::hello_answered, events::heartbeat_answered, events::hub_settled, events::farewell_answered,
                  events::decision_received, events::placement_received, events::notice_received, events::stop_requested,
-                 events::leave_requested, events::tick, events::training_began, events::window_completed,
-                 events::evaluated, events::generation_left>;
+                 events::leave_requested, events::tick, events::trainer_ready, events::trainer_lost,
+                 events::training_began, events::window_completed, events::evaluated, events::generation_left>;
 
 namespace effects {
 
@@ -126,6 +132,10 @@ struct send_heartbeat {
   messages::heartbeat heartbeat;
   std::uint32_t reports = 0; ///< that were under way before it; its answer says that they have arrived
   std::uint32_t timeout_ms = 0;
+};
+/// This worker is of no use until its next hello: the hub that took it in is not followed any more.
+struct send_absence {
+  messages::absence absence;
 };
 struct settle_hub {
   std::uint32_t timeout_ms = 0;
@@ -186,9 +196,9 @@ struct log {
 
 using effect =
     std::variant<effects::say_hello, effects::greet_later, effects::redirect, effects::follow_hub, effects::forget_hub,
-                 effects::send_report, effects::send_evaluation, effects::send_heartbeat, effects::settle_hub,
-                 effects::say_farewell, effects::join, effects::enter_generation, effects::ask_to_regroup,
-                 effects::ask_to_stop, effects::interrupt, effects::finish_training, effects::decision_offered,
-                 effects::end, effects::fail, effects::log>;
+                 effects::send_report, effects::send_evaluation, effects::send_heartbeat, effects::send_absence,
+                 effects::settle_hub, effects::say_farewell, effects::join, effects::enter_generation,
+                 effects::ask_to_regroup, effects::ask_to_stop, effects::interrupt, effects::finish_training,
+                 effects::decision_offered, effects::end, effects::fail, effects::log>;
 
 } // namespace dynamix::session

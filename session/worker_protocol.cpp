@@ -35,7 +35,8 @@ worker_options options_of(const cluster::cluster_file& file, std::uint64_t diges
 }
 
 worker_protocol::worker_protocol(worker_options options)
-    : options_(std::move(options)), newest_(std::make_shared<const messages::placement>()),
+    : options_(std::move(options)), ready_(!options_.external_trainer),
+      newest_(std::make_shared<const messages::placement>()),
       watch_(options_.timeouts), account_{.reason = "training never began", .decisions = {}} {}
 
 std::vector<effect> worker_protocol::handle(const moment& at, event what) {
@@ -70,7 +71,7 @@ void worker_protocol::on(const events::greeting_due&) {
 
 void worker_protocol::greet() {
   const bool wanted = phase_ < phase::training || (phase_ == phase::training && !hub_);
-  if (!gateway_ || !wanted || greeting_under_way_)
+  if (!gateway_ || !ready_ || !wanted || greeting_under_way_)
     return;
   if (phase_ == phase::idle)
     phase_ = phase::greeting;
@@ -117,6 +118,8 @@ void worker_protocol::on(const events::hello_answered& what) {
   accepted(*what.welcome);
   known_generation_ = said_generation_;
   known_training_ = said_training_;
+  if (!ready_)
+    return tell_absence();
   // Since that hello it may have left the generation, or be in another, or hold decisions of a newer term.
   const bool settled = known(phase_ == phase::training) || phase_ > phase::training;
   if (gateway_ && (!settled || decisions_->newest().term > what.welcome->term))
@@ -132,6 +135,9 @@ void worker_protocol::accepted(const messages::welcome& welcome) {
   duplicate_since_seconds_.reset();
   const bool was_orphaned = !std::exchange(hub_, true);
   emit(effects::follow_hub{});
+  const bool was_absent = !absent_because_.empty();
+  if (ready_)
+    absent_because_.clear();
   if (phase_ == phase::greeting) {
     log(log_level::info,
         fmt::format("joined rank={} generation={} waiting for a place", welcome.rank, welcome.generation));
@@ -139,7 +145,7 @@ void worker_protocol::accepted(const messages::welcome& welcome) {
     rank_ = welcome.rank;
     decisions_ = std::make_shared<decision_slot>(rank_, options_.lowest_batch, options_.highest_batch);
     emit(effects::join{rank_, decisions_});
-  } else if (was_orphaned) {
+  } else if (was_orphaned && !was_absent) {
     log(log_level::info, fmt::format("arbitrator_is_back term={} steps={}", welcome.term, at_.steps));
   }
   send_waiting_report();
@@ -172,6 +178,29 @@ void worker_protocol::orphan(const char* why) {
         fmt::format("arbitrator_lost reason=\"{}\" the last batch sizes stand, training goes on", why));
   else if (phase_ == phase::waiting)
     log(log_level::warning, fmt::format("arbitrator_lost reason=\"{}\" training waits for it", why));
+}
+
+void worker_protocol::on(const events::trainer_ready&) {
+  ready_ = true;
+  greet();
+}
+
+void worker_protocol::on(const events::trainer_lost& what) {
+  if (!std::exchange(ready_, false))
+    return;
+  absent_because_ = what.reason;
+  unheard_.reset(); // nothing follows on it
+  tell_absence();
+}
+
+/// A hub that has taken this worker in waits for its reports and signs of life.
+void worker_protocol::tell_absence() {
+  if (!hub_ || !joined() || phase_ >= phase::leaving)
+    return;
+  emit(effects::send_absence{{.rank = rank_, .incarnation = options_.identity.incarnation, .detail = absent_because_}});
+  hub_ = false;
+  reports_under_way_ = 0;
+  emit(effects::forget_hub{});
 }
 
 // Being there.
@@ -253,7 +282,7 @@ void worker_protocol::on(const events::placement_received& what) {
   // Another hub, which did not know of this worker's generation, has given its number to another one.
   if (phase_ == phase::training && place.generation == newest_->generation && !what.same_store)
     return interrupt("another generation of the same number was formed");
-  if (phase_ != phase::waiting || finishing_ || place.generation <= newest_->generation ||
+  if (phase_ != phase::waiting || !ready_ || finishing_ || place.generation <= newest_->generation ||
       !std::ranges::binary_search(place.members, rank_))
     return;
   // Formed on a hello that was said before the last generation: the newer state in memory would be overwritten.
@@ -262,7 +291,8 @@ void worker_protocol::on(const events::placement_received& what) {
                fmt::format("place_refused generation={} the next hello tells what has happened", place.generation));
   phase_ = phase::training;
   newest_ = what.placement;
-  watch_.entered(at_.seconds);
+  if (!options_.external_trainer)
+    watch_.entered(at_.seconds);
   decisions_->enter_generation(place.generation);
   log(log_level::info,
       fmt::format("placed generation={} members={} source={}", place.generation, place.members.size(), place.source));

@@ -20,6 +20,8 @@ struct worker_options {
   cluster::timeouts timeouts;
   std::uint32_t lowest_batch = 1; ///< a decision beyond these is refused
   std::uint32_t highest_batch = messages::max_batch;
+  /// Training is another process's, which comes and goes: no hello without it, and nobody judges how fast it is.
+  bool external_trainer = false;
   messages::hello identity; ///< protocol, cluster, digest, host, incarnation, heartbeat, newest checkpoint's steps
 };
 
@@ -38,6 +40,9 @@ worker_options options_of(const cluster::cluster_file& file, std::uint64_t diges
 /// Beside it, the arbitrator may be lost at any time (orphaned): the last batch sizes stand, training goes on, the
 /// newest report that nobody heard is kept, and a hello follows each connect. Greeting repeats with a delay that
 /// doubles while the arbitrator's host answers without deciding: its hub restarts, or it is not the leader.
+///
+/// An external trainer that goes takes its worker out of the cluster (absence, as if its host were lost), and brings it
+/// back when it comes again (hello).
 ///
 /// Leaving depends on why:
 ///
@@ -79,6 +84,8 @@ private:
   void on(const events::stop_requested& what);
   void on(const events::leave_requested& what);
   void on(const events::tick& what);
+  void on(const events::trainer_ready& what);
+  void on(const events::trainer_lost& what);
   void on(const events::training_began& what);
   void on(events::window_completed& what);
   void on(const events::evaluated& what);
@@ -95,6 +102,7 @@ private:
   void accepted(const messages::welcome& welcome);
   void refused(const messages::welcome& welcome);
   void orphan(const char* why);
+  void tell_absence();
   // Being there.
   void beat();
   void send_waiting_report();
@@ -117,8 +125,10 @@ private:
   std::vector<effect> effects_;
   phase phase_ = phase::idle;
   // The arbitrator.
-  bool gateway_ = false; ///< in reach
-  bool hub_ = false;     ///< followed; otherwise orphaned
+  bool gateway_ = false;       ///< in reach
+  bool hub_ = false;           ///< followed; otherwise orphaned
+  bool ready_;                 ///< to train
+  std::string absent_because_; ///< set from the trainer's loss until the next welcome
   bool greeting_under_way_ = false;
   std::uint64_t greetings_ = 0; ///< hellos said; only the answer to the newest counts
   std::uint64_t said_generation_ = 0;

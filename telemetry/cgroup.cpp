@@ -199,6 +199,11 @@ cgroup_places find_own_cgroups() {
   return own.empty() ? found : find_cgroups(groups, mounts + "\n0 0 0:0 / " + own + " rw - cgroup2 none rw\n");
 }
 
+cgroup_places find_cgroups_of(int process) {
+  return find_cgroups(read_small_file(fmt::format("/proc/{}/cgroup", process)),
+                      read_small_file("/proc/self/mountinfo"));
+}
+
 std::unique_ptr<own_cgroup> enter_own_cgroup(std::string& problem) {
   const auto parent = find_own_cgroups().unified;
   if (parent.empty()) {

@@ -21,6 +21,9 @@ cgroup_places find_cgroups(const std::string& cgroup_text, const std::string& mo
 /// Of this process. Where version 2 is not to be seen it is mounted for the process alone, if that may be.
 cgroup_places find_own_cgroups();
 
+/// Of another process on this machine, as far as they are mounted here.
+cgroup_places find_cgroups_of(int process);
+
 /// The cgroup whose traffic is this process's alone.
 class own_cgroup {
 public:

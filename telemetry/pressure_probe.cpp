@@ -41,8 +41,8 @@ kept_file open_file(const std::string& path) {
 
 class pressure_probe final : public probe {
 public:
-  pressure_probe() {
-    const auto places = find_own_cgroups();
+  explicit pressure_probe(int process) {
+    const auto places = process == 0 ? find_own_cgroups() : find_cgroups_of(process);
     if (places.memory.empty())
       return;
     memory_ = open_file(places.memory + "/memory.current");
@@ -103,8 +103,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<probe> make_pressure_probe() {
-  return std::make_unique<pressure_probe>();
+std::unique_ptr<probe> make_pressure_probe(int process) {
+  return std::make_unique<pressure_probe>(process);
 }
 
 } // namespace dynamix::telemetry

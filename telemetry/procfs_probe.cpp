@@ -3,9 +3,14 @@
 #include "telemetry/small_file.hpp"
 #include "telemetry/training_thread.hpp"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <cstring>
 #include <fcntl.h>
+#include <string>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
@@ -23,6 +28,7 @@ double to_seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
+/// Of this process.
 bool read_usage(counters& into) {
   rusage usage{};
   if (getrusage(RUSAGE_SELF, &usage) != 0)
@@ -34,7 +40,38 @@ bool read_usage(counters& into) {
   return true;
 }
 
-/// /proc/self/statm: size resident shared ..., in pages.
+/// The files of a process below /proc; 0: this one.
+std::string directory_of(int process) {
+  return process == 0 ? "/proc/self" : fmt::format("/proc/{}", process);
+}
+
+/// /proc/PID/stat, of which the second field is the program's name in brackets, and may hold anything; /proc/PID/status
+/// has the involuntary switches, of the main thread.
+bool read_usage(const kept_file& stat, const kept_file& status, counters& into) {
+  char text[4096];
+  if (!stat.read_start(text, sizeof(text)))
+    return false;
+  const char* begin = std::strrchr(text, ')');
+  if (begin == nullptr || std::strlen(begin) < 4)
+    return false;
+  begin += 3;                             // to behind the state
+  std::array<std::uint64_t, 12> fields{}; // from the parent's number, the fourth, to the system time, the fifteenth
+  for (auto& field : fields) {
+    begin += std::strspn(begin, " ");
+    const bool negative = *begin == '-'; // of a terminal that is none
+    begin += negative ? 1 : 0;
+    if (!take_number(begin, field))
+      return false;
+  }
+  into.page_faults = fields[6] + fields[8];
+  into.major_page_faults = fields[8];
+  into.cpu_seconds = static_cast<double>(fields[10] + fields[11]) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  if (status.read_start(text, sizeof(text)))
+    find_number(text, "nonvoluntary_ctxt_switches:", into.involuntary_switches);
+  return true;
+}
+
+/// /proc/PID/statm: size resident shared ..., in pages.
 bool read_memory_ratio(const kept_file& statm, double& ratio) {
   char text[256];
   const char* begin = text;
@@ -50,6 +87,13 @@ bool read_memory_ratio(const kept_file& statm, double& ratio) {
 
 class usage_probe : public probe {
 public:
+  explicit usage_probe(int process) : process_(process), statm_(AT_FDCWD, (directory_of(process) + "/statm").c_str()) {
+    if (process == 0)
+      return;
+    stat_ = kept_file(AT_FDCWD, (directory_of(process) + "/stat").c_str());
+    status_ = kept_file(AT_FDCWD, (directory_of(process) + "/status").c_str());
+  }
+
   std::string name() const override { return "procfs"; }
   std::string problem() const override { return "procfs needs /proc/self/statm"; }
 
@@ -60,25 +104,34 @@ public:
       memory_seconds_ = into.monotonic_seconds;
     }
     into.memory_ratio = memory_ratio_;
-    into.system_valid = read_usage(into) && memory_known_;
+    into.system_valid = (process_ == 0 ? read_usage(into) : read_usage(stat_, status_, into)) && memory_known_;
   }
 
+protected:
+  int process() const { return process_; }
+
 private:
+  int process_; ///< 0: this one
   bool memory_known_ = false;
   double memory_ratio_ = 0;
   double memory_seconds_ = 0; ///< when it was read
-  kept_file statm_{AT_FDCWD, "/proc/self/statm"};
+  kept_file statm_;
+  kept_file stat_;
+  kept_file status_;
 };
 
 class procfs_probe final : public usage_probe {
 public:
+  explicit procfs_probe(int process)
+      : usage_probe(process), tasks_(directory_of(process) + "/task"), task_(AT_FDCWD, tasks_.c_str()) {}
+
   std::string problem() const override {
     return "procfs needs /proc/self/statm and /proc/self/task/*/schedstat (a kernel with CONFIG_SCHED_INFO)";
   }
 
   void sample(counters& into) override {
     usage_probe::sample(into);
-    training_ = training_thread.load(std::memory_order_relaxed);
+    training_ = process() == 0 ? training_thread.load(std::memory_order_relaxed) : process(); // its main thread
     into.system_valid = count_run_queue_waits(into) && into.system_valid;
     into.run_queue_wait_seconds = 1e-9 * static_cast<double>(wait_ns_);
   }
@@ -95,7 +148,7 @@ private:
     const auto ended = std::erase_if(threads_, [&](auto& thread) { return !count(thread, into); });
     // Listing them costs more than all the rest, and is needed only where one has come.
     if (ended > 0 || threads_.size() != present_threads())
-      for_each_numbered_entry("/proc/self/task", [&](int number, int directory) {
+      for_each_numbered_entry(tasks_.c_str(), [&](int number, int directory) {
         if (threads_.size() == threads_max ||
             std::ranges::find(threads_, number, &watched_thread::number) != threads_.end())
           return;
@@ -132,20 +185,21 @@ private:
     return fstat(task_.descriptor(), &status) == 0 ? std::min<std::size_t>(status.st_nlink - 2, threads_max) : 0;
   }
 
+  std::string tasks_;
   std::vector<watched_thread> threads_;
-  kept_file task_{AT_FDCWD, "/proc/self/task"};
+  kept_file task_;
   std::uint64_t wait_ns_ = 0;
   int training_ = 0;
 };
 
 } // namespace
 
-std::unique_ptr<probe> make_procfs_probe() {
-  return std::make_unique<procfs_probe>();
+std::unique_ptr<probe> make_procfs_probe(int process) {
+  return std::make_unique<procfs_probe>(process);
 }
 
 std::unique_ptr<probe> make_usage_probe() {
-  return std::make_unique<usage_probe>();
+  return std::make_unique<usage_probe>(0);
 }
 
 } // namespace dynamix::telemetry

@@ -3,6 +3,7 @@
 #include "telemetry/ebpf_probes.hpp"
 
 #include <filesystem>
+#include <functional>
 #include <linux/magic.h>
 #include <netinet/in.h>
 #include <sys/prctl.h>
@@ -42,7 +43,7 @@ signal_chain system_chain(const wanted_sources& wanted, const kernel_session* se
   return chain;
 }
 
-signal_chain simple_chain(signal of, bool wanted, std::unique_ptr<probe> (*make)()) {
+signal_chain simple_chain(signal of, bool wanted, const std::function<std::unique_ptr<probe>()>& make) {
   signal_chain chain{.of = of};
   if (wanted)
     chain.best_first.push_back(make());
@@ -77,7 +78,22 @@ std::vector<signal_chain> choose_sources(const wanted_sources& wanted, const ker
   std::vector<signal_chain> chains;
   chains.push_back(network_chain(wanted, session, control_ports));
   chains.push_back(system_chain(wanted, session));
-  chains.push_back(simple_chain(signal::pressure, wanted.procfs, &make_pressure_probe));
+  chains.push_back(simple_chain(signal::pressure, wanted.procfs, [] { return make_pressure_probe(); }));
+  chains.push_back(simple_chain(signal::gpu, wanted.nvml, &make_nvml_probe));
+  return chains;
+}
+
+std::vector<signal_chain> choose_sources_of(int process, const wanted_sources& wanted) {
+  const auto explained = [](signal_chain chain) {
+    if (!chain.best_first.empty())
+      chain.reason = "not eBPF: training is another process";
+    return chain;
+  };
+  std::vector<signal_chain> chains;
+  chains.push_back(
+      explained(simple_chain(signal::network, wanted.tcp_info, [&] { return make_process_tcp_info_probe(process); })));
+  chains.push_back(explained(simple_chain(signal::system, wanted.procfs, [&] { return make_procfs_probe(process); })));
+  chains.push_back(simple_chain(signal::pressure, wanted.procfs, [&] { return make_pressure_probe(process); }));
   chains.push_back(simple_chain(signal::gpu, wanted.nvml, &make_nvml_probe));
   return chains;
 }

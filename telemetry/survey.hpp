@@ -24,6 +24,10 @@ struct wanted_sources {
 std::vector<signal_chain> choose_sources(const wanted_sources& wanted, const kernel_session* session,
                                          const std::vector<std::uint16_t>& control_ports);
 
+/// The same of another process: what its own user may see of it. Programs in the kernel measure their own process
+/// alone.
+std::vector<signal_chain> choose_sources_of(int process, const wanted_sources& wanted);
+
 /// What there is on a machine, for one process.
 struct machine_facts {
   std::string missing_to_build; ///< of eBPF; empty: it is built in

@@ -58,7 +58,7 @@ function tilesOf({ run, now, workers, evaluations }) {
   return [
     ["test accuracy", percent(newest?.test_accuracy ?? null, 2), run.target_accuracy > 0 ? "target " + percent(run.target_accuracy) : ""],
     ["batch accuracy", percent(now.accuracy), "loss " + fixed(now.loss, 3)],
-    ["progress", percent(share, 0), now.phase === "training" && left > 0 ? `at most ${clock(left)} left`
+    !(run.planned_samples > 0) ? ["samples", short(now.samples), "trained on"] : ["progress", percent(share, 0), now.phase === "training" && left > 0 ? `at most ${clock(left)} left`
       : `${fixed(share * epochs, 1)} of ${short(epochs)} epochs`, share],
     ["throughput", short(now.samples_per_second), "samples per second"],
     ["step", span(now.step_seconds), `window ${grouped(now.window)}`],

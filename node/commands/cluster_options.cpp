@@ -2,9 +2,11 @@
 
 #include "node/commands/command.hpp"
 #include "node/experiments/policy_choice.hpp"
+#include "node/launch/client_cluster.hpp"
 
 #include <algorithm>
 #include <filesystem>
+#include <fmt/core.h>
 
 namespace dynamix::node {
 namespace {
@@ -56,6 +58,16 @@ bool change_cluster_file(cluster::cluster_file& file, const std::vector<cluster:
 std::optional<cluster::cluster_file> load_cluster_file(const std::string& path, std::ostream& err,
                                                        const std::vector<cluster::field_change>& changes) {
   auto parsed = cluster::read_cluster_file(path);
+  for (const auto& error : parsed.errors)
+    err << cluster::to_string(error) << "\n";
+  if (!parsed.errors.empty() || !change_cluster_file(parsed.file, changes, err))
+    return std::nullopt;
+  return std::move(parsed.file);
+}
+
+std::optional<cluster::cluster_file> load_client_cluster(std::uint32_t workers, std::ostream& err,
+                                                         const std::vector<cluster::field_change>& changes) {
+  auto parsed = cluster::parse_cluster_text(make_client_cluster(workers), fmt::format("--workers {}", workers));
   for (const auto& error : parsed.errors)
     err << cluster::to_string(error) << "\n";
   if (!parsed.errors.empty() || !change_cluster_file(parsed.file, changes, err))

@@ -5,6 +5,7 @@
 #include "cluster/field_changes.hpp"
 #include "simulator/scenario.hpp"
 
+#include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
 #include <optional>
@@ -36,6 +37,10 @@ bool change_cluster_file(cluster::cluster_file& file, const std::vector<cluster:
 /// The file at `path` with the changes, or nothing after its errors have been written to `err`.
 std::optional<cluster::cluster_file> load_cluster_file(const std::string& path, std::ostream& err,
                                                        const std::vector<cluster::field_change>& changes = {});
+
+/// The same of `--workers N`: N agents on this machine.
+std::optional<cluster::cluster_file> load_client_cluster(std::uint32_t workers, std::ostream& err,
+                                                         const std::vector<cluster::field_change>& changes);
 
 /// Loads cluster files; a directory stands for its *.toml files, in the order of their names. `changes`
 /// are made to each. Returns exit_done, or exit_refused after every error has been written to

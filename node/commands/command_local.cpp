@@ -2,11 +2,13 @@
 #include "dashboard/dashboard.hpp"
 #include "node/commands/cluster_options.hpp"
 #include "node/commands/command.hpp"
+#include "node/launch/client_cluster.hpp"
 #include "node/launch/local_run.hpp"
 #include "node/launch/port_check.hpp"
 #include "node/launch/resume_point.hpp"
 #include "node/launch/stop_signals.hpp"
 #include "node/reports/report.hpp"
+#include "node/reports/text.hpp"
 #include "node/reports/trace.hpp"
 #include "trainer/checkpoint.hpp"
 
@@ -19,6 +21,7 @@ namespace {
 
 struct local_arguments {
   std::string cluster;
+  std::uint32_t workers = 0; ///< 0: a cluster file says
   std::string policy;
   std::string seed;
   std::string epochs;
@@ -40,7 +43,8 @@ int prepare(const local_arguments& arguments, const run_directory& run, const cl
   if (!resume && !run.empty())
     return refuse(err, run.path() + " exists and is not empty; choose another --out, or --resume " + run.path());
   std::string checkpoint; // each host looks for it itself
-  if (const int code = resume ? find_resume_point(run, err, checkpoint) : exit_done; code != exit_done)
+  const bool own_state = file.training.trainer == cluster::trainer_kind::built_in;
+  if (const int code = resume && own_state ? find_resume_point(run, err, checkpoint) : exit_done; code != exit_done)
     return code;
   const auto problem = prepare_directory(run, file);
   if (problem.empty())
@@ -50,7 +54,9 @@ int prepare(const local_arguments& arguments, const run_directory& run, const cl
 }
 
 /// The lines that say how to go on after a run that did not come to its end.
-std::string resume_hint(const run_directory& run, bool insecure) {
+std::string resume_hint(const cluster::cluster_file& file, const run_directory& run, bool insecure) {
+  if (file.training.trainer == cluster::trainer_kind::client)
+    return "The training processes have their own checkpoints.\n";
   const auto newest = trainer::newest_checkpoint(run.checkpoints());
   if (newest.path.empty())
     return "No checkpoint was written, so there is nothing to resume from.\n";
@@ -64,8 +70,10 @@ std::string join_trace(const run_directory& run) {
   return joined.problem.empty() ? to_text(joined, run.trace()) : "none: " + joined.problem;
 }
 
-int finish(const local_arguments& arguments, const run_directory& run, const local_run& made, live_output& live,
+int finish(const local_arguments& arguments, const launch_options& options, const local_run& made, live_output& live,
            command_context& context) {
+  const auto& run = options.run;
+  const auto hint = [&] { return resume_hint(options.file, run, arguments.insecure); };
   const auto& outcome = made.launched;
   const auto& summary = made.summary;
   if (!made.problem.empty())
@@ -82,12 +90,11 @@ int finish(const local_arguments& arguments, const run_directory& run, const loc
       live.print("trace: " + join_trace(run));
   }
   if (!outcome.error.empty())
-    context.err << "dynamix-node: error: " << outcome.error << "\n"
-                << outcome.last_words << resume_hint(run, arguments.insecure);
+    context.err << "dynamix-node: error: " << outcome.error << "\n" << outcome.last_words << hint();
   else if (outcome.stopped)
-    context.err << "dynamix-node: stopped before the end. " << resume_hint(run, arguments.insecure);
+    context.err << "dynamix-node: stopped before the end. " << hint();
   else if (!summary.succeeded)
-    context.err << "dynamix-node: error: " << summary.reason << "\n" << resume_hint(run, arguments.insecure);
+    context.err << "dynamix-node: error: " << summary.reason << "\n" << hint();
   return made.succeeded() ? exit_done : exit_failed;
 }
 
@@ -101,19 +108,28 @@ std::string page_text(const cluster::cluster_file& file) {
   return "page " + dashboard::url_of(*listen);
 }
 
+/// Where training processes join: once they can.
+void tell_agents(const launch_options& options, live_output& live) {
+  const auto directory = agent_directory(options.run);
+  live.print(fmt::format("waiting for {} training processes at {}\n    export DYNAMIX_AGENT={}",
+                         options.file.workers().size(), directory, shell_quoted(directory)));
+}
+
 int run_local(const local_arguments& arguments, command_context& context) {
   const stop_signals signals; // before any other thread
   const bool resume = !arguments.resume.empty();
-  if (!resume && arguments.cluster.empty())
-    return refuse(context.err, "local needs --cluster FILE, or --resume RUN_DIR");
+  if (!resume && arguments.cluster.empty() && arguments.workers == 0)
+    return refuse(context.err, "local needs --cluster FILE, --workers N, or --resume RUN_DIR");
   auto changes = changes_of(arguments.set, {{"--policy", "arbitrator.policy", arguments.policy},
                                             {"--seed", "cluster.seed", arguments.seed},
                                             {"--epochs", "training.epochs", arguments.epochs}});
   if (arguments.shadow)
     changes.push_back({"--shadow", "arbitrator.shadow", "true"});
-  auto file =
-      load_cluster_file(arguments.cluster.empty() ? run_directory(arguments.resume).cluster_file() : arguments.cluster,
-                        context.err, changes);
+  auto file = arguments.workers > 0
+                  ? load_client_cluster(arguments.workers, context.err, changes)
+                  : load_cluster_file(arguments.cluster.empty() ? run_directory(arguments.resume).cluster_file()
+                                                                : arguments.cluster,
+                                      context.err, changes);
   if (!file)
     return exit_refused;
   cluster::make_paths_absolute(*file); // for the copy in the run directory
@@ -132,6 +148,7 @@ int run_local(const local_arguments& arguments, command_context& context) {
   options.quiet = arguments.quiet || arguments.json;
   options.trace = arguments.trace;
   options.log_json = arguments.log_json;
+  const bool for_clients = file->training.trainer == cluster::trainer_kind::client;
   live_output live(arguments.json ? context.err : context.out, output_style::detect());
   if (!options.quiet) {
     live.print(fmt::format("{}: {} workers, policy {}, seed {}, run directory {}", file->name, file->workers().size(),
@@ -141,7 +158,12 @@ int run_local(const local_arguments& arguments, command_context& context) {
     if (const auto page = page_text(*file); !page.empty())
       live.print(page);
   }
-  return finish(arguments, run, run_locally(options, live, signals.token()), live, context);
+  agents_watch agents(*file, run, [&] { tell_agents(options, live); });
+  if (for_clients) {
+    name_agents(options);
+    options.observer = &agents;
+  }
+  return finish(arguments, options, run_locally(options, live, signals.token()), live, context);
 }
 
 } // namespace
@@ -149,7 +171,14 @@ int run_local(const local_arguments& arguments, command_context& context) {
 void add_local(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<local_arguments>();
   auto* command = app.add_subcommand("local", "Run every host of a cluster file as a process on this machine");
-  command->add_option("--cluster", arguments->cluster, "Cluster file; with --resume, that of the run by default");
+  auto* cluster =
+      command->add_option("--cluster", arguments->cluster, "Cluster file; with --resume, that of the run by default");
+  command
+      ->add_option(
+          "--workers", arguments->workers,
+          "In place of a cluster file: agents for so many training processes of your own (trainer = \"client\")")
+      ->check(CLI::Range(1, 256))
+      ->excludes(cluster);
   command->add_option("--policy", arguments->policy, "Overrides the file's arbitrator.policy");
   command->add_option("--seed", arguments->seed, "Overrides the file's cluster.seed");
   command->add_option("--epochs", arguments->epochs, "Overrides the file's training.epochs");

@@ -37,6 +37,7 @@ struct run_arguments {
   std::string resume;
   std::vector<std::string> set;
   std::vector<std::string> reach; ///< HOST=ADDRESS:PORT
+  std::string agent_socket;
   std::string log_level = "info";
   bool insecure = false;
   bool log_to_stderr = false;
@@ -94,7 +95,9 @@ std::string read_reach(const std::vector<std::string>& texts, actors::host_optio
 std::shared_ptr<telemetry::kernel_session> start_measuring(const actors::host_options& options) {
   const auto& sources = options.file->telemetry_sources;
   std::shared_ptr<telemetry::kernel_session> session;
-  if (options.file->find(options.host)->has(cluster::role::worker) &&
+  // The programs measure their own process, and a client is another one.
+  if (options.file->training.trainer == cluster::trainer_kind::built_in &&
+      options.file->find(options.host)->has(cluster::role::worker) &&
       std::ranges::find(sources, cluster::telemetry_source::ebpf) != sources.end())
     session = telemetry::open_kernel_session(actors::control_ports(options));
   if (const auto problem = telemetry::drop_privileges(); !problem.empty())
@@ -148,7 +151,8 @@ int run(const run_arguments& arguments, command_context& context) {
     return refuse_at(context.err, cluster::error_at(*file, host_key(*file, *host) + ".address", reason));
   if (const auto reason = host->has(cluster::role::arbitrator) ? dashboard::refuse_access(*file) : ""; !reason.empty())
     return refuse_at(context.err, cluster::error_at(*file, "dashboard.token_file", reason));
-  if (host->has(cluster::role::worker) && !arguments.without_worker)
+  const bool for_client = file->training.trainer == cluster::trainer_kind::client;
+  if (host->has(cluster::role::worker) && !arguments.without_worker && !for_client)
     if (const auto found = trainer::preflight(file->training); !found.message.empty())
       return refuse_at(context.err, cluster::error_at(*file, found.field, found.message));
 
@@ -161,6 +165,7 @@ int run(const run_arguments& arguments, command_context& context) {
   options.version = program_version();
   options.trace = arguments.trace;
   options.without_worker = arguments.without_worker;
+  options.agent_socket = arguments.agent_socket.empty() ? run.agent(0) : arguments.agent_socket;
   if (const auto reason = read_reach(arguments.reach, options); !reason.empty())
     return refuse(context.err, reason);
   if (const int code = resume ? find_resume_options(run, *host, options, context.err) : exit_done; code != exit_done)
@@ -202,6 +207,9 @@ void add_run(CLI::App& app, command_context& context) {
   command->add_flag("--log-json", arguments->log_json, "Log one JSON object per line");
   command->add_flag("--trace", arguments->trace,
                     "Trace this host to traces/HOST.jsonl; `dynamix-node trace` joins the hosts' files");
+  command->add_option("--agent-socket", arguments->agent_socket,
+                      "Where the training process joins, if the file's trainer is a client (default: agents/0.sock in "
+                      "the run directory)");
   command->add_flag("--without-worker", arguments->without_worker, "Run this host's arbitrators alone")->group("");
   command->add_option("--reach", arguments->reach, "HOST=ADDRESS:PORT: dial this host there, not as the file says")
       ->group(""); // for the fault injector: not in --help

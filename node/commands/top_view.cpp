@@ -49,12 +49,15 @@ std::vector<std::string> head(const json& from_run, const json& from_now, const 
   const double speed = number(now("samples_per_second"));
   const double target = number(run("target_accuracy"));
   const bool training = text(now("phase")) == "training" && speed > 0;
-  const auto eta = training ? (target > 0 ? "  ETA at most " : "  ETA ") + duration(left / speed) : "";
+  const auto eta = training && planned > 0 ? (target > 0 ? "  ETA at most " : "  ETA ") + duration(left / speed) : "";
   return {fmt::format("{}  {} ({}) version {}  {}  generation {}  window {}  {}", text(run("cluster")),
                       text(run("policy")), text(run("mode")), whole(now("policy_version")), text(now("phase")),
                       whole(now("generation")), whole(now("window")), duration(number(now("elapsed_seconds")))),
-          fmt::format("samples {} of {} ({})  {}/s{}", whole(now("samples")), whole(run("planned_samples")),
-                      percent(planned > 0 ? 1 - left / planned : 0, 0), whole(now("samples_per_second")), eta),
+          fmt::format("samples {}{}  {}/s{}", whole(now("samples")),
+                      planned > 0
+                          ? fmt::format(" of {} ({})", whole(run("planned_samples")), percent(1 - left / planned, 0))
+                          : "",
+                      whole(now("samples_per_second")), eta),
           fmt::format("test accuracy {}{}  batches {}  global batch {}  noise scale {}  reward {:.3f}",
                       evaluation.is_object() ? percent(number(at(evaluation, "test_accuracy")), 1) : "-",
                       target > 0 ? " of " + percent(target, 1) : "", percent(number(now("accuracy")), 1),

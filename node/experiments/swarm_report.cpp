@@ -18,13 +18,14 @@ constexpr std::uint64_t detect_ms_highest = 60000; ///< in a cluster file
 constexpr double bytes_a_kib = 1024;
 constexpr double bytes_a_mib = 1024 * 1024;
 
-std::string milliseconds(double seconds) {
+std::string milliseconds_text(double seconds) {
   return fixed(1000 * seconds, seconds < 0.01 ? 2 : 1);
 }
 
 std::vector<std::string> latency_row(const std::string& name, const std::vector<float>& seconds) {
   const auto all = swarm::percentiles_of(seconds);
-  return {name, milliseconds(all.p50), milliseconds(all.p90), milliseconds(all.p99), milliseconds(all.max)};
+  return {name, milliseconds_text(all.p50), milliseconds_text(all.p90), milliseconds_text(all.p99),
+          milliseconds_text(all.max)};
 }
 
 /// Bytes that came with the workers, a worker.
@@ -141,8 +142,8 @@ std::string swarm_json(const swarm_result& result) {
 
 std::string swarm_progress(const swarm::swarm_outcome& so_far, std::uint32_t windows) {
   const auto latency = swarm::percentiles_of(so_far.end_to_applied);
-  return "window " + grouped(so_far.windows) + "/" + grouped(windows) + "  p50 " + milliseconds(latency.p50) +
-         " ms  p99 " + milliseconds(latency.p99) + " ms  lost " + grouped(so_far.lost);
+  return "window " + grouped(so_far.windows) + "/" + grouped(windows) + "  p50 " + milliseconds_text(latency.p50) +
+         " ms  p99 " + milliseconds_text(latency.p99) + " ms  lost " + grouped(so_far.lost);
 }
 
 } // namespace dynamix::node

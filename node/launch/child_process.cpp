@@ -20,8 +20,6 @@ std::string own_program() {
   return std::filesystem::read_symlink(own_program_link, missing).string();
 }
 
-namespace {
-
 /// This process's environment with `changes` made, as "NAME=value".
 std::vector<std::string> changed_environment(const std::vector<std::pair<std::string, std::string>>& changes) {
   std::vector<std::string> result;
@@ -35,6 +33,8 @@ std::vector<std::string> changed_environment(const std::vector<std::pair<std::st
     result.push_back(name + "=" + value);
   return result;
 }
+
+namespace {
 
 std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   std::vector<char*> pointers;

@@ -15,6 +15,9 @@ inline constexpr auto own_program_link = "/proc/self/exe";
 inline constexpr auto own_program_missing =
     "not there, and hosts on this machine are started from it; /proc must be mounted: mount -t proc proc /proc";
 
+/// This process's environment with `changes` made: "NAME=value".
+std::vector<std::string> changed_environment(const std::vector<std::pair<std::string, std::string>>& changes);
+
 struct child_options {
   std::string program;                                          ///< a path
   std::vector<std::string> arguments;                           ///< without the program's name

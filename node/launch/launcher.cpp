@@ -128,8 +128,9 @@ private:
       output_.print("stopping at the next window boundary; a second Ctrl-C ends at once");
       go_without_the_dead();
       end_all(phase::stopping, SIGINT, patience);
-    } else if (phase_ == phase::training && options_.observer != nullptr && options_.observer->over()) {
-      output_.print("the faults are over; training ends at the next window boundary");
+    } else if ((phase_ == phase::training || (phase_ == phase::finishing && for_clients())) &&
+               options_.observer != nullptr && options_.observer->over()) {
+      output_.print(options_.observer->why_over() + "; training ends at the next window boundary");
       end_all(phase::stopping, SIGINT, patience);
     }
     if (options_.hurry.stop_requested() && phase_ < phase::terminated) {
@@ -162,6 +163,7 @@ private:
     enter(ask ? phase::terminated : phase::killed, milliseconds(timeouts_.shutdown_timeout_ms));
   }
 
+  bool for_clients() const { return options_.file.training.trainer == cluster::trainer_kind::client; }
   bool is_worker(const std::string& host) const { return options_.file.find(host)->has(cluster::role::worker); }
   bool is_arbitrator(const std::string& host) const { return options_.file.find(host)->has(cluster::role::arbitrator); }
 
@@ -201,7 +203,10 @@ private:
 
   /// Workers end together: one that dies now, or is not back yet, has nobody to go on with.
   void finish() {
-    enter(phase::finishing, milliseconds(timeouts_.collective_timeout_ms + 3 * timeouts_.shutdown_timeout_ms));
+    // A training process may have much to do behind its last step, and others wait for none of it.
+    enter(phase::finishing, for_clients()
+                                ? milliseconds(std::chrono::hours(24 * 365))
+                                : milliseconds(timeouts_.collective_timeout_ms + 3 * timeouts_.shutdown_timeout_ms));
     go_without_the_dead();
     for (const auto& host : outcome_.given_up)
       processes_.signal(host, SIGTERM);

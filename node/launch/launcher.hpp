@@ -28,6 +28,8 @@ public:
   virtual void ended(const host_end& end) = 0;
   /// Training is to end in an orderly way, although its epochs are not done.
   virtual bool over() const = 0;
+  /// For a person, where `over`.
+  virtual std::string why_over() const { return "the faults are over"; }
 };
 
 struct launch_options {

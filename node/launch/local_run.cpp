@@ -30,6 +30,8 @@ std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file
                           fmt::format("arbitrator.policy is \"{}\", which knows the truth: only `simulate` and "
                                       "`compare --simulate` have it",
                                       cluster::to_string(file.arbitrator.policy))));
+  if (file.training.trainer == cluster::trainer_kind::client)
+    return errors;
   if (const auto found = trainer::preflight(file.training); !found.message.empty())
     errors.push_back(cluster::error_at(file, found.field, found.message));
   return errors;

@@ -11,10 +11,13 @@
 ///   workers/HOST.json     a worker's farewell and evaluations
 ///   checkpoints/          of the model and of the policy
 ///   traces/HOST.jsonl     with --trace: what a host did when; joined in trace.json
+///   agents/SLOT.sock      where training processes join, if they are clients
 ///   policies/             parameters that have decided, by digest
 
 #include "cluster/cluster_file.hpp"
 
+#include <cstddef>
+#include <fmt/core.h>
 #include <string>
 
 namespace dynamix::node {
@@ -34,6 +37,8 @@ public:
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   std::string policies() const { return path_ + "/policies"; }
   std::string policy() const { return checkpoints() + "/policy.dynamix"; }
+  std::string agents() const { return path_ + "/agents"; }
+  std::string agent(std::size_t slot) const { return fmt::format("{}/{}.sock", agents(), slot); }
   std::string log(const std::string& host) const { return path_ + "/logs/" + host + ".log"; }
   std::string worker(const std::string& host) const { return path_ + "/workers/" + host + ".json"; }
 

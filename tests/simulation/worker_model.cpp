@@ -75,6 +75,7 @@ struct simulated_worker::performer {
             self->happen(events::heartbeat_answered{heard.heard, reports});
         });
   }
+  void operator()(const effects::send_absence&) const {} // it has no external trainer
   void operator()(const effects::settle_hub& what) const {
     worker.request(
         [hub = worker.hub_](const connection_ptr& link, std::uint64_t ticket) {

@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "f.toml:4:2: trainin is unknown; did you mean \"training\"? a cluster file has"},
         broken_file{
             "learning_rate", "learning_rat",
-            "f.toml:6:1: training.learning_rat is unknown; did you mean \"learning_rate\"? training has \"model\", "},
+            "f.toml:6:1: training.learning_rat is unknown; did you mean \"learning_rate\"? training has \"trainer\""},
         broken_file{"port = 7401", "port = 7401\ncolour = 3",
                     "f.toml:21:1: host.colour is unknown; host has \"name\", "},
         broken_file{"at_seconds = 10", "at_seconds = 10\nat_second = 1",

@@ -74,7 +74,7 @@ TEST(FieldChanges, NameTheOptionThatIsWrong) {
                  "hosts.ada.name=x", "hosts.port=1", "arbitrator.policy=pop"}),
       ElementsAre("--set training.epochs=0: training.epochs is 0; it must be in (0, 10000]",
                   ::testing::StartsWith("--set training.epoch=1: training.epoch is unknown; did you mean \"epochs\"? "
-                                        "training has \"model\", "),
+                                        "training has \"trainer\""),
                   ::testing::StartsWith("--set trainin.epochs=1: trainin.epochs is unknown; did you mean \"training\"? "
                                         "a cluster file has \"cluster\", "),
                   "--set epochs: it must be SECTION.FIELD=VALUE",

@@ -1,0 +1,102 @@
+#include "node/launch/client_cluster.hpp"
+
+#include "node/launch/port_check.hpp"
+
+#include <filesystem>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+namespace dynamix::node {
+namespace {
+
+/// Below those that the kernel gives away by itself, so that no connection takes one before its host does.
+constexpr std::uint16_t first_port = 20'000;
+constexpr std::uint16_t last_port = 32'000;
+
+/// From a place on that differs between processes that ask at the same time. 0: there is none.
+std::uint16_t take_free_port(std::uint16_t& next) {
+  for (int tries = 0; tries < last_port - first_port; ++tries) {
+    next = next < last_port ? static_cast<std::uint16_t>(next + 1) : first_port;
+    if (can_listen("127.0.0.1", next))
+      return next;
+  }
+  return 0;
+}
+
+/// Beside the program as it was installed, or above it in a source tree; empty: nowhere.
+std::string shipped_policy() {
+  std::error_code ignored;
+  for (auto above = std::filesystem::path(own_program()).parent_path(); !above.empty(); above = above.parent_path()) {
+    for (const auto* below : {"share/dynamix/policies/ppo.dynamix", "deployments/policies/ppo.dynamix"})
+      if (const auto path = above / below; std::filesystem::is_regular_file(path, ignored))
+        return path.string();
+    if (above == above.root_path())
+      break;
+  }
+  return "";
+}
+
+bool is_socket(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode);
+}
+
+} // namespace
+
+std::string make_client_cluster(std::uint32_t workers) {
+  const auto policy = shipped_policy();
+  std::string text = fmt::format(R"([cluster]
+name = "workers-{}"
+
+[training]
+trainer = "client"
+
+[batch]
+lowest = 8
+
+)",
+                                 workers);
+  if (policy.empty())
+    text += "[arbitrator]\npolicy = \"goodput\"\n";
+  else // as it was trained; the training processes need the cores more than its learner
+    text += fmt::format(R"([arbitrator]
+policy = "ppo"
+policy_file = '{}'
+mode = "infer"
+
+[ppo]
+discount = 0.3
+gae_lambda = 0.9
+entropy_coefficient = 0.0005
+)",
+                        policy);
+  auto port = static_cast<std::uint16_t>(first_port + getpid() * 64 % (last_port - first_port));
+  text += fmt::format("\n[[host]]\nname = \"arbitrator\"\nport = {}\nroles = [\"arbitrator\"]\n", take_free_port(port));
+  for (std::uint32_t i = 0; i < workers; ++i)
+    text += fmt::format("\n[[host]]\nname = \"worker-{}\"\nport = {}\n", i, take_free_port(port));
+  return text;
+}
+
+std::string agent_directory(const run_directory& run) {
+  return std::filesystem::absolute(run.agents()).lexically_normal().string();
+}
+
+void name_agents(launch_options& options) {
+  std::size_t slot = 0;
+  for (const auto* worker : options.file.workers())
+    options.more_arguments[worker->name].insert(options.more_arguments[worker->name].end(),
+                                                {"--agent-socket", options.run.agent(slot++)});
+}
+
+void agents_watch::look(host_processes&, const std::vector<ledger::row>&, bool) {
+  if (!listening_)
+    return;
+  for (std::size_t slot = 0; slot < agents_; ++slot)
+    if (!is_socket(run_.agent(slot)))
+      return;
+  std::exchange(listening_, nullptr)();
+}
+
+} // namespace dynamix::node
