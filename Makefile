@@ -7,7 +7,7 @@ LEADER_KILLS ?= 300
 NODE := build/release/node/dynamix-node
 SOURCES := $(shell git ls-files '*.cpp' '*.hpp' 2>/dev/null)
 
-.PHONY: help setup node build run test fuzz test-all soak bench sanitize format lint clean
+.PHONY: help setup setup-test node build run test fuzz test-all soak bench sanitize format lint clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,11 +22,14 @@ build: setup ## build everything into build/release
 run: node ## train Fashion-MNIST on four unequal local hosts and print the result
 	@$(NODE) local --cluster $(CLUSTER)
 
+setup-test: # what only the tests need
+	@tools/setup tools/packages-test.txt
+
 node: setup # only the program
 	@cmake --preset release -Wno-dev >/dev/null
 	@cmake --build --preset release -j $(JOBS) --target dynamix-node
 
-test: build fuzz ## run every test
+test: setup-test build fuzz ## run every test
 	@ctest --preset release -j $(JOBS) -LE long
 
 fuzz: setup # a million damaged frames under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -34,7 +37,7 @@ fuzz: setup # a million damaged frames under AddressSanitizer and UndefinedBehav
 	@cmake --build --preset sanitize -j $(JOBS) --target codec_mutation_test
 	@ctest --preset sanitize -R codec_mutation_test
 
-test-all: build fuzz ## run the long tests too
+test-all: setup-test build fuzz ## run the long tests too
 	@tools/setup tools/packages-long.txt
 	@ctest --preset release -j $(JOBS)
 
