@@ -182,8 +182,9 @@ void client_run::note_applied(const messages::window_report& report) {
   in_force_ = report.decision;
   const auto found = std::ranges::find(received_, report.decision, &messages::decision::key);
   if (found == received_.end())
-    return; // an agent before this one received it
-  decisions_->applied(*found, report.first_step);
+    return;                                   // an agent before this one received it
+  if (found->generation == report.generation) // otherwise it was counted as unapplied
+    decisions_->applied(*found, report.first_step);
   received_.erase(received_.begin(), found + 1);
 }
 

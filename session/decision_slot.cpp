@@ -56,8 +56,6 @@ std::array<messages::decision, 2> decision_slot::held() const {
 
 void decision_slot::applied(const messages::decision& decision, std::uint64_t step) {
   const std::lock_guard lock(mutex_);
-  if (decision.generation != generation_)
-    return;
   if (decision.key != held_[0].key && decision.key != held_[1].key)
     --counts_.superseded; // newer ones displaced it while the workers were agreeing on it
   ++counts_.applied;

@@ -28,8 +28,7 @@ public:
   /// Newest first; key {0, 0} where there is none.
   std::array<messages::decision, 2> held() const;
   /// The workers agreed on `decision`, taken from `held()`, and it holds from `step` on. Counts it as applied (late if
-  /// `step` is behind its first step) and forgets it and everything older. Does nothing with one of another generation,
-  /// which has been counted as unapplied.
+  /// `step` is behind its first step) and forgets it and everything older.
   void applied(const messages::decision& decision, std::uint64_t step);
   /// Training has ended: what is held, and whatever is still offered, stays unapplied.
   messages::decision_counts close();

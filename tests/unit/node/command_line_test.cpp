@@ -78,7 +78,7 @@ TEST_F(CommandLine, RefusesWrongArgumentsWithCode2) {
       {{"run", "--cluster", "f", "--name", "a", "--log-level", "loud"}, "loud"},
       {{"explain", "--run", "r", "--window", "0"}, "--window"},
       {{"explain", "--run", "r", "--window", "x"}, "--window"},
-      {{"local"}, "local needs --cluster FILE, or --resume RUN_DIR"}};
+      {{"local"}, "local needs --cluster FILE, --workers N, or --resume RUN_DIR"}};
   for (const auto& [arguments, words] : cases) {
     const auto refused = ask(arguments);
     EXPECT_EQ(refused.code, exit_refused) << words;
