@@ -101,6 +101,9 @@ timeouts derive_timeouts(std::uint32_t detect_ms) {
 }
 
 std::string refuse_listen(const cluster_file& file, const host& listener, bool insecure_flag) {
+  // Who names keys expects them to be asked for.
+  if (!file.security.keys.empty())
+    return "security.keys is set, but links between hosts do not ask for keys yet; leave it out";
   if (file.insecure || insecure_flag || is_loopback(listener.address))
     return "";
   return "host \"" + listener.name + "\" would listen on " + listener.address +

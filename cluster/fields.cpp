@@ -294,7 +294,8 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "keys",
      in<security_section, &security::keys>,
      "Directory with the keys of hosts, the same on every host; host NAME has its own in hosts/NAME. A relative path "
-     "starts at this file's directory.",
+     "starts at this file's directory. Links between hosts do not ask for them yet, so a run of a file that names them "
+     "is refused.",
      {},
      {},
      &optional_path_rule},

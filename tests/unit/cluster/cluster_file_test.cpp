@@ -283,6 +283,8 @@ TEST(ClusterListen, AllowsLoopbackAndRefusesTheRestUnlessTold) {
   }
   file.insecure = true;
   EXPECT_EQ(refuse_listen(file, listener, false), "");
+  file.security.keys = "keys";
+  EXPECT_NE(refuse_listen(file, listener, true).find("do not ask for keys"), std::string::npos);
 }
 
 TEST(ClusterPlan, NamesHostsRanksAndWhatDiffersFromTheDefaults) {
