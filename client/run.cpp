@@ -1,5 +1,6 @@
 #include "client/run.hpp"
 
+#include "cluster/decision_steps.hpp"
 #include "messages/validation.hpp"
 #include "storage/splitmix64.hpp"
 
@@ -24,11 +25,6 @@ std::uint64_t random_incarnation() {
   std::random_device source;
   const auto bits = (std::uint64_t{source()} << 32U) ^ source() ^ static_cast<std::uint64_t>(::getpid());
   return std::max<std::uint64_t>(1, storage::splitmix64(bits).next());
-}
-
-/// As cluster::settle_steps: without an agent there is no cluster file.
-std::uint32_t default_settle_steps(std::uint32_t window_steps) {
-  return window_steps < 5 ? 0 : 2;
 }
 
 bool is_known(double value) {
@@ -206,7 +202,7 @@ std::string run::introduce(const dynamix_workload& workload, std::span<std::int6
   own.window_steps = link_ ? welcome_.window_steps : workload.window_steps;
   if (own.window_steps == 0)
     own.window_steps = default_window_steps;
-  own.settle_steps = link_ ? welcome_.settle_steps : default_settle_steps(own.window_steps);
+  own.settle_steps = link_ ? welcome_.settle_steps : cluster::settle_steps(own.window_steps);
   own.noise_interval = workload.noise_interval != 0 ? workload.noise_interval : std::max(1U, own.window_steps / 2);
   own.has_agent = link_.has_value();
   own.rank = welcome_.rank;

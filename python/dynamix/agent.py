@@ -57,7 +57,7 @@ def _machine() -> str:
 class Hosted:
     """The agents and the arbitrator of one machine, as children of member 0. They end with it."""
 
-    def __init__(self, peers: Peers, settings: Dict[str, object], run_directory: Optional[str]) -> None:
+    def __init__(self, peers: Peers, settings: Dict[str, object]) -> None:
         """All members call it at the same place. Raises on all of them where the agents cannot be started."""
         self._process: Optional[subprocess.Popen[bytes]] = None
         machines = peers.gather_objects(_machine())
@@ -68,19 +68,17 @@ class Hosted:
         problem = self._directory = ""
         if peers.position == 0:
             try:
-                self._directory = self._start(peers.size, settings, run_directory)
+                self._directory = self._start(peers.size, settings)
             except (OSError, DynamixError) as error:
                 problem = str(error)
         self._directory, problem = peers.from_first((self._directory, problem))
         if problem:
             raise DynamixError(problem)
 
-    def _start(self, members: int, settings: Dict[str, object], run_directory: Optional[str]) -> str:
+    def _start(self, members: int, settings: Dict[str, object]) -> str:
         command = [program(), "exec", "--workers", str(members)]
         for name, value in settings.items():
             command += ["--set", f"{name}={value}"]
-        if run_directory:
-            command += ["--run", run_directory]
         # The shell lives until our end of the pipe closes, however this process ends; with it the agents end.
         command += ["--", "/bin/sh", "-c", 'echo "$DYNAMIX_AGENT"; exec cat >/dev/null']
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

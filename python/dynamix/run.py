@@ -144,7 +144,7 @@ class Run:
 
     def _host(self, initial: int, lowest: int, highest: int) -> None:
         settings: Dict[str, object] = {"batch.initial": initial, "batch.lowest": lowest, "batch.highest": highest}
-        self._hosted = agents.Hosted(self._peers, settings, None)
+        self._hosted = agents.Hosted(self._peers, settings)
         self._open(self._hosted.socket(self._peers.position))
 
     def _introduce(self, workload: raw.Workload) -> None:

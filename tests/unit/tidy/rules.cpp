@@ -113,7 +113,7 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
       {"policy", values},
       {"exchange", {"storage/"}},
       {"session", {"messages/types.hpp", "messages/leave.hpp", "cluster/", "storage/"}},
-      {"client", {"messages/", "session/", "storage/"}},
+      {"client", {"messages/", "session/", "storage/", "cluster/decision_steps.hpp"}},
       {"ledger",
        {"messages/types.hpp", "messages/fields.hpp", "messages/leave.hpp", "cluster/", "storage/", "policy/"}},
       {"trainer", {"messages/types.hpp", "cluster/", "storage/", "session/", "client/", "exchange/"}},
