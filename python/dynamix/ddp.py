@@ -3,8 +3,10 @@
 
     bucket ready -> times own/total, in place -> all-reduce -> DDP copies the mean gradient to the parameters
 """
+import atexit
 import functools
 import time
+import weakref
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
@@ -16,6 +18,10 @@ from .step import Step
 
 _distributed: Any = torch.distributed
 _Future = torch.futures.Future
+
+#: Callbacks that a thread of the process group's has not let go of yet.
+_callbacks: "weakref.WeakSet[Callable[[Any], torch.Tensor]]" = weakref.WeakSet()
+_RELEASE_SECONDS = 2.0  # a collective whose peers are gone keeps its callback
 
 
 class Hook:
@@ -59,7 +65,17 @@ class Hook:
                 then(summed)
             return summed
 
+        _callbacks.add(take)
         return future.then(take)
+
+
+@atexit.register
+def _await_release() -> None:
+    """Waits until no callback is left: the thread that lets go of one needs the interpreter for it, and would abort the
+    process while that ends."""
+    limit = time.monotonic() + _RELEASE_SECONDS
+    while _callbacks and time.monotonic() < limit:
+        time.sleep(0.001)
 
 
 def _hook(state: Hook, bucket: _distributed.GradBucket) -> _Future[torch.Tensor]:

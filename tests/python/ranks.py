@@ -10,7 +10,8 @@ import time
 import traceback
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+PACKAGE = str(pathlib.Path(__file__).resolve().parents[2] / "python")
+sys.path.insert(0, PACKAGE)
 
 import torch
 import torch.distributed
