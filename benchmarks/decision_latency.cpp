@@ -194,7 +194,11 @@ std::vector<double> run_worker(const latency_plan& plan, const cluster::cluster_
       milliseconds.push_back(std::chrono::duration<double, std::milli>(*received - sent).count());
     std::this_thread::sleep_for(std::chrono::milliseconds(plan.pause_ms));
   }
-  messages::farewell farewell{.host = file.workers()[rank]->name, .rank = at.welcome.rank, .succeeded = true};
+  const messages::farewell farewell{.host = file.workers()[rank]->name,
+                                    .rank = at.welcome.rank,
+                                    .succeeded = true,
+                                    .incarnation = static_cast<std::uint64_t>(getpid()),
+                                    .end = messages::farewell_end::completed};
   self->request(at.aggregator, patience, actors::atom::farewell_v, actors::pack(farewell))
       .receive([](actors::atom::farewell) {}, [](const caf::error&) {});
   return milliseconds;
