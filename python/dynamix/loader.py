@@ -17,7 +17,7 @@ _REFUSED = {
 }
 
 
-def check(dataset: Any, batch_size: Any, options: Any) -> None:
+def check(dataset: Any, batch_size: Any, fetch_ahead: Any, options: Any) -> None:
     """Refuses what cannot be dealt exactly once, with a message that says what to do instead."""
     if isinstance(dataset, IterableDataset):
         raise NotImplementedError("run.loader() deals samples by their numbers and needs a map-style data set with "
@@ -27,6 +27,8 @@ def check(dataset: Any, batch_size: Any, options: Any) -> None:
     for name, reason in _REFUSED.items():
         if options.pop(name, None) is not None:
             raise ValueError(f"run.loader({name}=...): {reason}")
+    if fetch_ahead not in (None, 0, 1):
+        raise ValueError(f"fetch_ahead={fetch_ahead!r}: 0 or 1; what holds more batches than one cannot be followed")
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
         raise ValueError(f"batch_size={batch_size!r}: give the samples of this worker a step, 1 or more")
 
@@ -45,7 +47,7 @@ class Batches:
     def __iter__(self) -> Iterator[List[int]]:
         client = self._client
         client.start_epoch()
-        self._step.restart_clock()
+        self._step.start_epoch()
         self.turn += 1
         turn = self.turn
         while True:
@@ -69,9 +71,11 @@ class Loader(DataLoader[_Sample]):
     #: accelerate's `prepare` would deal the batches out to the processes once more.
     _is_accelerate_prepared = True
 
-    def __init__(self, dataset: Dataset[_Sample], batches: Batches, client: Client, step: Step, **options: Any) -> None:
+    def __init__(self, dataset: Dataset[_Sample], batches: Batches, client: Client, step: Step, fetch_ahead: int,
+                 **options: Any) -> None:
         self._client = client
         self._step = step
+        self._fetch_ahead = fetch_ahead
         self._batches = batches
         super().__init__(dataset, batch_sampler=batches, **options)
 
@@ -84,15 +88,25 @@ class Loader(DataLoader[_Sample]):
         return self._deliver(source, began)
 
     def _deliver(self, source: Iterator[Any], began: float) -> Iterator[Any]:
-        """Hands the batches on, and tells the run which one is with the training loop."""
+        """Hands the batches on, and tells the run which one is with the training loop: each behind those that a framework
+        has fetched before it and not trained on."""
         step = self._step
+        held = 0
         while True:
             try:
                 batch = next(source)
             except StopIteration:
+                for _ in range(held):
+                    self._take()
                 return
-            dealt = self._client.deliver()
-            step.counted += dealt.own
+            if held < self._fetch_ahead:
+                held += 1
+            else:
+                self._take()
             step.data_seconds += time.perf_counter() - began
             yield batch
             began = time.perf_counter()
+
+    def _take(self) -> None:
+        self._step.counted += self._client.deliver().own
+        self._step.taken += 1

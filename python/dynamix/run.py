@@ -22,7 +22,7 @@ from .gradients import average
 from .loader import Batches, Loader, check
 from .optimizer import Schedule, Swap, is_adaptive, swap_optimizer, swap_scaler
 from .peers import Peers, group_of
-from .step import Step
+from .step import Calls, Step
 
 _log = logging.getLogger("dynamix")
 _Sample = TypeVar("_Sample", covariant=True)
@@ -77,6 +77,7 @@ class Run:
         self._step: Optional[Step] = None
         self._loader: Optional[Loader[Any]] = None
         self._state: Optional[Dict[str, Any]] = None
+        self._call_hook: Any = None
         self._closed = False
         self._distributed = isinstance(model, DistributedDataParallel)
         if agent is not None:
@@ -104,7 +105,7 @@ class Run:
 
     def loader(self, dataset: Dataset[_Sample], batch_size: int = 1, shuffle: bool = True, *, seed: int = 0,
                drop_last: bool = False, lowest_batch: Optional[int] = None, highest_batch: Optional[int] = None,
-               **options: Any) -> Loader[_Sample]:
+               fetch_ahead: Optional[int] = None, **options: Any) -> Loader[_Sample]:
         """The training loader of this run; one a run, made by all members at the same place.
 
         Instead of `DataLoader(dataset, batch_size, sampler=DistributedSampler(dataset), ...)`. Every sample is dealt
@@ -118,6 +119,8 @@ class Run:
             drop_last: drops an epoch's last step where the samples do not fill all batches.
             lowest_batch, highest_batch: within which decisions may move this worker's batch size. By default the
                 agent's; for agents that the run starts itself, an eighth and the fourfold of `batch_size`.
+            fetch_ahead: batches that a framework takes before it has trained on the one at hand, 0 or 1. None: 0, and a
+                step that took more batches than it called the model is refused.
             options: DataLoader's own (num_workers, collate_fn, pin_memory, prefetch_factor, persistent_workers, ...).
 
         Raises ValueError, TypeError or NotImplementedError for what cannot be dealt, DynamixError where the members do
@@ -126,7 +129,7 @@ class Run:
         self._must_be_open()
         if self._loader is not None:
             raise RuntimeError("this run has its training loader; use a plain DataLoader for other data")
-        check(dataset, batch_size, options)
+        check(dataset, batch_size, fetch_ahead, options)
         workload = raw.Workload(batch=batch_size, samples=len(dataset), seed=seed, shuffle=shuffle,  # type: ignore[arg-type]
                                 drop_last=drop_last, lowest_batch=lowest_batch or 0, highest_batch=highest_batch or 0,
                                 rule=raw.RULES[self._rule], **self._options)
@@ -139,7 +142,11 @@ class Run:
             self._hook.step = self._step
         if self._state is not None:
             self._restore(self._state)
-        self._loader = Loader(dataset, Batches(self._client, self._step), self._client, self._step, **options)
+        if fetch_ahead is None:
+            self._step.calls = Calls()
+            self._call_hook = self._model.register_forward_pre_hook(self._step.calls)
+        self._loader = Loader(dataset, Batches(self._client, self._step), self._client, self._step, fetch_ahead or 0,
+                              **options)
         return self._loader
 
     def _host(self, initial: int, lowest: int, highest: int) -> None:
@@ -210,6 +217,7 @@ class Run:
         if self._closed or self._step is None:
             return 1.0
         step = self._step
+        step.check_taken()
         if not step.opened:
             if self._distributed:
                 raise RuntimeError("the optimiser steps without a backward pass through the model that joined; inside of "
@@ -218,7 +226,9 @@ class Run:
                 raise RuntimeError("call run.average_gradients() between backward and the optimiser's step, or give "
                                    "dynamix.join the DistributedDataParallel model")
             self.average_gradients()
-        return step.factor()
+        factor = step.factor()
+        step.learning_rate = float(self._optimizer.param_groups[0]["lr"]) * factor
+        return factor
 
     def after_step(self, skipped: bool) -> None:
         if not self._closed and self._step is not None:
@@ -290,6 +300,8 @@ class Run:
             self._hook.step = None
         for swap in reversed(self._swaps):
             swap.undo()
+        if self._call_hook is not None:
+            self._call_hook.remove()
         if self._client is not None:
             try:
                 if self._step is not None:

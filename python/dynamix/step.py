@@ -29,6 +29,21 @@ _log = logging.getLogger("dynamix")
 Parts = Sequence[Tuple[object, torch.Tensor]]
 
 
+class Calls:
+    """Counts a model's forward passes that a backward pass may follow. Lies among the model's hooks."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, module: object, inputs: object) -> None:
+        if torch.is_grad_enabled():
+            self.count += 1
+
+    def __reduce__(self) -> Any:
+        # A copy of the model, or one that is read from a file, has a hook that gives back its inputs and needs no dynamix.
+        return getattr, ({}, "get")
+
+
 class Step:
     """The step that is completed next. One object serves all steps of a run."""
 
@@ -37,6 +52,9 @@ class Step:
         self.peers = peers
         self.scaler = scaler
         self.counted = 0                    # samples of the batches at hand that count
+        self.taken = 0                      # batches that the training loop has taken for this step
+        self.calls: Optional[Calls] = None  # of the model; None: nobody looks
+        self.learning_rate = -1.0           # that the optimiser uses in this step
         self.progress = 0.0                 # of the schedules, in steps of the base batch
         self.loss = math.nan
         self.correct = -1.0
@@ -59,6 +77,22 @@ class Step:
         self._on_device = False
         self._own_squares.clear()
         self._global_squares.clear()
+
+    def start_epoch(self) -> None:
+        """What was taken in the epoch before and not trained on counts for nothing."""
+        self.counted = self.taken = 0
+        if self.calls is not None:
+            self.calls.count = 0
+        self.restart_clock()
+
+    def check_taken(self) -> None:
+        """Raises RuntimeError where the training loop holds batches that it cannot have trained on."""
+        if self.calls is not None and 0 < self.calls.count < self.taken:
+            raise RuntimeError(
+                f"{self.taken} batches were taken from run.loader() for this step, and the model was called "
+                f"{self.calls.count} times: something fetches batches ahead of training on them, so that their samples would "
+                "count a step early. Pass fetch_ahead=1 to run.loader() where it fetches one batch ahead (as accelerate's "
+                "and Lightning's loaders do); fetch_ahead=0 where all of these batches are part of this step")
 
     @property
     def opened(self) -> bool:
@@ -177,14 +211,16 @@ class Step:
         times.data_seconds = min(self.data_seconds, times.iteration_seconds)
         times.exchange_seconds = min(self.exchange_seconds, times.iteration_seconds - times.data_seconds)
         times.compute_seconds = times.iteration_seconds - times.data_seconds - times.exchange_seconds
-        times.loss, times.correct = self.loss, self.correct
+        times.loss, times.correct, times.learning_rate = self.loss, self.correct, self.learning_rate
         times.gradient_norm = math.sqrt(self._square) if self._global_squares else -1.0
         self.client.complete(times)
         for line in self.client.notices():
             _log.info("%s", line)
         self._reset()
-        self.counted = 0
-        self.loss, self.correct = math.nan, -1.0
+        self.counted = self.taken = 0
+        if self.calls is not None:
+            self.calls.count = 0
+        self.loss, self.correct, self.learning_rate = math.nan, -1.0, -1.0
         self.restart_clock(now)
 
     def restart_clock(self, now: Optional[float] = None) -> None:

@@ -1,5 +1,7 @@
 """Every sample is dealt exactly once an epoch, whatever loaders fetch ahead."""
 import collections
+import copy
+import pickle
 import unittest
 
 import ranks
@@ -114,6 +116,107 @@ def take_two_iterators(rank, world):
         next(old)
     except RuntimeError as problem:
         return str(problem)
+
+
+def fetching(loader):
+    """As accelerate's and Lightning's loaders iterate: the next batch is there before the one at hand is given."""
+    batches = iter(loader)
+    at_hand = next(batches, None)
+    while at_hand is not None:
+        following = next(batches, None)
+        yield at_hand
+        at_hand = following
+
+
+def train_fetching(rank, world, workers, micro):
+    """Two epochs in a loop that fetches one batch ahead, while batch sizes change."""
+    options = {"num_workers": workers, "prefetch_factor": 1 + rank} if workers else {}
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    run = dynamix.join(model, optimizer, agent="off", window_steps=4)
+    loader = run.loader(small(120), batch_size=5 + rank, fetch_ahead=1, **options)
+    sizes, numbers, steps = set(), [], 0
+    for _ in range(2):
+        batches = fetching(loader)
+        while True:
+            taken = take(batches, micro)
+            if not taken:
+                break
+            optimizer.zero_grad()
+            for batch in taken:
+                model(batch[1]).square().mean().backward()
+            real = [number for batch in taken for number in without_stand_in(batch[0].tolist())]
+            assert run.counted == len(real), (run.counted, taken)
+            sizes.add(run.counted)
+            numbers += real
+            run.average_gradients()
+            optimizer.step()
+            steps += 1
+            if steps == 3:
+                run.limit_batch(3)
+    status = run.status
+    run.close()
+    return sizes, numbers, status.batches, status.samples
+
+
+def without_stand_in(numbers):
+    """Where a rank has no samples left the loader gives one twice."""
+    return [] if len(numbers) == 2 and numbers[0] == numbers[1] else numbers
+
+
+def take(batches, count):
+    taken = []
+    for batch in batches:
+        taken.append(batch)
+        if len(taken) == count:
+            break
+    return taken
+
+
+def fetch_unsaid(rank, world):
+    run, loader, train = joined(3, small(60))
+    try:
+        for batch in fetching(loader):
+            train(batch)
+    except RuntimeError as problem:
+        return str(problem)
+
+
+class Fetching(unittest.TestCase):
+    def test_a_batch_ahead_of_training_counts_it_in_its_own_step(self):
+        for workers in (0, 2):
+            for micro in (1, 2):
+                with self.subTest(workers=workers, micro=micro):
+                    results = ranks.run(train_fetching, 2, workers, micro)
+                    dealt = collections.Counter(number for _, numbers, _, _ in results for number in numbers)
+                    self.assertEqual(dealt, collections.Counter(2 * list(range(120))))
+                    for sizes, _, batches, samples in results:
+                        self.assertEqual(batches, (3, 3))
+                        self.assertEqual(samples, 240)
+                        self.assertGreater(len(sizes), 1)
+
+    def test_a_batch_ahead_unsaid_is_refused(self):
+        for text in ranks.run(fetch_unsaid, 2):
+            self.assertIn("2 batches were taken", text)
+            self.assertIn("fetch_ahead=1", text)
+
+
+def keep_model(rank, world):
+    """Copies and files of a model that joined are plain ones."""
+    model = torch.nn.Linear(3, 1)
+    run = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.01), agent="off")
+    run.loader(small(60), batch_size=3)
+    text = pickle.dumps(model)
+    for copied in (copy.deepcopy(model), pickle.loads(text)):
+        assert torch.equal(copied(torch.ones(1, 3)), model(torch.ones(1, 3)))
+    run.close()
+    assert not model._forward_pre_hooks
+    return b"dynamix" in text
+
+
+class Models(unittest.TestCase):
+    def test_that_joined_can_be_copied_and_kept(self):
+        self.assertEqual(ranks.run(keep_model, 1), [False])
 
 
 class Loaders(unittest.TestCase):
