@@ -111,7 +111,9 @@ def register(model: DistributedDataParallel, peers: Peers) -> Hook:
     except RuntimeError as problem:
         raise RuntimeError(f"this model's communication hook is taken, and dynamix needs it: {problem}") from problem
     if can_rehearse(model):
-        _rehearse(model)
+        sum_accumulated(model)
+        for parameter in model.parameters():
+            parameter.grad = None
     return hook
 
 
@@ -128,18 +130,23 @@ class _Rehearsal(torch.nn.Module):
         return torch.stack([zero.to(zeros[0].device) for zero in zeros]).sum()
 
 
-def can_rehearse(model: DistributedDataParallel) -> bool:
-    """Whether DDP lays its buckets out anew behind the first backward pass, and a pass of ours may be that one."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+def can_sum_later(model: DistributedDataParallel) -> bool:
+    """Whether `sum_accumulated` works for this model."""
     return not (getattr(model, "static_graph", False) or model.find_unused_parameters or
-                any(parameter.is_complex() for parameter in parameters) or
-                any(parameter.grad is not None for parameter in parameters))
+                any(parameter.is_complex() for parameter in model.parameters() if parameter.requires_grad))
 
 
-def _rehearse(model: DistributedDataParallel) -> None:
-    """Runs one backward pass over zeros through DDP. It rebuilds its buckets behind the first pass in the order of that
-    pass; now this happens before training, the same way on all members and on each resume, which is why resumed training
-    gives the same bits."""
+def can_rehearse(model: DistributedDataParallel) -> bool:
+    """Whether DDP lays its buckets out anew behind the first backward pass, and a pass of ours may be that one.
+
+    It rebuilds them in the order of that pass. Where this happens before training, it happens the same way on all members
+    and on each resume, which is why resumed training gives the same bits.
+    """
+    return can_sum_later(model) and all(parameter.grad is None for parameter in model.parameters())
+
+
+def sum_accumulated(model: DistributedDataParallel) -> None:
+    """Runs one backward pass over zeros through DDP, which sums the gradients that parameters hold already."""
     module = model.module
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     modules: Dict[str, Any] = model._modules
@@ -152,5 +159,3 @@ def _rehearse(model: DistributedDataParallel) -> None:
     finally:
         modules["module"] = module
         wrapped.require_forward_param_sync = True
-    for parameter in parameters:
-        parameter.grad = None

@@ -20,6 +20,7 @@ from .client import Client, DynamixError
 from .ddp import Hook, register
 from .gradients import average
 from .loader import Batches, Loader, check
+from .memory import Guard, Loss, Weight
 from .optimizer import Schedule, Swap, is_adaptive, swap_optimizer, swap_scaler
 from .peers import Peers, group_of
 from .step import Calls, Step
@@ -77,6 +78,7 @@ class Run:
         self._step: Optional[Step] = None
         self._loader: Optional[Loader[Any]] = None
         self._state: Optional[Dict[str, Any]] = None
+        self._guard: Optional[Guard] = None
         self._call_hook: Any = None
         self._closed = False
         self._distributed = isinstance(model, DistributedDataParallel)
@@ -176,6 +178,31 @@ class Run:
         if self._distributed:
             raise RuntimeError("DistributedDataParallel averages this model's gradients already")
         average([parameter for parameter in self._model.parameters() if parameter.requires_grad], self._ready(), self._peers)
+
+    def backward(self, loss_of: Loss, *batch: Any, weight_of: Optional[Weight] = None) -> torch.Tensor:
+        """Forward and backward pass of a batch, which outlives a lack of memory: in place of `optimizer.zero_grad()`,
+        `loss = loss_of(*batch)` and `loss.backward()`. Once a step.
+
+        Where memory does not hold the batch, its gradients are dropped, this worker's limit (`limit_batch`) becomes half
+        of what was tried, a warning says so, and the batch is trained in parts whose gradients are accumulated with their
+        share of it. From then on larger batches are trained in parts at once. Nothing is exchanged before all parts are
+        done, so gradients are not exchanged while backward runs, and other workers wait meanwhile.
+
+        Layers that look at the whole batch (batch norm) see the parts, and random ones draw anew for each.
+
+        Args:
+            loss_of: gives the mean loss over the samples of `batch`, of no dimensions; called once a part.
+            batch: tensors whose rows are the samples, and lists, tuples and mappings of them. What has other rows than the
+                first tensor is given to each part whole.
+            weight_of: the loss is a mean over so many items of `batch` instead of samples (see `weight`), on all members.
+
+        Returns the mean loss, detached. Raises the error of a batch of one sample that memory does not hold;
+        NotImplementedError for static_graph and find_unused_parameters.
+        """
+        step = self._ready()
+        if self._guard is None:
+            self._guard = Guard(self._model, step, self._scaler)
+        return self._guard.backward(loss_of, batch, weight_of)
 
     def report(self, loss: Optional[Any] = None, correct: Optional[int] = None) -> None:
         """What this worker's batch of the present step showed, for reports and policies. Call it before the optimiser's

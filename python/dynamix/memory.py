@@ -1,0 +1,148 @@
+"""`run.backward`: the gradient of a batch, in micro batches where memory does not hold it whole.
+
+    passes over the parts, nothing is exchanged -> out of memory: gradients dropped, limit lowered, told, parts halved, again
+                                                -> one pass over zeros through DDP, which sums what has been accumulated
+"""
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import Any, Callable, ContextManager, List, Mapping, Optional, Sequence, Tuple
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from .ddp import can_sum_later, sum_accumulated
+from .step import Step
+
+_log = logging.getLogger("dynamix")
+
+Loss = Callable[..., torch.Tensor]
+Weight = Callable[..., float]
+
+
+def is_out_of_memory(problem: BaseException) -> bool:
+    """Whether an error says that a device, or the host, has no memory left."""
+    text = str(problem)
+    return isinstance(problem, MemoryError) or isinstance(problem, RuntimeError) and (
+        "out of memory" in text or "DefaultCPUAllocator" in text and "allocate" in text)
+
+
+def _tensors(value: Any) -> List[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return [found for item in value for found in _tensors(item)] if isinstance(value, (list, tuple)) else []
+
+
+def rows_of(batch: Sequence[Any]) -> int:
+    """Samples of a batch: the rows of its first tensor.
+
+    Raises TypeError where it has none.
+    """
+    for tensor in _tensors(batch):
+        if tensor.dim() > 0:
+            return len(tensor)
+    raise TypeError("run.backward() splits a batch by the rows of its tensors, and this one has no tensor with rows")
+
+
+def part_of(value: Any, rows: int, first: int, last: int) -> Any:
+    """Samples first to last - 1 of what a batch of so many rows consists of. What has no such rows stays whole."""
+    if isinstance(value, torch.Tensor):
+        return value[first:last] if value.dim() > 0 and len(value) == rows else value
+    if isinstance(value, Mapping):
+        return {name: part_of(item, rows, first, last) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        if len(value) == rows and not _tensors(value):
+            return value[first:last]
+        items = [part_of(item, rows, first, last) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+class Guard:
+    """Trains batches of one run within the memory that there is."""
+
+    def __init__(self, model: torch.nn.Module, step: Step, scaler: Any = None) -> None:
+        if isinstance(model, DistributedDataParallel) and not can_sum_later(model):
+            raise NotImplementedError("run.backward() needs DistributedDataParallel without static_graph and "
+                                      "find_unused_parameters, and no complex parameters; use a smaller batch_size, "
+                                      "or run.loader(highest_batch=...)")
+        self._model = model
+        self._step = step
+        self._scaler = scaler
+        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._holds: Optional[int] = None  # samples that memory is known to hold at once, once it did not hold more
+
+    def backward(self, loss_of: Loss, batch: Sequence[Any], weight_of: Optional[Weight]) -> torch.Tensor:
+        rows = rows_of(batch)
+        weight = None if weight_of is None else float(weight_of(*batch))
+        if weight is not None:
+            self._step.weigh(weight)
+        at_once = min(rows, self._holds or rows)
+        while True:
+            self._drop_gradients()
+            problem = ""
+            try:
+                loss = self._accumulate(loss_of, batch, rows, at_once, weight_of, weight)
+            except (RuntimeError, MemoryError) as error:
+                if at_once == 1 or not is_out_of_memory(error):
+                    raise
+                problem = str(error).splitlines()[0] if str(error) else type(error).__name__
+            if not problem:
+                break
+            at_once = self._lower(at_once, problem)
+        if isinstance(self._model, DistributedDataParallel):
+            sum_accumulated(self._model)
+        return loss
+
+    def _drop_gradients(self) -> None:
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def _lower(self, failed: int, problem: str) -> int:
+        """Called outside of the handler, whose exception would keep the failed pass's tensors."""
+        self._drop_gradients()
+        if any(parameter.device.type == "cuda" for parameter in self._parameters):
+            torch.cuda.empty_cache()
+        if isinstance(self._model, DistributedDataParallel):
+            wrapped: Any = self._model
+            wrapped.require_forward_param_sync = False  # the failed pass has broadcast the buffers; peers do it once
+        self._holds = -(-failed // 2)
+        self._step.client.limit_batch(self._holds)
+        _log.warning("memory does not hold %d samples at once (%s); this worker trains %d at once from now on, larger batches "
+                     "in parts, and takes no decision above %d", failed, problem, self._holds, self._holds)
+        return self._holds
+
+    def _accumulate(self, loss_of: Loss, batch: Sequence[Any], rows: int, at_once: int, weight_of: Optional[Weight],
+                    weight: Optional[float]) -> torch.Tensor:
+        parts = -(-rows // at_once)
+        mean: Any = 0.0
+        unsynced: ContextManager[Any] = contextlib.nullcontext()
+        if isinstance(self._model, DistributedDataParallel):
+            wrapped: Any = self._model
+            unsynced = wrapped.no_sync()
+        with unsynced:
+            for number in range(parts):
+                share, part = self._part(batch, rows, number, parts, weight_of, weight)
+                if share == 0 and parts > 1:  # the mean over no items is NaN
+                    continue
+                loss = loss_of(*part)
+                weighted = loss if share == 1 else loss * share
+                scaled: Any = weighted if self._scaler is None else self._scaler.scale(weighted)
+                scaled.backward()
+                mean = mean + weighted.detach()
+        return torch.as_tensor(mean)
+
+    @staticmethod
+    def _part(batch: Sequence[Any], rows: int, number: int, parts: int, weight_of: Optional[Weight],
+              weight: Optional[float]) -> Tuple[float, Sequence[Any]]:
+        """A part, and its share in the batch's mean."""
+        if parts == 1:
+            return 1.0, batch
+        first, last = rows * number // parts, rows * (number + 1) // parts
+        part: Sequence[Any] = part_of(tuple(batch), rows, first, last)
+        if weight_of is None or weight is None:
+            return (last - first) / rows, part
+        return (float(weight_of(*part)) / weight if weight > 0 else 0.0), part

@@ -1,0 +1,198 @@
+"""`run.backward`: a batch that memory does not hold is trained in parts, with the gradient of the whole."""
+import logging
+import pathlib
+import resource
+import unittest
+
+import ranks
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import dynamix
+from dynamix import memory
+
+COUNT = 96
+NUMBERS_A_SAMPLE = 64 * 2**12  # that each operation makes of a sample: 1 MiB
+
+
+class Wide(nn.Module):
+    """A few parameters and large activations."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 64), nn.Linear(64, 1)
+
+    def forward(self, inputs):
+        values = self.first(inputs).unsqueeze(2).expand(-1, -1, NUMBERS_A_SAMPLE // 64)
+        return self.last(torch.tanh(values * 0.5).mean(2))
+
+
+def data():
+    generator = torch.Generator().manual_seed(3)
+    return torch.randn(COUNT, 8, generator=generator), torch.randn(COUNT, 1, generator=generator)
+
+
+def loss_of(model, inputs, targets):
+    return nn.functional.mse_loss(model(inputs), targets)
+
+
+def limit_memory(megabytes):
+    """This process gets no more than so much beyond what it has."""
+    has = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (has + megabytes * 2**20,) * 2)
+
+
+class Lines(logging.Handler):
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+
+def train(rank, world, limited):
+    """Rank 0 takes 4 samples a step, rank 1 takes 48, of which memory holds but a part."""
+    lines = Lines()
+    logging.getLogger("dynamix").addHandler(lines)
+    torch.manual_seed(5)
+    net = Wide()
+    model = DistributedDataParallel(net) if world > 1 else net
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = dynamix.join(model, optimizer, agent="off", window_steps=5)
+    inputs, targets = data()
+    dataset = torch.utils.data.TensorDataset(torch.arange(COUNT), inputs, targets)
+    loader = run.loader(dataset, batch_size=(4, 48)[rank])
+    loss_of(net, inputs[:1], targets[:1]).backward()  # whatever the first pass allocates for good
+    if limited and rank == 1:
+        limit_memory(80)
+    steps = []
+    for _ in range(2):
+        for numbers, values, wanted in loader:
+            counted = run.counted
+            before = [parameter.detach().clone() for parameter in net.parameters()]
+            run.backward(lambda *part: loss_of(model, *part), values, wanted)
+            optimizer.step()
+            steps.append((numbers.tolist()[:counted], before, [parameter.detach().clone() for parameter in net.parameters()]))
+    sizes = run.status.batches
+    run.close()
+    return steps, sizes, lines.lines
+
+
+class Memory(unittest.TestCase):
+    def check_gradients(self, results):
+        """Each step is that of one process on the joined batch."""
+        inputs, targets = data()
+        for joined in zip(*(steps for steps, _, _ in results)):
+            net = Wide()
+            for parameter, value in zip(net.parameters(), joined[0][1]):
+                parameter.data.copy_(value)
+            numbers = [number for taken, _, _ in joined for number in taken]
+            for number in numbers:
+                (loss_of(net, inputs[number:number + 1], targets[number:number + 1]) / len(numbers)).backward()
+            for parameter, ours in zip(net.parameters(), joined[0][2]):
+                self.assertLess(float((parameter - 0.1 * parameter.grad - ours).abs().max()), 1e-6)
+
+    def test_that_does_not_hold_a_batch_trains_it_in_parts(self):
+        results = ranks.run(train, 2, True)
+        taken = sorted(number for steps, _, _ in results for numbers, _, _ in steps for number in numbers)
+        self.assertEqual(taken, sorted(2 * list(range(COUNT))))
+        self.assertEqual(results[0][2], [])
+        self.assertGreater(len(results[1][2]), 0)
+        self.assertIn("memory does not hold 48 samples at once", results[1][2][0])
+        self.assertEqual(results[0][1], results[1][1])
+        self.assertLess(results[1][1][1], 48, "the limit was not lowered")
+        self.check_gradients(results)
+
+    def test_that_holds_every_batch_changes_nothing(self):
+        results = ranks.run(train, 2, False)
+        self.assertEqual(results[0][1], (4, 48))
+        self.assertEqual([lines for _, _, lines in results], [[], []])
+        self.check_gradients(results)
+
+
+def weigh(rank, world):
+    """Weights of items: rank 1's batch has no item in one of its halves."""
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(model.weight)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    run = dynamix.join(model, optimizer, agent="off")
+    loader = run.loader(torch.utils.data.TensorDataset(torch.arange(8.0).reshape(8, 1)), batch_size=4, shuffle=False)
+    failed = []
+
+    def masked_mean(values, mask):
+        if len(values) > 2 and not failed:
+            failed.append(True)
+            raise MemoryError
+        return (model(values) * mask).sum() / mask.sum()
+
+    (values,) = next(iter(loader))
+    mask = torch.tensor([[1.0], [1.0], [1.0 - rank], [1.0 - rank]])
+    run.backward(masked_mean, values, mask, weight_of=lambda _, part: float(part.sum()))
+    run.average_gradients()
+    gradient = float(model.weight.grad)
+    optimizer.step()
+    run.close()
+    return gradient, len(failed)
+
+
+class Weights(unittest.TestCase):
+    def test_of_items_are_those_of_the_whole_batch(self):
+        for gradient, failed in ranks.run(weigh, 2):
+            self.assertAlmostEqual(gradient, (0 + 1 + 2 + 3 + 4 + 5) / 6, places=6)
+            self.assertEqual(failed, 1)
+
+
+class Parts(unittest.TestCase):
+    def test_of_nested_batches(self):
+        batch = ({"ids": torch.arange(6), "scale": torch.tensor(2.0)}, ["a", "b", "c", "d", "e", "f"], torch.zeros(3, 2))
+        self.assertEqual(memory.rows_of(batch), 6)
+        named, names, whole = memory.part_of(batch, 6, 2, 4)
+        self.assertEqual(named["ids"].tolist(), [2, 3])
+        self.assertEqual(float(named["scale"]), 2)
+        self.assertEqual(names, ["c", "d"])
+        self.assertEqual(whole.shape, (3, 2))
+        with self.assertRaisesRegex(TypeError, "no tensor with rows"):
+            memory.rows_of((1, torch.tensor(2.0)))
+
+    def test_errors_of_memory_are_told_from_others(self):
+        with self.assertRaises(RuntimeError) as caught:
+            torch.empty(2**60)
+        self.assertTrue(memory.is_out_of_memory(caught.exception))
+        self.assertTrue(memory.is_out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")))
+        self.assertFalse(memory.is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied")))
+
+
+def refuse(rank, world):
+    """Errors of other kinds, a batch of one sample that is too large, models whose sums cannot wait."""
+    texts = []
+    model = DistributedDataParallel(nn.Linear(1, 1), find_unused_parameters=True)
+    run = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=1.0), agent="off")
+    batch = next(iter(run.loader(torch.utils.data.TensorDataset(torch.zeros(8, 1)), batch_size=2)))
+    try:
+        run.backward(lambda values: model(values).mean(), *batch)
+    except NotImplementedError as problem:
+        texts.append(str(problem))
+    plain = nn.Linear(1, 1)
+    alone = dynamix.join(plain, torch.optim.SGD(plain.parameters(), lr=1.0), agent="off")
+    batch = next(iter(alone.loader(torch.utils.data.TensorDataset(torch.zeros(8, 1)), batch_size=2)))
+    for error in (ValueError("wrong"), MemoryError("none left")):
+        def fail(values):
+            raise error
+        try:
+            alone.backward(fail, *batch)
+        except type(error) as problem:
+            texts.append(str(problem))
+    return texts
+
+
+class Refusals(unittest.TestCase):
+    def test_say_what_cannot_be_done(self):
+        for texts in ranks.run(refuse, 2):
+            self.assertIn("find_unused_parameters", texts[0])
+            self.assertEqual(texts[1:], ["wrong", "none left"])
+
+
+if __name__ == "__main__":
+    unittest.main()
