@@ -54,6 +54,7 @@ struct join_options {
   rate_rule rule = rate_rule::agent;
   std::uint32_t lowest_batch = 0;                  ///< 0: the agent's
   std::uint32_t highest_batch = 0;                 ///< 0: the agent's
+  std::uint32_t noise_interval = 0;                ///< steps between measurements of the gradient noise; 0: twice a window
   std::uint32_t local_rank = 0;                    ///< among the processes of this machine, each of which has its agent
   std::optional<std::string> agent = std::nullopt; ///< its socket; empty: none. Not set: $DYNAMIX_AGENT
   double clip_norm = 0;                            ///< of the mean gradient; 0: not clipped
@@ -252,6 +253,7 @@ private:
     work.shuffle = options_.shuffle ? 1 : 0;
     work.drop_last = options_.drop_last ? 1 : 0;
     work.rule = static_cast<std::uint32_t>(options_.rule);
+    work.noise_interval = options_.noise_interval;
     work.adaptive = dynamic_cast<torch::optim::SGD*>(&optimizer_) == nullptr ? 1 : 0;
     auto row = torch::zeros({DYNAMIX_INTRODUCTION_COLUMNS}, torch::kInt64);
     check(dynamix_introduce(run_, &work, row.data_ptr<std::int64_t>()));
