@@ -52,10 +52,10 @@ struct join_options {
   bool shuffle = true;
   bool drop_last = false; ///< an epoch ends before a step that its samples do not fill
   rate_rule rule = rate_rule::agent;
-  std::uint32_t lowest_batch = 0;                  ///< 0: the agent's
-  std::uint32_t highest_batch = 0;                 ///< 0: the agent's
-  std::uint32_t noise_interval = 0;                ///< steps between measurements of the gradient noise; 0: twice a window
-  std::uint32_t local_rank = 0;                    ///< among the processes of this machine, each of which has its agent
+  std::uint32_t lowest_batch = 0;   ///< 0: the agent's
+  std::uint32_t highest_batch = 0;  ///< 0: the agent's
+  std::uint32_t noise_interval = 0; ///< steps between measurements of the gradient noise; 0: twice a window
+  std::uint32_t local_rank = 0;     ///< among the processes of this machine, each of which has its agent
   std::optional<std::string> agent = std::nullopt; ///< its socket; empty: none. Not set: $DYNAMIX_AGENT
   double clip_norm = 0;                            ///< of the mean gradient; 0: not clipped
   std::function<void(const std::string&)> log = [](const std::string& line) {
@@ -231,6 +231,19 @@ public:
     exchange_seconds_ = 0;
     weights_.reset();
     delivered_ = averaged_ = false;
+    tell();
+  }
+
+  void finish(const std::string& reason) {
+    try {
+      auto member = torch::ones({1}, torch::kInt64);
+      group_.all_reduce_sum(member);
+    } catch (const std::exception& problem) {
+      const std::string why = "another member has ended before the end of its training";
+      check(dynamix_finish(run_, 0, why.c_str()));
+      throw error(why + ": " + problem.what());
+    }
+    check(dynamix_finish(run_, 1, reason.c_str()));
     tell();
   }
 
@@ -422,11 +435,9 @@ public:
     session_->check(dynamix_restore(session_->run(), words.data(), words.size()));
   }
 
-  /// Training is over. A run that is destroyed without this has failed.
-  void finish(const std::string& reason = "epochs completed") {
-    session_->check(dynamix_finish(session_->run(), 1, reason.c_str()));
-    session_->tell();
-  }
+  /// Training is over, on all members, which wait for each other. A run that is destroyed without this has failed.
+  /// Throws where another member has ended before it came here: this one's agent then waits for the group's next start.
+  void finish(const std::string& reason = "epochs completed") { session_->finish(reason); }
 
 private:
   std::shared_ptr<detail::session> session_;

@@ -101,7 +101,7 @@ class Hosted:
 
     def end(self, peers: Peers, succeeded: bool) -> None:
         """Ends the agents, once all members have said farewell to theirs."""
-        if succeeded and not peers.meet(_FAREWELL_SECONDS) and peers.position == 0:
+        if succeeded and peers.meet(_FAREWELL_SECONDS) is not True and peers.position == 0:
             time.sleep(1)
         self._end()
 

@@ -3,6 +3,7 @@ Gloo group of their own, so that they neither wait behind gradients nor make a G
 from __future__ import annotations
 
 import datetime
+import time
 from typing import Any, List, Optional
 
 import torch
@@ -60,11 +61,12 @@ class Peers:
     def _form(self) -> Any:
         if self.position < 0:
             raise ValueError("this process is no member of process_group")
+        timeout = _timeout_of(self.group)
         if self.size == _distributed.get_world_size():
-            return _distributed.new_group(backend="gloo")
+            return _distributed.new_group(backend="gloo", timeout=timeout)
         try:
             ranks = _distributed.get_process_group_ranks(self.group)
-            return _distributed.new_group(ranks, backend="gloo", use_local_synchronization=True)
+            return _distributed.new_group(ranks, timeout, "gloo", use_local_synchronization=True)
         except (AttributeError, TypeError):
             raise NotImplementedError(
                 f"process_group has {self.size} of {_distributed.get_world_size()} processes; a run over a part of the "
@@ -98,14 +100,31 @@ class Peers:
         """The object of member 0. Waits for it."""
         return self.gather_objects(own)[0]
 
-    def meet(self, seconds: float) -> bool:
-        """Waits for the members to come here, too. False when one has not come within that time."""
-        try:
-            if self._side is not None:
-                _distributed.monitored_barrier(self._side, timeout=datetime.timedelta(seconds=seconds))
+    def meet(self, seconds: float) -> Optional[bool]:
+        """Waits for the members to come here, too. False where one has ended and will not come. None where nobody can tell:
+        one is late, or the script has destroyed its groups."""
+        if self._side is None:
             return True
-        except (RuntimeError, ValueError):  # or the groups are gone: the script has destroyed them
-            return False
+        if not _is_initialized():
+            return None
+        limit = time.monotonic() + seconds
+        try:
+            _distributed.monitored_barrier(self._side, timeout=datetime.timedelta(seconds=seconds))
+            return True
+        except (RuntimeError, ValueError):
+            return False if time.monotonic() < limit else None
+
+
+def _timeout_of(group: Any) -> datetime.timedelta:
+    """How long the user lets a collective wait; Torch's default where the group does not say."""
+    try:
+        found = _distributed.distributed_c10d._get_default_group() if group is None else group
+        options = getattr(found, "options", None) or found._get_backend(torch.device("cpu")).options
+        timeout: datetime.timedelta = options._timeout
+        return timeout
+    except (AttributeError, RuntimeError):
+        standard: datetime.timedelta = _distributed.constants.default_pg_timeout
+        return standard
 
 
 def group_of(model: torch.nn.Module, group: Optional[Any]) -> Optional[Any]:

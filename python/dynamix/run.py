@@ -28,6 +28,7 @@ from .step import Calls, Step
 _log = logging.getLogger("dynamix")
 _Sample = TypeVar("_Sample", covariant=True)
 _STATE_VERSION = 1
+_MEETING_SECONDS = 60
 _UNSUPPORTED = {"FullyShardedDataParallel": "FSDP", "DeepSpeedEngine": "DeepSpeed", "DTensor": "DTensor (fully_shard)"}
 
 
@@ -80,6 +81,7 @@ class Run:
         self._state: Optional[Dict[str, Any]] = None
         self._guard: Optional[Guard] = None
         self._call_hook: Any = None
+        self._linked = False
         self._closed = False
         self._distributed = isinstance(model, DistributedDataParallel)
         if agent is not None:
@@ -95,12 +97,15 @@ class Run:
     def _open(self, path: str) -> None:
         """Connects to the agent. Raises on all members where one cannot."""
         problem = None
+        self._linked = bool(path)
         try:
             self._client = Client(self._peers.position, self._peers.size, path)
         except DynamixError as error:
             problem = str(error)
         problems = [f"member {member}: {text}" for member, text in enumerate(self._peers.gather_objects(problem)) if text]
         if problems:
+            if self._client is not None:
+                self._client.close()
             raise DynamixError("; ".join(problems))
 
     # Data
@@ -319,7 +324,11 @@ class Run:
     # The end
 
     def close(self, reason: str = "completed", *, succeeded: bool = True) -> None:
-        """Training is over: tells the agent, and gives optimiser and schedulers back as they were. Again: does nothing."""
+        """Training is over: tells the agent, and gives optimiser and schedulers back as they were. Again: does nothing.
+
+        On all members; they wait up to a minute for each other. Where one has ended before it came here, training counts as
+        failed, so that the agents wait for the group's next start.
+        """
         if self._closed:
             return
         self._closed = True
@@ -332,6 +341,9 @@ class Run:
         if self._client is not None:
             try:
                 if self._step is not None:
+                    if succeeded and self._linked and self._peers.meet(_MEETING_SECONDS) is False:
+                        succeeded, reason = False, "another worker has ended before the end of its training"
+                        _log.warning("%s; the agent of this one waits for the group's next start", reason)
                     self._client.finish(succeeded, reason)
             except DynamixError as problem:
                 _log.warning("the agent was not told that training is over: %s", problem)

@@ -3,41 +3,19 @@ import collections
 import json
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
+import agents
 import ranks
 import torch
 
 import dynamix
-from dynamix import agent
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-
-
-def program():
-    """Path of a dynamix-node that starts agents; None where there is none."""
-    try:
-        found = agent.program()
-        subprocess.run([found, "exec", "--help"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        return found
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def kill_agents(launcher):
-    """Kills the agents that `launcher` has started, which starts them again. Returns their number."""
-    killed = 0
-    for child in pathlib.Path(f"/proc/{launcher}/task").glob("*/children"):
-        for process in child.read_text().split():
-            if b"--agent-socket" in pathlib.Path(f"/proc/{process}/cmdline").read_bytes():
-                os.kill(int(process), signal.SIGKILL)
-                killed += 1
-    return killed
 
 
 def train(rank, world, epochs, samples, kill_at, slow):
@@ -63,7 +41,7 @@ def train(rank, world, epochs, samples, kill_at, slow):
             optimizer.step()
             steps += 1
             if steps == kill_at and rank == 0:
-                killed = kill_agents(run._hosted._process.pid)
+                killed = agents.kill(run._hosted._process.pid)
                 assert killed == world, f"{killed} agents were killed"
     status = run.status
     run.close()
@@ -71,7 +49,7 @@ def train(rank, world, epochs, samples, kill_at, slow):
     return taken, sizes, status, steps, [json.loads(path.read_text()) for path in found]
 
 
-@unittest.skipUnless(program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")
+@unittest.skipUnless(agents.program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")
 class Agents(unittest.TestCase):
     def check_samples(self, results, samples, epochs):
         for epoch in range(epochs):
@@ -98,7 +76,7 @@ class Agents(unittest.TestCase):
     def test_serve_a_script_under_torchrun(self):
         with tempfile.TemporaryDirectory() as folder:
             run = os.path.join(folder, "run")
-            command = [program(), "exec", "--workers", "2", "--run", run, "--set", "batch.initial=32", "--", sys.executable,
+            command = [agents.program(), "exec", "--workers", "2", "--run", run, "--set", "batch.initial=32", "--", sys.executable,
                        "-m", "torch.distributed.run", "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0", "-r", "1",
                        "-t", "1", "--log_dir", folder, "--nproc_per_node", "2", str(SOURCE / "examples/transformer.py"),
                        "--epochs", "2"]

@@ -41,32 +41,50 @@ def _rank(function, rank, world, meeting, connection, arguments):
     os._exit(status)
 
 
-def run(function, world, *arguments):
-    """What `function(rank, world, *arguments)` returns on each rank. Raises RuntimeError where one fails or none answers."""
-    context = multiprocessing.get_context("fork")
-    processes, ends, results = [], [], []
-    with tempfile.TemporaryDirectory() as folder:
+class Group:
+    """Started ranks, whose processes a test may signal. They end with the block."""
+
+    def __init__(self, function, world, *arguments):
+        context = multiprocessing.get_context("fork")
+        self._folder = tempfile.TemporaryDirectory()
+        self.processes, self._ends = [], []
         for rank in range(world):
             ours, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=_rank,
-                                      args=(function, rank, world, os.path.join(folder, "store"), theirs, arguments))
+            meeting = os.path.join(self._folder.name, "store")
+            process = context.Process(target=_rank, args=(function, rank, world, meeting, theirs, arguments))
             process.start()
             theirs.close()
-            processes.append(process)
-            ends.append(ours)
-        limit = time.monotonic() + SECONDS
+            self.processes.append(process)
+            self._ends.append(ours)
+        self._limit = time.monotonic() + SECONDS
+
+    def result(self, rank):
+        """(True, value), or (False, why there is none)."""
+        end = self._ends[rank]
+        if not end.poll(max(0.0, self._limit - time.monotonic())):
+            return False, f"no result within {SECONDS} s"
         try:
-            for rank, end in enumerate(ends):
-                if not end.poll(max(0.0, limit - time.monotonic())):
-                    raise RuntimeError(f"rank {rank} gave no result within {SECONDS} s")
-                results.append(pickle.loads(end.recv_bytes()))
-            problems = [f"rank {rank}:\n{text}" for rank, (good, text) in enumerate(results) if not good]
-            if problems:
-                raise RuntimeError("\n".join(problems))
-            return [value for _, value in results]
-        finally:
-            for process in processes:
-                process.join(0 if len(results) < world or not all(good for good, _ in results) else 20)
-                if process.is_alive():
-                    process.kill()
-                    process.join()
+            return pickle.loads(end.recv_bytes())
+        except EOFError:
+            return False, "ended without a result"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        for process in self.processes:
+            process.join(0 if kind else 20)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self._folder.cleanup()
+
+
+def run(function, world, *arguments):
+    """What `function(rank, world, *arguments)` returns on each rank. Raises RuntimeError where one fails or none answers."""
+    with Group(function, world, *arguments) as group:
+        results = [group.result(rank) for rank in range(world)]
+        problems = [f"rank {rank}:\n{text}" for rank, (good, text) in enumerate(results) if not good]
+        if problems:
+            raise RuntimeError("\n".join(problems))
+        return [value for _, value in results]

@@ -42,6 +42,7 @@ struct trained {
   std::vector<std::vector<std::int64_t>> steps; ///< numbers of each step's samples, those that do not count too
   std::vector<double> parameters;
   std::vector<std::uint64_t> state;
+  std::string problem; ///< of the end
 };
 
 struct plan {
@@ -49,6 +50,7 @@ struct plan {
   int epochs = 2;
   std::size_t workers = 0;              ///< of the data loader
   std::vector<std::uint64_t> from = {}; ///< a state to go on from
+  int leaver = -1;                      ///< the member that ends without a word
 };
 
 trained train(const plan& how, int rank, const c10::intrusive_ptr<c10d::HashStore>& store) {
@@ -74,7 +76,13 @@ trained train(const plan& how, int rank, const c10::intrusive_ptr<c10d::HashStor
       run.step();
     }
   result.state = run.state();
-  run.finish();
+  if (rank == how.leaver)
+    return result;
+  try {
+    run.finish();
+  } catch (const error& problem) {
+    result.problem = problem.what();
+  }
   for (const auto& parameter : model->parameters())
     for (std::int64_t i = 0; i < parameter.numel(); ++i)
       result.parameters.push_back(parameter.reshape({-1})[i].item<double>());
@@ -144,6 +152,11 @@ TEST(TorchSdk, CountsNothingOfAMemberWithoutSamples) {
   const auto joined = train_joined(counted);
   for (std::size_t i = 0; i < joined.size(); ++i)
     EXPECT_NEAR(ranks[0].parameters[i], joined[i], 1e-12);
+}
+
+TEST(TorchSdk, EndsAsFailedWhereAnotherMemberEndsWithoutAWord) {
+  const auto ranks = train_ranks({.batches = {16, 5}, .epochs = 1, .leaver = 1});
+  EXPECT_NE(ranks[0].problem.find("another member has ended"), std::string::npos) << ranks[0].problem;
 }
 
 TEST(TorchSdk, GoesOnFromAStateWithTheNextEpochsSamples) {

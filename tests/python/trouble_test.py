@@ -1,0 +1,173 @@
+"""What goes wrong among ranks and agents is told or overcome, and nobody hangs."""
+import collections
+import datetime
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import agents
+import ranks
+import torch
+
+import dynamix
+
+SAMPLES = 400
+
+
+def join(sockets, **options):
+    model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    run = dynamix.join(model, optimizer, agent=sockets)
+    dataset = torch.utils.data.TensorDataset(torch.arange(SAMPLES), torch.randn(SAMPLES, 16))
+    loader = run.loader(dataset, batch_size=8, **options)
+
+    def train(batch):
+        optimizer.zero_grad()
+        model(batch[1]).square().mean().backward()
+        run.average_gradients()
+        optimizer.step()
+
+    return run, loader, train
+
+
+def train_epoch(rank, world, sockets, dies):
+    """One epoch. The rank `dies` ends behind it, before it has said so."""
+    run, loader, train = join(sockets)
+    taken = []
+    for batch in loader:
+        taken += batch[0].tolist()[:run.counted]
+        train(batch)
+    if rank == dies:
+        os.kill(os.getpid(), signal.SIGKILL)
+    run.close()
+    return taken
+
+
+def take_one_slot(rank, world, sockets):
+    try:
+        join(os.path.join(sockets, "0.sock"))
+    except dynamix.DynamixError as problem:
+        return str(problem)
+
+
+def never_step(rank, world, sockets):
+    run, loader, _ = join(sockets)
+    next(iter(loader))
+    time.sleep(1)
+    began = time.monotonic()
+    run.close()
+    return time.monotonic() - began
+
+
+def train_beside_a_stopped_rank(rank, world, sockets, folder, seconds, timeout):
+    """Rank 1 stops itself in the third step."""
+    if timeout:
+        torch.distributed.destroy_process_group()
+        torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/again", rank=rank, world_size=world,
+                                             timeout=datetime.timedelta(seconds=timeout))
+    run, loader, train = join(sockets)
+    taken, longest, steps, last = [], 0.0, 0, time.monotonic()
+    try:
+        for batch in loader:
+            taken += batch[0].tolist()[:run.counted]
+            if rank == 1 and steps == 2:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            train(batch)
+            steps += 1
+            now = time.monotonic()
+            longest, last = max(longest, now - last), now
+    except RuntimeError as problem:
+        run.close("a worker does not answer", succeeded=False)
+        return time.monotonic() - last, str(problem)
+    run.close()
+    return taken, longest
+
+
+def wait_until(true):
+    limit = time.monotonic() + ranks.SECONDS
+    while time.monotonic() < limit:
+        if true():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def is_stopped(process):
+    with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
+        return file.read().rsplit(")", 1)[1].split()[0] == "T"
+
+
+@unittest.skipUnless(agents.program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")
+class Trouble(unittest.TestCase):
+    def check_samples(self, results):
+        counts = collections.Counter(number for taken in results for number in taken)
+        self.assertEqual(counts, collections.Counter(range(SAMPLES)))
+
+    def test_a_group_may_start_again_where_one_rank_had_ended_and_another_died(self):
+        with agents.started(2) as started:
+            with ranks.Group(train_epoch, 2, started.sockets, 1) as group:
+                self.assertEqual(group.result(1), (False, "ended without a result"))
+                self.assertTrue(group.result(0)[0])
+            self.assertTrue(wait_until(lambda: "another worker has ended" in started.log(0)))
+            self.check_samples(ranks.run(train_epoch, 2, started.sockets, None))
+        self.assertEqual(started.status, 0)
+
+    def test_two_ranks_with_one_socket_are_refused(self):
+        with agents.started(2) as started:
+            for text in ranks.run(take_one_slot, 2, started.sockets):
+                self.assertIn("another process trains for this worker already; start one process for each agent", text)
+            self.check_samples(ranks.run(train_epoch, 2, started.sockets, None))
+
+    def test_ranks_that_never_step_keep_nobody(self):
+        with agents.started(2) as started:
+            for seconds in ranks.run(never_step, 2, started.sockets):
+                self.assertLess(seconds, 30)
+        self.assertEqual(started.status, 0)
+
+    def test_a_rank_that_was_stopped_goes_on(self):
+        with agents.started(2) as started:
+            with ranks.Group(train_beside_a_stopped_rank, 2, started.sockets, "", 2, 0) as group:
+                process = group.processes[1].pid
+                self.assertTrue(wait_until(lambda: is_stopped(process)))
+                time.sleep(2)
+                os.kill(process, signal.SIGCONT)
+                results = [group.result(rank) for rank in range(2)]
+            for good, text in results:
+                self.assertTrue(good, text)
+            self.check_samples([taken for _, (taken, _) in results])
+            self.assertGreater(results[0][1][1], 1.5)
+
+    def test_a_rank_that_stays_stopped_ends_the_others_after_their_time_out(self):
+        with agents.started(2) as started, tempfile.TemporaryDirectory() as folder:
+            with ranks.Group(train_beside_a_stopped_rank, 2, started.sockets, folder, 0, 3) as group:
+                good, result = group.result(0)
+                self.assertTrue(good, result)
+                seconds, text = result
+                self.assertLess(seconds, 60)
+                self.assertRegex(text.lower(), "timed out|timeout")
+                os.kill(group.processes[1].pid, signal.SIGKILL)
+            self.assertTrue(wait_until(lambda: "a worker does not answer" in started.log(0)))
+
+
+class Versions(unittest.TestCase):
+    def load(self, code, **environment):
+        done = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {ranks.PACKAGE!r})\n{code}"],
+                              env={**os.environ, **environment}, stderr=subprocess.PIPE, timeout=120)
+        self.assertNotEqual(done.returncode, 0)
+        return done.stderr.decode()
+
+    def test_of_library_and_package_that_do_not_fit_are_told(self):
+        text = self.load("from dynamix import library, structures; structures.ABI_VERSION += 1; library.load()")
+        self.assertRegex(text, "ImportError: dynamix needs libdynamix.so.1: .* has ABI version 1; this package needs 2")
+        text = self.load("from dynamix import library; library.load()", DYNAMIX_LIBRARY="libc.so.6")
+        self.assertRegex(text, "ImportError: .*dynamix_abi_version")
+        text = self.load("from dynamix import library; library.load()", DYNAMIX_LIBRARY="/nowhere/libdynamix.so")
+        self.assertRegex(text, r"ImportError: .*/nowhere/libdynamix.so(.|\n)*cmake --build")
+
+
+if __name__ == "__main__":
+    unittest.main()
