@@ -319,9 +319,9 @@ std::string run::read_rows(std::span<const std::int64_t> rows) {
   if (auto problem = steps_->read_rows(decoded, agreed); !problem.empty())
     return problem;
   const auto& planned = steps_->newest_batches();
-  if (agreed.key) {
-    ++decisions_;
-    slot_->applied(agreed.decisions[position_], planned.from_step);
+  if (agreed.key) { // in place of those that were to hold from the same step on
+    std::erase_if(awaited_, [&](const awaited_decision& each) { return each.from_step >= planned.from_step; });
+    awaited_.push_back({planned.from_step, agreed.decisions[position_]});
   }
   if (planned.batches[position_] != before)
     notice(fmt::format("window {}: batch {} -> {} from step {} on", planned.key.window, before,
@@ -353,11 +353,22 @@ std::string run::complete(const dynamix_step& step) {
     return "rate comes before complete, but for a step that is skipped";
   add_step(step);
   own_weight_.reset();
-  if (steps_->complete(step.skipped != 0))
+  const bool closes = steps_->complete(step.skipped != 0);
+  count_applied();
+  if (closes)
     close_window(false);
   send_heartbeat();
   pump();
   return {};
+}
+
+/// The decisions under which a step was completed.
+void run::count_applied() {
+  while (!awaited_.empty() && awaited_.front().from_step < steps_->step()) {
+    ++decisions_;
+    slot_->applied(awaited_.front().decision, awaited_.front().from_step);
+    awaited_.erase(awaited_.begin());
+  }
 }
 
 void run::add_step(const dynamix_step& step) {
@@ -462,6 +473,7 @@ std::string run::restore(std::span<const std::uint64_t> words) {
     return "restore comes before start_epoch";
   if (auto problem = steps_->restore(words); !problem.empty())
     return "the state cannot be restored: " + problem;
+  awaited_.clear();
   sums_ = {.first_step = steps_->step()};
   timed_batches_ = steps_->batches_at(steps_->step()).batches;
   return {};

@@ -65,6 +65,7 @@ private:
   void take(const messages::client_welcome& welcome);
   void send_heartbeat();
   void add_step(const dynamix_step& step);
+  void count_applied();
   void close_window(bool final);
   messages::rate_rule rule_of(std::uint32_t rule) const;
   std::string settle_bounds(const dynamix_workload& workload);
@@ -88,7 +89,13 @@ private:
   std::vector<std::uint32_t> timed_batches_; ///< under which the window's steps were timed
   double learning_rate_ = 0;
   double accuracy_ = 0;
-  std::uint64_t decisions_ = 0;
+  /// Agreed on, and for a step that is still to come.
+  struct awaited_decision {
+    std::uint64_t from_step = 0;
+    messages::decision decision;
+  };
+  std::vector<awaited_decision> awaited_; ///< by rising step
+  std::uint64_t decisions_ = 0;           ///< put in force
   std::deque<std::string> notices_;
 };
 

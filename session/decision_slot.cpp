@@ -1,5 +1,8 @@
 #include "session/decision_slot.hpp"
 
+#include <algorithm>
+#include <cstddef>
+
 namespace dynamix::session {
 
 namespace {
@@ -56,8 +59,12 @@ std::array<messages::decision, 2> decision_slot::held() const {
 
 void decision_slot::applied(const messages::decision& decision, std::uint64_t step) {
   const std::lock_guard lock(mutex_);
-  if (decision.key != held_[0].key && decision.key != held_[1].key)
+  if (auto* dropped = std::ranges::find(dropped_, decision.key); dropped != dropped_.end()) {
+    --counts_.unapplied; // its generation ended before it came into force
+    *dropped = none;
+  } else if (decision.key != held_[0].key && decision.key != held_[1].key) {
     --counts_.superseded; // newer ones displaced it while the workers were agreeing on it
+  }
   ++counts_.applied;
   if (step > decision.first_step)
     ++counts_.late;
@@ -79,10 +86,11 @@ messages::decision_counts decision_slot::close() {
 }
 
 void decision_slot::drop_held() {
-  for (auto& held : held_) {
-    if (held.key != none)
+  for (std::size_t i = 0; i < held_.size(); ++i) {
+    if (held_[i].key != none)
       ++counts_.unapplied;
-    held = {};
+    dropped_[i] = held_[i].key;
+    held_[i] = {};
   }
 }
 

@@ -28,7 +28,8 @@ public:
   /// Newest first; key {0, 0} where there is none.
   std::array<messages::decision, 2> held() const;
   /// The workers agreed on `decision`, taken from `held()`, and it holds from `step` on. Counts it as applied (late if
-  /// `step` is behind its first step) and forgets it and everything older.
+  /// `step` is behind its first step) and forgets it and everything older. It may have been displaced or dropped since
+  /// it was taken.
   void applied(const messages::decision& decision, std::uint64_t step);
   /// Training has ended: what is held, and whatever is still offered, stays unapplied.
   messages::decision_counts close();
@@ -46,6 +47,7 @@ private:
   std::array<messages::decision, 2> held_{};
   messages::decision_key newest_{};
   messages::decision_key last_applied_{};
+  std::array<messages::decision_key, 2> dropped_{}; ///< with the generation before
   messages::decision_counts counts_{};
   bool closed_ = false;
 };

@@ -81,12 +81,21 @@ public:
       EXPECT_GOOD(run(i), dynamix_start_epoch(run(i)));
   }
 
+  /// As loaders do that fetch the whole epoch ahead.
+  void fetch_epoch() {
+    auto deal = sized<dynamix_deal>();
+    for (std::size_t i = 0; i < runs_.size(); ++i)
+      for (fetched_ = 0; dynamix_deal_next(run(i), &deal) == DYNAMIX_OK;)
+        ++fetched_;
+  }
+
   /// False at the epoch's end.
   bool step() {
     own_.clear();
+    const bool fetched = fetched_ > 0 && fetched_-- > 0;
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       auto deal = sized<dynamix_deal>();
-      const int code = dynamix_deal_next(run(i), &deal);
+      const int code = fetched ? DYNAMIX_OK : dynamix_deal_next(run(i), &deal);
       EXPECT_NE(code, DYNAMIX_ERROR) << dynamix_error(run(i));
       if (code == DYNAMIX_END)
         return false;
@@ -145,6 +154,7 @@ private:
 
   std::vector<run_pointer> runs_;
   std::vector<std::uint32_t> own_;
+  int fetched_ = 0; ///< steps that were dealt and not delivered
 };
 
 /// Two members, each with its agent, placed in generation 1 and about to train.
@@ -232,6 +242,31 @@ TEST_F(AgentTraining, PutsADecisionInForceOnlyOnceAllMembersHoldIt) {
   training_->train(2); // it is looked for in each of the next steps
   EXPECT_EQ(training_->status(0).batch, 24U);
   EXPECT_EQ(training_->status(1).batch, 8U);
+}
+
+TEST_F(AgentTraining, CountsADecisionAsAppliedWhenAStepWasDoneUnderIt) {
+  training_->fetch_epoch(); // 31 steps of 32 samples and one of 8, whose batch sizes are settled
+  training_->train(10);
+  for (std::uint64_t window = 1; window <= 2; ++window) {
+    decide(0, window, 20 + static_cast<std::uint32_t>(window));
+    decide(1, window, 8);
+    training_->train(2);
+  }
+  EXPECT_THAT(training_->notices(0), testing::Contains(HasSubstr("window 2: batch 21 -> 22 from step 32 on")));
+  EXPECT_EQ(training_->status(0).decisions, 0U);
+  training_->train(18);
+  EXPECT_EQ(training_->status(0).decisions, 0U);
+  training_->train(1);
+  EXPECT_THAT(training_->own(), testing::ElementsAre(22, 8));
+  EXPECT_EQ(training_->status(0).decisions, 1U) << "the second has taken the first one's place";
+  auto ending = std::async(std::launch::async, [&] { return dynamix_finish(training_->run(0), 1, "done"); });
+  const auto farewell = agents_[0]->read_a<messages::farewell>();
+  agents_[0]->hang_up();
+  EXPECT_EQ(ending.get(), DYNAMIX_OK);
+  ASSERT_TRUE(farewell);
+  EXPECT_EQ(farewell->decisions.received, 2U);
+  EXPECT_EQ(farewell->decisions.applied, 1U);
+  EXPECT_EQ(farewell->decisions.superseded, 1U);
 }
 
 TEST_F(AgentTraining, TakesNoDecisionAboveAWorkersLimit) {

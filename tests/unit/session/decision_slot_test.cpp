@@ -137,6 +137,20 @@ TEST(DecisionSlot, DropsWhatItHoldsWhenAGenerationEndsAndGoesOnWithTheSameOrderO
   EXPECT_EQ(counts.stale_refused, 1U);
 }
 
+TEST(DecisionSlot, CountsRightWhenAGenerationEndsWhileItsDecisionComesIntoForce) {
+  entered_slot slot;
+  slot.offer(decision(1));
+  slot.offer(decision(2));
+  const auto agreed = slot.held()[0];
+  slot.enter_generation(7);
+  EXPECT_EQ(slot.counts().unapplied, 2U);
+  slot.applied(agreed, 0);
+  const auto counts = slot.counts();
+  EXPECT_EQ(counts.applied, 1U);
+  EXPECT_EQ(counts.unapplied, 1U);
+  EXPECT_EQ(counts.superseded, 0U);
+}
+
 TEST(DecisionSlot, LosesNoDecisionBetweenAnOfferingAndAnApplyingThread) {
   entered_slot slot;
   constexpr std::uint64_t windows = 20000;
