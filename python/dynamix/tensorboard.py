@@ -67,8 +67,8 @@ def write(run: str, directory: Optional[str] = None) -> str:
     try:
         board: Any = importlib.import_module("torch.utils.tensorboard")
     except ImportError as problem:
-        raise ImportError("torch.utils.tensorboard needs the package tensorboard (apt-get install python3-tensorboard, or "
-                          f"pip install tensorboard): {problem}") from problem
+        raise ImportError("torch.utils.tensorboard needs the package tensorboard (pip install tensorboard): "
+                          f"{problem}") from problem
     target = directory or os.path.join(run, "tensorboard")
     writer = board.SummaryWriter(target)
     count = 0

@@ -21,15 +21,33 @@ def program():
         return None
 
 
-def kill(launcher):
-    """Kills the agents that `launcher` has started, which starts them again. Returns their number."""
-    killed = 0
+def running(launcher):
+    """Process ids of the agents that `launcher` has started and that run."""
+    found = []
     for child in pathlib.Path(f"/proc/{launcher}/task").glob("*/children"):
         for process in child.read_text().split():
-            if b"--agent-socket" in pathlib.Path(f"/proc/{process}/cmdline").read_bytes():
-                os.kill(int(process), signal.SIGKILL)
-                killed += 1
-    return killed
+            try:
+                if b"--agent-socket" in pathlib.Path(f"/proc/{process}/cmdline").read_bytes():
+                    found.append(int(process))
+            except OSError:  # it has ended meanwhile
+                pass
+    return found
+
+
+def kill(launcher):
+    """Kills all agents that `launcher` has started, which starts them again. Returns their number."""
+    processes = running(launcher)
+    for process in processes:
+        os.kill(process, signal.SIGKILL)
+    return len(processes)
+
+
+def kill_one(launcher, source):
+    """Kills one of them, drawn from `source`, if there is one. Returns how many."""
+    processes = sorted(running(launcher))
+    if processes:
+        os.kill(source.choice(processes), signal.SIGKILL)
+    return 1 if processes else 0
 
 
 class Started:
@@ -38,6 +56,11 @@ class Started:
     def __init__(self, process, sockets, run):
         self.process, self.sockets, self.run = process, sockets, run
         self.status = None
+
+    def begun(self):
+        """Whether training has: from then on an agent that dies is started again."""
+        ledger = pathlib.Path(self.run, "windows.jsonl")
+        return ledger.exists() and '"generation"' in ledger.read_text(errors="replace")
 
     def log(self, worker):
         return pathlib.Path(self.run, "logs", f"worker-{worker}.log").read_text(errors="replace")

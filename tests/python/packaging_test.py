@@ -70,7 +70,7 @@ class Command(unittest.TestCase):
                 self.assertIn("tensorboard --logdir", out)
                 self.assertEqual(len(os.listdir(folder)), 1)
             else:
-                self.assertIn("python3-tensorboard", error)
+                self.assertIn("pip install tensorboard", error)
 
     def test_finds_the_curves_in_a_ledger(self):
         found = list(tensorboard.scalars(str(LEDGER / "windows.jsonl")))

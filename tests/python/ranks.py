@@ -56,12 +56,12 @@ class Group:
             theirs.close()
             self.processes.append(process)
             self._ends.append(ours)
-        self._limit = time.monotonic() + SECONDS
+        self.limit = time.monotonic() + SECONDS
 
     def result(self, rank):
         """(True, value), or (False, why there is none)."""
         end = self._ends[rank]
-        if not end.poll(max(0.0, self._limit - time.monotonic())):
+        if not end.poll(max(0.0, self.limit - time.monotonic())):
             return False, f"no result within {SECONDS} s"
         try:
             return pickle.loads(end.recv_bytes())
