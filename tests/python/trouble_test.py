@@ -87,6 +87,37 @@ def train_beside_a_stopped_rank(rank, world, sockets, folder, seconds, timeout):
     return taken, longest
 
 
+SCRIPT = """
+import os, signal, sys
+import torch
+import dynamix
+torch.set_num_threads(1)
+torch.distributed.init_process_group("gloo")
+rank = torch.distributed.get_rank()
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+run = dynamix.join(model, optimizer)
+loader = run.loader(torch.utils.data.TensorDataset(torch.randn(400, 8)), batch_size=8)
+checkpoint = os.path.join(sys.argv[1], "checkpoint")
+if os.path.exists(checkpoint):
+    state = torch.load(checkpoint)
+    model.load_state_dict(state["model"])
+    run.load_state_dict(state["dynamix"])
+for epoch in range(run.epoch, 3):
+    for number, (values,) in enumerate(loader):
+        if (rank, epoch, number) == (1, 1, 2) and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            os.kill(os.getpid(), signal.SIGKILL)
+        optimizer.zero_grad()
+        model(values).square().mean().backward()
+        optimizer.step()
+    if rank == 0:
+        torch.save({"model": model.state_dict(), "dynamix": run.state_dict()}, checkpoint)
+with open(os.path.join(sys.argv[1], f"samples-{rank}"), "w") as file:
+    file.write(str(run.status.samples))
+run.close()
+"""
+
+
 def wait_until(true):
     limit = time.monotonic() + ranks.SECONDS
     while time.monotonic() < limit:
@@ -151,6 +182,24 @@ class Trouble(unittest.TestCase):
                 self.assertRegex(text.lower(), "timed out|timeout")
                 os.kill(group.processes[1].pid, signal.SIGKILL)
             self.assertTrue(wait_until(lambda: "a worker does not answer" in started.log(0)))
+
+
+    def test_a_rank_of_exec_that_is_killed_is_started_again_by_torchrun(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script, run = os.path.join(folder, "train.py"), os.path.join(folder, "run")
+            with open(script, "w", encoding="ascii") as file:
+                file.write(SCRIPT)
+            command = [agents.program(), "exec", "--workers", "2", "--out", run, "--", sys.executable, "-m",
+                       "torch.distributed.run", "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0", "-r", "1", "-t", "1",
+                       "--log_dir", folder, "--nproc_per_node", "2", "--max_restarts", "1", script, folder]
+            environment = {**os.environ, "PYTHONPATH": ranks.PACKAGE, "OMP_NUM_THREADS": "1"}
+            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=400)
+            self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace"))
+            for rank in range(2):
+                with open(os.path.join(folder, f"samples-{rank}"), encoding="ascii") as file:
+                    self.assertEqual(file.read(), "1200")
+            with open(os.path.join(run, "logs", "worker-1.log"), encoding="utf-8") as file:
+                self.assertIn("client_lost", file.read())
 
 
 class Versions(unittest.TestCase):
