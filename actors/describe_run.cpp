@@ -16,7 +16,7 @@ namespace {
 std::uint64_t epoch_samples(const cluster::training& training) {
   if (training.trainer == cluster::trainer_kind::client)
     return 0;
-  if (const auto here = trainer::count_training_samples(training.dataset, training.data_path); here > 0)
+  if (const auto here = trainer::count_training_samples(training); here > 0)
     return here;
   return training.dataset == cluster::dataset_kind::fashion_mnist ? 60'000 : 50'000;
 }

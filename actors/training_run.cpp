@@ -22,6 +22,12 @@ public:
                  place_.members.size());
   }
 
+  void compressed(const exchange::compression_counts& counts) override {
+    spdlog::info("compression sums={} own_items={} union_items={} sketched={} unfit={} unpeeled={} unsketched_sums={}",
+                 counts.sums, counts.own_items, counts.items, counts.sketched, counts.unfit, counts.unpeeled,
+                 counts.unsketched_sums);
+  }
+
   void step_timed(const trainer::step_times& times) override {
     auto* trace = run_.options_.trace.get();
     if (trace == nullptr)

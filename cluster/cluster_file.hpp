@@ -44,12 +44,15 @@ struct host {
 
 /// Who computes a worker's gradients: the host's own process, or the user's, which speaks to it through the SDK.
 enum class trainer_kind : std::uint8_t { built_in, client };
-enum class model_kind : std::uint8_t { lenet, vgg11 };
-enum class dataset_kind : std::uint8_t { fashion_mnist, cifar10, cifar100 };
+enum class model_kind : std::uint8_t { lenet, vgg11, ncf };
+enum class dataset_kind : std::uint8_t { fashion_mnist, cifar10, cifar100, interactions };
 enum class optimizer_kind : std::uint8_t { sgd, adam, adamw };
 enum class learning_rate_rule : std::uint8_t { constant, linear, square_root, adascale };
 /// Group norm depends on no other sample, so unequal batches cannot skew it; batch norm is not offered.
 enum class normalization_kind : std::uint8_t { none, group };
+
+/// How sparse gradients are summed (exchange/compression.hpp).
+enum class compression_kind : std::uint8_t { none, union_of_items, gather, lhc };
 
 struct training {
   trainer_kind trainer = trainer_kind::built_in; ///< with `client` the user's program knows model, data and optimiser
@@ -58,9 +61,11 @@ struct training {
   normalization_kind normalization = normalization_kind::none;
   dataset_kind dataset = dataset_kind::fashion_mnist;
   std::string data_path = "/usr/share/datasets/fashion-mnist";
+  double interactions_scale = 1; ///< of the data set interactions, (0, 1]
   optimizer_kind optimizer = optimizer_kind::sgd;
   double learning_rate = 0.05; ///< for the global batch of `batch.initial` on every worker, (0, 10]
   learning_rate_rule rule = learning_rate_rule::adascale;
+  compression_kind compression = compression_kind::none;
   double momentum = 0.9;              ///< of sgd, [0, 1)
   double weight_decay = 0;            ///< [0, 1]
   double clip_norm = 0;               ///< of the reduced gradient; 0 is off, [0, 1e6]
@@ -259,6 +264,7 @@ std::string_view to_string(trainer_kind value);
 std::string_view to_string(model_kind value);
 std::string_view to_string(dataset_kind value);
 std::string_view to_string(optimizer_kind value);
+std::string_view to_string(compression_kind value);
 std::string_view to_string(learning_rate_rule value);
 std::string_view to_string(policy_kind value);
 std::string_view to_string(policy_mode value);

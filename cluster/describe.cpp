@@ -92,11 +92,10 @@ std::string to_toml(const cluster_file& file) {
 std::string to_digested_toml(const cluster_file& file) {
   auto text = to_toml_without(file, "security");
   // Fields that have come since a release count where they are used, so that its run directories replay.
-  if (file.training.trainer == cluster::trainer_kind::built_in) {
-    constexpr std::string_view line = "trainer = \"built-in\"\n";
+  for (const std::string_view line :
+       {"trainer = \"built-in\"\n", "interactions_scale = 1\n", "compression = \"none\"\n"})
     if (const auto at = text.find(line); at != std::string::npos)
       text.erase(at, line.size());
-  }
   return text;
 }
 

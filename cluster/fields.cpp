@@ -15,8 +15,8 @@ using settings::text_rule;
 
 // In the order of the enumerations in cluster_file.hpp.
 constexpr std::array<std::string_view, 2> trainer_names = {"built-in", "client"};
-constexpr std::array<std::string_view, 2> model_names = {"lenet", "vgg11"};
-constexpr std::array<std::string_view, 3> dataset_names = {"fashion-mnist", "cifar10", "cifar100"};
+constexpr std::array<std::string_view, 3> model_names = {"lenet", "vgg11", "ncf"};
+constexpr std::array<std::string_view, 4> dataset_names = {"fashion-mnist", "cifar10", "cifar100", "interactions"};
 constexpr std::array<std::string_view, 3> optimizer_names = {"sgd", "adam", "adamw"};
 constexpr std::array<std::string_view, 4> rule_names = {"constant", "linear", "square-root", "adascale"};
 constexpr std::array<std::string_view, 2> normalization_names = {"none", "group"};
@@ -27,6 +27,7 @@ constexpr std::array<std::string_view, 2> arbitration_names = {"central", "tree"
 constexpr std::array<std::string_view, 4> source_names = {"ebpf", "tcp_info", "procfs", "nvml"};
 constexpr std::array<std::string_view, 3> device_names = {"auto", "cpu", "cuda"};
 constexpr std::array<std::string_view, 1> exchange_names = {"ring"};
+constexpr std::array<std::string_view, 4> compression_names = {"none", "union", "gather", "lhc"};
 constexpr std::array<std::string_view, 2> role_names = {"worker", "arbitrator"};
 constexpr std::array<std::string_view, 2> topology_names = {"ring", "parameter-server"};
 constexpr std::array<std::string_view, 3> reward_names = {"auto", "progress", "paper"};
@@ -109,14 +110,21 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      trainer_names},
     {"training", "model", in<training_section, &training::model>, "The network to train.", {}, model_names},
     {"training", "width", in<training_section, &training::width>,
-     "Factor on the width of vgg11's layers; lenet takes 1.", closed(0.0625, 4)},
+     "Factor on the width of vgg11's layers; the other models take 1.", closed(0.0625, 4)},
     {"training",
      "normalization",
      in<training_section, &training::normalization>,
      "Group norm after each convolution, or none. Batch norm is not offered: unequal batches would skew it.",
      {},
      normalization_names},
-    {"training", "dataset", in<training_section, &training::dataset>, "The data set to train on.", {}, dataset_names},
+    {"training",
+     "dataset",
+     in<training_section, &training::dataset>,
+     "The data set to train on. The interactions are synthetic, for ncf: no files are read.",
+     {},
+     dataset_names},
+    {"training", "interactions_scale", in<training_section, &training::interactions_scale>,
+     "Users, items and interactions of the data set interactions, as a share of MovieLens-20M's.", open_low(1)},
     {"training",
      "data_path",
      in<training_section, &training::data_path>,
@@ -158,6 +166,13 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "How gradients are summed.",
      {},
      exchange_names},
+    {"training",
+     "compression",
+     in<training_section, &training::compression>,
+     "How the sparse gradients of embeddings are summed, without loss: as all others; over the union of the rows that "
+     "any worker touched; by gathering each worker's rows; or by sketches that are added without decompressing them.",
+     {},
+     compression_names},
     {"training", "bucket_kib", in<training_section, &training::bucket_kib>,
      "KiB of gradients that are reduced at once.", closed(16, 262144)},
 
@@ -469,6 +484,9 @@ std::string_view to_string(dataset_kind value) {
 }
 std::string_view to_string(optimizer_kind value) {
   return optimizer_names.at(static_cast<std::size_t>(value));
+}
+std::string_view to_string(compression_kind value) {
+  return compression_names.at(static_cast<std::size_t>(value));
 }
 std::string_view to_string(learning_rate_rule value) {
   return rule_names.at(static_cast<std::size_t>(value));

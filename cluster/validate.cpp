@@ -51,9 +51,14 @@ void check_batch(checker& check) {
 
 void check_training(checker& check) {
   const auto& training = check.file().training;
-  check.require(training.model != model_kind::lenet || training.width == 1, {"training.width", "training.model"},
-                "training.width is " + number_text(training.width) +
-                    "; it must be 1 for lenet, only vgg11 has a width");
+  check.require(training.model == model_kind::vgg11 || training.width == 1, {"training.width", "training.model"},
+                fmt::format("training.width is {}; it must be 1 for {}, only vgg11 has a width",
+                            number_text(training.width), to_string(training.model)));
+  check.require(training.trainer == trainer_kind::built_in || training.compression == compression_kind::none,
+                {"training.compression", "training.trainer"},
+                fmt::format("training.compression is \"{}\"; it must be \"none\" with training.trainer = \"client\", "
+                            "whose program sums its gradients itself",
+                            to_string(training.compression)));
 }
 
 void check_arbitrator(checker& check) {

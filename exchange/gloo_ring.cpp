@@ -312,6 +312,24 @@ private:
   work pending_;
 };
 
+/// The memory as a tensor, which keeps it for as long as Gloo has the tensor.
+template <typename Element>
+torch::Tensor share(const std::shared_ptr<std::vector<Element>>& memory, torch::ScalarType type) {
+  return torch::from_blob(
+      memory->data(), {static_cast<std::int64_t>(memory->size())}, [memory](void*) {}, type);
+}
+
+class ring_pending final : public pending {
+public:
+  template <typename Collective>
+  ring_pending(const char* name, const interruption& stop, Collective&& begin)
+      : work_(name, stop, std::forward<Collective>(begin)) {}
+  void wait() override { work_.wait(); }
+
+private:
+  work work_;
+};
+
 class gloo_ring final : public group {
 public:
   gloo_ring(const place& own, process_group_pointer group, const interruption& stop)
@@ -342,6 +360,24 @@ public:
 
   std::unique_ptr<gathering> all_gather(std::span<const std::int64_t> row) override {
     return std::make_unique<ring_gathering>(*group_, stop_, row);
+  }
+
+  std::unique_ptr<pending> combine(shared_words words, combining how) override {
+    return std::make_unique<ring_pending>("all-reduce", stop_, [&] {
+      std::vector<at::Tensor> tensors{share(words, torch::kInt64)};
+      c10d::AllreduceOptions options;
+      options.reduceOp = how == combining::bitwise_or ? c10d::ReduceOp::BOR : c10d::ReduceOp::SUM;
+      return group_->allreduce(tensors, options);
+    });
+  }
+
+  std::unique_ptr<pending> exchange_blocks(shared_floats blocks, shared_floats into) override {
+    return std::make_unique<ring_pending>("all-to-all", stop_, [&] {
+      auto from = share(blocks, torch::kFloat32);
+      auto to = share(into, torch::kFloat32);
+      std::vector<std::int64_t> equal;
+      return group_->alltoall_base(to, from, equal, equal);
+    });
   }
 
   std::vector<std::uint8_t> broadcast(std::uint32_t root, std::span<const std::uint8_t> bytes) override {

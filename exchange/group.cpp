@@ -32,6 +32,11 @@ private:
   std::vector<std::int64_t> rows_;
 };
 
+class nothing_pending final : public pending {
+public:
+  void wait() override {}
+};
+
 class silent_group final : public group {
 public:
   explicit silent_group(std::uint32_t size) : size_(size) {}
@@ -46,6 +51,12 @@ public:
     std::vector<std::int64_t> rows(row.size() * size_);
     std::ranges::copy(row, rows.begin());
     return std::make_unique<own_row>(std::move(rows));
+  }
+  std::unique_ptr<pending> combine(shared_words, combining) override { return std::make_unique<nothing_pending>(); }
+  std::unique_ptr<pending> exchange_blocks(shared_floats blocks, shared_floats into) override {
+    std::ranges::fill(*into, 0.0F);
+    std::copy_n(blocks->begin(), blocks->size() / size_, into->begin());
+    return std::make_unique<nothing_pending>();
   }
   std::vector<std::uint8_t> broadcast(std::uint32_t, std::span<const std::uint8_t> bytes) override {
     return {bytes.begin(), bytes.end()};

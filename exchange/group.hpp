@@ -44,6 +44,10 @@ public:
   virtual void start() = 0;
   /// Blocks until the sums are there, the interruption is raised or the collective time-out is over.
   virtual void wait() = 0;
+  /// Of a bucket that leaves out zeros: the numbers of the items that may hold anything but +0, each once, in ascending
+  /// order. Before `start` the caller says which they are on this member, after `wait` it finds those of all members.
+  /// Null for a bucket that sums all it has.
+  virtual std::vector<std::uint32_t>* touched() { return nullptr; }
 };
 
 /// A gather in flight.
@@ -53,6 +57,20 @@ public:
   /// Blocks as a bucket's does. The rows of all members one after the other, in the order of their positions.
   virtual std::vector<std::int64_t> wait() = 0;
 };
+
+/// A collective in flight over memory that is shared with it, since one that is given up may go on for a while.
+class pending {
+public:
+  virtual ~pending() = default;
+  /// Blocks as a bucket's does.
+  virtual void wait() = 0;
+};
+
+using shared_words = std::shared_ptr<std::vector<std::uint64_t>>;
+using shared_floats = std::shared_ptr<std::vector<float>>;
+
+/// How all members' words become one; `add` is modulo 2^64.
+enum class combining : std::uint8_t { bitwise_or, add };
 
 /// A broadcast of more than this is refused.
 inline constexpr std::size_t broadcast_bytes_max = std::size_t{16} << 30;
@@ -69,8 +87,18 @@ public:
   virtual std::uint32_t size() const = 0;
   /// A bucket of so many gradients and so many sums (not both 0), all zero.
   virtual std::unique_ptr<bucket> make_bucket(element type, std::size_t gradients, std::size_t sums) = 0;
+  /// A bucket of float32 gradients that are items of `item_floats` numbers each, few of which are touched in a step: an
+  /// embedding's rows. A group that does not compress makes a plain bucket of them.
+  virtual std::unique_ptr<bucket> make_sparse_bucket(std::size_t items, std::size_t item_floats, std::size_t sums) {
+    return make_bucket(element::float32, items * item_floats, sums);
+  }
   /// Begins to gather `row`, which holds at least one number, from every member.
   virtual std::unique_ptr<gathering> all_gather(std::span<const std::int64_t> row) = 0;
+  /// Begins to combine `words`, which has one size on all members, into the same memory.
+  virtual std::unique_ptr<pending> combine(shared_words words, combining how) = 0;
+  /// Begins to send the member at position i the i-th of `size()` equal blocks; `into`, of the same size, receives the
+  /// members' blocks for this one, in their order.
+  virtual std::unique_ptr<pending> exchange_blocks(shared_floats blocks, shared_floats into) = 0;
   /// The bytes of the member at position `root`, whose number only it needs to know. The others' `bytes` are ignored.
   virtual std::vector<std::uint8_t> broadcast(std::uint32_t root, std::span<const std::uint8_t> bytes) = 0;
   /// Waits until every peer has all that it needs from this one. For the orderly end; ignores peers that are gone.

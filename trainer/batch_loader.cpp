@@ -36,8 +36,21 @@ image_batch batch_loader::load(index_range range) {
 }
 
 void batch_loader::reserve(std::int64_t rows) {
-  images_ = torch::empty({rows, data_.channels, data_.height, data_.width}, torch::kFloat32);
+  images_ = data_.choices ? torch::empty({rows, 1 + std::int64_t{candidates}}, torch::kInt64)
+                          : torch::empty({rows, data_.channels, data_.height, data_.width}, torch::kFloat32);
   labels_ = torch::empty({rows}, torch::kInt64);
+}
+
+template <class SampleAt>
+void batch_loader::fill_choices(std::uint64_t count, SampleAt sample_at) {
+  auto* output = images_.data_ptr<std::int64_t>();
+  auto* labels = labels_.data_ptr<std::int64_t>();
+  for (std::uint64_t row = 0; row < count; ++row) {
+    const auto sample = data_.choices->at(sample_at(row));
+    *output++ = sample.user;
+    output = std::ranges::copy(sample.items, output).out;
+    labels[row] = sample.chosen;
+  }
 }
 
 template <class SampleAt>
@@ -45,6 +58,10 @@ image_batch batch_loader::fill(std::uint64_t count, SampleAt sample_at) {
   const auto rows = static_cast<std::int64_t>(count);
   if (images_.size(0) < rows)
     reserve(rows);
+  if (data_.choices) {
+    fill_choices(count, sample_at);
+    return {images_.narrow(0, 0, rows).to(device_), labels_.narrow(0, 0, rows).to(device_)};
+  }
   const std::size_t pixels = std::size_t{data_.height} * data_.width;
   auto* output = images_.data_ptr<float>();
   auto* labels = labels_.data_ptr<std::int64_t>();

@@ -14,8 +14,9 @@ namespace dynamix::trainer {
 using client::index_range;
 
 struct image_batch {
-  torch::Tensor
-      images; ///< float32 [b, channels, height, width], each channel with mean 0 and deviation 1 over the training set
+  /// float32 [b, channels, height, width], each channel with mean 0 and deviation 1 over the training set; of
+  /// interactions int64 [b, 1 + candidates], the user and the items
+  torch::Tensor images;
   torch::Tensor labels; ///< int64 [b]
 };
 
@@ -35,6 +36,8 @@ private:
   template <class SampleAt>
   image_batch fill(std::uint64_t count, SampleAt sample_at);
   void reserve(std::int64_t rows);
+  template <class SampleAt>
+  void fill_choices(std::uint64_t count, SampleAt sample_at);
 
   const dataset& data_;
   std::vector<float> scale_; ///< a channel; value = byte * scale + shift

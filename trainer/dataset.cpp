@@ -111,11 +111,14 @@ dataset_shape shape_of(cluster::dataset_kind kind) {
     return {.channels = 3, .height = 32, .width = 32, .classes = 10};
   case cluster::dataset_kind::cifar100:
     return {.channels = 3, .height = 32, .width = 32, .classes = 100};
+  case cluster::dataset_kind::interactions:
+    return {.classes = candidates};
   }
   return {};
 }
 
-std::string load_dataset(cluster::dataset_kind kind, const std::string& path, dataset_split split, dataset& data) {
+std::string load_dataset(cluster::dataset_kind kind, const std::string& path, dataset_split split, dataset& data,
+                         double interactions_scale) {
   data = {shape_of(kind), {}, {}};
   switch (kind) {
   case cluster::dataset_kind::fashion_mnist:
@@ -125,14 +128,27 @@ std::string load_dataset(cluster::dataset_kind kind, const std::string& path, da
   case cluster::dataset_kind::cifar100:
     return append_cifar(path + (split == dataset_split::train ? "/train.bin" : "/test.bin"), cifar100_label_bytes,
                         data);
+  case cluster::dataset_kind::interactions: {
+    const auto shape = interactions_shape_of(interactions_scale);
+    if (split == dataset_split::train)
+      data.choices.emplace(shape, 0, shape.train);
+    else
+      data.choices.emplace(shape, shape.train, shape.test);
+    return {};
+  }
   }
   return "unknown data set";
 }
 
-std::uint64_t count_training_samples(cluster::dataset_kind kind, const std::string& path) {
-  const std::uint64_t image_bytes = shape_of(kind).image_bytes();
+std::string load_dataset(const cluster::training& training, dataset_split split, dataset& data) {
+  return load_dataset(training.dataset, training.data_path, split, data, training.interactions_scale);
+}
+
+std::uint64_t count_training_samples(const cluster::training& training) {
+  const auto& path = training.data_path;
+  const std::uint64_t image_bytes = shape_of(training.dataset).image_bytes();
   idx_file labels;
-  switch (kind) {
+  switch (training.dataset) {
   case cluster::dataset_kind::fashion_mnist:
     return read_idx_file(fashion_mnist_prefix(path, dataset_split::train) + fashion_mnist_labels, 1, labels).empty()
                ? labels.dimensions[0]
@@ -141,6 +157,8 @@ std::uint64_t count_training_samples(cluster::dataset_kind kind, const std::stri
     return count_cifar(cifar10_batches(path), cifar10_label_bytes + image_bytes);
   case cluster::dataset_kind::cifar100:
     return count_cifar({path + "/train.bin"}, cifar100_label_bytes + image_bytes);
+  case cluster::dataset_kind::interactions:
+    return interactions_shape_of(training.interactions_scale).train;
   }
   return 0;
 }

@@ -1,8 +1,10 @@
 #pragma once
 
 #include "cluster/cluster_file.hpp"
+#include "trainer/interactions.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,12 +24,13 @@ struct dataset_shape {
 
 dataset_shape shape_of(cluster::dataset_kind kind);
 
-/// Labelled images in memory.
+/// Labelled images in memory, or interactions that are computed.
 struct dataset : dataset_shape {
-  std::vector<std::uint8_t> images; ///< [size, channels, height, width], row-major, 0..255
-  std::vector<std::uint8_t> labels; ///< [size], each in [0, classes)
+  std::vector<std::uint8_t> images;         ///< [size, channels, height, width], row-major, 0..255
+  std::vector<std::uint8_t> labels;         ///< [size], each in [0, classes)
+  std::optional<interactions> choices = {}; ///< then there are no images, and the label is the item that was chosen
 
-  std::uint64_t size() const { return labels.size(); }
+  std::uint64_t size() const { return choices ? choices->size() : labels.size(); }
 };
 
 /// Reads one split of a data set from the folder `path`. Returns an empty string, or what is wrong: the file, the
@@ -37,12 +40,15 @@ struct dataset : dataset_shape {
 /// big-endian magic 0x00000803 or 0x00000801, then one length a dimension, then the bytes). CIFAR-10:
 /// `data_batch_1.bin` to `_5.bin` and `test_batch.bin`, records of one label and 3x32x32 bytes. CIFAR-100: `train.bin`,
 /// `test.bin`, records of a coarse label, a fine label (the one used) and the image. Any number of samples from 1 on is
-/// accepted, so that a subset works.
-std::string load_dataset(cluster::dataset_kind kind, const std::string& path, dataset_split split, dataset& data);
+/// accepted, so that a subset works. Interactions are no files: `interactions_scale` says how many there are.
+std::string load_dataset(cluster::dataset_kind kind, const std::string& path, dataset_split split, dataset& data,
+                         double interactions_scale = 1);
+/// The data set that a cluster file asks for.
+std::string load_dataset(const cluster::training& training, dataset_split split, dataset& data);
 
-/// Samples of the training split in the folder `path`, found without its images where labels lie apart. 0 where the
+/// Samples of the training split, found without its images where labels lie apart. 0 where the
 /// folder has none that can be read: the data may be on other hosts only.
-std::uint64_t count_training_samples(cluster::dataset_kind kind, const std::string& path);
+std::uint64_t count_training_samples(const cluster::training& training);
 
 /// Mean and standard deviation of each channel over all pixels, of values scaled to [0, 1].
 struct channel_statistics {

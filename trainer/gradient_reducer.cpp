@@ -1,7 +1,11 @@
 #include "trainer/gradient_reducer.hpp"
 
+#include "exchange/item_bits.hpp"
+
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 #include <span>
 #include <stdexcept>
 
@@ -33,18 +37,33 @@ double sum_of_squares(std::size_t count, ValueAt value_at) {
   return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
+/// Of a bucket's gradients: of all, or of the rows that were touched, in the same order. Rows of zeros would change no
+/// bit of it where their length is a multiple of eight.
+template <typename ValueAt>
+double sum_of_squares(exchange::bucket& of, std::size_t row_floats, std::size_t count, ValueAt value_at) {
+  const auto* rows = of.touched();
+  if (rows == nullptr)
+    return sum_of_squares(count, value_at);
+  return sum_of_squares(rows->size() * row_floats, [&](std::size_t i) -> decltype(auto) {
+    return value_at((*rows)[i / row_floats] * row_floats + i % row_floats);
+  });
+}
+
 } // namespace
 
 gradient_reducer::gradient_reducer(std::vector<torch::Tensor> parameters, exchange::group& peers, const clock& time,
-                                   std::size_t bucket_bytes)
-    : parameters_(std::move(parameters)), views_(parameters_.size()), bucket_of_(parameters_.size()),
-      filled_(parameters_.size()), peers_(peers), time_(time) {
+                                   std::size_t bucket_bytes, std::vector<std::size_t> row_floats)
+    : parameters_(std::move(parameters)), views_(parameters_.size()), row_floats_(std::move(row_floats)),
+      bucket_of_(parameters_.size()), filled_(parameters_.size()), peers_(peers), time_(time) {
   if (parameters_.empty())
     throw std::invalid_argument("a model without parameters cannot be trained");
   const auto type = parameters_[0].scalar_type();
   for (const auto& parameter : parameters_)
     if (parameter.scalar_type() != type || (type != torch::kFloat32 && type != torch::kFloat64))
       throw std::invalid_argument("all parameters of a model must be float32, or all float64");
+  row_floats_.resize(parameters_.size());
+  if (type == torch::kFloat64)
+    std::ranges::fill(row_floats_, 0);
   pack(bucket_bytes);
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     hooks_.push_back(parameters_[i].register_hook([this, i](torch::Tensor gradient) { accept(i, gradient); }));
@@ -62,27 +81,42 @@ void gradient_reducer::pack(std::size_t bucket_bytes) {
   std::vector<std::size_t> members;
   std::size_t used_bytes = 0;
   for (std::size_t i = parameters_.size(); i-- > 0;) {
+    if (row_floats_[i] != 0)
+      continue;
     const auto bytes = parameters_[i].nbytes();
     if (!members.empty() && used_bytes + bytes > bucket_bytes) {
-      add_bucket(members);
+      add_bucket(members, 0);
       members.clear();
       used_bytes = 0;
     }
     members.push_back(i);
     used_bytes += bytes;
   }
-  add_bucket(members);
+  if (!members.empty())
+    add_bucket(members, 0);
+  for (const auto row : std::set(row_floats_.begin(), row_floats_.end())) {
+    if (row == 0)
+      continue;
+    members.clear();
+    for (std::size_t i = parameters_.size(); i-- > 0;)
+      if (row_floats_[i] == row)
+        members.push_back(i);
+    add_bucket(members, row);
+  }
 }
 
-void gradient_reducer::add_bucket(const std::vector<std::size_t>& members) {
+void gradient_reducer::add_bucket(const std::vector<std::size_t>& members, std::size_t row_floats) {
   std::int64_t count = 0;
   for (const auto i : members)
     count += parameters_[i].numel();
   const auto type = parameters_[0].scalar_type();
-  bucket added{.sum =
-                   peers_.make_bucket(type == torch::kFloat64 ? exchange::element::float64 : exchange::element::float32,
-                                      static_cast<std::size_t>(count), sum_count),
-               .members = members};
+  const auto floats = static_cast<std::size_t>(count);
+  bucket added{.sum = row_floats != 0 ? peers_.make_sparse_bucket(floats / row_floats, row_floats, sum_count)
+                                      : peers_.make_bucket(type == torch::kFloat64 ? exchange::element::float64
+                                                                                   : exchange::element::float32,
+                                                           floats, sum_count),
+               .members = members,
+               .row_floats = row_floats};
   // Whoever holds a view keeps the bucket, into which a reduction that was given up may still write.
   const auto flat = std::visit(
       [&](auto gradients) {
@@ -109,16 +143,60 @@ void gradient_reducer::begin(std::uint32_t batch) {
     parameters_[i].mutable_grad().reset();
     filled_[i] = false;
   }
-  for (auto& bucket : buckets_)
+  for (auto& bucket : buckets_) {
     bucket.missing = bucket.members.size();
+    if (bucket.sum->touched() != nullptr)
+      clear_rows(bucket);
+  }
+}
+
+void gradient_reducer::clear_rows(bucket& sparse) {
+  const auto values = std::get<std::span<float>>(sparse.sum->gradients());
+  for (const auto row : *sparse.sum->touched())
+    std::ranges::fill(values.subspan(row * sparse.row_floats, sparse.row_floats), 0.0F);
+  sparse.sum->touched()->clear();
+}
+
+/// Takes over the rows that a gradient touches, and notes them where the exchange asks for them.
+void gradient_reducer::fill_rows(bucket& sparse, std::size_t parameter, const torch::Tensor& gradient) {
+  auto* touched = sparse.sum->touched();
+  const auto view = views_[parameter].view({-1, static_cast<std::int64_t>(sparse.row_floats)});
+  const auto all = std::get<std::span<float>>(sparse.sum->gradients());
+  const std::span own(view.data_ptr<float>(), static_cast<std::size_t>(view.numel()));
+  const auto first_row = static_cast<std::size_t>(own.data() - all.data()) / sparse.row_floats;
+  std::vector<std::uint32_t> rows;
+  if (!gradient.is_sparse()) {
+    view.copy_(gradient.view_as(view));
+    if (touched != nullptr)
+      rows = exchange::nonzero_items(own, sparse.row_floats);
+  } else {
+    if (touched == nullptr)
+      view.zero_(); // of the step before
+    const auto sums = gradient.coalesce();
+    const auto numbers = sums.indices()[0].to(torch::kCPU);
+    const auto values = sums.values().to(torch::kCPU).contiguous();
+    const auto* from = values.data_ptr<float>();
+    for (std::int64_t i = 0; i < numbers.size(0); ++i, from += sparse.row_floats) {
+      const auto row = static_cast<std::uint32_t>(numbers.data_ptr<std::int64_t>()[i]);
+      std::copy_n(from, sparse.row_floats, own.data() + row * sparse.row_floats);
+      rows.push_back(row);
+    }
+  }
+  if (touched != nullptr)
+    for (const auto row : rows)
+      touched->push_back(static_cast<std::uint32_t>(first_row + row));
 }
 
 void gradient_reducer::accept(std::size_t parameter, const torch::Tensor& gradient) {
   if (!active_ || filled_[parameter])
     return;
-  views_[parameter].copy_(gradient);
+  auto& into = buckets_[bucket_of_[parameter]];
+  if (into.row_floats != 0)
+    fill_rows(into, parameter, gradient);
+  else
+    views_[parameter].copy_(gradient);
   filled_[parameter] = true;
-  if (--buckets_[bucket_of_[parameter]].missing == 0)
+  if (--into.missing == 0)
     launch_ready();
 }
 
@@ -128,11 +206,14 @@ void gradient_reducer::launch_ready() {
 }
 
 void gradient_reducer::launch(bucket& full) {
-  double square = 0; // of b_i g_i, of which a worker without samples has none
+  if (auto* rows = full.sum->touched())
+    std::ranges::sort(*rows); // parameters come in any order
+  double square = 0;          // of b_i g_i, of which a worker without samples has none
   if (batch_ > 0)
     square = std::visit(
-        [](auto gradients) {
-          return sum_of_squares(gradients.size(), [values = gradients.data()](std::size_t i) { return values[i]; });
+        [&](auto gradients) {
+          return sum_of_squares(*full.sum, full.row_floats, gradients.size(),
+                                [values = gradients.data()](std::size_t i) { return values[i]; });
         },
         full.sum->gradients());
   own_sum_square_ += square;
@@ -147,7 +228,8 @@ reduction gradient_reducer::finish() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (filled_[i])
       continue;
-    views_[i].zero_();
+    if (buckets_[bucket_of_[i]].sum->touched() == nullptr)
+      views_[i].zero_();
     --buckets_[bucket_of_[i]].missing;
   }
   launch_ready();
@@ -175,9 +257,9 @@ void gradient_reducer::await(bucket& sent, reduction& result) {
   result.weighted_squares += sent.sum->sums()[weighted_square_sum];
   std::visit(
       [&]<typename Scalar>(std::span<Scalar> gradients) {
-        result.square +=
-            sum_of_squares(gradients.size(), [values = gradients.data(), divisor = static_cast<Scalar>(global_batch)](
-                                                 std::size_t i) { return values[i] /= divisor; });
+        result.square += sum_of_squares(*sent.sum, sent.row_floats, gradients.size(),
+                                        [values = gradients.data(), divisor = static_cast<Scalar>(global_batch)](
+                                            std::size_t i) { return values[i] /= divisor; });
         result.collectives.push_back(
             {.begin_seconds = sent.launched_seconds, .end_seconds = end, .bytes = gradients.size_bytes()});
       },

@@ -29,18 +29,20 @@ struct reduction {
 ///
 /// Parameters are packed into flat buckets, in reverse order since backward reaches the last ones first. A hook copies
 /// each gradient into its bucket, and a bucket is sent off as soon as it is full and all before it are under way, so
-/// the order is the same on all ranks. Beside the gradients it sums b_i and the bucket's share of |b_i*g_i|^2 / b_i,
-/// which gives B and sum_i b_i|g_i|^2 without a collective of their own. A worker with batch 0 runs no backward and
-/// sends zeros.
+/// the order is the same on all ranks. Sparse parameters (embeddings, of which a step touches few rows) come last,
+/// those with rows of one length in one bucket, whose rows the exchange may leave out where they are zero. Beside the
+/// gradients it sums b_i and the bucket's share of |b_i*g_i|^2 / b_i, which gives B and sum_i b_i|g_i|^2 without a
+/// collective of their own. A worker with batch 0 runs no backward and sends zeros.
 ///
 /// |.|^2 is summed here rather than by BLAS, in one order on every machine: what follows from it (gains, clipping) must
 /// not differ in the last bit between hosts.
 class gradient_reducer {
 public:
   /// `parameters`: leaves that require a gradient, all float32 or all float64. `bucket_bytes` > 0; a parameter that is
-  /// larger has a bucket of its own.
+  /// larger has a bucket of its own. `row_floats`: of each parameter, the length of its rows if it is sparse, or 0;
+  /// empty: none is. Float64 parameters count as dense.
   gradient_reducer(std::vector<torch::Tensor> parameters, exchange::group& peers, const clock& time,
-                   std::size_t bucket_bytes);
+                   std::size_t bucket_bytes, std::vector<std::size_t> row_floats = {});
   /// Takes the gradients away from the parameters.
   ~gradient_reducer();
   gradient_reducer(const gradient_reducer&) = delete;
@@ -56,19 +58,23 @@ private:
   struct bucket {
     std::shared_ptr<exchange::bucket> sum; ///< shared with the views into it
     std::vector<std::size_t> members;      ///< parameters, in the order of their gradients
+    std::size_t row_floats = 0;            ///< of sparse parameters
     std::size_t missing = 0;               ///< of their gradients
     double launched_seconds = 0;
   };
 
   void pack(std::size_t bucket_bytes);
-  void add_bucket(const std::vector<std::size_t>& members);
+  void add_bucket(const std::vector<std::size_t>& members, std::size_t row_floats);
+  void clear_rows(bucket& sparse);
+  void fill_rows(bucket& sparse, std::size_t parameter, const torch::Tensor& gradient);
   void accept(std::size_t parameter, const torch::Tensor& gradient);
   void launch_ready();
   void launch(bucket& full);
   void await(bucket& sent, reduction& result);
 
   std::vector<torch::Tensor> parameters_;
-  std::vector<torch::Tensor> views_; ///< of each parameter into its bucket
+  std::vector<torch::Tensor> views_;    ///< of each parameter into its bucket
+  std::vector<std::size_t> row_floats_; ///< of each parameter; 0: dense
   std::vector<std::size_t> bucket_of_;
   std::vector<bool> filled_;
   std::vector<unsigned> hooks_;

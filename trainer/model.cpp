@@ -1,6 +1,7 @@
 #include "trainer/model.hpp"
 
 #include "client/random.hpp"
+#include "trainer/ncf.hpp"
 
 #include <algorithm>
 #include <array>
@@ -63,6 +64,12 @@ nn::Sequential build_vgg11(const model_options& options) {
   return layers;
 }
 
+nn::Sequential build_ncf(const model_options& options) {
+  nn::Sequential layers;
+  layers->push_back(std::make_shared<ncf>(options.interactions.users, options.interactions.items));
+  return layers;
+}
+
 /// Draws all weights from one generator in the order of the layers. The layers' own initialisation has drawn from the
 /// process's generator, which no two ranks need to have in the same state.
 void initialise(nn::Sequential& layers, cluster::model_kind kind, std::uint64_t seed) {
@@ -84,13 +91,17 @@ void initialise(nn::Sequential& layers, cluster::model_kind kind, std::uint64_t 
       draw(convolution->weight, convolution->bias, true);
     else if (auto* linear = layer->as<nn::LinearImpl>())
       draw(linear->weight, linear->bias, false);
+    else if (auto* embedding = layer->as<nn::EmbeddingImpl>())
+      embedding->weight.normal_(0, 0.1, generator);
   }
 }
 
 } // namespace
 
 torch::nn::Sequential build_model(const model_options& options) {
-  auto layers = options.kind == cluster::model_kind::lenet ? build_lenet(options) : build_vgg11(options);
+  auto layers = options.kind == cluster::model_kind::lenet   ? build_lenet(options)
+                : options.kind == cluster::model_kind::vgg11 ? build_vgg11(options)
+                                                             : build_ncf(options);
   initialise(layers, options.kind, options.seed);
   return layers;
 }

@@ -14,6 +14,7 @@ struct model_options {
   cluster::normalization_kind normalization = cluster::normalization_kind::none;
   dataset_shape images;
   std::uint64_t seed = 1;
+  interactions_shape interactions = {}; ///< for ncf
 };
 
 /// The model that a cluster file asks for.

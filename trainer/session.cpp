@@ -1,6 +1,7 @@
 #include "trainer/session.hpp"
 
 #include "cluster/decision_steps.hpp"
+#include "exchange/compression.hpp"
 #include "exchange/group.hpp"
 #include "storage/atomic_file.hpp"
 #include "trainer/compute_device.hpp"
@@ -23,9 +24,9 @@ preflight_problem load_data(const cluster::training& options, dataset& train, da
     return {"training.device", problem};
   if (auto problem = check_model_fits(options); !problem.empty())
     return {"training.model", problem};
-  auto problem = load_dataset(options.dataset, options.data_path, dataset_split::train, train);
+  auto problem = load_dataset(options, dataset_split::train, train);
   if (problem.empty())
-    problem = load_dataset(options.dataset, options.data_path, dataset_split::test, test);
+    problem = load_dataset(options, dataset_split::test, test);
   return {"training.data_path", problem};
 }
 
@@ -40,6 +41,20 @@ loop_options options_for(const session_options& options) {
           .emulate = options.host->emulate,
           .checkpoint_directory = options.checkpoint_directory,
           .device = device_for(file.training.device)};
+}
+
+exchange::form form_of(cluster::compression_kind kind) {
+  switch (kind) {
+  case cluster::compression_kind::none:
+    return exchange::form::none;
+  case cluster::compression_kind::union_of_items:
+    return exchange::form::union_of_items;
+  case cluster::compression_kind::gather:
+    return exchange::form::gather;
+  case cluster::compression_kind::lhc:
+    return exchange::form::lhc;
+  }
+  return exchange::form::none;
 }
 
 /// Returns an empty string, or what makes no sense about a place among `workers` workers.
@@ -101,13 +116,16 @@ struct session::body {
                      exchange::interruption& stop) {
     std::unique_ptr<exchange::group> peers;
     try {
-      peers = exchange::join(place, rendezvous, stop);
+      peers = exchange::compress(exchange::join(place, rendezvous, stop), form_of(options.file->training.compression),
+                                 compression);
       if (auto wrong = agree_on_start(place, *peers); !wrong.empty()) {
         peers->leave();
         return {ending::failed, wrong};
       }
       auto end = training_loop(*state, place, *peers, decisions, watcher, stop).run();
       peers->leave();
+      if (compression.sums > 0)
+        watcher.compressed(compression);
       return end;
     } catch (const exchange::error& error) {
       if (stop.raised())
@@ -146,6 +164,7 @@ struct session::body {
   std::unique_ptr<training_state> state; ///< null when `problem` says why
   std::string problem;
   bool known = false; ///< the state is the run's, not just a fresh model
+  exchange::compression_counts compression;
 };
 
 namespace {

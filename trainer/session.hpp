@@ -3,6 +3,7 @@
 /// Trains this host's part of a model: the only door into the trainer for actors. Includes no Torch.
 
 #include "cluster/cluster_file.hpp"
+#include "exchange/compression.hpp"
 #include "exchange/interruption.hpp"
 #include "exchange/rendezvous.hpp"
 #include "messages/types.hpp"
@@ -54,6 +55,8 @@ public:
   virtual void step_completed(std::uint64_t step) = 0;
   /// After every step, with the times of its parts.
   virtual void step_timed(const step_times&) {}
+  /// At the end of a generation in which sparse gradients were compressed: what it came to in the run so far.
+  virtual void compressed(const exchange::compression_counts&) {}
   /// Called on the generation's first member only.
   virtual void evaluated(const messages::evaluation_report& report) = 0;
   /// Called on the member that wrote it.

@@ -157,7 +157,7 @@ step_time_measurement measure_step_times(const step_time_request& request, clock
     result.problem = check_model_fits(request.training);
   dataset data;
   if (result.problem.empty())
-    result.problem = load_dataset(request.training.dataset, request.training.data_path, dataset_split::train, data);
+    result.problem = load_dataset(request.training, dataset_split::train, data);
   if (!result.problem.empty())
     return result;
   set_compute_threads(static_cast<int>(request.training.threads));

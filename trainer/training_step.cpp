@@ -7,10 +7,26 @@
 
 namespace dynamix::trainer {
 
+namespace {
+
+/// Of each of the parameters: the length of its rows, if it is an embedding with sparse gradients; otherwise 0.
+std::vector<std::size_t> rows_of_embeddings(torch::nn::Sequential& model,
+                                            const std::vector<torch::Tensor>& parameters) {
+  std::vector<std::size_t> floats(parameters.size());
+  for (const auto& layer : model->modules(false))
+    if (const auto* embedding = layer->as<torch::nn::EmbeddingImpl>(); embedding && embedding->options.sparse())
+      for (std::size_t i = 0; i < parameters.size(); ++i)
+        if (parameters[i].is_same(embedding->weight))
+          floats[i] = static_cast<std::size_t>(embedding->options.embedding_dim());
+  return floats;
+}
+
+} // namespace
+
 training_step::training_step(torch::nn::Sequential model, batch_loader& loader, exchange::group& peers, clock& time,
                              const exchange::interruption& stop, std::size_t bucket_bytes)
     : model_(std::move(model)), loader_(loader), time_(time), stop_(stop), parameters_(model_->parameters()),
-      reducer_(parameters_, peers, time, bucket_bytes) {}
+      reducer_(parameters_, peers, time, bucket_bytes, rows_of_embeddings(model_, parameters_)) {}
 
 step_result training_step::run(std::span<const std::uint32_t> samples, double slowdown) {
   step_result result;

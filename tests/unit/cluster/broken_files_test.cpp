@@ -128,6 +128,14 @@ INSTANTIATE_TEST_SUITE_P(
                     "\"static-best\", \"lb-bsp\", "},
         broken_file{"epochs = 2", "exchange = \"tree\"",
                     "f.toml:7:12: training.exchange is \"tree\"; it must be \"ring\""},
+        broken_file{"epochs = 2", "compression = \"zip\"",
+                    "f.toml:7:15: training.compression is \"zip\"; it must be one of \"none\", \"union\", \"gather\", "
+                    "\"lhc\""},
+        broken_file{"epochs = 2", "trainer = \"client\"\ncompression = \"lhc\"",
+                    "f.toml:8:15: training.compression is \"lhc\"; it must be \"none\" with training.trainer = "
+                    "\"client\", whose program sums its gradients itself"},
+        broken_file{"epochs = 2", "interactions_scale = 0",
+                    "f.toml:7:22: training.interactions_scale is 0; it must be in (0, 1]"},
         broken_file{"epochs = 2", "device = \"gpu\"",
                     "f.toml:7:10: training.device is \"gpu\"; did you mean \"cpu\"? it must be one of"},
         broken_file{"epochs = 2", "data_path = \"\"",

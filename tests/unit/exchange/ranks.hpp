@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace dynamix::exchange {
@@ -18,8 +19,8 @@ inline std::vector<std::uint32_t> all_ranks(std::uint32_t size) {
   return ranks;
 }
 
-/// Runs `body(rank, group)` on as many threads as there are ranks, joined by the real exchange over loopback. The first
-/// exception of any of them is thrown again.
+/// Runs `body(rank, group)`, or with the pointer that owns the group, on as many threads as there are ranks, joined by
+/// the real exchange over loopback. The first exception of any of them is thrown again.
 template <typename Body>
 void run_ranks(std::uint32_t size, Body body) {
   memory_store meeting;
@@ -30,8 +31,11 @@ void run_ranks(std::uint32_t size, Body body) {
       threads.emplace_back([&, rank] {
         try {
           const interruption never;
-          const auto peers = join({.rank = rank, .members = all_ranks(size), .store_prefix = "test"}, meeting, never);
-          body(rank, *peers);
+          auto peers = join({.rank = rank, .members = all_ranks(size), .store_prefix = "test"}, meeting, never);
+          if constexpr (std::is_invocable_v<Body, std::uint32_t, group&>)
+            body(rank, *peers);
+          else
+            body(rank, peers);
           peers->leave();
         } catch (...) {
           errors[rank] = std::current_exception();

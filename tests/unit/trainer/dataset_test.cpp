@@ -62,6 +62,12 @@ protected:
   std::string load(dataset_kind kind, dataset_split split = dataset_split::train) {
     return load_dataset(kind, folder.path(), split, data);
   }
+  std::uint64_t count(dataset_kind kind) const {
+    cluster::training training;
+    training.dataset = kind;
+    training.data_path = folder.path();
+    return count_training_samples(training);
+  }
   std::string load_fashion_mnist() { return load(dataset_kind::fashion_mnist); }
 
   temporary_directory folder;
@@ -173,19 +179,19 @@ TEST_F(DatasetFiles, PackedAndDamagedAreRefused) {
 }
 
 TEST_F(DatasetFiles, AreCountedOrNotThere) {
-  EXPECT_EQ(count_training_samples(dataset_kind::fashion_mnist, folder.path()), 0U);
-  EXPECT_EQ(count_training_samples(dataset_kind::cifar10, folder.path()), 0U);
+  EXPECT_EQ(count(dataset_kind::fashion_mnist), 0U);
+  EXPECT_EQ(count(dataset_kind::cifar10), 0U);
   write_fashion_mnist(20);
-  EXPECT_EQ(count_training_samples(dataset_kind::fashion_mnist, folder.path()), 20U);
+  EXPECT_EQ(count(dataset_kind::fashion_mnist), 20U);
   for (int part = 1; part <= 5; ++part) {
-    EXPECT_EQ(count_training_samples(dataset_kind::cifar10, folder.path()), 0U) << "all five are needed";
+    EXPECT_EQ(count(dataset_kind::cifar10), 0U) << "all five are needed";
     folder.write("data_batch_" + std::to_string(part) + ".bin", std::string(std::size_t{3} * (1 + 3072), '\0'));
   }
-  EXPECT_EQ(count_training_samples(dataset_kind::cifar10, folder.path()), 15U);
+  EXPECT_EQ(count(dataset_kind::cifar10), 15U);
   folder.write("train.bin", std::string(std::size_t{2} * (2 + 3072), '\0'));
-  EXPECT_EQ(count_training_samples(dataset_kind::cifar100, folder.path()), 2U);
+  EXPECT_EQ(count(dataset_kind::cifar100), 2U);
   folder.write("train.bin", std::string(100, '\0'));
-  EXPECT_EQ(count_training_samples(dataset_kind::cifar100, folder.path()), 0U);
+  EXPECT_EQ(count(dataset_kind::cifar100), 0U);
 }
 
 TEST(Gunzip, StopsAtItsLimit) {

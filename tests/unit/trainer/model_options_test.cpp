@@ -25,5 +25,15 @@ TEST(ModelFit, AcceptsWhatWorks) {
   }
 }
 
+TEST(ModelFit, PairsNcfWithInteractionsOnly) {
+  cluster::training training;
+  training.model = cluster::model_kind::ncf;
+  EXPECT_EQ(check_model_fits(training), "ncf needs the data set interactions; fashion-mnist has images");
+  training.dataset = cluster::dataset_kind::interactions;
+  EXPECT_EQ(check_model_fits(training), "");
+  training.model = cluster::model_kind::lenet;
+  EXPECT_EQ(check_model_fits(training), "lenet needs images; interactions take ncf");
+}
+
 } // namespace
 } // namespace dynamix::trainer

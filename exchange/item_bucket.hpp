@@ -1,0 +1,72 @@
+#pragma once
+
+/// What all forms of compressed buckets share. Internal to the room.
+
+#include "exchange/compression.hpp"
+#include "exchange/group.hpp"
+
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace dynamix::exchange {
+
+/// Gradients as items, with the sums that ride along in a small bucket of the group below.
+class item_bucket : public bucket {
+public:
+  item_bucket(group& below, std::size_t items, std::size_t item_floats, std::size_t sums, compression_counts& counts)
+      : below_(below), items_(items), width_(item_floats), counts_(counts), gradients_(items * item_floats),
+        sums_(sums == 0 ? nullptr : below.make_bucket(element::float32, 0, sums)) {}
+
+  std::variant<std::span<float>, std::span<double>> gradients() override { return std::span(gradients_); }
+  std::span<double> sums() override { return sums_ ? sums_->sums() : std::span<double>(); }
+  std::vector<std::uint32_t>* touched() override { return &touched_; }
+
+  void start() override {
+    begin();
+    if (sums_)
+      sums_->start();
+  }
+  void wait() override {
+    ++counts_.sums;
+    counts_.own_items += touched_.size();
+    finish();
+    counts_.items += touched_.size();
+    if (sums_)
+      sums_->wait();
+  }
+
+protected:
+  virtual void begin() = 0;
+  /// Leaves the sums in `gradients_`, and the union of all members' items in `touched_`.
+  virtual void finish() = 0;
+
+  std::span<float> item(std::uint32_t number) { return std::span(gradients_).subspan(number * width_, width_); }
+
+  group& below_;
+  const std::size_t items_;
+  const std::size_t width_;
+  compression_counts& counts_;
+  std::vector<float> gradients_;
+  std::vector<std::uint32_t> touched_;
+
+private:
+  std::unique_ptr<bucket> sums_;
+};
+
+/// How several members' floats become one.
+using adder = void (*)(std::span<const float> parts, std::span<float> total);
+
+/// Sums whole items of all members, the same `items` on each: every member adds up a share of them, and all gather what
+/// has come out. So the sums do not depend on how a ring cuts them into pieces.
+void sum_items(group& below, std::span<const std::uint32_t> items, std::size_t item_floats, std::span<float> gradients,
+               adder add);
+
+std::unique_ptr<bucket> make_union_bucket(group& below, std::size_t items, std::size_t item_floats, std::size_t sums,
+                                          compression_counts& counts);
+std::unique_ptr<bucket> make_gather_bucket(group& below, std::size_t items, std::size_t item_floats, std::size_t sums,
+                                           compression_counts& counts);
+std::unique_ptr<bucket> make_sketch_bucket(group& below, std::size_t items, std::size_t item_floats, std::size_t sums,
+                                           compression_counts& counts);
+
+} // namespace dynamix::exchange
