@@ -32,10 +32,10 @@ node: setup # only the program
 test: setup-test build fuzz ## run every test
 	@ctest --preset release -j $(JOBS) -LE long
 
-fuzz: setup # a million damaged frames under AddressSanitizer and UndefinedBehaviorSanitizer
+fuzz: setup # a million damaged frames and rows of items under AddressSanitizer and UndefinedBehaviorSanitizer
 	@cmake --preset sanitize -Wno-dev >/dev/null
-	@cmake --build --preset sanitize -j $(JOBS) --target codec_mutation_test
-	@ctest --preset sanitize -R codec_mutation_test
+	@cmake --build --preset sanitize -j $(JOBS) --target codec_mutation_test items_mutation_test
+	@ctest --preset sanitize -R mutation_test
 
 test-all: setup-test build fuzz ## run the long tests too
 	@tools/setup tools/packages-long.txt
