@@ -1,0 +1,278 @@
+/// One rank of a comparison of the forms of exchange: sums the gradients of an NCF's embeddings, by turns in each form,
+/// and trains it, by turns in each form. Or, alone: how fast a sketch is filled, added and peeled. Prints JSON.
+
+#include "exchange/compression.hpp"
+#include "exchange/sketch.hpp"
+#include "storage/splitmix64.hpp"
+#include "tests/unit/exchange/stores.hpp"
+#include "trainer/clock.hpp"
+#include "trainer/model.hpp"
+#include "trainer/optimizer.hpp"
+#include "trainer/training_step.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <ctime>
+#include <exception>
+#include <numeric>
+#include <string>
+
+namespace dynamix::benchmarks {
+
+namespace {
+
+struct forms_plan {
+  std::uint32_t rank = 0;
+  std::uint32_t world = 1;
+  std::string address = "127.0.0.1";
+  std::string meeting;
+  double scale = 1;
+  std::uint32_t batch = 256;
+  std::uint32_t rounds = 5;
+  std::uint32_t steps = 4; ///< of each form in a round
+  bool trains = false;
+};
+
+constexpr std::size_t row_floats = 32;
+
+struct rival {
+  const char* name;
+  exchange::form form;
+};
+constexpr rival rivals[] = {{"dense", exchange::form::none},
+                            {"union", exchange::form::union_of_items},
+                            {"gather", exchange::form::gather},
+                            {"lhc", exchange::form::lhc}};
+
+cluster::training ncf_training(double scale) {
+  cluster::training training;
+  training.model = cluster::model_kind::ncf;
+  training.dataset = cluster::dataset_kind::interactions;
+  training.interactions_scale = scale;
+  training.momentum = 0;
+  return training;
+}
+
+/// A form's own group, and the seconds of its steps.
+struct contender {
+  contender(const forms_plan& plan, const rival& of, exchange::store& meeting) : name(of.name) {
+    std::vector<std::uint32_t> ranks(plan.world);
+    std::iota(ranks.begin(), ranks.end(), 0U);
+    peers = exchange::compress(
+        exchange::join({.rank = plan.rank, .members = ranks, .store_prefix = of.name, .address = plan.address}, meeting,
+                       never),
+        of.form, counts);
+  }
+
+  std::string name;
+  exchange::interruption never;
+  exchange::compression_counts counts;
+  std::unique_ptr<exchange::group> peers;
+  std::vector<double> seconds;
+};
+
+/// Everybody has come here.
+void meet(exchange::group& peers) {
+  const std::int64_t here = 0;
+  peers.all_gather({&here, 1})->wait();
+}
+
+/// The rows of the two pairs of tables that a batch touches, in the order of the reducer's bucket.
+std::vector<std::uint32_t> rows_of(const trainer::interactions& data, const trainer::interactions_shape& shape,
+                                   const forms_plan& plan, std::uint64_t step) {
+  std::vector<std::uint32_t> rows;
+  for (std::uint32_t i = 0; i < plan.batch; ++i) {
+    const auto sample = data.at(((step * plan.world + plan.rank) * plan.batch + i) % data.size());
+    for (const auto table : {0U, shape.users + shape.items}) {
+      rows.push_back(table + sample.user);
+      for (const auto item : sample.items)
+        rows.push_back(table + shape.users + item);
+    }
+  }
+  std::ranges::sort(rows);
+  rows.erase(std::ranges::unique(rows).begin(), rows.end());
+  return rows;
+}
+
+/// Sums gradients with the sparsity of NCF's batches, and nothing else.
+void sum_by_turns(const forms_plan& plan, std::vector<std::unique_ptr<contender>>& all) {
+  const auto shape = trainer::interactions_shape_of(plan.scale);
+  const trainer::interactions data(shape, 0, shape.train);
+  const auto items = std::size_t{2} * (shape.users + shape.items);
+  std::vector<std::unique_ptr<exchange::bucket>> buckets;
+  for (const auto& each : all)
+    buckets.push_back(each->peers->make_sparse_bucket(items, row_floats, 2));
+  storage::splitmix64 random(plan.rank);
+  std::vector<std::uint32_t> before;
+  for (std::uint32_t round = 0; round <= plan.rounds; ++round) // the first one is a warm-up
+    for (std::size_t turn = 0; turn < all.size(); ++turn) {
+      const auto form = round % 2 == 0 ? turn : all.size() - 1 - turn;
+      auto& summed = *buckets[form];
+      for (std::uint32_t step = 0; step < plan.steps; ++step) {
+        const auto values = std::get<std::span<float>>(summed.gradients());
+        auto* touched = summed.touched();
+        if (touched == nullptr)
+          std::ranges::fill(values, 0.0F);
+        else
+          for (const auto row : *touched)
+            std::ranges::fill(values.subspan(row * row_floats, row_floats), 0.0F);
+        const auto rows = rows_of(data, shape, plan, round * plan.steps + step);
+        for (const auto row : rows)
+          for (auto& value : values.subspan(row * row_floats, row_floats))
+            value = static_cast<float>(random.next() >> 40U) * 0x1p-24F - 0.5F;
+        if (touched != nullptr)
+          *touched = rows;
+        meet(*all[form]->peers);
+        const trainer::steady_clock time;
+        const double start = time.now_seconds();
+        summed.start();
+        summed.wait();
+        if (round > 0)
+          all[form]->seconds.push_back(time.now_seconds() - start);
+      }
+    }
+}
+
+/// The same with a model: whole steps, and their waiting for the exchange.
+void train_by_turns(const forms_plan& plan, std::vector<std::unique_ptr<contender>>& all) {
+  const auto training = ncf_training(plan.scale);
+  trainer::dataset data;
+  trainer::load_dataset(training, trainer::dataset_split::train, data);
+  trainer::batch_loader loader(data, trainer::measure_channels(data));
+  trainer::steady_clock time;
+  struct learner {
+    std::unique_ptr<trainer::training_step> step;
+    std::unique_ptr<trainer::optimizer> descent;
+  };
+  std::vector<learner> learners;
+  for (const auto& each : all) {
+    auto model = trainer::build_model(trainer::options_of(training, 1));
+    auto step = std::make_unique<trainer::training_step>(model, loader, *each->peers, time, each->never, 1 << 20);
+    auto descent = std::make_unique<trainer::optimizer>(training, step->parameters());
+    learners.push_back({std::move(step), std::move(descent)});
+  }
+  std::vector<std::uint32_t> samples(plan.batch);
+  for (std::uint32_t round = 0; round <= plan.rounds; ++round)
+    for (std::size_t turn = 0; turn < all.size(); ++turn) {
+      const auto form = round % 2 == 0 ? turn : all.size() - 1 - turn;
+      for (std::uint32_t step = 0; step < plan.steps; ++step) {
+        const auto first = ((round * plan.steps + step) * plan.world + plan.rank) * plan.batch;
+        for (std::uint32_t i = 0; i < plan.batch; ++i)
+          samples[i] = static_cast<std::uint32_t>((first + i) % data.size());
+        meet(*all[form]->peers);
+        const double start = time.now_seconds();
+        learners[form].step->run(samples, 1);
+        learners[form].descent->step();
+        if (round > 0)
+          all[form]->seconds.push_back(time.now_seconds() - start);
+      }
+    }
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+void compare(const forms_plan& plan) {
+  torch::set_num_threads(1);
+  exchange::file_store meeting(plan.meeting);
+  std::vector<std::unique_ptr<contender>> all;
+  for (const auto& each : rivals)
+    all.push_back(std::make_unique<contender>(plan, each, meeting));
+  if (plan.trains)
+    train_by_turns(plan, all);
+  else
+    sum_by_turns(plan, all);
+  std::string line;
+  for (const auto& each : all) {
+    const auto& counts = each->counts;
+    line += (line.empty() ? "{" : ", ") + std::string("\"") + each->name +
+            "\": {\"median_seconds\": " + std::to_string(median(each->seconds)) +
+            ", \"sums\": " + std::to_string(counts.sums) + ", \"own_items\": " + std::to_string(counts.own_items) +
+            ", \"union_items\": " + std::to_string(counts.items) + ", \"unfit\": " + std::to_string(counts.unfit) +
+            ", \"unpeeled\": " + std::to_string(counts.unpeeled) + "}";
+    each->peers->leave();
+  }
+  if (plan.rank == 0)
+    std::printf("%s}\n", line.c_str());
+}
+
+/// GB of dense gradient a second of one core's time, at a share of non-zero lines of 16 floats.
+void measure_codec(double density) {
+  constexpr std::size_t line_floats = 16;
+  constexpr std::size_t items = (std::size_t{64} << 20) / sizeof(float) / line_floats;
+  constexpr double bytes = items * line_floats * sizeof(float);
+  // Of this process, so that others on the machine matter less.
+  const auto cpu_seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
+  storage::splitmix64 random(1);
+  std::vector<float> gradients(items * line_floats);
+  std::vector<std::uint32_t> present;
+  for (std::uint32_t item = 0; item < items; ++item) {
+    if (random.below(1 << 20) >= static_cast<std::uint32_t>(density * (1 << 20)))
+      continue;
+    present.push_back(item);
+    for (std::size_t i = 0; i < line_floats; ++i)
+      gradients[item * line_floats + i] = static_cast<float>(random.next() >> 40U) * 0x1p-24F - 0.5F;
+  }
+  const auto cells = exchange::sketch_cells(present.size());
+  const auto scale = exchange::scale_for(126, 4);
+  std::vector<double> filling;
+  std::vector<double> adding;
+  std::vector<double> peeling;
+  std::vector<std::uint64_t> sum(cells * line_floats);
+  for (int round = 0; round < 9; ++round) {
+    std::vector<std::uint64_t> table(cells * line_floats);
+    const double start = cpu_seconds();
+    for (const auto item : present)
+      exchange::add_to_sketch(table, exchange::cells_of(item, 1, cells),
+                              std::span(gradients).subspan(item * line_floats, line_floats), scale);
+    const double filled = cpu_seconds();
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      sum[i] += table[i];
+    const double added = cpu_seconds();
+    const auto plan = exchange::plan_peeling(present, 1, cells);
+    exchange::peel(table, line_floats, present, 1, plan, [&](std::uint32_t item, std::span<const std::uint64_t> words) {
+      exchange::round_sums(words, scale, std::span(gradients).subspan(item * line_floats, line_floats));
+    });
+    filling.push_back(filled - start);
+    adding.push_back(added - filled);
+    peeling.push_back(cpu_seconds() - added);
+  }
+  std::printf("{\"density\": %g, \"compress_gb_s\": %.2f, \"add_gb_s\": %.2f, \"peel_gb_s\": %.2f}\n", density,
+              bytes / 1e9 / median(filling), bytes / 1e9 / median(adding), bytes / 1e9 / median(peeling));
+}
+
+} // namespace
+
+} // namespace dynamix::benchmarks
+
+int main(int argc, char** argv) {
+  dynamix::benchmarks::forms_plan plan;
+  double density = 0;
+  CLI::App app("One rank of a comparison of the forms of exchange");
+  app.add_option("--codec", density, "measure the codec alone, at this share of non-zero lines")
+      ->check(CLI::Range(0.0001, 1.0));
+  app.add_option("--rank", plan.rank);
+  app.add_option("--world", plan.world)->check(CLI::Range(1, 64));
+  app.add_option("--address", plan.address, "that this rank listens on");
+  app.add_option("--meeting", plan.meeting, "directory in which the ranks meet");
+  app.add_option("--scale", plan.scale, "of the data set, as interactions_scale")->check(CLI::Range(0.001, 1.0));
+  app.add_option("--batch", plan.batch, "samples a rank and step")->check(CLI::Range(1, 65536));
+  app.add_option("--rounds", plan.rounds)->check(CLI::Range(1, 1000));
+  app.add_option("--steps", plan.steps, "of each form in a round")->check(CLI::Range(1, 1000));
+  app.add_flag("--train", plan.trains, "whole training steps");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    if (density > 0)
+      dynamix::benchmarks::measure_codec(density);
+    else
+      dynamix::benchmarks::compare(plan);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "exchange_forms: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
