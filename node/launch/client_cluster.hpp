@@ -30,6 +30,8 @@ public:
   void look(host_processes& hosts, const std::vector<ledger::row>& rows, bool training) override;
   void ended(const host_end&) override {}
   bool over() const override { return false; }
+  /// From here on training processes may come, and an agent that dies is started again.
+  bool begun() const override { return !listening_; }
 
 private:
   std::size_t agents_;

@@ -102,7 +102,7 @@ private:
       run_.add(row);
       notice_return(row);
     }
-    begun_ = begun_ || run_.progress().begun();
+    begun_ = begun_ || run_.progress().begun() || (options_.observer != nullptr && options_.observer->begun());
     for (const auto& end : ends)
       ended(end);
     if (options_.observer != nullptr)

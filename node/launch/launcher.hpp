@@ -28,6 +28,8 @@ public:
   virtual void ended(const host_end& end) = 0;
   /// Training is to end in an orderly way, although its epochs are not done.
   virtual bool over() const = 0;
+  /// Whoever dies is started again, although the ledger tells of no training yet.
+  virtual bool begun() const { return false; }
   /// For a person, where `over`.
   virtual std::string why_over() const { return "the faults are over"; }
 };

@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <functional>
+#include <optional>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -115,6 +116,16 @@ protected:
     return scripted_client(run().agent(slot), 2, steps);
   }
   std::string log_of(const std::string& host) const { return contents_of(run().log(host)); }
+  /// Until the agent of that slot answers, whoever it is now.
+  bool wait_for_agent(std::size_t slot) const {
+    return wait_until([&] {
+      frame_client probe(run().agent(slot));
+      if (!probe.connected())
+        return false;
+      probe.send(messages::client_hello{.members = 9, .incarnation = 3}); // refused, by an agent that is up
+      return probe.await<messages::client_welcome>().has_value();
+    });
+  }
   bool wait_for_log(const std::string& host, const std::string& text) const {
     return wait_until([&] { return log_of(host).find(text) != std::string::npos; });
   }
@@ -250,52 +261,63 @@ TEST_F(Clients, ComeBackAfterALossInOneGenerationOfAll) {
     EXPECT_THAT(generation.members, ElementsAre("w0", "w1")) << "their group is never a part of them";
 }
 
-TEST_F(Clients, GoOnWhenTheirAgentIsKilledAndComeBack) {
+TEST_F(Clients, FindAnAgentThatWasKilledBeforeAnyTraining) {
   write_client_file();
   auto agents = start_agents();
+  ASSERT_TRUE(agents.signal_host("w0", SIGKILL));
+  ASSERT_TRUE(wait_for_agent(0));
   auto first = client(0);
   auto second = client(1);
   ASSERT_TRUE(first.await_place() && second.await_place());
   first.train_window();
   second.train_window();
-  ASSERT_TRUE(wait_for_windows(1));
-  ASSERT_TRUE(agents.signal_host("w0", SIGKILL));
-  EXPECT_FALSE(first.frames.await<messages::client_notice>().has_value());
-  EXPECT_TRUE(first.frames.ended());
-  // Its agent is started again, and the client says hello with the steps that it has completed meanwhile.
-  const auto steps = first.steps();
-  ASSERT_TRUE(wait_until([&] {
-    frame_client probe(run().agent(0));
-    if (!probe.connected())
-      return false;
-    probe.send(messages::client_hello{.members = 9, .incarnation = 3}); // refused, by an agent that is up
-    return probe.await<messages::client_welcome>().has_value();
-  }));
-  auto back = client(0, steps + 4);
-  ASSERT_TRUE(back.await_place());
-  ASSERT_TRUE(second.await_place());
-  EXPECT_EQ(back.generation, second.generation);
-  back.train_window();
-  back.say_farewell();
+  first.say_farewell();
   second.say_farewell();
   EXPECT_EQ(agents.wait().code, 0);
 }
 
-TEST_F(Clients, AreAskedToStopAndEndInOrder) {
-  write_client_file();
-  auto agents = start_agents();
-  auto first = client(0);
-  auto second = client(1);
-  ASSERT_TRUE(first.await_place() && second.await_place());
-  first.train_window();
-  second.train_window();
-  ASSERT_TRUE(wait_for_windows(1));
-  agents.signal(SIGINT);
-  ASSERT_TRUE(first.frames.await<messages::client_notice>().has_value());
-  ASSERT_TRUE(second.frames.await<messages::client_notice>().has_value());
-  first.say_farewell(true, "stopped");
-  second.say_farewell(true, "stopped");
-  agents.wait();
+/// Two clients that have trained a window.
+class TrainingClients : public Clients {
+protected:
+  void SetUp() override {
+    write_client_file();
+    agents.emplace(start_agents());
+    first.emplace(run().agent(0), 2);
+    second.emplace(run().agent(1), 2);
+    ASSERT_TRUE(first->await_place() && second->await_place());
+    first->train_window();
+    second->train_window();
+    ASSERT_TRUE(wait_for_windows(1));
+  }
+
+  std::optional<program> agents;
+  std::optional<scripted_client> first;
+  std::optional<scripted_client> second;
+};
+
+TEST_F(TrainingClients, GoOnWhenTheirAgentIsKilledAndComeBack) {
+  ASSERT_TRUE(agents->signal_host("w0", SIGKILL));
+  EXPECT_FALSE(first->frames.await<messages::client_notice>().has_value());
+  EXPECT_TRUE(first->frames.ended());
+  // Its agent is started again, and the client says hello with the steps that it has completed meanwhile.
+  ASSERT_TRUE(wait_for_agent(0));
+  auto back = client(0, first->steps() + 4);
+  ASSERT_TRUE(back.await_place());
+  ASSERT_TRUE(second->await_place());
+  EXPECT_EQ(back.generation, second->generation);
+  back.train_window();
+  back.say_farewell();
+  second->say_farewell();
+  EXPECT_EQ(agents->wait().code, 0);
+}
+
+TEST_F(TrainingClients, AreAskedToStopAndEndInOrder) {
+  agents->signal(SIGINT);
+  ASSERT_TRUE(first->frames.await<messages::client_notice>().has_value());
+  ASSERT_TRUE(second->frames.await<messages::client_notice>().has_value());
+  first->say_farewell(true, "stopped");
+  second->say_farewell(true, "stopped");
+  agents->wait();
   EXPECT_EQ(messages::end_of(farewell_of("w0")), messages::farewell_end::stopped);
 }
 

@@ -57,11 +57,6 @@ class Started:
         self.process, self.sockets, self.run = process, sockets, run
         self.status = None
 
-    def begun(self):
-        """Whether training has: from then on an agent that dies is started again."""
-        ledger = pathlib.Path(self.run, "windows.jsonl")
-        return ledger.exists() and '"generation"' in ledger.read_text(errors="replace")
-
     def log(self, worker):
         return pathlib.Path(self.run, "logs", f"worker-{worker}.log").read_text(errors="replace")
 

@@ -117,7 +117,7 @@ class Trial:
                 if any(not process.is_alive() for process in group.processes):
                     return None
             self.left -= 1
-            if self._random.random() < 0.3 and started.begun():
+            if self._random.random() < 0.3:
                 self.killed["agents"] += agents.kill_one(started.process.pid, self._random)
                 continue
             os.kill(self._random.choice(group.processes).pid, signal.SIGKILL)
