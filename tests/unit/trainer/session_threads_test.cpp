@@ -61,6 +61,46 @@ TEST_F(SessionThreads, TrainAloneAndLeaveTheirLastCheckpoint) {
   EXPECT_EQ(newest_checkpoint(checkpoints.path()).path, end.checkpoint);
 }
 
+/// Notes what compressing came to.
+class counting_observer final : public quiet_observer {
+public:
+  void compressed(const exchange::compression_counts& given) override { counts = given; }
+  exchange::compression_counts counts;
+};
+
+TEST_F(SessionThreads, CompressAsTheFileSaysWithoutChangingAParameterOfTwoWorkers) {
+  set_workers(2);
+  file.training.model = cluster::model_kind::ncf;
+  file.training.dataset = cluster::dataset_kind::interactions;
+  file.training.interactions_scale = 0.01;
+  file.training.epochs = 0.02; // 4,000 samples
+  file.batch.initial = 100;
+  std::vector<std::uint64_t> checksums;
+  for (const auto kind : {cluster::compression_kind::none, cluster::compression_kind::union_of_items,
+                          cluster::compression_kind::gather, cluster::compression_kind::lhc}) {
+    file.training.compression = kind;
+    ++generation;
+    outcome ends[2];
+    counting_observer watchers[2];
+    {
+      std::vector<std::jthread> workers;
+      for (std::uint32_t rank = 0; rank < 2; ++rank)
+        workers.emplace_back([&, rank] {
+          session training(options_of(rank), time);
+          decision_slot decisions(rank, 1, 1024);
+          exchange::interruption never;
+          ends[rank] = training.train(place_of(rank, {0, 1}), meeting, decisions, watchers[rank], never);
+        });
+    }
+    EXPECT_EQ(ends[0].how, ending::completed) << ends[0].reason;
+    EXPECT_EQ(ends[0].parameter_checksum, ends[1].parameter_checksum);
+    checksums.push_back(ends[0].parameter_checksum);
+    EXPECT_EQ(watchers[0].counts.sums, kind == cluster::compression_kind::none ? 0 : ends[0].steps);
+    EXPECT_EQ(watchers[0].counts.sketched > 0, kind == cluster::compression_kind::lhc);
+  }
+  EXPECT_THAT(checksums, testing::Each(checksums[0]));
+}
+
 TEST_F(SessionThreads, SayWhatIsWrongWithTheData) {
   EXPECT_EQ(preflight(file.training).message, "");
   std::filesystem::remove(data.file("t10k-labels-idx1-ubyte"));
