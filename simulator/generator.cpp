@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 #include <fmt/core.h>
+#include <optional>
 #include <string_view>
 
 namespace dynamix::simulator {
@@ -65,24 +66,30 @@ struct device_kind {
 /// What is drawn, in this order.
 class drawing {
 public:
-  drawing(generated_for purpose, std::uint64_t seed)
-      : numbers_(seed, static_cast<std::uint64_t>(purpose), stream_purpose), size_class(seed % 3),
+  drawing(generated_for purpose, std::uint64_t seed, std::optional<pinned_axis> pinned)
+      : numbers_(seed, static_cast<std::uint64_t>(purpose), stream_purpose), pinned_(pinned), size_class(seed % 3),
         changing(seed / 3 % 2 == 1), slow_steps(seed / 6 % 2 == 1) {
-    workers = static_cast<std::uint32_t>(std::lround(log_uniform(distribution::worker_counts[size_class])));
-    step_seconds = log_uniform(slow_steps ? distribution::slow_step_seconds : distribution::fast_step_seconds);
-    initial = 1U << static_cast<unsigned>(std::lround(uniform(distribution::initial_exponent)));
-    fixed = uniform(distribution::fixed_share);
-    sharpness = uniform({2, 8});
+    workers = static_cast<std::uint32_t>(
+        std::lround(log_uniform(distribution::worker_counts[size_class], generator_axis::workers)));
+    step_seconds = log_uniform(slow_steps ? distribution::slow_step_seconds : distribution::fast_step_seconds,
+                               generator_axis::step_seconds);
+    initial = 1U << static_cast<unsigned>(
+                  std::lround(uniform(distribution::initial_exponent, generator_axis::initial_batch)));
+    fixed = uniform(distribution::fixed_share, generator_axis::fixed_share);
+    sharpness = uniform({2, 8}, generator_axis::sharpness);
     draw_kinds();
     draw_workload();
     draw_links();
-    jitter_value = log_uniform(distribution::jitter);
-    hiccups = uniform(distribution::hiccup_rate);
+    jitter_value = log_uniform(distribution::jitter, generator_axis::jitter);
+    hiccups = uniform(distribution::hiccup_rate, generator_axis::hiccups);
     draw_changes();
   }
 
   double uniform(range within) { return numbers_.uniform(within.low, within.high); }
-  double log_uniform(range within) { return within.low * std::pow(within.high / within.low, numbers_.uniform()); }
+  double uniform(range within, generator_axis axis) { return within.low + (within.high - within.low) * place(axis); }
+  double log_uniform(range within, generator_axis axis) {
+    return within.low * std::pow(within.high / within.low, place(axis));
+  }
   std::uint64_t below(std::uint64_t count) {
     return static_cast<std::uint64_t>(numbers_.uniform() * static_cast<double>(count));
   }
@@ -91,7 +98,14 @@ public:
   double slowest() const { return std::ranges::max(kinds, {}, &device_kind::slowness).slowness; }
 
 private:
+  /// The next random number, also where its axis is pinned: the others stay as they are.
+  double place(generator_axis axis) {
+    const double drawn = numbers_.uniform();
+    return pinned_ && pinned_->axis == axis ? pinned_->place : drawn;
+  }
+
   random_stream numbers_;
+  std::optional<pinned_axis> pinned_;
   void draw_kinds();
   void draw_workload();
   void draw_links();
@@ -126,45 +140,48 @@ void drawing::draw_kinds() {
   std::uint32_t left = workers;
   for (std::size_t i = 0; i < kind_count; ++i) {
     device_kind kind;
-    kind.slowness = i == 0 ? 1 : log_uniform(distribution::kind_slowness);
+    kind.slowness = i == 0 ? 1 : log_uniform(distribution::kind_slowness, generator_axis::slowness);
     const auto later = static_cast<std::uint32_t>(kind_count - i - 1);
     kind.count = later == 0 ? left : 1 + static_cast<std::uint32_t>(below(left - later));
     left -= kind.count;
     if (numbers_.uniform() < 0.5)
-      kind.batch_highest = static_cast<std::uint32_t>(initial * log_uniform(distribution::memory_factor));
-    kind.link_slowness = numbers_.uniform() < 0.7 ? 1 : log_uniform(distribution::link_slowness);
+      kind.batch_highest =
+          static_cast<std::uint32_t>(initial * log_uniform(distribution::memory_factor, generator_axis::memory));
+    kind.link_slowness =
+        numbers_.uniform() < 0.7 ? 1 : log_uniform(distribution::link_slowness, generator_axis::link_slowness);
     kinds.push_back(kind);
   }
 }
 
 void drawing::draw_workload() {
-  wanted_steps = log_uniform(distribution::steps);
+  wanted_steps = log_uniform(distribution::steps, generator_axis::steps);
   learning.name = "drawn";
   learning.source = "drawn by dynamix-node generate-scenarios";
   learning.reference_batch = global_batch();
   learning.epoch_samples = std::ceil(wanted_steps * global_batch() / target_epochs);
-  learning.gradient_mib = log_uniform(distribution::gradient_mib);
-  learning.phi_start = global_batch() * log_uniform(distribution::noise_over_batch);
+  learning.gradient_mib = log_uniform(distribution::gradient_mib, generator_axis::gradients);
+  learning.phi_start = global_batch() * log_uniform(distribution::noise_over_batch, generator_axis::noise_scale);
   learning.phi_epochs = 2;
-  learning.phi_exponent = uniform(distribution::noise_exponent);
+  learning.phi_exponent = uniform(distribution::noise_exponent, generator_axis::noise_growth);
   learning.phi_noise = uniform({0.1, 0.4});
 }
 
 void drawing::draw_links() {
   server = numbers_.uniform() < 0.25;
   // So that the exchange takes this share of the fastest kind's computing at the initial batch size.
-  const double exchange = step_seconds * log_uniform(distribution::exchange_share);
+  const double exchange = step_seconds * log_uniform(distribution::exchange_share, generator_axis::exchange_share);
   const double copies = server ? 2.0 * workers : 2.0 * (workers - 1) / workers;
   bandwidth_mbit = std::clamp(copies * learning.gradient_mib * 1024 * 1024 * 8 / 1e6 / exchange, 1.0, 1e7);
-  latency_us = std::clamp(step_seconds * log_uniform(distribution::latency_share) * 1e6, 5.0, 2000.0);
-  overlap_value = uniform(distribution::overlap);
+  latency_us =
+      std::clamp(step_seconds * log_uniform(distribution::latency_share, generator_axis::latency) * 1e6, 5.0, 2000.0);
+  overlap_value = uniform(distribution::overlap, generator_axis::overlap);
 }
 
 void drawing::draw_changes() {
   const auto drawn = static_cast<change>(1 + below(change_names.size() - 1));
-  const double share = uniform(distribution::slow_share);
-  const double mean_seconds = log_uniform(distribution::slow_seconds);
-  slow_factor_value = log_uniform(distribution::slow_factor);
+  const double share = uniform(distribution::slow_share, generator_axis::slow_share);
+  const double mean_seconds = log_uniform(distribution::slow_seconds, generator_axis::slow_seconds);
+  slow_factor_value = log_uniform(distribution::slow_factor, generator_axis::slow_factor);
   if (!changing)
     return;
   kind_of_change = drawn;
@@ -201,6 +218,8 @@ std::string host_text(const drawing& drawn, const std::string& directory, std::s
   const auto& kind = drawn.kinds[index];
   auto text = fmt::format("\n[[host]]\nname = \"{}\"\nport = {}\ncount = {}\nprofile = \"{}/kind-{}.toml\"\n", name,
                           port, count, directory, index);
+  if (kind.batch_highest > 0 && kind.batch_highest < drawn.initial * batch_factor_up) // nobody could know it otherwise
+    text += fmt::format("batch_highest = {}\n", kind.batch_highest);
   if (kind.link_slowness > 1)
     text += fmt::format("bandwidth_mbit = {:.3f}\n", std::max(0.001, drawn.bandwidth_mbit / kind.link_slowness));
   return text;
@@ -259,9 +278,10 @@ std::string cluster_text(drawing& drawn, const std::string& name, const std::str
 
 } // namespace
 
-generated_scenario generate_scenario(generated_for purpose, std::uint64_t seed, const std::string& policy_file) {
+generated_scenario generate_scenario(generated_for purpose, std::uint64_t seed, const std::string& policy_file,
+                                     std::optional<pinned_axis> pinned) {
   static constexpr std::array<std::string_view, 3> sizes{"2-8", "16-64", "128-512"};
-  drawing drawn(purpose, seed);
+  drawing drawn(purpose, seed, pinned);
   generated_scenario made;
   made.name =
       fmt::format("{}-{:02}-{}-{}-{}", purpose == generated_for::test ? "test" : "training", seed,

@@ -4,6 +4,7 @@
 /// on what neither its training nor its tuning has seen.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,37 @@ namespace dynamix::simulator {
 
 /// What seeds are for. The same seed gives unrelated scenarios in the two.
 enum class generated_for : std::uint8_t { training, test };
+
+/// What is drawn, but for the number of device kinds: how much they differ stands for it.
+enum class generator_axis : std::uint8_t {
+  workers,
+  step_seconds,
+  slowness,
+  fixed_share,
+  sharpness,
+  memory,
+  initial_batch,
+  noise_scale,
+  noise_growth,
+  steps,
+  gradients,
+  exchange_share,
+  latency,
+  overlap,
+  link_slowness,
+  jitter,
+  hiccups,
+  slow_seconds,
+  slow_share,
+  slow_factor,
+};
+inline constexpr std::size_t generator_axes = 20;
+
+/// Holds one axis at a place of its range, from 0 to below 1, and all else as drawn.
+struct pinned_axis {
+  generator_axis axis = generator_axis::workers;
+  double place = 0;
+};
 
 struct generated_file {
   std::string path; ///< relative to the directory of the cluster file
@@ -28,7 +60,8 @@ struct generated_scenario {
 /// workers. docs/simulation-files.md has the distribution of everything else, from `describe_generator_markdown`.
 ///
 /// `policy_file`: a path for the file's arbitrator.policy_file, empty for none.
-generated_scenario generate_scenario(generated_for purpose, std::uint64_t seed, const std::string& policy_file);
+generated_scenario generate_scenario(generated_for purpose, std::uint64_t seed, const std::string& policy_file,
+                                     std::optional<pinned_axis> pinned = {});
 
 /// The distribution, as a Markdown table.
 std::string describe_generator_markdown();

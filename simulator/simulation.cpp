@@ -113,7 +113,7 @@ struct simulation::state {
 messages::shard_report simulation::state::run_window() {
   if (knowing != nullptr && knowing->every_step) {
     pending.clear();
-    return world.run_window([this](const truth& now) { return in_force = planner(now, file().batch); }, key);
+    return world.run_window([this] { return in_force = planner(world.look_at_step(), file().batch); }, key);
   }
   batches settling;
   const auto end = world.steps() + file().arbitrator.window_steps;

@@ -58,9 +58,9 @@ struct world::state {
   double time_evaluation(std::span<const std::uint32_t> batches);
   /// Returns its seconds.
   double run_step(std::span<const double> curve_seconds, double total, std::vector<worker_sums>& sums);
-  /// Runs steps under these batch sizes, and times them anew.
+  /// Runs steps under these batch sizes, and times them, alone or with those before.
   void run_steps(std::span<const std::uint32_t> batches, std::uint32_t steps, window_summary& summary,
-                 std::vector<worker_sums>& sums);
+                 std::vector<worker_sums>& sums, bool times_anew = true);
   window_summary begin_window();
   void end_window(window_summary& summary, double progress_before);
   window_summary run_window(std::span<const std::uint32_t> batches, std::span<const std::uint32_t> settling,
@@ -190,19 +190,25 @@ double world::state::run_step(std::span<const double> curve_seconds, double tota
 }
 
 void world::state::run_steps(std::span<const std::uint32_t> batches, std::uint32_t count, window_summary& summary,
-                             std::vector<worker_sums>& sums) {
+                             std::vector<worker_sums>& sums, bool times_anew) {
   std::vector<double> curve_seconds(present.size());
   for (std::size_t rank = 0; rank < present.size(); ++rank) {
     curve_seconds[rank] = hosts[present[rank]].profile->curve.seconds(batches[rank]);
     sums[rank].samples += std::uint64_t{batches[rank]} * count;
-    sums[rank].computing = 0;
+    if (times_anew)
+      sums[rank].computing = 0;
   }
-  summary.timed_steps = count;
-  summary.timed_seconds = 0;
+  if (times_anew) {
+    summary.timed_steps = 0;
+    summary.timed_seconds = 0;
+  }
+  summary.timed_steps += count;
   summary.global_batch = std::accumulate(batches.begin(), batches.end(), std::uint64_t{0});
-  for (std::uint32_t i = 0; i < count; ++i)
-    summary.timed_seconds += run_step(curve_seconds, static_cast<double>(summary.global_batch), sums);
-  summary.seconds += summary.timed_seconds;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const double seconds = run_step(curve_seconds, static_cast<double>(summary.global_batch), sums);
+    summary.timed_seconds += seconds;
+    summary.seconds += seconds;
+  }
   samples += summary.global_batch * count;
 }
 
@@ -254,8 +260,8 @@ messages::shard_report world::run_window(std::span<const std::uint32_t> batches,
   return report(summary, sums, batches, in_force);
 }
 
-messages::shard_report world::run_window(const std::function<std::vector<std::uint32_t>(const truth&)>& choose,
-                                         messages::decision_key in_force) {
+messages::shard_report world::run_window(const std::function<std::vector<std::uint32_t>()>& choose,
+                                         const messages::decision_key& in_force) {
   auto& now = *state_;
   if (!now.failure.empty())
     return {};
@@ -265,10 +271,12 @@ messages::shard_report world::run_window(const std::function<std::vector<std::ui
   const double progress_before = now.progress;
   for (std::uint32_t step = 0; step < summary.steps; ++step) {
     now.observe();
-    batches = choose(look());
-    if (!now.fits_memory(batches))
+    auto chosen = choose();
+    if (!now.fits_memory(chosen))
       return {};
-    now.run_steps(batches, 1, summary, sums);
+    const bool changed = chosen != batches;
+    batches = std::move(chosen);
+    now.run_steps(batches, 1, summary, sums, changed);
   }
   now.end_window(summary, progress_before);
   return report(summary, sums, batches, in_force);
@@ -327,6 +335,13 @@ truth world::look() const {
     seen.slowdown.push_back(now.cotenants[rank] * now.emulated[rank]);
     seen.highest.push_back(std::min(now.what.file.batch.highest, host.fits));
   }
+  return seen;
+}
+
+truth world::look_at_step() const {
+  auto seen = look();
+  for (std::size_t rank = 0; rank < seen.slowdown.size(); ++rank)
+    seen.slowdown[rank] *= state_->hosts[state_->present[rank]].hiccup;
   return seen;
 }
 

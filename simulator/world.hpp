@@ -70,10 +70,10 @@ public:
   /// report is empty, as it is ever after. Throws std::invalid_argument unless there is one batch size a worker.
   messages::shard_report run_window(std::span<const std::uint32_t> batches, messages::decision_key in_force,
                                     std::span<const std::uint32_t> settling = {});
-  /// The same, but before every step `choose` says the batch sizes of it, knowing what holds in it. The report tells
-  /// those of the last step.
-  messages::shard_report run_window(const std::function<std::vector<std::uint32_t>(const truth&)>& choose,
-                                    messages::decision_key in_force);
+  /// The same, but before every step `choose` says the batch sizes of it. The report tells those of the last step, and
+  /// the times since the batch sizes last changed; `in_force` is read when it has run.
+  messages::shard_report run_window(const std::function<std::vector<std::uint32_t>()>& choose,
+                                    const messages::decision_key& in_force);
 
   /// Evaluates as the workers of the newest window would, and notes when the target is reached. `numbers`: of its
   /// noise.
@@ -82,7 +82,10 @@ public:
   /// Positions in the file's workers of the hosts that are there, by rank; changes with the generation.
   const std::vector<std::size_t>& present() const;
   std::uint64_t generation() const; ///< from 1
+  /// What holds now.
   truth look() const;
+  /// The same with the hiccups of the window that runs.
+  truth look_at_step() const;
 
   double now_seconds() const;
   double progress() const; ///< epochs at the reference batch

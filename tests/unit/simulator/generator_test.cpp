@@ -6,12 +6,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <regex>
 #include <set>
 #include <unistd.h>
+#include <vector>
 
 namespace dynamix::simulator {
 namespace {
@@ -87,6 +90,68 @@ TEST_F(GeneratedScenarios, EveryRunOfStaticReachesItsTarget) {
     }
     EXPECT_EQ(run.result().failure, "");
     EXPECT_GT(run.result().seconds_to_target, 0) << seed;
+  }
+}
+
+/// Mean and standard deviation over seeds of the logarithm of the time to target.
+struct course {
+  double mean = 0;
+  double deviation = 0;
+};
+
+/// Whatever a drawn scenario claims to vary changes what happens. `static` keeps its batch size, so what only matters
+/// to other batch sizes is seen in how much an oracle gains over it.
+TEST_F(GeneratedScenarios, MoveTheTimeToTargetByEveryAxisMoreThanByTheirNoise) {
+  using enum generator_axis;
+  // The exchange is drawn as a share of a step, so the size of the gradients moves bandwidth, and no time. The latency
+  // of a message, at most a thousandth of a step, moves less than the noise.
+  const std::set<generator_axis> no_time{gradients, latency};
+  const std::set<generator_axis> by_gain{fixed_share, sharpness, memory, initial_batch, noise_scale, noise_growth};
+  // As many seconds are slow whether each slow-down is short or long: that is seen by who decides late.
+  const std::set<generator_axis> by_delay{slow_seconds};
+  const auto measure = [&](std::uint64_t seed, generator_axis axis, double place) {
+    std::vector<double> logs;
+    for (std::uint64_t run_seed = 1; run_seed <= 4; ++run_seed) {
+      const auto seconds = [&](cluster::policy_kind policy) {
+        auto loaded = load(generate_scenario(generated_for::training, seed, "", pinned_axis{axis, place}));
+        loaded.file.arbitrator.policy = policy;
+        simulation run(std::move(loaded), std::vector<std::uint8_t>{}, run_seed);
+        while (run.advance()) {
+        }
+        EXPECT_EQ(run.result().failure, "");
+        return run.result().seconds_to_target;
+      };
+      const double fixed = seconds(cluster::policy_kind::static_batch);
+      if (by_delay.contains(axis))
+        logs.push_back(std::log(seconds(cluster::policy_kind::goodput) / seconds(cluster::policy_kind::step_oracle)));
+      else
+        logs.push_back(std::log(by_gain.contains(axis) ? fixed / seconds(cluster::policy_kind::step_oracle) : fixed));
+    }
+    course of;
+    for (const double each : logs)
+      of.mean += each / static_cast<double>(logs.size());
+    for (const double each : logs)
+      of.deviation += (each - of.mean) * (each - of.mean) / static_cast<double>(logs.size() - 1);
+    of.deviation = std::sqrt(of.deviation);
+    return of;
+  };
+  for (std::size_t i = 0; i < generator_axes; ++i) {
+    const auto axis = static_cast<generator_axis>(i);
+    if (no_time.contains(axis))
+      continue;
+    // Not every scenario has a host without memory, a slow link, or a co-tenant.
+    bool moved = false;
+    std::string seen;
+    for (const std::uint64_t seed : {9U, 3U, 15U, 21U, 27U, 33U, 39U}) {
+      const auto low = measure(seed, axis, 0.02);
+      const auto high = measure(seed, axis, 0.98);
+      seen += std::to_string(low.mean) + " ± " + std::to_string(low.deviation) + " to " + std::to_string(high.mean) +
+              " ± " + std::to_string(high.deviation) + "; ";
+      moved = std::abs(high.mean - low.mean) > std::max(1e-3, 2 * std::max(low.deviation, high.deviation));
+      if (moved)
+        break;
+    }
+    EXPECT_TRUE(moved) << "axis " << i << ": " << seen;
   }
 }
 
