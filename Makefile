@@ -7,7 +7,7 @@ LEADER_KILLS ?= 300
 NODE := build/release/node/dynamix-node
 SOURCES := $(shell git ls-files '*.cpp' '*.hpp' 2>/dev/null)
 
-.PHONY: help setup setup-test node build run test fuzz test-all soak bench sanitize format lint clean
+.PHONY: help setup setup-test node build run test fuzz test-all soak bench sanitize packages format lint clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ fuzz: setup # a million damaged frames and rows of items under AddressSanitizer 
 	@ctest --preset sanitize -R mutation_test
 
 test-all: setup-test build fuzz ## run the long tests too
-	@tools/setup tools/packages-long.txt
+	@tools/setup tools/packages-long.txt tools/packages-release.txt
 	@ctest --preset release -j $(JOBS)
 
 soak: node ## break clusters for hours: LEADER_KILLS=300 of leaders, 1,200 of workers, then everything at random
@@ -56,6 +56,12 @@ sanitize: setup ## build and test under AddressSanitizer and UndefinedBehaviorSa
 	@cmake --preset sanitize -Wno-dev >/dev/null
 	@cmake --build --preset sanitize -j $(JOBS)
 	@ctest --preset sanitize -j $(JOBS)
+
+packages: setup ## make Debian packages in build/packages
+	@tools/setup tools/packages-release.txt
+	@cmake --preset release -Wno-dev >/dev/null
+	@cmake --build --preset release -j $(JOBS) --target dynamix-node dynamix_sdk package_documentation
+	@tools/make-packages build/release build/packages
 
 format: ## format the sources
 	@tools/setup tools/packages-lint.txt

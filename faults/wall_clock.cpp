@@ -14,9 +14,12 @@ std::string wall_clock_path(const std::string& run_directory, const std::string&
 }
 
 std::string clock_shim_path(const std::string& program) {
-  const auto path = (std::filesystem::path(program).parent_path() / "libdynamix_clock_shim.so").string();
   std::error_code error;
-  return std::filesystem::exists(path, error) ? path : "";
+  for (const auto* directory : {".", "../lib/dynamix"}) // of a build, and as it is installed
+    if (const auto path = std::filesystem::path(program).parent_path() / directory / "libdynamix_clock_shim.so";
+        std::filesystem::exists(path, error))
+      return path.lexically_normal().string();
+  return "";
 }
 
 wall_clock::wall_clock(const std::string& path) {

@@ -14,7 +14,7 @@ struct clock_page {
 };
 
 std::string wall_clock_path(const std::string& run_directory, const std::string& host);
-/// The shim beside the running program; empty where there is none.
+/// The shim that comes with the running program; empty where there is none.
 std::string clock_shim_path(const std::string& program);
 
 /// Makes the file, if there is none.

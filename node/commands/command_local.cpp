@@ -6,6 +6,7 @@
 #include "node/launch/local_run.hpp"
 #include "node/launch/port_check.hpp"
 #include "node/launch/resume_point.hpp"
+#include "node/launch/shipped_files.hpp"
 #include "node/launch/stop_signals.hpp"
 #include "node/reports/report.hpp"
 #include "node/reports/text.hpp"
@@ -118,18 +119,20 @@ void tell_agents(const launch_options& options, live_output& live) {
 int run_local(const local_arguments& arguments, command_context& context) {
   const stop_signals signals; // before any other thread
   const bool resume = !arguments.resume.empty();
-  if (!resume && arguments.cluster.empty() && arguments.workers == 0)
-    return refuse(context.err, "local needs --cluster FILE, --workers N, or --resume RUN_DIR");
+  const auto path = !arguments.cluster.empty() ? arguments.cluster
+                    : resume                   ? run_directory(arguments.resume).cluster_file()
+                                               : find_shipped("clusters/local-4.toml");
+  if (path.empty() && arguments.workers == 0)
+    return refuse(context.err,
+                  "the example cluster that comes with the program is not there; local needs --cluster FILE, "
+                  "--workers N, or --resume RUN_DIR");
   auto changes = changes_of(arguments.set, {{"--policy", "arbitrator.policy", arguments.policy},
                                             {"--seed", "cluster.seed", arguments.seed},
                                             {"--epochs", "training.epochs", arguments.epochs}});
   if (arguments.shadow)
     changes.push_back({"--shadow", "arbitrator.shadow", "true"});
-  auto file = arguments.workers > 0
-                  ? load_client_cluster(arguments.workers, context.err, changes)
-                  : load_cluster_file(arguments.cluster.empty() ? run_directory(arguments.resume).cluster_file()
-                                                                : arguments.cluster,
-                                      context.err, changes);
+  auto file = arguments.workers > 0 ? load_client_cluster(arguments.workers, context.err, changes)
+                                    : load_cluster_file(path, context.err, changes);
   if (!file)
     return exit_refused;
   cluster::make_paths_absolute(*file); // for the copy in the run directory
@@ -171,8 +174,9 @@ int run_local(const local_arguments& arguments, command_context& context) {
 void add_local(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<local_arguments>();
   auto* command = app.add_subcommand("local", "Run every host of a cluster file as a process on this machine");
-  auto* cluster =
-      command->add_option("--cluster", arguments->cluster, "Cluster file; with --resume, that of the run by default");
+  auto* cluster = command->add_option(
+      "--cluster", arguments->cluster,
+      "Cluster file (default: with --resume that of the run, else an example of four unequal workers)");
   command
       ->add_option(
           "--workers", arguments->workers,

@@ -1,6 +1,7 @@
 #include "node/launch/client_cluster.hpp"
 
 #include "node/launch/port_check.hpp"
+#include "node/launch/shipped_files.hpp"
 
 #include <filesystem>
 #include <fmt/core.h>
@@ -25,19 +26,6 @@ std::uint16_t take_free_port(std::uint16_t& next) {
   return 0;
 }
 
-/// Beside the program as it was installed, or above it in a source tree; empty: nowhere.
-std::string shipped_policy() {
-  std::error_code ignored;
-  for (auto above = std::filesystem::path(own_program()).parent_path(); !above.empty(); above = above.parent_path()) {
-    for (const auto* below : {"share/dynamix/policies/ppo.dynamix", "deployments/policies/ppo.dynamix"})
-      if (const auto path = above / below; std::filesystem::is_regular_file(path, ignored))
-        return path.string();
-    if (above == above.root_path())
-      break;
-  }
-  return "";
-}
-
 bool is_socket(const std::string& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode);
@@ -46,7 +34,7 @@ bool is_socket(const std::string& path) {
 } // namespace
 
 std::string make_client_cluster(std::uint32_t workers) {
-  const auto policy = shipped_policy();
+  const auto policy = find_shipped("policies/ppo.dynamix");
   std::string text = fmt::format(R"([cluster]
 name = "workers-{}"
 

@@ -9,7 +9,9 @@ function(run)
 endfunction()
 
 file(REMOVE_RECURSE ${WORK})
-run(${CMAKE_COMMAND} --install ${BUILD} --component sdk --prefix ${WORK}/installed)
+foreach(component library sdk)
+  run(${CMAKE_COMMAND} --install ${BUILD} --component ${component} --prefix ${WORK}/installed)
+endforeach()
 run(${CMAKE_COMMAND} -S ${SOURCE}/examples/cpp -B ${WORK}/build -DCMAKE_PREFIX_PATH=${WORK}/installed
     -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 run(${CMAKE_COMMAND} --build ${WORK}/build)

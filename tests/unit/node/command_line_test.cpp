@@ -78,7 +78,7 @@ TEST_F(CommandLine, RefusesWrongArgumentsWithCode2) {
       {{"run", "--cluster", "f", "--name", "a", "--log-level", "loud"}, "loud"},
       {{"explain", "--run", "r", "--window", "0"}, "--window"},
       {{"explain", "--run", "r", "--window", "x"}, "--window"},
-      {{"local"}, "local needs --cluster FILE, --workers N, or --resume RUN_DIR"}};
+      {{"completion", "fish"}, "fish"}};
   for (const auto& [arguments, words] : cases) {
     const auto refused = ask(arguments);
     EXPECT_EQ(refused.code, exit_refused) << words;
@@ -86,6 +86,32 @@ TEST_F(CommandLine, RefusesWrongArgumentsWithCode2) {
     EXPECT_THAT(refused.err, HasSubstr(words));
     EXPECT_EQ(refused.out, "");
   }
+}
+
+/// What a program writes to its standard output.
+std::string output_of(const std::string& command) {
+  std::string text(4096, '\0');
+  FILE* program = ::popen(command.c_str(), "r");
+  text.resize(program != nullptr ? std::fread(text.data(), 1, text.size(), program) : 0);
+  if (program != nullptr)
+    ::pclose(program);
+  return text;
+}
+
+TEST_F(CommandLine, CompletesCommandsAndOptionsInBash) {
+  const auto bash = ask({"completion", "bash"});
+  ASSERT_EQ(bash.code, exit_done);
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"lo", "local\n"}, {"local --clu", "--cluster\n"}, {"local --cluster x", "\n"}}; // bash itself offers files
+  for (const auto& [line, offered] : cases) {
+    const auto script =
+        write(bash.out + "COMP_WORDS=(dynamix-node " + line + ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n" +
+              "_dynamix_node dynamix-node \"${COMP_WORDS[-1]}\"\necho \"${COMPREPLY[*]}\"\n");
+    EXPECT_EQ(output_of("bash " + script), offered) << line;
+  }
+  const auto zsh = ask({"completion", "zsh"});
+  EXPECT_THAT(zsh.out, StartsWith("#compdef dynamix-node\n"));
+  EXPECT_THAT(zsh.out, HasSubstr("'check:Validate a cluster file and print its plan'"));
 }
 
 TEST_F(CommandLine, CheckReportsEveryErrorOfAFileWithItsPlace) {

@@ -1,0 +1,21 @@
+#include "node/launch/shipped_files.hpp"
+
+#include "node/launch/child_process.hpp"
+
+#include <filesystem>
+
+namespace dynamix::node {
+
+std::string find_shipped(std::string_view name) {
+  std::error_code ignored;
+  for (auto above = std::filesystem::path(own_program()).parent_path(); !above.empty(); above = above.parent_path()) {
+    for (const auto* below : {"share/dynamix", "deployments"})
+      if (const auto path = above / below / name; std::filesystem::is_regular_file(path, ignored))
+        return path.string();
+    if (above == above.root_path())
+      break;
+  }
+  return "";
+}
+
+} // namespace dynamix::node

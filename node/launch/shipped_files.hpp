@@ -1,0 +1,14 @@
+#pragma once
+
+/// What comes with the program: the trained policy, clusters, profiles.
+
+#include <string>
+#include <string_view>
+
+namespace dynamix::node {
+
+/// Path of a file that is named as below deployments/ ("policies/ppo.dynamix"): in share/dynamix where the program is
+/// installed, in deployments/ where it runs in its source tree. Empty: there is none.
+std::string find_shipped(std::string_view name);
+
+} // namespace dynamix::node
