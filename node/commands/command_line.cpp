@@ -38,6 +38,7 @@ int run_command_line(const std::vector<std::string>& arguments, std::ostream& ou
   add_run(app, context);
   add_local(app, context);
   add_exec(app, context);
+  add_init(app, context);
   add_check(app, context);
   add_explain(app, context);
   add_dashboard(app, context);

@@ -11,6 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <sched.h>
 #include <sys/mount.h>
 #include <unistd.h>
@@ -112,6 +114,38 @@ TEST_F(CommandLine, CompletesCommandsAndOptionsInBash) {
   const auto zsh = ask({"completion", "zsh"});
   EXPECT_THAT(zsh.out, StartsWith("#compdef dynamix-node\n"));
   EXPECT_THAT(zsh.out, HasSubstr("'check:Validate a cluster file and print its plan'"));
+}
+
+TEST_F(CommandLine, InitWritesAClusterFileThatIsValid) {
+  const auto path = directory_.path() + "/made.toml";
+  const auto made = ask({"init", "--hosts", "gpu[1-5],slow=10.0.0.9", "--name", "lab", "--out", path});
+  ASSERT_EQ(made.code, exit_done) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("6 hosts, gpu1 arbitrates"));
+  EXPECT_THAT(made.out, HasSubstr("--name gpu4\n    ... and so on for 2 more"));
+  const auto read = cluster::read_cluster_file(path);
+  ASSERT_TRUE(read.errors.empty()) << cluster::to_string(read.errors.front());
+  EXPECT_EQ(read.file.name, "lab");
+  EXPECT_EQ(read.file.workers().size(), 6U);
+  EXPECT_EQ(read.file.arbitrator_host().name, "gpu1");
+  EXPECT_EQ(read.file.find("slow")->address, "10.0.0.9");
+
+  const auto again = ask({"init", "--hosts", "ada", "--out", path});
+  EXPECT_EQ(again.code, exit_refused);
+  EXPECT_THAT(again.err, HasSubstr("--force replaces it"));
+  EXPECT_EQ(cluster::read_cluster_file(path).file.name, "lab");
+  EXPECT_EQ(ask({"init", "--hosts", "ada", "--out", path, "--force"}).code, exit_done);
+}
+
+TEST_F(CommandLine, InitTellsWhatItCannotUse) {
+  const auto out = directory_.path() + "/made.toml";
+  EXPECT_THAT(ask({"init", "--out", out}).err, HasSubstr("one of --hosts LIST, --hostfile FILE and --slurm"));
+  EXPECT_THAT(ask({"init", "--out", out, "--hosts", "a", "--slurm"}).err, HasSubstr("one of"));
+  EXPECT_THAT(ask({"init", "--out", out, "--hosts", "a b"}).err, HasSubstr("host[0].name"));
+  EXPECT_THAT(ask({"init", "--out", out, "--hostfile", "/nonexistent"}).err, HasSubstr("/nonexistent"));
+  EXPECT_THAT(ask({"init", "--out", "/nonexistent/c.toml", "--hosts", "a"}).err, HasSubstr("/nonexistent"));
+  ::unsetenv("SLURM_JOB_NODELIST");
+  EXPECT_THAT(ask({"init", "--out", out, "--slurm"}).err, HasSubstr("in an allocation"));
+  EXPECT_FALSE(std::filesystem::exists(out));
 }
 
 TEST_F(CommandLine, CheckReportsEveryErrorOfAFileWithItsPlace) {
