@@ -1,5 +1,6 @@
 #include "actors/connector.hpp"
 
+#include "actors/control_network.hpp"
 #include "actors/handlers.hpp"
 #include "cluster/cluster_file.hpp"
 
@@ -53,10 +54,22 @@ void attempt_later(connector_pointer self, double delay_seconds) {
   self->delayed_send(self, to_milliseconds(delay_seconds), atom::attempt_v);
 }
 
+/// Over a link. What is wrong is told when it changes, for a host that is not there yet is the rule at first.
+gateway_actor reach_proven(connector_state& state, const connector_target& target) {
+  std::string problem;
+  auto reached = state.options.network->reach(target, state.options.probe_timeout_ms, problem);
+  if (!reached && problem != state.problem)
+    spdlog::info("link_failed to={} problem=\"{}\"", target.host, problem);
+  state.problem = problem;
+  return reached;
+}
+
 gateway_actor reach(connector_pointer self, const connector_target& target) {
   auto& state = self->state;
   if (target.address.empty())
     return state.local;
+  if (state.options.network)
+    return reach_proven(state, target);
   if (!cluster::is_loopback(target.address)) {
     state.probe = probe_tcp(target.address, target.port, state.options.probe_timeout_ms);
     if (!state.probe)

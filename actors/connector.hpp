@@ -6,6 +6,7 @@
 #include <caf/io/all.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,10 +41,13 @@ struct connector_target {
   std::uint16_t port = 0;
 };
 
+class control_network;
+
 struct connector_options {
   std::vector<connector_target> targets; ///< at least one; tried in turn
   std::uint32_t probe_timeout_ms = 1000;
   double first_seconds = 0; ///< until it was connected once it tries the first target alone, for so long
+  std::shared_ptr<control_network> network = {}; ///< over which hosts are reached; null: in the clear
 };
 
 /// Keeps a connection to one gateway:
@@ -53,10 +57,10 @@ struct connector_options {
 ///         |            v                      v                            v
 ///         +-- the next target, after a delay <+<---------------------------+
 ///
-/// Runs detached, since connecting blocks. The probe comes first because one connect to a black hole would block every
-/// other connect of the process for minutes; on loopback there are none, and none is made. CAF names connections by
-/// descriptor and cleans up late, so a probe that closes right before another connect could take that one's place with
-/// it into the grave: it is kept open until the next attempt or the connection's end.
+/// Runs detached, since connecting blocks. In the clear the probe comes first because one connect to a black hole would
+/// block every other connect of the process for minutes; on loopback there are none, and none is made. CAF names
+/// connections by descriptor and cleans up late, so a probe that closes right before another connect could take that
+/// one's place with it into the grave: it is kept open until the next attempt or the connection's end.
 struct connector_state {
   static constexpr const char* name = "connector";
   connector_options options;
@@ -66,6 +70,7 @@ struct connector_state {
   session::reconnection next;
   std::size_t attempts = 0;
   socket_descriptor probe;
+  std::string problem;      ///< the last one that was logged
   bool attempt_due = false; ///< one is on its way
 };
 

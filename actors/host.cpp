@@ -74,13 +74,14 @@ host_outcome sum_up(const host_events::snapshot& ended, bool left) {
 }
 
 /// The whole life of a host's actors. The outcome is told before they are taken down.
-void live(const host_options& options, const host_stop_tokens& stop, std::promise<host_outcome>& outcome) {
+void live(const host_options& options, const std::shared_ptr<links::pump>& pump, const host_stop_tokens& stop,
+          std::promise<host_outcome>& outcome) {
   const auto timeouts = cluster::derive_timeouts(options.file->detect_ms);
   auto events = std::make_shared<host_events>();
   std::optional<host_services> services; // outlives the system: its supervisors call back until they are gone
   system_config config(timeouts);
   caf::actor_system system(config);
-  services.emplace(system, options, events);
+  services.emplace(system, options, events, pump);
   if (auto error = services->start(); !error.empty()) {
     outcome.set_value({.reason = error});
   } else {
@@ -98,10 +99,22 @@ void live(const host_options& options, const host_stop_tokens& stop, std::promis
   services->shut_down();
 }
 
+/// With links where the host has keys. What its actors have written last is sent when they are gone.
+void live_with_links(const host_options& options, const host_stop_tokens& stop, std::promise<host_outcome>& outcome) {
+  if (options.keys.empty())
+    return live(options, nullptr, stop, outcome);
+  std::string problem;
+  const auto pump = host_services::start_pump(options, problem);
+  if (!pump)
+    return outcome.set_value({.reason = problem});
+  live(options, pump, stop, outcome);
+  pump->end();
+}
+
 /// As `live`, with what went wrong in CAF or in a policy's making as the outcome.
 void live_guarded(const host_options& options, const host_stop_tokens& stop, std::promise<host_outcome>& outcome) {
   try {
-    live(options, stop, outcome);
+    live_with_links(options, stop, outcome);
   } catch (const std::future_error&) {
     throw; // told twice: a fault of ours
   } catch (const std::exception& error) {

@@ -31,7 +31,10 @@ struct host_options {
   bool without_worker = false; ///< run only this host's arbitrators: somebody else plays its worker (`swarm`)
   std::shared_ptr<telemetry::kernel_session> kernel = {}; ///< of this process; null: nothing is measured by eBPF
   std::string version = {};                               ///< of the program, for the ledger
-  bool trace = false;                                     ///< writes traces/<host>.jsonl below the run directory
+  /// This host's own directory of keys (`links/identity.hpp`), with which it proves who it is and takes only hosts of
+  /// the file that do so too; empty: in the clear.
+  std::string keys = {};
+  bool trace = false;            ///< writes traces/<host>.jsonl below the run directory
   std::string agent_socket = {}; ///< where training processes join, if the file's trainer is a client
 };
 

@@ -20,13 +20,28 @@
 #include <caf/io/all.hpp>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <stdexcept>
+#include <sys/resource.h>
 #include <utility>
 
 namespace dynamix::actors {
 
 namespace {
+
+/// A link takes three descriptors, and a host has one to each other host at most.
+void allow_descriptors(std::size_t hosts) {
+  constexpr rlim_t a_link = 3;
+  constexpr rlim_t others = 512;
+  rlimit limit{};
+  const auto wanted = a_link * hosts + others;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
+    return;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, wanted);
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted)
+    spdlog::warn("few_descriptors limit={} wanted={}: raise it (ulimit -n)", limit.rlim_cur, wanted);
+}
 
 double clock_seconds(caf::actor_system& system) {
   return std::chrono::duration<double>(system.clock().now().time_since_epoch()).count();
@@ -34,12 +49,30 @@ double clock_seconds(caf::actor_system& system) {
 
 } // namespace
 
+std::shared_ptr<links::pump> host_services::start_pump(const host_options& options, std::string& problem) {
+  const auto& file = *options.file;
+  const auto plan = cluster::plan_tree(file);
+  const bool decides = file.find(options.host)->has(cluster::role::arbitrator) ||
+                       (!plan.central() && plan.find(options.host) < plan.nodes.size());
+  links::pump_options wanted{.directory = options.keys, .host = options.host, .accepted = {}};
+  for (const auto& host : file.hosts)
+    if (decides && host.name != options.host)
+      wanted.accepted.insert(host.name);
+  if (decides)
+    allow_descriptors(file.hosts.size());
+  wanted.report = [](const std::string& line) { spdlog::warn("link {}", line); };
+  return links::pump::start(std::move(wanted), problem);
+}
+
 host_services::host_services(caf::actor_system& system, const host_options& options,
-                             std::shared_ptr<host_events> events)
+                             std::shared_ptr<host_events> events, const std::shared_ptr<links::pump>& pump)
     : system_(system), options_(options), events_(std::move(events)),
       timeouts_(cluster::derive_timeouts(options.file->detect_ms)), host_(*options_.file->find(options_.host)),
       has_worker_(host_.has(cluster::role::worker) && !options_.without_worker),
-      has_arbitrator_(host_.has(cluster::role::arbitrator)), tree_(system, options_, events_) {}
+      has_arbitrator_(host_.has(cluster::role::arbitrator)), tree_(system, options_, events_),
+      network_(pump ? std::make_shared<control_network>(system, pump) : nullptr) {
+  tree_.use(network_);
+}
 
 std::string host_services::start() {
   if (has_arbitrator_)
@@ -151,7 +184,9 @@ std::string host_services::read_policy(std::string& source) {
 caf::strong_actor_ptr host_services::start_gateway() {
   const std::scoped_lock lock(mutex_);
   // After a failure the port still belongs to the one before.
-  if (gateway_)
+  if (gateway_ && network_)
+    network_->unpublish(caf::actor_cast<gateway_actor>(gateway_), host_.port);
+  else if (gateway_)
     system_.middleman().unpublish(gateway_, host_.port);
   gateway_ = system_.spawn(gateway, host_.name, has_arbitrator(), events_);
   if (hub_)
@@ -163,12 +198,17 @@ caf::strong_actor_ptr host_services::start_gateway() {
   // A host that is worker and arbitrator in one needs no connection to itself.
   if (connector_)
     caf::anon_send(connector_, atom::serve_v, caf::actor_cast<gateway_actor>(gateway_));
-  const auto bound =
-      system_.middleman().publish(caf::actor_cast<gateway_actor>(gateway_), host_.port, host_.address.c_str(), true);
-  if (!bound)
+  if (const auto problem = publish_gateway(); !problem.empty())
     events_->failed(fmt::format("cannot listen at {}:{}: the port is in use, or the address is not this machine's",
                                 host_.address, host_.port));
   return caf::actor_cast<caf::strong_actor_ptr>(gateway_);
+}
+
+std::string host_services::publish_gateway() {
+  const auto gateway = caf::actor_cast<gateway_actor>(gateway_);
+  const auto bound = network_ ? network_->publish(gateway, host_.port, host_.address)
+                              : system_.middleman().publish(gateway, host_.port, host_.address.c_str(), true);
+  return bound ? "" : to_text(bound.error());
 }
 
 std::string host_services::start_worker() {
@@ -322,7 +362,8 @@ void host_services::tell_end(bool succeeded, const std::string& reason) {
   }
   const messages::farewell said{
       .host = host_.name, .succeeded = succeeded, .reason = messages::fit_text(reason), .decisions = {}};
-  leadership::tell_end(system_, *options_.file, said, std::chrono::milliseconds(timeouts_.request_timeout_ms));
+  leadership::tell_end(system_, network_, *options_.file, said,
+                       std::chrono::milliseconds(timeouts_.request_timeout_ms));
 }
 
 void host_services::shut_down() {
@@ -346,6 +387,9 @@ void host_services::shut_down() {
   connector_ = nullptr;
   learner_ = nullptr;
   hub_ = nullptr;
+  if (network_)
+    network_->shut_down();
+  network_ = nullptr;
 }
 
 } // namespace dynamix::actors

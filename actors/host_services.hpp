@@ -3,6 +3,7 @@
 /// Spawns the actors of one host under their supervisors, and tells each the handles it needs when another is
 /// restarted.
 
+#include "actors/control_network.hpp"
 #include "actors/host.hpp"
 #include "actors/host_events.hpp"
 #include "actors/interfaces.hpp"
@@ -30,7 +31,12 @@ namespace dynamix::actors {
 ///     no restarts   worker: its loss ends the host
 class host_services {
 public:
-  host_services(caf::actor_system& system, const host_options& options, std::shared_ptr<host_events> events);
+  /// `pump`: over which hosts are reached and reach this one; null: in the clear.
+  host_services(caf::actor_system& system, const host_options& options, std::shared_ptr<host_events> events,
+                const std::shared_ptr<links::pump>& pump);
+  /// The pump of a host with keys. Who may connect to it is decided by what it is: workers call arbitrators, which call
+  /// each other, and nobody calls a host that is neither. Null where its keys are not to be used, with the reason.
+  static std::shared_ptr<links::pump> start_pump(const host_options& options, std::string& problem);
 
   /// Opens the ledger, reads the policy, spawns everything. An error message if something that must be there is not.
   std::string start();
@@ -57,6 +63,7 @@ private:
   void follow(const std::string& leader);
   void leave_arbitration();
   caf::strong_actor_ptr start_gateway();
+  std::string publish_gateway();
   caf::strong_actor_ptr start_connector();
   caf::actor supervise(supervision_options options, std::vector<child_specification> children);
   caf::strong_actor_ptr start_hub();
@@ -72,6 +79,7 @@ private:
   bool has_worker_;
   bool has_arbitrator_;
   tree_services tree_;
+  std::shared_ptr<control_network> network_; ///< null: in the clear
   std::shared_ptr<ledger::writer> ledger_;
   double ledger_origin_seconds_ = 0;
   std::shared_ptr<policy::parameter_archive> archive_;

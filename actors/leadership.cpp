@@ -1,6 +1,7 @@
 #include "actors/leadership.hpp"
 
 #include "actors/connector.hpp"
+#include "actors/control_network.hpp"
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
 #include "storage/atomic_file.hpp"
@@ -118,12 +119,21 @@ std::string read_secret(const cluster::cluster_file& file, std::vector<std::uint
   return "";
 }
 
+gateway_actor reach(caf::actor_system& system, const std::shared_ptr<control_network>& network,
+                    const connector_target& to, std::uint32_t timeout_ms) {
+  std::string ignored;
+  if (network)
+    return network->reach(to, timeout_ms, ignored);
+  const auto probe = probe_tcp(to.address, to.port, timeout_ms);
+  auto reached = probe ? system.middleman().remote_actor<gateway_actor>(to.address, to.port)
+                       : caf::expected<gateway_actor>(caf::sec::cannot_connect_to_node);
+  return reached ? std::move(*reached) : gateway_actor{};
+}
+
 /// Runs detached, since connecting blocks.
-caf::behavior messenger(caf::event_based_actor* self, connector_target to, message<messages::farewell> said,
-                        std::chrono::milliseconds patience, caf::actor done) {
-  const auto probe = probe_tcp(to.address, to.port, static_cast<std::uint32_t>(patience.count()));
-  const auto reached = probe ? self->system().middleman().remote_actor<gateway_actor>(to.address, to.port)
-                             : caf::expected<gateway_actor>(caf::sec::cannot_connect_to_node);
+caf::behavior messenger(caf::event_based_actor* self, connector_target to, std::shared_ptr<control_network> network,
+                        message<messages::farewell> said, std::chrono::milliseconds patience, caf::actor done) {
+  const auto reached = reach(self->system(), network, to, static_cast<std::uint32_t>(patience.count()));
   if (!reached) {
     self->send(done, atom::finish_v);
     return {};
@@ -133,21 +143,22 @@ caf::behavior messenger(caf::event_based_actor* self, connector_target to, messa
     self->send(done, atom::finish_v);
     self->quit();
   };
-  self->request(*reached, patience, atom::finish_v, said)
+  self->request(reached, patience, atom::finish_v, said)
       .then([end](atom::finish) { end(); }, [end](const caf::error&) { end(); });
   return {[](atom::stop) {}};
 }
 
 } // namespace
 
-void leadership::tell_end(caf::actor_system& system, const cluster::cluster_file& file, const messages::farewell& said,
+void leadership::tell_end(caf::actor_system& system, const std::shared_ptr<control_network>& network,
+                          const cluster::cluster_file& file, const messages::farewell& said,
                           std::chrono::milliseconds patience) {
   caf::scoped_actor self(system);
   std::size_t open = 0;
   for (const auto* host : file.arbitrators()) {
     if (host->name == said.host)
       continue;
-    system.spawn<caf::detached>(messenger, connector_target{host->name, host->address, host->port}, pack(said),
+    system.spawn<caf::detached>(messenger, connector_target{host->name, host->address, host->port}, network, pack(said),
                                 patience, caf::actor_cast<caf::actor>(self));
     ++open;
   }

@@ -29,6 +29,7 @@ struct leadership_options {
   std::function<void(const std::string&)> follow; ///< another does, or nobody (empty): its name
 };
 
+class control_network;
 class leadership_watch;
 
 /// `lead` and `follow` come on the thread of one actor, each only after a change.
@@ -38,7 +39,8 @@ public:
   std::string start(caf::actor_system& system, leadership_options options);
   void stop(std::uint32_t bound_ms);
   /// Tells the other replicas' hosts that the run is over, each at most for so long.
-  static void tell_end(caf::actor_system& system, const cluster::cluster_file& file, const messages::farewell& said,
+  static void tell_end(caf::actor_system& system, const std::shared_ptr<control_network>& network,
+                       const cluster::cluster_file& file, const messages::farewell& said,
                        std::chrono::milliseconds patience);
 
   /// A voter's number is its host's position in the file, from 1.

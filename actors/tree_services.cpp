@@ -20,6 +20,7 @@ tree_services::tree_services(caf::actor_system& system, const host_options& opti
 
 connector_options tree_services::reach(const std::vector<const cluster::host*>& hosts) const {
   connector_options found{.targets = {}, .probe_timeout_ms = timeouts_.probe_timeout_ms};
+  found.network = network_;
   for (const auto* host : hosts) {
     connector_target target{.host = host->name, .address = host->address, .port = host->port};
     if (host->name == options_.host)
@@ -108,6 +109,7 @@ void tree_services::shut_down() {
   shard_ = nullptr;
   connector_ = nullptr;
   gateway_ = nullptr;
+  network_ = nullptr;
 }
 
 } // namespace dynamix::actors

@@ -17,6 +17,7 @@
 namespace dynamix::actors {
 
 struct connector_options;
+class control_network;
 
 class tree_services {
 public:
@@ -36,6 +37,8 @@ public:
 
   /// How this host's worker looks for an arbitrator, in a tree or not.
   connector_options reach_of_worker() const;
+  /// Over which this host's connectors reach others; before any of them is started.
+  void use(std::shared_ptr<control_network> network) { network_ = std::move(network); }
 
 private:
   connector_options reach(const std::vector<const cluster::host*>& hosts) const;
@@ -50,6 +53,7 @@ private:
   cluster::timeouts timeouts_;
   cluster::tree_plan plan_;
   std::size_t node_;
+  std::shared_ptr<control_network> network_;
 
   std::mutex mutex_; ///< supervisors restart children on their own threads
   hub_actor shard_;

@@ -83,6 +83,21 @@ std::string to_toml_without(const cluster_file& file, std::string_view left_out)
   return text;
 }
 
+/// What travels between this file's hosts, and how.
+std::vector<std::pair<std::string, std::string>> link_protections(const cluster_file& file) {
+  const bool keys = !file.security.keys.empty();
+  std::vector<std::pair<std::string, std::string>> found = {
+      {"control", keys ? "TLS 1.3, both sides with a certificate" : "in the clear (TLS 1.3 in a run by local --keys)"}};
+  if (!file.arbitrator.replicas.empty())
+    found.emplace_back("raft", "in the clear, after a challenge by the shared secret");
+  found.emplace_back("gradients", file.training.trainer == trainer_kind::client
+                                      ? "by the training program's own process group"
+                                      : "in the clear");
+  if (!file.dashboard.listen.empty())
+    found.emplace_back("page", file.dashboard.token_file.empty() ? "plain HTTP" : "plain HTTP with a bearer token");
+  return found;
+}
+
 } // namespace
 
 std::string to_toml(const cluster_file& file) {
@@ -129,6 +144,10 @@ std::string describe_plan(const cluster_file& file) {
   for (const auto& [name, value] : timeout_values(file.detect_ms))
     rows.push_back({name, std::to_string(value)});
   text += "\ntime-outs from detect_ms\n" + text_table(rows, 2, heading::absent);
+  rows.clear();
+  for (const auto& [link, protection] : link_protections(file))
+    rows.push_back({link, protection});
+  text += "\nlinks between hosts\n" + text_table(rows, 2, heading::absent);
   return text + "\narbitrators\n" + describe_tree(plan_tree(file));
 }
 
@@ -150,6 +169,8 @@ std::string describe_plan_json(const cluster_file& file) {
   }
   for (const auto& [name, value] : timeout_values(file.detect_ms))
     plan["timeouts"][name] = value;
+  for (const auto& [link, protection] : link_protections(file))
+    plan["links"][link] = protection;
   plan["tree"] = json::parse(describe_tree_json(plan_tree(file)));
   return plan.dump(2);
 }

@@ -308,9 +308,9 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"security",
      "keys",
      in<security_section, &security::keys>,
-     "Directory with the keys of hosts, the same on every host; host NAME has its own in hosts/NAME. A relative path "
-     "starts at this file's directory. Links between hosts do not ask for them yet, so a run of a file that names them "
-     "is refused.",
+     "Directory with the keys of hosts (`dynamix-node keys`), the same on every host; host NAME has its own in "
+     "hosts/NAME. With them hosts take control connections only from hosts of this file that prove who they are. A "
+     "relative path starts at this file's directory.",
      {},
      {},
      &optional_path_rule},

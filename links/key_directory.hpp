@@ -34,7 +34,7 @@ std::string host_directory(const std::string& directory, const std::string& host
 std::string make_keys(const std::string& directory, const key_request& request);
 
 /// Makes the hosts' directories alone, by an authority whose key is not kept: for a run on one machine that ends with
-/// it. Replaces what is there.
+/// it, whatever its clock says until then. Replaces what is there.
 std::string make_passing_keys(const std::string& directory, const key_request& request);
 
 /// A new key and certificate for `host`, which need not have had one. The one before stays valid until it expires or

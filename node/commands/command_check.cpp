@@ -1,5 +1,6 @@
 #include "node/commands/cluster_options.hpp"
 #include "node/commands/command.hpp"
+#include "node/launch/keys.hpp"
 
 #include <memory>
 #include <ostream>
@@ -20,6 +21,8 @@ std::vector<cluster::file_error> cautions(const cluster::cluster_file& file) {
     found.push_back(cluster::error_at(
         file, "arbitrator.mode",
         "arbitrator.mode is \"infer\" without a policy_file: the policy stays as random as its seed"));
+  for (const auto& warning : key_warnings(file))
+    found.push_back(cluster::error_at(file, "security.keys", warning));
   return found;
 }
 

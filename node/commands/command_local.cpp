@@ -31,6 +31,7 @@ struct local_arguments {
   std::vector<std::string> set;
   bool shadow = false;
   bool insecure = false;
+  bool keys = false;
   bool quiet = false;
   bool json = false;
   bool trace = false;
@@ -147,6 +148,7 @@ int run_local(const local_arguments& arguments, command_context& context) {
 
   auto options = local_options(*file, run);
   options.insecure = arguments.insecure;
+  options.make_keys = arguments.keys;
   options.resume = resume;
   options.quiet = arguments.quiet || arguments.json;
   options.trace = arguments.trace;
@@ -192,7 +194,11 @@ void add_local(CLI::App& app, command_context& context) {
   command->add_option("--resume", arguments->resume, "Run directory to resume from its newest checkpoint")
       ->excludes(out);
   command->add_flag("--shadow", arguments->shadow, "Decide and log without changing batch sizes");
-  command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although peers are not authenticated");
+  command->add_flag("--insecure", arguments->insecure,
+                    "Listen beyond loopback, although not everything between hosts is authenticated");
+  command->add_flag("--keys", arguments->keys,
+                    "Make keys for this run, with which its hosts prove to each other who they are (unless the file "
+                    "names some)");
   command->add_flag("--trace", arguments->trace,
                     "Trace windows, steps, collectives and decisions of all hosts, for Perfetto");
   command->add_flag("--log-json", arguments->log_json, "Hosts log one JSON object per line");

@@ -2,9 +2,11 @@
 #include "actors/host.hpp"
 #include "dashboard/dashboard.hpp"
 #include "ledger/codec.hpp"
+#include "links/key_directory.hpp"
 #include "messages/leave.hpp"
 #include "node/commands/cluster_options.hpp"
 #include "node/commands/command.hpp"
+#include "node/launch/keys.hpp"
 #include "node/launch/resume_point.hpp"
 #include "node/launch/run_directory.hpp"
 #include "node/launch/stop_signals.hpp"
@@ -35,6 +37,7 @@ struct run_arguments {
   std::string name;
   std::string out;
   std::string resume;
+  std::string keys;
   std::vector<std::string> set;
   std::vector<std::string> reach; ///< HOST=ADDRESS:PORT
   std::string agent_socket;
@@ -142,6 +145,8 @@ int run(const run_arguments& arguments, command_context& context) {
   auto loaded = load_cluster_file(arguments.cluster, context.err, changes_of(arguments.set));
   if (!loaded)
     return exit_refused;
+  if (!arguments.keys.empty())
+    loaded->security.keys = std::filesystem::absolute(arguments.keys).string();
   const auto file = std::make_shared<const cluster::cluster_file>(std::move(*loaded));
   const auto* host = file->find(arguments.name);
   if (host == nullptr)
@@ -149,6 +154,9 @@ int run(const run_arguments& arguments, command_context& context) {
                                    "; it has " + listed(file->hosts, &cluster::host::name));
   if (const auto reason = cluster::refuse_listen(*file, *host, arguments.insecure); !reason.empty())
     return refuse_at(context.err, cluster::error_at(*file, host_key(*file, *host) + ".address", reason));
+  if (const auto reason = refuse_keys(*file, host->name); !reason.empty())
+    return arguments.keys.empty() ? refuse_at(context.err, cluster::error_at(*file, "security.keys", reason))
+                                  : refuse(context.err, "--keys: " + reason);
   if (const auto reason = host->has(cluster::role::arbitrator) ? dashboard::refuse_access(*file) : ""; !reason.empty())
     return refuse_at(context.err, cluster::error_at(*file, "dashboard.token_file", reason));
   const bool for_client = file->training.trainer == cluster::trainer_kind::client;
@@ -166,6 +174,8 @@ int run(const run_arguments& arguments, command_context& context) {
   options.trace = arguments.trace;
   options.without_worker = arguments.without_worker;
   options.agent_socket = arguments.agent_socket.empty() ? run.agent(0) : arguments.agent_socket;
+  if (!file->security.keys.empty())
+    options.keys = links::host_directory(key_directory_of(*file), host->name);
   if (const auto reason = read_reach(arguments.reach, options); !reason.empty())
     return refuse(context.err, reason);
   if (const int code = resume ? find_resume_options(run, *host, options, context.err) : exit_done; code != exit_done)
@@ -202,7 +212,10 @@ void add_run(CLI::App& app, command_context& context) {
       ->add_option("--resume", arguments->resume,
                    "Run directory to resume from its newest checkpoint or, where it has none, from the start")
       ->excludes(out);
-  command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although peers are not authenticated");
+  command->add_option("--keys", arguments->keys,
+                      "Directory of the hosts' keys (dynamix-node keys); overrides the file's security.keys");
+  command->add_flag("--insecure", arguments->insecure,
+                    "Listen beyond loopback, although not everything between hosts is authenticated");
   command->add_flag("--log-to-stderr", arguments->log_to_stderr, "Log to standard error, not to logs/<host>.log");
   command->add_flag("--log-json", arguments->log_json, "Log one JSON object per line");
   command->add_flag("--trace", arguments->trace,

@@ -127,6 +127,7 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
                                                   {"--seed", "cluster.seed", arguments.seed}});
   if (!change_cluster_file(setup.file, changes, context.err))
     return exit_refused;
+  setup.file.security.keys.clear(); // the swarm's workers speak in the clear
   cluster::make_paths_absolute(setup.file);
   if (const auto problem = swarm::place_arbitrators(setup.file, swarm::find_free_port); !problem.empty())
     return refuse(context.err, problem);

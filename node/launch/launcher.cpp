@@ -45,6 +45,8 @@ child_options describe_process(const launch_options& options, const cluster::hos
                                      std::pair(options.log_json, "--log-json")})
     if (wanted)
       child.arguments.emplace_back(flag);
+  if (!options.keys.empty())
+    child.arguments.insert(child.arguments.end(), {"--keys", options.keys});
   if (const auto more = options.more_arguments.find(host.name); more != options.more_arguments.end())
     child.arguments.insert(child.arguments.end(), more->second.begin(), more->second.end());
   if (const auto runner = options.command_prefix.find(host.name); runner != options.command_prefix.end()) {

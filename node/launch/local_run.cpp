@@ -2,6 +2,7 @@
 
 #include "dashboard/dashboard.hpp"
 #include "node/launch/child_process.hpp"
+#include "node/launch/keys.hpp"
 #include "node/launch/port_check.hpp"
 #include "node/reports/results.hpp"
 #include "telemetry/cgroup.hpp"
@@ -52,8 +53,13 @@ launch_options local_options(const cluster::cluster_file& file, const run_direct
   return {.file = file, .run = run, .program = own_program()};
 }
 
-local_run run_locally(const launch_options& options, live_output& live, const std::stop_token& stop) {
+local_run run_locally(launch_options options, live_output& live, const std::stop_token& stop) {
+  const bool make_keys = options.make_keys && options.file.security.keys.empty();
+  if (auto problem = make_keys ? make_run_keys(options.file, options.run, options.keys) : ""; !problem.empty())
+    return {.launched = {}, .summary = {}, .problem = std::move(problem)};
   local_run run{.launched = launch(options, live, stop), .summary = {}, .problem = {}};
+  if (make_keys)
+    remove_run_keys(options.run);
   telemetry::remove_abandoned_cgroups(); // of hosts that were killed
   const auto& launched = run.launched;
   run.problem = write_results(

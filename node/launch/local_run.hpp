@@ -28,7 +28,8 @@ struct local_run {
 
   bool succeeded() const { return problem.empty() && launched.succeeded && summary.succeeded; }
 };
-/// Launches the hosts, waits for their end and writes the run's results. The directory is prepared.
-local_run run_locally(const launch_options& options, live_output& live, const std::stop_token& stop);
+/// Launches the hosts, waits for their end and writes the run's results. The directory is prepared. Where the
+/// options say so and the file names no keys, hosts have new ones for as long as the run lasts.
+local_run run_locally(launch_options options, live_output& live, const std::stop_token& stop);
 
 } // namespace dynamix::node

@@ -1,0 +1,46 @@
+#pragma once
+
+/// How a process publishes its gateway and reaches those of others over links on which hosts prove who they are
+/// (`links/pump.hpp`). CAF gets the plain ends of links whose peer is proven, and never a socket of the network.
+
+#include "actors/connector.hpp"
+#include "actors/interfaces.hpp"
+#include "links/pump.hpp"
+
+#include <caf/io/all.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace dynamix::actors {
+
+class control_network {
+public:
+  control_network(caf::actor_system& system, std::shared_ptr<links::pump> pump);
+  ~control_network();
+  control_network(const control_network&) = delete;
+  control_network& operator=(const control_network&) = delete;
+
+  /// Takes links at the address and port (0: any that is free), in place of a gateway that was published at the same
+  /// port before. Returns the port, or why it cannot.
+  caf::expected<std::uint16_t> publish(const gateway_actor& gateway, std::uint16_t port, const std::string& address);
+  void unpublish(const gateway_actor& gateway, std::uint16_t port);
+
+  /// The gateway of `target.host`, which must prove that it is that host; null, with the reason, where it cannot be
+  /// reached. Blocks, for `timeout_ms` and a handshake's time at most, and nobody but the caller.
+  gateway_actor reach(const connector_target& target, std::uint32_t timeout_ms, std::string& problem);
+
+  /// Before the actor system ends. Links that are open end with it.
+  void shut_down();
+
+private:
+  class called_links;
+
+  caf::actor_system& system_;
+  std::shared_ptr<links::pump> pump_;
+  std::shared_ptr<called_links> called_;
+  caf::io::middleman_actor middleman_;
+};
+
+} // namespace dynamix::actors

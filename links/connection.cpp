@@ -1,0 +1,256 @@
+#include "links/connection.hpp"
+
+#include <array>
+#include <cerrno>
+#include <openssl/err.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace dynamix::links {
+namespace {
+
+constexpr std::size_t record_bytes = 16384; // the largest of TLS
+constexpr int rounds_max = 16;              // before others have their turn
+constexpr std::chrono::seconds drain_time{10};
+constexpr std::chrono::seconds linger_time{1};
+constexpr unsigned char tls_handshake_record = 0x16;
+constexpr char accepted_byte = 1;
+
+bool is_transient(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
+}
+
+} // namespace
+
+descriptor::~descriptor() {
+  if (number_ >= 0)
+    ::close(number_);
+}
+
+connection::connection(descriptor peer, std::string address, std::string expected, time_point deadline)
+    : peer_(std::move(peer)), address_(std::move(address)),
+      phase_(expected.empty() ? link_phase::silent : link_phase::handshaking), deadline_(deadline) {
+  check_.expected = std::move(expected);
+}
+
+interest connection::wanted() const {
+  interest wanted;
+  if (wants_write_)
+    wanted.peer |= EPOLLOUT;
+  if (phase_ != link_phase::open) {
+    if (phase_ == link_phase::silent || phase_ == link_phase::closing || !wants_write_)
+      wanted.peer |= EPOLLIN;
+    return wanted;
+  }
+  if (incoming_.empty())
+    wanted.peer |= EPOLLIN;
+  if (outgoing_.empty() && !local_ended_)
+    wanted.local |= EPOLLIN;
+  if (!incoming_.empty())
+    wanted.local |= EPOLLOUT;
+  return wanted;
+}
+
+void connection::fail(const std::string& problem) {
+  problem_ = problem;
+  phase_ = link_phase::over;
+}
+
+void connection::refuse(const std::string& problem) {
+  fail(problem);
+}
+
+/// Of a peer that does not begin a handshake no session is made at all.
+bool connection::first_byte_is_right() {
+  unsigned char first = 0;
+  const auto count = ::recv(peer_.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (count < 0 && is_transient(errno))
+    return false;
+  if (count <= 0)
+    fail("it closed the connection without a word");
+  else if (first != tls_handshake_record)
+    fail("it does not speak TLS");
+  return count == 1 && phase_ == link_phase::silent;
+}
+
+/// Takes what a function of the session has returned. True where it succeeded.
+bool connection::step(int result) {
+  wants_write_ = false;
+  if (result > 0)
+    return true;
+  const int error = SSL_get_error(session_.get(), result);
+  if (error == SSL_ERROR_WANT_WRITE)
+    wants_write_ = true;
+  else if (error != SSL_ERROR_WANT_READ)
+    fail(explain_failure(check_));
+  return false;
+}
+
+bool connection::shake_hands(const tls_identity& identity, const std::set<std::string>& accepted) {
+  if (phase_ == link_phase::silent) {
+    if (!first_byte_is_right())
+      return false;
+    phase_ = link_phase::handshaking;
+  }
+  if (!session_) {
+    if (!calls())
+      check_.accepted = &accepted;
+    session_ = identity.make_session(peer_.get(), !calls(), check_);
+    if (!session_) {
+      fail("there is no memory for a session");
+      return false;
+    }
+  }
+  ERR_clear_error();
+  if (phase_ == link_phase::handshaking) {
+    if (!step(SSL_do_handshake(session_.get())))
+      return false;
+    const unsigned char* protocol = nullptr;
+    unsigned int size = 0;
+    SSL_get0_alpn_selected(session_.get(), &protocol, &size);
+    if (size == 0)
+      fail(calls() ? "it does not speak this protocol" : "it asked for no protocol");
+    else if (check_.name.empty() || SSL_get_verify_result(session_.get()) != X509_V_OK)
+      fail("it proved nothing");
+    else if (calls())
+      phase_ = link_phase::confirming;
+    else
+      return true;
+  }
+  if (phase_ != link_phase::confirming)
+    return false;
+  char answer = 0;
+  if (!step(SSL_read(session_.get(), &answer, 1)))
+    return false;
+  if (answer != accepted_byte)
+    fail("it answered with another byte than the one that accepts");
+  return phase_ == link_phase::confirming;
+}
+
+descriptor connection::open() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return {};
+  local_ = descriptor(ends[0]);
+  phase_ = link_phase::open;
+  deadline_.reset();
+  wants_write_ = false;
+  if (!calls())
+    outgoing_ = {accepted_byte};
+  return descriptor(ends[1]);
+}
+
+/// False where the session is broken. `accepted`: of the data's bytes, those that it has taken.
+bool connection::encrypt(const char* data, std::size_t size, std::size_t& accepted) {
+  accepted = 0;
+  while (accepted < size) {
+    ERR_clear_error();
+    const int taken = SSL_write(session_.get(), data + accepted, static_cast<int>(size - accepted));
+    if (!step(taken))
+      return phase_ == link_phase::open;
+    accepted += static_cast<std::size_t>(taken);
+  }
+  return true;
+}
+
+/// From the local user to the peer. True where anything has moved.
+bool connection::move_out(time_point now) {
+  std::size_t accepted = 0;
+  if (!outgoing_.empty()) {
+    if (!encrypt(outgoing_.data(), outgoing_.size(), accepted))
+      return false;
+    outgoing_.erase(outgoing_.begin(), outgoing_.begin() + static_cast<std::ptrdiff_t>(accepted));
+    if (accepted > 0 && local_ended_)
+      deadline_ = now + drain_time;
+  } else if (!local_ended_) {
+    std::array<char, record_bytes> plain; // NOLINT: filled by recv
+    const auto count = ::recv(local_.get(), plain.data(), plain.size(), MSG_DONTWAIT);
+    if (count > 0) {
+      const auto size = static_cast<std::size_t>(count);
+      if (!encrypt(plain.data(), size, accepted))
+        return false;
+      outgoing_.assign(plain.data() + accepted, plain.data() + size);
+      return true;
+    }
+    if (count == 0 || !is_transient(errno) || (leaving_ && errno != EINTR)) {
+      local_ended_ = true;
+      deadline_ = now + drain_time;
+    }
+  }
+  if (local_ended_ && outgoing_.empty()) {
+    phase_ = link_phase::closing;
+    deadline_ = now + linger_time;
+  }
+  return accepted > 0;
+}
+
+/// What the local user has taken of the data. To one that has closed its end everything is delivered.
+std::size_t connection::deliver(const char* data, std::size_t size) {
+  const auto count = ::send(local_.get(), data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (count >= 0)
+    return static_cast<std::size_t>(count);
+  return is_transient(errno) ? 0 : size;
+}
+
+/// From the peer to the local user. True where anything has moved.
+bool connection::move_in() {
+  if (!incoming_.empty()) {
+    const auto taken = deliver(incoming_.data(), incoming_.size());
+    incoming_.erase(incoming_.begin(), incoming_.begin() + static_cast<std::ptrdiff_t>(taken));
+    return taken > 0;
+  }
+  std::array<char, record_bytes> plain; // NOLINT: filled by SSL_read
+  ERR_clear_error();
+  const int count = SSL_read(session_.get(), plain.data(), plain.size());
+  if (count > 0) {
+    const auto size = static_cast<std::size_t>(count);
+    const auto taken = deliver(plain.data(), size);
+    incoming_.assign(plain.data() + taken, plain.data() + size);
+    return true;
+  }
+  const int error = SSL_get_error(session_.get(), count);
+  if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE)
+    return false;
+  // In order or not: the local user's own protocol knows whether that was all.
+  if (error == SSL_ERROR_SSL)
+    problem_ = explain_failure(check_);
+  phase_ = link_phase::over;
+  return false;
+}
+
+/// Our close is sent, then what the peer still sends is thrown away until it closes: a socket that is closed with
+/// unread bytes in it takes back what it has sent.
+void connection::close_in_order() {
+  if (!told_peer_) {
+    ERR_clear_error();
+    const int result = SSL_shutdown(session_.get());
+    wants_write_ = result < 0 && SSL_get_error(session_.get(), result) == SSL_ERROR_WANT_WRITE;
+    if (wants_write_)
+      return;
+    told_peer_ = true;
+    ::shutdown(peer_.get(), SHUT_WR);
+  }
+  std::array<char, record_bytes> unwanted; // NOLINT: filled by recv
+  for (int round = 0; round < rounds_max; ++round) {
+    const auto count = ::recv(peer_.get(), unwanted.data(), unwanted.size(), MSG_DONTWAIT);
+    if (count == 0 || (count < 0 && !is_transient(errno)))
+      phase_ = link_phase::over;
+    if (count <= 0)
+      return;
+  }
+}
+
+bool connection::transfer(time_point now) {
+  for (int round = 0; round < rounds_max && phase_ == link_phase::open; ++round) {
+    const bool moved_out = move_out(now);
+    const bool moved_in = phase_ == link_phase::open && move_in();
+    if (phase_ == link_phase::open && !moved_out && !moved_in)
+      return false;
+  }
+  if (phase_ == link_phase::closing)
+    close_in_order();
+  return phase_ == link_phase::open;
+}
+
+} // namespace dynamix::links

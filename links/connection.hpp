@@ -1,0 +1,113 @@
+#pragma once
+
+/// One connection between TLS on a TCP socket and plain bytes on a local one, without the loop that waits for them.
+/// Included by this room's sources only.
+
+#include "links/tls_identity.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dynamix::links {
+
+/// A descriptor that is closed with its owner.
+class descriptor {
+public:
+  descriptor() = default;
+  explicit descriptor(int number) : number_(number) {}
+  descriptor(descriptor&& other) noexcept : number_(other.release()) {}
+  descriptor& operator=(descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~descriptor();
+  explicit operator bool() const { return number_ >= 0; }
+  int get() const { return number_; }
+  int release() { return std::exchange(number_, -1); }
+
+private:
+  int number_ = -1;
+};
+
+/// What a loop is to wait for; the event masks of epoll.
+struct interest {
+  std::uint32_t peer = 0;
+  std::uint32_t local = 0;
+};
+
+/// The states of a connection; each of the first three has `handshake_timeout` in all:
+///
+///     silent ------first byte------> handshaking ----accepted----> open      of one that connects to us
+///                                    handshaking -> confirming --> open      of one that we connect to
+///     open --the local user closes, all it wrote is sent--> closing --peer closes, or a second--> over
+///     open --the peer closes, all it sent is delivered--> over
+///     any --refused, broken, late--> over
+///
+/// A server answers an accepted handshake with one byte, for in TLS 1.3 a client has done its part of the handshake
+/// before the server has seen its certificate. Nothing is made of a peer that has not said a first byte.
+enum class link_phase { silent, handshaking, confirming, open, closing, over };
+
+class connection {
+public:
+  using time_point = std::chrono::steady_clock::time_point;
+
+  /// `expected`: the host that was called; empty for one that has connected to us.
+  connection(descriptor peer, std::string address, std::string expected, time_point deadline);
+  connection(const connection&) = delete;
+
+  link_phase phase() const { return phase_; }
+  /// Until when the phase may last, where there is a limit.
+  const std::optional<time_point>& deadline() const { return deadline_; }
+  bool calls() const { return !check_.expected.empty(); }
+  const std::string& address() const { return address_; }
+  /// The proven name of the peer; empty before.
+  const std::string& peer_name() const { return check_.name; }
+  /// Why it was refused, or broke; empty where it was closed in order.
+  const std::string& problem() const { return problem_; }
+
+  int peer_socket() const { return peer_.get(); }
+  int local_socket() const { return local_.get(); }
+  interest wanted() const;
+
+  /// The phases before `open`. True once the peer is proven: then `open` follows, or `refuse`.
+  bool shake_hands(const tls_identity& identity, const std::set<std::string>& accepted);
+  /// Returns the plain end of the connection, or none where there is no descriptor left.
+  descriptor open();
+  void refuse(const std::string& problem);
+
+  /// The phases from `open` on: moves what can be moved. True where it has stopped although there is more.
+  bool transfer(time_point now);
+  /// The local user writes no more: what it has written is sent, then the connection is closed.
+  void leave() { leaving_ = true; }
+
+private:
+  bool first_byte_is_right();
+  bool step(int result);
+  bool move_out(time_point now);
+  bool move_in();
+  bool encrypt(const char* data, std::size_t size, std::size_t& accepted);
+  std::size_t deliver(const char* data, std::size_t size);
+  void close_in_order();
+  void fail(const std::string& problem);
+
+  descriptor peer_;
+  descriptor local_;
+  const std::string address_;
+  peer_check check_;
+  ssl_handle session_; ///< before the sockets in destruction
+  link_phase phase_;
+  std::optional<time_point> deadline_;
+  std::string problem_;
+  bool wants_write_ = false;   ///< the session waits for room on the TCP socket
+  bool local_ended_ = false;   ///< the local user has closed its end
+  bool leaving_ = false;       ///< an empty local socket is an ended one
+  bool told_peer_ = false;     ///< that we close
+  std::vector<char> outgoing_; ///< read from the local user, not yet taken by the session; at most one record
+  std::vector<char> incoming_; ///< decrypted, not yet taken by the local user; at most one record
+};
+
+} // namespace dynamix::links

@@ -1,0 +1,78 @@
+#pragma once
+
+/// The links of one process to other hosts: TLS towards them, plain bytes towards the process, one thread for all.
+/// Nothing that a peer sends is passed on before its certificate has proven that it is a host which may connect.
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+
+namespace dynamix::links {
+
+/// What actors speak over a link, as ALPN names it.
+constexpr const char* control_protocol = "dynamix-control/1";
+
+struct pump_options {
+  std::string directory;          ///< of this host's three files (links/identity.hpp)
+  std::string host;               ///< this one's name
+  std::set<std::string> accepted; ///< names of the hosts that may connect to this one
+  std::string protocol = control_protocol;
+  std::chrono::milliseconds handshake_timeout{3000};
+  std::size_t handshakes_max = 256; ///< at a time, of those who connect; the oldest is cut for one more
+  std::size_t links_a_host_max = 64;
+  /// One line a refused connection, at most 20 a minute, and one that counts the others. Called on the pump's thread.
+  std::function<void(const std::string& line)> report = [](const std::string&) {};
+};
+
+/// What a pump has done so far.
+struct pump_counts {
+  std::uint64_t opened = 0;
+  std::uint64_t refused = 0;
+  std::size_t shaking_hands = 0; ///< now, of those who have connected
+  std::size_t open = 0;          ///< now
+};
+
+/// Where a listener listens, and what it hands over.
+struct listening {
+  std::uint16_t port = 0;
+  int queue = -1; ///< each accepted link's plain descriptor is read from it, as an `int`; the caller closes both
+};
+
+class pump {
+public:
+  /// Reads this host's keys and starts the thread. Null where that is not possible, with the reason.
+  static std::unique_ptr<pump> start(pump_options options, std::string& problem);
+  /// As `end`.
+  ~pump();
+  pump(const pump&) = delete;
+  pump& operator=(const pump&) = delete;
+
+  /// Takes connections at `address` and `port` (0: any that is free), in place of those before at the same port.
+  /// Returns an empty string, or why not.
+  std::string listen(const std::string& address, std::uint16_t port, listening& made);
+  /// Links that are open stay open.
+  void stop_listening(std::uint16_t port);
+
+  /// Connects to `host`, which must prove that it is that host. Returns the plain descriptor, which the caller closes,
+  /// or -1 and why not. Blocks for at most `timeout` (the TCP connection) and the handshake's time-out; not to be
+  /// called on the pump's thread.
+  int connect(const std::string& host, const std::string& address, std::uint16_t port,
+              std::chrono::milliseconds timeout, std::string& problem);
+
+  /// Sends what local users have written, for at most two seconds, closes all, and ends the thread. Nobody is reached
+  /// and nobody listens from then on.
+  void end();
+
+  pump_counts counts() const;
+
+private:
+  class loop;
+  explicit pump(std::unique_ptr<loop> running);
+  std::unique_ptr<loop> loop_;
+};
+
+} // namespace dynamix::links

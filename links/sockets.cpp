@@ -1,0 +1,108 @@
+#include "links/sockets.hpp"
+
+#include <array>
+#include <cerrno>
+#include <fmt/core.h>
+#include <memory>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <system_error>
+#include <unistd.h>
+
+namespace dynamix::links {
+namespace {
+
+constexpr int backlog = 256;
+constexpr int kind = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+
+using address_list = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+address_list resolve(const std::string& address, std::uint16_t port, int flags) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
+    found = nullptr;
+  return {found, &::freeaddrinfo};
+}
+
+std::string failure(int error) {
+  return std::generic_category().message(error);
+}
+
+} // namespace
+
+descriptor listen_tcp(const std::string& address, std::uint16_t port, std::uint16_t& bound, std::string& problem) {
+  const auto places = resolve(address, port, AI_PASSIVE);
+  if (!places) {
+    problem = address + " is no address of this machine";
+    return {};
+  }
+  descriptor made(::socket(places->ai_family, kind, 0));
+  const int yes = 1; // connections of an earlier process that are still closing are no listener
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  if (!made || ::setsockopt(made.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+      ::bind(made.get(), places->ai_addr, places->ai_addrlen) != 0 || ::listen(made.get(), backlog) != 0 ||
+      ::getsockname(made.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0) {
+    problem = failure(errno);
+    return {};
+  }
+  bound = ntohs(own.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(own).sin6_port
+                                          : reinterpret_cast<const sockaddr_in&>(own).sin_port);
+  return made;
+}
+
+descriptor connect_tcp(const std::string& address, std::uint16_t port, std::chrono::milliseconds timeout,
+                       std::string& problem) {
+  const auto places = resolve(address, port, 0);
+  if (!places) {
+    problem = address + " has no address";
+    return {};
+  }
+  descriptor made(::socket(places->ai_family, kind, 0));
+  if (!made) {
+    problem = failure(errno);
+    return {};
+  }
+  if (::connect(made.get(), places->ai_addr, places->ai_addrlen) == 0)
+    return made;
+  int error = errno;
+  if (error == EINPROGRESS) {
+    pollfd waiting{.fd = made.get(), .events = POLLOUT, .revents = 0};
+    socklen_t size = sizeof error;
+    if (::poll(&waiting, 1, static_cast<int>(timeout.count())) != 1)
+      error = ETIMEDOUT;
+    else if (::getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+      error = errno;
+  }
+  if (error != 0) {
+    problem = failure(error);
+    return {};
+  }
+  return made;
+}
+
+void prepare_tcp(int socket) {
+  const int yes = 1;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+}
+
+std::string peer_text(int socket) {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof peer;
+  std::array<char, NI_MAXHOST> host{};
+  std::array<char, NI_MAXSERV> port{};
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) != 0 ||
+      ::getnameinfo(reinterpret_cast<const sockaddr*>(&peer), size, host.data(), host.size(), port.data(), port.size(),
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    return "an unknown address";
+  return fmt::format("{}:{}", host.data(), port.data());
+}
+
+} // namespace dynamix::links

@@ -1,0 +1,26 @@
+#pragma once
+
+/// TCP sockets for the pump. Included by this room's sources only.
+
+#include "links/connection.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace dynamix::links {
+
+/// A listener, non-blocking, and the port that it has got. None, with the reason, where it cannot be had.
+descriptor listen_tcp(const std::string& address, std::uint16_t port, std::uint16_t& bound, std::string& problem);
+
+/// A connection, non-blocking, within `timeout`. None, with the reason, where nothing accepts one.
+descriptor connect_tcp(const std::string& address, std::uint16_t port, std::chrono::milliseconds timeout,
+                       std::string& problem);
+
+/// Sends small messages at once, and notices a peer that is gone.
+void prepare_tcp(int socket);
+
+/// "127.0.0.1:7000" of the peer, for a person.
+std::string peer_text(int socket);
+
+} // namespace dynamix::links

@@ -1,0 +1,28 @@
+#pragma once
+
+/// Where the keys of a run's hosts are.
+
+#include "cluster/cluster_file.hpp"
+#include "node/launch/run_directory.hpp"
+
+#include <string>
+#include <vector>
+
+namespace dynamix::node {
+
+/// The directory that the cluster file names; empty where it names none.
+std::string key_directory_of(const cluster::cluster_file& file);
+
+/// Makes keys below the run directory, for a run on this machine whose file names none, and says where in `made`.
+/// Returns an empty string, or what went wrong.
+std::string make_run_keys(const cluster::cluster_file& file, const run_directory& run, std::string& made);
+/// What `make_run_keys` has made is of no use when the run is over.
+void remove_run_keys(const run_directory& run);
+
+/// Why this host's keys, which the file names, are not to be used; empty where they are, or none are named.
+std::string refuse_keys(const cluster::cluster_file& file, const std::string& host);
+
+/// What to tell a person of the keys that the file names, as far as they are on this machine.
+std::vector<std::string> key_warnings(const cluster::cluster_file& file);
+
+} // namespace dynamix::node

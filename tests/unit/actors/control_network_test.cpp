@@ -1,0 +1,218 @@
+/// Gateways over links, and what a stranger can do to one in the clear and cannot over a link.
+
+#include "actors/control_network.hpp"
+#include "actors/gateway.hpp"
+#include "actors/packing.hpp"
+#include "actors/system.hpp"
+#include "tests/unit/links/raw_client.hpp"
+#include "tests/unit/links/temporary_keys.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+namespace dynamix::actors::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr std::chrono::seconds patience{60};
+constexpr std::uint32_t patience_ms = 10000;
+
+/// One host's process, as far as its gateway goes.
+class one_host {
+public:
+  one_host(const std::string& name, const std::string& keys, std::set<std::string> accepted,
+           std::function<void(const std::string&)> report)
+      : name_(name) {
+    std::string problem;
+    pump_ = links::pump::start({.directory = links::host_directory(keys, name),
+                                .host = name,
+                                .accepted = std::move(accepted),
+                                .report = std::move(report)},
+                               problem);
+    EXPECT_NE(pump_, nullptr) << problem;
+    network_ = std::make_unique<control_network>(system_, pump_);
+    start_gateway();
+  }
+  ~one_host() {
+    end_gateway();
+    network_->shut_down();
+  }
+
+  void start_gateway() { gateway_ = system_.spawn(gateway, name_, true, std::shared_ptr<host_events>()); }
+  void end_gateway() { caf::anon_send_exit(std::exchange(gateway_, nullptr), caf::exit_reason::user_shutdown); }
+  std::uint16_t publish(std::uint16_t port = 0) {
+    const auto bound = network_->publish(own(), port, "127.0.0.1");
+    EXPECT_TRUE(bound) << (bound ? "" : caf::to_string(bound.error()));
+    return bound ? *bound : 0;
+  }
+  std::uint16_t publish_in_the_clear() {
+    const auto bound = system_.middleman().publish(own(), 0, "127.0.0.1");
+    EXPECT_TRUE(bound);
+    return bound ? *bound : 0;
+  }
+  gateway_actor own() const { return caf::actor_cast<gateway_actor>(gateway_); }
+  gateway_actor reach(const std::string& host, std::uint16_t port) {
+    return network_->reach({.host = host, .address = "127.0.0.1", .port = port}, patience_ms, problem_);
+  }
+  /// Whether a gateway that this host has reached answers.
+  bool asks(const gateway_actor& reached) {
+    bool answered = false;
+    caf::scoped_actor self(system_);
+    const messages::farewell said{.host = "w", .reason = "over", .decisions = {}};
+    self->request(reached, patience, atom::finish_v, pack(said))
+        .receive([&](atom::finish) { answered = true; }, [](const caf::error&) {});
+    return answered;
+  }
+  bool sees_the_end_of(const gateway_actor& reached) {
+    caf::scoped_actor self(system_);
+    self->monitor(reached);
+    bool ended = false;
+    self->receive([&](const caf::down_msg&) { ended = true; }, caf::after(patience) >> [] {});
+    return ended;
+  }
+
+  caf::actor_system& system() { return system_; }
+  links::pump& pump() { return *pump_; }
+  control_network& network() { return *network_; }
+  const std::string& problem() const { return problem_; }
+
+private:
+  const std::string name_;
+  std::shared_ptr<links::pump> pump_;
+  system_config config_{cluster::derive_timeouts(5000)};
+  caf::actor_system system_{config_};
+  std::unique_ptr<control_network> network_;
+  gateway_local gateway_;
+  std::string problem_;
+};
+
+class ControlNetwork : public ::testing::Test {
+protected:
+  ControlNetwork() {
+    EXPECT_EQ(links::make_keys(keys_.path(), links::testing::request_of({"ada", "ben"})), "");
+    ada_ = start("ada", {"ben"});
+    ben_ = start("ben", {});
+  }
+  std::unique_ptr<one_host> start(const std::string& name, std::set<std::string> accepted) {
+    return std::make_unique<one_host>(name, keys_.path(), std::move(accepted), [this](const std::string& line) {
+      const std::scoped_lock lock(mutex_);
+      lines_.push_back(line);
+    });
+  }
+  std::vector<std::string> lines() {
+    const std::scoped_lock lock(mutex_);
+    return lines_;
+  }
+
+  links::testing::temporary_keys keys_;
+  std::mutex mutex_;
+  std::vector<std::string> lines_; ///< guarded by the mutex
+  std::unique_ptr<one_host> ada_;
+  std::unique_ptr<one_host> ben_;
+};
+
+/// A peer with CAF and our messages, but without keys.
+class Stranger : public ControlNetwork {
+protected:
+  caf::expected<gateway_actor> reach(std::uint16_t port) {
+    return system_.middleman().remote_actor<gateway_actor>("127.0.0.1", port);
+  }
+  /// Whether a forged end of the gateway at this port was obeyed.
+  bool ends_the_gateway(std::uint16_t port) {
+    const auto reached = reach(port);
+    if (!reached)
+      return false;
+    caf::scoped_actor self(system_);
+    self->monitor(*reached);
+    caf::anon_send_exit(*reached, caf::exit_reason::user_shutdown);
+    bool ended = false;
+    self->receive([&](const caf::down_msg& down) { ended = down.reason == caf::exit_reason::user_shutdown; },
+                  caf::after(patience) >> [] {});
+    return ended;
+  }
+
+  system_config config_{cluster::derive_timeouts(5000)};
+  caf::actor_system system_{config_};
+};
+
+TEST_F(ControlNetwork, CarriesMessagesAndTellsTheEnd) {
+  const auto port = ada_->publish();
+  const auto reached = ben_->reach("ada", port);
+  ASSERT_TRUE(reached) << ben_->problem();
+  EXPECT_TRUE(ben_->asks(reached));
+  EXPECT_EQ(ada_->pump().counts().open, 1U);
+  ada_->end_gateway();
+  EXPECT_TRUE(ben_->sees_the_end_of(reached));
+}
+
+TEST_F(ControlNetwork, TellsTheEndOfAProcess) {
+  const auto reached = ben_->reach("ada", ada_->publish());
+  ASSERT_TRUE(reached) << ben_->problem();
+  EXPECT_TRUE(ben_->asks(reached));
+  ada_.reset();
+  EXPECT_TRUE(ben_->sees_the_end_of(reached));
+}
+
+TEST_F(ControlNetwork, ReachesAGatewayTwiceOverOneLink) {
+  const auto port = ada_->publish();
+  const auto first = ben_->reach("ada", port);
+  const auto second = ben_->reach("ada", port);
+  EXPECT_TRUE(first && first == second);
+  EXPECT_TRUE(ben_->asks(second));
+}
+
+TEST_F(ControlNetwork, PublishesANewGatewayAtThePortOfTheOneBefore) {
+  const auto port = ada_->publish();
+  const auto before = ben_->reach("ada", port);
+  ASSERT_TRUE(before) << ben_->problem();
+  ada_->network().unpublish(ada_->own(), port);
+  ada_->end_gateway();
+  EXPECT_TRUE(ben_->sees_the_end_of(before));
+  ada_->start_gateway();
+  EXPECT_EQ(ada_->publish(port), port);
+  const auto after = ben_->reach("ada", port);
+  ASSERT_TRUE(after) << ben_->problem();
+  EXPECT_NE(before, after);
+  EXPECT_TRUE(ben_->asks(after));
+}
+
+TEST_F(ControlNetwork, SaysWhyAHostCannotBeReached) {
+  EXPECT_FALSE(ada_->reach("ben", ben_->publish())) << "ben takes links from nobody";
+  EXPECT_THAT(ada_->problem(), HasSubstr("it refused this host"));
+  EXPECT_FALSE(ben_->reach("cy", ada_->publish()));
+  EXPECT_THAT(ben_->problem(), HasSubstr("it is host \"ada\""));
+}
+
+TEST_F(Stranger, EndsAGatewayInTheClear) {
+  EXPECT_TRUE(ends_the_gateway(ada_->publish_in_the_clear()));
+}
+
+TEST_F(Stranger, IsCutBeforeAByteReachesTheGatewayOverLinks) {
+  const auto port = ada_->publish();
+  EXPECT_FALSE(ends_the_gateway(port));
+  EXPECT_THAT(lines(), SizeIs(1));
+  EXPECT_EQ(ada_->pump().counts().opened, 0U);
+  const auto reached = ben_->reach("ada", port);
+  EXPECT_TRUE(reached && ben_->asks(reached)) << "the gateway lives";
+}
+
+TEST_F(Stranger, GetsCafsGreetingInTheClearAndNotAByteOverLinks) {
+  const links::testing::raw_socket clear(ada_->publish_in_the_clear());
+  EXPECT_TRUE(clear.wait_for_bytes()) << "CAF talks to whoever connects";
+
+  const links::testing::raw_socket secured(ada_->publish());
+  secured.send(std::string(4, '\0') + std::string(36, '\xff')); // a header that claims four gigabytes
+  std::string received;
+  EXPECT_TRUE(secured.wait_for_end(received));
+  EXPECT_EQ(received, "");
+  EXPECT_THAT(lines().at(0), HasSubstr("it does not speak TLS"));
+}
+
+} // namespace
+} // namespace dynamix::actors::testing

@@ -1,0 +1,124 @@
+#pragma once
+
+/// The hosts ada and ben, of which ada listens.
+
+#include "links/pump.hpp"
+#include "tests/unit/links/temporary_keys.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <mutex>
+#include <poll.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace dynamix::links::testing {
+
+/// Looks every 5 ms, for 30 s at most, whether something has come true.
+template <class Condition>
+bool wait_until(const Condition& come_true) {
+  for (int look = 0; look < 6000; ++look) {
+    if (come_true())
+      return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
+class plain_end {
+public:
+  explicit plain_end(int number) : number_(number) {}
+  plain_end(const plain_end&) = delete;
+  ~plain_end() { close(); }
+  void close() {
+    if (number_ >= 0)
+      ::close(number_);
+    number_ = -1;
+  }
+  int get() const { return number_; }
+  /// Blocks as long as there is no room. False when the other side is gone.
+  bool write(const std::string& bytes) const {
+    std::size_t written = 0;
+    while (written < bytes.size()) {
+      pollfd waiting{.fd = number_, .events = POLLOUT, .revents = 0};
+      if (::poll(&waiting, 1, 30000) != 1)
+        return false;
+      const auto count = ::send(number_, bytes.data() + written, bytes.size() - written, MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (count < 0 && errno != EAGAIN)
+        return false;
+      written += count < 0 ? 0 : static_cast<std::size_t>(count);
+    }
+    return true;
+  }
+  /// Reads so many bytes, or as many as come before the end or 30 s without any.
+  std::string read(std::size_t size) const {
+    std::string bytes;
+    while (bytes.size() < size) {
+      pollfd waiting{.fd = number_, .events = POLLIN, .revents = 0};
+      std::string more(std::min<std::size_t>(size - bytes.size(), 65536), '\0');
+      if (::poll(&waiting, 1, 30000) != 1)
+        break;
+      const auto count = ::recv(number_, more.data(), more.size(), MSG_DONTWAIT);
+      if (count <= 0)
+        break;
+      bytes.append(more.data(), static_cast<std::size_t>(count));
+    }
+    return bytes;
+  }
+
+private:
+  int number_;
+};
+
+class LinkPair : public ::testing::Test {
+protected:
+  void SetUp() override { ASSERT_EQ(make_keys(keys_.path(), request_of({"ada", "ben", "cy"})), ""); }
+
+  pump_options options_of(const std::string& host,
+                          std::chrono::milliseconds handshake_timeout = std::chrono::seconds(3)) {
+    return {.directory = host_directory(keys_.path(), host),
+            .host = host,
+            .accepted = {"ada", "ben"},
+            .handshake_timeout = handshake_timeout,
+            .report = [this](const std::string& line) {
+              const std::scoped_lock lock(mutex_);
+              lines_.push_back(line);
+            }};
+  }
+  static std::unique_ptr<pump> start(pump_options options) {
+    std::string problem;
+    auto started = pump::start(std::move(options), problem);
+    EXPECT_NE(started, nullptr) << problem;
+    return started;
+  }
+  /// Makes ada listen, and returns its port.
+  std::uint16_t listen(pump& at) {
+    listening made;
+    EXPECT_EQ(at.listen("127.0.0.1", 0, made), "");
+    queue_ = std::make_unique<plain_end>(made.queue);
+    return made.port;
+  }
+  /// The next link that ada's listener has handed over; -1 when none comes within 30 s.
+  int next_link() const {
+    const auto bytes = queue_->read(sizeof(int));
+    return bytes.size() == sizeof(int) ? *reinterpret_cast<const int*>(bytes.data()) : -1;
+  }
+  bool anything_handed_over() const {
+    pollfd waiting{.fd = queue_->get(), .events = POLLIN, .revents = 0};
+    return ::poll(&waiting, 1, 0) == 1;
+  }
+  std::vector<std::string> lines() {
+    const std::scoped_lock lock(mutex_);
+    return lines_;
+  }
+
+  temporary_keys keys_;
+  std::mutex mutex_;
+  std::vector<std::string> lines_; ///< guarded by the mutex
+  std::unique_ptr<plain_end> queue_;
+};
+
+} // namespace dynamix::links::testing

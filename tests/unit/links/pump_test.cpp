@@ -1,0 +1,187 @@
+#include "storage/splitmix64.hpp"
+#include "tests/unit/links/link_pair.hpp"
+
+#include <gmock/gmock.h>
+
+namespace dynamix::links {
+namespace {
+
+using namespace testing;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using std::chrono::milliseconds;
+
+std::string random_bytes(std::size_t size) {
+  std::string bytes(size, '\0');
+  storage::splitmix64 numbers(size);
+  for (auto& byte : bytes)
+    byte = static_cast<char>(numbers.next());
+  return bytes;
+}
+
+class Pump : public LinkPair {
+protected:
+  void SetUp() override {
+    LinkPair::SetUp();
+    ada_ = start(options_of("ada"));
+    ben_ = start(options_of("ben"));
+    port_ = listen(*ada_);
+  }
+  int call(const std::string& host = "ada") {
+    return ben_->connect(host, "127.0.0.1", port_, milliseconds(5000), problem_);
+  }
+
+  std::unique_ptr<pump> ada_;
+  std::unique_ptr<pump> ben_;
+  std::uint16_t port_ = 0;
+  std::string problem_;
+};
+
+TEST_F(Pump, CarriesBytesBothWaysAtOnce) {
+  const plain_end from_ben(call());
+  ASSERT_GE(from_ben.get(), 0) << problem_;
+  const plain_end at_ada(next_link());
+  const auto there = random_bytes(5'000'000);
+  const auto back = random_bytes(7'000'001);
+  std::thread writer([&] { EXPECT_TRUE(from_ben.write(there)); });
+  std::thread answerer([&] { EXPECT_TRUE(at_ada.write(back)); });
+  std::thread reader([&] { EXPECT_TRUE(from_ben.read(back.size()) == back); });
+  EXPECT_TRUE(at_ada.read(there.size()) == there);
+  for (auto* each : {&writer, &answerer, &reader})
+    each->join();
+  EXPECT_EQ(ada_->counts().open, 1U);
+  EXPECT_THAT(lines(), IsEmpty());
+}
+
+TEST_F(Pump, KeepsApartManyLinks) {
+  constexpr int links = 40;
+  for (int i = 0; i < links; ++i) {
+    const plain_end from_ben(call());
+    ASSERT_GE(from_ben.get(), 0) << problem_;
+    const plain_end at_ada(next_link());
+    ASSERT_TRUE(from_ben.write(std::to_string(i)));
+    EXPECT_EQ(at_ada.read(std::to_string(i).size()), std::to_string(i));
+  }
+  EXPECT_TRUE(wait_until([&] { return ada_->counts().open == 0 && ben_->counts().open == 0; }));
+  EXPECT_EQ(ada_->counts().opened, 40U);
+}
+
+TEST_F(Pump, TellsTheEndOfEitherSide) {
+  {
+    plain_end from_ben(call());
+    plain_end at_ada(next_link());
+    from_ben.close();
+    EXPECT_EQ(at_ada.read(1), "");
+  }
+  plain_end from_ben(call());
+  plain_end at_ada(next_link());
+  at_ada.close();
+  EXPECT_EQ(from_ben.read(1), "");
+}
+
+TEST_F(Pump, DeliversWhatWasWrittenBeforeTheEndOfItsUserAndItsOwn) {
+  const auto last_words = random_bytes(3'000'000);
+  plain_end from_ben(call());
+  const plain_end at_ada(next_link());
+  std::string heard;
+  std::thread listener([&] { heard = at_ada.read(last_words.size() + 1); });
+  EXPECT_TRUE(from_ben.write(last_words));
+  from_ben.close();
+  ben_.reset();
+  listener.join();
+  EXPECT_TRUE(heard == last_words) << heard.size();
+}
+
+TEST_F(Pump, DeliversWhatWasWrittenThoughItsUserNeverCloses) {
+  const plain_end from_ben(call());
+  const plain_end at_ada(next_link());
+  EXPECT_TRUE(from_ben.write("farewell"));
+  ben_.reset();
+  EXPECT_EQ(at_ada.read(9), "farewell");
+}
+
+TEST_F(Pump, ReachesNobodyOnceItHasEnded) {
+  const plain_end from_ben(call());
+  ben_->end();
+  EXPECT_EQ(from_ben.read(1), "");
+  EXPECT_EQ(call(), -1);
+  EXPECT_EQ(problem_, "this host ends");
+  listening none;
+  EXPECT_EQ(ben_->listen("127.0.0.1", 0, none), "this host ends");
+  ben_->stop_listening(0);
+  ben_->end();
+}
+
+TEST_F(Pump, HoldsASenderBackWhoseReceiverReadsNothing) {
+  const plain_end from_ben(call());
+  const plain_end at_ada(next_link());
+  const std::string block(1 << 20, 'x');
+  std::size_t sent = 0;
+  for (;;) { // until all buffers are full
+    pollfd waiting{.fd = from_ben.get(), .events = POLLOUT, .revents = 0};
+    if (::poll(&waiting, 1, 1000) != 1)
+      break;
+    const auto count = ::send(from_ben.get(), block.data(), block.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    ASSERT_GE(count, 0);
+    sent += static_cast<std::size_t>(count);
+    ASSERT_LT(sent, 64U << 20) << "it holds whatever it is given";
+  }
+  EXPECT_EQ(at_ada.read(sent).size(), sent);
+}
+
+TEST_F(Pump, ListensAnewAtTheSamePort) {
+  listening again;
+  ASSERT_EQ(ada_->listen("127.0.0.1", port_, again), "");
+  EXPECT_EQ(again.port, port_);
+  queue_ = std::make_unique<plain_end>(again.queue);
+  const plain_end from_ben(call());
+  EXPECT_GE(from_ben.get(), 0) << problem_;
+  const plain_end at_ada(next_link());
+  EXPECT_GE(at_ada.get(), 0);
+  ada_->stop_listening(port_);
+  EXPECT_EQ(call(), -1);
+  EXPECT_THAT(problem_, HasSubstr("refused"));
+  EXPECT_TRUE(from_ben.write("!") && at_ada.read(1) == "!") << "links that are open stay open";
+}
+
+TEST_F(Pump, StopsListeningWhenNobodyTakesItsLinks) {
+  queue_->close();
+  EXPECT_TRUE(wait_until([&] { return call() == -1; }));
+}
+
+TEST_F(Pump, SaysWhyAPortCannotBeHad) {
+  listening other;
+  EXPECT_THAT(ben_->listen("127.0.0.1", port_, other), HasSubstr("in use"));
+  EXPECT_THAT(ben_->listen("203.0.113.1", 0, other), HasSubstr("assign"));
+}
+
+TEST_F(Pump, ReadsNewKeysWhileItRuns) {
+  const plain_end before(call());
+  const plain_end at_ada(next_link());
+  key_request request = request_of({"ada", "ben"});
+  rotation_step made{};
+  for (int step = 0; step < 3; ++step) {
+    ASSERT_EQ(rotate_keys(keys_.path(), request, made), "");
+    // Whichever of the two has read the step already.
+    const plain_end from_ben(call());
+    ASSERT_GE(from_ben.get(), 0) << problem_ << " in step " << step;
+    const plain_end link(next_link());
+    std::this_thread::sleep_for(milliseconds(1100)); // they look once a second
+  }
+  EXPECT_EQ(made, rotation_step::finished);
+  EXPECT_TRUE(before.write("still")) << "a link that is open lives on";
+  EXPECT_EQ(at_ada.read(5), "still");
+}
+
+TEST_F(Pump, KeepsItsKeysWhenNewOnesAreBroken) {
+  ASSERT_EQ(write_private_file(host_directory(keys_.path(), "ada") + "/" + key_file, "nothing"), "");
+  std::this_thread::sleep_for(milliseconds(1100));
+  const plain_end from_ben(call());
+  EXPECT_GE(from_ben.get(), 0) << problem_;
+  EXPECT_THAT(lines(), ElementsAre(HasSubstr("new keys are not used: ")));
+}
+
+} // namespace
+} // namespace dynamix::links

@@ -1,0 +1,92 @@
+#include "tests/unit/links/raw_client.hpp"
+
+#include "links/openssl_handles.hpp"
+
+#include <gtest/gtest.h>
+
+#include <arpa/inet.h>
+#include <array>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+#include <utility>
+
+namespace dynamix::links::testing {
+namespace {
+
+constexpr int patience_ms = 10000;
+
+} // namespace
+
+raw_socket::raw_socket(std::uint16_t port) : number_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(number_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+}
+
+raw_socket::raw_socket(raw_socket&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+
+raw_socket::~raw_socket() {
+  if (number_ >= 0)
+    ::close(number_);
+}
+
+void raw_socket::send(const std::string& bytes) const {
+  EXPECT_EQ(::send(number_, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+}
+
+bool raw_socket::wait_for_end(std::string& received) const {
+  std::array<char, 4096> bytes{};
+  pollfd waiting{.fd = number_, .events = POLLIN, .revents = 0};
+  while (::poll(&waiting, 1, patience_ms) == 1) {
+    const auto count = ::recv(number_, bytes.data(), bytes.size(), 0);
+    if (count <= 0)
+      return true;
+    received.append(bytes.data(), static_cast<std::size_t>(count));
+  }
+  return false;
+}
+
+bool raw_socket::wait_for_bytes() const {
+  char first = 0;
+  pollfd waiting{.fd = number_, .events = POLLIN, .revents = 0};
+  return ::poll(&waiting, 1, patience_ms) == 1 && ::recv(number_, &first, 1, MSG_PEEK) == 1;
+}
+
+std::string read_as_client(std::uint16_t port, const raw_tls& client) {
+  const raw_socket socket(port);
+  const timeval limit{.tv_sec = patience_ms / 1000, .tv_usec = 0};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  const std::unique_ptr<SSL_CTX, freed_by<SSL_CTX_free>> context(SSL_CTX_new(TLS_client_method()));
+  SSL_CTX_set_min_proto_version(context.get(), client.version);
+  SSL_CTX_set_max_proto_version(context.get(), client.version);
+  if (client.own) {
+    EXPECT_EQ(SSL_CTX_use_certificate(context.get(), parse_certificates(client.own->certificate).at(0).get()), 1);
+    EXPECT_EQ(SSL_CTX_use_PrivateKey(context.get(), parse_key(client.own->key).get()), 1);
+  }
+  const ssl_handle session(SSL_new(context.get()));
+  if (client.protocol) {
+    const auto text = static_cast<char>(client.protocol->size()) + *client.protocol;
+    SSL_set_alpn_protos(session.get(), reinterpret_cast<const unsigned char*>(text.data()),
+                        static_cast<unsigned int>(text.size()));
+  }
+  SSL_set_fd(session.get(), socket.get());
+  if (SSL_connect(session.get()) != 1)
+    return "";
+  std::string received;
+  std::array<char, 4096> bytes{};
+  for (int count = 0; (count = SSL_read(session.get(), bytes.data(), bytes.size())) > 0;)
+    received.append(bytes.data(), static_cast<std::size_t>(count));
+  return received;
+}
+
+std::string client_hello_begin() {
+  // A handshake record of 512 bytes, of which the ClientHello's type, length, version and some of its random follow.
+  return std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11) + std::string(16, 'r');
+}
+
+} // namespace dynamix::links::testing

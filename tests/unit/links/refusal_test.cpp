@@ -1,0 +1,256 @@
+/// Who is refused, each with one line that says why, and before a byte reaches whoever takes links.
+
+#include "links/refusals.hpp"
+#include "tests/unit/links/link_pair.hpp"
+#include "tests/unit/links/raw_client.hpp"
+
+#include <gmock/gmock.h>
+
+#include <ctime>
+#include <fstream>
+
+namespace dynamix::links {
+namespace {
+
+using namespace testing;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using std::chrono::milliseconds;
+
+class LinkRefusal : public LinkPair {
+protected:
+  void SetUp() override {
+    LinkPair::SetUp();
+    ada_ = start(options_of("ada", milliseconds(1500)));
+    port_ = listen(*ada_);
+    ASSERT_EQ(read_private_file(keys_.path("keys/authority/ca.crt"), authority_.certificate), "");
+    ASSERT_EQ(read_private_file(keys_.path("keys/authority/ca.key"), authority_.key), "");
+  }
+
+  credential issued(const std::string& name, const validity& valid = valid_for_days(std::time(nullptr), 365)) {
+    credential made;
+    EXPECT_EQ(issue_certificate(authority_, name, valid, made), "");
+    return made;
+  }
+  /// This client is refused, for this reason.
+  void expect_refused(const raw_tls& client, const std::string& reason) {
+    EXPECT_EQ(read_as_client(port_, client), "") << "it was accepted, and got bytes";
+    expect_refused_once(reason);
+  }
+  void expect_refused_once(const std::string& reason) {
+    EXPECT_TRUE(wait_until([&] { return ada_->counts().refused == 1; }));
+    EXPECT_THAT(lines(), ElementsAre(HasSubstr(": " + reason)));
+    EXPECT_FALSE(anything_handed_over());
+    EXPECT_EQ(ada_->counts().opened, 0U);
+    EXPECT_EQ(ada_->counts().shaking_hands, 0U);
+  }
+
+  std::unique_ptr<pump> ada_;
+  std::uint16_t port_ = 0;
+  credential authority_;
+};
+
+TEST_F(LinkRefusal, TakesARawClientThatIsRight) {
+  // What the others lack is what they are refused for.
+  std::string answer;
+  std::thread client([&] { answer = read_as_client(port_, {.own = issued("ben"), .protocol = control_protocol}); });
+  plain_end link(next_link());
+  EXPECT_TRUE(link.write("welcome"));
+  link.close();
+  client.join();
+  EXPECT_EQ(answer, "\x01welcome");
+  EXPECT_THAT(lines(), IsEmpty());
+}
+
+TEST_F(LinkRefusal, OfNoCertificate) {
+  expect_refused({.protocol = control_protocol}, "it showed no certificate");
+}
+
+TEST_F(LinkRefusal, OfAnotherAuthority) {
+  authority_ = make_authority("pair", valid_for_days(std::time(nullptr), 365)); // it calls itself the same
+  expect_refused({.own = issued("ben"), .protocol = control_protocol},
+                 "its certificate was issued by an authority that this host does not accept");
+}
+
+TEST_F(LinkRefusal, OfAnExpiredCertificate) {
+  const std::int64_t now = std::time(nullptr);
+  expect_refused({.own = issued("ben", {now - 10 * day_seconds, now - day_seconds}), .protocol = control_protocol},
+                 "its certificate expired on ");
+}
+
+TEST_F(LinkRefusal, OfACertificateThatIsNotYetValid) {
+  const std::int64_t now = std::time(nullptr);
+  expect_refused({.own = issued("ben", {now + day_seconds, now + 10 * day_seconds}), .protocol = control_protocol},
+                 "its certificate is not valid before ");
+  EXPECT_THAT(lines(), ElementsAre(HasSubstr("this clock or the issuer's is wrong")));
+}
+
+TEST_F(LinkRefusal, OfAHostThatMayNotConnect) {
+  expect_refused({.own = issued("cy"), .protocol = control_protocol}, "host \"cy\" may not connect to this one");
+}
+
+TEST_F(LinkRefusal, OfACertificateRevokedByRotation) {
+  const auto stolen = issued("ben");
+  rotation_step made{};
+  for (int step = 0; step < 3; ++step)
+    ASSERT_EQ(rotate_keys(keys_.path(), request_of({"ada", "ben"}), made), "");
+  std::this_thread::sleep_for(milliseconds(1100)); // it looks once a second
+  expect_refused({.own = stolen, .protocol = control_protocol},
+                 "its certificate was issued by an authority that this host does not accept");
+}
+
+TEST_F(LinkRefusal, OfACertificateIssuedByAHost) {
+  const auto ben = issued("ben");
+  authority_ = ben;
+  credential made;
+  EXPECT_NE(issue_certificate(authority_, "ada", valid_for_days(std::time(nullptr), 1), made), "");
+}
+
+TEST_F(LinkRefusal, OfTls12) {
+  expect_refused({.own = issued("ben"), .protocol = control_protocol, .version = 0x0303}, "it does not speak TLS 1.3");
+}
+
+TEST_F(LinkRefusal, OfAnotherProtocol) {
+  expect_refused({.own = issued("ben"), .protocol = "http/1.1"}, "it asked for another protocol");
+}
+
+TEST_F(LinkRefusal, OfNoProtocol) {
+  expect_refused({.own = issued("ben")}, "it asked for no protocol");
+}
+
+TEST_F(LinkRefusal, OfPlainBytes) {
+  const raw_socket peer(port_);
+  peer.send("GET / HTTP/1.1\r\n\r\n");
+  std::string received;
+  EXPECT_TRUE(peer.wait_for_end(received));
+  EXPECT_EQ(received, "");
+  expect_refused_once("it does not speak TLS");
+}
+
+TEST_F(LinkRefusal, OfHalfAClientHello) {
+  const raw_socket peer(port_);
+  peer.send(client_hello_begin());
+  std::string received;
+  EXPECT_TRUE(peer.wait_for_end(received));
+  expect_refused_once("it did not finish its handshake within 1.5 s");
+}
+
+TEST_F(LinkRefusal, OfAClientHelloThatGoesOnWithRubbish) {
+  const raw_socket peer(port_);
+  peer.send(client_hello_begin() + std::string(4096, '\xff'));
+  std::string received;
+  EXPECT_TRUE(peer.wait_for_end(received));
+  EXPECT_TRUE(wait_until([&] { return ada_->counts().refused == 1; }));
+  EXPECT_FALSE(anything_handed_over());
+}
+
+TEST_F(LinkRefusal, OfOneThatClosesWithoutAWord) {
+  { const raw_socket peer(port_); }
+  expect_refused_once("it closed the connection without a word");
+}
+
+TEST_F(LinkRefusal, OfACallersAnswer) {
+  auto options = options_of("ben");
+  const auto ben = start(options);
+  std::string problem;
+  EXPECT_EQ(ben->connect("cy", "127.0.0.1", port_, milliseconds(5000), problem), -1);
+  EXPECT_THAT(problem, HasSubstr("it is host \"ada\", and \"cy\" was called"));
+
+  const auto cy = start(options_of("cy"));
+  EXPECT_EQ(cy->connect("ada", "127.0.0.1", port_, milliseconds(5000), problem), -1);
+  EXPECT_THAT(problem, HasSubstr("it refused this host"));
+
+  ASSERT_EQ(make_keys(keys_.path("other"), request_of({"ada", "ben"})), "");
+  options.directory = host_directory(keys_.path("other"), "ben");
+  const auto stranger = start(options);
+  EXPECT_EQ(stranger->connect("ada", "127.0.0.1", port_, milliseconds(5000), problem), -1);
+  EXPECT_THAT(problem, HasSubstr("issued by an authority that this host does not accept"));
+  EXPECT_FALSE(anything_handed_over());
+}
+
+TEST_F(LinkRefusal, OfACalledPortThatSaysNothing) {
+  const int mute = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(::listen(mute, 1), 0); // at a port that the kernel chooses
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  ASSERT_EQ(::getsockname(mute, reinterpret_cast<sockaddr*>(&own), &size), 0);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(&own);
+  const auto port = static_cast<std::uint16_t>(bytes[2] << 8 | bytes[3]);
+  const auto ben = start(options_of("ben", milliseconds(300)));
+  std::string problem;
+  EXPECT_EQ(ben->connect("ada", "127.0.0.1", port, milliseconds(5000), problem), -1);
+  EXPECT_THAT(problem, HasSubstr("did not finish its handshake within 0.3 s"));
+  ::close(mute);
+}
+
+TEST_F(LinkRefusal, OfMoreLinksThanAHostMayHave) {
+  auto options = options_of("ada");
+  options.links_a_host_max = 2;
+  const auto few = start(options);
+  const auto port = listen(*few);
+  const auto ben = start(options_of("ben"));
+  std::string problem;
+  const auto call = [&] { return ben->connect("ada", "127.0.0.1", port, milliseconds(5000), problem); };
+  const plain_end first(call());
+  plain_end second(call());
+  const plain_end one(next_link());
+  const plain_end two(next_link());
+  EXPECT_EQ(call(), -1);
+  second.close();
+  EXPECT_EQ(two.read(1), "");
+  EXPECT_TRUE(wait_until([&] { return few->counts().open == 1; }));
+  const plain_end third(call());
+  EXPECT_GE(third.get(), 0) << problem;
+}
+
+std::size_t resident_kib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == "VmRSS:") {
+      std::size_t kib = 0;
+      status >> kib;
+      return kib;
+    }
+  return 0;
+}
+
+TEST_F(LinkRefusal, OfHundredsWhoSayNothingInBoundedMemory) {
+  constexpr std::size_t silent = 300;
+  const auto before_kib = resident_kib();
+  std::vector<raw_socket> peers;
+  for (std::size_t i = 0; i < silent; ++i) {
+    peers.emplace_back(port_);
+    if (i % 2 == 1) // some of them begin
+      peers.back().send(client_hello_begin());
+  }
+  const auto ben = start(options_of("ben"));
+  std::string problem;
+  const plain_end among_them(ben->connect("ada", "127.0.0.1", port_, milliseconds(5000), problem));
+  EXPECT_GE(among_them.get(), 0) << "a host gets through: " << problem;
+  EXPECT_LE(ada_->counts().shaking_hands, 256U);
+  EXPECT_TRUE(wait_until([&] { return ada_->counts().refused == silent; })) << ada_->counts().refused;
+  std::string received;
+  for (const auto& peer : peers)
+    EXPECT_TRUE(peer.wait_for_end(received));
+  EXPECT_EQ(ada_->counts().shaking_hands, 0U);
+  EXPECT_EQ(lines().size(), 20U) << "and no line for each";
+  EXPECT_LT(resident_kib() - before_kib, silent * 128);
+}
+
+TEST(RefusalLines, AreTwentyAMinuteAndOneThatCountsTheOthers) {
+  std::vector<std::string> passed;
+  refusal_lines lines([&](const std::string& line) { passed.push_back(line); });
+  const refusal_lines::time_point begin{std::chrono::hours(1)};
+  for (int i = 0; i < 100; ++i)
+    lines.add(begin + std::chrono::milliseconds(i), "one");
+  EXPECT_EQ(passed.size(), 20U);
+  lines.add(begin + std::chrono::seconds(61), "another");
+  ASSERT_EQ(passed.size(), 22U);
+  EXPECT_EQ(passed.at(20), "refused 80 more connections within a minute");
+  EXPECT_EQ(passed.at(21), "another");
+}
+
+} // namespace
+} // namespace dynamix::links
