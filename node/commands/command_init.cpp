@@ -5,6 +5,7 @@
 #include "node/reports/text.hpp"
 #include "storage/atomic_file.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
@@ -111,14 +112,22 @@ int init(const init_arguments& arguments, command_context& context) {
     return exit_failed;
   }
   const auto file = shell_quoted(arguments.out);
+  const bool open = std::ranges::any_of(
+      parsed.file.hosts, [&](const auto& host) { return !cluster::refuse_listen(parsed.file, host, false).empty(); });
   context.out << fmt::format(
       "{}: {} hosts, {} arbitrates\n\nNext: say in it what is trained, then\n"
       "    dynamix-node check --cluster {}\nand copy it to every host, with the data, and start on each\n",
       arguments.out, listed.hosts.size(), listed.hosts.front().name, file);
   for (std::size_t i = 0; i < std::min(commands_shown, listed.hosts.size()); ++i)
-    context.out << fmt::format("    dynamix-node run --cluster {} --name {}\n", file, listed.hosts[i].name);
+    context.out << fmt::format("    dynamix-node run --cluster {} --name {}{}\n", file, listed.hosts[i].name,
+                               open ? " --insecure" : "");
   if (listed.hosts.size() > commands_shown)
     context.out << fmt::format("    ... and so on for {} more\n", listed.hosts.size() - commands_shown);
+  if (open)
+    context.out << fmt::format(
+        "--insecure: gradients travel beyond loopback in the clear, so use a network that only the hosts reach.\n"
+        "    dynamix-node keys init --cluster {}\nmakes keys that protect the control messages.\n",
+        file);
   return exit_done;
 }
 

@@ -22,6 +22,7 @@ namespace {
 
 using namespace testing;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 /// A cluster file in a directory of its own.
@@ -121,7 +122,8 @@ TEST_F(CommandLine, InitWritesAClusterFileThatIsValid) {
   const auto made = ask({"init", "--hosts", "gpu[1-5],slow=10.0.0.9", "--name", "lab", "--out", path});
   ASSERT_EQ(made.code, exit_done) << made.err;
   EXPECT_THAT(made.out, HasSubstr("6 hosts, gpu1 arbitrates"));
-  EXPECT_THAT(made.out, HasSubstr("--name gpu4\n    ... and so on for 2 more"));
+  EXPECT_THAT(made.out, HasSubstr("--name gpu4 --insecure\n    ... and so on for 2 more"));
+  EXPECT_THAT(made.out, HasSubstr("dynamix-node keys init --cluster"));
   const auto read = cluster::read_cluster_file(path);
   ASSERT_TRUE(read.errors.empty()) << cluster::to_string(read.errors.front());
   EXPECT_EQ(read.file.name, "lab");
@@ -133,7 +135,9 @@ TEST_F(CommandLine, InitWritesAClusterFileThatIsValid) {
   EXPECT_EQ(again.code, exit_refused);
   EXPECT_THAT(again.err, HasSubstr("--force replaces it"));
   EXPECT_EQ(cluster::read_cluster_file(path).file.name, "lab");
-  EXPECT_EQ(ask({"init", "--hosts", "ada", "--out", path, "--force"}).code, exit_done);
+  const auto local = ask({"init", "--hosts", "ada=127.0.0.1", "--out", path, "--force"});
+  EXPECT_EQ(local.code, exit_done);
+  EXPECT_THAT(local.out, Not(HasSubstr("--insecure")));
 }
 
 TEST_F(CommandLine, InitTellsWhatItCannotUse) {
