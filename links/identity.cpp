@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fmt/core.h>
+#include <unistd.h>
 
 namespace dynamix::links {
 namespace {
@@ -66,7 +67,10 @@ std::string read_identity(const std::string& directory, const std::string& host,
   for (auto& [file, text] : {std::pair(key_file, &read.own.key), std::pair(certificate_file, &read.own.certificate),
                              std::pair(authorities_file, &read.authorities)})
     if (auto problem = read_private_file(at(file), *text); !problem.empty())
-      return problem;
+      return ::access(at(file).c_str(), F_OK) == 0
+                 ? problem
+                 : fmt::format("{}; copy host {}'s files there, which dynamix-node keys init or keys issue makes",
+                               problem, host);
   if (auto problem = check_authorities(at(authorities_file), read.authorities, now_seconds); !problem.empty())
     return problem;
   const auto key = parse_key(read.own.key);

@@ -67,7 +67,7 @@ TEST_F(Identity, IsRefusedWhereAFileIsMissingOrHoldsNothing) {
     ASSERT_EQ(write_private_file(at(file), "nothing\n"), "");
     EXPECT_THAT(read(), HasSubstr(at(file))) << file;
     std::filesystem::remove(at(file));
-    EXPECT_THAT(read(), AllOf(HasSubstr(at(file)), HasSubstr("No such file"))) << file;
+    EXPECT_THAT(read(), AllOf(HasSubstr(at(file)), HasSubstr("No such file"), HasSubstr("keys issue"))) << file;
   }
 }
 
