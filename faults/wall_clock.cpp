@@ -15,7 +15,7 @@ std::string wall_clock_path(const std::string& run_directory, const std::string&
 
 std::string clock_shim_path(const std::string& program) {
   std::error_code error;
-  for (const auto* directory : {".", "../lib/dynamix"}) // of a build, and as it is installed
+  for (const auto* directory : {".", "../libexec/dynamix"}) // of a build, and as it is installed
     if (const auto path = std::filesystem::path(program).parent_path() / directory / "libdynamix_clock_shim.so";
         std::filesystem::exists(path, error))
       return path.lexically_normal().string();

@@ -77,7 +77,7 @@ std::string add_clock_shim(launch_options& options) {
   const auto shim = faults::clock_shim_path(options.program);
   if (shim.empty())
     return "libdynamix_clock_shim.so is neither beside " + options.program +
-           " nor in ../lib/dynamix; clock_jump needs it";
+           " nor in ../libexec/dynamix; clock_jump needs it";
   for (const auto& host : options.file.hosts) {
     const auto path = faults::wall_clock_path(options.run.path(), host.name);
     if (!faults::wall_clock(path).works())

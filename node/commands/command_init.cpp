@@ -103,7 +103,7 @@ int init(const init_arguments& arguments, command_context& context) {
   const auto text = as_file(arguments, listed.hosts);
   const auto parsed = cluster::parse_cluster_text(text, arguments.out);
   if (!parsed.errors.empty())
-    return refuse(context.err, "this makes no cluster file: " + cluster::to_string(parsed.errors.front()));
+    return refuse(context.err, "this makes no cluster file: " + parsed.errors.front().message);
   std::error_code ignored;
   if (!arguments.force && std::filesystem::exists(arguments.out, ignored))
     return refuse(context.err, arguments.out + " is there already; --force replaces it, --out names another file");

@@ -144,7 +144,7 @@ TEST_F(CommandLine, InitTellsWhatItCannotUse) {
   const auto out = directory_.path() + "/made.toml";
   EXPECT_THAT(ask({"init", "--out", out}).err, HasSubstr("one of --hosts LIST, --hostfile FILE and --slurm"));
   EXPECT_THAT(ask({"init", "--out", out, "--hosts", "a", "--slurm"}).err, HasSubstr("one of"));
-  EXPECT_THAT(ask({"init", "--out", out, "--hosts", "a b"}).err, HasSubstr("host[0].name"));
+  EXPECT_THAT(ask({"init", "--out", out, "--hosts", "a b"}).err, HasSubstr("no cluster file: host.name is \"a b\""));
   EXPECT_THAT(ask({"init", "--out", out, "--hostfile", "/nonexistent"}).err, HasSubstr("/nonexistent"));
   EXPECT_THAT(ask({"init", "--out", "/nonexistent/c.toml", "--hosts", "a"}).err, HasSubstr("/nonexistent"));
   ::unsetenv("SLURM_JOB_NODELIST");
