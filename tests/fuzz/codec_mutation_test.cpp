@@ -3,6 +3,7 @@
 
 #include "messages/codec.hpp"
 #include "messages/validation.hpp"
+#include "tests/fuzz/settings.hpp"
 #include "tests/unit/messages/examples.hpp"
 #include "tests/unit/messages/filled.hpp"
 
@@ -12,7 +13,6 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -20,16 +20,8 @@
 namespace dynamix::messages {
 namespace {
 
-#ifdef __SANITIZE_ADDRESS__
-constexpr std::uint64_t default_iterations = 1'000'000;
-#else
-constexpr std::uint64_t default_iterations = 100'000;
-#endif
-
-std::uint64_t setting(const char* variable, std::uint64_t otherwise) {
-  const auto* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 0);
-}
+using fuzz::default_iterations;
+using fuzz::setting;
 
 using words = std::vector<std::uint64_t>;
 

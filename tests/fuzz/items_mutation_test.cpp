@@ -5,12 +5,12 @@
 #include "exchange/item_bits.hpp"
 #include "exchange/item_rows.hpp"
 #include "exchange/sketch.hpp"
+#include "tests/fuzz/settings.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -18,16 +18,8 @@
 namespace dynamix::exchange {
 namespace {
 
-#ifdef __SANITIZE_ADDRESS__
-constexpr std::uint64_t default_iterations = 1'000'000;
-#else
-constexpr std::uint64_t default_iterations = 100'000;
-#endif
-
-std::uint64_t setting(const char* variable, std::uint64_t otherwise) {
-  const auto* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 0);
-}
+using fuzz::default_iterations;
+using fuzz::setting;
 
 class damage {
 public:

@@ -36,7 +36,7 @@ foreach(file bin/dynamix-node bin/dynamix share/man/man1/dynamix-node-local.1.gz
 endforeach()
 run(plan ${WORK}/unpacked/usr/bin/dynamix-node check --cluster ${WORK}/unpacked/usr/share/dynamix/clusters/local-4.toml)
 # The default is the unpacked example, not the source tree's: a resumed run's copy of the file names the policy with its path.
-run(trained ${WORK}/unpacked/usr/bin/dynamix-node local --epochs 1 --set training.target_accuracy=0.1 --set dashboard.listen=127.0.0.1:0
+run(trained ${WORK}/unpacked/usr/bin/dynamix-node local --epochs 1 --set training.target_accuracy=0.1 --set dashboard.listen=
     --out ${WORK}/run)
 file(READ ${WORK}/run/cluster.toml used)
 if(NOT used MATCHES "${WORK}/unpacked/usr/share/dynamix/policies/ppo.dynamix")
