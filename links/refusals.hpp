@@ -19,7 +19,7 @@ public:
 
 private:
   std::function<void(const std::string&)> report_;
-  time_point minute_begin_{};
+  time_point minute_begin_{}; ///< from the first line on
   std::uint64_t in_minute_ = 0;
 };
 

@@ -20,14 +20,7 @@ def joined(batch_size, dataset, **options):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     run = dynamix.join(model, optimizer, agent="off", window_steps=4)
     loader = run.loader(dataset, batch_size=batch_size, **options)
-
-    def train(batch):
-        optimizer.zero_grad()
-        model(batch[1]).square().mean().backward()
-        run.average_gradients()
-        optimizer.step()
-
-    return run, loader, train
+    return run, loader, ranks.trainer(run, model, optimizer)
 
 
 def take_epochs(rank, world, samples, workers, epochs, options):

@@ -24,14 +24,7 @@ def join(sockets, **options):
     run = dynamix.join(model, optimizer, agent=sockets)
     dataset = torch.utils.data.TensorDataset(torch.arange(SAMPLES), torch.randn(SAMPLES, 16))
     loader = run.loader(dataset, batch_size=8, **options)
-
-    def train(batch):
-        optimizer.zero_grad()
-        model(batch[1]).square().mean().backward()
-        run.average_gradients()
-        optimizer.step()
-
-    return run, loader, train
+    return run, loader, ranks.trainer(run, model, optimizer)
 
 
 def train_epoch(rank, world, sockets, dies):
