@@ -105,7 +105,9 @@ caf::behavior heart(caf::event_based_actor* self, const place& at, std::chrono::
   self->send(self, actors::atom::beat_v);
   return {[self, at, interval](actors::atom::beat) {
     const messages::heartbeat sign{.rank = at.welcome.rank, .incarnation = static_cast<std::uint64_t>(getpid())};
-    self->send(at.aggregator, actors::atom::beat_v, actors::pack(sign));
+    // A request: the answer to a plain message would come as one more beat, and set off another.
+    self->request(at.aggregator, patience, actors::atom::beat_v, actors::pack(sign))
+        .then([](actors::atom::beat) {}, [](const caf::error&) {});
     self->delayed_send(self, interval, actors::atom::beat_v);
   }};
 }
