@@ -21,6 +21,7 @@ struct command_context {
 };
 
 void add_run(CLI::App& app, command_context& context);
+void add_launch(CLI::App& app, command_context& context);
 void add_local(CLI::App& app, command_context& context);
 void add_exec(CLI::App& app, command_context& context);
 void add_init(CLI::App& app, command_context& context);

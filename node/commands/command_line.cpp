@@ -37,6 +37,7 @@ int run_command_line(const std::vector<std::string>& arguments, std::ostream& ou
   command_context context{out, err, as_shell_line(arguments), {}};
   add_run(app, context);
   add_local(app, context);
+  add_launch(app, context);
   add_exec(app, context);
   add_init(app, context);
   add_check(app, context);

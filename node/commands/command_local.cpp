@@ -83,11 +83,7 @@ int finish(const local_arguments& arguments, const launch_options& options, cons
   if (arguments.json) {
     context.out << workers_json(summary);
   } else {
-    live.heading("\nworkers");
-    live.print(workers_table(summary));
-    live.heading("result");
-    live.print(result_block(summary));
-    live.print("run directory: " + run.path());
+    print_results(summary, run, live);
     if (arguments.trace)
       live.print("trace: " + join_trace(run));
   }

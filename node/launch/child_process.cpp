@@ -45,8 +45,8 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 }
 
 /// Runs in the child between fork and exec: only what is async-signal-safe.
-[[noreturn]] void become(const char* program, char* const* arguments, char* const* environment, int input, int output,
-                         pid_t parent) {
+[[noreturn]] void become(const char* program, char* const* arguments, char* const* environment, int input, int results,
+                         int output, pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) // it has gone already
@@ -58,7 +58,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   dup2(input, STDIN_FILENO);
-  dup2(output, STDOUT_FILENO);
+  dup2(results, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
   execve(program, arguments, environment);
   _exit(127);
@@ -73,31 +73,59 @@ std::string to_string(const child_exit& ended) {
 }
 
 child_process::child_process(child_process&& other) noexcept
-    : id_(std::exchange(other.id_, -1)), ended_(std::exchange(other.ended_, std::nullopt)) {}
+    : id_(std::exchange(other.id_, -1)), told_(std::exchange(other.told_, -1)),
+      ended_(std::exchange(other.ended_, std::nullopt)) {}
 
 child_process& child_process::operator=(child_process&& other) noexcept {
   std::swap(id_, other.id_);
+  std::swap(told_, other.told_);
   std::swap(ended_, other.ended_);
   return *this;
 }
 
 child_process::~child_process() {
+  if (told_ >= 0)
+    close(told_);
   if (!running())
     return;
-  signal(SIGKILL);
+  kill(id_, SIGKILL);
   int status = 0;
   while (waitpid(id_, &status, 0) < 0 && errno == EINTR) {
   }
 }
 
+int child_process::open_input(const std::string& told) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return -1;
+  const bool holds = fcntl(ends[1], F_SETPIPE_SZ, static_cast<int>(told.size() + 4096)) >= 0 &&
+                     write(ends[1], told.data(), told.size()) == static_cast<ssize_t>(told.size()) &&
+                     fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0; // a child that reads nothing must not hold this one up
+  if (holds) {
+    told_ = ends[1];
+    return ends[0];
+  }
+  const int problem = errno;
+  close(ends[0]);
+  close(ends[1]);
+  errno = problem;
+  return -1;
+}
+
 std::string child_process::start(const child_options& options) {
   const auto failed = [](const std::string& what) { return what + ": " + std::strerror(errno); };
-  const int input =
-      options.input >= 0 ? fcntl(options.input, F_DUPFD_CLOEXEC, 0) : open("/dev/null", O_RDONLY | O_CLOEXEC);
-  const int output = open(options.output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  std::string problem;
-  if (input < 0 || output < 0)
-    problem = failed("cannot open " + (input < 0 ? "its standard input" : options.output));
+  const int input = options.told         ? open_input(*options.told)
+                    : options.input >= 0 ? fcntl(options.input, F_DUPFD_CLOEXEC, 0)
+                                         : open("/dev/null", O_RDONLY | O_CLOEXEC);
+  std::string problem = input < 0 ? failed("cannot open its standard input") : "";
+  const auto append_to = [&](const std::string& path) {
+    const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (descriptor < 0 && problem.empty())
+      problem = failed("cannot open " + path);
+    return descriptor;
+  };
+  const int output = append_to(options.output);
+  const int results = append_to(options.results.empty() ? options.output : options.results);
   if (problem.empty()) {
     std::vector<std::string> arguments = options.arguments;
     arguments.insert(arguments.begin(), options.program);
@@ -107,14 +135,14 @@ std::string child_process::start(const child_options& options) {
     const pid_t parent = getpid();
     id_ = fork();
     if (id_ == 0)
-      become(options.program.c_str(), argument_pointers.data(), environment_pointers.data(), input, output, parent);
+      become(options.program.c_str(), argument_pointers.data(), environment_pointers.data(), input, results, output,
+             parent);
     if (id_ < 0)
       problem = failed("cannot start " + options.program);
   }
-  if (input >= 0)
-    close(input);
-  if (output >= 0)
-    close(output);
+  for (const int descriptor : {input, results, output})
+    if (descriptor >= 0)
+      close(descriptor);
   return problem;
 }
 
@@ -126,7 +154,11 @@ std::optional<child_exit> child_process::poll() {
 }
 
 void child_process::signal(int number) {
-  if (running())
+  if (!running())
+    return;
+  if (told_ >= 0)
+    dprintf(told_, "%s\n", sigabbrev_np(number));
+  else
     kill(id_, number);
 }
 

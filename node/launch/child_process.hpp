@@ -22,8 +22,12 @@ struct child_options {
   std::string program;                                          ///< a path
   std::vector<std::string> arguments;                           ///< without the program's name
   std::vector<std::pair<std::string, std::string>> environment; ///< in place of, or beside, this process's own
-  std::string output;                                           ///< file that standard output and error are appended to
-  int input = -1; ///< descriptor that becomes its standard input; -1: nothing to read
+  std::string output;                                           ///< file that standard error and output are appended to
+  int input = -1;           ///< descriptor that becomes its standard input; -1: nothing to read
+  std::string results = {}; ///< file that standard output alone is appended to; empty: `output` takes it too
+  /// In place of `input`: what it reads first. Its standard input stays open then, and signals are written to it, a
+  /// name without SIG a line, for a process that passes them on. At most 1 MiB.
+  std::optional<std::string> told = {};
 };
 
 /// How a process ended.
@@ -56,7 +60,11 @@ public:
   void signal(int number);
 
 private:
+  /// A pipe that holds `told`, whose other end is kept. Returns its end for the child; -1: errno says why not.
+  int open_input(const std::string& told);
+
   pid_t id_ = -1;
+  int told_ = -1; ///< where it reads its signals; -1: they are sent
   std::optional<child_exit> ended_;
 };
 

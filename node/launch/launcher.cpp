@@ -71,10 +71,12 @@ class launched_run {
 public:
   launched_run(const launch_options& options, live_output& output)
       : options_(options), output_(output), timeouts_(cluster::derive_timeouts(options.file.detect_ms)),
-        rules_(rules_of(options.file)), processes_(options.file.hosts, rules_,
-                                                   [this](const cluster::host& host, bool resumed) {
-                                                     return describe_process(options_, host, resumed);
-                                                   }),
+        rules_(rules_of(options.file)),
+        processes_(options.file.hosts, rules_,
+                   [this](const cluster::host& host, bool resumed) {
+                     return options_.describe ? options_.describe(host, resumed)
+                                              : describe_process(options_, host, resumed);
+                   }),
         tail_(options.run.ledger()), run_(options.file) {
     tail_.read(); // an earlier life's rows are not this one's progress
   }

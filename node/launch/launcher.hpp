@@ -1,6 +1,6 @@
 #pragma once
 
-/// A whole cluster as processes on this machine.
+/// A whole cluster as processes that this machine starts: its own, or those that stand for others' (remote_run.hpp).
 
 #include "cluster/cluster_file.hpp"
 #include "ledger/rows.hpp"
@@ -51,6 +51,8 @@ struct launch_options {
   std::map<std::string, std::vector<std::string>> command_prefix = {}; ///< a program that runs the host's, by host
   std::map<std::string, std::vector<std::string>> more_arguments = {}; ///< of `dynamix-node run`, by host
   std::map<std::string, std::vector<std::pair<std::string, std::string>>> more_environment = {}; ///< by host
+  /// What stands for a host's process; empty: `dynamix-node run` on this machine, as the other options say.
+  host_processes::describe_child describe = {};
 };
 
 struct launch_outcome {
@@ -63,7 +65,7 @@ struct launch_outcome {
   std::set<std::string> given_up;                ///< hosts that died too often, or had no place when training ended
 };
 
-/// Starts `dynamix-node run` for each host, shows the progress that the ledger tells, and waits until all have ended. A
+/// Starts each host's process, shows the progress that the ledger tells, and waits until all have ended. A
 /// host that dies before training has begun ends the run; after that it is started again with `--resume`, as often as
 /// the file's [supervision] allows, and then given up while the others go on. One that leaves in order, since somebody
 /// else has sent its process SIGTERM, is not started again. Whoever has not ended a bounded time

@@ -4,6 +4,7 @@
 #include "node/launch/child_process.hpp"
 #include "node/launch/keys.hpp"
 #include "node/launch/port_check.hpp"
+#include "node/reports/report.hpp"
 #include "node/reports/results.hpp"
 #include "telemetry/cgroup.hpp"
 #include "trainer/session.hpp"
@@ -13,24 +14,29 @@
 
 namespace dynamix::node {
 
-std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file, bool insecure) {
-  if (own_program().empty())
-    return {{.file = own_program_link, .message = own_program_missing}};
+std::vector<cluster::file_error> check_hosts(const cluster::cluster_file& file, bool insecure) {
   std::vector<cluster::file_error> errors;
   for (std::size_t i = 0; i < file.hosts.size(); ++i)
     if (const auto reason = cluster::refuse_listen(file, file.hosts[i], insecure); !reason.empty())
       errors.push_back(cluster::error_at(file, fmt::format("host[{}].address", i), reason));
-  if (!errors.empty())
-    return errors;
-  errors = check_ports(file);
-  if (const auto reason = dashboard::refuse_access(file); !reason.empty())
-    errors.push_back(cluster::error_at(file, "dashboard.token_file", reason));
   if (cluster::knows_truth(file.arbitrator.policy))
     errors.push_back(
         cluster::error_at(file, "arbitrator.policy",
                           fmt::format("arbitrator.policy is \"{}\", which knows the truth: only `simulate` and "
                                       "`compare --simulate` have it",
                                       cluster::to_string(file.arbitrator.policy))));
+  return errors;
+}
+
+std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file, bool insecure) {
+  if (own_program().empty())
+    return {{.file = own_program_link, .message = own_program_missing}};
+  auto errors = check_hosts(file, insecure);
+  if (!errors.empty())
+    return errors;
+  errors = check_ports(file);
+  if (const auto reason = dashboard::refuse_access(file); !reason.empty())
+    errors.push_back(cluster::error_at(file, "dashboard.token_file", reason));
   if (file.training.trainer == cluster::trainer_kind::client)
     return errors;
   if (const auto found = trainer::preflight(file.training); !found.message.empty())
@@ -66,6 +72,14 @@ local_run run_locally(launch_options options, live_output& live, const std::stop
       options.run, {.warnings = launched.warnings, .restarts = launched.restarts, .given_up = launched.given_up},
       launched.error, run.summary);
   return run;
+}
+
+void print_results(const run_summary& summary, const run_directory& run, live_output& live) {
+  live.heading("\nworkers");
+  live.print(workers_table(summary));
+  live.heading("result");
+  live.print(result_block(summary));
+  live.print("run directory: " + run.path());
 }
 
 } // namespace dynamix::node

@@ -11,7 +11,10 @@
 
 namespace dynamix::node {
 
-/// What this machine says about the file, before anything is started or written.
+/// What forbids the file's hosts to run, wherever they are.
+std::vector<cluster::file_error> check_hosts(const cluster::cluster_file& file, bool insecure);
+
+/// The same, and what this machine says about the file, before anything is started or written.
 std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file, bool insecure);
 
 /// Makes the directory of a run that begins anew, or goes on under a changed file. Returns an empty string, or what
@@ -31,5 +34,8 @@ struct local_run {
 /// Launches the hosts, waits for their end and writes the run's results. The directory is prepared. Where the
 /// options say so and the file names no keys, hosts have new ones for as long as the run lasts.
 local_run run_locally(launch_options options, live_output& live, const std::stop_token& stop);
+
+/// The tables at a run's end.
+void print_results(const run_summary& summary, const run_directory& run, live_output& live);
 
 } // namespace dynamix::node

@@ -102,6 +102,8 @@ TEST_F(Readme, ShowsCommandsThatRun) {
   const auto commands = commands_of_readme("dynamix-node");
   ASSERT_THAT(commands, Not(IsEmpty()));
   for (const auto& command : commands) {
+    if (command.starts_with("dynamix-node launch ")) // launch_test.cpp has machines for it
+      continue;
     SCOPED_TRACE(command);
     auto started = start(arguments_of(command));
     if (!lasts(command.substr(command.find(' ') + 1))) {

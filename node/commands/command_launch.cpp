@@ -1,0 +1,168 @@
+#include "node/commands/cluster_options.hpp"
+#include "node/commands/command.hpp"
+#include "node/launch/keys.hpp"
+#include "node/launch/local_run.hpp"
+#include "node/launch/remote_run.hpp"
+#include "node/launch/stop_signals.hpp"
+#include "node/reports/report.hpp"
+#include "node/reports/results.hpp"
+#include "node/reports/text.hpp"
+
+#include <filesystem>
+#include <fmt/core.h>
+#include <memory>
+#include <ostream>
+
+namespace dynamix::node {
+namespace {
+
+struct launch_arguments {
+  std::string cluster;
+  std::string policy;
+  std::string seed;
+  std::string epochs;
+  std::string out;
+  std::string resume;
+  std::vector<std::string> set;
+  remote_options remote;
+  bool insecure = false;
+  bool log = false;
+  bool quiet = false;
+  bool json = false;
+};
+
+/// The run directory's name is that on the hosts too, so that --resume finds it there.
+std::string directory_there(const run_directory& run) {
+  auto path = std::filesystem::absolute(run.path()).lexically_normal();
+  if (path.filename().empty())
+    path = path.parent_path();
+  return "dynamix-runs/" + path.filename().string();
+}
+
+/// Makes the run directory ready. Returns exit_done, or what to end with after the reason has been written.
+int prepare(const launch_arguments& arguments, const run_directory& run, const cluster::cluster_file& file,
+            std::ostream& err) {
+  if (arguments.resume.empty() && !run.empty())
+    return refuse(err, run.path() + " exists and is not empty; choose another --out, or --resume " + run.path());
+  const auto problem = prepare_directory(run, file);
+  if (problem.empty())
+    return exit_done;
+  err << "dynamix-node: error: " << problem << "\n";
+  return exit_failed;
+}
+
+int finish(const launch_arguments& arguments, const launch_options& options, const launch_outcome& launched,
+           live_output& live, command_context& context) {
+  run_summary summary;
+  const auto problem = write_results(
+      options.run, {.warnings = launched.warnings, .restarts = launched.restarts, .given_up = launched.given_up},
+      launched.error, summary);
+  if (!problem.empty())
+    context.err << "dynamix-node: error: " << problem << "\n";
+  if (arguments.json)
+    context.out << workers_json(summary);
+  else
+    print_results(summary, options.run, live);
+  const bool succeeded = problem.empty() && launched.succeeded && summary.succeeded;
+  if (!launched.error.empty())
+    context.err << "dynamix-node: error: " << launched.error << "\n" << launched.last_words;
+  else if (launched.stopped)
+    context.err << "dynamix-node: stopped before the end.\n";
+  else if (!summary.succeeded)
+    context.err << "dynamix-node: error: " << summary.reason << "\n";
+  if (!succeeded)
+    context.err << fmt::format("Resume with:\n    dynamix-node launch --resume {}{}{}\n",
+                               shell_quoted(options.run.path()),
+                               arguments.remote.ssh == "ssh" ? "" : " --ssh " + shell_quoted(arguments.remote.ssh),
+                               arguments.insecure ? " --insecure" : "");
+  return succeeded ? exit_done : exit_failed;
+}
+
+int launch_hosts(launch_arguments& arguments, command_context& context) {
+  const stop_signals signals; // before any other thread
+  const bool resume = !arguments.resume.empty();
+  if (arguments.cluster.empty() && !resume)
+    return refuse(context.err, "launch needs --cluster FILE, or --resume RUN_DIR");
+  auto file = load_cluster_file(
+      arguments.cluster.empty() ? run_directory(arguments.resume).cluster_file() : arguments.cluster, context.err,
+      changes_of(arguments.set, {{"--policy", "arbitrator.policy", arguments.policy},
+                                 {"--seed", "cluster.seed", arguments.seed},
+                                 {"--epochs", "training.epochs", arguments.epochs}}));
+  if (!file)
+    return exit_refused;
+  cluster::make_paths_absolute(*file);
+  const auto errors = check_hosts(*file, arguments.insecure);
+  for (const auto& error : errors)
+    refuse_at(context.err, error);
+  if (!errors.empty())
+    return exit_refused;
+  const run_directory run(resume ? arguments.resume : arguments.out.empty() ? default_run_path(*file) : arguments.out);
+  if (const int code = prepare(arguments, run, *file, context.err); code != exit_done)
+    return code;
+
+  auto& remote = arguments.remote;
+  if (remote.directory.empty())
+    remote.directory = directory_there(run);
+  launch_options options{.file = *file, .run = run, .program = own_program()};
+  options.resume = resume;
+  options.quiet = arguments.quiet || arguments.json;
+  const bool make_keys = file->security.keys.empty();
+  options.keys = key_directory_of(*file);
+  std::string problem = make_keys ? make_run_keys(*file, run, options.keys) : "";
+  std::vector<std::string> more;
+  if (arguments.insecure)
+    more.emplace_back("--insecure");
+  if (problem.empty())
+    problem = start_remotely(options, remote, more);
+  if (!problem.empty()) {
+    context.err << "dynamix-node: error: " << problem << "\n";
+    return exit_failed;
+  }
+  live_output live(arguments.json ? context.err : context.out, output_style::detect());
+  if (!options.quiet)
+    live.print(fmt::format("{}: {} hosts, {} workers, policy {}, seed {}, run directory {}, on the hosts {}/HOST",
+                           file->name, file->hosts.size(), file->workers().size(),
+                           cluster::to_string(file->arbitrator.policy), file->seed, run.path(), remote.directory));
+  remote_watch watch(options, remote, live, arguments.log);
+  options.observer = &watch;
+  const auto launched = launch(options, live, signals.token());
+  if (make_keys)
+    remove_run_keys(run);
+  if (problem = watch.finish(); !problem.empty())
+    live.problem("warning: " + problem);
+  return finish(arguments, options, launched, live, context);
+}
+
+} // namespace
+
+void add_launch(CLI::App& app, command_context& context) {
+  auto arguments = std::make_shared<launch_arguments>();
+  auto* command = app.add_subcommand(
+      "launch", "Run every host of a cluster file on its own machine, reached by ssh at the file's addresses");
+  command->add_option("--cluster", arguments->cluster, "Cluster file (default: with --resume that of the run)");
+  command->add_option("--policy", arguments->policy, "Overrides the file's arbitrator.policy");
+  command->add_option("--seed", arguments->seed, "Overrides the file's cluster.seed");
+  command->add_option("--epochs", arguments->epochs, "Overrides the file's training.epochs");
+  add_set(*command, arguments->set);
+  auto* out = command->add_option("--out", arguments->out,
+                                  "Run directory here, new or empty (default: runs/<cluster>-<policy>-<UTC time>)");
+  command->add_option("--resume", arguments->resume, "Run directory to resume, each host from its newest checkpoint")
+      ->excludes(out);
+  command->add_option(
+      "--directory", arguments->remote.directory,
+      "Directory on the hosts, below the home directory there unless absolute; each host has one of its "
+      "own in it (default: dynamix-runs/NAME of the run directory)");
+  command->add_option("--ssh", arguments->remote.ssh, "How hosts are reached: ssh and its options, separated by spaces")
+      ->capture_default_str();
+  command->add_option("--program", arguments->remote.program, "dynamix-node on the hosts")->capture_default_str();
+  command->add_flag("--insecure", arguments->insecure,
+                    "Listen beyond loopback, although not everything between hosts is authenticated");
+  command->add_flag("--log", arguments->log, "Print what the hosts log, with their names before it");
+  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->add_flag("--json", arguments->json,
+                    "Print the workers' table as JSON, and nothing else, on standard output");
+  command->callback(
+      [arguments, &context] { context.work = [arguments, &context] { return launch_hosts(*arguments, context); }; });
+}
+
+} // namespace dynamix::node

@@ -1,0 +1,61 @@
+#include "node/launch/remote_host.hpp"
+
+#include "node/reports/text.hpp"
+
+#include <filesystem>
+#include <fmt/format.h>
+#include <set>
+#include <sstream>
+
+namespace dynamix::node {
+namespace {
+
+constexpr int lock_patience_seconds = 60;
+
+/// Never asks for a password; a host that is gone is noticed within 15 s.
+constexpr const char* ssh_options[] = {"-T", "-oBatchMode=yes", "-oConnectTimeout=10", "-oServerAliveInterval=5"};
+
+} // namespace
+
+std::string remote_directory(const remote_options& options, const std::string& host) {
+  return options.directory + "/" + host;
+}
+
+std::string remote_script(const remote_options& options, const std::string& host, const std::vector<remote_file>& files,
+                          const std::vector<std::string>& arguments) {
+  const auto directory = shell_quoted(remote_directory(options, host));
+  std::string script = fmt::format("umask 077; mkdir -p {0} && cd {0} || exit 2; ", directory);
+  // The process inherits the lock, and holds it as long as it lives.
+  script += fmt::format("exec 9>launch.lock; flock -w {} 9 || {{ echo 'another launch runs in '{} >&2; exit 2; }}; ",
+                        lock_patience_seconds, directory);
+  std::set<std::string> made;
+  for (const auto& file : files) {
+    const auto parent = std::filesystem::path(file.path).parent_path().string();
+    if (!parent.empty() && made.insert(parent).second)
+      script += fmt::format("mkdir -p {} && ", shell_quoted(parent));
+    script += fmt::format("head -c {} >{} || exit 2; ", file.content.size(), shell_quoted(file.path));
+  }
+  // The process itself is in the foreground: a shell lets those in the background ignore SIGINT.
+  script += "rm -f pid; exec 3<&0; p() { until [ -s pid ]; do sleep 0.1; done; cat pid; }; ";
+  script += "{ while read -r s <&3; do kill -s \"$s\" $(p); done; kill -s TERM $(p); } >/dev/null 2>&1 9>&- & w=$!; ";
+  script +=
+      fmt::format("sh -c 'echo $$ >pid; exec \"$0\" \"$@\"' {} run --cluster cluster.toml --name {} --log-to-stderr",
+                  shell_quoted(options.program), shell_quoted(host));
+  for (const auto& argument : arguments)
+    script += " " + shell_quoted(argument);
+  script += " </dev/null 3<&- >&2; code=$?; kill $w; rm -rf keys pid; ";
+  script += fmt::format("cat workers/{} 2>/dev/null; exit $code", shell_quoted(host + ".json"));
+  return script;
+}
+
+child_options remote_command(const remote_options& options, const cluster::host& host, const std::string& command) {
+  child_options child{.program = "/usr/bin/env"}; // looks in PATH
+  std::istringstream words(options.ssh);
+  for (std::string word; words >> word;)
+    child.arguments.push_back(word);
+  child.arguments.insert(child.arguments.end(), std::begin(ssh_options), std::end(ssh_options));
+  child.arguments.insert(child.arguments.end(), {host.address, "exec sh -c " + shell_quoted(command)});
+  return child;
+}
+
+} // namespace dynamix::node

@@ -1,0 +1,60 @@
+#pragma once
+
+/// A run whose hosts are other machines, as one on this machine: its run directory here has the ledger, the logs and
+/// the farewells, and with them the progress, the restarts and the results.
+
+#include "node/launch/launcher.hpp"
+#include "node/launch/remote_host.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dynamix::node {
+
+/// Lets hosts be started by ssh, with the cluster file and the keys of `options`. Returns an empty string, or what is
+/// missing here.
+std::string start_remotely(launch_options& options, const remote_options& remote, const std::vector<std::string>& more);
+
+/// Copies ledgers line by line from the arbitrators' hosts into the run directory, and prints logs where it is asked
+/// to.
+class remote_watch : public launch_observer {
+public:
+  /// `forward`: prints what the hosts log, with their names before it.
+  remote_watch(const launch_options& options, const remote_options& remote, live_output& output, bool forward);
+
+  void look(host_processes& hosts, const std::vector<ledger::row>& rows, bool training) override;
+  void ended(const host_end&) override {}
+  bool over() const override { return false; }
+
+  /// Once all hosts have ended: copies what is still missing. Returns an empty string, or what could not be copied.
+  std::string finish();
+
+private:
+  /// A text file that grows.
+  struct growing_file {
+    std::string name; ///< of the host that it comes from
+    std::string path;
+    std::uint64_t offset = 0; ///< behind the last whole line that was read
+    /// The lines that were completed since the last call.
+    std::string read_lines();
+  };
+  struct followed_ledger {
+    const cluster::host* host = nullptr;
+    growing_file copy; ///< of the host's own ledger, from its beginning
+    child_process process;
+    double started_seconds = 0;
+  };
+  /// Copies what the host's ledger has beyond its copy; `follow`: and what it gets from then on.
+  std::string copy(followed_ledger& ledger, bool follow) const;
+  void join_ledgers();
+  void print_logs();
+
+  const launch_options& options_;
+  const remote_options& remote_;
+  live_output& output_;
+  std::vector<followed_ledger> ledgers_;
+  std::vector<growing_file> logs_; ///< that are forwarded
+};
+
+} // namespace dynamix::node

@@ -1,0 +1,147 @@
+/// Hosts that are reached by ssh: an sshd of the test's own on loopback, and every host in a directory of its own.
+
+#include "storage/atomic_file.hpp"
+#include "tests/cluster/trial.hpp"
+
+#include <charconv>
+#include <filesystem>
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace dynamix::cluster_test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr auto sshd_program = "/usr/sbin/sshd";
+
+class Launch : public trial {
+protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(sshd_program))
+      GTEST_SKIP() << sshd_program << " is not installed";
+  }
+
+  /// The cluster's file, and an sshd that only the key of this test opens.
+  void start_machines(const trial_options& options) {
+    write_file(options);
+    for (const auto* key : {"machine", "user"})
+      ASSERT_EQ(run_shell(fmt::format("ssh-keygen -q -t ed25519 -N '' -f {}", in(key))), 0);
+    std::filesystem::copy_file(in("user.pub"), in("authorized"));
+    if (geteuid() == 0) // where sshd has its children without privileges
+      std::filesystem::create_directories("/run/sshd");
+    const auto text = fmt::format("Port {}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\n"
+                                  "StrictModes no\nUsePAM {}\nPasswordAuthentication no\nPermitRootLogin yes\n",
+                                  port_of_sshd(), in("machine"), in("authorized"), geteuid() == 0 ? "yes" : "no");
+    ASSERT_EQ(storage::write_file_atomically(in("sshd.conf"), text), "");
+    ASSERT_EQ(
+        sshd_.start(
+            {.program = sshd_program, .arguments = {"-D", "-e", "-f", in("sshd.conf")}, .output = in("sshd.log")}),
+        "");
+    ASSERT_TRUE(wait_until([&] { return contents_of(in("sshd.log")).find("Server listening") != std::string::npos; }))
+        << contents_of(in("sshd.log"));
+  }
+
+  program launch(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments = {
+        "launch", "--cluster", file(), "--ssh", ssh(), "--directory", in("there"), "--program", DYNAMIX_NODE_PROGRAM};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    if (std::ranges::find(more, "--resume") == more.end())
+      arguments.insert(arguments.end(), {"--out", run().path()});
+    return start(arguments);
+  }
+
+  /// Of `dynamix-node run` on `host`; 0 while there is none.
+  pid_t process_of(const std::string& host) const {
+    const auto named =
+        std::string("run") + '\0' + "--cluster" + '\0' + "cluster.toml" + '\0' + "--name" + '\0' + host + '\0';
+    std::error_code error; // processes come and go
+    for (std::filesystem::directory_iterator entry("/proc", error), end; !error && entry != end;
+         entry.increment(error)) {
+      const auto name = entry->path().filename().string();
+      pid_t id = 0;
+      std::error_code gone;
+      if (std::from_chars(name.data(), name.data() + name.size(), id).ptr == name.data() + name.size() &&
+          contents_of(entry->path().string() + "/cmdline").find(named) != std::string::npos &&
+          std::filesystem::read_symlink(entry->path() / "cwd", gone) == std::filesystem::path(in("there/" + host)))
+        return id;
+    }
+    return 0;
+  }
+  bool none_left() const {
+    return wait_until([&] { return process_of("hub") == 0 && process_of("w0") == 0 && process_of("w1") == 0; });
+  }
+
+  std::string in(const std::string& name) const { return directory_.path() + "/" + name; }
+  std::string ssh() const {
+    return fmt::format("ssh -F none -p {} -i {} -oIdentitiesOnly=yes -oStrictHostKeyChecking=no "
+                       "-oUserKnownHostsFile=/dev/null -oLogLevel=ERROR",
+                       port_of_sshd(), in("user"));
+  }
+
+private:
+  /// Behind the hosts' own.
+  std::uint16_t port_of_sshd() const { return static_cast<std::uint16_t>(port(2) + 1000); }
+  int run_shell(const std::string& command) const {
+    node::child_process process;
+    EXPECT_EQ(process.start({.program = "/bin/sh", .arguments = {"-c", command}, .output = in("shell.log")}), "");
+    EXPECT_TRUE(wait_until([&] { return !process.running(); }));
+    return process.poll()->number;
+  }
+
+  node::child_process sshd_;
+};
+
+TEST_F(Launch, TrainsOnHostsThatShareNothingAndBringsTheRunHome) {
+  start_machines({.cluster = patient_cluster});
+  const auto ended = launch({"--log"}).wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_THAT(ended.output, AllOf(HasSubstr("w0 | "), HasSubstr("generation_formed"), HasSubstr("result")));
+  EXPECT_GT(windows().size(), 0U);
+  EXPECT_TRUE(farewell_of("w0").succeeded);
+  EXPECT_TRUE(farewell_of("w1").succeeded);
+  EXPECT_THAT(contents_of(run().summary()), HasSubstr("\"succeeded\": true"));
+  EXPECT_EQ(contents_of(run().ledger()), contents_of(in("there/hub/windows.jsonl"))) << "to the last row";
+  for (const auto* host : {"hub", "w0", "w1"})
+    EXPECT_FALSE(std::filesystem::exists(in("there/") + host + "/keys")) << "keys are gone with the run";
+  EXPECT_FALSE(std::filesystem::exists(run().path() + "/keys"));
+}
+
+TEST_F(Launch, StartsAHostAgainThatDiedAndStopsAllOnCtrlC) {
+  start_machines({.epochs = 1000, .cluster = patient_cluster});
+  auto launched = launch();
+  ASSERT_TRUE(wait_for_windows(2)) << launched.said();
+  const auto before = generations().back().generation;
+  ASSERT_EQ(kill(process_of("w0"), SIGKILL), 0);
+  EXPECT_TRUE(wait_for_generation({"w0", "w1"}, before)) << launched.said();
+  launched.signal(SIGINT);
+  const auto ended = launched.wait();
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.output, AllOf(HasSubstr("w0 died"), HasSubstr("w0 is back"), HasSubstr("stopped before the end"),
+                                  HasSubstr("dynamix-node launch --resume")));
+  EXPECT_TRUE(none_left());
+
+  auto resumed = launch({"--resume", run().path(), "--epochs", "1"});
+  EXPECT_EQ(resumed.wait().code, 0) << resumed.said();
+}
+
+TEST_F(Launch, LeavesNoProcessBehindWhereItDies) {
+  start_machines({.epochs = 1000, .cluster = patient_cluster});
+  auto launched = launch();
+  ASSERT_TRUE(wait_for_windows(1)) << launched.said();
+  launched.signal(SIGKILL);
+  EXPECT_TRUE(none_left());
+}
+
+TEST_F(Launch, SaysWhichHostCannotBeReached) {
+  start_machines({});
+  std::filesystem::remove(in("authorized"));
+  const auto ended = launch().wait();
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.output,
+              AllOf(HasSubstr("died (exit code 255) before training began"), HasSubstr("Permission denied")));
+}
+
+} // namespace
+} // namespace dynamix::cluster_test

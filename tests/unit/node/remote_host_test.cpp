@@ -1,0 +1,108 @@
+#include "node/launch/remote_host.hpp"
+#include "storage/atomic_file.hpp"
+#include "tests/unit/node/sample_run.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+#include <unistd.h>
+
+namespace dynamix::node {
+namespace {
+
+using namespace ::testing;
+
+std::string text_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+bool wait_until(const std::function<bool()>& come_true) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!come_true() && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return come_true();
+}
+
+/// A host whose machine is this one: its shell runs the script, and a program of the test's stands for dynamix-node.
+class RemoteHost : public Test {
+protected:
+  RemoteHost() {
+    const auto program = directory.path() + "/program";
+    std::ofstream(program) << "#!/bin/sh\n"
+                              "mkdir -p workers\n"
+                              "trap 'echo farewell INT >workers/w0.json; exit 7' INT\n"
+                              "trap 'echo farewell TERM >workers/w0.json; exit 0' TERM\n"
+                              "echo \"$@\"; cat cluster.toml keys/key; stat -c %a keys/key\n"
+                              "while :; do sleep 0.02; done\n";
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    options = {.program = program, .directory = directory.path() + "/it's a run"};
+  }
+
+  child_options command() const {
+    return {.program = "/bin/sh",
+            .arguments = {"-c", remote_script(options, "w0", files, {"--out", "."})},
+            .output = directory.path() + "/log",
+            .results = directory.path() + "/results"};
+  }
+  bool has_started() {
+    return wait_until([&] { return text_of(directory.path() + "/log").find("600\n") != std::string::npos; });
+  }
+  std::string results() const { return text_of(directory.path() + "/results"); }
+
+  const testing::temporary_directory directory;
+  remote_options options;
+  const std::vector<remote_file> files = {{.path = "cluster.toml", .content = "first\nfile\n"},
+                                          {.path = "keys/key", .content = "secret\n"}};
+};
+
+TEST_F(RemoteHost, TakesItsFilesAndSignalsFromItsStandardInput) {
+  auto child = command();
+  child.told = "first\nfile\nsecret\n";
+  child_process process;
+  ASSERT_EQ(process.start(child), "");
+  ASSERT_TRUE(has_started()) << text_of(directory.path() + "/log");
+  EXPECT_EQ(text_of(directory.path() + "/log"),
+            "run --cluster cluster.toml --name w0 --log-to-stderr --out .\nfirst\nfile\nsecret\n600\n");
+  EXPECT_EQ(results(), "");
+  process.signal(SIGINT);
+  ASSERT_TRUE(wait_until([&] { return !process.running(); }));
+  EXPECT_EQ(process.poll()->number, 7) << "as the process there ended";
+  EXPECT_EQ(results(), "farewell INT\n");
+  EXPECT_FALSE(std::filesystem::exists(remote_directory(options, "w0") + "/keys"));
+}
+
+TEST_F(RemoteHost, LeavesWhenItsConnectionEnds) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  auto child = command();
+  child.input = ends[0];
+  ASSERT_EQ(write(ends[1], "first\nfile\nsecret\n", 18), 18);
+  child_process process;
+  ASSERT_EQ(process.start(child), "");
+  close(ends[0]);
+  ASSERT_TRUE(has_started()) << text_of(directory.path() + "/log");
+  close(ends[1]);
+  ASSERT_TRUE(wait_until([&] { return !process.running(); }));
+  EXPECT_EQ(results(), "farewell TERM\n");
+}
+
+TEST(RemoteCommand, NeverAsksForAPassword) {
+  cluster::host host;
+  host.address = "10.0.0.7";
+  const auto child = remote_command({.ssh = "ssh -p 2222"}, host, "exec sh");
+  EXPECT_THAT(child.arguments,
+              ElementsAre("ssh", "-p", "2222", "-T", "-oBatchMode=yes", StartsWith("-oConnectTimeout="),
+                          StartsWith("-oServerAliveInterval="), "10.0.0.7", "exec sh -c 'exec sh'"));
+}
+
+} // namespace
+} // namespace dynamix::node
