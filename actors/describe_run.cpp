@@ -12,13 +12,21 @@
 namespace dynamix::actors {
 namespace {
 
-/// As many as the whole training split has where this host has no data; 0: only the client knows.
+/// As many as the whole training split has where this host has no data; 0: only the workers know.
 std::uint64_t epoch_samples(const cluster::training& training) {
   if (training.trainer == cluster::trainer_kind::client)
     return 0;
   if (const auto here = trainer::count_training_samples(training); here > 0)
     return here;
-  return training.dataset == cluster::dataset_kind::fashion_mnist ? 60'000 : 50'000;
+  switch (training.dataset) {
+  case cluster::dataset_kind::fashion_mnist:
+  case cluster::dataset_kind::fashion_mnist_32:
+    return 60'000;
+  case cluster::dataset_kind::text:
+    return 0;
+  default:
+    return 50'000;
+  }
 }
 
 } // namespace

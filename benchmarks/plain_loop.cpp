@@ -137,7 +137,7 @@ std::vector<double> time_chunks(const step_plan& plan, torch::nn::Sequential& mo
       const auto range = sampler.deal(batches).ranges[plan.rank];
       const auto batch = loader.load(sampler.samples_of(range));
       average.before_backward();
-      torch::nn::functional::cross_entropy(model->forward(batch.images), batch.labels).backward();
+      torch::nn::functional::cross_entropy(model->forward(batch.inputs), batch.labels).backward();
       average.after_backward();
       optimizer.step();
     }

@@ -383,7 +383,7 @@ void run::add_step(const dynamix_step& step) {
   sums_.steps += deals;
   sums_.timed_steps += deals;
   sums_.samples += steps_->own_samples();
-  sums_.correct += static_cast<std::uint64_t>(std::llround(std::min(1.0, known(step.correct)) * own));
+  sums_.correct += static_cast<double>(std::llround(std::min(1.0, known(step.correct)) * own));
   sums_.loss += known(step.loss) * own;
   sums_.iteration_seconds += known(step.iteration_seconds);
   sums_.compute_seconds += known(step.compute_seconds);

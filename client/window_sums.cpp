@@ -19,7 +19,7 @@ messages::training_statistics window_sums::statistics(const noise_estimate& nois
   result.steps = steps;
   result.samples = samples;
   if (samples > 0) {
-    result.accuracy = static_cast<double>(correct) / static_cast<double>(samples);
+    result.accuracy = correct / static_cast<double>(samples);
     result.loss = finite_or_huge(loss / static_cast<double>(samples));
   }
   if (steps > 0)

@@ -8,6 +8,15 @@
 #include <stdexcept>
 
 namespace dynamix::cluster {
+namespace {
+
+constexpr std::string_view script_prefix = "script:";
+
+} // namespace
+
+std::string model_choice::script_path() const {
+  return name.starts_with(script_prefix) ? name.substr(script_prefix.size()) : "";
+}
 
 bool host::has(role wanted) const {
   return std::find(roles.begin(), roles.end(), wanted) != roles.end();
@@ -74,6 +83,10 @@ void make_paths_absolute(cluster_file& file) {
       path = std::filesystem::absolute(resolve_path(file, path)).string();
   };
   settle(file.secret_file);
+  if (auto script = file.training.model.script_path(); !script.empty()) {
+    settle(script);
+    file.training.model.name = std::string(script_prefix) + script;
+  }
   settle(file.arbitrator.policy_file);
   settle(file.dashboard.token_file);
   settle(file.security.keys);

@@ -44,24 +44,53 @@ struct host {
 
 /// Who computes a worker's gradients: the host's own process, or the user's, which speaks to it through the SDK.
 enum class trainer_kind : std::uint8_t { built_in, client };
-enum class model_kind : std::uint8_t { lenet, vgg11, ncf };
-enum class dataset_kind : std::uint8_t { fashion_mnist, cifar10, cifar100, interactions };
+enum class model_kind : std::uint8_t {
+  lenet,
+  vgg11,
+  vgg13,
+  vgg16,
+  vgg19,
+  resnet18,
+  resnet34,
+  resnet50,
+  transformer,
+  ncf,
+  script ///< a TorchScript module of the user's
+};
+/// fashion_mnist_32: the same images in the shape of CIFAR's.
+enum class dataset_kind : std::uint8_t { fashion_mnist, fashion_mnist_32, cifar10, cifar100, text, interactions };
+enum class vocabulary_kind : std::uint8_t { bytes, words };
 enum class optimizer_kind : std::uint8_t { sgd, adam, adamw };
 enum class learning_rate_rule : std::uint8_t { constant, linear, square_root, adascale };
 /// Group norm depends on no other sample, so unequal batches cannot skew it; batch norm is not offered.
 enum class normalization_kind : std::uint8_t { none, group };
+
+/// The network to train, as the file names it: one of the built-in ones, or "script:FILE".
+struct model_choice {
+  model_choice(model_kind kind = model_kind::lenet); ///< not `script`, which needs a file
+  std::string name;
+
+  operator model_kind() const;
+  /// FILE of "script:FILE"; otherwise empty.
+  std::string script_path() const;
+};
 
 /// How sparse gradients are summed (exchange/compression.hpp).
 enum class compression_kind : std::uint8_t { none, union_of_items, gather, lhc };
 
 struct training {
   trainer_kind trainer = trainer_kind::built_in; ///< with `client` the user's program knows model, data and optimiser
-  model_kind model = model_kind::lenet;
-  double width = 1.0; ///< of vgg11's layers, [0.0625, 4]
+  model_choice model;
+  double width = 1.0; ///< factor on the units of a layer, [0.0625, 4]
   normalization_kind normalization = normalization_kind::none;
+  std::uint32_t layers = 4;    ///< of transformer, [1, 64]
+  std::uint32_t heads = 4;     ///< of transformer, [1, 64]
+  std::uint32_t context = 128; ///< tokens of a sample of text, [2, 8192]
   dataset_kind dataset = dataset_kind::fashion_mnist;
   std::string data_path = "/usr/share/datasets/fashion-mnist";
-  double interactions_scale = 1; ///< of the data set interactions, (0, 1]
+  vocabulary_kind vocabulary = vocabulary_kind::bytes;
+  std::uint32_t vocabulary_size = 8192; ///< of words, [2, 65536]
+  double interactions_scale = 1;        ///< of the data set interactions, (0, 1]
   optimizer_kind optimizer = optimizer_kind::sgd;
   double learning_rate = 0.05; ///< for the global batch of `batch.initial` on every worker, (0, 10]
   learning_rate_rule rule = learning_rate_rule::adascale;
@@ -262,6 +291,7 @@ struct cluster_file {
 std::string_view to_string(role value);
 std::string_view to_string(trainer_kind value);
 std::string_view to_string(model_kind value);
+std::string_view to_string(const model_choice& value);
 std::string_view to_string(dataset_kind value);
 std::string_view to_string(optimizer_kind value);
 std::string_view to_string(compression_kind value);
@@ -291,7 +321,7 @@ file_error error_at(const cluster_file& file, const std::string& field, const st
 
 /// `path` as the file means it: a relative one starts at the directory of the cluster file. Empty stays empty.
 std::string resolve_path(const cluster_file& file, const std::string& path);
-/// Makes the policy's, profiles' and the workload's paths absolute, so that the file may be written elsewhere.
+/// Makes the model's, policy's, profiles' and the workload's paths absolute, so that the file may be written elsewhere.
 void make_paths_absolute(cluster_file& file);
 
 /// The resolved file as TOML, every field written out: parsing it gives the same digest.

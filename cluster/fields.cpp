@@ -15,8 +15,11 @@ using settings::text_rule;
 
 // In the order of the enumerations in cluster_file.hpp.
 constexpr std::array<std::string_view, 2> trainer_names = {"built-in", "client"};
-constexpr std::array<std::string_view, 3> model_names = {"lenet", "vgg11", "ncf"};
-constexpr std::array<std::string_view, 4> dataset_names = {"fashion-mnist", "cifar10", "cifar100", "interactions"};
+constexpr std::array<std::string_view, 10> model_names = {"lenet",    "vgg11",    "vgg13",    "vgg16",       "vgg19",
+                                                          "resnet18", "resnet34", "resnet50", "transformer", "ncf"};
+constexpr std::array<std::string_view, 6> dataset_names = {"fashion-mnist", "fashion-mnist-32", "cifar10", "cifar100",
+                                                           "text",          "interactions"};
+constexpr std::array<std::string_view, 2> vocabulary_names = {"bytes", "words"};
 constexpr std::array<std::string_view, 3> optimizer_names = {"sgd", "adam", "adamw"};
 constexpr std::array<std::string_view, 4> rule_names = {"constant", "linear", "square-root", "adascale"};
 constexpr std::array<std::string_view, 2> normalization_names = {"none", "group"};
@@ -56,6 +59,14 @@ bool is_listen(const std::string& text) {
   return text.empty() || parse_listen_address(text).has_value();
 }
 
+bool is_model(const std::string& text) {
+  return std::ranges::find(model_names, text) != model_names.end() ||
+         (text.starts_with("script:") && text.size() > std::string_view("script:").size() && is_path(text));
+}
+
+constexpr text_rule model_rule = {is_model, "one of \"lenet\", \"vgg11\", \"vgg13\", \"vgg16\", \"vgg19\", "
+                                            "\"resnet18\", \"resnet34\", \"resnet50\", \"transformer\", \"ncf\", or "
+                                            "\"script:FILE\""};
 constexpr text_rule name_rule = {
     is_name, "a name of 1 to 64 letters, digits, '.', '_' and '-' that begins with a letter or digit"};
 constexpr text_rule address_rule = {is_address, "an IPv4 or IPv6 address or a host name that peers can connect to"};
@@ -108,27 +119,48 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "decides have no meaning.",
      {},
      trainer_names},
-    {"training", "model", in<training_section, &training::model>, "The network to train.", {}, model_names},
+    {"training",
+     "model",
+     in<training_section, &training::model, &model_choice::name>,
+     "The network to train; `script:FILE` is a TorchScript module ([models.md](models.md)), a relative path starts at "
+     "this file's directory.",
+     {},
+     {},
+     &model_rule},
     {"training", "width", in<training_section, &training::width>,
-     "Factor on the width of vgg11's layers; the other models take 1.", closed(0.0625, 4)},
+     "Factor on the width of the layers of vgg, resnet and transformer; the other models take 1.", closed(0.0625, 4)},
     {"training",
      "normalization",
      in<training_section, &training::normalization>,
-     "Group norm after each convolution, or none. Batch norm is not offered: unequal batches would skew it.",
+     "Group norm after each convolution of lenet or vgg, or none; resnets always have it. Batch norm is not offered: "
+     "unequal batches would skew it.",
      {},
      normalization_names},
+    {"training", "layers", in<training_section, &training::layers>, "Layers of the transformer.", closed(1, 64)},
+    {"training", "heads", in<training_section, &training::heads>, "Attention heads of each of its layers.",
+     closed(1, 64)},
+    {"training", "context", in<training_section, &training::context>, "Tokens of a sample of text.", closed(2, 8192)},
     {"training",
      "dataset",
      in<training_section, &training::dataset>,
-     "The data set to train on. The interactions are synthetic, for ncf: no files are read.",
+     "The data set to train on. fashion-mnist-32 has the images as 3x32x32, text the files below `data_path`. The "
+     "interactions are synthetic, for ncf: no files are read.",
      {},
      dataset_names},
+    {"training",
+     "vocabulary",
+     in<training_section, &training::vocabulary>,
+     "What a token of text is.",
+     {},
+     vocabulary_names},
+    {"training", "vocabulary_size", in<training_section, &training::vocabulary_size>,
+     "Words that a vocabulary of words holds, the most frequent ones; one stands for all others.", closed(2, 65536)},
     {"training", "interactions_scale", in<training_section, &training::interactions_scale>,
      "Users, items and interactions of the data set interactions, as a share of MovieLens-20M's.", open_low(1)},
     {"training",
      "data_path",
      in<training_section, &training::data_path>,
-     "Directory of the data set's files; a relative one starts at the working directory.",
+     "Directory of the data set's files, of text also a single file; a relative one starts at the working directory.",
      {},
      {},
      &path_rule},
@@ -477,7 +509,14 @@ std::string_view to_string(trainer_kind value) {
   return trainer_names.at(static_cast<std::size_t>(value));
 }
 std::string_view to_string(model_kind value) {
-  return model_names.at(static_cast<std::size_t>(value));
+  return value == model_kind::script ? "script" : model_names.at(static_cast<std::size_t>(value));
+}
+std::string_view to_string(const model_choice& value) {
+  return value.name;
+}
+model_choice::model_choice(model_kind kind) : name(to_string(kind)) {}
+model_choice::operator model_kind() const {
+  return static_cast<model_kind>(std::ranges::find(model_names, name) - model_names.begin());
 }
 std::string_view to_string(dataset_kind value) {
   return dataset_names.at(static_cast<std::size_t>(value));

@@ -51,8 +51,11 @@ void check_batch(checker& check) {
 
 void check_training(checker& check) {
   const auto& training = check.file().training;
-  check.require(training.model == model_kind::vgg11 || training.width == 1, {"training.width", "training.model"},
-                fmt::format("training.width is {}; it must be 1 for {}, only vgg11 has a width",
+  const model_kind model = training.model;
+  check.require(training.width == 1 ||
+                    (model != model_kind::lenet && model != model_kind::ncf && model != model_kind::script),
+                {"training.width", "training.model"},
+                fmt::format("training.width is {}; it must be 1 for {}, only vgg, resnet and transformer have a width",
                             number_text(training.width), to_string(training.model)));
   check.require(training.trainer == trainer_kind::built_in || training.compression == compression_kind::none,
                 {"training.compression", "training.trainer"},

@@ -27,23 +27,29 @@ batch_loader::batch_loader(const dataset& data, channel_statistics statistics, t
   reserve(0);
 }
 
-image_batch batch_loader::load(std::span<const std::uint32_t> samples) {
+sample_batch batch_loader::load(std::span<const std::uint32_t> samples) {
   return fill(samples.size(), [&](std::uint64_t row) { return std::size_t{samples[row]}; });
 }
 
-image_batch batch_loader::load(index_range range) {
+sample_batch batch_loader::load(index_range range) {
   return fill(range.count, [&](std::uint64_t row) { return range.first + row; });
 }
 
 void batch_loader::reserve(std::int64_t rows) {
-  images_ = data_.choices ? torch::empty({rows, 1 + std::int64_t{candidates}}, torch::kInt64)
-                          : torch::empty({rows, data_.channels, data_.height, data_.width}, torch::kFloat32);
   labels_ = torch::empty({rows}, torch::kInt64);
+  if (data_.choices) {
+    inputs_ = torch::empty({rows, 1 + std::int64_t{candidates}}, torch::kInt64);
+  } else if (data_.context > 0) {
+    inputs_ = torch::empty({rows, data_.context}, torch::kInt64);
+    labels_ = torch::empty({rows, data_.context}, torch::kInt64);
+  } else {
+    inputs_ = torch::empty({rows, data_.channels, data_.height, data_.width}, torch::kFloat32);
+  }
 }
 
 template <class SampleAt>
 void batch_loader::fill_choices(std::uint64_t count, SampleAt sample_at) {
-  auto* output = images_.data_ptr<std::int64_t>();
+  auto* output = inputs_.data_ptr<std::int64_t>();
   auto* labels = labels_.data_ptr<std::int64_t>();
   for (std::uint64_t row = 0; row < count; ++row) {
     const auto sample = data_.choices->at(sample_at(row));
@@ -54,16 +60,20 @@ void batch_loader::fill_choices(std::uint64_t count, SampleAt sample_at) {
 }
 
 template <class SampleAt>
-image_batch batch_loader::fill(std::uint64_t count, SampleAt sample_at) {
-  const auto rows = static_cast<std::int64_t>(count);
-  if (images_.size(0) < rows)
-    reserve(rows);
-  if (data_.choices) {
-    fill_choices(count, sample_at);
-    return {images_.narrow(0, 0, rows).to(device_), labels_.narrow(0, 0, rows).to(device_)};
+void batch_loader::fill_text(std::uint64_t count, SampleAt sample_at) {
+  auto* output = inputs_.data_ptr<std::int64_t>();
+  auto* labels = labels_.data_ptr<std::int64_t>();
+  for (std::uint64_t row = 0; row < count; ++row) {
+    const auto* tokens = data_.text.tokens.data() + data_.text.starts[sample_at(row)];
+    output = std::copy_n(tokens, data_.context, output);
+    labels = std::copy_n(tokens + 1, data_.context, labels);
   }
+}
+
+template <class SampleAt>
+void batch_loader::fill_images(std::uint64_t count, SampleAt sample_at) {
   const std::size_t pixels = std::size_t{data_.height} * data_.width;
-  auto* output = images_.data_ptr<float>();
+  auto* output = inputs_.data_ptr<float>();
   auto* labels = labels_.data_ptr<std::int64_t>();
   const auto image_at = [&](std::uint64_t row) { return data_.images.data() + sample_at(row) * data_.image_bytes(); };
   for (std::uint64_t row = 0; row < count; ++row) {
@@ -71,12 +81,26 @@ image_batch batch_loader::fill(std::uint64_t count, SampleAt sample_at) {
       prefetch(image_at(row + prefetch_distance), data_.image_bytes());
     const auto* image = image_at(row);
     for (std::size_t channel = 0; channel < data_.channels; ++channel) {
-      convert_image(image + channel * pixels, pixels, scale_[channel], shift_[channel], output);
+      const auto* stored = image + (data_.grey ? 0 : channel * pixels);
+      convert_image(stored, pixels, scale_[channel], shift_[channel], output);
       output += pixels;
     }
     labels[row] = data_.labels[sample_at(row)];
   }
-  return {images_.narrow(0, 0, rows).to(device_), labels_.narrow(0, 0, rows).to(device_)};
+}
+
+template <class SampleAt>
+sample_batch batch_loader::fill(std::uint64_t count, SampleAt sample_at) {
+  const auto rows = static_cast<std::int64_t>(count);
+  if (inputs_.size(0) < rows)
+    reserve(rows);
+  if (data_.choices)
+    fill_choices(count, sample_at);
+  else if (data_.context > 0)
+    fill_text(count, sample_at);
+  else
+    fill_images(count, sample_at);
+  return {inputs_.narrow(0, 0, rows).to(device_), labels_.narrow(0, 0, rows).to(device_)};
 }
 
 } // namespace dynamix::trainer

@@ -13,11 +13,11 @@ namespace dynamix::trainer {
 
 using client::index_range;
 
-struct image_batch {
-  /// float32 [b, channels, height, width], each channel with mean 0 and deviation 1 over the training set; of
-  /// interactions int64 [b, 1 + candidates], the user and the items
-  torch::Tensor images;
-  torch::Tensor labels; ///< int64 [b]
+/// As the data set's task wants them (trainer/task.hpp).
+struct sample_batch {
+  /// Images: each channel with mean 0 and deviation 1 over the training set. Of interactions the user and the items.
+  torch::Tensor inputs;
+  torch::Tensor labels;
 };
 
 /// Turns sample numbers into tensors. The tensors of a batch share the loader's buffer and hold until the next `load`;
@@ -28,22 +28,26 @@ public:
   batch_loader(const dataset& data, channel_statistics statistics, torch::Device device = torch::kCPU);
 
   /// Samples by number, each below `data.size()`. An empty list gives tensors of 0 rows.
-  image_batch load(std::span<const std::uint32_t> samples);
+  sample_batch load(std::span<const std::uint32_t> samples);
   /// Samples [first, first + count) in the order of the file.
-  image_batch load(index_range range);
+  sample_batch load(index_range range);
 
 private:
   template <class SampleAt>
-  image_batch fill(std::uint64_t count, SampleAt sample_at);
+  sample_batch fill(std::uint64_t count, SampleAt sample_at);
   void reserve(std::int64_t rows);
   template <class SampleAt>
+  void fill_images(std::uint64_t count, SampleAt sample_at);
+  template <class SampleAt>
   void fill_choices(std::uint64_t count, SampleAt sample_at);
+  template <class SampleAt>
+  void fill_text(std::uint64_t count, SampleAt sample_at);
 
   const dataset& data_;
   std::vector<float> scale_; ///< a channel; value = byte * scale + shift
   std::vector<float> shift_;
   torch::Device device_;
-  torch::Tensor images_; ///< grows to the largest batch seen
+  torch::Tensor inputs_; ///< grows to the largest batch seen
   torch::Tensor labels_;
 };
 

@@ -1,6 +1,7 @@
 #include "trainer/dataset.hpp"
 
 #include "storage/atomic_file.hpp"
+#include "storage/fnv1a.hpp"
 #include "trainer/idx_file.hpp"
 
 #include <algorithm>
@@ -45,6 +46,21 @@ std::string load_fashion_mnist(const std::string& path, dataset_split split, dat
                          data.classes - 1);
   data.images = std::move(images.values);
   data.labels = std::move(labels.values);
+  return {};
+}
+
+/// Fashion-MNIST with a border that makes its images as large as CIFAR's.
+std::string load_bordered(const std::string& path, dataset_split split, dataset& data) {
+  dataset plain{shape_of(cluster::dataset_kind::fashion_mnist), {}, {}};
+  if (auto problem = load_fashion_mnist(path, split, plain); !problem.empty())
+    return problem;
+  const std::size_t border = (data.width - plain.width) / 2;
+  data.labels = std::move(plain.labels);
+  data.images.assign(data.labels.size() * data.image_bytes(), 0);
+  for (std::size_t image = 0; image < data.labels.size(); ++image)
+    for (std::size_t row = 0; row < plain.height; ++row)
+      std::copy_n(plain.images.data() + (image * plain.height + row) * plain.width, plain.width,
+                  data.images.data() + image * data.image_bytes() + (row + border) * data.width + border);
   return {};
 }
 
@@ -101,20 +117,44 @@ std::uint64_t count_cifar(const std::vector<std::string>& paths, std::uint64_t r
   return samples;
 }
 
+std::string load_text(const cluster::training& training, dataset_split split, dataset& data) {
+  data = {shape_of(training), {}, {}};
+  std::string text;
+  if (auto problem = read_text(training.data_path, text); !problem.empty())
+    return problem;
+  data.digest = storage::fnv1a().add(text).value();
+  const auto problem = cut_text(
+      text,
+      {.vocabulary = training.vocabulary, .vocabulary_size = training.vocabulary_size, .context = training.context},
+      split == dataset_split::test, data.text);
+  return problem.empty() ? "" : fmt::format("{}: {}", training.data_path, problem);
+}
+
 } // namespace
 
 dataset_shape shape_of(cluster::dataset_kind kind) {
   switch (kind) {
   case cluster::dataset_kind::fashion_mnist:
     return {.channels = 1, .height = 28, .width = 28, .classes = 10};
+  case cluster::dataset_kind::fashion_mnist_32:
+    return {.channels = 3, .height = 32, .width = 32, .classes = 10, .grey = true};
   case cluster::dataset_kind::cifar10:
     return {.channels = 3, .height = 32, .width = 32, .classes = 10};
   case cluster::dataset_kind::cifar100:
     return {.channels = 3, .height = 32, .width = 32, .classes = 100};
   case cluster::dataset_kind::interactions:
     return {.classes = candidates};
+  case cluster::dataset_kind::text:
+    break; // depends on more
   }
   return {};
+}
+
+dataset_shape shape_of(const cluster::training& training) {
+  if (training.dataset != cluster::dataset_kind::text)
+    return shape_of(training.dataset);
+  const bool words = training.vocabulary == cluster::vocabulary_kind::words;
+  return {.classes = words ? training.vocabulary_size : 256, .context = training.context};
 }
 
 std::string load_dataset(cluster::dataset_kind kind, const std::string& path, dataset_split split, dataset& data,
@@ -123,6 +163,8 @@ std::string load_dataset(cluster::dataset_kind kind, const std::string& path, da
   switch (kind) {
   case cluster::dataset_kind::fashion_mnist:
     return load_fashion_mnist(path, split, data);
+  case cluster::dataset_kind::fashion_mnist_32:
+    return load_bordered(path, split, data);
   case cluster::dataset_kind::cifar10:
     return load_cifar10(path, split, data);
   case cluster::dataset_kind::cifar100:
@@ -136,11 +178,15 @@ std::string load_dataset(cluster::dataset_kind kind, const std::string& path, da
       data.choices.emplace(shape, shape.train, shape.test);
     return {};
   }
+  case cluster::dataset_kind::text:
+    break; // takes more than a path
   }
   return "unknown data set";
 }
 
 std::string load_dataset(const cluster::training& training, dataset_split split, dataset& data) {
+  if (training.dataset == cluster::dataset_kind::text)
+    return load_text(training, split, data);
   return load_dataset(training.dataset, training.data_path, split, data, training.interactions_scale);
 }
 
@@ -150,6 +196,7 @@ std::uint64_t count_training_samples(const cluster::training& training) {
   idx_file labels;
   switch (training.dataset) {
   case cluster::dataset_kind::fashion_mnist:
+  case cluster::dataset_kind::fashion_mnist_32:
     return read_idx_file(fashion_mnist_prefix(path, dataset_split::train) + fashion_mnist_labels, 1, labels).empty()
                ? labels.dimensions[0]
                : 0;
@@ -159,6 +206,10 @@ std::uint64_t count_training_samples(const cluster::training& training) {
     return count_cifar({path + "/train.bin"}, cifar100_label_bytes + image_bytes);
   case cluster::dataset_kind::interactions:
     return interactions_shape_of(training.interactions_scale).train;
+  case cluster::dataset_kind::text: {
+    dataset text;
+    return load_text(training, dataset_split::train, text).empty() ? text.size() : 0;
+  }
   }
   return 0;
 }
@@ -166,7 +217,7 @@ std::uint64_t count_training_samples(const cluster::training& training) {
 channel_statistics measure_channels(const dataset& data) {
   channel_statistics statistics;
   const std::size_t pixels = std::size_t{data.height} * data.width;
-  for (std::size_t channel = 0; channel < data.channels; ++channel) {
+  for (std::size_t channel = 0; channel < data.stored_channels(); ++channel) {
     std::uint64_t sum = 0;
     std::uint64_t square_sum = 0;
     for (std::size_t image = 0; image < data.size(); ++image) {
@@ -181,6 +232,10 @@ channel_statistics measure_channels(const dataset& data) {
     const double variance = static_cast<double>(square_sum) / count / (255.0 * 255) - mean * mean;
     statistics.mean.push_back(static_cast<float>(mean));
     statistics.deviation.push_back(variance > 1e-12 ? static_cast<float>(std::sqrt(variance)) : 1.0F);
+  }
+  if (data.grey) {
+    statistics.mean.resize(data.channels, statistics.mean[0]);
+    statistics.deviation.resize(data.channels, statistics.deviation[0]);
   }
   return statistics;
 }

@@ -11,8 +11,8 @@ namespace dynamix::trainer {
 
 /// Sums over samples, so that those of all workers can be added up.
 struct evaluation_sums {
-  double loss = 0; ///< cross entropy, natural logarithm
-  std::uint64_t correct = 0;
+  double loss = 0;    ///< cross entropy, natural logarithm
+  double correct = 0; ///< see count_correct
   std::uint64_t count = 0;
 };
 
@@ -23,8 +23,5 @@ inline constexpr std::uint32_t evaluation_batch = 500;
 /// Between two batches it asks `given_up`, if there is one, and returns what it has when told so.
 evaluation_sums evaluate(torch::nn::Sequential& model, batch_loader& loader, index_range range,
                          std::uint32_t batch = evaluation_batch, const std::function<bool()>& given_up = {});
-
-/// How many rows of `logits` [b, classes] have their maximum at the label.
-std::uint64_t count_correct(const torch::Tensor& logits, const torch::Tensor& labels);
 
 } // namespace dynamix::trainer

@@ -31,4 +31,10 @@ torch::Tensor ncf::forward(const torch::Tensor& samples) {
   return score_(torch::cat({factors, perceptron_->forward(both)}, 2)).squeeze(2);
 }
 
+torch::nn::Sequential build_ncf(const model_options& options) {
+  torch::nn::Sequential layers;
+  layers->push_back(std::make_shared<ncf>(options.interactions.users, options.interactions.items));
+  return layers;
+}
+
 } // namespace dynamix::trainer

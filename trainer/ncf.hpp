@@ -2,6 +2,8 @@
 
 /// Neural collaborative filtering. Internal to the room: includes Torch.
 
+#include "trainer/model_options.hpp"
+
 #include <torch/torch.h>
 
 #include <cstdint>
@@ -22,5 +24,8 @@ private:
   torch::nn::Sequential perceptron_;
   torch::nn::Linear score_;
 };
+
+/// An ncf of `options.interactions`.
+torch::nn::Sequential build_ncf(const model_options& options);
 
 } // namespace dynamix::trainer

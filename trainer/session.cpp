@@ -7,6 +7,7 @@
 #include "trainer/compute_device.hpp"
 #include "trainer/compute_threads.hpp"
 #include "trainer/model.hpp"
+#include "trainer/script_model.hpp"
 #include "trainer/state_transfer.hpp"
 #include "trainer/tensor_records.hpp"
 #include "trainer/training_loop.hpp"
@@ -14,16 +15,29 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <array>
+#include <fmt/core.h>
 
 namespace dynamix::trainer {
 
 namespace {
 
-preflight_problem load_data(const cluster::training& options, dataset& train, dataset& test) {
+/// The script's path as the file means it.
+model_options model_of(const cluster::cluster_file& file) {
+  auto options = options_of(file.training, file.seed);
+  options.script = cluster::resolve_path(file, options.script);
+  return options;
+}
+
+preflight_problem load_data(const cluster::cluster_file& file, dataset& train, dataset& test) {
+  const auto& options = file.training;
   if (auto problem = check_device(options.device); !problem.empty())
     return {"training.device", problem};
   if (auto problem = check_model_fits(options); !problem.empty())
     return {"training.model", problem};
+  if (options.model == cluster::model_kind::script)
+    if (auto problem = check_script(model_of(file)); !problem.empty())
+      return {"training.model", problem};
   auto problem = load_dataset(options, dataset_split::train, train);
   if (problem.empty())
     problem = load_dataset(options, dataset_split::test, test);
@@ -71,22 +85,42 @@ std::string check_place(const membership& place, std::size_t workers) {
 
 } // namespace
 
-preflight_problem preflight(const cluster::training& options) {
+preflight_problem preflight(const cluster::cluster_file& file) {
   dataset train;
   dataset test;
-  return load_data(options, train, test);
+  return load_data(file, train, test);
 }
 
 struct session::body {
   body(session_options given, clock& clock) : options(std::move(given)), time(clock) {
     set_compute_threads(static_cast<int>(options.file->training.threads));
-    problem = load_data(options.file->training, train_data, test_data).message;
+    problem = load_data(*options.file, train_data, test_data).message;
+    const auto model_options = model_of(*options.file);
+    if (problem.empty() && !model_options.script.empty())
+      problem = digest_script(model_options.script, script_digest);
     if (!problem.empty())
       return;
-    auto model = build_model(options_of(options.file->training, options.file->seed));
+    auto model = build_model(model_options);
     auto loop_options = options_for(options);
     model->to(loop_options.device);
     state = std::make_unique<training_state>(std::move(loop_options), std::move(model), train_data, test_data, time);
+  }
+
+  /// Files of which the cluster file holds only the path are the same on all members, or nobody trains. Returns an
+  /// empty string, or what differs.
+  std::string agree_on_files(const membership& place, exchange::group& peers) const {
+    if (script_digest == 0 && train_data.digest == 0)
+      return {};
+    const std::array<std::int64_t, 2> own = {static_cast<std::int64_t>(script_digest),
+                                             static_cast<std::int64_t>(train_data.digest)};
+    const auto rows = peers.all_gather(own)->wait();
+    constexpr std::array<const char*, 2> names = {"model file", "text"};
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      if (rows[i] != rows[i % own.size()])
+        return fmt::format("the {} of rank {} (digest {:016x}) is not that of rank {} (digest {:016x})",
+                           names[i % own.size()], place.members[i / own.size()], static_cast<std::uint64_t>(rows[i]),
+                           place.members[0], static_cast<std::uint64_t>(rows[i % own.size()]));
+    return {};
   }
 
   /// The source's state may be in memory, in a checkpoint or a fresh model. Returns an empty string, or what is wrong
@@ -118,7 +152,10 @@ struct session::body {
     try {
       peers = exchange::compress(exchange::join(place, rendezvous, stop), form_of(options.file->training.compression),
                                  compression);
-      if (auto wrong = agree_on_start(place, *peers); !wrong.empty()) {
+      auto wrong = agree_on_files(place, *peers);
+      if (wrong.empty())
+        wrong = agree_on_start(place, *peers);
+      if (!wrong.empty()) {
         peers->leave();
         return {ending::failed, wrong};
       }
@@ -161,6 +198,7 @@ struct session::body {
   clock& time;
   dataset train_data;
   dataset test_data;
+  std::uint64_t script_digest = 0;       ///< 0: the model is built in
   std::unique_ptr<training_state> state; ///< null when `problem` says why
   std::string problem;
   bool known = false; ///< the state is the run's, not just a fresh model

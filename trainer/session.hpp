@@ -97,12 +97,12 @@ struct session_options {
   std::string resume_from; ///< a checkpoint, read where this worker is the source and has no state; empty: start anew
 };
 
-/// What can be checked before any peer is met: the data set is readable and the model fits its images.
+/// What can be checked before any peer is met: the data set is readable and the model fits it.
 struct preflight_problem {
   std::string field;   ///< of the cluster file: "training.model"
   std::string message; ///< empty: nothing is wrong
 };
-preflight_problem preflight(const cluster::training& options);
+preflight_problem preflight(const cluster::cluster_file& file);
 
 struct saved_checkpoint {
   std::string path;    ///< empty when nothing was written

@@ -8,6 +8,7 @@
 #include "trainer/evaluation.hpp"
 #include "trainer/model.hpp"
 #include "trainer/optimizer.hpp"
+#include "trainer/script_model.hpp"
 #include "trainer/training_step.hpp"
 
 #include <torch/torch.h>
@@ -20,7 +21,6 @@ namespace dynamix::trainer {
 namespace {
 
 constexpr int rounds = 5;
-constexpr std::uint32_t evaluated_samples = 2 * evaluation_batch; // at once
 
 class stepper {
 public:
@@ -29,7 +29,7 @@ public:
         loader_(data, measure_channels(data), device_),
         step_(model_, loader_, *peers_, time_, never_, std::size_t{request.training.bucket_kib} << 10U),
         optimizer_(request.training, step_.parameters()), random_(request.seed),
-        data_size_(static_cast<std::uint32_t>(data.size())) {
+        data_size_(static_cast<std::uint32_t>(data.size())), evaluation_batch_(evaluation_batch_of(request.training)) {
     optimizer_.set_learning_rate(request.training.learning_rate);
   }
 
@@ -50,9 +50,9 @@ public:
 
   /// Seconds of a sample in an evaluation.
   double evaluate() {
-    const auto samples = std::min(evaluated_samples, data_size_);
+    const auto samples = std::min(2 * evaluation_batch_, data_size_);
     const double start = time_.now_seconds();
-    trainer::evaluate(model_, loader_, {0, samples});
+    trainer::evaluate(model_, loader_, {0, samples}, evaluation_batch_);
     return (time_.now_seconds() - start) / samples;
   }
 
@@ -74,6 +74,7 @@ private:
   optimizer optimizer_;
   storage::splitmix64 random_;
   std::uint32_t data_size_;
+  std::uint32_t evaluation_batch_; ///< at once
   std::vector<std::uint32_t> samples_;
 };
 
@@ -155,6 +156,8 @@ step_time_measurement measure_step_times(const step_time_request& request, clock
   result.problem = check_device(request.training.device);
   if (result.problem.empty())
     result.problem = check_model_fits(request.training);
+  if (result.problem.empty() && request.training.model == cluster::model_kind::script)
+    result.problem = check_script(options_of(request.training, request.seed));
   dataset data;
   if (result.problem.empty())
     result.problem = load_dataset(request.training, dataset_split::train, data);

@@ -5,6 +5,7 @@
 #include "session/rate_rule.hpp"
 #include "trainer/emulation.hpp"
 #include "trainer/evaluation.hpp"
+#include "trainer/model_options.hpp"
 
 #include <algorithm>
 #include <array>
@@ -248,7 +249,7 @@ void training_loop::evaluate_model() {
   const auto& options = state_.options;
   const double start = state_.time.now_seconds();
   const auto ranges = client::split_range({0, state_.test_samples}, state_.batches);
-  const auto own = evaluate(state_.model, state_.test_loader, ranges[position_], evaluation_batch,
+  const auto own = evaluate(state_.model, state_.test_loader, ranges[position_], evaluation_batch_of(options.training),
                             [this] { return stop_.raised(); });
   exchange::throw_if_raised(stop_);
   const double slowdown = slowdown_at(options.emulate, state_.elapsed_seconds());
@@ -256,8 +257,8 @@ void training_loop::evaluate_model() {
 
   const auto totals = peers_.make_bucket(exchange::element::float32, 0, 5);
   const auto total = totals->sums();
-  std::ranges::copy(std::array{own.loss, static_cast<double>(own.correct), static_cast<double>(own.count),
-                               state_.train_loss, static_cast<double>(state_.train_loss_samples)},
+  std::ranges::copy(std::array{own.loss, own.correct, static_cast<double>(own.count), state_.train_loss,
+                               static_cast<double>(state_.train_loss_samples)},
                     total.begin());
   totals->start();
   totals->wait();

@@ -1,7 +1,7 @@
 #include "trainer/training_step.hpp"
 
 #include "trainer/emulation.hpp"
-#include "trainer/evaluation.hpp"
+#include "trainer/loss.hpp"
 
 #include <algorithm>
 
@@ -69,9 +69,8 @@ void training_step::pass(std::span<const std::uint32_t> samples, double slowdown
   const double start = time_.now_seconds();
   const auto batch = loader_.load(samples);
   const double loaded = time_.now_seconds();
-  const auto logits = model_->forward(batch.images);
-  const auto loss = torch::nn::functional::cross_entropy(
-      logits, batch.labels, torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
+  const auto logits = model_->forward(batch.inputs);
+  const auto loss = loss_sum(logits, batch.labels);
   loss.backward();
   // The exchange runs on; what follows costs the step nothing while it does.
   result.loss += loss.item<double>();

@@ -17,9 +17,9 @@ namespace dynamix::trainer {
 /// What one step showed, before the optimiser's part.
 struct step_result {
   reduction gradients;
-  bool halved = false;       ///< the squares are those of two half batches
-  std::uint64_t correct = 0; ///< of this worker's samples
-  double loss = 0;           ///< summed over this worker's samples
+  bool halved = false; ///< the squares are those of two half batches
+  double correct = 0;  ///< of this worker's samples; see count_correct
+  double loss = 0;     ///< summed over this worker's samples
   double data_seconds = 0;
   double compute_seconds = 0; ///< with the emulated slow-down
 };

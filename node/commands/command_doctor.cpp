@@ -61,10 +61,10 @@ finding cuda() {
 }
 
 finding data_set() {
-  const cluster::training defaults;
+  const cluster::cluster_file defaults;
   const auto problem = trainer::preflight(defaults).message;
   if (problem.empty())
-    return {"Fashion-MNIST", true, defaults.data_path};
+    return {"Fashion-MNIST", true, defaults.training.data_path};
   return {"Fashion-MNIST", false, problem + "; apt-get install dataset-fashion-mnist"};
 }
 

@@ -79,7 +79,7 @@ std::string machine_name(bool cuda) {
 simulator::device_profile profile_of(const cluster::cluster_file& file,
                                      const trainer::step_time_measurement& measured) {
   const auto& training = file.training;
-  const std::string model(cluster::to_string(training.model));
+  const std::string model(cluster::to_string(cluster::model_kind(training.model)));
   simulator::device_profile profile{.name = model + (measured.cuda ? "-cuda" : "-cpu"),
                                     .batch_highest = measured.batch_highest,
                                     .evaluation_seconds = measured.evaluation_seconds};
@@ -122,9 +122,10 @@ std::optional<cluster::cluster_file> file_for(const profile_arguments& arguments
 }
 
 int measure_profile(const profile_arguments& arguments, command_context& context) {
-  const auto file = file_for(arguments, context.err);
+  auto file = file_for(arguments, context.err);
   if (!file)
     return exit_refused;
+  cluster::make_paths_absolute(*file);
   trainer::steady_clock time;
   trainer::step_time_measurement measured;
   {
@@ -163,7 +164,7 @@ void add_profile(CLI::App& app, command_context& context) {
   auto* command =
       app.add_subcommand("profile", "Measure this machine's step time at each batch size, as a device profile");
   command->add_option("--cluster", arguments->cluster, "Cluster file whose training section is measured");
-  command->add_option("--model", arguments->model, "Overrides the file's training.model");
+  command->add_option("--model", arguments->model, "Overrides the file's training.model: NAME or script:FILE");
   command->add_option("--threads", arguments->threads, "Overrides the file's training.threads");
   add_set(*command, arguments->set);
   command->add_option("--batches", arguments->batches, "Batch sizes, separated by commas (default: 1 to 1024)")

@@ -161,7 +161,7 @@ int run(const run_arguments& arguments, command_context& context) {
     return refuse_at(context.err, cluster::error_at(*file, "dashboard.token_file", reason));
   const bool for_client = file->training.trainer == cluster::trainer_kind::client;
   if (host->has(cluster::role::worker) && !arguments.without_worker && !for_client)
-    if (const auto found = trainer::preflight(file->training); !found.message.empty())
+    if (const auto found = trainer::preflight(*file); !found.message.empty())
       return refuse_at(context.err, cluster::error_at(*file, found.field, found.message));
 
   const bool resume = !arguments.resume.empty();

@@ -39,7 +39,7 @@ std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file
     errors.push_back(cluster::error_at(file, "dashboard.token_file", reason));
   if (file.training.trainer == cluster::trainer_kind::client)
     return errors;
-  if (const auto found = trainer::preflight(file.training); !found.message.empty())
+  if (const auto found = trainer::preflight(file); !found.message.empty())
     errors.push_back(cluster::error_at(file, found.field, found.message));
   return errors;
 }

@@ -175,7 +175,11 @@ INSTANTIATE_TEST_SUITE_P(
         broken_file{"port = 7402", "port = 7402\njoin_at_seconds = 9\nleave_at_seconds = 9",
                     "f.toml:27:20: host.leave_at_seconds is 9; it must be 0 or above host.join_at_seconds"},
         broken_file{"model = \"lenet\"", "width = 0.5",
-                    "f.toml:5:9: training.width is 0.5; it must be 1 for lenet, only vgg11"},
+                    "f.toml:5:9: training.width is 0.5; it must be 1 for lenet, only vgg, resnet and transformer"},
+        broken_file{"model = \"lenet\"", "model = \"alexnet\"",
+                    "f.toml:5:9: training.model is \"alexnet\"; it must be one of \"lenet\", \"vgg11\""},
+        broken_file{"model = \"lenet\"", "model = \"script:\"",
+                    "f.toml:5:9: training.model is \"script:\"; it must be one of \"lenet\""},
         broken_file{
             "horizon = 16", "horizon = 2\nminibatches = 3",
             "f.toml:16:15: ppo.minibatches is 3; it must be at most 2, ppo.horizon times the number of workers"},

@@ -1,5 +1,6 @@
 #include "trainer/batch_loader.hpp"
 #include "trainer/evaluation.hpp"
+#include "trainer/loss.hpp"
 #include "trainer/model.hpp"
 
 #include <gtest/gtest.h>
@@ -30,14 +31,14 @@ TEST(BatchLoader, GathersAndNormalisesLikeTheSlowWay) {
   const auto picked = all.index_select(0, torch::tensor({19, 0, 7})).to(torch::kFloat32) / 255;
   const auto mean = torch::tensor({0.25F, 0.5F}).view({1, 2, 1, 1});
   const auto deviation = torch::tensor({0.5F, 2.0F}).view({1, 2, 1, 1});
-  EXPECT_TRUE(torch::allclose(batch.images, (picked - mean) / deviation, 1e-6, 1e-6));
+  EXPECT_TRUE(torch::allclose(batch.inputs, (picked - mean) / deviation, 1e-6, 1e-6));
   EXPECT_TRUE(torch::equal(batch.labels, torch::tensor({9, 0, 7}, torch::kInt64)));
 }
 
 TEST(BatchLoader, MakesTheTrainingSetZeroMeanAndUnitDeviation) {
   const auto data = counting_images(64);
   batch_loader loader(data, measure_channels(data));
-  const auto images = loader.load(index_range{0, 64}).images;
+  const auto images = loader.load(index_range{0, 64}).inputs;
   EXPECT_TRUE(torch::allclose(images.mean({0, 2, 3}), torch::zeros(2), 0, 1e-5));
   EXPECT_TRUE(torch::allclose(images.std({0, 2, 3}, false), torch::ones(2), 1e-5));
 }
@@ -46,12 +47,12 @@ TEST(BatchLoader, GivesAnEmptyBatchAndOneThatGrows) {
   const auto data = counting_images(20);
   batch_loader loader(data, measure_channels(data));
   const auto empty = loader.load(std::span<const std::uint32_t>{});
-  EXPECT_EQ(empty.images.sizes(), (std::vector<std::int64_t>{0, 2, 4, 4}));
+  EXPECT_EQ(empty.inputs.sizes(), (std::vector<std::int64_t>{0, 2, 4, 4}));
   EXPECT_EQ(empty.labels.sizes(), std::vector<std::int64_t>{0});
-  const auto small = loader.load(index_range{3, 2}).images.clone();
-  const auto large = loader.load(index_range{0, 20}).images;
+  const auto small = loader.load(index_range{3, 2}).inputs.clone();
+  const auto large = loader.load(index_range{0, 20}).inputs;
   EXPECT_TRUE(torch::equal(large.narrow(0, 3, 2), small));
-  EXPECT_TRUE(torch::equal(loader.load(index_range{3, 2}).images, small)) << "a smaller batch shares the buffer";
+  EXPECT_TRUE(torch::equal(loader.load(index_range{3, 2}).inputs, small)) << "a smaller batch shares the buffer";
 }
 
 TEST(Evaluation, SumsOverShardsToTheWhole) {
@@ -81,7 +82,7 @@ TEST(Evaluation, SumsOverShardsToTheWhole) {
   double loss = 0;
   std::uint64_t correct = 0;
   for (std::uint64_t i = 0; i < 101; ++i) {
-    const auto probabilities = torch::softmax(model->forward(loader.load(index_range{i, 1}).images), 1)[0];
+    const auto probabilities = torch::softmax(model->forward(loader.load(index_range{i, 1}).inputs), 1)[0];
     loss -= std::log(probabilities[data.labels[i]].item<double>());
     correct += probabilities.argmax().item<std::int64_t>() == data.labels[i] ? 1 : 0;
   }

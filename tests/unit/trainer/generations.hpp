@@ -29,7 +29,7 @@ class image_index {
 public:
   explicit image_index(const dataset& data) {
     batch_loader loader(data, measure_channels(data));
-    const auto images = loader.load(index_range{0, data.size()}).images;
+    const auto images = loader.load(index_range{0, data.size()}).inputs;
     for (std::int64_t sample = 0; sample < images.size(0); ++sample)
       samples_[key_of(images[sample])] = static_cast<std::uint32_t>(sample);
   }

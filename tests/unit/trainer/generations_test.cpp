@@ -45,7 +45,7 @@ std::vector<torch::Tensor> reference_parameters(const std::vector<std::vector<st
   for (const auto& samples : steps) {
     const auto batch = loader.load(samples);
     sgd.zero_grad();
-    torch::nn::functional::cross_entropy(model->forward(batch.images), batch.labels).backward();
+    torch::nn::functional::cross_entropy(model->forward(batch.inputs), batch.labels).backward();
     sgd.step();
   }
   return model->parameters();

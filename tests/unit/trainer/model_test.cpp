@@ -1,3 +1,4 @@
+#include "trainer/loss.hpp"
 #include "trainer/model.hpp"
 #include "trainer/tensor_records.hpp"
 
@@ -27,7 +28,10 @@ TEST(Model, GivesALogitForEachClassAndAGradientForEachParameter) {
          {model_options{model_kind::lenet, 1, normalization, shape_of(dataset_kind::fashion_mnist), 1},
           model_options{model_kind::lenet, 1, normalization, shape_of(dataset_kind::cifar100), 1},
           model_options{model_kind::vgg11, 0.125, normalization, shape_of(dataset_kind::cifar10), 1},
-          model_options{model_kind::vgg11, 0.0625, normalization, {3, 48, 40, 7}, 1}}) {
+          model_options{model_kind::vgg11, 0.0625, normalization, {3, 48, 40, 7}, 1},
+          model_options{model_kind::vgg19, 0.0625, normalization, shape_of(dataset_kind::fashion_mnist_32), 1},
+          model_options{model_kind::resnet18, 0.125, normalization, shape_of(dataset_kind::fashion_mnist), 1},
+          model_options{model_kind::resnet50, 0.0625, normalization, {3, 24, 40, 7}, 1}}) {
       auto model = build_model(options);
       const auto logits = model->forward(images_of(options, 3));
       ASSERT_EQ(logits.sizes(), (std::vector<std::int64_t>{3, options.images.classes}));
@@ -47,11 +51,22 @@ TEST(Model, HasThePublishedSizes) {
   // VGG11 on three channels, whose convolutions have 9,220,480 parameters, and one linear layer of 512*10 + 10.
   const auto vgg11 = build_model({.kind = model_kind::vgg11, .images = shape_of(dataset_kind::cifar10)});
   EXPECT_EQ(parameter_count(vgg11), 9220480 + 5130);
+  // Torchvision's ResNet18, 34 and 50 have 11,689,512, 21,797,672 and 25,557,032 parameters with a first convolution of
+  // 7x7 and a last layer of 1,000 classes; group norm has as many as batch norm.
+  const auto residual = [](model_kind kind, std::int64_t channels) {
+    return parameter_count(build_model({.kind = kind, .images = shape_of(dataset_kind::cifar10)})) - channels * 10 -
+           10 + channels * 1000 + 1000 + 64 * 3 * (49 - 9);
+  };
+  EXPECT_EQ(residual(model_kind::resnet18, 512), 11689512);
+  EXPECT_EQ(residual(model_kind::resnet34, 512), 21797672);
+  EXPECT_EQ(residual(model_kind::resnet50, 2048), 25557032);
 }
 
 TEST(Model, IsInitialisedFromItsSeedAlone) {
-  for (const auto kind : {model_kind::lenet, model_kind::vgg11}) {
+  for (const auto kind : {model_kind::lenet, model_kind::vgg11, model_kind::resnet18, model_kind::transformer}) {
     model_options options{kind, 0.125, normalization_kind::group, shape_of(dataset_kind::cifar10), 5};
+    if (kind == model_kind::transformer)
+      options.images = {.classes = 20, .context = 6};
     torch::manual_seed(1);
     const auto first = model_checksum(*build_model(options));
     torch::manual_seed(2);
@@ -77,6 +92,41 @@ TEST(Model, WithGroupNormSeesEachSampleAlone) {
   const auto images = images_of(options, 8);
   EXPECT_TRUE(
       torch::allclose(model->forward(images).narrow(0, 2, 3), model->forward(images.narrow(0, 2, 3)), 1e-4, 1e-5));
+}
+
+TEST(Model, TransformerSeesNoTokenBeforeItsTurn) {
+  const model_options options{
+      .kind = model_kind::transformer, .width = 0.125, .images = {.classes = 30, .context = 8}, .layers = 2};
+  auto model = build_model(options);
+  const auto tokens = torch::arange(16).view({2, 8});
+  auto changed = tokens.clone();
+  changed[1][5] = 3;
+  const auto before = model->forward(tokens);
+  const auto after = model->forward(changed);
+  ASSERT_EQ(before.sizes(), (std::vector<std::int64_t>{2, 8, 30}));
+  EXPECT_TRUE(torch::allclose(before[0], after[0]));
+  EXPECT_TRUE(torch::allclose(before[1].narrow(0, 0, 5), after[1].narrow(0, 0, 5)));
+  EXPECT_FALSE(torch::allclose(before[1][5], after[1][5]));
+  EXPECT_FALSE(torch::allclose(before[1][7], after[1][7])) << "later ones do see it";
+  before.square().sum().backward();
+  for (const auto& parameter : model->named_parameters())
+    EXPECT_TRUE(parameter.value().grad().defined()) << parameter.key();
+}
+
+TEST(Loss, OfATokenIsTheMeanOfASample) {
+  torch::manual_seed(2);
+  const auto logits = torch::randn({3, 4, 7});
+  const auto labels = torch::randint(7, {3, 4});
+  double sum = 0;
+  for (int sample = 0; sample < 3; ++sample)
+    sum += loss_sum(logits[sample], labels[sample]).item<double>() / 4;
+  EXPECT_NEAR(loss_sum(logits, labels).item<double>(), sum, 1e-5);
+  const auto right = torch::nn::functional::one_hot(labels, 7).to(torch::kFloat32);
+  EXPECT_EQ(count_correct(right, labels), 3);
+  EXPECT_EQ(count_correct(right.roll(1, 0), labels.roll(1, 0)), 3);
+  auto half = labels.clone();
+  half.narrow(1, 0, 2) = (half.narrow(1, 0, 2) + 1) % 7;
+  EXPECT_EQ(count_correct(right, half), 1.5);
 }
 
 TEST(Model, LearnsToTellTwoPatternsApart) {

@@ -102,10 +102,10 @@ TEST_F(SessionThreads, CompressAsTheFileSaysWithoutChangingAParameterOfTwoWorker
 }
 
 TEST_F(SessionThreads, SayWhatIsWrongWithTheData) {
-  EXPECT_EQ(preflight(file.training).message, "");
+  EXPECT_EQ(preflight(file).message, "");
   std::filesystem::remove(data.file("t10k-labels-idx1-ubyte"));
-  EXPECT_THAT(preflight(file.training).message, HasSubstr("t10k-labels-idx1-ubyte"));
-  EXPECT_EQ(preflight(file.training).field, "training.data_path");
+  EXPECT_THAT(preflight(file).message, HasSubstr("t10k-labels-idx1-ubyte"));
+  EXPECT_EQ(preflight(file).field, "training.data_path");
   quiet_observer watcher;
   const auto end = train_alone(watcher);
   EXPECT_EQ(end.how, ending::failed);
