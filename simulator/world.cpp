@@ -291,9 +291,10 @@ messages::shard_report world::report(const window_summary& summary, std::span<co
                                .expected = static_cast<std::uint32_t>(now.present.size())};
   shard.reports.reserve(now.present.size());
   for (std::size_t rank = 0; rank < now.present.size(); ++rank) {
-    auto& host = now.hosts[now.present[rank]];
+    const auto position = now.present[rank];
+    auto& host = now.hosts[position];
     shard.reports.push_back(writer.write(
-        {.host = *host.host, .rank = static_cast<std::uint32_t>(rank), .batch = batches[rank], .sums = sums[rank]},
+        {.host = *host.host, .rank = static_cast<std::uint32_t>(position), .batch = batches[rank], .sums = sums[rank]},
         host.measurements));
     shard.reports.back().decision = in_force;
   }

@@ -63,11 +63,12 @@ public:
   world(world&&) noexcept;
   ~world();
 
-  /// Runs one window of file.arbitrator.window_steps steps under these batch sizes (by rank, > 0), which `in_force` put
-  /// in force, and reports it as the trainer does. `settling`, where not empty, are the batch sizes of its first
-  /// cluster::settle_steps steps; times then are of those that follow. Hosts that come or go by the window's end make a
-  /// new generation then. A batch size above what a device's memory holds runs nothing: `failure` then says so, and the
-  /// report is empty, as it is ever after. Throws std::invalid_argument unless there is one batch size a worker.
+  /// Runs one window of file.arbitrator.window_steps steps under these batch sizes (of those present, > 0), which
+  /// `in_force` put in force, and reports it as the trainer does; a report's rank is the host's position. `settling`,
+  /// where not empty, are the batch sizes of its first cluster::settle_steps steps; times then are of those that
+  /// follow. Hosts that come or go by the window's end make a new generation then. A batch size above what a device's
+  /// memory holds runs nothing: `failure` then says so, and the report is empty, as it is ever after. Throws
+  /// std::invalid_argument unless there is one batch size a worker.
   messages::shard_report run_window(std::span<const std::uint32_t> batches, messages::decision_key in_force,
                                     std::span<const std::uint32_t> settling = {});
   /// The same, but before every step `choose` says the batch sizes of it. The report tells those of the last step, and
@@ -79,7 +80,8 @@ public:
   /// noise.
   evaluation evaluate(random_stream& numbers);
 
-  /// Positions in the file's workers of the hosts that are there, by rank; changes with the generation.
+  /// Positions in the file's workers of the hosts that are there, which are their ranks, as in training; changes with
+  /// the generation.
   const std::vector<std::size_t>& present() const;
   std::uint64_t generation() const; ///< from 1
   /// What holds now.

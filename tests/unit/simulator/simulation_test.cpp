@@ -190,6 +190,18 @@ TEST(Simulation, KeepsGlobalBatchAndProportionsOverGenerations) {
   EXPECT_EQ(run.window().workers[2].report.host, "w3");
 }
 
+/// Ranks were counted anew in each generation, and decisions then went by the limit of another host.
+TEST(Simulation, KeepsToEachHostsOwnLimitOnceAnotherHasLeft) {
+  auto what = quiet_scenario(3);
+  worker(what, 0).leave_at_seconds = 0.5;
+  worker(what, 2).batch_highest = 70;
+  auto run = scripted_run(what, [](const auto&, auto) { return 500U; });
+  for (int window = 0; window < 12; ++window)
+    ASSERT_TRUE(run.advance()) << run.result().failure;
+  EXPECT_EQ(run.world().generation(), 2U);
+  EXPECT_THAT(in_force(run), ElementsAre(500, 70));
+}
+
 TEST(Simulation, SplitsAgainWithinTheLimits) {
   auto what = quiet_scenario(3);
   what.file.batch.initial = 300;
