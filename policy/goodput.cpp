@@ -40,9 +40,9 @@ std::vector<choice> goodput_controller::choose_all(const observation& observed) 
   const auto now = measured.judge(observed.assigned);
   // Without phi there is no telling whether a larger global batch is worth it.
   const auto best =
-      measured.noise_scale() < 0 ? measured.split(std::max(now.total, measured.initial_total())) : measured.best();
+      measured.noise_scale() < 0 ? measured.split(std::max(now.total, measured.least_planned())) : measured.best();
   const auto gain = best.goodput / now.goodput;
-  if (gain < worthwhile_gain && now.total >= measured.initial_total()) {
+  if (gain < worthwhile_gain && now.total >= measured.least_planned()) {
     char text[96];
     std::snprintf(text, sizeof text, "no split or global batch gives more than %.0f %% more goodput",
                   100 * (worthwhile_gain - 1));

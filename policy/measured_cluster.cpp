@@ -10,7 +10,7 @@
 namespace dynamix::policy {
 namespace {
 
-constexpr double blocked_weight = 0.5;    ///< of the newest window
+constexpr double exchange_weight = 0.5;   ///< of the newest window
 constexpr double phi_weight = 0.1;        ///< of the newest window
 constexpr double jitter_weight = 0.1;     ///< of the newest window
 constexpr double change_of_speed = 0.32;  ///< log2: beyond this a surprise is no jitter (policy/step_time_table.hpp)
@@ -36,7 +36,7 @@ double mean_of(double moving, double newest, double weight) {
 
 } // namespace
 
-void measured_cluster::take(const messages::window_report& report) {
+bool measured_cluster::take(const messages::window_report& report) {
   const auto [worker, fresh] = memories_.of(report);
   if (fresh) {
     const auto seconds = report.training.compute_seconds;
@@ -47,17 +47,15 @@ void measured_cluster::take(const messages::window_report& report) {
           std::sqrt(mean_of(worker.jitter * worker.jitter, worker.surprise * worker.surprise, jitter_weight));
     worker.computing.measure(report.batch, seconds);
     worker.correction = log2_ratio(seconds, worker.computing.curve().seconds(report.batch));
-    worker.blocked_seconds = mean_of(worker.blocked_seconds, report.training.exchange_seconds, blocked_weight);
     largest_run_.newest = std::max(largest_run_.newest, report.global_batch);
   } else {
     worker.surprise = worker.correction = 0; // an old report tells nothing new
   }
-  if (worker.blocked_seconds >= 0)
-    exchange_seconds_ = std::min(exchange_seconds_, worker.blocked_seconds);
   now_.push_back({.curve = worker.computing.curve(),
                   .surprise = worker.surprise,
                   .correction = worker.correction,
                   .jitter = worker.jitter});
+  return fresh;
 }
 
 void measured_cluster::measure(const messages::shard_report& shard, std::vector<std::uint32_t> highest) {
@@ -65,7 +63,6 @@ void measured_cluster::measure(const messages::shard_report& shard, std::vector<
   best_.reset();
   highest_ = std::move(highest);
   highest_.resize(shard.reports.size(), limits_.highest);
-  exchange_seconds_ = std::numeric_limits<double>::infinity();
   if (shard.generation != generation_) {
     generation_ = shard.generation;
     largest_run_ = {};
@@ -74,15 +71,19 @@ void measured_cluster::measure(const messages::shard_report& shard, std::vector<
   }
   double phi = 0;
   double phis = 0;
+  // The least of this window's waits, not of each worker's mean: the slowest is another in each window, so every worker
+  // waits on average.
+  double least_wait = std::numeric_limits<double>::infinity();
   for (const auto& report : shard.reports) {
-    take(report);
+    if (take(report))
+      least_wait = std::min(least_wait, report.training.exchange_seconds);
     if (report.window == shard.window && report.training.gradient_valid) {
       phi += std::min(report.training.noise_scale, largest_noise_scale);
       ++phis;
     }
   }
-  if (!std::isfinite(exchange_seconds_))
-    exchange_seconds_ = 0;
+  if (std::isfinite(least_wait))
+    exchange_seconds_ = mean_of(exchange_seconds_, least_wait, exchange_weight);
   if (phis > 0) {
     newest_noise_scale_ = phi / phis;
     noise_scale_ = mean_of(noise_scale_, newest_noise_scale_, phi_weight);
@@ -96,6 +97,10 @@ bool measured_cluster::any_measured() const {
 
 std::uint64_t measured_cluster::highest_total() const {
   return static_cast<std::uint64_t>(sum(highest_));
+}
+
+std::uint64_t measured_cluster::least_planned() const {
+  return noise_scale_ >= 0 && rule_ == cluster::learning_rate_rule::adascale ? lowest_total() : initial_total();
 }
 
 double measured_cluster::factor(std::size_t worker, belief how) const {
@@ -155,7 +160,7 @@ batch_plan measured_cluster::judge(std::vector<std::uint32_t> batches, std::span
           std::max(judged.slowest_seconds, factor(i, how) * now_[i].curve.seconds(judged.batches[i]));
   }
   const auto total = static_cast<double>(judged.total);
-  judged.goodput = total / (judged.slowest_seconds + exchange_seconds_) * efficiency(total);
+  judged.goodput = total / (judged.slowest_seconds + exchange_seconds()) * efficiency(total);
   return judged;
 }
 
@@ -183,7 +188,7 @@ batch_plan measured_cluster::best(double from, double to, std::span<const belief
     batches_within(seconds, all, fitting);
     const auto capacity = sum(fitting);
     const auto total = std::min(capacity, to);
-    const auto goodput = total / (seconds + exchange_seconds_) * efficiency(total);
+    const auto goodput = total / (seconds + exchange_seconds()) * efficiency(total);
     if (goodput > best_goodput) {
       best_goodput = goodput;
       best_total = total;
@@ -199,7 +204,7 @@ batch_plan measured_cluster::best(double from, double to, std::span<const belief
 batch_plan measured_cluster::best(std::span<const belief> how) const {
   const auto initial = static_cast<double>(initial_total());
   const auto run = std::max(static_cast<double>(std::max(largest_run_.newest, largest_run_.before)), initial);
-  return best(initial, growth_max * run, how);
+  return best(static_cast<double>(least_planned()), growth_max * run, how);
 }
 
 const batch_plan& measured_cluster::best() const {

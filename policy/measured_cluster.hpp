@@ -8,6 +8,7 @@
 #include "policy/step_time_table.hpp"
 #include "policy/worker_memory.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -33,7 +34,11 @@ struct batch_plan {
 
 class measured_cluster {
 public:
-  explicit measured_cluster(const cluster::batch& limits) : limits_(limits) {}
+  /// `rule`: plans go below the initial global batch under adascale only, the one rule whose learning rate is right
+  /// there.
+  explicit measured_cluster(const cluster::batch& limits,
+                            cluster::learning_rate_rule rule = cluster::learning_rate_rule::adascale)
+      : limits_(limits), rule_(rule) {}
 
   /// Takes a window in. Everything below speaks of the workers of this window, in the reports' order. `highest` holds
   /// what each may be given at most; empty: limits.highest. What was learned of a host outlasts generations.
@@ -53,9 +58,9 @@ public:
   double surprise(std::size_t worker) const { return now_[worker].surprise; }
   /// Root of the moving mean of surprise^2, changes of speed left out.
   double jitter(std::size_t worker) const { return now_[worker].jitter; }
-  /// Part of a step that no worker computes in: the shortest time that a worker was blocked, for the slowest waits for
-  /// nobody.
-  double exchange_seconds() const { return exchange_seconds_; }
+  /// Part of a step that no worker computes in: the shortest time that a worker of a window was blocked, for the
+  /// slowest waits for nobody; its moving mean. 0 while not measured.
+  double exchange_seconds() const { return std::max(0.0, exchange_seconds_); }
   /// Moving average of the noise scale in samples; negative while not measured.
   double noise_scale() const { return noise_scale_; }
   /// The newest window's noise scale; negative while not measured.
@@ -64,6 +69,9 @@ public:
   std::uint64_t initial_total() const { return std::uint64_t{limits_.initial} * size(); }
   std::uint64_t lowest_total() const { return std::uint64_t{limits_.lowest} * size(); }
   std::uint64_t highest_total() const;
+  /// The smallest global batch that a plan may have: the initial one while there is no noise scale to tell what another
+  /// is worth, or where the learning rate would not be right below it.
+  std::uint64_t least_planned() const;
   std::uint32_t lowest() const { return limits_.lowest; }
   std::uint32_t highest(std::size_t worker) const { return highest_[worker]; }
 
@@ -77,8 +85,8 @@ public:
   batch_plan within(double seconds, std::span<const belief> how = {}) const;
   /// The split with the highest goodput among global batches in [from, to]. Without phi: that of `from`.
   batch_plan best(double from, double to, std::span<const belief> how = {}) const;
-  /// `best` within Pollux's limits: at least B0, at most twice the largest global batch that this generation
-  /// has run of late.
+  /// `best` from `least_planned` on, and at most twice the largest global batch that this generation has run of late
+  /// (Pollux's limit).
   batch_plan best(std::span<const belief> how) const;
   /// The same under average beliefs: found once a window, for the policy and the guard both ask.
   const batch_plan& best() const;
@@ -93,7 +101,6 @@ public:
 private:
   struct memory {
     step_time_table computing;
-    double blocked_seconds = -1; ///< in the exchange; negative while not measured
     double surprise = 0;
     double correction = 0; ///< log2(the newest window's computing time / what the table says now)
     double jitter = 0;
@@ -105,7 +112,8 @@ private:
     double correction = 0;
     double jitter = 0;
   };
-  void take(const messages::window_report& report);
+  /// Whether it tells of a window that had not been measured yet.
+  bool take(const messages::window_report& report);
   double factor(std::size_t worker, belief how) const;
   double factor(std::size_t worker, std::span<const belief> how) const {
     return factor(worker, how.empty() ? belief::average : how[worker]);
@@ -123,7 +131,9 @@ private:
   double measure_progress(const messages::shard_report& shard) const;
 
   cluster::batch limits_;
+  cluster::learning_rate_rule rule_;
   worker_memory<memory> memories_;
+  double exchange_seconds_ = -1; ///< moving mean; negative while not measured
   double noise_scale_ = -1;
   double newest_noise_scale_ = -1;
   /// The largest global batch that has run, in the windows that are remembered. What workers have run who have gone, or
@@ -138,7 +148,6 @@ private:
   // Of the window at hand.
   std::vector<worker_now> now_;
   std::vector<std::uint32_t> highest_;
-  double exchange_seconds_ = 0;
   double progress_ = 0;
   mutable std::optional<batch_plan> best_;
 };

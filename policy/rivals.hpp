@@ -29,10 +29,10 @@ std::unique_ptr<controller> make_omnilearn(const cluster::batch& limits);
 
 /// Pollux (Qiao et al. 2021, arXiv 2008.12260): the global batch B that maximises goodput = (B/T) * (phi + B0)/(phi +
 /// B) with the noise scale phi and T = T_grad + T_sync (the paper's gamma = 1; the exchange that overlaps with backward
-/// is in no measured time). As in the paper B is at least the initial B0 and at most twice the largest that has run.
-/// Where the paper assumes equal workers, T_grad is the slowest worker's time under the best split (water-filling over
-/// measured step-time tables, policy/measured_cluster.hpp). Without phi B stays. Nothing moves until goodput would rise
-/// by 2 %.
+/// is in no measured time). As in the paper B is at most twice the largest that has run; unlike there it may be below
+/// B0 (measured_cluster::least_planned). Where the paper assumes equal workers, T_grad is the slowest worker's time
+/// under the best split (water-filling over measured step-time tables, policy/measured_cluster.hpp). Without phi B
+/// stays. Nothing moves until goodput would rise by 2 %.
 std::unique_ptr<joint_controller> make_goodput();
 
 /// The best equal batch of a grid, which `compare` looks for: every worker gets `batch`, as far as its limits allow.

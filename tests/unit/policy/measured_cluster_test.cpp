@@ -73,6 +73,49 @@ TEST(MeasuredCluster, FindsTheGlobalBatchWithTheHighestGoodput) {
     EXPECT_LE(measured.split(total).goodput, 1.001 * plan.goodput) << total;
 }
 
+/// The least of each worker's average wait once stood for it: with the slowest another each time it read 30 ms here.
+TEST(MeasuredCluster, ReadsTheExchangeFromWhoeverIsTheSlowestInEachWindow) {
+  measured_cluster measured(limits);
+  for (std::uint64_t window = 1; window <= 8; ++window)
+    measured.measure(window % 2 == 0 ? shard_of(window, {0.02, 0.06}) : shard_of(window, {0.06, 0.02}));
+  EXPECT_NEAR(measured.exchange_seconds(), 0.01, 1e-9);
+  measured.measure(shard_of(9, {0.06, 0.02}, 0.05));
+  EXPECT_NEAR(measured.exchange_seconds(), 0.03, 1e-9) << "half of the way to a congested one";
+}
+
+TEST(MeasuredCluster, ReadsNoExchangeFromReportsThatStoodIn) {
+  measured_cluster measured(limits);
+  measured.measure(shard_of(1, {0.02, 0.02}, 0.01));
+  auto shard = shard_of(2, {0.02, 0.02}, 0.09);
+  for (auto& report : shard.reports)
+    report.window = 1;
+  measured.measure(shard);
+  EXPECT_NEAR(measured.exchange_seconds(), 0.01, 1e-9);
+}
+
+TEST(MeasuredCluster, PlansBelowTheInitialGlobalBatchWhereTheNoiseScaleIsSmall) {
+  auto measured = proportional({0.02, 0.02}, 0.01);
+  EXPECT_EQ(measured.least_planned(), 128U) << "no noise scale speaks for less";
+  measured.measure(shard_of(2, {0.02, 0.02}, 0.01, 50));
+  EXPECT_EQ(measured.least_planned(), 16U);
+  // T = 0.01 + 0.02 B/128: goodput is largest at B = sqrt(0.01 * 50 * 128 / 0.02) = 56.6.
+  const auto plan = measured.best();
+  EXPECT_NEAR(static_cast<double>(plan.total), 56.6, 12) << "whole samples leave candidates far apart";
+  for (std::uint64_t total = 16; total <= 256; ++total)
+    EXPECT_LE(measured.split(total).goodput, 1.01 * plan.goodput) << total;
+}
+
+/// Linear and square-root scaling lower the learning rate further than the noise scale asks for, a constant one not at
+/// all.
+TEST(MeasuredCluster, StaysAtTheInitialGlobalBatchWhereTheLearningRateWouldBeWrongBelow) {
+  using enum cluster::learning_rate_rule;
+  for (const auto rule : {constant, linear, square_root}) {
+    measured_cluster measured(limits, rule);
+    measured.measure(shard_of(1, {0.02, 0.02}, 0.01, 50));
+    EXPECT_EQ(measured.best().total, 128U);
+  }
+}
+
 TEST(MeasuredCluster, ABeliefInTheNewestWindowTakesAChangeOfSpeedAtOnce) {
   auto measured = proportional({0.02, 0.02});
   for (std::uint64_t window = 2; window <= 4; ++window)
