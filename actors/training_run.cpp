@@ -91,6 +91,13 @@ public:
     caf::anon_send(worker_, atom::evaluation_v, pack_checked(report));
   }
 
+  void memory_limited(std::uint32_t micro_batch, std::uint64_t samples) override {
+    spdlog::warn(
+        "memory_limited batch={} micro_batch={}: the memory does not hold the batch at once; its gradients are "
+        "accumulated",
+        samples, micro_batch);
+  }
+
   void checkpoint_written(const std::string& path, std::uint64_t step) override {
     spdlog::info("checkpoint_written step={} path={}", step, path);
   }

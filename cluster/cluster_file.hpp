@@ -64,6 +64,8 @@ enum class optimizer_kind : std::uint8_t { sgd, adam, adamw };
 enum class learning_rate_rule : std::uint8_t { constant, linear, square_root, adascale };
 /// Group norm depends on no other sample, so unequal batches cannot skew it; batch norm is not offered.
 enum class normalization_kind : std::uint8_t { none, group };
+enum class schedule_kind : std::uint8_t { constant, cosine };
+enum class augmentation_kind : std::uint8_t { none, crop_flip };
 
 /// The network to train, as the file names it: one of the built-in ones, or "script:FILE".
 struct model_choice {
@@ -94,6 +96,11 @@ struct training {
   optimizer_kind optimizer = optimizer_kind::sgd;
   double learning_rate = 0.05; ///< for the global batch of `batch.initial` on every worker, (0, 10]
   learning_rate_rule rule = learning_rate_rule::adascale;
+  schedule_kind schedule = schedule_kind::constant;
+  std::uint64_t warmup_samples = 0; ///< by all workers, [0, 1e12]
+  double label_smoothing = 0;       ///< [0, 1)
+  augmentation_kind augmentation = augmentation_kind::none;
+  std::uint32_t micro_batch = 0; ///< most samples at once of a step; 0: all, [0, 1048576]
   compression_kind compression = compression_kind::none;
   double momentum = 0.9;              ///< of sgd, [0, 1)
   double weight_decay = 0;            ///< [0, 1]

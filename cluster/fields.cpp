@@ -23,6 +23,8 @@ constexpr std::array<std::string_view, 2> vocabulary_names = {"bytes", "words"};
 constexpr std::array<std::string_view, 3> optimizer_names = {"sgd", "adam", "adamw"};
 constexpr std::array<std::string_view, 4> rule_names = {"constant", "linear", "square-root", "adascale"};
 constexpr std::array<std::string_view, 2> normalization_names = {"none", "group"};
+constexpr std::array<std::string_view, 2> schedule_names = {"constant", "cosine"};
+constexpr std::array<std::string_view, 2> augmentation_names = {"none", "crop-flip"};
 constexpr std::array<std::string_view, 10> policy_names = {
     "static", "static-best", "lb-bsp", "omnilearn", "goodput", "ppo", "ppo-add", "ppo-simple", "oracle", "step-oracle"};
 constexpr std::array<std::string_view, 2> mode_names = {"train", "infer"};
@@ -173,6 +175,30 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "How the learning rate follows the global batch.",
      {},
      rule_names},
+    {"training",
+     "schedule",
+     in<training_section, &training::schedule>,
+     "The learning rate over the samples of training: as the rule has it, or falling to 0 by half a cosine.",
+     {},
+     schedule_names},
+    {"training", "warmup_samples", in<training_section, &training::warmup_samples>,
+     "Samples of all workers over which the learning rate rises from 0.", closed(0, 1e12)},
+    {"training",
+     "label_smoothing",
+     in<training_section, &training::label_smoothing>,
+     "Share of each target that is spread over all classes, in training only.",
+     {0, 1, false, true}},
+    {"training",
+     "augmentation",
+     in<training_section, &training::augmentation>,
+     "Changes of training images, drawn anew each epoch: a crop of the image in a border of 4 pixels and a reflection.",
+     {},
+     augmentation_names},
+    {"training", "micro_batch", in<training_section, &training::micro_batch>,
+     "Most samples that a worker computes at once; the gradients of a larger batch are accumulated. 0 is all. Where "
+     "the "
+     "memory does not hold them, it is lowered while training.",
+     closed(0, highest_batch)},
     {"training", "momentum", in<training_section, &training::momentum>, "Momentum of sgd.", {0, 1, false, true}},
     {"training", "weight_decay", in<training_section, &training::weight_decay>, "Weight decay.", closed(0, 1)},
     {"training", "clip_norm", in<training_section, &training::clip_norm>,

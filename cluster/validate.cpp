@@ -57,6 +57,10 @@ void check_training(checker& check) {
                 {"training.width", "training.model"},
                 fmt::format("training.width is {}; it must be 1 for {}, only vgg, resnet and transformer have a width",
                             number_text(training.width), to_string(training.model)));
+  const bool images = training.dataset != dataset_kind::text && training.dataset != dataset_kind::interactions;
+  check.require(images || training.augmentation == augmentation_kind::none,
+                {"training.augmentation", "training.dataset"},
+                "training.augmentation changes images; it must be \"none\" for other data");
   check.require(training.trainer == trainer_kind::built_in || training.compression == compression_kind::none,
                 {"training.compression", "training.trainer"},
                 fmt::format("training.compression is \"{}\"; it must be \"none\" with training.trainer = \"client\", "

@@ -1,5 +1,6 @@
 #include "trainer/batch_loader.hpp"
 
+#include "trainer/augmentation.hpp"
 #include "trainer/image_conversion.hpp"
 
 #include <algorithm>
@@ -80,8 +81,15 @@ void batch_loader::fill_images(std::uint64_t count, SampleAt sample_at) {
     if (row + prefetch_distance < count)
       prefetch(image_at(row + prefetch_distance), data_.image_bytes());
     const auto* image = image_at(row);
+    const auto change =
+        augmentation_ ? draw_change(augmentation_->first, augmentation_->second, sample_at(row)) : image_change{};
     for (std::size_t channel = 0; channel < data_.channels; ++channel) {
       const auto* stored = image + (data_.grey ? 0 : channel * pixels);
+      if (augmentation_) {
+        changed_.resize(pixels);
+        change_image(stored, data_.height, data_.width, change, changed_.data());
+        stored = changed_.data();
+      }
       convert_image(stored, pixels, scale_[channel], shift_[channel], output);
       output += pixels;
     }

@@ -6,7 +6,9 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace dynamix::trainer {
@@ -27,6 +29,9 @@ public:
   /// `data` must outlive the loader. `statistics` are those of the training set, for both splits.
   batch_loader(const dataset& data, channel_statistics statistics, torch::Device device = torch::kCPU);
 
+  /// From now on images are changed as `draw_change` says for this seed and epoch.
+  void augment(std::uint64_t seed, std::uint64_t epoch) { augmentation_ = {seed, epoch}; }
+
   /// Samples by number, each below `data.size()`. An empty list gives tensors of 0 rows.
   sample_batch load(std::span<const std::uint32_t> samples);
   /// Samples [first, first + count) in the order of the file.
@@ -46,6 +51,8 @@ private:
   const dataset& data_;
   std::vector<float> scale_; ///< a channel; value = byte * scale + shift
   std::vector<float> shift_;
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> augmentation_; ///< seed and epoch
+  std::vector<std::uint8_t> changed_;                                   ///< one channel of an image
   torch::Device device_;
   torch::Tensor inputs_; ///< grows to the largest batch seen
   torch::Tensor labels_;

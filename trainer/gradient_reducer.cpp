@@ -138,6 +138,7 @@ void gradient_reducer::begin(std::uint32_t batch) {
   next_launch_ = 0;
   own_sum_square_ = 0;
   active_ = true;
+  accumulating_ = false;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     // Autograd would add to a gradient that is still there, behind the exchange's back.
     parameters_[i].mutable_grad().reset();
@@ -148,6 +149,12 @@ void gradient_reducer::begin(std::uint32_t batch) {
     if (bucket.sum->touched() != nullptr)
       clear_rows(bucket);
   }
+}
+
+void gradient_reducer::begin_again() {
+  accumulating_ = false;
+  for (auto& parameter : parameters_)
+    parameter.mutable_grad().reset();
 }
 
 void gradient_reducer::clear_rows(bucket& sparse) {
@@ -188,13 +195,19 @@ void gradient_reducer::fill_rows(bucket& sparse, std::size_t parameter, const to
 }
 
 void gradient_reducer::accept(std::size_t parameter, const torch::Tensor& gradient) {
-  if (!active_ || filled_[parameter])
+  if (!active_ || accumulating_ || filled_[parameter])
     return;
+  // Autograd has added up the gradients of earlier backwards of this step.
+  const auto& earlier = parameters_[parameter].grad();
+  take(parameter, earlier.defined() ? earlier + gradient : gradient);
+}
+
+void gradient_reducer::take(std::size_t parameter, const torch::Tensor& gradient) {
   auto& into = buckets_[bucket_of_[parameter]];
   if (into.row_floats != 0)
     fill_rows(into, parameter, gradient);
   else
-    views_[parameter].copy_(gradient);
+    views_[parameter].copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
   filled_[parameter] = true;
   if (--into.missing == 0)
     launch_ready();
@@ -226,6 +239,8 @@ void gradient_reducer::launch(bucket& full) {
 reduction gradient_reducer::finish() {
   torch::NoGradGuard no_gradient;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!filled_[i] && parameters_[i].grad().defined()) // reached by an earlier backward of the step only
+      take(i, parameters_[i].grad());
     if (filled_[i])
       continue;
     if (buckets_[bucket_of_[i]].sum->touched() == nullptr)

@@ -48,8 +48,15 @@ public:
   gradient_reducer(const gradient_reducer&) = delete;
   gradient_reducer& operator=(const gradient_reducer&) = delete;
 
-  /// Before backward (of which there is at most one) of a loss that sums over `batch` samples. Drops all gradients.
+  /// Before backward (of which there is at most one, or see `accumulate`) of a loss that sums over `batch` samples.
+  /// Drops all gradients.
   void begin(std::uint32_t batch);
+  /// While it is on, a backward adds its gradients up for a later one, of the same step, with which it is off; the
+  /// batch of `begin` is that of all of them. Off after `begin`.
+  void accumulate(bool on) { accumulating_ = on; }
+  /// Instead of `begin`, once one of several backwards has failed: the step's gradients are computed anew. What is on
+  /// its way already stays, as it was complete.
+  void begin_again();
   /// Waits for the sums and leaves the global batch's mean gradient in the parameters. A parameter that backward did
   /// not reach counts as zero. Throws exchange::error.
   reduction finish();
@@ -68,6 +75,7 @@ private:
   void clear_rows(bucket& sparse);
   void fill_rows(bucket& sparse, std::size_t parameter, const torch::Tensor& gradient);
   void accept(std::size_t parameter, const torch::Tensor& gradient);
+  void take(std::size_t parameter, const torch::Tensor& gradient);
   void launch_ready();
   void launch(bucket& full);
   void await(bucket& sent, reduction& result);
@@ -84,6 +92,7 @@ private:
   std::uint32_t batch_ = 0;
   std::size_t next_launch_ = 0;
   bool active_ = false;
+  bool accumulating_ = false;
   double own_sum_square_ = 0; ///< |b_i g_i|^2
 };
 

@@ -55,6 +55,11 @@ public:
   virtual void step_completed(std::uint64_t step) = 0;
   /// After every step, with the times of its parts.
   virtual void step_timed(const step_times&) {}
+  /// The memory did not hold `samples` at once: from now on this worker computes `micro_batch` at once and adds up.
+  virtual void memory_limited(std::uint32_t micro_batch, std::uint64_t samples) {
+    static_cast<void>(micro_batch);
+    static_cast<void>(samples);
+  }
   /// At the end of a generation in which sparse gradients were compressed: what it came to in the run so far.
   virtual void compressed(const exchange::compression_counts&) {}
   /// Called on the generation's first member only.

@@ -8,13 +8,13 @@
 #include "trainer/evaluation.hpp"
 #include "trainer/model.hpp"
 #include "trainer/optimizer.hpp"
+#include "trainer/out_of_memory.hpp"
 #include "trainer/script_model.hpp"
 #include "trainer/training_step.hpp"
 
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <new>
 #include <set>
 
 namespace dynamix::trainer {
@@ -27,7 +27,7 @@ public:
   stepper(const step_time_request& request, const dataset& data, clock& time)
       : time_(time), device_(device_for(request.training.device)), model_(make_model(request, device_)),
         loader_(data, measure_channels(data), device_),
-        step_(model_, loader_, *peers_, time_, never_, std::size_t{request.training.bucket_kib} << 10U),
+        step_(model_, loader_, *peers_, time_, never_, settings_of(request.training)),
         optimizer_(request.training, step_.parameters()), random_(request.seed),
         data_size_(static_cast<std::uint32_t>(data.size())), evaluation_batch_(evaluation_batch_of(request.training)) {
     optimizer_.set_learning_rate(request.training.learning_rate);
@@ -57,6 +57,12 @@ public:
   }
 
 private:
+  /// A batch that the memory does not hold is to be seen, not split.
+  static step_settings settings_of(const cluster::training& training) {
+    auto settings = step_settings_of(training);
+    settings.splits = false;
+    return settings;
+  }
   static torch::nn::Sequential make_model(const step_time_request& request, torch::Device device) {
     auto model = build_model(options_of(request.training, request.seed));
     model->to(device);
@@ -77,12 +83,6 @@ private:
   std::uint32_t evaluation_batch_; ///< at once
   std::vector<std::uint32_t> samples_;
 };
-
-bool is_out_of_memory(const std::exception& error) {
-  const std::string words = error.what();
-  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr || words.find("out of memory") != std::string::npos ||
-         words.find("can't allocate memory") != std::string::npos;
-}
 
 /// One batch size and the steps that it has been measured in.
 struct series {

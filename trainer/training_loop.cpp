@@ -6,6 +6,7 @@
 #include "trainer/emulation.hpp"
 #include "trainer/evaluation.hpp"
 #include "trainer/model_options.hpp"
+#include "trainer/schedule.hpp"
 
 #include <algorithm>
 #include <array>
@@ -22,6 +23,12 @@ constexpr std::uint64_t halved_step_interval = 10;
 
 constexpr auto epochs_completed = "epochs completed";
 constexpr auto target_reached = "target accuracy reached";
+
+step_settings settings_of(const training_state& state) {
+  auto settings = step_settings_of(state.options.training);
+  settings.micro_batch = state.micro_batch;
+  return settings;
+}
 
 /// The members are held to their bounds where decisions come in, so none are left here.
 client::lockstep lockstep_of(const training_state& state, std::uint32_t position) {
@@ -51,8 +58,8 @@ client::lockstep lockstep_of(const training_state& state, std::uint32_t position
 training_loop::training_loop(training_state& state, const membership& place, exchange::group& peers,
                              decision_slot& decisions, observer& watcher, const exchange::interruption& stop)
     : state_(state), place_(place), position_(peers.position()), peers_(peers), decisions_(decisions),
-      watcher_(watcher), stop_(stop), training_step_(state.model, state.train_loader, peers, state.time, stop,
-                                                     std::size_t{state.options.training.bucket_kib} * 1024),
+      watcher_(watcher), stop_(stop),
+      training_step_(state.model, state.train_loader, peers, state.time, stop, settings_of(state)),
       steps_(lockstep_of(state, position_)) {}
 
 generation_end training_loop::run() {
@@ -149,9 +156,15 @@ step_result training_loop::compute(const dealt_step& deal) {
   torch::manual_seed(client::step_seed(state_.options.seed, state_.step, place_.rank));
   const auto samples = steps_.samples().first(deal.own.count);
   const double slowdown = slowdown_at(state_.options.emulate, state_.elapsed_seconds());
-  if (peers_.size() == 1 && samples.size() > 1 && state_.step % halved_step_interval == 0)
-    return training_step_.run_halved(samples, slowdown);
-  return training_step_.run(samples, slowdown);
+  if (state_.options.training.augmentation == cluster::augmentation_kind::crop_flip)
+    state_.train_loader.augment(state_.options.seed, deal.epoch);
+  const bool halved = peers_.size() == 1 && samples.size() > 1 && state_.step % halved_step_interval == 0;
+  auto result = halved ? training_step_.run_halved(samples, slowdown) : training_step_.run(samples, slowdown);
+  if (training_step_.micro_batch() != state_.micro_batch) {
+    state_.micro_batch = training_step_.micro_batch();
+    watcher_.memory_limited(state_.micro_batch, deal.own.count);
+  }
+  return result;
 }
 
 void training_loop::update(const dealt_step& deal, const step_result& result) {
@@ -167,7 +180,8 @@ void training_loop::update(const dealt_step& deal, const step_result& result) {
                                                    .global_batch = deal.total,
                                                    .own_square = gradients.own_square,
                                                    .own_batch = static_cast<std::uint32_t>(own)});
-  state_.rate = {state_.options.training.learning_rate * rate.learning_rate, rate.gain};
+  const double scheduled = schedule_factor(state_.options.training, state_.samples, deal.total, state_.wanted_samples);
+  state_.rate = {state_.options.training.learning_rate * scheduled * rate.learning_rate, rate.gain};
   const double norm = std::sqrt(gradients.square);
   clip_gradients(training_step_.parameters(), norm, state_.options.training.clip_norm);
   state_.descent.set_learning_rate(state_.rate.learning_rate);

@@ -27,6 +27,7 @@ training_state::training_state(loop_options given, torch::nn::Sequential model_o
       epoch_samples(train.size()), checkpoints(options.checkpoint_directory), members(options.highest_by_rank.size()),
       batches(members.size(), options.batch.initial) {
   std::iota(members.begin(), members.end(), 0U);
+  micro_batch = options.training.micro_batch;
 }
 
 checkpoint training_state::capture() const {

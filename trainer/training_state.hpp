@@ -84,6 +84,9 @@ struct training_state {
   double best_accuracy = 0;
   double seconds_to_target = -1;
 
+  /// Most samples that this worker computes at once; lowered where its memory does not hold them, and no part of a
+  /// checkpoint, which another machine may go on from. 0: all.
+  std::uint32_t micro_batch = 0;
   bool step_in_flight = false;
   double train_loss = 0; ///< summed over this worker's samples since the last evaluation
   std::uint64_t train_loss_samples = 0;

@@ -2,6 +2,7 @@
 
 #include "trainer/emulation.hpp"
 #include "trainer/loss.hpp"
+#include "trainer/out_of_memory.hpp"
 
 #include <algorithm>
 
@@ -23,10 +24,17 @@ std::vector<std::size_t> rows_of_embeddings(torch::nn::Sequential& model,
 
 } // namespace
 
+step_settings step_settings_of(const cluster::training& training) {
+  return {.bucket_bytes = std::size_t{training.bucket_kib} * 1024,
+          .label_smoothing = training.label_smoothing,
+          .micro_batch = training.micro_batch};
+}
+
 training_step::training_step(torch::nn::Sequential model, batch_loader& loader, exchange::group& peers, clock& time,
-                             const exchange::interruption& stop, std::size_t bucket_bytes)
-    : model_(std::move(model)), loader_(loader), time_(time), stop_(stop), parameters_(model_->parameters()),
-      reducer_(parameters_, peers, time, bucket_bytes, rows_of_embeddings(model_, parameters_)) {}
+                             const exchange::interruption& stop, step_settings settings)
+    : model_(std::move(model)), loader_(loader), time_(time), stop_(stop), settings_(settings),
+      parameters_(model_->parameters()),
+      reducer_(parameters_, peers, time, settings.bucket_bytes, rows_of_embeddings(model_, parameters_)) {}
 
 step_result training_step::run(std::span<const std::uint32_t> samples, double slowdown) {
   step_result result;
@@ -64,13 +72,38 @@ step_result training_step::run_halved(std::span<const std::uint32_t> samples, do
 
 void training_step::pass(std::span<const std::uint32_t> samples, double slowdown, step_result& result) {
   reducer_.begin(static_cast<std::uint32_t>(samples.size()));
-  if (samples.empty())
-    return;
+  const step_result before = result;
+  while (!samples.empty() && !pass_in_parts(samples, slowdown, result)) {
+    reducer_.begin_again();
+    result = before;
+  }
+}
+
+/// False when the memory did not hold a part. Then the next ones are half as large.
+bool training_step::pass_in_parts(std::span<const std::uint32_t> samples, double slowdown, step_result& result) {
+  const auto whole = static_cast<std::uint32_t>(samples.size());
+  const auto part = settings_.micro_batch == 0 ? whole : std::min(settings_.micro_batch, whole);
+  try {
+    for (std::size_t done = 0; done < whole; done += part) {
+      const auto samples_now = samples.subspan(done, std::min<std::size_t>(part, whole - done));
+      reducer_.accumulate(done + samples_now.size() < whole);
+      pass_part(samples_now, slowdown, result);
+    }
+    return true;
+  } catch (const std::exception& error) {
+    if (!settings_.splits || part == 1 || !is_out_of_memory(error))
+      throw;
+  }
+  settings_.micro_batch = (part + 1) / 2;
+  return false;
+}
+
+void training_step::pass_part(std::span<const std::uint32_t> samples, double slowdown, step_result& result) {
   const double start = time_.now_seconds();
   const auto batch = loader_.load(samples);
   const double loaded = time_.now_seconds();
   const auto logits = model_->forward(batch.inputs);
-  const auto loss = loss_sum(logits, batch.labels);
+  const auto loss = loss_sum(logits, batch.labels, settings_.label_smoothing);
   loss.backward();
   // The exchange runs on; what follows costs the step nothing while it does.
   result.loss += loss.item<double>();

@@ -24,12 +24,20 @@ struct step_result {
   double compute_seconds = 0; ///< with the emulated slow-down
 };
 
+struct step_settings {
+  std::size_t bucket_bytes = 1 << 20;
+  double label_smoothing = 0;
+  std::uint32_t micro_batch = 0; ///< most samples at once; 0: all
+  bool splits = true;            ///< where the memory does not hold them, compute fewer at once from then on
+};
+step_settings step_settings_of(const cluster::training& training);
+
 class training_step {
 public:
   /// `loader` gives the training samples; all arguments must outlive the step. An interruption cuts the emulated
   /// slowness short, as it does the waiting for peers: exchange::error.
   training_step(torch::nn::Sequential model, batch_loader& loader, exchange::group& peers, clock& time,
-                const exchange::interruption& stop, std::size_t bucket_bytes);
+                const exchange::interruption& stop, step_settings settings);
 
   /// Runs the model over this worker's `samples` (none: it only takes part in the exchange) and leaves the mean
   /// gradient of the global batch in the parameters. Computing takes `slowdown` times as long as it would.
@@ -40,14 +48,19 @@ public:
   step_result run_halved(std::span<const std::uint32_t> samples, double slowdown);
 
   const std::vector<torch::Tensor>& parameters() const { return parameters_; }
+  /// Most samples that are computed at once, as given or lowered since; 0: all.
+  std::uint32_t micro_batch() const { return settings_.micro_batch; }
 
 private:
   void pass(std::span<const std::uint32_t> samples, double slowdown, step_result& result);
+  bool pass_in_parts(std::span<const std::uint32_t> samples, double slowdown, step_result& result);
+  void pass_part(std::span<const std::uint32_t> samples, double slowdown, step_result& result);
 
   torch::nn::Sequential model_;
   batch_loader& loader_;
   clock& time_;
   const exchange::interruption& stop_;
+  step_settings settings_;
   std::vector<torch::Tensor> parameters_;
   gradient_reducer reducer_;
 };

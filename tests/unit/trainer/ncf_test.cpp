@@ -81,7 +81,7 @@ std::vector<trained> train(exchange::form how, std::uint32_t size, std::uint64_t
     batch_loader test_loader(test, measure_channels(data));
     steady_clock time;
     const exchange::interruption never;
-    training_step step(model, loader, *peers, time, never, 1 << 20);
+    training_step step(model, loader, *peers, time, never, {});
     optimizer descent(ncf_training(), step.parameters());
     std::vector<std::uint32_t> samples(60 + 20 * rank);
     for (std::uint64_t number = 0; number < steps; ++number) {

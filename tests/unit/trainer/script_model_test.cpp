@@ -79,7 +79,7 @@ std::vector<double> train(torch::nn::Sequential model) {
   const auto peers = exchange::make_silent_group(2);
   steady_clock time;
   const exchange::interruption never;
-  training_step step(model, loader, *peers, time, never, 1 << 20);
+  training_step step(model, loader, *peers, time, never, {});
   cluster::training training;
   training.learning_rate = 0.1;
   optimizer descent(training, step.parameters());
