@@ -43,6 +43,17 @@ void allow_descriptors(std::size_t hosts) {
     spdlog::warn("few_descriptors limit={} wanted={}: raise it (ulimit -n)", limit.rlim_cur, wanted);
 }
 
+/// Replicas take Raft's connections from each other, and from nobody else.
+std::shared_ptr<links::pump> start_raft_pump(const host_options& options, std::string& problem) {
+  links::pump_options wanted{.directory = options.keys, .host = options.host, .accepted = {}};
+  for (const auto* host : options.file->arbitrators())
+    if (host->name != options.host)
+      wanted.accepted.insert(host->name);
+  wanted.protocol = links::raft_protocol;
+  wanted.report = [](const std::string& line) { spdlog::warn("raft link {}", line); };
+  return links::pump::start(std::move(wanted), problem);
+}
+
 double clock_seconds(caf::actor_system& system) {
   return std::chrono::duration<double>(system.clock().now().time_since_epoch()).count();
 }
@@ -96,9 +107,17 @@ std::string host_services::start() {
 }
 
 std::string host_services::join_replicas() {
+  std::shared_ptr<links::pump> raft_links;
+  if (!options_.keys.empty()) {
+    std::string problem;
+    raft_links = start_raft_pump(options_, problem);
+    if (!raft_links)
+      return problem;
+  }
   return leadership_.start(system_, {.file = options_.file.get(),
                                      .host = host_.name,
                                      .directory = options_.run_directory + "/replica-" + host_.name,
+                                     .links = std::move(raft_links),
                                      .lead = [this](const leader_start& start) { lead(start); },
                                      .follow = [this](const std::string& leader) { follow(leader); }});
 }

@@ -177,12 +177,15 @@ std::string leadership::start(caf::actor_system& system, leadership_options opti
                                       .listen = {},
                                       .directory = options.directory,
                                       .secret = {},
+                                      .links = options.links,
                                       .detect_ms = file.detect_ms};
-  if (auto error = read_secret(file, wanted.secret); !error.empty())
+  links_ = options.links;
+  if (auto error = links_ ? "" : read_secret(file, wanted.secret); !error.empty())
     return error;
   for (const auto* host : file.arbitrators())
-    wanted.voters.push_back(
-        {.id = voter_of(file, host->name), .address = fmt::format("{}:{}", host->address, host->port_for_replicas())});
+    wanted.voters.push_back({.id = voter_of(file, host->name),
+                             .address = fmt::format("{}:{}", host->address, host->port_for_replicas()),
+                             .host = host->name});
   voter_ = std::make_shared<replication::replica>();
   auto news = std::make_shared<voter_news>();
   watch_ = system.spawn(watch, std::move(options), voter_, news);
@@ -203,6 +206,8 @@ void leadership::stop(std::uint32_t bound_ms) {
     return;
   if (!voter_->stop(bound_ms))
     spdlog::warn("voter_still_running after {} ms; left to the process's end", bound_ms);
+  if (links_)
+    links_->end();
   caf::scoped_actor self(watch_->home_system());
   self->send_exit(watch_, caf::exit_reason::user_shutdown);
   self->wait_for(watch_);

@@ -4,6 +4,7 @@
 
 #include "actors/decision_journal.hpp"
 #include "cluster/cluster_file.hpp"
+#include "links/pump.hpp"
 
 #include <caf/all.hpp>
 
@@ -25,6 +26,7 @@ struct leadership_options {
   const cluster::cluster_file* file = nullptr; ///< with replicas; outlives the leadership
   std::string host;
   std::string directory;                          ///< of the voter's files
+  std::shared_ptr<links::pump> links;             ///< to the other voters; null: they share a secret
   std::function<void(const leader_start&)> lead;  ///< this host decides from now on
   std::function<void(const std::string&)> follow; ///< another does, or nobody (empty): its name
 };
@@ -48,6 +50,7 @@ public:
 
 private:
   std::shared_ptr<replication::replica> voter_;
+  std::shared_ptr<links::pump> links_;
   caf::actor watch_;
 };
 

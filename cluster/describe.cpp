@@ -86,10 +86,13 @@ std::string to_toml_without(const cluster_file& file, std::string_view left_out)
 /// What travels between this file's hosts, and how.
 std::vector<std::pair<std::string, std::string>> link_protections(const cluster_file& file) {
   const bool keys = !file.security.keys.empty();
-  std::vector<std::pair<std::string, std::string>> found = {
-      {"control", keys ? "TLS 1.3, both sides with a certificate" : "in the clear (TLS 1.3 in a run by local --keys)"}};
+  const std::string proven = "TLS 1.3, both sides with a certificate";
+  std::vector<std::pair<std::string, std::string>> found;
+  found.emplace_back("control", keys ? proven : "in the clear (TLS 1.3 in a run by local --keys)");
   if (!file.arbitrator.replicas.empty())
-    found.emplace_back("raft", "in the clear, after a challenge by the shared secret");
+    found.emplace_back(
+        "raft",
+        keys ? proven : "in the clear, after a challenge by the shared secret (TLS 1.3 in a run by local --keys)");
   found.emplace_back("gradients", file.training.trainer == trainer_kind::client
                                       ? "by the training program's own process group"
                                       : "in the clear");

@@ -104,8 +104,8 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"cluster",
      "secret_file",
      in<&cluster_file::secret_file>,
-     "File whose bytes, at least 16, replicas of the arbitrator prove to each other; needed where there are any. A "
-     "relative path starts at this file's directory.",
+     "File whose bytes, at least 16, replicas of the arbitrator prove to each other; needed where there are any and "
+     "`security.keys` names none. A relative path starts at this file's directory.",
      {},
      {},
      &optional_path_rule},
@@ -367,8 +367,8 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "keys",
      in<security_section, &security::keys>,
      "Directory with the keys of hosts (`dynamix-node keys`), the same on every host; host NAME has its own in "
-     "hosts/NAME. With them hosts take control connections only from hosts of this file that prove who they are. A "
-     "relative path starts at this file's directory.",
+     "hosts/NAME. With them hosts take control connections, and replicas of the arbitrator Raft's, only from hosts of "
+     "this file that prove who they are. A relative path starts at this file's directory.",
      {},
      {},
      &optional_path_rule},

@@ -208,8 +208,9 @@ void check_replicas(checker& check) {
   }
   check.require(named == arbitrating, {key},
                 "arbitrator.replicas must name exactly the hosts that have the role \"arbitrator\"");
-  check.require(named != arbitrating || !check.file().secret_file.empty(), {key, "cluster.secret_file"},
-                "arbitrator.replicas needs cluster.secret_file, with which they know each other");
+  const bool know_each_other = !check.file().secret_file.empty() || !check.file().security.keys.empty();
+  check.require(named != arbitrating || know_each_other, {key, "cluster.secret_file"},
+                "arbitrator.replicas needs security.keys or cluster.secret_file, with which they know each other");
 }
 
 void check_roles(checker& check) {

@@ -28,6 +28,13 @@ descriptor::~descriptor() {
     ::close(number_);
 }
 
+std::pair<descriptor, descriptor> make_plain_pair() {
+  std::array<int, 2> ends{-1, -1};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return {};
+  return {descriptor(ends[0]), descriptor(ends[1])};
+}
+
 connection::connection(descriptor peer, std::string address, std::string expected, time_point deadline)
     : peer_(std::move(peer)), address_(std::move(address)),
       phase_(expected.empty() ? link_phase::silent : link_phase::handshaking), deadline_(deadline) {
@@ -128,17 +135,14 @@ bool connection::shake_hands(const tls_identity& identity, const std::set<std::s
   return phase_ == link_phase::confirming;
 }
 
-descriptor connection::open() {
-  std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0)
-    return {};
-  local_ = descriptor(ends[0]);
+void connection::open(descriptor local, const std::string& greeting) {
+  local_ = std::move(local);
+  incoming_.assign(greeting.begin(), greeting.end());
   phase_ = link_phase::open;
   deadline_.reset();
   wants_write_ = false;
   if (!calls())
     outgoing_ = {accepted_byte};
-  return descriptor(ends[1]);
 }
 
 /// False where the session is broken. `accepted`: of the data's bytes, those that it has taken.

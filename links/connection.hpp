@@ -33,6 +33,9 @@ private:
   int number_ = -1;
 };
 
+/// Both ends of a plain connection within this process; none where there is no descriptor left.
+std::pair<descriptor, descriptor> make_plain_pair();
+
 /// What a loop is to wait for; the event masks of epoll.
 struct interest {
   std::uint32_t peer = 0;
@@ -75,8 +78,8 @@ public:
 
   /// The phases before `open`. True once the peer is proven: then `open` follows, or `refuse`.
   bool shake_hands(const tls_identity& identity, const std::set<std::string>& accepted);
-  /// Returns the plain end of the connection, or none where there is no descriptor left.
-  descriptor open();
+  /// `local`: this side's end of the plain connection, whose user reads `greeting` first.
+  void open(descriptor local, const std::string& greeting);
   void refuse(const std::string& problem);
 
   /// The phases from `open` on: moves what can be moved. True where it has stopped although there is more.

@@ -72,6 +72,7 @@ struct entry {
   watched local;
   std::uint64_t listener = 0;       ///< whose queue gets it; 0: the caller gets it
   std::promise<call_result> opened; ///< of one that we call
+  descriptor adopted;               ///< our plain end, whose other end the caller has already
   bool counted = false;             ///< among its host's
 };
 
@@ -147,6 +148,26 @@ public:
       add(std::move(calling));
     });
     return posted ? told.get() : call_result{.plain = -1, .problem = host_ends};
+  }
+
+  int adopt(int socket, const std::string& expected) {
+    auto [ours, theirs] = make_plain_pair();
+    auto taken = std::make_shared<descriptor>(socket);
+    if (!ours)
+      return -1;
+    auto end = std::make_shared<descriptor>(std::move(ours));
+    // Where the thread has ended, both are closed with this work.
+    post([this, taken, end, expected] {
+      prepare_tcp(taken->get());
+      auto place = peer_text(taken->get());
+      if (expected.empty())
+        make_room();
+      refresh_identity();
+      add({.link = std::make_unique<connection>(std::move(*taken), std::move(place), expected,
+                                                now() + options_.handshake_timeout),
+           .adopted = std::move(*end)});
+    });
+    return theirs.release();
   }
 
   pump_counts counts() const {
@@ -257,15 +278,16 @@ private:
         return;
       prepare_tcp(socket.get());
       auto place = peer_text(socket.get());
-      if (greeting_.size() >= options_.handshakes_max)
-        cut_oldest();
+      make_room();
       add({.link = std::make_unique<connection>(std::move(socket), std::move(place), "",
                                                 now() + options_.handshake_timeout),
            .listener = id});
     }
   }
 
-  void cut_oldest() {
+  void make_room() {
+    if (greeting_.size() < options_.handshakes_max)
+      return;
     const auto id = *greeting_.begin();
     entries_.at(id).link->refuse(
         fmt::format("there are {} connections in handshake, and it was the oldest", greeting_.size()));
@@ -311,18 +333,11 @@ private:
     auto& count = links_of_[link.peer_name()];
     if (count >= options_.links_a_host_max)
       return link.refuse(fmt::format("host \"{}\" has {} links already", link.peer_name(), count));
-    auto plain = link.open();
-    if (!plain)
-      return link.refuse("there is no descriptor left");
-    const int number = plain.get();
-    if (link.calls()) {
-      proven.opened.set_value({.plain = plain.release(), .problem = ""});
-    } else {
-      const auto taker = listeners_.find(proven.listener);
-      if (taker == listeners_.end() ||
-          ::send(taker->second.queue.get(), &number, sizeof number, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof number)
-        return link.refuse("nobody takes links any more");
-      plain.release();
+    if (proven.adopted)
+      link.open(std::move(proven.adopted), static_cast<char>(link.peer_name().size()) + link.peer_name());
+    else if (const auto problem = hand_over(proven); !problem.empty())
+      return link.refuse(problem);
+    if (!link.calls()) {
       greeting_.erase(id);
       shaking_ = greeting_.size();
     }
@@ -330,6 +345,25 @@ private:
     proven.counted = true;
     ++opened_;
     ++open_;
+  }
+
+  /// Its plain end goes to who called, or takes links from the listener. Returns why not.
+  std::string hand_over(entry& proven) {
+    auto [ours, theirs] = make_plain_pair();
+    if (!ours)
+      return "there is no descriptor left";
+    const int number = theirs.get();
+    if (proven.link->calls()) {
+      proven.opened.set_value({.plain = theirs.release(), .problem = ""});
+    } else {
+      const auto taker = listeners_.find(proven.listener);
+      if (taker == listeners_.end() ||
+          ::send(taker->second.queue.get(), &number, sizeof number, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof number)
+        return "nobody takes links any more";
+      theirs.release();
+    }
+    proven.link->open(std::move(ours), "");
+    return "";
   }
 
   void finish(std::uint64_t id) {
@@ -343,6 +377,8 @@ private:
         lines_.add(now(),
                    fmt::format("link to {} at {} broke: {}", link->peer_name(), link->address(), link->problem()));
     } else if (link->calls()) {
+      if (found->second.adopted)
+        lines_.add(now(), fmt::format("link to {} failed: {}", link->address(), link->problem()));
       found->second.opened.set_value({.plain = -1, .problem = link->problem()});
     } else {
       ++refused_;
@@ -454,6 +490,10 @@ int pump::connect(const std::string& host, const std::string& address, std::uint
 
 void pump::end() {
   loop_->end();
+}
+
+int pump::adopt(int socket, const std::string& expected) {
+  return loop_->adopt(socket, expected);
 }
 
 pump_counts pump::counts() const {

@@ -13,8 +13,9 @@
 
 namespace dynamix::links {
 
-/// What actors speak over a link, as ALPN names it.
+// What is spoken over links, as ALPN names it: by actors, by replicas of the arbitrator.
 constexpr const char* control_protocol = "dynamix-control/1";
+constexpr const char* raft_protocol = "dynamix-raft/1";
 
 struct pump_options {
   std::string directory;          ///< of this host's three files (links/identity.hpp)
@@ -62,6 +63,12 @@ public:
   /// called on the pump's thread.
   int connect(const std::string& host, const std::string& address, std::uint16_t port,
               std::chrono::milliseconds timeout, std::string& problem);
+
+  /// Takes over `socket`, a TCP connection: to `expected`, which must prove that it is that host, or, where that is
+  /// empty, from a host which must prove that it may connect. Returns the plain descriptor at once, which the caller
+  /// closes; -1 where there is none left. What is read from it first is the proven name, after one byte with its
+  /// length; where the peer is refused, it ends.
+  int adopt(int socket, const std::string& expected);
 
   /// Sends what local users have written, for at most two seconds, closes all, and ends the thread. Nobody is reached
   /// and nobody listens from then on.

@@ -7,6 +7,7 @@
 /// A new leader goes on like this: `observe` says leader; `read` returns the journal with everything committed in it;
 /// it proposes term_begun with a higher term; once that is applied it decides the window after the journal's last.
 
+#include "links/pump.hpp"
 #include "replication/journal.hpp"
 #include "replication/voter.hpp"
 
@@ -65,13 +66,14 @@ struct read_result {
 using read_callback = std::function<void(const read_result&)>;
 
 struct replica_options {
-  std::uint64_t id = 0;                 ///< this voter's
-  std::vector<voter> voters;            ///< 1, 3 or 5
-  std::string listen;                   ///< host:port to bind; empty: its own address among the voters
-  std::string directory;                ///< libraft's files; a damaged one is moved to DIRECTORY.damaged-N
-  std::vector<std::uint8_t> secret;     ///< the cluster's, at least min_secret_bytes (replication/challenge.hpp)
-  std::uint32_t detect_ms = 1000;       ///< all time-outs follow from it: `time_outs_of`
-  std::uint32_t snapshot_entries = 512; ///< a snapshot after so many; a quarter of them is kept for those who lag
+  std::uint64_t id = 0;                    ///< this voter's
+  std::vector<voter> voters;               ///< 1, 3 or 5
+  std::string listen;                      ///< host:port to bind; empty: its own address among the voters
+  std::string directory;                   ///< libraft's files; a damaged one is moved to DIRECTORY.damaged-N
+  std::vector<std::uint8_t> secret;        ///< the cluster's, at least min_secret_bytes (replication/challenge.hpp)
+  std::shared_ptr<links::pump> links = {}; ///< in place of the secret: voters prove their hosts' names
+  std::uint32_t detect_ms = 1000;          ///< all time-outs follow from it: `time_outs_of`
+  std::uint32_t snapshot_entries = 512;    ///< a snapshot after so many; a quarter of them is kept for those who lag
   std::function<void(const observation&)> observe;                         ///< after every change
   std::function<void(const journal_state&, const apply_outcome&)> applied; ///< after every committed entry
   std::function<void(const std::string&)> report;                          ///< for a person

@@ -13,7 +13,7 @@ std::string validate(const replica_options& options) {
   const auto count = options.voters.size();
   if (count != 1 && count != 3 && count != 5)
     return fmt::format("{} voters; 1, 3 or 5 are possible", count);
-  if (options.secret.size() < min_secret_bytes)
+  if (!options.links && options.secret.size() < min_secret_bytes)
     return fmt::format("the cluster's secret has {} bytes; at least {} are needed", options.secret.size(),
                        min_secret_bytes);
   if (options.directory.empty() || options.snapshot_entries == 0 || options.detect_ms == 0)

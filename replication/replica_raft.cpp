@@ -91,6 +91,7 @@ void replica_core::make_instance(const directory_state& found) {
       .voters = options_.voters,
       .listen = options_.listen,
       .secret = options_.secret,
+      .links = options_.links,
       .handshake_ms = time_outs_.handshake_ms,
       .silent_peer_ms = time_outs_.silent_peer_ms,
       .report = [this](const std::string& text) { report(text); },

@@ -99,6 +99,12 @@ const voter* transport::find(std::uint64_t id) const {
   return found == voters.end() ? nullptr : &*found;
 }
 
+const voter* transport::find_host(const std::string& name) const {
+  const auto& voters = options_.voters;
+  const auto found = std::find_if(voters.begin(), voters.end(), [&](const auto& one) { return one.host == name; });
+  return found == voters.end() ? nullptr : &*found;
+}
+
 std::uint16_t transport::port() const {
   sockaddr_storage address{};
   int size = sizeof address;

@@ -1,8 +1,10 @@
 #pragma once
 
-/// libraft's connections, opened only after the challenge of replication/challenge.hpp in both directions. A peer that
-/// fails it, stays silent or talks about something else is dropped before libraft sees one byte of it.
+/// libraft's connections, opened only to peers that have proved themselves: over links (links/pump.hpp) where hosts
+/// have keys, else by the challenge of replication/challenge.hpp in both directions. A peer that fails, stays silent or
+/// talks about something else is dropped before libraft sees one byte of it.
 
+#include "links/pump.hpp"
 #include "replication/challenge.hpp"
 #include "replication/libraft.hpp"
 #include "replication/voter.hpp"
@@ -24,8 +26,9 @@ inline constexpr std::size_t max_pending_incoming = 32;
 struct transport_options {
   std::uint64_t id = 0; ///< of this voter
   std::vector<voter> voters;
-  std::string listen; ///< host:port
-  std::vector<std::uint8_t> secret;
+  std::string listen;                             ///< host:port
+  std::vector<std::uint8_t> secret;               ///< for the challenge
+  std::shared_ptr<links::pump> links = {};        ///< in place of the challenge
   std::uint32_t handshake_ms = 1000;              ///< from the connect to the last byte of the challenge
   std::uint32_t silent_peer_ms = 2000;            ///< unacknowledged bytes for this long end a connection
   std::function<void(const std::string&)> report; ///< for a person: who was refused and why
@@ -69,6 +72,7 @@ private:
   static void incoming(uv_stream_t* listener, int status);
 
   const voter* find(std::uint64_t id) const;
+  const voter* find_host(const std::string& name) const;
   int bind_and_listen();
   void make_room();
   void tune(uv_tcp_t& connection) const;

@@ -1,12 +1,32 @@
 #include "replication/transport_handshake.hpp"
 
 #include <algorithm>
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <netdb.h>
 #include <new>
+#include <unistd.h>
 #include <utility>
 
 namespace dynamix::replication {
+namespace {
+
+/// None where there is no memory.
+template <class Stream>
+Stream* make_stream() {
+  auto* memory = ::raft_malloc(sizeof(Stream));
+  return memory == nullptr ? nullptr : new (memory) Stream{};
+}
+
+uv_stream_t* as_stream(void* stream) {
+  return static_cast<uv_stream_t*>(stream);
+}
+
+uv_tcp_t& as_tcp(uv_stream_t* stream) {
+  return *reinterpret_cast<uv_tcp_t*>(stream);
+}
+
+} // namespace
 
 handshake::handshake(transport& owner) : owner_(owner) {
   timer_.data = this;
@@ -21,20 +41,23 @@ bool handshake::open() {
   ::uv_timer_start(
       &timer_, [](uv_timer_t* timer) { of(timer->data).fail(&transport_counts::timed_out); },
       owner_.options_.handshake_ms, 0);
-  auto* memory = static_cast<uv_tcp_t*>(::raft_malloc(sizeof(uv_tcp_t)));
-  if (memory == nullptr)
+  auto* tcp = make_stream<uv_tcp_t>();
+  if (tcp == nullptr)
     return false;
-  tcp_ = new (memory) uv_tcp_t{};
-  ::uv_tcp_init(&owner_.loop_, tcp_);
-  tcp_->data = this;
+  ::uv_tcp_init(&owner_.loop_, tcp);
+  tcp->data = this;
+  stream_ = as_stream(tcp);
   return true;
 }
 
 bool handshake::accept(uv_stream_t* listener) {
-  if (!open() || ::uv_accept(listener, reinterpret_cast<uv_stream_t*>(tcp_)) != 0)
+  if (!open() || ::uv_accept(listener, stream_) != 0)
     return false;
-  owner_.tune(*tcp_);
-  read(greeting_bytes);
+  owner_.tune(as_tcp(stream_));
+  if (owner_.options_.links)
+    secure("");
+  else
+    read(greeting_bytes);
   return true;
 }
 
@@ -87,7 +110,7 @@ void handshake::resolved(const addrinfo* found) {
     self.connected(status);
     self.release_when_quiet();
   };
-  if (found == nullptr || ::uv_tcp_connect(&connect_, tcp_, found->ai_addr, call_back) != 0)
+  if (found == nullptr || ::uv_tcp_connect(&connect_, &as_tcp(stream_), found->ai_addr, call_back) != 0)
     return fail(&transport_counts::broken);
   ++outstanding_;
 }
@@ -97,10 +120,59 @@ void handshake::connected(int status) {
     return;
   if (status != 0 || !fill_random(challenge_.initiator_nonce))
     return fail(&transport_counts::broken);
-  owner_.tune(*tcp_);
+  owner_.tune(as_tcp(stream_));
+  if (owner_.options_.links)
+    return secure(owner_.find(challenge_.acceptor)->host);
   write(encode_greeting(challenge_));
   if (!ended_)
     read(answer_bytes);
+}
+
+/// The TCP connection is the pump's from here on. `expected`: the voter's host that was called; empty: it has called.
+void handshake::secure(const std::string& expected) {
+  uv_os_fd_t connection = -1;
+  auto* tcp = std::exchange(stream_, nullptr);
+  const int own =
+      ::uv_fileno(reinterpret_cast<uv_handle_t*>(tcp), &connection) == 0 ? ::fcntl(connection, F_DUPFD_CLOEXEC, 0) : -1;
+  ++outstanding_;
+  ::uv_close(reinterpret_cast<uv_handle_t*>(tcp), [](uv_handle_t* handle) {
+    auto& self = of(handle->data);
+    ::raft_free(handle);
+    --self.outstanding_;
+    self.release_when_quiet();
+  });
+  const int plain = own < 0 ? -1 : owner_.options_.links->adopt(own, expected);
+  auto* pipe = plain < 0 ? nullptr : make_stream<uv_pipe_t>();
+  if (pipe == nullptr) {
+    if (plain >= 0)
+      ::close(plain);
+    return fail(&transport_counts::broken);
+  }
+  ::uv_pipe_init(&owner_.loop_, pipe, 0);
+  pipe->data = this;
+  stream_ = as_stream(pipe);
+  secured_ = true;
+  if (::uv_pipe_open(pipe, plain) != 0) {
+    ::close(plain);
+    return fail(&transport_counts::broken);
+  }
+  read(1);
+}
+
+/// One byte with its length, then the name that the peer has proved.
+void handshake::received_name() {
+  const std::size_t length = wanted_ == 1 && !answered_ ? buffer_[0] : 0;
+  if (length > 0) {
+    answered_ = true;
+    return read(length);
+  }
+  const std::string name(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(have_));
+  const auto* peer = answered_ ? owner_.find_host(name) : nullptr;
+  if (peer == nullptr || peer->id == owner_.options_.id || (outgoing_ && peer->id != challenge_.acceptor))
+    return refuse(fmt::format("a connection by host \"{}\", which is no other voter's", name));
+  if (!outgoing_)
+    challenge_.initiator = peer->id;
+  hand_over();
 }
 
 /// Exactly this many bytes: what follows the challenge stays in the socket, for libraft.
@@ -108,7 +180,7 @@ void handshake::read(std::size_t size) {
   wanted_ = size;
   have_ = 0;
   const auto status = ::uv_read_start(
-      reinterpret_cast<uv_stream_t*>(tcp_),
+      stream_,
       [](uv_handle_t* handle, std::size_t, uv_buf_t* target) {
         auto& self = of(handle->data);
         *target = ::uv_buf_init(reinterpret_cast<char*>(self.buffer_.data() + self.have_),
@@ -127,8 +199,10 @@ void handshake::read(std::size_t size) {
 }
 
 void handshake::received() {
-  ::uv_read_stop(reinterpret_cast<uv_stream_t*>(tcp_));
-  if (!incoming())
+  ::uv_read_stop(stream_);
+  if (secured_)
+    received_name();
+  else if (!incoming())
     received_answer();
   else if (!answered_)
     received_greeting();
@@ -182,7 +256,7 @@ void handshake::write(std::span<const std::uint8_t> bytes) {
     self.written(status);
     self.release_when_quiet();
   };
-  if (::uv_write(&write_, reinterpret_cast<uv_stream_t*>(tcp_), &buffer, 1, call_back) != 0)
+  if (::uv_write(&write_, stream_, &buffer, 1, call_back) != 0)
     return fail(&transport_counts::broken);
   ++outstanding_;
 }
@@ -214,12 +288,12 @@ void handshake::abort(int status) {
   status_ = status;
   if (resolving_)
     ::uv_cancel(reinterpret_cast<uv_req_t*>(&resolve_)); // fails if it is at work already, which is as well
-  if (tcp_ != nullptr) {
+  if (stream_ != nullptr) {
     ++outstanding_;
-    ::uv_close(reinterpret_cast<uv_handle_t*>(tcp_), [](uv_handle_t* handle) {
+    ::uv_close(reinterpret_cast<uv_handle_t*>(stream_), [](uv_handle_t* handle) {
       auto& self = of(handle->data);
       ::raft_free(handle);
-      self.tcp_ = nullptr;
+      self.stream_ = nullptr;
       --self.outstanding_;
       self.release_when_quiet();
     });
@@ -238,7 +312,7 @@ void handshake::hand_over() {
     --self.outstanding_;
     self.release_when_quiet();
   });
-  auto* stream = reinterpret_cast<uv_stream_t*>(std::exchange(tcp_, nullptr));
+  auto* stream = std::exchange(stream_, nullptr);
   if (incoming()) {
     ++owner_.counts_.accepted;
     owner_.hand_over(challenge_.initiator, stream);

@@ -11,9 +11,11 @@ namespace dynamix::replication {
 ///
 ///     outgoing:  resolving -> connecting -> greeting -> answer -> proving -> handed over
 ///     incoming:                              greeting -> answering and proof -> handed over
+///     over links, both: (resolving -> connecting ->) securing -> the peer's name from the pump -> handed over
 ///
-/// Any failure, the timer and the transport's close lead to `abort`. It lives until libuv has called back for the last
-/// time (requests and handles that refer to it), then removes itself from the transport.
+/// Over links the pump gets the TCP connection, and libraft its plain end. Any failure, the timer and the transport's
+/// close lead to `abort`. It lives until libuv has called back for the last time (requests and handles that refer to
+/// it), then removes itself from the transport.
 class handshake {
 public:
   explicit handshake(transport& owner);
@@ -38,6 +40,8 @@ private:
   void received_greeting();
   void received_answer();
   void received_proof();
+  void secure(const std::string& expected);
+  void received_name();
   void write(std::span<const std::uint8_t> bytes);
   void written(int status);
   void refuse(const std::string& why);
@@ -46,7 +50,7 @@ private:
   void release_when_quiet();
 
   transport& owner_;
-  uv_tcp_t* tcp_ = nullptr; ///< from raft_malloc, as libraft frees it
+  uv_stream_t* stream_ = nullptr; ///< a uv_tcp_t, or a uv_pipe_t over links; from raft_malloc, as libraft frees it
   uv_timer_t timer_{};
   uv_getaddrinfo_t resolve_{};
   uv_connect_t connect_{};
@@ -55,7 +59,7 @@ private:
   raft_uv_connect_cb connected_ = nullptr;
   challenge challenge_;
   std::string peer_address_; ///< of an outgoing connection, for reports
-  std::array<std::uint8_t, 128> buffer_{};
+  std::array<std::uint8_t, 256> buffer_{};
   std::array<std::uint8_t, 128> output_{};
   std::size_t wanted_ = 0;
   std::size_t have_ = 0;
@@ -63,6 +67,7 @@ private:
   unsigned outstanding_ = 0; ///< callbacks that libuv still owes
   bool outgoing_ = false;
   bool resolving_ = false;
+  bool secured_ = false; ///< the stream is a link's plain end
   bool answered_ = false;
   bool proved_ = false;
   bool ended_ = false;

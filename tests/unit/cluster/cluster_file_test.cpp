@@ -119,7 +119,11 @@ roles = ["arbitrator"]
   EXPECT_EQ(parse_cluster_text(to_toml(file), "again.toml").file.digest(), file.digest());
   const auto bare = parse_cluster_text(std::string(text).replace(text.find("secret_file"), 22, ""), "bare.toml");
   ASSERT_EQ(bare.errors.size(), 1U);
-  EXPECT_NE(bare.errors[0].message.find("needs cluster.secret_file"), std::string::npos) << bare.errors[0].message;
+  EXPECT_NE(bare.errors[0].message.find("needs security.keys or cluster.secret_file"), std::string::npos)
+      << bare.errors[0].message;
+  const auto keys =
+      parsed(std::string(text).replace(text.find("secret_file"), 22, "") + "[security]\nkeys = \"keys\"\n");
+  EXPECT_NE(describe_plan(keys).find("raft       TLS 1.3, both sides with a certificate\n"), std::string::npos);
 }
 
 TEST(ClusterFile, KnowsWhereEachValueStands) {

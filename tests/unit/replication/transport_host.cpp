@@ -18,7 +18,7 @@ struct transport_host::attempt {
 };
 
 transport_host::transport_host(std::uint64_t id, std::vector<voter> others, std::vector<std::uint8_t> secret,
-                               std::uint32_t handshake_ms) {
+                               std::uint32_t handshake_ms, std::shared_ptr<links::pump> links) {
   ::uv_loop_init(&loop_);
   ::uv_async_init(&loop_, &wake_, [](uv_async_t* wake) {
     auto& self = *static_cast<transport_host*>(wake->data);
@@ -36,6 +36,7 @@ transport_host::transport_host(std::uint64_t id, std::vector<voter> others, std:
                             .voters = std::move(others),
                             .listen = "127.0.0.1:0",
                             .secret = std::move(secret),
+                            .links = std::move(links),
                             .handshake_ms = handshake_ms,
                             .report =
                                 [this](const std::string& text) {

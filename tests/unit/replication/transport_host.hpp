@@ -16,7 +16,7 @@ namespace dynamix::replication {
 class transport_host {
 public:
   transport_host(std::uint64_t id, std::vector<voter> others, std::vector<std::uint8_t> secret,
-                 std::uint32_t handshake_ms = 20'000);
+                 std::uint32_t handshake_ms = 20'000, std::shared_ptr<links::pump> links = {});
   transport_host(const transport_host&) = delete;
   ~transport_host();
 

@@ -2,6 +2,7 @@
 
 #include "replication/challenge.hpp"
 #include "replication/guarded_io.hpp"
+#include "tests/unit/links/temporary_keys.hpp"
 #include "tests/unit/replication/raw_peer.hpp"
 #include "tests/unit/replication/transport_host.hpp"
 
@@ -255,6 +256,105 @@ TEST(Transport, CancelsWhatIsUnderWayWhenItCloses) {
 TEST(Transport, SaysWhyItCannotListen) {
   raw_listener taken;
   EXPECT_THAT(transport_host::listen_error(at(taken.port())), testing::HasSubstr("address already in use"));
+}
+
+/// Voters 1 and 2 of the hosts "one" and "two", which have keys, as has "three", which is no voter.
+class TransportOverLinks : public testing::Test {
+protected:
+  void SetUp() override {
+    ASSERT_EQ(links::make_keys(keys_.path(), links::testing::request_of({"one", "two", "three"})), "");
+  }
+  std::shared_ptr<links::pump> pump_of(const std::string& host) {
+    std::string problem;
+    std::shared_ptr<links::pump> started = links::pump::start({.directory = links::host_directory(keys_.path(), host),
+                                                               .host = host,
+                                                               .accepted = {"one", "two"},
+                                                               .protocol = links::raft_protocol,
+                                                               .report =
+                                                                   [this](const std::string& line) {
+                                                                     const std::scoped_lock lock(mutex_);
+                                                                     lines_.push_back(line);
+                                                                   }},
+                                                              problem);
+    EXPECT_NE(started, nullptr) << problem;
+    return started;
+  }
+  std::unique_ptr<transport_host> start(std::uint64_t id, const std::string& host, std::vector<voter> others,
+                                        std::uint32_t handshake_ms = 20'000) {
+    return std::make_unique<transport_host>(id, std::move(others), secret, handshake_ms, pump_of(host));
+  }
+  std::vector<std::string> lines() {
+    const std::scoped_lock lock(mutex_);
+    return lines_;
+  }
+
+  links::testing::temporary_keys keys_;
+  std::mutex mutex_;
+  std::vector<std::string> lines_; ///< guarded by the mutex
+};
+
+TEST_F(TransportOverLinks, HandsOverAStreamAndTellsItsEnd) {
+  const auto second = start(2, "two", {{1, nowhere, "one"}});
+  {
+    const auto first = start(1, "one", {{2, at(second->port()), "two"}});
+    ASSERT_EQ(first->connect(2), 0);
+    EXPECT_TRUE(second->wait([&] { return second->accepted() == std::vector<std::uint64_t>{1}; }));
+    first->send_on_stream("raft speaks");
+    EXPECT_TRUE(second->wait([&] { return second->received() == "raft speaks"; }));
+    EXPECT_EQ(first->counts().connected, 1U);
+    EXPECT_EQ(second->counts().accepted, 1U);
+  }
+  EXPECT_TRUE(second->wait([&] { return second->hung_up() == std::vector<std::uint64_t>{1}; }));
+  EXPECT_THAT(lines(), testing::IsEmpty());
+}
+
+TEST_F(TransportOverLinks, RefusesHostsOfTheClusterThatAreNoVoters) {
+  const auto second = start(2, "two", {{3, nowhere, "three"}}); // whom its pump does not accept, as it does "one"
+  const auto third = start(3, "three", {{2, at(second->port()), "two"}});
+  EXPECT_EQ(third->connect(2), RAFT_NOCONNECTION);
+  EXPECT_TRUE(second->wait([&] { return second->counts().broken == 1; }));
+  EXPECT_THAT(lines(), testing::Contains(testing::HasSubstr("host \"three\" may not connect to this one")));
+  const auto first = start(1, "one", {{2, at(second->port()), "two"}});
+  first->begin_connect(2);
+  EXPECT_TRUE(second->wait([&] { return second->counts().refused == 1; }));
+  EXPECT_THAT(second->reports(), testing::ElementsAre(testing::HasSubstr("host \"one\", which is no other voter's")));
+  EXPECT_THAT(second->accepted(), testing::IsEmpty());
+}
+
+TEST_F(TransportOverLinks, ReachesOnlyTheHostThatItCalls) {
+  const auto second = start(2, "two", {{1, nowhere, "one"}});
+  const auto first = start(1, "one", {{3, at(second->port()), "three"}});
+  EXPECT_EQ(first->connect(3), RAFT_NOCONNECTION);
+  EXPECT_THAT(lines(), testing::Contains(testing::HasSubstr("it is host \"two\", and \"three\" was called")));
+  EXPECT_THAT(second->accepted(), testing::IsEmpty());
+}
+
+TEST_F(TransportOverLinks, RefusesWhoeverHasOnlyTheSecret) {
+  const auto host = start(1, "one", {{2, nowhere, "two"}});
+  raw_peer peer(host->port());
+  peer.send(to_bytes(encode_greeting(greeting_by(2, 1))));
+  EXPECT_TRUE(peer.hung_up());
+  EXPECT_TRUE(host->wait([&] { return host->counts().broken == 1; }));
+  EXPECT_THAT(lines(), testing::Contains(testing::HasSubstr("it does not speak TLS")));
+  EXPECT_THAT(host->accepted(), testing::IsEmpty());
+}
+
+TEST_F(TransportOverLinks, DropsTheSilentAndGivesUpOnThem) {
+  raw_listener mute;
+  const auto host = start(1, "one", {{2, at(mute.port()), "two"}}, 500);
+  raw_peer silent(host->port());
+  EXPECT_TRUE(silent.hung_up());
+  EXPECT_EQ(host->connect(2), RAFT_NOCONNECTION);
+  EXPECT_EQ(host->counts().timed_out, 2U);
+}
+
+TEST_F(TransportOverLinks, CancelsWhatIsUnderWayWhenItCloses) {
+  raw_listener mute;
+  const auto host = start(1, "one", {{2, at(mute.port()), "two"}}, 60'000);
+  host->begin_connect(2);
+  raw_peer lingering(host->port());
+  EXPECT_EQ(host->close(), RAFT_CANCELED);
+  EXPECT_TRUE(lingering.hung_up());
 }
 
 // A follower's disk may be slower than the election of another leader. libraft then answers nobody.

@@ -109,7 +109,7 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
       {"bpf", {}},
       {"cmake", {}},
       {"telemetry", {"bpf/", "messages/"}},
-      {"replication", {"messages/", "storage/"}},
+      {"replication", {"messages/", "storage/", "links/"}},
       {"policy", values},
       {"exchange", {"storage/"}},
       {"session", {"messages/types.hpp", "messages/leave.hpp", "cluster/", "storage/"}},
