@@ -74,14 +74,14 @@ host_outcome sum_up(const host_events::snapshot& ended, bool left) {
 }
 
 /// The whole life of a host's actors. The outcome is told before they are taken down.
-void live(const host_options& options, const std::shared_ptr<links::pump>& pump, const host_stop_tokens& stop,
+void live(const host_options& options, const host_links& links, const host_stop_tokens& stop,
           std::promise<host_outcome>& outcome) {
   const auto timeouts = cluster::derive_timeouts(options.file->detect_ms);
   auto events = std::make_shared<host_events>();
   std::optional<host_services> services; // outlives the system: its supervisors call back until they are gone
   system_config config(timeouts);
   caf::actor_system system(config);
-  services.emplace(system, options, events, pump);
+  services.emplace(system, options, events, links);
   if (auto error = services->start(); !error.empty()) {
     outcome.set_value({.reason = error});
   } else {
@@ -101,14 +101,11 @@ void live(const host_options& options, const std::shared_ptr<links::pump>& pump,
 
 /// With links where the host has keys. What its actors have written last is sent when they are gone.
 void live_with_links(const host_options& options, const host_stop_tokens& stop, std::promise<host_outcome>& outcome) {
-  if (options.keys.empty())
-    return live(options, nullptr, stop, outcome);
-  std::string problem;
-  const auto pump = host_services::start_pump(options, problem);
-  if (!pump)
+  host_links links;
+  if (const auto problem = start_links(options, links); !problem.empty())
     return outcome.set_value({.reason = problem});
-  live(options, pump, stop, outcome);
-  pump->end();
+  live(options, links, stop, outcome);
+  end_links(links);
 }
 
 /// As `live`, with what went wrong in CAF or in a policy's making as the outcome.

@@ -20,39 +20,13 @@
 #include <caf/io/all.hpp>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <chrono>
 #include <stdexcept>
-#include <sys/resource.h>
 #include <utility>
 
 namespace dynamix::actors {
 
 namespace {
-
-/// A link takes three descriptors, and a host has one to each other host at most.
-void allow_descriptors(std::size_t hosts) {
-  constexpr rlim_t a_link = 3;
-  constexpr rlim_t others = 512;
-  rlimit limit{};
-  const auto wanted = a_link * hosts + others;
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
-    return;
-  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, wanted);
-  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted)
-    spdlog::warn("few_descriptors limit={} wanted={}: raise it (ulimit -n)", limit.rlim_cur, wanted);
-}
-
-/// Replicas take Raft's connections from each other, and from nobody else.
-std::shared_ptr<links::pump> start_raft_pump(const host_options& options, std::string& problem) {
-  links::pump_options wanted{.directory = options.keys, .host = options.host, .accepted = {}};
-  for (const auto* host : options.file->arbitrators())
-    if (host->name != options.host)
-      wanted.accepted.insert(host->name);
-  wanted.protocol = links::raft_protocol;
-  wanted.report = [](const std::string& line) { spdlog::warn("raft link {}", line); };
-  return links::pump::start(std::move(wanted), problem);
-}
 
 double clock_seconds(caf::actor_system& system) {
   return std::chrono::duration<double>(system.clock().now().time_since_epoch()).count();
@@ -60,28 +34,14 @@ double clock_seconds(caf::actor_system& system) {
 
 } // namespace
 
-std::shared_ptr<links::pump> host_services::start_pump(const host_options& options, std::string& problem) {
-  const auto& file = *options.file;
-  const auto plan = cluster::plan_tree(file);
-  const bool decides = file.find(options.host)->has(cluster::role::arbitrator) ||
-                       (!plan.central() && plan.find(options.host) < plan.nodes.size());
-  links::pump_options wanted{.directory = options.keys, .host = options.host, .accepted = {}};
-  for (const auto& host : file.hosts)
-    if (decides && host.name != options.host)
-      wanted.accepted.insert(host.name);
-  if (decides)
-    allow_descriptors(file.hosts.size());
-  wanted.report = [](const std::string& line) { spdlog::warn("link {}", line); };
-  return links::pump::start(std::move(wanted), problem);
-}
-
 host_services::host_services(caf::actor_system& system, const host_options& options,
-                             std::shared_ptr<host_events> events, const std::shared_ptr<links::pump>& pump)
+                             std::shared_ptr<host_events> events, const host_links& links)
     : system_(system), options_(options), events_(std::move(events)),
       timeouts_(cluster::derive_timeouts(options.file->detect_ms)), host_(*options_.file->find(options_.host)),
       has_worker_(host_.has(cluster::role::worker) && !options_.without_worker),
       has_arbitrator_(host_.has(cluster::role::arbitrator)), tree_(system, options_, events_),
-      network_(pump ? std::make_shared<control_network>(system, pump) : nullptr) {
+      network_(links.control ? std::make_shared<control_network>(system, links.control) : nullptr),
+      raft_links_(links.raft), peer_links_(links.gradients) {
   tree_.use(network_);
 }
 
@@ -107,17 +67,10 @@ std::string host_services::start() {
 }
 
 std::string host_services::join_replicas() {
-  std::shared_ptr<links::pump> raft_links;
-  if (!options_.keys.empty()) {
-    std::string problem;
-    raft_links = start_raft_pump(options_, problem);
-    if (!raft_links)
-      return problem;
-  }
   return leadership_.start(system_, {.file = options_.file.get(),
                                      .host = host_.name,
                                      .directory = options_.run_directory + "/replica-" + host_.name,
-                                     .links = std::move(raft_links),
+                                     .links = raft_links_,
                                      .lead = [this](const leader_start& start) { lead(start); },
                                      .follow = [this](const std::string& leader) { follow(leader); }});
 }
@@ -236,7 +189,8 @@ std::string host_services::start_worker() {
                             .checkpoint_directory = options_.run_directory + "/checkpoints",
                             .resume_from = options_.resume_from,
                             .timeouts = timeouts_,
-                            .trace = nullptr};
+                            .trace = nullptr,
+                            .links = peer_links_};
   if (options_.trace) {
     std::string problem;
     training.trace = dynamix::telemetry::trace_file::open(options_.run_directory + "/traces/" + host_.name + ".jsonl",

@@ -6,6 +6,7 @@
 #include "actors/control_network.hpp"
 #include "actors/host.hpp"
 #include "actors/host_events.hpp"
+#include "actors/host_links.hpp"
 #include "actors/interfaces.hpp"
 #include "actors/leadership.hpp"
 #include "actors/supervisor.hpp"
@@ -31,12 +32,9 @@ namespace dynamix::actors {
 ///     no restarts   worker: its loss ends the host
 class host_services {
 public:
-  /// `pump`: over which hosts are reached and reach this one; null: in the clear.
+  /// `links`: over which hosts are reached and reach this one; empty: in the clear.
   host_services(caf::actor_system& system, const host_options& options, std::shared_ptr<host_events> events,
-                const std::shared_ptr<links::pump>& pump);
-  /// The pump of a host with keys. Who may connect to it is decided by what it is: workers call arbitrators, which call
-  /// each other, and nobody calls a host that is neither. Null where its keys are not to be used, with the reason.
-  static std::shared_ptr<links::pump> start_pump(const host_options& options, std::string& problem);
+                const host_links& links);
 
   /// Opens the ledger, reads the policy, spawns everything. An error message if something that must be there is not.
   std::string start();
@@ -79,7 +77,9 @@ private:
   bool has_worker_;
   bool has_arbitrator_;
   tree_services tree_;
-  std::shared_ptr<control_network> network_; ///< null: in the clear
+  std::shared_ptr<control_network> network_;         ///< null: in the clear, as those below
+  std::shared_ptr<links::pump> raft_links_;          ///< to the other voters
+  std::shared_ptr<exchange::peer_links> peer_links_; ///< to the other workers
   std::shared_ptr<ledger::writer> ledger_;
   double ledger_origin_seconds_ = 0;
   std::shared_ptr<policy::parameter_archive> archive_;

@@ -24,6 +24,7 @@ struct training_options {
   cluster::timeouts timeouts;
   std::shared_ptr<dynamix::telemetry::trace_file> trace; ///< null: no trace
   std::shared_ptr<client_listener> listener = {};        ///< where the file's trainer is a client
+  std::shared_ptr<exchange::peer_links> links = {};      ///< for the built-in trainer's gradients; null: in the clear
 };
 
 /// What a worker actor asks of its training, whoever does it. It answers by messages: atom::report and

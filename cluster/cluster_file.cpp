@@ -114,12 +114,11 @@ timeouts derive_timeouts(std::uint32_t detect_ms) {
 }
 
 std::string refuse_listen(const cluster_file& file, const host& listener, bool insecure_flag) {
-  if (file.insecure || insecure_flag || is_loopback(listener.address))
+  if (!file.security.keys.empty() || file.insecure || insecure_flag || is_loopback(listener.address))
     return "";
-  return "host \"" + listener.name + "\" would listen on " + listener.address + ", which is not loopback, and " +
-         (file.security.keys.empty() ? "nothing authenticates its peers"
-                                     : "nothing authenticates those who send it gradients") +
-         "; use an address in 127.0.0.0/8, ::1 or localhost, or allow it with cluster.insecure = true or --insecure";
+  return "host \"" + listener.name + "\" would listen on " + listener.address +
+         ", which is not loopback, and nothing authenticates its peers; make keys (dynamix-node keys init), use an "
+         "address in 127.0.0.0/8, ::1 or localhost, or allow it with cluster.insecure = true or --insecure";
 }
 
 file_error error_at(const cluster_file& file, const std::string& field, const std::string& message) {

@@ -309,7 +309,7 @@ std::string_view to_string(topology_kind value);
 std::string_view to_string(arbitration_topology value);
 
 /// Why a host may not listen on its address, or empty when it may: loopback (127.0.0.0/8, ::1, localhost) always,
-/// anything else only where the file or the command line says insecure, for there is no authentication.
+/// anything else only where peers prove who they are by keys, or the file or the command line says insecure.
 std::string refuse_listen(const cluster_file& file, const host& listener, bool insecure_flag);
 
 /// The outcome of reading a cluster file: the errors are all that were found, in the file's order, at most 20.

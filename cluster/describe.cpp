@@ -95,7 +95,8 @@ std::vector<std::pair<std::string, std::string>> link_protections(const cluster_
         keys ? proven : "in the clear, after a challenge by the shared secret (TLS 1.3 in a run by local --keys)");
   found.emplace_back("gradients", file.training.trainer == trainer_kind::client
                                       ? "by the training program's own process group"
-                                      : "in the clear");
+                                  : keys ? proven
+                                         : "in the clear (TLS 1.3 in a run by local --keys)");
   if (!file.dashboard.listen.empty())
     found.emplace_back("page", file.dashboard.token_file.empty() ? "plain HTTP" : "plain HTTP with a bearer token");
   return found;

@@ -110,7 +110,8 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      {},
      &optional_path_rule},
     {"cluster", "insecure", in<&cluster_file::insecure>,
-     "Lets hosts listen beyond loopback, although nothing authenticates a peer; the same as `--insecure`."},
+     "Lets hosts without keys listen beyond loopback, although nothing authenticates a peer; the same as "
+     "`--insecure`."},
 
     {"training",
      "trainer",
@@ -367,8 +368,8 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "keys",
      in<security_section, &security::keys>,
      "Directory with the keys of hosts (`dynamix-node keys`), the same on every host; host NAME has its own in "
-     "hosts/NAME. With them hosts take control connections, and replicas of the arbitrator Raft's, only from hosts of "
-     "this file that prove who they are. A relative path starts at this file's directory.",
+     "hosts/NAME. With them hosts take connections (control, Raft's, gradients) only from hosts of this file that "
+     "prove who they are. A relative path starts at this file's directory.",
      {},
      {},
      &optional_path_rule},

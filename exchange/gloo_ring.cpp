@@ -1,18 +1,24 @@
 #include "exchange/gloo_ring.hpp"
 
 #include "exchange/exact_sum.hpp"
+#include "exchange/peer_links.hpp"
+#include "links/inner_listener.hpp"
 
 #include <gloo/context.h>
+#include <gloo/transport/tcp/address.h>
 #include <gloo/transport/unbound_buffer.h>
 #include <spdlog/fmt/fmt.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -46,8 +52,23 @@ private:
   double seconds_ = 0.001;
 };
 
+/// Gloo listens for every pair, and the one of the two whose address is higher connects. Over links each end is to
+/// connect, to an end within its own process, so it listens at the highest address of loopback, which is a broadcast
+/// address: nobody can connect to it, on this machine either.
+constexpr const char* unreachable_address = "127.255.255.255";
+
+/// The position in the key under which Gloo keeps a member's addresses: "0/3"; nothing for other keys.
+std::optional<std::uint32_t> position_in(const std::string& key) {
+  std::uint32_t position = 0;
+  if (!key.starts_with("0/") ||
+      std::from_chars(key.data() + 2, key.data() + key.size(), position).ptr != key.data() + key.size())
+    return std::nullopt;
+  return position;
+}
+
 /// Our store as c10d's: keys under the group's prefix, and waiting, which ours does not have. Gloo's connecting may go
-/// on after it was given up, so ours is used until `close` only; later calls throw.
+/// on after it was given up, so ours is used until `close` only; later calls throw. Over links Gloo gets addresses
+/// within this process, and the store none of it.
 class meeting_store final : public c10d::Store {
   template <typename Call>
   auto ask(Call&& call) {
@@ -59,7 +80,11 @@ class meeting_store final : public c10d::Store {
 
 public:
   meeting_store(const place& own, store& backing)
-      : c10d::Store(milliseconds(own.join_timeout_ms)), backing_(&backing), prefix_(own.store_prefix) {}
+      : c10d::Store(milliseconds(own.join_timeout_ms)), backing_(&backing), prefix_(own.store_prefix),
+        members_(own.members) {}
+
+  /// Before Gloo connects.
+  void lead_to(std::shared_ptr<peer_links::ends> ends) { ends_ = std::move(ends); }
 
   /// Waits for the call that is under way.
   void close() {
@@ -68,9 +93,12 @@ public:
   }
 
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
-    ask([&](store& backing) { backing.set(full(key), value); });
+    if (!is_led(key))
+      ask([&](store& backing) { backing.set(full(key), value); });
   }
   std::vector<std::uint8_t> get(const std::string& key) override {
+    if (is_led(key))
+      return addresses_for(*position_in(key));
     wait({key});
     auto value = ask([&](store& backing) { return backing.get(full(key)); });
     if (!value)
@@ -87,8 +115,9 @@ public:
     std::vector<std::string> prefixed;
     prefixed.reserve(keys.size());
     for (const auto& key : keys)
-      prefixed.push_back(full(key));
-    return ask([&](store& backing) { return backing.check(prefixed); });
+      if (!is_led(key))
+        prefixed.push_back(full(key));
+    return prefixed.empty() || ask([&](store& backing) { return backing.check(prefixed); });
   }
   std::int64_t getNumKeys() override {
     return ask([](store& backing) { return backing.count(); });
@@ -107,20 +136,40 @@ public:
 
 private:
   std::string full(const std::string& key) const { return prefix_ + "/" + key; }
+  bool is_led(const std::string& key) const { return ends_ && position_in(key); }
+
+  /// A member's addresses for all others, of which Gloo takes the one for this member: they are all the same.
+  std::vector<std::uint8_t> addresses_for(std::uint32_t position) const {
+    const auto rank = members_.at(position);
+    const auto end = links::socket_address(ends_->address(rank), ends_->port(rank));
+    sockaddr_storage address{};
+    std::memcpy(&address, end.data(), std::min(end.size(), sizeof address));
+    const auto one = gloo::transport::tcp::Address(address).bytes();
+    std::vector<std::uint8_t> all;
+    for (std::size_t i = 1; i < members_.size(); ++i)
+      all.insert(all.end(), one.begin(), one.end());
+    return all;
+  }
 
   std::mutex mutex_;
   store* backing_;
   const std::string prefix_;
+  const std::vector<std::uint32_t> members_;
+  std::shared_ptr<peer_links::ends> ends_; ///< null: Gloo's addresses are those that it connects to
 };
 
 using meeting_pointer = c10::intrusive_ptr<meeting_store>;
+
+std::string presence_of(std::uint32_t rank) {
+  return fmt::format("present/{}", rank);
+}
 
 /// Announces this worker and waits for the others, so that a time-out can name who is missing. Gloo's own text cannot.
 void await_members(const place& own, meeting_store& meeting, const interruption& stop) {
   std::vector<std::string> keys;
   for (const auto rank : own.members)
-    keys.push_back(fmt::format("present/{}", rank));
-  meeting.set(fmt::format("present/{}", own.rank), {1});
+    keys.push_back(presence_of(rank));
+  meeting.set(presence_of(own.rank), own.links ? own.links->announcement() : std::vector<std::uint8_t>{1});
   const auto deadline = std::chrono::steady_clock::now() + milliseconds(own.join_timeout_ms);
   back_off poll;
   while (!meeting.check(keys)) {
@@ -167,7 +216,7 @@ public:
 private:
   static c10::intrusive_ptr<Options> options_for(const place& own) {
     auto options = Options::create(milliseconds(std::max(1000U, own.collective_timeout_ms / connect_factor)));
-    options->devices.push_back(createDeviceForHostname(own.address));
+    options->devices.push_back(createDeviceForHostname(own.links ? unreachable_address : own.address));
     options->threads = 2;
     return options;
   }
@@ -191,6 +240,24 @@ void block_broken_pipe_signal() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
+/// Builds the group. Over links Gloo finds itself connected at once; what it writes waits for the links.
+process_group_pointer make_group(const place& own, const meeting_pointer& meeting) {
+  if (!own.links)
+    return c10::make_intrusive<process_group>(meeting, own);
+  peer_links::announcements announced;
+  for (const auto rank : own.members)
+    announced[rank] = meeting->get(presence_of(rank));
+  std::string problem;
+  const std::shared_ptr<peer_links::ends> ends = own.links->open(own, announced, problem);
+  if (!ends)
+    throw error(problem);
+  meeting->lead_to(ends);
+  auto group = c10::make_intrusive<process_group>(meeting, own);
+  if (problem = ends->carry(); !problem.empty())
+    throw error(problem);
+  return group;
+}
+
 /// Builds the mesh of connections on a thread of its own, since Gloo's waiting for a peer cannot be ended. A thread
 /// that is left behind ends when the peer connects or the time-out is over.
 process_group_pointer connect(const place& own, meeting_pointer meeting, const interruption& stop) {
@@ -199,7 +266,7 @@ process_group_pointer connect(const place& own, meeting_pointer meeting, const i
   std::thread([shared, connected, own, meeting = std::move(meeting)]() mutable {
     block_broken_pipe_signal();
     try {
-      auto group = c10::make_intrusive<process_group>(meeting, own);
+      auto group = make_group(own, meeting);
       const std::lock_guard lock(shared->mutex);
       shared->group = std::move(group);
     } catch (...) {

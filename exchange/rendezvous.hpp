@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -30,8 +31,10 @@ class store_error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// One worker's place in a group: who belongs to it, and how they meet. The same on all members but for `rank` and
-/// `address`.
+class peer_links;
+
+/// One worker's place in a group: who belongs to it, and how they meet. The same on all members but for `rank`,
+/// `address` and `links`.
 struct place {
   std::uint32_t rank = 0;                   ///< this worker's
   std::vector<std::uint32_t> members = {0}; ///< ranks, ascending; contains `rank`
@@ -39,6 +42,7 @@ struct place {
   std::string address = "127.0.0.1";        ///< that this worker listens on
   std::uint32_t collective_timeout_ms = 60000;
   std::uint32_t join_timeout_ms = 600000;
+  std::shared_ptr<peer_links> links = {}; ///< to the other members, of whom all have them; null: in the clear
 
   /// The position of a rank among the members, or their number when it is none of them.
   std::uint32_t position_of(std::uint32_t member) const {

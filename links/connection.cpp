@@ -45,6 +45,8 @@ interest connection::wanted() const {
   interest wanted;
   if (wants_write_)
     wanted.peer |= EPOLLOUT;
+  if (phase_ == link_phase::introduced)
+    return wanted;
   if (phase_ != link_phase::open) {
     if (phase_ == link_phase::silent || phase_ == link_phase::closing || !wants_write_)
       wanted.peer |= EPOLLIN;
@@ -122,9 +124,13 @@ bool connection::shake_hands(const tls_identity& identity, const std::set<std::s
       fail("it proved nothing");
     else if (calls())
       phase_ = link_phase::confirming;
+    else if (introduces_)
+      phase_ = link_phase::introducing;
     else
       return true;
   }
+  if (phase_ == link_phase::introducing)
+    return read_introduction();
   if (phase_ != link_phase::confirming)
     return false;
   char answer = 0;
@@ -135,13 +141,33 @@ bool connection::shake_hands(const tls_identity& identity, const std::set<std::s
   return phase_ == link_phase::confirming;
 }
 
-void connection::open(descriptor local, const std::string& greeting) {
+/// Confirms before it reads: the caller says nothing before it is accepted.
+bool connection::read_introduction() {
+  if (!confirmed_ && !step(SSL_write(session_.get(), &accepted_byte, 1)))
+    return false;
+  confirmed_ = true;
+  std::array<char, 256> part; // NOLINT: filled by SSL_read
+  std::size_t whole = 1;
+  while (introduction_.size() < whole) {
+    const int count = SSL_read(session_.get(), part.data(), static_cast<int>(whole - introduction_.size()));
+    if (!step(count))
+      return false;
+    introduction_.append(part.data(), static_cast<std::size_t>(count));
+    whole = std::size_t{1} + static_cast<unsigned char>(introduction_.front());
+  }
+  phase_ = link_phase::introduced;
+  return true;
+}
+
+void connection::open(descriptor local, const std::string& greeting, const std::string& introduction) {
   local_ = std::move(local);
   incoming_.assign(greeting.begin(), greeting.end());
   phase_ = link_phase::open;
   deadline_.reset();
   wants_write_ = false;
-  if (!calls())
+  if (calls())
+    outgoing_.assign(introduction.begin(), introduction.end());
+  else if (!confirmed_)
     outgoing_ = {accepted_byte};
 }
 

@@ -42,17 +42,19 @@ struct interest {
   std::uint32_t local = 0;
 };
 
-/// The states of a connection; each of the first three has `handshake_timeout` in all:
+/// The states of a connection; those before `open` have `handshake_timeout` in all:
 ///
 ///     silent ------first byte------> handshaking ----accepted----> open      of one that connects to us
 ///                                    handshaking -> confirming --> open      of one that we connect to
+///                     handshaking -> introducing -> introduced --> open      of one that says first what it carries;
+///                                                                            the last waits as long as it is let
 ///     open --the local user closes, all it wrote is sent--> closing --peer closes, or a second--> over
 ///     open --the peer closes, all it sent is delivered--> over
 ///     any --refused, broken, late--> over
 ///
 /// A server answers an accepted handshake with one byte, for in TLS 1.3 a client has done its part of the handshake
 /// before the server has seen its certificate. Nothing is made of a peer that has not said a first byte.
-enum class link_phase { silent, handshaking, confirming, open, closing, over };
+enum class link_phase { silent, handshaking, confirming, introducing, introduced, open, closing, over };
 
 class connection {
 public:
@@ -76,10 +78,18 @@ public:
   int local_socket() const { return local_.get(); }
   interest wanted() const;
 
-  /// The phases before `open`. True once the peer is proven: then `open` follows, or `refuse`.
+  /// Of one that has connected to us, before its handshake: the caller says first what the link is for.
+  void expect_introduction() { introduces_ = true; }
+  /// What it has said.
+  std::string introduction() const { return introduction_.substr(1); }
+  /// Until when an introduced one may wait for its other end.
+  void wait_until(time_point deadline) { deadline_ = deadline; }
+
+  /// The phases before `open`. True once the peer is proven, and introduced: then `open` follows, or `refuse`.
   bool shake_hands(const tls_identity& identity, const std::set<std::string>& accepted);
-  /// `local`: this side's end of the plain connection, whose user reads `greeting` first.
-  void open(descriptor local, const std::string& greeting);
+  /// `local`: this side's end of the plain connection, whose user reads `greeting` first. The peer reads `introduction`
+  /// first.
+  void open(descriptor local, const std::string& greeting, const std::string& introduction = "");
   void refuse(const std::string& problem);
 
   /// The phases from `open` on: moves what can be moved. True where it has stopped although there is more.
@@ -90,6 +100,7 @@ public:
 private:
   bool first_byte_is_right();
   bool step(int result);
+  bool read_introduction();
   bool move_out(time_point now);
   bool move_in();
   bool encrypt(const char* data, std::size_t size, std::size_t& accepted);
@@ -105,6 +116,9 @@ private:
   link_phase phase_;
   std::optional<time_point> deadline_;
   std::string problem_;
+  bool introduces_ = false;
+  bool confirmed_ = false;     ///< the peer was told that it is accepted, before `open`
+  std::string introduction_;   ///< after one byte with its length
   bool wants_write_ = false;   ///< the session waits for room on the TCP socket
   bool local_ended_ = false;   ///< the local user has closed its end
   bool leaving_ = false;       ///< an empty local socket is an ended one

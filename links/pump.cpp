@@ -1,6 +1,6 @@
 #include "links/pump.hpp"
 
-#include "links/connection.hpp"
+#include "links/pump_entries.hpp"
 #include "links/refusals.hpp"
 #include "links/sockets.hpp"
 
@@ -10,11 +10,9 @@
 #include <cerrno>
 #include <csignal>
 #include <fmt/core.h>
-#include <future>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <thread>
@@ -29,60 +27,13 @@ namespace {
 using time_point = std::chrono::steady_clock::time_point;
 using std::chrono::milliseconds;
 
-constexpr milliseconds look_interval{50};    ///< at deadlines, while there are any
-constexpr milliseconds accept_pause{100};    ///< of a process that has no descriptor left
-constexpr milliseconds departure_time{2000}; ///< for what local users have written, at the pump's end
+constexpr milliseconds look_interval{50};     ///< at deadlines, while there are any
+constexpr milliseconds accept_pause{100};     ///< of a process that has no descriptor left
+constexpr milliseconds carriage_wait{20'000}; ///< of either end, for the other
+constexpr milliseconds departure_time{2000};  ///< for what local users have written, at the pump's end
 constexpr const char* host_ends = "this host ends";
 constexpr int events_max = 64;
 constexpr int accepts_max = 64; ///< in a row
-
-// What an event is about: the lowest bits of its number.
-enum class source : std::uint64_t { peer, local, listener, queue, wake };
-constexpr std::uint64_t sources = 8;
-
-std::uint64_t tag(std::uint64_t id, source from) {
-  return id * sources + static_cast<std::uint64_t>(from);
-}
-
-/// A descriptor's place in an epoll set: it is in it only while something is waited for, since epoll reports the end of
-/// the other side unasked.
-class watched {
-public:
-  void want(int epoll, int number, std::uint32_t events, std::uint64_t with) {
-    if (events == events_)
-      return;
-    epoll_event wanted{.events = events, .data = {.u64 = with}};
-    const int change = events == 0 ? EPOLL_CTL_DEL : events_ == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
-    ::epoll_ctl(epoll, change, number, &wanted);
-    events_ = events;
-  }
-
-private:
-  std::uint32_t events_ = 0;
-};
-
-struct call_result {
-  int plain = -1;
-  std::string problem;
-};
-
-struct entry {
-  std::unique_ptr<connection> link;
-  watched peer;
-  watched local;
-  std::uint64_t listener = 0;       ///< whose queue gets it; 0: the caller gets it
-  std::promise<call_result> opened; ///< of one that we call
-  descriptor adopted;               ///< our plain end, whose other end the caller has already
-  bool counted = false;             ///< among its host's
-};
-
-struct listener {
-  descriptor socket;
-  descriptor queue;
-  watched accepting;
-  watched hand_over;
-  std::uint16_t port = 0;
-};
 
 } // namespace
 
@@ -127,8 +78,53 @@ public:
     return problem;
   }
 
+  std::string listen_for_carriages(const std::string& address, std::uint16_t port, std::uint16_t& bound) {
+    std::string problem = host_ends;
+    ask([&] {
+      problem.clear();
+      listener added{.socket = {}, .queue = {}, .accepting = {}, .hand_over = {}, .carriages = true};
+      added.socket = listen_tcp(address, port, bound, problem);
+      if (!added.socket)
+        return;
+      added.port = bound;
+      const auto id = next_id_++;
+      auto& kept = listeners_.emplace(id, std::move(added)).first->second;
+      kept.accepting.want(epoll_.get(), kept.socket.get(), EPOLLIN, tag(id, source::listener));
+    });
+    return problem;
+  }
+
   void stop_listening(std::uint16_t port) {
     ask([&] { stop(port); });
+  }
+
+  std::string carry_to(const carriage& wanted, const std::string& address, std::uint16_t port, milliseconds timeout,
+                       int plain) {
+    auto local = std::make_shared<descriptor>(plain);
+    std::string problem;
+    auto socket = std::make_shared<descriptor>(connect_tcp(address, port, timeout, problem));
+    if (!*socket)
+      return problem;
+    const bool posted = post([this, local, socket, wanted, place = fmt::format("{}:{}", address, port)] {
+      prepare_tcp(socket->get());
+      refresh_identity();
+      add({.link =
+               std::make_unique<connection>(std::move(*socket), place, wanted.host, now() + options_.handshake_timeout),
+           .adopted = std::move(*local),
+           .introduction = static_cast<char>(wanted.purpose.size()) + wanted.purpose});
+    });
+    return posted ? "" : host_ends;
+  }
+
+  void carry_from(const carriage& wanted, int plain) {
+    auto local = std::make_shared<descriptor>(plain);
+    post([this, local, wanted] {
+      auto& half = halves_[{wanted.host, wanted.purpose}];
+      half.plain = std::move(*local);
+      half.until = now() + carriage_wait;
+      if (half.link != 0)
+        join(half.link);
+    });
   }
 
   call_result connect(const std::string& host, const std::string& address, std::uint16_t port, milliseconds timeout) {
@@ -206,7 +202,7 @@ private:
     ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
     std::array<epoll_event, events_max> events{};
     while (!departing_ || (!entries_.empty() && now() < departed_at_)) {
-      const bool timed = !timed_.empty() || paused_until_ || departing_;
+      const bool timed = !timed_.empty() || !halves_.empty() || paused_until_ || departing_;
       const auto timeout = !again_.empty() ? 0 : timed ? static_cast<int>(look_interval.count()) : -1;
       const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(), timeout);
       for (int i = 0; i < count; ++i)
@@ -279,9 +275,13 @@ private:
       prepare_tcp(socket.get());
       auto place = peer_text(socket.get());
       make_room();
-      add({.link = std::make_unique<connection>(std::move(socket), std::move(place), "",
-                                                now() + options_.handshake_timeout),
-           .listener = id});
+      entry taken{.link = std::make_unique<connection>(std::move(socket), std::move(place), "",
+                                                       now() + options_.handshake_timeout),
+                  .listener = id,
+                  .introduces = from.carriages};
+      if (taken.introduces)
+        taken.link->expect_introduction();
+      add(std::move(taken));
     }
   }
 
@@ -330,18 +330,50 @@ private:
   /// The peer is proven.
   void open(std::uint64_t id, entry& proven) {
     auto& link = *proven.link;
-    auto& count = links_of_[link.peer_name()];
-    if (count >= options_.links_a_host_max)
-      return link.refuse(fmt::format("host \"{}\" has {} links already", link.peer_name(), count));
-    if (proven.adopted)
+    if (const auto count = links_of_.find(link.peer_name());
+        count != links_of_.end() && count->second >= options_.links_a_host_max)
+      return link.refuse(fmt::format("host \"{}\" has {} links already", link.peer_name(), count->second));
+    if (proven.introduces) {
+      opened(id, proven); // so that those of one host that wait are limited, too
+      return meet(id, proven);
+    }
+    if (!proven.introduction.empty())
+      link.open(std::move(proven.adopted), "", proven.introduction);
+    else if (proven.adopted)
       link.open(std::move(proven.adopted), static_cast<char>(link.peer_name().size()) + link.peer_name());
     else if (const auto problem = hand_over(proven); !problem.empty())
       return link.refuse(problem);
+    opened(id, proven);
+  }
+
+  /// A carriage's link has come: where its other end has not, it waits.
+  void meet(std::uint64_t id, entry& proven) {
+    auto& half = halves_[{proven.link->peer_name(), proven.link->introduction()}];
+    const auto before = std::exchange(half.link, id);
+    proven.link->wait_until(now() + carriage_wait);
+    if (half.plain)
+      return join(id);
+    if (before != 0) {
+      entries_.at(before).link->refuse("its host has called once more for the same");
+      finish(before);
+    }
+  }
+
+  /// Both ends are there.
+  void join(std::uint64_t id) {
+    auto& proven = entries_.at(id);
+    auto found = halves_.extract({proven.link->peer_name(), proven.link->introduction()});
+    proven.link->open(std::move(found.mapped().plain), "");
+    again_.push_back(id);
+  }
+
+  void opened(std::uint64_t id, entry& proven) {
+    auto& link = *proven.link;
     if (!link.calls()) {
       greeting_.erase(id);
       shaking_ = greeting_.size();
     }
-    ++count;
+    ++links_of_[link.peer_name()];
     proven.counted = true;
     ++opened_;
     ++open_;
@@ -386,6 +418,8 @@ private:
       shaking_ = greeting_.size();
       lines_.add(now(), fmt::format("refused {}: {}", link->address(), link->problem()));
     }
+    if (found->second.introduces)
+      std::erase_if(halves_, [id](const auto& half) { return half.second.link == id; });
     timed_.erase(id);
     entries_.erase(found); // its descriptors leave the epoll set as they are closed
   }
@@ -397,6 +431,7 @@ private:
       for (auto& [id, each] : listeners_)
         each.accepting.want(epoll_.get(), each.socket.get(), EPOLLIN, tag(id, source::listener));
     }
+    std::erase_if(halves_, [&](const auto& half) { return half.second.link == 0 && half.second.until <= moment; });
     std::vector<std::uint64_t> late;
     for (const auto id : timed_)
       if (*entries_.at(id).link->deadline() <= moment)
@@ -404,7 +439,9 @@ private:
     for (const auto id : late) {
       auto& link = *entries_.at(id).link;
       const auto seconds = static_cast<double>(options_.handshake_timeout.count()) / 1000;
-      if (link.phase() == link_phase::silent)
+      if (link.phase() == link_phase::introduced)
+        link.refuse("nothing here has waited for what it carries");
+      else if (link.phase() == link_phase::silent)
         link.refuse(fmt::format("it said nothing within {} s", seconds));
       else if (link.phase() < link_phase::open)
         link.refuse(fmt::format("it did not finish its handshake within {} s", seconds));
@@ -417,6 +454,7 @@ private:
     departing_ = true;
     departed_at_ = now() + departure_time;
     listeners_.clear();
+    std::erase_if(halves_, [](const auto& half) { return half.second.link == 0; });
     std::vector<std::uint64_t> ids;
     for (const auto& [id, each] : entries_)
       ids.push_back(id);
@@ -452,6 +490,7 @@ private:
   std::unordered_map<std::uint64_t, entry> entries_;
   std::map<std::uint64_t, listener> listeners_;
   std::set<std::uint64_t> greeting_; ///< who has connected and is not proven; the oldest first
+  std::map<std::pair<std::string, std::string>, half_carriage> halves_; ///< by host and purpose
   std::unordered_set<std::uint64_t> timed_;
   std::vector<std::uint64_t> again_;
   std::map<std::string, std::size_t> links_of_;
@@ -494,6 +533,19 @@ void pump::end() {
 
 int pump::adopt(int socket, const std::string& expected) {
   return loop_->adopt(socket, expected);
+}
+
+std::string pump::listen_for_carriages(const std::string& address, std::uint16_t port, std::uint16_t& bound) {
+  return loop_->listen_for_carriages(address, port, bound);
+}
+
+std::string pump::carry_to(const carriage& wanted, const std::string& address, std::uint16_t port,
+                           std::chrono::milliseconds timeout, int plain) {
+  return loop_->carry_to(wanted, address, port, timeout, plain);
+}
+
+void pump::carry_from(const carriage& wanted, int plain) {
+  loop_->carry_from(wanted, plain);
 }
 
 pump_counts pump::counts() const {

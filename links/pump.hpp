@@ -13,9 +13,10 @@
 
 namespace dynamix::links {
 
-// What is spoken over links, as ALPN names it: by actors, by replicas of the arbitrator.
+// What is spoken over links, as ALPN names it: by actors, by replicas of the arbitrator, by workers' collectives.
 constexpr const char* control_protocol = "dynamix-control/1";
 constexpr const char* raft_protocol = "dynamix-raft/1";
+constexpr const char* gradient_protocol = "dynamix-gradients/1";
 
 struct pump_options {
   std::string directory;          ///< of this host's three files (links/identity.hpp)
@@ -43,6 +44,12 @@ struct listening {
   int queue = -1; ///< each accepted link's plain descriptor is read from it, as an `int`; the caller closes both
 };
 
+/// A connection within this process that a link carries to one within another host's.
+struct carriage {
+  std::string host;    ///< at the other end, which must prove that it is that host
+  std::string purpose; ///< the same at both ends; of one carriage between two hosts at a time; 1 to 255 bytes
+};
+
 class pump {
 public:
   /// Reads this host's keys and starts the thread. Null where that is not possible, with the reason.
@@ -55,6 +62,8 @@ public:
   /// Takes connections at `address` and `port` (0: any that is free), in place of those before at the same port.
   /// Returns an empty string, or why not.
   std::string listen(const std::string& address, std::uint16_t port, listening& made);
+  /// Takes connections that others call by `carry_to`. Returns an empty string, or why not.
+  std::string listen_for_carriages(const std::string& address, std::uint16_t port, std::uint16_t& bound);
   /// Links that are open stay open.
   void stop_listening(std::uint16_t port);
 
@@ -69,6 +78,13 @@ public:
   /// closes; -1 where there is none left. What is read from it first is the proven name, after one byte with its
   /// length; where the peer is refused, it ends.
   int adopt(int socket, const std::string& expected);
+
+  /// Both ends of a carriage: one host calls, the other takes. `plain`, a connection within this process, is the pump's
+  /// from here on, and ends with the link, or when there is none within 20 s. `carry_to` blocks for at most `timeout`,
+  /// and returns an empty string once it has a TCP connection, or why it has none.
+  std::string carry_to(const carriage& wanted, const std::string& address, std::uint16_t port,
+                       std::chrono::milliseconds timeout, int plain);
+  void carry_from(const carriage& wanted, int plain);
 
   /// Sends what local users have written, for at most two seconds, closes all, and ends the thread. Nobody is reached
   /// and nobody listens from then on.

@@ -118,16 +118,18 @@ int init(const init_arguments& arguments, command_context& context) {
       "{}: {} hosts, {} arbitrates\n\nNext: say in it what is trained, then\n"
       "    dynamix-node check --cluster {}\nand copy it to every host, with the data, and start on each\n",
       arguments.out, listed.hosts.size(), listed.hosts.front().name, file);
+  const auto directory = (std::filesystem::path(arguments.out).parent_path() / "keys").string();
+  const auto keys = open ? " --keys " + shell_quoted(directory) : "";
   for (std::size_t i = 0; i < std::min(commands_shown, listed.hosts.size()); ++i)
-    context.out << fmt::format("    dynamix-node run --cluster {} --name {}{}\n", file, listed.hosts[i].name,
-                               open ? " --insecure" : "");
+    context.out << fmt::format("    dynamix-node run --cluster {} --name {}{}\n", file, listed.hosts[i].name, keys);
   if (listed.hosts.size() > commands_shown)
     context.out << fmt::format("    ... and so on for {} more\n", listed.hosts.size() - commands_shown);
   if (open)
     context.out << fmt::format(
-        "--insecure: gradients travel beyond loopback in the clear, so use a network that only the hosts reach.\n"
-        "    dynamix-node keys init --cluster {}\nmakes keys that protect the control messages.\n",
-        file);
+        "Before that, here:\n    dynamix-node keys init --cluster {}\nmakes {}, with which hosts prove to each other "
+        "who they are; README.txt in it\nsays what to copy to which. With --insecure in place of --keys nothing is "
+        "proven.\n",
+        file, directory);
   return exit_done;
 }
 

@@ -20,6 +20,11 @@ protected:
     write_file({.slowdowns = {10, 10}, .epochs = epochs, .replicas = 3, .cluster = cluster});
   }
 
+  /// Over links, as hosts with keys have them; without, the replicas know each other by the secret.
+  program start_local_with_keys() const {
+    return start({"local", "--cluster", file(), "--out", run().path(), "--keys"});
+  }
+
   /// The hosts that led so far.
   std::vector<std::string> leaders() const {
     std::string not_yet;
@@ -55,23 +60,34 @@ protected:
     EXPECT_EQ(farewell_of("w0").samples, farewell_of("w1").samples);
     EXPECT_EQ(farewell_of("w0").parameter_checksum, farewell_of("w1").parameter_checksum);
   }
+
+  /// Nobody else had to lead, and nobody was left behind.
+  void expect_orderly_end(const ended_program& ended) const {
+    EXPECT_EQ(ended.code, 0) << ended.output;
+    EXPECT_EQ(leaders().size(), 1U);
+    for (const char* hub : {"hub", "hub2", "hub3"}) {
+      EXPECT_THAT(contents_of(run().log(hub)), HasSubstr("host_ended")) << hub;
+      EXPECT_THAT(contents_of(run().log(hub)), Not(HasSubstr("actors_still_running"))) << hub;
+    }
+    expect_one_line_of_decisions();
+  }
 };
 
 TEST_F(Replicas, EndTogetherWhenNothingHappens) {
   write_replicated_file(0.5, patient_cluster);
-  const auto ended = start_local().wait();
-  EXPECT_EQ(ended.code, 0) << ended.output;
-  EXPECT_EQ(leaders().size(), 1U);
-  for (const char* hub : {"hub", "hub2", "hub3"}) {
-    EXPECT_THAT(contents_of(run().log(hub)), HasSubstr("host_ended")) << hub;
-    EXPECT_THAT(contents_of(run().log(hub)), Not(HasSubstr("actors_still_running"))) << hub;
-  }
-  expect_one_line_of_decisions();
+  expect_orderly_end(start_local().wait());
+}
+
+TEST_F(Replicas, EndTogetherOverLinksWhenNothingHappens) {
+  write_replicated_file(0.5, patient_cluster);
+  expect_orderly_end(start_local_with_keys().wait());
+  for (const char* hub : {"hub", "hub2", "hub3"})
+    EXPECT_THAT(contents_of(run().log(hub)), Not(HasSubstr("raft link refused"))) << hub;
 }
 
 TEST_F(Replicas, GoOnWithTheNextWindowWhenTheLeaderDiesTwice) {
   write_replicated_file(5);
-  auto local = start_local();
+  auto local = start_local_with_keys();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   for (std::size_t kills = 1; kills <= 2; ++kills) {
     const auto before = windows().size();
@@ -86,7 +102,7 @@ TEST_F(Replicas, GoOnWithTheNextWindowWhenTheLeaderDiesTwice) {
 
 TEST_F(Replicas, ReplaceALeaderThatHangsAndFollowWhenItWakes) {
   write_replicated_file(5);
-  auto local = start_local();
+  auto local = start_local_with_keys();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   const auto first = leaders().back();
   const auto before = windows().size();

@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
+#include <map>
+
 namespace dynamix::links {
 namespace {
 
@@ -66,6 +69,65 @@ TEST_F(Pump, KeepsApartManyLinks) {
   }
   EXPECT_TRUE(wait_until([&] { return ada_->counts().open == 0 && ben_->counts().open == 0; }));
   EXPECT_EQ(ada_->counts().opened, 40U);
+}
+
+/// Two ends of a connection, as a carriage's user has them: the pump gets one.
+struct plain_pair {
+  plain_pair() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+    given = ends[0];
+    kept = std::make_unique<plain_end>(ends[1]);
+  }
+  int given = -1;
+  std::unique_ptr<plain_end> kept;
+};
+
+TEST_F(Pump, CarriesConnectionsByPurposeWhicheverEndComesFirst) {
+  std::uint16_t port = 0;
+  ASSERT_EQ(ada_->listen_for_carriages("127.0.0.1", 0, port), "");
+  for (const bool caller_first : {true, false}) {
+    std::map<std::string, plain_pair> at_ada;
+    std::map<std::string, plain_pair> at_ben;
+    const auto take = [&] {
+      for (const auto* purpose : {"one", "two"})
+        ada_->carry_from({.host = "ben", .purpose = purpose}, at_ada[purpose].given);
+    };
+    if (!caller_first)
+      take();
+    for (const auto* purpose : {"two", "one"}) {
+      ASSERT_TRUE(at_ben[purpose].kept->write(std::string("begun ") + purpose));
+      ASSERT_EQ(ben_->carry_to({.host = "ada", .purpose = purpose}, "127.0.0.1", port, milliseconds(5000),
+                               at_ben[purpose].given),
+                "");
+    }
+    if (caller_first) {
+      EXPECT_TRUE(wait_until([&] { return ben_->counts().open == 2; }));
+      take();
+    }
+    for (const auto* purpose : {"one", "two"}) {
+      EXPECT_EQ(at_ada[purpose].kept->read(9), std::string("begun ") + purpose);
+      ASSERT_TRUE(at_ada[purpose].kept->write("back"));
+      EXPECT_EQ(at_ben[purpose].kept->read(4), "back");
+      at_ben[purpose].kept->close();
+      EXPECT_EQ(at_ada[purpose].kept->read(1), "");
+    }
+    EXPECT_TRUE(wait_until([&] { return ada_->counts().open == 0 && ben_->counts().open == 0; }));
+  }
+  EXPECT_THAT(lines(), IsEmpty());
+}
+
+TEST_F(Pump, CarriesNothingToAnotherHostThanTheCalled) {
+  std::uint16_t port = 0;
+  ASSERT_EQ(ada_->listen_for_carriages("127.0.0.1", 0, port), "");
+  plain_pair calling;
+  plain_pair waiting;
+  ada_->carry_from({.host = "cy", .purpose = "one"}, waiting.given);
+  ASSERT_EQ(ben_->carry_to({.host = "cy", .purpose = "one"}, "127.0.0.1", port, milliseconds(5000), calling.given), "");
+  EXPECT_EQ(calling.kept->read(1), "") << "it ends";
+  EXPECT_TRUE(wait_until([&] { return ada_->counts().shaking_hands == 0 && !lines().empty(); }));
+  EXPECT_EQ(ada_->counts().opened, 0U);
+  EXPECT_THAT(lines(), ::testing::Contains(HasSubstr("it is host \"ada\", and \"cy\" was called")));
 }
 
 TEST_F(Pump, TellsTheEndOfEitherSide) {

@@ -1,0 +1,90 @@
+#include "actors/host_links.hpp"
+
+#include "cluster/tree_plan.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <sys/resource.h>
+#include <utility>
+#include <vector>
+
+namespace dynamix::actors {
+
+namespace {
+
+/// A control link takes three descriptors, and a host has one to each other host at most; gradients' take as many.
+void allow_descriptors(std::size_t hosts) {
+  constexpr rlim_t a_host = 6;
+  constexpr rlim_t others = 512;
+  rlimit limit{};
+  const auto wanted = a_host * hosts + others;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
+    return;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, wanted);
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < wanted)
+    spdlog::warn("few_descriptors limit={} wanted={}: raise it (ulimit -n)", limit.rlim_cur, wanted);
+}
+
+/// Of links named `kind` in the log.
+links::pump_options options_for(const host_options& options, const char* kind,
+                                const std::vector<const cluster::host*>& callers) {
+  links::pump_options wanted{.directory = options.keys, .host = options.host, .accepted = {}};
+  for (const auto* host : callers)
+    if (host->name != options.host)
+      wanted.accepted.insert(host->name);
+  wanted.report = [kind](const std::string& line) { spdlog::warn("{} {}", kind, line); };
+  return wanted;
+}
+
+bool takes_control(const host_options& options) {
+  const auto& file = *options.file;
+  const auto plan = cluster::plan_tree(file);
+  return file.find(options.host)->has(cluster::role::arbitrator) ||
+         (!plan.central() && plan.find(options.host) < plan.nodes.size());
+}
+
+std::string start_gradients(const host_options& options, host_links& links) {
+  std::vector<exchange::member_host> hosts;
+  const auto workers = options.file->workers();
+  for (const auto* worker : workers)
+    hosts.push_back({.name = worker->name, .address = worker->address});
+  std::string problem;
+  links.gradients = exchange::peer_links::start(options_for(options, "gradient link", workers),
+                                                options.file->find(options.host)->address, std::move(hosts), problem);
+  return problem;
+}
+
+} // namespace
+
+std::string start_links(const host_options& options, host_links& links) {
+  const auto& file = *options.file;
+  if (options.keys.empty())
+    return "";
+  allow_descriptors(file.hosts.size());
+  std::vector<const cluster::host*> callers;
+  if (takes_control(options))
+    for (const auto& host : file.hosts)
+      callers.push_back(&host);
+  std::string problem;
+  links.control = links::pump::start(options_for(options, "link", callers), problem);
+  const auto* own = file.find(options.host);
+  if (problem.empty() && own->has(cluster::role::arbitrator) && !file.arbitrator.replicas.empty()) {
+    auto wanted = options_for(options, "raft link", file.arbitrators());
+    wanted.protocol = links::raft_protocol;
+    links.raft = links::pump::start(std::move(wanted), problem);
+  }
+  if (problem.empty() && own->has(cluster::role::worker) && !options.without_worker &&
+      file.training.trainer == cluster::trainer_kind::built_in && file.workers().size() > 1)
+    problem = start_gradients(options, links);
+  return problem;
+}
+
+void end_links(const host_links& links) {
+  if (links.gradients)
+    links.gradients->end();
+  if (links.control)
+    links.control->end();
+}
+
+} // namespace dynamix::actors

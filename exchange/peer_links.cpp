@@ -1,0 +1,101 @@
+#include "exchange/peer_links.hpp"
+
+#include "exchange/rendezvous.hpp"
+#include "links/inner_listener.hpp"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <chrono>
+#include <utility>
+
+namespace dynamix::exchange {
+namespace {
+
+constexpr std::chrono::milliseconds connect_time{5000};
+/// The collective has connected already; this is for a thread that was held up.
+constexpr std::chrono::milliseconds take_time{1000};
+constexpr std::size_t announcement_bytes = 2;
+
+} // namespace
+
+std::shared_ptr<peer_links> peer_links::start(links::pump_options options, const std::string& listen_address,
+                                              std::vector<member_host> hosts, std::string& problem) {
+  options.protocol = links::gradient_protocol;
+  auto pump = links::pump::start(std::move(options), problem);
+  if (!pump)
+    return nullptr;
+  const std::shared_ptr<peer_links> made(new peer_links(std::move(pump), std::move(hosts)));
+  problem = made->pump_->listen_for_carriages(listen_address, 0, made->port_);
+  if (problem.empty())
+    return made;
+  problem = fmt::format("cannot listen at {} for gradients: {}", listen_address, problem);
+  return nullptr;
+}
+
+peer_links::peer_links(std::unique_ptr<links::pump> pump, std::vector<member_host> hosts)
+    : pump_(std::move(pump)), hosts_(std::move(hosts)) {}
+
+std::vector<std::uint8_t> peer_links::announcement() const {
+  return {static_cast<std::uint8_t>(port_ >> 8), static_cast<std::uint8_t>(port_)};
+}
+
+std::unique_ptr<peer_links::ends> peer_links::open(const place& own, const announcements& announced,
+                                                   std::string& problem) {
+  std::unique_ptr<ends> made(new ends(shared_from_this()));
+  made->own_ = own.rank;
+  made->purpose_ = own.store_prefix;
+  for (const auto rank : own.members) {
+    if (rank == own.rank)
+      continue;
+    const auto said = announced.find(rank);
+    if (rank >= hosts_.size())
+      problem = fmt::format("the cluster has no worker of rank {}", rank);
+    else if (said == announced.end() || said->second.size() != announcement_bytes)
+      problem = fmt::format("host \"{}\" has announced no port for links: it may have no keys", hosts_[rank].name);
+    if (!problem.empty())
+      return nullptr;
+    ends::peer peer{.listener = links::inner_listener::open(static_cast<std::uint16_t>(rank), problem),
+                    .port = static_cast<std::uint16_t>(said->second[0] << 8 | said->second[1])};
+    if (!peer.listener)
+      return nullptr;
+    made->peers_[rank] = std::move(peer);
+  }
+  return made;
+}
+
+void peer_links::end() {
+  pump_->end();
+}
+
+peer_links::ends::ends(std::shared_ptr<peer_links> links) : links_(std::move(links)) {}
+
+peer_links::ends::~ends() = default;
+
+std::uint32_t peer_links::ends::address(std::uint32_t rank) const {
+  return peers_.at(rank).listener->address();
+}
+
+std::uint16_t peer_links::ends::port(std::uint32_t rank) const {
+  return peers_.at(rank).listener->port();
+}
+
+std::string peer_links::ends::carry() {
+  std::string problem;
+  for (auto& [rank, peer] : peers_) {
+    const auto& host = links_->hosts_[rank];
+    const int plain = std::exchange(peer.listener, nullptr)->take(take_time, problem);
+    if (plain < 0)
+      return fmt::format("no connection within this process for host \"{}\": {}", host.name, problem);
+    const links::carriage wanted{.host = host.name, .purpose = purpose_};
+    if (own_ < rank) {
+      links_->pump_->carry_from(wanted, plain);
+      continue;
+    }
+    problem = links_->pump_->carry_to(wanted, host.address, peer.port, connect_time, plain);
+    if (!problem.empty())
+      return fmt::format("host \"{}\" at {}:{} is not reached: {}", host.name, host.address, peer.port, problem);
+  }
+  return "";
+}
+
+} // namespace dynamix::exchange

@@ -1,0 +1,212 @@
+/// Real process groups whose connections go over links: the same sums, and no stranger's byte reaches the collective.
+
+#include "exchange/peer_links.hpp"
+#include "tests/unit/exchange/ranks.hpp"
+#include "tests/unit/links/raw_client.hpp"
+#include "tests/unit/links/temporary_keys.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <chrono>
+#include <mutex>
+
+namespace dynamix::exchange {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const std::vector<std::string> names = {"ada", "ben", "cy", "dot"};
+
+/// Hosts whose workers' ranks are 0 to 3.
+class PeerLinks : public testing::Test {
+protected:
+  void SetUp() override { ASSERT_EQ(links::make_keys(keys_.path(), links::testing::request_of(names)), ""); }
+
+  std::shared_ptr<peer_links> start(std::uint32_t rank, const std::vector<std::string>& by_rank = names) {
+    std::vector<member_host> hosts;
+    for (const auto& name : by_rank)
+      hosts.push_back({.name = name, .address = "127.0.0.1"});
+    std::string problem;
+    auto started = peer_links::start({.directory = links::host_directory(keys_.path(), names[rank]),
+                                      .host = names[rank],
+                                      .accepted = {names.begin(), names.end()},
+                                      .report =
+                                          [this](const std::string& line) {
+                                            const std::scoped_lock lock(mutex_);
+                                            lines_.push_back(line);
+                                          }},
+                                     "127.0.0.1", hosts, problem);
+    EXPECT_NE(started, nullptr) << problem;
+    return started;
+  }
+  std::vector<std::string> lines() {
+    const std::scoped_lock lock(mutex_);
+    return lines_;
+  }
+  bool says(const std::string& text) {
+    for (int look = 0; look < 2000; ++look) {
+      for (const auto& line : lines())
+        if (line.find(text) != std::string::npos)
+          return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+
+  /// `body(rank, group)` on a thread for each of the members, joined over their links.
+  template <class Body>
+  void run(const std::vector<std::shared_ptr<peer_links>>& links, const std::vector<std::uint32_t>& members,
+           const std::string& prefix, Body body) {
+    std::vector<std::jthread> threads;
+    for (const auto rank : members)
+      threads.emplace_back([&, rank] {
+        const interruption never;
+        try {
+          auto peers =
+              join({.rank = rank, .members = members, .store_prefix = prefix, .links = links[rank]}, meeting_, never);
+          body(rank, *peers);
+          peers->leave();
+        } catch (const std::exception& problem) {
+          ADD_FAILURE() << "rank " << rank << ": " << problem.what();
+        }
+      });
+  }
+  std::vector<std::shared_ptr<peer_links>> start_all() {
+    std::vector<std::shared_ptr<peer_links>> started;
+    for (std::uint32_t rank = 0; rank < names.size(); ++rank)
+      started.push_back(start(rank));
+    return started;
+  }
+
+  links::testing::temporary_keys keys_;
+  memory_store meeting_;
+  std::mutex mutex_;
+  std::vector<std::string> lines_; ///< guarded by the mutex
+};
+
+/// The sum over ranks r of `members` of (r + 1) in every gradient.
+void expect_sums(group& peers, std::uint32_t rank, const std::vector<std::uint32_t>& members, std::size_t gradients) {
+  const auto summed = peers.make_bucket(element::float32, gradients, 1);
+  auto values = std::get<std::span<float>>(summed->gradients());
+  std::ranges::fill(values, static_cast<float>(rank + 1));
+  summed->sums()[0] = rank + 1;
+  summed->start();
+  summed->wait();
+  float expected = 0;
+  for (const auto member : members)
+    expected += static_cast<float>(member + 1);
+  EXPECT_TRUE(std::ranges::all_of(values, [&](float value) { return value == expected; }));
+  EXPECT_EQ(summed->sums()[0], expected);
+}
+
+TEST_F(PeerLinks, SumTheSameInOneGenerationAfterAnother) {
+  const auto links = start_all();
+  std::uint32_t generation = 0;
+  for (const std::vector<std::uint32_t>& members :
+       {std::vector<std::uint32_t>{0, 1, 2, 3}, {0, 2}, {1, 2, 3}, {0, 1, 2, 3}})
+    run(links, members, "generation-" + std::to_string(++generation), [&](std::uint32_t rank, group& peers) {
+      for (const std::size_t gradients : {1U, 1000U, 2'000'000U})
+        expect_sums(peers, rank, members, gradients);
+    });
+  EXPECT_THAT(lines(), IsEmpty());
+}
+
+TEST_F(PeerLinks, CutStrangersWhileTheGroupGoesOn) {
+  const auto links = start_all();
+  std::barrier met(5);
+  std::jthread stranger([&] {
+    met.arrive_and_wait();
+    for (const auto& each : links) {
+      const links::testing::raw_socket plain(each->port());
+      plain.send(std::string(112, '\x01')); // what ends a process whose Gloo reads it
+      std::string received;
+      EXPECT_TRUE(plain.wait_for_end(received));
+      EXPECT_EQ(received, "");
+    }
+    const auto now = std::time(nullptr);
+    const links::validity valid{.from_seconds = now - 60, .until_seconds = now + 3600};
+    links::credential other;
+    ASSERT_EQ(links::issue_certificate(links::make_authority("pair", valid), "ben", valid, other), "");
+    EXPECT_EQ(links::testing::read_as_client(links[0]->port(), {.own = other, .protocol = links::gradient_protocol}),
+              "");
+    met.arrive_and_wait();
+  });
+  run(links, {0, 1, 2, 3}, "generation-1", [&](std::uint32_t rank, group& peers) {
+    expect_sums(peers, rank, {0, 1, 2, 3}, 1000);
+    met.arrive_and_wait();
+    for (int step = 0; step < 50; ++step)
+      expect_sums(peers, rank, {0, 1, 2, 3}, 1000);
+    met.arrive_and_wait();
+    expect_sums(peers, rank, {0, 1, 2, 3}, 1000);
+  });
+  EXPECT_TRUE(says("it does not speak TLS"));
+  EXPECT_TRUE(says("issued by an authority that this host does not accept"));
+}
+
+TEST_F(PeerLinks, JoinNobodyWhoIsAnotherHost) {
+  // Whoever answers at rank 0's port is ada, and rank 0 is cy's here.
+  const auto ada = start(0);
+  const auto ben = start(1, {"cy", "ben"});
+  std::vector<std::string> problems(2);
+  {
+    std::vector<std::jthread> threads;
+    for (const auto& [rank, links] : {std::pair(0U, ada), std::pair(1U, ben)})
+      threads.emplace_back([&, rank = rank, links = links] {
+        const interruption never;
+        try {
+          auto peers = join({.rank = rank, .members = {0, 1}, .store_prefix = "g1", .links = links}, meeting_, never);
+          const std::int64_t row[] = {1};
+          if (rank == 1)
+            peers->all_gather(row)->wait();
+        } catch (const error& problem) {
+          problems[rank] = problem.what();
+        }
+      });
+  }
+  EXPECT_NE(problems[1], "");
+  EXPECT_TRUE(says("it is host \"ada\", and \"cy\" was called"));
+}
+
+TEST_F(PeerLinks, NameAMemberWithoutKeys) {
+  const auto ben = start(1);
+  meeting_.set("g1/present/0", {1});
+  const interruption never;
+  try {
+    join({.rank = 1, .members = {0, 1}, .store_prefix = "g1", .links = ben}, meeting_, never);
+    FAIL() << "joined a member that has no links";
+  } catch (const error& problem) {
+    EXPECT_THAT(problem.what(), HasSubstr("host \"ada\" has announced no port for links"));
+  }
+}
+
+TEST_F(PeerLinks, TellAMemberThatIsGone) {
+  const auto links = start_all();
+  std::barrier met(2);
+  std::vector<std::jthread> threads;
+  threads.emplace_back([&] {
+    const interruption never;
+    auto peers = join({.rank = 1, .members = {0, 1}, .store_prefix = "g1", .links = links[1]}, meeting_, never);
+    expect_sums(*peers, 1, {0, 1}, 10);
+    met.arrive_and_wait();
+  });
+  threads.emplace_back([&] {
+    const interruption never;
+    auto peers = join({.rank = 0, .members = {0, 1}, .store_prefix = "g1", .links = links[0]}, meeting_, never);
+    expect_sums(*peers, 0, {0, 1}, 10);
+    met.arrive_and_wait();
+    const auto summed = peers->make_bucket(element::float32, 4, 0);
+    EXPECT_THROW(
+        {
+          summed->start();
+          summed->wait();
+        },
+        error);
+  });
+}
+
+} // namespace
+} // namespace dynamix::exchange
