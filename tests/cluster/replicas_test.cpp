@@ -81,8 +81,6 @@ TEST_F(Replicas, EndTogetherWhenNothingHappens) {
 TEST_F(Replicas, EndTogetherOverLinksWhenNothingHappens) {
   write_replicated_file(0.5, patient_cluster);
   expect_orderly_end(start_local_with_keys().wait());
-  for (const char* hub : {"hub", "hub2", "hub3"})
-    EXPECT_THAT(contents_of(run().log(hub)), Not(HasSubstr("raft link refused"))) << hub;
 }
 
 TEST_F(Replicas, GoOnWithTheNextWindowWhenTheLeaderDiesTwice) {
