@@ -221,6 +221,7 @@ struct simulation {
   double overlap = 2;               ///< g in T = (T_grad^g + T_sync^g)^(1/g), [1, 10]
   double noise = 0.03;              ///< standard deviation of the logarithm of a step's computing time, [0, 2]
   double hiccup_rate = 0;           ///< share of a host's windows that take 1.3 to 4 times as long, [0, 1]
+  bool reflex = false;              ///< batch sizes of every step by the workers' marks
   double slow_every_seconds = 0;    ///< mean time between a host's slow-downs; 0: none
   double slow_seconds = 60;         ///< mean duration
   double slow_factor = 3;           ///< most, [1.25, 100]

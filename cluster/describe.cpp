@@ -115,7 +115,7 @@ std::string to_digested_toml(const cluster_file& file) {
        {"trainer = \"built-in\"\n", "interactions_scale = 1\n", "compression = \"none\"\n", "layers = 4\n",
         "heads = 4\n", "context = 128\n", "vocabulary = \"bytes\"\n", "vocabulary_size = 8192\n",
         "schedule = \"constant\"\n", "warmup_samples = 0\n", "label_smoothing = 0\n", "augmentation = \"none\"\n",
-        "micro_batch = 0\n"})
+        "micro_batch = 0\n", "reflex = false\n"})
     if (const auto at = text.find(line); at != std::string::npos)
       text.erase(at, line.size());
   return text;

@@ -1,5 +1,6 @@
 #include "simulator/simulation.hpp"
 
+#include "policy/reflex.hpp"
 #include "policy/water_filling.hpp"
 #include "simulator/random_stream.hpp"
 
@@ -7,6 +8,7 @@
 #include <cmath>
 #include <deque>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 namespace dynamix::simulator {
@@ -52,6 +54,66 @@ private:
   batches best_;
 };
 
+/// What the workers do by themselves between decisions: each follows its own pace from step to step, all see all marks,
+/// and so come to the same batch sizes.
+class reflexes {
+public:
+  explicit reflexes(const scenario& what)
+      : trackers_(what.profiles.size()), file_(what.file), limits_(what.file.highest_by_rank()) {}
+
+  /// A step has run with these batch sizes, by rank, and nobody computed for the shortest time that any was blocked.
+  void measure(std::span<const std::size_t> present, std::span<const double> computed, double step_seconds,
+               const batches& in_force) {
+    double longest = 0;
+    for (std::size_t rank = 0; rank < present.size(); ++rank) {
+      trackers_[present[rank]].measure(in_force[rank], computed[rank]);
+      longest = std::max(longest, computed[rank]);
+    }
+    const double exchange = std::max(0.0, step_seconds - longest);
+    exchange_seconds_ = exchange_seconds_ < 0 ? exchange : exchange_seconds_ + 0.2 * (exchange - exchange_seconds_);
+    largest_total_ = std::max(largest_total_, std::accumulate(in_force.begin(), in_force.end(), std::uint64_t{0}));
+  }
+  /// A window has closed.
+  void measure(const messages::window_report& report) {
+    if (!report.training.gradient_valid)
+      return;
+    const double newest = report.training.noise_scale;
+    noise_scale_ = noise_scale_ < 0 ? newest : noise_scale_ + 0.1 * (newest - noise_scale_);
+  }
+  batches react(std::span<const std::size_t> present, const batches& in_force) {
+    policy::reflex_field field{.in_force = in_force,
+                               .lowest = file_.batch.lowest,
+                               .initial_total = std::uint64_t{file_.batch.initial} * present.size(),
+                               .noise_scale = noise_scale_,
+                               .exchange_seconds = std::max(0.0, exchange_seconds_)};
+    double slowest = 0;
+    for (std::size_t rank = 0; rank < present.size(); ++rank) {
+      const auto& tracker = trackers_[present[rank]];
+      field.highest.push_back(limits_[present[rank]]);
+      if (tracker.measured())
+        slowest = std::max(slowest, tracker.seconds(in_force[rank]));
+    }
+    field.highest_total = 2 * std::max(largest_total_, field.initial_total);
+    if (target_seconds_ <= 0)
+      target_seconds_ = slowest;
+    for (std::size_t rank = 0; rank < present.size(); ++rank)
+      field.marks.push_back(trackers_[present[rank]].mark(target_seconds_, field.lowest, field.highest[rank]));
+    field.target_seconds = target_seconds_;
+    auto next = policy::react(field);
+    target_seconds_ = next.seconds;
+    return std::move(next.batches);
+  }
+
+private:
+  std::vector<policy::pace_tracker> trackers_; ///< by position
+  const cluster::cluster_file& file_;
+  batches limits_; ///< by position
+  double exchange_seconds_ = -1;
+  double noise_scale_ = -1;
+  double target_seconds_ = 0;
+  std::uint64_t largest_total_ = 0;
+};
+
 /// The batch sizes of a new generation, by rank. `before` is by position among the file's workers, 0: was not there.
 batches split_again(const batches& before, std::span<const std::size_t> present, const cluster::cluster_file& file) {
   const auto total = std::accumulate(before.begin(), before.end(), std::uint64_t{0});
@@ -86,10 +148,13 @@ struct simulation::state {
   policy::deliberation deliberation;
   random_stream evaluation_numbers;
   step_planner planner;
+  std::optional<reflexes> reflex;
   batches in_force;
   messages::decision_key key;
   std::deque<pending_decision> pending;
   bool over = false;
+  std::uint64_t steps_of_generation = 0;
+  batches gathered; ///< of the step after the one at hand, where the workers move work by themselves
   policy::judged_window window;
   std::vector<messages::trajectory> rollout;
   std::vector<messages::evaluation_report> evaluations;
@@ -99,22 +164,45 @@ struct simulation::state {
       : world(std::move(what), seed), generation(world.generation()), knowing(dynamic_cast<oracle*>(decider.get())),
         deliberation(world.what().file, std::move(decider)), evaluation_numbers(seed, 0, evaluation_purpose),
         in_force(world.present().size(), file().batch.initial), over(!world.failure().empty()) {
+    if (file().simulation.reflex && knowing == nullptr)
+      reflex.emplace(world.what());
     if (knowing != nullptr && !over)
       in_force = best_batches(world.look(), file().batch);
   }
 
   const cluster::cluster_file& file() const { return world.what().file; }
   messages::shard_report run_window();
+  messages::shard_report run_with_reflex();
   void decide(messages::shard_report& shard);
   void enter_generation(const std::vector<std::size_t>& before);
   void evaluate(std::uint64_t samples_before, const messages::window_report& report);
 };
+
+/// In every step the workers gather what each has measured up to the step before, and what they conclude holds from the
+/// step after it on, as an agreement does in training (client/lockstep.hpp).
+messages::shard_report simulation::state::run_with_reflex() {
+  auto shard = world.run_window(
+      [this] {
+        if (steps_of_generation++ > 0)
+          reflex->measure(world.present(), world.computed_seconds(), world.newest_step_seconds(), in_force);
+        if (!gathered.empty())
+          in_force = std::exchange(gathered, {});
+        gathered = reflex->react(world.present(), in_force);
+        return in_force;
+      },
+      key);
+  if (!shard.reports.empty())
+    reflex->measure(shard.reports.front());
+  return shard;
+}
 
 messages::shard_report simulation::state::run_window() {
   if (knowing != nullptr && knowing->every_step) {
     pending.clear();
     return world.run_window([this] { return in_force = planner(world.look_at_step(), file().batch); }, key);
   }
+  if (reflex)
+    return run_with_reflex();
   batches settling;
   const auto end = world.steps() + file().arbitrator.window_steps;
   for (; !pending.empty() && pending.front().first_step < end; pending.pop_front()) {
@@ -145,7 +233,8 @@ void simulation::state::decide(messages::shard_report& shard) {
   counted.decisions += verdict.decisions.size();
   counted.changes += static_cast<std::uint64_t>(std::ranges::count_if(
       window.workers, [](const auto& worker) { return worker.decided_batch != worker.assigned_batch; }));
-  pending.push_back(std::move(decided));
+  if (!reflex)
+    pending.push_back(std::move(decided));
 }
 
 void simulation::state::enter_generation(const std::vector<std::size_t>& before) {
@@ -157,6 +246,8 @@ void simulation::state::enter_generation(const std::vector<std::size_t>& before)
       knowing != nullptr ? best_batches(world.look(), file().batch) : split_again(by_position, world.present(), file());
   key = {};
   pending.clear();
+  steps_of_generation = 0;
+  gathered.clear();
 }
 
 void simulation::state::evaluate(std::uint64_t samples_before, const messages::window_report& report) {

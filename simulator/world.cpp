@@ -34,6 +34,7 @@ struct world::state {
   std::uint64_t samples = 0;
   std::uint64_t steps = 0;
   double seconds_to_target = -1;
+  double newest_step_seconds = 0;
   double evaluation_seconds = 0; ///< that one would take under the newest window's batch sizes
   std::string failure;
   // Of the moment, by rank.
@@ -45,6 +46,7 @@ struct world::state {
   std::vector<double> work;
   std::vector<double> computing; ///< seconds from its beginning, slow-downs left out
   std::vector<double> slowdown;
+  std::vector<double> computed;        ///< seconds of the newest step, slow-downs and all
   std::optional<shared_cores> sharing; ///< nothing: each has its own
 
   state(scenario given, std::uint64_t seed);
@@ -92,7 +94,7 @@ void world::state::settle() {
               .initial_batch = static_cast<double>(what.file.batch.initial) *
                                static_cast<double>(std::max<std::size_t>(1, present.size())),
               .reference_batch = what.workload.reference_batch};
-  for (auto* each : {&cotenants, &emulated, &congestion, &work, &computing, &slowdown})
+  for (auto* each : {&cotenants, &emulated, &congestion, &work, &computing, &slowdown, &computed})
     each->assign(present.size(), 1);
   const auto& options = what.file.simulation;
   if (options.cores > 0)
@@ -176,6 +178,7 @@ double world::state::run_step(std::span<const double> curve_seconds, double tota
     sum.work += work[rank];
     sum.queued += contended - work[rank];
     sum.computing += seconds;
+    computed[rank] = seconds;
     sum.congestion += congestion[rank];
     longest = std::max(longest, seconds);
   }
@@ -186,6 +189,7 @@ double world::state::run_step(std::span<const double> curve_seconds, double tota
     seconds_to_target = now + (target_progress - before) / (progress - before) * seconds;
   now += seconds;
   ++steps;
+  newest_step_seconds = seconds;
   return seconds;
 }
 
@@ -344,6 +348,14 @@ truth world::look_at_step() const {
   for (std::size_t rank = 0; rank < seen.slowdown.size(); ++rank)
     seen.slowdown[rank] *= state_->hosts[state_->present[rank]].hiccup;
   return seen;
+}
+
+const std::vector<double>& world::computed_seconds() const {
+  return state_->computed;
+}
+
+double world::newest_step_seconds() const {
+  return state_->newest_step_seconds;
 }
 
 double world::now_seconds() const {

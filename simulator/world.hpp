@@ -88,6 +88,9 @@ public:
   truth look() const;
   /// The same with the hiccups of the window that runs.
   truth look_at_step() const;
+  /// Seconds that each worker computed in the newest step; 1 before the first of a generation.
+  const std::vector<double>& computed_seconds() const;
+  double newest_step_seconds() const; ///< of the newest step; 0 before the first
 
   double now_seconds() const;
   double progress() const; ///< epochs at the reference batch

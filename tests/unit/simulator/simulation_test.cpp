@@ -272,5 +272,36 @@ TEST(Simulation, IsFastestUnderTheOracle) {
     EXPECT_LT(best, 1.001 * seconds_under(rival));
 }
 
+TEST(Simulation, MovesWorkWithinAWindowWhereWorkersFollowEachOthersMarks) {
+  auto what = quiet_scenario(4);
+  what.file.arbitrator.policy = cluster::policy_kind::goodput;
+  what.file.arbitrator.window_steps = 10;
+  what.file.simulation.slow_every_seconds = 20;
+  what.file.simulation.slow_seconds = 8;
+  what.file.simulation.slow_factor = 6;
+  what.file.training.target_accuracy = 0.4;
+  const auto seconds = [&](bool reflex) {
+    what.file.simulation.reflex = reflex;
+    simulation run(what, std::vector<std::uint8_t>{}, 1);
+    while (run.advance()) {
+    }
+    EXPECT_GT(run.result().seconds_to_target, 0);
+    return run.result().seconds_to_target;
+  };
+  EXPECT_LT(seconds(true), seconds(false));
+}
+
+TEST(Simulation, DealsWithHostsThatComeAndGoWhereWorkersFollowEachOthersMarks) {
+  auto what = quiet_scenario(3);
+  what.file.simulation.reflex = true;
+  worker(what, 1).leave_at_seconds = 1;
+  worker(what, 2).join_at_seconds = 2;
+  simulation run(what, std::vector<std::uint8_t>{}, 1);
+  for (int window = 0; window < 40 && run.advance(); ++window)
+    EXPECT_EQ(in_force(run).size(), run.window().workers.size());
+  EXPECT_EQ(run.result().failure, "");
+  EXPECT_GE(run.world().generation(), 2U);
+}
+
 } // namespace
 } // namespace dynamix::simulator

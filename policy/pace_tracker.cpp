@@ -1,0 +1,107 @@
+#include "policy/pace_tracker.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dynamix::policy {
+namespace {
+
+constexpr std::size_t points_max = 24;
+constexpr double near_batch = 0.1;             ///< relative distance within which measurements share a point
+constexpr double drift = 1;                    ///< standard deviations a step that are no evidence
+constexpr double threshold = 6;                ///< standard deviations of evidence that make a change
+constexpr double clipped = 3;                  ///< standard deviations beyond which a step says nothing of the noise
+constexpr double first_variance = 0.1 * 0.1;   ///< of the logarithm, before anything is known
+constexpr double least_variance = 0.02 * 0.02; ///< below it lies what the curve does not get right
+constexpr std::uint32_t remembered_steps = 50; ///< of the noise and of a point
+constexpr std::uint32_t averaged_steps = 100;  ///< of the pace
+constexpr std::uint32_t noise_known_steps = 5;
+
+} // namespace
+
+bool pace_tracker::suspicion::add(double deviations, double ratio) {
+  evidence += deviations - drift;
+  if (evidence <= 0) {
+    *this = {};
+    return false;
+  }
+  ratio_sum += ratio;
+  ++steps;
+  return evidence > threshold;
+}
+
+pace_tracker::point* pace_tracker::find(double batch) {
+  const auto distance = [&](const point& each) { return std::abs(each.batch - batch); };
+  const auto nearest = std::ranges::min_element(points_, {}, distance);
+  return nearest != points_.end() && distance(*nearest) <= near_batch * nearest->batch ? &*nearest : nullptr;
+}
+
+void pace_tracker::fit() {
+  std::vector<step_time> points;
+  std::vector<double> weights;
+  for (const auto& each : points_) {
+    points.push_back({each.batch, std::exp(each.log_seconds)});
+    weights.push_back(each.weight);
+  }
+  curve_ = step_time_curve(make_monotone(std::move(points), weights));
+}
+
+double pace_tracker::seconds(double batch) const {
+  return curve_.seconds(batch) * std::exp(pace_);
+}
+
+void pace_tracker::measure(double batch, double seconds) {
+  if (!std::isfinite(batch) || !std::isfinite(seconds) || batch <= 0 || seconds <= 0)
+    return;
+  auto* known = find(batch);
+  const bool between = !points_.empty() && batch > points_.front().batch && batch < points_.back().batch;
+  if (known == nullptr && !between) { // what is expected here is a guess, which says nothing of a change of speed
+    if (points_.size() < points_max) {
+      const auto place = std::ranges::lower_bound(points_, batch, {}, &point::batch);
+      points_.insert(place, {.batch = batch, .log_seconds = std::log(seconds) - pace_, .weight = 1});
+      fit();
+    }
+    return;
+  }
+  const double ratio = std::log(seconds / curve_.seconds(batch));
+  const double residual = ratio - pace_;
+  const double variance = std::max(varied_steps_ == 0 ? first_variance : variance_, least_variance);
+  const double deviations = residual / std::sqrt(variance);
+  const bool slower = slower_.add(deviations, ratio);
+  if (slower || faster_.add(-deviations, ratio)) {
+    const auto& found = slower ? slower_ : faster_;
+    pace_ = found.ratio_sum / found.steps;
+    paced_steps_ = found.steps;
+    slower_ = faster_ = {};
+    ++changes_;
+    return;
+  }
+  varied_steps_ = std::min(varied_steps_ + 1, remembered_steps);
+  if (varied_steps_ == 1)
+    variance_ = first_variance;
+  variance_ += (std::min(residual * residual, clipped * clipped * variance) - variance_) / (varied_steps_ + 1);
+  paced_steps_ = std::min(paced_steps_ + 1, averaged_steps);
+  pace_ += residual / (paced_steps_ + 1);
+  if (known == nullptr)
+    return;
+  known->weight = std::min(known->weight + 1, static_cast<double>(remembered_steps));
+  known->batch += (batch - known->batch) / known->weight;
+  known->log_seconds += (std::log(seconds) - pace_ - known->log_seconds) / known->weight;
+  fit();
+}
+
+pace_mark pace_tracker::mark(double seconds, double lowest, double highest) const {
+  constexpr double around = 1.25;
+  if (!measured())
+    return {};
+  const double factor = std::exp(pace_);
+  const double at = std::clamp(curve_.batch_within(seconds / factor), lowest, highest);
+  const double slope = (curve_.seconds(at * around) - curve_.seconds(at / around)) / (at * around - at / around);
+  const double per_sample = std::max(slope, 1e-3 * curve_.seconds(at) / at);
+  return {.fixed_seconds = factor * (curve_.seconds(at) - per_sample * at),
+          .seconds_per_sample = factor * per_sample,
+          .least_seconds = factor * curve_.seconds(lowest),
+          .deviation = varied_steps_ < noise_known_steps ? 0 : std::sqrt(variance_)};
+}
+
+} // namespace dynamix::policy

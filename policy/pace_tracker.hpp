@@ -1,0 +1,66 @@
+#pragma once
+
+/// What one worker knows of its own speed, from step to step. Pure, without Torch; a training process can have one too.
+
+#include "policy/step_time_table.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace dynamix::policy {
+
+/// What a worker lets all others see: how long its next step takes, near the batch size that it would have.
+struct pace_mark {
+  double fixed_seconds = 0;      ///< may be negative: a tangent
+  double seconds_per_sample = 0; ///< 0: not measured yet
+  double least_seconds = 0;      ///< at the smallest batch size, below which no step gets
+  double deviation = 0;          ///< of the logarithm of a step's seconds
+};
+
+/// Learns the shape of t(b) and a pace that scales it. Between two changes of speed the pace is the mean of what was
+/// measured since the first, so noise falls with the root of the steps. A change is found by Page's CUSUM ("Continuous
+/// inspection schemes", Biometrika 1954) on the logarithm of measured over expected seconds, in standard deviations
+/// that are measured too: a large change at the first step, a small one after some. By Siegmund's approximation
+/// ("Sequential Analysis", 1985) steady noise looks like a change once in 400,000 steps.
+class pace_tracker {
+public:
+  /// A step with this batch size computed for so many seconds. Ignored unless both are finite and > 0.
+  void measure(double batch, double seconds);
+  bool measured() const { return !curve_.empty(); }
+  /// Expected seconds of a step; not before anything was measured.
+  double seconds(double batch) const;
+  /// Around what this worker computes within so many seconds, inside the limits.
+  pace_mark mark(double seconds, double lowest, double highest) const;
+  /// Changes of speed that were found.
+  std::uint64_t changes() const { return changes_; }
+
+private:
+  struct point {
+    double batch = 0;
+    double log_seconds = 0; ///< at pace 0
+    double weight = 0;
+  };
+  /// One side of the CUSUM: what speaks for a change, and since when.
+  struct suspicion {
+    double evidence = 0;
+    double ratio_sum = 0; ///< logarithms of measured over the curve's seconds
+    std::uint32_t steps = 0;
+
+    bool add(double deviations, double ratio);
+  };
+  point* find(double batch);
+  void fit();
+
+  std::vector<point> points_; ///< rising in batch
+  step_time_curve curve_;     ///< at pace 0
+  double pace_ = 0;           ///< logarithm
+  std::uint32_t paced_steps_ = 0;
+  double variance_ = 0; ///< of the logarithm
+  std::uint32_t varied_steps_ = 0;
+  suspicion slower_;
+  suspicion faster_;
+  std::uint64_t changes_ = 0;
+};
+
+} // namespace dynamix::policy
