@@ -3,6 +3,7 @@
 #include "actors/handlers.hpp"
 #include "actors/packing.hpp"
 #include "actors/store_table.hpp"
+#include "messages/leave.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -51,7 +52,8 @@ gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_sta
         const auto said = unpack<messages::farewell>(received, "gateway");
         if (said && self->state.leader && events) {
           spdlog::info("run_over leader={} reason=\"{}\"", said->host, said->reason);
-          events->arbitrator_ended({said->succeeded, said->reason}, {});
+          const bool stopped = messages::end_of(*said) == messages::farewell_end::cancelled;
+          events->arbitrator_ended({said->succeeded, said->reason, stopped}, {});
         }
         return atom::finish_v;
       },

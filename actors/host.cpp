@@ -64,10 +64,14 @@ host_outcome sum_up(const host_events::snapshot& ended, bool left) {
     return outcome;
   }
   outcome.succeeded = (!ended.worker || ended.worker->succeeded) && (!ended.arbitrator || ended.arbitrator->succeeded);
+  const auto tell = [&outcome](const part_outcome& part) {
+    outcome.reason = part.reason;
+    outcome.stopped = part.stopped;
+  };
   if (ended.worker && (!ended.worker->succeeded || !ended.arbitrator))
-    outcome.reason = ended.worker->reason;
+    tell(*ended.worker);
   else if (ended.arbitrator)
-    outcome.reason = ended.arbitrator->reason;
+    tell(*ended.arbitrator);
   else
     outcome.reason = fmt::format("{}its host was asked to end", messages::leave_mark);
   return outcome;
@@ -90,7 +94,7 @@ void live(const host_options& options, const host_links& links, const host_stop_
     const auto last = events->take();
     const auto ended = sum_up(last, left);
     if (ends_run(last, left, stop.stop.stop_requested()))
-      services->tell_end(ended.succeeded, ended.reason);
+      services->tell_end({ended.succeeded, ended.reason, ended.stopped});
     outcome.set_value(ended);
     // Those below it in a tree were given their next place through its connections, and meet through them.
     if (ended.left && services->has_arbitrator() && !services->roles().arbitrates)

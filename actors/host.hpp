@@ -40,8 +40,9 @@ struct host_options {
 
 struct host_outcome {
   bool succeeded = false;
-  bool left = false;  ///< in order, and the others go on
-  std::string reason; ///< one sentence for a person
+  bool left = false;    ///< in order, and the others go on
+  bool stopped = false; ///< before there was anything to end in order: not succeeded, and nothing has failed
+  std::string reason;   ///< one sentence for a person
   /// This host's worker's own; empty `host` where the host has no worker or training never began.
   messages::farewell farewell;
   std::vector<messages::evaluation_report> evaluations; ///< where this host is rank 0

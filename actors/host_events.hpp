@@ -17,6 +17,7 @@ namespace dynamix::actors {
 struct part_outcome {
   bool succeeded = false;
   std::string reason;
+  bool stopped = false; ///< before there was anything to end in order: not succeeded, and nothing has failed
 };
 
 class host_events {

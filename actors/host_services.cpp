@@ -327,14 +327,20 @@ session::host_roles host_services::roles() const {
   return {.arbitrates = has_arbitrator_, .replicated = !options_.file->arbitrator.replicas.empty()};
 }
 
-void host_services::tell_end(bool succeeded, const std::string& reason) {
+void host_services::tell_end(const part_outcome& how) {
   {
     const std::scoped_lock lock(mutex_);
     if (!led_from_.journal || !arbitration_)
       return;
   }
-  const messages::farewell said{
-      .host = host_.name, .succeeded = succeeded, .reason = messages::fit_text(reason), .decisions = {}};
+  using messages::farewell_end;
+  const messages::farewell said{.host = host_.name,
+                                .succeeded = how.succeeded,
+                                .reason = messages::fit_text(how.reason),
+                                .decisions = {},
+                                .end = how.succeeded ? farewell_end::completed
+                                       : how.stopped ? farewell_end::cancelled
+                                                     : farewell_end::failed};
   leadership::tell_end(system_, network_, *options_.file, said,
                        std::chrono::milliseconds(timeouts_.request_timeout_ms));
 }

@@ -44,7 +44,7 @@ public:
   void leave();
   session::host_roles roles() const;
   /// Where this host's replica leads: tells the other replicas that the run is over.
-  void tell_end(bool succeeded, const std::string& reason);
+  void tell_end(const part_outcome& how);
   /// Ends all actors of this host.
   void shut_down();
   bool has_worker() const { return has_worker_; }

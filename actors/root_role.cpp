@@ -336,7 +336,11 @@ void root_role::look_whether_over() {
 void root_role::finish(const part_outcome& outcome) {
   for (const auto& [host, _] : children_) {
     write_shard(host, ledger::shard_state::ended);
-    order(host, {.leaving = {}, .finished = true, .succeeded = outcome.succeeded, .reason = outcome.reason});
+    order(host, {.leaving = {},
+                 .finished = true,
+                 .succeeded = outcome.succeeded,
+                 .reason = outcome.reason,
+                 .stopped = outcome.stopped});
   }
   options_.events->arbitrator_ended(outcome, farewells_);
 }

@@ -26,7 +26,9 @@ part_outcome judge_run(const membership& members, const std::vector<messages::fa
     return {false, failed->host + ": " + failed->reason};
   if (members.count(member_state::lost) > 0)
     return {false, fmt::format("lost {} in mid-training", members.names(member_state::lost))};
-  return {false, stop_requested ? fmt::format("{}before all workers had joined", messages::stop_mark) : why};
+  if (stop_requested)
+    return {false, fmt::format("{}before all workers had joined", messages::stop_mark), true};
+  return {false, why};
 }
 
 bool ends_run(const host_events::snapshot& ended, bool left, bool stop_asked) {

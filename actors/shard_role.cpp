@@ -195,7 +195,7 @@ void shard_role::take_order(const messages::shard_order& given) {
     if (const auto way = routes_.find(rank); way != routes_.end() && way->second.empty())
       workers_.send_away(rank);
   if (given.finished)
-    return end(given.succeeded, given.reason);
+    return end({given.succeeded, given.reason, given.stopped});
   for (const auto& [host, _] : children_)
     links_.order(host, given);
 }
@@ -212,14 +212,15 @@ void shard_role::serve_arbitrator() {
     links_.enter(*placement_);
 }
 
-void shard_role::end(bool succeeded, const std::string& reason) {
+void shard_role::end(const part_outcome& how) {
   if (std::exchange(ended_, true))
     return;
   for (const auto& [host, _] : children_)
-    order(host, {.leaving = {}, .finished = true, .succeeded = succeeded, .reason = reason});
-  spdlog::info("run_over reason=\"{}\"", reason);
+    order(host,
+          {.leaving = {}, .finished = true, .succeeded = how.succeeded, .reason = how.reason, .stopped = how.stopped});
+  spdlog::info("run_over reason=\"{}\"", how.reason);
   if (options_.events)
-    options_.events->arbitrator_ended({succeeded, reason}, {});
+    options_.events->arbitrator_ended(how, {});
 }
 
 // The parent.
@@ -278,7 +279,7 @@ void shard_role::tick() {
   find_silent_workers();
   if (!links_.has_parent()) {
     if (farewells_ > 0 && workers_.empty())
-      end(true, "all workers have finished");
+      end({true, "all workers have finished"});
     return;
   }
   if (++ticks_ % ticks_a_summary == 0)

@@ -66,7 +66,7 @@ private:
   void attach_later();
   void raise_term(std::uint64_t term);
   void find_silent_workers();
-  void end(bool succeeded, const std::string& reason);
+  void end(const part_outcome& how);
 
   const shard_options options_;
   roster workers_;

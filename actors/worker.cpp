@@ -109,8 +109,9 @@ struct worker_performer {
                    key.window);
   }
   void operator()(const effects::end& what) const {
-    state.events->worker_ended({what.succeeded, what.reason}, fitted(what.farewell), state.training->evaluations(),
-                               state.training->outcome().checkpoint);
+    const bool stopped = messages::end_of(what.farewell) == messages::farewell_end::cancelled;
+    state.events->worker_ended({what.succeeded, what.reason, stopped}, fitted(what.farewell),
+                               state.training->evaluations(), state.training->outcome().checkpoint);
   }
   void operator()(const effects::fail& what) const { state.events->failed(what.reason); }
   void operator()(const effects::log& what) const {

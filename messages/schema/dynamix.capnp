@@ -823,6 +823,9 @@ struct ShardOrder {
 
   succeeded @3 :Bool;
   reason @4 :Text;
+
+  stopped @5 :Bool;
+  # Before there was anything to end in order: not succeeded, and nothing has failed.
 }
 
 struct Recipients {

@@ -3,7 +3,6 @@
 #include "dashboard/dashboard.hpp"
 #include "ledger/codec.hpp"
 #include "links/key_directory.hpp"
-#include "messages/leave.hpp"
 #include "node/commands/cluster_options.hpp"
 #include "node/commands/command.hpp"
 #include "node/launch/keys.hpp"
@@ -129,15 +128,14 @@ int train(const actors::host_options& options, const run_directory& run, const a
       succeeded = false;
     }
   }
-  const bool stopped = !outcome.succeeded && outcome.reason.starts_with(messages::stop_mark);
   if (succeeded)
     spdlog::info("host_ended reason=\"{}\"", outcome.reason);
-  else if (stopped)
+  else if (outcome.stopped)
     spdlog::warn("host_stopped reason=\"{}\" checkpoint=\"{}\"", outcome.reason, outcome.checkpoint);
   else
     spdlog::error("host_failed reason=\"{}\" checkpoint=\"{}\"", outcome.reason, outcome.checkpoint);
   spdlog::default_logger()->flush();
-  return succeeded ? exit_done : stopped ? exit_stopped : exit_failed;
+  return succeeded ? exit_done : outcome.stopped ? exit_stopped : exit_failed;
 }
 
 int run(const run_arguments& arguments, command_context& context) {

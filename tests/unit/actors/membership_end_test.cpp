@@ -56,6 +56,11 @@ TEST_F(MembershipEnd, WaitsNotForEverWhereOthersHaveTrainedAndNobodyComes) {
   EXPECT_EQ(outcome.reason, why);
 }
 
+TEST_F(MembershipEnd, OneThatWasStoppedBeforeAllHadJoinedHasNotFailed) {
+  EXPECT_TRUE(judge_run(members, {}, true, "why").stopped);
+  EXPECT_FALSE(judge_run(members, {}, false, "why").stopped);
+}
+
 /// A leading host that failed once told the other replicas that the run was over.
 TEST(EndsRun, OnlyWhereTheArbitratorHasEndedOrAStopWasAskedFor) {
   const host_events::snapshot failed{.failure = "its aggregator ended"};
