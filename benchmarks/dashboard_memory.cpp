@@ -1,12 +1,16 @@
-/// 24 h of windows, one a second, folded into the live page's state: its memory and what a window costs.
+/// 24 h of windows, one a second, folded into the live page's state: its memory and what a window costs. And what the
+/// ledger's row of one takes to write and to read.
 
 #include "dashboard/state_json.hpp"
+#include "ledger/codec.hpp"
 #include "ledger/run.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -30,8 +34,7 @@ double resident_mib() {
   return 0;
 }
 
-void fold_a_day(std::uint32_t workers) {
-  const auto file = cluster_of(workers);
+ledger::window window_of(const cluster::cluster_file& file) {
   ledger::window window;
   for (const auto* host : file.workers()) {
     ledger::worker worker;
@@ -41,6 +44,35 @@ void fold_a_day(std::uint32_t workers) {
     worker.state.assign(39, 0.5F);
     window.workers.push_back(worker);
   }
+  return window;
+}
+
+/// The median of 21 calls.
+template <class Work>
+double milliseconds_of(Work work) {
+  std::vector<double> taken;
+  for (int i = 0; i < 21; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    taken.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+  }
+  std::ranges::nth_element(taken, taken.begin() + 10);
+  return taken[10];
+}
+
+void write_and_read_a_row(std::uint32_t workers) {
+  const ledger::row row{.entry = window_of(cluster_of(workers))};
+  const auto line = ledger::to_json_line(row);
+  bool read = true;
+  const double write_ms = milliseconds_of([&] { read = read && ledger::to_json_line(row).size() == line.size(); });
+  const double read_ms = milliseconds_of([&] { read = read && ledger::parse_line(line).has_value(); });
+  std::printf("%5u workers: a row of %.2f MB, written in %.2f ms, read in %.2f ms%s\n", workers,
+              static_cast<double>(line.size()) / 1e6, write_ms, read_ms, read ? "" : " (WRONG)");
+}
+
+void fold_a_day(std::uint32_t workers) {
+  const auto file = cluster_of(workers);
+  const auto window = window_of(file);
   const double before = resident_mib();
   ledger::run run(file);
   const auto begin = std::chrono::steady_clock::now();
@@ -64,6 +96,8 @@ void fold_a_day(std::uint32_t workers) {
 } // namespace
 
 int main() {
+  for (const std::uint32_t workers : {4U, 1024U})
+    write_and_read_a_row(workers);
   for (const std::uint32_t workers : {4U, 1024U})
     fold_a_day(workers);
 }
