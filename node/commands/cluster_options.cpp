@@ -45,6 +45,19 @@ std::vector<cluster::field_change> changes_of(const std::vector<std::string>& se
   return changes;
 }
 
+void add_run_changes(CLI::App& command, run_changes& changes) {
+  command.add_option("--policy", changes.policy, "Overrides the file's arbitrator.policy");
+  command.add_option("--seed", changes.seed, "Overrides the file's cluster.seed");
+  command.add_option("--epochs", changes.epochs, "Overrides the file's training.epochs");
+  add_set(command, changes.set);
+}
+
+std::vector<cluster::field_change> changes_of(const run_changes& changes) {
+  return changes_of(changes.set, {{"--policy", "arbitrator.policy", changes.policy},
+                                  {"--seed", "cluster.seed", changes.seed},
+                                  {"--epochs", "training.epochs", changes.epochs}});
+}
+
 bool change_cluster_file(cluster::cluster_file& file, const std::vector<cluster::field_change>& changes,
                          std::ostream& err) {
   const auto errors = cluster::change_fields(file, changes);

@@ -29,6 +29,16 @@ struct field_option {
 /// What the command line changes: --set first, then the options that stand for fields.
 std::vector<cluster::field_change> changes_of(const std::vector<std::string>& set,
                                               std::initializer_list<field_option> options = {});
+/// The changes that every command which trains takes.
+struct run_changes {
+  std::string policy;
+  std::string seed;
+  std::string epochs;
+  std::vector<std::string> set;
+};
+void add_run_changes(CLI::App& command, run_changes& changes);
+std::vector<cluster::field_change> changes_of(const run_changes& changes);
+
 /// Makes the changes, with the policy's file dropped where it belongs to another policy than the one that was asked
 /// for. False after the errors have been written to `err`; then `file` is as it was.
 bool change_cluster_file(cluster::cluster_file& file, const std::vector<cluster::field_change>& changes,

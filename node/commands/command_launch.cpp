@@ -18,12 +18,9 @@ namespace {
 
 struct launch_arguments {
   std::string cluster;
-  std::string policy;
-  std::string seed;
-  std::string epochs;
+  run_changes changes;
   std::string out;
   std::string resume;
-  std::vector<std::string> set;
   remote_options remote;
   bool insecure = false;
   bool log = false;
@@ -83,11 +80,9 @@ int launch_hosts(launch_arguments& arguments, command_context& context) {
   const bool resume = !arguments.resume.empty();
   if (arguments.cluster.empty() && !resume)
     return refuse(context.err, "launch needs --cluster FILE, or --resume RUN_DIR");
-  auto file = load_cluster_file(
-      arguments.cluster.empty() ? run_directory(arguments.resume).cluster_file() : arguments.cluster, context.err,
-      changes_of(arguments.set, {{"--policy", "arbitrator.policy", arguments.policy},
-                                 {"--seed", "cluster.seed", arguments.seed},
-                                 {"--epochs", "training.epochs", arguments.epochs}}));
+  auto file =
+      load_cluster_file(arguments.cluster.empty() ? run_directory(arguments.resume).cluster_file() : arguments.cluster,
+                        context.err, changes_of(arguments.changes));
   if (!file)
     return exit_refused;
   cluster::make_paths_absolute(*file);
@@ -140,10 +135,7 @@ void add_launch(CLI::App& app, command_context& context) {
   auto* command = app.add_subcommand(
       "launch", "Run every host of a cluster file on its own machine, reached by ssh at the file's addresses");
   command->add_option("--cluster", arguments->cluster, "Cluster file (default: with --resume that of the run)");
-  command->add_option("--policy", arguments->policy, "Overrides the file's arbitrator.policy");
-  command->add_option("--seed", arguments->seed, "Overrides the file's cluster.seed");
-  command->add_option("--epochs", arguments->epochs, "Overrides the file's training.epochs");
-  add_set(*command, arguments->set);
+  add_run_changes(*command, arguments->changes);
   auto* out = command->add_option("--out", arguments->out,
                                   "Run directory here, new or empty (default: runs/<cluster>-<policy>-<UTC time>)");
   command->add_option("--resume", arguments->resume, "Run directory to resume, each host from its newest checkpoint")

@@ -23,12 +23,9 @@ namespace {
 struct local_arguments {
   std::string cluster;
   std::uint32_t workers = 0; ///< 0: a cluster file says
-  std::string policy;
-  std::string seed;
-  std::string epochs;
+  run_changes changes;
   std::string out;
   std::string resume;
-  std::vector<std::string> set;
   bool shadow = false;
   bool insecure = false;
   bool keys = false;
@@ -123,9 +120,7 @@ int run_local(const local_arguments& arguments, command_context& context) {
     return refuse(context.err,
                   "the example cluster that comes with the program is not there; local needs --cluster FILE, "
                   "--workers N, or --resume RUN_DIR");
-  auto changes = changes_of(arguments.set, {{"--policy", "arbitrator.policy", arguments.policy},
-                                            {"--seed", "cluster.seed", arguments.seed},
-                                            {"--epochs", "training.epochs", arguments.epochs}});
+  auto changes = changes_of(arguments.changes);
   if (arguments.shadow)
     changes.push_back({"--shadow", "arbitrator.shadow", "true"});
   auto file = arguments.workers > 0 ? load_client_cluster(arguments.workers, context.err, changes)
@@ -181,10 +176,7 @@ void add_local(CLI::App& app, command_context& context) {
           "In place of a cluster file: agents for so many training processes of your own (trainer = \"client\")")
       ->check(CLI::Range(1, 256))
       ->excludes(cluster);
-  command->add_option("--policy", arguments->policy, "Overrides the file's arbitrator.policy");
-  command->add_option("--seed", arguments->seed, "Overrides the file's cluster.seed");
-  command->add_option("--epochs", arguments->epochs, "Overrides the file's training.epochs");
-  add_set(*command, arguments->set);
+  add_run_changes(*command, arguments->changes);
   auto* out = command->add_option("--out", arguments->out,
                                   "Run directory, new or empty (default: runs/<cluster>-<policy>-<UTC time>)");
   command->add_option("--resume", arguments->resume, "Run directory to resume from its newest checkpoint")
