@@ -22,7 +22,6 @@ struct launch_arguments {
   std::string out;
   std::string resume;
   remote_options remote;
-  bool insecure = false;
   bool log = false;
   bool quiet = false;
   bool json = false;
@@ -68,10 +67,9 @@ int finish(const launch_arguments& arguments, const launch_options& options, con
   else if (!summary.succeeded)
     context.err << "dynamix-node: error: " << summary.reason << "\n";
   if (!succeeded)
-    context.err << fmt::format("Resume with:\n    dynamix-node launch --resume {}{}{}\n",
+    context.err << fmt::format("Resume with:\n    dynamix-node launch --resume {}{}\n",
                                shell_quoted(options.run.path()),
-                               arguments.remote.ssh == "ssh" ? "" : " --ssh " + shell_quoted(arguments.remote.ssh),
-                               arguments.insecure ? " --insecure" : "");
+                               arguments.remote.ssh == "ssh" ? "" : " --ssh " + shell_quoted(arguments.remote.ssh));
   return succeeded ? exit_done : exit_failed;
 }
 
@@ -86,7 +84,7 @@ int launch_hosts(launch_arguments& arguments, command_context& context) {
   if (!file)
     return exit_refused;
   cluster::make_paths_absolute(*file);
-  const auto errors = check_hosts(*file, arguments.insecure);
+  const auto errors = check_hosts(*file, true); // beyond loopback too, since they have keys
   for (const auto& error : errors)
     refuse_at(context.err, error);
   if (!errors.empty())
@@ -104,11 +102,8 @@ int launch_hosts(launch_arguments& arguments, command_context& context) {
   const bool make_keys = file->security.keys.empty();
   options.keys = key_directory_of(*file);
   std::string problem = make_keys ? make_run_keys(*file, run, options.keys) : "";
-  std::vector<std::string> more;
-  if (arguments.insecure)
-    more.emplace_back("--insecure");
   if (problem.empty())
-    problem = start_remotely(options, remote, more);
+    problem = start_remotely(options, remote);
   if (!problem.empty()) {
     context.err << "dynamix-node: error: " << problem << "\n";
     return exit_failed;
@@ -147,8 +142,6 @@ void add_launch(CLI::App& app, command_context& context) {
   command->add_option("--ssh", arguments->remote.ssh, "How hosts are reached: ssh and its options, separated by spaces")
       ->capture_default_str();
   command->add_option("--program", arguments->remote.program, "dynamix-node on the hosts")->capture_default_str();
-  command->add_flag("--insecure", arguments->insecure,
-                    "Listen beyond loopback, although not everything between hosts is authenticated");
   command->add_flag("--log", arguments->log, "Print what the hosts log, with their names before it");
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->add_flag("--json", arguments->json,

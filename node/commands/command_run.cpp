@@ -213,7 +213,7 @@ void add_run(CLI::App& app, command_context& context) {
   command->add_option("--keys", arguments->keys,
                       "Directory of the hosts' keys (dynamix-node keys); overrides the file's security.keys");
   command->add_flag("--insecure", arguments->insecure,
-                    "Listen beyond loopback, although not everything between hosts is authenticated");
+                    "Listen beyond loopback without keys, although nothing authenticates peers then");
   command->add_flag("--log-to-stderr", arguments->log_to_stderr, "Log to standard error, not to logs/<host>.log");
   command->add_flag("--log-json", arguments->log_json, "Log one JSON object per line");
   command->add_flag("--trace", arguments->trace,

@@ -43,12 +43,11 @@ std::vector<remote_file> files_of(const launch_options& options, const std::stri
   return files;
 }
 
-child_options describe_remote(const launch_options& options, const remote_options& remote,
-                              const std::vector<std::string>& more, const cluster::host& host, bool resumed) {
+child_options describe_remote(const launch_options& options, const remote_options& remote, const cluster::host& host,
+                              bool resumed) {
   std::string problem; // looked for before the first start
   const auto files = files_of(options, host.name, problem);
-  auto arguments = more;
-  arguments.insert(arguments.end(), {resumed ? "--resume" : "--out", "."});
+  std::vector<std::string> arguments = {resumed ? "--resume" : "--out", "."};
   if (!options.keys.empty())
     arguments.insert(arguments.end(), {"--keys", "keys"});
   auto child = remote_command(remote, host, remote_script(remote, host.name, files, arguments));
@@ -64,8 +63,7 @@ child_options describe_remote(const launch_options& options, const remote_option
 
 } // namespace
 
-std::string start_remotely(launch_options& options, const remote_options& remote,
-                           const std::vector<std::string>& more) {
+std::string start_remotely(launch_options& options, const remote_options& remote) {
   for (const auto& host : options.file.hosts) {
     std::string problem;
     std::size_t bytes = 0;
@@ -77,8 +75,8 @@ std::string start_remotely(launch_options& options, const remote_options& remote
       return fmt::format("the cluster file and the keys of host \"{}\" have more than {} bytes", host.name,
                          remote_bytes_max);
   }
-  options.describe = [&options, &remote, more](const cluster::host& host, bool resumed) {
-    return describe_remote(options, remote, more, host, resumed);
+  options.describe = [&options, &remote](const cluster::host& host, bool resumed) {
+    return describe_remote(options, remote, host, resumed);
   };
   return "";
 }

@@ -14,7 +14,7 @@ namespace dynamix::node {
 
 /// Lets hosts be started by ssh, with the cluster file and the keys of `options`. Returns an empty string, or what is
 /// missing here.
-std::string start_remotely(launch_options& options, const remote_options& remote, const std::vector<std::string>& more);
+std::string start_remotely(launch_options& options, const remote_options& remote);
 
 /// Copies ledgers line by line from the arbitrators' hosts into the run directory, and prints logs where it is asked
 /// to.
