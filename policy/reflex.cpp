@@ -17,7 +17,7 @@ constexpr double candidate_ratio = 1.045; ///< between the step times that are l
 constexpr double reach = 1.25;            ///< of the longest of them, times what the marks speak of
 constexpr int candidates_max = 400;       ///< a factor of 2^25
 
-double sum(const batches& values) {
+double total_batch(const batches& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
@@ -74,7 +74,7 @@ public:
     double seconds = from;
     for (int i = 0; i < candidates_max && seconds < to * candidate_ratio; ++i, seconds *= candidate_ratio) {
       fill(seconds, fitting);
-      const double capacity = sum(fitting);
+      const double capacity = total_batch(fitting);
       const double total = std::min(capacity, most);
       if (const double reached = goodput(total, seconds); reached > best_goodput) {
         best_goodput = reached;
@@ -98,11 +98,11 @@ reflex_plan react(const reflex_field& field) {
   reflex_plan kept{.batches = field.in_force, .seconds = by.slowest(field.in_force)};
   if (std::ranges::any_of(field.marks, [](const pace_mark& mark) { return mark.seconds_per_sample <= 0; }))
     return kept;
-  const auto total = sum(field.in_force);
+  const auto total = total_batch(field.in_force);
   reflex_plan next{.batches = by.split(field.noise_scale < 0 ? static_cast<std::uint64_t>(total) : by.best_total()),
                    .moved = true};
   next.seconds = by.slowest(next.batches);
-  return by.goodput(sum(next.batches), next.seconds) > worthwhile_gain * by.goodput(total, kept.seconds) ? next : kept;
+  return by.goodput(total_batch(next.batches), next.seconds) > worthwhile_gain * by.goodput(total, kept.seconds) ? next : kept;
 }
 
 } // namespace dynamix::policy

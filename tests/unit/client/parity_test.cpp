@@ -142,7 +142,7 @@ class Parity : public testing::Test {
 protected:
   Parity() {
     const auto all = trainer::batch_loader(train_, trainer::measure_channels(train_)).load({0, samples});
-    images_ = all.images.clone();
+    images_ = all.inputs.clone();
     labels_ = all.labels.clone();
   }
 
