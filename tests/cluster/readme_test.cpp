@@ -70,7 +70,7 @@ protected:
     for (const auto& [pattern, text] : own)
       command = std::regex_replace(command, pattern, text);
     static int outputs = 0;
-    if (std::regex_search(command, std::regex("^(compare|faults|local|run|simulate|swarm) ")))
+    if (std::regex_search(command, std::regex("^(compare|faults|init|local|run|simulate|swarm) ")))
       command += " --out " + directory_.path() + "/out-" + std::to_string(outputs++);
     if (command.starts_with("dashboard "))
       command += " --listen 127.0.0.1:" + std::to_string(port(0));
