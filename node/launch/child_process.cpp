@@ -113,6 +113,7 @@ int child_process::open_input(const std::string& told) {
 }
 
 std::string child_process::start(const child_options& options) {
+  *this = child_process(); // nothing is left of one before
   const auto failed = [](const std::string& what) { return what + ": " + std::strerror(errno); };
   const int input = options.told         ? open_input(*options.told)
                     : options.input >= 0 ? fcntl(options.input, F_DUPFD_CLOEXEC, 0)

@@ -50,7 +50,8 @@ public:
   child_process& operator=(child_process&& other) noexcept;
   ~child_process();
 
-  /// Returns an empty string, or why the process could not be started. A program that cannot be executed ends with 127.
+  /// Ends the one that was started before. Returns an empty string, or why the process could not be started. A program
+  /// that cannot be executed ends with 127.
   std::string start(const child_options& options);
   pid_t id() const { return id_; }
   bool running() { return id_ > 0 && !poll(); }

@@ -107,6 +107,7 @@ remote_watch::remote_watch(const launch_options& options, const remote_options& 
 }
 
 std::string remote_watch::copy(followed_ledger& ledger, bool follow) const {
+  ledger.process = child_process(); // writes no more from here on, so that the copy's size holds
   const auto directory = shell_quoted(remote_directory(remote_, ledger.host->name));
   auto child = remote_command(remote_, *ledger.host,
                               fmt::format("cd {} 2>/dev/null && exec 2>/dev/null tail -c +{}{} windows.jsonl",
@@ -141,11 +142,9 @@ void remote_watch::print_logs() {
 }
 
 std::string remote_watch::finish() {
-  for (auto& ledger : ledgers_) {
-    ledger.process = child_process(); // ends the one that followed it
+  for (auto& ledger : ledgers_)
     if (auto problem = copy(ledger, false); !problem.empty())
       return problem;
-  }
   const auto deadline = std::chrono::steady_clock::now() + copy_patience;
   for (auto& ledger : ledgers_) {
     while (ledger.process.running() && std::chrono::steady_clock::now() < deadline)

@@ -121,6 +121,7 @@ TEST_F(Launch, StartsAHostAgainThatDiedAndStopsAllOnCtrlC) {
   EXPECT_THAT(ended.output, AllOf(HasSubstr("w0 died"), HasSubstr("w0 is back"), HasSubstr("stopped before the end"),
                                   HasSubstr("dynamix-node launch --resume")));
   EXPECT_TRUE(none_left());
+  EXPECT_EQ(contents_of(run().ledger()), contents_of(in("there/hub/windows.jsonl"))) << "each row once";
 
   auto resumed = launch({"--resume", run().path(), "--epochs", "1"});
   EXPECT_EQ(resumed.wait().code, 0) << resumed.said();

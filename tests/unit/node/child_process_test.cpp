@@ -66,6 +66,19 @@ TEST(ChildProcess, GetsNoBlockedSignalsFromItsParent) {
   EXPECT_EQ(wait_for_end(process).number, SIGTERM);
 }
 
+TEST(ChildProcess, RunsAgainWhereOneBeforeHasEnded) {
+  const temporary_directory directory;
+  child_process process;
+  ASSERT_EQ(process.start(shell("exit 3", directory.path() + "/log")), "");
+  EXPECT_EQ(wait_for_end(process).number, 3);
+  ASSERT_EQ(process.start(shell("exec sleep 60", directory.path() + "/log")), "");
+  EXPECT_TRUE(process.running());
+  const pid_t second = process.id();
+  ASSERT_EQ(process.start(shell("exit 4", directory.path() + "/log")), "");
+  EXPECT_EQ(kill(second, 0), -1) << "nobody else would end it";
+  EXPECT_EQ(wait_for_end(process).number, 4);
+}
+
 TEST(ChildProcess, DoesNotOutliveItsOwner) {
   const temporary_directory directory;
   pid_t id = 0;
