@@ -4,14 +4,13 @@
 #include "node/launch/local_run.hpp"
 #include "node/launch/remote_run.hpp"
 #include "node/launch/stop_signals.hpp"
-#include "node/reports/report.hpp"
-#include "node/reports/results.hpp"
 #include "node/reports/text.hpp"
 
 #include <filesystem>
 #include <fmt/core.h>
 #include <memory>
 #include <ostream>
+#include <utility>
 
 namespace dynamix::node {
 namespace {
@@ -47,30 +46,9 @@ int prepare(const launch_arguments& arguments, const run_directory& run, const c
   return exit_failed;
 }
 
-int finish(const launch_arguments& arguments, const launch_options& options, const launch_outcome& launched,
-           live_output& live, command_context& context) {
-  run_summary summary;
-  const auto problem = write_results(
-      options.run, {.warnings = launched.warnings, .restarts = launched.restarts, .given_up = launched.given_up},
-      launched.error, summary);
-  if (!problem.empty())
-    context.err << "dynamix-node: error: " << problem << "\n";
-  if (arguments.json)
-    context.out << workers_json(summary);
-  else
-    print_results(summary, options.run, live);
-  const bool succeeded = problem.empty() && launched.succeeded && summary.succeeded;
-  if (!launched.error.empty())
-    context.err << "dynamix-node: error: " << launched.error << "\n" << launched.last_words;
-  else if (launched.stopped)
-    context.err << "dynamix-node: stopped before the end.\n";
-  else if (!summary.succeeded)
-    context.err << "dynamix-node: error: " << summary.reason << "\n";
-  if (!succeeded)
-    context.err << fmt::format("Resume with:\n    dynamix-node launch --resume {}{}\n",
-                               shell_quoted(options.run.path()),
-                               arguments.remote.ssh == "ssh" ? "" : " --ssh " + shell_quoted(arguments.remote.ssh));
-  return succeeded ? exit_done : exit_failed;
+std::string resume_hint(const launch_arguments& arguments, const run_directory& run) {
+  return fmt::format("Resume with:\n    dynamix-node launch --resume {}{}\n", shell_quoted(run.path()),
+                     arguments.remote.ssh == "ssh" ? "" : " --ssh " + shell_quoted(arguments.remote.ssh));
 }
 
 int launch_hosts(launch_arguments& arguments, command_context& context) {
@@ -115,12 +93,13 @@ int launch_hosts(launch_arguments& arguments, command_context& context) {
                            cluster::to_string(file->arbitrator.policy), file->seed, run.path(), remote.directory));
   remote_watch watch(options, remote, live, arguments.log);
   options.observer = &watch;
-  const auto launched = launch(options, live, signals.token());
+  auto launched = launch(options, live, signals.token());
   if (make_keys)
     remove_run_keys(run);
-  if (problem = watch.finish(); !problem.empty())
-    live.problem("warning: " + problem);
-  return finish(arguments, options, launched, live, context);
+  if (problem = watch.finish(); !problem.empty() && launched.error.empty())
+    launched.warnings.push_back(problem);
+  return report_end(sum_up(run, std::move(launched)), run, arguments.json, resume_hint(arguments, run), live,
+                    context.out, context.err);
 }
 
 } // namespace

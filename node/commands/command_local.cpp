@@ -8,7 +8,6 @@
 #include "node/launch/resume_point.hpp"
 #include "node/launch/shipped_files.hpp"
 #include "node/launch/stop_signals.hpp"
-#include "node/reports/report.hpp"
 #include "node/reports/text.hpp"
 #include "node/reports/trace.hpp"
 #include "trainer/checkpoint.hpp"
@@ -67,30 +66,6 @@ std::string resume_hint(const cluster::cluster_file& file, const run_directory& 
 std::string join_trace(const run_directory& run) {
   const auto joined = join_traces(run.path(), run.trace());
   return joined.problem.empty() ? to_text(joined, run.trace()) : "none: " + joined.problem;
-}
-
-int finish(const local_arguments& arguments, const launch_options& options, const local_run& made, live_output& live,
-           command_context& context) {
-  const auto& run = options.run;
-  const auto hint = [&] { return resume_hint(options.file, run, arguments.insecure); };
-  const auto& outcome = made.launched;
-  const auto& summary = made.summary;
-  if (!made.problem.empty())
-    context.err << "dynamix-node: error: " << made.problem << "\n";
-  if (arguments.json) {
-    context.out << workers_json(summary);
-  } else {
-    print_results(summary, run, live);
-    if (arguments.trace)
-      live.print("trace: " + join_trace(run));
-  }
-  if (!outcome.error.empty())
-    context.err << "dynamix-node: error: " << outcome.error << "\n" << outcome.last_words << hint();
-  else if (outcome.stopped)
-    context.err << "dynamix-node: stopped before the end. " << hint();
-  else if (!summary.succeeded)
-    context.err << "dynamix-node: error: " << summary.reason << "\n" << hint();
-  return made.succeeded() ? exit_done : exit_failed;
 }
 
 /// "  page http://127.0.0.1:8080/", or why there is none.
@@ -159,7 +134,12 @@ int run_local(const local_arguments& arguments, command_context& context) {
     name_agents(options);
     options.observer = &agents;
   }
-  return finish(arguments, options, run_locally(options, live, signals.token()), live, context);
+  const auto made = run_locally(options, live, signals.token());
+  const int code = report_end(made, run, arguments.json, resume_hint(*file, run, arguments.insecure), live, context.out,
+                              context.err);
+  if (arguments.trace && !arguments.json)
+    live.print("trace: " + join_trace(run));
+  return code;
 }
 
 } // namespace

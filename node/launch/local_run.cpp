@@ -1,6 +1,7 @@
 #include "node/launch/local_run.hpp"
 
 #include "dashboard/dashboard.hpp"
+#include "node/commands/command_line.hpp"
 #include "node/launch/child_process.hpp"
 #include "node/launch/keys.hpp"
 #include "node/launch/port_check.hpp"
@@ -11,6 +12,8 @@
 
 #include <filesystem>
 #include <fmt/core.h>
+#include <ostream>
+#include <utility>
 
 namespace dynamix::node {
 
@@ -63,23 +66,41 @@ local_run run_locally(launch_options options, live_output& live, const std::stop
   const bool make_keys = options.make_keys && options.file.security.keys.empty();
   if (auto problem = make_keys ? make_run_keys(options.file, options.run, options.keys) : ""; !problem.empty())
     return {.launched = {}, .summary = {}, .problem = std::move(problem)};
-  local_run run{.launched = launch(options, live, stop), .summary = {}, .problem = {}};
+  auto launched = launch(options, live, stop);
   if (make_keys)
     remove_run_keys(options.run);
   telemetry::remove_abandoned_cgroups(); // of hosts that were killed
-  const auto& launched = run.launched;
-  run.problem = write_results(
-      options.run, {.warnings = launched.warnings, .restarts = launched.restarts, .given_up = launched.given_up},
-      launched.error, run.summary);
-  return run;
+  return sum_up(options.run, std::move(launched));
 }
 
-void print_results(const run_summary& summary, const run_directory& run, live_output& live) {
-  live.heading("\nworkers");
-  live.print(workers_table(summary));
-  live.heading("result");
-  live.print(result_block(summary));
-  live.print("run directory: " + run.path());
+local_run sum_up(const run_directory& run, launch_outcome launched) {
+  local_run made{.launched = std::move(launched), .summary = {}, .problem = {}};
+  const auto& said = made.launched;
+  made.problem = write_results(run, {.warnings = said.warnings, .restarts = said.restarts, .given_up = said.given_up},
+                               said.error, made.summary);
+  return made;
+}
+
+int report_end(const local_run& made, const run_directory& run, bool json, const std::string& hint, live_output& live,
+               std::ostream& out, std::ostream& err) {
+  if (!made.problem.empty())
+    err << "dynamix-node: error: " << made.problem << "\n";
+  if (json) {
+    out << workers_json(made.summary);
+  } else {
+    live.heading("\nworkers");
+    live.print(workers_table(made.summary));
+    live.heading("result");
+    live.print(result_block(made.summary));
+    live.print("run directory: " + run.path());
+  }
+  if (!made.launched.error.empty())
+    err << "dynamix-node: error: " << made.launched.error << "\n" << made.launched.last_words << hint;
+  else if (made.launched.stopped)
+    err << "dynamix-node: stopped before the end. " << hint;
+  else if (!made.summary.succeeded)
+    err << "dynamix-node: error: " << made.summary.reason << "\n" << hint;
+  return made.succeeded() ? exit_done : exit_failed;
 }
 
 } // namespace dynamix::node

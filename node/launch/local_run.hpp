@@ -5,6 +5,7 @@
 #include "node/launch/launcher.hpp"
 #include "node/reports/run_records.hpp"
 
+#include <iosfwd>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -35,7 +36,12 @@ struct local_run {
 /// options say so and the file names no keys, hosts have new ones for as long as the run lasts.
 local_run run_locally(launch_options options, live_output& live, const std::stop_token& stop);
 
-/// The tables at a run's end.
-void print_results(const run_summary& summary, const run_directory& run, live_output& live);
+/// The same of hosts that have been launched, and have ended.
+local_run sum_up(const run_directory& run, launch_outcome launched);
+
+/// Prints the tables of a run that is over, or with `json` the workers' alone on `out`, and to `err` what went wrong,
+/// with the `hint` of how to go on. Returns the command's exit code.
+int report_end(const local_run& made, const run_directory& run, bool json, const std::string& hint, live_output& live,
+               std::ostream& out, std::ostream& err);
 
 } // namespace dynamix::node

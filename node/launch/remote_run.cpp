@@ -104,6 +104,9 @@ remote_watch::remote_watch(const launch_options& options, const remote_options& 
       logs_.push_back(
           {.name = host.name, .path = options.run.log(host.name), .offset = size_of(options.run.log(host.name))});
   }
+  // What an earlier launcher had copied but not joined when it died, where that can be told.
+  if (ledgers_.size() == 1)
+    ledgers_.front().copy.offset = size_of(options.run.ledger());
 }
 
 std::string remote_watch::copy(followed_ledger& ledger, bool follow) const {
