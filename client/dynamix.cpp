@@ -186,6 +186,10 @@ int dynamix_samples(dynamix_run* run, uint32_t* numbers, size_t count) {
   return call(run, true, [&] { return run->body.samples({numbers, count}); });
 }
 
+int dynamix_shares(const dynamix_run* run, uint32_t* counts, size_t members) {
+  return call(run, [&] { return run->body.shares({counts, members}); });
+}
+
 int dynamix_deliver(dynamix_run* run, dynamix_deal* deal) {
   dynamix_deal made{};
   const int code = call(run, true, [&] { return run->body.deliver(made); });

@@ -117,6 +117,9 @@ DYNAMIX_API int dynamix_start_epoch(dynamix_run* run);
 DYNAMIX_API int dynamix_deal_next(dynamix_run* run, dynamix_deal* deal);
 /* The numbers of the newest deal's own samples (one where padded) into `numbers`, `count` of them. */
 DYNAMIX_API int dynamix_samples(dynamix_run* run, uint32_t* numbers, size_t count);
+/* How many samples of the newest deal are each member's, into `counts`, `members` of them: for callers whose samples
+ * have other numbers than those of dynamix_samples. The same on all members. */
+DYNAMIX_API int dynamix_shares(const dynamix_run* run, uint32_t* counts, size_t members);
 /* The oldest batch that was dealt and not delivered is with the training loop now. */
 DYNAMIX_API int dynamix_deliver(dynamix_run* run, dynamix_deal* deal);
 /* Steps that the epoch is going to have at the present batch sizes, for progress bars. */

@@ -99,13 +99,19 @@ deal_verdict lockstep::deal(dealt_step& dealt) {
   return deal_verdict::dealt;
 }
 
-std::span<const std::uint32_t> lockstep::samples() const {
+std::span<const std::uint32_t> lockstep::samples() {
   if (ahead_.empty())
     return {};
   auto own = ahead_.back().own;
   if (own.count == 0) // an empty range may begin behind the last sample
     own = {std::min(own.first, options_.samples - 1), 1};
   return sampler_.samples_of(own);
+}
+
+std::vector<std::uint64_t> lockstep::shares() const {
+  if (ahead_.empty())
+    return {};
+  return split_in_proportion(ahead_.back().total, plan_.at(ahead_.back().step).batches);
 }
 
 std::optional<dealt_step> lockstep::deliver() {

@@ -114,7 +114,9 @@ public:
   void start_epoch();
   deal_verdict deal(dealt_step& dealt);
   /// Of the newest deal; where that has none for this member, one that does not count.
-  std::span<const std::uint32_t> samples() const;
+  std::span<const std::uint32_t> samples();
+  /// How many samples of the newest deal are each member's; empty where nothing is dealt.
+  std::vector<std::uint64_t> shares() const;
   /// The oldest deal that was not delivered yet; nothing where there is none.
   std::optional<dealt_step> deliver();
   /// Steps of the epoch: those dealt since `start_epoch`, and those to come at the planned batch sizes.

@@ -267,6 +267,15 @@ std::string run::samples(std::span<std::uint32_t> numbers) {
   return {};
 }
 
+std::string run::shares(std::span<std::uint32_t> counts) const {
+  const auto shares = steps_->shares();
+  if (shares.size() != counts.size())
+    return shares.empty() ? "nothing is dealt"
+                          : fmt::format("there are {} members, not {}", shares.size(), counts.size());
+  std::ranges::copy(shares, counts.begin());
+  return {};
+}
+
 std::string run::deliver(dynamix_deal& deal) {
   const auto dealt = steps_->deliver();
   if (!dealt)

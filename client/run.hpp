@@ -33,6 +33,7 @@ public:
   std::string start_epoch();
   std::string deal(dynamix_deal& deal, int& verdict);
   std::string samples(std::span<std::uint32_t> numbers);
+  std::string shares(std::span<std::uint32_t> counts) const;
   std::string deliver(dynamix_deal& deal);
   std::string weights(double& own, double& total);
   std::string set_weights(double own, double total);

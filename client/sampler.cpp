@@ -9,7 +9,7 @@
 namespace dynamix::client {
 
 sampler::sampler(std::uint64_t seed, std::uint64_t samples, bool shuffled)
-    : seed_(seed), shuffled_(shuffled), permutation_(samples) {
+    : seed_(seed), samples_(samples), shuffled_(shuffled), permutation_(shuffled ? samples : 0) {
   shuffle(0);
 }
 
@@ -29,7 +29,12 @@ deal_result sampler::deal(std::span<const std::uint32_t> batches) {
   return dealt;
 }
 
-std::span<const std::uint32_t> sampler::samples_of(index_range range) const {
+std::span<const std::uint32_t> sampler::samples_of(index_range range) {
+  if (!shuffled_) {
+    permutation_.resize(range.count);
+    std::iota(permutation_.begin(), permutation_.end(), static_cast<std::uint32_t>(range.first));
+    return permutation_;
+  }
   return std::span(permutation_).subspan(range.first, range.count);
 }
 
@@ -51,9 +56,9 @@ bool sampler::restore(sampler_position position) {
 void sampler::shuffle(std::uint64_t epoch) {
   epoch_ = epoch;
   cursor_ = 0;
-  std::iota(permutation_.begin(), permutation_.end(), 0U);
   if (!shuffled_)
     return;
+  std::iota(permutation_.begin(), permutation_.end(), 0U);
   splitmix64 generator(derive_seed(seed_, epoch));
   for (auto last = static_cast<std::uint32_t>(permutation_.size()); last > 1; --last)
     std::swap(permutation_[last - 1], permutation_[generator.below(last)]);

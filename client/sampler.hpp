@@ -31,7 +31,7 @@ struct deal_result {
 /// splitmix64(derive_seed(seed, e)): the same on every platform, and a resume needs only {epoch, cursor}.
 class sampler {
 public:
-  /// `samples` in [1, 2^31). Not `shuffled`: every epoch is 0..n-1.
+  /// `samples` in [1, 2^31). Not `shuffled`: every epoch is 0..n-1, which is kept nowhere.
   sampler(std::uint64_t seed, std::uint64_t samples, bool shuffled = true);
 
   /// The samples of the next step for workers with these batch sizes (by rank; at most 2^20 each). Where the epoch has
@@ -40,23 +40,24 @@ public:
   deal_result deal(std::span<const std::uint32_t> batches);
 
   /// Sample numbers in a range of the epoch that was dealt from last. Valid until the next deal or restore.
-  std::span<const std::uint32_t> samples_of(index_range range) const;
+  std::span<const std::uint32_t> samples_of(index_range range);
 
   sampler_position position() const;
   /// Samples that the epoch which was dealt from last still has.
   std::uint64_t left() const { return epoch_samples() - cursor_; }
   /// False, and no change, when the position lies outside an epoch.
   bool restore(sampler_position position);
-  std::uint64_t epoch_samples() const { return permutation_.size(); }
+  std::uint64_t epoch_samples() const { return samples_; }
 
 private:
   void shuffle(std::uint64_t epoch);
 
   std::uint64_t seed_;
+  std::uint64_t samples_;
   bool shuffled_;
   std::uint64_t epoch_ = 0;
-  std::uint64_t cursor_ = 0; ///< may equal the epoch's samples until the next deal
-  std::vector<std::uint32_t> permutation_;
+  std::uint64_t cursor_ = 0;               ///< may equal the epoch's samples until the next deal
+  std::vector<std::uint32_t> permutation_; ///< not shuffled: of the range that was asked for last
 };
 
 } // namespace dynamix::client

@@ -2,6 +2,7 @@
 over letters, not sequences: `run.weight` says how many.
 
     dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/transformer.py
+    dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/transformer.py --stream docs/*.md
 """
 import argparse
 import pathlib
@@ -16,20 +17,19 @@ import dynamix
 IGNORED = -100
 
 
-class Lines(torch.utils.data.Dataset):
-    """The lines of a text as numbers of their letters."""
+class Lines:
+    """The lines of texts as numbers of their letters."""
 
-    def __init__(self, path, longest=96):
-        lines = [line for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines() if len(line) > 1]
-        self.letters = sorted(set("".join(lines)))
-        number = {letter: index for index, letter in enumerate(self.letters)}
-        self.lines = [torch.tensor([number[letter] for letter in line[:longest]]) for line in lines]
+    def __init__(self, paths, longest=96):
+        self.letters = sorted(set().union(*(pathlib.Path(path).read_text(encoding="utf-8") for path in paths)))
+        self.number = {letter: index for index, letter in enumerate(self.letters)}
+        self.longest = longest
 
-    def __len__(self):
-        return len(self.lines)
-
-    def __getitem__(self, index):
-        return self.lines[index]
+    def read(self, path):
+        with open(path, encoding="utf-8") as text:
+            for line in text:
+                if len(line) > 2:
+                    yield torch.tensor([self.number[letter] for letter in line.rstrip("\n")[:self.longest]])
 
 
 def collate(lines):
@@ -59,17 +59,21 @@ def main():
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--text", default=str(pathlib.Path(__file__).resolve().parents[1] / "ARCHITECTURE.md"))
+    parser.add_argument("--stream", nargs="+", metavar="FILE", help="read these texts line by line while training")
+    parser.add_argument("--workers", type=int, default=0, help="of the data loader")
     parser.add_argument("--agent", default="auto")
     options = parser.parse_args()
     rank, world = common.set_up()
     torch.manual_seed(1)
-    dataset = Lines(options.text)
-    net = Predictor(len(dataset.letters))
+    lines = Lines(options.stream or [options.text])
+    # One item of a list can be had as well as another; a file is read from its beginning on.
+    dataset = dynamix.Stream(sorted(options.stream), lines.read) if options.stream else list(lines.read(options.text))
+    net = Predictor(len(lines.letters))
     model = DistributedDataParallel(net) if world > 1 else net
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
 
     run = dynamix.join(model, optimizer, rule="square-root", agent=options.agent)
-    loader = run.loader(dataset, options.batch, collate_fn=collate)
+    loader = run.loader(dataset, options.batch, collate_fn=collate, num_workers=options.workers)
     with run:
         for epoch in range(run.epoch, options.epochs):
             for inputs, targets in loader:

@@ -14,6 +14,7 @@ docs/sdk.md tells the rest. Messages go to the logger "dynamix".
 from .client import DynamixError
 from .loader import Loader
 from .run import Run, Status, join
+from .stream import Stream
 
 __version__ = "0.1.0"
-__all__ = ["DynamixError", "Loader", "Run", "Status", "join"]
+__all__ = ["DynamixError", "Loader", "Run", "Status", "Stream", "join"]

@@ -94,6 +94,12 @@ class Client:
         self._check(self._library.dynamix_samples(self.handle, ctypes.addressof(self._numbers), count))
         return self._numbers[:count]
 
+    def shares(self, members: int) -> List[int]:
+        """How many samples of the newest deal are each member's."""
+        counts = (ctypes.c_uint32 * members)()
+        self._check(self._library.dynamix_shares(self.handle, ctypes.addressof(counts), members))
+        return list(counts)
+
     def deliver(self) -> raw.Deal:
         """The oldest batch that was dealt is with the training loop now."""
         self._check(self._library.dynamix_deliver(self.handle, byref(self.delivered)))

@@ -26,6 +26,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "start_epoch": (c_int, [c_void_p]),
     "deal_next": (c_int, [c_void_p, POINTER(raw.Deal)]),
     "samples": (c_int, [c_void_p, c_void_p, c_size_t]),
+    "shares": (c_int, [c_void_p, c_void_p, c_size_t]),
     "deliver": (c_int, [c_void_p, POINTER(raw.Deal)]),
     "epoch_steps": (c_uint64, [c_void_p]),
     "due": (c_uint32, [c_void_p]),

@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Iterator, List, TypeVar
+from typing import Any, Iterator, List, Optional, Sequence, TypeVar
 
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from . import structures as raw
 from .client import Client
 from .step import Step
+from .stream import Dealing, Stream
 
 _Sample = TypeVar("_Sample", covariant=True)
 _REFUSED = {
@@ -19,10 +20,12 @@ _REFUSED = {
 
 def check(dataset: Any, batch_size: Any, fetch_ahead: Any, options: Any) -> None:
     """Refuses what cannot be dealt exactly once, with a message that says what to do instead."""
-    if isinstance(dataset, IterableDataset):
-        raise NotImplementedError("run.loader() deals samples by their numbers and needs a map-style data set with "
-                                  "__getitem__ and __len__; an IterableDataset has none")
-    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+    if isinstance(dataset, IterableDataset) and not isinstance(dataset, Stream):
+        raise NotImplementedError("an IterableDataset chooses its items by itself, so nobody can see to it that each is used "
+                                  "once; give its shards, and what reads one of them: dynamix.Stream(files, read)")
+    if isinstance(dataset, Stream):
+        pass
+    elif not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise TypeError(f"{type(dataset).__name__} needs __getitem__ and __len__")
     for name, reason in _REFUSED.items():
         if options.pop(name, None) is not None:
@@ -36,17 +39,21 @@ def check(dataset: Any, batch_size: Any, fetch_ahead: Any, options: Any) -> None
 class Batches:
     """The DataLoader's batch sampler. It deals as far ahead as the DataLoader fetches."""
 
-    def __init__(self, client: Client, step: Step) -> None:
+    def __init__(self, client: Client, step: Step, dealing: Optional[Dealing]) -> None:
         self._client = client
         self._step = step
+        self._dealing = dealing  # of a stream
         self.turn = 0  # of the newest epoch; the iterators of older ones are over
 
     def __len__(self) -> int:
         return self._client.epoch_steps()
 
-    def __iter__(self) -> Iterator[List[int]]:
+    def __iter__(self) -> Iterator[Sequence[Any]]:
         client = self._client
         client.start_epoch()
+        if self._dealing is not None:
+            now = client.status()
+            self._dealing.start(now.epoch, now.cursor, now.step)
         self._step.start_epoch()
         self.turn += 1
         turn = self.turn
@@ -59,9 +66,17 @@ class Batches:
             if code == raw.WAIT:
                 self._step.read_rows()
                 continue
-            samples = client.samples()
-            # No batch can be empty. Twice the same sample, since batch norm needs two values; they are not counted.
-            yield samples * 2 if client.dealt.padded else samples
+            yield self._numbers() if self._dealing is None else self._places(self._dealing)
+
+    def _numbers(self) -> List[int]:
+        samples = self._client.samples()
+        # No batch can be empty. Twice the same sample, since batch norm needs two values; they are not counted.
+        return samples * 2 if self._client.dealt.padded else samples
+
+    def _places(self, dealing: Dealing) -> Sequence[Any]:
+        dealt = self._client.dealt
+        dealing.completed(self._client.status().step)
+        return dealing.take(dealt.epoch, dealt.step, self._client.shares(self._step.peers.size))
 
 
 class Loader(DataLoader[_Sample]):

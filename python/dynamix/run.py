@@ -24,6 +24,7 @@ from .memory import Guard, Loss, Weight
 from .optimizer import Schedule, Swap, is_adaptive, swap_optimizer, swap_scaler
 from .peers import Peers, group_of
 from .step import Calls, Step
+from .stream import Dealing, Reader, Stream, lengths_of
 
 _log = logging.getLogger("dynamix")
 _Sample = TypeVar("_Sample", covariant=True)
@@ -78,6 +79,7 @@ class Run:
         self._hosted: Optional[agents.Hosted] = None
         self._step: Optional[Step] = None
         self._loader: Optional[Loader[Any]] = None
+        self._dealing: Optional[Dealing] = None
         self._state: Optional[Dict[str, Any]] = None
         self._guard: Optional[Guard] = None
         self._call_hook: Any = None
@@ -119,7 +121,7 @@ class Run:
         exactly once an epoch, whatever the batch sizes become.
 
         Args:
-            dataset: map-style, the same on all members.
+            dataset: map-style, the same on all members; or a `dynamix.Stream`, of which `shuffle` shuffles the shards.
             batch_size: samples of this worker a step at the start, 1 to 2**20. It may differ between members.
             shuffle: a new permutation each epoch (as DistributedSampler does), or the samples in their order.
             seed: of the permutations; that of member 0 counts.
@@ -137,8 +139,14 @@ class Run:
         if self._loader is not None:
             raise RuntimeError("this run has its training loader; use a plain DataLoader for other data")
         check(dataset, batch_size, fetch_ahead, options)
-        workload = raw.Workload(batch=batch_size, samples=len(dataset), seed=seed, shuffle=shuffle,  # type: ignore[arg-type]
-                                drop_last=drop_last, lowest_batch=lowest_batch or 0, highest_batch=highest_batch or 0,
+        source: Any = dataset
+        if isinstance(dataset, Stream):
+            lengths = lengths_of(dataset, self._peers)
+            source = Reader(dataset, lengths)
+            self._dealing = Dealing(dataset, lengths, self._peers, options.get("num_workers", 0), seed, shuffle)
+            shuffle = False  # of the items; the dealing shuffles shards
+        workload = raw.Workload(batch=batch_size, samples=len(source), seed=seed, shuffle=shuffle, drop_last=drop_last,
+                                lowest_batch=lowest_batch or 0, highest_batch=highest_batch or 0,
                                 rule=raw.RULES[self._rule], **self._options)
         if self._agent is None:
             self._host(batch_size, lowest_batch or max(1, batch_size // 8), highest_batch or 4 * batch_size)
@@ -152,8 +160,8 @@ class Run:
         if fetch_ahead is None:
             self._step.calls = Calls()
             self._call_hook = self._model.register_forward_pre_hook(self._step.calls)
-        self._loader = Loader(dataset, Batches(self._client, self._step), self._client, self._step, fetch_ahead or 0,
-                              **options)
+        batches = Batches(self._client, self._step, self._dealing)
+        self._loader = Loader(source, batches, self._client, self._step, fetch_ahead or 0, **options)
         return self._loader
 
     def _host(self, initial: int, lowest: int, highest: int) -> None:
@@ -296,9 +304,13 @@ class Run:
     def state_dict(self) -> Dict[str, Any]:
         """The state behind the last completed step, the same on all members, however much has been fetched ahead: for
         checkpoints, beside those of model and optimiser."""
-        words = self._ready().client.save()
-        return {"version": _STATE_VERSION, "words": torch.frombuffer(words, dtype=torch.int64).clone(),
-                "schedules": [schedule.steps for schedule in self._schedules]}
+        client = self._ready().client
+        words = torch.frombuffer(client.save(), dtype=torch.int64).clone()
+        state = {"version": _STATE_VERSION, "words": words, "schedules": [schedule.steps for schedule in self._schedules]}
+        if self._dealing is not None:
+            self._dealing.completed(client.status().step)
+            state["stream"] = self._dealing.state()
+        return state
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Continues from `state_dict()`, also of another number of members. On all members, before the first epoch."""
@@ -317,6 +329,8 @@ class Run:
         step = self._ready()
         words = bytearray(state["words"].to(torch.int64).cpu().numpy().tobytes())
         step.client.restore(words)
+        if self._dealing is not None:
+            self._dealing.restore(state.get("stream"))
         step.progress = step.client.status().progress
         for schedule, steps in zip(self._schedules, state["schedules"]):
             schedule.steps = int(steps)

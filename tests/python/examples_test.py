@@ -52,9 +52,10 @@ class FashionMNIST(unittest.TestCase):
 
 class Text(unittest.TestCase):
     def test_trains_a_transformer(self):
-        shown = epochs(example("transformer.py", "--epochs", "2", ranks=2))
-        losses = [float(line.split("loss ")[1].split(",")[0]) for line in shown]
-        self.assertLess(losses[-1], 3.2)
+        for options in ((), ("--workers", "1", "--stream", *map(str, (SOURCE / "docs").glob("*.md")))):
+            shown = epochs(example("transformer.py", "--epochs", "2", *options, ranks=2))
+            losses = [float(line.split("loss ")[1].split(",")[0]) for line in shown]
+            self.assertLess(losses[-1], 3.2)
 
 
 if __name__ == "__main__":

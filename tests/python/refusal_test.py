@@ -43,7 +43,7 @@ class Refusals(unittest.TestCase):
         run, _ = a_run()
         self.refused(ValueError, "leave the sampler", run.loader, data(), batch_size=4, sampler=[1, 2])
         self.refused(ValueError, "give batch_size", run.loader, data(), batch_sampler=[[1], [2]])
-        self.refused(NotImplementedError, "map-style", run.loader, Stream(), batch_size=4)
+        self.refused(NotImplementedError, r"dynamix.Stream\(files, read\)", run.loader, Stream(), batch_size=4)
         self.refused(TypeError, "__getitem__", run.loader, iter([1]), batch_size=4)
         for size in (0, -1, 2.5, None, True):
             self.refused(ValueError, "batch_size", run.loader, data(), batch_size=size)

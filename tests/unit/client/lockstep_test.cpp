@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <numeric>
 
 namespace dynamix::client {
 namespace {
@@ -85,6 +86,9 @@ private:
       dealt_step dealt;
       if (steps.deal(dealt) != deal_verdict::dealt)
         break;
+      const auto shares = steps.shares();
+      EXPECT_EQ(shares.at(member), dealt.own.count);
+      EXPECT_EQ(std::accumulate(shares.begin(), shares.end(), std::uint64_t{0}), dealt.total);
       const auto samples = steps.samples();
       waiting.push_back({samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(dealt.own.count)});
     }

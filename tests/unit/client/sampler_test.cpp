@@ -57,6 +57,16 @@ TEST(Sampler, UsesEverySampleOnceAnEpochUnder200RandomSchedules) {
   }
 }
 
+TEST(Sampler, KeepsTheOrderOfTheSamplesUnlessAsked) {
+  sampler dealer(1, 100, false);
+  for (std::uint32_t next = 0; next < 200;) {
+    const auto dealt = dealer.deal(std::vector<std::uint32_t>{7, 3});
+    for (const auto range : dealt.ranges)
+      for (const auto sample : dealer.samples_of(range))
+        ASSERT_EQ(sample, next++ % 100);
+  }
+}
+
 TEST(Sampler, SplitsTheEndOfAnEpochInProportion) {
   sampler dealer(1, 105);
   const std::vector<std::uint32_t> batches{50, 25, 25};
