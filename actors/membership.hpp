@@ -123,6 +123,7 @@ public:
 
   const membership_state& state() const { return state_; }
   std::uint64_t generation() const { return state_.generation; }
+  std::uint64_t cluster_digest() const { return digest_; }
   /// Newest term that any worker has obeyed; a new arbitrator's lies above it.
   std::uint64_t highest_term() const { return highest_term_; }
   bool is_member(std::uint32_t rank) const;

@@ -152,7 +152,7 @@ void root_role::take_farewell(const messages::farewell& farewell, std::function<
   if (messages::tells_completion(farewell) && !std::ranges::any_of(farewells_, messages::tells_completion))
     keep(replication::training_ended{.generation = members_.generation(),
                                      .rank = farewell.rank,
-                                     .cluster_digest = file_->digest()},
+                                     .cluster_digest = members_.cluster_digest()},
          [] {});
   farewells_.push_back(farewell);
   write_row(ledger::farewell{farewell});

@@ -122,7 +122,7 @@ std::string value_text(const bound_field& of) {
 std::string to_toml(std::span<const bound_field> fields) {
   std::string text;
   for (const auto& each : fields)
-    text += fmt::format("{} = {}\n", each.name, value_text(each));
+    text.append(each.name).append(" = ").append(value_text(each)).append("\n");
   return text;
 }
 
@@ -147,13 +147,16 @@ std::string number_text(double value) {
 }
 
 std::string quoted(std::string_view text) {
-  std::string out = "\"";
+  std::string out;
+  out.reserve(text.size() + 2);
+  out += '"';
   for (const char c : text) {
     if (c == '"' || c == '\\')
       out += '\\';
     out += c;
   }
-  return out + "\"";
+  out += '"';
+  return out;
 }
 
 std::string quoted_list(std::span<const std::string_view> names) {
