@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 JOBS ?= $(shell nproc)
+# Tests of clusters wait more than they compute.
+TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 CLUSTER ?= deployments/clusters/local-4.toml
 LEADER_KILLS ?= 300
 NODE := build/release/node/dynamix-node
@@ -30,7 +32,7 @@ node: setup # only the program
 	@cmake --build --preset release -j $(JOBS) --target dynamix-node
 
 test: setup-test build fuzz ## run every test
-	@ctest --preset release -j $(JOBS) -LE long
+	@ctest --preset release -j $(TEST_JOBS) -LE long
 
 fuzz: setup # a million damaged frames and rows of items under AddressSanitizer and UndefinedBehaviorSanitizer
 	@cmake --preset sanitize -Wno-dev >/dev/null
@@ -39,7 +41,7 @@ fuzz: setup # a million damaged frames and rows of items under AddressSanitizer 
 
 test-all: setup-test build fuzz ## run the long tests too
 	@tools/setup tools/packages-long.txt tools/packages-release.txt
-	@ctest --preset release -j $(JOBS)
+	@ctest --preset release -j $(TEST_JOBS)
 
 soak: node ## break clusters for hours: LEADER_KILLS=300 of leaders, 1,200 of workers, then everything at random
 	@$(NODE) faults --plan deployments/faults/leader-kills-soak.toml --repeat $(LEADER_KILLS)
@@ -55,7 +57,7 @@ bench: ## measure against the rivals (installs python3-torch)
 sanitize: setup ## build and test under AddressSanitizer and UndefinedBehaviorSanitizer
 	@cmake --preset sanitize -Wno-dev >/dev/null
 	@cmake --build --preset sanitize -j $(JOBS)
-	@ctest --preset sanitize -j $(JOBS)
+	@ctest --preset sanitize -j $(TEST_JOBS)
 
 packages: setup ## make Debian packages in build/packages
 	@tools/setup tools/packages-release.txt
