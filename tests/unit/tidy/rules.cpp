@@ -309,6 +309,22 @@ std::vector<finding> find_long_mains(const source_tree& tree) {
   return found;
 }
 
+std::vector<finding> find_unexplained_log_lines(const source_tree& tree) {
+  static const std::regex logged(R"((?:spdlog::(?:warn|error|critical)\(|log_level::(?:warning|error),))"
+                                 R"(\s*(?:fmt::format\(\s*)?"([a-z]+(?:_[a-z]+)*)[ "])");
+  const auto* document = tree.find("docs/troubleshooting.md");
+  std::vector<finding> found;
+  for (const auto& file : tree.files) {
+    if (!file.is_cpp() || file.room() == "tests" || file.room() == "benchmarks")
+      continue;
+    for (auto at = std::sregex_iterator(file.text.begin(), file.text.end(), logged); at != std::sregex_iterator(); ++at)
+      if (const auto name = (*at)[1].str(); !document || document->text.find("`" + name + "`") == std::string::npos)
+        found.push_back({file.path, line_of(file.text, static_cast<std::size_t>(at->position(1))),
+                         name + " is logged, and docs/troubleshooting.md does not say what to do"});
+  }
+  return found;
+}
+
 std::vector<finding> find_misnamed_tests(const source_tree& tree) {
   static const std::regex misnamed(R"(\b(TEST|TEST_F|TEST_P)\(\s*(\w+_\w*|[a-z]\w*|\w+,\s*(\w+_\w*|[a-z]\w*))\s*[,)])");
   std::vector<finding> found;

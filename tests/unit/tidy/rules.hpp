@@ -71,6 +71,9 @@ std::vector<finding> find_long_mains(const source_tree& tree);
 
 /// Tests whose suite or name is not in CamelCase.
 std::vector<finding> find_misnamed_tests(const source_tree& tree);
+/// Every line that is logged as a warning or an error begins with a name, which docs/troubleshooting.md explains in
+/// backquotes.
+std::vector<finding> find_unexplained_log_lines(const source_tree& tree);
 /// The first code of a header is `#pragma once`.
 std::vector<finding> find_unguarded_headers(const source_tree& tree);
 

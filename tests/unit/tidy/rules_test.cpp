@@ -69,8 +69,20 @@ TEST(Repository, GuardsEveryHeader) {
   EXPECT_THAT(find_unguarded_headers(repository()), IsEmpty());
 }
 
+TEST(Repository, ExplainsWhatItLogsAsAWarning) {
+  EXPECT_THAT(find_unexplained_log_lines(repository()), IsEmpty());
+}
 TEST(Repository, NamesTestsInOneStyle) {
   EXPECT_THAT(find_misnamed_tests(repository()), IsEmpty());
+}
+
+TEST(Rules, FindALogLineThatNoDocumentExplains) {
+  temporary_tree tree;
+  tree.write("docs/troubleshooting.md", "| `known_trouble` | nothing |\n");
+  tree.write("actors/a.cpp", "void f() {\n  spdlog::warn(\"known_trouble {}\", 1);\n  spdlog::error(\n      "
+                             "\"new_trouble reason={}\", 1);\n  spdlog::info(\"no_trouble\");\n}\n");
+  tree.write("session/b.cpp", "  log(log_level::warning, fmt::format(\"other_trouble {}\", 1));\n");
+  EXPECT_THAT(places(find_unexplained_log_lines(tree.read())), ElementsAre("actors/a.cpp:4", "session/b.cpp:1"));
 }
 
 TEST(Rules, FindATestNamedInAnotherStyle) {
