@@ -40,6 +40,7 @@ void add_swarm(CLI::App& app, command_context& context);
 void add_top(CLI::App& app, command_context& context);
 void add_trace(CLI::App& app, command_context& context);
 void add_completion(CLI::App& app, command_context& context);
+void add_prune(CLI::App& app, command_context& context);
 void add_keys(CLI::App& app, command_context& context);
 
 /// Writes "dynamix-node: error: MESSAGE" and returns exit_refused.

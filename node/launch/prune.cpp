@@ -1,0 +1,121 @@
+#include "node/launch/prune.hpp"
+
+#include "node/launch/run_directory.hpp"
+#include "trainer/checkpoint.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fmt/core.h>
+
+namespace dynamix::node {
+namespace {
+
+namespace fs = std::filesystem;
+using time_point = std::chrono::file_clock::time_point;
+
+constexpr std::chrono::hours in_use_for{1};
+
+struct old_run {
+  run_directory directory;
+  time_point written; ///< the newest of its files
+  std::uint64_t bytes = 0;
+};
+
+bool is_run(const fs::path& path) {
+  const run_directory run(path.string());
+  std::error_code ignored;
+  return fs::is_regular_file(run.cluster_file(), ignored) && fs::is_regular_file(run.ledger(), ignored);
+}
+
+/// Symbolic links are not followed.
+old_run measure(const fs::path& path) {
+  old_run run{.directory = run_directory(path.string()), .written = time_point::min()};
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code gone; // meanwhile
+    if (!entry->is_regular_file(gone) || entry->is_symlink(gone))
+      continue;
+    if (const auto bytes = entry->file_size(gone); !gone)
+      run.bytes += bytes;
+    if (const auto written = entry->last_write_time(gone); !gone)
+      run.written = std::max(run.written, written);
+  }
+  return run;
+}
+
+std::vector<old_run> find_runs(const std::string& directory, std::string& problem) {
+  std::vector<old_run> runs;
+  if (is_run(directory)) {
+    runs.push_back(measure(directory));
+    return runs;
+  }
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
+    if (!entry->is_symlink() && is_run(entry->path()))
+      runs.push_back(measure(entry->path()));
+  if (error)
+    problem = fmt::format("cannot list {}: {}", directory, error.message());
+  std::ranges::sort(runs, std::greater(), &old_run::written);
+  return runs;
+}
+
+void add_file(const fs::path& path, std::string reason, prune_plan& plan) {
+  std::error_code error;
+  if (!fs::is_regular_file(fs::symlink_status(path, error)))
+    return;
+  if (const auto bytes = fs::file_size(path, error); !error)
+    plan.removals.push_back({path.string(), bytes, std::move(reason)});
+}
+
+void add_parts(const run_directory& run, prune_plan& plan) {
+  add_file(run.trace(), "a trace", plan);
+  std::error_code error;
+  for (fs::directory_iterator entry(run.path() + "/traces", error), end; !error && entry != end; entry.increment(error))
+    add_file(entry->path(), "a trace", plan);
+  const auto newest = trainer::newest_checkpoint(run.checkpoints());
+  if (newest.path.empty())
+    return;
+  for (const auto& path : trainer::checkpoints_up_to(run.checkpoints(), newest.state.step))
+    if (path != newest.path)
+      add_file(path, "an older checkpoint", plan);
+}
+
+} // namespace
+
+prune_plan plan_pruning(const std::string& directory, const prune_options& options, time_point now,
+                        std::string& problem) {
+  prune_plan plan;
+  std::uint64_t bytes = 0;
+  std::size_t place = 0;
+  for (const auto& run : find_runs(directory, problem)) {
+    const auto& path = run.directory.path();
+    const auto age = std::chrono::duration_cast<std::chrono::hours>(now - run.written);
+    const auto newer = place++;
+    bytes += run.bytes;
+    if (age < in_use_for)
+      plan.in_use.push_back(path);
+    else if (options.keep_for.count() > 0 && age >= options.keep_for)
+      plan.removals.push_back({path, run.bytes, fmt::format("last written to {} days ago", age.count() / 24)});
+    else if (options.keep_runs > 0 && newer >= options.keep_runs)
+      plan.removals.push_back({path, run.bytes, fmt::format("{} runs are newer", newer)});
+    else
+      add_parts(run.directory, plan);
+  }
+  plan.kept_bytes = bytes;
+  for (const auto& each : plan.removals)
+    plan.kept_bytes -= std::min(each.bytes, plan.kept_bytes);
+  return plan;
+}
+
+std::vector<std::string> prune(const prune_plan& plan) {
+  std::vector<std::string> problems;
+  for (const auto& each : plan.removals) {
+    std::error_code error;
+    fs::remove_all(each.path, error);
+    if (error)
+      problems.push_back(fmt::format("cannot remove {}: {}", each.path, error.message()));
+  }
+  return problems;
+}
+
+} // namespace dynamix::node

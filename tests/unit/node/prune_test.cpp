@@ -1,0 +1,125 @@
+#include "node/launch/prune.hpp"
+#include "node/launch/run_directory.hpp"
+#include "storage/atomic_file.hpp"
+#include "tests/unit/node/command_answer.hpp"
+#include "tests/unit/node/sample_run.hpp"
+#include "trainer/checkpoint.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+
+namespace dynamix::node {
+namespace {
+
+using namespace testing;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+namespace fs = std::filesystem;
+
+/// Runs that were last written to some hours ago.
+class Prune : public ::testing::Test {
+protected:
+  run_directory make_run(const std::string& name, int hours_ago) {
+    run_directory run(directory_.path() + "/" + name);
+    EXPECT_EQ(run.create(), "");
+    fs::create_directories(run.path() + "/traces");
+    for (const auto& path : {run.cluster_file(), run.ledger(), run.path() + "/traces/ada.jsonl", run.trace()})
+      EXPECT_EQ(storage::write_file_atomically(path, std::string(1000, 'x')), "");
+    for (const std::uint64_t step : {10, 20, 30})
+      write(trainer::checkpoint_path(run.checkpoints(), step), step);
+    for (const auto& entry : fs::recursive_directory_iterator(run.path()))
+      if (entry.is_regular_file())
+        fs::last_write_time(entry.path(), now_ - std::chrono::hours(hours_ago));
+    return run;
+  }
+
+  static void write(const std::string& path, std::uint64_t step) {
+    trainer::checkpoint state;
+    state.step = step;
+    state.epoch_samples = 100;
+    state.batches = {64, 64};
+    EXPECT_EQ(trainer::write_checkpoint(path, state), "");
+  }
+
+  prune_plan plan(const prune_options& options = {}) {
+    std::string problem;
+    auto planned = plan_pruning(directory_.path(), options, now_, problem);
+    EXPECT_EQ(problem, "");
+    return planned;
+  }
+
+  /// Below the directory.
+  std::vector<std::string> paths(const prune_plan& planned) const {
+    std::vector<std::string> found;
+    for (const auto& each : planned.removals)
+      found.push_back(fs::relative(each.path, directory_.path()).string());
+    return found;
+  }
+
+  temporary_directory directory_;
+  const std::chrono::file_clock::time_point now_ = std::chrono::file_clock::now();
+};
+
+TEST_F(Prune, KeepsTheNewestCheckpointAndWhatTellsTheRun) {
+  const auto run = make_run("a", 2);
+  const auto planned = plan();
+  EXPECT_THAT(paths(planned), UnorderedElementsAre("a/trace.json", "a/traces/ada.jsonl",
+                                                   "a/checkpoints/checkpoint-000000000010.safetensors",
+                                                   "a/checkpoints/checkpoint-000000000020.safetensors"));
+  EXPECT_THAT(prune(planned), IsEmpty());
+  EXPECT_EQ(trainer::newest_checkpoint(run.checkpoints()).state.step, 30U);
+  EXPECT_TRUE(fs::exists(run.ledger()));
+  EXPECT_THAT(plan().removals, IsEmpty());
+}
+
+TEST_F(Prune, KeepsAnOlderCheckpointWhereTheNewestIsDamaged) {
+  const auto run = make_run("a", 2);
+  fs::resize_file(trainer::checkpoint_path(run.checkpoints(), 30), 20);
+  fs::last_write_time(trainer::checkpoint_path(run.checkpoints(), 30), now_ - std::chrono::hours(2));
+  EXPECT_THAT(prune(plan()), IsEmpty());
+  EXPECT_EQ(trainer::newest_checkpoint(run.checkpoints()).state.step, 20U);
+}
+
+TEST_F(Prune, RemovesWholeRunsByNumberAndByAge) {
+  make_run("a", 49);
+  make_run("b", 30);
+  make_run("c", 3);
+  EXPECT_THAT(paths(plan({.keep_for = std::chrono::hours(48)})), ::testing::Contains("a"));
+  const auto planned = plan({.keep_runs = 1});
+  EXPECT_THAT(paths(planned), ::testing::IsSupersetOf({"a", "b"}));
+  EXPECT_THAT(prune(planned), IsEmpty());
+  EXPECT_FALSE(fs::exists(directory_.path() + "/a"));
+  EXPECT_TRUE(fs::exists(directory_.path() + "/c"));
+}
+
+TEST_F(Prune, LeavesRunsThatMayBeInUseAndWhatIsNoRun) {
+  make_run("a", 0);
+  fs::create_directories(directory_.path() + "/data");
+  ASSERT_EQ(storage::write_file_atomically(directory_.path() + "/data/cluster.toml", std::string("x")), "");
+  make_run("elsewhere/b", 400);
+  fs::create_directory_symlink(directory_.path() + "/elsewhere/b", directory_.path() + "/linked");
+  const auto planned = plan({.keep_runs = 1, .keep_for = std::chrono::hours(1)});
+  EXPECT_THAT(planned.removals, IsEmpty());
+  EXPECT_THAT(planned.in_use, ElementsAre(directory_.path() + "/a"));
+}
+
+TEST_F(Prune, RemovesOnlyWhenItIsTold) {
+  const auto run = make_run("a", 2);
+  const auto said = ask({"prune", directory_.path()});
+  EXPECT_EQ(said.code, exit_done);
+  EXPECT_THAT(said.out, HasSubstr("Nothing was removed: --yes does it"));
+  EXPECT_TRUE(fs::exists(run.trace()));
+  const auto done = nlohmann::json::parse(ask({"prune", directory_.path(), "--yes", "--json"}).out);
+  EXPECT_EQ(done.at("removed"), true);
+  EXPECT_EQ(done.at("removals").size(), 4U);
+  EXPECT_FALSE(fs::exists(run.trace()));
+  EXPECT_EQ(ask({"prune", directory_.path() + "/missing"}).code, exit_refused);
+}
+
+} // namespace
+} // namespace dynamix::node
