@@ -87,16 +87,16 @@ std::string to_toml_without(const cluster_file& file, std::string_view left_out)
 std::vector<std::pair<std::string, std::string>> link_protections(const cluster_file& file) {
   const bool keys = !file.security.keys.empty();
   const std::string proven = "TLS 1.3, both sides with a certificate";
+  const std::string clear = file.insecure ? "in the clear, except in a run by launch, which makes keys"
+                                          : "in the clear, except in a run by local or launch, which make keys";
   std::vector<std::pair<std::string, std::string>> found;
-  found.emplace_back("control", keys ? proven : "in the clear (TLS 1.3 in a run by local --keys)");
+  found.emplace_back("control", keys ? proven : clear);
   if (!file.arbitrator.replicas.empty())
-    found.emplace_back(
-        "raft",
-        keys ? proven : "in the clear, after a challenge by the shared secret (TLS 1.3 in a run by local --keys)");
+    found.emplace_back("raft", keys ? proven : clear + "; without them after a challenge by the shared secret");
   found.emplace_back("gradients", file.training.trainer == trainer_kind::client
                                       ? "by the training program's own process group"
                                   : keys ? proven
-                                         : "in the clear (TLS 1.3 in a run by local --keys)");
+                                         : clear);
   if (!file.dashboard.listen.empty())
     found.emplace_back("page", file.dashboard.token_file.empty() ? "plain HTTP" : "plain HTTP with a bearer token");
   return found;

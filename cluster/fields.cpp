@@ -110,8 +110,8 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      {},
      &optional_path_rule},
     {"cluster", "insecure", in<&cluster_file::insecure>,
-     "Lets hosts without keys listen beyond loopback, although nothing authenticates a peer; the same as "
-     "`--insecure`."},
+     "Lets hosts without keys listen beyond loopback, although nothing authenticates a peer, and has `local` make no "
+     "keys; the same as `--insecure`."},
 
     {"training",
      "trainer",

@@ -168,7 +168,8 @@ void add_compare(CLI::App& app, command_context& context) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   add_set(*command, arguments->set);
-  command->add_flag("--insecure", arguments->insecure, "Listen beyond loopback, although peers are not authenticated");
+  command->add_flag("--insecure", arguments->insecure,
+                    "Make no keys for the runs: hosts talk in the clear, to whoever reaches their ports");
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->add_flag("--json", arguments->json, "Print the rows as JSON, and nothing else, on standard output");
   command->callback([arguments, &context] {

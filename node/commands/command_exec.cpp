@@ -70,7 +70,7 @@ std::optional<cluster::cluster_file> load(const exec_arguments& arguments, std::
     return std::nullopt;
   }
   cluster::make_paths_absolute(*file);
-  const auto errors = check_machine(*file, false);
+  const auto errors = check_machine(*file);
   for (const auto& error : errors)
     refuse_at(err, error);
   return errors.empty() ? std::move(file) : std::nullopt;

@@ -60,7 +60,7 @@ std::optional<faults::fault_plan> load_plan(const faults_arguments& arguments, s
 /// What the cluster and this machine say about the plan. False after the errors have been written.
 bool check(const faults::fault_plan& plan, const cluster::cluster_file& file, std::ostream& err) {
   auto errors = faults::check_targets(plan, file);
-  for (auto& error : check_machine(file, false))
+  for (auto& error : check_machine(file))
     errors.push_back(std::move(error));
   for (const auto& error : errors)
     refuse_at(err, error);
@@ -226,7 +226,6 @@ std::string move_into(faults::namespaces& apart, cluster::cluster_file& file) {
     names.push_back(host.name);
   if (auto reason = apart.create(names); !reason.empty())
     return reason;
-  file.insecure = true; // nobody but these hosts is on that network
   for (auto& host : file.hosts)
     host.address = apart.address(host.name);
   return "";

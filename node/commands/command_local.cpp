@@ -27,7 +27,6 @@ struct local_arguments {
   std::string resume;
   bool shadow = false;
   bool insecure = false;
-  bool keys = false;
   bool quiet = false;
   bool json = false;
   bool trace = false;
@@ -103,7 +102,7 @@ int run_local(const local_arguments& arguments, command_context& context) {
   if (!file)
     return exit_refused;
   cluster::make_paths_absolute(*file); // for the copy in the run directory
-  const auto errors = check_machine(*file, arguments.insecure);
+  const auto errors = check_machine(*file);
   for (const auto& error : errors)
     refuse_at(context.err, error);
   if (!errors.empty())
@@ -114,7 +113,6 @@ int run_local(const local_arguments& arguments, command_context& context) {
 
   auto options = local_options(*file, run);
   options.insecure = arguments.insecure;
-  options.make_keys = arguments.keys;
   options.resume = resume;
   options.quiet = arguments.quiet || arguments.json;
   options.trace = arguments.trace;
@@ -163,10 +161,7 @@ void add_local(CLI::App& app, command_context& context) {
       ->excludes(out);
   command->add_flag("--shadow", arguments->shadow, "Decide and log without changing batch sizes");
   command->add_flag("--insecure", arguments->insecure,
-                    "Listen beyond loopback, although not everything between hosts is authenticated");
-  command->add_flag("--keys", arguments->keys,
-                    "Make keys for this run, with which its hosts prove to each other who they are (unless the file "
-                    "names some)");
+                    "Make no keys for this run: its hosts talk in the clear, to whoever reaches their ports");
   command->add_flag("--trace", arguments->trace,
                     "Trace windows, steps, collectives and decisions of all hosts, for Perfetto");
   command->add_flag("--log-json", arguments->log_json, "Hosts log one JSON object per line");

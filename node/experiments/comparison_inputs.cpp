@@ -80,7 +80,7 @@ int check_place(const compare_arguments& arguments, comparison_inputs& inputs, s
       for (const auto& error : simulator::load_scenario(file, inputs.scenarios.emplace_back()))
         code = refuse_at(err, error);
     } else {
-      for (const auto& error : check_machine(file, arguments.insecure))
+      for (const auto& error : check_machine(file))
         code = refuse_at(err, error);
     }
     cluster::make_paths_absolute(file);

@@ -37,13 +37,12 @@ public:
 struct launch_options {
   cluster::cluster_file file; ///< resolved; the run directory holds it as cluster.toml
   run_directory run;
-  std::string program; ///< dynamix-node itself
-  bool insecure = false;
-  std::string keys = {};  ///< directory of the hosts' keys; empty: the file's, or none
-  bool make_keys = false; ///< for this run, where the file names none (`run_locally`)
-  bool resume = false;    ///< from the run directory's newest checkpoint
-  bool quiet = false;     ///< no progress
-  bool trace = false;     ///< every host's process writes its trace
+  std::string program;   ///< dynamix-node itself
+  bool insecure = false; ///< without keys, wherever hosts listen
+  std::string keys = {}; ///< directory of the hosts' keys; empty: the file's, or none
+  bool resume = false;   ///< from the run directory's newest checkpoint
+  bool quiet = false;    ///< no progress
+  bool trace = false;    ///< every host's process writes its trace
   bool log_json = false;
   launch_observer* observer = nullptr;
   std::chrono::milliseconds look_interval{100};

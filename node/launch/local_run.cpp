@@ -17,11 +17,8 @@
 
 namespace dynamix::node {
 
-std::vector<cluster::file_error> check_hosts(const cluster::cluster_file& file, bool insecure) {
+std::vector<cluster::file_error> check_hosts(const cluster::cluster_file& file) {
   std::vector<cluster::file_error> errors;
-  for (std::size_t i = 0; i < file.hosts.size(); ++i)
-    if (const auto reason = cluster::refuse_listen(file, file.hosts[i], insecure); !reason.empty())
-      errors.push_back(cluster::error_at(file, fmt::format("host[{}].address", i), reason));
   if (cluster::knows_truth(file.arbitrator.policy))
     errors.push_back(
         cluster::error_at(file, "arbitrator.policy",
@@ -31,10 +28,10 @@ std::vector<cluster::file_error> check_hosts(const cluster::cluster_file& file, 
   return errors;
 }
 
-std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file, bool insecure) {
+std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file) {
   if (own_program().empty())
     return {{.file = own_program_link, .message = own_program_missing}};
-  auto errors = check_hosts(file, insecure);
+  auto errors = check_hosts(file);
   if (!errors.empty())
     return errors;
   errors = check_ports(file);
@@ -63,7 +60,7 @@ launch_options local_options(const cluster::cluster_file& file, const run_direct
 }
 
 local_run run_locally(launch_options options, live_output& live, const std::stop_token& stop) {
-  const bool make_keys = options.make_keys && options.file.security.keys.empty();
+  const bool make_keys = options.file.security.keys.empty() && !options.insecure && !options.file.insecure;
   if (auto problem = make_keys ? make_run_keys(options.file, options.run, options.keys) : ""; !problem.empty())
     return {.launched = {}, .summary = {}, .problem = std::move(problem)};
   auto launched = launch(options, live, stop);

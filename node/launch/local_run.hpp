@@ -12,11 +12,12 @@
 
 namespace dynamix::node {
 
-/// What forbids the file's hosts to run, wherever they are.
-std::vector<cluster::file_error> check_hosts(const cluster::cluster_file& file, bool insecure);
+/// What forbids the file's hosts to run, wherever they are. That they listen beyond loopback does not: they have keys,
+/// or somebody has said that they need none.
+std::vector<cluster::file_error> check_hosts(const cluster::cluster_file& file);
 
 /// The same, and what this machine says about the file, before anything is started or written.
-std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file, bool insecure);
+std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file);
 
 /// Makes the directory of a run that begins anew, or goes on under a changed file. Returns an empty string, or what
 /// went wrong.
@@ -32,8 +33,8 @@ struct local_run {
 
   bool succeeded() const { return problem.empty() && launched.succeeded && summary.succeeded; }
 };
-/// Launches the hosts, waits for their end and writes the run's results. The directory is prepared. Where the
-/// options say so and the file names no keys, hosts have new ones for as long as the run lasts.
+/// Launches the hosts, waits for their end and writes the run's results. The directory is prepared. Where the file
+/// names no keys, hosts have new ones for as long as the run lasts, unless the file or the options say `insecure`.
 local_run run_locally(launch_options options, live_output& live, const std::stop_token& stop);
 
 /// The same of hosts that have been launched, and have ended.

@@ -62,7 +62,7 @@ TEST_F(Keys, AreRefusedWhereOthersMayReadThemOrTheyAreAnothers) {
 
 TEST_F(Keys, AreMadeForALocalRunAndGoneWhenItIsOver) {
   write_file({.epochs = 1000, .cluster = patient_cluster});
-  auto local = start({"local", "--cluster", file(), "--out", run().path(), "--keys"});
+  auto local = start_local();
   ASSERT_TRUE(wait_for_windows(1));
   const auto own = run().path() + "/keys";
   EXPECT_EQ(std::filesystem::status(own).permissions(), std::filesystem::perms(0700));
@@ -77,9 +77,9 @@ TEST_F(Keys, AreMadeForALocalRunAndGoneWhenItIsOver) {
   EXPECT_FALSE(std::filesystem::exists(own));
 }
 
-TEST_F(Keys, AreLeftOutOfALocalRunThatDoesNotAskForThem) {
+TEST_F(Keys, AreLeftOutOfALocalRunThatIsToldSo) {
   write_file({.epochs = 1000, .cluster = patient_cluster});
-  auto local = start_local();
+  auto local = start({"local", "--cluster", file(), "--out", run().path(), "--insecure"});
   ASSERT_TRUE(wait_for_windows(1));
   EXPECT_FALSE(std::filesystem::exists(run().path() + "/keys"));
   const links::testing::raw_socket stranger(port(0));

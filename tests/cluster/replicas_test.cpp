@@ -20,10 +20,8 @@ protected:
     write_file({.slowdowns = {10, 10}, .epochs = epochs, .replicas = 3, .cluster = cluster});
   }
 
-  /// Over links, as hosts with keys have them; without, the replicas know each other by the secret.
-  program start_local_with_keys() const {
-    return start({"local", "--cluster", file(), "--out", run().path(), "--keys"});
-  }
+  /// Without keys replicas know each other by the secret.
+  program start_insecure() const { return start({"local", "--cluster", file(), "--out", run().path(), "--insecure"}); }
 
   /// The hosts that led so far.
   std::vector<std::string> leaders() const {
@@ -78,14 +76,14 @@ TEST_F(Replicas, EndTogetherWhenNothingHappens) {
   expect_orderly_end(start_local().wait());
 }
 
-TEST_F(Replicas, EndTogetherOverLinksWhenNothingHappens) {
+TEST_F(Replicas, EndTogetherWithoutKeysWhenNothingHappens) {
   write_replicated_file(0.5, patient_cluster);
-  expect_orderly_end(start_local_with_keys().wait());
+  expect_orderly_end(start_insecure().wait());
 }
 
 TEST_F(Replicas, GoOnWithTheNextWindowWhenTheLeaderDiesTwice) {
   write_replicated_file(5);
-  auto local = start_local_with_keys();
+  auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   for (std::size_t kills = 1; kills <= 2; ++kills) {
     const auto before = windows().size();
@@ -100,7 +98,7 @@ TEST_F(Replicas, GoOnWithTheNextWindowWhenTheLeaderDiesTwice) {
 
 TEST_F(Replicas, ReplaceALeaderThatHangsAndFollowWhenItWakes) {
   write_replicated_file(5);
-  auto local = start_local_with_keys();
+  auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   const auto first = leaders().back();
   const auto before = windows().size();

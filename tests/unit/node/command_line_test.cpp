@@ -250,12 +250,13 @@ TEST_F(CommandLine, LocalRefusesWrongChangesOfTheFile) {
   EXPECT_EQ(refused.code, exit_refused);
 }
 
-TEST_F(CommandLine, LocalRefusesOpenListenersBeforeItWritesAnything) {
-  const auto path = write_pair("address = \"10.0.0.1\"\n");
+TEST_F(CommandLine, LocalRefusesAddressesOfOthersBeforeItWritesAnything) {
+  const auto path = write_pair("address = \"203.0.113.1\"\n");
   const std::string out = directory_.path() + "/run";
   const auto refused = ask({"local", "--cluster", path, "--out", out});
   EXPECT_EQ(refused.code, exit_refused);
-  EXPECT_THAT(refused.err, HasSubstr("which is not loopback"));
+  EXPECT_THAT(refused.err, HasSubstr("that is not an address of this machine"));
+  EXPECT_THAT(refused.err, Not(HasSubstr("--insecure"))) << "with keys that is no matter";
   EXPECT_FALSE(std::filesystem::exists(out));
 }
 
