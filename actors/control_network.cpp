@@ -1,6 +1,7 @@
 #include "actors/control_network.hpp"
 
 #include "actors/handlers.hpp"
+#include "actors/message_guard.hpp"
 
 #include <caf/io/basp_broker.hpp>
 #include <caf/io/middleman_actor_impl.hpp>
@@ -63,21 +64,24 @@ namespace network = caf::io::network;
 
 /// Takes descriptors from the pump's queue where CAF's own takes connections from a listener.
 struct queue_policy {
-  static bool try_accept(network::native_socket& taken, network::native_socket queue) {
-    int plain = -1;
-    if (::recv(queue, &plain, sizeof plain, MSG_DONTWAIT) != sizeof plain)
-      return false;
-    taken = plain;
-    return true;
+  std::string* host; ///< whose link was taken last
+
+  bool try_accept(network::native_socket& taken, network::native_socket queue) const {
+    auto link = links::take_link(queue);
+    taken = link.plain;
+    *host = std::move(link.host);
+    return taken >= 0;
   }
 };
 
 /// As CAF's own for TCP, but for where its connections come from.
 class link_doorman final : public caf::io::doorman {
 public:
-  link_doorman(network::default_multiplexer& multiplexer, const links::listening& source, std::string address)
-      : doorman(network::accept_hdl_from_socket(source.queue)), acceptor_(multiplexer, source.queue),
-        address_(std::move(address)), port_(source.port) {}
+  link_doorman(network::default_multiplexer& multiplexer, const links::listening& source, std::string address,
+               std::shared_ptr<new_links> links)
+      : doorman(network::accept_hdl_from_socket(source.queue)),
+        acceptor_(multiplexer, source.queue, queue_policy{&host_}), address_(std::move(address)), port_(source.port),
+        links_(std::move(links)) {}
 
   using caf::io::doorman::new_connection;
   bool new_connection() override {
@@ -88,6 +92,7 @@ public:
     auto& multiplexer = acceptor_.backend();
     auto link = multiplexer.new_scribe(acceptor_.accepted_socket());
     const auto handle = link->hdl();
+    links_->put(handle, {.host = host_, .called = false});
     parent()->add_scribe(std::move(link));
     return doorman::new_connection(&multiplexer, handle);
   }
@@ -102,30 +107,36 @@ public:
   void remove_from_loop() override { acceptor_.passivate(); }
 
 private:
+  std::string host_;
   network::acceptor_impl<queue_policy> acceptor_;
   const std::string address_;
   const std::uint16_t port_;
+  const std::shared_ptr<new_links> links_;
 };
 
 template <class CalledLinks>
 class link_middleman final : public caf::io::middleman_actor_impl {
 public:
   link_middleman(caf::actor_config& config, caf::actor broker, std::shared_ptr<links::pump> pump,
-                 std::shared_ptr<CalledLinks> called)
-      : middleman_actor_impl(config, std::move(broker)), pump_(std::move(pump)), called_(std::move(called)) {}
+                 std::shared_ptr<CalledLinks> called, std::shared_ptr<new_links> links)
+      : middleman_actor_impl(config, std::move(broker)), pump_(std::move(pump)), called_(std::move(called)),
+        links_(std::move(links)) {}
 
 protected:
   caf::expected<caf::io::scribe_ptr> connect(const std::string& host, std::uint16_t port) override {
     const int plain = called_->take(host, port);
     if (plain < 0)
       return caf::sec::cannot_connect_to_node;
-    return multiplexer().new_scribe(plain);
+    auto link = multiplexer().new_scribe(plain);
+    links_->put(link->hdl(), {.host = host, .called = true});
+    return link;
   }
   caf::expected<caf::io::doorman_ptr> open(std::uint16_t port, const char* address, bool /*reuse*/) override {
     links::listening source;
     if (auto problem = pump_->listen(address, port, source); !problem.empty())
       return caf::make_error(caf::sec::cannot_open_port, std::move(problem));
-    return caf::make_counted<link_doorman>(dynamic_cast<network::default_multiplexer&>(multiplexer()), source, address);
+    return caf::make_counted<link_doorman>(dynamic_cast<network::default_multiplexer&>(multiplexer()), source, address,
+                                           links_);
   }
 
 private:
@@ -133,14 +144,21 @@ private:
 
   std::shared_ptr<links::pump> pump_;
   std::shared_ptr<CalledLinks> called_;
+  std::shared_ptr<new_links> links_;
 };
 
 } // namespace
 
-control_network::control_network(caf::actor_system& system, std::shared_ptr<links::pump> pump)
+control_network::control_network(caf::actor_system& system, std::shared_ptr<links::pump> pump,
+                                 std::shared_ptr<const authority> rules)
     : system_(system), pump_(std::move(pump)), called_(std::make_shared<called_links>()),
-      middleman_(system.spawn<link_middleman<called_links>, caf::detached + caf::hidden>(
-          system.middleman().named_broker<caf::io::basp_broker>(caf::atom("BASP")), pump_, called_)) {}
+      refused_(std::make_shared<refused_messages>()) {
+  // CAF ends it with its own broker.
+  const auto broker = system.middleman().named_broker<guarded_broker>(caf::atom("LinkBASP"));
+  auto links = std::make_shared<new_links>();
+  static_cast<guarded_broker*>(caf::actor_cast<caf::abstract_actor*>(broker))->use(std::move(rules), links, refused_);
+  middleman_ = system.spawn<link_middleman<called_links>, caf::detached + caf::hidden>(broker, pump_, called_, links);
+}
 
 control_network::~control_network() = default;
 
@@ -176,6 +194,10 @@ gateway_actor control_network::reach(const connector_target& target, std::uint32
     return {};
   }
   return caf::actor_cast<gateway_actor>(found);
+}
+
+std::uint64_t control_network::refused() const {
+  return refused_->count();
 }
 
 void control_network::shut_down() {

@@ -1,8 +1,10 @@
 #pragma once
 
 /// How a process publishes its gateway and reaches those of others over links on which hosts prove who they are
-/// (`links/pump.hpp`). CAF gets the plain ends of links whose peer is proven, and never a socket of the network.
+/// (`links/pump.hpp`), and say only what they may (`actors/authority.hpp`). CAF gets the plain ends of links whose peer
+/// is proven, and never a socket of the network.
 
+#include "actors/authority.hpp"
 #include "actors/connector.hpp"
 #include "actors/interfaces.hpp"
 #include "links/pump.hpp"
@@ -15,9 +17,12 @@
 
 namespace dynamix::actors {
 
+class refused_messages;
+
 class control_network {
 public:
-  control_network(caf::actor_system& system, std::shared_ptr<links::pump> pump);
+  /// Without `rules` a proven host may say anything. One a system.
+  control_network(caf::actor_system& system, std::shared_ptr<links::pump> pump, std::shared_ptr<const authority> rules);
   ~control_network();
   control_network(const control_network&) = delete;
   control_network& operator=(const control_network&) = delete;
@@ -31,6 +36,9 @@ public:
   /// reached. Blocks, for `timeout_ms` and a handshake's time at most, and nobody but the caller.
   gateway_actor reach(const connector_target& target, std::uint32_t timeout_ms, std::string& problem);
 
+  /// Frames of proven hosts that were not passed on to CAF, since their sender may not say that.
+  std::uint64_t refused() const;
+
   /// Before the actor system ends. Links that are open end with it.
   void shut_down();
 
@@ -40,6 +48,7 @@ private:
   caf::actor_system& system_;
   std::shared_ptr<links::pump> pump_;
   std::shared_ptr<called_links> called_;
+  std::shared_ptr<refused_messages> refused_;
   caf::io::middleman_actor middleman_;
 };
 

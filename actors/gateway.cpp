@@ -69,8 +69,8 @@ gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_sta
   };
 }
 
-store_actor::behavior_type store(store_actor::pointer self, std::size_t workers) {
-  install_handlers(self, "store");
+store_actor::behavior_type store(store_actor::stateful_pointer<store_state> self, std::size_t workers) {
+  install_handlers(self, store_state::name);
   return {
       [table = std::make_shared<store_table>(workers)](atom::apply, const message<messages::store_operation>& operation)
           -> caf::result<message<messages::store_result>> {

@@ -23,7 +23,11 @@ struct gateway_state {
 gateway_local::behavior_type gateway(gateway_local::stateful_pointer<gateway_state> self, std::string host,
                                      bool arbitrates, std::shared_ptr<host_events> events);
 
+struct store_state {
+  static constexpr const char* name = "store";
+};
+
 /// Serves the table through which a process group of so many workers meets.
-store_actor::behavior_type store(store_actor::pointer self, std::size_t workers);
+store_actor::behavior_type store(store_actor::stateful_pointer<store_state> self, std::size_t workers);
 
 } // namespace dynamix::actors

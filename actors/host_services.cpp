@@ -40,7 +40,9 @@ host_services::host_services(caf::actor_system& system, const host_options& opti
       timeouts_(cluster::derive_timeouts(options.file->detect_ms)), host_(*options_.file->find(options_.host)),
       has_worker_(host_.has(cluster::role::worker) && !options_.without_worker),
       has_arbitrator_(host_.has(cluster::role::arbitrator)), tree_(system, options_, events_),
-      network_(links.control ? std::make_shared<control_network>(system, links.control) : nullptr),
+      network_(links.control ? std::make_shared<control_network>(
+                                   system, links.control, std::make_shared<authority>(*options_.file, options_.host))
+                             : nullptr),
       raft_links_(links.raft), peer_links_(links.gradients) {
   tree_.use(network_);
 }

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <fmt/core.h>
 #include <map>
 #include <mutex>
@@ -34,6 +35,14 @@ constexpr milliseconds departure_time{2000};  ///< for what local users have wri
 constexpr const char* host_ends = "this host ends";
 constexpr int events_max = 64;
 constexpr int accepts_max = 64; ///< in a row
+
+/// As `take_link` reads it: the descriptor, then the name.
+bool send_link(int queue, int plain, const std::string& host) {
+  std::string text(sizeof plain, '\0');
+  std::memcpy(text.data(), &plain, sizeof plain);
+  text += host;
+  return ::send(queue, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+}
 
 } // namespace
 
@@ -384,13 +393,11 @@ private:
     auto [ours, theirs] = make_plain_pair();
     if (!ours)
       return "there is no descriptor left";
-    const int number = theirs.get();
     if (proven.link->calls()) {
       proven.opened.set_value({.plain = theirs.release(), .problem = ""});
     } else {
       const auto taker = listeners_.find(proven.listener);
-      if (taker == listeners_.end() ||
-          ::send(taker->second.queue.get(), &number, sizeof number, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof number)
+      if (taker == listeners_.end() || !send_link(taker->second.queue.get(), theirs.get(), proven.link->peer_name()))
         return "nobody takes links any more";
       theirs.release();
     }
@@ -499,6 +506,17 @@ private:
   time_point departed_at_;
   std::thread thread_;
 };
+
+taken_link take_link(int queue) {
+  std::array<char, 512> text; // NOLINT: filled by recv
+  taken_link taken;
+  const auto count = ::recv(queue, text.data(), text.size(), MSG_DONTWAIT);
+  if (count <= static_cast<ssize_t>(sizeof taken.plain))
+    return taken;
+  std::memcpy(&taken.plain, text.data(), sizeof taken.plain);
+  taken.host.assign(text.data() + sizeof taken.plain, static_cast<std::size_t>(count) - sizeof taken.plain);
+  return taken;
+}
 
 std::unique_ptr<pump> pump::start(pump_options options, std::string& problem) {
   tls_identity identity(options.directory, options.host, options.protocol);

@@ -41,8 +41,15 @@ struct pump_counts {
 /// Where a listener listens, and what it hands over.
 struct listening {
   std::uint16_t port = 0;
-  int queue = -1; ///< each accepted link's plain descriptor is read from it, as an `int`; the caller closes both
+  int queue = -1; ///< of accepted links, for `take_link`; the caller closes it
 };
+
+/// An accepted link.
+struct taken_link {
+  int plain = -1;   ///< which the caller closes; -1: none waits
+  std::string host; ///< its peer's proven name
+};
+taken_link take_link(int queue);
 
 /// A connection within this process that a link carries to one within another host's.
 struct carriage {

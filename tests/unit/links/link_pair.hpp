@@ -103,8 +103,12 @@ protected:
   }
   /// The next link that ada's listener has handed over; -1 when none comes within 30 s.
   int next_link() const {
-    const auto bytes = queue_->read(sizeof(int));
-    return bytes.size() == sizeof(int) ? *reinterpret_cast<const int*>(bytes.data()) : -1;
+    pollfd waiting{.fd = queue_->get(), .events = POLLIN, .revents = 0};
+    if (::poll(&waiting, 1, 30000) != 1)
+      return -1;
+    const auto taken = take_link(queue_->get());
+    EXPECT_EQ(taken.host, "ben");
+    return taken.plain;
   }
   bool anything_handed_over() const {
     pollfd waiting{.fd = queue_->get(), .events = POLLIN, .revents = 0};

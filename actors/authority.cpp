@@ -1,0 +1,121 @@
+#include "actors/authority.hpp"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+
+namespace dynamix::actors {
+namespace {
+
+std::string unless(bool allowed, const char* who) {
+  return allowed ? "" : fmt::format("only {} may say that", who);
+}
+
+} // namespace
+
+authority::authority(const cluster::cluster_file& file, const std::string& host)
+    : own_(host), plan_(cluster::plan_tree(file)) {
+  for (const auto* worker : file.workers())
+    workers_.push_back(worker->name);
+  const auto own = static_cast<std::uint32_t>(std::ranges::find(workers_, host) - workers_.begin());
+  if (plan_.central()) {
+    plan_.nodes.clear();
+    for (const auto* arbitrator : file.arbitrators()) {
+      if (own < workers_.size())
+        deciding_.insert(arbitrator->name);
+      if (file.find(host)->has(cluster::role::arbitrator))
+        replicas_.insert(arbitrator->name);
+    }
+    return;
+  }
+  if (own < workers_.size())
+    for (const auto place : plan_.places_for_worker(own))
+      deciding_.insert(plan_.nodes[place].host);
+  find_neighbours(plan_.find(host));
+}
+
+/// Of the hub that this host holds, where it holds one.
+void authority::find_neighbours(std::size_t own) {
+  for (std::size_t node = 1; own < plan_.nodes.size() && node < plan_.nodes.size(); ++node)
+    for (const auto place : plan_.places_for_node(node)) {
+      if (node == own)
+        above_.insert(plan_.nodes[place].host);
+      else if (place == own)
+        below_[plan_.nodes[node].host];
+    }
+  for (std::uint32_t rank = 0; !below_.empty() && rank < workers_.size(); ++rank)
+    for (auto node : plan_.places_for_worker(rank))
+      for (; node != 0; node = plan_.nodes[node].parent)
+        if (const auto found = below_.find(plan_.nodes[node].host); found != below_.end())
+          found->second.insert(rank);
+}
+
+std::string authority::name_of(std::uint32_t rank) const {
+  return rank < workers_.size() ? fmt::format("host \"{}\"'s", workers_[rank]) : "nobody's";
+}
+
+/// Of a worker, which speaks for itself alone.
+std::string authority::refuse_worker(const std::string& speaker, const statement& said) const {
+  const auto own = std::ranges::find(workers_, speaker);
+  if (own == workers_.end())
+    return "it has no worker";
+  if (!said.host.empty() && said.host != speaker)
+    return fmt::format("it says that it is of host \"{}\"", said.host);
+  for (const auto rank : said.ranks)
+    if (rank != static_cast<std::uint32_t>(own - workers_.begin()))
+      return fmt::format("it is about rank {}, which is {}", rank, name_of(rank));
+  return "";
+}
+
+/// Of a hub below, through which its workers speak.
+std::string authority::refuse_child(const std::string& speaker, const statement& said) const {
+  const auto found = below_.find(speaker);
+  if (found == below_.end())
+    return "it is no arbitrator below this one";
+  if (said.kind == statement_kind::beats && said.host != speaker)
+    return fmt::format("it says that it is of host \"{}\"", said.host);
+  for (const auto rank : said.ranks)
+    if (!found->second.contains(rank))
+      return fmt::format("it is about rank {}, which is {} and does not come through it", rank, name_of(rank));
+  return "";
+}
+
+std::string authority::refuse(const std::string& speaker, const statement& said) const {
+  switch (said.kind) {
+  case statement_kind::hello: // whether it is a worker at all is told to it
+  case statement_kind::finish:
+    if (said.host != speaker)
+      return fmt::format("it says that it is of host \"{}\"", said.host);
+    return said.kind == statement_kind::hello ? "" : unless(replicas_.contains(speaker), "a replica");
+  case statement_kind::attach:
+    if (said.host != speaker)
+      return fmt::format("it says that it is of host \"{}\"", said.host);
+    return refuse_child(speaker, said);
+  case statement_kind::report:
+  case statement_kind::beat:
+  case statement_kind::settle:
+    return refuse_worker(speaker, said);
+  case statement_kind::evaluation:
+  case statement_kind::absent:
+  case statement_kind::farewell: {
+    auto reason = refuse_worker(speaker, said);
+    return reason.empty() || !below_.contains(speaker) ? reason : refuse_child(speaker, said);
+  }
+  case statement_kind::relay:
+  case statement_kind::beats:
+  case statement_kind::window:
+    return refuse_child(speaker, said);
+  case statement_kind::guidance:
+    return unless(above_.contains(speaker), "an arbitrator above");
+  case statement_kind::decision:
+    return unless(deciding_.contains(speaker) || above_.contains(speaker), "an arbitrator of this host");
+  case statement_kind::operation:
+    return unless(relays(speaker) || std::ranges::find(workers_, speaker) != workers_.end(), "a worker");
+  case statement_kind::answer:
+    return unless(deciding_.contains(speaker) || above_.contains(speaker) || replicas_.contains(speaker),
+                  "who is asked by this host");
+  }
+  return "";
+}
+
+} // namespace dynamix::actors

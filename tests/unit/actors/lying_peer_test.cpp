@@ -1,0 +1,430 @@
+/// What a host with keys can do that lies: each attack does what it is meant to where nobody looks at what proven hosts
+/// say, and nothing where somebody does.
+
+#include "actors/message_guard.hpp"
+#include "tests/unit/actors/linked_host.hpp"
+#include "tests/unit/links/raw_client.hpp"
+
+#include <caf/io/all.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <poll.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+
+namespace dynamix::actors::testing {
+namespace {
+
+namespace basp = caf::io::basp;
+
+/// What an actor of the attacked host has heard, by its words.
+class heard {
+public:
+  void add(const std::string& word) {
+    const std::scoped_lock lock(mutex_);
+    ++words_[word];
+  }
+  int count(const std::string& word) const {
+    const std::scoped_lock lock(mutex_);
+    const auto found = words_.find(word);
+    return found == words_.end() ? 0 : found->second;
+  }
+
+private:
+  mutable std::mutex mutex_;
+  std::map<std::string, int> words_;
+};
+
+struct hub_stand_in_state {
+  static constexpr const char* name = "hub";
+};
+using hub_stand_in = aggregator_actor::extend_with<greeter_actor>;
+
+/// Takes whatever comes to a hub, and answers a hello with the handle that a test wants to be attacked.
+hub_stand_in::behavior_type stand_in(hub_stand_in::stateful_pointer<hub_stand_in_state> self,
+                                     std::shared_ptr<heard> received, std::shared_ptr<caf::strong_actor_ptr> handed) {
+  self->set_down_handler(
+      [received](const caf::down_msg& down) { received->add("end of " + caf::to_string(down.source)); });
+  return {
+      [received](atom::report, const message<messages::window_report>&) { received->add("report"); },
+      [received](atom::evaluation, const message<messages::evaluation_report>&) { received->add("evaluation"); },
+      [received](atom::beat, const message<messages::heartbeat>& sign) {
+        received->add(sign && sign->rank == 0 ? "own beat" : "beat");
+        return atom::beat_v;
+      },
+      [received](atom::absent, const message<messages::absence>&) { received->add("absent"); },
+      [](atom::settle) { return atom::settle_v; },
+      [received](atom::farewell, const message<messages::farewell>&) {
+        received->add("farewell");
+        return atom::farewell_v;
+      },
+      [self, received, handed](atom::hello, const message<messages::hello>&, const worker_actor& caller)
+          -> caf::result<message<messages::welcome>, aggregator_actor> {
+        received->add("hello");
+        self->monitor(caller);
+        const auto target = *handed ? *handed : caf::actor_cast<caf::strong_actor_ptr>(self);
+        return {pack(messages::welcome{}), caf::actor_cast<aggregator_actor>(target)};
+      },
+  };
+}
+
+struct worker_stand_in_state {
+  static constexpr const char* name = "worker";
+};
+
+worker_actor::behavior_type worker_stand_in(worker_actor::stateful_pointer<worker_stand_in_state>,
+                                            std::shared_ptr<heard> received) {
+  return {
+      [received](atom::decide, const message<messages::decision>&) { received->add("decide"); },
+      [received](atom::place, const message<messages::placement>&, const store_actor&) { received->add("place"); },
+      [received](atom::closed, const message<messages::generation_notice>&) { received->add("closed"); },
+      [received](atom::stop) { received->add("stop"); },
+  };
+}
+
+/// ada and cy are replicas of the arbitrator with dot; ada and ben train.
+cluster::cluster_file trio() {
+  const auto read = cluster::parse_cluster_text(R"(
+[cluster]
+name = "pair"
+[security]
+keys = "keys"
+[arbitrator]
+replicas = ["ada", "cy", "dot"]
+[[host]]
+name = "ben"
+port = 7400
+[[host]]
+name = "ada"
+port = 7401
+roles = ["worker", "arbitrator"]
+replica_port = 7501
+[[host]]
+name = "cy"
+port = 7402
+roles = ["arbitrator"]
+replica_port = 7502
+[[host]]
+name = "dot"
+port = 7403
+roles = ["arbitrator"]
+replica_port = 7503
+)",
+                                                "pair.toml");
+  for (const auto& error : read.errors)
+    ADD_FAILURE() << to_string(error);
+  return read.file;
+}
+
+/// ada, who is attacked, and ben, who has proven its name to ada and lies.
+class attacked {
+public:
+  attacked(const std::string& keys, bool guarded) {
+    const auto file = trio();
+    ada_ = std::make_unique<one_host>(
+        "ada", keys, std::set<std::string>{"ben", "cy"}, [](const std::string&) {},
+        guarded ? std::make_shared<authority>(file, "ada") : nullptr);
+    ben_ = std::make_unique<one_host>("ben", keys, std::set<std::string>{}, [](const std::string&) {});
+    hub_ = ada_->system().spawn(stand_in, received, handed_);
+    worker_ = ada_->system().spawn(worker_stand_in, received);
+    caf::anon_send(caf::actor_cast<gateway_local>(ada_->own()), atom::serve_v, caf::actor_cast<greeter_actor>(hub_));
+    port = ada_->publish();
+    gateway = ben_->reach("ada", port);
+    EXPECT_TRUE(gateway) << ben_->problem();
+  }
+  ~attacked() {
+    for (const auto& each : {caf::actor_cast<caf::actor>(hub_), caf::actor_cast<caf::actor>(worker_)})
+      caf::anon_send_exit(each, caf::exit_reason::kill);
+  }
+
+  /// An actor of ada's as ben sees it; the hub where none is named. Null: ada does not answer.
+  aggregator_actor hear_of(const caf::strong_actor_ptr& target = {}, const std::string& as = "ben") {
+    *handed_ = target;
+    const auto own = ben_->system().spawn(worker_stand_in, std::make_shared<heard>());
+    aggregator_actor found;
+    caf::scoped_actor self(ben_->system());
+    messages::hello said{.cluster = "pair", .host = as, .incarnation = 1, .heartbeat_interval_ms = 1000};
+    self->request(gateway, std::chrono::seconds(3), atom::hello_v, pack(said), own)
+        .receive([&](const message<messages::welcome>&, const aggregator_actor& hub) { found = hub; },
+                 [](const caf::error&) {});
+    caf::anon_send_exit(own, caf::exit_reason::kill);
+    return found;
+  }
+  worker_actor worker_of_ada() {
+    return caf::actor_cast<worker_actor>(hear_of(caf::actor_cast<caf::strong_actor_ptr>(worker_)));
+  }
+  /// Everything that ben has sent before has come, and ada still answers to what ben may say.
+  bool settles() {
+    const auto hub = hear_of();
+    if (!hub)
+      return false;
+    caf::scoped_actor self(ben_->system());
+    bool answered = false;
+    self->request(hub, patience, atom::beat_v, pack(messages::heartbeat{.rank = 0, .incarnation = 1}))
+        .receive([&](atom::beat) { answered = true; }, [](const caf::error&) {});
+    return answered;
+  }
+  template <class... Content>
+  bool hears(const std::string& word, const aggregator_actor& target, const Content&... content) {
+    caf::scoped_actor self(ben_->system());
+    self->send(target, content...);
+    EXPECT_TRUE(settles());
+    return received->count(word) > 0;
+  }
+
+  const hub_stand_in& hub() const { return hub_; }
+  one_host& ada() { return *ada_; }
+  one_host& ben() { return *ben_; }
+  std::uint64_t refused() const { return ada_->network().refused(); }
+
+  std::shared_ptr<heard> received = std::make_shared<heard>();
+  std::uint16_t port = 0;
+  gateway_actor gateway;
+
+private:
+  std::unique_ptr<one_host> ada_;
+  std::unique_ptr<one_host> ben_;
+  std::shared_ptr<caf::strong_actor_ptr> handed_ = std::make_shared<caf::strong_actor_ptr>();
+  hub_stand_in hub_;
+  worker_actor worker_;
+};
+
+/// A connection of ben's to ada over which the test writes CAF's frames itself.
+class raw_frames {
+public:
+  explicit raw_frames(attacked& host) : system_(host.ben().system()) {
+    std::string problem;
+    plain_ = host.ben().pump().connect("ada", "127.0.0.1", host.port, std::chrono::seconds(10), problem);
+    EXPECT_GE(plain_, 0) << problem;
+  }
+  raw_frames(const raw_frames&) = delete;
+  ~raw_frames() { ::close(plain_); }
+
+  template <class... Content>
+  void send(basp::header header, const Content&... content) {
+    std::vector<char> payload;
+    caf::binary_serializer body(system_, payload);
+    if constexpr (sizeof...(content) > 0) {
+      EXPECT_FALSE(body(content...));
+    }
+    if (!payload.empty())
+      header.payload_len = static_cast<std::uint32_t>(payload.size());
+    std::vector<char> bytes;
+    caf::binary_serializer head(system_, bytes);
+    EXPECT_FALSE(head(header));
+    bytes.insert(bytes.end(), payload.begin(), payload.end());
+    EXPECT_EQ(::send(plain_, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
+  void shake_hands(const caf::node_id& as) { send({basp::message_type::client_handshake, 0, 0, 0, 0, 0}, as); }
+  /// Whether ada closes the connection.
+  bool ends() const {
+    std::array<char, 4096> ignored{};
+    pollfd waiting{.fd = plain_, .events = POLLIN, .revents = 0};
+    while (::poll(&waiting, 1, 30000) == 1)
+      if (::recv(plain_, ignored.data(), ignored.size(), MSG_DONTWAIT) == 0)
+        return true;
+    return false;
+  }
+
+private:
+  caf::actor_system& system_;
+  int plain_ = -1;
+};
+
+class LyingPeer : public ::testing::Test {
+protected:
+  LyingPeer() { EXPECT_EQ(links::make_keys(keys_.path(), links::testing::request_of({"ada", "ben", "cy"})), ""); }
+
+  /// `attack` tells whether it came through.
+  template <class Attack>
+  void expect_stopped(const Attack& attack) {
+    {
+      attacked unguarded(keys_.path(), false);
+      EXPECT_TRUE(attack(unguarded)) << "where nobody looks it is an attack";
+      EXPECT_EQ(unguarded.refused(), 0U);
+    }
+    attacked guarded(keys_.path(), true);
+    EXPECT_FALSE(attack(guarded));
+    EXPECT_GE(guarded.refused(), 1U);
+    EXPECT_TRUE(guarded.settles()) << "ada goes on";
+  }
+
+  links::testing::temporary_keys keys_;
+};
+
+TEST_F(LyingPeer, MaySayWhatIsItsOwn) {
+  attacked host(keys_.path(), true);
+  const auto hub = host.hear_of();
+  ASSERT_TRUE(hub);
+  messages::window_report report{.host = "ben", .rank = 0, .generation = 1, .window = 1};
+  EXPECT_TRUE(host.hears("report", hub, atom::report_v, pack(report)));
+  EXPECT_TRUE(host.hears("farewell", hub, atom::farewell_v, pack(messages::farewell{.host = "ben", .decisions = {}})));
+  EXPECT_TRUE(host.hears("own beat", hub, atom::beat_v, pack(messages::heartbeat{.rank = 0, .incarnation = 1})));
+  EXPECT_EQ(host.refused(), 0U);
+}
+
+TEST_F(LyingPeer, EndsAndKillsActors) {
+  for (const auto reason : {caf::exit_reason::user_shutdown, caf::exit_reason::kill})
+    expect_stopped([&](attacked& host) {
+      caf::anon_send_exit(host.gateway, reason);
+      caf::scoped_actor self(host.ben().system());
+      self->send_exit(host.gateway, reason);
+      return !host.hear_of();
+    });
+}
+
+TEST_F(LyingPeer, ReportsAndLeavesForOthers) {
+  expect_stopped([](attacked& host) {
+    messages::window_report report{.host = "ada", .rank = 1, .generation = 1, .window = 1};
+    return host.hears("report", host.hear_of(), atom::report_v, pack(report));
+  });
+  expect_stopped([](attacked& host) {
+    messages::farewell said{.host = "ada", .rank = 1, .decisions = {}};
+    return host.hears("farewell", host.hear_of(), atom::farewell_v, pack(said));
+  });
+  expect_stopped([](attacked& host) {
+    return host.hears("beat", host.hear_of(), atom::beat_v, pack(messages::heartbeat{.rank = 1, .incarnation = 1}));
+  });
+  expect_stopped([](attacked& host) {
+    return host.hears("absent", host.hear_of(), atom::absent_v, pack(messages::absence{.rank = 1, .incarnation = 1}));
+  });
+  expect_stopped([](attacked& host) { return static_cast<bool>(host.hear_of({}, "ada")); });
+}
+
+TEST_F(LyingPeer, DecidesAndPlaces) {
+  expect_stopped([](attacked& host) {
+    const messages::decision forged{.key = {.term = 1ULL << 62, .window = 1}, .generation = 1, .batch = 8};
+    caf::scoped_actor self(host.ben().system());
+    self->send(host.worker_of_ada(), atom::decide_v, pack(forged));
+    EXPECT_TRUE(host.settles());
+    return host.received->count("decide") > 0;
+  });
+  expect_stopped([](attacked& host) {
+    caf::scoped_actor self(host.ben().system());
+    self->send(host.worker_of_ada(), atom::stop_v);
+    EXPECT_TRUE(host.settles());
+    return host.received->count("stop") > 0;
+  });
+}
+
+TEST_F(LyingPeer, EndsTheRunForAReplica) {
+  expect_stopped([](attacked& host) {
+    caf::anon_send(caf::actor_cast<gateway_local>(host.ada().own()), atom::redirect_v, std::string("cy"));
+    caf::scoped_actor self(host.ben().system());
+    const messages::farewell said{.host = "cy", .reason = "over", .decisions = {}};
+    bool answered = false;
+    self->request(host.gateway, std::chrono::seconds(3), atom::finish_v, pack(said))
+        .receive([&](atom::finish) { answered = true; }, [](const caf::error&) {});
+    const bool ended = host.ada().events()->take().arbitrator.has_value();
+    EXPECT_EQ(answered, ended);
+    const auto greeter = caf::actor_cast<greeter_actor>(host.hub());
+    caf::anon_send(caf::actor_cast<gateway_local>(host.ada().own()), atom::serve_v, greeter);
+    return ended;
+  });
+}
+
+TEST_F(LyingPeer, HandsOverActorsOfOthers) {
+  expect_stopped([](attacked& host) {
+    caf::scoped_actor self(host.ben().system());
+    messages::hello said{.cluster = "pair", .host = "ben", .incarnation = 1, .heartbeat_interval_ms = 1000};
+    const auto of_ada = host.worker_of_ada(); // what is decided for ben would go to ada
+    const auto before = host.received->count("hello");
+    self->request(host.gateway, std::chrono::seconds(3), atom::hello_v, pack(said), of_ada)
+        .receive([](const message<messages::welcome>&, const aggregator_actor&) {}, [](const caf::error&) {});
+    return host.received->count("hello") > before;
+  });
+}
+
+TEST_F(LyingPeer, StoresInCafsOwnServices) {
+  expect_stopped([](attacked& host) {
+    const auto service = caf::atom("ConfigServ");
+    const auto broker = host.ben().system().middleman().named_broker<guarded_broker>(caf::atom("LinkBASP"));
+    caf::scoped_actor self(host.ben().system());
+    self->send(broker, caf::forward_atom::value, host.ada().system().node(), service,
+               caf::make_message(caf::put_atom::value, std::string("ballast"), caf::make_message(std::string("kept"))));
+    EXPECT_TRUE(host.settles());
+    caf::scoped_actor at_ada(host.ada().system());
+    const auto found = host.ada().system().registry().get<caf::strong_actor_ptr>(service);
+    at_ada->send(caf::actor_cast<caf::actor>(found), caf::get_atom::value, std::string("ballast"));
+    bool kept = false;
+    at_ada->receive([&](const std::string&, const caf::message& value) { kept = !value.empty(); },
+                    [&](caf::ok_atom, const std::string&, const caf::message& value) { kept = !value.empty(); },
+                    caf::after(patience) >> [] { ADD_FAILURE() << "no answer"; });
+    return kept;
+  });
+}
+
+TEST_F(LyingPeer, TellsTheEndOfAnActorOfAnother) {
+  one_host cy("cy", keys_.path(), {}, [](const std::string&) {});
+  expect_stopped([&](attacked& host) {
+    const auto lives = cy.system().spawn(worker_stand_in, std::make_shared<heard>());
+    const auto gateway = cy.reach("ada", host.port);
+    caf::scoped_actor self(cy.system());
+    messages::hello said{.cluster = "pair", .host = "cy", .incarnation = 1, .heartbeat_interval_ms = 1000};
+    self->request(gateway, patience, atom::hello_v, pack(said), lives)
+        .receive([](const message<messages::welcome>&, const aggregator_actor&) {},
+                 [](const caf::error& error) { ADD_FAILURE() << caf::to_string(error); });
+    system_config config(cluster::derive_timeouts(5000));
+    caf::actor_system other(config);
+    raw_frames forged(host);
+    forged.shake_hands(other.node());
+    forged.send({basp::message_type::down_message, 0, 0, 0, lives.id(), caf::invalid_actor_id}, cy.system().node(),
+                host.ada().system().node(), caf::make_error(caf::exit_reason::user_shutdown));
+    const auto told = "end of " + caf::to_string(lives.address());
+    for (int looks = 0; looks < 40 && host.received->count(told) == 0; ++looks)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const bool believed = host.received->count(told) > 0;
+    caf::anon_send_exit(lives, caf::exit_reason::kill);
+    return believed;
+  });
+}
+
+TEST_F(LyingPeer, IsCutWhereItsFramesAreNone) {
+  system_config config(cluster::derive_timeouts(5000));
+  caf::actor_system one(config);
+  caf::actor_system two(config);
+  attacked host(keys_.path(), true);
+  const auto node = host.ben().system().node();
+  const std::map<std::string, std::function<void(raw_frames&)>> attempts = {
+      {"a message before a handshake",
+       [&](raw_frames& to) {
+         to.send({basp::message_type::monitor_message, 0, 0, 0, 0, 1}, node, host.ada().system().node());
+       }},
+      {"a claim of four gigabytes",
+       [&](raw_frames& to) {
+         to.shake_hands(one.node());
+         to.send({basp::message_type::direct_message, 0, 0xffffffff, 0, 1, 1});
+       }},
+      {"a second handshake",
+       [&](raw_frames& to) {
+         to.shake_hands(one.node());
+         to.shake_hands(two.node());
+       }},
+      {"ada's own process", [&](raw_frames& to) { to.shake_hands(host.ada().system().node()); }},
+      {"the handshake of who was called",
+       [&](raw_frames& to) {
+         to.send({basp::message_type::server_handshake, 0, 0, 3, 0, 0}, one.node());
+       }},
+      {"no operation",
+       [&](raw_frames& to) {
+         to.send({static_cast<basp::message_type>(99), 0, 0, 0, 0, 0});
+       }},
+  };
+  std::uint64_t refused = 0;
+  for (const auto& [what, attempt] : attempts) {
+    raw_frames to(host);
+    attempt(to);
+    EXPECT_TRUE(to.ends()) << what;
+    EXPECT_EQ(host.refused(), ++refused) << what;
+  }
+  EXPECT_TRUE(host.settles());
+}
+
+} // namespace
+} // namespace dynamix::actors::testing
