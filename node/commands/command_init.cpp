@@ -1,16 +1,20 @@
 #include "cluster/cluster_file.hpp"
 #include "node/commands/command.hpp"
 #include "node/launch/host_list.hpp"
+#include "node/launch/keys.hpp"
 #include "node/launch/shipped_files.hpp"
 #include "node/reports/text.hpp"
+#include "settings/field.hpp"
 #include "storage/atomic_file.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
 #include <ostream>
+#include <span>
 
 namespace dynamix::node {
 namespace {
@@ -22,35 +26,61 @@ struct init_arguments {
   std::string hosts;
   std::string hostfile;
   bool slurm = false;
+  bool from_env = false;
   std::string name = "cluster";
   std::string out = "cluster.toml";
   std::uint16_t port = 7400;
   bool force = false;
+  bool no_keys = false;
 };
 
-host_list read_hosts(const init_arguments& arguments) {
-  if (!arguments.hosts.empty())
-    return parse_host_list(arguments.hosts);
-  if (arguments.slurm) {
-    const char* nodes = std::getenv("SLURM_JOB_NODELIST");
-    if (nodes == nullptr)
-      return {.hosts = {}, .problem = "SLURM_JOB_NODELIST is not set; run it in an allocation (salloc, sbatch)"};
-    return parse_host_list(nodes);
-  }
+/// Where schedulers tell a job its hosts.
+struct scheduler_variable {
+  const char* name;
+  bool names_a_file; ///< a host a line; else a list
+};
+constexpr std::array<scheduler_variable, 5> scheduler_variables = {{{"SLURM_JOB_NODELIST", false},
+                                                                    {"PBS_NODEFILE", true},
+                                                                    {"LSB_DJOB_HOSTFILE", true},
+                                                                    {"PE_HOSTFILE", true},
+                                                                    {"OAR_NODEFILE", true}}};
+
+host_list read_host_file(const std::string& path) {
   std::string text;
-  if (auto problem = storage::read_file(arguments.hostfile, hostfile_limit_bytes, text); !problem.empty())
+  if (auto problem = storage::read_file(path, hostfile_limit_bytes, text); !problem.empty())
     return {.hosts = {}, .problem = std::move(problem)};
-  return parse_hostfile(text);
+  auto listed = parse_hostfile(text);
+  if (!listed.problem.empty())
+    listed.problem = path + ": " + listed.problem;
+  return listed;
 }
 
-std::string quoted(const std::string& text) {
-  std::string found = "\"";
-  for (const char letter : text)
-    found += letter == '"' || letter == '\\' ? std::string{'\\', letter} : std::string(1, letter);
-  return found + "\"";
+host_list read_scheduler(std::span<const scheduler_variable> variables) {
+  for (const auto& each : variables)
+    if (const char* value = std::getenv(each.name)) {
+      auto listed = each.names_a_file ? read_host_file(value) : parse_host_list(value);
+      if (!listed.problem.empty())
+        listed.problem = fmt::format("{}: {}", each.name, listed.problem);
+      return listed;
+    }
+  return {.hosts = {},
+          .problem = fmt::format("there is no {}; run it in an allocation or a job",
+                                 listed(variables, &scheduler_variable::name))};
 }
 
-std::string as_file(const init_arguments& arguments, const std::vector<listed_host>& hosts) {
+host_list read_hosts(const init_arguments& arguments) {
+  if (!arguments.hosts.empty()) {
+    auto listed = parse_host_list(arguments.hosts);
+    if (!listed.problem.empty())
+      listed.problem = "--hosts: " + listed.problem;
+    return listed;
+  }
+  return !arguments.hostfile.empty() ? read_host_file(arguments.hostfile)
+                                     : read_scheduler(std::span(scheduler_variables).first(arguments.slurm ? 1 : 5));
+}
+
+/// With `keys` naming the directory beside it.
+std::string as_file(const init_arguments& arguments, const std::vector<listed_host>& hosts, bool keys) {
   const auto policy = find_shipped("policies/ppo.dynamix");
   auto text = fmt::format(
       R"(# Every field that is not given here has the default of docs/cluster-file.md; `dynamix-node check --cluster {0}`
@@ -70,7 +100,7 @@ highest = 1024
 
 [arbitrator]
 )",
-      arguments.out, quoted(arguments.name));
+      arguments.out, settings::quoted(arguments.name));
   if (policy.empty())
     text += "policy = \"goodput\"\n";
   else
@@ -83,53 +113,66 @@ discount = 0.3
 gae_lambda = 0.9
 entropy_coefficient = 0.0005
 )",
-                        quoted(policy));
-  for (std::size_t i = 0; i < hosts.size(); ++i)
+                        settings::quoted(policy));
+  if (keys)
     text +=
-        fmt::format("\n[[host]]\nname = {}\naddress = {}\nport = {}\n{}", quoted(hosts[i].name),
-                    quoted(hosts[i].address), arguments.port, i == 0 ? "roles = [\"worker\", \"arbitrator\"]\n" : "");
+        "\n[security]\nkeys = \"keys\"                  # each host has its own there, beside its copy of this file\n";
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    text += fmt::format("\n[[host]]\nname = {}\naddress = {}\nport = {}\n{}", settings::quoted(hosts[i].name),
+                        settings::quoted(hosts[i].address), arguments.port,
+                        i == 0 ? "roles = [\"worker\", \"arbitrator\"]\n" : "");
   return text;
 }
 
+bool is_open(const cluster::cluster_file& file) {
+  return std::ranges::any_of(file.hosts,
+                             [&](const auto& host) { return !cluster::refuse_listen(file, host, false).empty(); });
+}
+
+void tell_next(const init_arguments& arguments, const cluster::cluster_file& made, const std::string& keys,
+               std::ostream& out) {
+  const auto file = shell_quoted(arguments.out);
+  out << fmt::format("\nNext: say in it what is trained, then\n    dynamix-node check --cluster {0}\n"
+                     "    dynamix-node launch --cluster {0}      # by ssh\n"
+                     "or copy it to every host, with the data{1}, and start on each\n",
+                     file, keys.empty() ? "" : fmt::format(" and {}/hosts/NAME ({}/README.txt)", keys, keys));
+  const auto flag = keys.empty() && is_open(made) ? " --insecure" : "";
+  for (std::size_t i = 0; i < std::min(commands_shown, made.hosts.size()); ++i)
+    out << fmt::format("    dynamix-node run --cluster {} --name {}{}\n", file, made.hosts[i].name, flag);
+  if (made.hosts.size() > commands_shown)
+    out << fmt::format("    ... and so on for {} more\n", made.hosts.size() - commands_shown);
+}
+
 int init(const init_arguments& arguments, command_context& context) {
-  if (arguments.hosts.empty() + arguments.hostfile.empty() + !arguments.slurm != 2)
-    return refuse(context.err, "init needs one of --hosts LIST, --hostfile FILE and --slurm");
+  if (!arguments.hosts.empty() + !arguments.hostfile.empty() + arguments.slurm + arguments.from_env != 1)
+    return refuse(context.err, "init needs one of --hosts LIST, --hostfile FILE, --slurm and --from-env");
   const auto listed = read_hosts(arguments);
   if (!listed.problem.empty())
-    return refuse(context.err, (arguments.slurm           ? "SLURM_JOB_NODELIST: "
-                                : arguments.hosts.empty() ? arguments.hostfile + ": "
-                                                          : "--hosts: ") +
-                                   listed.problem);
-  const auto text = as_file(arguments, listed.hosts);
-  const auto parsed = cluster::parse_cluster_text(text, arguments.out);
+    return refuse(context.err, listed.problem);
+  auto parsed = cluster::parse_cluster_text(as_file(arguments, listed.hosts, false), arguments.out);
   if (!parsed.errors.empty())
     return refuse(context.err, "this makes no cluster file: " + parsed.errors.front().message);
   std::error_code ignored;
   if (!arguments.force && std::filesystem::exists(arguments.out, ignored))
     return refuse(context.err, arguments.out + " is there already; --force replaces it, --out names another file");
-  if (const auto problem = storage::write_file_atomically(arguments.out, text); !problem.empty()) {
+
+  const bool with_keys = is_open(parsed.file) && !arguments.no_keys;
+  const auto keys = with_keys ? cluster::resolve_path(parsed.file, "keys") : "";
+  const bool made = with_keys && !std::filesystem::exists(keys, ignored);
+  auto problem = storage::write_file_atomically(arguments.out, as_file(arguments, listed.hosts, with_keys));
+  if (problem.empty() && made)
+    problem = links::make_keys(keys, key_request_of(parsed.file));
+  if (!problem.empty()) {
     context.err << "dynamix-node: error: " << problem << "\n";
     return exit_failed;
   }
-  const auto file = shell_quoted(arguments.out);
-  const bool open = std::ranges::any_of(
-      parsed.file.hosts, [&](const auto& host) { return !cluster::refuse_listen(parsed.file, host, false).empty(); });
-  context.out << fmt::format(
-      "{}: {} hosts, {} arbitrates\n\nNext: say in it what is trained, then\n"
-      "    dynamix-node check --cluster {}\nand copy it to every host, with the data, and start on each\n",
-      arguments.out, listed.hosts.size(), listed.hosts.front().name, file);
-  const auto directory = (std::filesystem::path(arguments.out).parent_path() / "keys").string();
-  const auto keys = open ? " --keys " + shell_quoted(directory) : "";
-  for (std::size_t i = 0; i < std::min(commands_shown, listed.hosts.size()); ++i)
-    context.out << fmt::format("    dynamix-node run --cluster {} --name {}{}\n", file, listed.hosts[i].name, keys);
-  if (listed.hosts.size() > commands_shown)
-    context.out << fmt::format("    ... and so on for {} more\n", listed.hosts.size() - commands_shown);
-  if (open)
-    context.out << fmt::format(
-        "Before that, here:\n    dynamix-node keys init --cluster {}\nmakes {}, with which hosts prove to each other "
-        "who they are; README.txt in it\nsays what to copy to which. With --insecure in place of --keys nothing is "
-        "proven.\n",
-        file, directory);
+  context.out << fmt::format("{}: {} hosts, {} arbitrates\n", arguments.out, listed.hosts.size(),
+                             listed.hosts.front().name);
+  if (with_keys)
+    context.out << fmt::format("{}: {}\n", keys,
+                               made ? "keys, with which hosts prove to each other who they are"
+                                    : "was there already, and is used as it is");
+  tell_next(arguments, parsed.file, keys, context.out);
   return exit_done;
 }
 
@@ -138,16 +181,20 @@ int init(const init_arguments& arguments, command_context& context) {
 void add_init(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<init_arguments>();
   auto* command =
-      app.add_subcommand("init", "Write a cluster file for the hosts of a list, a host file or a Slurm job");
+      app.add_subcommand("init", "Write a cluster file, with keys, for the hosts of a list, a host file or a job");
   command->add_option("--hosts", arguments->hosts,
                       "Names between commas, also node[01-16], with =ADDRESS where it differs");
   command->add_option("--hostfile", arguments->hostfile,
                       "A host a line, as MPI's programs read it (slots are left aside)");
   command->add_flag("--slurm", arguments->slurm, "The nodes of this Slurm allocation (SLURM_JOB_NODELIST)");
+  command->add_flag("--from-env", arguments->from_env,
+                    "The hosts of the job that this is part of: Slurm, PBS, LSF, Grid Engine or OAR");
   command->add_option("--name", arguments->name, "Of the cluster")->capture_default_str();
   command->add_option("--port", arguments->port, "Of every host")->check(CLI::Range(1, 65535))->capture_default_str();
   command->add_option("--out", arguments->out, "File to write")->capture_default_str();
   command->add_flag("--force", arguments->force, "Replace the file where there is one");
+  command->add_flag("--no-keys", arguments->no_keys,
+                    "Make no keys for hosts beyond loopback; whoever reaches a port can then take over or stop a run");
   command->callback(
       [arguments, &context] { context.work = [arguments, &context] { return init(*arguments, context); }; });
 }

@@ -37,10 +37,8 @@ std::optional<keys_task> prepare(const keys_arguments& arguments, std::ostream& 
     directory = cluster::resolve_path(*file, "keys");
   while (directory.size() > 1 && directory.ends_with('/'))
     directory.pop_back();
-  links::key_request request{.cluster = file->name, .hosts = {}, .now_seconds = std::time(nullptr)};
+  auto request = key_request_of(*file);
   request.host_days = arguments.days;
-  for (const auto& host : file->hosts)
-    request.hosts.push_back(host.name);
   return keys_task{std::move(*file), std::move(directory), std::move(request)};
 }
 

@@ -1,7 +1,6 @@
 #include "node/launch/keys.hpp"
 
 #include "links/identity.hpp"
-#include "links/key_directory.hpp"
 
 #include <ctime>
 #include <filesystem>
@@ -19,12 +18,16 @@ std::string key_directory_of(const cluster::cluster_file& file) {
   return cluster::resolve_path(file, file.security.keys);
 }
 
-std::string make_run_keys(const cluster::cluster_file& file, const run_directory& run, std::string& made) {
+links::key_request key_request_of(const cluster::cluster_file& file) {
   links::key_request request{.cluster = file.name, .hosts = {}, .now_seconds = std::time(nullptr)};
   for (const auto& host : file.hosts)
     request.hosts.push_back(host.name);
+  return request;
+}
+
+std::string make_run_keys(const cluster::cluster_file& file, const run_directory& run, std::string& made) {
   made = run_keys(run);
-  return links::make_passing_keys(made, request);
+  return links::make_passing_keys(made, key_request_of(file));
 }
 
 void remove_run_keys(const run_directory& run) {

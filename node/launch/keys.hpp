@@ -3,6 +3,7 @@
 /// Where the keys of a run's hosts are.
 
 #include "cluster/cluster_file.hpp"
+#include "links/key_directory.hpp"
 #include "node/launch/run_directory.hpp"
 
 #include <string>
@@ -12,6 +13,9 @@ namespace dynamix::node {
 
 /// The directory that the cluster file names; empty where it names none.
 std::string key_directory_of(const cluster::cluster_file& file);
+
+/// A certificate now for each host of the file.
+links::key_request key_request_of(const cluster::cluster_file& file);
 
 /// Makes keys below the run directory, for a run on this machine whose file names none, and says where in `made`.
 /// Returns an empty string, or what went wrong.

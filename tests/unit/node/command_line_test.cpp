@@ -1,5 +1,6 @@
 #include "ledger/codec.hpp"
 #include "node/commands/command_line.hpp"
+#include "node/launch/keys.hpp"
 #include "node/launch/run_directory.hpp"
 #include "storage/atomic_file.hpp"
 #include "telemetry/privileges.hpp"
@@ -123,14 +124,15 @@ TEST_F(CommandLine, InitWritesAClusterFileThatIsValid) {
   const auto made = ask({"init", "--hosts", "gpu[1-5],slow=10.0.0.9", "--name", "lab", "--out", path});
   ASSERT_EQ(made.code, exit_done) << made.err;
   EXPECT_THAT(made.out, HasSubstr("6 hosts, gpu1 arbitrates"));
-  EXPECT_THAT(made.out, HasSubstr("/keys\n    ... and so on for 2 more"));
-  EXPECT_THAT(made.out, HasSubstr("dynamix-node keys init --cluster"));
+  EXPECT_THAT(made.out, HasSubstr("    ... and so on for 2 more"));
+  EXPECT_THAT(made.out, HasSubstr("/keys: keys, with which hosts prove"));
   const auto read = cluster::read_cluster_file(path);
   ASSERT_TRUE(read.errors.empty()) << cluster::to_string(read.errors.front());
   EXPECT_EQ(read.file.name, "lab");
   EXPECT_EQ(read.file.workers().size(), 6U);
   EXPECT_EQ(read.file.arbitrator_host().name, "gpu1");
   EXPECT_EQ(read.file.find("slow")->address, "10.0.0.9");
+  EXPECT_EQ(refuse_keys(read.file, "slow"), "");
 
   const auto again = ask({"init", "--hosts", "ada", "--out", path});
   EXPECT_EQ(again.code, exit_refused);
@@ -138,12 +140,46 @@ TEST_F(CommandLine, InitWritesAClusterFileThatIsValid) {
   EXPECT_EQ(cluster::read_cluster_file(path).file.name, "lab");
   const auto local = ask({"init", "--hosts", "ada=127.0.0.1", "--out", path, "--force"});
   EXPECT_EQ(local.code, exit_done);
-  EXPECT_THAT(local.out, Not(AnyOf(HasSubstr("--insecure"), HasSubstr("--keys"))));
+  EXPECT_THAT(local.out, Not(AnyOf(HasSubstr("--insecure"), HasSubstr("keys"))));
+  EXPECT_EQ(cluster::read_cluster_file(path).file.security.keys, "");
+}
+
+TEST_F(CommandLine, InitKeepsTheKeysOfBeforeAndMakesNoneWhereItIsTold) {
+  const auto path = directory_.path() + "/made.toml";
+  const auto key = directory_.path() + "/keys/hosts/ada/host.key";
+  const auto read_key = [&] {
+    std::string text;
+    EXPECT_EQ(storage::read_file(key, 4096, text), "");
+    return text;
+  };
+  const std::vector<std::string> again = {"init", "--hosts", "ada,ben", "--out", path, "--force"};
+  const auto without = ask({"init", "--hosts", "ada,ben", "--out", path, "--no-keys"});
+  EXPECT_THAT(without.out, HasSubstr("--insecure"));
+  EXPECT_FALSE(std::filesystem::exists(key));
+  EXPECT_EQ(ask(again).code, exit_done);
+  const auto first = read_key();
+  EXPECT_THAT(ask(again).out, HasSubstr("was there already"));
+  EXPECT_EQ(read_key(), first);
+}
+
+TEST_F(CommandLine, InitReadsTheHostsOfAJob) {
+  const auto path = directory_.path() + "/made.toml";
+  const auto nodes = directory_.path() + "/nodes";
+  ASSERT_EQ(storage::write_file_atomically(nodes, std::string("gpu1\ngpu1\ngpu2 8 all.q UNDEFINED\n")), "");
+  ::unsetenv("SLURM_JOB_NODELIST");
+  ::setenv("PBS_NODEFILE", nodes.c_str(), 1);
+  const auto made = ask({"init", "--from-env", "--out", path});
+  ::unsetenv("PBS_NODEFILE");
+  EXPECT_EQ(made.code, exit_done) << made.err;
+  EXPECT_EQ(cluster::read_cluster_file(path).file.workers().size(), 2U);
+  EXPECT_THAT(ask({"init", "--from-env", "--out", path + "2"}).err,
+              HasSubstr("no SLURM_JOB_NODELIST, PBS_NODEFILE, LSB_DJOB_HOSTFILE, PE_HOSTFILE, OAR_NODEFILE"));
 }
 
 TEST_F(CommandLine, InitTellsWhatItCannotUse) {
   const auto out = directory_.path() + "/made.toml";
-  EXPECT_THAT(ask({"init", "--out", out}).err, HasSubstr("one of --hosts LIST, --hostfile FILE and --slurm"));
+  EXPECT_THAT(ask({"init", "--out", out}).err,
+              HasSubstr("one of --hosts LIST, --hostfile FILE, --slurm and --from-env"));
   EXPECT_THAT(ask({"init", "--out", out, "--hosts", "a", "--slurm"}).err, HasSubstr("one of"));
   EXPECT_THAT(ask({"init", "--out", out, "--hosts", "a b"}).err, HasSubstr("no cluster file: host.name is \"a b\""));
   EXPECT_THAT(ask({"init", "--out", out, "--hostfile", "/nonexistent"}).err, HasSubstr("/nonexistent"));
