@@ -300,6 +300,10 @@ int dynamix_restore(dynamix_run* run, const uint64_t* words, size_t count) {
   return call(run, true, [&] { return run->body.restore({words, count}); });
 }
 
+int dynamix_regroup(dynamix_run* run, const uint32_t* present, size_t members) {
+  return call(run, true, [&] { return run->body.regroup({present, members}); });
+}
+
 int dynamix_finish(dynamix_run* run, uint32_t succeeded, const char* reason) {
   return call(run, false, [&] { return run->body.finish(succeeded != 0, reason == nullptr ? "" : reason); });
 }

@@ -213,6 +213,12 @@ DYNAMIX_API int dynamix_save(const dynamix_run* run, uint64_t* words, size_t cou
 /* Behind begin and before start_epoch. For other members than those that saved it, the global batch is shared anew. */
 DYNAMIX_API int dynamix_restore(dynamix_run* run, const uint64_t* words, size_t count);
 
+/* The group has lost members, or they have come back: `present` is 0 for those that are absent and 1 for the others.
+ * Training goes on behind the last completed step; what was dealt and not completed is dealt again. Absent members have
+ * batches of 0, and their rows are not read. To be called by all that are present, behind the same step; one that is
+ * behind the others restores their state (dynamix_save) between two calls, one that comes back behind begin. */
+DYNAMIX_API int dynamix_regroup(dynamix_run* run, const uint32_t* present, size_t members);
+
 /* Tells the agent that training is over. Waits up to a second for its answer. */
 DYNAMIX_API int dynamix_finish(dynamix_run* run, uint32_t succeeded, const char* reason);
 

@@ -28,7 +28,8 @@ std::vector<std::uint32_t> initial_batches(const std::vector<member_batch>& memb
 } // namespace
 
 lockstep::lockstep(lockstep_options options)
-    : options_(std::move(options)), base_batch_(batch_plan(initial_batches(options_.members)).newest().total()),
+    : options_(std::move(options)), introduced_(options_.members),
+      base_batch_(batch_plan(initial_batches(options_.members)).newest().total()),
       plan_(initial_batches(options_.members)), sampler_(options_.seed, options_.samples, options_.shuffled),
       rule_(new_rule(base_batch_)) {}
 
@@ -70,6 +71,7 @@ void lockstep::start_epoch() {
   position_ = from;
   in_epoch_ = false;
   epoch_first_step_ = step_;
+  started_epoch_ = from.epoch;
   epoch_open_ = true;
   rest_dropped_ = false;
 }
@@ -215,6 +217,8 @@ step_row lockstep::write_row(std::array<messages::decision, 2> held, session::bo
 std::string lockstep::check(std::span<const step_row> rows) const {
   const auto& own = rows[options_.position];
   for (std::size_t member = 0; member < rows.size(); ++member) {
+    if (!is_present(member))
+      continue;
     if (rows[member].step != own.step)
       return fmt::format("member {} has completed {} steps, this one (member {}) {}: all members must take the same "
                          "steps, and break off an epoch at the same one",
@@ -240,8 +244,14 @@ std::string lockstep::read_rows(std::span<const step_row> rows, session::agreeme
   double weighted_squares = 0;
   std::uint32_t active = 0;
   bool any_connected = false;
-  for (const auto& row : rows) {
+  std::size_t any_present = 0;
+  while (any_present + 1 < rows.size() && !is_present(any_present))
+    ++any_present;
+  for (std::size_t member = 0; member < rows.size(); ++member) {
+    const auto& row = rows[is_present(member) ? member : any_present];
     boundaries.push_back(row.boundary);
+    if (!is_present(member))
+      continue;
     from_step = std::max(from_step, row.dealt);
     weights += row.weight;
     weighted_squares += row.weighted_square;
@@ -274,7 +284,7 @@ void lockstep::plan_next(std::span<const step_row> rows, const session::agreemen
     last_agreed_ = *agreed.key;
     next.key = *agreed.key;
     for (std::size_t member = 0; member < rows.size(); ++member)
-      next.batches[member] = agreed.decisions[member].batch;
+      next.batches[member] = is_present(member) ? agreed.decisions[member].batch : 0;
   }
   for (std::size_t member = 0; member < rows.size(); ++member)
     next.batches[member] = std::min(next.batches[member], std::max(rows[member].highest_batch, 1U));
@@ -325,6 +335,30 @@ bool lockstep::complete(bool skipped) {
   if (retry_before_step_ && *retry_before_step_ <= step_)
     retry_before_step_.reset();
   return step_ / options_.window_steps != before;
+}
+
+const planned_batches& lockstep::settled_batches() const {
+  const auto entries = plan_.entries();
+  for (auto each = entries.rbegin(); each != entries.rend(); ++each)
+    if (each->from_step <= step_ || each->agreed_step < step_)
+      return *each;
+  return entries.front();
+}
+
+void lockstep::regroup(const std::vector<bool>& present) {
+  ahead_.clear();
+  delivered_ = 0;
+  pending_.reset();
+  row_written_ = rows_read_ = rest_dropped_ = false;
+  retry_before_step_.reset();
+  stop_step_.reset(); // who was asked to stop asks again
+  plan_ = batch_plan(share_among(settled_batches().batches, introduced_, present));
+  last_agreed_ = {};
+  // An epoch that has come to its end meanwhile has no more steps.
+  epoch_open_ = started_epoch_ == position_.epoch;
+  if (epoch_open_)
+    sampler_.restore(position_);
+  in_epoch_ = in_epoch_ || (epoch_open_ && position_.cursor > 0);
 }
 
 void lockstep::limit_batch(std::uint32_t highest) {

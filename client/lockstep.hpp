@@ -102,6 +102,11 @@ struct step_progress {
   double progress = 0;     ///< with this step
 };
 
+/// The batch sizes of all members where those that are `present` share the global batch of those `before`, within the
+/// bounds that they have introduced themselves with; 0 for the others.
+std::vector<std::uint32_t> share_among(const std::vector<std::uint32_t>& before, std::span<const member_batch> members,
+                                       const std::vector<bool>& present);
+
 class lockstep {
 public:
   explicit lockstep(lockstep_options options);
@@ -158,6 +163,12 @@ public:
   /// From now on this member asks for no more samples than that.
   void limit_batch(std::uint32_t highest);
 
+  /// Other members take part from now on: `present[i]` says whether member i does. All go on behind the last completed
+  /// step, in the epoch that stands open; what was dealt and not completed is dealt again, and what was agreed during
+  /// the step under way is not. Those who are absent have batches of 0, and the others share the global batch.
+  void regroup(const std::vector<bool>& present);
+  bool is_present(std::size_t member) const { return plan_.newest().batches[member] > 0; }
+
   // As of the last completed step.
 
   std::uint64_t step() const { return step_; }
@@ -193,6 +204,8 @@ private:
   }
   /// What `drop_last` drops.
   bool is_rest(std::uint64_t left, std::uint64_t total) const;
+  /// As after the last completed step.
+  const planned_batches& settled_batches() const;
   bool is_measured(std::uint64_t step) const;
   /// The decision on the window before is due.
   bool is_settled(std::uint64_t step) const;
@@ -203,7 +216,8 @@ private:
   learning_rate new_rule(std::uint64_t base_batch) const;
 
   lockstep_options options_;
-  std::uint64_t base_batch_; ///< of all members, which the learning rate is meant for
+  const std::vector<member_batch> introduced_; ///< with the limits that all members know
+  std::uint64_t base_batch_;                   ///< of all members, which the learning rate is meant for
   batch_plan plan_;
   sampler sampler_;
   gradient_noise noise_;
@@ -222,6 +236,7 @@ private:
   std::size_t delivered_ = 0; ///< of them
   std::uint64_t epoch_first_step_ = 0;
   bool epoch_open_ = false;
+  std::optional<std::uint64_t> started_epoch_;     ///< newest
   bool rest_dropped_ = false;                      ///< the epoch ended before the step that is dealt next
   std::optional<std::uint64_t> stop_step_;         ///< no step from this one on
   std::optional<std::uint64_t> retry_before_step_; ///< gather in each step before this one

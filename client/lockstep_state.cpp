@@ -142,6 +142,30 @@ std::string read_state(std::span<const std::uint64_t> words, state_words& state)
 
 } // namespace
 
+std::vector<std::uint32_t> share_among(const std::vector<std::uint32_t>& before, std::span<const member_batch> members,
+                                       const std::vector<bool>& present) {
+  member_batches stayed;
+  for (std::uint32_t member = 0; member < before.size(); ++member)
+    if (before[member] > 0) {
+      stayed.members.push_back(member);
+      stayed.batches.push_back(before[member]);
+    }
+  std::vector<std::uint32_t> now;
+  std::vector<std::uint32_t> highest;
+  std::uint32_t lowest = messages::max_batch;
+  for (std::uint32_t member = 0; member < members.size(); ++member)
+    if (present[member]) {
+      now.push_back(member);
+      highest.push_back(members[member].highest);
+      lowest = std::min(lowest, members[member].lowest);
+    }
+  const auto shared = share_batches(stayed, now, lowest, highest);
+  std::vector<std::uint32_t> batches(members.size());
+  for (std::size_t i = 0; i < now.size(); ++i)
+    batches[now[i]] = shared[i];
+  return batches;
+}
+
 std::array<std::int64_t, step_row_columns> encode(const step_row& row) {
   std::array<std::int64_t, step_row_columns> numbers{};
   std::ranges::copy(session::encode(row.boundary), numbers.begin());
@@ -207,19 +231,9 @@ std::string lockstep::restore(std::span<const std::uint64_t> words) {
                        options_.shuffled ? "" : " without shuffling");
   if (state.position.cursor >= options_.samples)
     return "its place in the data set lies outside of an epoch";
-  if (state.members != options_.members.size()) {
-    std::vector<std::uint32_t> before(state.members);
-    std::vector<std::uint32_t> now(options_.members.size());
-    std::iota(before.begin(), before.end(), 0U);
-    std::iota(now.begin(), now.end(), 0U);
-    std::vector<std::uint32_t> highest;
-    std::uint32_t lowest = messages::max_batch;
-    for (const auto& member : options_.members) {
-      highest.push_back(member.highest);
-      lowest = std::min(lowest, member.lowest);
-    }
-    state.plan = {{0, share_batches({before, state.plan.back().batches}, now, lowest, highest)}};
-  }
+  if (state.members != options_.members.size())
+    state.plan = {{0, share_among(state.plan.back().batches, options_.members,
+                                  std::vector<bool>(options_.members.size(), true))}};
   batch_plan plan(std::move(state.plan.front().batches));
   for (std::size_t i = 1; i < state.plan.size(); ++i)
     plan.add({.from_step = state.plan[i].from_step, .batches = std::move(state.plan[i].batches)});

@@ -488,6 +488,19 @@ std::string run::restore(std::span<const std::uint64_t> words) {
   return {};
 }
 
+std::string run::regroup(std::span<const std::uint32_t> present) {
+  if (present.size() != members_ || present[position_] == 0)
+    return fmt::format("{} members, of which this one ({}) has to be present, expected {}", present.size(), position_,
+                       members_);
+  std::vector<bool> taking_part;
+  for (const auto each : present)
+    taking_part.push_back(each != 0);
+  steps_->regroup(taking_part);
+  own_weight_.reset();
+  awaited_.clear();
+  return {};
+}
+
 std::string run::finish(bool succeeded, const std::string& reason) {
   if (!link_ || std::exchange(finished_, true))
     return {};

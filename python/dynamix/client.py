@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 import os
 from ctypes import byref, c_double
-from typing import Iterator, List, Optional, Tuple
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 from . import structures as raw
 from .library import load
@@ -164,6 +164,11 @@ class Client:
     def restore(self, words: bytearray) -> None:
         address = ctypes.addressof(ctypes.c_char.from_buffer(words))
         self._check(self._library.dynamix_restore(self.handle, address, len(words) // 8))
+
+    def regroup(self, present: Sequence[bool]) -> None:
+        """Goes on behind the last completed step with the members that are present."""
+        flags = (ctypes.c_uint32 * len(present))(*map(int, present))
+        self._check(self._library.dynamix_regroup(self.handle, ctypes.addressof(flags), len(present)))
 
     def finish(self, succeeded: bool, reason: str) -> None:
         self._check(self._library.dynamix_finish(self.handle, int(succeeded), reason.encode()))

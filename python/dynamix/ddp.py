@@ -13,7 +13,7 @@ import torch
 import torch.distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from .peers import Peers
+from .peers import Broken, Peers
 from .step import Step
 
 _distributed: Any = torch.distributed
@@ -31,6 +31,7 @@ class Hook:
         self.peers = peers
         self.step: Optional[Step] = None
         self.plain_share = 1 / peers.size
+        self.layout: List[int] = []  # of the buckets, as the newest rehearsal found it: sizes, -1 before each
         self._keys: Dict[int, int] = {}  # of the parameters: the same number in every step, whatever their bucket
 
     def _parts(self, bucket: Any) -> List[Tuple[object, torch.Tensor]]:
@@ -43,9 +44,17 @@ class Hook:
         if values.layout is not torch.strided:
             raise NotImplementedError("sparse gradients cannot be weighted; build the embedding with sparse=False")
         step = self.step
+        if self.peers.broken or (step is None and self.peers.elastic):
+            return self._leave(bucket)
         if step is None:
             values.mul_(self.plain_share)
             return self._all_reduce(values, None)
+        try:
+            return self._sum(step, bucket, values)
+        except Broken:
+            return self._leave(bucket)
+
+    def _sum(self, step: Step, bucket: Any, values: torch.Tensor) -> Any:
         if bucket.index() == 0:
             step.open()
         parts = self._parts(bucket) if step.wants_sums else None
@@ -56,11 +65,27 @@ class Hook:
             _time_wait(step)
         return future
 
+    def _leave(self, bucket: Any) -> Any:
+        """As it is: a rehearsal, of which the layout is noted, or a step that is dropped."""
+        if self.step is None:
+            self.layout = [] if bucket.index() == 0 else self.layout
+            self.layout += [-1, *(parameter.numel() for parameter in bucket.parameters())]
+        left: Any = torch.futures.Future()
+        left.set_result(bucket.buffer())
+        return left
+
     def _all_reduce(self, values: torch.Tensor, then: Optional[Callable[[torch.Tensor], None]]) -> Any:
-        future = _distributed.all_reduce(values, group=self.peers.group, async_op=True).get_future()
+        future = self.peers.all_reduce(values).get_future()
 
         def take(done: Any) -> torch.Tensor:
-            summed: torch.Tensor = done.value()[0]
+            try:
+                summed: torch.Tensor = done.value()[0]
+            except RuntimeError as problem:
+                if not self.peers.elastic:
+                    raise
+                self.peers.fail(str(problem))
+            if self.peers.broken:  # the step is dropped
+                return values
             if then is not None:
                 then(summed)
             return summed
@@ -110,8 +135,13 @@ def register(model: DistributedDataParallel, peers: Peers) -> Hook:
         wrapped.register_comm_hook(hook, _hook)
     except RuntimeError as problem:
         raise RuntimeError(f"this model's communication hook is taken, and dynamix needs it: {problem}") from problem
+    if peers.elastic and not can_rehearse(model):
+        raise NotImplementedError("elastic=... needs DistributedDataParallel without static_graph and find_unused_parameters, "
+                                  "no complex parameters and no gradients yet: members lay out their buckets alone")
     if can_rehearse(model):
         sum_accumulated(model)
+        if peers.elastic:
+            sum_accumulated(model)  # the layout of the first pass is not that of the others
         for parameter in model.parameters():
             parameter.grad = None
     return hook

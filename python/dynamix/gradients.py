@@ -4,12 +4,10 @@ from __future__ import annotations
 from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
-import torch.distributed
 
 from .peers import Peers
 from .step import Step
 
-_distributed: Any = torch.distributed
 _BUFFER_BYTES = 25 * 2**20
 
 _Buffer = Tuple[torch.Tensor, List[Tuple[torch.nn.Parameter, torch.Tensor]]]
@@ -59,7 +57,7 @@ def average(parameters: Sequence[torch.nn.Parameter], step: Step, peers: Peers) 
         step.scale(buffer[:buffer.numel() - len(group)], parts)
         work = None
         if peers.size > 1:
-            work = _distributed.all_reduce(buffer, group=peers.group, async_op=True)
+            work = peers.all_reduce(buffer)
         pending.append(((buffer, views), parts, work))
     step.launch()
     for (buffer, views), parts, work in pending:

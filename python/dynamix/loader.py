@@ -43,6 +43,7 @@ class Batches:
         self._client = client
         self._step = step
         self._dealing = dealing  # of a stream
+        self.goes_on = False  # the next iterator is of the epoch that stands open
         self.turn = 0  # of the newest epoch; the iterators of older ones are over
 
     def __len__(self) -> int:
@@ -50,7 +51,9 @@ class Batches:
 
     def __iter__(self) -> Iterator[Sequence[Any]]:
         client = self._client
-        client.start_epoch()
+        if not self.goes_on:
+            client.start_epoch()
+        self.goes_on = False
         if self._dealing is not None:
             now = client.status()
             self._dealing.start(now.epoch, now.cursor, now.step)
@@ -92,10 +95,16 @@ class Loader(DataLoader[_Sample]):
         self._step = step
         self._fetch_ahead = fetch_ahead
         self._batches = batches
+        self._in_epoch = False
+        self._moved = False  # the group was formed anew: what was fetched is not dealt any more
         super().__init__(dataset, batch_sampler=batches, **options)
 
     def __len__(self) -> int:
         return len(self._batches)
+
+    def deal_again(self) -> None:
+        """What was fetched ahead is dropped; an epoch that is under way goes on with what the run deals now."""
+        self._moved = self._in_epoch
 
     def __iter__(self) -> Any:
         began = time.perf_counter()
@@ -107,20 +116,28 @@ class Loader(DataLoader[_Sample]):
         has fetched before it and not trained on."""
         step = self._step
         held = 0
-        while True:
-            try:
-                batch = next(source)
-            except StopIteration:
-                for _ in range(held):
+        self._in_epoch, self._moved = True, False
+        try:
+            while True:
+                if self._moved:
+                    self._moved, self._batches.goes_on = False, True
+                    del source  # before its workers' successors
+                    source = super().__iter__()
+                try:
+                    batch = next(source)
+                except StopIteration:
+                    for _ in range(held):
+                        self._take()
+                    return
+                if held < self._fetch_ahead:
+                    held += 1
+                else:
                     self._take()
-                return
-            if held < self._fetch_ahead:
-                held += 1
-            else:
-                self._take()
-            step.data_seconds += time.perf_counter() - began
-            yield batch
-            began = time.perf_counter()
+                step.data_seconds += time.perf_counter() - began
+                yield batch
+                began = time.perf_counter()
+        finally:
+            self._in_epoch = False
 
     def _take(self) -> None:
         self._step.counted += self._client.deliver().own

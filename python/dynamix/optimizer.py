@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copyreg
 import weakref
-from typing import Any, Callable, Dict, List, Protocol, Tuple, Type
+from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple, Type
 
 import torch
 from torch.optim import Optimizer
@@ -20,8 +20,8 @@ _ADAPTIVE = {"Adam", "AdamW", "Adamax", "NAdam", "RAdam", "SparseAdam", "Adagrad
 class Steps(Protocol):
     """What of a run the optimiser drives."""
 
-    def before_step(self) -> float:
-        """Returns the factor on the learning rate."""
+    def before_step(self) -> Optional[float]:
+        """Returns the factor on the learning rate; None where the step is dropped."""
 
     def after_step(self, skipped: bool) -> None: ...
 
@@ -57,6 +57,10 @@ class Swap:
             return copyreg._reconstructor, (original, object, None), state  # type: ignore[attr-defined]
 
         return reduce
+
+    @property
+    def target(self) -> Any:
+        return self._target()
 
     def hide(self, name: str) -> Any:
         """Takes an attribute of the object itself away, which would stand before the method of its class."""
@@ -100,7 +104,10 @@ def swap_optimizer(optimizer: Optimizer, run: Steps) -> Swap:
             with torch.enable_grad():
                 loss = closure()
         inner = patched[0] if patched[0] is not None else lambda *a, **k: original.step(self, *a, **k)
-        result = _with_factor(self, run.before_step(), lambda: inner(*args, **kwargs))
+        factor = run.before_step()
+        if factor is None:
+            return loss
+        result = _with_factor(self, factor, lambda: inner(*args, **kwargs))
         run.after_step(False)
         return loss if closure is not None else result
 
@@ -145,6 +152,11 @@ class Schedule:
                 original.step(instance)
 
         self._swap = Swap(scheduler, {"step": step})
+
+    @property
+    def target(self) -> Any:
+        """The scheduler."""
+        return self._swap.target
 
     def undo(self) -> None:
         self._swap.undo()

@@ -12,6 +12,10 @@ import torch.distributed
 _distributed: Any = torch.distributed
 
 
+class Broken(RuntimeError):
+    """A member has gone, or one has come: the step is dropped, and the members form a group anew."""
+
+
 class Gathering:
     """Rows that are under way."""
 
@@ -52,6 +56,9 @@ class Peers:
     All members create it at the same place of their programs, as a new process group is formed.
     """
 
+    elastic = False  # whether members may be absent (elastic.py)
+    broken = ""      # why no collective can come to its end
+
     def __init__(self, group: Any = None) -> None:
         self.group = group
         self.size = int(_distributed.get_world_size(group)) if _is_initialized() else 1
@@ -72,6 +79,10 @@ class Peers:
                 f"process_group has {self.size} of {_distributed.get_world_size()} processes; a run over a part of the "
                 f"processes needs torch 2.1 or later, and this is {torch.__version__}") from None
 
+    def all_reduce(self, values: torch.Tensor) -> Any:
+        """Starts to add up the members' gradients, in place. Returns the work."""
+        return _distributed.all_reduce(values, group=self.group, async_op=True)
+
     def gather(self, row: torch.Tensor) -> Gathering:
         """Starts to gather the members' rows: int64 of shape (columns,), the same on all."""
         if self._side is None:
@@ -87,6 +98,10 @@ class Peers:
         if self._side is not None:
             work = _distributed.all_reduce(value, group=self._side, async_op=True)
         return Sum(own, value, work)
+
+    def fail(self, reason: str) -> Broken:
+        """A collective has failed. Where the members cannot form a group anew its error stands."""
+        return Broken(reason)
 
     def gather_objects(self, own: object) -> List[Any]:
         """The members' objects, by position. Waits for all."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 import atexit
 import logging
 import math
+import os
 import sys
+import time
 import weakref
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple, TypeVar, Union
@@ -18,11 +20,12 @@ from . import agent as agents
 from . import structures as raw
 from .client import Client, DynamixError
 from .ddp import Hook, register
+from .elastic import Alignment, Ended, Members, WorkerStart
 from .gradients import average
 from .loader import Batches, Loader, check
 from .memory import Guard, Loss, Weight
 from .optimizer import Schedule, Swap, is_adaptive, swap_optimizer, swap_scaler
-from .peers import Peers, group_of
+from .peers import Broken, Peers, group_of
 from .step import Calls, Step
 from .stream import Dealing, Reader, Stream, lengths_of
 
@@ -84,6 +87,7 @@ class Run:
         self._guard: Optional[Guard] = None
         self._call_hook: Any = None
         self._linked = False
+        self._alignment: Optional[Alignment] = None  # of an elastic run
         self._closed = False
         self._distributed = isinstance(model, DistributedDataParallel)
         if agent is not None:
@@ -104,7 +108,9 @@ class Run:
             self._client = Client(self._peers.position, self._peers.size, path)
         except DynamixError as error:
             problem = str(error)
-        problems = [f"member {member}: {text}" for member, text in enumerate(self._peers.gather_objects(problem)) if text]
+        # Members of an elastic run come one by one.
+        said = self._peers.gather_objects(problem) if not self._peers.elastic else [problem]
+        problems = [f"member {member}: {text}" for member, text in enumerate(said) if text]
         if problems:
             if self._client is not None:
                 self._client.close()
@@ -139,6 +145,8 @@ class Run:
         if self._loader is not None:
             raise RuntimeError("this run has its training loader; use a plain DataLoader for other data")
         check(dataset, batch_size, fetch_ahead, options)
+        if self._peers.elastic and (isinstance(dataset, Stream) or fetch_ahead):
+            raise NotImplementedError("an elastic run has a map-style data set, and a loop that fetches no batch ahead")
         source: Any = dataset
         if isinstance(dataset, Stream):
             lengths = lengths_of(dataset, self._peers)
@@ -152,11 +160,14 @@ class Run:
             self._host(batch_size, lowest_batch or max(1, batch_size // 8), highest_batch or 4 * batch_size)
         assert self._client is not None
         self._step = Step(self._client, self._peers, self._scaler)
-        self._introduce(workload)
+        if isinstance(self._peers, Members):
+            self._join_members(self._peers, workload, options)
+        else:
+            self._introduce(workload)
         if self._hook is not None:
             self._hook.step = self._step
-        if self._state is not None:
-            self._restore(self._state)
+        if self._state is not None and not self.came_in:
+            self._load(self._state)
         if fetch_ahead is None:
             self._step.calls = Calls()
             self._call_hook = self._model.register_forward_pre_hook(self._step.calls)
@@ -169,12 +180,67 @@ class Run:
         self._hosted = agents.Hosted(self._peers, settings)
         self._open(self._hosted.socket(self._peers.position))
 
-    def _introduce(self, workload: raw.Workload) -> None:
+    def _introduce(self, workload: raw.Workload) -> torch.Tensor:
         assert self._client is not None
         row = torch.zeros(raw.INTRODUCTION_COLUMNS, dtype=torch.int64)
         self._client.introduce(workload, row.data_ptr())
-        rows = self._peers.gather(row).wait()  # by name, since it has to outlive the call
+        rows = self._peers.gather(row).wait()
         self._client.begin(rows.data_ptr())
+        return rows
+
+    # Members that go and come
+
+    def _join_members(self, members: Members, workload: raw.Workload, options: Dict[str, Any]) -> None:
+        """Comes into the training that is under way, or begins it with all others."""
+        options["worker_init_fn"] = WorkerStart(members, options.get("worker_init_fn"))
+        assert self._client is not None
+        row = torch.zeros(raw.INTRODUCTION_COLUMNS, dtype=torch.int64)
+        self._client.introduce(workload, row.data_ptr())
+        alignment = self._alignment = Alignment(members, self._client, self._model, self._optimizer,
+                                                [schedule.target for schedule in self._schedules],
+                                                self._hook.layout if self._hook is not None else [], row, self)
+        everyone = False
+        while alignment.rows is None:
+            try:
+                members.gather_members(everyone)
+                everyone = not alignment.align()
+                if everyone and all(members.present):
+                    alignment.rows = self._introduce(workload)
+                    alignment.align()
+            except Broken:
+                members.broken = members.broken or "it was not formed"
+
+    def _regroup(self) -> None:
+        """Forms the group anew, and goes on behind the last step that any member has completed."""
+        members, step = self._peers, self._step
+        assert isinstance(members, Members) and step is not None and self._alignment is not None
+        began, before, reason = time.monotonic(), members.present, members.broken
+        while members.broken:
+            try:
+                members.gather_members()
+                self._alignment.align()
+            except Broken:
+                pass
+        step.drop()
+        if self._loader is not None:
+            self._loader.deal_again()
+        gone = [member for member in range(members.size) if before[member] and not members.present[member]]
+        come = [member for member in range(members.size) if members.present[member] and not before[member]]
+        _log.warning("the group was formed anew in %.3f s behind step %d, members gone: %s, members come: %s (%s)",
+                     time.monotonic() - began, step.client.status().step, gone, come, reason)
+
+    def _meet(self, members: Members) -> None:
+        """Waits until all are done, and gives the last step to those that are behind."""
+        while True:
+            try:
+                members.end()
+                return
+            except Broken:
+                pass
+            try:
+                self._regroup()
+            except Ended:  # all had come here, and somebody has seen it
+                return
 
     # Steps
 
@@ -183,14 +249,23 @@ class Run:
 
         To be called on all members in each step (or never), once, before its backward pass. 0 is allowed.
         """
-        self._ready().weigh(items)
+        step = self._ready()
+        try:
+            step.weigh(items)
+        except Broken:  # the optimiser's step is dropped
+            pass
 
     def average_gradients(self) -> None:
         """Replaces the gradients by their mean over the joined batch: for models without DistributedDataParallel, between
         backward and the optimiser's step (or clipping), on all members."""
         if self._distributed:
             raise RuntimeError("DistributedDataParallel averages this model's gradients already")
-        average([parameter for parameter in self._model.parameters() if parameter.requires_grad], self._ready(), self._peers)
+        parameters = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
+        step = self._ready()
+        try:
+            average(parameters, step, self._peers)
+        except Broken:  # the optimiser's step is dropped
+            pass
 
     def backward(self, loss_of: Loss, *batch: Any, weight_of: Optional[Weight] = None) -> torch.Tensor:
         """Forward and backward pass of a batch, which outlives a lack of memory: in place of `optimizer.zero_grad()`,
@@ -253,11 +328,18 @@ class Run:
 
     # The optimiser calls these.
 
-    def before_step(self) -> float:
+    def before_step(self) -> Optional[float]:
         if self._closed or self._step is None:
             return 1.0
         step = self._step
         step.check_taken()
+        factor = self._factor(step) if not self._peers.broken else None
+        if self._peers.broken:
+            self._regroup()
+            return None
+        return factor
+
+    def _factor(self, step: Step) -> Optional[float]:
         if not step.opened:
             if self._distributed:
                 raise RuntimeError("the optimiser steps without a backward pass through the model that joined; inside of "
@@ -266,18 +348,24 @@ class Run:
                 raise RuntimeError("call run.average_gradients() between backward and the optimiser's step, or give "
                                    "dynamix.join the DistributedDataParallel model")
             self.average_gradients()
-        factor = step.factor()
+        try:
+            factor = step.factor()
+        except Broken:
+            return None
         step.learning_rate = float(self._optimizer.param_groups[0]["lr"]) * factor
         return factor
 
     def after_step(self, skipped: bool) -> None:
         if not self._closed and self._step is not None:
             self._step.complete(skipped)
+            if isinstance(self._peers, Members) and self._peers.somebody_comes():
+                self._peers.fail("a member comes")
+                self._regroup()
 
     def leave_out_step(self) -> None:
         if not self._closed and self._step is not None and self._step.opened:
-            self._step.factor()
-            self._step.complete(skipped=True)
+            if self.before_step() is not None:
+                self._step.complete(skipped=True)
 
     @property
     def progress(self) -> float:
@@ -285,6 +373,11 @@ class Run:
         return self._step.progress if self._step is not None else 0.0
 
     # State
+
+    @property
+    def came_in(self) -> bool:
+        """This process has come into an elastic training that was under way, and has the state of the others."""
+        return self._alignment is not None and self._alignment.came_in
 
     @property
     def epoch(self) -> int:
@@ -323,10 +416,21 @@ class Run:
         if self._step is None:
             self._state = state  # until the loader is there
         else:
-            self._restore(state)
+            self._load(state)
 
-    def _restore(self, state: Dict[str, Any]) -> None:
-        step = self._ready()
+    def _load(self, state: Dict[str, Any]) -> None:
+        if self.came_in:
+            raise RuntimeError("this member has come into a training that is under way and has its state; load a checkpoint, "
+                               "the model's included, only behind run.loader() and `if not run.came_in`")
+        self.restore(state)
+        client = self._ready().client
+        if 0 in client.batches(self._peers.size):  # of those that were absent when the state was saved
+            client.regroup([True] * self._peers.size)
+
+    def restore(self, state: Dict[str, Any]) -> None:
+        """Goes on from a state in the middle of a training, as a member of an elastic run."""
+        step = self._step
+        assert step is not None
         words = bytearray(state["words"].to(torch.int64).cpu().numpy().tobytes())
         step.client.restore(words)
         if self._dealing is not None:
@@ -345,6 +449,8 @@ class Run:
         """
         if self._closed:
             return
+        if isinstance(self._peers, Members) and self._alignment is not None and self._alignment.rows is not None and succeeded:
+            self._meet(self._peers)
         self._closed = True
         if self._hook is not None:
             self._hook.step = None
@@ -355,7 +461,7 @@ class Run:
         if self._client is not None:
             try:
                 if self._step is not None:
-                    if succeeded and self._linked and self._peers.meet(_MEETING_SECONDS) is False:
+                    if succeeded and self._linked and not self._peers.elastic and self._peers.meet(_MEETING_SECONDS) is False:
                         succeeded, reason = False, "another worker has ended before the end of its training"
                         _log.warning("%s; the agent of this one waits for the group's next start", reason)
                     self._client.finish(succeeded, reason)
@@ -399,7 +505,7 @@ def _close_at_exit(run: Run) -> None:
 
 def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None, rule: Optional[str] = None,
          agent: agents.Agent = "auto", scaler: Any = None, process_group: Any = None, adaptive: Optional[bool] = None,
-         noise_interval: int = 0, window_steps: int = 0) -> Run:
+         noise_interval: int = 0, window_steps: int = 0, elastic: Any = None, elastic_seconds: float = 60) -> Run:
     """Joins a training script to Dynamix. All members call it at the same place, behind `init_process_group` (a single
     process needs none).
 
@@ -418,6 +524,10 @@ def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None,
         scaler: the GradScaler, if there is one: steps that it leaves out are then counted.
         process_group: of the gradients of a plain model; the default group by default.
         adaptive: the optimiser's steps do not grow with the gradient (Adam); known for those of torch.optim.
+        elastic: a torch.distributed store that outlives any member (FileStore, or TCPStore on another process): the run goes
+            on when members die, and takes them back when they are started again (docs/sdk.md). $RANK and $WORLD_SIZE say
+            which member this is; torch.distributed, where it is needed, is initialised with this process alone.
+        elastic_seconds: how long members wait for each other, in collectives and when the group is formed anew.
         noise_interval: the gradient noise is measured every so many steps; 0: twice a window.
         window_steps: steps between decisions, for a run without an agent; 0: the agent's, or 10.
 
@@ -436,4 +546,19 @@ def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None,
     schedulers = [] if scheduler is None else list(scheduler) if isinstance(scheduler, (list, tuple)) else [scheduler]
     options = {"adaptive": is_adaptive(optimizer) if adaptive is None else adaptive, "noise_interval": noise_interval,
                "window_steps": window_steps}
-    return Run(model, optimizer, schedulers, rule, agent, scaler, Peers(group_of(model, process_group)), options)
+    peers = Peers(group_of(model, process_group)) if elastic is None else _members(elastic, agent, elastic_seconds)
+    return Run(model, optimizer, schedulers, rule, agent, scaler, peers, options)
+
+
+def _members(store: Any, agent: agents.Agent, seconds: float) -> Members:
+    if agent is None:
+        raise NotImplementedError("agent=None lets member 0 host the agents, and an elastic run outlives it; start them "
+                                  "beside it (dynamix-node exec), or join with agent=\"off\"")
+    try:
+        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    except (KeyError, ValueError):
+        raise ValueError("elastic=store needs $RANK and $WORLD_SIZE") from None
+    if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+        raise ValueError("the members of an elastic run meet through its store; initialise torch.distributed with each "
+                         "process alone: init_process_group(\"gloo\", store=HashStore(), rank=0, world_size=1)")
+    return Members(store, rank, size, seconds)

@@ -223,6 +223,12 @@ class Step:
         self.loss, self.correct, self.learning_rate = math.nan, -1.0, -1.0
         self.restart_clock(now)
 
+    def drop(self) -> None:
+        """Nothing of the step under way counts."""
+        self._reset()
+        self.start_epoch()
+        self.progress = self.client.status().progress
+
     def restart_clock(self, now: Optional[float] = None) -> None:
         """The next step begins now: what has gone by since the last one (an evaluation) is no part of it."""
         self._ended = time.perf_counter() if now is None else now

@@ -30,7 +30,8 @@ class members {
 public:
   members(std::vector<member_batch> batches, std::uint64_t samples, std::vector<std::uint32_t> ahead, bool drop_last,
           std::uint64_t seed)
-      : samples_(samples), ahead_(std::move(ahead)), random_(seed), held_(batches.size()) {
+      : samples_(samples), ahead_(std::move(ahead)), random_(seed), held_(batches.size()),
+        present_(batches.size(), true) {
     for (std::uint32_t position = 0; position < batches.size(); ++position) {
       auto options = options_for(position, batches, samples);
       options.drop_last = drop_last;
@@ -39,8 +40,9 @@ public:
   }
 
   void start_epoch() {
-    for (auto& each : steps_)
-      each->start_epoch();
+    for (const auto member : here())
+      steps_[member]->start_epoch();
+    epoch_ = lead().position().epoch;
     numbers_.assign(steps_.size(), {});
     seen_.clear();
   }
@@ -48,18 +50,18 @@ public:
   /// Trains one step. False: the epoch is over on all members.
   bool step() {
     std::vector<bool> goes_on;
-    for (std::size_t member = 0; member < steps_.size(); ++member)
+    for (const auto member : here())
       goes_on.push_back(next_batch(member));
     EXPECT_TRUE(std::ranges::count(goes_on, goes_on[0]) == static_cast<std::ptrdiff_t>(goes_on.size()))
         << "some members have a step and others none";
     if (!goes_on[0])
       return false;
     check_step();
-    if (steps_[0]->gathers())
+    if (lead().gathers())
       exchange_rows();
-    for (auto& each : steps_) {
-      each->rate(0);
-      each->complete(false);
+    for (const auto member : here()) {
+      steps_[member]->rate(0);
+      steps_[member]->complete(false);
     }
     return true;
   }
@@ -68,17 +70,53 @@ public:
   void decide_all() {
     ++window_;
     for (std::size_t member = 0; member < steps_.size(); ++member)
-      arrivals_[{steps_[0]->step() + random_.below(4), member}] =
+      arrivals_[{lead().step() + random_.below(4), member}] =
           decide(window_, static_cast<std::uint32_t>(member), 1 + random_.below(40));
   }
 
+  /// Some members go, or have come back with the state of another one, which may be a step ahead.
+  void regroup(storage::splitmix64& random) {
+    std::vector<bool> present(steps_.size());
+    for (std::size_t member = 0; member < steps_.size(); ++member)
+      present[member] = random.below(3) > 0;
+    present[random.below(static_cast<std::uint32_t>(steps_.size()))] = true;
+    regroup(present);
+  }
+
+  void regroup(const std::vector<bool>& present) {
+    const auto state = lead().save();
+    const bool in_epoch = lead().position().epoch == epoch_;
+    for (std::size_t member = 0; member < steps_.size(); ++member) {
+      if (present[member] && !present_[member]) { // a new process
+        steps_[member] = std::make_unique<lockstep>(steps_[member]->options());
+        EXPECT_EQ(steps_[member]->restore(state), "");
+        steps_[member]->regroup(present);
+        if (in_epoch)
+          steps_[member]->start_epoch();
+      } else if (present[member]) {
+        steps_[member]->regroup(present);
+      }
+      numbers_[member].clear();
+    }
+    present_ = present;
+  }
+
   const std::map<std::uint32_t, int>& seen() const { return seen_; }
-  lockstep& first() { return *steps_[0]; }
+  lockstep& first() { return lead(); }
   lockstep& at(std::size_t member) { return *steps_[member]; }
   std::size_t size() const { return steps_.size(); }
   std::uint64_t changes() const { return changes_; }
 
 private:
+  std::vector<std::size_t> here() const {
+    std::vector<std::size_t> found;
+    for (std::size_t member = 0; member < present_.size(); ++member)
+      if (present_[member])
+        found.push_back(member);
+    return found;
+  }
+  lockstep& lead() { return *steps_[here().front()]; }
+
   bool next_batch(std::size_t member) {
     auto& steps = *steps_[member];
     auto& waiting = numbers_[member];
@@ -102,20 +140,25 @@ private:
 
   void check_step() {
     std::uint64_t own = 0;
-    for (auto& each : steps_) {
-      own += each->own_samples();
-      EXPECT_EQ(each->total_samples(), steps_[0]->total_samples());
-      EXPECT_EQ(each->gathers(), steps_[0]->gathers());
-      EXPECT_EQ(each->measures(), steps_[0]->measures());
+    for (const auto member : here()) {
+      const auto& each = *steps_[member];
+      own += each.own_samples();
+      EXPECT_EQ(each.total_samples(), lead().total_samples());
+      EXPECT_EQ(each.gathers(), lead().gathers());
+      EXPECT_EQ(each.measures(), lead().measures());
     }
-    EXPECT_EQ(own, steps_[0]->total_samples());
+    EXPECT_EQ(own, lead().total_samples());
   }
 
   void exchange_rows() {
     std::vector<step_row> rows;
     for (std::size_t member = 0; member < steps_.size(); ++member) {
+      if (!present_[member]) {
+        rows.push_back({.step = 12345, .weight = -1}); // nobody reads it
+        continue;
+      }
       for (auto arrived = arrivals_.begin(); arrived != arrivals_.end();) {
-        const bool due = arrived->first.first <= steps_[0]->step() && arrived->first.second == member;
+        const bool due = arrived->first.first <= lead().step() && arrived->first.second == member;
         if (due)
           held_[member] = {arrived->second, held_[member][0]};
         arrived = due ? arrivals_.erase(arrived) : std::next(arrived);
@@ -128,11 +171,11 @@ private:
       dealt_step dealt;
       EXPECT_NE(steps.deal(dealt), deal_verdict::dealt);
     }
-    for (auto& each : steps_) {
+    for (const auto member : here()) {
       session::agreement agreed;
-      ASSERT_EQ(each->read_rows(rows, agreed), "");
-      EXPECT_EQ(each->newest_batches().batches, steps_[0]->newest_batches().batches);
-      changes_ += agreed.key && each == steps_[0] ? 1 : 0;
+      ASSERT_EQ(steps_[member]->read_rows(rows, agreed), "");
+      EXPECT_EQ(steps_[member]->newest_batches().batches, lead().newest_batches().batches);
+      changes_ += agreed.key && member == here().front() ? 1 : 0;
     }
   }
 
@@ -140,6 +183,8 @@ private:
   std::vector<std::uint32_t> ahead_;
   storage::splitmix64 random_;
   std::vector<std::array<messages::decision, 2>> held_;
+  std::vector<bool> present_;
+  std::uint64_t epoch_ = 0;
   std::vector<std::unique_ptr<lockstep>> steps_;
   std::vector<std::vector<std::vector<std::uint32_t>>> numbers_;
   std::map<std::pair<std::uint64_t, std::size_t>, messages::decision> arrivals_;
@@ -215,6 +260,44 @@ TEST(Lockstep, DropsOnlyWhatFillsNoStep) {
       }
     }
   }
+}
+
+TEST(Lockstep, UsesEachSampleOnceAnEpochWhileMembersGoAndComeBack) {
+  splitmix64 random(23);
+  for (int trial = 0; trial < 200; ++trial) {
+    const std::size_t count = 2 + random.below(3);
+    const std::uint64_t samples = 60 + random.below(200);
+    std::vector<std::uint32_t> ahead;
+    for (std::size_t member = 0; member < count; ++member)
+      ahead.push_back(random.below(4));
+    members all(std::vector<member_batch>(count, {.initial = 4, .lowest = 1, .highest = 40}), samples, ahead, false,
+                random.next());
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      all.start_epoch();
+      while (all.step()) {
+        if (random.below(6) == 0)
+          all.decide_all();
+        if (random.below(6) == 0)
+          all.regroup(random);
+      }
+      ASSERT_EQ(all.seen().size(), samples) << "trial " << trial;
+      for (const auto& [number, times] : all.seen())
+        ASSERT_EQ(times, 1) << "sample " << number << " in trial " << trial;
+    }
+  }
+}
+
+TEST(Lockstep, SharesTheGlobalBatchOfAMemberThatHasGone) {
+  members all(
+      {{.initial = 8, .lowest = 1, .highest = 40}, {.initial = 16, .lowest = 1, .highest = 40}, {.initial = 12}}, 500,
+      {0, 0, 0}, false, 1);
+  all.start_epoch();
+  all.step();
+  all.regroup({true, true, false});
+  EXPECT_EQ(all.first().newest_batches().batches, (std::vector<std::uint32_t>{12, 24, 0}));
+  all.step();
+  all.regroup({true, true, true});
+  EXPECT_EQ(all.first().newest_batches().batches, (std::vector<std::uint32_t>{8, 16, 12}));
 }
 
 TEST(Lockstep, PromisesTheStepsThatAnEpochHas) {

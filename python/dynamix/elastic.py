@@ -1,0 +1,381 @@
+"""A group that loses members and takes them back while training goes on: `dynamix.join(..., elastic=store)`.
+
+    a collective fails          -> the group's sockets are cut, so that nobody waits for anybody (Members.fail)
+    at the optimiser's step     -> a new generation is formed through the store (Members.gather_members): all members of
+                                   the last one that live, and those that have come since
+                                -> who is behind takes the state of the most advanced member (Alignment)
+                                -> the step is left out, and its samples are dealt again
+
+Each member's process group of the script's own is itself alone; gradients travel by this module's.
+"""
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import pathlib
+import socket
+import threading
+import time
+import zlib
+from datetime import timedelta
+from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set
+
+import torch
+import torch.distributed
+
+from .client import Client, DynamixError
+from .peers import Broken, Gathering, Peers, Sum
+
+_log = logging.getLogger("dynamix")
+_distributed: Any = torch.distributed
+_FORM_SECONDS = 5
+_LOOK_SECONDS = 0.05     # between two looks for members that come
+_POLL_SECONDS = 0.003
+_NOTHING = "-"
+
+#: Open sockets of this process: what /proc says of each descriptor.
+Sockets = Dict[int, str]
+
+
+def _sockets() -> Sockets:
+    found: Sockets = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:  # closed since
+            continue
+        if target.startswith("socket:"):
+            found[int(name)] = target
+    return found
+
+
+def _process() -> List[Any]:
+    """Of this process, so that another one on the machine can tell whether it lives."""
+    boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return [boot, os.readlink("/proc/self/ns/pid"), os.getpid(), _started(os.getpid())]
+
+
+def _started(process: int) -> Optional[str]:
+    """When a process was started; None where there is none that lives."""
+    try:
+        fields = pathlib.Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else fields[19]
+
+
+class Ended(DynamixError):
+    """The training has come to its end without this member."""
+
+
+class _Work:
+    """A collective of a generation."""
+
+    def __init__(self, members: "Members", work: Any) -> None:
+        self._members = members
+        self._work = work
+
+    def wait(self) -> None:
+        try:
+            self._work.wait()
+        except RuntimeError as problem:
+            raise self._members.fail(str(problem)) from None
+
+    def get_future(self) -> Any:
+        return self._work.get_future()
+
+
+class Members(Peers):
+    """The members of an elastic run, of which some may be absent."""
+
+    elastic = True
+
+    def __init__(self, store: Any, position: int, size: int, timeout_seconds: float) -> None:
+        self._store = _distributed.PrefixStore("dynamix", store)
+        self.group = None
+        self.position, self.size = position, size
+        self.generation = 0
+        self.aligned = 0              # the newest generation in which this member had the training's state
+        self.present: List[bool] = [False] * size
+        self.broken = ""              # why this generation has ended
+        self._timeout = timeout_seconds
+        self._identity: List[Any] = [*_process(), time.time_ns()]
+        self._roster: Dict[int, List[Any]] = {}  # identities of the present members
+        self._gradients: Any = None
+        self._rows: Any = None
+        self._sockets: Sockets = {}
+        self._looked = 0.0
+
+    # A generation's end
+
+    def fail(self, reason: str) -> Broken:
+        """The generation is over, on any thread: cuts its sockets, so that everybody's collectives end."""
+        if not self.broken:
+            self.broken = reason or "a collective failed"
+        self._cut()
+        return Broken(self.broken)
+
+    def _cut(self) -> None:
+        for descriptor in self._open_sockets():
+            try:
+                with socket.socket(fileno=os.dup(descriptor)) as end:
+                    end.shutdown(socket.SHUT_RDWR)
+            except OSError:  # it is over already
+                pass
+
+    def close_inherited(self) -> None:
+        """In a forked loader worker, which would keep the sockets open when this process dies."""
+        for descriptor in self._open_sockets():
+            os.close(descriptor)
+
+    def _open_sockets(self) -> List[int]:
+        """Descriptors of this generation's; some are closed since, and their numbers used for other things."""
+        now = _sockets()
+        return [descriptor for descriptor, name in self._sockets.items() if now.get(descriptor) == name]
+
+    # Forming the next one
+
+    def gather_members(self, everyone: bool = False) -> None:
+        """Forms the next generation of all members that live: those of the last one and those that wait to come in. The
+        first is of all members, and so is one of `everyone`: where none has begun to train.
+
+        Raises DynamixError where it does not come about in time.
+        """
+        limit = time.monotonic() + self._timeout
+        self._cut()
+        self._gradients = self._rows = None
+        self._sockets = {}
+        number = self.generation
+        while True:
+            number = max(number, int(self._read("generation") or 0)) + 1
+            self._store.set(f"{number}/{self.position}", json.dumps(self._identity))
+            roster = self._agree(number, limit, everyone)
+            if roster.get(self.position) != self._identity:
+                continue  # it was closed without this one
+            self._roster = roster
+            if self._form(number):
+                self.generation, self.broken = number, ""
+                self.present = [member in roster for member in range(self.size)]
+                return
+            if time.monotonic() > limit:
+                raise DynamixError(f"no group could be formed within {self._timeout:.0f} s")
+
+    def _read(self, key: str) -> str:
+        """Empty where it is not there. The stores of torch 1.13 have no check(), and get() waits; this sets nothing."""
+        value = bytes(self._store.compare_set(key, _NOTHING, _NOTHING)).decode()
+        return "" if value == _NOTHING else value
+
+    def _agree(self, number: int, limit: float, everyone: bool) -> Dict[int, List[Any]]:
+        """The members of the generation: the first who has seen all that are to come says so for all."""
+        while True:
+            closed = self._read(f"{number}/closed")
+            if closed:
+                return {int(member): identity for member, identity in json.loads(closed).items()}
+            here = {member: json.loads(text) for member in range(self.size) for text in [self._read(f"{number}/{member}")]
+                    if text}
+            here = {member: identity for member, identity in here.items() if not self._is_dead(identity)}
+            if self._read("ended"):
+                raise Ended("the training of this store has come to its end; a new one needs a new store")
+            awaited = self._awaited(number, everyone) - set(here)
+            if time.monotonic() > limit:
+                if everyone or number == 1 or not self._roster:
+                    raise DynamixError(f"members {sorted(awaited)} have not come within {self._timeout:.0f} s")
+                awaited = set()
+            if not awaited:
+                self._store.compare_set(f"{number}/closed", "", json.dumps(here))
+                self._store.set("generation", str(number))
+            else:
+                time.sleep(_POLL_SECONDS)
+
+    def _awaited(self, number: int, everyone: bool) -> Set[int]:
+        """Who has to be there before the generation is closed: on one machine, those of the last one that live. One that
+        comes anew leaves it to them."""
+        if everyone or number == 1:
+            return set(range(self.size))
+        last: Dict[int, List[Any]]
+        last = {int(member): identity for member, identity in json.loads(self._read(f"{number - 1}/closed") or "{}").items()}
+        living = {member for member, identity in last.items() if not self._is_dead(identity)}
+        return living or set(range(self.size))  # nobody has the training's state: it begins again
+
+    def _is_dead(self, identity: Sequence[Any]) -> bool:
+        same_machine = list(identity[:2]) == self._identity[:2]
+        return same_machine and _started(int(identity[2])) != identity[3]
+
+    def _form(self, number: int) -> bool:
+        """On a thread that is left where it does not come to an end: a member may die meanwhile."""
+        members = sorted(self._roster)
+        before, formed = _sockets(), []
+
+        def form() -> None:
+            for name in ("gradients", "rows"):
+                store = _distributed.PrefixStore(f"{number}/{name}", self._store)
+                formed.append(_distributed.ProcessGroupGloo(store, members.index(self.position), len(members),
+                                                            timedelta(seconds=self._timeout)))
+
+        thread = threading.Thread(target=_quietly, args=(form,), daemon=True)
+        thread.start()
+        limit = time.monotonic() + _FORM_SECONDS
+        while thread.is_alive() and time.monotonic() < limit:
+            thread.join(0.02)
+            if any(self._is_dead(identity) for identity in self._roster.values()):
+                thread.join(0.1)
+                break
+        self._sockets = {descriptor: name for descriptor, name in _sockets().items() if before.get(descriptor) != name}
+        if len(formed) < 2:
+            self._cut()
+            return False
+        self._gradients, self._rows = formed
+        return True
+
+    def somebody_comes(self, rarely: bool = True) -> bool:
+        """Whether a member waits to come in. Looked for by the first one that is present; `rarely`: not at each call."""
+        now = time.monotonic()
+        if self.present.index(True) != self.position or (rarely and now - self._looked < _LOOK_SECONDS):
+            return False
+        self._looked = now
+        said = [self._read(f"{self.generation + 1}/{member}") for member in range(self.size) if not self.present[member]]
+        return any(text and not self._is_dead(json.loads(text)) for text in said)
+
+    # Collectives
+
+    def _start(self, launch: Callable[[], Any]) -> _Work:
+        if self.broken:
+            raise Broken(self.broken)
+        try:
+            return _Work(self, launch())
+        except RuntimeError as problem:
+            raise self.fail(str(problem)) from None
+
+    def all_reduce(self, values: torch.Tensor) -> _Work:
+        return self._start(lambda: self._gradients.allreduce([values]))
+
+    def gather(self, row: torch.Tensor) -> Gathering:
+        rows = torch.zeros((self.size, row.numel()), dtype=row.dtype)
+        here = [rows[member] for member in range(self.size) if self.present[member]]
+        return Gathering(rows, self._start(lambda: self._rows.allgather([here], [row])))
+
+    def sum(self, own: float) -> Sum:
+        value = torch.tensor([own], dtype=torch.float64)
+        return Sum(own, value, self._start(lambda: self._rows.allreduce([value])))
+
+    def gather_objects(self, own: object) -> List[Any]:
+        """The objects of the present members; None of the others."""
+        mine = torch.frombuffer(bytearray(json.dumps(own).encode()), dtype=torch.uint8)
+        sizes = self.gather(torch.tensor([mine.numel()], dtype=torch.int64)).wait()
+        row = torch.zeros(int(sizes.max()), dtype=torch.uint8)
+        row[:mine.numel()] = mine
+        rows = self.gather(row).wait()
+        return [json.loads(bytes(rows[member, :int(sizes[member])].tolist())) if self.present[member] else None
+                for member in range(self.size)]
+
+    def broadcast(self, values: torch.Tensor, source: int) -> None:
+        """In place, from the member at `source`."""
+        options = _distributed.BroadcastOptions()
+        options.rootRank, options.rootTensor = sorted(self._roster).index(source), 0
+        self._start(lambda: self._gradients.broadcast([values], options)).wait()
+
+    def end(self) -> None:
+        """All are done with the last step, and nobody can come in any more."""
+        if self.somebody_comes(rarely=False):
+            raise self.fail("a member comes")
+        self.gather_objects(None)
+        self._store.set("ended", "1")
+        self._gradients = self._rows = None
+
+
+class Stateful(Protocol):
+    """What of a run its peers need."""
+
+    def state_dict(self) -> Dict[str, Any]: ...
+
+    def restore(self, state: Dict[str, Any]) -> None: ...
+
+
+class Alignment:
+    """Gives the members of a new generation one state."""
+
+    def __init__(self, members: Members, client: Client, model: torch.nn.Module, optimizer: torch.optim.Optimizer,
+                 schedulers: Sequence[Any], layout: Sequence[int], row: torch.Tensor, run: Stateful) -> None:
+        """`layout`: of the buckets of gradients; `row`: this member's introduction."""
+        self._members = members
+        self._client = client
+        self._model, self._optimizer, self._schedulers = model, optimizer, list(schedulers)
+        self._layout = zlib.crc32(repr(list(layout)).encode())
+        self._row = row
+        self._run = run
+        self.rows: Optional[torch.Tensor] = None  # of all members' introductions, once this one has begun
+        self.came_in = False
+
+    def align(self) -> bool:
+        """All take the state of the most advanced member. False where none has begun."""
+        members, begun = self._members, self.rows is not None
+        # One that was left behind by an earlier generation may have done other steps than those of the later one.
+        own = (members.aligned, int(self._client.status().step)) if begun else (0, -1)
+        table = members.gather(torch.tensor([*own, self._layout], dtype=torch.int64)).wait().tolist()
+        said = {member: table[member] for member in range(members.size) if members.present[member]}
+        if any(row[2] != self._layout for row in said.values()):
+            raise DynamixError("the members' gradients lie in other buckets: use one model and one torch everywhere")
+        newest = max((row[0], row[1]) for row in said.values())
+        if newest[1] < 0:
+            return False
+        source = next(member for member, row in said.items() if (row[0], row[1]) == newest)
+        first = newest[1] == 0  # then all take the parameters of one, as DistributedDataParallel does it
+        if first or any((row[0], row[1]) < newest for row in said.values()):
+            packed = self._send(source)
+            if own < newest or (first and source != members.position):
+                self._unpack(packed)
+        self._client.regroup(members.present)
+        members.aligned = members.generation
+        self.came_in = self.came_in or not (begun or first)
+        return True
+
+    def _send(self, source: int) -> bytes:
+        """The state of the member at `source`."""
+        stream = io.BytesIO()
+        if source == self._members.position:
+            torch.save({"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict(), "rows": self.rows,
+                        "schedulers": [each.state_dict() for each in self._schedulers], "run": self._run.state_dict()}, stream)
+        packed = bytearray(stream.getvalue())
+        size = torch.tensor([len(packed)], dtype=torch.int64)
+        self._members.broadcast(size, source)
+        values = torch.frombuffer(packed, dtype=torch.uint8) if packed else torch.zeros(int(size), dtype=torch.uint8)
+        self._members.broadcast(values, source)
+        return bytes(values.numpy())
+
+    def _unpack(self, packed: bytes) -> None:
+        state = torch.load(io.BytesIO(packed), map_location="cpu")
+        if self.rows is not None:
+            self._client.regroup(self._members.present)  # drops what is dealt
+        else:
+            rows: torch.Tensor = state["rows"]
+            if not torch.equal(rows[self._members.position], self._row):
+                raise DynamixError("this member has come back with another batch size, data set or agent than it had before")
+            self._client.begin(rows.data_ptr())
+            self.rows = rows
+        self._model.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        for scheduler, saved in zip(self._schedulers, state["schedulers"]):
+            scheduler.load_state_dict(saved)
+        self._run.restore(state["run"])
+
+
+class WorkerStart:
+    """The start of a DataLoader's worker, in front of the script's own."""
+
+    def __init__(self, members: Members, then: Optional[Callable[[int], None]]) -> None:
+        self._members = members
+        self._then = then
+
+    def __call__(self, worker: int) -> None:
+        self._members.close_inherited()
+        if self._then is not None:
+            self._then(worker)
+
+
+def _quietly(form: Callable[[], None]) -> None:
+    try:
+        form()
+    except RuntimeError as problem:
+        _log.debug("a group was not formed: %s", problem)

@@ -1,0 +1,202 @@
+"""Kills members of elastic runs at any moment, and looks whether any sample was lost or used twice.
+
+    elastic.py [KILLS [SEED]]
+
+What dies is started again, and comes into the training that goes on meanwhile.
+"""
+import collections
+import json
+import multiprocessing
+import os
+import pathlib
+import random
+import signal
+import sys
+import tempfile
+import time
+
+import agents
+import ranks  # noqa: F401  (finds the package)
+import torch
+import torch.distributed
+
+import dynamix
+
+WORLD = 3
+SAMPLES = 180
+EPOCHS = 40
+RUN_SECONDS = 150
+
+
+def train(rank, folder, life, sockets, wrapped, loader_workers):
+    """One life of a member. Each step is in its journal before it is trained, and behind it."""
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(WORLD))
+    torch.set_num_threads(1)
+    torch.manual_seed(100 * rank + life)  # all begin with the parameters of one
+    # Of several buckets: the first one of DistributedDataParallel is of a megabyte.
+    model = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.Tanh(), torch.nn.Linear(64, 4096), torch.nn.Tanh(),
+                                torch.nn.Linear(4096, 1))
+    if wrapped:
+        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.001)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    store = torch.distributed.FileStore(os.path.join(folder, "store"), -1)
+    run = dynamix.join(model, optimizer, agent=sockets, elastic=store, rule="linear")
+    generator = torch.Generator().manual_seed(2)
+    data = torch.utils.data.TensorDataset(torch.arange(SAMPLES), torch.randn(SAMPLES, 8, generator=generator))
+    try:
+        loader = run.loader(data, batch_size=8, num_workers=loader_workers)
+    except dynamix.DynamixError as problem:
+        os._exit(0 if "has come to its end" in str(problem) else 1)
+    with open(os.path.join(folder, f"journal-{rank}-{life}"), "w", encoding="ascii") as journal:
+        def note(**line):
+            print(json.dumps({**line, "generation": run._peers.generation, "time": time.monotonic()}), file=journal, flush=True)
+
+        for epoch in range(run.epoch, EPOCHS):
+            for numbers, values in loader:
+                step = run.status.step
+                note(step=step, epoch=epoch, samples=numbers.tolist()[:run.counted])
+                optimizer.zero_grad()
+                model(values).square().mean().backward()
+                time.sleep(0.004)
+                if not wrapped:
+                    run.average_gradients()
+                optimizer.step()
+                note(done=step)
+        run.close()
+        note(parameters=[parameter.tolist() for parameter in model.parameters()])
+    os._exit(0)
+
+
+class Trial:
+    """Runs until so many members were killed. `problems` says what went wrong."""
+
+    def __init__(self, kills, seed, with_agents):
+        self._random = random.Random(seed)
+        self._with_agents = with_agents
+        self.left = kills
+        self.runs = self.steps = self.redone = self.killed = 0
+        self.seconds = {0: [], 2: []}  # from a death to the end of each survivor's next step, by forked loader workers
+        self.problems = []
+
+    def run(self):
+        while self.left > 0 and not self.problems:
+            with tempfile.TemporaryDirectory() as folder:
+                if self._with_agents:
+                    with agents.started(WORLD, batch__initial=8, batch__lowest=2, batch__highest=32,
+                                        arbitrator__window_steps=5, supervision__max_restarts=100) as started:
+                        self._train(folder, started.sockets)
+                else:
+                    self._train(folder, "off")
+            self.runs += 1
+        return self
+
+    def _start(self, rank, folder, sockets):
+        arguments = (rank, folder, self._lives[rank], sockets, self._wrapped, self._workers)
+        process = multiprocessing.get_context("fork").Process(target=train, args=arguments)
+        self._lives[rank] += 1
+        process.start()
+        return process
+
+    def _train(self, folder, sockets):
+        self._lives, deaths = collections.Counter(), []
+        self._wrapped, self._workers = self._random.random() < 0.5, self._random.choice((0, 0, 2))
+        members = [self._start(rank, folder, sockets) for rank in range(WORLD)]
+        limit = time.monotonic() + RUN_SECONDS
+        try:
+            while any(each.exitcode != 0 for each in members):
+                until = time.monotonic() + self._random.choice((0.1, 0.5, 2.0)) * self._random.random()
+                while time.monotonic() < until:
+                    time.sleep(0.01)
+                if time.monotonic() > limit:
+                    self.problems.append("a run does not come to its end")
+                    return
+                rank = self._random.randrange(WORLD)
+                if self.left > 0 and all(each.is_alive() for each in members) and self._may_die(rank, folder):
+                    os.kill(members[rank].pid, signal.SIGKILL)
+                    deaths.append((rank, time.monotonic()))
+                    self.left -= 1
+                    self.killed += 1
+                    time.sleep(self._random.choice((0, 0.3)))
+                for rank in range(WORLD):
+                    members[rank].join(0)
+                    if members[rank].exitcode not in (None, 0):
+                        members[rank] = self._start(rank, folder, sockets)
+        finally:
+            for each in members:
+                each.kill()
+                each.join()
+        self._check(folder, deaths)
+
+    def _may_die(self, rank, folder):
+        """Somebody else has the training's state, or nobody has it yet."""
+        came_in = [other for other in range(WORLD)
+                   if os.path.exists(os.path.join(folder, f"journal-{other}-{self._lives[other] - 1}"))]
+        return any(other != rank for other in came_in) or not any(pathlib.Path(folder).glob("journal-*"))
+
+    def _check(self, folder, deaths):
+        """Of a step that two generations have done the later one's counts: the earlier one's was dropped."""
+        begun, ends = collections.defaultdict(list), []
+        lines = {}
+        for path in sorted(pathlib.Path(folder).glob("journal-*")):
+            rank = int(path.name.split("-")[1])
+            for text in path.read_text(encoding="ascii").splitlines():
+                try:
+                    line = json.loads(text)
+                except ValueError:  # cut off by its death
+                    continue
+                lines.setdefault(rank, []).append(line)
+                if "step" in line:
+                    begun[line["step"]].append(line)
+                elif "parameters" in line:
+                    ends.append(line["parameters"])
+        if sorted(begun) != list(range(len(begun))):
+            self.problems.append("steps are missing")
+        if not ends or any(each != ends[0] for each in ends):
+            self.problems.append(f"the members' parameters differ: {[each[0][0][:2] for each in ends]}")
+        used = collections.defaultdict(collections.Counter)
+        for attempts in begun.values():
+            newest = max(line["generation"] for line in attempts)
+            self.redone += len({line["generation"] for line in attempts}) - 1
+            for line in attempts:
+                if line["generation"] == newest:
+                    used[line["epoch"]].update(line["samples"])
+        self.steps += len(begun)
+        for epoch in range(EPOCHS):
+            wrong = {sample: used[epoch][sample] for sample in range(SAMPLES) if used[epoch][sample] != 1}
+            if wrong or len(used[epoch]) != SAMPLES:
+                self.problems.append(f"epoch {epoch}: samples used not once: {wrong}")
+        self._time(lines, deaths)
+
+    def _time(self, lines, deaths):
+        for number, (dead, at) in enumerate(deaths):
+            following = deaths[number + 1][1] if number + 1 < len(deaths) else float("inf")
+            for rank in set(lines) - {dead}:
+                before = [line["generation"] for line in lines[rank] if line["time"] < at]
+                after = [line["time"] for line in lines[rank]
+                         if before and "done" in line and line["time"] > at and line["generation"] > before[-1]]
+                if after and after[0] < following:
+                    self.seconds[self._workers].append(after[0] - at)
+
+    def report(self):
+        text = f"{self.killed} members killed in {self.runs} runs, {self.steps} steps, {self.redone} times one was done again"
+        for workers, seconds in self.seconds.items():
+            if seconds:
+                seconds = sorted(seconds)
+                at = [seconds[min(len(seconds) - 1, int(len(seconds) * share))] for share in (0.5, 0.99, 1)]
+                text += (f"; {workers} loader workers: from a death to the end of a survivor's next step {at[0]:.3f} s in the "
+                         f"median, {at[1]:.3f} s p99, {at[2]:.3f} s at most ({len(seconds)})")
+        return text
+
+
+def main(kills=200, seed=1, with_agents=0):
+    began = time.monotonic()
+    trial = Trial(int(kills), int(seed), bool(int(with_agents))).run()
+    print(f"{trial.report()}; {time.monotonic() - began:.0f} s")
+    for problem in trial.problems:
+        print(problem, file=sys.stderr)
+    return 1 if trial.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

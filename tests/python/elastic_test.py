@@ -1,0 +1,112 @@
+"""Members of an elastic run may be killed at any moment: the others go on at once, and no sample is lost or used twice."""
+import os
+import tempfile
+import time
+import unittest
+
+import agents
+import elastic
+import ranks
+import torch
+import torch.distributed
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import dynamix
+
+
+class Elastic(unittest.TestCase):
+    def check(self, kills, seed, with_agents):
+        trial = elastic.Trial(kills, seed, with_agents).run()
+        print(trial.report())
+        self.assertEqual(trial.problems, [])
+        self.assertEqual(trial.killed, kills)
+        # A death drops a step, and so does a member's coming; one that dies while it comes does it once more.
+        self.assertLessEqual(trial.redone, 4 * kills)
+        self.assertGreater(sum(map(len, trial.seconds.values())), 0)
+
+    def test_runs_outlive_their_members(self):
+        self.check(int(os.environ.get("DYNAMIX_TEST_KILLS", 10)), 3, False)
+
+    @unittest.skipUnless(agents.program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")
+    def test_runs_outlive_their_members_while_agents_decide(self):
+        self.check(5, 4, True)
+
+
+def alone(function, world, rank=0):
+    """Calls `function(rank)` as a member of an elastic run."""
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
+    try:
+        return function(rank)
+    finally:
+        del os.environ["RANK"], os.environ["WORLD_SIZE"]
+
+
+def data(count=60):
+    return torch.utils.data.TensorDataset(torch.arange(count), torch.randn(count, 3))
+
+
+def make(store, **options):
+    model = nn.Linear(3, 1)
+    return dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), agent="off", elastic=store, **options)
+
+
+def other_layout(rank, world, path):
+    """Members whose models have other buckets."""
+    torch.distributed.destroy_process_group()
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+
+    def join(_):
+        layers = nn.Sequential(nn.Linear(8, 64), nn.Linear(64, 4096), nn.Linear(4096, 1))
+        model = DistributedDataParallel(layers, bucket_cap_mb=1e-4 if rank else 25)
+        run = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), agent="off",
+                           elastic=torch.distributed.FileStore(path, -1))
+        try:
+            run.loader(data(), batch_size=4)
+        except dynamix.DynamixError as problem:
+            return str(problem)
+
+    result = alone(join, world, rank)
+    torch.distributed.destroy_process_group()
+    torch.distributed.init_process_group("gloo", init_method=f"file://{path}-end", rank=rank, world_size=world)
+    return result
+
+
+class Refusals(unittest.TestCase):
+    def test_of_members_that_do_not_come_and_of_runs_that_have_ended(self):
+        with tempfile.TemporaryDirectory() as folder:
+            store = torch.distributed.FileStore(os.path.join(folder, "store"), -1)
+            began = time.monotonic()
+            run = alone(lambda rank: make(store, elastic_seconds=1), 2)
+            with self.assertRaisesRegex(dynamix.DynamixError, r"members \[1\] have not come within 1 s"):
+                run.loader(data(), batch_size=4)
+            self.assertLess(time.monotonic() - began, 10)
+            store = torch.distributed.FileStore(os.path.join(folder, "other"), -1)
+            run = alone(lambda rank: make(store), 1)
+            run.loader(data(), batch_size=4)
+            run.close()
+            run = alone(lambda rank: make(store), 1)
+            with self.assertRaisesRegex(dynamix.DynamixError, "has come to its end"):
+                run.loader(data(), batch_size=4)
+
+    def test_of_what_an_elastic_run_cannot_do(self):
+        store = torch.distributed.HashStore()
+        with self.assertRaisesRegex(ValueError, "RANK"):
+            make(store)
+        with self.assertRaisesRegex(NotImplementedError, "agent=None"):
+            model = nn.Linear(3, 1)
+            dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), agent=None, elastic=store)
+        run = alone(lambda rank: make(store), 1)
+        with self.assertRaisesRegex(NotImplementedError, "map-style"):
+            run.loader(dynamix.Stream([1], range), batch_size=4)
+        with self.assertRaisesRegex(NotImplementedError, "no batch ahead"):
+            run.loader(data(), batch_size=4, fetch_ahead=1)
+
+    def test_of_members_with_other_buckets(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for text in ranks.run(other_layout, 2, os.path.join(folder, "store")):
+                self.assertIn("lie in other buckets", text or "nothing was refused")
+
+
+if __name__ == "__main__":
+    unittest.main()
