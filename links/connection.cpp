@@ -1,5 +1,6 @@
 #include "links/connection.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <openssl/err.h>
@@ -10,8 +11,8 @@
 namespace dynamix::links {
 namespace {
 
-constexpr std::size_t record_bytes = 16384; // the largest of TLS
-constexpr int rounds_max = 16;              // before others have their turn
+constexpr std::size_t block_bytes = 131072; // that are moved at once: eight of TLS's largest records
+constexpr int rounds_max = 4;               // before others have their turn
 constexpr std::chrono::seconds drain_time{10};
 constexpr std::chrono::seconds linger_time{1};
 constexpr unsigned char tls_handshake_record = 0x16;
@@ -194,7 +195,7 @@ bool connection::move_out(time_point now) {
     if (accepted > 0 && local_ended_)
       deadline_ = now + drain_time;
   } else if (!local_ended_) {
-    std::array<char, record_bytes> plain; // NOLINT: filled by recv
+    std::array<char, block_bytes> plain; // NOLINT: filled by recv
     const auto count = ::recv(local_.get(), plain.data(), plain.size(), MSG_DONTWAIT);
     if (count > 0) {
       const auto size = static_cast<std::size_t>(count);
@@ -230,21 +231,24 @@ bool connection::move_in() {
     incoming_.erase(incoming_.begin(), incoming_.begin() + static_cast<std::ptrdiff_t>(taken));
     return taken > 0;
   }
-  std::array<char, record_bytes> plain; // NOLINT: filled by SSL_read
-  ERR_clear_error();
-  const int count = SSL_read(session_.get(), plain.data(), plain.size());
-  if (count > 0) {
-    const auto size = static_cast<std::size_t>(count);
+  std::array<char, block_bytes> plain; // NOLINT: filled by SSL_read
+  std::size_t size = 0;
+  int count = 1; // a record at most
+  for (; count > 0 && size < plain.size(); size += static_cast<std::size_t>(std::max(count, 0))) {
+    ERR_clear_error();
+    count = SSL_read(session_.get(), plain.data() + size, static_cast<int>(plain.size() - size));
+  }
+  const int error = count > 0 ? SSL_ERROR_NONE : SSL_get_error(session_.get(), count);
+  if (error == SSL_ERROR_SSL && problem_.empty())
+    problem_ = explain_failure(check_);
+  if (size > 0) { // first; what has ended it ends the next call, too
     const auto taken = deliver(plain.data(), size);
     incoming_.assign(plain.data() + taken, plain.data() + size);
     return true;
   }
-  const int error = SSL_get_error(session_.get(), count);
   if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE)
     return false;
   // In order or not: the local user's own protocol knows whether that was all.
-  if (error == SSL_ERROR_SSL)
-    problem_ = explain_failure(check_);
   phase_ = link_phase::over;
   return false;
 }
@@ -261,7 +265,7 @@ void connection::close_in_order() {
     told_peer_ = true;
     ::shutdown(peer_.get(), SHUT_WR);
   }
-  std::array<char, record_bytes> unwanted; // NOLINT: filled by recv
+  std::array<char, block_bytes> unwanted; // NOLINT: filled by recv
   for (int round = 0; round < rounds_max; ++round) {
     const auto count = ::recv(peer_.get(), unwanted.data(), unwanted.size(), MSG_DONTWAIT);
     if (count == 0 || (count < 0 && !is_transient(errno)))

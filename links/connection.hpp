@@ -123,8 +123,8 @@ private:
   bool local_ended_ = false;   ///< the local user has closed its end
   bool leaving_ = false;       ///< an empty local socket is an ended one
   bool told_peer_ = false;     ///< that we close
-  std::vector<char> outgoing_; ///< read from the local user, not yet taken by the session; at most one record
-  std::vector<char> incoming_; ///< decrypted, not yet taken by the local user; at most one record
+  std::vector<char> outgoing_; ///< read from the local user, not yet taken by the session; at most one block
+  std::vector<char> incoming_; ///< decrypted, not yet taken by the local user; at most one block
 };
 
 } // namespace dynamix::links
