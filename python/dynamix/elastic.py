@@ -155,7 +155,7 @@ class Members(Peers):
             if roster.get(self.position) != self._identity:
                 continue  # it was closed without this one
             self._roster = roster
-            if self._form(number):
+            if self._form_generation(number):
                 self.generation, self.broken = number, ""
                 self.present = [member in roster for member in range(self.size)]
                 return
@@ -203,7 +203,7 @@ class Members(Peers):
         same_machine = list(identity[:2]) == self._identity[:2]
         return same_machine and _started(int(identity[2])) != identity[3]
 
-    def _form(self, number: int) -> bool:
+    def _form_generation(self, number: int) -> bool:
         """On a thread that is left where it does not come to an end: a member may die meanwhile."""
         members = sorted(self._roster)
         before, formed = _sockets(), []

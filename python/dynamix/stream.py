@@ -59,7 +59,7 @@ class Stream(IterableDataset[_Item], Generic[_Shard, _Item]):
             raise ValueError(f"{len(self.lengths)} lengths for {len(self.shards)} shards: give how many items each has")
 
     def __iter__(self) -> Iterator[_Item]:
-        worker = get_worker_info()
+        worker = get_worker_info()  # type: ignore[no-untyped-call]
         first, step = (0, 1) if worker is None else (worker.id, worker.num_workers)
         for shard in self.shards[first::step]:
             yield from self.read(shard)
