@@ -89,6 +89,8 @@ void make_paths_absolute(cluster_file& file) {
   }
   settle(file.arbitrator.policy_file);
   settle(file.dashboard.token_file);
+  settle(file.dashboard.certificate_file);
+  settle(file.dashboard.key_file);
   settle(file.security.keys);
   settle(file.simulation.profile);
   settle(file.simulation.workload);

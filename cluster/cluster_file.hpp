@@ -236,10 +236,16 @@ struct simulation {
 /// best that works on a host is taken.
 enum class telemetry_source : std::uint8_t { ebpf, tcp_info, procfs, nvml };
 
+/// What the page proves itself with: nothing, the host's keys, or a given certificate.
+enum class page_tls : std::uint8_t { off, host, file };
+
 /// The page and the metrics that the arbitrator's host serves.
 struct dashboard {
   std::string listen = "127.0.0.1:8080"; ///< address:port, or empty: none
   std::string token_file;                ///< holds the bearer token; needed beyond loopback
+  page_tls tls = page_tls::off;
+  std::string certificate_file; ///< PEM, its chain behind it; for page_tls::file, as the key
+  std::string key_file;
 };
 
 struct security {
@@ -303,6 +309,7 @@ std::string_view to_string(const model_choice& value);
 std::string_view to_string(dataset_kind value);
 std::string_view to_string(optimizer_kind value);
 std::string_view to_string(compression_kind value);
+std::string_view to_string(page_tls value);
 std::string_view to_string(learning_rate_rule value);
 std::string_view to_string(policy_kind value);
 std::string_view to_string(policy_mode value);

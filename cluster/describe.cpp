@@ -98,7 +98,11 @@ std::vector<std::pair<std::string, std::string>> link_protections(const cluster_
                                   : keys ? proven
                                          : clear);
   if (!file.dashboard.listen.empty())
-    found.emplace_back("page", file.dashboard.token_file.empty() ? "plain HTTP" : "plain HTTP with a bearer token");
+    found.emplace_back("page", fmt::format("{}{}",
+                                           file.dashboard.tls == page_tls::off    ? "plain HTTP"
+                                           : file.dashboard.tls == page_tls::host ? "TLS 1.3 by the host's certificate"
+                                                                                  : "TLS 1.3 by a given certificate",
+                                           file.dashboard.token_file.empty() ? "" : ", a bearer token"));
   return found;
 }
 
@@ -115,7 +119,7 @@ std::string to_digested_toml(const cluster_file& file) {
        {"trainer = \"built-in\"\n", "interactions_scale = 1\n", "compression = \"none\"\n", "layers = 4\n",
         "heads = 4\n", "context = 128\n", "vocabulary = \"bytes\"\n", "vocabulary_size = 8192\n",
         "schedule = \"constant\"\n", "warmup_samples = 0\n", "label_smoothing = 0\n", "augmentation = \"none\"\n",
-        "micro_batch = 0\n", "reflex = false\n"})
+        "micro_batch = 0\n", "reflex = false\n", "tls = \"off\"\n", "certificate_file = \"\"\n", "key_file = \"\"\n"})
     if (const auto at = text.find(line); at != std::string::npos)
       text.erase(at, line.size());
   return text;

@@ -33,6 +33,7 @@ constexpr std::array<std::string_view, 4> source_names = {"ebpf", "tcp_info", "p
 constexpr std::array<std::string_view, 3> device_names = {"auto", "cpu", "cuda"};
 constexpr std::array<std::string_view, 1> exchange_names = {"ring"};
 constexpr std::array<std::string_view, 4> compression_names = {"none", "union", "gather", "lhc"};
+constexpr std::array<std::string_view, 3> page_tls_names = {"off", "host", "file"};
 constexpr std::array<std::string_view, 2> role_names = {"worker", "arbitrator"};
 constexpr std::array<std::string_view, 2> topology_names = {"ring", "parameter-server"};
 constexpr std::array<std::string_view, 3> reward_names = {"auto", "progress", "paper"};
@@ -85,7 +86,6 @@ constexpr auto reward_section = &cluster_file::reward;
 constexpr auto ppo_section = &cluster_file::ppo;
 constexpr auto dashboard_section = &cluster_file::dashboard;
 constexpr auto security_section = &cluster_file::security;
-
 constexpr auto simulation_section = &cluster_file::simulation;
 
 const std::vector<settings::field<cluster_file>> section_rows = {
@@ -364,6 +364,30 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      {},
      &optional_path_rule},
 
+    {"dashboard",
+     "tls",
+     in<dashboard_section, &dashboard::tls>,
+     "Encrypts the page: by the host's own certificate of security.keys, which programs can check against its ca.crt "
+     "and "
+     "browsers do not take, or by the certificate in a file, which may be anyone's (ECDSA or RSA for browsers).",
+     {},
+     page_tls_names},
+    {"dashboard",
+     "certificate_file",
+     in<dashboard_section, &dashboard::certificate_file>,
+     "For tls = \"file\": the certificate in PEM, its chain behind it. A relative path starts at this file's "
+     "directory.",
+     {},
+     {},
+     &optional_path_rule},
+    {"dashboard",
+     "key_file",
+     in<dashboard_section, &dashboard::key_file>,
+     "The certificate's private key in PEM, readable by its owner only.",
+     {},
+     {},
+     &optional_path_rule},
+
     {"security",
      "keys",
      in<security_section, &security::keys>,
@@ -556,6 +580,9 @@ std::string_view to_string(optimizer_kind value) {
 }
 std::string_view to_string(compression_kind value) {
   return compression_names.at(static_cast<std::size_t>(value));
+}
+std::string_view to_string(page_tls value) {
+  return page_tls_names.at(static_cast<std::size_t>(value));
 }
 std::string_view to_string(learning_rate_rule value) {
   return rule_names.at(static_cast<std::size_t>(value));

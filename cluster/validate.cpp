@@ -132,6 +132,13 @@ void check_dashboard(checker& check) {
                 {"dashboard.listen", "dashboard.token_file"},
                 fmt::format("dashboard.listen is {}, which is not loopback; that needs dashboard.token_file",
                             settings::quoted(dashboard.listen)));
+  const bool named = !dashboard.certificate_file.empty() && !dashboard.key_file.empty();
+  check.require((dashboard.tls == page_tls::file) == named &&
+                    dashboard.certificate_file.empty() == dashboard.key_file.empty(),
+                {"dashboard.tls", "dashboard.certificate_file", "dashboard.key_file"},
+                fmt::format("dashboard.tls is \"{}\"; \"file\" goes with both dashboard.certificate_file and "
+                            "dashboard.key_file, the others with neither",
+                            to_string(dashboard.tls)));
 }
 
 void check_host(checker& check, std::size_t index) {

@@ -19,7 +19,8 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(raft REQUIRED IMPORTED_TARGET raft=0.15.0)
 pkg_check_modules(libuv REQUIRED IMPORTED_TARGET libuv)
 
-# The live page: an HTTP server, and the text that Prometheus reads.
+# The live page: an HTTP server, a client for `top` and tests, and the text that Prometheus reads.
+pkg_check_modules(microhttpd REQUIRED IMPORTED_TARGET libmicrohttpd)
 pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
 pkg_check_modules(prometheus REQUIRED IMPORTED_TARGET prometheus-cpp-core)
 

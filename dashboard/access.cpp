@@ -1,7 +1,7 @@
 #include "dashboard/access.hpp"
 
 #include "cluster/cluster_file.hpp"
-#include "storage/atomic_file.hpp"
+#include "links/private_file.hpp"
 
 #include <algorithm>
 #include <fmt/core.h>
@@ -30,10 +30,8 @@ std::string cookie_value(const std::string& cookies) {
 } // namespace
 
 std::string read_token(const std::string& path, std::string& token) {
-  if (auto problem = storage::read_file(path, token_bytes_max + 2, token); !problem.empty())
+  if (auto problem = links::read_secret_file(path, token); !problem.empty())
     return problem;
-  while (!token.empty() && (token.back() == '\n' || token.back() == '\r'))
-    token.pop_back();
   if (token.size() < token_bytes_min || token.size() > token_bytes_max)
     return fmt::format("{} holds {} characters; a token has {} to {} (openssl rand -hex 32 makes one)", path,
                        token.size(), token_bytes_min, token_bytes_max);

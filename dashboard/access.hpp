@@ -9,7 +9,8 @@ namespace dynamix::dashboard {
 inline constexpr std::size_t token_bytes_min = 16;
 inline constexpr std::size_t token_bytes_max = 1024;
 
-/// Reads the bearer token: one line of printable ASCII without blanks. Returns an empty string, or what is wrong.
+/// Reads the bearer token: one line of printable ASCII without blanks, in a file that only its owner may read. Returns
+/// an empty string, or what is wrong.
 std::string read_token(const std::string& path, std::string& token);
 
 /// What a browser holds once it has shown the token: derived from it, so that the cookie, which other servers of the

@@ -1,6 +1,11 @@
 #include "dashboard/dashboard.hpp"
 
 #include "dashboard/access.hpp"
+#include "links/identity.hpp"
+#include "links/key_directory.hpp"
+
+#include <ctime>
+#include <fmt/core.h>
 
 namespace dynamix::dashboard {
 
@@ -17,39 +22,64 @@ std::string find_token(const cluster::cluster_file& file, const cluster::listen_
          "file (dashboard.token_file, or --token-file)";
 }
 
-} // namespace
-
-std::string refuse_access(const cluster::cluster_file& file) {
-  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
-  std::string token;
-  return listen ? find_token(file, *listen, token) : "";
+/// The files with what the page proves itself with.
+std::string find_keys(const cluster::cluster_file& file, const std::string& host, server_options& options) {
+  const auto& page = file.dashboard;
+  const bool own = page.tls == cluster::page_tls::host;
+  if (page.tls == cluster::page_tls::off || (own && host.empty()))
+    return "";
+  if (own && file.security.keys.empty())
+    return "dashboard.tls is \"host\", and this run has no keys; name their directory as security.keys";
+  const auto below = links::host_directory(cluster::resolve_path(file, file.security.keys), host) + "/";
+  options.certificate_file = own ? below + links::certificate_file : cluster::resolve_path(file, page.certificate_file);
+  options.key_file = own ? below + links::key_file : cluster::resolve_path(file, page.key_file);
+  links::credential ignored;
+  return links::read_server_keys(options.certificate_file, options.key_file, std::time(nullptr), ignored);
 }
 
-running_dashboard start(const cluster::cluster_file& file, const std::string& ledger) {
+refusal find_options(const cluster::cluster_file& file, const std::string& host, server_options& options) {
+  if (auto reason = find_token(file, options.listen, options.token); !reason.empty())
+    return {"dashboard.token_file", std::move(reason)};
+  return {"dashboard.tls", find_keys(file, host, options)};
+}
+
+} // namespace
+
+refusal refuse_access(const cluster::cluster_file& file, const std::string& host) {
   const auto listen = cluster::parse_listen_address(file.dashboard.listen);
+  server_options options;
   if (!listen)
     return {};
-  server_options options{.listen = *listen, .token = {}};
-  if (!find_token(file, *listen, options.token).empty())
+  options.listen = *listen;
+  return find_options(file, host, options);
+}
+
+running_dashboard start(const cluster::cluster_file& file, const std::string& host, const std::string& ledger,
+                        feed::find_notices notices) {
+  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
+  server_options options;
+  if (!listen)
     return {};
-  auto from = std::make_shared<feed>(file, ledger);
+  options.listen = *listen;
+  if (find_options(file, host, options))
+    return {};
+  auto from = std::make_shared<feed>(file, ledger, feed_limits{}, std::move(notices));
   return {.from = from, .http = std::make_unique<server>(from, std::move(options))};
 }
 
-std::string url_of(const cluster::listen_address& listen) {
-  auto name = listen.address;
+std::string url_of(const cluster::cluster_file& file) {
+  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
+  if (!listen)
+    return "";
+  auto name = listen->address;
   if (name == "0.0.0.0")
     name = "127.0.0.1";
   else if (name == "::")
     name = "[::1]";
   else if (name.find(':') != std::string::npos)
     name = "[" + name + "]";
-  return "http://" + name + ":" + std::to_string(listen.port) + "/";
-}
-
-std::string url_of(const cluster::cluster_file& file) {
-  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
-  return listen ? url_of(*listen) : "";
+  return fmt::format("{}://{}:{}/", file.dashboard.tls == cluster::page_tls::off ? "http" : "https", name,
+                     listen->port);
 }
 
 } // namespace dynamix::dashboard

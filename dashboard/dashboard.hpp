@@ -17,17 +17,22 @@ struct running_dashboard {
   std::unique_ptr<server> http;
 };
 
-/// Why nothing may be served at `file.dashboard.listen`: the token that is needed there is missing or no good. Empty
-/// when it may, or where that is empty.
-std::string refuse_access(const cluster::cluster_file& file);
+/// Why nothing may be served at `file.dashboard.listen` by `host`: the token or the keys that are needed there are
+/// missing or no good. Empty when it may, or where that is empty. Without `host`, whose keys may still be to come, a
+/// certificate of its own is not looked at.
+struct refusal {
+  std::string field; ///< of the cluster file
+  std::string reason;
+  explicit operator bool() const { return !reason.empty(); }
+};
+refusal refuse_access(const cluster::cluster_file& file, const std::string& host = "");
 
 /// Serves `ledger`, which need not exist yet, at `file.dashboard.listen`; nothing where that is empty or refused. A
 /// port that is taken is no error: it is tried again.
-running_dashboard start(const cluster::cluster_file& file, const std::string& ledger);
+running_dashboard start(const cluster::cluster_file& file, const std::string& host, const std::string& ledger,
+                        feed::find_notices notices = {});
 
-/// "http://127.0.0.1:8080/"; a wildcard is named by this machine's loopback.
-std::string url_of(const cluster::listen_address& listen);
-/// Of `file.dashboard.listen`; empty where that is.
+/// "http://127.0.0.1:8080/"; a wildcard is named by this machine's loopback. Empty where `file.dashboard.listen` is.
 std::string url_of(const cluster::cluster_file& file);
 
 } // namespace dynamix::dashboard

@@ -13,8 +13,15 @@
 #include <utility>
 
 namespace dynamix::dashboard {
-feed::feed(const cluster::cluster_file& file, std::string ledger, feed_limits limits)
-    : file_(file), path_(std::move(ledger)), limits_(limits), run_(std::make_unique<ledger::run>(file_)) {
+namespace {
+
+constexpr std::chrono::minutes notice_interval{1};
+
+} // namespace
+
+feed::feed(const cluster::cluster_file& file, std::string ledger, feed_limits limits, find_notices notices)
+    : file_(file), path_(std::move(ledger)), limits_(limits), run_(std::make_unique<ledger::run>(file_)),
+      find_notices_(std::move(notices)) {
   thread_ = std::thread([this] { follow(); });
 }
 
@@ -41,7 +48,8 @@ std::string feed::state(bool history) const {
   return state_json(*run_, {.history = history,
                             .position = position_,
                             .remaining = size_ - std::min(size_, position_),
-                            .skipped = skipped_});
+                            .skipped = skipped_,
+                            .notices = notices_});
 }
 
 std::string feed::metrics() const {
@@ -59,7 +67,7 @@ void feed::unsubscribe() {
   --subscribers_;
 }
 
-feed::news feed::read_behind(std::uint64_t position, std::chrono::milliseconds patience) const {
+feed::news feed::read_behind(std::uint64_t position, std::chrono::milliseconds patience, std::size_t frames_max) const {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, patience, [&] { return stopped_ || (caught_up_ && position != position_); });
   if (!caught_up_)
@@ -67,22 +75,40 @@ feed::news feed::read_behind(std::uint64_t position, std::chrono::milliseconds p
   news found{.frames = {}, .position = position_, .stopped = stopped_};
   // A position that is ahead belongs to another ledger.
   found.gap = position < kept_from_ || position > position_;
-  if (!found.gap)
-    for (const auto& one : events_)
-      if (one.id > position)
-        found.frames.push_back(one.text);
+  if (found.gap)
+    return found;
+  for (const auto& one : events_) {
+    if (one.id <= position)
+      continue;
+    if (found.frames.size() == frames_max)
+      return found;
+    found.frames.push_back(one.text);
+    found.position = one.id;
+  }
+  found.position = position_;
   return found;
 }
 
 void feed::follow() {
   yield_to_training("page-feed");
   while (!stopped()) {
+    look_for_notices();
     open_ledger();
     while (descriptor_ >= 0 && !stopped() && read_chunk()) {
     }
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, limits_.look_interval, [this] { return stopped_; });
   }
+}
+
+void feed::look_for_notices() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!find_notices_ || now - noticed_ < notice_interval)
+    return;
+  noticed_ = now;
+  auto found = find_notices_();
+  const std::scoped_lock lock(mutex_);
+  notices_ = std::move(found);
 }
 
 /// Opens the ledger where it is not open, and again where another file has its name or it has become shorter.
@@ -180,7 +206,7 @@ void feed::take_line(const std::string& line, std::uint64_t end) {
 
 void feed::push(const ledger::row& row) {
   auto text = std::make_shared<const std::string>("id: " + std::to_string(position_) +
-                                                  "\ndata: " + update_json(*run_, row) + "\n\n");
+                                                  "\ndata: " + update_json(*run_, row, notices_) + "\n\n");
   event_bytes_ += text->size();
   events_.push_back({position_, std::move(text)});
   while (events_.size() > limits_.events || (event_bytes_ > limits_.event_bytes && events_.size() > 1)) {

@@ -10,6 +10,8 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -29,7 +31,9 @@ struct feed_limits {
 
 class feed {
 public:
-  feed(const cluster::cluster_file& file, std::string ledger, feed_limits limits = {});
+  /// What a page warns of that no ledger says; asked once a minute.
+  using find_notices = std::function<std::vector<std::string>()>;
+  feed(const cluster::cluster_file& file, std::string ledger, feed_limits limits = {}, find_notices notices = {});
   feed(const feed&) = delete;
   feed& operator=(const feed&) = delete;
   ~feed();
@@ -45,8 +49,10 @@ public:
     bool gap = false;           ///< what lies behind the position asked for is not kept: read the state anew
     bool stopped = false;
   };
-  /// What came behind `position`; waits for it as long as `patience`. Nothing before the ledger's past is read.
-  news read_behind(std::uint64_t position, std::chrono::milliseconds patience) const;
+  /// What came behind `position`, the first `frames_max` of it; waits for it as long as `patience`. Nothing before the
+  /// ledger's past is read.
+  news read_behind(std::uint64_t position, std::chrono::milliseconds patience,
+                   std::size_t frames_max = std::numeric_limits<std::size_t>::max()) const;
 
   /// Updates are made only while somebody reads them.
   void subscribe();
@@ -58,6 +64,7 @@ private:
   void follow();
   bool stopped() const;
   void open_ledger();
+  void look_for_notices();
   void begin_anew();
   bool read_chunk();
   void take_line(const std::string& line, std::uint64_t end);
@@ -79,12 +86,15 @@ private:
     frame text;
   };
   std::deque<event> events_;
+  std::vector<std::string> notices_;
   std::size_t event_bytes_ = 0;
   std::size_t subscribers_ = 0;
   bool caught_up_ = false; ///< the past is read: what comes now is news
   bool stopped_ = false;
 
   // Of the thread alone.
+  find_notices find_notices_;
+  std::chrono::steady_clock::time_point noticed_;
   int descriptor_ = -1;
   std::uint64_t inode_ = 0;
   std::uint64_t offset_ = 0; ///< read so far

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace dynamix::dashboard {
 namespace {
@@ -84,8 +85,10 @@ void add_workers(json_text& json, const ledger::run& run, columns wanted) {
   json.close_object().close_object();
 }
 
-void add_warnings(json_text& json, const ledger::run& run) {
-  json.column("warnings", ledger::find_warnings(run), [](const std::string& text) { return text; });
+void add_warnings(json_text& json, const ledger::run& run, const std::vector<std::string>& notices) {
+  auto warnings = notices;
+  std::ranges::move(ledger::find_warnings(run), std::back_inserter(warnings));
+  json.column("warnings", warnings, [](const std::string& text) { return text; });
 }
 
 /// Column `index` of a table, oldest first.
@@ -183,7 +186,7 @@ std::string state_json(const ledger::run& run, const state_options& options) {
   add_run(json, run);
   add_now(json, run);
   add_workers(json, run, columns::all);
-  add_warnings(json, run);
+  add_warnings(json, run, options.notices);
   add_story(json, run);
   if (options.history) {
     add_history(json, run, options.worker_cells);
@@ -199,14 +202,14 @@ std::string state_json(const ledger::run& run, const state_options& options) {
   return json.close_object().take();
 }
 
-std::string update_json(const ledger::run& run, const ledger::row& row) {
+std::string update_json(const ledger::run& run, const ledger::row& row, const std::vector<std::string>& notices) {
   json_text json;
   json.open_object();
   if (std::holds_alternative<ledger::window>(row.entry)) {
     json.member("kind", "window");
     add_now(json, run);
     add_workers(json, run, columns::changing);
-    add_warnings(json, run);
+    add_warnings(json, run, notices);
   } else if (std::holds_alternative<ledger::evaluation>(row.entry)) {
     json.member("kind", "evaluation").key("evaluation");
     add_evaluation(json, run.evaluations().back());
@@ -220,7 +223,7 @@ std::string update_json(const ledger::run& run, const ledger::row& row) {
     add_run(json, run);
     add_now(json, run);
     add_workers(json, run, columns::all);
-    add_warnings(json, run);
+    add_warnings(json, run, notices);
     add_story(json, run);
   }
   return json.close_object().take();

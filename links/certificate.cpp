@@ -2,6 +2,7 @@
 
 #include "links/openssl_handles.hpp"
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <openssl/err.h>
@@ -206,6 +207,15 @@ std::string time_text(std::int64_t unix_seconds) {
   std::array<char, 32> text{};
   std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M UTC", &utc);
   return text.data();
+}
+
+bool is_signed_by(X509* certificate, const std::vector<certificate_handle>& authorities) {
+  const bool found = std::ranges::any_of(authorities, [&](const auto& authority) {
+    auto* key = X509_get0_pubkey(authority.get());
+    return X509_check_ca(authority.get()) == 1 && key != nullptr && X509_verify(certificate, key) == 1;
+  });
+  take_openssl_error(); // of those that have not
+  return found;
 }
 
 } // namespace dynamix::links

@@ -2,6 +2,7 @@
 
 #include "links/openssl_handles.hpp"
 #include "links/private_file.hpp"
+#include "storage/atomic_file.hpp"
 
 #include <algorithm>
 #include <fmt/core.h>
@@ -10,15 +11,7 @@
 namespace dynamix::links {
 namespace {
 
-/// Whether one of `authorities` has signed it, whatever the time.
-bool is_signed_by(X509* certificate, const std::vector<certificate_handle>& authorities) {
-  const bool found = std::ranges::any_of(authorities, [&](const auto& authority) {
-    auto* key = X509_get0_pubkey(authority.get());
-    return X509_check_ca(authority.get()) == 1 && key != nullptr && X509_verify(certificate, key) == 1;
-  });
-  take_openssl_error(); // of those that have not
-  return found;
-}
+constexpr std::size_t certificates_bytes_max = 65536;
 
 std::string check_authorities(const std::string& path, const std::string& pem, std::int64_t now_seconds) {
   const auto facts = read_certificates(pem);
@@ -91,6 +84,24 @@ std::string read_identity(const std::string& directory, const std::string& host,
   if (auto problem = time_problem(read_certificates(read.own.certificate).front().valid, now_seconds); !problem.empty())
     return fmt::format("{}{}; dynamix-node keys issue --host {} makes a new one", at(certificate_file), problem, host);
   return "";
+}
+
+std::string read_server_keys(const std::string& certificate_path, const std::string& key_path, std::int64_t now_seconds,
+                             credential& read) {
+  if (auto problem = storage::read_file(certificate_path, certificates_bytes_max, read.certificate); !problem.empty())
+    return problem;
+  if (auto problem = read_private_file(key_path, read.key); !problem.empty())
+    return problem;
+  const auto key = parse_key(read.key);
+  if (!key)
+    return key_path + " holds no private key that can be read without a passphrase";
+  const auto chain = parse_certificates(read.certificate);
+  if (chain.empty())
+    return certificate_path + " holds no certificate (PEM)";
+  if (X509_check_private_key(chain.front().get(), key.get()) != 1)
+    return fmt::format("{} does not belong to the first certificate of {}", key_path, certificate_path);
+  const auto problem = time_problem(read_certificates(read.certificate).front().valid, now_seconds);
+  return problem.empty() ? "" : certificate_path + problem;
 }
 
 } // namespace dynamix::links

@@ -28,6 +28,11 @@ struct identity {
 std::string read_identity(const std::string& directory, const std::string& host, std::int64_t now_seconds,
                           identity& read);
 
+/// Reads what a server shows clients that need no certificate: a certificate, its chain behind it, and its key, of any
+/// kind and issuer. Only the key must be private. Returns an empty string, or what is wrong.
+std::string read_server_keys(const std::string& certificate_path, const std::string& key_path, std::int64_t now_seconds,
+                             credential& read);
+
 /// Why a certificate is not valid at `now_seconds`, as the end of a sentence that begins with its name; empty if it is.
 std::string time_problem(const validity& valid, std::int64_t now_seconds);
 

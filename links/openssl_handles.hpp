@@ -36,5 +36,7 @@ std::vector<certificate_handle> parse_certificates(const std::string& pem);
 key_handle parse_key(const std::string& pem);
 /// The only DNS name of a certificate; empty where it has none, several, or one with other bytes than a host name's.
 std::string name_of(const X509* certificate);
+/// Whether one of `authorities` has signed it, whatever the time.
+bool is_signed_by(X509* certificate, const std::vector<certificate_handle>& authorities);
 
 } // namespace dynamix::links

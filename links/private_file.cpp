@@ -20,17 +20,6 @@ std::string failure(const char* what, const std::string& path) {
   return fmt::format("cannot {} {}: {}", what, path, std::generic_category().message(errno));
 }
 
-bool write_whole(int file, const std::string& text) {
-  std::size_t written = 0;
-  while (written < text.size()) {
-    const auto count = ::write(file, text.data() + written, text.size() - written);
-    if (count < 0 && errno != EINTR)
-      return false;
-    written += count < 0 ? 0 : static_cast<std::size_t>(count);
-  }
-  return ::fsync(file) == 0;
-}
-
 } // namespace
 
 std::string make_private_directory(const std::string& path) {
@@ -45,17 +34,7 @@ std::string make_private_directory(const std::string& path) {
 }
 
 std::string write_private_file(const std::string& path, const std::string& text) {
-  std::string temporary = path + ".XXXXXX";
-  const int file = ::mkostemp(temporary.data(), O_CLOEXEC); // with mode 0600
-  if (file < 0)
-    return failure("write", path);
-  const bool written = write_whole(file, text);
-  const bool closed = ::close(file) == 0;
-  if (written && closed && ::rename(temporary.c_str(), path.c_str()) == 0)
-    return "";
-  auto problem = failure("write", path);
-  ::unlink(temporary.c_str());
-  return problem;
+  return storage::write_private_file(path, {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
 }
 
 std::string read_private_file(const std::string& path, std::string& text) {
@@ -69,6 +48,16 @@ std::string read_private_file(const std::string& path, std::string& text) {
     return fmt::format("{} belongs to another user (id {}) than this process's (id {})", path, status.st_uid,
                        ::geteuid());
   return storage::read_file(path, file_bytes_max, text);
+}
+
+void drop_line_ends(std::string& secret) {
+  secret.erase(secret.find_last_not_of("\r\n") + 1);
+}
+
+std::string read_secret_file(const std::string& path, std::string& secret) {
+  auto problem = read_private_file(path, secret);
+  drop_line_ends(secret);
+  return problem;
 }
 
 } // namespace dynamix::links

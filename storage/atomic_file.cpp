@@ -56,22 +56,29 @@ bool sync_directory_of(const std::string& path) {
   return handle && (::fsync(handle.get()) == 0 || errno == EINVAL);
 }
 
-} // namespace
-
-std::string write_file_atomically(const std::string& path, std::span<const std::uint8_t> bytes) {
-  constexpr ::mode_t readable_by_all = 0644;
+std::string write_with_mode(const std::string& path, std::span<const std::uint8_t> bytes, ::mode_t mode) {
   std::string temporary = path + ".XXXXXX";
   descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!file)
     return failure("write", path);
-  const bool written = write_all(file.get(), bytes) && ::fchmod(file.get(), readable_by_all) == 0 &&
-                       ::fsync(file.get()) == 0 && file.close() && ::rename(temporary.c_str(), path.c_str()) == 0;
+  const bool written = write_all(file.get(), bytes) && ::fchmod(file.get(), mode) == 0 && ::fsync(file.get()) == 0 &&
+                       file.close() && ::rename(temporary.c_str(), path.c_str()) == 0;
   if (!written) {
     auto error = failure("write", path);
     ::unlink(temporary.c_str());
     return error;
   }
   return sync_directory_of(path) ? "" : failure("sync the directory of", path);
+}
+
+} // namespace
+
+std::string write_file_atomically(const std::string& path, std::span<const std::uint8_t> bytes) {
+  return write_with_mode(path, bytes, 0644);
+}
+
+std::string write_private_file(const std::string& path, std::span<const std::uint8_t> bytes) {
+  return write_with_mode(path, bytes, 0600);
 }
 
 std::string write_file_atomically(const std::string& path, const std::string& text) {

@@ -3,6 +3,7 @@
 /// Files that are either whole or not there: written beside their place, synced, then renamed.
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -13,6 +14,13 @@ namespace dynamix::storage {
 /// `path` is untouched and the temporary one is gone.
 std::string write_file_atomically(const std::string& path, std::span<const std::uint8_t> bytes);
 std::string write_file_atomically(const std::string& path, const std::string& text);
+/// The same with mode 0600 from the first byte on: nobody but the owner may read it.
+std::string write_private_file(const std::string& path, std::span<const std::uint8_t> bytes);
+
+/// How a file is to be written that may be signed: as the functions above.
+using file_writer = std::function<std::string(const std::string& path, std::span<const std::uint8_t> bytes)>;
+/// A signed file's signature lies beside it, under its name and this.
+inline constexpr const char* signature_suffix = ".sig";
 
 /// Reads a whole file of at most `limit_bytes`. Returns an empty string, or what went wrong.
 std::string read_file(const std::string& path, std::size_t limit_bytes, std::string& contents);

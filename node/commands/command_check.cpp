@@ -21,6 +21,12 @@ std::vector<cluster::file_error> cautions(const cluster::cluster_file& file) {
     found.push_back(cluster::error_at(
         file, "arbitrator.mode",
         "arbitrator.mode is \"infer\" without a policy_file: the policy stays as random as its seed"));
+  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
+  if (listen && !cluster::is_loopback(listen->address) && file.dashboard.tls == cluster::page_tls::off)
+    found.push_back(cluster::error_at(file, "dashboard.listen",
+                                      "the page at " + file.dashboard.listen +
+                                          " goes in plain HTTP: whoever reads the network reads its token; "
+                                          "dashboard.tls encrypts it"));
   for (const auto& warning : key_warnings(file))
     found.push_back(cluster::error_at(file, "security.keys", warning));
   return found;

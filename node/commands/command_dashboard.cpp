@@ -20,6 +20,8 @@ struct dashboard_arguments {
   std::string run;
   std::string listen;
   std::string token_file;
+  std::string certificate_file;
+  std::string key_file;
 };
 
 bool comes_to_listen(const dashboard::server& http) {
@@ -44,10 +46,16 @@ int serve(const dashboard_arguments& arguments, command_context& context) {
                                    "; it must be an address and a port such as 127.0.0.1:8080 or [::1]:8080");
   if (!arguments.token_file.empty())
     file.dashboard.token_file = std::filesystem::absolute(arguments.token_file).string();
-  if (const auto reason = dashboard::refuse_access(file); !reason.empty())
-    return refuse(context.err, reason);
+  // Not the run's own: its keys may be gone, and this machine may be another.
+  file.dashboard.tls = arguments.certificate_file.empty() ? cluster::page_tls::off : cluster::page_tls::file;
+  if (!arguments.certificate_file.empty())
+    file.dashboard.certificate_file = std::filesystem::absolute(arguments.certificate_file).string();
+  if (!arguments.key_file.empty())
+    file.dashboard.key_file = std::filesystem::absolute(arguments.key_file).string();
+  if (const auto refused = dashboard::refuse_access(file))
+    return refuse(context.err, refused.reason);
   spdlog::set_level(spdlog::level::err); // what goes wrong is said below
-  const auto page = dashboard::start(file, run.ledger());
+  const auto page = dashboard::start(file, "", run.ledger());
   if (!comes_to_listen(*page.http)) {
     context.err << "dynamix-node: error: cannot listen at " << arguments.listen
                 << ": another process does, or it is no address of this machine; choose another --listen\n";
@@ -69,6 +77,11 @@ void add_dashboard(CLI::App& app, command_context& context) {
   command->add_option("--listen", arguments->listen, "Address and port")->capture_default_str();
   command->add_option("--token-file", arguments->token_file,
                       "File with the bearer token that clients must present; needed beyond loopback");
+  auto* certificate = command->add_option("--tls-certificate", arguments->certificate_file,
+                                          "Certificate of the page in PEM, its chain behind it; without it plain HTTP");
+  auto* key = command->add_option("--tls-key", arguments->key_file, "Its private key");
+  certificate->needs(key);
+  key->needs(certificate);
   command->callback(
       [arguments, &context] { context.work = [arguments, &context] { return serve(*arguments, context); }; });
 }

@@ -1,6 +1,8 @@
 #include "cluster/cluster_file.hpp"
 #include "cluster/text_table.hpp"
+#include "node/commands/cluster_options.hpp"
 #include "node/commands/command.hpp"
+#include "node/launch/keys.hpp"
 #include "node/reports/text.hpp"
 #include "telemetry/survey.hpp"
 #include "trainer/session.hpp"
@@ -8,6 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <link.h>
 #include <memory>
 #include <ostream>
@@ -85,9 +89,30 @@ std::vector<finding> examine() {
   return found;
 }
 
-int doctor(bool json, command_context& context) {
-  const auto found = examine();
-  if (json) {
+/// Of the keys that the file names, as far as they are here.
+finding keys(const cluster::cluster_file& file) {
+  if (file.security.keys.empty())
+    return {.subject = "keys", .good = false, .detail = file.path + " names none ([security] keys)"};
+  const auto warnings = key_warnings(file);
+  return {.subject = "keys",
+          .good = warnings.empty(),
+          .detail = warnings.empty() ? key_directory_of(file) : fmt::format("{}", fmt::join(warnings, "; "))};
+}
+
+struct doctor_arguments {
+  bool json = false;
+  std::string cluster;
+};
+
+int doctor(const doctor_arguments& arguments, command_context& context) {
+  auto found = examine();
+  if (!arguments.cluster.empty()) {
+    const auto file = load_cluster_file(arguments.cluster, context.err, {});
+    if (!file)
+      return exit_refused;
+    found.push_back(keys(*file));
+  }
+  if (arguments.json) {
     auto array = nlohmann::ordered_json::array();
     for (const auto& each : found)
       array.push_back(
@@ -108,11 +133,13 @@ int doctor(bool json, command_context& context) {
 } // namespace
 
 void add_doctor(CLI::App& app, command_context& context) {
-  auto json = std::make_shared<bool>(false);
+  auto arguments = std::make_shared<doctor_arguments>();
   auto* command =
       app.add_subcommand("doctor", "Say what this machine can measure and accelerate, and how to get the rest");
-  command->add_flag("--json", *json, "Print JSON");
-  command->callback([json, &context] { context.work = [json, &context] { return doctor(*json, context); }; });
+  command->add_flag("--json", arguments->json, "Print JSON");
+  command->add_option("--cluster", arguments->cluster, "Cluster file whose keys to look at too");
+  command->callback(
+      [arguments, &context] { context.work = [arguments, &context] { return doctor(*arguments, context); }; });
 }
 
 } // namespace dynamix::node

@@ -74,7 +74,7 @@ std::string page_text(const cluster::cluster_file& file) {
     return "";
   if (!can_listen(listen->address, listen->port))
     return "no page: " + file.dashboard.listen + " is in use ([dashboard] listen chooses another address)";
-  return "page " + dashboard::url_of(*listen);
+  return "page " + dashboard::url_of(file);
 }
 
 /// Where training processes join: once they can.

@@ -110,7 +110,9 @@ std::shared_ptr<telemetry::kernel_session> start_measuring(const actors::host_op
 int train(const actors::host_options& options, const run_directory& run, const actors::host_stop_tokens& stop) {
   // From before the first row until the results are written.
   const bool arbitrates = options.file->find(options.host)->has(cluster::role::arbitrator);
-  const auto page = arbitrates ? dashboard::start(*options.file, run.ledger()) : dashboard::running_dashboard{};
+  const auto page = arbitrates ? dashboard::start(*options.file, options.host, run.ledger(),
+                                                  [file = options.file] { return key_warnings(*file); })
+                               : dashboard::running_dashboard{};
   const auto outcome = actors::run_host(options, stop);
   bool succeeded = outcome.succeeded;
   if (!outcome.farewell.host.empty() && (outcome.farewell.steps > 0 || outcome.left)) {
@@ -155,8 +157,9 @@ int run(const run_arguments& arguments, command_context& context) {
   if (const auto reason = refuse_keys(*file, host->name); !reason.empty())
     return arguments.keys.empty() ? refuse_at(context.err, cluster::error_at(*file, "security.keys", reason))
                                   : refuse(context.err, "--keys: " + reason);
-  if (const auto reason = host->has(cluster::role::arbitrator) ? dashboard::refuse_access(*file) : ""; !reason.empty())
-    return refuse_at(context.err, cluster::error_at(*file, "dashboard.token_file", reason));
+  if (host->has(cluster::role::arbitrator))
+    if (const auto refused = dashboard::refuse_access(*file, host->name))
+      return refuse_at(context.err, cluster::error_at(*file, refused.field, refused.reason));
   const bool for_client = file->training.trainer == cluster::trainer_kind::client;
   if (host->has(cluster::role::worker) && !arguments.without_worker && !for_client)
     if (const auto found = trainer::preflight(*file); !found.message.empty())

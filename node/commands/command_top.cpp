@@ -1,11 +1,11 @@
 #include "dashboard/state_json.hpp"
 #include "ledger/file.hpp"
+#include "links/private_file.hpp"
 #include "node/commands/command.hpp"
 #include "node/commands/top_view.hpp"
 #include "node/launch/live_output.hpp"
 #include "node/launch/run_directory.hpp"
 #include "node/launch/stop_signals.hpp"
-#include "storage/atomic_file.hpp"
 
 #include <functional>
 #include <httplib.h>
@@ -28,23 +28,28 @@ struct top_arguments {
   std::string url = "http://127.0.0.1:8080";
   std::string run;
   std::string token_file;
+  std::string authority;
 };
 
 /// Gives the state of a run as JSON, without the past. Empty, with a problem, where there is none now.
 using state_source = std::function<std::string(std::string& problem)>;
 
-state_source from_page(const std::string& url, const std::string& token) {
+state_source from_page(const std::string& url, const std::string& token, const std::string& authority) {
   const auto client = std::make_shared<httplib::Client>(url);
   client->set_connection_timeout(patience_seconds);
   client->set_read_timeout(patience_seconds);
   client->set_keep_alive(true);
+  if (!authority.empty())
+    client->set_ca_cert_path(authority.c_str());
   if (!token.empty())
     client->set_bearer_token_auth(token.c_str());
   return [url, client](std::string& problem) -> std::string {
     const auto answer = client->Get("/api/state?history=0");
     if (answer && answer->status == 200)
       return answer->body;
-    problem = !answer ? "nothing answers at " + url + "; is a cluster running, with [dashboard] listen there?"
+    problem = !answer && answer.error() == httplib::Error::SSLServerVerification
+                  ? url + " does not prove its name; --ca says whose certificates are accepted"
+              : !answer ? "nothing answers at " + url + "; is a cluster running, with [dashboard] listen there?"
               : answer->status == 401 ? url + " asks for its token: --token-file"
                                       : url + " answers " + std::to_string(answer->status);
     return "";
@@ -126,10 +131,9 @@ int top(const top_arguments& arguments, command_context& context) {
   std::string problem;
   std::string token;
   if (!arguments.token_file.empty())
-    if (problem = storage::read_file(arguments.token_file, 4096, token); !problem.empty())
+    if (problem = links::read_secret_file(arguments.token_file, token); !problem.empty())
       return refuse(context.err, "--token-file: " + problem);
-  token.erase(token.find_last_not_of(" \r\n\t") + 1);
-  auto source = from_page(arguments.url, token);
+  auto source = from_page(arguments.url, token, arguments.authority);
   if (!arguments.run.empty()) {
     const run_directory run(arguments.run);
     const auto parsed = cluster::read_cluster_file(run.cluster_file());
@@ -158,6 +162,8 @@ void add_top(CLI::App& app, command_context& context) {
   command->add_option("--run", arguments->run, "Run directory to read instead, of a running or finished run")
       ->excludes(url);
   command->add_option("--token-file", arguments->token_file, "File with the page's bearer token");
+  command->add_option("--ca", arguments->authority,
+                      "For https: PEM of the authority that issued the page's certificate (default: the system's)");
   command->callback(
       [arguments, &context] { context.work = [arguments, &context] { return top(*arguments, context); }; });
 }

@@ -1,15 +1,31 @@
 #include "node/launch/keys.hpp"
 
 #include "links/identity.hpp"
+#include "links/key_directory.hpp"
+#include "storage/atomic_file.hpp"
 
 #include <ctime>
 #include <filesystem>
+#include <fmt/core.h>
 
 namespace dynamix::node {
 namespace {
 
 std::string run_keys(const run_directory& run) {
   return std::filesystem::absolute(run.path() + "/keys").string();
+}
+
+std::string page_certificate_warning(const std::string& path) {
+  std::string pem;
+  if (auto problem = storage::read_file(path, 65536, pem); !problem.empty())
+    return problem;
+  const auto facts = links::read_certificates(pem);
+  const auto left = facts.empty() ? 0 : facts.front().valid.until_seconds - std::time(nullptr);
+  return left > links::renew_before_seconds
+             ? ""
+             : fmt::format("the page's certificate {} ends on {}; put a new one in its place, which the page takes by "
+                           "itself",
+                           path, facts.empty() ? "" : links::time_text(facts.front().valid.until_seconds));
 }
 
 } // namespace
@@ -44,11 +60,15 @@ std::string refuse_keys(const cluster::cluster_file& file, const std::string& ho
 
 std::vector<std::string> key_warnings(const cluster::cluster_file& file) {
   std::vector<std::string> warnings;
+  if (file.dashboard.tls == cluster::page_tls::file)
+    if (auto warning = page_certificate_warning(cluster::resolve_path(file, file.dashboard.certificate_file));
+        !warning.empty())
+      warnings.push_back(std::move(warning));
   std::vector<links::listed_certificate> found;
   if (file.security.keys.empty())
     return warnings;
   if (auto problem = links::list_keys(key_directory_of(file), found); !problem.empty())
-    return {std::move(problem)};
+    warnings.push_back(std::move(problem));
   for (const auto& each : found)
     if (auto warning = links::renewal_warning(each.facts, std::time(nullptr)); !warning.empty())
       warnings.push_back(std::move(warning));

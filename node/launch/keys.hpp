@@ -26,7 +26,8 @@ void remove_run_keys(const run_directory& run);
 /// Why this host's keys, which the file names, are not to be used; empty where they are, or none are named.
 std::string refuse_keys(const cluster::cluster_file& file, const std::string& host);
 
-/// What to tell a person of the keys that the file names, as far as they are on this machine.
+/// What to tell a person of the keys and of the page's certificate that the file names, as far as they are on this
+/// machine.
 std::vector<std::string> key_warnings(const cluster::cluster_file& file);
 
 } // namespace dynamix::node

@@ -35,8 +35,8 @@ std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file
   if (!errors.empty())
     return errors;
   errors = check_ports(file);
-  if (const auto reason = dashboard::refuse_access(file); !reason.empty())
-    errors.push_back(cluster::error_at(file, "dashboard.token_file", reason));
+  if (const auto refused = dashboard::refuse_access(file))
+    errors.push_back(cluster::error_at(file, refused.field, refused.reason));
   if (file.training.trainer == cluster::trainer_kind::client)
     return errors;
   if (const auto found = trainer::preflight(file); !found.message.empty())

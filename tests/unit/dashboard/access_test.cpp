@@ -1,10 +1,9 @@
 #include "dashboard/access.hpp"
+#include "storage/atomic_file.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <fstream>
 
 namespace dynamix::dashboard {
 namespace {
@@ -37,7 +36,9 @@ TEST(Access, ATokenIsOneLongLine) {
   const node::testing::temporary_directory directory;
   const auto said = [&](const std::string& contents) {
     const auto path = directory.path() + "/token";
-    std::ofstream(path) << contents;
+    EXPECT_EQ(
+        storage::write_private_file(path, {reinterpret_cast<const std::uint8_t*>(contents.data()), contents.size()}),
+        "");
     std::string read;
     const auto problem = read_token(path, read);
     return problem.empty() ? "token " + read : problem;
@@ -49,6 +50,14 @@ TEST(Access, ATokenIsOneLongLine) {
   EXPECT_THAT(said(std::string(5000, 'x')), ::testing::HasSubstr("token"));
   std::string read;
   EXPECT_THAT(read_token(directory.path() + "/none", read), ::testing::HasSubstr("No such file"));
+}
+
+TEST(Access, ATokenThatOthersMayReadIsRefused) {
+  const node::testing::temporary_directory directory;
+  const auto path = directory.path() + "/token";
+  ASSERT_EQ(storage::write_file_atomically(path, token), "");
+  std::string read;
+  EXPECT_THAT(read_token(path, read), ::testing::HasSubstr("chmod 600"));
 }
 
 } // namespace

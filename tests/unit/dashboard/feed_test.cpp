@@ -42,6 +42,35 @@ protected:
   const feed_limits quick_{.look_interval = milliseconds(5)};
 };
 
+TEST_F(Feed, WarnsOfWhatNoLedgerSays) {
+  append(start_row());
+  feed from(small_cluster(), path(), quick_, [] { return std::vector<std::string>{"a certificate ends"}; });
+  EXPECT_EQ(settled(from)["warnings"][0], "a certificate ends");
+  const std::uint64_t begin = std::filesystem::file_size(path());
+  from.subscribe();
+  append(window_row(1));
+  const auto news = from.read_behind(begin, patience);
+  ASSERT_EQ(news.frames.size(), 1U);
+  EXPECT_EQ(data_of(news.frames[0])["warnings"][0], "a certificate ends");
+}
+
+TEST_F(Feed, HandsOutNoMoreThanIsAskedFor) {
+  append(start_row());
+  feed from(small_cluster(), path(), quick_);
+  const auto begin = settled(from)["position"];
+  from.subscribe();
+  append(window_row(1));
+  append(window_row(2));
+  settled(from);
+  const auto first = from.read_behind(begin, patience, 1);
+  ASSERT_EQ(first.frames.size(), 1U);
+  const auto second = from.read_behind(first.position, patience, 1);
+  ASSERT_EQ(second.frames.size(), 1U);
+  EXPECT_EQ(data_of(first.frames[0])["now"]["window"], 1);
+  EXPECT_EQ(data_of(second.frames[0])["now"]["window"], 2);
+  EXPECT_EQ(second.position, std::filesystem::file_size(path()));
+}
+
 TEST_F(Feed, ReadsThePastAndThenTheNews) {
   append(start_row());
   append(window_row(1));

@@ -123,7 +123,7 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
        {"messages/", "cluster/", "storage/", "telemetry/", "policy/", "trainer/", "simulator/", "replication/",
         "swarm/", "ledger/", "session/", "exchange/", "links/"}},
       {"faults", {"messages/types.hpp", "settings/", "cluster/", "storage/", "ledger/"}},
-      {"dashboard", {"messages/types.hpp", "cluster/", "storage/", "ledger/"}},
+      {"dashboard", {"messages/types.hpp", "cluster/", "storage/", "ledger/", "links/"}},
       {"node", all},
       {"examples", {}},
       {"tests", all},
@@ -138,8 +138,8 @@ struct library_rule {
   std::vector<std::string> users;   ///< prefixes of the files that may reach it
 };
 
-const std::array<library_rule, 7>& library_rules() {
-  static const std::array<library_rule, 7> rules = {{
+const std::array<library_rule, 8>& library_rules() {
+  static const std::array<library_rule, 8> rules = {{
       {"CAF",
        {"caf/"},
        {"actors/", "messages/serialization.", "tests/unit/actors/", "tests/unit/messages/", "tests/simulation/",
@@ -158,6 +158,7 @@ const std::array<library_rule, 7>& library_rules() {
        {"bpf/libbpf.h", "bpf/bpf.h", "bpf/bpf_", "bpf_programs/"},
        {"bpf/", "telemetry/", "tests/unit/telemetry/", "benchmarks/telemetry_cost"}},
       {"toml++", {"toml++/"}, {"settings/"}},
+      {"libmicrohttpd", {"microhttpd.h"}, {"dashboard/"}},
       {"libraft", {"raft.h", "raft/", "uv.h"}, {"replication/", "tests/unit/replication/"}},
   }};
   return rules;
