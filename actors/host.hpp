@@ -5,6 +5,7 @@
 
 #include "cluster/cluster_file.hpp"
 #include "messages/types.hpp"
+#include "storage/atomic_file.hpp"
 
 #include <map>
 #include <memory>
@@ -34,6 +35,8 @@ struct host_options {
   /// This host's own directory of keys (`links/identity.hpp`), with which it proves who it is and takes only hosts of
   /// the file that do so too; empty: in the clear.
   std::string keys = {};
+  /// Checkpoints and policies: signed where somebody can check it.
+  storage::file_writer write_file = storage::write_private_file;
   bool trace = false;            ///< writes traces/<host>.jsonl below the run directory
   std::string agent_socket = {}; ///< where training processes join, if the file's trainer is a client
 };

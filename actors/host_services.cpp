@@ -89,8 +89,7 @@ void host_services::lead(const leader_start& start) {
       saved_policy_ = *learned;
   }
   if (has_learned) {
-    const std::string text(learned->begin(), learned->end());
-    const auto error = storage::write_file_atomically(options_.run_directory + "/checkpoints/policy.dynamix", text);
+    const auto error = options_.write_file(options_.run_directory + "/checkpoints/policy.dynamix", *learned);
     if (!error.empty())
       spdlog::warn("policy_checkpoint_failed error=\"{}\"", error);
   }
@@ -189,6 +188,7 @@ std::string host_services::start_worker() {
   training_options training{.file = options_.file,
                             .host = host_.name,
                             .checkpoint_directory = options_.run_directory + "/checkpoints",
+                            .write_file = options_.write_file,
                             .resume_from = options_.resume_from,
                             .timeouts = timeouts_,
                             .trace = nullptr,
@@ -258,9 +258,9 @@ void host_services::start_arbitration() {
   if (learns_)
     children.push_back({"ppo_learner", [this] {
                           const std::scoped_lock lock(mutex_);
-                          learner_ =
-                              system_.spawn<caf::detached>(ppo_learner, options_.file, saved_policy_,
-                                                           options_.run_directory + "/checkpoints/policy.dynamix");
+                          learner_ = system_.spawn<caf::detached>(
+                              ppo_learner, options_.file, saved_policy_,
+                              options_.run_directory + "/checkpoints/policy.dynamix", options_.write_file);
                           return caf::actor_cast<caf::strong_actor_ptr>(learner_);
                         }});
   children.push_back({"hub", [this] { return start_hub(); }});

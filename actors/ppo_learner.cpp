@@ -29,7 +29,7 @@ caf::result<message<messages::policy_version>> learn(ppo_learner_pointer self,
   spdlog::info("policy_updated version={} policy_loss={:.4f} value_loss={:.4f} entropy={:.3f} kl={:.5f}",
                version.version, version.policy_loss, version.value_loss, version.entropy, version.approximate_kl);
   if (!state.checkpoint.empty())
-    if (const auto error = storage::write_file_atomically(state.checkpoint, state.learner->save()); !error.empty())
+    if (const auto error = state.write_file(state.checkpoint, state.learner->save()); !error.empty())
       spdlog::warn("policy_checkpoint_failed error=\"{}\"", error);
   return pack_checked(version);
 }
@@ -44,11 +44,13 @@ void yield_to_training() {
 
 learner_actor::behavior_type ppo_learner(ppo_learner_pointer self,
                                          const std::shared_ptr<const cluster::cluster_file>& file,
-                                         std::vector<std::uint8_t> saved, std::string checkpoint) {
+                                         std::vector<std::uint8_t> saved, std::string checkpoint,
+                                         storage::file_writer write_file) {
   install_handlers(self, ppo_learner_state::name);
   yield_to_training();
   auto& state = self->state;
   state.checkpoint = std::move(checkpoint);
+  state.write_file = std::move(write_file);
   std::string restored;
   if (!state.checkpoint.empty() && storage::read_file(state.checkpoint, messages::max_policy_bytes, restored).empty())
     saved.assign(restored.begin(), restored.end());

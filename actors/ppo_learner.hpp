@@ -3,6 +3,7 @@
 #include "actors/interfaces.hpp"
 #include "cluster/cluster_file.hpp"
 #include "policy/learner.hpp"
+#include "storage/atomic_file.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,7 @@ namespace dynamix::actors {
 struct ppo_learner_state {
   static constexpr const char* name = "ppo_learner";
   std::unique_ptr<policy::learner> learner;
+  storage::file_writer write_file;
   std::string checkpoint; ///< written after every update, so that nothing learned is lost; empty: none
 };
 
@@ -22,6 +24,7 @@ struct ppo_learner_state {
 /// be empty).
 learner_actor::behavior_type ppo_learner(learner_actor::stateful_pointer<ppo_learner_state> self,
                                          const std::shared_ptr<const cluster::cluster_file>& file,
-                                         std::vector<std::uint8_t> saved, std::string checkpoint);
+                                         std::vector<std::uint8_t> saved, std::string checkpoint,
+                                         storage::file_writer write_file);
 
 } // namespace dynamix::actors

@@ -195,6 +195,7 @@ void training_run::run() {
     trainer::session session({.file = options_.file.get(),
                               .host = options_.file->find(options_.host),
                               .checkpoint_directory = options_.checkpoint_directory,
+                              .write_file = options_.write_file,
                               .resume_from = options_.resume_from},
                              clock);
     while (auto next = await_order()) {

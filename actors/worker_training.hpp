@@ -20,6 +20,7 @@ struct training_options {
   std::shared_ptr<const cluster::cluster_file> file;
   std::string host;
   std::string checkpoint_directory;
+  storage::file_writer write_file = storage::write_private_file;
   std::string resume_from;
   cluster::timeouts timeouts;
   std::shared_ptr<dynamix::telemetry::trace_file> trace; ///< null: no trace

@@ -37,6 +37,8 @@ std::string parameter_archive::keep(std::span<const std::uint8_t> parameters) {
     return directory_ + " is full";
   std::filesystem::create_directories(directory_, error);
   std::ofstream file(path_of(digest), std::ios::binary);
+  using std::filesystem::perms;
+  std::filesystem::permissions(path_of(digest), perms::owner_read | perms::owner_write, error);
   file.write(reinterpret_cast<const char*>(parameters.data()), static_cast<std::streamsize>(parameters.size()));
   file.close();
   if (!file)

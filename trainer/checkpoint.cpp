@@ -240,8 +240,8 @@ std::string checkpoint_path(const std::string& directory, std::uint64_t step) {
   return directory + "/" + file_prefix + digits + file_suffix;
 }
 
-std::string write_checkpoint(const std::string& path, const checkpoint& state) {
-  return storage::write_file_atomically(path, encode(state));
+std::string write_checkpoint(const std::string& path, const checkpoint& state, const storage::file_writer& write) {
+  return write(path, encode(state));
 }
 
 std::string read_checkpoint(const std::string& path, checkpoint& state) {

@@ -4,6 +4,7 @@
 #include "client/learning_rate.hpp"
 #include "client/sampler.hpp"
 #include "messages/types.hpp"
+#include "storage/atomic_file.hpp"
 #include "storage/tensor_file.hpp"
 
 #include <cstddef>
@@ -56,8 +57,9 @@ std::string decode(std::span<const std::uint8_t> bytes, checkpoint& state);
 /// `directory`/checkpoint-<step>.safetensors, the step in 12 digits.
 std::string checkpoint_path(const std::string& directory, std::uint64_t step);
 /// Both return an empty string, or what went wrong with the path in it. Writing is atomic: what stood at `path` stays
-/// whole until the new file is.
-std::string write_checkpoint(const std::string& path, const checkpoint& state);
+/// whole until the new file is. Nobody but the owner may read the file.
+std::string write_checkpoint(const std::string& path, const checkpoint& state,
+                             const storage::file_writer& write = storage::write_private_file);
 std::string read_checkpoint(const std::string& path, checkpoint& state);
 
 /// The files checkpoint-<step>.safetensors of `directory` up to `step`, oldest first; not what hosts wrote for

@@ -22,6 +22,7 @@ std::string checkpoint_files::write(const checkpoint& state) {
   for (std::size_t i = 0; i + kept_limit < written.size(); ++i) {
     std::error_code ignored; // one file too many does no harm
     std::filesystem::remove(written[i], ignored);
+    std::filesystem::remove(written[i] + storage::signature_suffix, ignored);
   }
   return path;
 }
@@ -37,7 +38,7 @@ std::string checkpoint_files::write_for_host(const checkpoint& state, const std:
 std::string checkpoint_files::write_to(const std::string& path, const checkpoint& state) {
   std::error_code failed; // writing says it better
   std::filesystem::create_directories(directory_, failed);
-  problem_ = write_checkpoint(path, state);
+  problem_ = write_checkpoint(path, state, write_);
   if (!problem_.empty())
     return {};
   newest_ = path;

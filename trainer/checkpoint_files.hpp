@@ -10,7 +10,8 @@ namespace dynamix::trainer {
 class checkpoint_files {
 public:
   /// An empty `directory` turns writing off.
-  explicit checkpoint_files(std::string directory) : directory_(std::move(directory)) {}
+  explicit checkpoint_files(std::string directory, storage::file_writer write = storage::write_private_file)
+      : directory_(std::move(directory)), write_(std::move(write)) {}
 
   bool enabled() const { return !directory_.empty(); }
   /// Returns the path, or an empty string when writing failed or is off; `problem()` then says why.
@@ -26,6 +27,7 @@ private:
   std::string write_to(const std::string& path, const checkpoint& state);
 
   std::string directory_;
+  storage::file_writer write_;
   std::string newest_;
   std::string problem_;
 };

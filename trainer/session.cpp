@@ -54,6 +54,7 @@ loop_options options_for(const session_options& options) {
           .seed = file.seed,
           .emulate = options.host->emulate,
           .checkpoint_directory = options.checkpoint_directory,
+          .write_file = options.write_file,
           .device = device_for(file.training.device)};
 }
 

@@ -9,6 +9,7 @@
 #include "messages/types.hpp"
 #include "session/agreement.hpp"
 #include "session/decision_slot.hpp"
+#include "storage/atomic_file.hpp"
 #include "trainer/clock.hpp"
 #include "trainer/step_times.hpp"
 
@@ -97,8 +98,9 @@ struct outcome {
 
 struct session_options {
   const cluster::cluster_file* file = nullptr;
-  const cluster::host* host = nullptr; ///< this host, for its emulation
-  std::string checkpoint_directory;    ///< empty: write none
+  const cluster::host* host = nullptr;                           ///< this host, for its emulation
+  std::string checkpoint_directory;                              ///< empty: write none
+  storage::file_writer write_file = storage::write_private_file; ///< checkpoints
   std::string resume_from; ///< a checkpoint, read where this worker is the source and has no state; empty: start anew
 };
 

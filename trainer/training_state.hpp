@@ -29,6 +29,7 @@ struct loop_options {
   std::uint64_t seed = 1;
   std::vector<cluster::emulation> emulate; ///< of this host
   std::string checkpoint_directory;        ///< empty: write none
+  storage::file_writer write_file = storage::write_private_file;
   torch::Device device = torch::kCPU;
 
   /// With the initial batch size on every worker of the file: what the learning rate is meant for.

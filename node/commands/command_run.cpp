@@ -2,6 +2,7 @@
 #include "actors/host.hpp"
 #include "dashboard/dashboard.hpp"
 #include "ledger/codec.hpp"
+#include "links/file_signature.hpp"
 #include "links/key_directory.hpp"
 #include "node/commands/cluster_options.hpp"
 #include "node/commands/command.hpp"
@@ -16,6 +17,7 @@
 #include "telemetry/kernel_session.hpp"
 #include "telemetry/logging.hpp"
 #include "telemetry/privileges.hpp"
+#include "trainer/checkpoint.hpp"
 #include "trainer/session.hpp"
 
 #include <spdlog/spdlog.h>
@@ -62,6 +64,27 @@ std::string find_leftovers(const run_directory& run, const cluster::cluster_file
   return "";
 }
 
+/// Whether this run's keys outlive it, so that whoever resumes it can check what they have signed.
+bool has_lasting_keys(const run_directory& run, const cluster::cluster_file& file) {
+  const auto keys = std::filesystem::weakly_canonical(key_directory_of(file)).string();
+  return !file.security.keys.empty() && !keys.starts_with(std::filesystem::weakly_canonical(run.path()).string() + "/");
+}
+
+/// Refuses a file to resume from that was changed since a host has signed it, and says which one nobody has signed.
+/// Returns exit_done or what to end with.
+int check_signer(const std::string& path, const actors::host_options& options, std::ostream& err) {
+  std::string contents;
+  if (auto problem = storage::read_file(path, trainer::checkpoint_bytes_max, contents); !problem.empty())
+    return refuse(err, problem);
+  const auto checked = links::check_signature(
+      path, {reinterpret_cast<const std::uint8_t*>(contents.data()), contents.size()}, options.keys, options.host);
+  if (!checked.problem.empty())
+    return refuse(err, checked.problem);
+  if (checked.signer.empty())
+    err << "dynamix-node: warning: " << path << " is signed by nobody: whose it is cannot be told\n";
+  return exit_done;
+}
+
 /// Fills in where the actors go on: every worker may be the one whose state the others start from. Returns exit_done,
 /// or what to end with after the reason has been written.
 int find_resume_options(const run_directory& run, const cluster::host& host, actors::host_options& options,
@@ -69,10 +92,17 @@ int find_resume_options(const run_directory& run, const cluster::host& host, act
   if (host.has(cluster::role::arbitrator) && std::filesystem::exists(run.policy()) &&
       cluster::has_parameters(options.file->arbitrator.policy))
     options.policy_from = run.policy();
+  const bool checks = has_lasting_keys(run, *options.file);
+  if (checks && !options.policy_from.empty())
+    if (const int code = check_signer(options.policy_from, options, err); code != exit_done)
+      return code;
   if (!host.has(cluster::role::worker))
     return run.exists() ? exit_done : refuse(err, "there is no run directory " + run.path() + " to resume in");
   if (const int code = find_host_resume_point(run, err, options.resume_from); code != exit_done)
     return code;
+  if (checks && !options.resume_from.empty())
+    if (const int code = check_signer(options.resume_from, options, err); code != exit_done)
+      return code;
   std::error_code ignored; // what an earlier life said last is no longer the last
   std::filesystem::remove(run.worker(host.name), ignored);
   return exit_done;
@@ -177,6 +207,8 @@ int run(const run_arguments& arguments, command_context& context) {
   options.agent_socket = arguments.agent_socket.empty() ? run.agent(0) : arguments.agent_socket;
   if (!file->security.keys.empty())
     options.keys = links::host_directory(key_directory_of(*file), host->name);
+  if (has_lasting_keys(run, *file))
+    options.write_file = links::signing_writer(options.keys, host->name);
   if (const auto reason = read_reach(arguments.reach, options); !reason.empty())
     return refuse(context.err, reason);
   if (const int code = resume ? find_resume_options(run, *host, options, context.err) : exit_done; code != exit_done)

@@ -25,7 +25,7 @@ std::string write_with_origin(const std::string& path, std::span<const std::uint
   file.metadata["commit"] = origin.commit;
   file.metadata["seed"] = std::to_string(origin.seed);
   file.metadata["scenarios"] = scenarios;
-  return storage::write_file_atomically(path, storage::encode(file));
+  return storage::write_private_file(path, storage::encode(file));
 }
 
 std::string read_bytes(const std::string& path, std::vector<std::uint8_t>& bytes) {

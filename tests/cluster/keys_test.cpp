@@ -2,6 +2,7 @@
 
 #include "tests/cluster/trial.hpp"
 #include "tests/unit/links/raw_client.hpp"
+#include "trainer/checkpoint.hpp"
 
 #include <filesystem>
 
@@ -58,6 +59,24 @@ TEST_F(Keys, AreRefusedWhereOthersMayReadThemOrTheyAreAnothers) {
   refused = start_host("w0").wait();
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.output, HasSubstr("is the certificate of host \"w1\", and this is host \"w0\""));
+}
+
+TEST_F(Keys, SignCheckpointsSoThatAResumeRefusesOneThatWasChanged) {
+  write_file_with_keys();
+  auto local = start({"local", "--cluster", file(), "--out", run().path()});
+  ASSERT_TRUE(wait_for_windows(2)) << local.said();
+  local.signal(SIGINT);
+  local.wait();
+  auto newest = trainer::newest_checkpoint(run().checkpoints());
+  ASSERT_NE(newest.path, "") << local.said();
+  ASSERT_TRUE(std::filesystem::exists(newest.path + ".sig"));
+  EXPECT_EQ(std::filesystem::status(newest.path).permissions(), std::filesystem::perms(0600));
+
+  newest.state.best_accuracy = 0.99;
+  ASSERT_EQ(trainer::write_checkpoint(newest.path, newest.state), "");
+  const auto refused = end_of({"run", "--cluster", file(), "--name", "w0", "--resume", run().path()});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.output, AllOf(HasSubstr(newest.path), HasSubstr("changed since")));
 }
 
 TEST_F(Keys, AreMadeForALocalRunAndGoneWhenItIsOver) {
