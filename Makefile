@@ -6,10 +6,11 @@ JOBS ?= $(shell nproc)
 TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 CLUSTER ?= deployments/clusters/local-4.toml
 LEADER_KILLS ?= 300
+FUZZ_SECONDS ?= 60
 NODE := build/release/node/dynamix-node
 SOURCES := $(shell git ls-files '*.cpp' '*.hpp' 2>/dev/null)
 
-.PHONY: help setup setup-test node build run test fuzz test-all soak bench sanitize packages format lint clean
+.PHONY: help setup setup-test node build run test fuzz fuzz-all test-all soak bench sanitize packages format lint clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +43,13 @@ fuzz: setup # a million damaged frames and rows of items under AddressSanitizer 
 test-all: setup-test build fuzz ## run the long tests too
 	@tools/setup tools/packages-long.txt tools/packages-release.txt
 	@ctest --preset release -j $(TEST_JOBS)
+	@$(MAKE) --no-print-directory fuzz-all
+
+fuzz-all: # everything that reads bytes of others, FUZZ_SECONDS each, by libFuzzer under both sanitizers
+	@tools/setup tools/packages-long.txt
+	@cmake --preset fuzz -Wno-dev >/dev/null
+	@cmake --build --preset fuzz -j $(JOBS) --target fuzz
+	@printf '%s\n' $(notdir $(wildcard tests/fuzz/corpus/*)) | xargs -P $(JOBS) -I NAME tools/fuzz build/fuzz NAME $(FUZZ_SECONDS)
 
 soak: node ## break clusters for hours: LEADER_KILLS=300 of leaders, 1,200 of workers, then everything at random
 	@$(NODE) faults --plan deployments/faults/leader-kills-soak.toml --repeat $(LEADER_KILLS)

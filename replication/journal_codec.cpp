@@ -12,6 +12,8 @@ template <class... Visitors>
 struct overloaded : Visitors... {
   using Visitors::operator()...;
 };
+template <class... Visitors>
+overloaded(Visitors...) -> overloaded<Visitors...>; // clang 14 needs to be told
 
 std::string validate_content(const journal_entry& entry) {
   return std::visit(overloaded{

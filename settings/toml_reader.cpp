@@ -213,7 +213,7 @@ position find_position(const position_map& positions, const std::string& field) 
 toml_reader::toml_reader(std::string noun, std::string path, std::string_view text)
     : noun_(std::move(noun)), path_(std::move(path)) {
   try {
-    document_ = std::make_unique<document>(toml::parse(text, std::string_view(path_)));
+    document_ = std::make_unique<document>(document{toml::parse(text, std::string_view(path_))});
   } catch (const toml::parse_error& error) {
     complain_at(to_position(error.source().begin), std::string(error.description()));
   }

@@ -1,7 +1,6 @@
 #include "node/launch/keys.hpp"
 
 #include "links/identity.hpp"
-#include "links/key_directory.hpp"
 #include "storage/atomic_file.hpp"
 
 #include <ctime>

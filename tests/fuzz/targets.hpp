@@ -1,0 +1,21 @@
+#pragma once
+
+/// Everything that reads bytes which others may have written, as functions of bytes for a fuzzer. A target aborts where
+/// something is accepted that does not mean what it says.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace dynamix::fuzz {
+
+struct target {
+  std::string_view name; ///< and of its corpus below tests/fuzz/corpus
+  void (*run)(std::span<const std::uint8_t> bytes);
+};
+
+std::span<const target> targets();
+/// Null where there is none of that name.
+const target* find_target(std::string_view name);
+
+} // namespace dynamix::fuzz
