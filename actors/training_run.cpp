@@ -72,7 +72,8 @@ public:
                                                         .training = record.statistics,
                                                         .network = {},
                                                         .system = {},
-                                                        .control_seconds = record.control_seconds}));
+                                                        .control_seconds = record.control_seconds,
+                                                        .reflex = record.reflex}));
   }
 
   void step_completed(std::uint64_t step) override {

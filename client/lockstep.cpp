@@ -361,6 +361,10 @@ void lockstep::regroup(const std::vector<bool>& present) {
   in_epoch_ = in_epoch_ || (epoch_open_ && position_.cursor > 0);
 }
 
+void lockstep::shift(std::vector<std::uint32_t> batches) {
+  plan_.add({.from_step = dealt(), .agreed_step = step_, .key = plan_.newest().key, .batches = std::move(batches)});
+}
+
 void lockstep::limit_batch(std::uint32_t highest) {
   auto& own = options_.members[options_.position];
   own.highest = std::clamp(highest, 1U, own.highest);

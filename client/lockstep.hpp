@@ -160,6 +160,9 @@ public:
   /// `skipped` step has used its samples, and that is all.
   bool complete(bool skipped);
 
+  /// From the next step on, which nobody has dealt, these batch sizes hold, one a member; all members say the same.
+  void shift(std::vector<std::uint32_t> batches);
+
   /// From now on this member asks for no more samples than that.
   void limit_batch(std::uint32_t highest);
 

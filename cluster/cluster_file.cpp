@@ -57,6 +57,11 @@ std::vector<std::uint32_t> cluster_file::highest_by_rank() const {
   return limits;
 }
 
+bool cluster_file::reflexes() const {
+  return arbitrator.reflex && arbitrator.policy == policy_kind::ppo && !arbitrator.shadow &&
+         training.trainer == trainer_kind::built_in;
+}
+
 reward_kind cluster_file::reward_in_force() const {
   if (reward.kind != reward_kind::automatic)
     return reward.kind;

@@ -164,6 +164,7 @@ struct arbitrator {
   bool guard = true;                             ///< of the learned policies
   double guard_margin = 0.05;                    ///< predicted loss of goodput that the guard allows, [0, 1]
   bool shadow = false;                           ///< decide and log, act on nothing
+  bool reflex = false;                           ///< between decisions of ppo, workers move work by their marks
   std::vector<std::string> replicas;             ///< hosts whose arbitrators stand in for each other: none, 3 or 5
   arbitration_topology topology = arbitration_topology::central;
   std::uint32_t fanout = 32;          ///< children of one arbitrator of the tree, [2, 256]
@@ -221,7 +222,6 @@ struct simulation {
   double overlap = 2;               ///< g in T = (T_grad^g + T_sync^g)^(1/g), [1, 10]
   double noise = 0.03;              ///< standard deviation of the logarithm of a step's computing time, [0, 2]
   double hiccup_rate = 0;           ///< share of a host's windows that take 1.3 to 4 times as long, [0, 1]
-  bool reflex = false;              ///< batch sizes of every step by the workers' marks
   double slow_every_seconds = 0;    ///< mean time between a host's slow-downs; 0: none
   double slow_seconds = 60;         ///< mean duration
   double slow_factor = 3;           ///< most, [1.25, 100]
@@ -290,6 +290,8 @@ struct cluster_file {
   std::vector<const cluster::host*> arbitrators() const;
   /// Most samples a step of each worker, by rank: batch.highest, or less where the host's memory says so.
   std::vector<std::uint32_t> highest_by_rank() const;
+  /// Whether workers move work between decisions: arbitrator.reflex, where what it would move is ppo's plan.
+  bool reflexes() const;
   /// reward.kind, with `automatic` resolved.
   reward_kind reward_in_force() const;
   /// Whether the file or the command line has a value for a field.

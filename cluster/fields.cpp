@@ -278,6 +278,9 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "Share of the predicted goodput that a learned policy may give away before the guard acts.", closed(0, 1)},
     {"arbitrator", "shadow", in<arbitrator_section, &arbitrator::shadow>,
      "Decides and logs, and changes no batch size; the same as `--shadow`."},
+    {"arbitrator", "reflex", in<arbitrator_section, &arbitrator::reflex>,
+     "Between the decisions of ppo the workers move work among themselves at every step, by the marks that each lays "
+     "beside its gradients (policy/reflex.hpp); the global batch stays as decided. Not where the trainer is `client`."},
     {"arbitrator",
      "replicas",
      in<arbitrator_section, &arbitrator::replicas>,
@@ -431,9 +434,6 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "Standard deviation of the logarithm of a step's computing time.", closed(0, 2)},
     {"simulation", "hiccup_rate", in<simulation_section, &simulation::hiccup_rate>,
      "Share of a host's windows that take 1.3 to 4 times as long.", closed(0, 1)},
-    {"simulation", "reflex", in<simulation_section, &simulation::reflex>,
-     "The workers choose the batch sizes of every step by each other's marks (policy/reflex.hpp); what the policy "
-     "decides is counted and not applied. Live workers cannot yet."},
     {"simulation", "slow_every_seconds", in<simulation_section, &simulation::slow_every_seconds>,
      "Mean time between a host's slow-downs; 0: none.", closed(0, no_limit_seconds)},
     {"simulation", "slow_seconds", in<simulation_section, &simulation::slow_seconds>, "Mean duration of a slow-down.",

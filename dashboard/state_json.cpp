@@ -79,6 +79,8 @@ void add_workers(json_text& json, const ledger::run& run, columns wanted) {
   json.column("loss", workers, [](worker one) { return one.report.training.loss; });
   json.column("reward", workers, [](worker one) { return one.reward; });
   json.column("guarded", workers, [](worker one) { return !one.intervention.empty(); });
+  json.column("moved", workers, [](worker one) { return one.report.reflex.moved_samples; });
+  json.column("slower", workers, [](worker one) { return one.report.reflex.newest_change; });
   json.key("parts").open_object();
   for (std::size_t i = 0; i < part_names.size(); ++i)
     json.column(part_names[i], workers, [i](worker one) { return one.parts[i]; });

@@ -97,6 +97,11 @@ std::string to_json(const window_explanation& explanation) {
                    {"reward", to_object(row.reward)},
                    {"value", row.value},
                    {"reason", row.reason}};
+    const auto& reflex = row.report.reflex;
+    object["reflex"] = {{"moves", reflex.moves},
+                        {"moved_samples", reflex.moved_samples},
+                        {"changes", reflex.changes},
+                        {"newest_change", reflex.changes > 0 ? json(reflex.newest_change) : json(nullptr)}};
     object["action"] =
         row.action < 0 ? json(nullptr) : json(action_text(explanation, static_cast<std::size_t>(row.action)));
     object["probabilities"] = json::object();

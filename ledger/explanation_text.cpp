@@ -104,6 +104,19 @@ std::string report_text(const ledger::worker& row) {
   return text;
 }
 
+/// What the workers moved between decisions; nothing where they moved nothing and it found no change of its speed.
+std::string reflex_text(const messages::reflex_statistics& reflex) {
+  std::string text;
+  if (reflex.moves > 0)
+    text = "  Marks moved work after " + grouped(reflex.moves) + (reflex.moves == 1 ? " step" : " steps") +
+           " of the window: it computed " + rounded(std::abs(reflex.moved_samples)) + " samples " +
+           (reflex.moved_samples < 0 ? "less" : "more") + " than decided.\n";
+  if (reflex.changes > 0)
+    text += "  It found its speed changed" + (reflex.changes == 1 ? "" : " " + grouped(reflex.changes) + " times") +
+            ": a step then took " + fixed(reflex.newest_change, 2) + " times as long as before.\n";
+  return text;
+}
+
 std::string state_text(const window_explanation& explanation, const ledger::worker& row) {
   if (row.state.empty())
     return "  It saw no state: the policy " + explanation.start.policy + " uses none.\n";
@@ -157,7 +170,7 @@ std::string worker_text(const window_explanation& explanation, const worker_expl
   if (row.stale)
     text +=
         "  Its report of this window was late; that of window " + std::to_string(row.report.window) + " stood in.\n";
-  text += report_text(row);
+  text += report_text(row) + reflex_text(row.report.reflex);
   text +=
       "  Batch " + std::to_string(row.report.batch) + " was in force, and earned " + reward_text(row.reward) + ".\n";
   if (!explanation.window.decided)

@@ -294,8 +294,12 @@ void run::take(const ledger::window& window) {
   ++totals_.windows;
   totals_.gather.add(window.gather_seconds);
   totals_.decide.add(window.decide_seconds);
-  for (const auto& judged : window.workers)
+  std::uint64_t moves = 0; // all tell the same
+  for (const auto& judged : window.workers) {
     take(judged);
+    moves = std::max<std::uint64_t>(moves, judged.stale ? 0 : judged.report.reflex.moves);
+  }
+  totals_.moves += moves;
   if (window.decided) {
     ++totals_.decided_windows;
     totals_.decisions += window.workers.size();

@@ -41,7 +41,8 @@ json count_or_null(const std::optional<std::uint64_t>& count) {
 
 decision_summary count_decisions(const run_records& records) {
   decision_summary counted{.windows = records.run.totals().decided_windows,
-                           .interventions = records.run.totals().intervened_windows};
+                           .interventions = records.run.totals().intervened_windows,
+                           .moves = records.run.totals().moves};
   auto made_for = records.run.decisions().by_host();
   for (const auto& [host, made] : made_for)
     counted.made += made.count;
@@ -199,17 +200,12 @@ std::string to_json(const run_summary& summary) {
                  {"target_accuracy", summary.target_accuracy}};
   object["seconds_to_target"] = summary.seconds_to_target < 0 ? json(nullptr) : json(summary.seconds_to_target);
   const auto& decisions = summary.decisions;
-  object["decisions"] = {{"made", decisions.made},
-                         {"applied", decisions.applied},
-                         {"late", decisions.late},
-                         {"superseded", decisions.superseded},
-                         {"unapplied", decisions.unapplied},
-                         {"stale_refused", decisions.stale_refused},
-                         {"lost", decisions.lost},
-                         {"duplicated", decisions.duplicated},
-                         {"windows", decisions.windows},
-                         {"interventions", decisions.interventions},
-                         {"unapplied_by_loss", decisions.unapplied_by_loss}};
+  object["decisions"] = {{"made", decisions.made},           {"applied", decisions.applied},
+                         {"late", decisions.late},           {"superseded", decisions.superseded},
+                         {"unapplied", decisions.unapplied}, {"stale_refused", decisions.stale_refused},
+                         {"lost", decisions.lost},           {"duplicated", decisions.duplicated},
+                         {"windows", decisions.windows},     {"interventions", decisions.interventions},
+                         {"moves", decisions.moves},         {"unapplied_by_loss", decisions.unapplied_by_loss}};
   object["decisions"]["unapplied_by_loss_of"] = decisions.losses;
   object["generations"] = summary.generations;
   object["steps_lost"] = summary.steps_lost;
@@ -236,6 +232,8 @@ std::string to_json(const run_summary& summary) {
                                     {"compute_seconds", worker.compute_seconds},
                                     {"exchange_seconds", worker.exchange_seconds},
                                     {"data_seconds", worker.data_seconds},
+                                    {"moved_samples", worker.moved_samples},
+                                    {"speed_changes", worker.speed_changes},
                                     {"time", time_object(worker.time)}});
   object["warnings"] = summary.warnings;
   return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";

@@ -31,6 +31,7 @@ struct decision_summary {
   std::uint64_t lost = 0;          ///< all others that were made for workers that said farewell, and never received
   std::uint64_t windows = 0;       ///< decided on
   std::uint64_t interventions = 0; ///< windows among them in which the guard stepped in
+  std::uint64_t moves = 0;         ///< steps after which the workers' marks changed batch sizes
 };
 
 struct run_summary {

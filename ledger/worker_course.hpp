@@ -26,7 +26,9 @@ struct worker_summary {
   double compute_seconds = 0;
   double exchange_seconds = 0;
   double data_seconds = 0;
-  policy::time_split time; ///< what held a step up
+  policy::time_split time;         ///< what held a step up
+  double moved_samples = 0;        ///< that marks moved to it, less those they moved away
+  std::uint64_t speed_changes = 0; ///< that it found itself, with a reflex
 };
 
 /// Whether the ledger attributes the step's time: older ones do not.

@@ -45,7 +45,7 @@ bool measured_cluster::take(const messages::window_report& report) {
     if (expected && std::abs(worker.surprise) < change_of_speed)
       worker.jitter =
           std::sqrt(mean_of(worker.jitter * worker.jitter, worker.surprise * worker.surprise, jitter_weight));
-    worker.computing.measure(report.batch, seconds);
+    worker.computing.measure(report.batch, seconds, report.reflex.pace_change);
     worker.correction = log2_ratio(seconds, worker.computing.curve().seconds(report.batch));
     largest_run_.newest = std::max(largest_run_.newest, report.global_batch);
   } else {

@@ -16,6 +16,7 @@ constexpr double least_variance = 0.02 * 0.02; ///< below it lies what the curve
 constexpr std::uint32_t remembered_steps = 50; ///< of the noise and of a point
 constexpr std::uint32_t averaged_steps = 100;  ///< of the pace
 constexpr std::uint32_t noise_known_steps = 5;
+constexpr double change_reported = 13.8; ///< of the logarithm, either way: a factor of a million
 
 } // namespace
 
@@ -70,6 +71,7 @@ void pace_tracker::measure(double batch, double seconds) {
   const bool slower = slower_.add(deviations, ratio);
   if (slower || faster_.add(-deviations, ratio)) {
     const auto& found = slower ? slower_ : faster_;
+    newest_change_ = std::exp(std::clamp(found.ratio_sum / found.steps - pace_, -change_reported, change_reported));
     pace_ = found.ratio_sum / found.steps;
     paced_steps_ = found.steps;
     slower_ = faster_ = {};

@@ -32,8 +32,12 @@ public:
   double seconds(double batch) const;
   /// Around what this worker computes within so many seconds, inside the limits.
   pace_mark mark(double seconds, double lowest, double highest) const;
+  /// Logarithm of how long steps take now over how long they took at first.
+  double pace() const { return pace_; }
   /// Changes of speed that were found.
   std::uint64_t changes() const { return changes_; }
+  /// Times as long as before that a step took after the newest of them; 1 before the first.
+  double newest_change() const { return newest_change_; }
 
 private:
   struct point {
@@ -61,6 +65,7 @@ private:
   suspicion slower_;
   suspicion faster_;
   std::uint64_t changes_ = 0;
+  double newest_change_ = 1;
 };
 
 } // namespace dynamix::policy

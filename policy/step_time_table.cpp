@@ -79,12 +79,34 @@ double step_time_curve::batch_within(double seconds) const {
   return below.batch + (seconds - below.seconds) / (above == points_.end() ? last_slope_ : slope(below, *above));
 }
 
-void step_time_table::measure(double batch, double seconds) {
+void step_time_table::measure(double batch, double seconds, double pace_change) {
   if (!std::isfinite(batch) || !std::isfinite(seconds) || batch <= 0 || seconds <= 0)
     return;
-  if (!far_off(batch, seconds))
-    join(batch, seconds);
+  if (pace_change > 0 && !points_.empty()) {
+    if (follow(pace_change, batch, seconds))
+      join(batch, seconds / told_pace_);
+  } else {
+    if (!far_off(batch, seconds)) {
+      if (find(batch) != points_.end())
+        change_pace(std::pow(seconds / curve_.seconds(batch), pace_weight));
+      join(batch, seconds / pace_);
+    }
+    told_pace_ = pace_;
+  }
   curve_ = fit();
+}
+
+bool step_time_table::follow(double pace_change, double batch, double seconds) {
+  const auto at_first_pace = curve_.seconds(batch) / pace_;
+  told_pace_ = std::clamp(told_pace_ * pace_change, 1 / pace_range, pace_range);
+  const auto off = told_pace_ / pace_;
+  const auto before = std::exchange(suspected_, 1);
+  if ((off <= change_of_speed && off >= 1 / change_of_speed) || (before != 1 && (off > 1) == (before > 1)))
+    pace_ = told_pace_;
+  else
+    suspected_ = off;
+  const auto ratio = seconds / (at_first_pace * told_pace_);
+  return !between_points(batch) || (ratio <= change_of_speed && ratio >= 1 / change_of_speed);
 }
 
 std::vector<step_time_table::point>::iterator step_time_table::find(double batch) {
@@ -126,16 +148,15 @@ void step_time_table::join(double batch, double seconds) {
     each.weight = std::max(lightest_weight, each.weight * retention);
   if (const auto found = find(batch); found != points_.end()) {
     auto& [mean, weight] = *found;
-    change_pace(std::pow(seconds / curve_.seconds(batch), pace_weight));
     mean.batch += point_weight * (batch - mean.batch);
-    mean.seconds += point_weight * (seconds / pace_ - mean.seconds);
+    mean.seconds += point_weight * (seconds - mean.seconds);
     weight += 1;
     return;
   }
   if (points_.size() == points_max)
     points_.erase(std::ranges::min_element(points_, {}, &point::weight));
   const auto place = std::ranges::lower_bound(points_, batch, {}, [](const point& each) { return each.mean.batch; });
-  points_.insert(place, {.mean = {.batch = batch, .seconds = seconds / pace_}, .weight = 1});
+  points_.insert(place, {.mean = {.batch = batch, .seconds = seconds}, .weight = 1});
 }
 
 step_time_curve step_time_table::fit() const {

@@ -58,7 +58,10 @@ public:
   static constexpr std::size_t points_max = 64; ///< beyond that the lightest is dropped
 
   /// One window at this batch size took so many seconds a step. Ignored unless both are finite and > 0.
-  void measure(double batch, double seconds);
+  /// `pace_change`: how much slower the worker has found itself since the last window, by its own steps; 0 where it
+  /// does not know. A worker whose batch size follows its pace within windows is measured at small ones when it is slow
+  /// and at large ones when it is fast, so without it the shape would be taken for flat.
+  void measure(double batch, double seconds, double pace_change = 0);
   const step_time_curve& curve() const { return curve_; }
 
 private:
@@ -71,12 +74,18 @@ private:
   bool between_points(double batch) const;
   /// Whether the measurement lies beyond 25 %. Takes it for a change of pace where the one before did too.
   bool far_off(double batch, double seconds);
+  /// Takes what the worker says of its pace. The plan follows a change by more than 25 % in the second window, so that
+  /// a hiccup moves no plan; the shape is learned at the pace that is told. Whether the measurement fits it: one that a
+  /// change fell into does not.
+  bool follow(double pace_change, double batch, double seconds);
   void change_pace(double factor);
+  /// `seconds`: at pace 1.
   void join(double batch, double seconds);
   step_time_curve fit() const;
 
   std::vector<point> points_; ///< rising in batch
   double pace_ = 1;           ///< factor on the points' seconds
+  double told_pace_ = 1;      ///< by the worker itself, where it does
   double suspected_ = 1;      ///< measured / expected of the last measurement, where it was left out; else 1
   step_time_curve curve_;
 };

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -54,64 +55,54 @@ private:
   batches best_;
 };
 
-/// What the workers do by themselves between decisions: each follows its own pace from step to step, all see all marks,
-/// and so come to the same batch sizes.
+/// What the workers of one generation do by themselves between decisions: each follows its own pace from step to step,
+/// all see all marks, and so come to the same batch sizes.
 class reflexes {
 public:
-  explicit reflexes(const scenario& what)
-      : trackers_(what.profiles.size()), file_(what.file), limits_(what.file.highest_by_rank()) {}
+  reflexes(const cluster::cluster_file& file, std::span<const std::size_t> present, const batches& in_force)
+      : rule_(file.batch.lowest, limits_of(file, present)), trackers_(present.size()), accounts_(present.size()),
+        decided_(in_force) {}
 
-  /// A step has run with these batch sizes, by rank, and nobody computed for the shortest time that any was blocked.
-  void measure(std::span<const std::size_t> present, std::span<const double> computed, double step_seconds,
-               const batches& in_force) {
-    double longest = 0;
-    for (std::size_t rank = 0; rank < present.size(); ++rank) {
-      trackers_[present[rank]].measure(in_force[rank], computed[rank]);
-      longest = std::max(longest, computed[rank]);
+  /// A decision is in force from the next step on.
+  void decide(const batches& split) { decided_ = split; }
+  /// The batch sizes of the next step.
+  batches next(const batches& in_force) {
+    auto chosen = slots_.empty() ? in_force : rule_.react(std::exchange(slots_, {}), in_force);
+    const bool moved = chosen != in_force;
+    for (std::size_t rank = 0; rank < accounts_.size(); ++rank)
+      accounts_[rank].add(chosen[rank], decided_[rank], moved);
+    return chosen;
+  }
+  /// The step has run. The first one of a generation is not measured, as in training.
+  void measure(std::span<const double> computed, const batches& in_force) {
+    if (std::exchange(first_, false))
+      return;
+    for (std::size_t rank = 0; rank < trackers_.size(); ++rank) {
+      trackers_[rank].measure(in_force[rank], computed[rank]);
+      std::ranges::copy(rule_.mark(trackers_[rank], rank, in_force[rank]), std::back_inserter(slots_));
     }
-    const double exchange = std::max(0.0, step_seconds - longest);
-    exchange_seconds_ = exchange_seconds_ < 0 ? exchange : exchange_seconds_ + 0.2 * (exchange - exchange_seconds_);
-    largest_total_ = std::max(largest_total_, std::accumulate(in_force.begin(), in_force.end(), std::uint64_t{0}));
   }
   /// A window has closed.
-  void measure(const messages::window_report& report) {
-    if (!report.training.gradient_valid)
-      return;
-    const double newest = report.training.noise_scale;
-    noise_scale_ = noise_scale_ < 0 ? newest : noise_scale_ + 0.1 * (newest - noise_scale_);
-  }
-  batches react(std::span<const std::size_t> present, const batches& in_force) {
-    policy::reflex_field field{.in_force = in_force,
-                               .lowest = file_.batch.lowest,
-                               .initial_total = std::uint64_t{file_.batch.initial} * present.size(),
-                               .noise_scale = noise_scale_,
-                               .exchange_seconds = std::max(0.0, exchange_seconds_)};
-    double slowest = 0;
-    for (std::size_t rank = 0; rank < present.size(); ++rank) {
-      const auto& tracker = trackers_[present[rank]];
-      field.highest.push_back(limits_[present[rank]]);
-      if (tracker.measured())
-        slowest = std::max(slowest, tracker.seconds(in_force[rank]));
-    }
-    field.highest_total = 2 * std::max(largest_total_, field.initial_total);
-    if (target_seconds_ <= 0)
-      target_seconds_ = slowest;
-    for (std::size_t rank = 0; rank < present.size(); ++rank)
-      field.marks.push_back(trackers_[present[rank]].mark(target_seconds_, field.lowest, field.highest[rank]));
-    field.target_seconds = target_seconds_;
-    auto next = policy::react(field);
-    target_seconds_ = next.seconds;
-    return std::move(next.batches);
+  void report(std::vector<messages::window_report>& reports) {
+    for (std::size_t rank = 0; rank < reports.size(); ++rank)
+      reports[rank].reflex = accounts_[rank].take(trackers_[rank]);
   }
 
 private:
-  std::vector<policy::pace_tracker> trackers_; ///< by position
-  const cluster::cluster_file& file_;
-  batches limits_; ///< by position
-  double exchange_seconds_ = -1;
-  double noise_scale_ = -1;
-  double target_seconds_ = 0;
-  std::uint64_t largest_total_ = 0;
+  static batches limits_of(const cluster::cluster_file& file, std::span<const std::size_t> present) {
+    const auto limits = file.highest_by_rank();
+    batches own;
+    for (const auto position : present)
+      own.push_back(limits[position]);
+    return own;
+  }
+
+  policy::reflex rule_;
+  std::vector<policy::pace_tracker> trackers_; ///< by rank, as all below
+  std::vector<policy::reflex_account> accounts_;
+  std::vector<float> slots_; ///< of the step that has run; empty: not measured
+  batches decided_;
+  bool first_ = true;
 };
 
 /// The batch sizes of a new generation, by rank. `before` is by position among the file's workers, 0: was not there.
@@ -153,8 +144,6 @@ struct simulation::state {
   messages::decision_key key;
   std::deque<pending_decision> pending;
   bool over = false;
-  std::uint64_t steps_of_generation = 0;
-  batches gathered; ///< of the step after the one at hand, where the workers move work by themselves
   policy::judged_window window;
   std::vector<messages::trajectory> rollout;
   std::vector<messages::evaluation_report> evaluations;
@@ -164,8 +153,8 @@ struct simulation::state {
       : world(std::move(what), seed), generation(world.generation()), knowing(dynamic_cast<oracle*>(decider.get())),
         deliberation(world.what().file, std::move(decider)), evaluation_numbers(seed, 0, evaluation_purpose),
         in_force(world.present().size(), file().batch.initial), over(!world.failure().empty()) {
-    if (file().simulation.reflex && knowing == nullptr)
-      reflex.emplace(world.what());
+    if (file().reflexes())
+      reflex.emplace(file(), world.present(), in_force);
     if (knowing != nullptr && !over)
       in_force = best_batches(world.look(), file().batch);
   }
@@ -173,26 +162,41 @@ struct simulation::state {
   const cluster::cluster_file& file() const { return world.what().file; }
   messages::shard_report run_window();
   messages::shard_report run_with_reflex();
+  bool apply_decision(std::uint64_t before_step);
   void decide(messages::shard_report& shard);
   void enter_generation(const std::vector<std::size_t>& before);
   void evaluate(std::uint64_t samples_before, const messages::window_report& report);
 };
 
-/// In every step the workers gather what each has measured up to the step before, and what they conclude holds from the
-/// step after it on, as an agreement does in training (client/lockstep.hpp).
+/// Puts a decision in force that is due before `before_step`; false where there is none.
+bool simulation::state::apply_decision(std::uint64_t before_step) {
+  if (pending.empty() || pending.front().first_step >= before_step)
+    return false;
+  key = pending.front().key;
+  in_force = std::move(pending.front().split);
+  pending.pop_front();
+  return true;
+}
+
 messages::shard_report simulation::state::run_with_reflex() {
+  bool ran = false;
+  const auto measure = [&] {
+    if (std::exchange(ran, false))
+      reflex->measure(world.computed_seconds(), in_force);
+  };
   auto shard = world.run_window(
-      [this] {
-        if (steps_of_generation++ > 0)
-          reflex->measure(world.present(), world.computed_seconds(), world.newest_step_seconds(), in_force);
-        if (!gathered.empty())
-          in_force = std::exchange(gathered, {});
-        gathered = reflex->react(world.present(), in_force);
+      [&] {
+        measure();
+        while (apply_decision(world.steps() + 1))
+          reflex->decide(in_force);
+        in_force = reflex->next(in_force);
+        ran = true;
         return in_force;
       },
       key);
-  if (!shard.reports.empty())
-    reflex->measure(shard.reports.front());
+  if (world.generation() == generation)
+    measure();
+  reflex->report(shard.reports);
   return shard;
 }
 
@@ -205,11 +209,12 @@ messages::shard_report simulation::state::run_window() {
     return run_with_reflex();
   batches settling;
   const auto end = world.steps() + file().arbitrator.window_steps;
-  for (; !pending.empty() && pending.front().first_step < end; pending.pop_front()) {
-    if (pending.front().first_step > world.steps())
-      settling = in_force;
-    key = pending.front().key;
-    in_force = std::move(pending.front().split);
+  for (bool applied = true; applied;) {
+    const bool in_midst = !pending.empty() && pending.front().first_step > world.steps();
+    auto before = in_force;
+    applied = apply_decision(end);
+    if (applied && in_midst)
+      settling = std::move(before);
   }
   return world.run_window(in_force, key, settling);
 }
@@ -233,8 +238,7 @@ void simulation::state::decide(messages::shard_report& shard) {
   counted.decisions += verdict.decisions.size();
   counted.changes += static_cast<std::uint64_t>(std::ranges::count_if(
       window.workers, [](const auto& worker) { return worker.decided_batch != worker.assigned_batch; }));
-  if (!reflex)
-    pending.push_back(std::move(decided));
+  pending.push_back(std::move(decided));
 }
 
 void simulation::state::enter_generation(const std::vector<std::size_t>& before) {
@@ -246,8 +250,8 @@ void simulation::state::enter_generation(const std::vector<std::size_t>& before)
       knowing != nullptr ? best_batches(world.look(), file().batch) : split_again(by_position, world.present(), file());
   key = {};
   pending.clear();
-  steps_of_generation = 0;
-  gathered.clear();
+  if (reflex)
+    reflex.emplace(file(), world.present(), in_force);
 }
 
 void simulation::state::evaluate(std::uint64_t samples_before, const messages::window_report& report) {

@@ -52,9 +52,11 @@ double sum_of_squares(exchange::bucket& of, std::size_t row_floats, std::size_t 
 } // namespace
 
 gradient_reducer::gradient_reducer(std::vector<torch::Tensor> parameters, exchange::group& peers, const clock& time,
-                                   std::size_t bucket_bytes, std::vector<std::size_t> row_floats)
+                                   std::size_t bucket_bytes, std::vector<std::size_t> row_floats,
+                                   std::size_t slot_floats)
     : parameters_(std::move(parameters)), views_(parameters_.size()), row_floats_(std::move(row_floats)),
-      bucket_of_(parameters_.size()), filled_(parameters_.size()), peers_(peers), time_(time) {
+      bucket_of_(parameters_.size()), filled_(parameters_.size()), peers_(peers), time_(time),
+      slot_floats_(slot_floats) {
   if (parameters_.empty())
     throw std::invalid_argument("a model without parameters cannot be trained");
   const auto type = parameters_[0].scalar_type();
@@ -92,8 +94,10 @@ void gradient_reducer::pack(std::size_t bucket_bytes) {
     members.push_back(i);
     used_bytes += bytes;
   }
-  if (!members.empty())
-    add_bucket(members, 0);
+  if (!members.empty() || slot_floats_ > 0) {
+    slot_bucket_ = buckets_.size();
+    add_bucket(members, 0, slot_floats_ * peers_.size());
+  }
   for (const auto row : std::set(row_floats_.begin(), row_floats_.end())) {
     if (row == 0)
       continue;
@@ -105,7 +109,7 @@ void gradient_reducer::pack(std::size_t bucket_bytes) {
   }
 }
 
-void gradient_reducer::add_bucket(const std::vector<std::size_t>& members, std::size_t row_floats) {
+void gradient_reducer::add_bucket(const std::vector<std::size_t>& members, std::size_t row_floats, std::size_t slots) {
   std::int64_t count = 0;
   for (const auto i : members)
     count += parameters_[i].numel();
@@ -114,8 +118,9 @@ void gradient_reducer::add_bucket(const std::vector<std::size_t>& members, std::
   bucket added{.sum = row_floats != 0 ? peers_.make_sparse_bucket(floats / row_floats, row_floats, sum_count)
                                       : peers_.make_bucket(type == torch::kFloat64 ? exchange::element::float64
                                                                                    : exchange::element::float32,
-                                                           floats, sum_count),
+                                                           floats + slots, sum_count),
                .members = members,
+               .floats = floats,
                .row_floats = row_floats};
   // Whoever holds a view keeps the bucket, into which a reduction that was given up may still write.
   const auto flat = std::visit(
@@ -214,8 +219,20 @@ void gradient_reducer::take(std::size_t parameter, const torch::Tensor& gradient
 }
 
 void gradient_reducer::launch_ready() {
-  while (next_launch_ < buckets_.size() && buckets_[next_launch_].missing == 0)
+  const auto waits = [this](std::size_t bucket) { return active_ && slot_floats_ > 0 && bucket == slot_bucket_; };
+  while (next_launch_ < buckets_.size() && buckets_[next_launch_].missing == 0 && !waits(next_launch_))
     launch(buckets_[next_launch_++]);
+}
+
+void gradient_reducer::fill_slots(std::span<const float> own) {
+  auto& bucket = buckets_[slot_bucket_];
+  std::visit(
+      [&](auto gradients) {
+        const auto slots = gradients.subspan(bucket.floats);
+        std::ranges::fill(slots, 0);
+        std::ranges::copy(own, slots.begin() + static_cast<std::ptrdiff_t>(peers_.position() * slot_floats_));
+      },
+      bucket.sum->gradients());
 }
 
 void gradient_reducer::launch(bucket& full) {
@@ -225,7 +242,7 @@ void gradient_reducer::launch(bucket& full) {
   if (batch_ > 0)
     square = std::visit(
         [&](auto gradients) {
-          return sum_of_squares(*full.sum, full.row_floats, gradients.size(),
+          return sum_of_squares(*full.sum, full.row_floats, full.floats,
                                 [values = gradients.data()](std::size_t i) { return values[i]; });
         },
         full.sum->gradients());
@@ -236,8 +253,10 @@ void gradient_reducer::launch(bucket& full) {
   full.sum->start();
 }
 
-reduction gradient_reducer::finish() {
+reduction gradient_reducer::finish(std::span<const float> slot) {
   torch::NoGradGuard no_gradient;
+  if (slot.size() > slot_floats_)
+    throw std::logic_error("a worker's slot is too small for what it is to hold");
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!filled_[i] && parameters_[i].grad().defined()) // reached by an earlier backward of the step only
       take(i, parameters_[i].grad());
@@ -247,8 +266,10 @@ reduction gradient_reducer::finish() {
       views_[i].zero_();
     --buckets_[bucket_of_[i]].missing;
   }
-  launch_ready();
   active_ = false;
+  if (slot_floats_ > 0)
+    fill_slots(slot);
+  launch_ready();
 
   reduction result;
   if (batch_ > 0)
@@ -272,11 +293,13 @@ void gradient_reducer::await(bucket& sent, reduction& result) {
   result.weighted_squares += sent.sum->sums()[weighted_square_sum];
   std::visit(
       [&]<typename Scalar>(std::span<Scalar> gradients) {
-        result.square += sum_of_squares(*sent.sum, sent.row_floats, gradients.size(),
+        result.square += sum_of_squares(*sent.sum, sent.row_floats, sent.floats,
                                         [values = gradients.data(), divisor = static_cast<Scalar>(global_batch)](
                                             std::size_t i) { return values[i] /= divisor; });
         result.collectives.push_back(
             {.begin_seconds = sent.launched_seconds, .end_seconds = end, .bytes = gradients.size_bytes()});
+        if (slot_floats_ > 0 && &sent == &buckets_[slot_bucket_])
+          result.slots.assign(gradients.begin() + static_cast<std::ptrdiff_t>(sent.floats), gradients.end());
       },
       sent.sum->gradients());
 }

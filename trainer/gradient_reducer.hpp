@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace dynamix::trainer {
@@ -22,6 +23,7 @@ struct reduction {
   double square = 0;                         ///< |g|^2 of the global batch's mean gradient, before any clipping
   double blocked_seconds = 0;                ///< waiting for peers and for the network
   std::vector<collective_times> collectives; ///< one a bucket
+  std::vector<float> slots;                  ///< of all workers, by position; empty where there are none
 };
 
 /// The gradient of the global batch, g = sum_i (b_i/B) g_i, from losses that are SUMS over a worker's samples: their
@@ -34,15 +36,19 @@ struct reduction {
 /// gradients it sums b_i and the bucket's share of |b_i*g_i|^2 / b_i, which gives B and sum_i b_i|g_i|^2 without a
 /// collective of their own. A worker with batch 0 runs no backward and sends zeros.
 ///
+/// Every worker may have a slot of a few numbers that all others see: they follow the last bucket of dense gradients,
+/// where each worker fills its own slot and leaves the others' at 0, so that their sum is what was filled in, bit for
+/// bit. That bucket is then sent off by `finish`, as the slot may tell of the computing that it ends.
+///
 /// |.|^2 is summed here rather than by BLAS, in one order on every machine: what follows from it (gains, clipping) must
 /// not differ in the last bit between hosts.
 class gradient_reducer {
 public:
   /// `parameters`: leaves that require a gradient, all float32 or all float64. `bucket_bytes` > 0; a parameter that is
   /// larger has a bucket of its own. `row_floats`: of each parameter, the length of its rows if it is sparse, or 0;
-  /// empty: none is. Float64 parameters count as dense.
+  /// empty: none is. Float64 parameters count as dense. `slot_floats`: of a worker's slot; 0: there are none.
   gradient_reducer(std::vector<torch::Tensor> parameters, exchange::group& peers, const clock& time,
-                   std::size_t bucket_bytes, std::vector<std::size_t> row_floats = {});
+                   std::size_t bucket_bytes, std::vector<std::size_t> row_floats = {}, std::size_t slot_floats = 0);
   /// Takes the gradients away from the parameters.
   ~gradient_reducer();
   gradient_reducer(const gradient_reducer&) = delete;
@@ -58,20 +64,22 @@ public:
   /// its way already stays, as it was complete.
   void begin_again();
   /// Waits for the sums and leaves the global batch's mean gradient in the parameters. A parameter that backward did
-  /// not reach counts as zero. Throws exchange::error.
-  reduction finish();
+  /// not reach counts as zero. `slot`: this worker's, of finite numbers. Throws exchange::error.
+  reduction finish(std::span<const float> slot = {});
 
 private:
   struct bucket {
     std::shared_ptr<exchange::bucket> sum; ///< shared with the views into it
     std::vector<std::size_t> members;      ///< parameters, in the order of their gradients
+    std::size_t floats = 0;                ///< of their gradients; slots may follow
     std::size_t row_floats = 0;            ///< of sparse parameters
     std::size_t missing = 0;               ///< of their gradients
     double launched_seconds = 0;
   };
 
   void pack(std::size_t bucket_bytes);
-  void add_bucket(const std::vector<std::size_t>& members, std::size_t row_floats);
+  void add_bucket(const std::vector<std::size_t>& members, std::size_t row_floats, std::size_t slots = 0);
+  void fill_slots(std::span<const float> own);
   void clear_rows(bucket& sparse);
   void fill_rows(bucket& sparse, std::size_t parameter, const torch::Tensor& gradient);
   void accept(std::size_t parameter, const torch::Tensor& gradient);
@@ -89,6 +97,8 @@ private:
   std::vector<bucket> buckets_;
   exchange::group& peers_;
   const clock& time_;
+  const std::size_t slot_floats_;
+  std::size_t slot_bucket_ = 0; ///< where there are slots
   std::uint32_t batch_ = 0;
   std::size_t next_launch_ = 0;
   bool active_ = false;

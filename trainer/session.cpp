@@ -51,6 +51,7 @@ loop_options options_for(const session_options& options) {
           .highest_by_rank = file.highest_by_rank(),
           .window_steps = file.arbitrator.window_steps,
           .settle_steps = cluster::settle_steps(file.arbitrator.window_steps),
+          .reflex = file.reflexes(),
           .seed = file.seed,
           .emulate = options.host->emulate,
           .checkpoint_directory = options.checkpoint_directory,

@@ -43,6 +43,7 @@ struct window_record {
   double elapsed_seconds = 0;
   messages::training_statistics statistics;
   double control_seconds = 0; ///< spent on the window itself: statistics, agreement, the observer
+  messages::reflex_statistics reflex;
 };
 
 /// Told what happens, on the training thread; must return at once.

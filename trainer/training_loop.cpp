@@ -24,10 +24,22 @@ constexpr std::uint64_t halved_step_interval = 10;
 constexpr auto epochs_completed = "epochs completed";
 constexpr auto target_reached = "target accuracy reached";
 
-step_settings settings_of(const training_state& state) {
+bool has_reflex(const training_state& state, const exchange::group& peers) {
+  return state.options.reflex && peers.size() > 1;
+}
+
+step_settings settings_of(const training_state& state, const exchange::group& peers) {
   auto settings = step_settings_of(state.options.training);
   settings.micro_batch = state.micro_batch;
+  settings.slot_floats = has_reflex(state, peers) ? policy::mark_floats : 0;
   return settings;
+}
+
+worker_reflex reflex_of(const training_state& state, const membership& place, std::uint32_t position) {
+  std::vector<std::uint32_t> highest;
+  for (const auto rank : place.members)
+    highest.push_back(state.options.highest_by_rank[rank]);
+  return {.rule = policy::reflex(state.options.batch.lowest, std::move(highest)), .decided = state.batches[position]};
 }
 
 /// The members are held to their bounds where decisions come in, so none are left here.
@@ -59,8 +71,11 @@ training_loop::training_loop(training_state& state, const membership& place, exc
                              decision_slot& decisions, observer& watcher, const exchange::interruption& stop)
     : state_(state), place_(place), position_(peers.position()), peers_(peers), decisions_(decisions),
       watcher_(watcher), stop_(stop),
-      training_step_(state.model, state.train_loader, peers, state.time, stop, settings_of(state)),
-      steps_(lockstep_of(state, position_)) {}
+      training_step_(state.model, state.train_loader, peers, state.time, stop, settings_of(state, peers)),
+      steps_(lockstep_of(state, position_)) {
+  if (has_reflex(state, peers))
+    reflex_ = reflex_of(state, place, position_);
+}
 
 generation_end training_loop::run() {
   state_.model->train();
@@ -136,6 +151,8 @@ void training_loop::train_one_step() {
     close_window(final);
   if (agreed.key && !final)
     apply(agreed);
+  if (reflex_ && !final)
+    move_work(result.gradients.slots);
   if (agreed.request == boundary_request::regroup && !final)
     end(ending::regrouped, "regrouping");
   if (final || state_.is_due(options.training.checkpoint_every_epochs, state_.checkpointed_samples))
@@ -159,7 +176,10 @@ step_result training_loop::compute(const dealt_step& deal) {
   if (state_.options.training.augmentation == cluster::augmentation_kind::crop_flip)
     state_.train_loader.augment(state_.options.seed, deal.epoch);
   const bool halved = peers_.size() == 1 && samples.size() > 1 && state_.step % halved_step_interval == 0;
-  auto result = halved ? training_step_.run_halved(samples, slowdown) : training_step_.run(samples, slowdown);
+  slot_writer write;
+  if (reflex_)
+    write = [&](double seconds) { return mark_step(samples.size(), seconds); };
+  auto result = halved ? training_step_.run_halved(samples, slowdown) : training_step_.run(samples, slowdown, write);
   if (training_step_.micro_batch() != state_.micro_batch) {
     state_.micro_batch = training_step_.micro_batch();
     watcher_.memory_limited(state_.micro_batch, deal.own.count);
@@ -230,11 +250,36 @@ void training_loop::apply(const agreement& agreed) {
   std::vector<std::uint32_t> batches;
   for (const auto& decision : agreed.decisions)
     batches.push_back(decision.batch);
+  if (reflex_)
+    reflex_->decided = batches[position_];
+  change_batches(std::move(batches));
+  state_.in_force = state_.last_applied = *agreed.key;
+  decisions_.applied(agreed.decisions[position_], state_.step);
+}
+
+void training_loop::change_batches(std::vector<std::uint32_t> batches) {
   if (batches != state_.batches)
     sums_.restart_times();
   state_.batches = std::move(batches);
-  state_.in_force = state_.last_applied = *agreed.key;
-  decisions_.applied(agreed.decisions[position_], state_.step);
+}
+
+/// This worker's slot of the step that it has just computed.
+std::vector<float> training_loop::mark_step(std::uint64_t samples, double compute_seconds) {
+  if (!std::exchange(reflex_->warm, true))
+    return {};
+  reflex_->pace.measure(static_cast<double>(samples), compute_seconds);
+  const auto slot = reflex_->rule.mark(reflex_->pace, position_, state_.batches[position_]);
+  return {slot.begin(), slot.end()};
+}
+
+/// The next step's batch sizes, from what all workers' slots held in the last one.
+void training_loop::move_work(std::span<const float> slots) {
+  auto next = reflex_->rule.react(slots, state_.batches);
+  const bool moved = next != state_.batches;
+  if (moved)
+    steps_.shift(next);
+  change_batches(std::move(next));
+  reflex_->account.add(state_.batches[position_], reflex_->decided, moved);
 }
 
 void training_loop::close_window(bool final) {
@@ -250,7 +295,8 @@ void training_loop::close_window(bool final) {
                        .epoch_samples = state_.position.cursor,
                        .elapsed_seconds = state_.elapsed_seconds(),
                        .statistics = sums_.statistics(state_.noise.estimate(), state_.rate),
-                       .control_seconds = sums_.control_seconds};
+                       .control_seconds = sums_.control_seconds,
+                       .reflex = reflex_ ? reflex_->account.take(reflex_->pace) : messages::reflex_statistics{}};
   watcher_.window_closed(record);
   sums_ = {.first_step = state_.step};
   sums_.control_seconds = state_.time.now_seconds() - start; // known only now, so it counts in the next window

@@ -8,10 +8,15 @@
 /// step 0, a window closes, and its statistics go to the observer. `settle_steps` later the workers agree on the
 /// decision that holds from the next step on, and on whether to stop or to regroup. What is agreed is gathered at the
 /// start of the step before, so it has long arrived at its end.
+///
+/// With the reflex every step moves work between the workers, too: each has laid its mark beside its gradients, so at
+/// the end of the step all hold all marks, and from them come to the same batch sizes for the next one. Marks are a
+/// generation's: after it each is measured anew.
 
 #include "client/lockstep.hpp"
 #include "client/window_sums.hpp"
 #include "exchange/group.hpp"
+#include "policy/reflex.hpp"
 #include "session/agreement.hpp"
 #include "trainer/session.hpp"
 #include "trainer/training_state.hpp"
@@ -21,7 +26,9 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace dynamix::trainer {
 
@@ -34,6 +41,15 @@ using dynamix::session::agreement;
 struct generation_end {
   ending how = ending::failed;
   std::string reason;
+};
+
+/// What a worker's reflex knows, in one generation.
+struct worker_reflex {
+  policy::reflex rule;
+  std::uint32_t decided = 0; ///< own batch size by the decision in force
+  policy::pace_tracker pace = {};
+  policy::reflex_account account = {};
+  bool warm = false; ///< the first step, which allocates what the others use, is over
 };
 
 class training_loop {
@@ -56,6 +72,9 @@ private:
   step_result compute(const dealt_step& deal);
   void update(const dealt_step& deal, const step_result& result);
   void apply(const agreement& agreed);
+  std::vector<float> mark_step(std::uint64_t samples, double compute_seconds);
+  void move_work(std::span<const float> slots);
+  void change_batches(std::vector<std::uint32_t> batches);
   void close_window(bool final);
   void evaluate_model();
   void write_checkpoint();
@@ -71,7 +90,8 @@ private:
   observer& watcher_;
   const exchange::interruption& stop_;
   training_step training_step_;
-  client::lockstep steps_; ///< what all members derive alike; the state follows it step by step
+  std::optional<worker_reflex> reflex_; ///< nothing without arbitrator.reflex, or without peers
+  client::lockstep steps_;              ///< what all members derive alike; the state follows it step by step
   window_sums sums_;
   /// The first member is writing a checkpoint at that many samples; a further step means that it has done so.
   std::optional<std::uint64_t> unconfirmed_checkpoint_;

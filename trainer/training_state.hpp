@@ -26,6 +26,7 @@ struct loop_options {
   std::vector<std::uint32_t> highest_by_rank = {}; ///< of all workers of the cluster file, whoever trains
   std::uint32_t window_steps = 10;
   std::uint32_t settle_steps = 0; ///< cluster::settle_steps; below window_steps
+  bool reflex = false;            ///< cluster_file::reflexes
   std::uint64_t seed = 1;
   std::vector<cluster::emulation> emulate; ///< of this host
   std::string checkpoint_directory;        ///< empty: write none

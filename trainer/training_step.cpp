@@ -33,13 +33,13 @@ step_settings step_settings_of(const cluster::training& training) {
 training_step::training_step(torch::nn::Sequential model, batch_loader& loader, exchange::group& peers, clock& time,
                              const exchange::interruption& stop, step_settings settings)
     : model_(std::move(model)), loader_(loader), time_(time), stop_(stop), settings_(settings),
-      parameters_(model_->parameters()),
-      reducer_(parameters_, peers, time, settings.bucket_bytes, rows_of_embeddings(model_, parameters_)) {}
+      parameters_(model_->parameters()), reducer_(parameters_, peers, time, settings.bucket_bytes,
+                                                  rows_of_embeddings(model_, parameters_), settings.slot_floats) {}
 
-step_result training_step::run(std::span<const std::uint32_t> samples, double slowdown) {
+step_result training_step::run(std::span<const std::uint32_t> samples, double slowdown, const slot_writer& write) {
   step_result result;
   pass(samples, slowdown, result);
-  result.gradients = reducer_.finish();
+  result.gradients = reducer_.finish(write ? write(result.compute_seconds) : std::vector<float>{});
   return result;
 }
 

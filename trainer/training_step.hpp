@@ -10,7 +10,9 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <vector>
 
 namespace dynamix::trainer {
 
@@ -29,7 +31,11 @@ struct step_settings {
   double label_smoothing = 0;
   std::uint32_t micro_batch = 0; ///< most samples at once; 0: all
   bool splits = true;            ///< where the memory does not hold them, compute fewer at once from then on
+  std::size_t slot_floats = 0;   ///< of what each worker may tell all others in a step; 0: nothing
 };
+
+/// What this worker tells all others of a step that it has computed, in so many seconds.
+using slot_writer = std::function<std::vector<float>(double compute_seconds)>;
 step_settings step_settings_of(const cluster::training& training);
 
 class training_step {
@@ -40,8 +46,9 @@ public:
                 const exchange::interruption& stop, step_settings settings);
 
   /// Runs the model over this worker's `samples` (none: it only takes part in the exchange) and leaves the mean
-  /// gradient of the global batch in the parameters. Computing takes `slowdown` times as long as it would.
-  step_result run(std::span<const std::uint32_t> samples, double slowdown);
+  /// gradient of the global batch in the parameters. Computing takes `slowdown` times as long as it would. `write` may
+  /// be empty.
+  step_result run(std::span<const std::uint32_t> samples, double slowdown, const slot_writer& write = {});
 
   /// The same for a worker without peers, with its batch as two halves, which show the gradient's noise that one batch
   /// cannot. Takes at least two samples.

@@ -29,7 +29,7 @@ function workersOf({ workers }, { per_worker: all }) {
   const known = all.some(({ time }) => time.compute_seconds > 0);
   const part = (name) => all.map(({ time }) => (known ? time[name + "_seconds"] : 0));
   const state = new Map(workers.name.map((name, i) => [name, workers.state[i]]));
-  const columns = ["samples", "share", "step_seconds", "mean_batch", "first_batch", "last_batch", "compute_slowdown"];
+  const columns = ["samples", "share", "step_seconds", "mean_batch", "first_batch", "last_batch", "compute_slowdown", "moved_samples"];
   return {
     ...Object.fromEntries(columns.map((name) => [name, column(name)])),
     name: column("host"), state: all.map(({ host }) => state.get(host) ?? "waiting"), stale: all.map(() => false),

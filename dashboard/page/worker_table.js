@@ -11,6 +11,9 @@ const barAt = 6; // the column of a step's time; style.css counts columns too, o
 
 const timeColumn = { name: "a step's time", title: "where it goes", of: (w, i) => w.parts.compute[i] + w.parts.data[i] };
 
+const signed = (samples) => (samples === 0 ? "–" : (samples > 0 ? "+" : "−") + grouped(Math.abs(Math.round(samples))));
+const movedText = (samples, slower) => signed(samples) + (slower > 0 ? ` ×${fixed(slower, 1)}` : "");
+
 /** Of a run that goes on: the newest window. `text` gets the value, the workers and the place among them. */
 export const newestColumns = [
   { name: "worker", of: (w, i) => w.name[i] },
@@ -23,6 +26,8 @@ export const newestColumns = [
   timeColumn,
   { name: "accuracy", of: (w, i) => w.accuracy[i], text: (share) => percent(share, 1) },
   { name: "reward", of: (w, i) => w.reward[i], text: (reward) => fixed(reward, 3) },
+  { name: "moved", title: "samples of the window that marks moved to it (+) or away from it (−) between decisions; × how much longer its step had become",
+    of: (w, i) => w.moved[i], text: (samples, w, i) => movedText(samples, w.slower[i]) },
 ];
 
 /** Of a whole run: means over its steps. */
@@ -37,6 +42,7 @@ export const wholeColumns = [
   { name: "compute", of: (w, i) => w.parts.compute[i], text: span },
   { name: "slow-down", title: "of computing, as the cluster file sets it", of: (w, i) => w.compute_slowdown[i],
     text: (factor) => fixed(factor, 1) },
+  { name: "moved", title: "samples that marks moved to it (+) or away from it (−) between decisions", of: (w, i) => w.moved_samples[i], text: signed },
 ];
 
 export class WorkerTable {

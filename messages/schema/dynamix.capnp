@@ -367,6 +367,25 @@ struct TrainingStatistics {
   # Of the learning-rate rule, 1/S to S; 1 at the base batch.
 }
 
+struct ReflexStatistics {
+  # What the workers' marks did to one of them in a window, between decisions (policy/reflex.hpp).
+
+  moves @0 :UInt32;
+  # Steps after which the marks changed batch sizes, of any worker.
+
+  movedSamples @1 :Float64;
+  # By this worker in all steps, above what the decisions in force gave it; negative: below.
+
+  changes @2 :UInt32;
+  # Changes of its own speed that it found.
+
+  newestChange @3 :Float64;
+  # Times as long as before that a step took after the newest of them; 0: none was found.
+
+  paceChange @4 :Float64;
+  # Times as long as at the end of the window before that a step of one batch size takes now; 0: not known.
+}
+
 struct WindowReport {
   # One worker's account of one window, completed by its host's telemetry.
 
@@ -415,6 +434,8 @@ struct WindowReport {
 
   telemetryChoice @19 :Text;
   # For a person: what each signal is measured with and why; empty: as before.
+
+  reflex @20 :ReflexStatistics;
 }
 
 struct EvaluationReport {

@@ -57,6 +57,7 @@ json to_object(const comparison& of, const comparison_row& row) {
                     {"final_accuracy", run.final_accuracy},
                     {"samples_per_second", run.samples_per_second()},
                     {"seconds", run.seconds},
+                    {"windows", run.windows},
                     {"decisions", run.decisions},
                     {"interventions", run.interventions},
                     {"failure", run.failure.empty() ? json(nullptr) : json(run.failure)}});

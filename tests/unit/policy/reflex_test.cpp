@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -181,6 +182,102 @@ TEST(Reflex, WaitsUntilEveryWorkerIsMeasured) {
   field.marks[0] = {};
   field.marks[1].seconds_per_sample = 0.01;
   EXPECT_FALSE(react(field).moved);
+}
+
+TEST(MarkSlot, CarriesAMarkAndTakesNothingThatNoStepCanHave) {
+  const pace_mark sent{.fixed_seconds = -0.25, .seconds_per_sample = 0.5, .least_seconds = 2, .deviation = 0.0625};
+  const auto slot = encode(sent);
+  const auto got = decode_mark(slot);
+  EXPECT_EQ(got.fixed_seconds, sent.fixed_seconds);
+  EXPECT_EQ(got.seconds_per_sample, sent.seconds_per_sample);
+  EXPECT_EQ(got.least_seconds, sent.least_seconds);
+  EXPECT_EQ(got.deviation, sent.deviation);
+  EXPECT_EQ(decode_mark(encode(pace_mark{})).seconds_per_sample, 0) << "not measured stays not measured";
+  for (const float wrong : {std::nanf(""), HUGE_VALF, -1.0F}) {
+    auto damaged = slot;
+    damaged[1] = wrong;
+    EXPECT_EQ(decode_mark(damaged).seconds_per_sample, 0) << wrong;
+  }
+  EXPECT_TRUE(std::isfinite(encode({.fixed_seconds = HUGE_VAL, .seconds_per_sample = 1e300})[0]));
+}
+
+/// Four workers of which each computes a step in 20 ms and 1 ms a sample, times its own factor.
+class ReflexRule : public testing::Test {
+protected:
+  /// One step at what is in force; returns what is in force from the next one on.
+  const std::vector<std::uint32_t>& step() {
+    std::vector<float> slots;
+    for (std::size_t i = 0; i < trackers_.size(); ++i) {
+      trackers_[i].measure(in_force[i], factor[i] * (0.02 + 0.001 * in_force[i]));
+      std::ranges::copy(rule.mark(trackers_[i], i, in_force[i]), std::back_inserter(slots));
+    }
+    return in_force = rule.react(slots, in_force);
+  }
+  std::uint64_t sum() const { return std::accumulate(in_force.begin(), in_force.end(), std::uint64_t{0}); }
+
+  reflex rule{8, {512, 512, 512, 100}};
+  std::vector<std::uint32_t> in_force = {64, 64, 64, 64};
+  std::vector<double> factor = {1, 1, 1, 1};
+
+private:
+  std::vector<pace_tracker> trackers_{4};
+};
+
+TEST_F(ReflexRule, TakesWorkFromASlowWorkerInTheNextStepAndGivesItBackInsideTheLimits) {
+  for (int i = 0; i < 30; ++i)
+    step();
+  EXPECT_EQ(in_force, (std::vector<std::uint32_t>{64, 64, 64, 64})) << "all are alike";
+  factor[1] = 4;
+  EXPECT_LT(step()[1], 30U);
+  for (int i = 0; i < 30; ++i) {
+    step();
+    EXPECT_EQ(sum(), 256U);
+    EXPECT_LE(in_force[3], 100U);
+    EXPECT_GE(in_force[1], 8U);
+  }
+  factor[1] = 1;
+  EXPECT_GT(step()[1], 50U);
+}
+
+TEST_F(ReflexRule, KeepsWhatADecisionPutsInForceForOneStepWhereItIsFarFromTheLast) {
+  for (int i = 0; i < 10; ++i)
+    step();
+  in_force = {128, 128, 128, 96};
+  EXPECT_EQ(step(), (std::vector<std::uint32_t>{128, 128, 128, 96}));
+  factor[1] = 4;
+  EXPECT_LT(step()[1], 64U);
+  EXPECT_EQ(sum(), 480U);
+}
+
+TEST_F(ReflexRule, MovesNothingForSlotsThatAreMissingOrDamaged) {
+  EXPECT_EQ(rule.react({}, in_force), in_force);
+  EXPECT_EQ(rule.react(std::vector<float>(16, std::nanf("")), in_force), in_force);
+  EXPECT_EQ(rule.react(std::vector<float>(16, 1), {600, 64, 64, 64}), (std::vector<std::uint32_t>{600, 64, 64, 64}))
+      << "the limits do not hold that much of the work of others";
+}
+
+TEST(ReflexAccount, CountsWhatWasMovedAndWhatTheWorkerFoundInItsWindow) {
+  pace_tracker tracker;
+  reflex_account account;
+  for (int i = 0; i < 20; ++i)
+    tracker.measure(64, 0.1);
+  account.add(64, 64, false);
+  tracker.measure(64, 0.4);
+  account.add(20, 64, true);
+  const auto window = account.take(tracker);
+  EXPECT_EQ(window.moves, 1U);
+  EXPECT_EQ(window.moved_samples, -44);
+  EXPECT_EQ(window.changes, 1U);
+  EXPECT_NEAR(window.newest_change, 4, 0.01);
+  EXPECT_EQ(window.pace_change, 0) << "there is no window before";
+  for (int i = 0; i < 5; ++i)
+    tracker.measure(64, 0.1);
+  EXPECT_NEAR(account.take(tracker).pace_change, 0.25, 0.01);
+  const auto quiet = account.take(tracker);
+  EXPECT_EQ(quiet.moves, 0U) << "each is told once";
+  EXPECT_EQ(quiet.changes, 0U);
+  EXPECT_EQ(quiet.moved_samples, 0);
+  EXPECT_EQ(quiet.pace_change, 1);
 }
 
 } // namespace

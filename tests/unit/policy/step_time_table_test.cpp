@@ -127,5 +127,25 @@ TEST(StepTimeTable, StaysMonotoneWhateverItIsTold) {
   }
 }
 
+/// A worker whose batch size follows its pace is seen at small ones when it is slow and at large ones when it is fast.
+TEST(StepTimeTable, KeepsTheShapeWhereBatchSizesFollowAPaceThatItIsTold) {
+  const auto seconds = [](double batch) { return 0.01 + 0.001 * batch; };
+  step_time_table told;
+  step_time_table blind;
+  double before = 1;
+  for (int window = 0; window < 40; ++window) {
+    const double pace = window % 4 == 3 ? 4 : 1;
+    const double batch = pace == 4 ? 20 + window % 3 : 90 + 5 * (window % 5);
+    told.measure(batch, pace * seconds(batch), pace / before);
+    blind.measure(batch, pace * seconds(batch));
+    before = pace;
+  }
+  constexpr double pace = 1; // a single slow window, as the last one, moves no plan
+  EXPECT_NEAR(told.curve().seconds(200), pace * seconds(200), 0.1 * pace * seconds(200));
+  EXPECT_NEAR(told.curve().seconds(20), pace * seconds(20), 0.1 * pace * seconds(20));
+  EXPECT_GT(std::abs(blind.curve().seconds(20) / blind.curve().seconds(200) - seconds(20) / seconds(200)), 0.1)
+      << "without it small batches look dear";
+}
+
 } // namespace
 } // namespace dynamix::policy

@@ -274,14 +274,14 @@ TEST(Simulation, IsFastestUnderTheOracle) {
 
 TEST(Simulation, MovesWorkWithinAWindowWhereWorkersFollowEachOthersMarks) {
   auto what = quiet_scenario(4);
-  what.file.arbitrator.policy = cluster::policy_kind::goodput;
+  what.file.arbitrator.policy = cluster::policy_kind::ppo;
   what.file.arbitrator.window_steps = 10;
-  what.file.simulation.slow_every_seconds = 20;
-  what.file.simulation.slow_seconds = 8;
+  what.file.simulation.slow_every_seconds = 1;
+  what.file.simulation.slow_seconds = 0.5;
   what.file.simulation.slow_factor = 6;
-  what.file.training.target_accuracy = 0.4;
+  what.file.training.target_accuracy = 0.6;
   const auto seconds = [&](bool reflex) {
-    what.file.simulation.reflex = reflex;
+    what.file.arbitrator.reflex = reflex;
     simulation run(what, std::vector<std::uint8_t>{}, 1);
     while (run.advance()) {
     }
@@ -293,7 +293,7 @@ TEST(Simulation, MovesWorkWithinAWindowWhereWorkersFollowEachOthersMarks) {
 
 TEST(Simulation, DealsWithHostsThatComeAndGoWhereWorkersFollowEachOthersMarks) {
   auto what = quiet_scenario(3);
-  what.file.simulation.reflex = true;
+  what.file.arbitrator.reflex = true;
   worker(what, 1).leave_at_seconds = 1;
   worker(what, 2).join_at_seconds = 2;
   simulation run(what, std::vector<std::uint8_t>{}, 1);

@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 namespace dynamix::trainer {
 namespace {
@@ -302,6 +304,95 @@ TEST(TrainingLoop, ClipsTheReducedGradient) {
     moved += (results[0].parameters[i] - before[i]).square().sum().item<double>();
   EXPECT_NEAR(std::sqrt(moved), 0.001, 1e-6);
   EXPECT_GT(results[0].windows[0].statistics.gradient_norm, 0.001);
+}
+
+/// Notes the batch size and the computing time of each of its steps.
+class step_recorder final : public observer {
+public:
+  void started() override {}
+  void window_closed(const window_record& record) override { windows.push_back(record); }
+  void step_completed(std::uint64_t) override {}
+  void step_timed(const step_times& times) override {
+    batches.push_back(times.batch);
+    compute_seconds.push_back(times.compute_seconds);
+  }
+  void evaluated(const messages::evaluation_report&) override {}
+  void checkpoint_written(const std::string&, std::uint64_t) override {}
+  boundary_request request() override { return boundary_request::none; }
+
+  std::vector<window_record> windows;
+  std::vector<std::uint32_t> batches; ///< as of the step's end, before work is moved for the next one
+  std::vector<double> compute_seconds;
+};
+
+/// Steps whose computing takes so many milliseconds for each sample, as a device's would, and `factor` times that on
+/// rank 1 from one step on.
+class slow_layer : public torch::nn::Module {
+public:
+  torch::Tensor forward(const torch::Tensor& images) {
+    if (is_training()) {
+      const double factor = slow && state->step >= slow_from_step ? 6 : 1;
+      std::this_thread::sleep_for(std::chrono::duration<double>(factor * 0.001 * static_cast<double>(images.size(0))));
+    }
+    return images;
+  }
+  static constexpr std::uint64_t slow_from_step = 23;
+  bool slow = false;
+  const training_state* state = nullptr;
+};
+
+TEST(Reflex, TakesWorkFromAWorkerWithinThreeStepsOfItsSlowingDown) {
+  constexpr std::uint32_t workers = 4;
+  const auto train = tiny_dataset(40 * 4 * 16, 7);
+  const auto test = tiny_dataset(16, 8);
+  auto options = tiny_options();
+  options.reflex = true;
+  options.batch = {.initial = 16, .lowest = 1, .highest = 1024};
+  std::vector<step_recorder> seen(workers);
+  std::vector<std::uint64_t> checksums(workers);
+  std::vector<std::uint64_t> samples(workers);
+  exchange::run_ranks(workers, [&](std::uint32_t rank, exchange::group& peers) {
+    steady_clock time;
+    const exchange::interruption never;
+    const membership place{{.rank = rank, .members = exchange::all_ranks(workers)}};
+    decision_slot slot(rank, 1, 1024);
+    slot.enter_generation(1);
+    torch::nn::Sequential model;
+    const auto layer = std::make_shared<slow_layer>();
+    model->push_back(layer);
+    const auto layers = tiny_model();
+    for (const auto& each : *layers)
+      model->push_back(each);
+    training_state state(for_workers(options, workers), model, train, test, time);
+    layer->state = &state;
+    layer->slow = rank == 1;
+    state.regroup(place.members);
+    EXPECT_EQ(training_loop(state, place, peers, slot, seen[rank], never).run().how, ending::completed);
+    checksums[rank] = model_checksum(*model);
+    samples[rank] = state.samples;
+  });
+  const auto& slowed = seen[1];
+  ASSERT_GE(slowed.batches.size(), 30U);
+  EXPECT_LT(slowed.batches[slow_layer::slow_from_step + 3], 10U)
+      << "of 16, three steps after the one in which it slowed down";
+  for (std::size_t step = 0; step + 1 < slowed.batches.size(); ++step) { // the last takes what is left
+    std::uint64_t total = 0;
+    for (const auto& each : seen)
+      total += each.batches[step];
+    EXPECT_EQ(total, 64U) << step;
+  }
+  double moved = 0;
+  std::uint32_t changes = 0;
+  for (const auto& window : slowed.windows) {
+    moved += window.reflex.moved_samples;
+    changes += window.reflex.changes;
+  }
+  EXPECT_LT(moved, -30) << "told in its windows";
+  EXPECT_GE(changes, 1U);
+  for (std::uint32_t rank = 0; rank < workers; ++rank) {
+    EXPECT_EQ(checksums[rank], checksums[0]);
+    EXPECT_EQ(samples[rank], train.size()) << "each sample once";
+  }
 }
 
 } // namespace
