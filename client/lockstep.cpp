@@ -28,7 +28,7 @@ std::vector<std::uint32_t> initial_batches(const std::vector<member_batch>& memb
 } // namespace
 
 lockstep::lockstep(lockstep_options options)
-    : options_(std::move(options)), introduced_(options_.members),
+    : options_(std::move(options)), introduced_(options_.members), present_(options_.members.size(), true),
       base_batch_(batch_plan(initial_batches(options_.members)).newest().total()),
       plan_(initial_batches(options_.members)), sampler_(options_.seed, options_.samples, options_.shuffled),
       rule_(new_rule(base_batch_)) {}
@@ -353,6 +353,7 @@ void lockstep::regroup(const std::vector<bool>& present) {
   retry_before_step_.reset();
   stop_step_.reset(); // who was asked to stop asks again
   plan_ = batch_plan(share_among(settled_batches().batches, introduced_, present));
+  present_ = present;
   last_agreed_ = {};
   // An epoch that has come to its end meanwhile has no more steps.
   epoch_open_ = started_epoch_ == position_.epoch;

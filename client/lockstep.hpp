@@ -170,7 +170,7 @@ public:
   /// step, in the epoch that stands open; what was dealt and not completed is dealt again, and what was agreed during
   /// the step under way is not. Those who are absent have batches of 0, and the others share the global batch.
   void regroup(const std::vector<bool>& present);
-  bool is_present(std::size_t member) const { return plan_.newest().batches[member] > 0; }
+  bool is_present(std::size_t member) const { return present_[member]; }
 
   // As of the last completed step.
 
@@ -220,6 +220,7 @@ private:
 
   lockstep_options options_;
   const std::vector<member_batch> introduced_; ///< with the limits that all members know
+  std::vector<bool> present_;                  ///< who takes part; a member that does may have a batch of 0
   std::uint64_t base_batch_;                   ///< of all members, which the learning rate is meant for
   batch_plan plan_;
   sampler sampler_;

@@ -16,7 +16,7 @@ struct window_sums {
   std::uint64_t first_step = 0;
   std::uint32_t steps = 0;
   std::uint64_t samples = 0; ///< by this worker
-  double correct = 0; ///< samples, or parts of them where a sample has several answers
+  double correct = 0;        ///< samples, or parts of them where a sample has several answers
   double loss = 0;
   double control_seconds = 0;
   double gradient_norm = 0;
