@@ -1,6 +1,7 @@
 #include "node/launch/prune.hpp"
 
 #include "node/launch/run_directory.hpp"
+#include "storage/atomic_file.hpp"
 #include "trainer/checkpoint.hpp"
 
 #include <algorithm>
@@ -76,8 +77,10 @@ void add_parts(const run_directory& run, prune_plan& plan) {
   if (newest.path.empty())
     return;
   for (const auto& path : trainer::checkpoints_up_to(run.checkpoints(), newest.state.step))
-    if (path != newest.path)
+    if (path != newest.path) {
       add_file(path, "an older checkpoint", plan);
+      add_file(path + storage::signature_suffix, "its signature", plan);
+    }
 }
 
 } // namespace

@@ -32,6 +32,8 @@ protected:
       EXPECT_EQ(storage::write_file_atomically(path, std::string(1000, 'x')), "");
     for (const std::uint64_t step : {10, 20, 30})
       write(trainer::checkpoint_path(run.checkpoints(), step), step);
+    EXPECT_EQ(
+        storage::write_file_atomically(trainer::checkpoint_path(run.checkpoints(), 10) + ".sig", std::string("x")), "");
     for (const auto& entry : fs::recursive_directory_iterator(run.path()))
       if (entry.is_regular_file())
         fs::last_write_time(entry.path(), now_ - std::chrono::hours(hours_ago));
@@ -70,6 +72,7 @@ TEST_F(Prune, KeepsTheNewestCheckpointAndWhatTellsTheRun) {
   const auto planned = plan();
   EXPECT_THAT(paths(planned), UnorderedElementsAre("a/trace.json", "a/traces/ada.jsonl",
                                                    "a/checkpoints/checkpoint-000000000010.safetensors",
+                                                   "a/checkpoints/checkpoint-000000000010.safetensors.sig",
                                                    "a/checkpoints/checkpoint-000000000020.safetensors"));
   EXPECT_THAT(prune(planned), IsEmpty());
   EXPECT_EQ(trainer::newest_checkpoint(run.checkpoints()).state.step, 30U);
@@ -116,7 +119,7 @@ TEST_F(Prune, RemovesOnlyWhenItIsTold) {
   EXPECT_TRUE(fs::exists(run.trace()));
   const auto done = nlohmann::json::parse(ask({"prune", directory_.path(), "--yes", "--json"}).out);
   EXPECT_EQ(done.at("removed"), true);
-  EXPECT_EQ(done.at("removals").size(), 4U);
+  EXPECT_EQ(done.at("removals").size(), 5U);
   EXPECT_FALSE(fs::exists(run.trace()));
   EXPECT_EQ(ask({"prune", directory_.path() + "/missing"}).code, exit_refused);
 }
