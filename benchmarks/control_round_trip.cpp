@@ -6,20 +6,16 @@
 #include "actors/gateway.hpp"
 #include "actors/packing.hpp"
 #include "actors/system.hpp"
-#include "links/key_directory.hpp"
+#include "benchmarks/pair_cost.hpp"
 
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <exception>
-#include <filesystem>
 #include <stdexcept>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 namespace dynamix::benchmarks {
@@ -61,12 +57,6 @@ struct cost {
   double p50_us = 0;
   double cpu_us = 0;
 };
-
-double process_cpu_seconds() {
-  timespec now{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 /// "hub", which answers, and "w", which asks.
 class two_hosts {
@@ -150,19 +140,8 @@ private:
   aggregator_actor reached_;
 };
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values.at(values.size() / 2);
-}
-
 void measure(std::size_t rounds, std::size_t times) {
-  std::string directory = (std::filesystem::temp_directory_path() / "dynamix-links-XXXXXX").string();
-  if (mkdtemp(directory.data()) == nullptr)
-    throw std::runtime_error("no temporary directory");
-  const auto problem = links::make_passing_keys(
-      directory + "/keys", {.cluster = "cost", .hosts = {"hub", "w"}, .now_seconds = std::time(nullptr)});
-  if (!problem.empty())
-    throw std::runtime_error(problem);
+  const passing_keys keys({"hub", "w"});
   cluster::cluster_file file;
   file.name = "cost";
   file.hosts = {{.name = "hub", .port = 1, .roles = {cluster::role::arbitrator}}, {.name = "w", .port = 2}};
@@ -171,9 +150,9 @@ void measure(std::size_t rounds, std::size_t times) {
   std::array<std::vector<double>, 3> wall_ratios;
   std::array<std::vector<double>, 3> cpu_ratios;
   {
-    two_hosts clear(directory + "/keys", file, false, false);
-    two_hosts linked(directory + "/keys", file, true, false);
-    two_hosts checked(directory + "/keys", file, true, true);
+    two_hosts clear(keys.path(), file, false, false);
+    two_hosts linked(keys.path(), file, true, false);
+    two_hosts checked(keys.path(), file, true, true);
     const std::array<two_hosts*, 3> pairs = {&clear, &linked, &checked};
     for (std::size_t round = 0; round <= rounds; ++round) { // the first one is a warm-up
       std::array<cost, 3> found;
@@ -187,7 +166,6 @@ void measure(std::size_t rounds, std::size_t times) {
       }
     }
   }
-  std::filesystem::remove_all(directory);
   for (std::size_t form = 0; form < 3; ++form)
     std::printf("control_round_trip %s: p50 %.0f us, ratio %.2f; CPU of both hosts %.0f us, ratio %.2f\n", forms[form],
                 median(wall[form]), median(wall_ratios[form]), median(cpu[form]), median(cpu_ratios[form]));

@@ -1,9 +1,9 @@
 /// What an all-reduce costs over links (TLS 1.3, both sides with a certificate) against one in the clear: two ranks in
 /// this process, in a group of each form, in turns. CPU is that of all threads, halved: a host's.
 
+#include "benchmarks/pair_cost.hpp"
 #include "exchange/group.hpp"
 #include "exchange/peer_links.hpp"
-#include "links/key_directory.hpp"
 #include "tests/unit/exchange/stores.hpp"
 
 #include <CLI/CLI.hpp>
@@ -12,13 +12,10 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <exception>
-#include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 namespace dynamix::benchmarks {
@@ -27,32 +24,10 @@ namespace {
 constexpr std::array<const char*, 2> hosts = {"ada", "ben"};
 constexpr std::array<double, 3> megabytes = {0.25, 4, 37};
 
-class temporary_directory {
-public:
-  temporary_directory() {
-    path_ = (std::filesystem::temp_directory_path() / "dynamix-links-XXXXXX").string();
-    if (mkdtemp(path_.data()) == nullptr)
-      throw std::runtime_error("no temporary directory");
-  }
-  temporary_directory(const temporary_directory&) = delete;
-  temporary_directory& operator=(const temporary_directory&) = delete;
-  ~temporary_directory() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
-private:
-  std::string path_;
-};
-
 struct cost {
   double wall_seconds = 0;
   double cpu_seconds = 0;
 };
-
-double process_cpu_seconds() {
-  timespec now{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 /// Two ranks of one group.
 class two_ranks {
@@ -100,22 +75,12 @@ private:
   std::array<std::unique_ptr<exchange::group>, 2> peers_;
 };
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values.at(values.size() / 2);
-}
-
 void measure(std::size_t rounds) {
-  const temporary_directory directory;
-  const auto keys = directory.path() + "/keys";
-  if (const auto problem = links::make_passing_keys(
-          keys, {.cluster = "cost", .hosts = {hosts.begin(), hosts.end()}, .now_seconds = std::time(nullptr)});
-      !problem.empty())
-    throw std::runtime_error(problem);
+  const passing_keys keys({hosts.begin(), hosts.end()});
   std::array<std::shared_ptr<exchange::peer_links>, 2> links;
   for (std::size_t rank = 0; rank < 2; ++rank) {
     std::string problem;
-    links[rank] = exchange::peer_links::start({.directory = links::host_directory(keys, hosts[rank]),
+    links[rank] = exchange::peer_links::start({.directory = links::host_directory(keys.path(), hosts[rank]),
                                                .host = hosts[rank],
                                                .accepted = {hosts.begin(), hosts.end()}},
                                               "127.0.0.1", {{hosts[0], "127.0.0.1"}, {hosts[1], "127.0.0.1"}}, problem);
