@@ -148,7 +148,8 @@ void train_by_turns(const forms_plan& plan, std::vector<std::unique_ptr<contende
   std::vector<learner> learners;
   for (const auto& each : all) {
     auto model = trainer::build_model(trainer::options_of(training, 1));
-    auto step = std::make_unique<trainer::training_step>(model, loader, *each->peers, time, each->never, 1 << 20);
+    auto step = std::make_unique<trainer::training_step>(model, loader, *each->peers, time, each->never,
+                                                         trainer::step_settings{});
     auto descent = std::make_unique<trainer::optimizer>(training, step->parameters());
     learners.push_back({std::move(step), std::move(descent)});
   }
