@@ -4,6 +4,7 @@
     bucket ready -> times own/total, in place -> all-reduce -> DDP copies the mean gradient to the parameters
 """
 import atexit
+import ctypes
 import functools
 import time
 import weakref
@@ -22,6 +23,7 @@ _Future = torch.futures.Future
 #: Callbacks that a thread of the process group's has not let go of yet.
 _callbacks: "weakref.WeakSet[Callable[[Any], torch.Tensor]]" = weakref.WeakSet()
 _RELEASE_SECONDS = 2.0  # a collective whose peers are gone keeps its callback
+_hooks: "weakref.WeakSet[Hook]" = weakref.WeakSet()
 
 
 class Hook:
@@ -32,6 +34,8 @@ class Hook:
         self.step: Optional[Step] = None
         self.plain_share = 1 / peers.size
         self.layout: List[int] = []  # of the buckets, as the newest rehearsal found it: sizes, -1 before each
+        self.sums: List[Any] = []    # the futures of the newest step
+        _hooks.add(self)
         self._keys: Dict[int, int] = {}  # of the parameters: the same number in every step, whatever their bucket
 
     def _parts(self, bucket: Any) -> List[Tuple[object, torch.Tensor]]:
@@ -40,6 +44,8 @@ class Hook:
 
     def reduce(self, bucket: Any) -> Any:
         """One bucket: returns the future of the mean gradient."""
+        if bucket.index() == 0:
+            self.sums.clear()
         values = bucket.buffer()
         if values.layout is not torch.strided:
             raise NotImplementedError("sparse gradients cannot be weighted; build the embedding with sparse=False")
@@ -91,13 +97,18 @@ class Hook:
             return summed
 
         _callbacks.add(take)
-        return future.then(take)
+        reduced = future.then(take)
+        self.sums.append(reduced)
+        return reduced
 
 
 @atexit.register
 def _await_release() -> None:
     """Waits until no callback is left: the thread that lets go of one needs the interpreter for it, and would abort the
-    process while that ends."""
+    process while that ends. The same is true of what a callback gave, which its future holds: the newest ones are kept
+    for good, so that no such thread is the last to let go of one."""
+    for hook in list(_hooks):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(hook.sums))
     limit = time.monotonic() + _RELEASE_SECONDS
     while _callbacks and time.monotonic() < limit:
         time.sleep(0.001)
