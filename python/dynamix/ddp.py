@@ -22,7 +22,8 @@ _Future = torch.futures.Future
 
 #: Callbacks that a thread of the process group's has not let go of yet.
 _callbacks: "weakref.WeakSet[Callable[[Any], torch.Tensor]]" = weakref.WeakSet()
-_RELEASE_SECONDS = 2.0  # a collective whose peers are gone keeps its callback
+_RELEASE_SECONDS = 10.0  # a collective whose peers are gone keeps its callback
+_SETTLE_SECONDS = 0.1    # what else a thread lets go of behind its callback, which nothing here can see
 _hooks: "weakref.WeakSet[Hook]" = weakref.WeakSet()
 
 
@@ -34,9 +35,9 @@ class Hook:
         self.step: Optional[Step] = None
         self.plain_share = 1 / peers.size
         self.layout: List[int] = []  # of the buckets, as the newest rehearsal found it: sizes, -1 before each
-        self.sums: List[Any] = []    # the futures of the newest step
-        _hooks.add(self)
+        self.sums: List[Any] = []  # the futures of the newest step
         self._keys: Dict[int, int] = {}  # of the parameters: the same number in every step, whatever their bucket
+        _hooks.add(self)
 
     def _parts(self, bucket: Any) -> List[Tuple[object, torch.Tensor]]:
         keys = (self._keys.setdefault(id(parameter), len(self._keys)) for parameter in bucket.parameters())
@@ -112,6 +113,8 @@ def _await_release() -> None:
     limit = time.monotonic() + _RELEASE_SECONDS
     while _callbacks and time.monotonic() < limit:
         time.sleep(0.001)
+    if _hooks:
+        time.sleep(_SETTLE_SECONDS)
 
 
 def _hook(state: Hook, bucket: _distributed.GradBucket) -> _Future[torch.Tensor]:
