@@ -22,7 +22,8 @@ struct emulation {
   double compute_slowdown = 1; ///< [1, 100]
 };
 
-enum class role : std::uint8_t { worker, arbitrator };
+/// `server`: sums gradients for the workers where training.exchange has servers.
+enum class role : std::uint8_t { worker, arbitrator, server };
 
 struct host {
   std::string name;
@@ -78,7 +79,9 @@ struct model_choice {
 };
 
 /// How sparse gradients are summed (exchange/compression.hpp).
-enum class compression_kind : std::uint8_t { none, union_of_items, gather, lhc };
+enum class compression_kind : std::uint8_t { none, union_of_items, gather, lhc, automatic };
+/// Who sums gradients: the workers in a ring, hosts with the role server, or whichever is measured to be faster.
+enum class exchange_kind : std::uint8_t { ring, parameter_server, automatic };
 
 struct training {
   trainer_kind trainer = trainer_kind::built_in; ///< with `client` the user's program knows model, data and optimiser
@@ -111,8 +114,8 @@ struct training {
   double checkpoint_every_epochs = 1; ///< (0, 1000]
   std::string device = "auto";        ///< auto | cpu | cuda
   std::uint32_t threads = 1;          ///< a worker computes with, [1, 256]
-  std::string exchange = "ring";      ///< ring
-  std::uint32_t bucket_kib = 1024;    ///< of gradients reduced at once, [16, 262144]
+  exchange_kind exchange = exchange_kind::ring;
+  std::uint32_t bucket_kib = 1024; ///< of gradients reduced at once, [16, 262144]
 };
 
 struct batch {
@@ -132,6 +135,7 @@ enum class policy_kind : std::uint8_t {
   ppo,
   ppo_add,
   ppo_simple,
+  stigmergic,  ///< every worker by itself, from its peers' marks
   oracle,      ///< knows the truth at every window
   step_oracle, ///< and at every step
 };
@@ -248,21 +252,31 @@ struct dashboard {
   std::string key_file;
 };
 
+/// How gradients travel between workers that have proved who they are.
+enum class data_protection : std::uint8_t { encrypted, clear };
+
 struct security {
   std::string keys; ///< directory with hosts/NAME/{ca.crt, host.crt, host.key}; empty: hosts prove nothing
+  data_protection data = data_protection::encrypted;
 };
 
 using settings::file_error;
 using settings::position;
 using settings::to_string;
 
+/// Whether only hosts of the file may take part, or also any that holds a certificate of the cluster.
+enum class membership_kind : std::uint8_t { listed, open };
+
 struct cluster_file {
   std::string path; ///< as given
   std::string name;
   std::uint64_t seed = 1;
   std::uint32_t detect_ms = 1000; ///< [100, 60000]
-  std::string secret_file;        ///< holds what replicas prove to each other that they know
-  bool insecure = false;          ///< a listener may bind beyond loopback without authentication; also --insecure
+  membership_kind membership = membership_kind::listed;
+  std::uint32_t workers_min = 0; ///< training begins with as many; 0: all of the file, [0, 4096]
+  std::uint32_t workers_max = 0; ///< more are told to wait; 0: as many as the file names, [0, 4096]
+  std::string secret_file;       ///< holds what replicas prove to each other that they know
+  bool insecure = false;         ///< a listener may bind beyond loopback without authentication; also --insecure
   cluster::training training;
   cluster::batch batch;
   cluster::arbitrator arbitrator;
@@ -311,6 +325,9 @@ std::string_view to_string(const model_choice& value);
 std::string_view to_string(dataset_kind value);
 std::string_view to_string(optimizer_kind value);
 std::string_view to_string(compression_kind value);
+std::string_view to_string(exchange_kind value);
+std::string_view to_string(membership_kind value);
+std::string_view to_string(data_protection value);
 std::string_view to_string(page_tls value);
 std::string_view to_string(learning_rate_rule value);
 std::string_view to_string(policy_kind value);

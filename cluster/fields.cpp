@@ -33,6 +33,8 @@ constexpr std::array<std::string_view, 4> source_names = {"ebpf", "tcp_info", "p
 constexpr std::array<std::string_view, 3> device_names = {"auto", "cpu", "cuda"};
 constexpr std::array<std::string_view, 1> exchange_names = {"ring"};
 constexpr std::array<std::string_view, 4> compression_names = {"none", "union", "gather", "lhc"};
+constexpr std::array<std::string_view, 2> membership_names = {"listed", "open"};
+constexpr std::array<std::string_view, 2> data_protection_names = {"encrypted", "clear"};
 constexpr std::array<std::string_view, 3> page_tls_names = {"off", "host", "file"};
 constexpr std::array<std::string_view, 2> role_names = {"worker", "arbitrator"};
 constexpr std::array<std::string_view, 2> topology_names = {"ring", "parameter-server"};
@@ -580,6 +582,15 @@ std::string_view to_string(optimizer_kind value) {
 }
 std::string_view to_string(compression_kind value) {
   return compression_names.at(static_cast<std::size_t>(value));
+}
+std::string_view to_string(exchange_kind value) {
+  return exchange_names.at(static_cast<std::size_t>(value));
+}
+std::string_view to_string(membership_kind value) {
+  return membership_names.at(static_cast<std::size_t>(value));
+}
+std::string_view to_string(data_protection value) {
+  return data_protection_names.at(static_cast<std::size_t>(value));
 }
 std::string_view to_string(page_tls value) {
   return page_tls_names.at(static_cast<std::size_t>(value));
