@@ -138,8 +138,9 @@ void gradient_reducer::add_bucket(const std::vector<std::size_t>& members, std::
   buckets_.push_back(std::move(added));
 }
 
-void gradient_reducer::begin(std::uint32_t batch) {
+void gradient_reducer::begin(std::uint32_t batch, slot_source slot) {
   batch_ = batch;
+  slot_ = std::move(slot);
   next_launch_ = 0;
   own_sum_square_ = 0;
   active_ = true;
@@ -219,12 +220,14 @@ void gradient_reducer::take(std::size_t parameter, const torch::Tensor& gradient
 }
 
 void gradient_reducer::launch_ready() {
-  const auto waits = [this](std::size_t bucket) { return active_ && slot_floats_ > 0 && bucket == slot_bucket_; };
-  while (next_launch_ < buckets_.size() && buckets_[next_launch_].missing == 0 && !waits(next_launch_))
+  while (next_launch_ < buckets_.size() && buckets_[next_launch_].missing == 0)
     launch(buckets_[next_launch_++]);
 }
 
-void gradient_reducer::fill_slots(std::span<const float> own) {
+void gradient_reducer::fill_slots() {
+  const auto own = slot_ ? slot_() : std::vector<float>{};
+  if (own.size() > slot_floats_)
+    throw std::logic_error("a worker's slot is too small for what it is to hold");
   auto& bucket = buckets_[slot_bucket_];
   std::visit(
       [&](auto gradients) {
@@ -236,6 +239,8 @@ void gradient_reducer::fill_slots(std::span<const float> own) {
 }
 
 void gradient_reducer::launch(bucket& full) {
+  if (slot_floats_ > 0 && &full == &buckets_[slot_bucket_])
+    fill_slots();
   if (auto* rows = full.sum->touched())
     std::ranges::sort(*rows); // parameters come in any order
   double square = 0;          // of b_i g_i, of which a worker without samples has none
@@ -253,10 +258,8 @@ void gradient_reducer::launch(bucket& full) {
   full.sum->start();
 }
 
-reduction gradient_reducer::finish(std::span<const float> slot) {
+reduction gradient_reducer::finish() {
   torch::NoGradGuard no_gradient;
-  if (slot.size() > slot_floats_)
-    throw std::logic_error("a worker's slot is too small for what it is to hold");
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!filled_[i] && parameters_[i].grad().defined()) // reached by an earlier backward of the step only
       take(i, parameters_[i].grad());
@@ -267,8 +270,6 @@ reduction gradient_reducer::finish(std::span<const float> slot) {
     --buckets_[bucket_of_[i]].missing;
   }
   active_ = false;
-  if (slot_floats_ > 0)
-    fill_slots(slot);
   launch_ready();
 
   reduction result;

@@ -9,6 +9,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -26,6 +27,9 @@ struct reduction {
   std::vector<float> slots;                  ///< of all workers, by position; empty where there are none
 };
 
+/// What this worker tells all others in a step: finite numbers, no more than its slot holds.
+using slot_source = std::function<std::vector<float>()>;
+
 /// The gradient of the global batch, g = sum_i (b_i/B) g_i, from losses that are SUMS over a worker's samples: their
 /// gradients are b_i*g_i, so that one plain sum and one division by B give g at any batch sizes.
 ///
@@ -38,7 +42,7 @@ struct reduction {
 ///
 /// Every worker may have a slot of a few numbers that all others see: they follow the last bucket of dense gradients,
 /// where each worker fills its own slot and leaves the others' at 0, so that their sum is what was filled in, bit for
-/// bit. That bucket is then sent off by `finish`, as the slot may tell of the computing that it ends.
+/// bit. The slot is asked for when that bucket is sent off, as all but all of the step is computed by then.
 ///
 /// |.|^2 is summed here rather than by BLAS, in one order on every machine: what follows from it (gains, clipping) must
 /// not differ in the last bit between hosts.
@@ -55,8 +59,8 @@ public:
   gradient_reducer& operator=(const gradient_reducer&) = delete;
 
   /// Before backward (of which there is at most one, or see `accumulate`) of a loss that sums over `batch` samples.
-  /// Drops all gradients.
-  void begin(std::uint32_t batch);
+  /// Drops all gradients. `slot`: gives this worker's, once in the step, before `finish` returns; may be empty.
+  void begin(std::uint32_t batch, slot_source slot = {});
   /// While it is on, a backward adds its gradients up for a later one, of the same step, with which it is off; the
   /// batch of `begin` is that of all of them. Off after `begin`.
   void accumulate(bool on) { accumulating_ = on; }
@@ -64,8 +68,8 @@ public:
   /// its way already stays, as it was complete.
   void begin_again();
   /// Waits for the sums and leaves the global batch's mean gradient in the parameters. A parameter that backward did
-  /// not reach counts as zero. `slot`: this worker's, of finite numbers. Throws exchange::error.
-  reduction finish(std::span<const float> slot = {});
+  /// not reach counts as zero. Throws exchange::error.
+  reduction finish();
 
 private:
   struct bucket {
@@ -79,7 +83,7 @@ private:
 
   void pack(std::size_t bucket_bytes);
   void add_bucket(const std::vector<std::size_t>& members, std::size_t row_floats, std::size_t slots = 0);
-  void fill_slots(std::span<const float> own);
+  void fill_slots();
   void clear_rows(bucket& sparse);
   void fill_rows(bucket& sparse, std::size_t parameter, const torch::Tensor& gradient);
   void accept(std::size_t parameter, const torch::Tensor& gradient);
@@ -99,6 +103,7 @@ private:
   const clock& time_;
   const std::size_t slot_floats_;
   std::size_t slot_bucket_ = 0; ///< where there are slots
+  slot_source slot_;
   std::uint32_t batch_ = 0;
   std::size_t next_launch_ = 0;
   bool active_ = false;

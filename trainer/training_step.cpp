@@ -38,8 +38,14 @@ training_step::training_step(torch::nn::Sequential model, batch_loader& loader, 
 
 step_result training_step::run(std::span<const std::uint32_t> samples, double slowdown, const slot_writer& write) {
   step_result result;
-  pass(samples, slowdown, result);
-  result.gradients = reducer_.finish(write ? write(result.compute_seconds) : std::vector<float>{});
+  slot_source slot;
+  if (write)
+    slot = [&] {
+      const double computing = part_begun_seconds_ ? time_.now_seconds() - *part_begun_seconds_ : 0;
+      return write(result.compute_seconds + computing + emulation_delay_seconds(slowdown, computing));
+    };
+  pass(samples, slowdown, result, std::move(slot));
+  result.gradients = reducer_.finish();
   return result;
 }
 
@@ -70,8 +76,9 @@ step_result training_step::run_halved(std::span<const std::uint32_t> samples, do
   return result;
 }
 
-void training_step::pass(std::span<const std::uint32_t> samples, double slowdown, step_result& result) {
-  reducer_.begin(static_cast<std::uint32_t>(samples.size()));
+void training_step::pass(std::span<const std::uint32_t> samples, double slowdown, step_result& result,
+                         slot_source slot) {
+  reducer_.begin(static_cast<std::uint32_t>(samples.size()), std::move(slot));
   const step_result before = result;
   while (!samples.empty() && !pass_in_parts(samples, slowdown, result)) {
     reducer_.begin_again();
@@ -102,6 +109,7 @@ void training_step::pass_part(std::span<const std::uint32_t> samples, double slo
   const double start = time_.now_seconds();
   const auto batch = loader_.load(samples);
   const double loaded = time_.now_seconds();
+  part_begun_seconds_ = loaded;
   const auto logits = model_->forward(batch.inputs);
   const auto loss = loss_sum(logits, batch.labels, settings_.label_smoothing);
   loss.backward();
@@ -109,6 +117,7 @@ void training_step::pass_part(std::span<const std::uint32_t> samples, double slo
   result.loss += loss.item<double>();
   result.correct += count_correct(logits.detach(), batch.labels);
   const double compute_seconds = time_.now_seconds() - loaded;
+  part_begun_seconds_.reset();
   const double delay_seconds = emulation_delay_seconds(slowdown, compute_seconds);
   sleep_unless_raised(time_, stop_, delay_seconds);
   result.data_seconds += loaded - start;

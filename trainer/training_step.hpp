@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -34,7 +35,7 @@ struct step_settings {
   std::size_t slot_floats = 0;   ///< of what each worker may tell all others in a step; 0: nothing
 };
 
-/// What this worker tells all others of a step that it has computed, in so many seconds.
+/// What this worker tells all others of a step that it computes in so many seconds.
 using slot_writer = std::function<std::vector<float>(double compute_seconds)>;
 step_settings step_settings_of(const cluster::training& training);
 
@@ -47,7 +48,7 @@ public:
 
   /// Runs the model over this worker's `samples` (none: it only takes part in the exchange) and leaves the mean
   /// gradient of the global batch in the parameters. Computing takes `slowdown` times as long as it would. `write` may
-  /// be empty.
+  /// be empty; it is called when the last gradients are sent off, so nobody waits for it, nor for an emulated slowness.
   step_result run(std::span<const std::uint32_t> samples, double slowdown, const slot_writer& write = {});
 
   /// The same for a worker without peers, with its batch as two halves, which show the gradient's noise that one batch
@@ -59,7 +60,7 @@ public:
   std::uint32_t micro_batch() const { return settings_.micro_batch; }
 
 private:
-  void pass(std::span<const std::uint32_t> samples, double slowdown, step_result& result);
+  void pass(std::span<const std::uint32_t> samples, double slowdown, step_result& result, slot_source slot = {});
   bool pass_in_parts(std::span<const std::uint32_t> samples, double slowdown, step_result& result);
   void pass_part(std::span<const std::uint32_t> samples, double slowdown, step_result& result);
 
@@ -70,6 +71,7 @@ private:
   step_settings settings_;
   std::vector<torch::Tensor> parameters_;
   gradient_reducer reducer_;
+  std::optional<double> part_begun_seconds_; ///< while one is computed
 };
 
 /// Sleeps, and throws exchange::error as soon as `stop` is raised.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
 #include <mutex>
 #include <numeric>
 
@@ -169,13 +171,15 @@ TEST(Slots, AreWhatEachRankFilledInBitForBitOnAllRanks) {
       gradient_reducer reducer(own.model->parameters(), peers, time, 256, {}, with_slots ? slot_floats : 0);
       const auto first = std::accumulate(batches.begin(), batches.begin() + rank, std::int64_t{0});
       for (int step = 1; step <= 3; ++step) {
-        reducer.begin(batches[rank]);
-        if (batches[rank] > 0)
-          loss_sum(own, first, batches[rank]).backward();
         std::vector<float> slot;
         for (std::size_t i = 0; with_slots && rank != 3 && i < slot_floats; ++i)
           slot.push_back(value(rank, i, step)); // rank 3 has nothing to tell
-        const auto result = reducer.finish(slot);
+        int asked = 0;
+        reducer.begin(batches[rank], [&] { return ++asked, slot; });
+        if (batches[rank] > 0)
+          loss_sum(own, first, batches[rank]).backward();
+        const auto result = reducer.finish();
+        EXPECT_EQ(asked, with_slots ? 1 : 0);
         EXPECT_EQ(result.slots.size(), with_slots ? 4 * slot_floats : 0);
         read[rank] = result.slots;
         for (std::size_t i = 0; i < result.slots.size(); ++i)
@@ -188,6 +192,24 @@ TEST(Slots, AreWhatEachRankFilledInBitForBitOnAllRanks) {
     EXPECT_TRUE(torch::equal(gradients[rank], gradients[0]));
     EXPECT_LT(relative_error(gradients[rank], without[0].to(torch::kFloat64)), 1e-6);
   }
+}
+
+/// A worker that is busy after its backward, or sleeps as an emulated slow host does, keeps nobody waiting.
+TEST(Slots, GoWithTheLastGradientsAndWaitForNothingElse) {
+  std::promise<void> others_done;
+  exchange::run_ranks(2, [&](std::uint32_t rank, exchange::group& peers) {
+    auto own = make_problem(8, torch::kFloat32);
+    steady_clock time;
+    gradient_reducer reducer(own.model->parameters(), peers, time, 256, {}, 1);
+    reducer.begin(4, [&] { return std::vector<float>{1.0F + static_cast<float>(rank)}; });
+    loss_sum(own, 4 * rank, 4).backward();
+    if (rank == 1) {
+      EXPECT_EQ(others_done.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    }
+    EXPECT_EQ(reducer.finish().slots, (std::vector<float>{1, 2}));
+    if (rank == 0)
+      others_done.set_value();
+  });
 }
 
 } // namespace
