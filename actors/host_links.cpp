@@ -49,9 +49,12 @@ std::string start_gradients(const host_options& options, host_links& links) {
   const auto workers = options.file->workers();
   for (const auto* worker : workers)
     hosts.push_back({.name = worker->name, .address = worker->address});
+  auto wanted = options_for(options, "gradient link", workers);
+  wanted.protocol = options.file->security.data == cluster::data_protection::clear ? links::clear_gradient_protocol
+                                                                                   : links::gradient_protocol;
   std::string problem;
-  links.gradients = exchange::peer_links::start(options_for(options, "gradient link", workers),
-                                                options.file->find(options.host)->address, std::move(hosts), problem);
+  links.gradients = exchange::peer_links::start(std::move(wanted), options.file->find(options.host)->address,
+                                                std::move(hosts), problem);
   return problem;
 }
 

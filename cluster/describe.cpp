@@ -95,8 +95,10 @@ std::vector<std::pair<std::string, std::string>> link_protections(const cluster_
     found.emplace_back("raft", keys ? proven : clear + "; without them after a challenge by the shared secret");
   found.emplace_back("gradients", file.training.trainer == trainer_kind::client
                                       ? "by the training program's own process group"
-                                  : keys ? proven
-                                         : clear);
+                                  : !keys ? clear
+                                  : file.security.data == data_protection::clear
+                                      ? "in the clear, between hosts that have proved who they are by TLS 1.3"
+                                      : proven);
   if (!file.dashboard.listen.empty())
     found.emplace_back("page", fmt::format("{}{}",
                                            file.dashboard.tls == page_tls::off    ? "plain HTTP"

@@ -402,6 +402,14 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      {},
      {},
      &optional_path_rule},
+    {"security",
+     "data",
+     in<security_section, &security::data>,
+     "How gradients travel between workers whose hosts have keys, the same on all of them. With \"clear\" workers "
+     "prove who they are as ever, and what follows is neither encrypted nor authenticated: whoever is on the path "
+     "between two of them can read gradients and change them unnoticed. For isolated networks only.",
+     {},
+     data_protection_names},
 
     // What only the simulator reads.
     {"simulation",

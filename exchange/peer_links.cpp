@@ -20,7 +20,6 @@ constexpr std::size_t announcement_bytes = 2;
 
 std::shared_ptr<peer_links> peer_links::start(links::pump_options options, const std::string& listen_address,
                                               std::vector<member_host> hosts, std::string& problem) {
-  options.protocol = links::gradient_protocol;
   auto pump = links::pump::start(std::move(options), problem);
   if (!pump)
     return nullptr;

@@ -29,7 +29,8 @@ struct member_host {
 /// One process's links to all groups that it will be in. Thread-safe.
 class peer_links : public std::enable_shared_from_this<peer_links> {
 public:
-  /// Listens at this host's address and a port that is free. `hosts`: by rank. Null, with the reason, where it cannot.
+  /// Listens at this host's address and a port that is free. `options.protocol` says whether gradients are encrypted
+  /// (links::gradient_protocol, the same on all hosts). `hosts`: by rank. Null, with the reason, where it cannot.
   static std::shared_ptr<peer_links> start(links::pump_options options, const std::string& listen_address,
                                            std::vector<member_host> hosts, std::string& problem);
   peer_links(const peer_links&) = delete;

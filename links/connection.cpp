@@ -62,6 +62,16 @@ interest connection::wanted() const {
   return wanted;
 }
 
+void connection::introduce(const std::string& purpose, protection afterwards) {
+  expect_introduction(afterwards);
+  introduction_ = static_cast<char>(purpose.size()) + purpose;
+}
+
+void connection::expect_introduction(protection afterwards) {
+  introduces_ = true;
+  afterwards_ = afterwards;
+}
+
 void connection::fail(const std::string& problem) {
   problem_ = problem;
   phase_ = link_phase::over;
@@ -111,6 +121,8 @@ bool connection::shake_hands(const tls_identity& identity, const std::set<std::s
       fail("there is no memory for a session");
       return false;
     }
+    if (afterwards_ == protection::none) // a record at a time: what follows the last is not the session's
+      SSL_set_read_ahead(session_.get(), 0);
   }
   ERR_clear_error();
   if (phase_ == link_phase::handshaking) {
@@ -131,7 +143,7 @@ bool connection::shake_hands(const tls_identity& identity, const std::set<std::s
       return true;
   }
   if (phase_ == link_phase::introducing)
-    return read_introduction();
+    return calls() ? write_introduction() : read_introduction();
   if (phase_ != link_phase::confirming)
     return false;
   char answer = 0;
@@ -139,7 +151,9 @@ bool connection::shake_hands(const tls_identity& identity, const std::set<std::s
     return false;
   if (answer != accepted_byte)
     fail("it answered with another byte than the one that accepts");
-  return phase_ == link_phase::confirming;
+  else if (introduces_)
+    phase_ = link_phase::introducing;
+  return phase_ == link_phase::introducing ? write_introduction() : phase_ == link_phase::confirming;
 }
 
 /// Confirms before it reads: the caller says nothing before it is accepted.
@@ -157,39 +171,84 @@ bool connection::read_introduction() {
     whole = std::size_t{1} + static_cast<unsigned char>(introduction_.front());
   }
   phase_ = link_phase::introduced;
-  return true;
+  if (afterwards_ == protection::none)
+    drop_session();
+  return phase_ == link_phase::introduced;
 }
 
-void connection::open(descriptor local, const std::string& greeting, const std::string& introduction) {
+/// In one record, so it is taken whole or not at all.
+bool connection::write_introduction() {
+  if (!step(SSL_write(session_.get(), introduction_.data(), static_cast<int>(introduction_.size()))))
+    return false;
+  if (afterwards_ == protection::none)
+    drop_session();
+  return phase_ == link_phase::introducing;
+}
+
+/// Both have proven who they are and said all that needs the session. It holds no byte of what follows, unless the peer
+/// has said more than that.
+void connection::drop_session() {
+  if (SSL_has_pending(session_.get()) == 1)
+    return fail("it said more than what the link is for");
+  session_.reset();
+}
+
+void connection::open(descriptor local, const std::string& greeting) {
   local_ = std::move(local);
   incoming_.assign(greeting.begin(), greeting.end());
   phase_ = link_phase::open;
   deadline_.reset();
   wants_write_ = false;
-  if (calls())
-    outgoing_.assign(introduction.begin(), introduction.end());
-  else if (!confirmed_)
+  if (!calls() && !confirmed_)
     outgoing_ = {accepted_byte};
 }
 
-/// False where the session is broken. `accepted`: of the data's bytes, those that it has taken.
-bool connection::encrypt(const char* data, std::size_t size, std::size_t& accepted) {
-  accepted = 0;
-  while (accepted < size) {
+/// How many of the data's bytes were taken; 0 where there is no room now, or the link has failed.
+int connection::write_some(const char* data, std::size_t size) {
+  if (session_) {
     ERR_clear_error();
-    const int taken = SSL_write(session_.get(), data + accepted, static_cast<int>(size - accepted));
-    if (!step(taken))
-      return phase_ == link_phase::open;
-    accepted += static_cast<std::size_t>(taken);
+    const int taken = SSL_write(session_.get(), data, static_cast<int>(size));
+    return step(taken) ? taken : 0;
   }
-  return true;
+  const auto taken = ::send(peer_.get(), data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+  wants_write_ = taken < 0 && is_transient(errno);
+  if (taken < 0 && !wants_write_)
+    fail(closed_by_peer);
+  return static_cast<int>(std::max<ssize_t>(taken, 0));
+}
+
+/// How many bytes have come; 0: none yet; less: the link has ended, in order or not: the local user's own protocol
+/// knows whether that was all.
+int connection::read_some(char* data, std::size_t size) {
+  if (!session_) {
+    const auto count = ::recv(peer_.get(), data, size, MSG_DONTWAIT);
+    if (count > 0)
+      return static_cast<int>(count);
+    return count < 0 && is_transient(errno) ? 0 : -1;
+  }
+  ERR_clear_error();
+  const int count = SSL_read(session_.get(), data, static_cast<int>(size));
+  if (count > 0)
+    return count;
+  const int error = SSL_get_error(session_.get(), count);
+  if (error == SSL_ERROR_SSL && problem_.empty())
+    problem_ = explain_failure(check_);
+  return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE ? 0 : -1;
+}
+
+/// False where the link has failed. `accepted`: of the data's bytes, those that were taken.
+bool connection::send_to_peer(const char* data, std::size_t size, std::size_t& accepted) {
+  accepted = 0;
+  for (int taken = 1; taken > 0 && accepted < size; accepted += static_cast<std::size_t>(taken))
+    taken = write_some(data + accepted, size - accepted);
+  return phase_ == link_phase::open;
 }
 
 /// From the local user to the peer. True where anything has moved.
 bool connection::move_out(time_point now) {
   std::size_t accepted = 0;
   if (!outgoing_.empty()) {
-    if (!encrypt(outgoing_.data(), outgoing_.size(), accepted))
+    if (!send_to_peer(outgoing_.data(), outgoing_.size(), accepted))
       return false;
     outgoing_.erase(outgoing_.begin(), outgoing_.begin() + static_cast<std::ptrdiff_t>(accepted));
     if (accepted > 0 && local_ended_)
@@ -199,7 +258,7 @@ bool connection::move_out(time_point now) {
     const auto count = ::recv(local_.get(), plain.data(), plain.size(), MSG_DONTWAIT);
     if (count > 0) {
       const auto size = static_cast<std::size_t>(count);
-      if (!encrypt(plain.data(), size, accepted))
+      if (!send_to_peer(plain.data(), size, accepted))
         return false;
       outgoing_.assign(plain.data() + accepted, plain.data() + size);
       return true;
@@ -231,25 +290,18 @@ bool connection::move_in() {
     incoming_.erase(incoming_.begin(), incoming_.begin() + static_cast<std::ptrdiff_t>(taken));
     return taken > 0;
   }
-  std::array<char, block_bytes> plain; // NOLINT: filled by SSL_read
+  std::array<char, block_bytes> plain; // NOLINT: filled by read_some
   std::size_t size = 0;
-  int count = 1; // a record at most
-  for (; count > 0 && size < plain.size(); size += static_cast<std::size_t>(std::max(count, 0))) {
-    ERR_clear_error();
-    count = SSL_read(session_.get(), plain.data() + size, static_cast<int>(plain.size() - size));
-  }
-  const int error = count > 0 ? SSL_ERROR_NONE : SSL_get_error(session_.get(), count);
-  if (error == SSL_ERROR_SSL && problem_.empty())
-    problem_ = explain_failure(check_);
+  int count = 1; // a record at most, with TLS
+  for (; count > 0 && size < plain.size(); size += static_cast<std::size_t>(std::max(count, 0)))
+    count = read_some(plain.data() + size, plain.size() - size);
   if (size > 0) { // first; what has ended it ends the next call, too
     const auto taken = deliver(plain.data(), size);
     incoming_.assign(plain.data() + taken, plain.data() + size);
     return true;
   }
-  if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE)
-    return false;
-  // In order or not: the local user's own protocol knows whether that was all.
-  phase_ = link_phase::over;
+  if (count < 0)
+    phase_ = link_phase::over;
   return false;
 }
 
@@ -258,7 +310,7 @@ bool connection::move_in() {
 void connection::close_in_order() {
   if (!told_peer_) {
     ERR_clear_error();
-    const int result = SSL_shutdown(session_.get());
+    const int result = session_ ? SSL_shutdown(session_.get()) : 0;
     wants_write_ = result < 0 && SSL_get_error(session_.get(), result) == SSL_ERROR_WANT_WRITE;
     if (wants_write_)
       return;

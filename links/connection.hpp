@@ -46,8 +46,9 @@ struct interest {
 ///
 ///     silent ------first byte------> handshaking ----accepted----> open      of one that connects to us
 ///                                    handshaking -> confirming --> open      of one that we connect to
-///                     handshaking -> introducing -> introduced --> open      of one that says first what it carries;
-///                                                                            the last waits as long as it is let
+///                     handshaking -> introducing -> introduced --> open      of a carriage that connects to us; the
+///                                                                            last waits as long as it is let
+///                      handshaking -> confirming -> introducing -> open      of a carriage that we connect to
 ///     open --the local user closes, all it wrote is sent--> closing --peer closes, or a second--> over
 ///     open --the peer closes, all it sent is delivered--> over
 ///     any --refused, broken, late--> over
@@ -55,6 +56,9 @@ struct interest {
 /// A server answers an accepted handshake with one byte, for in TLS 1.3 a client has done its part of the handshake
 /// before the server has seen its certificate. Nothing is made of a peer that has not said a first byte.
 enum class link_phase { silent, handshaking, confirming, introducing, introduced, open, closing, over };
+
+/// Of what follows an introduction.
+enum class protection { tls, none };
 
 class connection {
 public:
@@ -78,18 +82,18 @@ public:
   int local_socket() const { return local_.get(); }
   interest wanted() const;
 
-  /// Of one that has connected to us, before its handshake: the caller says first what the link is for.
-  void expect_introduction() { introduces_ = true; }
-  /// What it has said.
+  // Of a carriage, before its handshake: the caller says first, in at most 255 bytes, what the link is for.
+  void introduce(const std::string& purpose, protection afterwards);
+  void expect_introduction(protection afterwards);
+  /// What the caller has said.
   std::string introduction() const { return introduction_.substr(1); }
   /// Until when an introduced one may wait for its other end.
   void wait_until(time_point deadline) { deadline_ = deadline; }
 
   /// The phases before `open`. True once the peer is proven, and introduced: then `open` follows, or `refuse`.
   bool shake_hands(const tls_identity& identity, const std::set<std::string>& accepted);
-  /// `local`: this side's end of the plain connection, whose user reads `greeting` first. The peer reads `introduction`
-  /// first.
-  void open(descriptor local, const std::string& greeting, const std::string& introduction = "");
+  /// `local`: this side's end of the plain connection, whose user reads `greeting` first.
+  void open(descriptor local, const std::string& greeting);
   void refuse(const std::string& problem);
 
   /// The phases from `open` on: moves what can be moved. True where it has stopped although there is more.
@@ -101,9 +105,13 @@ private:
   bool first_byte_is_right();
   bool step(int result);
   bool read_introduction();
+  bool write_introduction();
+  void drop_session();
   bool move_out(time_point now);
   bool move_in();
-  bool encrypt(const char* data, std::size_t size, std::size_t& accepted);
+  bool send_to_peer(const char* data, std::size_t size, std::size_t& accepted);
+  int write_some(const char* data, std::size_t size);
+  int read_some(char* data, std::size_t size);
   std::size_t deliver(const char* data, std::size_t size);
   void close_in_order();
   void fail(const std::string& problem);
@@ -112,19 +120,20 @@ private:
   descriptor local_;
   const std::string address_;
   peer_check check_;
-  ssl_handle session_; ///< before the sockets in destruction
+  ssl_handle session_; ///< before the sockets in destruction; none of an open link that goes on without TLS
   link_phase phase_;
   std::optional<time_point> deadline_;
   std::string problem_;
   bool introduces_ = false;
+  protection afterwards_ = protection::tls;
   bool confirmed_ = false;     ///< the peer was told that it is accepted, before `open`
   std::string introduction_;   ///< after one byte with its length
   bool wants_write_ = false;   ///< the session waits for room on the TCP socket
   bool local_ended_ = false;   ///< the local user has closed its end
   bool leaving_ = false;       ///< an empty local socket is an ended one
   bool told_peer_ = false;     ///< that we close
-  std::vector<char> outgoing_; ///< read from the local user, not yet taken by the session; at most one block
-  std::vector<char> incoming_; ///< decrypted, not yet taken by the local user; at most one block
+  std::vector<char> outgoing_; ///< read from the local user, not yet taken for the peer; at most one block
+  std::vector<char> incoming_; ///< of the peer, not yet taken by the local user; at most one block
 };
 
 } // namespace dynamix::links

@@ -117,10 +117,10 @@ public:
     const bool posted = post([this, local, socket, wanted, place = fmt::format("{}:{}", address, port)] {
       prepare_tcp(socket->get());
       refresh_identity();
-      add({.link =
-               std::make_unique<connection>(std::move(*socket), place, wanted.host, now() + options_.handshake_timeout),
-           .adopted = std::move(*local),
-           .introduction = static_cast<char>(wanted.purpose.size()) + wanted.purpose});
+      auto link =
+          std::make_unique<connection>(std::move(*socket), place, wanted.host, now() + options_.handshake_timeout);
+      link->introduce(wanted.purpose, continues());
+      add({.link = std::move(link), .adopted = std::move(*local), .introduces = true});
     });
     return posted ? "" : host_ends;
   }
@@ -181,6 +181,10 @@ public:
 
 private:
   static time_point now() { return std::chrono::steady_clock::now(); }
+  /// How carriages go on once both ends are proven.
+  protection continues() const {
+    return options_.protocol == clear_gradient_protocol ? protection::none : protection::tls;
+  }
 
   /// False where the thread has ended, or is about to.
   bool post(std::function<void()> work) {
@@ -289,7 +293,7 @@ private:
                   .listener = id,
                   .introduces = from.carriages};
       if (taken.introduces)
-        taken.link->expect_introduction();
+        taken.link->expect_introduction(continues());
       add(std::move(taken));
     }
   }
@@ -342,12 +346,12 @@ private:
     if (const auto count = links_of_.find(link.peer_name());
         count != links_of_.end() && count->second >= options_.links_a_host_max)
       return link.refuse(fmt::format("host \"{}\" has {} links already", link.peer_name(), count->second));
-    if (proven.introduces) {
+    if (proven.introduces && !link.calls()) {
       opened(id, proven); // so that those of one host that wait are limited, too
       return meet(id, proven);
     }
-    if (!proven.introduction.empty())
-      link.open(std::move(proven.adopted), "", proven.introduction);
+    if (proven.introduces)
+      link.open(std::move(proven.adopted), "");
     else if (proven.adopted)
       link.open(std::move(proven.adopted), static_cast<char>(link.peer_name().size()) + link.peer_name());
     else if (const auto problem = hand_over(proven); !problem.empty())

@@ -17,6 +17,8 @@ namespace dynamix::links {
 constexpr const char* control_protocol = "dynamix-control/1";
 constexpr const char* raft_protocol = "dynamix-raft/1";
 constexpr const char* gradient_protocol = "dynamix-gradients/1";
+/// Both ends prove who they are as ever; what carriages carry is neither encrypted nor authenticated after that.
+constexpr const char* clear_gradient_protocol = "dynamix-gradients-clear/1";
 
 struct pump_options {
   std::string directory;          ///< of this host's three files (links/identity.hpp)

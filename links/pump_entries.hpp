@@ -50,8 +50,7 @@ struct entry {
   std::uint64_t listener = 0;       ///< whose queue gets it; 0: the caller gets it
   std::promise<call_result> opened; ///< of one that we call
   descriptor adopted;               ///< our plain end, whose other end the caller has already
-  std::string introduction;         ///< of a carriage that we call: what the peer is told first
-  bool introduces = false;          ///< a carriage that the peer calls
+  bool introduces = false;          ///< a carriage: who calls says first what for
   bool counted = false;             ///< among its host's
 };
 

@@ -1,10 +1,12 @@
 #include "links/tls_identity.hpp"
 
 #include "links/identity.hpp"
+#include "links/pump.hpp"
 
 #include <ctime>
 #include <fmt/core.h>
 #include <openssl/err.h>
+#include <string_view>
 #include <sys/stat.h>
 #include <utility>
 
@@ -70,15 +72,33 @@ int verify(int accepted, X509_STORE_CTX* store) {
   return 1;
 }
 
+/// As in the extension: its length before it.
+std::string listed(const std::string& protocol) {
+  return static_cast<char>(protocol.size()) + protocol;
+}
+
+constexpr const char* data_differs = "security.data must be the same on all hosts";
+
+/// Why a peer is refused that offers `offered` to one that speaks `ours`, both as listed; empty: it is not known.
+std::string explain_protocols(std::string_view ours, std::string_view offered) {
+  if (ours == listed(gradient_protocol) && offered == listed(clear_gradient_protocol))
+    return fmt::format("it sends gradients in the clear, and this host encrypts them: {}", data_differs);
+  if (ours == listed(clear_gradient_protocol) && offered == listed(gradient_protocol))
+    return fmt::format("it encrypts gradients, and this host sends them in the clear: {}", data_differs);
+  return "";
+}
+
 /// `wanted`: our protocol as in the extension.
-int choose_protocol(SSL* /*session*/, const unsigned char** chosen, unsigned char* chosen_size,
+int choose_protocol(SSL* session, const unsigned char** chosen, unsigned char* chosen_size,
                     const unsigned char* offered, unsigned int offered_size, void* wanted) {
   const auto& ours = *static_cast<const std::string*>(wanted);
   const auto* protocols = reinterpret_cast<const unsigned char*>(ours.data());
   unsigned char* found = nullptr;
   if (SSL_select_next_proto(&found, chosen_size, protocols, static_cast<unsigned int>(ours.size()), offered,
-                            offered_size) != OPENSSL_NPN_NEGOTIATED)
+                            offered_size) != OPENSSL_NPN_NEGOTIATED) {
+    check_of(session).problem = explain_protocols(ours, {reinterpret_cast<const char*>(offered), offered_size});
     return SSL_TLSEXT_ERR_ALERT_FATAL;
+  }
   *chosen = found;
   return SSL_TLSEXT_ERR_OK;
 }
@@ -87,7 +107,7 @@ int choose_protocol(SSL* /*session*/, const unsigned char** chosen, unsigned cha
 
 tls_identity::tls_identity(std::string directory, std::string host, const std::string& protocol)
     : directory_(std::move(directory)), host_(std::move(host)),
-      protocol_(std::make_unique<const std::string>(static_cast<char>(protocol.size()) + protocol)) {}
+      protocol_(std::make_unique<const std::string>(listed(protocol))) {}
 
 std::string tls_identity::stamp() const {
   std::string text;
@@ -161,6 +181,8 @@ std::string explain_failure(const peer_check& check) {
     return check.problem;
   if (!by_tls)
     return closed_by_peer;
+  if (reason == SSL_AD_REASON_OFFSET + SSL_AD_NO_APPLICATION_PROTOCOL)
+    return fmt::format("it speaks another protocol than this host (where that is of gradients, {})", data_differs);
   if (reason > SSL_AD_REASON_OFFSET)
     return fmt::format("it refused this host: {}", SSL_alert_desc_string_long(reason - SSL_AD_REASON_OFFSET));
   switch (reason) {

@@ -1,6 +1,7 @@
 /// Real process groups whose connections go over links: the same sums, and no stranger's byte reaches the collective.
 
 #include "exchange/peer_links.hpp"
+#include "faults/proxy.hpp"
 #include "tests/unit/exchange/ranks.hpp"
 #include "tests/unit/links/raw_client.hpp"
 #include "tests/unit/links/temporary_keys.hpp"
@@ -34,6 +35,7 @@ protected:
     auto started = peer_links::start({.directory = links::host_directory(keys_.path(), names[rank]),
                                       .host = names[rank],
                                       .accepted = {names.begin(), names.end()},
+                                      .protocol = protocol_,
                                       .report =
                                           [this](const std::string& line) {
                                             const std::scoped_lock lock(mutex_);
@@ -83,6 +85,7 @@ protected:
   }
 
   links::testing::temporary_keys keys_;
+  std::string protocol_ = links::gradient_protocol;
   memory_store meeting_;
   std::mutex mutex_;
   std::vector<std::string> lines_; ///< guarded by the mutex
@@ -103,7 +106,19 @@ void expect_sums(group& peers, std::uint32_t rank, const std::vector<std::uint32
   EXPECT_EQ(summed->sums()[0], expected);
 }
 
-TEST_F(PeerLinks, SumTheSameInOneGenerationAfterAnother) {
+/// In both forms.
+class PeerLinksForm : public PeerLinks, public testing::WithParamInterface<const char*> {
+protected:
+  PeerLinksForm() { protocol_ = GetParam(); }
+  bool clear() const { return protocol_ == links::clear_gradient_protocol; }
+};
+
+INSTANTIATE_TEST_SUITE_P(Of, PeerLinksForm, testing::Values(links::gradient_protocol, links::clear_gradient_protocol),
+                         [](const auto& form) {
+                           return form.param == std::string(links::gradient_protocol) ? "EncryptedData" : "ClearData";
+                         });
+
+TEST_P(PeerLinksForm, SumTheSameInOneGenerationAfterAnother) {
   const auto links = start_all();
   std::uint32_t generation = 0;
   for (const std::vector<std::uint32_t>& members :
@@ -145,6 +160,86 @@ TEST_F(PeerLinks, CutStrangersWhileTheGroupGoesOn) {
   });
   EXPECT_TRUE(says("it does not speak TLS"));
   EXPECT_TRUE(says("issued by an authority that this host does not accept"));
+}
+
+/// Where rank 0 is said to be reached at another port than its own.
+class redirecting_store final : public memory_store {
+public:
+  explicit redirecting_store(std::uint16_t port) : port_(port) {}
+  std::optional<std::vector<std::uint8_t>> get(const std::string& key) override {
+    if (key.ends_with("/present/0"))
+      return std::vector{static_cast<std::uint8_t>(port_ >> 8), static_cast<std::uint8_t>(port_)};
+    return memory_store::get(key);
+  }
+
+private:
+  const std::uint16_t port_;
+};
+
+/// Ranks 0 and 1 sum over a path that breaks as `harm` says, in the middle of it. Returns what each of them got: the
+/// first problem, or an empty string; and whether the sums were right.
+struct harmed_sum {
+  std::array<std::string, 2> problems;
+  std::array<bool, 2> right{};
+};
+template <class Harm>
+harmed_sum sum_over_a_harmed_path(const std::array<std::shared_ptr<peer_links>, 2>& links, Harm harm) {
+  faults::proxy path;
+  const auto port = path.add_link("pair", "127.0.0.1", links[0]->port());
+  redirecting_store meeting(port);
+  harmed_sum found;
+  std::barrier met(3);
+  std::vector<std::jthread> threads;
+  for (std::uint32_t rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      const interruption never;
+      bool joined = false;
+      try {
+        auto peers =
+            join({.rank = rank, .members = {0, 1}, .store_prefix = "g1", .links = links[rank]}, meeting, never);
+        const auto summed = peers->make_bucket(element::float32, 2'000'000, 0);
+        auto values = std::get<std::span<float>>(summed->gradients());
+        std::ranges::fill(values, static_cast<float>(rank + 1));
+        met.arrive_and_wait();
+        joined = true;
+        met.arrive_and_wait();
+        summed->start();
+        summed->wait();
+        found.right[rank] = std::ranges::all_of(values, [](float value) { return value == 3; });
+      } catch (const error& problem) {
+        found.problems[rank] = problem.what();
+      }
+      if (!joined) {
+        met.arrive_and_drop();
+        ADD_FAILURE() << found.problems[rank];
+      }
+    });
+  met.arrive_and_wait();
+  for (const auto way : {faults::way::to_server, faults::way::to_client}) // 4 MB each way take two seconds
+    path.set("pair", way, {.bytes_per_second = 2e6});
+  met.arrive_and_wait();
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  harm(path);
+  threads.clear();
+  return found;
+}
+
+TEST_P(PeerLinksForm, NoticeAChangedByteOnThePathOnlyWhereDataIsEncrypted) {
+  const auto found = sum_over_a_harmed_path(
+      {start(0), start(1)}, [](faults::proxy& path) { path.corrupt_next("pair", faults::way::to_server); });
+  if (clear()) {
+    EXPECT_THAT(found.problems, testing::Each(IsEmpty())) << "nobody has noticed";
+    EXPECT_THAT(found.right, Contains(false)) << "and the sum is wrong";
+  } else {
+    EXPECT_THAT(found.problems, testing::Each(testing::Not(IsEmpty())));
+    EXPECT_TRUE(says("broke: "));
+  }
+}
+
+TEST_P(PeerLinksForm, BreakWhereThePathEndsInTheMiddle) {
+  const auto found = sum_over_a_harmed_path(
+      {start(0), start(1)}, [](faults::proxy& path) { path.truncate_next("pair", faults::way::to_client); });
+  EXPECT_THAT(found.problems, testing::Each(testing::Not(IsEmpty())));
 }
 
 TEST_F(PeerLinks, JoinNobodyWhoIsAnotherHost) {

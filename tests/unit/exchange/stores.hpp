@@ -14,7 +14,7 @@
 namespace dynamix::exchange {
 
 /// A store for ranks that are threads of one process.
-class memory_store final : public store {
+class memory_store : public store {
 public:
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
     const std::lock_guard lock(mutex_);

@@ -3,6 +3,7 @@
 /// The hosts ada and ben, of which ada listens.
 
 #include "links/pump.hpp"
+#include "storage/splitmix64.hpp"
 #include "tests/unit/links/temporary_keys.hpp"
 
 #include <gtest/gtest.h>
@@ -26,6 +27,14 @@ bool wait_until(const Condition& come_true) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return false;
+}
+
+inline std::string random_bytes(std::size_t size) {
+  std::string bytes(size, '\0');
+  storage::splitmix64 numbers(size);
+  for (auto& byte : bytes)
+    byte = static_cast<char>(numbers.next());
+  return bytes;
 }
 
 class plain_end {

@@ -1,4 +1,3 @@
-#include "storage/splitmix64.hpp"
 #include "tests/unit/links/link_pair.hpp"
 
 #include <gmock/gmock.h>
@@ -15,14 +14,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 using std::chrono::milliseconds;
-
-std::string random_bytes(std::size_t size) {
-  std::string bytes(size, '\0');
-  storage::splitmix64 numbers(size);
-  for (auto& byte : bytes)
-    byte = static_cast<char>(numbers.next());
-  return bytes;
-}
 
 class Pump : public LinkPair {
 protected:

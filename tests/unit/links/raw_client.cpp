@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <array>
 #include <netinet/in.h>
@@ -17,6 +18,27 @@ namespace dynamix::links::testing {
 namespace {
 
 constexpr int patience_ms = 10000;
+
+/// The client's side of a handshake over a socket. None where it is refused; a refusal that comes later is an end.
+ssl_handle shake_hands(const raw_socket& socket, const raw_tls& client) {
+  const timeval limit{.tv_sec = patience_ms / 1000, .tv_usec = 0};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  const std::unique_ptr<SSL_CTX, freed_by<SSL_CTX_free>> context(SSL_CTX_new(TLS_client_method()));
+  SSL_CTX_set_min_proto_version(context.get(), client.version);
+  SSL_CTX_set_max_proto_version(context.get(), client.version);
+  if (client.own) {
+    EXPECT_EQ(SSL_CTX_use_certificate(context.get(), parse_certificates(client.own->certificate).at(0).get()), 1);
+    EXPECT_EQ(SSL_CTX_use_PrivateKey(context.get(), parse_key(client.own->key).get()), 1);
+  }
+  ssl_handle session(SSL_new(context.get()));
+  if (client.protocol) {
+    const auto text = static_cast<char>(client.protocol->size()) + *client.protocol;
+    SSL_set_alpn_protos(session.get(), reinterpret_cast<const unsigned char*>(text.data()),
+                        static_cast<unsigned int>(text.size()));
+  }
+  SSL_set_fd(session.get(), socket.get());
+  return SSL_connect(session.get()) == 1 ? std::move(session) : nullptr;
+}
 
 } // namespace
 
@@ -59,28 +81,27 @@ bool raw_socket::wait_for_bytes() const {
 
 std::string read_as_client(std::uint16_t port, const raw_tls& client) {
   const raw_socket socket(port);
-  const timeval limit{.tv_sec = patience_ms / 1000, .tv_usec = 0};
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  const std::unique_ptr<SSL_CTX, freed_by<SSL_CTX_free>> context(SSL_CTX_new(TLS_client_method()));
-  SSL_CTX_set_min_proto_version(context.get(), client.version);
-  SSL_CTX_set_max_proto_version(context.get(), client.version);
-  if (client.own) {
-    EXPECT_EQ(SSL_CTX_use_certificate(context.get(), parse_certificates(client.own->certificate).at(0).get()), 1);
-    EXPECT_EQ(SSL_CTX_use_PrivateKey(context.get(), parse_key(client.own->key).get()), 1);
-  }
-  const ssl_handle session(SSL_new(context.get()));
-  if (client.protocol) {
-    const auto text = static_cast<char>(client.protocol->size()) + *client.protocol;
-    SSL_set_alpn_protos(session.get(), reinterpret_cast<const unsigned char*>(text.data()),
-                        static_cast<unsigned int>(text.size()));
-  }
-  SSL_set_fd(session.get(), socket.get());
-  if (SSL_connect(session.get()) != 1)
+  const auto session = shake_hands(socket, client);
+  if (!session)
     return "";
   std::string received;
   std::array<char, 4096> bytes{};
   for (int count = 0; (count = SSL_read(session.get(), bytes.data(), bytes.size())) > 0;)
     received.append(bytes.data(), static_cast<std::size_t>(count));
+  return received;
+}
+
+std::string read_wire_as_caller(std::uint16_t port, const raw_tls& client, const std::string& introduction,
+                                std::size_t size) {
+  const raw_socket socket(port);
+  const auto session = shake_hands(socket, client);
+  char confirmed = 0;
+  if (!session || SSL_read(session.get(), &confirmed, 1) != 1 ||
+      SSL_write(session.get(), introduction.data(), static_cast<int>(introduction.size())) <= 0)
+    return "";
+  std::string received(size, '\0'); // OpenSSL has read no byte beyond the records that it was asked for
+  const auto count = ::recv(socket.get(), received.data(), size, MSG_WAITALL);
+  received.resize(static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
   return received;
 }
 

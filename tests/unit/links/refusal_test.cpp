@@ -8,6 +8,8 @@
 
 #include <ctime>
 #include <fstream>
+#include <string>
+#include <tuple>
 
 namespace dynamix::links {
 namespace {
@@ -19,38 +21,143 @@ using ::testing::IsEmpty;
 
 using std::chrono::milliseconds;
 
+/// Ada takes links that speak `protocol_`.
 class LinkRefusal : public LinkPair {
 protected:
   void SetUp() override {
     LinkPair::SetUp();
-    ada_ = start(options_of("ada", milliseconds(1500)));
-    port_ = listen(*ada_);
+    auto options = options_of("ada", milliseconds(1500));
+    options.protocol = protocol_;
+    ada_ = start(std::move(options));
+    if (protocol_ == control_protocol)
+      port_ = listen(*ada_);
+    else
+      ASSERT_EQ(ada_->listen_for_carriages("127.0.0.1", 0, port_), "");
     ASSERT_EQ(read_private_file(keys_.path("keys/authority/ca.crt"), authority_.certificate), "");
     ASSERT_EQ(read_private_file(keys_.path("keys/authority/ca.key"), authority_.key), "");
   }
 
+public:
   credential issued(const std::string& name, const validity& valid = valid_for_days(std::time(nullptr), 365)) {
     credential made;
     EXPECT_EQ(issue_certificate(authority_, name, valid, made), "");
     return made;
   }
-  /// This client is refused, for this reason.
-  void expect_refused(const raw_tls& client, const std::string& reason) {
+  /// A TLS client that gets no byte.
+  void shake_hands(const raw_tls& client) {
     EXPECT_EQ(read_as_client(port_, client), "") << "it was accepted, and got bytes";
-    expect_refused_once(reason);
   }
-  void expect_refused_once(const std::string& reason) {
-    EXPECT_TRUE(wait_until([&] { return ada_->counts().refused == 1; }));
-    EXPECT_THAT(lines(), ElementsAre(HasSubstr(": " + reason)));
-    EXPECT_FALSE(anything_handed_over());
-    EXPECT_EQ(ada_->counts().opened, 0U);
-    EXPECT_EQ(ada_->counts().shaking_hands, 0U);
+  /// A peer that sends these bytes and is cut.
+  void send(const std::string& bytes) {
+    const raw_socket peer(port_);
+    peer.send(bytes);
+    std::string received;
+    EXPECT_TRUE(peer.wait_for_end(received));
   }
 
+  std::string directory() const { return keys_.path(); }
+
+  std::string protocol_ = control_protocol;
   std::unique_ptr<pump> ada_;
   std::uint16_t port_ = 0;
   credential authority_;
 };
+
+/// A peer that is refused, and why.
+struct refused_peer {
+  const char* name;
+  void (*behave)(LinkRefusal& at);
+  const char* reason;
+};
+
+constexpr const char* of_another_authority =
+    "its certificate was issued by an authority that this host does not accept";
+
+const refused_peer refused_peers[] = {
+    {"NoCertificate", [](LinkRefusal& at) { at.shake_hands({.protocol = at.protocol_}); }, "it showed no certificate"},
+    {"AnotherAuthority",
+     [](LinkRefusal& at) { // it calls itself the same
+       at.authority_ = make_authority("pair", valid_for_days(std::time(nullptr), 365));
+       at.shake_hands({.own = at.issued("ben"), .protocol = at.protocol_});
+     },
+     of_another_authority},
+    {"AnExpiredCertificate",
+     [](LinkRefusal& at) {
+       const std::int64_t now = std::time(nullptr);
+       at.shake_hands({.own = at.issued("ben", {now - 10 * day_seconds, now - day_seconds}), .protocol = at.protocol_});
+     },
+     "its certificate expired on "},
+    {"ACertificateOfTheFuture",
+     [](LinkRefusal& at) {
+       const std::int64_t now = std::time(nullptr);
+       at.shake_hands({.own = at.issued("ben", {now + day_seconds, now + 10 * day_seconds}), .protocol = at.protocol_});
+     },
+     "its certificate is not valid before "},
+    {"AHostOfNoClusterFile",
+     [](LinkRefusal& at) { at.shake_hands({.own = at.issued("dan"), .protocol = at.protocol_}); },
+     "host \"dan\" may not connect to this one"},
+    {"AHostWhoseRoleMayNot",
+     [](LinkRefusal& at) { at.shake_hands({.own = at.issued("cy"), .protocol = at.protocol_}); },
+     "host \"cy\" may not connect to this one"},
+    {"ACertificateRevokedByRotation",
+     [](LinkRefusal& at) {
+       const auto stolen = at.issued("ben");
+       rotation_step made{};
+       for (int step = 0; step < 3; ++step)
+         ASSERT_EQ(rotate_keys(at.directory(), request_of({"ada", "ben"}), made), "");
+       std::this_thread::sleep_for(milliseconds(1100)); // it looks once a second
+       at.shake_hands({.own = stolen, .protocol = at.protocol_});
+     },
+     of_another_authority},
+    {"Tls12",
+     [](LinkRefusal& at) { at.shake_hands({.own = at.issued("ben"), .protocol = at.protocol_, .version = 0x0303}); },
+     "it does not speak TLS 1.3"},
+    {"AnotherProtocol", [](LinkRefusal& at) { at.shake_hands({.own = at.issued("ben"), .protocol = "http/1.1"}); },
+     "it asked for another protocol"},
+    {"NoProtocol", [](LinkRefusal& at) { at.shake_hands({.own = at.issued("ben")}); }, "it asked for no protocol"},
+    {"PlainBytes", [](LinkRefusal& at) { at.send("GET / HTTP/1.1\r\n\r\n"); }, "it does not speak TLS"},
+    {"HalfAClientHello", [](LinkRefusal& at) { at.send(client_hello_begin()); },
+     "it did not finish its handshake within 1.5 s"},
+    {"AClientHelloThatGoesOnWithRubbish",
+     [](LinkRefusal& at) { at.send(client_hello_begin() + std::string(4096, '\xff')); }, ""},
+    {"Silence", [](LinkRefusal& at) { at.send(""); }, "it said nothing within 1.5 s"},
+    {"AnEndWithoutAWord", [](LinkRefusal& at) { const raw_socket peer(at.port_); },
+     "it closed the connection without a word"},
+};
+
+/// Each of them by each kind of listener.
+class HandshakeMatrix : public LinkRefusal,
+                        public ::testing::WithParamInterface<std::tuple<const char*, refused_peer>> {
+protected:
+  void SetUp() override {
+    protocol_ = std::get<0>(GetParam());
+    LinkRefusal::SetUp();
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Of, HandshakeMatrix,
+                         ::testing::Combine(::testing::Values(control_protocol, gradient_protocol,
+                                                              clear_gradient_protocol),
+                                            ::testing::ValuesIn(refused_peers)),
+                         [](const auto& cell) {
+                           const std::string protocol = std::get<0>(cell.param);
+                           return std::string(std::get<1>(cell.param).name) +
+                                  (protocol == control_protocol    ? "ForControl"
+                                   : protocol == gradient_protocol ? "ForGradients"
+                                                                   : "ForClearGradients");
+                         });
+
+TEST_P(HandshakeMatrix, RefusesWithinThreeSecondsAndSaysWhy) {
+  const auto& peer = std::get<1>(GetParam());
+  const auto begin = std::chrono::steady_clock::now();
+  peer.behave(*this);
+  EXPECT_TRUE(wait_until([&] { return ada_->counts().refused == 1; }));
+  EXPECT_LE(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+  EXPECT_THAT(lines(), ElementsAre(HasSubstr(std::string(": ") + peer.reason)));
+  EXPECT_TRUE(queue_ == nullptr || !anything_handed_over());
+  EXPECT_EQ(ada_->counts().opened, 0U);
+  EXPECT_EQ(ada_->counts().shaking_hands, 0U);
+}
 
 TEST_F(LinkRefusal, TakesARawClientThatIsRight) {
   // What the others lack is what they are refused for.
@@ -64,91 +171,11 @@ TEST_F(LinkRefusal, TakesARawClientThatIsRight) {
   EXPECT_THAT(lines(), IsEmpty());
 }
 
-TEST_F(LinkRefusal, OfNoCertificate) {
-  expect_refused({.protocol = control_protocol}, "it showed no certificate");
-}
-
-TEST_F(LinkRefusal, OfAnotherAuthority) {
-  authority_ = make_authority("pair", valid_for_days(std::time(nullptr), 365)); // it calls itself the same
-  expect_refused({.own = issued("ben"), .protocol = control_protocol},
-                 "its certificate was issued by an authority that this host does not accept");
-}
-
-TEST_F(LinkRefusal, OfAnExpiredCertificate) {
-  const std::int64_t now = std::time(nullptr);
-  expect_refused({.own = issued("ben", {now - 10 * day_seconds, now - day_seconds}), .protocol = control_protocol},
-                 "its certificate expired on ");
-}
-
-TEST_F(LinkRefusal, OfACertificateThatIsNotYetValid) {
-  const std::int64_t now = std::time(nullptr);
-  expect_refused({.own = issued("ben", {now + day_seconds, now + 10 * day_seconds}), .protocol = control_protocol},
-                 "its certificate is not valid before ");
-  EXPECT_THAT(lines(), ElementsAre(HasSubstr("this clock or the issuer's is wrong")));
-}
-
-TEST_F(LinkRefusal, OfAHostThatMayNotConnect) {
-  expect_refused({.own = issued("cy"), .protocol = control_protocol}, "host \"cy\" may not connect to this one");
-}
-
-TEST_F(LinkRefusal, OfACertificateRevokedByRotation) {
-  const auto stolen = issued("ben");
-  rotation_step made{};
-  for (int step = 0; step < 3; ++step)
-    ASSERT_EQ(rotate_keys(keys_.path(), request_of({"ada", "ben"}), made), "");
-  std::this_thread::sleep_for(milliseconds(1100)); // it looks once a second
-  expect_refused({.own = stolen, .protocol = control_protocol},
-                 "its certificate was issued by an authority that this host does not accept");
-}
-
 TEST_F(LinkRefusal, OfACertificateIssuedByAHost) {
   const auto ben = issued("ben");
   authority_ = ben;
   credential made;
   EXPECT_NE(issue_certificate(authority_, "ada", valid_for_days(std::time(nullptr), 1), made), "");
-}
-
-TEST_F(LinkRefusal, OfTls12) {
-  expect_refused({.own = issued("ben"), .protocol = control_protocol, .version = 0x0303}, "it does not speak TLS 1.3");
-}
-
-TEST_F(LinkRefusal, OfAnotherProtocol) {
-  expect_refused({.own = issued("ben"), .protocol = "http/1.1"}, "it asked for another protocol");
-}
-
-TEST_F(LinkRefusal, OfNoProtocol) {
-  expect_refused({.own = issued("ben")}, "it asked for no protocol");
-}
-
-TEST_F(LinkRefusal, OfPlainBytes) {
-  const raw_socket peer(port_);
-  peer.send("GET / HTTP/1.1\r\n\r\n");
-  std::string received;
-  EXPECT_TRUE(peer.wait_for_end(received));
-  EXPECT_EQ(received, "");
-  expect_refused_once("it does not speak TLS");
-}
-
-TEST_F(LinkRefusal, OfHalfAClientHello) {
-  const raw_socket peer(port_);
-  peer.send(client_hello_begin());
-  std::string received;
-  EXPECT_TRUE(peer.wait_for_end(received));
-  expect_refused_once("it did not finish its handshake within 1.5 s");
-}
-
-TEST_F(LinkRefusal, OfAClientHelloThatGoesOnWithRubbish) {
-  const raw_socket peer(port_);
-  peer.send(client_hello_begin() + std::string(4096, '\xff'));
-  std::string received;
-  EXPECT_TRUE(peer.wait_for_end(received));
-  EXPECT_TRUE(wait_until([&] { return ada_->counts().refused == 1; }));
-  EXPECT_FALSE(anything_handed_over());
-}
-
-TEST_F(LinkRefusal, OfOneThatClosesWithoutAWord) {
-  { const raw_socket peer(port_); }
-  expect_refused_once("it closed the connection without a word");
 }
 
 TEST_F(LinkRefusal, OfACallersAnswer) {
