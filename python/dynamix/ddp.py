@@ -1,14 +1,13 @@
 # No postponed annotations: DistributedDataParallel compares a hook's with its own types.
 """The communication hook of DistributedDataParallel: it sums gradients weighted by each worker's part of the joined batch.
 
-    bucket ready -> times own/total, in place -> all-reduce -> DDP copies the mean gradient to the parameters
+    bucket ready -> times own/total, in place -> all-reduce is under way
+    last bucket  -> waits for all of them -> DDP copies the mean gradients to the parameters
+
+No code of ours runs on a thread of the process group's: such a thread would need the interpreter, and one that needs it
+while the script ends aborts the process.
 """
-import atexit
-import ctypes
-import functools
-import time
-import weakref
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 import torch.distributed
@@ -20,11 +19,14 @@ from .step import Step
 _distributed: Any = torch.distributed
 _Future = torch.futures.Future
 
-#: Callbacks that a thread of the process group's has not let go of yet.
-_callbacks: "weakref.WeakSet[Callable[[Any], torch.Tensor]]" = weakref.WeakSet()
-_RELEASE_SECONDS = 10.0  # a collective whose peers are gone keeps its callback
-_SETTLE_SECONDS = 0.1    # what else a thread lets go of behind its callback, which nothing here can see
-_hooks: "weakref.WeakSet[Hook]" = weakref.WeakSet()
+
+class _Pending(NamedTuple):
+    """A bucket that is being summed."""
+
+    values: torch.Tensor
+    parts: Optional[List[Tuple[object, torch.Tensor]]]  # where their squares are wanted
+    work: Any
+    future: Any  # that DDP waits for
 
 
 class Hook:
@@ -35,9 +37,8 @@ class Hook:
         self.step: Optional[Step] = None
         self.plain_share = 1 / peers.size
         self.layout: List[int] = []  # of the buckets, as the newest rehearsal found it: sizes, -1 before each
-        self.sums: List[Any] = []  # the futures of the newest step
+        self._pending: List[_Pending] = []  # of the pass under way
         self._keys: Dict[int, int] = {}  # of the parameters: the same number in every step, whatever their bucket
-        _hooks.add(self)
 
     def _parts(self, bucket: Any) -> List[Tuple[object, torch.Tensor]]:
         keys = (self._keys.setdefault(id(parameter), len(self._keys)) for parameter in bucket.parameters())
@@ -46,31 +47,57 @@ class Hook:
     def reduce(self, bucket: Any) -> Any:
         """One bucket: returns the future of the mean gradient."""
         if bucket.index() == 0:
-            self.sums.clear()
+            self._pending = []
         values = bucket.buffer()
         if values.layout is not torch.strided:
             raise NotImplementedError("sparse gradients cannot be weighted; build the embedding with sparse=False")
-        step = self.step
-        if self.peers.broken or (step is None and self.peers.elastic):
-            return self._leave(bucket)
+        if self.peers.broken or (self.step is None and self.peers.elastic):
+            future = self._leave(bucket)
+        else:
+            try:
+                future = self._sum(bucket, values)
+            except Broken:
+                future = self._leave(bucket)
+        if bucket.is_last():
+            self._finish()
+        return future
+
+    def _sum(self, bucket: Any, values: torch.Tensor) -> Any:
+        step, parts = self.step, None
         if step is None:
             values.mul_(self.plain_share)
-            return self._all_reduce(values, None)
-        try:
-            return self._sum(step, bucket, values)
-        except Broken:
-            return self._leave(bucket)
-
-    def _sum(self, step: Step, bucket: Any, values: torch.Tensor) -> Any:
-        if bucket.index() == 0:
-            step.open()
-        parts = self._parts(bucket) if step.wants_sums else None
-        step.scale(values, parts)
-        future = self._all_reduce(values, functools.partial(step.summed, parts=parts) if step.wants_sums else None)
-        if bucket.is_last():
+        else:
+            if bucket.index() == 0:
+                step.open()
+            parts = self._parts(bucket) if step.wants_sums else None
+            step.scale(values, parts)
+        on_device: Any = [values.device] if values.device.type != "cpu" else None
+        pending = _Pending(values, parts, self.peers.all_reduce(values), torch.futures.Future(devices=on_device))
+        self._pending.append(pending)
+        if step is not None and bucket.is_last():
             step.launch()
-            _time_wait(step)
-        return future
+        return pending.future
+
+    def _finish(self) -> None:
+        """All of this worker's gradients are there. Waits for the others' (on a GPU its stream does), as DDP would do next."""
+        step = self.step
+        self.peers.held = [pending.values for pending in self._pending]
+        for pending in self._pending:
+            try:
+                if not self.peers.broken:
+                    self._wait(pending, step)
+            except Broken:  # the step is dropped
+                pass
+            pending.future.set_result(pending.values)
+
+    @staticmethod
+    def _wait(pending: _Pending, step: Optional[Step]) -> None:
+        if step is None:
+            pending.work.wait()
+            return
+        step.wait(pending.work)
+        if pending.parts is not None:
+            step.summed(pending.values, pending.parts)
 
     def _leave(self, bucket: Any) -> Any:
         """As it is: a rehearsal, of which the layout is noted, or a step that is dropped."""
@@ -81,59 +108,10 @@ class Hook:
         left.set_result(bucket.buffer())
         return left
 
-    def _all_reduce(self, values: torch.Tensor, then: Optional[Callable[[torch.Tensor], None]]) -> Any:
-        future = self.peers.all_reduce(values).get_future()
-
-        def take(done: Any) -> torch.Tensor:
-            try:
-                summed: torch.Tensor = done.value()[0]
-            except RuntimeError as problem:
-                if not self.peers.elastic:
-                    raise
-                self.peers.fail(str(problem))
-            if self.peers.broken:  # the step is dropped
-                return values
-            if then is not None:
-                then(summed)
-            return summed
-
-        _callbacks.add(take)
-        reduced = future.then(take)
-        self.sums.append(reduced)
-        return reduced
-
-
-@atexit.register
-def _await_release() -> None:
-    """Waits until no callback is left: the thread that lets go of one needs the interpreter for it, and would abort the
-    process while that ends. The same is true of what a callback gave, which its future holds: the newest ones are kept
-    for good, so that no such thread is the last to let go of one."""
-    for hook in list(_hooks):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(hook.sums))
-    limit = time.monotonic() + _RELEASE_SECONDS
-    while _callbacks and time.monotonic() < limit:
-        time.sleep(0.001)
-    if _hooks:
-        time.sleep(_SETTLE_SECONDS)
-
 
 def _hook(state: Hook, bucket: _distributed.GradBucket) -> _Future[torch.Tensor]:
     future: _Future[torch.Tensor] = state.reduce(bucket)
     return future
-
-
-def _time_wait(step: Step) -> None:
-    """Counts the rest of the backward pass as waiting: all of this worker's gradients are there.
-
-    DDP waits in a callback at the end of the pass, which it queues behind ours; one that ours queues runs behind it.
-    """
-    queue = torch.autograd.Variable._execution_engine.queue_callback
-    began = time.perf_counter()
-
-    def ended() -> None:
-        step.exchange_seconds += time.perf_counter() - began
-
-    queue(lambda: queue(ended))
 
 
 def register(model: DistributedDataParallel, peers: Peers) -> Hook:

@@ -93,6 +93,7 @@ class Members(Peers):
     elastic = True
 
     def __init__(self, store: Any, position: int, size: int, timeout_seconds: float) -> None:
+        self.hold()
         self._store = _distributed.PrefixStore("dynamix", store)
         self.group = None
         self.position, self.size = position, size
@@ -116,6 +117,10 @@ class Members(Peers):
             self.broken = reason or "a collective failed"
         self._cut()
         return Broken(self.broken)
+
+    def leave(self) -> None:
+        self._cut()
+        self._gradients = self._rows = None
 
     def _cut(self) -> None:
         for descriptor in self._open_sockets():
@@ -144,8 +149,7 @@ class Members(Peers):
         Raises DynamixError where it does not come about in time.
         """
         limit = time.monotonic() + self._timeout
-        self._cut()
-        self._gradients = self._rows = None
+        self.leave()
         self._sockets = {}
         number = self.generation
         while True:

@@ -28,20 +28,29 @@ def _groups(parameters: Sequence[torch.nn.Parameter]) -> List[List[torch.nn.Para
     return groups
 
 
-def _fill(group: Sequence[torch.nn.Parameter]) -> _Buffer:
-    """One buffer for the gradients of `group`, and behind them one number for each: whether it has a gradient."""
-    numbers = sum(parameter.numel() for parameter in group)
-    buffer = torch.zeros(numbers + len(group), dtype=group[0].dtype, device=group[0].device)
+def _buffers(groups: Sequence[Sequence[torch.nn.Parameter]], before: List[torch.Tensor]) -> List[torch.Tensor]:
+    """Those of the step before where they fit."""
+    like = [(sum(parameter.numel() for parameter in group) + len(group), group[0].dtype, group[0].device) for group in groups]
+    if [(buffer.numel(), buffer.dtype, buffer.device) for buffer in before] == like:
+        return before
+    return [torch.empty(count, dtype=dtype, device=device) for count, dtype, device in like]
+
+
+def _fill(buffer: torch.Tensor, group: Sequence[torch.nn.Parameter]) -> _Buffer:
+    """Writes the gradients of `group`, and behind them one number for each: whether it has a gradient."""
+    numbers = buffer.numel() - len(group)
     views = []
     first = 0
     for place, parameter in enumerate(group):
         view = buffer[first:first + parameter.numel()]
         first += parameter.numel()
-        if parameter.grad is not None:
-            if parameter.grad.is_sparse:
-                raise NotImplementedError("sparse gradients cannot be weighted; build the embedding with sparse=False")
+        buffer[numbers + place] = float(parameter.grad is not None)
+        if parameter.grad is None:
+            view.zero_()
+        elif parameter.grad.is_sparse:
+            raise NotImplementedError("sparse gradients cannot be weighted; build the embedding with sparse=False")
+        else:
             view.copy_(parameter.grad.reshape(-1))
-            buffer[numbers + place] = 1
         views.append((parameter, view))
     return buffer, views
 
@@ -51,8 +60,10 @@ def average(parameters: Sequence[torch.nn.Parameter], step: Step, peers: Peers) 
     step.open()
     keys = {id(parameter): key for key, parameter in enumerate(parameters)}
     pending: List[Tuple[_Buffer, Any, Any]] = []
-    for group in _groups(parameters):
-        buffer, views = _fill(group)
+    groups = _groups(parameters)
+    peers.held = _buffers(groups, peers.held)
+    for whole, group in zip(peers.held, groups):
+        buffer, views = _fill(whole, group)
         parts = [(keys[id(parameter)], view) for parameter, view in views]
         step.scale(buffer[:buffer.numel() - len(group)], parts)
         work = None

@@ -2,14 +2,18 @@
 Gloo group of their own, so that they neither wait behind gradients nor make a GPU wait."""
 from __future__ import annotations
 
+import atexit
+import ctypes
 import datetime
 import time
+import weakref
 from typing import Any, List, Optional
 
 import torch
 import torch.distributed
 
 _distributed: Any = torch.distributed
+_alive: "weakref.WeakSet[Peers]" = weakref.WeakSet()
 
 
 class Broken(RuntimeError):
@@ -60,10 +64,24 @@ class Peers:
     broken = ""      # why no collective can come to its end
 
     def __init__(self, group: Any = None) -> None:
+        self.hold()
         self.group = group
         self.size = int(_distributed.get_world_size(group)) if _is_initialized() else 1
         self.position = int(_distributed.get_rank(group)) if _is_initialized() else 0
         self._side = self._form() if self.size > 1 else None
+
+    def hold(self) -> None:
+        """At the interpreter's end no thread of a process group may be the last to hold a tensor: to let go of it such a
+        thread needs the interpreter, and one that needs it then aborts the process. So the groups of our own end before,
+        and what the script's group sums is kept."""
+        self.held: List[torch.Tensor] = []  # that the newest collectives of gradients sum
+        _alive.add(self)
+
+    def leave(self) -> None:
+        """Ends the threads of the groups that are this object's own."""
+        side, self._side = self._side, None
+        if side is not None and _is_initialized():
+            _distributed.destroy_process_group(side)
 
     def _form(self) -> Any:
         if self.position < 0:
@@ -128,6 +146,13 @@ class Peers:
             return True
         except (RuntimeError, ValueError):
             return False if time.monotonic() < limit else None
+
+
+@atexit.register
+def _leave_groups() -> None:
+    for peers in list(_alive):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(peers.held))
+        peers.leave()
 
 
 def _timeout_of(group: Any) -> datetime.timedelta:
