@@ -61,12 +61,26 @@ TEST_P(BrokenClusterFile, IsRefusedWithItsPlaceAndWhatIsAllowed) {
   EXPECT_EQ(message.substr(0, GetParam().expected.size()), GetParam().expected);
 }
 
+TEST(ClusterFile, NamesEveryPolicyByItsOwnName) {
+  const std::string given = R"("ppo")";
+  for (const auto* name : {"static", "goodput", "ppo-simple", "oracle", "step-oracle"}) {
+    std::string text = good;
+    text.replace(text.find(given), given.size(), '"' + std::string(name) + '"');
+    const auto result = parse_cluster_text(text, "f.toml");
+    EXPECT_TRUE(result.errors.empty());
+    EXPECT_EQ(to_string(result.file.arbitrator.policy), name);
+    EXPECT_EQ(knows_truth(result.file.arbitrator.policy), std::string(name).ends_with("oracle"));
+    EXPECT_EQ(result.file.arbitrator.policy == policy_kind::step_oracle, std::string(name) == "step-oracle");
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, BrokenClusterFile,
     testing::Values(
         // syntax
         broken_file{"seed = 7", "seed = ", "f.toml:3:8: "}, broken_file{"seed = 7", "seed = 7\nseed = 8", "f.toml:4:"},
         broken_file{"name = \"four\"", "name = \"four", "f.toml:2:13: "},
+        broken_file{"\"ppo\"", "\"stigmergic\"", "f.toml:12:10: arbitrator.policy is \"stigmergic\", which this"},
         // unknown names
         broken_file{"[training]", "[trainin]",
                     "f.toml:4:2: trainin is unknown; did you mean \"training\"? a cluster file has"},
