@@ -70,7 +70,16 @@ bool has_lasting_keys(const run_directory& run, const cluster::cluster_file& fil
   return !file.security.keys.empty() && !keys.starts_with(std::filesystem::weakly_canonical(run.path()).string() + "/");
 }
 
-/// Refuses a file to resume from that was changed since a host has signed it, and says which one nobody has signed.
+/// The saved learner that the cluster file names and this host begins with; empty: none.
+std::string given_policy(const cluster::cluster_file& file, const cluster::host& host,
+                         const actors::host_options& options) {
+  const auto& arbitrator = file.arbitrator;
+  const bool begins = host.has(cluster::role::arbitrator) && cluster::has_parameters(arbitrator.policy) &&
+                      options.policy_from.empty() && !arbitrator.policy_file.empty();
+  return begins ? cluster::resolve_path(file, arbitrator.policy_file) : "";
+}
+
+/// Refuses a file to go on from that was changed since a host has signed it, and says which one nobody has signed.
 /// Returns exit_done or what to end with.
 int check_signer(const std::string& path, const actors::host_options& options, std::ostream& err) {
   std::string contents;
@@ -213,6 +222,9 @@ int run(const run_arguments& arguments, command_context& context) {
     return refuse(context.err, reason);
   if (const int code = resume ? find_resume_options(run, *host, options, context.err) : exit_done; code != exit_done)
     return code;
+  if (const auto given = given_policy(*file, *host, options); has_lasting_keys(run, *file) && !given.empty())
+    if (const int code = check_signer(given, options, context.err); code != exit_done)
+      return code;
 
   std::string problem = run.create();
   if (problem.empty())
