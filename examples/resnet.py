@@ -1,7 +1,7 @@
-"""torchvision's ResNet18, as in torchvision's reference training: per-batch OneCycle schedule, clipped gradients. On
-Fashion-MNIST in three channels, since Debian has no ImageNet.
+"""torchvision's ResNet18 or VGG11, as in torchvision's reference training: per-batch OneCycle schedule, clipped gradients.
+On Fashion-MNIST in three channels and 32 by 32, since Debian has no ImageNet; VGG11's classifier is one layer.
 
-    dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/resnet.py
+    dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/resnet.py --model resnet18
 """
 import argparse
 
@@ -16,6 +16,7 @@ import dynamix
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--model", default="resnet18", choices=("resnet18", "vgg11_bn"))
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--samples", type=int, default=2000)
@@ -24,7 +25,9 @@ def main():
     rank, world = common.set_up()
     torch.manual_seed(1)
     dataset = common.FashionMNIST(most=options.samples)
-    net = torchvision.models.resnet18(num_classes=10)
+    net = getattr(torchvision.models, options.model)(num_classes=10)
+    if options.model == "vgg11_bn":
+        net.avgpool, net.classifier = nn.AdaptiveAvgPool2d(1), nn.Linear(512, 10)
     model = DistributedDataParallel(net) if world > 1 else net
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9, weight_decay=1e-4)
     steps = options.epochs * -(-len(dataset) // (options.batch * world))
@@ -36,7 +39,7 @@ def main():
         for epoch in range(run.epoch, options.epochs):
             for images, labels in loader:
                 optimizer.zero_grad()
-                outputs = model(images.expand(-1, 3, -1, -1))
+                outputs = model(nn.functional.pad(images, (2, 2, 2, 2)).expand(-1, 3, -1, -1))
                 loss = nn.functional.cross_entropy(outputs, labels, label_smoothing=0.1)
                 loss.backward()
                 nn.utils.clip_grad_norm_(model.parameters(), 5.0)

@@ -145,13 +145,15 @@ class Run:
         if self._loader is not None:
             raise RuntimeError("this run has its training loader; use a plain DataLoader for other data")
         check(dataset, batch_size, fetch_ahead, options)
-        if self._peers.elastic and (isinstance(dataset, Stream) or fetch_ahead):
-            raise NotImplementedError("an elastic run has a map-style data set, and a loop that fetches no batch ahead")
+        if self._peers.elastic and fetch_ahead:
+            raise NotImplementedError("an elastic run has a loop that fetches no batch ahead of training")
         source: Any = dataset
         if isinstance(dataset, Stream):
             lengths = lengths_of(dataset, self._peers)
             source = Reader(dataset, lengths)
             self._dealing = Dealing(dataset, lengths, self._peers, options.get("num_workers", 0), seed, shuffle)
+            if not self._peers.elastic:
+                self._dealing.agree(self._peers)
             shuffle = False  # of the items; the dealing shuffles shards
         workload = raw.Workload(batch=batch_size, samples=len(source), seed=seed, shuffle=shuffle, drop_last=drop_last,
                                 lowest_batch=lowest_batch or 0, highest_batch=highest_batch or 0,
@@ -205,6 +207,8 @@ class Run:
                 members.gather_members(everyone)
                 everyone = not alignment.align()
                 if everyone and all(members.present):
+                    if self._dealing is not None:
+                        self._dealing.agree(members)
                     alignment.rows = self._introduce(workload)
                     alignment.align()
             except Broken:
@@ -425,7 +429,14 @@ class Run:
         self.restore(state)
         client = self._ready().client
         if 0 in client.batches(self._peers.size):  # of those that were absent when the state was saved
-            client.regroup([True] * self._peers.size)
+            self.regroup([True] * self._peers.size)
+
+    def regroup(self, present: Sequence[bool]) -> None:
+        """Goes on behind the last completed step with the members that are present."""
+        assert self._client is not None
+        self._client.regroup(present)
+        if self._dealing is not None:
+            self._dealing.regroup(self._client.status().step, present)
 
     def restore(self, state: Dict[str, Any]) -> None:
         """Goes on from a state in the middle of a training, as a member of an elastic run."""

@@ -175,7 +175,9 @@ class Step:
         self._row_written = True
 
     def _plain(self, parts: Any) -> float:
-        """The sum, without the factor that a GradScaler has put on the loss."""
+        """The sum, without the factor that a GradScaler has put on the loss, for which it waits for the device."""
+        if not parts:
+            return 0.0
         factor = float(self.scaler.get_scale()) if self.scaler is not None else 1.0
         try:
             return math.fsum(float(part) for part in parts) / (factor * factor)

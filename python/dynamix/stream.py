@@ -73,11 +73,14 @@ def _name(shard: object) -> str:
 
 
 def lengths_of(stream: Stream[Any, Any], peers: Peers) -> List[int]:
-    """Items of each shard, counted where the stream does not say. All members call it at the same place.
+    """Items of each shard, counted where the stream does not say. All members call it at the same place; those of an elastic
+    run come one by one, so each of them counts all.
 
     Raises DynamixError on all members where they have other shards or one cannot read them.
     """
     lengths, problem = stream.lengths, ""
+    if peers.elastic:
+        return lengths if lengths is not None else [sum(1 for _ in stream.read(shard)) for shard in stream.shards]
     names = hashlib.sha256("\0".join(map(_name, stream.shards)).encode(errors="replace")).hexdigest()
     said = peers.gather_objects((len(stream.shards), names, lengths))
     for what, mine in (("number of shards", 0), ("names or order of the shards", 1), ("lengths of the shards", 2)):
@@ -157,6 +160,13 @@ class Leases:
         self._held[member][lane] = (shard, first, middle) if first < middle else None
         return shard, middle, last
 
+    def give_back(self, present: Sequence[bool]) -> None:
+        """What members that are absent hold is leased next."""
+        for lanes, here in zip(self._held, present):
+            if not here:
+                self._waiting.extendleft(held for held in reversed(lanes) if held is not None)
+                lanes[:] = [None] * len(lanes)
+
     def state(self) -> Dict[str, Any]:
         held = [each or (0, 0, 0) for lanes in self._held for each in lanes]
         ranges = torch.tensor([*held, *self._waiting], dtype=torch.int64).reshape(-1, 3)
@@ -181,19 +191,36 @@ class Dealing:
 
     def __init__(self, stream: Stream[Any, Any], lengths: Sequence[int], peers: Peers, workers: int, seed: int,
                  shuffle: bool) -> None:
-        """All members call it at the same place."""
         self._lengths = list(lengths)
         self._position = peers.position
-        said = peers.gather_objects((max(workers, 1), seed, shuffle))
-        if len({each[2] for each in said}) > 1:
-            raise DynamixError("some members shuffle the shards and others do not: pass the same shuffle everywhere")
-        self._lanes = [each[0] for each in said]
-        self._seed = int(said[0][1])
+        self._elastic = peers.elastic
+        self._lanes = [max(workers, 1)] * peers.size
+        self._seed = seed
         self._shuffle = shuffle
         self._digest = hashlib.sha256(repr(([_name(shard) for shard in stream.shards], self._lengths)).encode()).hexdigest()
         self._done = Leases((), self._lanes)    # behind the last completed step
         self._head = copy.copy(self._done)      # behind the last deal
         self._ahead: Deque[Tuple[int, List[int]]] = collections.deque()  # (step, shares) of the deals between them
+
+    def agree(self, peers: Peers) -> None:
+        """All members deal alike from here on. They call it at the same place.
+
+        Raises DynamixError on all of them where they cannot.
+        """
+        said = peers.gather_objects((self._lanes[self._position], self._seed, self._shuffle, self._digest))
+        if len({each[2] for each in said}) > 1:
+            raise DynamixError("some members shuffle the shards and others do not: pass the same shuffle everywhere")
+        if len({each[3] for each in said}) > 1:
+            raise DynamixError("the members' shards or their lengths differ: give all members the same list in the same order")
+        self._lanes = [each[0] for each in said]
+        self._seed = int(said[0][1])
+        self._done = Leases((), self._lanes)
+
+    def regroup(self, step: int, present: Sequence[bool]) -> None:
+        """Behind `step` steps the members that are present go on: what was dealt and not completed is dealt again."""
+        self.completed(step)
+        self._ahead.clear()
+        self._done.give_back(present)
 
     def _of_epoch(self, epoch: int) -> Leases:
         order: Sequence[int] = range(len(self._lengths))
@@ -227,11 +254,14 @@ class Dealing:
             self._done.take(self._ahead.popleft()[1])
 
     def state(self) -> Dict[str, Any]:
-        return {"shards": self._digest, **self._done.state()}
+        return {"shards": self._digest, "seed": self._seed, **self._done.state()}
 
     def restore(self, state: Optional[Dict[str, Any]]) -> None:
         if state is None or state["shards"] != self._digest:
             raise ValueError("this state is of other shards: give those that it was trained on, in the same order")
+        if self._elastic and len(state["lanes"]) == len(self._lanes):  # one that comes in deals as the others do
+            self._lanes, self._seed = list(state["lanes"]), int(state["seed"])
+        self._ahead.clear()
         self._done = Leases.of_state(state, self._lanes)
 
 

@@ -26,11 +26,19 @@ WORLD = 3
 SAMPLES = 180
 EPOCHS = 40
 RUN_SECONDS = 150
+HOST_SECONDS = 3
 
 
-def train(rank, folder, life, sockets, wrapped, loader_workers):
+def read(shard):
+    """A shard of a stream: 15 items."""
+    generator = torch.Generator().manual_seed(shard)
+    for item in range(15):
+        yield 15 * shard + item, torch.randn(8, generator=generator)
+
+
+def train(rank, folder, life, sockets, wrapped, loader_workers, stream, world=WORLD, pause=0.004, seconds=60):
     """One life of a member. Each step is in its journal before it is trained, and behind it."""
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(WORLD))
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
     torch.set_num_threads(1)
     torch.manual_seed(100 * rank + life)  # all begin with the parameters of one
     # Of several buckets: the first one of DistributedDataParallel is of a megabyte.
@@ -41,9 +49,11 @@ def train(rank, folder, life, sockets, wrapped, loader_workers):
         model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.001)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     store = torch.distributed.FileStore(os.path.join(folder, "store"), -1)
-    run = dynamix.join(model, optimizer, agent=sockets, elastic=store, rule="linear")
+    run = dynamix.join(model, optimizer, agent=sockets, elastic=store, rule="linear", elastic_seconds=seconds)
     generator = torch.Generator().manual_seed(2)
     data = torch.utils.data.TensorDataset(torch.arange(SAMPLES), torch.randn(SAMPLES, 8, generator=generator))
+    if stream:
+        data = dynamix.Stream(range(SAMPLES // 15), read)
     try:
         loader = run.loader(data, batch_size=8, num_workers=loader_workers)
     except dynamix.DynamixError as problem:
@@ -58,7 +68,7 @@ def train(rank, folder, life, sockets, wrapped, loader_workers):
                 note(step=step, epoch=epoch, samples=numbers.tolist()[:run.counted])
                 optimizer.zero_grad()
                 model(values).square().mean().backward()
-                time.sleep(0.004)
+                time.sleep(pause)
                 if not wrapped:
                     run.average_gradients()
                 optimizer.step()
@@ -68,13 +78,28 @@ def train(rank, folder, life, sockets, wrapped, loader_workers):
     os._exit(0)
 
 
+def host(first, folder, life):
+    """Two members of four, as those of one host; it waits for them."""
+    fork = multiprocessing.get_context("fork")
+    members = [fork.Process(target=train, args=(rank, folder, life, "off", True, 0, True, 4, 0.05, HOST_SECONDS))
+               for rank in (first, first + 1)]
+    for member in members:
+        member.start()
+    for member in members:
+        member.join()
+    return max(abs(member.exitcode) for member in members)
+
+
 class Trial:
     """Runs until so many members were killed. `problems` says what went wrong."""
 
-    def __init__(self, kills, seed, with_agents):
+    def __init__(self, kills=0, seed=1, with_agents=False, streams=None):
+        """`streams`: whether the data are a stream; None: drawn for each run."""
         self._random = random.Random(seed)
         self._with_agents = with_agents
+        self._streams = streams
         self.left = kills
+        self._workers = 0
         self.runs = self.steps = self.redone = self.killed = 0
         self.seconds = {0: [], 2: []}  # from a death to the end of each survivor's next step, by forked loader workers
         self.problems = []
@@ -92,7 +117,7 @@ class Trial:
         return self
 
     def _start(self, rank, folder, sockets):
-        arguments = (rank, folder, self._lives[rank], sockets, self._wrapped, self._workers)
+        arguments = (rank, folder, self._lives[rank], sockets, self._wrapped, self._workers, self._stream)
         process = multiprocessing.get_context("fork").Process(target=train, args=arguments)
         self._lives[rank] += 1
         process.start()
@@ -101,6 +126,7 @@ class Trial:
     def _train(self, folder, sockets):
         self._lives, deaths = collections.Counter(), []
         self._wrapped, self._workers = self._random.random() < 0.5, self._random.choice((0, 0, 2))
+        self._stream = self._streams if self._streams is not None else self._random.random() < 0.3
         members = [self._start(rank, folder, sockets) for rank in range(WORLD)]
         limit = time.monotonic() + RUN_SECONDS
         try:
@@ -126,7 +152,7 @@ class Trial:
             for each in members:
                 each.kill()
                 each.join()
-        self._check(folder, deaths)
+        self.check(folder, deaths)
 
     def _may_die(self, rank, folder):
         """Somebody else has the training's state, or nobody has it yet."""
@@ -134,7 +160,7 @@ class Trial:
                    if os.path.exists(os.path.join(folder, f"journal-{other}-{self._lives[other] - 1}"))]
         return any(other != rank for other in came_in) or not any(pathlib.Path(folder).glob("journal-*"))
 
-    def _check(self, folder, deaths):
+    def check(self, folder, deaths=()):
         """Of a step that two generations have done the later one's counts: the earlier one's was dropped."""
         begun, ends = collections.defaultdict(list), []
         lines = {}
@@ -199,4 +225,4 @@ def main(kills=200, seed=1, with_agents=0):
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(host(int(sys.argv[2]), sys.argv[3], int(sys.argv[4])) if sys.argv[1:2] == ["host"] else main(*sys.argv[1:]))

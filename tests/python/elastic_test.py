@@ -1,5 +1,10 @@
 """Members of an elastic run may be killed at any moment: the others go on at once, and no sample is lost or used twice."""
+import json
 import os
+import pathlib
+import shutil
+import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -16,21 +21,69 @@ import dynamix
 
 
 class Elastic(unittest.TestCase):
-    def check(self, kills, seed, with_agents):
-        trial = elastic.Trial(kills, seed, with_agents).run()
+    def check(self, kills, seed, with_agents, streams):
+        trial = elastic.Trial(kills, seed, with_agents, streams).run()
         print(trial.report())
         self.assertEqual(trial.problems, [])
         self.assertEqual(trial.killed, kills)
         # A death drops a step, and so does a member's coming; one that dies while it comes does it once more.
         self.assertLessEqual(trial.redone, 4 * kills)
-        self.assertGreater(sum(map(len, trial.seconds.values())), 0)
 
     def test_runs_outlive_their_members(self):
-        self.check(int(os.environ.get("DYNAMIX_TEST_KILLS", 10)), 3, False)
+        self.check(int(os.environ.get("DYNAMIX_TEST_KILLS", 10)), 3, False, False)
+
+    def test_streams_outlive_the_members_that_lease_them(self):
+        self.check(5, 5, False, True)
 
     @unittest.skipUnless(agents.program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")
     def test_runs_outlive_their_members_while_agents_decide(self):
-        self.check(5, 4, True)
+        self.check(5, 4, True, None)
+
+
+def done(folder, rank, life, since=0.0):
+    """When a member completed its first step behind `since`; None where it has not."""
+    path = pathlib.Path(folder, f"journal-{rank}-{life}")
+    lines = path.read_text(encoding="ascii").splitlines()[:-1] if path.exists() else []
+    times = [line["time"] for line in map(json.loads, lines) if "done" in line and line["time"] > since]
+    return times[0] if times else None
+
+
+def wait_until(true):
+    limit = time.monotonic() + ranks.SECONDS
+    while not true() and time.monotonic() < limit:
+        time.sleep(0.02)
+    return true()
+
+
+@unittest.skipUnless(os.geteuid() == 0 and shutil.which("unshare"), "needs root, for namespaces of processes")
+class Hosts(unittest.TestCase):
+    """Two hosts of two members: those of one see nothing of the other's processes."""
+
+    def start(self, first, folder, life):
+        command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, elastic.__file__, "host"]
+        return subprocess.Popen([*command, str(first), folder, str(life)])
+
+    def test_may_be_lost_with_all_their_members_and_come_back(self):
+        with tempfile.TemporaryDirectory() as folder:
+            left, lost = self.start(0, folder, 0), self.start(2, folder, 0)
+            try:
+                self.assertTrue(wait_until(lambda: all(done(folder, rank, 0) for rank in range(4))))
+                lost.kill()
+                lost.wait()
+                died = time.monotonic()
+                self.assertTrue(wait_until(lambda: all(done(folder, rank, 0, died + 0.2) for rank in range(2))))
+                print(f"two members of a host go on {done(folder, 0, 0, died + 0.2) - died:.2f} s behind the loss of the other "
+                      f"host, of which they wait {elastic.HOST_SECONDS}")
+                lost = self.start(2, folder, 1)
+                self.assertEqual((left.wait(ranks.SECONDS), lost.wait(ranks.SECONDS)), (0, 0))
+                self.assertTrue(done(folder, 2, 1), "the host did not come back before the end")
+                trial = elastic.Trial()
+                trial.check(folder)
+                self.assertEqual(trial.problems, [])
+            finally:
+                for each in (left, lost):
+                    each.kill()
+                    each.wait()
 
 
 def alone(function, world, rank=0):
@@ -97,8 +150,6 @@ class Refusals(unittest.TestCase):
             model = nn.Linear(3, 1)
             dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), agent=None, elastic=store)
         run = alone(lambda rank: make(store), 1)
-        with self.assertRaisesRegex(NotImplementedError, "map-style"):
-            run.loader(dynamix.Stream([1], range), batch_size=4)
         with self.assertRaisesRegex(NotImplementedError, "no batch ahead"):
             run.loader(data(), batch_size=4, fetch_ahead=1)
 

@@ -45,9 +45,10 @@ class FashionMNIST(unittest.TestCase):
             self.assertIn("epoch 1", shown[0])
 
     @unittest.skipUnless(importlib.util.find_spec("torchvision"), "apt-get install python3-torchvision")
-    def test_trains_a_resnet(self):
-        shown = epochs(example("resnet.py", "--epochs", "1", "--samples", "256", ranks=2))
-        self.assertIn("of 4 steps", shown[0])
+    def test_trains_a_resnet_and_a_vgg(self):
+        for model in ("resnet18", "vgg11_bn"):
+            shown = epochs(example("resnet.py", "--model", model, "--epochs", "1", "--samples", "256", ranks=2))
+            self.assertIn("of 4 steps", shown[0])
 
 
 class Text(unittest.TestCase):

@@ -30,7 +30,10 @@ ALL = collections.Counter(1000 * shard + item for shard, length in enumerate(LEN
 
 
 class Members:
-    """The members of a run in one process: each with a client, a dealing and a loader that fetches so far ahead."""
+    """The members of a run in one process: each with a client, a dealing and a loader that fetches so far ahead. Of those
+    that go on from a state some may be absent."""
+
+    elastic = False
 
     def __init__(self, source, lengths, words=None, state=None, lanes=None):
         self.random = source
@@ -51,9 +54,19 @@ class Members:
         for self.position in range(self.size):
             self.dealings.append(Dealing(stream, lengths, self, 0, 7, True))
         for client, dealing in zip(self.clients, self.dealings):
+            dealing.agree(self)
             if words is not None:
                 client.restore(bytearray(words))
                 dealing.restore(state)
+        self.here = list(range(self.size))
+        if words is not None:
+            self.here = sorted(source.sample(self.here, source.randint(1, self.size)))
+            present = [position in self.here for position in range(self.size)]
+            for position in self.here:
+                self.clients[position].regroup(present)
+                self.dealings[position].regroup(self.clients[position].status().step, present)
+            for members in (self.clients, self.dealings, self.ahead):
+                members[:] = [members[position] for position in self.here]
 
     def gather_objects(self, own):
         return [(lanes, *own[1:]) for lanes in self.lanes]
@@ -79,12 +92,12 @@ class Members:
             return None
         taken = [waiting.popleft() for waiting in self.waiting]
         rows = torch.zeros((self.size, raw.ROW_COLUMNS), dtype=torch.int64)
-        for client, row in zip(self.clients, rows):
+        for client, position in zip(self.clients, self.here):
             client.deliver()
             if self.random.random() < 0.05:
                 client.limit_batch(self.random.randint(1, 12))
             if client.due() & raw.GATHER:
-                client.write_row(0.0, row.data_ptr())
+                client.write_row(0.0, rows[position].data_ptr())
         for client in self.clients:
             if client.due() & raw.GATHER:
                 client.read_rows(rows.data_ptr())
