@@ -39,8 +39,14 @@ public:
     for (const auto& mark : field.marks)
       deviations += mark.deviation;
     const auto workers = field.marks.size();
-    slowest_of_all_ = std::exp(deviations / static_cast<double>(workers) * expected_maximum(workers));
+    const double deviation = deviations / static_cast<double>(workers);
+    slowest_of_all_ = std::exp(deviation * expected_maximum(workers));
+    worthwhile_ = worthwhile_gain + (field.noise_scale < 0 ? deviation : 0);
   }
+
+  /// How many times as high the goodput of other batch sizes has to be. Marks are as noisy as the steps that they were
+  /// learned from, and the best of noisy promises is better than what comes of it: shares would follow the noise.
+  double worthwhile() const { return worthwhile_; }
 
   double slowest(const batches& split) const {
     double seconds = 0;
@@ -92,6 +98,7 @@ public:
 private:
   const reflex_field& field_;
   double slowest_of_all_ = 1;
+  double worthwhile_ = worthwhile_gain;
 };
 
 } // namespace
@@ -105,8 +112,9 @@ reflex_plan react(const reflex_field& field) {
   reflex_plan next{.batches = by.split(field.noise_scale < 0 ? static_cast<std::uint64_t>(total) : by.best_total()),
                    .moved = true};
   next.seconds = by.slowest(next.batches);
-  return by.goodput(total_batch(next.batches), next.seconds) > worthwhile_gain * by.goodput(total, kept.seconds) ? next
-                                                                                                                 : kept;
+  const bool worthwhile =
+      by.goodput(total_batch(next.batches), next.seconds) > by.worthwhile() * by.goodput(total, kept.seconds);
+  return worthwhile ? next : kept;
 }
 
 mark_slot encode(const pace_mark& mark) {

@@ -35,10 +35,10 @@ struct reflex_plan {
 };
 
 /// The batch sizes with the highest goodput (policy/measured_cluster.hpp) by the marks, those in force where it is less
-/// than 2 % above theirs or a worker is not measured yet. The global batch stays while the noise scale is not measured.
-/// A step lasts as long as the slowest of n noisy workers, whose expected time is that of the mean times e^(d m_n),
-/// with d the mean deviation of a step's logarithm and m_n the expected maximum of n standard normal numbers (Cramér,
-/// "Mathematical Methods of Statistics", 1946, 28.6, for large n).
+/// than 2 % above theirs or a worker is not measured yet. While the noise scale is not measured the global batch stays,
+/// and work moves only for 2 % and d. A step lasts as long as the slowest of n noisy workers, whose expected time is
+/// that of the mean times e^(d m_n), with d the mean deviation of a step's logarithm and m_n the expected maximum of n
+/// standard normal numbers (Cramér, "Mathematical Methods of Statistics", 1946, 28.6, for large n).
 reflex_plan react(const reflex_field& field);
 
 /// A mark as it travels: 16 bytes, a worker's slot of what the workers sum at every step. All others add zeros to it,

@@ -177,6 +177,17 @@ TEST(Reflex, NeverPlansAShorterStepThanAWorkerTakesForItsSmallestBatch) {
   EXPECT_GT(plan.batches[0], 128U) << "the other has that long, too";
 }
 
+TEST(Reflex, MovesNothingForLessThanTheNoiseOfSteps) {
+  auto field = equal_workers(4);
+  field.marks[2].seconds_per_sample *= 1.3; // a move shortens the step by 15 %
+  EXPECT_TRUE(react(field).moved);
+  for (auto& mark : field.marks)
+    mark.deviation = 0.3;
+  EXPECT_FALSE(react(field).moved) << "which is as good as the marks are then";
+  field.marks[2].seconds_per_sample *= 3;
+  EXPECT_TRUE(react(field).moved);
+}
+
 TEST(Reflex, WaitsUntilEveryWorkerIsMeasured) {
   auto field = equal_workers(2);
   field.marks[0] = {};
