@@ -22,6 +22,16 @@ public:
                  place_.members.size());
   }
 
+  void exchange_planned(const exchange::summing_plan& plan) override {
+    std::string shares;
+    for (std::size_t i = 0; i < plan.link_rates.size(); ++i)
+      shares += fmt::format("{}{}:{:.3f}@{:.0f}", i == 0 ? "" : ",", place_.members[i], plan.servers.shares[i],
+                            plan.link_rates[i] * 8e-6);
+    spdlog::info("exchange_planned by={} servers_ms_per_mb={:.3f} ring_ms_per_mb={:.3f} rank_share_mbit={}",
+                 plan.by_servers ? "servers" : "ring", plan.servers.seconds_per_byte * 1e9,
+                 plan.servers.ring_seconds_per_byte * 1e9, shares);
+  }
+
   void compressed(const exchange::compression_counts& counts) override {
     spdlog::info("compression sums={} own_items={} union_items={} sketched={} unfit={} unpeeled={} unsketched_sums={}",
                  counts.sums, counts.own_items, counts.items, counts.sketched, counts.unfit, counts.unpeeled,

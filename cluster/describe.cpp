@@ -1,6 +1,7 @@
 /// What a cluster file says, for people and programs: the plan, the resolved file, the documentation's tables.
 
 #include "cluster/fields.hpp"
+#include "cluster/server_plan.hpp"
 #include "cluster/text_table.hpp"
 #include "cluster/tree_plan.hpp"
 
@@ -108,6 +109,47 @@ std::vector<std::pair<std::string, std::string>> link_protections(const cluster_
   return found;
 }
 
+double link_mbit(const cluster_file& file, const host& of) {
+  return of.bandwidth_mbit > 0 ? of.bandwidth_mbit : file.simulation.bandwidth_mbit;
+}
+
+/// By the links of the file; a run measures them.
+server_plan plan_exchange(const cluster_file& file) {
+  std::vector<exchange_host> hosts;
+  for (const auto* worker : file.workers())
+    hosts.push_back({.link_rate = link_mbit(file, *worker) * 1e6 / 8});
+  return plan_servers(hosts);
+}
+
+std::string exchange_text(const cluster_file& file) {
+  if (file.training.exchange == exchange_kind::ring)
+    return "";
+  const auto plan = plan_exchange(file);
+  std::vector<std::vector<std::string>> rows = {{"host", "link Mbit/s", "share of the gradients"}};
+  const auto workers = file.workers();
+  for (std::size_t rank = 0; rank < workers.size(); ++rank)
+    rows.push_back(
+        {workers[rank]->name, number_text(link_mbit(file, *workers[rank])), fmt::format("{:.3f}", plan.shares[rank])});
+  return fmt::format("\nexchange by the links of this file (a run measures them)\n{}"
+                     "  a MB of gradients: {:.3f} ms through servers, {:.3f} ms in a ring; bound by {}\n",
+                     text_table(rows, 2), plan.seconds_per_byte * 1e9, plan.ring_seconds_per_byte * 1e9,
+                     plan.bound == exchange_bound::worker_link
+                         ? fmt::format("the link of {}", workers[plan.slowest]->name)
+                         : std::string(to_string(plan.bound)));
+}
+
+json exchange_json(const cluster_file& file) {
+  const auto plan = plan_exchange(file);
+  json object;
+  const auto workers = file.workers();
+  for (std::size_t rank = 0; rank < workers.size(); ++rank)
+    object["shares"][workers[rank]->name] = plan.shares[rank];
+  object["server_seconds_per_mb"] = plan.seconds_per_byte * 1e6;
+  object["ring_seconds_per_mb"] = plan.ring_seconds_per_byte * 1e6;
+  object["bound"] = to_string(plan.bound);
+  return object;
+}
+
 } // namespace
 
 std::string to_toml(const cluster_file& file) {
@@ -161,6 +203,7 @@ std::string describe_plan(const cluster_file& file) {
   for (const auto& [link, protection] : link_protections(file))
     rows.push_back({link, protection});
   text += "\nlinks between hosts\n" + text_table(rows, 2, heading::absent);
+  text += exchange_text(file);
   return text + "\narbitrators\n" + describe_tree(plan_tree(file));
 }
 
@@ -184,6 +227,8 @@ std::string describe_plan_json(const cluster_file& file) {
     plan["timeouts"][name] = value;
   for (const auto& [link, protection] : link_protections(file))
     plan["links"][link] = protection;
+  if (file.training.exchange != exchange_kind::ring)
+    plan["exchange"] = exchange_json(file);
   plan["tree"] = json::parse(describe_tree_json(plan_tree(file)));
   return plan.dump(2);
 }

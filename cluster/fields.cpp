@@ -32,7 +32,7 @@ constexpr std::array<std::string_view, 2> mode_names = {"train", "infer"};
 constexpr std::array<std::string_view, 2> arbitration_names = {"central", "tree"};
 constexpr std::array<std::string_view, 4> source_names = {"ebpf", "tcp_info", "procfs", "nvml"};
 constexpr std::array<std::string_view, 3> device_names = {"auto", "cpu", "cuda"};
-constexpr std::array<std::string_view, 1> exchange_names = {"ring"};
+constexpr std::array<std::string_view, 3> exchange_names = {"ring", "parameter-server", "auto"};
 constexpr std::array<std::string_view, 4> compression_names = {"none", "union", "gather", "lhc"};
 constexpr std::array<std::string_view, 2> membership_names = {"listed", "open"};
 constexpr std::array<std::string_view, 2> data_protection_names = {"encrypted", "clear"};
@@ -225,7 +225,8 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"training",
      "exchange",
      in<training_section, &training::exchange>,
-     "How gradients are summed.",
+     "Who sums gradients: the workers in a ring; all of them as servers, each of a share that suits its measured link; "
+     "or what is predicted to be faster of the two, decided anew in every generation.",
      {},
      exchange_names},
     {"training",
@@ -511,7 +512,8 @@ const std::vector<settings::field<host_entry>> host_rows = {
      {},
      &optional_path_rule},
     {"host", "bandwidth_mbit", in<host_of, &host::bandwidth_mbit>,
-     "Simulation: of its link in Mbit/s; 0 is simulation.bandwidth_mbit.", closed(0, 1e7)},
+     "Of its link in Mbit/s, for the simulator and for what `check` predicts; 0 is simulation.bandwidth_mbit.",
+     closed(0, 1e7)},
     {"host", "join_at_seconds", in<host_of, &host::join_at_seconds>, "Simulation: when it comes.",
      closed(0, no_limit_seconds)},
     {"host", "leave_at_seconds", in<host_of, &host::leave_at_seconds>, "Simulation: when it is lost; 0: never.",

@@ -61,11 +61,17 @@ void check_training(checker& check) {
   check.require(images || training.augmentation == augmentation_kind::none,
                 {"training.augmentation", "training.dataset"},
                 "training.augmentation changes images; it must be \"none\" for other data");
-  check.require(training.trainer == trainer_kind::built_in || training.compression == compression_kind::none,
-                {"training.compression", "training.trainer"},
-                fmt::format("training.compression is \"{}\"; it must be \"none\" with training.trainer = \"client\", "
-                            "whose program sums its gradients itself",
-                            to_string(training.compression)));
+  const bool sums = training.trainer == trainer_kind::built_in;
+  const auto message = [](std::string_view field, std::string_view value, std::string_view only) {
+    return fmt::format(
+        "training.{} is \"{}\"; it must be \"{}\" with training.trainer = \"client\", whose program sums "
+        "its gradients itself",
+        field, value, only);
+  };
+  check.require(sums || training.compression == compression_kind::none, {"training.compression", "training.trainer"},
+                message("compression", to_string(training.compression), "none"));
+  check.require(sums || training.exchange == exchange_kind::ring, {"training.exchange", "training.trainer"},
+                message("exchange", to_string(training.exchange), "ring"));
 }
 
 void check_arbitrator(checker& check) {

@@ -26,4 +26,16 @@ void split_into_digits(double value, std::span<Scalar> digits);
 template <typename Scalar>
 double join_digits(std::span<const Scalar> digits);
 
+/// The same for several numbers, the digits of one after those of the other.
+template <typename Scalar>
+void split_into_digits(std::span<const double> values, std::span<Scalar> digits) {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    split_into_digits(values[i], digits.subspan(i * exact_digits, exact_digits));
+}
+template <typename Scalar>
+void join_digits(std::span<const Scalar> digits, std::span<double> values) {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = join_digits(digits.subspan(i * exact_digits, exact_digits));
+}
+
 } // namespace dynamix::exchange

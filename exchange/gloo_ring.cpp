@@ -7,6 +7,7 @@
 #include <gloo/context.h>
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/unbound_buffer.h>
+#include <gloo/types.h>
 #include <spdlog/fmt/fmt.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -188,6 +189,55 @@ void await_members(const place& own, meeting_store& meeting, const interruption&
   }
 }
 
+class gloo_transfer final : public transfer {
+public:
+  gloo_transfer(std::shared_ptr<gloo::Context> context, void* bytes, std::size_t count)
+      : context_(std::move(context)), buffer_(context_->createUnboundBuffer(bytes, count)) {}
+
+  void begin_sending(std::uint32_t to, std::uint64_t slot) {
+    at_border("send", [&] { buffer_->send(static_cast<int>(to), slot); });
+  }
+  void begin_receiving(std::uint32_t from, std::uint64_t slot) {
+    receives_ = true;
+    at_border("receive", [&] { buffer_->recv(static_cast<int>(from), slot); });
+  }
+  void wait() override {
+    at_border(receives_ ? "receive" : "send", [this] {
+      const auto timeout = context_->getTimeout();
+      return receives_ ? buffer_->waitRecv(timeout) : buffer_->waitSend(timeout);
+    });
+  }
+
+private:
+  std::shared_ptr<gloo::Context> context_;
+  std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
+  bool receives_ = false;
+};
+
+/// Keeps Gloo's connections, and nothing of c10d's process group, whose collectives use other slots.
+class gloo_messages final : public peer_messages {
+public:
+  explicit gloo_messages(std::shared_ptr<gloo::Context> context) : context_(std::move(context)) {}
+
+  std::unique_ptr<transfer> send(std::uint32_t to, std::uint8_t lane, std::span<const std::byte> bytes) override {
+    // Gloo has one kind of buffer for both directions, and writes nothing into one that is sent.
+    auto made = std::make_unique<gloo_transfer>(context_, const_cast<std::byte*>(bytes.data()), bytes.size());
+    made->begin_sending(to, slot_of(lane));
+    return made;
+  }
+  std::unique_ptr<transfer> receive(std::uint32_t from, std::uint8_t lane, std::span<std::byte> bytes) override {
+    auto made = std::make_unique<gloo_transfer>(context_, bytes.data(), bytes.size());
+    made->begin_receiving(from, slot_of(lane));
+    return made;
+  }
+
+private:
+  /// Gloo's collectives have prefixes from 1 to 8.
+  static std::uint64_t slot_of(std::uint8_t lane) { return gloo::Slot::build(0x20, lane); }
+
+  std::shared_ptr<gloo::Context> context_;
+};
+
 /// Gloo waits this many times a pair's time-out for the pair's connection.
 constexpr std::uint32_t connect_factor = 5;
 
@@ -213,6 +263,8 @@ public:
     }
   }
 
+  std::shared_ptr<peer_messages> messages() const { return std::make_shared<gloo_messages>(contexts_.front()); }
+
 private:
   static c10::intrusive_ptr<Options> options_for(const place& own) {
     auto options = Options::create(milliseconds(std::max(1000U, own.collective_timeout_ms / connect_factor)));
@@ -230,15 +282,6 @@ struct connecting {
   process_group_pointer group;
   std::exception_ptr problem;
 };
-
-/// Gloo writes to a connection that the peer has closed, which would end the process. The threads that it starts
-/// inherit what is blocked here, and get an error instead.
-void block_broken_pipe_signal() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGPIPE);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-}
 
 /// Builds the group. Over links Gloo finds itself connected at once; what it writes waits for the links.
 process_group_pointer make_group(const place& own, const meeting_pointer& meeting) {
@@ -327,26 +370,22 @@ public:
   std::span<double> sums() override { return sums_; }
 
   void start() override {
-    for_each_sum([](double& sum, auto digits) { split_into_digits(sum, digits); });
+    with_digits([this](auto digits) { split_into_digits(std::span<const double>(sums_), digits); });
     std::vector<at::Tensor> tensors{flat_};
     pending_.emplace("all-reduce", stop_, [&] { return group_.allreduce(tensors); });
   }
   void wait() override {
     std::exchange(pending_, std::nullopt)->wait();
-    for_each_sum([]<typename Scalar>(double& sum, std::span<Scalar> digits) {
-      sum = join_digits(std::span<const Scalar>(digits));
+    with_digits([this]<typename Scalar>(std::span<Scalar> digits) {
+      join_digits(std::span<const Scalar>(digits), std::span(sums_));
     });
   }
 
 private:
   template <typename Action>
-  void for_each_sum(Action&& action) {
+  void with_digits(Action&& action) {
     std::visit(
-        [&](auto gradients) {
-          auto* digits = gradients.data() + gradients.size();
-          for (std::size_t i = 0; i < sums_.size(); ++i)
-            action(sums_[i], std::span(digits + i * exact_digits, exact_digits));
-        },
+        [&](auto gradients) { action(std::span(gradients.data() + gradients.size(), sums_.size() * exact_digits)); },
         gradients());
   }
 
@@ -397,7 +436,7 @@ private:
   work work_;
 };
 
-class gloo_ring final : public group {
+class gloo_ring final : public ring_group {
 public:
   gloo_ring(const place& own, process_group_pointer group, const interruption& stop)
       : position_(own.position_of(own.rank)), size_(static_cast<std::uint32_t>(own.members.size())),
@@ -420,6 +459,7 @@ public:
 
   std::uint32_t position() const override { return position_; }
   std::uint32_t size() const override { return size_; }
+  std::shared_ptr<peer_messages> messages() override { return group_->messages(); }
 
   std::unique_ptr<bucket> make_bucket(element type, std::size_t gradients, std::size_t sums) override {
     return std::make_unique<ring_bucket>(*group_, stop_, type, gradients, sums);
@@ -494,13 +534,20 @@ private:
 
 } // namespace
 
-std::unique_ptr<group> join_gloo_ring(const place& own, store& rendezvous, const interruption& stop) {
+void block_broken_pipe_signal() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+std::unique_ptr<ring_group> join_gloo_ring(const place& own, store& rendezvous, const interruption& stop) {
   if (own.members.size() > exact_members_max)
     throw error(fmt::format("{} members; at most {} are allowed", own.members.size(), exact_members_max));
   const auto meeting = c10::make_intrusive<meeting_store>(own, rendezvous);
   const auto close = [](meeting_store* closed) { closed->close(); };
   const std::unique_ptr<meeting_store, decltype(close)> until_joined(meeting.get());
-  return at_border("cannot join the other workers", [&]() -> std::unique_ptr<group> {
+  return at_border("cannot join the other workers", [&]() -> std::unique_ptr<ring_group> {
     await_members(own, *meeting, stop);
     return std::make_unique<gloo_ring>(own, connect(own, meeting, stop), stop);
   });

@@ -2,10 +2,46 @@
 
 #include "exchange/group.hpp"
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
 namespace dynamix::exchange {
+
+/// A message between two members on its way, over memory that must outlive it.
+class transfer {
+public:
+  virtual ~transfer() = default;
+  /// Blocks until the message has left or come. Throws exchange::error when a peer is gone, the group was destroyed
+  /// before it had been left, or the collective time-out is over, which breaks the group. No interruption ends it.
+  virtual void wait() = 0;
+};
+
+/// Messages between two members, from any thread in which SIGPIPE is blocked. Those of one sender to one receiver in
+/// one lane come in the order in which they were sent. The receiver knows each one's length, which is not 0, and none
+/// travels before it is being received. Outlives the group, but is of no use then. Every call may throw
+/// exchange::error.
+class peer_messages {
+public:
+  virtual ~peer_messages() = default;
+  /// Begins to send `bytes` to the member at position `to`.
+  virtual std::unique_ptr<transfer> send(std::uint32_t to, std::uint8_t lane, std::span<const std::byte> bytes) = 0;
+  virtual std::unique_ptr<transfer> receive(std::uint32_t from, std::uint8_t lane, std::span<std::byte> bytes) = 0;
+};
+
+/// A group that sums in a ring, over connections that also carry messages between two members.
+class ring_group : public group {
+public:
+  virtual std::shared_ptr<peer_messages> messages() = 0;
+};
+
+/// Gloo writes to a connection that the peer has closed, which would end the process. Threads in which this was called,
+/// and those that they start, get an error instead.
+void block_broken_pipe_signal();
 
 /// As `join`, over c10d's Gloo process group: ring all-reduce on TCP connections between all pairs of members.
 /// gloo_ring.cpp is the only file that names c10d and Gloo, and the only one of the room that includes Torch.
-std::unique_ptr<group> join_gloo_ring(const place& own, store& rendezvous, const interruption& stop);
+std::unique_ptr<ring_group> join_gloo_ring(const place& own, store& rendezvous, const interruption& stop);
 
 } // namespace dynamix::exchange

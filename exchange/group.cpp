@@ -1,6 +1,8 @@
 #include "exchange/group.hpp"
 
 #include "exchange/gloo_ring.hpp"
+#include "exchange/link_rates.hpp"
+#include "exchange/server_group.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -8,6 +10,9 @@
 namespace dynamix::exchange {
 
 namespace {
+
+/// Servers must promise to be so much faster than the ring to be chosen: the prediction is not more exact.
+constexpr double worthwhile = 1.1;
 
 template <typename Scalar>
 class own_bucket final : public bucket {
@@ -78,11 +83,26 @@ std::unique_ptr<group> make_silent_group(std::uint32_t size) {
   return std::make_unique<silent_group>(size);
 }
 
-std::unique_ptr<group> join(const place& own, store& rendezvous, const interruption& stop) {
+std::unique_ptr<group> join(const place& own, store& rendezvous, const interruption& stop, summing how,
+                            summing_plan* plan) {
   throw_if_raised(stop);
   if (own.members.size() == 1)
     return make_silent_group(1);
-  return join_gloo_ring(own, rendezvous, stop);
+  auto ring = join_gloo_ring(own, rendezvous, stop);
+  if (how == summing::ring)
+    return ring;
+  summing_plan made{.link_rates = measure_link_rates(*ring, stop)};
+  std::vector<cluster::exchange_host> hosts;
+  for (const auto rate : cluster::even_out(made.link_rates))
+    hosts.push_back({.link_rate = rate});
+  made.servers = cluster::plan_servers(hosts);
+  made.by_servers =
+      how == summing::servers || worthwhile * made.servers.seconds_per_byte < made.servers.ring_seconds_per_byte;
+  if (plan != nullptr)
+    *plan = made;
+  if (!made.by_servers)
+    return ring;
+  return sum_by_servers(std::move(ring), made.servers.shares, stop);
 }
 
 } // namespace dynamix::exchange

@@ -1,8 +1,9 @@
 #pragma once
 
 /// How a fixed set of workers combine what they computed: plain memory and numbers. Knows neither a model nor its
-/// tensors, and includes no Torch; what moves the bytes (a ring now) is an implementation's business.
+/// tensors, and includes no Torch; what moves the bytes (a ring, servers) is an implementation's business.
 
+#include "cluster/server_plan.hpp"
 #include "exchange/interruption.hpp"
 #include "exchange/rendezvous.hpp"
 
@@ -109,8 +110,22 @@ public:
 /// what a worker without peers needs; with more, what a step costs without its exchange.
 std::unique_ptr<group> make_silent_group(std::uint32_t size);
 
+/// Who sums: the members in a ring, all of them as servers of shares that their links allow, or what is predicted to be
+/// faster of the two.
+enum class summing : std::uint8_t { ring, servers, automatic };
+
+/// What was measured when a group was joined, and what follows from it. The same on all members.
+struct summing_plan {
+  std::vector<double> link_rates; ///< bytes a second each way, by position
+  cluster::server_plan servers;
+  bool by_servers = false;
+};
+
 /// Joins the group of `own`. Blocks until all its members are there. Throws exchange::error, which names the ranks that
-/// did not come before the join time-out. `stop` must outlive the group; `rendezvous` is not used after the call.
-std::unique_ptr<group> join(const place& own, store& rendezvous, const interruption& stop);
+/// did not come before the join time-out. `stop` must outlive the group; `rendezvous` is not used after the call. With
+/// anything but summing::ring and more than one member it then measures the links, which takes some 0.3 s, and leaves
+/// what it has found in `plan`, unless that is null.
+std::unique_ptr<group> join(const place& own, store& rendezvous, const interruption& stop, summing how = summing::ring,
+                            summing_plan* plan = nullptr);
 
 } // namespace dynamix::exchange

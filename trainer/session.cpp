@@ -74,6 +74,18 @@ exchange::form form_of(cluster::compression_kind kind) {
   return exchange::form::none;
 }
 
+exchange::summing summing_of(cluster::exchange_kind kind) {
+  switch (kind) {
+  case cluster::exchange_kind::ring:
+    return exchange::summing::ring;
+  case cluster::exchange_kind::parameter_server:
+    return exchange::summing::servers;
+  case cluster::exchange_kind::automatic:
+    return exchange::summing::automatic;
+  }
+  return exchange::summing::ring;
+}
+
 /// Returns an empty string, or what makes no sense about a place among `workers` workers.
 std::string check_place(const membership& place, std::size_t workers) {
   if (!std::ranges::binary_search(place.members, place.rank) ||
@@ -153,8 +165,12 @@ struct session::body {
                      exchange::interruption& stop) {
     std::unique_ptr<exchange::group> peers;
     try {
-      peers = exchange::compress(exchange::join(place, rendezvous, stop), form_of(options.file->training.compression),
-                                 compression);
+      const auto& training = options.file->training;
+      exchange::summing_plan plan;
+      peers = exchange::compress(exchange::join(place, rendezvous, stop, summing_of(training.exchange), &plan),
+                                 form_of(training.compression), compression);
+      if (!plan.link_rates.empty())
+        watcher.exchange_planned(plan);
       auto wrong = agree_on_files(place, *peers);
       if (wrong.empty())
         wrong = agree_on_start(place, *peers);

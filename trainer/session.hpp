@@ -4,6 +4,7 @@
 
 #include "cluster/cluster_file.hpp"
 #include "exchange/compression.hpp"
+#include "exchange/group.hpp"
 #include "exchange/interruption.hpp"
 #include "exchange/rendezvous.hpp"
 #include "messages/types.hpp"
@@ -62,6 +63,8 @@ public:
     static_cast<void>(micro_batch);
     static_cast<void>(samples);
   }
+  /// The links of a generation were measured, and who sums its gradients is decided. Before `started`.
+  virtual void exchange_planned(const exchange::summing_plan&) {}
   /// At the end of a generation in which sparse gradients were compressed: what it came to in the run so far.
   virtual void compressed(const exchange::compression_counts&) {}
   /// Called on the generation's first member only.

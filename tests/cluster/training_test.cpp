@@ -101,6 +101,25 @@ TEST_F(UndisturbedRun, TrainsFourUnequalWorkersAndLosesNoDecision) {
   expect_sound_decisions(4);
 }
 
+/// The same gradients give the same parameters, however servers share them out.
+TEST_F(UndisturbedRun, SumsThroughServersAndEndsWithTheSameParametersOnAllWorkers) {
+  write_file({.slowdowns = {1, 1, 1},
+              .epochs = 0.5,
+              .training = "exchange = \"parameter-server\"\n",
+              .arbitrator = "policy = \"goodput\"\n",
+              .cluster = patient_cluster});
+  const auto ended = start_local().wait();
+  ASSERT_EQ(ended.code, 0) << ended.output;
+  std::set<std::uint64_t> checksums;
+  for (const char* worker : {"w0", "w1", "w2"}) {
+    const auto said = farewell_of(worker);
+    EXPECT_TRUE(said.succeeded) << said.reason;
+    checksums.insert(said.parameter_checksum);
+    EXPECT_THAT(contents_of(run().path() + "/logs/" + worker + ".log"), HasSubstr("exchange_planned by=servers"));
+  }
+  EXPECT_EQ(checksums.size(), 1U) << "the workers ended with different parameters";
+}
+
 /// A worker whose connection was probed or made in an unlucky order was once lost at joining; and an actor that nobody
 /// ended once kept the arbitrator's host for five seconds.
 TEST_F(UndisturbedRun, JoinsEightWorkersEveryTimeAndEndsAtOnce) {

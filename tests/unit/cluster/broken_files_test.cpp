@@ -140,8 +140,13 @@ INSTANTIATE_TEST_SUITE_P(
         broken_file{"policy = \"ppo\"", "policy = \"pop\"",
                     "f.toml:12:10: arbitrator.policy is \"pop\"; did you mean \"ppo\"? it must be one of \"static\", "
                     "\"static-best\", \"lb-bsp\", "},
-        broken_file{"epochs = 2", "exchange = \"tree\"",
-                    "f.toml:7:12: training.exchange is \"tree\"; it must be \"ring\""},
+        broken_file{
+            "epochs = 2", "exchange = \"tree\"",
+            "f.toml:7:12: training.exchange is \"tree\"; it must be one of \"ring\", \"parameter-server\", \"auto\""},
+        broken_file{
+            "epochs = 2", "trainer = \"client\"\nexchange = \"auto\"",
+            "f.toml:8:12: training.exchange is \"auto\"; it must be \"ring\" with training.trainer = \"client\", "
+            "whose program sums its gradients itself"},
         broken_file{"epochs = 2", "compression = \"zip\"",
                     "f.toml:7:15: training.compression is \"zip\"; it must be one of \"none\", \"union\", \"gather\", "
                     "\"lhc\""},

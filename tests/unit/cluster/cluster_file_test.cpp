@@ -322,6 +322,20 @@ TEST(ClusterPlan, TellsWhichLinksAreProtected) {
   EXPECT_EQ(data["links"]["control"], "TLS 1.3, both sides with a certificate");
 }
 
+TEST(ClusterPlan, PredictsWhatServersTakeBesideARing) {
+  const auto servers = pair + "bandwidth_mbit = 500\n[training]\nexchange = \"parameter-server\"\n"
+                              "[simulation]\nbandwidth_mbit = 1000\n";
+  const std::string plan = describe_plan(parsed(servers));
+  EXPECT_NE(plan.find("ben           500                   0.500\n"), std::string::npos) << plan;
+  EXPECT_NE(plan.find("a MB of gradients: 16.000 ms through servers, 16.000 ms in a ring; bound by the link of ben\n"),
+            std::string::npos)
+      << plan;
+  const auto json = nlohmann::json::parse(describe_plan_json(parsed(servers)));
+  EXPECT_EQ(json["exchange"]["bound"], "the slowest worker's link");
+  EXPECT_DOUBLE_EQ(json["exchange"]["ring_seconds_per_mb"], 0.016);
+  EXPECT_EQ(describe_plan(parsed(pair)).find("through servers"), std::string::npos);
+}
+
 TEST(ClusterPlan, IsAvailableAsJson) {
   const auto file = parsed(pair + "compute_slowdown = 2\n");
   const auto plan = nlohmann::json::parse(describe_plan_json(file));

@@ -19,10 +19,15 @@ inline std::vector<std::uint32_t> all_ranks(std::uint32_t size) {
   return ranks;
 }
 
+/// Joins ranks in a ring.
+inline std::unique_ptr<group> join_ring(const place& own, store& meeting, const interruption& stop) {
+  return join(own, meeting, stop);
+}
+
 /// Runs `body(rank, group)`, or with the pointer that owns the group, on as many threads as there are ranks, joined by
-/// the real exchange over loopback. The first exception of any of them is thrown again.
-template <typename Body>
-void run_ranks(std::uint32_t size, Body body) {
+/// the real exchange over loopback: by `joining`. The first exception of any of them is thrown again.
+template <typename Body, typename Joining = decltype(&join_ring)>
+void run_ranks(std::uint32_t size, Body body, Joining joining = &join_ring) {
   memory_store meeting;
   std::vector<std::exception_ptr> errors(size);
   {
@@ -31,7 +36,8 @@ void run_ranks(std::uint32_t size, Body body) {
       threads.emplace_back([&, rank] {
         try {
           const interruption never;
-          auto peers = join({.rank = rank, .members = all_ranks(size), .store_prefix = "test"}, meeting, never);
+          std::unique_ptr<group> peers =
+              joining({.rank = rank, .members = all_ranks(size), .store_prefix = "test"}, meeting, never);
           if constexpr (std::is_invocable_v<Body, std::uint32_t, group&>)
             body(rank, *peers);
           else

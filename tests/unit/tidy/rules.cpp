@@ -111,7 +111,7 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
       {"telemetry", {"bpf/", "messages/"}},
       {"replication", {"messages/", "storage/", "links/"}},
       {"policy", values},
-      {"exchange", {"storage/", "links/"}},
+      {"exchange", {"cluster/server_plan.hpp", "storage/", "links/"}},
       {"session", {"messages/types.hpp", "messages/leave.hpp", "cluster/", "storage/"}},
       {"client", {"messages/", "session/", "storage/", "cluster/decision_steps.hpp"}},
       {"ledger",

@@ -61,14 +61,16 @@ TEST_F(SessionThreads, TrainAloneAndLeaveTheirLastCheckpoint) {
   EXPECT_EQ(newest_checkpoint(checkpoints.path()).path, end.checkpoint);
 }
 
-/// Notes what compressing came to.
+/// Notes who sums, and what compressing came to.
 class counting_observer final : public quiet_observer {
 public:
+  void exchange_planned(const exchange::summing_plan& given) override { plan = given; }
   void compressed(const exchange::compression_counts& given) override { counts = given; }
+  exchange::summing_plan plan;
   exchange::compression_counts counts;
 };
 
-TEST_F(SessionThreads, CompressAsTheFileSaysWithoutChangingAParameterOfTwoWorkers) {
+TEST_F(SessionThreads, SumAndCompressAsTheFileSaysWithoutChangingAParameterOfTwoWorkers) {
   set_workers(2);
   file.training.model = cluster::model_kind::ncf;
   file.training.dataset = cluster::dataset_kind::interactions;
@@ -76,9 +78,15 @@ TEST_F(SessionThreads, CompressAsTheFileSaysWithoutChangingAParameterOfTwoWorker
   file.training.epochs = 0.02; // 4,000 samples
   file.batch.initial = 100;
   std::vector<std::uint64_t> checksums;
-  for (const auto kind : {cluster::compression_kind::none, cluster::compression_kind::union_of_items,
-                          cluster::compression_kind::gather, cluster::compression_kind::lhc}) {
+  using enum cluster::compression_kind;
+  using cluster::exchange_kind;
+  for (const auto& [kind, exchange] :
+       {std::pair(none, exchange_kind::ring), std::pair(union_of_items, exchange_kind::ring),
+        std::pair(gather, exchange_kind::ring), std::pair(lhc, exchange_kind::ring),
+        std::pair(none, exchange_kind::parameter_server), std::pair(lhc, exchange_kind::parameter_server),
+        std::pair(none, exchange_kind::automatic)}) {
     file.training.compression = kind;
+    file.training.exchange = exchange;
     ++generation;
     outcome ends[2];
     counting_observer watchers[2];
@@ -95,8 +103,11 @@ TEST_F(SessionThreads, CompressAsTheFileSaysWithoutChangingAParameterOfTwoWorker
     EXPECT_EQ(ends[0].how, ending::completed) << ends[0].reason;
     EXPECT_EQ(ends[0].parameter_checksum, ends[1].parameter_checksum);
     checksums.push_back(ends[0].parameter_checksum);
-    EXPECT_EQ(watchers[0].counts.sums, kind == cluster::compression_kind::none ? 0 : ends[0].steps);
-    EXPECT_EQ(watchers[0].counts.sketched > 0, kind == cluster::compression_kind::lhc);
+    EXPECT_EQ(watchers[0].counts.sums, kind == none ? 0 : ends[0].steps);
+    EXPECT_EQ(watchers[0].counts.sketched > 0, kind == lhc);
+    EXPECT_EQ(watchers[1].plan.link_rates.size(), exchange == exchange_kind::ring ? 0U : 2U);
+    EXPECT_EQ(watchers[1].plan.by_servers, exchange == exchange_kind::parameter_server)
+        << "two workers have nothing to gain from servers";
   }
   EXPECT_THAT(checksums, testing::Each(checksums[0]));
 }

@@ -1,0 +1,135 @@
+/// One rank of a comparison of the ring with servers: sums plain gradients, by turns in a ring, through servers of
+/// equal shares and through servers of shares planned by the measured links. Prints JSON.
+
+#include "exchange/link_rates.hpp"
+#include "exchange/server_group.hpp"
+#include "tests/unit/exchange/stores.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <numeric>
+#include <string>
+
+namespace dynamix::benchmarks {
+
+namespace {
+
+struct servers_plan {
+  std::uint32_t rank = 0;
+  std::uint32_t world = 1;
+  std::string address = "127.0.0.1";
+  std::string meeting;
+  std::uint32_t mib = 16;
+  std::uint32_t bucket_kib = 1024;
+  std::uint32_t rounds = 5;
+  std::uint32_t steps = 2;   ///< of each rival in a round
+  std::vector<double> links; ///< of all ranks, in relation to each other
+};
+
+/// A rival's own group, and the seconds of its steps.
+struct contender {
+  std::string name;
+  std::unique_ptr<exchange::group> peers;
+  std::vector<std::unique_ptr<exchange::bucket>> buckets = {};
+  std::vector<double> seconds = {};
+  double cpu_seconds = 0; ///< of this process
+};
+
+std::vector<contender> join_all(const servers_plan& plan, exchange::store& meeting, const exchange::interruption& never,
+                                exchange::summing_plan& measured) {
+  std::vector<std::uint32_t> ranks(plan.world);
+  std::iota(ranks.begin(), ranks.end(), 0U);
+  const auto place = [&](const char* name) {
+    return exchange::place{.rank = plan.rank, .members = ranks, .store_prefix = name, .address = plan.address};
+  };
+  std::vector<contender> all;
+  all.push_back({"ring", exchange::join(place("ring"), meeting, never)});
+  all.push_back({"equal", exchange::sum_by_servers(exchange::join_gloo_ring(place("equal"), meeting, never),
+                                                   std::vector<double>(plan.world, 1), never)});
+  all.push_back({"planned", exchange::join(place("planned"), meeting, never, exchange::summing::servers, &measured)});
+  const auto floats = std::size_t{plan.bucket_kib} * 1024 / sizeof(float);
+  for (auto& each : all)
+    for (std::uint32_t i = 0; i < plan.mib * 1024 / plan.bucket_kib; ++i)
+      each.buckets.push_back(each.peers->make_bucket(exchange::element::float32, floats, 2));
+  return all;
+}
+
+void run_step(contender& of, bool counts) {
+  const std::int64_t here = 0;
+  of.peers->all_gather({&here, 1})->wait();
+  const auto cpu = std::clock();
+  const auto begin = std::chrono::steady_clock::now();
+  for (const auto& each : of.buckets)
+    each->start();
+  for (const auto& each : of.buckets)
+    each->wait();
+  if (!counts)
+    return;
+  of.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  of.cpu_seconds += static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC;
+}
+
+void compare(const servers_plan& plan) {
+  exchange::file_store meeting(plan.meeting);
+  const exchange::interruption never;
+  exchange::summing_plan measured;
+  auto all = join_all(plan, meeting, never, measured);
+  for (std::uint32_t round = 0; round <= plan.rounds; ++round) // the first one is a warm-up
+    for (std::size_t turn = 0; turn < all.size(); ++turn)
+      for (std::uint32_t step = 0; step < plan.steps; ++step)
+        run_step(all[round % 2 == 0 ? turn : all.size() - 1 - turn], round > 0);
+  std::string line;
+  for (auto& each : all) {
+    std::ranges::sort(each.seconds);
+    line += (line.empty() ? "{\"" : ", \"") + each.name +
+            "\": {\"median_seconds\": " + std::to_string(each.seconds[each.seconds.size() / 2]) +
+            ", \"cpu_seconds\": " + std::to_string(each.cpu_seconds / static_cast<double>(each.seconds.size())) + "}";
+    each.buckets.clear();
+    each.peers->leave();
+  }
+  std::vector<cluster::exchange_host> hosts;
+  for (const auto rate : plan.links)
+    hosts.push_back({.link_rate = rate});
+  const auto ideal = cluster::plan_servers(hosts);
+  line += ", \"promised\": " + std::to_string(ideal.ring_seconds_per_byte / ideal.seconds_per_byte);
+  line += ", \"mbit\": [";
+  for (std::uint32_t rank = 0; rank < plan.world; ++rank)
+    line += (rank == 0 ? "" : ", ") + std::to_string(measured.link_rates[rank] * 8e-6);
+  line += "], \"shares\": [";
+  for (std::uint32_t rank = 0; rank < plan.world; ++rank)
+    line += (rank == 0 ? "" : ", ") + std::to_string(measured.servers.shares[rank]);
+  if (plan.rank == 0)
+    std::printf("%s]}\n", line.c_str());
+}
+
+} // namespace
+
+} // namespace dynamix::benchmarks
+
+int main(int argc, char** argv) {
+  dynamix::benchmarks::servers_plan plan;
+  CLI::App app("One rank of a comparison of the ring with servers");
+  app.add_option("--rank", plan.rank);
+  app.add_option("--world", plan.world)->check(CLI::Range(2, 64));
+  app.add_option("--address", plan.address, "that this rank listens on");
+  app.add_option("--meeting", plan.meeting, "directory in which the ranks meet");
+  app.add_option("--mib", plan.mib, "of gradients")->check(CLI::Range(1, 4096));
+  app.add_option("--bucket-kib", plan.bucket_kib)->check(CLI::Range(16, 262144));
+  app.add_option("--rounds", plan.rounds)->check(CLI::Range(1, 1000));
+  app.add_option("--steps", plan.steps, "of each rival in a round")->check(CLI::Range(1, 1000));
+  app.add_option("--links", plan.links, "of all ranks, in relation to each other")
+      ->required()
+      ->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    dynamix::benchmarks::compare(plan);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "exchange_servers: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

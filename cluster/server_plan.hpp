@@ -1,0 +1,50 @@
+#pragma once
+
+/// How much of the gradients each host sums where servers sum them, and how long that takes beside a ring. Pure, and
+/// knows no cluster file. (BytePS, OSDI'20, section 4.1, for links of any rates; equal ones give its theorem 1.)
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace dynamix::cluster {
+
+struct exchange_host {
+  double link_rate = 0;                                      ///< bytes a second each way, > 0
+  double sum_rate = std::numeric_limits<double>::infinity(); ///< bytes of others' gradients that it adds a second, > 0
+  bool works = true;                                         ///< brings gradients
+  bool serves = true;                                        ///< may sum a share of them
+};
+
+/// What keeps servers from being faster.
+enum class exchange_bound : std::uint8_t {
+  none,         ///< there is nobody to exchange with
+  worker_link,  ///< the slowest worker's link, over which all gradients go once each way
+  server_links, ///< all links together
+  server_sums,  ///< how fast servers add
+};
+std::string_view to_string(exchange_bound value);
+
+struct server_plan {
+  std::vector<double> shares;       ///< of the gradients, by host; they sum to 1
+  double seconds_per_byte = 0;      ///< of gradients: predicted for these shares
+  double ring_seconds_per_byte = 0; ///< and for a ring of the workers
+  exchange_bound bound = exchange_bound::none;
+  std::size_t slowest = 0; ///< the worker whose link is the slowest
+
+  bool operator==(const server_plan&) const = default;
+};
+
+/// The shares with the shortest exchange. With M bytes of gradients and n workers, a worker at rate r that sums a share
+/// w moves M(1 + (n-2)w) each way, a host that only serves n w M. So in T seconds a worker takes on at most
+/// (T r/M - 1)/(n-2), a server T R/(nM), either no more than it can add, and T is the shortest in which the shares
+/// reach 1, but not below M/min r. A ring takes 2(n-1)/n M/min r. At least one host works and one serves.
+server_plan plan_servers(std::span<const exchange_host> hosts);
+
+/// Measured rates of which those within a quarter of each other are made equal, since they may differ by chance.
+std::vector<double> even_out(std::span<const double> rates);
+
+} // namespace dynamix::cluster

@@ -1,0 +1,440 @@
+#include "exchange/server_group.hpp"
+
+#include "exchange/exact_sum.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <thread>
+#include <utility>
+
+namespace dynamix::exchange {
+
+namespace {
+
+using memory = std::span<std::byte>;
+
+enum class addition : std::uint8_t { float32, float64, words, bits };
+
+constexpr std::size_t element_bytes(addition how) {
+  return how == addition::float32 ? sizeof(float) : sizeof(std::uint64_t);
+}
+
+constexpr std::uint8_t part_lane = 0;
+constexpr std::uint8_t sum_lane = 1;
+
+/// Parts that a server receives while it adds up others: more credit than that it gives nobody.
+constexpr std::size_t pieces_in_flight = 2;
+/// Of a server's share, summed at once.
+constexpr std::size_t piece_bytes_max = 256 << 10;
+constexpr std::size_t piece_bytes_min = 16 << 10;
+/// What a server's pieces in flight may take, if they can be cut so small.
+constexpr std::size_t server_bytes = 16 << 20;
+/// Shares begin at multiples of so many bytes of a bucket.
+constexpr std::size_t line_bytes = 64;
+
+std::size_t piece_bytes(std::size_t members) {
+  return std::clamp(server_bytes / (pieces_in_flight * members), piece_bytes_min, piece_bytes_max) / line_bytes *
+         line_bytes;
+}
+
+/// The pieces of each member's share, in order.
+std::vector<std::vector<memory>> cut(memory all, std::span<const double> shares) {
+  const double whole = std::accumulate(shares.begin(), shares.end(), 0.0);
+  const auto lines = static_cast<double>((all.size() + line_bytes - 1) / line_bytes);
+  std::vector<std::vector<memory>> pieces(shares.size());
+  double sum = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    sum += shares[i];
+    // The last share's end is exact: it is the quotient of two equal sums.
+    const auto end = std::min(all.size(), static_cast<std::size_t>(std::round(sum / whole * lines)) * line_bytes);
+    for (const auto size = piece_bytes(shares.size()); begin < end; begin += pieces[i].back().size())
+      pieces[i].push_back(all.subspan(begin, std::min(size, end - begin)));
+  }
+  return pieces;
+}
+
+template <typename Element, typename Operation>
+void combine_each(memory total, std::span<const std::byte> part, Operation operation) {
+  auto* to = reinterpret_cast<Element*>(total.data());
+  const auto* from = reinterpret_cast<const Element*>(part.data());
+  const auto count = total.size() / sizeof(Element);
+  for (std::size_t i = 0; i < count; ++i)
+    to[i] = operation(to[i], from[i]);
+}
+
+void add(addition how, memory total, std::span<const std::byte> part) {
+  switch (how) {
+  case addition::float32:
+    return combine_each<float>(total, part, std::plus());
+  case addition::float64:
+    return combine_each<double>(total, part, std::plus());
+  case addition::words:
+    return combine_each<std::uint64_t>(total, part, std::plus());
+  case addition::bits:
+    return combine_each<std::uint64_t>(total, part, std::bit_or());
+  }
+}
+
+/// One sum on its way.
+struct summation {
+  std::shared_ptr<void> owner; ///< of the memory
+  addition how = addition::float32;
+  std::vector<std::vector<memory>> pieces; ///< by server
+  std::shared_ptr<interruption::event> done;
+  // Each by one thread at a time: the first is handed on with the summation, the second once it is served.
+  std::vector<std::unique_ptr<transfer>> own;  ///< parts that leave, sums that come
+  std::vector<std::unique_ptr<transfer>> sums; ///< that leave
+  // Under the relay's mutex.
+  bool served = false;
+  bool complete = false;
+};
+
+using summation_pointer = std::shared_ptr<summation>;
+
+/// One member's side of all sums, as worker and as server. Three threads take them in the order in which they were
+/// started, which is the same on all members:
+///
+///   post     begins to send this member's parts to their servers and to receive the sums
+///   serve    receives all members' parts of this member's share, adds them up, begins to send the sum
+///   collect  waits for what the others have begun, and says that the sum is there
+///
+/// A part leaves when its server receives it, so what is under way is bounded by what servers hold. Threads that a lost
+/// peer holds up end with the group's connections.
+class relay : public std::enable_shared_from_this<relay> {
+public:
+  relay(ring_group& ring, std::vector<double> shares)
+      : messages_(ring.messages()), position_(ring.position()), size_(ring.size()), shares_(std::move(shares)) {}
+
+  void begin() {
+    for (const auto part : {&relay::post, &relay::serve, &relay::collect})
+      run(part);
+  }
+
+  summation_pointer start(std::shared_ptr<void> owner, memory all, addition how, const interruption& stop) {
+    auto started = std::make_shared<summation>(
+        summation{.owner = std::move(owner), .how = how, .pieces = cut(all, shares_), .done = stop.make_event()});
+    const std::lock_guard lock(mutex_);
+    if (!problem_.empty())
+      throw error(problem_);
+    open_.insert(started);
+    posting_.push_back(started);
+    serving_.push_back(started);
+    changed_.notify_all();
+    return started;
+  }
+
+  void wait(const summation& started, const interruption& stop) {
+    if (!stop.wait(*started.done))
+      throw error(stop.reason());
+    const std::lock_guard lock(mutex_);
+    if (!started.complete)
+      throw error(problem_);
+  }
+
+  /// Lets idle threads end, and waits for those a moment.
+  void close() {
+    std::unique_lock lock(mutex_);
+    closed_ = true;
+    changed_.notify_all();
+    changed_.wait_for(lock, std::chrono::milliseconds(500), [this] { return threads_ == 0; });
+  }
+
+private:
+  using queue = std::deque<summation_pointer>;
+
+  /// What a server has begun to receive.
+  struct turn {
+    summation_pointer of;
+    std::size_t piece = 0;
+    std::size_t buffer = 0;
+    std::vector<std::unique_ptr<transfer>> parts; ///< by position; null for this member's own
+  };
+
+  void run(void (relay::*part)()) {
+    {
+      const std::lock_guard lock(mutex_);
+      ++threads_;
+    }
+    std::thread([self = shared_from_this(), part] {
+      block_broken_pipe_signal();
+      try {
+        (self.get()->*part)();
+      } catch (const std::exception& problem) {
+        self->fail(problem.what());
+      }
+      const std::lock_guard lock(self->mutex_);
+      --self->threads_;
+      self->changed_.notify_all();
+    }).detach();
+  }
+
+  void fail(const std::string& problem) {
+    std::set<summation_pointer> broken;
+    {
+      const std::lock_guard lock(mutex_);
+      if (problem_.empty())
+        problem_ = problem;
+      closed_ = true;
+      broken = open_; // which keeps them for as long as Gloo may know their memory
+      changed_.notify_all();
+    }
+    for (const auto& each : broken)
+      each->done->complete();
+  }
+
+  /// The next of a queue, for which it waits; null at the end.
+  summation_pointer take(queue& from) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return closed_ || !from.empty(); });
+    return take_locked(from);
+  }
+  /// The same without waiting.
+  summation_pointer take_if_any(queue& from) {
+    const std::lock_guard lock(mutex_);
+    return take_locked(from);
+  }
+  summation_pointer take_locked(queue& from) const {
+    if (closed_ || from.empty())
+      return nullptr;
+    auto next = std::move(from.front());
+    from.pop_front();
+    return next;
+  }
+
+  /// The others, each member beginning with another one.
+  template <typename Action>
+  void for_each_other(Action&& action) const {
+    for (std::uint32_t i = 1; i < size_; ++i)
+      action((position_ + i) % size_);
+  }
+
+  void post() {
+    while (const auto next = take(posting_)) {
+      const auto longest = std::ranges::max(next->pieces, {}, &std::vector<memory>::size).size();
+      for (std::size_t piece = 0; piece < longest; ++piece)
+        for_each_other([&](std::uint32_t server) {
+          if (piece >= next->pieces[server].size())
+            return;
+          const auto part = next->pieces[server][piece];
+          // The sum comes into the memory that its part leaves: not before the server has all of the part.
+          next->own.push_back(messages_->send(server, part_lane, part));
+          next->own.push_back(messages_->receive(server, sum_lane, part));
+        });
+      const std::lock_guard lock(mutex_);
+      collecting_.push_back(next);
+      changed_.notify_all();
+    }
+  }
+
+  void serve() {
+    const auto room = piece_bytes(size_) * size_;
+    std::vector<std::vector<std::byte>> buffers(pieces_in_flight, std::vector<std::byte>(room));
+    std::deque<turn> turns;
+    summation_pointer next;
+    std::size_t piece = 0;
+    for (std::size_t turn_count = 0;;) {
+      while (turns.size() < pieces_in_flight) {
+        if (!next) {
+          next = turns.empty() ? take(serving_) : take_if_any(serving_);
+          piece = 0;
+        }
+        if (!next)
+          break;
+        if (piece < next->pieces[position_].size())
+          turns.push_back(begin_turn(next, piece++, turn_count++ % pieces_in_flight, buffers));
+        if (piece == next->pieces[position_].size()) {
+          if (piece == 0)
+            note_served(*next);
+          next = nullptr;
+        }
+      }
+      if (turns.empty())
+        return;
+      finish_turn(turns.front(), buffers);
+      turns.pop_front();
+    }
+  }
+
+  memory part_buffer(std::vector<std::vector<std::byte>>& buffers, const turn& of, std::uint32_t member) const {
+    return std::span(buffers[of.buffer])
+        .subspan(member * piece_bytes(size_), of.of->pieces[position_][of.piece].size());
+  }
+
+  turn begin_turn(const summation_pointer& of, std::size_t piece, std::size_t buffer,
+                  std::vector<std::vector<std::byte>>& buffers) {
+    turn begun{.of = of, .piece = piece, .buffer = buffer};
+    begun.parts.resize(size_);
+    for_each_other([&](std::uint32_t member) {
+      begun.parts[member] = messages_->receive(member, part_lane, part_buffer(buffers, begun, member));
+    });
+    return begun;
+  }
+
+  /// Adds in the order of positions, as soon as all earlier parts are there.
+  void finish_turn(turn& now, std::vector<std::vector<std::byte>>& buffers) {
+    auto& of = *now.of;
+    const auto own = of.pieces[position_][now.piece];
+    memory total = own;
+    for (std::uint32_t member = 0; member < size_; ++member) {
+      memory part = own;
+      if (member != position_) {
+        now.parts[member]->wait();
+        part = part_buffer(buffers, now, member);
+      }
+      if (member == 0)
+        total = part;
+      else if (member == position_) {
+        add(of.how, own, total); // an addition's sides do not matter
+        total = own;
+      } else
+        add(of.how, total, part);
+    }
+    for_each_other([&](std::uint32_t member) { of.sums.push_back(messages_->send(member, sum_lane, own)); });
+    if (now.piece + 1 == of.pieces[position_].size())
+      note_served(of);
+  }
+
+  void note_served(summation& of) {
+    const std::lock_guard lock(mutex_);
+    of.served = true;
+    changed_.notify_all();
+  }
+
+  void collect() {
+    while (const auto next = take(collecting_)) {
+      for (const auto& each : next->own)
+        each->wait();
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return closed_ || next->served; });
+        if (!next->served)
+          return;
+      }
+      for (const auto& each : next->sums)
+        each->wait();
+      next->own.clear();
+      next->sums.clear();
+      {
+        const std::lock_guard lock(mutex_);
+        next->complete = true;
+        open_.erase(next);
+      }
+      next->done->complete();
+    }
+  }
+
+  const std::shared_ptr<peer_messages> messages_;
+  const std::uint32_t position_;
+  const std::uint32_t size_;
+  const std::vector<double> shares_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  queue posting_;
+  queue serving_;
+  queue collecting_;
+  std::set<summation_pointer> open_;
+  std::string problem_; ///< what broke the group
+  bool closed_ = false;
+  std::size_t threads_ = 0;
+};
+
+/// The gradients, then the digits of the sums, as in a ring: digits add up exactly wherever they are added.
+template <typename Scalar>
+class server_bucket final : public bucket {
+public:
+  server_bucket(std::shared_ptr<relay> through, const interruption& stop, std::size_t gradients, std::size_t sums)
+      : relay_(std::move(through)), stop_(stop), gradient_count_(gradients), sums_(sums),
+        flat_(std::make_shared<std::vector<Scalar>>(gradients + sums * exact_digits)) {}
+
+  std::variant<std::span<float>, std::span<double>> gradients() override {
+    return std::span(*flat_).first(gradient_count_);
+  }
+  std::span<double> sums() override { return sums_; }
+  void start() override {
+    split_into_digits(std::span<const double>(sums_), std::span(*flat_).subspan(gradient_count_));
+    constexpr auto how = sizeof(Scalar) == sizeof(float) ? addition::float32 : addition::float64;
+    started_ = relay_->start(flat_, std::as_writable_bytes(std::span(*flat_)), how, stop_);
+  }
+  void wait() override {
+    relay_->wait(*std::exchange(started_, nullptr), stop_);
+    join_digits(std::span<const Scalar>(*flat_).subspan(gradient_count_), std::span(sums_));
+  }
+
+private:
+  const std::shared_ptr<relay> relay_;
+  const interruption& stop_;
+  const std::size_t gradient_count_;
+  std::vector<double> sums_;
+  const std::shared_ptr<std::vector<Scalar>> flat_;
+  summation_pointer started_;
+};
+
+class server_pending final : public pending {
+public:
+  server_pending(std::shared_ptr<relay> through, const interruption& stop, shared_words words, addition how)
+      : relay_(std::move(through)), stop_(stop),
+        started_(relay_->start(words, std::as_writable_bytes(std::span(*words)), how, stop)) {}
+  void wait() override { relay_->wait(*started_, stop_); }
+
+private:
+  const std::shared_ptr<relay> relay_;
+  const interruption& stop_;
+  const summation_pointer started_;
+};
+
+class server_group final : public group {
+public:
+  server_group(std::unique_ptr<ring_group> ring, const std::vector<double>& shares, const interruption& stop)
+      : ring_(std::move(ring)), relay_(std::make_shared<relay>(*ring_, shares)), stop_(stop) {
+    relay_->begin();
+  }
+  /// The ring first: unless it was left, the waits of the relay's threads end with it.
+  ~server_group() override {
+    ring_.reset();
+    relay_->close();
+  }
+
+  std::uint32_t position() const override { return ring_->position(); }
+  std::uint32_t size() const override { return ring_->size(); }
+  std::unique_ptr<bucket> make_bucket(element type, std::size_t gradients, std::size_t sums) override {
+    if (type == element::float64)
+      return std::make_unique<server_bucket<double>>(relay_, stop_, gradients, sums);
+    return std::make_unique<server_bucket<float>>(relay_, stop_, gradients, sums);
+  }
+  std::unique_ptr<gathering> all_gather(std::span<const std::int64_t> row) override { return ring_->all_gather(row); }
+  std::unique_ptr<pending> combine(shared_words words, combining how) override {
+    return std::make_unique<server_pending>(relay_, stop_, std::move(words),
+                                            how == combining::bitwise_or ? addition::bits : addition::words);
+  }
+  std::unique_ptr<pending> exchange_blocks(shared_floats blocks, shared_floats into) override {
+    return ring_->exchange_blocks(std::move(blocks), std::move(into));
+  }
+  std::vector<std::uint8_t> broadcast(std::uint32_t root, std::span<const std::uint8_t> bytes) override {
+    return ring_->broadcast(root, bytes);
+  }
+  void leave() noexcept override { ring_->leave(); }
+
+private:
+  std::unique_ptr<ring_group> ring_;
+  const std::shared_ptr<relay> relay_;
+  const interruption& stop_;
+};
+
+} // namespace
+
+std::unique_ptr<group> sum_by_servers(std::unique_ptr<ring_group> ring, const std::vector<double>& shares,
+                                      const interruption& stop) {
+  return std::make_unique<server_group>(std::move(ring), shares, stop);
+}
+
+} // namespace dynamix::exchange

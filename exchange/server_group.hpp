@@ -1,0 +1,21 @@
+#pragma once
+
+/// Sums through servers, over the connections of a ring: each member sums a share of every bucket. The others send it
+/// their parts, it adds them up in the order of positions and sends all of them the sum, piece by piece, so that parts
+/// come in while sums go out. Servers keep nothing from one step to the next. (BytePS, OSDI'20, with servers that only
+/// sum.)
+
+#include "exchange/gloo_ring.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace dynamix::exchange {
+
+/// A group whose buckets and `combine` go through servers, and all else through `ring`, which it takes over. Buckets
+/// hold the float sums in the order of positions, bit for bit. `shares`: of each member, >= 0, in relation to each
+/// other, not all 0; the same on all members. `stop` must outlive the group.
+std::unique_ptr<group> sum_by_servers(std::unique_ptr<ring_group> ring, const std::vector<double>& shares,
+                                      const interruption& stop);
+
+} // namespace dynamix::exchange

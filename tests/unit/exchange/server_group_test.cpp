@@ -1,0 +1,286 @@
+#include "exchange/compression.hpp"
+#include "exchange/link_rates.hpp"
+#include "exchange/server_group.hpp"
+#include "storage/splitmix64.hpp"
+#include "tests/unit/exchange/ranks.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <chrono>
+#include <cmath>
+
+/// Sums through servers against one thread that adds up in the order of ranks.
+
+namespace dynamix::exchange {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// Joins ranks whose sums go through servers with these shares.
+auto by_shares(std::vector<double> shares) {
+  return [shares = std::move(shares)](const place& own, store& meeting, const interruption& stop) {
+    return sum_by_servers(join_gloo_ring(own, meeting, stop), shares, stop);
+  };
+}
+
+const std::vector<std::vector<double>>& share_lists() {
+  static const std::vector<std::vector<double>> all = {
+      {1, 1}, {0, 1}, {1, 0, 0}, {1, 1, 1}, {0.5, 0.3, 0.2}, {1, 1, 0, 1}, {0, 0, 0, 1}, {0.1, 0, 0.7, 0, 0.2}};
+  return all;
+}
+
+/// Numbers of very different sizes, so that another order of additions gives other bits.
+template <typename Scalar>
+std::vector<Scalar> draw(std::size_t count, std::uint64_t seed) {
+  storage::splitmix64 random(seed);
+  std::vector<Scalar> drawn(count);
+  for (auto& value : drawn)
+    value = static_cast<Scalar>(
+        std::ldexp(static_cast<double>(random.next() >> 11U) * 0x1p-53 - 0.5, static_cast<int>(random.below(20))));
+  return drawn;
+}
+
+template <typename Scalar>
+void expect_sums_in_rank_order(group& peers, std::uint32_t rank, std::size_t count, std::uint64_t seed) {
+  const auto summed = peers.make_bucket(sizeof(Scalar) == 4 ? element::float32 : element::float64, count, 2);
+  const auto values = [&] { return std::get<std::span<Scalar>>(summed->gradients()); };
+  for (std::uint64_t step = 0; step < 3; ++step) { // nothing may be left over from a step before
+    auto expected = draw<Scalar>(count, seed + 100 * step);
+    for (std::uint32_t other = 1; other < peers.size(); ++other) {
+      const auto part = draw<Scalar>(count, seed + 100 * step + other);
+      for (std::size_t i = 0; i < count; ++i)
+        expected[i] += part[i];
+    }
+    std::ranges::copy(draw<Scalar>(count, seed + 100 * step + rank), values().begin());
+    summed->sums()[0] = rank == 0 ? 0x1p60 : rank == 1 ? -0x1p60 : 1;
+    summed->sums()[1] = 0.1;
+    summed->start();
+    summed->wait();
+    EXPECT_TRUE(std::ranges::equal(values(), expected)) << count << " of " << peers.size() << " ranks";
+    EXPECT_EQ(summed->sums()[0], peers.size() - 2);
+    EXPECT_EQ(summed->sums()[1], static_cast<double>(static_cast<long double>(0.1) * peers.size()));
+  }
+}
+
+TEST(ServerGroup, AddsInTheOrderOfRanksBitForBit) {
+  for (const auto& shares : share_lists())
+    run_ranks(
+        static_cast<std::uint32_t>(shares.size()),
+        [](std::uint32_t rank, group& peers) {
+          for (const std::size_t count : {0U, 1U, 15U, 100U, 4097U, 65'536U, 300'007U}) {
+            expect_sums_in_rank_order<float>(peers, rank, count, count);
+            if (count < 100'000)
+              expect_sums_in_rank_order<double>(peers, rank, count, count);
+          }
+        },
+        by_shares(shares));
+}
+
+TEST(ServerGroup, HasManySumsUnderWayAtOnce) {
+  run_ranks(
+      4,
+      [](std::uint32_t rank, group& peers) {
+        std::vector<std::unique_ptr<bucket>> all;
+        for (std::size_t i = 0; i < 40; ++i) {
+          all.push_back(peers.make_bucket(element::float32, 5000 * i, 1));
+          const auto values = std::get<std::span<float>>(all.back()->gradients());
+          std::ranges::fill(values, static_cast<float>(rank + i));
+          all.back()->sums()[0] = rank;
+          all.back()->start();
+        }
+        const std::int64_t row[] = {rank};
+        EXPECT_EQ(peers.all_gather(row)->wait(), (std::vector<std::int64_t>{0, 1, 2, 3}));
+        for (std::size_t i = all.size(); i-- > 0;) {
+          all[i]->wait();
+          const auto values = std::get<std::span<float>>(all[i]->gradients());
+          EXPECT_EQ(std::ranges::count(values, static_cast<float>(6 + 4 * i)), std::ssize(values));
+          EXPECT_EQ(all[i]->sums()[0], 6);
+        }
+      },
+      by_shares({1, 0, 2, 1}));
+}
+
+TEST(ServerGroup, PassesOnWhatIsNoNumber) {
+  run_ranks(
+      3,
+      [](std::uint32_t rank, group& peers) {
+        const auto summed = peers.make_bucket(element::float32, 60, 1);
+        const auto values = std::get<std::span<float>>(summed->gradients());
+        if (rank == 1) {
+          values[0] = NAN;
+          values[20] = HUGE_VALF;
+          values[40] = -HUGE_VALF;
+          summed->sums()[0] = NAN;
+        }
+        if (rank == 2)
+          values[40] = HUGE_VALF;
+        std::ranges::fill(values.last(10), -0.0F);
+        summed->start();
+        summed->wait();
+        EXPECT_TRUE(std::isnan(values[0]));
+        EXPECT_EQ(values[20], HUGE_VALF);
+        EXPECT_TRUE(std::isnan(values[40]));
+        EXPECT_EQ(values[1], 0);
+        EXPECT_TRUE(std::signbit(values[59]));
+        EXPECT_TRUE(std::isnan(summed->sums()[0]));
+      },
+      by_shares({1, 1, 1}));
+}
+
+TEST(ServerGroup, CombinesWordsModuloTheirSizeAndBits) {
+  run_ranks(
+      3,
+      [](std::uint32_t rank, group& peers) {
+        const auto sums = std::make_shared<std::vector<std::uint64_t>>(1000, ~std::uint64_t{0} - rank);
+        const auto bits = std::make_shared<std::vector<std::uint64_t>>(1000, std::uint64_t{1} << rank);
+        const auto adding = peers.combine(sums, combining::add);
+        peers.combine(bits, combining::bitwise_or)->wait();
+        adding->wait();
+        EXPECT_THAT(*sums, testing::Each(~std::uint64_t{0} - 5));
+        EXPECT_THAT(*bits, testing::Each(7U));
+      },
+      by_shares({1, 0, 1}));
+}
+
+/// The members of a group leave, and others are in the next one.
+TEST(ServerGroup, SumsInOneGenerationAfterTheOther) {
+  memory_store meeting;
+  std::vector<std::jthread> threads;
+  for (std::uint32_t rank = 0; rank < 4; ++rank)
+    threads.emplace_back([&, rank] {
+      const interruption never;
+      const std::vector<std::vector<std::uint32_t>> generations = {{0, 1, 2}, {1, 2, 3}, {0, 1, 2, 3}, {0, 3}};
+      for (std::size_t i = 0; i < generations.size(); ++i) {
+        const place own{.rank = rank, .members = generations[i], .store_prefix = "g" + std::to_string(i)};
+        if (own.position_of(rank) == own.members.size())
+          continue;
+        const auto peers =
+            sum_by_servers(join_gloo_ring(own, meeting, never), std::vector<double>(own.members.size(), 1), never);
+        expect_sums_in_rank_order<float>(*peers, peers->position(), 3000, i);
+        peers->leave();
+      }
+    });
+}
+
+/// Two members of which the second, once it has joined, takes part in nothing.
+struct server_pair {
+  server_pair() {
+    std::jthread other([this] { silent = join_as(1, never); });
+    waiting = join_as(0, stop);
+  }
+  std::unique_ptr<group> join_as(std::uint32_t rank, const interruption& ends) {
+    const place own{.rank = rank, .members = {0, 1}, .store_prefix = "g1", .collective_timeout_ms = 20'000};
+    return sum_by_servers(join_gloo_ring(own, meeting, ends), {1, 1}, ends);
+  }
+  std::unique_ptr<bucket> start(group& of, std::size_t count) {
+    auto started = of.make_bucket(element::float32, count, 1);
+    started->sums()[0] = 3;
+    started->start();
+    return started;
+  }
+  memory_store meeting;
+  const interruption never;
+  interruption stop;
+  std::unique_ptr<group> silent;
+  std::unique_ptr<group> waiting;
+};
+
+TEST(ServerGroup, LeavesASumInFlightWhenInterruptedAndEndsAtOnce) {
+  server_pair pair;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto summed = pair.start(*pair.waiting, 1'000'000);
+  std::jthread raising([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    pair.stop.raise("the generation is over");
+  });
+  try {
+    summed->wait();
+    FAIL() << "came to an end without the other member";
+  } catch (const error& problem) {
+    EXPECT_STREQ(problem.what(), "the generation is over");
+  }
+  pair.start(*pair.silent, 1'000'000)->wait(); // the other member's threads still serve what it started
+  const auto alone = pair.start(*pair.silent, 1000);
+  pair.waiting.reset();
+  EXPECT_THROW(alone->wait(), error) << "only the collective time-out would have ended it";
+  pair.silent.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(5000));
+}
+
+TEST(ServerGroup, ThrowsItsOwnErrorWhenAPeerHasGone) {
+  server_pair pair;
+  pair.silent.reset();
+  EXPECT_THROW(pair.start(*pair.waiting, 1000)->wait(), error);
+}
+
+TEST(ServerGroup, KeepsTheMemoryOfASumThatWasGivenUpWhileItMayBeWrittenInto) {
+  server_pair pair;
+  auto given_up = pair.start(*pair.waiting, 1'000'000);
+  given_up.reset();
+  const auto late = pair.start(*pair.silent, 1'000'000);
+  late->wait();
+  EXPECT_EQ(late->sums()[0], 6);
+}
+
+TEST(ServerGroup, SumsCompressedBucketsToTheBitsOfARing) {
+  for (const auto how : {form::union_of_items, form::lhc}) {
+    std::vector<std::vector<float>> sums(2);
+    const auto body = [&](std::vector<float>& sum) {
+      return [&](std::uint32_t rank, std::unique_ptr<group>& peers) {
+        compression_counts counts;
+        peers = compress(std::move(peers), how, counts);
+        const auto summed = peers->make_sparse_bucket(2000, 16, 1);
+        const auto values = std::get<std::span<float>>(summed->gradients());
+        for (std::uint64_t step = 0; step < 3; ++step) {
+          std::ranges::fill(values, 0.0F);
+          summed->touched()->clear();
+          storage::splitmix64 random(7 * step + rank);
+          for (std::uint32_t item = random.below(5); item < 2000; item += 1 + random.below(9)) {
+            summed->touched()->push_back(item);
+            std::ranges::copy(draw<float>(16, random.next()), values.begin() + item * 16);
+          }
+          summed->start();
+          summed->wait();
+        }
+        if (rank == 0)
+          sum.assign(values.begin(), values.end());
+      };
+    };
+    run_ranks(3, body(sums[0]));
+    run_ranks(3, body(sums[1]), by_shares({0.6, 0.4, 0}));
+    EXPECT_EQ(sums[0], sums[1]) << static_cast<int>(how);
+  }
+}
+
+TEST(LinkRates, AreTheSameOnAllMembersAndPlanTheirShares) {
+  std::vector<summing_plan> plans(3);
+  run_ranks(
+      3, [](std::uint32_t rank, group& peers) { expect_sums_in_rank_order<float>(peers, rank, 10'000, 1); },
+      [&](const place& own, store& meeting, const interruption& stop) {
+        return join(own, meeting, stop, summing::servers, &plans[own.rank]);
+      });
+  for (const auto& plan : plans) {
+    EXPECT_TRUE(plan.by_servers);
+    EXPECT_EQ(plan.link_rates, plans[0].link_rates);
+    EXPECT_EQ(plan.servers, plans[0].servers);
+    EXPECT_THAT(plan.link_rates, testing::Each(testing::Gt(1e6))) << "loopback moves more than a megabyte a second";
+  }
+}
+
+TEST(LinkRates, AreNotWaitedForWhenInterrupted) {
+  memory_store meeting;
+  interruption stop;
+  std::unique_ptr<group> silent;
+  const interruption never;
+  std::jthread other([&] {
+    silent = join_gloo_ring({.rank = 1, .members = {0, 1}, .store_prefix = "g1"}, meeting, never);
+    std::this_thread::sleep_for(milliseconds(50));
+    stop.raise("the generation is over");
+  });
+  EXPECT_THROW(join({.rank = 0, .members = {0, 1}, .store_prefix = "g1"}, meeting, stop, summing::servers), error);
+}
+
+} // namespace
+} // namespace dynamix::exchange
