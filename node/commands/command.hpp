@@ -34,6 +34,7 @@ void add_profile(CLI::App& app, command_context& context);
 void add_simulate(CLI::App& app, command_context& context);
 void add_generate_scenarios(CLI::App& app, command_context& context);
 void add_compare(CLI::App& app, command_context& context);
+void add_experiment(CLI::App& app, command_context& context);
 void add_train_policy(CLI::App& app, command_context& context);
 void add_faults(CLI::App& app, command_context& context);
 void add_swarm(CLI::App& app, command_context& context);

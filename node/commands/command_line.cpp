@@ -49,6 +49,7 @@ int run_command_line(const std::vector<std::string>& arguments, std::ostream& ou
   add_simulate(app, context);
   add_generate_scenarios(app, context);
   add_compare(app, context);
+  add_experiment(app, context);
   add_train_policy(app, context);
   add_faults(app, context);
   add_swarm(app, context);

@@ -12,6 +12,8 @@
 
 namespace dynamix::node {
 
+struct sheet_section;
+
 /// One policy's runs, a seed each; all policies of a comparison have the same seeds in the same order.
 struct policy_runs {
   std::string policy;
@@ -61,7 +63,9 @@ std::string to_text(const comparison& of);
 std::string closing_text(const std::vector<comparison>& all);
 /// An array of rows, one a cluster and policy. What is not known is null.
 std::string to_json(const std::vector<comparison>& all);
-/// A page with the tables and charts, in one file; empty where the program was built without it.
+/// The tables and charts of a page, a section a cluster.
+std::vector<sheet_section> sections_of(const std::vector<comparison>& all);
+/// That page, in one file; empty where the program was built without it.
 std::string to_page(const std::vector<comparison>& all, const std::string& command);
 
 /// The table's cells, header first, and the closing table's.

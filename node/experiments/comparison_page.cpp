@@ -160,14 +160,18 @@ sheet_section section_of(const comparison& of) {
 
 } // namespace
 
-std::string to_page(const std::vector<comparison>& all, const std::string& command) {
+std::vector<sheet_section> sections_of(const std::vector<comparison>& all) {
   std::vector<sheet_section> sections;
   if (const auto cells = closing_cells(all); !cells.empty())
     sections.push_back(
         {.heading = "All clusters", .paragraphs = {"Seconds to the target over those of static."}, .table = cells});
   for (const auto& of : all)
     sections.push_back(section_of(of));
-  return sheet_page("Policies compared", command, sections);
+  return sections;
+}
+
+std::string to_page(const std::vector<comparison>& all, const std::string& command) {
+  return sheet_page("Policies compared", command, sections_of(all));
 }
 
 } // namespace dynamix::node

@@ -10,7 +10,7 @@ std::string find_shipped(std::string_view name) {
   std::error_code ignored;
   for (auto above = std::filesystem::path(own_program()).parent_path(); !above.empty(); above = above.parent_path()) {
     for (const auto* below : {"share/dynamix", "deployments"})
-      if (const auto path = above / below / name; std::filesystem::is_regular_file(path, ignored))
+      if (const auto path = above / below / name; std::filesystem::exists(path, ignored))
         return path.string();
     if (above == above.root_path())
       break;

@@ -7,8 +7,8 @@
 
 namespace dynamix::node {
 
-/// Path of a file that is named as below deployments/ ("policies/ppo.dynamix"): in share/dynamix where the program is
-/// installed, in deployments/ where it runs in its source tree. Empty: there is none.
+/// Path of a file or directory that is named as below deployments/ ("policies/ppo.dynamix"): in share/dynamix where the
+/// program is installed, in deployments/ where it runs in its source tree. Empty: there is none.
 std::string find_shipped(std::string_view name);
 
 } // namespace dynamix::node

@@ -13,6 +13,7 @@ namespace {
 
 using namespace testing;
 using nlohmann::json;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 const std::string scenario = shipped("scenarios/train/straggler-8.toml");
@@ -153,6 +154,41 @@ TEST_F(CompareCommand, ClosesWithAllClusters) {
   EXPECT_THAT(said.out, HasSubstr("all clusters: seconds to target over static's"));
   EXPECT_THAT(said.out, HasSubstr("median"));
   EXPECT_EQ(json::parse(read(out() + "/comparison.json")).size(), 4U);
+}
+
+TEST_F(CompareCommand, AnExperimentHoldsItsClaimAgainstItsPartsAndGoesOnWhereItWas) {
+  const auto path = directory_.path() + "/experiment.toml";
+  const auto text = "[experiment]\ntitle = \"A straggler\"\nclaim = \"Half the time.\"\n"
+                    "[[part]]\nname = \"slow\"\nclusters = \"" +
+                    scenario +
+                    "\"\npolicies = \"static,goodput\"\nsimulate = true\n"
+                    "set = [\"training.target_accuracy=0.2\", \"training.epochs=40\"]\n"
+                    "[[finding]]\ntext = \"goodput over static\"\npart = \"slow\"\npolicy = \"goodput\"\n"
+                    "at_most = 0.99\n"
+                    "[[finding]]\ntext = \"static over itself\"\npart = \"slow\"\npolicy = \"static\"\n"
+                    "at_most = 0.99\n";
+  ASSERT_EQ(storage::write_file_atomically(path, text), "");
+  const std::vector<std::string> arguments = {"experiment", path, "--quiet", "--out", out()};
+  const auto said = ask(arguments);
+  ASSERT_EQ(said.code, exit_done) << said.err;
+  EXPECT_THAT(said.out, HasSubstr("claim: Half the time."));
+  EXPECT_THAT(said.out, ContainsRegex("goodput over static +0\\.[0-9]+ +<= 0.990 +yes"));
+  EXPECT_THAT(said.out, ContainsRegex("static over itself +1.000 +<= 0.990 +no"));
+  EXPECT_THAT(read(out() + "/experiment.md"), HasSubstr("| goodput over static | 0."));
+  EXPECT_THAT(read(out() + "/report.html"), HasSubstr("Claim and findings"));
+  EXPECT_THAT(ask(arguments).out, HasSubstr("2 runs are finished already and kept"));
+  const auto wrong = ask({"experiment", path, "--set", "training.epoch=3"});
+  EXPECT_EQ(wrong.code, exit_refused);
+  EXPECT_THAT(wrong.err, HasSubstr("training.epoch"));
+}
+
+TEST(ExperimentCommand, ListsWhatComesWithTheProgramAndSuggestsNames) {
+  const auto list = ask({"experiment"});
+  EXPECT_EQ(list.code, exit_done) << list.err;
+  EXPECT_THAT(list.out, HasSubstr("vgg11-sgd"));
+  const auto wrong = ask({"experiment", "vgg11-sdg"});
+  EXPECT_EQ(wrong.code, exit_refused);
+  EXPECT_THAT(wrong.err, HasSubstr("did you mean \"vgg11-sgd\"?"));
 }
 
 } // namespace
