@@ -2,7 +2,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include <algorithm>
+#include <utility>
 
 namespace dynamix::actors {
 namespace {
@@ -13,23 +13,24 @@ std::string unless(bool allowed, const char* who) {
 
 } // namespace
 
-authority::authority(const cluster::cluster_file& file, const std::string& host)
-    : own_(host), plan_(cluster::plan_tree(file)) {
-  for (const auto* worker : file.workers())
-    workers_.push_back(worker->name);
-  const auto own = static_cast<std::uint32_t>(std::ranges::find(workers_, host) - workers_.begin());
+authority::authority(const cluster::cluster_file& file, const std::string& host,
+                     std::shared_ptr<const worker_names> names)
+    : own_(host), plan_(cluster::plan_tree(file)),
+      workers_(names ? std::move(names) : std::make_shared<const worker_names>(file)) {
+  const auto* self = file.find(host);
+  const auto own = workers_->rank_of(host);
   if (plan_.central()) {
     plan_.nodes.clear();
     for (const auto* arbitrator : file.arbitrators()) {
-      if (own < workers_.size())
+      if (own || self == nullptr)
         deciding_.insert(arbitrator->name);
-      if (file.find(host)->has(cluster::role::arbitrator))
+      if (self != nullptr && self->has(cluster::role::arbitrator))
         replicas_.insert(arbitrator->name);
     }
     return;
   }
-  if (own < workers_.size())
-    for (const auto place : plan_.places_for_worker(own))
+  if (own)
+    for (const auto place : plan_.places_for_worker(*own))
       deciding_.insert(plan_.nodes[place].host);
   find_neighbours(plan_.find(host));
 }
@@ -43,7 +44,8 @@ void authority::find_neighbours(std::size_t own) {
       else if (place == own)
         below_[plan_.nodes[node].host];
     }
-  for (std::uint32_t rank = 0; !below_.empty() && rank < workers_.size(); ++rank)
+  const auto workers = workers_->all().size();
+  for (std::uint32_t rank = 0; !below_.empty() && rank < workers; ++rank)
     for (auto node : plan_.places_for_worker(rank))
       for (; node != 0; node = plan_.nodes[node].parent)
         if (const auto found = below_.find(plan_.nodes[node].host); found != below_.end())
@@ -51,18 +53,19 @@ void authority::find_neighbours(std::size_t own) {
 }
 
 std::string authority::name_of(std::uint32_t rank) const {
-  return rank < workers_.size() ? fmt::format("host \"{}\"'s", workers_[rank]) : "nobody's";
+  const auto host = workers_->name_of(rank);
+  return host.empty() ? "nobody's" : fmt::format("host \"{}\"'s", host);
 }
 
 /// Of a worker, which speaks for itself alone.
 std::string authority::refuse_worker(const std::string& speaker, const statement& said) const {
-  const auto own = std::ranges::find(workers_, speaker);
-  if (own == workers_.end())
+  const auto own = workers_->rank_of(speaker);
+  if (!own)
     return "it has no worker";
   if (!said.host.empty() && said.host != speaker)
     return fmt::format("it says that it is of host \"{}\"", said.host);
   for (const auto rank : said.ranks)
-    if (rank != static_cast<std::uint32_t>(own - workers_.begin()))
+    if (rank != *own)
       return fmt::format("it is about rank {}, which is {}", rank, name_of(rank));
   return "";
 }
@@ -110,7 +113,7 @@ std::string authority::refuse(const std::string& speaker, const statement& said)
   case statement_kind::decision:
     return unless(deciding_.contains(speaker) || above_.contains(speaker), "an arbitrator of this host");
   case statement_kind::operation:
-    return unless(relays(speaker) || std::ranges::find(workers_, speaker) != workers_.end(), "a worker");
+    return unless(relays(speaker) || workers_->rank_of(speaker), "a worker");
   case statement_kind::answer:
     return unless(deciding_.contains(speaker) || above_.contains(speaker) || replicas_.contains(speaker),
                   "who is asked by this host");

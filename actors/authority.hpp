@@ -3,11 +3,13 @@
 /// Who may say what to a host, by the name that a link has proven. What a statement says of itself must agree with
 /// that name or, in a tree of arbitrators, with who comes through it. Knows no CAF.
 
+#include "actors/worker_names.hpp"
 #include "cluster/cluster_file.hpp"
 #include "cluster/tree_plan.hpp"
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -48,10 +50,12 @@ struct statement {
   std::vector<std::uint32_t> ranks = {}; ///< of the workers that it is about
 };
 
-/// What each host of a cluster file may say to one of them.
+/// What each host of a cluster may say to one of them.
 class authority {
 public:
-  authority(const cluster::cluster_file& file, const std::string& host);
+  /// `host`: of the file, or one that joins an open cluster as a worker. `names`: as it changes; null: the file's.
+  authority(const cluster::cluster_file& file, const std::string& host,
+            std::shared_ptr<const worker_names> names = nullptr);
 
   /// An empty string where `speaker` may say that, or why not.
   std::string refuse(const std::string& speaker, const statement& said) const;
@@ -67,7 +71,7 @@ private:
 
   const std::string own_;
   cluster::tree_plan plan_;                              ///< without nodes: no tree
-  std::vector<std::string> workers_;                     ///< hosts, by rank
+  std::shared_ptr<const worker_names> workers_;          ///< hosts, by rank
   std::map<std::string, std::set<std::uint32_t>> below_; ///< who may come through which hub below, by its host
   std::set<std::string> deciding_;                       ///< for this host's worker
   std::set<std::string> above_;                          ///< where this host's hub may have a parent

@@ -51,7 +51,7 @@ void client_run::open(caf::actor_system&, worker_local worker) {
   spdlog::info("client_awaited waiting for the training process at {}", listener->path());
   server_ = std::make_unique<client_server>(
       listener,
-      session::client_slot_options{.welcome = describe_place(*options_.file, options_.host),
+      session::client_slot_options{.welcome = describe_place(*options_.file, options_.host.name),
                                    .socket = listener->path()},
       [this](session::client_effect& what) { take(what); });
 }

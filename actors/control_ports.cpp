@@ -1,6 +1,7 @@
 #include "actors/control_ports.hpp"
 
 #include "cluster/listen_address.hpp"
+#include "cluster/places.hpp"
 
 namespace dynamix::actors {
 
@@ -8,7 +9,8 @@ std::vector<std::uint16_t> control_ports(const host_options& options) {
   const auto& file = *options.file;
   std::vector<std::uint16_t> ports;
   for (const auto& host : file.hosts) {
-    ports.push_back(host.port);
+    if (!cluster::is_place(host))
+      ports.push_back(host.port);
     if (!file.arbitrator.replicas.empty() && host.port_for_replicas() <= 65535)
       ports.push_back(static_cast<std::uint16_t>(host.port_for_replicas()));
   }

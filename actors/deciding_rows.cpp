@@ -1,5 +1,6 @@
 #include "actors/deciding_rows.hpp"
 
+#include "cluster/places.hpp"
 #include "policy/state.hpp"
 
 #include <spdlog/fmt/fmt.h>
@@ -20,7 +21,8 @@ ledger::start describe_file(const cluster::cluster_file& file) {
                       .scales = file.arbitrator.scales,
                       .started_at = {}};
   for (const auto* worker : file.workers())
-    start.workers.push_back(worker->name);
+    if (!cluster::is_place(*worker)) // whoever comes is told of then
+      start.workers.push_back(worker->name);
   for (const auto& field : policy::state_fields())
     start.state_fields.emplace_back(field.name);
   return start;

@@ -126,7 +126,7 @@ void live_guarded(const host_options& options, const host_stop_tokens& stop, std
 } // namespace
 
 host_outcome run_host(const host_options& options, const host_stop_tokens& stop) {
-  if (options.file->find(options.host) == nullptr)
+  if (options.own() == nullptr)
     return {.reason = "host " + options.host + " is not in the cluster file"};
   // A thread of its own, since CAF must be taken down by the thread that set it up, and a detached or blocked actor
   // must not keep the host from ending.

@@ -21,10 +21,10 @@ struct kernel_session;
 namespace dynamix::actors {
 
 struct host_options {
-  std::shared_ptr<const cluster::cluster_file> file;
-  std::string host;          ///< a name in the file
-  std::string run_directory; ///< must exist; windows.jsonl and checkpoints/ go below it
-  std::string resume_from;   ///< a checkpoint of the workers; empty: start anew
+  std::shared_ptr<const cluster::cluster_file> file; ///< with its places (cluster/places.hpp)
+  std::string host;                                  ///< a name in the file, or `guest`'s
+  std::string run_directory;                         ///< must exist; windows.jsonl and checkpoints/ go below it
+  std::string resume_from;                           ///< a checkpoint of the workers; empty: start anew
   std::string
       policy_from; ///< a saved learner (checkpoints/policy.dynamix); empty: file.arbitrator.policy_file or fresh
   /// Where the connector dials a host, in place of its address and port in the file: a proxy of the fault injector.
@@ -39,6 +39,11 @@ struct host_options {
   storage::file_writer write_file = storage::write_private_file;
   bool trace = false;            ///< writes traces/<host>.jsonl below the run directory
   std::string agent_socket = {}; ///< where training processes join, if the file's trainer is a client
+  /// This host, where it joins an open cluster whose file does not name it; else null.
+  std::shared_ptr<const cluster::host> guest = {};
+
+  /// As the file has it, or `guest`; null: neither.
+  const cluster::host* own() const { return guest ? guest.get() : file->find(host); }
 };
 
 struct host_outcome {

@@ -1,5 +1,6 @@
 #include "actors/host_links.hpp"
 
+#include "cluster/places.hpp"
 #include "cluster/tree_plan.hpp"
 
 #include <spdlog/spdlog.h>
@@ -31,8 +32,10 @@ links::pump_options options_for(const host_options& options, const char* kind,
                                 const std::vector<const cluster::host*>& callers) {
   links::pump_options wanted{.directory = options.keys, .host = options.host, .accepted = {}};
   for (const auto* host : callers)
-    if (host->name != options.host)
+    if (host->name != options.host && !cluster::is_place(*host))
       wanted.accepted.insert(host->name);
+  // The names of those who may join are not known; an authority's certificate is what they need.
+  wanted.accepts_all = options.file->membership == cluster::membership_kind::open && !callers.empty();
   wanted.report = [kind](const std::string& line) { spdlog::warn("{} {}", kind, line); };
   return wanted;
 }
@@ -40,7 +43,7 @@ links::pump_options options_for(const host_options& options, const char* kind,
 bool takes_control(const host_options& options) {
   const auto& file = *options.file;
   const auto plan = cluster::plan_tree(file);
-  return file.find(options.host)->has(cluster::role::arbitrator) ||
+  return options.own()->has(cluster::role::arbitrator) ||
          (!plan.central() && plan.find(options.host) < plan.nodes.size());
 }
 
@@ -48,13 +51,12 @@ std::string start_gradients(const host_options& options, host_links& links) {
   std::vector<exchange::member_host> hosts;
   const auto workers = options.file->workers();
   for (const auto* worker : workers)
-    hosts.push_back({.name = worker->name, .address = worker->address});
+    hosts.push_back({.name = worker->name, .address = worker->address, .announced = cluster::is_place(*worker)});
   auto wanted = options_for(options, "gradient link", workers);
   wanted.protocol = options.file->security.data == cluster::data_protection::clear ? links::clear_gradient_protocol
                                                                                    : links::gradient_protocol;
   std::string problem;
-  links.gradients = exchange::peer_links::start(std::move(wanted), options.file->find(options.host)->address,
-                                                std::move(hosts), problem);
+  links.gradients = exchange::peer_links::start(std::move(wanted), options.own()->address, std::move(hosts), problem);
   return problem;
 }
 
@@ -71,7 +73,7 @@ std::string start_links(const host_options& options, host_links& links) {
       callers.push_back(&host);
   std::string problem;
   links.control = links::pump::start(options_for(options, "link", callers), problem);
-  const auto* own = file.find(options.host);
+  const auto* own = options.own();
   if (problem.empty() && own->has(cluster::role::arbitrator) && !file.arbitrator.replicas.empty()) {
     auto wanted = options_for(options, "raft link", file.arbitrators());
     wanted.protocol = links::raft_protocol;

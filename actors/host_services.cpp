@@ -37,12 +37,18 @@ double clock_seconds(caf::actor_system& system) {
 host_services::host_services(caf::actor_system& system, const host_options& options,
                              std::shared_ptr<host_events> events, const host_links& links)
     : system_(system), options_(options), events_(std::move(events)),
-      timeouts_(cluster::derive_timeouts(options.file->detect_ms)), host_(*options_.file->find(options_.host)),
+      timeouts_(cluster::derive_timeouts(options.file->detect_ms)), host_(*options_.own()),
       has_worker_(host_.has(cluster::role::worker) && !options_.without_worker),
-      has_arbitrator_(host_.has(cluster::role::arbitrator)), tree_(system, options_, events_),
-      network_(links.control ? std::make_shared<control_network>(
-                                   system, links.control, std::make_shared<authority>(*options_.file, options_.host))
-                             : nullptr),
+      has_arbitrator_(host_.has(cluster::role::arbitrator)),
+      names_(std::make_shared<worker_names>(*options_.file, has_arbitrator_ && options_.file->membership ==
+                                                                                   cluster::membership_kind::open
+                                                                ? options_.run_directory + "/places"
+                                                                : "")),
+      tree_(system, options_, events_),
+      network_(links.control
+                   ? std::make_shared<control_network>(
+                         system, links.control, std::make_shared<authority>(*options_.file, options_.host, names_))
+                   : nullptr),
       raft_links_(links.raft), peer_links_(links.gradients) {
   tree_.use(network_);
 }
@@ -178,6 +184,8 @@ caf::strong_actor_ptr host_services::start_gateway() {
 }
 
 std::string host_services::publish_gateway() {
+  if (options_.guest)
+    return ""; // nobody knows where to call it
   const auto gateway = caf::actor_cast<gateway_actor>(gateway_);
   const auto bound = network_ ? network_->publish(gateway, host_.port, host_.address)
                               : system_.middleman().publish(gateway, host_.port, host_.address.c_str(), true);
@@ -186,7 +194,7 @@ std::string host_services::publish_gateway() {
 
 std::string host_services::start_worker() {
   training_options training{.file = options_.file,
-                            .host = host_.name,
+                            .host = host_,
                             .checkpoint_directory = options_.run_directory + "/checkpoints",
                             .write_file = options_.write_file,
                             .resume_from = options_.resume_from,
@@ -281,6 +289,7 @@ caf::strong_actor_ptr host_services::start_hub() {
                     .journal = led_from_.journal,
                     .before = led_from_.state,
                     .voter = leadership::voter_of(*options_.file, host_.name),
+                    .names = names_,
                     .plan = tree_.is_root() ? tree_.plan() : cluster::tree_plan{}};
   hub_ = system_.spawn(hub, hub_options{.file = options_.file, .timeouts = timeouts_, .role = std::move(role)});
   if (gateway_)

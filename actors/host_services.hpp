@@ -11,6 +11,7 @@
 #include "actors/leadership.hpp"
 #include "actors/supervisor.hpp"
 #include "actors/tree_services.hpp"
+#include "actors/worker_names.hpp"
 #include "ledger/file.hpp"
 #include "policy/parameter_archive.hpp"
 #include "session/leave.hpp"
@@ -76,6 +77,7 @@ private:
   const cluster::host& host_;
   bool has_worker_;
   bool has_arbitrator_;
+  std::shared_ptr<worker_names> names_;
   tree_services tree_;
   std::shared_ptr<control_network> network_;         ///< null: in the clear, as those below
   std::shared_ptr<links::pump> raft_links_;          ///< to the other voters

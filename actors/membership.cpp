@@ -1,5 +1,6 @@
 #include "actors/membership.hpp"
 
+#include "cluster/places.hpp"
 #include "messages/leave.hpp"
 #include "messages/validation.hpp"
 
@@ -42,13 +43,21 @@ std::string joined(const std::vector<std::string_view>& names) {
 } // namespace
 
 membership::membership(const cluster::cluster_file& file, const cluster::timeouts& timeouts, std::uint64_t floor,
-                       std::optional<std::uint32_t> finished_before)
+                       std::optional<std::uint32_t> finished_before, const std::vector<std::string>& names)
     : cluster_(file.name), digest_(file.digest()), timeouts_(timeouts) {
   state_.floor = floor;
   state_.finished_before = finished_before;
   state_.fixed_group = file.training.trainer == cluster::trainer_kind::client;
-  for (const auto* host : file.workers())
-    state_.members.push_back({.host = host->name, .detail = {}});
+  state_.workers_min = file.workers_min;
+  for (const auto* host : file.workers()) {
+    const auto rank = state_.members.size();
+    const bool guest = cluster::is_place(*host);
+    state_.members.push_back({.host = !guest                ? host->name
+                                      : rank < names.size() ? names[rank]
+                                                            : "",
+                              .guest = guest,
+                              .detail = {}});
+  }
 }
 
 messages::welcome membership::refuse(welcome_verdict verdict, std::string detail) const {
@@ -58,7 +67,22 @@ messages::welcome membership::refuse(welcome_verdict verdict, std::string detail
   return answer;
 }
 
-messages::welcome membership::check(const messages::hello& hello) const {
+/// Of a host that has no rank.
+messages::welcome membership::check_guest(const messages::hello& hello, double now_seconds) const {
+  const auto places = static_cast<std::size_t>(std::ranges::count(state_.members, true, &member::guest));
+  if (places == 0 || !cluster::is_host_name(hello.host))
+    return refuse(welcome_verdict::unknown_host, fmt::format("host {} has no worker in the cluster file", hello.host));
+  if (hello.training)
+    return refuse(welcome_verdict::unknown_host,
+                  fmt::format("host {} trains under a rank that this arbitrator did not give it", hello.host));
+  if (!find_place(now_seconds, state_, timeouts_))
+    return refuse(welcome_verdict::unknown_host,
+                  fmt::format("all {} places of the cluster are taken (cluster.workers_max is {})", places,
+                              state_.members.size()));
+  return {.detail = "welcome", .leader = {}};
+}
+
+messages::welcome membership::check(const messages::hello& hello, double now_seconds) const {
   if (hello.protocol != messages::protocol_version)
     return refuse(welcome_verdict::protocol_mismatch,
                   fmt::format("host {} speaks protocol {}, this arbitrator {}; run the same release on every host",
@@ -70,21 +94,24 @@ messages::welcome membership::check(const messages::hello& hello) const {
     return refuse(
         welcome_verdict::cluster_mismatch,
         fmt::format("host {} read another version of the cluster file; copy the same one to every host", hello.host));
-  const auto found = std::ranges::find(state_.members, hello.host, &member::host);
-  if (found == state_.members.end())
-    return refuse(welcome_verdict::unknown_host, fmt::format("host {} has no worker in the cluster file", hello.host));
   if (hello.heartbeat_interval_ms != timeouts_.heartbeat_interval_ms)
     return refuse(welcome_verdict::heartbeat_mismatch,
                   fmt::format("host {} sends a heartbeat every {} ms, this arbitrator every {} ms", hello.host,
                               hello.heartbeat_interval_ms, timeouts_.heartbeat_interval_ms));
-  if (found->present() && found->incarnation != hello.incarnation)
+  const auto found = std::ranges::find(state_.members, hello.host, &member::host);
+  if (found == state_.members.end()) {
+    if (auto refusal = check_guest(hello, now_seconds); refusal.verdict != welcome_verdict::accepted)
+      return refusal;
+  } else if (found->present() && found->incarnation != hello.incarnation) {
     return refuse(welcome_verdict::duplicate_host,
                   fmt::format("host {} is already connected from another process", hello.host));
+  }
+  const bool same = found != state_.members.end() && found->incarnation == hello.incarnation;
   // Its farewell has overtaken it.
-  if (found->state == member_state::left && found->incarnation == hello.incarnation)
+  if (same && found->state == member_state::left)
     return refuse(welcome_verdict::generation_closed, fmt::format("host {} has left", hello.host));
-  const bool known = found->present() && found->incarnation == hello.incarnation;
-  if ((ending() && !(known && hello.training)) || found->state == member_state::departed)
+  const bool departed = found != state_.members.end() && found->state == member_state::departed;
+  if ((ending() && !(same && found->present() && hello.training)) || departed)
     return refuse(welcome_verdict::generation_closed,
                   fmt::format("training is over (finished: {}; failed: {}; lost: {})", names(member_state::departed),
                               names(member_state::failed), names(member_state::lost)));
@@ -112,10 +139,14 @@ void membership::adopt(const messages::hello& hello, double now_seconds) {
 }
 
 messages::welcome membership::admit(const messages::hello& hello, double now_seconds) {
-  auto answer = check(hello);
+  auto answer = check(hello, now_seconds);
   if (answer.verdict != welcome_verdict::accepted)
     return answer;
-  const auto found = std::ranges::find(state_.members, hello.host, &member::host);
+  auto found = std::ranges::find(state_.members, hello.host, &member::host);
+  if (found == state_.members.end()) {
+    found = state_.members.begin() + *find_place(now_seconds, state_, timeouts_);
+    *found = {.host = hello.host, .guest = true, .detail = {}};
+  }
   highest_term_ = std::max(highest_term_, hello.last_decision.term);
   if (hello.training)
     adopt(hello, now_seconds);
@@ -306,13 +337,19 @@ std::string membership::over(double now_seconds) const {
 }
 
 std::size_t membership::count(member_state state) const {
-  return static_cast<std::size_t>(std::ranges::count(state_.members, state, &member::state));
+  return static_cast<std::size_t>(
+      std::ranges::count_if(state_.members, [state](const auto& one) { return one.state == state && !one.unused(); }));
+}
+
+std::size_t membership::missing() const {
+  const auto here = count(member_state::waiting);
+  return state_.generation > 0 || here >= state_.workers_min ? 0 : state_.workers_min - here;
 }
 
 std::string membership::names(member_state state) const {
   std::vector<std::string_view> chosen;
   for (const auto& one : state_.members)
-    if (one.state == state)
+    if (one.state == state && !one.unused())
       chosen.push_back(one.host);
   return joined(chosen);
 }

@@ -33,7 +33,8 @@ enum class member_state : std::uint8_t {
 };
 
 struct member {
-  std::string host;
+  std::string host;   ///< empty: a place of an open cluster that nobody has had
+  bool guest = false; ///< a host that the file does not name, or a place for one
   member_state state = member_state::awaited;
   std::uint64_t incarnation = 0; ///< 0: it has never come to this arbitrator
   std::uint64_t generation = 0;  ///< newest that it was placed in
@@ -45,6 +46,7 @@ struct member {
   std::optional<double> told_seconds; ///< when it was last told that its generation ends or regroups
   std::string detail;                 ///< why it is lost or has failed
 
+  bool unused() const { return host.empty(); }
   bool present() const { return state == member_state::waiting || state == member_state::training; }
 };
 
@@ -52,6 +54,7 @@ enum class generation_phase : std::uint8_t { none, running, regrouping, ending }
 
 struct membership_state {
   std::vector<member> members;                  ///< by rank
+  std::uint32_t workers_min = 0;                ///< training begins with as many; 0: with all that are expected
   bool fixed_group = false;                     ///< the training processes' group is their user's: all train or none
   double began_seconds = -1;                    ///< when it was first looked at
   std::optional<std::uint32_t> finished_before; ///< who finished training under an arbitrator before this one
@@ -92,6 +95,10 @@ struct membership_change {
 };
 
 membership_change decide(double now_seconds, const membership_state& state, const cluster::timeouts& timeouts);
+/// The rank for a host that has none: of a place that nobody has had, or else of who has been gone longest, and long
+/// enough to be forgotten. Nothing: all places are taken, or the cluster has none.
+std::optional<std::uint32_t> find_place(double now_seconds, const membership_state& state,
+                                        const cluster::timeouts& timeouts);
 /// "ben has left", "ben is lost: ..."; empty for one that has not gone.
 std::string why_gone(const member& one);
 /// Why nobody is left and nobody can still come; empty: that is not so.
@@ -99,9 +106,10 @@ std::string why_over(double now_seconds, const membership_state& state, const cl
 
 class membership {
 public:
-  /// Generations are numbered above `floor`. `finished_before`: who is known to have come to the end of training.
+  /// `file`: with its places, where it is open. Generations are numbered above `floor`. `finished_before`: who is known
+  /// to have come to the end of training. `names`: by rank, of the hosts that have had places before.
   membership(const cluster::cluster_file& file, const cluster::timeouts& timeouts, std::uint64_t floor = 0,
-             std::optional<std::uint32_t> finished_before = {});
+             std::optional<std::uint32_t> finished_before = {}, const std::vector<std::string>& names = {});
 
   /// Judges a hello, and takes the worker in if it is accepted.
   messages::welcome admit(const messages::hello& hello, double now_seconds);
@@ -129,6 +137,8 @@ public:
   bool is_member(std::uint32_t rank) const;
   /// Has been given a place in the newest generation, and has not left it.
   bool is_placed(std::uint32_t rank) const;
+  /// How many more than are here training waits for before it begins; 0: it has begun, or does not wait for a number.
+  std::size_t missing() const;
   /// Every member of the newest generation has come to this arbitrator.
   bool complete() const;
   /// Somebody has come to the end of training: nobody can join any more.
@@ -142,7 +152,8 @@ public:
 
 private:
   messages::welcome refuse(messages::welcome_verdict verdict, std::string detail) const;
-  messages::welcome check(const messages::hello& hello) const;
+  messages::welcome check(const messages::hello& hello, double now_seconds) const;
+  messages::welcome check_guest(const messages::hello& hello, double now_seconds) const;
   void adopt(const messages::hello& hello, double now_seconds);
   void gone(std::uint32_t rank, member_state how, const std::string& detail, double now_seconds);
   void apply(const membership_change& change, double now_seconds);

@@ -131,19 +131,35 @@ find_notices(double now, const membership_state& state, const cluster::timeouts&
   return notices;
 }
 
+/// Of a host that the file does not name: nobody waits for it any more, and its place is another's to take.
+bool is_forgotten(double now, const membership_state& state, const cluster::timeouts& timeouts, std::uint32_t rank) {
+  const auto& one = state.members[rank];
+  // One that an arbitrator before this one had taken in has been away since this one began.
+  const bool away = one.state == member_state::awaited && !is_placed(state, rank);
+  const bool gone =
+      one.state == member_state::lost || one.state == member_state::left || one.state == member_state::failed;
+  const auto since = away ? state.began_seconds : one.since_seconds;
+  return one.guest && !one.unused() && (away || gone) && 1000 * (now - since) > timeouts.stall_timeout_ms;
+}
+
 /// Whether those who wait are to wait no longer for others.
 bool is_time_to_form(double now, const membership_state& state, const cluster::timeouts& timeouts,
                      const std::vector<std::uint32_t>& waiting) {
   const auto of = [&](std::uint32_t rank) -> const member& { return state.members[rank]; };
   // Who is lost may be started again; who has left says that it will not.
-  const auto left = static_cast<std::size_t>(std::ranges::count(state.members, member_state::left, &member::state));
-  const bool everyone = waiting.size() + left == state.members.size();
+  std::size_t expected = 0;
+  for (std::uint32_t rank = 0; rank < state.members.size(); ++rank)
+    expected +=
+        of(rank).unused() || of(rank).state == member_state::left || is_forgotten(now, state, timeouts, rank) ? 0 : 1;
+  const bool everyone = waiting.size() == expected;
   if (state.fixed_group) // its user starts them, whenever that may be
     return everyone;
   const bool in_memory = std::ranges::any_of(waiting, [&](auto rank) { return of(rank).steps > 0; });
   double longest = 0;
   for (const auto rank : waiting)
     longest = std::max(longest, now - of(rank).since_seconds);
+  if (state.generation == 0 && !in_memory && state.workers_min > 0)
+    return waiting.size() >= state.workers_min;
   if (state.generation == 0 && !in_memory)
     return everyone || 1000 * longest > timeouts.join_timeout_ms;
   // All that was in memory is lost, or another arbitrator knew who else there is: the others get time to come.
@@ -201,6 +217,19 @@ std::optional<membership_change> form(double now, const membership_state& state,
 
 } // namespace
 
+std::optional<std::uint32_t> find_place(double now, const membership_state& state, const cluster::timeouts& timeouts) {
+  std::optional<std::uint32_t> oldest;
+  for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
+    const auto& one = state.members[rank];
+    if (one.unused())
+      return rank;
+    if (is_forgotten(now, state, timeouts, rank) &&
+        (!oldest || one.since_seconds < state.members[*oldest].since_seconds))
+      oldest = rank;
+  }
+  return oldest;
+}
+
 std::string why_gone(const member& one) {
   if (one.state == member_state::left)
     return fmt::format("{} has left", one.host);
@@ -228,6 +257,7 @@ std::string why_over(double now_seconds, const membership_state& state, const cl
   std::size_t finished = 0;
   std::size_t gone = 0; // by their own word: nobody starts them again
   std::size_t awaited = 0;
+  std::size_t unused = 0;
   double last = state.began_seconds;
   for (const auto& one : state.members) {
     if (one.present())
@@ -235,11 +265,14 @@ std::string why_over(double now_seconds, const membership_state& state, const cl
     finished += one.state == member_state::departed ? 1 : 0;
     gone += one.state == member_state::left || one.state == member_state::failed ? 1 : 0;
     awaited += one.state == member_state::awaited ? 1 : 0;
+    unused += one.unused() ? 1 : 0;
     last = std::max(last, one.since_seconds);
   }
   if (finished > 0)
     return "training has ended";
-  if (gone == state.members.size())
+  // Before training has begun, others may come to an open cluster.
+  const bool begun = state.generation > 0 || state.floor > 0;
+  if (gone > 0 && gone + unused == state.members.size() && (unused == 0 || begun))
     return "all workers have left or failed";
   const double waited_ms = 1000 * (now_seconds - last);
   // Nobody is needed any more, but whoever has not ended yet may have a farewell to say.

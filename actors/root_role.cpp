@@ -37,7 +37,8 @@ root_role::root_role(const std::shared_ptr<const cluster::cluster_file>& file, c
                      root_options options, hub_links& links)
     : hub_role(file, timeouts, links), options_(std::move(options)),
       members_(*file, membership_timeouts(timeouts, options_),
-               options_.before ? options_.before->generation.generation : 0, finished_before(*file, options_)) {}
+               options_.before ? options_.before->generation.generation : 0, finished_before(*file, options_),
+               options_.names ? options_.names->all() : std::vector<std::string>{}) {}
 
 void root_role::write_row(ledger::entry entry) {
   options_.run_ledger->append(
@@ -76,6 +77,8 @@ messages::welcome root_role::take_in(const messages::hello& hello) {
     write_refusal(hello, welcome);
     return welcome;
   }
+  if (const auto problem = options_.names ? options_.names->give(welcome.rank, hello.host) : ""; !problem.empty())
+    spdlog::warn("places_not_kept error=\"{}\"", problem);
   raise_term();
   if (hello.training) {
     adopt_windows();
@@ -88,8 +91,9 @@ messages::welcome root_role::take_in(const messages::hello& hello) {
     unsure_.insert(welcome.rank);
   }
   const auto missing = members_.count(member_state::awaited);
-  const auto text = missing == 0 ? std::string{"all workers are here"}
-                                 : fmt::format("waiting for {}", members_.names(member_state::awaited));
+  const auto text = members_.missing() > 0 ? fmt::format("{} more are awaited", members_.missing())
+                    : missing == 0         ? std::string{"all workers are here"}
+                                           : fmt::format("waiting for {}", members_.names(member_state::awaited));
   const bool new_here = hello.generation == 0;
   spdlog::info("{} host={} rank={} steps={} {}", new_here ? "joined" : "rejoined", hello.host, welcome.rank,
                hello.steps, text);

@@ -7,6 +7,7 @@
 #include "actors/host_events.hpp"
 #include "actors/hub_role.hpp"
 #include "actors/membership.hpp"
+#include "actors/worker_names.hpp"
 #include "cluster/tree_plan.hpp"
 #include "ledger/file.hpp"
 
@@ -26,6 +27,7 @@ struct root_options {
   std::shared_ptr<decision_journal> journal;                ///< null: what is decided holds at once
   std::shared_ptr<const replication::journal_state> before; ///< what the leader before left; null: nothing
   std::uint64_t voter = 1;                                  ///< this host's
+  std::shared_ptr<worker_names> names;                      ///< of those who have places; null: none are known
   cluster::tree_plan plan;                                  ///< of the tree below; without nodes: none
 
   bool tree() const { return !plan.nodes.empty(); }

@@ -67,7 +67,7 @@ public:
       run_.control_seconds_ += record.control_seconds;
     }
     caf::anon_send(worker_, atom::report_v,
-                   pack_checked(messages::window_report{.host = run_.options_.host,
+                   pack_checked(messages::window_report{.host = run_.options_.host.name,
                                                         .rank = place_.rank,
                                                         .generation = place_.generation,
                                                         .window = record.window,
@@ -157,7 +157,7 @@ void training_run::place(const messages::placement& place, store_actor store) {
     order_ = order{.place = {{.rank = rank_,
                               .members = place.members,
                               .store_prefix = place.store_prefix,
-                              .address = options_.file->find(options_.host)->address,
+                              .address = options_.host.address,
                               .collective_timeout_ms = options_.timeouts.collective_timeout_ms,
                               .join_timeout_ms = options_.timeouts.stall_timeout_ms,
                               .links = options_.links},
@@ -204,7 +204,7 @@ void training_run::run() {
     // Outlives the session: a thread that a generation left behind may still read it.
     static trainer::steady_clock clock;
     trainer::session session({.file = options_.file.get(),
-                              .host = options_.file->find(options_.host),
+                              .host = &options_.host,
                               .checkpoint_directory = options_.checkpoint_directory,
                               .write_file = options_.write_file,
                               .resume_from = options_.resume_from},

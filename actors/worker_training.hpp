@@ -18,7 +18,7 @@ class client_listener;
 
 struct training_options {
   std::shared_ptr<const cluster::cluster_file> file;
-  std::string host;
+  cluster::host host; ///< this one
   std::string checkpoint_directory;
   storage::file_writer write_file = storage::write_private_file;
   std::string resume_from;

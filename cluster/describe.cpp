@@ -1,6 +1,7 @@
 /// What a cluster file says, for people and programs: the plan, the resolved file, the documentation's tables.
 
 #include "cluster/fields.hpp"
+#include "cluster/places.hpp"
 #include "cluster/server_plan.hpp"
 #include "cluster/text_table.hpp"
 #include "cluster/tree_plan.hpp"
@@ -76,6 +77,8 @@ std::string to_toml_without(const cluster_file& file, std::string_view left_out)
       text += fmt::format("{}[{}]\n{}", text.empty() ? "" : "\n", section,
                           settings::to_toml(settings::show(file_fields(), file, section)));
   for (const auto& each : file.hosts) {
+    if (is_place(each))
+      continue;
     const host_entry entry = to_entry(each);
     text += "\n[[host]]\n" + settings::to_toml(settings::show(host_fields(), entry));
     for (const auto& change : entry.host.emulate)
@@ -159,11 +162,26 @@ std::string to_toml(const cluster_file& file) {
 std::string to_digested_toml(const cluster_file& file) {
   auto text = to_toml_without(file, "security");
   // Fields that have come since a release count where they are used, so that its run directories replay.
-  for (const std::string_view line :
-       {"trainer = \"built-in\"\n", "interactions_scale = 1\n", "compression = \"none\"\n", "layers = 4\n",
-        "heads = 4\n", "context = 128\n", "vocabulary = \"bytes\"\n", "vocabulary_size = 8192\n",
-        "schedule = \"constant\"\n", "warmup_samples = 0\n", "label_smoothing = 0\n", "augmentation = \"none\"\n",
-        "micro_batch = 0\n", "reflex = false\n", "tls = \"off\"\n", "certificate_file = \"\"\n", "key_file = \"\"\n"})
+  for (const std::string_view line : {"trainer = \"built-in\"\n",
+                                      "interactions_scale = 1\n",
+                                      "compression = \"none\"\n",
+                                      "layers = 4\n",
+                                      "heads = 4\n",
+                                      "context = 128\n",
+                                      "vocabulary = \"bytes\"\n",
+                                      "vocabulary_size = 8192\n",
+                                      "schedule = \"constant\"\n",
+                                      "warmup_samples = 0\n",
+                                      "label_smoothing = 0\n",
+                                      "augmentation = \"none\"\n",
+                                      "micro_batch = 0\n",
+                                      "reflex = false\n",
+                                      "tls = \"off\"\n",
+                                      "certificate_file = \"\"\n",
+                                      "key_file = \"\"\n",
+                                      "membership = \"listed\"\n",
+                                      "workers_min = 0\n",
+                                      "workers_max = 0\n"})
     if (const auto at = text.find(line); at != std::string::npos)
       text.erase(at, line.size());
   return text;

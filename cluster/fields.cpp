@@ -37,25 +37,11 @@ constexpr std::array<std::string_view, 4> compression_names = {"none", "union", 
 constexpr std::array<std::string_view, 2> membership_names = {"listed", "open"};
 constexpr std::array<std::string_view, 2> data_protection_names = {"encrypted", "clear"};
 constexpr std::array<std::string_view, 3> page_tls_names = {"off", "host", "file"};
-constexpr std::array<std::string_view, 2> role_names = {"worker", "arbitrator"};
 constexpr std::array<std::string_view, 2> topology_names = {"ring", "parameter-server"};
 constexpr std::array<std::string_view, 3> reward_names = {"auto", "progress", "paper"};
 
 // Exact as a double and in JSON.
 constexpr double highest_seed = 9007199254740992.0;
-
-constexpr double no_limit_seconds = 1e9;
-constexpr double highest_batch = 1048576;
-
-bool is_name(const std::string& text) {
-  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; };
-  return !text.empty() && text.size() <= 64 && std::isalnum(static_cast<unsigned char>(text.front())) != 0 &&
-         std::all_of(text.begin(), text.end(), fits);
-}
-
-bool is_path(const std::string& text) {
-  return settings::is_line(text, 4096);
-}
 
 bool is_filled_path(const std::string& text) {
   return !text.empty() && is_path(text);
@@ -73,13 +59,9 @@ bool is_model(const std::string& text) {
 constexpr text_rule model_rule = {is_model, "one of \"lenet\", \"vgg11\", \"vgg13\", \"vgg16\", \"vgg19\", "
                                             "\"resnet18\", \"resnet34\", \"resnet50\", \"transformer\", \"ncf\", or "
                                             "\"script:FILE\""};
-constexpr text_rule name_rule = {
-    is_name, "a name of 1 to 64 letters, digits, '.', '_' and '-' that begins with a letter or digit"};
-constexpr text_rule address_rule = {is_address, "an IPv4 or IPv6 address or a host name that peers can connect to"};
 constexpr text_rule listen_rule = {is_listen,
                                    "an address and a port such as \"127.0.0.1:8080\" or \"[::1]:8080\", or empty"};
 constexpr text_rule path_rule = {is_filled_path, "a path of 1 to 4096 characters"};
-constexpr text_rule optional_path_rule = {is_path, "a path of at most 4096 characters, or empty"};
 
 constexpr auto training_section = &cluster_file::training;
 constexpr auto batch_section = &cluster_file::batch;
@@ -104,6 +86,21 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "Seed of everything random: parameters, sampling, the policy's choices.", closed(0, highest_seed)},
     {"cluster", "detect_ms", in<&cluster_file::detect_ms>,
      "How soon a silent peer is to be noticed, in milliseconds; every time-out follows from it.", closed(100, 60000)},
+    {"cluster",
+     "membership",
+     in<&cluster_file::membership>,
+     "Who may train: the hosts of this file, or also others, which join as "
+     "[launching.md](launching.md#hosts-that-come-and-go) describes.",
+     {},
+     membership_names},
+    {"cluster", "workers_min", in<&cluster_file::workers_min>,
+     "Training begins when as many workers have come, and waits for no more; 0 is all of the file. With "
+     "`batch.initial` "
+     "on as many begins the global batch of an open cluster.",
+     closed(0, 4096)},
+    {"cluster", "workers_max", in<&cluster_file::workers_max>,
+     "Most workers of an open cluster, with those of the file; more are told to wait. 0 where it is not open.",
+     closed(0, 4096)},
     {"cluster",
      "secret_file",
      in<&cluster_file::secret_file>,
@@ -464,111 +461,12 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "How far train-policy's environments vary from this file.", closed(0, 1)},
 };
 
-constexpr auto host_of = &host_entry::host;
-
-const std::vector<settings::field<host_entry>> host_rows = {
-    {"host",
-     "name",
-     in<host_of, &host::name>,
-     "Name of the host, unique in the file.",
-     {},
-     {},
-     &name_rule,
-     presence::required},
-    {"host",
-     "address",
-     in<host_of, &host::address>,
-     "Where peers reach it and where it listens.",
-     {},
-     {},
-     &address_rule},
-    {"host",
-     "port",
-     in<host_of, &host::port>,
-     "Port of its gateway, unique for its address.",
-     closed(1, 65535),
-     {},
-     nullptr,
-     presence::required},
-    {"host",
-     "roles",
-     in<host_of, &host::roles>,
-     "What it does: worker, arbitrator or both. One host is the arbitrator, or 3 or 5 that arbitrator.replicas names.",
-     {},
-     role_names},
-    {"host", "replica_port", in<host_of, &host::replica_port>,
-     "Port at which replicas of the arbitrator reach it; 0 is port + 1000.", closed(0, 65535)},
-    {"host", "compute_slowdown", in<&host_entry::compute_slowdown>,
-     "Emulates a slow host: computing takes this many times as long.", closed(1, 100)},
-    {"host", "count", in<&host_entry::count>,
-     "So many equal hosts: NAME-1, NAME-2, ... on this port and those that follow.", closed(1, 4096)},
-    {"host", "batch_highest", in<host_of, &host::batch_highest>,
-     "Most samples a step that its memory allows; 0 is batch.highest.", closed(0, highest_batch)},
-    {"host",
-     "profile",
-     in<host_of, &host::profile>,
-     "Simulation: its device profile; empty is simulation.profile.",
-     {},
-     {},
-     &optional_path_rule},
-    {"host", "bandwidth_mbit", in<host_of, &host::bandwidth_mbit>,
-     "Of its link in Mbit/s, for the simulator and for what `check` predicts; 0 is simulation.bandwidth_mbit.",
-     closed(0, 1e7)},
-    {"host", "join_at_seconds", in<host_of, &host::join_at_seconds>, "Simulation: when it comes.",
-     closed(0, no_limit_seconds)},
-    {"host", "leave_at_seconds", in<host_of, &host::leave_at_seconds>, "Simulation: when it is lost; 0: never.",
-     closed(0, no_limit_seconds)},
-};
-
-const std::vector<settings::field<emulation>> emulation_rows = {
-    {"host.emulate",
-     "at_seconds",
-     in<&emulation::at_seconds>,
-     "Seconds of training from which on the change holds; later than the entry before.",
-     open_low(no_limit_seconds),
-     {},
-     nullptr,
-     presence::required},
-    {"host.emulate",
-     "compute_slowdown",
-     in<&emulation::compute_slowdown>,
-     "The host's slow-down from then on.",
-     closed(1, 100),
-     {},
-     nullptr,
-     presence::required},
-};
-
 } // namespace
 
 std::span<const settings::field<cluster_file>> file_fields() {
   return section_rows;
 }
-std::span<const settings::field<host_entry>> host_fields() {
-  return host_rows;
-}
-std::span<const settings::field<emulation>> emulation_fields() {
-  return emulation_rows;
-}
 
-host_entry to_entry(const host& from) {
-  host_entry entry{from, 1};
-  if (!from.emulate.empty() && from.emulate.front().at_seconds == 0) {
-    entry.compute_slowdown = from.emulate.front().compute_slowdown;
-    entry.host.emulate.erase(entry.host.emulate.begin());
-  }
-  return entry;
-}
-
-host from_entry(host_entry entry) {
-  if (entry.compute_slowdown != 1)
-    entry.host.emulate.insert(entry.host.emulate.begin(), {0, entry.compute_slowdown});
-  return std::move(entry.host);
-}
-
-std::string_view to_string(role value) {
-  return role_names.at(static_cast<std::size_t>(value));
-}
 std::string_view to_string(topology_kind value) {
   return topology_names.at(static_cast<std::size_t>(value));
 }

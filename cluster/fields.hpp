@@ -4,6 +4,7 @@
 /// docs/cluster-file.md all read it. Internal to the room.
 
 #include "cluster/cluster_file.hpp"
+#include "cluster/places.hpp"
 #include "settings/field.hpp"
 
 #include <cstdint>
@@ -16,6 +17,16 @@ namespace dynamix::cluster {
 
 using settings::number_text;
 using settings::quoted;
+
+// What fields of both tables may be.
+inline constexpr double no_limit_seconds = 1e9;
+inline constexpr double highest_batch = 1048576;
+inline bool is_path(const std::string& text) {
+  return settings::is_line(text, 4096);
+}
+inline constexpr settings::text_rule name_rule = {
+    is_host_name, "a name of 1 to 64 letters, digits, '.', '_' and '-' that begins with a letter or digit"};
+inline constexpr settings::text_rule optional_path_rule = {is_path, "a path of at most 4096 characters, or empty"};
 
 /// A [[host]] as the file writes it: its slow-down at the start stands beside the later changes.
 struct host_entry {

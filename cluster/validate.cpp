@@ -228,6 +228,32 @@ void check_replicas(checker& check) {
                 "arbitrator.replicas needs security.keys or cluster.secret_file, with which they know each other");
 }
 
+void check_membership(checker& check, std::size_t workers) {
+  const auto& file = check.file();
+  const bool open = file.membership == membership_kind::open;
+  const auto most = open ? std::size_t{file.workers_max} : workers;
+  check.require(open || file.workers_max == 0, {"cluster.workers_max", "cluster.membership"},
+                "cluster.workers_max limits an open cluster; it needs cluster.membership = \"open\"");
+  check.require(!open || file.workers_max >= std::max<std::size_t>(workers, 1),
+                {"cluster.workers_max", "cluster.membership"},
+                fmt::format("cluster.workers_max is {}; an open cluster needs at least {}, with the workers of this "
+                            "file, and as many more as may join",
+                            file.workers_max, std::max<std::size_t>(workers, 1)));
+  check.require(file.workers_min <= most, {"cluster.workers_min", "cluster.workers_max"},
+                fmt::format("cluster.workers_min is {}; there can be at most {} workers", file.workers_min, most));
+  if (!open)
+    return;
+  const std::string key = "cluster.membership";
+  const auto refuse = [&](bool wrong, const char* field, const char* what) {
+    check.require(!wrong, {field, key},
+                  fmt::format("{} and cluster.membership = \"open\" do not go together yet", what));
+  };
+  refuse(file.arbitrator.topology == arbitration_topology::tree, "arbitrator.topology",
+         "arbitrator.topology = \"tree\"");
+  refuse(!file.arbitrator.replicas.empty(), "arbitrator.replicas", "arbitrator.replicas");
+  refuse(file.training.trainer == trainer_kind::client, "training.trainer", "training.trainer = \"client\"");
+}
+
 void check_roles(checker& check) {
   const auto& hosts = check.file().hosts;
   check.require(!hosts.empty(), {"host"}, "there is no host; write one [[host]] for each, 1 to 8192");
@@ -237,7 +263,9 @@ void check_roles(checker& check) {
   if (hosts.empty() || unclear || unread)
     return;
   const auto workers = check.file().workers().size();
-  check.require(workers > 0, {"host[0].roles"}, "no host has the role \"worker\"; at least one must");
+  check.require(workers > 0 || check.file().membership == membership_kind::open, {"host[0].roles"},
+                "no host has the role \"worker\"; at least one must");
+  check_membership(check, workers);
   check.require(workers <= workers_max, {"host[0].roles"},
                 fmt::format("{} hosts have the role \"worker\"; at most {} may", workers, workers_max));
   std::size_t arbitrators = 0;

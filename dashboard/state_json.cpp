@@ -63,7 +63,8 @@ void add_workers(json_text& json, const ledger::run& run, columns wanted) {
   const auto& workers = run.workers();
   using worker = const live_worker&;
   json.key("workers").open_object();
-  if (wanted == columns::all) {
+  // Others may have come to an open cluster since.
+  if (wanted == columns::all || run.file().membership == cluster::membership_kind::open) {
     json.column("name", workers, [](worker one) { return one.name; });
     json.column("batch_lowest", workers, [](worker one) { return one.batch_lowest; });
     json.column("batch_highest", workers, [](worker one) { return one.batch_highest; });
@@ -114,9 +115,10 @@ double mean_of(const thinned_table& table, std::size_t worker, std::size_t begin
 }
 
 /// An array a worker, each element the mean of `joined` rows.
-void add_worker_history(json_text& json, std::string_view name, const thinned_table& table, std::size_t joined) {
+void add_worker_history(json_text& json, std::string_view name, const thinned_table& table, std::size_t workers,
+                        std::size_t joined) {
   json.key(name).open_array();
-  for (std::size_t worker = 0; worker < table.columns(); ++worker) {
+  for (std::size_t worker = 0; worker < workers; ++worker) {
     json.open_array();
     for (std::size_t row = 0; row < table.rows(); row += joined)
       json.value(mean_of(table, worker, row, row + joined));
@@ -130,11 +132,11 @@ void add_history(json_text& json, const ledger::run& run, std::size_t worker_cel
   for (std::size_t i = 0; i < signal_count; ++i)
     add_table_column(json, signal_names[i], run.history(), i);
   json.close_object();
-  const std::size_t cells = run.batches().columns() * run.batches().rows();
+  const std::size_t cells = run.workers().size() * run.batches().rows();
   const std::size_t joined = std::max<std::size_t>(1, cells / worker_cells + (cells % worker_cells > 0 ? 1 : 0));
   json.key("worker_history").open_object().member("stride", run.batches().stride() * joined);
-  add_worker_history(json, "batch", run.batches(), joined);
-  add_worker_history(json, "work_seconds", run.work_seconds(), joined);
+  add_worker_history(json, "batch", run.batches(), run.workers().size(), joined);
+  add_worker_history(json, "work_seconds", run.work_seconds(), run.workers().size(), joined);
   json.close_object();
   json.key("policy_history").open_object();
   add_table_column(json, "elapsed_seconds", run.policies(), 0);

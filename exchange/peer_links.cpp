@@ -5,6 +5,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -14,16 +15,33 @@ namespace {
 constexpr std::chrono::milliseconds connect_time{5000};
 /// The collective has connected already; this is for a thread that was held up.
 constexpr std::chrono::milliseconds take_time{1000};
-constexpr std::size_t announcement_bytes = 2;
+constexpr std::size_t port_bytes = 2;
+constexpr std::size_t announcement_bytes_max = 512;
+
+/// A port and, for those who do not know it, "NAME ADDRESS". False where it is none.
+bool read_announcement(const std::vector<std::uint8_t>& said, member_host& host, std::uint16_t& port) {
+  if (said.size() < port_bytes || said.size() > announcement_bytes_max)
+    return false;
+  port = static_cast<std::uint16_t>(said[0] << 8 | said[1]);
+  if (!host.announced)
+    return true;
+  const std::string text(said.begin() + port_bytes, said.end());
+  const auto space = text.find(' ');
+  host.name = text.substr(0, space);
+  host.address = space == std::string::npos ? "" : text.substr(space + 1);
+  return !host.name.empty() && !host.address.empty();
+}
 
 } // namespace
 
 std::shared_ptr<peer_links> peer_links::start(links::pump_options options, const std::string& listen_address,
                                               std::vector<member_host> hosts, std::string& problem) {
+  const member_host own{.name = options.host, .address = listen_address};
   auto pump = links::pump::start(std::move(options), problem);
   if (!pump)
     return nullptr;
   const std::shared_ptr<peer_links> made(new peer_links(std::move(pump), std::move(hosts)));
+  made->own_ = own;
   problem = made->pump_->listen_for_carriages(listen_address, 0, made->port_);
   if (problem.empty())
     return made;
@@ -35,7 +53,10 @@ peer_links::peer_links(std::unique_ptr<links::pump> pump, std::vector<member_hos
     : pump_(std::move(pump)), hosts_(std::move(hosts)) {}
 
 std::vector<std::uint8_t> peer_links::announcement() const {
-  return {static_cast<std::uint8_t>(port_ >> 8), static_cast<std::uint8_t>(port_)};
+  std::string said = {static_cast<char>(port_ >> 8), static_cast<char>(port_ & 0xff)};
+  if (std::ranges::find(hosts_, own_.name, &member_host::name) == hosts_.end()) // the others do not know it
+    said += fmt::format("{} {}", own_.name, own_.address);
+  return {said.begin(), said.end()};
 }
 
 std::unique_ptr<peer_links::ends> peer_links::open(const place& own, const announcements& announced,
@@ -47,14 +68,15 @@ std::unique_ptr<peer_links::ends> peer_links::open(const place& own, const annou
     if (rank == own.rank)
       continue;
     const auto said = announced.find(rank);
+    ends::peer peer;
+    if (rank < hosts_.size())
+      peer.host = hosts_[rank];
     if (rank >= hosts_.size())
       problem = fmt::format("the cluster has no worker of rank {}", rank);
-    else if (said == announced.end() || said->second.size() != announcement_bytes)
+    else if (said == announced.end() || !read_announcement(said->second, peer.host, peer.port))
       problem = fmt::format("host \"{}\" has announced no port for links: it may have no keys", hosts_[rank].name);
-    if (!problem.empty())
-      return nullptr;
-    ends::peer peer{.listener = links::inner_listener::open(static_cast<std::uint16_t>(rank), problem),
-                    .port = static_cast<std::uint16_t>(said->second[0] << 8 | said->second[1])};
+    else
+      peer.listener = links::inner_listener::open(static_cast<std::uint16_t>(rank), problem);
     if (!peer.listener)
       return nullptr;
     made->peers_[rank] = std::move(peer);
@@ -81,7 +103,7 @@ std::uint16_t peer_links::ends::port(std::uint32_t rank) const {
 std::string peer_links::ends::carry() {
   std::string problem;
   for (auto& [rank, peer] : peers_) {
-    const auto& host = links_->hosts_[rank];
+    const auto& host = peer.host;
     const int plain = std::exchange(peer.listener, nullptr)->take(take_time, problem);
     if (plain < 0)
       return fmt::format("no connection within this process for host \"{}\": {}", host.name, problem);

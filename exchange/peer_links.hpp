@@ -24,6 +24,7 @@ struct place;
 struct member_host {
   std::string name; ///< what its certificate proves
   std::string address;
+  bool announced = false; ///< not known before: what the member itself announces
 };
 
 /// One process's links to all groups that it will be in. Thread-safe.
@@ -59,6 +60,7 @@ public:
     std::string purpose_;
     struct peer {
       std::unique_ptr<links::inner_listener> listener;
+      member_host host;
       std::uint16_t port = 0; ///< that its host has announced
     };
     std::map<std::uint32_t, peer> peers_; ///< by rank
@@ -76,6 +78,7 @@ private:
 
   std::unique_ptr<links::pump> pump_;
   const std::vector<member_host> hosts_;
+  member_host own_;
   std::uint16_t port_ = 0;
 };
 

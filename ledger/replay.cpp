@@ -1,5 +1,6 @@
 #include "ledger/replay.hpp"
 
+#include "cluster/places.hpp"
 #include "cluster/tree_plan.hpp"
 #include "ledger/text.hpp"
 #include "policy/deliberation.hpp"
@@ -38,7 +39,7 @@ messages::shard_report shard_of(const ledger::window& window) {
 class replayer {
 public:
   replayer(const cluster::cluster_file& file, const read_parameters& read)
-      : file_(file), digest_(fmt::format("{:016x}", file.digest())), read_(read) {}
+      : file_(cluster::with_places(file)), digest_(fmt::format("{:016x}", file.digest())), read_(read) {}
 
   replay_result run(const std::vector<ledger::row>& rows) {
     for (const auto& row : rows) {
@@ -157,7 +158,7 @@ private:
     }
   }
 
-  const cluster::cluster_file& file_;
+  const cluster::cluster_file file_;
   const std::string digest_;
   const read_parameters& read_;
   std::unique_ptr<policy::deliberation> judge_;    ///< null: these windows cannot be decided again

@@ -1,5 +1,6 @@
 #include "ledger/run.hpp"
 
+#include "cluster/places.hpp"
 #include "ledger/entropy.hpp"
 #include "ledger/text.hpp"
 
@@ -90,12 +91,14 @@ void duration_histogram::add(double seconds) {
 }
 
 run::run(const cluster::cluster_file& file)
-    : file_(file), history_(signal_count, history_rows),
-      batches_(file.workers().size(), worker_history_rows(file.workers().size())),
-      work_seconds_(file.workers().size(), worker_history_rows(file.workers().size())), policies_(3, history_rows),
+    : file_(cluster::with_places(file)), history_(signal_count, history_rows),
+      batches_(file_.workers().size(), worker_history_rows(file_.workers().size())),
+      work_seconds_(batches_.columns(), worker_history_rows(batches_.columns())), policies_(3, history_rows),
       decisions_(!file.arbitrator.replicas.empty()) {
-  const auto highest = file.highest_by_rank();
-  for (const auto* host : file.workers()) {
+  const auto highest = file_.highest_by_rank();
+  for (const auto* host : file_.workers()) {
+    if (cluster::is_place(*host))
+      break;
     rank_of_[host->name] = workers_.size();
     workers_.push_back(
         {.name = host->name, .batch_lowest = file.batch.lowest, .batch_highest = highest[workers_.size()]});
@@ -106,6 +109,32 @@ run::run(const cluster::cluster_file& file)
 live_worker* run::find(const std::string& name) {
   const auto found = rank_of_.find(name);
   return found == rank_of_.end() ? nullptr : &workers_[found->second];
+}
+
+/// A place of an open cluster is the host's that speaks from its rank; what is known of another that had it is dropped.
+void run::seat(const std::string& host, std::uint32_t rank) {
+  const auto known = rank_of_.find(host);
+  if (known != rank_of_.end() && known->second == rank)
+    return;
+  const auto hosts = file_.workers();
+  if (rank >= hosts.size() || !cluster::is_place(*hosts[rank]) ||
+      (known != rank_of_.end() && !cluster::is_place(*hosts[known->second])))
+    return;
+  const auto empty = [&](std::size_t place) {
+    return live_worker{
+        .name = hosts[place]->name, .batch_lowest = file_.batch.lowest, .batch_highest = file_.batch.highest};
+  };
+  while (workers_.size() <= rank)
+    workers_.push_back(empty(workers_.size()));
+  if (known != rank_of_.end()) {
+    workers_[known->second] = empty(known->second);
+    rank_of_.erase(known);
+  }
+  farewells_.erase(workers_[rank].name);
+  rank_of_.erase(workers_[rank].name);
+  workers_[rank] = empty(rank);
+  workers_[rank].name = host;
+  rank_of_[host] = rank;
 }
 
 const live_worker* run::find_worker(const std::string& name) const {
@@ -242,7 +271,9 @@ void run::count_generation(std::uint64_t generation) {
 }
 
 void run::take(const ledger::farewell& farewell) {
-  if (file_.find(farewell.farewell.host) != nullptr)
+  if (farewell.farewell.steps > 0)
+    seat(farewell.farewell.host, farewell.farewell.rank);
+  if (file_.find(farewell.farewell.host) != nullptr || rank_of_.contains(farewell.farewell.host))
     farewells_[farewell.farewell.host] = farewell.farewell;
   if (auto* worker = find(farewell.farewell.host))
     worker->state = worker_state::ended;
@@ -294,6 +325,8 @@ void run::take(const ledger::window& window) {
   ++totals_.windows;
   totals_.gather.add(window.gather_seconds);
   totals_.decide.add(window.decide_seconds);
+  for (const auto& judged : window.workers)
+    seat(judged.report.host, judged.report.rank);
   std::uint64_t moves = 0; // all tell the same
   for (const auto& judged : window.workers) {
     take(judged);

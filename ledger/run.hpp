@@ -161,7 +161,8 @@ public:
   const cluster::cluster_file& file() const { return file_; }
   const ledger::start& start() const { return start_; }                ///< of the newest life
   const std::vector<ledger::start>& starts() const { return starts_; } ///< the first ones
-  const std::vector<live_worker>& workers() const { return workers_; } ///< by rank
+  /// By rank; of an open cluster up to the last place that somebody has had.
+  const std::vector<live_worker>& workers() const { return workers_; }
   const live_worker* find_worker(const std::string& name) const;
   const thinned_table& history() const { return history_; }
   const thinned_table& batches() const { return batches_; }           ///< a row a window, a column a worker
@@ -207,6 +208,7 @@ private:
   void take(const ledger::deciding&) {} // of use to a replay alone
   void take(const ledger::worker& judged);
   live_worker* find(const std::string& name);
+  void seat(const std::string& host, std::uint32_t rank);
   void come_back(const std::string& host);
   void count_generation(std::uint64_t generation);
   void summarise(const ledger::window& window);

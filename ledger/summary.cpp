@@ -1,5 +1,6 @@
 #include "ledger/summary.hpp"
 
+#include "cluster/places.hpp"
 #include "ledger/warnings.hpp"
 #include "messages/leave.hpp"
 
@@ -103,8 +104,8 @@ void judge_end(const run_records& records, const std::set<std::string>& given_up
   }
   const auto workers = records.file.workers();
   const bool all_left = !workers.empty() && summary.left.size() == workers.size();
-  const bool all_said =
-      std::ranges::all_of(workers, [&](const auto* worker) { return accounted.contains(worker->name); });
+  const bool all_said = std::ranges::all_of(
+      workers, [&](const auto* worker) { return cluster::is_place(*worker) || accounted.contains(worker->name); });
   summary.succeeded = failed == nullptr && all_said && (finished || all_left);
   if (records.farewells.empty())
     summary.reason = "no worker has said farewell";

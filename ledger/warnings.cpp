@@ -171,7 +171,9 @@ void find_stuck_batches(const run& run, bool over, sentences& found) {
         worker.batch_lowest == worker.batch_highest || (!low && batch != worker.batch_highest))
       continue;
     const auto* host = run.file().find(worker.name);
-    const std::string bound = low ? "batch.lowest" : host->batch_highest == 0 ? "batch.highest" : "host.batch_highest";
+    const std::string bound = low                                           ? "batch.lowest"
+                              : host == nullptr || host->batch_highest == 0 ? "batch.highest"
+                                                                            : "host.batch_highest";
     stuck[{batch, bound}].push_back(worker.name);
   }
   for (const auto& [where, names] : stuck) {
@@ -189,7 +191,7 @@ void find_faults(const run& run, sentences& found) {
     return;
   std::vector<std::string> lost;
   for (const auto& worker : run.workers())
-    if (worker.state == worker_state::lost)
+    if (worker.state == worker_state::lost && run.file().find(worker.name) != nullptr) // others may come and go
       lost.push_back(worker.name);
   if (!lost.empty())
     found.push_back("not training with the others: " + some_of(lost));

@@ -107,15 +107,15 @@ bool connection::step(int result) {
   return false;
 }
 
-bool connection::shake_hands(const tls_identity& identity, const std::set<std::string>& accepted) {
+bool connection::shake_hands(const tls_identity& identity, const std::set<std::string>* accepted) {
   if (phase_ == link_phase::silent) {
     if (!first_byte_is_right())
       return false;
     phase_ = link_phase::handshaking;
   }
   if (!session_) {
-    if (!calls())
-      check_.accepted = &accepted;
+    check_.accepted = calls() ? nullptr : accepted;
+    check_.any = !calls() && accepted == nullptr;
     session_ = identity.make_session(peer_.get(), !calls(), check_);
     if (!session_) {
       fail("there is no memory for a session");

@@ -90,8 +90,9 @@ public:
   /// Until when an introduced one may wait for its other end.
   void wait_until(time_point deadline) { deadline_ = deadline; }
 
-  /// The phases before `open`. True once the peer is proven, and introduced: then `open` follows, or `refuse`.
-  bool shake_hands(const tls_identity& identity, const std::set<std::string>& accepted);
+  /// The phases before `open`. `accepted`: who may connect; null: whoever proves a name. True once the peer is proven,
+  /// and introduced: then `open` follows, or `refuse`.
+  bool shake_hands(const tls_identity& identity, const std::set<std::string>* accepted);
   /// `local`: this side's end of the plain connection, whose user reads `greeting` first.
   void open(descriptor local, const std::string& greeting);
   void refuse(const std::string& problem);

@@ -323,7 +323,8 @@ private:
     if (found == entries_.end())
       return;
     auto& link = found->second.link;
-    if (link->phase() < link_phase::open && link->shake_hands(identity_, options_.accepted))
+    if (link->phase() < link_phase::open &&
+        link->shake_hands(identity_, options_.accepts_all ? nullptr : &options_.accepted))
       open(id, found->second);
     if (link->phase() == link_phase::open || link->phase() == link_phase::closing)
       if (link->transfer(now()))

@@ -24,6 +24,7 @@ struct pump_options {
   std::string directory;          ///< of this host's three files (links/identity.hpp)
   std::string host;               ///< this one's name
   std::set<std::string> accepted; ///< names of the hosts that may connect to this one
+  bool accepts_all = false;       ///< any host may that proves its name, whatever it is
   std::string protocol = control_protocol;
   std::chrono::milliseconds handshake_timeout{3000};
   std::size_t handshakes_max = 256; ///< at a time, of those who connect; the oldest is cut for one more

@@ -62,7 +62,7 @@ int verify(int accepted, X509_STORE_CTX* store) {
     check.problem = "its certificate names no host";
   else if (check.accepted != nullptr && !check.accepted->contains(name))
     check.problem = fmt::format("host \"{}\" may not connect to this one", name);
-  else if (check.accepted == nullptr && name != check.expected)
+  else if (check.accepted == nullptr && !check.any && name != check.expected)
     check.problem = fmt::format("it is host \"{}\", and \"{}\" was called", name, check.expected);
   if (!check.problem.empty()) {
     X509_STORE_CTX_set_error(store, X509_V_ERR_APPLICATION_VERIFICATION);

@@ -15,6 +15,7 @@ namespace dynamix::links {
 /// Who may be at the other end of one connection, and what its certificate has said.
 struct peer_check {
   const std::set<std::string>* accepted = nullptr; ///< of one that connects to us
+  bool any = false;                                ///< or: whoever proves its name
   std::string expected;                            ///< of one that we connect to
   std::string name;                                ///< of the peer, once it is proven
   std::string problem;                             ///< why it was refused

@@ -16,6 +16,7 @@ using messages::welcome_verdict;
 
 constexpr double first_greeting_delay_seconds = 0.1;
 constexpr double longest_greeting_delay_seconds = 0.5;
+constexpr double place_delay_seconds = 2; ///< until one who waits for a place asks again
 constexpr std::uint32_t reports_under_way_max = 64;
 
 } // namespace
@@ -23,10 +24,12 @@ constexpr std::uint32_t reports_under_way_max = 64;
 worker_options options_of(const cluster::cluster_file& file, std::uint64_t digest, const std::string& host,
                           std::uint64_t incarnation) {
   const auto timeouts = cluster::derive_timeouts(file.detect_ms);
-  const auto limit = file.find(host)->batch_highest;
+  const auto* listed = file.find(host);
+  const auto limit = listed == nullptr ? 0 : listed->batch_highest;
   return {.timeouts = timeouts,
           .lowest_batch = file.batch.lowest,
           .highest_batch = limit == 0 ? file.batch.highest : limit,
+          .guest = listed == nullptr,
           .identity = {.cluster = file.name,
                        .cluster_digest = digest,
                        .host = host,
@@ -115,6 +118,8 @@ void worker_protocol::on(const events::hello_answered& what) {
     return greet_later();
   if (what.welcome->verdict != welcome_verdict::accepted)
     return refused(*what.welcome);
+  if (options_.guest && joined() && what.welcome->rank != rank_)
+    return end(false, fmt::format("its rank {} was given to another host while it was away", rank_));
   accepted(*what.welcome);
   known_generation_ = said_generation_;
   known_training_ = said_training_;
@@ -155,6 +160,11 @@ void worker_protocol::accepted(const messages::welcome& welcome) {
 void worker_protocol::refused(const messages::welcome& welcome) {
   if (welcome.verdict == welcome_verdict::not_leader)
     return emit(effects::redirect{welcome.leader});
+  if (options_.guest && !joined() && welcome.verdict == welcome_verdict::unknown_host) {
+    if (std::exchange(waits_because_, welcome.detail) != welcome.detail)
+      log(log_level::warning, fmt::format("waits_for_place reason=\"{}\"", welcome.detail));
+    return emit(effects::greet_later{place_delay_seconds});
+  }
   log(log_level::error, fmt::format("refused detail=\"{}\"", welcome.detail));
   if (phase_ >= phase::training)
     return;

@@ -22,11 +22,12 @@ struct worker_options {
   std::uint32_t highest_batch = messages::max_batch;
   /// Training is another process's, which comes and goes: no hello without it, and nobody judges how fast it is.
   bool external_trainer = false;
+  bool guest = false;       ///< the file does not name its host: it may have to wait for a place, and lose it
   messages::hello identity; ///< protocol, cluster, digest, host, incarnation, heartbeat, newest checkpoint's steps
 };
 
-/// Of the worker on `host`, which is one of the file's workers; `digest` is the file's. A decision beyond the limit of
-/// that host is refused.
+/// Of the worker on `host`, which is one of the file's workers or joins an open cluster; `digest` is the file's. A
+/// decision beyond the limit of that host is refused.
 worker_options options_of(const cluster::cluster_file& file, std::uint64_t digest, const std::string& host,
                           std::uint64_t incarnation);
 
@@ -136,6 +137,7 @@ private:
   std::uint64_t known_generation_ = 0; ///< as the newest hello said that was accepted
   bool known_training_ = false;        ///< the same
   double greeting_delay_seconds_ = 0;
+  std::string waits_because_;                     ///< it has no place; as it was said last
   std::optional<double> duplicate_since_seconds_; ///< refused since then: its former process seems to be there still
   // Training.
   std::uint32_t rank_ = 0;

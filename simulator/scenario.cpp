@@ -34,6 +34,8 @@ private:
 std::vector<cluster::file_error> load_scenario(const cluster::cluster_file& file, scenario& result) {
   std::vector<cluster::file_error> errors;
   scenario loaded{.file = file};
+  if (file.workers().empty())
+    errors.push_back(error_at(file, "host[0].roles", "no host has the role \"worker\"; nobody joins a simulation"));
   if (file.simulation.workload.empty())
     errors.push_back(
         error_at(file, "simulation.workload", "simulation.workload is empty; it must name a workload file"));

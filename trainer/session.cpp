@@ -1,6 +1,7 @@
 #include "trainer/session.hpp"
 
 #include "cluster/decision_steps.hpp"
+#include "cluster/places.hpp"
 #include "exchange/compression.hpp"
 #include "exchange/group.hpp"
 #include "storage/atomic_file.hpp"
@@ -49,6 +50,7 @@ loop_options options_for(const session_options& options) {
   return {.training = file.training,
           .batch = file.batch,
           .highest_by_rank = file.highest_by_rank(),
+          .base_workers = cluster::base_workers(file),
           .window_steps = file.arbitrator.window_steps,
           .settle_steps = cluster::settle_steps(file.arbitrator.window_steps),
           .reflex = file.reflexes(),

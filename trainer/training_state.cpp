@@ -25,7 +25,7 @@ training_state::training_state(loop_options given, torch::nn::Sequential model_o
       test_loader(test, train_channels, options.device), test_samples(test.size()),
       wanted_samples(samples_in(options.training.epochs, train.size())), descent(options.training, model->parameters()),
       epoch_samples(train.size()), checkpoints(options.checkpoint_directory, options.write_file),
-      members(options.highest_by_rank.size()), batches(members.size(), options.batch.initial) {
+      members(options.first_members()), batches(members.size(), options.batch.initial) {
   std::iota(members.begin(), members.end(), 0U);
   micro_batch = options.training.micro_batch;
 }

@@ -24,6 +24,7 @@ struct loop_options {
   cluster::training training;
   cluster::batch batch;
   std::vector<std::uint32_t> highest_by_rank = {}; ///< of all workers of the cluster file, whoever trains
+  std::uint32_t base_workers = 0;                  ///< cluster::base_workers; 0: all of these
   std::uint32_t window_steps = 10;
   std::uint32_t settle_steps = 0; ///< cluster::settle_steps; below window_steps
   bool reflex = false;            ///< cluster_file::reflexes
@@ -33,12 +34,13 @@ struct loop_options {
   storage::file_writer write_file = storage::write_private_file;
   torch::Device device = torch::kCPU;
 
-  /// With the initial batch size on every worker of the file: what the learning rate is meant for.
-  std::uint64_t base_batch() const { return std::uint64_t{batch.initial} * highest_by_rank.size(); }
+  std::size_t first_members() const { return base_workers == 0 ? highest_by_rank.size() : base_workers; }
+  /// With the initial batch size on each of them: what the learning rate is meant for.
+  std::uint64_t base_batch() const { return std::uint64_t{batch.initial} * first_members(); }
 };
 
 struct training_state {
-  /// `model` is on the options' device; the data sets and `time` must outlive the state. As if all workers of the file
+  /// `model` is on the options' device; the data sets and `time` must outlive the state. As if its first members
   /// had begun: `regroup` makes it a generation's.
   training_state(loop_options given, torch::nn::Sequential model_on_device, const dataset& train, const dataset& test,
                  clock& clock);

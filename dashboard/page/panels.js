@@ -131,9 +131,10 @@ export class Panels {
       this.heat.set(name, state.worker_history, this.#timesOf(state, "elapsed_seconds", batch[0].length), state.marks);
       return;
     }
-    this.batch ??= new Chart(document.getElementById("batch"),
-      name.map((one, i) => ({ name: one, gaps: true, ...lineStyle(i) })),
-      { title: "Batch size of each worker", text: grouped, log: true });
+    if (this.batch?.names.join() !== name.join()) // of an open cluster they change
+      this.batch = Object.assign(new Chart(document.getElementById("batch"),
+        name.map((one, i) => ({ name: one, gaps: true, ...lineStyle(i) })),
+        { title: "Batch size of each worker", text: grouped, log: true }), { names: name.slice() });
     const rows = rowsAlong(times);
     const positive = (value) => (value > 0 ? value : null); // the scale is logarithmic
     this.batch.set([rows.map((i) => times[i]), ...batch.map((column) => rows.map((i) => positive(column[i])))],

@@ -62,6 +62,8 @@ export class Store {
     const columns = Object.keys(history).filter((name) => name !== "stride");
     for (const name of columns) history[name].push(now[name] ?? null);
     thin(columns.map((name) => history[name]));
+    for (const rows of [past.batch, past.work_seconds]) // hosts may have come to an open cluster
+      while (rows.length < workers.name.length) rows.push(new Array(rows[0]?.length ?? 0).fill(null));
     past.batch.forEach((row, i) => row.push(workers.stale[i] || workers.state[i] === "lost" ? null : workers.batch[i]));
     past.work_seconds.forEach((row, i) => row.push(
       workers.stale[i] || workers.state[i] === "lost" ? null : workers.parts.compute[i] + workers.parts.data[i]));

@@ -1,3 +1,4 @@
+#include "cluster/places.hpp"
 #include "links/identity.hpp"
 #include "links/key_directory.hpp"
 #include "node/commands/cluster_options.hpp"
@@ -73,7 +74,8 @@ int issue(const keys_arguments& arguments, command_context& context) {
   const auto task = prepare(arguments, context.err);
   if (!task)
     return exit_refused;
-  if (task->file.find(arguments.host) == nullptr)
+  if (task->file.find(arguments.host) == nullptr &&
+      (task->file.membership != cluster::membership_kind::open || !cluster::is_host_name(arguments.host)))
     return refuse(context.err, "--host is " + arguments.host + ", which is no host of " + arguments.cluster);
   if (const auto problem = links::issue_keys(task->directory, arguments.host, task->request); !problem.empty())
     return fail(problem, context.err);
@@ -164,7 +166,10 @@ void add_keys(CLI::App& app, command_context& context) {
       rotate, arguments);
   add_one(*keys, context, "show", "Print names, ends of validity and fingerprints; warn of what ends within 30 days",
           show, arguments);
-  issue_command->add_option("--host", arguments->host, "Name of the host in the cluster file")->required();
+  issue_command
+      ->add_option("--host", arguments->host,
+                   "Name of the host in the cluster file, or of one that is to join an open cluster")
+      ->required();
   constexpr std::int64_t days_max = 3650;
   for (auto* command : {init_command, issue_command, rotate_command})
     command->add_option("--days", arguments->days, "Days for which hosts' certificates are valid (default: 365)")

@@ -1,5 +1,6 @@
 #include "actors/control_ports.hpp"
 #include "actors/host.hpp"
+#include "cluster/places.hpp"
 #include "dashboard/dashboard.hpp"
 #include "ledger/codec.hpp"
 #include "links/file_signature.hpp"
@@ -7,6 +8,7 @@
 #include "node/commands/cluster_options.hpp"
 #include "node/commands/command.hpp"
 #include "node/launch/keys.hpp"
+#include "node/launch/port_check.hpp"
 #include "node/launch/resume_point.hpp"
 #include "node/launch/run_directory.hpp"
 #include "node/launch/stop_signals.hpp"
@@ -36,6 +38,7 @@ namespace {
 struct run_arguments {
   std::string cluster;
   std::string name;
+  std::string address; ///< of a host that the file does not name
   std::string out;
   std::string resume;
   std::string keys;
@@ -137,8 +140,7 @@ std::shared_ptr<telemetry::kernel_session> start_measuring(const actors::host_op
   const auto& sources = options.file->telemetry_sources;
   std::shared_ptr<telemetry::kernel_session> session;
   // The programs measure their own process, and a client is another one.
-  if (options.file->training.trainer == cluster::trainer_kind::built_in &&
-      options.file->find(options.host)->has(cluster::role::worker) &&
+  if (options.file->training.trainer == cluster::trainer_kind::built_in && options.own()->has(cluster::role::worker) &&
       std::ranges::find(sources, cluster::telemetry_source::ebpf) != sources.end())
     session = telemetry::open_kernel_session(actors::control_ports(options));
   if (const auto problem = telemetry::drop_privileges(); !problem.empty())
@@ -148,7 +150,7 @@ std::shared_ptr<telemetry::kernel_session> start_measuring(const actors::host_op
 
 int train(const actors::host_options& options, const run_directory& run, const actors::host_stop_tokens& stop) {
   // From before the first row until the results are written.
-  const bool arbitrates = options.file->find(options.host)->has(cluster::role::arbitrator);
+  const bool arbitrates = options.own()->has(cluster::role::arbitrator);
   const auto page = arbitrates ? dashboard::start(*options.file, options.host, run.ledger(),
                                                   [file = options.file] { return key_warnings(*file); })
                                : dashboard::running_dashboard{};
@@ -179,6 +181,33 @@ int train(const actors::host_options& options, const run_directory& run, const a
   return succeeded ? exit_done : outcome.stopped ? exit_stopped : exit_failed;
 }
 
+/// This host as it joins an open cluster. Null where the file names it and, with the reason, where it cannot.
+std::shared_ptr<const cluster::host> find_guest(const cluster::cluster_file& file, const run_arguments& arguments,
+                                                std::string& problem) {
+  if (const auto* named = file.find(arguments.name); named != nullptr && !cluster::is_place(*named)) {
+    if (!arguments.address.empty())
+      problem =
+          "--address is for hosts that join an open cluster; " + arguments.cluster + " has that of " + arguments.name;
+    return nullptr;
+  }
+  if (file.membership != cluster::membership_kind::open)
+    problem = fmt::format("--name is {}, which is no host of {}; it has {}. Name it there on all hosts, or let others "
+                          "join with cluster.membership = \"open\"",
+                          arguments.name, arguments.cluster, listed(file.hosts, &cluster::host::name));
+  else if (!cluster::is_host_name(arguments.name))
+    problem = fmt::format("--name is {}; it must be 1 to 64 letters, digits, '.', '_' and '-'", arguments.name);
+  const auto& arbitrator = file.arbitrator_host();
+  const auto address =
+      arguments.address.empty() ? address_towards(arbitrator.address, arbitrator.port) : arguments.address;
+  if (problem.empty() && !cluster::is_address(address))
+    problem =
+        fmt::format("--address {}; it must be an address of this machine at which the other workers reach it",
+                    address.empty() ? "is needed: this machine does not reach " + arbitrator.address : "is " + address);
+  if (!problem.empty())
+    return nullptr;
+  return std::make_shared<const cluster::host>(cluster::host{.name = arguments.name, .address = address});
+}
+
 int run(const run_arguments& arguments, command_context& context) {
   const stop_signals signals; // before any other thread
   auto loaded = load_cluster_file(arguments.cluster, context.err, changes_of(arguments.set));
@@ -186,13 +215,18 @@ int run(const run_arguments& arguments, command_context& context) {
     return exit_refused;
   if (!arguments.keys.empty())
     loaded->security.keys = std::filesystem::absolute(arguments.keys).string();
-  const auto file = std::make_shared<const cluster::cluster_file>(std::move(*loaded));
-  const auto* host = file->find(arguments.name);
-  if (host == nullptr)
-    return refuse(context.err, "--name is " + arguments.name + ", which is no host of " + arguments.cluster +
-                                   "; it has " + listed(file->hosts, &cluster::host::name));
+  const auto file = std::make_shared<const cluster::cluster_file>(cluster::with_places(std::move(*loaded)));
+  actors::host_options options{
+      .file = file, .host = arguments.name, .run_directory = {}, .resume_from = {}, .policy_from = {}};
+  std::string problem;
+  options.guest = find_guest(*file, arguments, problem);
+  if (!problem.empty())
+    return refuse(context.err, problem);
+  const auto* host = options.own();
   if (const auto reason = cluster::refuse_listen(*file, *host, arguments.insecure); !reason.empty())
-    return refuse_at(context.err, cluster::error_at(*file, host_key(*file, *host) + ".address", reason));
+    return options.guest
+               ? refuse(context.err, reason)
+               : refuse_at(context.err, cluster::error_at(*file, host_key(*file, *host) + ".address", reason));
   if (const auto reason = refuse_keys(*file, host->name); !reason.empty())
     return arguments.keys.empty() ? refuse_at(context.err, cluster::error_at(*file, "security.keys", reason))
                                   : refuse(context.err, "--keys: " + reason);
@@ -208,8 +242,7 @@ int run(const run_arguments& arguments, command_context& context) {
   const run_directory run(resume ? arguments.resume : arguments.out.empty() ? default_run_path(*file) : arguments.out);
   if (const auto reason = resume ? "" : find_leftovers(run, *file, *host); !reason.empty())
     return refuse(context.err, reason);
-  actors::host_options options{
-      .file = file, .host = arguments.name, .run_directory = run.path(), .resume_from = {}, .policy_from = {}};
+  options.run_directory = run.path();
   options.version = program_version();
   options.trace = arguments.trace;
   options.without_worker = arguments.without_worker;
@@ -226,7 +259,7 @@ int run(const run_arguments& arguments, command_context& context) {
     if (const int code = check_signer(given, options, context.err); code != exit_done)
       return code;
 
-  std::string problem = run.create();
+  problem = run.create();
   if (problem.empty())
     problem = keep_cluster_copy(run, *file);
   if (problem.empty())
@@ -249,7 +282,13 @@ void add_run(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<run_arguments>();
   auto* command = app.add_subcommand("run", "Run this host's part of a cluster, in the foreground");
   command->add_option("--cluster", arguments->cluster, "Cluster file, the same on all hosts")->required();
-  command->add_option("--name", arguments->name, "This host's name in the cluster file")->required();
+  command
+      ->add_option("--name", arguments->name,
+                   "This host's name in the cluster file, or any for one that joins an open cluster")
+      ->required();
+  command->add_option("--address", arguments->address,
+                      "Where the other workers reach a host that joins an open cluster (default: from where it reaches "
+                      "the arbitrator)");
   add_set(*command, arguments->set);
   auto* out =
       command->add_option("--out", arguments->out, "Run directory (default: runs/<cluster>-<policy>-<UTC time>)");

@@ -54,6 +54,27 @@ std::vector<cluster::file_error> check_ports(const cluster::cluster_file& file) 
   return errors;
 }
 
+std::string address_towards(const std::string& address, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM; // connecting it sends nothing
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
+    return "";
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  char text[NI_MAXHOST] = "";
+  const int descriptor = socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (descriptor < 0 || connect(descriptor, found->ai_addr, found->ai_addrlen) != 0 ||
+      getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &size) != 0 ||
+      getnameinfo(reinterpret_cast<const sockaddr*>(&own), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
+    text[0] = '\0';
+  if (descriptor >= 0)
+    close(descriptor);
+  freeaddrinfo(found);
+  return text;
+}
+
 bool can_listen(const std::string& address, std::uint16_t port) {
   return try_listen(address, port) == 0;
 }

@@ -12,6 +12,9 @@ namespace dynamix::node {
 /// machine's. Another process may still take a port after this look.
 std::vector<cluster::file_error> check_ports(const cluster::cluster_file& file);
 
+/// This machine's address as a host at `address` sees it, by the routing table; empty: that is not reached.
+std::string address_towards(const std::string& address, std::uint16_t port);
+
 /// Whether a server could listen there now.
 bool can_listen(const std::string& address, std::uint16_t port);
 

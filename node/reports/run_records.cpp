@@ -1,5 +1,6 @@
 #include "node/reports/run_records.hpp"
 
+#include "cluster/places.hpp"
 #include "ledger/codec.hpp"
 #include "storage/atomic_file.hpp"
 
@@ -45,6 +46,10 @@ run_records read_run(const run_directory& run, std::string& error) {
       if (const auto* evaluation = std::get_if<ledger::evaluation>(&row->entry))
         evaluations[evaluation->report.step] = evaluation->report;
     }
+  std::vector<std::string> names;
+  for (const auto& worker : records.run.workers())
+    names.push_back(worker.name);
+  records.file = cluster::with_guests(records.run.file(), names);
   auto farewells = records.run.farewells();
   for (const auto* worker : records.file.workers()) {
     auto file = read_worker_file(run.worker(worker->name));

@@ -1,6 +1,7 @@
 // Who may say what, in each form of a cluster.
 
 #include "actors/authority.hpp"
+#include "cluster/places.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -183,6 +184,29 @@ TEST(Authority, SaysWhoseItIs) {
   EXPECT_EQ(rules.refuse("w0", {kind::farewell, "", {7}}), "it is about rank 7, which is nobody's");
   EXPECT_EQ(rules.refuse("w0", {kind::hello, "w2"}), "it says that it is of host \"w2\"");
   EXPECT_EQ(rules.refuse("w0", {kind::finish, "w0"}), "only a replica may say that");
+}
+
+TEST(Authority, OfAHostThatHasJoinedEndsWithItselfToo) {
+  auto file = cluster_of({"hub"}, 1, "");
+  file.membership = cluster::membership_kind::open;
+  file.workers_max = 3;
+  file = cluster::with_places(file);
+  const auto names = std::make_shared<worker_names>(file);
+  const authority rules(file, "hub", names);
+  EXPECT_THAT(rules.refuse("guest", {kind::hello, "guest"}), IsEmpty()) << "it may ask";
+  EXPECT_EQ(rules.refuse("guest", {kind::hello, "w0"}), "it says that it is of host \"w0\"");
+  EXPECT_EQ(rules.refuse("guest", {kind::operation}), "only a worker may say that") << "it has no place yet";
+  EXPECT_EQ(rules.refuse("guest", {kind::beat, "", {1}}), "it has no worker");
+  names->give(1, "guest");
+  EXPECT_THAT(rules.refuse("guest", {kind::beat, "", {1}}), IsEmpty());
+  EXPECT_THAT(rules.refuse("guest", {kind::operation}), IsEmpty());
+  EXPECT_EQ(rules.refuse("guest", {kind::beat, "", {0}}), "it is about rank 0, which is host \"w0\"'s");
+  EXPECT_EQ(rules.refuse("w0", {kind::farewell, "", {1}}), "it is about rank 1, which is host \"guest\"'s");
+  names->give(1, "other");
+  EXPECT_EQ(rules.refuse("guest", {kind::beat, "", {1}}), "it has no worker") << "forgotten";
+  const authority own(file, "guest");
+  EXPECT_THAT(own.refuse("hub", {kind::decision}), IsEmpty());
+  EXPECT_THAT(own.refuse("w0", {kind::decision}), Not(IsEmpty()));
 }
 
 } // namespace

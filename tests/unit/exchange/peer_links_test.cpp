@@ -266,6 +266,34 @@ TEST_F(PeerLinks, JoinNobodyWhoIsAnotherHost) {
   EXPECT_TRUE(says("it is host \"ada\", and \"cy\" was called"));
 }
 
+TEST_F(PeerLinks, ReachMembersThatAnnounceWhoTheyAre) {
+  const std::vector<member_host> hosts = {
+      {.name = "ada", .address = "127.0.0.1"}, {.name = "+1", .announced = true}, {.name = "+2", .announced = true}};
+  std::vector<std::shared_ptr<peer_links>> links;
+  for (const auto* name : {"ada", "ben", "cy"}) {
+    std::string problem;
+    links.push_back(peer_links::start({.directory = links::host_directory(keys_.path(), name),
+                                       .host = name,
+                                       .accepted = {},
+                                       .accepts_all = true,
+                                       .protocol = protocol_},
+                                      "127.0.0.1", hosts, problem));
+    ASSERT_NE(links.back(), nullptr) << problem;
+  }
+  for (const std::vector<std::uint32_t>& members : {std::vector<std::uint32_t>{0, 1, 2}, {1, 2}})
+    run(links, members, "g" + std::to_string(members.size()),
+        [&](std::uint32_t rank, group& peers) { expect_sums(peers, rank, members, 100); });
+}
+
+TEST_F(PeerLinks, RefuseAnAnnouncementThatIsNone) {
+  const auto ben = start(1);
+  const interruption never;
+  for (const std::vector<std::uint8_t>& said : {std::vector<std::uint8_t>{}, std::vector<std::uint8_t>(513, 'a')}) {
+    meeting_.set("g1/present/0", said);
+    EXPECT_THROW(join({.rank = 1, .members = {0, 1}, .store_prefix = "g1", .links = ben}, meeting_, never), error);
+  }
+}
+
 TEST_F(PeerLinks, NameAMemberWithoutKeys) {
   const auto ben = start(1);
   meeting_.set("g1/present/0", {1});

@@ -169,5 +169,65 @@ TEST(Warnings, NameTheFailureSignatures) {
   EXPECT_EQ(find_warnings(begun(200)).size(), 0U);
 }
 
+class OpenRun : public ::testing::Test {
+protected:
+  OpenRun() { run_.add(start_row()); }
+
+  static cluster::cluster_file file() {
+    auto open = small_cluster(1);
+    open.membership = cluster::membership_kind::open;
+    open.workers_max = 3;
+    return open;
+  }
+  /// All of `hosts` report, by rank.
+  void report(const std::vector<std::string>& hosts) {
+    auto row = window_row(++windows_, hosts.size());
+    auto& workers = std::get<ledger::window>(row.entry).workers;
+    for (std::size_t rank = 0; rank < hosts.size(); ++rank)
+      workers[rank].report.host = hosts[rank];
+    run_.add(row);
+  }
+
+  run run_{file()};
+  std::uint64_t windows_ = 0;
+};
+
+TEST_F(OpenRun, HasNoWorkersButThoseThatHaveCome) {
+  EXPECT_EQ(run_.workers().size(), 1U);
+  report({"w0", "guest"});
+  ASSERT_EQ(run_.workers().size(), 2U);
+  EXPECT_EQ(run_.workers()[1].name, "guest");
+  EXPECT_EQ(run_.workers()[1].state, worker_state::training);
+  EXPECT_EQ(run_.workers()[1].samples, 650U);
+  EXPECT_EQ(run_.totals().samples, 1290U);
+  EXPECT_EQ(run_.find_worker("guest"), &run_.workers()[1]);
+  run_.add(event_row(event_kind::lost, "guest"));
+  EXPECT_EQ(run_.workers()[1].state, worker_state::lost);
+  EXPECT_THAT(find_warnings(run_), ::testing::Not(Contains(HasSubstr("not training with the others"))));
+}
+
+TEST_F(OpenRun, ForgetsWhoseRankIsAnothers) {
+  report({"w0", "guest"});
+  run_.add({.entry = ledger::farewell{{.host = "guest", .rank = 1, .steps = 10, .decisions = {}}}});
+  EXPECT_TRUE(run_.farewells().contains("guest"));
+  report({"w0", "other"});
+  EXPECT_EQ(run_.workers()[1].name, "other");
+  EXPECT_EQ(run_.workers()[1].samples, 650U);
+  EXPECT_EQ(run_.find_worker("guest"), nullptr);
+  EXPECT_FALSE(run_.farewells().contains("guest"));
+  report({"w0", "other", "guest"});
+  EXPECT_EQ(run_.workers()[2].name, "guest");
+  report({"w0", "guest"});
+  EXPECT_EQ(run_.find_worker("guest"), &run_.workers()[1]);
+  EXPECT_EQ(run_.workers()[2].name, "+2") << "nobody's again";
+}
+
+TEST_F(OpenRun, LetsNobodyTakeAHostsRankOrOneThatIsNone) {
+  report({"thief"});
+  EXPECT_EQ(run_.workers()[0].name, "w0");
+  run_.add({.entry = ledger::farewell{{.host = "far", .rank = 4000, .steps = 10, .decisions = {}}}});
+  EXPECT_EQ(run_.workers().size(), 1U);
+}
+
 } // namespace
 } // namespace dynamix::ledger

@@ -11,6 +11,9 @@ using messages::welcome_verdict;
 using testing::phase;
 using testing::Worker;
 
+/// One that joins an open cluster.
+const worker_options guest{.timeouts = {}, .guest = true, .identity = {.cluster = "tested", .host = "guest", .incarnation = 7}};
+
 TEST_F(Worker, SaysHelloWhenConnectedAndJoinsOnce) {
   happen(events::tick{});
   EXPECT_TRUE(done.empty()) << "nobody is there to hear of it";
@@ -76,6 +79,34 @@ TEST_F(Worker, WaitsForItsFormerProcessToBeMissedButNotForEver) {
   ASSERT_EQ(ended.size(), 1U);
   EXPECT_FALSE(ended[0].succeeded);
   EXPECT_EQ(ended[0].reason, "the arbitrator refused this host: because");
+}
+
+TEST_F(Worker, ThatTheFileDoesNotNameWaitsForAPlaceAndSaysWhyOnce) {
+  protocol = worker_protocol(guest);
+  happen(events::connected{});
+  for (int asked = 0; asked < 3; ++asked) {
+    done.clear();
+    refuse(welcome_verdict::unknown_host);
+    EXPECT_EQ(done.size(), asked == 0 ? 2U : 1U) << "the reason, and the delay";
+    const auto later = look<effects::greet_later>();
+    ASSERT_EQ(later.size(), 1U);
+    now += later[0].seconds;
+    happen(events::greeting_due{});
+    EXPECT_TRUE(did<effects::say_hello>());
+  }
+  answer({.rank = 2});
+  EXPECT_EQ(protocol.now(), phase::waiting);
+}
+
+TEST_F(Worker, EndsWhereItsRankWasGivenToAnother) {
+  protocol = worker_protocol(guest);
+  join();
+  happen(events::hub_down{});
+  done.clear();
+  answer({.term = 2, .rank = 4});
+  const auto ended = look<effects::end>();
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_FALSE(ended[0].succeeded);
 }
 
 TEST_F(Worker, EndsWellWhereTrainingIsOver) {

@@ -1,0 +1,42 @@
+#pragma once
+
+/// Whose each rank is: of the file's workers for good, and a place of an open cluster of the host that has come for it.
+/// An arbitrator that begins anew finds them in a file, since workers that train go by their ranks. Knows no CAF;
+/// thread-safe.
+
+#include "cluster/cluster_file.hpp"
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dynamix::actors {
+
+class worker_names {
+public:
+  /// `file`: with its places. `path`: where the hosts of its places are kept; what is there of another cluster file is
+  /// not taken. Empty: nowhere.
+  explicit worker_names(const cluster::cluster_file& file, std::string path = {});
+
+  /// By rank; empty: a place that nobody has had.
+  std::vector<std::string> all() const;
+  /// Empty: nobody's.
+  std::string name_of(std::uint32_t rank) const;
+  std::optional<std::uint32_t> rank_of(const std::string& host) const;
+  /// From here on it is that host's. Returns an empty string, or why it could not be kept.
+  std::string give(std::uint32_t rank, const std::string& host);
+
+private:
+  void read();
+  std::string write() const;
+
+  mutable std::mutex mutex_;
+  std::vector<std::string> names_;
+  std::size_t listed_ = 0; ///< of the file
+  const std::string path_;
+  const std::string first_line_; ///< which cluster file the ranks belong to
+};
+
+} // namespace dynamix::actors
