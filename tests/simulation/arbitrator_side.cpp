@@ -207,8 +207,12 @@ void arbitrator_host::tell_gateway() {
 
 caf::strong_actor_ptr arbitrator_host::start_aggregator() {
   world_.checks.hub_started();
-  actors::root_options role{
-      .run_ledger = ledger_, .events = events_, .journal = journal_, .before = before_, .plan = world_.plan};
+  actors::root_options role{.run_ledger = ledger_,
+                            .events = events_,
+                            .journal = journal_,
+                            .before = before_,
+                            .names = world_.names,
+                            .plan = world_.plan};
   hub_ = shared_actor_system().spawn(
       actors::hub,
       actors::hub_options{.file = world_.shared_file, .timeouts = world_.timeouts, .role = std::move(role)});

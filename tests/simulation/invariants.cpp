@@ -80,6 +80,10 @@ void invariants::row_written(const ledger::row& row) {
   }
 }
 
+bool invariants::calm() const {
+  return world_.faults.harmless() && world_.shared_file->membership == cluster::membership_kind::listed;
+}
+
 void invariants::formed(const ledger::generation& row) {
   ++generations_;
   if (row.generation <= newest_generation_)
@@ -88,7 +92,7 @@ void invariants::formed(const ledger::generation& row) {
   members_ = row.members.size();
   first_of_hub_ = newest_generation_ == 0;
   newest_generation_ = row.generation;
-  if (world_.faults.harmless() && (generations_ > 1 || row.members.size() != world_.workers.size()))
+  if (calm() && (generations_ > 1 || row.members.size() != world_.workers.size()))
     violated("without any fault, another generation than the first was formed");
   std::vector<std::uint32_t> members;
   for (const auto& host : row.members)
@@ -194,7 +198,7 @@ void invariants::window_judged(const ledger::window& window) {
                          window.key.term, last_decided_.window, last_decided_.term));
   if (in_order)
     last_decided_ = window.key;
-  if (world_.faults.harmless() && window.workers.size() != world_.workers.size())
+  if (calm() && window.workers.size() != world_.workers.size())
     violated(fmt::format("without any fault, window {} was judged without all reports", window.key.window));
   if (world_.is_tree())
     return judged_by_shards(window);
@@ -329,7 +333,7 @@ void invariants::told(const ledger::event& event) {
                                           event_kind::regrouping, event_kind::restarted};
   if (std::ranges::find(alarms, event.event) == std::end(alarms))
     return;
-  if (world_.faults.harmless())
+  if (calm())
     violated(fmt::format("without any fault: {} {} {}", messages::name_of(event.event), event.host, event.text));
   intact_ &= event.event != ledger::event_kind::lost && event.event != ledger::event_kind::ending;
   if (event.event == ledger::event_kind::ending)
@@ -348,7 +352,7 @@ void invariants::worker_ended(const simulated_worker& worker, bool succeeded, co
 }
 
 void invariants::run_ended(const actors::part_outcome& outcome) {
-  if (world_.faults.harmless() && (!outcome.succeeded || outcome.reason != "all workers have finished"))
+  if (calm() && (!outcome.succeeded || outcome.reason != "all workers have finished"))
     violated("without any fault, the run ended with: " + outcome.reason);
 }
 

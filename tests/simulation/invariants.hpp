@@ -76,6 +76,8 @@ private:
     std::uint64_t generation = 0; ///< that it says
   };
   bool is_known(const simulated_worker& worker) const;
+  /// Whether nothing at all is to happen: no fault, and not an open cluster, which grows.
+  bool calm() const;
   void formed(const ledger::generation& row);
   void check_members(const ledger::generation& row, const std::vector<std::uint32_t>& members);
   void check_steps_lost(const ledger::generation& row, const std::vector<std::uint32_t>& members);

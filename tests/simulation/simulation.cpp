@@ -1,5 +1,7 @@
 #include "tests/simulation/simulation.hpp"
 
+#include "cluster/places.hpp"
+
 #include <algorithm>
 #include <limits>
 
@@ -34,16 +36,32 @@ cluster::cluster_file draw_file(random_source& random, std::uint64_t seed, arbit
   return file;
 }
 
+/// What all hosts know of the cluster. In one seed of eight it is open: some of the workers, perhaps all, are guests,
+/// training begins with few of them, and there is a place too many.
+cluster::cluster_file known_file(cluster::cluster_file file, std::uint64_t seed) {
+  if (seed % 8 != 2 || file.arbitrator.topology == cluster::arbitration_topology::tree)
+    return file;
+  const auto workers = file.hosts.size() - 1;
+  file.membership = cluster::membership_kind::open;
+  file.workers_min = static_cast<std::uint32_t>(1 + seed / 8 % workers);
+  file.workers_max = static_cast<std::uint32_t>(workers + 1);
+  file.hosts.resize(1 + seed / 64 % workers);
+  return cluster::with_places(std::move(file));
+}
+
 } // namespace
 
 simulation::simulation(std::uint64_t number, arbitration_form form, bool keep_log)
     : seed(number), random(number), time(shared_actor_system(), random), file(draw_file(random, number, form)),
-      shared_file(std::make_shared<const cluster::cluster_file>(file)),
-      plan(form == arbitration_form::tree ? cluster::plan_tree(file) : cluster::tree_plan{}), digest(file.digest()),
-      timeouts(cluster::derive_timeouts(1000)), total_steps(std::numeric_limits<std::uint64_t>::max()), checks(*this),
-      host(*this), net(*this), faults(*this), keep_log_(keep_log) {
+      shared_file(std::make_shared<const cluster::cluster_file>(known_file(file, number))),
+      names(std::make_shared<actors::worker_names>(*shared_file)),
+      plan(form == arbitration_form::tree ? cluster::plan_tree(file) : cluster::tree_plan{}),
+      digest(shared_file->digest()), timeouts(cluster::derive_timeouts(1000)),
+      total_steps(std::numeric_limits<std::uint64_t>::max()), checks(*this), host(*this), net(*this), faults(*this),
+      keep_log_(keep_log) {
   for (std::uint32_t rank = 0; rank + 1 < file.hosts.size(); ++rank) {
     names_.push_back(file.hosts[rank + 1].name);
+    names->give(rank, names_.back()); // guests have been there before: what a rank means depends on no order
     workers.push_back(std::make_unique<simulated_worker>(*this, rank));
   }
   for (std::size_t index = 0; index < plan.nodes.size(); ++index)

@@ -4,6 +4,7 @@
 /// that run the real protocol, a modelled network, faults by a seed, then a time without
 /// faults in which the run must come together again and end.
 
+#include "actors/worker_names.hpp"
 #include "cluster/tree_plan.hpp"
 #include "tests/simulation/arbitrator_side.hpp"
 #include "tests/simulation/faults.hpp"
@@ -89,9 +90,11 @@ public:
   random_source random;
   virtual_time time;
   cluster::cluster_file file;
-  std::shared_ptr<const cluster::cluster_file> shared_file; ///< the same, for actors
-  cluster::tree_plan plan;                                  ///< without nodes: one arbitrator has all workers
-  std::uint64_t digest = 0;                                 ///< of the file
+  /// The same, for actors; in some seeds that of an open cluster, which names but some of the workers.
+  std::shared_ptr<const cluster::cluster_file> shared_file;
+  std::shared_ptr<actors::worker_names> names; ///< by rank, as the arbitrator's host keeps them
+  cluster::tree_plan plan;                     ///< without nodes: one arbitrator has all workers
+  std::uint64_t digest = 0;                    ///< of the actors' file
   cluster::timeouts timeouts;
   std::uint64_t total_steps; ///< of training
   std::uint64_t checkpoint_interval = 10;

@@ -176,7 +176,7 @@ void simulated_worker::start(std::uint64_t checkpoint_steps) {
   hub_ = nullptr;
   checkpoint_steps_ = checkpoint_steps;
   thread = {};
-  auto options = session::options_of(world_.file, world_.digest, world_.name_of(rank_), incarnation_);
+  auto options = session::options_of(*world_.shared_file, world_.digest, world_.name_of(rank_), incarnation_);
   options.identity.checkpoint_steps = checkpoint_steps;
   protocol_.emplace(std::move(options));
   log([&] { return fmt::format("starts, incarnation {}, checkpoint of step {}", incarnation_, checkpoint_steps); });
