@@ -22,8 +22,7 @@ struct emulation {
   double compute_slowdown = 1; ///< [1, 100]
 };
 
-/// `server`: sums gradients for the workers where training.exchange has servers.
-enum class role : std::uint8_t { worker, arbitrator, server };
+enum class role : std::uint8_t { worker, arbitrator };
 
 struct host {
   std::string name;
@@ -79,8 +78,9 @@ struct model_choice {
 };
 
 /// How sparse gradients are summed (exchange/compression.hpp).
-enum class compression_kind : std::uint8_t { none, union_of_items, gather, lhc, automatic };
-/// Who sums gradients: the workers in a ring, hosts with the role server, or whichever is measured to be faster.
+enum class compression_kind : std::uint8_t { none, union_of_items, gather, lhc };
+/// Who sums gradients: the workers in a ring, all of them as servers of a share each, or what is predicted to be
+/// faster.
 enum class exchange_kind : std::uint8_t { ring, parameter_server, automatic };
 
 struct training {
@@ -135,7 +135,6 @@ enum class policy_kind : std::uint8_t {
   ppo,
   ppo_add,
   ppo_simple,
-  stigmergic,  ///< every worker by itself, from its peers' marks
   oracle,      ///< knows the truth at every window
   step_oracle, ///< and at every step
 };

@@ -25,9 +25,8 @@ constexpr std::array<std::string_view, 4> rule_names = {"constant", "linear", "s
 constexpr std::array<std::string_view, 2> normalization_names = {"none", "group"};
 constexpr std::array<std::string_view, 2> schedule_names = {"constant", "cosine"};
 constexpr std::array<std::string_view, 2> augmentation_names = {"none", "crop-flip"};
-constexpr std::array<std::string_view, 11> policy_names = {"static",     "static-best", "lb-bsp",     "omnilearn",
-                                                           "goodput",    "ppo",         "ppo-add",    "ppo-simple",
-                                                           "stigmergic", "oracle",      "step-oracle"};
+constexpr std::array<std::string_view, 10> policy_names = {
+    "static", "static-best", "lb-bsp", "omnilearn", "goodput", "ppo", "ppo-add", "ppo-simple", "oracle", "step-oracle"};
 constexpr std::array<std::string_view, 2> mode_names = {"train", "infer"};
 constexpr std::array<std::string_view, 2> arbitration_names = {"central", "tree"};
 constexpr std::array<std::string_view, 4> source_names = {"ebpf", "tcp_info", "procfs", "nvml"};
@@ -246,7 +245,7 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"arbitrator",
      "policy",
      in<arbitrator_section, &arbitrator::policy>,
-     "What decides batch sizes; `stigmergic` is reserved and refused.",
+     "What decides batch sizes.",
      {},
      policy_names},
     {"arbitrator",

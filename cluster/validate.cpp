@@ -85,8 +85,6 @@ void check_arbitrator(checker& check) {
   check.require(distinct.contains(0), {key},
                 "arbitrator.actions lacks 0; one action must leave the batch size as it is");
 
-  check.require(check.file().arbitrator.policy != policy_kind::stigmergic, {"arbitrator.policy"},
-                "arbitrator.policy is \"stigmergic\", which this version does not have; choose another");
   const auto& scales = check.file().arbitrator.scales;
   const std::set<std::int32_t> distinct_scales(scales.begin(), scales.end());
   check.require(scales.size() >= 2 && scales.size() <= 16 && distinct_scales.size() == scales.size() &&

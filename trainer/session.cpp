@@ -64,7 +64,6 @@ loop_options options_for(const session_options& options) {
 exchange::form form_of(cluster::compression_kind kind) {
   switch (kind) {
   case cluster::compression_kind::none:
-  case cluster::compression_kind::automatic: // chosen per bucket once there are measurements
     return exchange::form::none;
   case cluster::compression_kind::union_of_items:
     return exchange::form::union_of_items;

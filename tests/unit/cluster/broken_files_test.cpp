@@ -80,7 +80,6 @@ INSTANTIATE_TEST_SUITE_P(
         // syntax
         broken_file{"seed = 7", "seed = ", "f.toml:3:8: "}, broken_file{"seed = 7", "seed = 7\nseed = 8", "f.toml:4:"},
         broken_file{"name = \"four\"", "name = \"four", "f.toml:2:13: "},
-        broken_file{"\"ppo\"", "\"stigmergic\"", "f.toml:12:10: arbitrator.policy is \"stigmergic\", which this"},
         // unknown names
         broken_file{"[training]", "[trainin]",
                     "f.toml:4:2: trainin is unknown; did you mean \"training\"? a cluster file has"},

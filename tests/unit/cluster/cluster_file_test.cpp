@@ -316,8 +316,8 @@ TEST(ClusterPlan, TellsWhichLinksAreProtected) {
   const auto keys = nlohmann::json::parse(describe_plan_json(parsed(pair + "[security]\nkeys = \"keys\"\n")));
   EXPECT_EQ(keys["links"]["control"], "TLS 1.3, both sides with a certificate");
   EXPECT_EQ(keys["links"]["gradients"], "TLS 1.3, both sides with a certificate");
-  const auto data = nlohmann::json::parse(
-      describe_plan_json(parsed(pair + "[security]\nkeys = \"keys\"\ndata = \"clear\"\n")));
+  const auto data =
+      nlohmann::json::parse(describe_plan_json(parsed(pair + "[security]\nkeys = \"keys\"\ndata = \"clear\"\n")));
   EXPECT_EQ(data["links"]["gradients"], "in the clear, between hosts that have proved who they are by TLS 1.3");
   EXPECT_EQ(data["links"]["control"], "TLS 1.3, both sides with a certificate");
 }
