@@ -2,6 +2,7 @@
 #include "node/commands/command.hpp"
 #include "node/experiments/compared_policies.hpp"
 #include "node/experiments/experiment.hpp"
+#include "node/launch/run_directory.hpp"
 #include "node/launch/shipped_files.hpp"
 #include "node/launch/stop_signals.hpp"
 #include "node/reports/text.hpp"
@@ -13,7 +14,6 @@
 #include <fmt/core.h>
 #include <memory>
 #include <ostream>
-#include <stdexcept>
 #include <thread>
 
 namespace dynamix::node {
@@ -102,17 +102,12 @@ compare_arguments arguments_of(const experiment& of, const experiment_part& part
   return made;
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  if (const auto problem = storage::write_file_atomically(path, text); !problem.empty())
-    throw std::runtime_error(problem);
-}
-
 int finish(const experiment& of, const std::vector<part_tables>& tables, const std::string& out, live_output& live,
            command_context& context) {
-  write_file(out + "/experiment.md", to_markdown(of, tables, context.command));
+  require_written(storage::write_file_atomically(out + "/experiment.md", to_markdown(of, tables, context.command)));
   const auto page = to_page(of, tables, context.command);
   if (!page.empty())
-    write_file(out + "/report.html", page);
+    require_written(storage::write_file_atomically(out + "/report.html", page));
   live.print("\n" + to_text(of, tables) + "\ntables: " + out + "/experiment.md" +
              (page.empty() ? "" : "\nreport: " + out + "/report.html"));
   return exit_done;

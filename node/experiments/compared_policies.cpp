@@ -1,11 +1,11 @@
 #include "node/experiments/compared_policies.hpp"
 
 #include "node/experiments/comparison_runner.hpp"
+#include "node/launch/run_directory.hpp"
 #include "storage/atomic_file.hpp"
 
 #include <algorithm>
 #include <fmt/core.h>
-#include <stdexcept>
 
 namespace dynamix::node {
 namespace {
@@ -70,11 +70,6 @@ comparison gather_cluster(const comparison_inputs& inputs, const comparison_runn
   return compare(std::move(made), std::move(policies));
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  if (const auto problem = storage::write_file_atomically(path, text); !problem.empty())
-    throw std::runtime_error(problem);
-}
-
 } // namespace
 
 compared_policies compare_policies(const compare_arguments& arguments, const comparison_inputs& inputs,
@@ -107,11 +102,11 @@ compared_policies compare_policies(const compare_arguments& arguments, const com
 
 std::string write_comparison(const comparison_inputs& inputs, const std::vector<comparison>& tables,
                              const std::string& command) {
-  write_file(inputs.out + "/comparison.json", to_json(tables));
+  require_written(storage::write_file_atomically(inputs.out + "/comparison.json", to_json(tables)));
   const auto page = to_page(tables, command);
   if (page.empty())
     return "";
-  write_file(inputs.out + "/report.html", page);
+  require_written(storage::write_file_atomically(inputs.out + "/report.html", page));
   return inputs.out + "/report.html";
 }
 
