@@ -113,7 +113,7 @@ std::string authority::refuse(const std::string& speaker, const statement& said)
   case statement_kind::decision:
     return unless(deciding_.contains(speaker) || above_.contains(speaker), "an arbitrator of this host");
   case statement_kind::operation:
-    return unless(relays(speaker) || workers_->rank_of(speaker), "a worker");
+    return relays(speaker) ? "" : refuse_worker(speaker, said);
   case statement_kind::answer:
     return unless(deciding_.contains(speaker) || above_.contains(speaker) || replicas_.contains(speaker),
                   "who is asked by this host");

@@ -158,8 +158,10 @@ bool is_time_to_form(double now, const membership_state& state, const cluster::t
   double longest = 0;
   for (const auto rank : waiting)
     longest = std::max(longest, now - of(rank).since_seconds);
+  // Others may be training under an arbitrator before this one: they get time to come.
   if (state.generation == 0 && !in_memory && state.workers_min > 0)
-    return waiting.size() >= state.workers_min;
+    return waiting.size() >= state.workers_min &&
+           (everyone || 1000 * (now - state.began_seconds) > timeouts.rejoin_timeout_ms);
   if (state.generation == 0 && !in_memory)
     return everyone || 1000 * longest > timeouts.join_timeout_ms;
   // All that was in memory is lost, or another arbitrator knew who else there is: the others get time to come.
@@ -259,13 +261,15 @@ std::string why_over(double now_seconds, const membership_state& state, const cl
   std::size_t awaited = 0;
   std::size_t unused = 0;
   double last = state.began_seconds;
-  for (const auto& one : state.members) {
+  for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
+    const auto& one = state.members[rank];
     if (one.present())
       return "";
     finished += one.state == member_state::departed ? 1 : 0;
-    gone += one.state == member_state::left || one.state == member_state::failed ? 1 : 0;
+    const bool ended = one.state == member_state::left || one.state == member_state::failed;
+    gone += ended ? 1 : 0;
     awaited += one.state == member_state::awaited ? 1 : 0;
-    unused += one.unused() ? 1 : 0;
+    unused += !ended && (one.unused() || is_forgotten(now_seconds, state, timeouts, rank)) ? 1 : 0;
     last = std::max(last, one.since_seconds);
   }
   if (finished > 0)

@@ -9,6 +9,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <charconv>
 #include <functional>
 #include <string_view>
 #include <utility>
@@ -42,9 +43,8 @@ void describe(const messages::absence& value, statement& said) {
   said.ranks = {value.rank};
 }
 void describe(const messages::farewell& value, statement& said) {
-  if (said.kind == statement_kind::finish)
-    said.host = value.host;
-  else
+  said.host = value.host;
+  if (said.kind != statement_kind::finish)
     said.ranks = {value.rank};
 }
 void describe(const messages::beat_summary& value, statement& said) {
@@ -59,6 +59,19 @@ void describe(const messages::shard_window& value, statement& said) {
     said.ranks.push_back(choice.rank);
 }
 void describe(const messages::welcome&, statement&) {}
+/// Where a member of a generation is found is that member's to write ("generation-4/present/2").
+void describe(const messages::store_operation& value, statement& said) {
+  static constexpr std::string_view presence = "/present/";
+  using messages::store_verb;
+  if (value.verb != store_verb::set && value.verb != store_verb::add && value.verb != store_verb::remove)
+    return;
+  for (const auto& key : value.keys)
+    if (const auto at = key.rfind(presence); at != std::string::npos) {
+      auto rank = messages::max_workers; // nobody's, where it is no number
+      std::from_chars(key.data() + at + presence.size(), key.data() + key.size(), rank);
+      said.ranks.push_back(rank);
+    }
+}
 
 /// Reads a message's first value, and what it says of itself. Returns what is wrong with it.
 template <class T>
@@ -149,7 +162,8 @@ const std::vector<crossing>& crossings() {
       crossing_of<message<generation_notice>>(atom::closed_v, kind::decision, to_worker),
       crossing_of<>(atom::stop_v, kind::decision, to_worker),
 
-      crossing_of<message<store_operation>>(atom::apply_v, kind::operation, store_state::name),
+      crossing_of<message<store_operation>>(atom::apply_v, kind::operation, store_state::name,
+                                            read_claims<store_operation>),
   };
   return all;
 }

@@ -73,7 +73,11 @@ void root_role::adopt_windows() {
 messages::welcome root_role::take_in(const messages::hello& hello) {
   const auto welcome = members_.admit(hello, links_.now_seconds());
   if (welcome.verdict != messages::welcome_verdict::accepted) {
-    spdlog::warn("refused host={} detail=\"{}\"", hello.host, welcome.detail);
+    // Who waits for a place of an open cluster asks again every two seconds, and says itself why.
+    const bool waits = welcome.verdict == messages::welcome_verdict::unknown_host &&
+                       std::ranges::any_of(members_.state().members, &member::guest);
+    spdlog::log(waits ? spdlog::level::debug : spdlog::level::warn, "refused host={} detail=\"{}\"", hello.host,
+                welcome.detail);
     write_refusal(hello, welcome);
     return welcome;
   }

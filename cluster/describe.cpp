@@ -116,6 +116,11 @@ double link_mbit(const cluster_file& file, const host& of) {
   return of.bandwidth_mbit > 0 ? of.bandwidth_mbit : file.simulation.bandwidth_mbit;
 }
 
+/// An open cluster may name no worker.
+bool plans_exchange(const cluster_file& file) {
+  return file.training.exchange != exchange_kind::ring && !file.workers().empty();
+}
+
 /// By the links of the file; a run measures them.
 server_plan plan_exchange(const cluster_file& file) {
   std::vector<exchange_host> hosts;
@@ -125,7 +130,7 @@ server_plan plan_exchange(const cluster_file& file) {
 }
 
 std::string exchange_text(const cluster_file& file) {
-  if (file.training.exchange == exchange_kind::ring)
+  if (!plans_exchange(file))
     return "";
   const auto plan = plan_exchange(file);
   std::vector<std::vector<std::string>> rows = {{"host", "link Mbit/s", "share of the gradients"}};
@@ -245,7 +250,7 @@ std::string describe_plan_json(const cluster_file& file) {
     plan["timeouts"][name] = value;
   for (const auto& [link, protection] : link_protections(file))
     plan["links"][link] = protection;
-  if (file.training.exchange != exchange_kind::ring)
+  if (plans_exchange(file))
     plan["exchange"] = exchange_json(file);
   plan["tree"] = json::parse(describe_tree_json(plan_tree(file)));
   return plan.dump(2);

@@ -29,7 +29,8 @@ bool read_announcement(const std::vector<std::uint8_t>& said, member_host& host,
   const auto space = text.find(' ');
   host.name = text.substr(0, space);
   host.address = space == std::string::npos ? "" : text.substr(space + 1);
-  return !host.name.empty() && !host.address.empty();
+  return !host.name.empty() && !host.address.empty() &&
+         std::ranges::all_of(text, [](unsigned char c) { return c >= ' ' && c < 0x7f; });
 }
 
 } // namespace

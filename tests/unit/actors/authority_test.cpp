@@ -69,6 +69,8 @@ TEST(Authority, OfWorkersEndsWithThemselves) {
                                          {"hub", "w1", {kind::evaluation}, true},
                                          {"hub", "w1", {kind::settle}, true},
                                          {"hub", "w1", {kind::operation}, true},
+                                         {"hub", "w1", {kind::operation, "", {1}}, true},
+                                         {"hub", "w1", {kind::operation, "", {0}}, false},
                                          {"hub", "eve", {kind::evaluation}, false},
                                          {"hub", "eve", {kind::operation}, false},
                                          {"hub", "w1", {kind::decision}, false},
@@ -195,7 +197,7 @@ TEST(Authority, OfAHostThatHasJoinedEndsWithItselfToo) {
   const authority rules(file, "hub", names);
   EXPECT_THAT(rules.refuse("guest", {kind::hello, "guest"}), IsEmpty()) << "it may ask";
   EXPECT_EQ(rules.refuse("guest", {kind::hello, "w0"}), "it says that it is of host \"w0\"");
-  EXPECT_EQ(rules.refuse("guest", {kind::operation}), "only a worker may say that") << "it has no place yet";
+  EXPECT_EQ(rules.refuse("guest", {kind::operation}), "it has no worker") << "it has no place yet";
   EXPECT_EQ(rules.refuse("guest", {kind::beat, "", {1}}), "it has no worker");
   names->give(1, "guest");
   EXPECT_THAT(rules.refuse("guest", {kind::beat, "", {1}}), IsEmpty());

@@ -30,6 +30,12 @@ protected:
     file = open_file(workers_min);
     members = membership(file, timeouts);
   }
+  /// This arbitrator has been there for so long that all who train have come.
+  void grow_old() {
+    for (const double end = now + timeouts.rejoin_timeout_ms / 1000.0 + 1; now < end;
+         now += timeouts.beat_interval_ms / 1000.0)
+      look();
+  }
   /// Has left its generation in order.
   void send_away(const std::string& host) {
     members.departed({.host = host,
@@ -91,6 +97,7 @@ TEST_F(OpenMembership, BeginsWithTheHostsOfTheFileAndGrowsWithoutLosingAStep) {
 
 TEST_F(OpenMembership, BeginsWithAsManyAsAreAskedFor) {
   open(2);
+  grow_old();
   admit(hello("guest"));
   look();
   EXPECT_FALSE(formed);
@@ -102,10 +109,33 @@ TEST_F(OpenMembership, BeginsWithAsManyAsAreAskedFor) {
   EXPECT_EQ(members.missing(), 0U);
 }
 
+TEST_F(OpenMembership, GivesOthersTimeToComeWhoMayTrainUnderAnArbitratorBeforeThisOne) {
+  open(1);
+  look();
+  admit(hello("ada"));
+  look();
+  EXPECT_FALSE(formed);
+  train("ben", 7, {1, 2}, 20, {});
+  look();
+  EXPECT_FALSE(formed && formed->generation == 1) << "a second training beside the first";
+  EXPECT_EQ(members.generation(), 7U);
+}
+
+TEST_F(OpenMembership, IsOverWhenTheLastHaveLeftAndALostGuestIsForgotten) {
+  start();
+  admit(hello("guest"));
+  members.disconnected(rank_of("guest"), "its connection broke", now);
+  now += timeouts.stall_timeout_ms / 1000.0 + 1;
+  for (const auto* host : {"ada", "ben", "cy"})
+    send_away(host);
+  EXPECT_EQ(members.over(now), "all workers have left or failed");
+}
+
 TEST_F(OpenMembership, OfListedHostsAloneBeginsWithAsManyAsAreAskedFor) {
   file = testing::three_workers();
   file.workers_min = 2;
   members = membership(file, timeouts);
+  grow_old();
   admit(hello("ada"));
   look();
   EXPECT_FALSE(formed);

@@ -31,6 +31,14 @@ cluster_file open_file(std::uint32_t workers_min = 0) {
   return result.file;
 }
 
+TEST(Places, NeedNoWorkerInTheFileForItsPlan) {
+  const auto result = read("membership = \"open\"\nworkers_max = 4\n[training]\nexchange = \"auto\"\n",
+                           "[[host]]\nname = \"north\"\nport = 7401\nroles = [\"arbitrator\"]\n");
+  ASSERT_TRUE(result.errors.empty()) << to_string(result.errors.front());
+  EXPECT_EQ(describe_plan(result.file).find("exchange by the links"), std::string::npos);
+  EXPECT_EQ(describe_plan_json(result.file).find("\"exchange\": {"), std::string::npos);
+}
+
 TEST(Places, AreTheRanksBehindTheFilesWorkers) {
   const auto with = with_places(open_file());
   ASSERT_EQ(with.workers().size(), 4U);
