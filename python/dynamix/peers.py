@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import datetime
+import os
 import time
 import weakref
 from typing import Any, List, Optional
@@ -75,6 +76,7 @@ class Peers:
         thread needs the interpreter, and one that needs it then aborts the process. So the groups of our own end before,
         and what the script's group sums is kept."""
         self.held: List[torch.Tensor] = []  # that the newest collectives of gradients sum
+        self._process = os.getpid()
         _alive.add(self)
 
     def leave(self) -> None:
@@ -151,6 +153,8 @@ class Peers:
 @atexit.register
 def _leave_groups() -> None:
     for peers in list(_alive):
+        if peers._process != os.getpid():  # a forked child's end: its parent goes on with these connections
+            continue
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(peers.held))
         peers.leave()
 

@@ -554,6 +554,8 @@ def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None,
     if rule not in raw.RULES:
         raise ValueError(f"rule={rule!r}: one of {', '.join(repr(name) for name in raw.RULES)}")
     _refuse(model)
+    if elastic is not None and scaler is not None and scaler.is_enabled():
+        raise NotImplementedError("elastic=... does not keep a GradScaler's scale equal on all members; train without it")
     schedulers = [] if scheduler is None else list(scheduler) if isinstance(scheduler, (list, tuple)) else [scheduler]
     options = {"adaptive": is_adaptive(optimizer) if adaptive is None else adaptive, "noise_interval": noise_interval,
                "window_steps": window_steps}

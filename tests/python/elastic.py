@@ -141,12 +141,15 @@ class Trial:
                 if self.left > 0 and all(each.is_alive() for each in members) and self._may_die(rank, folder):
                     os.kill(members[rank].pid, signal.SIGKILL)
                     deaths.append((rank, time.monotonic()))
+                    members[rank].join()  # until then it counts as one that has the training's state
                     self.left -= 1
                     self.killed += 1
                     time.sleep(self._random.choice((0, 0.3)))
                 for rank in range(WORLD):
                     members[rank].join(0)
                     if members[rank].exitcode not in (None, 0):
+                        if members[rank].exitcode != -signal.SIGKILL:
+                            self.problems.append(f"member {rank} ended by itself: {members[rank].exitcode}")
                         members[rank] = self._start(rank, folder, sockets)
         finally:
             for each in members:

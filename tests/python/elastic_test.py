@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 import agents
 import elastic
@@ -149,6 +150,9 @@ class Refusals(unittest.TestCase):
         with self.assertRaisesRegex(NotImplementedError, "agent=None"):
             model = nn.Linear(3, 1)
             dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), agent=None, elastic=store)
+        with self.assertRaisesRegex(NotImplementedError, "GradScaler"):
+            enabled = unittest.mock.Mock(is_enabled=lambda: True)  # torch 1.13 has none on the CPU
+            dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), elastic=store, scaler=enabled)
         run = alone(lambda rank: make(store), 1)
         with self.assertRaisesRegex(NotImplementedError, "no batch ahead"):
             run.loader(data(), batch_size=4, fetch_ahead=1)
