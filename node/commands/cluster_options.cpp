@@ -1,12 +1,14 @@
 #include "node/commands/cluster_options.hpp"
 
 #include "node/commands/command.hpp"
+#include "node/experiments/comparison_inputs.hpp"
 #include "node/experiments/policy_choice.hpp"
 #include "node/launch/client_cluster.hpp"
 
 #include <algorithm>
 #include <filesystem>
 #include <fmt/core.h>
+#include <thread>
 
 namespace dynamix::node {
 namespace {
@@ -32,6 +34,17 @@ void add_set(CLI::App& command, std::vector<std::string>& set) {
           "be given again")
       ->type_name("SECTION.FIELD=VALUE")
       ->allow_extra_args(false);
+}
+
+void add_comparison_options(CLI::App& command, compare_arguments& arguments) {
+  arguments.jobs = std::max(1U, std::thread::hardware_concurrency());
+  command.add_option("--jobs", arguments.jobs, "Threads, of what is simulated")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  add_set(command, arguments.set);
+  command.add_flag("--insecure", arguments.insecure,
+                   "Make no keys for the runs: hosts talk in the clear, to whoever reaches their ports");
+  command.add_flag("--quiet", arguments.quiet, "No progress");
 }
 
 std::vector<cluster::field_change> changes_of(const std::vector<std::string>& set,

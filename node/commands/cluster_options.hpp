@@ -18,8 +18,12 @@ class App;
 
 namespace dynamix::node {
 
+struct compare_arguments;
+
 /// Adds --set SECTION.FIELD=VALUE, which may be given again.
 void add_set(CLI::App& command, std::vector<std::string>& set);
+/// Adds the options that say how policies are compared, not which: --jobs, --set, --insecure, --quiet.
+void add_comparison_options(CLI::App& command, compare_arguments& arguments);
 /// An option that stands for a field; empty: not given.
 struct field_option {
   const char* option;

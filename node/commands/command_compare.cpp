@@ -4,10 +4,8 @@
 #include "node/launch/stop_signals.hpp"
 #include "trainer/compute_threads.hpp"
 
-#include <algorithm>
 #include <memory>
 #include <ostream>
-#include <thread>
 
 namespace dynamix::node {
 namespace {
@@ -57,7 +55,6 @@ int compare(const compare_arguments& arguments, command_context& context) {
 
 void add_compare(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<compare_arguments>();
-  arguments->jobs = std::max(1U, std::thread::hardware_concurrency());
   auto* command = app.add_subcommand("compare", "Run several policies on one cluster file or more, side by side");
   command->add_option("--cluster", arguments->clusters, "Cluster files, or directories of them")->required();
   command->add_option("--policies", arguments->policies,
@@ -71,13 +68,7 @@ void add_compare(CLI::App& app, command_context& context) {
   command->add_option("--out", arguments->out,
                       "Directory of the results and of every run; finished runs in it are kept (default: "
                       "runs/compare-<cluster>-<UTC time>)");
-  command->add_option("--jobs", arguments->jobs, "Threads, with --simulate")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  add_set(*command, arguments->set);
-  command->add_flag("--insecure", arguments->insecure,
-                    "Make no keys for the runs: hosts talk in the clear, to whoever reaches their ports");
-  command->add_flag("--quiet", arguments->quiet, "No progress");
+  add_comparison_options(*command, *arguments);
   command->add_flag("--json", arguments->json, "Print the rows as JSON, and nothing else, on standard output");
   command->callback(
       [arguments, &context] { context.work = [arguments, &context] { return compare(*arguments, context); }; });

@@ -14,7 +14,6 @@
 #include <fmt/core.h>
 #include <memory>
 #include <ostream>
-#include <thread>
 
 namespace dynamix::node {
 namespace {
@@ -28,10 +27,7 @@ struct experiment_arguments {
   std::string data_path;
   std::uint32_t seeds = 0; ///< 0: as each part says
   std::string out;
-  std::uint32_t jobs = 1;
-  std::vector<std::string> set;
-  bool insecure = false;
-  bool quiet = false;
+  compare_arguments shared; ///< --jobs, --set, --insecure, --quiet
 };
 
 /// Those that come with the program, by name.
@@ -80,14 +76,12 @@ std::string find_experiment(const std::string& name, std::ostream& err) {
 
 /// What `compare` would be asked for.
 compare_arguments arguments_of(const experiment& of, const experiment_part& part, const experiment_arguments& given) {
-  compare_arguments made{.policies = part.policies,
-                         .seeds = given.seeds == 0 ? part.seeds : given.seeds,
-                         .simulate = part.simulate,
-                         .out = given.out + "/" + part.name,
-                         .jobs = given.jobs,
-                         .set = part.set,
-                         .insecure = given.insecure,
-                         .quiet = given.quiet};
+  compare_arguments made = given.shared;
+  made.policies = part.policies;
+  made.seeds = given.seeds == 0 ? part.seeds : given.seeds;
+  made.simulate = part.simulate;
+  made.out = given.out + "/" + part.name;
+  made.set = part.set;
   for (const auto& cluster : part.clusters)
     made.clusters.push_back((fs::path(of.path).parent_path() / cluster).lexically_normal().string());
   if (!part.simulate) {
@@ -98,7 +92,7 @@ compare_arguments arguments_of(const experiment& of, const experiment_part& part
     if (!given.data_path.empty())
       made.set.push_back("training.data_path=" + given.data_path);
   }
-  made.set.insert(made.set.end(), given.set.begin(), given.set.end());
+  made.set.insert(made.set.end(), given.shared.set.begin(), given.shared.set.end());
   return made;
 }
 
@@ -168,7 +162,6 @@ int run_experiment(experiment_arguments arguments, command_context& context) {
 
 void add_experiment(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<experiment_arguments>();
-  arguments->jobs = std::max(1U, std::thread::hardware_concurrency());
   auto* command = app.add_subcommand("experiment", "Repeat an experiment and hold its claim against what is found");
   command->add_option(
       "name", arguments->name,
@@ -183,13 +176,7 @@ void add_experiment(CLI::App& app, command_context& context) {
   command->add_option("--out", arguments->out,
                       "Directory of tables, page and every run; finished runs in it are kept (default: "
                       "runs/experiment-NAME, so that the same command goes on after a stop)");
-  command->add_option("--jobs", arguments->jobs, "Threads of the parts that are simulated")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  add_set(*command, arguments->set);
-  command->add_flag("--insecure", arguments->insecure,
-                    "Make no keys for the runs: hosts talk in the clear, to whoever reaches their ports");
-  command->add_flag("--quiet", arguments->quiet, "No progress");
+  add_comparison_options(*command, arguments->shared);
   command->callback(
       [arguments, &context] { context.work = [arguments, &context] { return run_experiment(*arguments, context); }; });
 }
