@@ -16,7 +16,6 @@
 
 struct network_slot slots[network_slots] = {};
 __u8 control_ports[65536 / 8] = {}; ///< a bit a port: connections that carry no gradients
-__s64 connections = 0;              ///< open ones that carry gradients
 __u64 events_dropped = 0;
 
 struct {
@@ -33,13 +32,25 @@ static __always_inline bool is_control(__u16 port) {
   return control_ports[port / 8] & (1 << port % 8);
 }
 
-static __always_inline bool carries_control(__u16 local_port, __u16 remote_port) {
+static __always_inline bool has_control_port(__u16 local_port, __u16 remote_port) {
   return is_control(local_port) || is_control(remote_port);
 }
 
-static __always_inline void count_bytes(__u64* total, struct network_slot* slot, struct tcphdr* tcp, __u32 bytes) {
+/// Whether its process has said that the connection carries gradients. It says so once its peer is proven; what passed
+/// before counts as control. Null: it is over, or not there yet.
+static __always_inline bool is_of_gradients(struct bpf_sock* full) {
+  return full && full->priority == gradient_priority;
+}
+
+static __always_inline bool is_packet_of_gradients(struct __sk_buff* packet) {
+  struct bpf_sock* socket = packet->sk;
+  return socket && is_of_gradients(bpf_sk_fullsock(socket));
+}
+
+static __always_inline void count_bytes(__u64* total, struct network_slot* slot, struct tcphdr* tcp,
+                                        struct __sk_buff* packet, __u32 bytes) {
   __sync_fetch_and_add(total, bytes);
-  if (carries_control(bpf_ntohs(tcp->source), bpf_ntohs(tcp->dest)))
+  if (has_control_port(bpf_ntohs(tcp->source), bpf_ntohs(tcp->dest)) && !is_packet_of_gradients(packet))
     __sync_fetch_and_add(&slot->control_bytes, bytes);
 }
 
@@ -82,7 +93,7 @@ int count_sent(struct __sk_buff* packet) {
     // Atomic, since an acknowledgement may be sent in an interrupt of this very program.
     __sync_fetch_and_add(&slot->packets_sent, segments);
     if (packet->len > headers) {
-      count_bytes(&slot->bytes_sent, slot, tcp, packet->len - headers);
+      count_bytes(&slot->bytes_sent, slot, tcp, packet, packet->len - headers);
       __sync_fetch_and_add(&slot->segments_sent, segments);
     }
   }
@@ -99,7 +110,7 @@ int count_received(struct __sk_buff* packet) {
   if (tcp) {
     __sync_fetch_and_add(&slot->packets_received, packet->gso_segs > 1 ? packet->gso_segs : 1);
     if (packet->len > headers)
-      count_bytes(&slot->bytes_received, slot, tcp, packet->len - headers);
+      count_bytes(&slot->bytes_received, slot, tcp, packet, packet->len - headers);
   }
   end_run(&slot->cost, began_ns);
   return 1;
@@ -164,13 +175,11 @@ static __always_inline void count_rtt(struct bpf_sock_ops* socket, struct networ
   __sync_fetch_and_add(&slot->rtt_histogram[*last % rtt_buckets], 1);
 }
 
-static __always_inline void change_state(struct bpf_sock_ops* socket, struct network_slot* slot, bool gradients) {
+static __always_inline void change_state(struct bpf_sock_ops* socket, struct network_slot* slot) {
   __u32 before = socket->args[0];
   if (socket->args[1] != BPF_TCP_CLOSE || before == BPF_TCP_SYN_SENT || before == BPF_TCP_SYN_RECV ||
       before == BPF_TCP_NEW_SYN_RECV || before == BPF_TCP_LISTEN)
     return;
-  if (gradients)
-    __sync_fetch_and_add(&connections, -1);
   // An orderly end goes through FIN_WAIT or LAST_ACK.
   if (before != BPF_TCP_ESTABLISHED && before != BPF_TCP_CLOSE_WAIT)
     return;
@@ -182,11 +191,10 @@ SEC("sockops")
 int watch_connection(struct bpf_sock_ops* socket) {
   struct network_slot* slot = own_slot();
   __u64 began_ns = begin_run(&slot->cost);
-  bool gradients = !carries_control(socket->local_port, bpf_ntohl(socket->remote_port));
   bool inner = socket->family == AF_INET && (is_inner(socket->remote_ip4) || is_inner(socket->local_ip4));
   switch (inner ? BPF_SOCK_OPS_VOID : socket->op) {
   case BPF_SOCK_OPS_RTT_CB:
-    if (gradients)
+    if (!has_control_port(socket->local_port, bpf_ntohl(socket->remote_port)) || is_of_gradients(socket->sk))
       count_rtt(socket, slot);
     break;
   case BPF_SOCK_OPS_RETRANS_CB:
@@ -196,13 +204,10 @@ int watch_connection(struct bpf_sock_ops* socket) {
       tell(socket, retransmission_burst_seen, socket->retrans_out);
     break;
   case BPF_SOCK_OPS_STATE_CB:
-    change_state(socket, slot, gradients);
+    change_state(socket, slot);
     break;
   case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
   case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
-    if (gradients)
-      __sync_fetch_and_add(&connections, 1);
-    // and
   case BPF_SOCK_OPS_TCP_CONNECT_CB:
     bpf_sock_ops_cb_flags_set(socket,
                               BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_RETRANS_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG);

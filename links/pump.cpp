@@ -116,6 +116,7 @@ public:
       return problem;
     const bool posted = post([this, local, socket, wanted, place = fmt::format("{}:{}", address, port)] {
       prepare_tcp(socket->get());
+      mark_bulk(socket->get());
       refresh_identity();
       auto link =
           std::make_unique<connection>(std::move(*socket), place, wanted.host, now() + options_.handshake_timeout);
@@ -292,8 +293,10 @@ private:
                                                        now() + options_.handshake_timeout),
                   .listener = id,
                   .introduces = from.carriages};
-      if (taken.introduces)
+      if (taken.introduces) {
+        mark_bulk(taken.link->peer_socket());
         taken.link->expect_introduction(continues());
+      }
       add(std::move(taken));
     }
   }

@@ -20,6 +20,11 @@ constexpr const char* gradient_protocol = "dynamix-gradients/1";
 /// Both ends prove who they are as ever; what carriages carry is neither encrypted nor authenticated after that.
 constexpr const char* clear_gradient_protocol = "dynamix-gradients-clear/1";
 
+/// SO_PRIORITY of TCP connections with gradients, at both ends from when the peer is proven: telemetry tells them from
+/// control by it, and a queue that knows priorities (pfifo_fast) lets control pass. TC_PRIO_BULK, which anybody may
+/// set.
+constexpr int bulk_priority = 2;
+
 struct pump_options {
   std::string directory;          ///< of this host's three files (links/identity.hpp)
   std::string host;               ///< this one's name

@@ -1,5 +1,7 @@
 #include "links/sockets.hpp"
 
+#include "links/pump.hpp"
+
 #include <array>
 #include <cerrno>
 #include <fmt/core.h>
@@ -91,6 +93,10 @@ void prepare_tcp(int socket) {
   const int yes = 1;
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
   ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+}
+
+void mark_bulk(int socket) {
+  ::setsockopt(socket, SOL_SOCKET, SO_PRIORITY, &bulk_priority, sizeof bulk_priority);
 }
 
 std::string peer_text(int socket) {

@@ -20,6 +20,9 @@ descriptor connect_tcp(const std::string& address, std::uint16_t port, std::chro
 /// Sends small messages at once, and notices a peer that is gone.
 void prepare_tcp(int socket);
 
+/// Gives it `bulk_priority`.
+void mark_bulk(int socket);
+
 /// "127.0.0.1:7000" of the peer, for a person.
 std::string peer_text(int socket);
 

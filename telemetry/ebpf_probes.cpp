@@ -59,7 +59,6 @@ public:
       for (std::size_t i = 0; i < into.rtts.size(); ++i)
         into.rtts[i] += slot.rtt_histogram[i];
     }
-    into.connections = static_cast<std::uint32_t>(std::clamp<std::int64_t>(programs_->connections(), 0, 1 << 20));
     into.network_source = messages::signal_source::ebpf;
     into.network_valid = cost.runs > runs_ || bytes_seen <= bytes_seen_ + bytes_unseen_max;
     into.program_seconds += run_seconds(cost);

@@ -19,8 +19,6 @@ public:
   virtual ~network_programs() = default;
   /// One a CPU, only rising. The kernel writes while they are read.
   virtual std::span<const network_slot> slots() const = 0;
-  /// Open ones that carry gradients.
-  virtual std::int64_t connections() const = 0;
   /// What has happened since the last call, and how often there was no room to tell.
   virtual std::vector<network_event> take_events() = 0;
   virtual std::uint64_t events_dropped() const = 0;

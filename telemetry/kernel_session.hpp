@@ -21,7 +21,8 @@ struct kernel_session {
 };
 
 /// Loads what the process may load. Call before the first socket is made. Connections with one of `control_ports` at
-/// either end carry no gradients. Never throws; what fails is told in the session.
+/// either end carry no gradients, unless their priority says so (bpf/network.h). Never throws; what fails is told in
+/// the session.
 std::shared_ptr<kernel_session> open_kernel_session(const std::vector<std::uint16_t>& control_ports);
 
 } // namespace dynamix::telemetry

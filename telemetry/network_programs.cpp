@@ -48,7 +48,6 @@ public:
   }
 
   std::span<const network_slot> slots() const override { return slots_in_use(skeleton_->bss->slots); }
-  std::int64_t connections() const override { return __atomic_load_n(&skeleton_->bss->connections, __ATOMIC_RELAXED); }
   std::uint64_t events_dropped() const override {
     return untold_ + __atomic_load_n(&skeleton_->bss->events_dropped, __ATOMIC_RELAXED);
   }

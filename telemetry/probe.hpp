@@ -87,7 +87,7 @@ public:
 /// TCP_INFO of this process's own TCP sockets (found through /proc/self/fd, the first 4096 descriptors). Needs no
 /// privilege. Keeps the counts of sockets that have gone, so that totals never fall; what a socket moves between the
 /// last sample and its close is not seen. A connection of the process to itself counts at both of its ends. Connections
-/// with one of `control_ports` at either end carry no gradients.
+/// with one of `control_ports` at either end carry no gradients, unless their priority says so (bpf/network.h).
 std::unique_ptr<probe> make_tcp_info_probe(std::vector<std::uint16_t> control_ports = {});
 /// The same of connections that carry gradients alone, which is cheaper.
 std::unique_ptr<probe> make_gradient_tcp_info_probe(std::vector<std::uint16_t> control_ports);

@@ -25,14 +25,14 @@ public:
     connections_ = 0;
   }
 
-  /// One open socket of this sample, by the cookie that no later one gets again. `is_control` is asked once in its life
-  /// whether it carries no gradients. Counts a socket once, however many descriptors it has.
+  /// One open socket of this sample, by the cookie that no later one gets again. `is_control` is asked whether it
+  /// carries no gradients, until it does. Counts a socket once, however many descriptors it has.
   template <class IsControl>
   void add(std::uint64_t cookie, const tcp_info& info, IsControl is_control) {
     auto& seen = sockets_[cookie];
     if (seen.sample == sample_)
       return;
-    if (seen.sample == 0)
+    if (seen.sample == 0 || seen.control)
       seen.control = is_control();
     count(seen, info);
     if (info.tcpi_rtt == 0)

@@ -141,6 +141,10 @@ public:
 
 private:
   bool is_control(int descriptor) const {
+    int priority = 0;
+    socklen_t length = sizeof(priority);
+    if (getsockopt(descriptor, SOL_SOCKET, SO_PRIORITY, &priority, &length) == 0 && priority == gradient_priority)
+      return false;
     return control_ports_[port_of(descriptor, getsockname)] || control_ports_[port_of(descriptor, getpeername)];
   }
 

@@ -12,12 +12,10 @@ namespace {
 class fake_network final : public network_programs {
 public:
   std::span<const network_slot> slots() const override { return cpus; }
-  std::int64_t connections() const override { return open; }
   std::vector<network_event> take_events() override { return {}; }
   std::uint64_t events_dropped() const override { return 0; }
 
   std::array<network_slot, 2> cpus{};
-  std::int64_t open = 0;
 };
 
 class fake_scheduler final : public scheduler_programs {
@@ -72,7 +70,7 @@ TEST_F(EbpfNetwork, AddsUpWhatAllCpusCountedInTheWindow) {
     cpu.retransmissions += 2;
     cpu.resets += 1;
   }
-  programs_->open = 3;
+  tcp_info_.connections = 3;
   tcp_info_.sender_blocked_seconds = 0.5;
   const auto network = network_between(before, sample_at(*probe_, 3));
   ASSERT_TRUE(network.valid);
@@ -105,11 +103,6 @@ TEST_F(EbpfNetwork, GoesOnWhenBytesMoveAndProgramsRun) {
     ++programs_->cpus[1].cost.runs;
     EXPECT_TRUE(sample_at(*probe_, second).network_valid);
   }
-}
-
-TEST_F(EbpfNetwork, NeverCountsFewerThanNoConnections) {
-  programs_->open = -2;
-  EXPECT_EQ(sample_at(*probe_, 1).connections, 0U);
 }
 
 class EbpfScheduler : public testing::Test {

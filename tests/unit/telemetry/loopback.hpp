@@ -1,5 +1,7 @@
 #pragma once
 
+#include "bpf/network.h"
+
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
@@ -101,6 +103,13 @@ public:
     EXPECT_EQ(recv(server_, &byte, 1, 0), -1);
     EXPECT_EQ(errno, ECONNRESET);
     shut();
+  }
+
+  /// From now on both ends say what it is for.
+  void carry_gradients() const {
+    const int priority = gradient_priority;
+    for (const int end : {client_, server_})
+      ASSERT_EQ(::setsockopt(end, SOL_SOCKET, SO_PRIORITY, &priority, sizeof(priority)), 0);
   }
 
   int client() const { return client_; }

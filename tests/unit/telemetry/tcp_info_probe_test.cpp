@@ -1,5 +1,6 @@
 #include "bpf/network.h"
 #include "links/inner_listener.hpp"
+#include "links/pump.hpp"
 #include "telemetry/probe.hpp"
 #include "tests/unit/telemetry/loopback.hpp"
 
@@ -108,6 +109,27 @@ TEST(TcpInfoProbe, AsksOnlyForConnectionsWithGradientsWhereThatIsEnough) {
   const counters after = sample(*probe);
   EXPECT_EQ(after.bytes_received - before.bytes_received, 2 * megabyte);
   EXPECT_EQ(after.connections, 4U) << "both ends of two";
+}
+
+TEST(TcpInfoProbe, TellsConnectionsWithGradientsByTheirPriorityWhateverTheirPorts) {
+  static_assert(gradient_priority == links::bulk_priority);
+  const loopback_connection gradients;
+  const loopback_connection control(gradients.server_port());
+  const auto all = make_tcp_info_probe({gradients.server_port()});
+  gradients.transfer(megabyte);
+  control.transfer(megabyte);
+  constexpr double acknowledged_beginnings = 8; // TCP counts a connection's first packet as a byte
+  EXPECT_NEAR(static_cast<double>(sample(*all).control_bytes), 4.0 * megabyte, acknowledged_beginnings)
+      << "at both ends of both";
+  gradients.carry_gradients();
+  const auto alone = make_gradient_tcp_info_probe({gradients.server_port()});
+  const auto before = sample(*alone);
+  gradients.transfer(megabyte);
+  control.transfer(megabyte);
+  const auto after = sample(*all);
+  EXPECT_NEAR(static_cast<double>(after.control_bytes), 6.0 * megabyte, acknowledged_beginnings);
+  EXPECT_EQ(after.connections, 2U);
+  EXPECT_EQ(sample(*alone).bytes_received - before.bytes_received, megabyte);
 }
 
 TEST(TcpInfoProbe, PassesOverConnectionsThatStayWithinAProcess) {
