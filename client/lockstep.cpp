@@ -201,15 +201,18 @@ step_row lockstep::write_row(std::array<messages::decision, 2> held, session::bo
   for (auto& decision : held)
     if (decision.key != messages::decision_key{})
       decision.batch = std::clamp(decision.batch, std::min(own.lowest, own.highest), own.highest);
-  own_square_ = own_square;
   row_written_ = true;
+  row_measures_ = measures();
+  measured_ = {.global_batch = total_samples(),
+               .own_square = own_square,
+               .own_batch = static_cast<std::uint32_t>(own_samples())};
   return {.boundary = {.held = held, .request = request},
           // The batch sizes of a step that was found not to fit count as used.
           .dealt = dealt() + (rest_dropped_ ? 1 : 0),
           .step = step_,
           .digest = digest(),
           .weight = weight,
-          .weighted_square = weight > 0 && measures() ? weight * own_square : 0,
+          .weighted_square = weight > 0 && row_measures_ ? weight * own_square : 0,
           .highest_batch = own.highest,
           .connected = connected};
 }
@@ -267,12 +270,9 @@ std::string lockstep::read_rows(std::span<const step_row> rows, session::agreeme
   if (agreed.request == session::boundary_request::stop && !stop_step_)
     stop_step_ = from_step;
   // Weights may count tokens; the noise is that of a sample.
-  const auto total = static_cast<double>(total_samples());
-  measured_ = {.active_workers = active,
-               .weighted_square_sum = weights > 0 ? weighted_squares * (total / weights) : 0,
-               .global_batch = total_samples(),
-               .own_square = own_square_,
-               .own_batch = static_cast<std::uint32_t>(own_samples())};
+  const auto total = static_cast<double>(measured_.global_batch);
+  measured_.active_workers = active;
+  measured_.weighted_square_sum = weights > 0 ? weighted_squares * (total / weights) : 0;
   rows_read_ = true;
   return {};
 }
@@ -297,7 +297,7 @@ void lockstep::plan_next(std::span<const step_row> rows, const session::agreemen
 
 step_progress lockstep::rate(double global_square) {
   gradient_observation seen;
-  if (rows_read_ && measures()) {
+  if (rows_read_ && row_measures_) {
     seen = measured_;
     seen.global_square = global_square;
   }

@@ -253,8 +253,8 @@ private:
   };
   bool row_written_ = false;
   bool rows_read_ = false;
-  double own_square_ = 0;
-  gradient_observation measured_; ///< but for |g|^2
+  bool row_measures_ = false;
+  gradient_observation measured_; ///< but for |g|^2, of what was delivered when the row was written
   std::optional<pending_step> pending_;
 };
 

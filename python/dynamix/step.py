@@ -111,10 +111,11 @@ class Step:
 
     def open(self) -> None:
         """The gradients of a backward pass are about to be summed."""
-        if self._due is None:
+        # Of several passes before one optimiser's step the first is measured: behind it gradients hold those of others.
+        first = self._due is None
+        if not self._row_written:  # each batch that was taken may have become a reason
             self._due = self.client.due()
-        # Of several passes before one optimiser's step the first is measured.
-        self._measures = bool(self._due & raw.MEASURE) and not self._own_squares and not self._row_written
+        self._measures = first and bool((self._due or 0) & raw.MEASURE)
         if self._weights is None:
             try:
                 own, total = self.client.weights()
@@ -170,7 +171,9 @@ class Step:
     def _write_row(self) -> None:
         if self._row_written or self._due is None or not self._due & raw.GATHER:
             return
-        self.client.write_row(self._plain(self._own_squares.values()), self._row.data_ptr())
+        unmeasured = bool(self._due & raw.MEASURE) and not self._own_squares
+        square = math.nan if unmeasured else self._plain(self._own_squares.values())
+        self.client.write_row(square, self._row.data_ptr())
         self._rows = self.peers.gather(self._row)
         self._row_written = True
 

@@ -152,6 +152,34 @@ def train_fetching(rank, world, workers, micro):
     return sizes, numbers, status.batches, status.samples
 
 
+def accumulate(rank, world, workers, wrapped):
+    """Two epochs of steps of three batches each, which DistributedDataParallel synchronises one by one."""
+    options = {"num_workers": workers, "prefetch_factor": 1 + rank} if workers else {}
+    model = torch.nn.Linear(3, 1)
+    if wrapped:
+        model = torch.nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    run = dynamix.join(model, optimizer, agent="off", window_steps=4)
+    loader = run.loader(small(600), batch_size=3 + rank, **options)
+    numbers, before = [], 0
+    for _ in range(2):
+        passes = 0
+        for batch in loader:
+            numbers += batch[0].tolist()[:run.counted - before]
+            before = run.counted
+            model(batch[1]).square().mean().backward()
+            passes += 1
+            if passes % 3 == 0 or run.status.cursor + 3 * 7 > 600:
+                if not wrapped:
+                    run.average_gradients()
+                optimizer.step()
+                optimizer.zero_grad()
+                before = passes = 0
+    status = run.status
+    run.close()
+    return numbers, status.samples, [parameter.tolist() for parameter in model.parameters()]
+
+
 def without_stand_in(numbers):
     """Where a rank has no samples left the loader gives one twice."""
     return [] if len(numbers) == 2 and numbers[0] == numbers[1] else numbers
@@ -205,6 +233,17 @@ def keep_model(rank, world):
     run.close()
     assert not model._forward_pre_hooks
     return b"dynamix" in text
+
+
+class Accumulation(unittest.TestCase):
+    def test_over_batches_that_are_synchronised_one_by_one_or_together(self):
+        for workers, wrapped in ((0, True), (2, True), (0, False)):
+            with self.subTest(workers=workers, wrapped=wrapped):
+                results = ranks.run(accumulate, 2, workers, wrapped)
+                dealt = collections.Counter(number for numbers, _, _ in results for number in numbers)
+                self.assertEqual(dealt, collections.Counter(2 * list(range(600))))
+                self.assertEqual([samples for _, samples, _ in results], [1200, 1200])
+                self.assertEqual(results[0][2], results[1][2])
 
 
 class Models(unittest.TestCase):

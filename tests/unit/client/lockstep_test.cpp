@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -523,6 +524,36 @@ TEST(Lockstep, MeasuresTheNoiseOfASampleWhateverTheWeightsCount) {
   // tr = 8*3 + 8*3 - 16*2 = 16, |G|^2 = 2 - 16/16 = 1.
   EXPECT_DOUBLE_EQ(scales[0], 16);
   EXPECT_DOUBLE_EQ(scales[1], 16);
+}
+
+TEST(Lockstep, MeasuresTheNoiseOfWhatWasDeliveredWhenTheRowWasWritten) {
+  const std::vector<member_batch> two(2, {.initial = 8});
+  std::vector<std::unique_ptr<lockstep>> steps;
+  for (std::uint32_t member = 0; member < 2; ++member) {
+    steps.push_back(std::make_unique<lockstep>(options_for(member, two, 1000)));
+    steps[member]->start_epoch();
+    dealt_step dealt;
+    for (int i = 0; i < 18; ++i) // a loader has fetched ahead
+      ASSERT_EQ(steps[member]->deal(dealt), deal_verdict::dealt);
+  }
+  for (int i = 0; i < 9; ++i) { // of two passes a step the first is measured, in the fourth step nothing is
+    const bool measured = i != 3;
+    std::vector<step_row> rows;
+    for (auto& each : steps) {
+      each->deliver();
+      rows.push_back(each->write_row({}, boundary_request::none, false, 8, measured ? 3 : NAN));
+      each->deliver();
+    }
+    session::agreement agreed;
+    for (auto& each : steps) {
+      ASSERT_EQ(each->read_rows(rows, agreed), "");
+      each->rate(measured ? 2 : 0);
+      each->complete(false);
+    }
+  }
+  EXPECT_TRUE(steps[0]->noise().valid);
+  EXPECT_DOUBLE_EQ(steps[0]->noise().noise_scale, 16);
+  EXPECT_EQ(steps[0]->noise_averages().state().steps, 8U);
 }
 
 } // namespace
