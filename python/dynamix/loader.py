@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from . import structures as raw
 from .client import Client
+from .peers import Broken
 from .step import Step
 from .stream import Dealing, Stream
 
@@ -67,6 +68,8 @@ class Batches:
             if code == raw.END:
                 return
             if code == raw.WAIT:
+                if self._step.peers.broken:  # the rows do not come any more
+                    raise Broken(self._step.peers.broken)
                 self._step.read_rows()
                 continue
             yield self._numbers() if self._dealing is None else self._places(self._dealing)
@@ -113,9 +116,13 @@ class Loader(DataLoader[_Sample]):
 
     def _deliver(self, source: Iterator[Any], began: float) -> Iterator[Any]:
         """Hands the batches on, and tells the run which one is with the training loop: each behind those that a framework
-        has fetched before it and not trained on."""
+        has fetched before it and not trained on.
+
+        Where a loop steps once for several batches, and the group breaks between them, it is given the last one again until
+        it steps: that step is dropped, and then its samples are dealt again."""
         step = self._step
-        held = 0
+        held = again = 0
+        batch: Any = None
         self._in_epoch, self._moved = True, False
         try:
             while True:
@@ -123,9 +130,18 @@ class Loader(DataLoader[_Sample]):
                     self._moved, self._batches.goes_on = False, True
                     del source  # before its workers' successors
                     source = super().__iter__()
+                    again = 0
+                if self._is_dropped() and again < len(self):
+                    again += 1
+                    yield batch
+                    continue
                 try:
                     batch = next(source)
+                except Broken:
+                    continue
                 except StopIteration:
+                    if self._is_dropped(at_end=True) and again < len(self):
+                        continue
                     for _ in range(held):
                         self._take()
                     return
@@ -138,6 +154,17 @@ class Loader(DataLoader[_Sample]):
                 began = time.perf_counter()
         finally:
             self._in_epoch = False
+
+    def _is_dropped(self, at_end: bool = False) -> bool:
+        """Whether the step that batches were taken for cannot be completed. `at_end` of an epoch this is settled: what the
+        others have said so far is waited for."""
+        step = self._step
+        if at_end and step.taken and step.peers.elastic:
+            try:
+                step.read_rows()
+            except Broken:
+                pass
+        return bool(step.taken and step.peers.broken)
 
     def _take(self) -> None:
         self._step.counted += self._client.deliver().own

@@ -1,6 +1,6 @@
 """Kills members of elastic runs at any moment, and looks whether any sample was lost or used twice.
 
-    elastic.py [KILLS [SEED]]
+    elastic.py [KILLS [SEED [AGENTS [PASSES]]]]     # AGENTS: 1 beside agents; PASSES: synchronised backward passes a step
 
 What dies is started again, and comes into the training that goes on meanwhile.
 """
@@ -36,8 +36,9 @@ def read(shard):
         yield 15 * shard + item, torch.randn(8, generator=generator)
 
 
-def train(rank, folder, life, sockets, wrapped, loader_workers, stream, world=WORLD, pause=0.004, seconds=60):
-    """One life of a member. Each step is in its journal before it is trained, and behind it."""
+def train(rank, folder, life, sockets, wrapped, loader_workers, stream, passes=1, world=WORLD, pause=0.004, seconds=60):
+    """One life of a member. Each step is in its journal before it is trained, and behind it. So many backward passes, each
+    of them synchronised, come before a step of the optimiser."""
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
     torch.set_num_threads(1)
     torch.manual_seed(100 * rank + life)  # all begin with the parameters of one
@@ -62,17 +63,26 @@ def train(rank, folder, life, sockets, wrapped, loader_workers, stream, world=WO
         def note(**line):
             print(json.dumps({**line, "generation": run._peers.generation, "time": time.monotonic()}), file=journal, flush=True)
 
+        def step_now(last):
+            if not wrapped:
+                run.average_gradients()
+            optimizer.step()
+            optimizer.zero_grad()
+            note(done=last)
+
         for epoch in range(run.epoch, EPOCHS):
+            taken = counted = 0  # for the step under way
             for numbers, values in loader:
-                step = run.status.step
-                note(step=step, epoch=epoch, samples=numbers.tolist()[:run.counted])
-                optimizer.zero_grad()
+                step = run.status.step + taken
+                note(step=step, epoch=epoch, samples=numbers.tolist()[:run.counted - counted])
+                taken, counted = taken + 1, run.counted
                 model(values).square().mean().backward()
                 time.sleep(pause)
-                if not wrapped:
-                    run.average_gradients()
-                optimizer.step()
-                note(done=step)
+                if taken == passes:
+                    step_now(step)
+                    taken = counted = 0
+            if taken:
+                step_now(step)
         run.close()
         note(parameters=[parameter.tolist() for parameter in model.parameters()])
     os._exit(0)
@@ -81,7 +91,7 @@ def train(rank, folder, life, sockets, wrapped, loader_workers, stream, world=WO
 def host(first, folder, life):
     """Two members of four, as those of one host; it waits for them."""
     fork = multiprocessing.get_context("fork")
-    members = [fork.Process(target=train, args=(rank, folder, life, "off", True, 0, True, 4, 0.05, HOST_SECONDS))
+    members = [fork.Process(target=train, args=(rank, folder, life, "off", True, 0, True, 1, 4, 0.05, HOST_SECONDS))
                for rank in (first, first + 1)]
     for member in members:
         member.start()
@@ -93,11 +103,13 @@ def host(first, folder, life):
 class Trial:
     """Runs until so many members were killed. `problems` says what went wrong."""
 
-    def __init__(self, kills=0, seed=1, with_agents=False, streams=None):
-        """`streams`: whether the data are a stream; None: drawn for each run."""
+    def __init__(self, kills=0, seed=1, with_agents=False, streams=None, passes=1):
+        """`streams`: whether the data are a stream; None: drawn for each run. Of several `passes` a step
+        DistributedDataParallel synchronises each."""
         self._random = random.Random(seed)
         self._with_agents = with_agents
         self._streams = streams
+        self._passes = passes
         self.left = kills
         self._workers = 0
         self.runs = self.steps = self.redone = self.killed = 0
@@ -117,7 +129,7 @@ class Trial:
         return self
 
     def _start(self, rank, folder, sockets):
-        arguments = (rank, folder, self._lives[rank], sockets, self._wrapped, self._workers, self._stream)
+        arguments = (rank, folder, self._lives[rank], sockets, self._wrapped, self._workers, self._stream, self._passes)
         process = multiprocessing.get_context("fork").Process(target=train, args=arguments)
         self._lives[rank] += 1
         process.start()
@@ -125,7 +137,7 @@ class Trial:
 
     def _train(self, folder, sockets):
         self._lives, deaths = collections.Counter(), []
-        self._wrapped, self._workers = self._random.random() < 0.5, self._random.choice((0, 0, 2))
+        self._wrapped, self._workers = self._random.random() < 0.5 or self._passes > 1, self._random.choice((0, 0, 2))
         self._stream = self._streams if self._streams is not None else self._random.random() < 0.3
         members = [self._start(rank, folder, sockets) for rank in range(WORLD)]
         limit = time.monotonic() + RUN_SECONDS
@@ -218,9 +230,9 @@ class Trial:
         return text
 
 
-def main(kills=200, seed=1, with_agents=0):
+def main(kills=200, seed=1, with_agents=0, passes=1):
     began = time.monotonic()
-    trial = Trial(int(kills), int(seed), bool(int(with_agents))).run()
+    trial = Trial(int(kills), int(seed), bool(int(with_agents)), passes=int(passes)).run()
     print(f"{trial.report()}; {time.monotonic() - began:.0f} s")
     for problem in trial.problems:
         print(problem, file=sys.stderr)

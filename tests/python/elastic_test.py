@@ -22,16 +22,19 @@ import dynamix
 
 
 class Elastic(unittest.TestCase):
-    def check(self, kills, seed, with_agents, streams):
-        trial = elastic.Trial(kills, seed, with_agents, streams).run()
+    def check(self, kills, seed, with_agents, streams, passes=1):
+        trial = elastic.Trial(kills, seed, with_agents, streams, passes).run()
         print(trial.report())
         self.assertEqual(trial.problems, [])
         self.assertEqual(trial.killed, kills)
         # A death drops a step, and so does a member's coming; one that dies while it comes does it once more.
-        self.assertLessEqual(trial.redone, 4 * kills)
+        self.assertLessEqual(trial.redone, 4 * kills * passes)
 
     def test_runs_outlive_their_members(self):
         self.check(int(os.environ.get("DYNAMIX_TEST_KILLS", 10)), 3, False, False)
+
+    def test_runs_whose_steps_have_several_synchronised_passes_outlive_their_members(self):
+        self.check(8, 7, False, None, 3)
 
     def test_streams_outlive_the_members_that_lease_them(self):
         self.check(5, 5, False, True)
