@@ -356,6 +356,9 @@ class Alignment:
             self._client.regroup(self._members.present)  # drops what is dealt
         else:
             rows: torch.Tensor = state["rows"]
+            if len(rows) != self._members.size:
+                raise DynamixError(f"this training has {len(rows)} members, and this one was started with a $WORLD_SIZE of "
+                                   f"{self._members.size}")
             if not torch.equal(rows[self._members.position], self._row):
                 raise DynamixError("this member has come back with another batch size, data set or agent than it had before")
             self._client.begin(rows.data_ptr())

@@ -426,7 +426,7 @@ class Run:
         if self.came_in:
             raise RuntimeError("this member has come into a training that is under way and has its state; load a checkpoint, "
                                "the model's included, only behind run.loader() and `if not run.came_in`")
-        self.restore(state)
+        self.restore(state, comes_in=False)
         client = self._ready().client
         if 0 in client.batches(self._peers.size):  # of those that were absent when the state was saved
             self.regroup([True] * self._peers.size)
@@ -438,14 +438,15 @@ class Run:
         if self._dealing is not None:
             self._dealing.regroup(self._client.status().step, present)
 
-    def restore(self, state: Dict[str, Any]) -> None:
-        """Goes on from a state in the middle of a training, as a member of an elastic run."""
+    def restore(self, state: Dict[str, Any], comes_in: bool = True) -> None:
+        """Goes on from a state in the middle of a training: as a member of an elastic run that comes into it, or from a
+        checkpoint."""
         step = self._step
         assert step is not None
         words = bytearray(state["words"].to(torch.int64).cpu().numpy().tobytes())
         step.client.restore(words)
         if self._dealing is not None:
-            self._dealing.restore(state.get("stream"))
+            self._dealing.restore(state.get("stream"), comes_in)
         step.progress = step.client.status().progress
         for schedule, steps in zip(self._schedules, state["schedules"]):
             schedule.steps = int(steps)

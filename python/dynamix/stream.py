@@ -193,7 +193,6 @@ class Dealing:
                  shuffle: bool) -> None:
         self._lengths = list(lengths)
         self._position = peers.position
-        self._elastic = peers.elastic
         self._lanes = [max(workers, 1)] * peers.size
         self._seed = seed
         self._shuffle = shuffle
@@ -256,10 +255,12 @@ class Dealing:
     def state(self) -> Dict[str, Any]:
         return {"shards": self._digest, "seed": self._seed, **self._done.state()}
 
-    def restore(self, state: Optional[Dict[str, Any]]) -> None:
+    def restore(self, state: Optional[Dict[str, Any]], comes_in: bool = False) -> None:
+        """`comes_in`: the state is that of the members that train, and this one deals as they do. From a checkpoint all go on
+        with the loader workers that they have now, as they agreed."""
         if state is None or state["shards"] != self._digest:
             raise ValueError("this state is of other shards: give those that it was trained on, in the same order")
-        if self._elastic and len(state["lanes"]) == len(self._lanes):  # one that comes in deals as the others do
+        if comes_in:
             self._lanes, self._seed = list(state["lanes"]), int(state["seed"])
         self._ahead.clear()
         self._done = Leases.of_state(state, self._lanes)

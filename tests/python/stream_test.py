@@ -4,6 +4,7 @@ import copy
 import io
 import os
 import random
+import tempfile
 import time
 import unittest
 
@@ -204,6 +205,36 @@ def train_part(rank, world, workers, stop, state):
     return taken, saved.getvalue(), cursor
 
 
+def resume_elastic(rank, world, workers, steps, state):
+    """A part of one epoch in an elastic run of its own. Returns items, state, and how many items this process has read."""
+    opened = [0]
+
+    def count(shard):
+        for item in range(60):
+            opened[0] += 1
+            yield 1000 * shard + item, torch.full((3,), 0.01 * item)
+
+    os.environ.update(RANK="0", WORLD_SIZE="1")
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with tempfile.TemporaryDirectory() as folder:
+        store = torch.distributed.FileStore(os.path.join(folder, "store"), -1)
+        run = dynamix.join(model, optimizer, agent="off", elastic=store)
+        loader = run.loader(dynamix.Stream(range(8), count, [60] * 8), batch_size=4, num_workers=workers)
+        if state is not None:
+            run.load_state_dict(state)
+        train, taken = ranks.trainer(run, model, optimizer), []
+        for batch in loader:
+            taken += batch[0].tolist()[:run.counted]
+            train(batch)
+            steps -= 1
+            if steps == 0:
+                break
+        state = run.state_dict()
+        run.close()
+    return taken, state, opened[0]
+
+
 def train_slowly(rank, world, sockets):
     model = torch.nn.Linear(3, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -253,6 +284,13 @@ class Streams(unittest.TestCase):
                 second = ranks.run(train_part, 2, workers, 30, first[0][1])
                 for rank in range(2):
                     self.assertEqual(first[rank][0] + second[rank][0], whole[rank][0])
+
+    def test_of_elastic_runs_go_on_with_other_loader_workers(self):
+        first, state, _ = ranks.run(resume_elastic, 1, 4, 30, None)[0]
+        rest, _, opened = ranks.run(resume_elastic, 1, 0, 0, state)[0]
+        self.assertEqual(collections.Counter(first + rest),
+                         collections.Counter(1000 * shard + item for shard in range(8) for item in range(60)))
+        self.assertLess(opened, 1.5 * len(rest), "shards are read from their beginning at each batch")
 
     def test_serve_a_plain_loader_too(self):
         for workers in (0, 2):
