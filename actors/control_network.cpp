@@ -77,11 +77,10 @@ struct queue_policy {
 /// As CAF's own for TCP, but for where its connections come from.
 class link_doorman final : public caf::io::doorman {
 public:
-  link_doorman(network::default_multiplexer& multiplexer, const links::listening& source, std::string address,
+  link_doorman(network::default_multiplexer& multiplexer, int queue, std::uint16_t port,
                std::shared_ptr<new_links> links)
-      : doorman(network::accept_hdl_from_socket(source.queue)),
-        acceptor_(multiplexer, source.queue, queue_policy{&host_}), address_(std::move(address)), port_(source.port),
-        links_(std::move(links)) {}
+      : doorman(network::accept_hdl_from_socket(queue)), acceptor_(multiplexer, queue, queue_policy{&host_}),
+        port_(port), links_(std::move(links)) {}
 
   using caf::io::doorman::new_connection;
   bool new_connection() override {
@@ -101,7 +100,7 @@ public:
     detach(&acceptor_.backend(), false);
   }
   void launch() override { acceptor_.start(this); }
-  std::string addr() const override { return address_; }
+  std::string addr() const override { return "links"; }
   std::uint16_t port() const override { return port_; }
   void add_to_loop() override { acceptor_.activate(this); }
   void remove_from_loop() override { acceptor_.passivate(); }
@@ -109,7 +108,6 @@ public:
 private:
   std::string host_;
   network::acceptor_impl<queue_policy> acceptor_;
-  const std::string address_;
   const std::uint16_t port_;
   const std::shared_ptr<new_links> links_;
 };
@@ -131,11 +129,11 @@ protected:
     links_->put(link->hdl(), {.host = host, .called = true});
     return link;
   }
-  caf::expected<caf::io::doorman_ptr> open(std::uint16_t port, const char* address, bool /*reuse*/) override {
-    links::listening source;
-    if (auto problem = pump_->listen(address, port, source); !problem.empty())
-      return caf::make_error(caf::sec::cannot_open_port, std::move(problem));
-    return caf::make_counted<link_doorman>(dynamic_cast<network::default_multiplexer&>(multiplexer()), source, address,
+  caf::expected<caf::io::doorman_ptr> open(std::uint16_t port, const char* /*address*/, bool /*reuse*/) override {
+    const int queue = pump_->take_links();
+    if (queue < 0)
+      return caf::make_error(caf::sec::cannot_open_port, "there is no descriptor left");
+    return caf::make_counted<link_doorman>(dynamic_cast<network::default_multiplexer&>(multiplexer()), queue, port,
                                            links_);
   }
 
@@ -162,17 +160,16 @@ control_network::control_network(caf::actor_system& system, std::shared_ptr<link
 
 control_network::~control_network() = default;
 
-caf::expected<std::uint16_t> control_network::publish(const gateway_actor& gateway, std::uint16_t port,
-                                                      const std::string& address) {
+std::string control_network::publish(const gateway_actor& gateway, std::uint16_t port) {
   auto ask = caf::make_function_view(middleman_);
-  return ask(caf::publish_atom::value, port, caf::actor_cast<caf::strong_actor_ptr>(gateway),
-             system_.message_types(gateway), address, true);
+  const auto published = ask(caf::publish_atom::value, port, caf::actor_cast<caf::strong_actor_ptr>(gateway),
+                             system_.message_types(gateway), std::string(), true);
+  return published ? "" : to_text(published.error());
 }
 
 void control_network::unpublish(const gateway_actor& gateway, std::uint16_t port) {
   auto ask = caf::make_function_view(middleman_);
   ask(caf::unpublish_atom::value, gateway.address(), port);
-  pump_->stop_listening(port);
 }
 
 gateway_actor control_network::reach(const connector_target& target, std::uint32_t timeout_ms, std::string& problem) {

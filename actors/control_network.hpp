@@ -27,9 +27,9 @@ public:
   control_network(const control_network&) = delete;
   control_network& operator=(const control_network&) = delete;
 
-  /// Takes links at the address and port (0: any that is free), in place of a gateway that was published at the same
-  /// port before. Returns the port, or why it cannot.
-  caf::expected<std::uint16_t> publish(const gateway_actor& gateway, std::uint16_t port, const std::string& address);
+  /// Takes the links that the host's door leads to the pump, in place of a gateway that was published before. `port`:
+  /// the door's, by which CAF knows it. Returns an empty string, or why it cannot.
+  std::string publish(const gateway_actor& gateway, std::uint16_t port);
   void unpublish(const gateway_actor& gateway, std::uint16_t port);
 
   /// The gateway of `target.host`, which must prove that it is that host; null, with the reason, where it cannot be

@@ -2,10 +2,13 @@
 
 #include "cluster/places.hpp"
 #include "cluster/tree_plan.hpp"
+#include "replication/replica.hpp"
 
+#include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <functional>
 #include <sys/resource.h>
 #include <utility>
 #include <vector>
@@ -27,6 +30,11 @@ void allow_descriptors(std::size_t hosts) {
     spdlog::warn("few_descriptors limit={} wanted={}: raise it (ulimit -n)", limit.rlim_cur, wanted);
 }
 
+/// For lines about links named `kind`.
+std::function<void(const std::string&)> report_of(const char* kind) {
+  return [kind](const std::string& line) { spdlog::warn("{} {}", kind, line); };
+}
+
 /// Of links named `kind` in the log.
 links::pump_options options_for(const host_options& options, const char* kind,
                                 const std::vector<const cluster::host*>& callers) {
@@ -36,7 +44,7 @@ links::pump_options options_for(const host_options& options, const char* kind,
       wanted.accepted.insert(host->name);
   // The names of those who may join are not known; an authority's certificate is what they need.
   wanted.accepts_all = options.file->membership == cluster::membership_kind::open && !callers.empty();
-  wanted.report = [kind](const std::string& line) { spdlog::warn("{} {}", kind, line); };
+  wanted.report = report_of(kind);
   return wanted;
 }
 
@@ -45,6 +53,18 @@ bool takes_control(const host_options& options) {
   const auto plan = cluster::plan_tree(file);
   return options.own()->has(cluster::role::arbitrator) ||
          (!plan.central() && plan.find(options.host) < plan.nodes.size());
+}
+
+std::string start_raft(const host_options& options, host_links& links) {
+  auto wanted = options_for(options, "raft link", options.file->arbitrators());
+  wanted.protocol = links::raft_protocol;
+  wanted.accepts_all = false; // voters are of the file
+  wanted.silent_peer_ms = replication::time_outs_of(options.file->detect_ms).silent_peer_ms;
+  std::string problem;
+  links.raft = links::pump::start(std::move(wanted), problem);
+  if (links.raft)
+    links.door->lead_to(links.raft);
+  return problem;
 }
 
 std::string start_gradients(const host_options& options, host_links& links) {
@@ -56,8 +76,32 @@ std::string start_gradients(const host_options& options, host_links& links) {
   wanted.protocol = options.file->security.data == cluster::data_protection::clear ? links::clear_gradient_protocol
                                                                                    : links::gradient_protocol;
   std::string problem;
-  links.gradients = exchange::peer_links::start(std::move(wanted), options.own()->address, std::move(hosts), problem);
+  links.gradients =
+      exchange::peer_links::start(std::move(wanted), *links.door, options.own()->address, std::move(hosts), problem);
   return problem;
+}
+
+std::string start_control(const host_options& options, host_links& links) {
+  std::vector<const cluster::host*> callers;
+  if (takes_control(options))
+    for (const auto& host : options.file->hosts)
+      callers.push_back(&host);
+  std::string problem;
+  links.control = links::pump::start(options_for(options, "link", callers), problem);
+  if (links.control && links.door)
+    links.door->lead_to(links.control);
+  return problem;
+}
+
+std::string open_door(const host_options& options, host_links& links) {
+  std::string problem;
+  links.door =
+      links::door::start({.directory = options.keys, .host = options.host, .report = report_of("link")}, problem);
+  if (!links.door)
+    return problem;
+  const auto* own = options.own();
+  problem = links.door->listen(own->address, own->port);
+  return problem.empty() ? "" : fmt::format("cannot listen at {}:{}: {}", own->address, own->port, problem);
 }
 
 } // namespace
@@ -67,25 +111,24 @@ std::string start_links(const host_options& options, host_links& links) {
   if (options.keys.empty())
     return "";
   allow_descriptors(file.hosts.size());
-  std::vector<const cluster::host*> callers;
-  if (takes_control(options))
-    for (const auto& host : file.hosts)
-      callers.push_back(&host);
-  std::string problem;
-  links.control = links::pump::start(options_for(options, "link", callers), problem);
   const auto* own = options.own();
-  if (problem.empty() && own->has(cluster::role::arbitrator) && !file.arbitrator.replicas.empty()) {
-    auto wanted = options_for(options, "raft link", file.arbitrators());
-    wanted.protocol = links::raft_protocol;
-    links.raft = links::pump::start(std::move(wanted), problem);
-  }
-  if (problem.empty() && own->has(cluster::role::worker) && !options.without_worker &&
-      file.training.trainer == cluster::trainer_kind::built_in && file.workers().size() > 1)
+  const bool sums = own->has(cluster::role::worker) && !options.without_worker &&
+                    file.training.trainer == cluster::trainer_kind::built_in && file.workers().size() > 1;
+  std::string problem;
+  if (!options.guest || sums) // nobody else calls a guest
+    problem = open_door(options, links);
+  if (problem.empty())
+    problem = start_control(options, links);
+  if (problem.empty() && own->has(cluster::role::arbitrator) && !file.arbitrator.replicas.empty())
+    problem = start_raft(options, links);
+  if (problem.empty() && sums)
     problem = start_gradients(options, links);
   return problem;
 }
 
 void end_links(const host_links& links) {
+  if (links.door)
+    links.door->end();
   if (links.gradients)
     links.gradients->end();
   if (links.control)

@@ -187,8 +187,9 @@ std::string host_services::publish_gateway() {
   if (options_.guest)
     return ""; // nobody knows where to call it
   const auto gateway = caf::actor_cast<gateway_actor>(gateway_);
-  const auto bound = network_ ? network_->publish(gateway, host_.port, host_.address)
-                              : system_.middleman().publish(gateway, host_.port, host_.address.c_str(), true);
+  if (network_)
+    return network_->publish(gateway, host_.port);
+  const auto bound = system_.middleman().publish(gateway, host_.port, host_.address.c_str(), true);
   return bound ? "" : to_text(bound.error());
 }
 

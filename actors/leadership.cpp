@@ -187,10 +187,11 @@ std::string leadership::start(caf::actor_system& system, leadership_options opti
   links_ = options.links;
   if (auto error = links_ ? "" : read_secret(file, wanted.secret); !error.empty())
     return error;
-  for (const auto* host : file.arbitrators())
-    wanted.voters.push_back({.id = voter_of(file, host->name),
-                             .address = fmt::format("{}:{}", host->address, host->port_for_replicas()),
-                             .host = host->name});
+  for (const auto* host : file.arbitrators()) {
+    const auto port = links_ ? host->port : host->port_for_replicas();
+    wanted.voters.push_back(
+        {.id = voter_of(file, host->name), .address = fmt::format("{}:{}", host->address, port), .host = host->name});
+  }
   voter_ = std::make_shared<replication::replica>();
   auto news = std::make_shared<voter_news>();
   watch_ = system.spawn(watch, std::move(options), voter_, news);

@@ -70,6 +70,8 @@ public:
             {.directory = links::host_directory(keys, name), .host = name, .accepted = {"w"}}, problem);
         if (!pump)
           throw std::runtime_error(problem);
+        doors_[i] = open_door(keys, name);
+        doors_[i]->lead_to(pump);
         networks_[i] = std::make_unique<control_network>(*systems_[i], pump,
                                                          checked ? std::make_shared<authority>(file, name) : nullptr);
       }
@@ -110,9 +112,10 @@ private:
     gateway_actor found;
     std::string problem = "not reached";
     if (linked) {
-      const auto port = networks_[0]->publish(door, 0, "127.0.0.1");
-      if (port)
-        found = networks_[1]->reach({.host = "hub", .address = "127.0.0.1", .port = *port}, 5000, problem);
+      const auto port = doors_[0]->port();
+      problem = networks_[0]->publish(door, port);
+      if (problem.empty())
+        found = networks_[1]->reach({.host = "hub", .address = "127.0.0.1", .port = port}, 5000, problem);
     } else if (const auto port = systems_[0]->middleman().publish(door, 0, "127.0.0.1")) {
       if (auto reached = systems_[1]->middleman().remote_actor<gateway_actor>("127.0.0.1", *port))
         found = *reached;
@@ -133,6 +136,7 @@ private:
   caf::actor_system first_{config_};
   caf::actor_system second_{other_config_};
   std::array<caf::actor_system*, 2> systems_ = {&first_, &second_};
+  std::array<std::unique_ptr<links::door>, 2> doors_;
   std::array<std::unique_ptr<control_network>, 2> networks_;
   answering_actor hub_;
   gateway_local door_;

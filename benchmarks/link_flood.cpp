@@ -102,7 +102,7 @@ public:
   pair() {
     std::string problem;
     const auto start = [&](const char* host) {
-      auto made = links::pump::start(
+      std::shared_ptr<links::pump> made = links::pump::start(
           {.directory = links::host_directory(keys_.path(), host), .host = host, .accepted = {"ben"}}, problem);
       if (!made)
         throw std::runtime_error(problem);
@@ -110,15 +110,15 @@ public:
     };
     ada_ = start("ada");
     ben_ = start("ben");
-    links::listening made;
-    if (problem = ada_->listen("127.0.0.1", 0, made); !problem.empty())
-      throw std::runtime_error(problem);
-    port = made.port;
+    door_ = open_door(keys_.path(), "ada");
+    door_->lead_to(ada_);
+    port = door_->port();
+    const int queue = ada_->take_links();
     asking_ = ben_->connect("ada", "127.0.0.1", port, milliseconds(5000), problem);
-    pollfd waiting{.fd = made.queue, .events = POLLIN, .revents = 0};
+    pollfd waiting{.fd = queue, .events = POLLIN, .revents = 0};
     if (asking_ < 0 || ::poll(&waiting, 1, 10000) != 1)
       throw std::runtime_error("no link: " + problem);
-    answering_ = std::thread([plain = links::take_link(made.queue).plain] {
+    answering_ = std::thread([plain = links::take_link(queue).plain] {
       std::array<char, question_bytes> question{};
       while (read_all(plain, question.data(), question.size()) && write_all(plain, question.data(), question.size()))
         ;
@@ -147,14 +147,15 @@ public:
     std::ranges::sort(found);
     return found[found.size() * 99 / 100];
   }
-  links::pump_counts counts() const { return ada_->counts(); }
+  links::door_counts counts() const { return door_->counts(); }
 
   std::uint16_t port = 0;
 
 private:
   const passing_keys keys_{{"ada", "ben"}};
-  std::unique_ptr<links::pump> ada_;
-  std::unique_ptr<links::pump> ben_;
+  std::shared_ptr<links::pump> ada_;
+  std::shared_ptr<links::pump> ben_;
+  std::unique_ptr<links::door> door_;
   int asking_ = -1;
   std::thread answering_;
 };

@@ -78,7 +78,9 @@ private:
   std::array<std::unique_ptr<exchange::group>, 2> peers_;
 };
 
-std::array<std::shared_ptr<exchange::peer_links>, 2> start_links(const passing_keys& keys, const char* protocol) {
+/// At `doors`.
+std::array<std::shared_ptr<exchange::peer_links>, 2>
+start_links(const passing_keys& keys, const char* protocol, const std::array<std::unique_ptr<links::door>, 2>& doors) {
   std::array<std::shared_ptr<exchange::peer_links>, 2> links;
   for (std::size_t rank = 0; rank < 2; ++rank) {
     std::string problem;
@@ -86,7 +88,8 @@ std::array<std::shared_ptr<exchange::peer_links>, 2> start_links(const passing_k
                                                .host = hosts[rank],
                                                .accepted = {hosts.begin(), hosts.end()},
                                                .protocol = protocol},
-                                              "127.0.0.1", {{hosts[0], "127.0.0.1"}, {hosts[1], "127.0.0.1"}}, problem);
+                                              *doors[rank], "127.0.0.1",
+                                              {{hosts[0], "127.0.0.1"}, {hosts[1], "127.0.0.1"}}, problem);
     if (!links[rank])
       throw std::runtime_error(problem);
   }
@@ -123,10 +126,11 @@ double cipher_ms_a_megabyte() {
 
 void measure(std::size_t rounds) {
   const passing_keys keys({hosts.begin(), hosts.end()});
+  const std::array doors = {open_door(keys.path(), hosts[0]), open_door(keys.path(), hosts[1])};
   constexpr std::size_t forms = 3;
   std::array<two_ranks, forms> groups{two_ranks("plain", {}),
-                                      two_ranks("clear", start_links(keys, links::clear_gradient_protocol)),
-                                      two_ranks("encrypted", start_links(keys, links::gradient_protocol))};
+                                      two_ranks("clear", start_links(keys, links::clear_gradient_protocol, doors)),
+                                      two_ranks("encrypted", start_links(keys, links::gradient_protocol, doors))};
   std::printf("link_sums AES-256-GCM alone: %.2f ms of CPU to encrypt and decrypt a MB\n", cipher_ms_a_megabyte());
   for (const double size : megabytes) {
     const auto floats = static_cast<std::size_t>(size * 1e6 / sizeof(float));

@@ -2,11 +2,13 @@
 
 /// What the benchmarks of links share: keys for as long as they run, the process's CPU time, medians.
 
+#include "links/door.hpp"
 #include "links/key_directory.hpp"
 
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <unistd.h>
@@ -35,6 +37,18 @@ public:
 private:
   std::string directory_;
 };
+
+/// The door of a host with such keys, at a port of loopback that is free. Throws std::runtime_error where there is
+/// none.
+inline std::unique_ptr<links::door> open_door(const std::string& keys, const std::string& host) {
+  std::string problem;
+  auto made = links::door::start({.directory = links::host_directory(keys, host), .host = host}, problem);
+  if (made)
+    problem = made->listen("127.0.0.1", 0);
+  if (!problem.empty())
+    throw std::runtime_error(problem);
+  return made;
+}
 
 /// Of all threads.
 inline double process_cpu_seconds() {

@@ -1,6 +1,7 @@
 #include "exchange/peer_links.hpp"
 
 #include "exchange/rendezvous.hpp"
+#include "links/door.hpp"
 #include "links/inner_listener.hpp"
 
 #include <spdlog/fmt/fmt.h>
@@ -35,22 +36,21 @@ bool read_announcement(const std::vector<std::uint8_t>& said, member_host& host,
 
 } // namespace
 
-std::shared_ptr<peer_links> peer_links::start(links::pump_options options, const std::string& listen_address,
-                                              std::vector<member_host> hosts, std::string& problem) {
-  const member_host own{.name = options.host, .address = listen_address};
-  auto pump = links::pump::start(std::move(options), problem);
+std::shared_ptr<peer_links> peer_links::start(links::pump_options options, links::door& door,
+                                              const std::string& address, std::vector<member_host> hosts,
+                                              std::string& problem) {
+  const member_host own{.name = options.host, .address = address};
+  std::shared_ptr<links::pump> pump = links::pump::start(std::move(options), problem);
   if (!pump)
     return nullptr;
-  const std::shared_ptr<peer_links> made(new peer_links(std::move(pump), std::move(hosts)));
+  const std::shared_ptr<peer_links> made(new peer_links(pump, std::move(hosts)));
   made->own_ = own;
-  problem = made->pump_->listen_for_carriages(listen_address, 0, made->port_);
-  if (problem.empty())
-    return made;
-  problem = fmt::format("cannot listen at {} for gradients: {}", listen_address, problem);
-  return nullptr;
+  made->port_ = door.port();
+  door.lead_to(std::move(pump));
+  return made;
 }
 
-peer_links::peer_links(std::unique_ptr<links::pump> pump, std::vector<member_host> hosts)
+peer_links::peer_links(std::shared_ptr<links::pump> pump, std::vector<member_host> hosts)
     : pump_(std::move(pump)), hosts_(std::move(hosts)) {}
 
 std::vector<std::uint8_t> peer_links::announcement() const {

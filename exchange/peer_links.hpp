@@ -13,8 +13,9 @@
 #include <vector>
 
 namespace dynamix::links {
+class door;
 class inner_listener;
-}
+} // namespace dynamix::links
 
 namespace dynamix::exchange {
 
@@ -30,9 +31,10 @@ struct member_host {
 /// One process's links to all groups that it will be in. Thread-safe.
 class peer_links : public std::enable_shared_from_this<peer_links> {
 public:
-  /// Listens at this host's address and a port that is free. `options.protocol` says whether gradients are encrypted
-  /// (links::gradient_protocol, the same on all hosts). `hosts`: by rank. Null, with the reason, where it cannot.
-  static std::shared_ptr<peer_links> start(links::pump_options options, const std::string& listen_address,
+  /// The others reach it at `address` and the port of `door`, which listens. `options.protocol` says whether gradients
+  /// are encrypted (links::gradient_protocol, the same on all hosts). `hosts`: by rank. Null, with the reason, where it
+  /// cannot.
+  static std::shared_ptr<peer_links> start(links::pump_options options, links::door& door, const std::string& address,
                                            std::vector<member_host> hosts, std::string& problem);
   peer_links(const peer_links&) = delete;
   peer_links& operator=(const peer_links&) = delete;
@@ -74,9 +76,9 @@ public:
   void end();
 
 private:
-  peer_links(std::unique_ptr<links::pump> pump, std::vector<member_host> hosts);
+  peer_links(std::shared_ptr<links::pump> pump, std::vector<member_host> hosts);
 
-  std::unique_ptr<links::pump> pump_;
+  std::shared_ptr<links::pump> pump_;
   const std::vector<member_host> hosts_;
   member_host own_;
   std::uint16_t port_ = 0;

@@ -63,13 +63,16 @@ interest connection::wanted() const {
 }
 
 void connection::introduce(const std::string& purpose, protection afterwards) {
-  expect_introduction(afterwards);
+  introduces_ = true;
+  afterwards_ = afterwards;
   introduction_ = static_cast<char>(purpose.size()) + purpose;
 }
 
 void connection::expect_introduction(protection afterwards) {
-  introduces_ = true;
   afterwards_ = afterwards;
+  phase_ = link_phase::introducing;
+  if (afterwards == protection::none) // a record at a time: what follows the last is not the session's
+    SSL_set_read_ahead(session_.get(), 0);
 }
 
 void connection::fail(const std::string& problem) {
@@ -107,21 +110,20 @@ bool connection::step(int result) {
   return false;
 }
 
-bool connection::shake_hands(const tls_identity& identity, const std::set<std::string>* accepted) {
+bool connection::shake_hands(const tls_identity& identity, const protocol_rules* rules) {
   if (phase_ == link_phase::silent) {
     if (!first_byte_is_right())
       return false;
     phase_ = link_phase::handshaking;
   }
   if (!session_) {
-    check_.accepted = calls() ? nullptr : accepted;
-    check_.any = !calls() && accepted == nullptr;
+    check_.rules = calls() ? nullptr : rules;
     session_ = identity.make_session(peer_.get(), !calls(), check_);
     if (!session_) {
       fail("there is no memory for a session");
       return false;
     }
-    if (afterwards_ == protection::none) // a record at a time: what follows the last is not the session's
+    if (afterwards_ == protection::none) // as above
       SSL_set_read_ahead(session_.get(), 0);
   }
   ERR_clear_error();
@@ -135,11 +137,9 @@ bool connection::shake_hands(const tls_identity& identity, const std::set<std::s
       fail(calls() ? "it does not speak this protocol" : "it asked for no protocol");
     else if (check_.name.empty() || SSL_get_verify_result(session_.get()) != X509_V_OK)
       fail("it proved nothing");
-    else if (calls())
-      phase_ = link_phase::confirming;
-    else if (introduces_)
-      phase_ = link_phase::introducing;
     else
+      phase_ = calls() ? link_phase::confirming : link_phase::proven;
+    if (phase_ == link_phase::proven)
       return true;
   }
   if (phase_ == link_phase::introducing)

@@ -44,9 +44,10 @@ struct interest {
 
 /// The states of a connection; those before `open` have `handshake_timeout` in all:
 ///
-///     silent ------first byte------> handshaking ----accepted----> open      of one that connects to us
-///                                    handshaking -> confirming --> open      of one that we connect to
-///                     handshaking -> introducing -> introduced --> open      of a carriage that connects to us; the
+///     silent ----first byte----> handshaking ----accepted----> proven        of one that connects to us, at a door
+///                                                   proven --> open          and then at a pump
+///                                     handshaking -> confirming --> open     of one that we connect to
+///                 proven -> introducing -> introduced --> open               of a carriage that connects to us; the
 ///                                                                            last waits as long as it is let
 ///                      handshaking -> confirming -> introducing -> open      of a carriage that we connect to
 ///     open --the local user closes, all it wrote is sent--> closing --peer closes, or a second--> over
@@ -55,7 +56,7 @@ struct interest {
 ///
 /// A server answers an accepted handshake with one byte, for in TLS 1.3 a client has done its part of the handshake
 /// before the server has seen its certificate. Nothing is made of a peer that has not said a first byte.
-enum class link_phase { silent, handshaking, confirming, introducing, introduced, open, closing, over };
+enum class link_phase { silent, handshaking, proven, confirming, introducing, introduced, open, closing, over };
 
 /// Of what follows an introduction.
 enum class protection { tls, none };
@@ -82,17 +83,19 @@ public:
   int local_socket() const { return local_.get(); }
   interest wanted() const;
 
-  // Of a carriage, before its handshake: the caller says first, in at most 255 bytes, what the link is for.
-  void introduce(const std::string& purpose, protection afterwards);
-  void expect_introduction(protection afterwards);
+  // Of a carriage: the caller says first, in at most 255 bytes, what the link is for.
+  void introduce(const std::string& purpose, protection afterwards); ///< before the handshake
+  void expect_introduction(protection afterwards);                   ///< of a proven one
   /// What the caller has said.
   std::string introduction() const { return introduction_.substr(1); }
   /// Until when an introduced one may wait for its other end.
   void wait_until(time_point deadline) { deadline_ = deadline; }
 
-  /// The phases before `open`. `accepted`: who may connect; null: whoever proves a name. True once the peer is proven,
-  /// and introduced: then `open` follows, or `refuse`.
-  bool shake_hands(const tls_identity& identity, const std::set<std::string>* accepted);
+  /// The phases before `open`. `rules`: who may connect, of one that connects to us. True once the peer is proven: then
+  /// `open` or `expect_introduction` follows, or `refuse`; and once it is introduced.
+  bool shake_hands(const tls_identity& identity, const protocol_rules* rules);
+  /// By whose rule it is proven, where it connects to us.
+  std::size_t rule() const { return check_.rule.value(); }
   /// `local`: this side's end of the plain connection, whose user reads `greeting` first.
   void open(descriptor local, const std::string& greeting);
   void refuse(const std::string& problem);

@@ -8,15 +8,10 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <fmt/core.h>
 #include <map>
-#include <mutex>
-#include <optional>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -28,13 +23,8 @@ namespace {
 using time_point = std::chrono::steady_clock::time_point;
 using std::chrono::milliseconds;
 
-constexpr milliseconds look_interval{50};     ///< at deadlines, while there are any
-constexpr milliseconds accept_pause{100};     ///< of a process that has no descriptor left
 constexpr milliseconds carriage_wait{20'000}; ///< of either end, for the other
 constexpr milliseconds departure_time{2000};  ///< for what local users have written, at the pump's end
-constexpr const char* host_ends = "this host ends";
-constexpr int events_max = 64;
-constexpr int accepts_max = 64; ///< in a row
 
 /// As `take_link` reads it: the descriptor, then the name.
 bool send_link(int queue, int plain, const std::string& host) {
@@ -46,65 +36,33 @@ bool send_link(int queue, int plain, const std::string& host) {
 
 } // namespace
 
-class pump::loop {
+class pump::loop final : public event_thread {
 public:
   loop(pump_options options, tls_identity identity)
-      : options_(std::move(options)), identity_(std::move(identity)), lines_(options_.report),
-        epoll_(::epoll_create1(EPOLL_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    wake_watched_.want(epoll_.get(), wake_.get(), EPOLLIN, tag(0, source::wake));
-    thread_ = std::thread([this] { run(); });
+      : options_(std::move(options)), identity_(std::move(identity)), lines_(options_.report) {
+    start();
   }
+  ~loop() override { end(); }
 
-  ~loop() { end(); }
+  const pump_options& options() const { return options_; }
 
-  void end() {
-    const std::scoped_lock lock(ending_);
-    if (!thread_.joinable())
-      return;
-    post([this] { depart(); });
-    thread_.join();
-  }
-
-  std::string listen(const std::string& address, std::uint16_t port, listening& made) {
+  int take_links() {
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0)
-      return "there is no descriptor left";
-    descriptor theirs(ends[1]);
-    std::string problem = host_ends;
+      return -1;
+    auto ours = std::make_shared<descriptor>(ends[0]);
     ask([&] {
-      problem.clear();
-      stop(port);
-      listener added{.socket = {}, .queue = descriptor(ends[0]), .accepting = {}, .hand_over = {}};
-      added.socket = listen_tcp(address, port, added.port, problem);
-      if (!added.socket)
-        return;
-      made = {.port = added.port, .queue = theirs.release()};
-      const auto id = next_id_++;
-      auto& kept = listeners_.emplace(id, std::move(added)).first->second;
-      kept.accepting.want(epoll_.get(), kept.socket.get(), EPOLLIN, tag(id, source::listener));
-      kept.hand_over.want(epoll_.get(), kept.queue.get(), EPOLLRDHUP, tag(id, source::queue));
+      queue_ = std::move(*ours);
+      queue_id_ = next_id_++;
+      queue_watched_ = {};
+      queue_watched_.want(epoll(), queue_.get(), EPOLLRDHUP, tag(queue_id_, source::queue));
     });
-    return problem;
+    return ends[1];
   }
 
-  std::string listen_for_carriages(const std::string& address, std::uint16_t port, std::uint16_t& bound) {
-    std::string problem = host_ends;
-    ask([&] {
-      problem.clear();
-      listener added{.socket = {}, .queue = {}, .accepting = {}, .hand_over = {}, .carriages = true};
-      added.socket = listen_tcp(address, port, bound, problem);
-      if (!added.socket)
-        return;
-      added.port = bound;
-      const auto id = next_id_++;
-      auto& kept = listeners_.emplace(id, std::move(added)).first->second;
-      kept.accepting.want(epoll_.get(), kept.socket.get(), EPOLLIN, tag(id, source::listener));
-    });
-    return problem;
-  }
-
-  void stop_listening(std::uint16_t port) {
-    ask([&] { stop(port); });
+  bool take_over(std::unique_ptr<connection> proven) {
+    auto handed = std::make_shared<std::unique_ptr<connection>>(std::move(proven));
+    return post([this, handed] { receive(std::move(*handed)); });
   }
 
   std::string carry_to(const carriage& wanted, const std::string& address, std::uint16_t port, milliseconds timeout,
@@ -115,8 +73,7 @@ public:
     if (!*socket)
       return problem;
     const bool posted = post([this, local, socket, wanted, place = fmt::format("{}:{}", address, port)] {
-      prepare_tcp(socket->get());
-      mark_bulk(socket->get());
+      prepare(socket->get());
       refresh_identity();
       auto link =
           std::make_unique<connection>(std::move(*socket), place, wanted.host, now() + options_.handshake_timeout);
@@ -146,7 +103,7 @@ public:
     auto told = opened->get_future();
     auto handed = std::make_shared<descriptor>(std::move(socket));
     const bool posted = post([this, handed, opened, host, place = fmt::format("{}:{}", address, port)] {
-      prepare_tcp(handed->get());
+      prepare(handed->get());
       entry calling{
           .link = std::make_unique<connection>(std::move(*handed), place, host, now() + options_.handshake_timeout),
           .opened = std::move(*opened)};
@@ -164,10 +121,8 @@ public:
     auto end = std::make_shared<descriptor>(std::move(ours));
     // Where the thread has ended, both are closed with this work.
     post([this, taken, end, expected] {
-      prepare_tcp(taken->get());
+      prepare(taken->get());
       auto place = peer_text(taken->get());
-      if (expected.empty())
-        make_room();
       refresh_identity();
       add({.link = std::make_unique<connection>(std::move(*taken), std::move(place), expected,
                                                 now() + options_.handshake_timeout),
@@ -176,95 +131,48 @@ public:
     return theirs.release();
   }
 
-  pump_counts counts() const {
-    return {.opened = opened_, .refused = refused_, .shaking_hands = shaking_, .open = open_};
-  }
+  pump_counts counts() const { return {.opened = opened_, .refused = refused_, .open = open_}; }
 
 private:
-  static time_point now() { return std::chrono::steady_clock::now(); }
+  bool carries() const {
+    return options_.protocol == gradient_protocol || options_.protocol == clear_gradient_protocol;
+  }
   /// How carriages go on once both ends are proven.
   protection continues() const {
     return options_.protocol == clear_gradient_protocol ? protection::none : protection::tls;
   }
 
-  /// False where the thread has ended, or is about to.
-  bool post(std::function<void()> work) {
-    {
-      const std::scoped_lock lock(mutex_);
-      if (ended_)
-        return false;
-      posted_.push_back(std::move(work));
-    }
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
-    return true;
+  void prepare(int socket) const {
+    prepare_tcp(socket);
+    if (options_.silent_peer_ms > 0)
+      end_silent(socket, options_.silent_peer_ms);
+    if (carries())
+      mark_bulk(socket);
   }
 
-  void ask(const std::function<void()>& work) {
-    std::promise<void> done;
-    if (post([&] {
-          work();
-          done.set_value();
-        }))
-      done.get_future().wait();
+  int wait_ms() const override {
+    const bool timed = !timed_.empty() || !halves_.empty() || departing_;
+    return !again_.empty() ? 0 : timed ? static_cast<int>(look_interval.count()) : -1;
   }
 
-  void run() {
-    sigset_t signals; // a write to a connection that is gone is an error, and no more
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGPIPE);
-    ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-    std::array<epoll_event, events_max> events{};
-    while (!departing_ || (!entries_.empty() && now() < departed_at_)) {
-      const bool timed = !timed_.empty() || !halves_.empty() || paused_until_ || departing_;
-      const auto timeout = !again_.empty() ? 0 : timed ? static_cast<int>(look_interval.count()) : -1;
-      const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(), timeout);
-      for (int i = 0; i < count; ++i)
-        handle(events[static_cast<std::size_t>(i)]);
-      for (const auto id : std::exchange(again_, {}))
-        advance(id);
-      look_at_times();
-    }
-    {
-      const std::scoped_lock lock(mutex_);
-      ended_ = true;
-    }
-    do_posted(); // whoever has asked before is answered
-    depart();
+  void after_events() override {
+    for (const auto id : std::exchange(again_, {}))
+      advance(id);
+    look_at_times();
+  }
+
+  bool departed() const override { return departing_ && (entries_.empty() || now() >= departed_at_); }
+
+  void clear() override {
     entries_.clear();
-    listeners_.clear();
+    queue_ = {};
   }
 
-  void do_posted() {
-    std::vector<std::function<void()>> work;
-    {
-      const std::scoped_lock lock(mutex_);
-      work.swap(posted_);
-    }
-    for (const auto& each : work)
-      each();
-  }
-
-  void handle(const epoll_event& event) {
-    const auto id = event.data.u64 / sources;
-    switch (static_cast<source>(event.data.u64 % sources)) {
-    case source::peer:
-    case source::local:
+  void handle(source from, std::uint64_t id) override {
+    if (from != source::queue)
       return advance(id);
-    case source::listener:
-      return accept_from(id);
-    case source::queue: // whoever took links from it is gone
-      listeners_.erase(id);
-      return;
-    case source::wake:
-      std::uint64_t ignored = 0;
-      [[maybe_unused]] const auto count = ::read(wake_.get(), &ignored, sizeof ignored);
-      return do_posted();
-    }
-  }
-
-  void stop(std::uint16_t port) {
-    std::erase_if(listeners_, [&](const auto& each) { return port != 0 && each.second.port == port; });
+    if (id == queue_id_) // whoever took links from it is gone
+      queue_ = {};
   }
 
   void refresh_identity() {
@@ -272,50 +180,33 @@ private:
       lines_.add(now(), "new keys are not used: " + problem);
   }
 
-  void accept_from(std::uint64_t id) {
-    const auto found = listeners_.find(id);
-    if (found == listeners_.end() || departing_)
-      return;
-    refresh_identity();
-    auto& from = found->second;
-    for (int i = 0; i < accepts_max; ++i) {
-      descriptor socket(::accept4(from.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-      if (!socket && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
-        from.accepting.want(epoll_.get(), from.socket.get(), 0, 0);
-        paused_until_ = now() + accept_pause;
-      }
-      if (!socket)
-        return;
-      prepare_tcp(socket.get());
-      auto place = peer_text(socket.get());
-      make_room();
-      entry taken{.link = std::make_unique<connection>(std::move(socket), std::move(place), "",
-                                                       now() + options_.handshake_timeout),
-                  .listener = id,
-                  .introduces = from.carriages};
-      if (taken.introduces) {
-        mark_bulk(taken.link->peer_socket());
-        taken.link->expect_introduction(continues());
-      }
-      add(std::move(taken));
-    }
+  /// A proven peer's connection, which a door has accepted.
+  void receive(std::unique_ptr<connection> proven) {
+    const auto id = next_id_++;
+    auto& taken = entries_[id];
+    taken.link = std::move(proven);
+    auto& link = *taken.link;
+    prepare(link.peer_socket());
+    if (has_too_many(link))
+      link.refuse(fmt::format("host \"{}\" has {} links already", link.peer_name(), options_.links_a_host_max));
+    else if (departing_)
+      link.refuse(host_ends);
+    else if (carries())
+      link.expect_introduction(continues());
+    else if (const auto problem = hand_over(link); !problem.empty())
+      link.refuse(problem);
+    if (link.phase() != link_phase::over)
+      opened(taken); // one that waits for its other end, too, so that those of one host are limited
+    advance(id);
   }
 
-  void make_room() {
-    if (greeting_.size() < options_.handshakes_max)
-      return;
-    const auto id = *greeting_.begin();
-    entries_.at(id).link->refuse(
-        fmt::format("there are {} connections in handshake, and it was the oldest", greeting_.size()));
-    finish(id);
+  bool has_too_many(const connection& link) const {
+    const auto count = links_of_.find(link.peer_name());
+    return count != links_of_.end() && count->second >= options_.links_a_host_max;
   }
 
   void add(entry added) {
     const auto id = next_id_++;
-    if (!added.link->calls()) {
-      greeting_.insert(id);
-      shaking_ = greeting_.size();
-    }
     entries_.emplace(id, std::move(added));
     advance(id);
   }
@@ -326,8 +217,7 @@ private:
     if (found == entries_.end())
       return;
     auto& link = found->second.link;
-    if (link->phase() < link_phase::open &&
-        link->shake_hands(identity_, options_.accepts_all ? nullptr : &options_.accepted))
+    if (link->phase() < link_phase::open && link->shake_hands(identity_, nullptr))
       open(id, found->second);
     if (link->phase() == link_phase::open || link->phase() == link_phase::closing)
       if (link->transfer(now()))
@@ -335,32 +225,33 @@ private:
     if (link->phase() == link_phase::over)
       return finish(id);
     const auto wanted = link->wanted();
-    found->second.peer.want(epoll_.get(), link->peer_socket(), wanted.peer, tag(id, source::peer));
+    found->second.peer.want(epoll(), link->peer_socket(), wanted.peer, tag(id, source::peer));
     if (link->local_socket() >= 0)
-      found->second.local.want(epoll_.get(), link->local_socket(), wanted.local, tag(id, source::local));
+      found->second.local.want(epoll(), link->local_socket(), wanted.local, tag(id, source::local));
     if (link->deadline())
       timed_.insert(id);
     else
       timed_.erase(id);
   }
 
-  /// The peer is proven.
+  /// The host that was called is proven; or one that has called has said for what.
   void open(std::uint64_t id, entry& proven) {
     auto& link = *proven.link;
-    if (const auto count = links_of_.find(link.peer_name());
-        count != links_of_.end() && count->second >= options_.links_a_host_max)
-      return link.refuse(fmt::format("host \"{}\" has {} links already", link.peer_name(), count->second));
-    if (proven.introduces && !link.calls()) {
-      opened(id, proven); // so that those of one host that wait are limited, too
+    if (!link.calls())
       return meet(id, proven);
-    }
+    if (has_too_many(link))
+      return link.refuse(fmt::format("host \"{}\" has {} links already", link.peer_name(), options_.links_a_host_max));
     if (proven.introduces)
       link.open(std::move(proven.adopted), "");
     else if (proven.adopted)
       link.open(std::move(proven.adopted), static_cast<char>(link.peer_name().size()) + link.peer_name());
-    else if (const auto problem = hand_over(proven); !problem.empty())
-      return link.refuse(problem);
-    opened(id, proven);
+    else if (auto [ours, theirs] = make_plain_pair(); ours) {
+      proven.opened.set_value({.plain = theirs.release(), .problem = ""});
+      link.open(std::move(ours), "");
+    } else {
+      return link.refuse("there is no descriptor left");
+    }
+    opened(proven);
   }
 
   /// A carriage's link has come: where its other end has not, it waits.
@@ -384,32 +275,22 @@ private:
     again_.push_back(id);
   }
 
-  void opened(std::uint64_t id, entry& proven) {
-    auto& link = *proven.link;
-    if (!link.calls()) {
-      greeting_.erase(id);
-      shaking_ = greeting_.size();
-    }
-    ++links_of_[link.peer_name()];
+  void opened(entry& proven) {
+    ++links_of_[proven.link->peer_name()];
     proven.counted = true;
     ++opened_;
     ++open_;
   }
 
-  /// Its plain end goes to who called, or takes links from the listener. Returns why not.
-  std::string hand_over(entry& proven) {
+  /// Its plain end goes to who takes links. Returns why not.
+  std::string hand_over(connection& link) {
     auto [ours, theirs] = make_plain_pair();
     if (!ours)
       return "there is no descriptor left";
-    if (proven.link->calls()) {
-      proven.opened.set_value({.plain = theirs.release(), .problem = ""});
-    } else {
-      const auto taker = listeners_.find(proven.listener);
-      if (taker == listeners_.end() || !send_link(taker->second.queue.get(), theirs.get(), proven.link->peer_name()))
-        return "nobody takes links any more";
-      theirs.release();
-    }
-    proven.link->open(std::move(ours), "");
+    if (!queue_ || !send_link(queue_.get(), theirs.get(), link.peer_name()))
+      return "nobody takes links here yet, or any more";
+    theirs.release();
+    link.open(std::move(ours), "");
     return "";
   }
 
@@ -424,16 +305,16 @@ private:
         lines_.add(now(),
                    fmt::format("link to {} at {} broke: {}", link->peer_name(), link->address(), link->problem()));
     } else if (link->calls()) {
-      if (found->second.adopted)
+      // Of carriages alone: whose host closes without a word has no taker yet, and is called again.
+      if (found->second.adopted && (found->second.introduces || link->problem() != closed_by_peer))
         lines_.add(now(), fmt::format("link to {} failed: {}", link->address(), link->problem()));
       found->second.opened.set_value({.plain = -1, .problem = link->problem()});
     } else {
       ++refused_;
-      greeting_.erase(id);
-      shaking_ = greeting_.size();
-      lines_.add(now(), fmt::format("refused {}: {}", link->address(), link->problem()));
+      if (carries() || queue_id_ != 0) // not while this host is starting
+        lines_.add(now(), fmt::format("refused {}: {}", link->address(), link->problem()));
     }
-    if (found->second.introduces)
+    if (carries())
       std::erase_if(halves_, [id](const auto& half) { return half.second.link == id; });
     timed_.erase(id);
     entries_.erase(found); // its descriptors leave the epoll set as they are closed
@@ -441,11 +322,6 @@ private:
 
   void look_at_times() {
     const auto moment = now();
-    if (paused_until_ && moment >= *paused_until_) {
-      paused_until_.reset();
-      for (auto& [id, each] : listeners_)
-        each.accepting.want(epoll_.get(), each.socket.get(), EPOLLIN, tag(id, source::listener));
-    }
     std::erase_if(halves_, [&](const auto& half) { return half.second.link == 0 && half.second.until <= moment; });
     std::vector<std::uint64_t> late;
     for (const auto id : timed_)
@@ -456,8 +332,6 @@ private:
       const auto seconds = static_cast<double>(options_.handshake_timeout.count()) / 1000;
       if (link.phase() == link_phase::introduced)
         link.refuse("nothing here has waited for what it carries");
-      else if (link.phase() == link_phase::silent)
-        link.refuse(fmt::format("it said nothing within {} s", seconds));
       else if (link.phase() < link_phase::open)
         link.refuse(fmt::format("it did not finish its handshake within {} s", seconds));
       finish(id);
@@ -465,10 +339,9 @@ private:
   }
 
   /// What local users have written is sent; nobody new is taken.
-  void depart() {
+  void depart() override {
     departing_ = true;
     departed_at_ = now() + departure_time;
-    listeners_.clear();
     std::erase_if(halves_, [](const auto& half) { return half.second.link == 0; });
     std::vector<std::uint64_t> ids;
     for (const auto& [id, each] : entries_)
@@ -486,33 +359,24 @@ private:
   }
 
   const pump_options options_;
-  tls_identity identity_;
-  refusal_lines lines_;
-  descriptor epoll_;
-  descriptor wake_;
-  watched wake_watched_;
-  std::mutex mutex_;
-  std::vector<std::function<void()>> posted_; ///< guarded by the mutex
-  bool ended_ = false;                        ///< guarded by the mutex
-  std::mutex ending_;
   std::atomic<std::uint64_t> opened_ = 0;
   std::atomic<std::uint64_t> refused_ = 0;
-  std::atomic<std::size_t> shaking_ = 0;
   std::atomic<std::size_t> open_ = 0;
 
   // The thread's own.
+  tls_identity identity_;
+  refusal_lines lines_;
   std::uint64_t next_id_ = 1; ///< never used twice, so that a late event finds nobody
   std::unordered_map<std::uint64_t, entry> entries_;
-  std::map<std::uint64_t, listener> listeners_;
-  std::set<std::uint64_t> greeting_; ///< who has connected and is not proven; the oldest first
+  descriptor queue_; ///< of accepted links, where somebody takes them
+  watched queue_watched_;
+  std::uint64_t queue_id_ = 0;
   std::map<std::pair<std::string, std::string>, half_carriage> halves_; ///< by host and purpose
   std::unordered_set<std::uint64_t> timed_;
   std::vector<std::uint64_t> again_;
   std::map<std::string, std::size_t> links_of_;
-  std::optional<time_point> paused_until_;
   bool departing_ = false;
   time_point departed_at_;
-  std::thread thread_;
 };
 
 taken_link take_link(int queue) {
@@ -538,12 +402,16 @@ pump::pump(std::unique_ptr<loop> running) : loop_(std::move(running)) {}
 
 pump::~pump() = default;
 
-std::string pump::listen(const std::string& address, std::uint16_t port, listening& made) {
-  return loop_->listen(address, port, made);
+int pump::take_links() {
+  return loop_->take_links();
 }
 
-void pump::stop_listening(std::uint16_t port) {
-  loop_->stop_listening(port);
+const pump_options& pump::options() const {
+  return loop_->options();
+}
+
+bool pump::take_over(std::unique_ptr<connection> proven) {
+  return loop_->take_over(std::move(proven));
 }
 
 int pump::connect(const std::string& host, const std::string& address, std::uint16_t port, milliseconds timeout,
@@ -559,10 +427,6 @@ void pump::end() {
 
 int pump::adopt(int socket, const std::string& expected) {
   return loop_->adopt(socket, expected);
-}
-
-std::string pump::listen_for_carriages(const std::string& address, std::uint16_t port, std::uint16_t& bound) {
-  return loop_->listen_for_carriages(address, port, bound);
 }
 
 std::string pump::carry_to(const carriage& wanted, const std::string& address, std::uint16_t port,

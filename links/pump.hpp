@@ -1,7 +1,8 @@
 #pragma once
 
-/// The links of one process to other hosts: TLS towards them, plain bytes towards the process, one thread for all.
-/// Nothing that a peer sends is passed on before its certificate has proven that it is a host which may connect.
+/// The links of one process to other hosts that speak one protocol: TLS towards them, plain bytes towards the process,
+/// one thread for all. Nothing that a peer sends is passed on before its certificate has proven that it is a host which
+/// may connect, or that was called. Those who connect come from a door (links/door.hpp).
 
 #include <chrono>
 #include <cstddef>
@@ -31,25 +32,19 @@ struct pump_options {
   std::set<std::string> accepted; ///< names of the hosts that may connect to this one
   bool accepts_all = false;       ///< any host may that proves its name, whatever it is
   std::string protocol = control_protocol;
-  std::chrono::milliseconds handshake_timeout{3000};
-  std::size_t handshakes_max = 256; ///< at a time, of those who connect; the oldest is cut for one more
+  std::chrono::milliseconds handshake_timeout{3000}; ///< of those that are called
   std::size_t links_a_host_max = 64;
-  /// One line a refused connection, at most 20 a minute, and one that counts the others. Called on the pump's thread.
+  std::uint32_t silent_peer_ms = 0; ///< unacknowledged bytes for so long end a link; 0: the system's own time
+  /// One line a refused or broken link, at most 20 a minute, and one that counts the others. Called on the pump's
+  /// thread.
   std::function<void(const std::string& line)> report = [](const std::string&) {};
 };
 
 /// What a pump has done so far.
 struct pump_counts {
   std::uint64_t opened = 0;
-  std::uint64_t refused = 0;
-  std::size_t shaking_hands = 0; ///< now, of those who have connected
-  std::size_t open = 0;          ///< now
-};
-
-/// Where a listener listens, and what it hands over.
-struct listening {
-  std::uint16_t port = 0;
-  int queue = -1; ///< of accepted links, for `take_link`; the caller closes it
+  std::uint64_t refused = 0; ///< of those whom a door has led here
+  std::size_t open = 0;      ///< now
 };
 
 /// An accepted link.
@@ -65,6 +60,8 @@ struct carriage {
   std::string purpose; ///< the same at both ends; of one carriage between two hosts at a time; 1 to 255 bytes
 };
 
+class connection;
+
 class pump {
 public:
   /// Reads this host's keys and starts the thread. Null where that is not possible, with the reason.
@@ -74,13 +71,14 @@ public:
   pump(const pump&) = delete;
   pump& operator=(const pump&) = delete;
 
-  /// Takes connections at `address` and `port` (0: any that is free), in place of those before at the same port.
-  /// Returns an empty string, or why not.
-  std::string listen(const std::string& address, std::uint16_t port, listening& made);
-  /// Takes connections that others call by `carry_to`. Returns an empty string, or why not.
-  std::string listen_for_carriages(const std::string& address, std::uint16_t port, std::uint16_t& bound);
-  /// Links that are open stay open.
-  void stop_listening(std::uint16_t port);
+  /// Where accepted links are taken from, by `take_link`, instead of what was returned before: the caller closes it,
+  /// and no link is accepted from then on. -1 where there is no descriptor left. Not of gradients, which have
+  /// carriages.
+  int take_links();
+
+  const pump_options& options() const;
+  /// For a door, from any thread: the connection of a proven peer. False once this pump has ended.
+  bool take_over(std::unique_ptr<connection> proven);
 
   /// Connects to `host`, which must prove that it is that host. Returns the plain descriptor, which the caller closes,
   /// or -1 and why not. Blocks for at most `timeout` (the TCP connection) and the handshake's time-out; not to be
@@ -88,10 +86,9 @@ public:
   int connect(const std::string& host, const std::string& address, std::uint16_t port,
               std::chrono::milliseconds timeout, std::string& problem);
 
-  /// Takes over `socket`, a TCP connection: to `expected`, which must prove that it is that host, or, where that is
-  /// empty, from a host which must prove that it may connect. Returns the plain descriptor at once, which the caller
-  /// closes; -1 where there is none left. What is read from it first is the proven name, after one byte with its
-  /// length; where the peer is refused, it ends.
+  /// Takes over `socket`, a TCP connection to `expected`, which must prove that it is that host. Returns the plain
+  /// descriptor at once, which the caller closes; -1 where there is none left. What is read from it first is the proven
+  /// name, after one byte with its length; where the peer is refused, it ends.
   int adopt(int socket, const std::string& expected);
 
   /// Both ends of a carriage: one host calls, the other takes. `plain`, a connection within this process, is the pump's
@@ -102,7 +99,7 @@ public:
   void carry_from(const carriage& wanted, int plain);
 
   /// Sends what local users have written, for at most two seconds, closes all, and ends the thread. Nobody is reached
-  /// and nobody listens from then on.
+  /// from then on.
   void end();
 
   pump_counts counts() const;

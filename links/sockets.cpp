@@ -95,6 +95,10 @@ void prepare_tcp(int socket) {
   ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
 }
 
+void end_silent(int socket, std::uint32_t timeout_ms) {
+  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);
+}
+
 void mark_bulk(int socket) {
   ::setsockopt(socket, SOL_SOCKET, SO_PRIORITY, &bulk_priority, sizeof bulk_priority);
 }

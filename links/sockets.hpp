@@ -20,6 +20,10 @@ descriptor connect_tcp(const std::string& address, std::uint16_t port, std::chro
 /// Sends small messages at once, and notices a peer that is gone.
 void prepare_tcp(int socket);
 
+/// Ends it where bytes stay unacknowledged for so long. Without it a connection through a partition comes back only
+/// when TCP tries again, up to two minutes later.
+void end_silent(int socket, std::uint32_t timeout_ms);
+
 /// Gives it `bulk_priority`.
 void mark_bulk(int socket);
 

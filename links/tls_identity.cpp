@@ -3,6 +3,7 @@
 #include "links/identity.hpp"
 #include "links/pump.hpp"
 
+#include <algorithm>
 #include <ctime>
 #include <fmt/core.h>
 #include <openssl/err.h>
@@ -45,6 +46,16 @@ std::string describe_certificate_error(int code, const X509* certificate) {
   }
 }
 
+/// Why `name` may not connect; empty: it may.
+std::string explain_rule(const peer_check& check, const std::string& name) {
+  if (!check.rule)
+    return "it asked for no protocol";
+  const auto& rule = (*check.rules)[*check.rule];
+  if (rule.accepts_all || rule.accepted.contains(name))
+    return "";
+  return fmt::format("host \"{}\" may not connect to this one with {}", name, rule.listed.substr(1));
+}
+
 /// Called for each certificate of the chain, the peer's own last.
 int verify(int accepted, X509_STORE_CTX* store) {
   const auto* session =
@@ -60,9 +71,9 @@ int verify(int accepted, X509_STORE_CTX* store) {
   auto name = name_of(certificate);
   if (name.empty())
     check.problem = "its certificate names no host";
-  else if (check.accepted != nullptr && !check.accepted->contains(name))
-    check.problem = fmt::format("host \"{}\" may not connect to this one", name);
-  else if (check.accepted == nullptr && !check.any && name != check.expected)
+  else if (check.rules != nullptr)
+    check.problem = explain_rule(check, name);
+  else if (name != check.expected)
     check.problem = fmt::format("it is host \"{}\", and \"{}\" was called", name, check.expected);
   if (!check.problem.empty()) {
     X509_STORE_CTX_set_error(store, X509_V_ERR_APPLICATION_VERIFICATION);
@@ -72,42 +83,49 @@ int verify(int accepted, X509_STORE_CTX* store) {
   return 1;
 }
 
-/// As in the extension: its length before it.
-std::string listed(const std::string& protocol) {
-  return static_cast<char>(protocol.size()) + protocol;
-}
-
 constexpr const char* data_differs = "security.data must be the same on all hosts";
 
-/// Why a peer is refused that offers `offered` to one that speaks `ours`, both as listed; empty: it is not known.
-std::string explain_protocols(std::string_view ours, std::string_view offered) {
-  if (ours == listed(gradient_protocol) && offered == listed(clear_gradient_protocol))
+/// Why a peer is refused that offers none but `offered`; empty: it is not known.
+std::string explain_protocols(const protocol_rules& rules, std::string_view offered) {
+  const auto takes = [&](const char* protocol) {
+    return std::ranges::find(rules, listed(protocol), &protocol_rule::listed) != rules.end();
+  };
+  if (takes(gradient_protocol) && offered == listed(clear_gradient_protocol))
     return fmt::format("it sends gradients in the clear, and this host encrypts them: {}", data_differs);
-  if (ours == listed(clear_gradient_protocol) && offered == listed(gradient_protocol))
+  if (takes(clear_gradient_protocol) && offered == listed(gradient_protocol))
     return fmt::format("it encrypts gradients, and this host sends them in the clear: {}", data_differs);
+  for (const auto* known : {control_protocol, raft_protocol, gradient_protocol, clear_gradient_protocol})
+    if (offered == listed(known))
+      return fmt::format("it asked for {}, for which this host takes no links", known);
   return "";
 }
 
-/// `wanted`: our protocol as in the extension.
 int choose_protocol(SSL* session, const unsigned char** chosen, unsigned char* chosen_size,
-                    const unsigned char* offered, unsigned int offered_size, void* wanted) {
-  const auto& ours = *static_cast<const std::string*>(wanted);
-  const auto* protocols = reinterpret_cast<const unsigned char*>(ours.data());
-  unsigned char* found = nullptr;
-  if (SSL_select_next_proto(&found, chosen_size, protocols, static_cast<unsigned int>(ours.size()), offered,
-                            offered_size) != OPENSSL_NPN_NEGOTIATED) {
-    check_of(session).problem = explain_protocols(ours, {reinterpret_cast<const char*>(offered), offered_size});
-    return SSL_TLSEXT_ERR_ALERT_FATAL;
+                    const unsigned char* offered, unsigned int offered_size, void*) {
+  auto& check = check_of(session);
+  for (std::size_t i = 0; i < check.rules->size(); ++i) {
+    const auto& ours = (*check.rules)[i].listed;
+    unsigned char* found = nullptr;
+    if (SSL_select_next_proto(&found, chosen_size, reinterpret_cast<const unsigned char*>(ours.data()),
+                              static_cast<unsigned int>(ours.size()), offered,
+                              offered_size) == OPENSSL_NPN_NEGOTIATED) {
+      check.rule = i;
+      *chosen = found;
+      return SSL_TLSEXT_ERR_OK;
+    }
   }
-  *chosen = found;
-  return SSL_TLSEXT_ERR_OK;
+  check.problem = explain_protocols(*check.rules, {reinterpret_cast<const char*>(offered), offered_size});
+  return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
 } // namespace
 
+std::string listed(const std::string& protocol) {
+  return static_cast<char>(protocol.size()) + protocol;
+}
+
 tls_identity::tls_identity(std::string directory, std::string host, const std::string& protocol)
-    : directory_(std::move(directory)), host_(std::move(host)),
-      protocol_(std::make_unique<const std::string>(listed(protocol))) {}
+    : directory_(std::move(directory)), host_(std::move(host)), protocol_(listed(protocol)) {}
 
 std::string tls_identity::stamp() const {
   std::string text;
@@ -145,7 +163,7 @@ std::string tls_identity::load() {
                    SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_read_ahead(made, 1); // half the reads; whoever waits asks for what lies in the session first
   SSL_CTX_set_max_cert_list(made, peer_certificates_bytes_max);
-  SSL_CTX_set_alpn_select_cb(made, choose_protocol, const_cast<std::string*>(protocol_.get()));
+  SSL_CTX_set_alpn_select_cb(made, choose_protocol, nullptr);
   context_ = std::move(context);
   return "";
 }
@@ -165,8 +183,8 @@ ssl_handle tls_identity::make_session(int socket, bool accepts, peer_check& chec
     SSL_set_accept_state(session.get());
   } else {
     SSL_set_connect_state(session.get());
-    const auto* protocol = reinterpret_cast<const unsigned char*>(protocol_->data());
-    if (SSL_set_alpn_protos(session.get(), protocol, static_cast<unsigned int>(protocol_->size())) != 0)
+    const auto* protocol = reinterpret_cast<const unsigned char*>(protocol_.data());
+    if (SSL_set_alpn_protos(session.get(), protocol, static_cast<unsigned int>(protocol_.size())) != 0)
       return nullptr;
   }
   return session;

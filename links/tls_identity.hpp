@@ -7,23 +7,37 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
+#include <optional>
 #include <set>
 #include <string>
 
 namespace dynamix::links {
 
+/// `protocol` as in ALPN's extension: its length before it.
+std::string listed(const std::string& protocol);
+
+/// Who may connect to speak one protocol.
+struct protocol_rule {
+  std::string listed;             ///< the protocol
+  std::set<std::string> accepted; ///< names of hosts
+  bool accepts_all = false;       ///< whoever proves its name
+};
+/// Of one port. They stay where they are as others are added: sessions that shake hands point to them.
+using protocol_rules = std::deque<protocol_rule>;
+
 /// Who may be at the other end of one connection, and what its certificate has said.
 struct peer_check {
-  const std::set<std::string>* accepted = nullptr; ///< of one that connects to us
-  bool any = false;                                ///< or: whoever proves its name
-  std::string expected;                            ///< of one that we connect to
-  std::string name;                                ///< of the peer, once it is proven
-  std::string problem;                             ///< why it was refused
+  const protocol_rules* rules = nullptr; ///< of one that connects to us
+  std::optional<std::size_t> rule;       ///< that of the protocol that it has asked for
+  std::string expected;                  ///< of one that we connect to
+  std::string name;                      ///< of the peer, once it is proven
+  std::string problem;                   ///< why it was refused
 };
 
 /// Makes TLS sessions from the files of one host's directory: TLS 1.3 alone, both sides with a certificate, no
-/// resumption (which would pass over the certificates), one protocol by ALPN. Reads the files again when they change,
-/// for the sessions that follow. Not thread-safe.
+/// resumption (which would pass over the certificates), one protocol by ALPN, which calls are for. Reads the files
+/// again when they change, for the sessions that follow. Not thread-safe.
 class tls_identity {
 public:
   tls_identity(std::string directory, std::string host, const std::string& protocol);
@@ -42,9 +56,8 @@ private:
 
   std::string directory_;
   std::string host_;
-  /// As in the extension: its length before it. Sessions point to it, wherever this object moves.
-  std::unique_ptr<const std::string> protocol_;
-  std::string stamp_; ///< of the files that were read last
+  std::string protocol_; ///< as listed
+  std::string stamp_;    ///< of the files that were read last
   std::chrono::steady_clock::time_point looked_;
   std::unique_ptr<SSL_CTX, freed_by<SSL_CTX_free>> context_;
 };

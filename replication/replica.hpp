@@ -68,10 +68,10 @@ using read_callback = std::function<void(const read_result&)>;
 struct replica_options {
   std::uint64_t id = 0;                    ///< this voter's
   std::vector<voter> voters;               ///< 1, 3 or 5
-  std::string listen;                      ///< host:port to bind; empty: its own address among the voters
+  std::string listen;                      ///< host:port to bind without links; empty: its own among the voters
   std::string directory;                   ///< libraft's files; a damaged one is moved to DIRECTORY.damaged-N
   std::vector<std::uint8_t> secret;        ///< the cluster's, at least min_secret_bytes (replication/challenge.hpp)
-  std::shared_ptr<links::pump> links = {}; ///< in place of the secret: voters prove their hosts' names
+  std::shared_ptr<links::pump> links = {}; ///< in place of port and secret: voters prove their hosts' names
   std::uint32_t detect_ms = 1000;          ///< all time-outs follow from it: `time_outs_of`
   std::uint32_t snapshot_entries = 512;    ///< a snapshot after so many; a quarter of them is kept for those who lag
   std::function<void(const observation&)> observe;                         ///< after every change

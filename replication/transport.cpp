@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <unistd.h>
 #include <utility>
 
 namespace dynamix::replication {
@@ -50,10 +51,11 @@ int transport::init(raft_uv_transport*, raft_id, const char*) {
 int transport::listen(raft_uv_transport* self, raft_uv_accept_cb accepted) {
   auto& owner = of(self);
   owner.accepted_ = accepted;
-  const auto status = owner.bind_and_listen();
+  const auto status = owner.options_.links ? owner.wait_for_links() : owner.bind_and_listen();
   if (status == 0)
     return 0;
-  owner.listen_error_ = "cannot listen on " + owner.options_.listen + ": " + ::uv_strerror(status);
+  owner.listen_error_ = (owner.options_.links ? "cannot take links" : "cannot listen on " + owner.options_.listen) +
+                        ": " + ::uv_strerror(status);
   owner.listen_error_.copy(self->errmsg, sizeof self->errmsg - 1);
   return RAFT_IOERR;
 }
@@ -80,6 +82,42 @@ int transport::bind_and_listen() {
     status = ::uv_listen(reinterpret_cast<uv_stream_t*>(listener_.get()), backlog, &transport::incoming);
   ::uv_freeaddrinfo(resolve.addrinfo);
   return status;
+}
+
+int transport::wait_for_links() {
+  queue_ = options_.links->take_links();
+  if (queue_ < 0)
+    return UV_EMFILE;
+  waiting_ = std::make_unique<uv_poll_t>();
+  waiting_->data = this;
+  const auto status = ::uv_poll_init(&loop_, waiting_.get(), queue_);
+  if (status != 0) {
+    waiting_.reset();
+    ::close(std::exchange(queue_, -1));
+    return status;
+  }
+  return ::uv_poll_start(waiting_.get(), UV_READABLE | UV_DISCONNECT, [](uv_poll_t* waiting, int failed, int events) {
+    auto& self = *static_cast<transport*>(waiting->data);
+    self.take_links();
+    if (failed != 0 || (events & UV_DISCONNECT) != 0) // the pump has ended
+      ::uv_poll_stop(waiting);
+  });
+}
+
+void transport::take_links() {
+  for (auto link = links::take_link(queue_); link.plain >= 0; link = links::take_link(queue_)) {
+    const auto* peer = find_host(link.host);
+    if (peer == nullptr || peer->id == options_.id) {
+      ::close(link.plain);
+      ++counts_.refused;
+      report("refused a connection by host \"" + link.host + "\", which is no other voter's");
+    } else if (auto* stream = open_plain_end(loop_, link.plain)) {
+      ++counts_.accepted;
+      hand_over(peer->id, stream);
+    } else {
+      ++counts_.broken;
+    }
+  }
 }
 
 void transport::incoming(uv_stream_t* listener, int status) {
@@ -153,6 +191,15 @@ void transport::close(raft_uv_transport* self, raft_uv_transport_close_cb closed
     pending.push_back(one.get());
   for (auto* one : pending)
     one->abort(RAFT_CANCELED);
+  if (owner.waiting_) {
+    ::uv_close(reinterpret_cast<uv_handle_t*>(owner.waiting_.get()), [](uv_handle_t* waiting) {
+      auto& self = *static_cast<transport*>(waiting->data);
+      self.waiting_.reset();
+      ::close(std::exchange(self.queue_, -1));
+      self.maybe_closed();
+    });
+    return;
+  }
   if (owner.listener_) {
     ::uv_close(reinterpret_cast<uv_handle_t*>(owner.listener_.get()), [](uv_handle_t* listener) {
       auto& self = *static_cast<transport*>(listener->data);
@@ -165,7 +212,7 @@ void transport::close(raft_uv_transport* self, raft_uv_transport_close_cb closed
 }
 
 void transport::maybe_closed() {
-  if (closing_ && !listener_ && handshakes_.empty() && closed_ != nullptr)
+  if (closing_ && !listener_ && !waiting_ && handshakes_.empty() && closed_ != nullptr)
     std::exchange(closed_, nullptr)(&interface_);
 }
 

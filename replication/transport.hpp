@@ -26,9 +26,9 @@ inline constexpr std::size_t max_pending_incoming = 32;
 struct transport_options {
   std::uint64_t id = 0; ///< of this voter
   std::vector<voter> voters;
-  std::string listen;                             ///< host:port
+  std::string listen;                             ///< host:port, where there are no links
   std::vector<std::uint8_t> secret;               ///< for the challenge
-  std::shared_ptr<links::pump> links = {};        ///< in place of the challenge
+  std::shared_ptr<links::pump> links = {};        ///< in place of listener and challenge
   std::uint32_t handshake_ms = 1000;              ///< from the connect to the last byte of the challenge
   std::uint32_t silent_peer_ms = 2000;            ///< unacknowledged bytes for this long end a connection
   std::function<void(const std::string&)> report; ///< for a person: who was refused and why
@@ -56,7 +56,7 @@ public:
 
   raft_uv_transport* interface() { return &interface_; }
   const transport_counts& counts() const { return counts_; }
-  /// That it listens on; 0 if it does not.
+  /// That it listens on; 0 if it does not, as over links.
   std::uint16_t port() const;
   /// Why `listen` failed, or empty.
   const std::string& listen_error() const { return listen_error_; }
@@ -74,6 +74,8 @@ private:
   const voter* find(std::uint64_t id) const;
   const voter* find_host(const std::string& name) const;
   int bind_and_listen();
+  int wait_for_links();
+  void take_links();
   void make_room();
   void tune(uv_tcp_t& connection) const;
   void hand_over(std::uint64_t peer, uv_stream_t* stream);
@@ -91,6 +93,8 @@ private:
   uv_read_cb reader_ = nullptr;                           ///< libraft's, the same for all streams
   std::unordered_map<uv_stream_t*, std::uint64_t> peers_; ///< who sends on the streams that libraft reads
   std::unique_ptr<uv_tcp_t> listener_;
+  std::unique_ptr<uv_poll_t> waiting_;               ///< for links, in place of the listener
+  int queue_ = -1;                                   ///< of accepted links
   std::list<std::unique_ptr<handshake>> handshakes_; ///< oldest first
   transport_counts counts_;
   std::string listen_error_;

@@ -28,6 +28,20 @@ uv_tcp_t& as_tcp(uv_stream_t* stream) {
 
 } // namespace
 
+uv_stream_t* open_plain_end(uv_loop_t& loop, int plain) {
+  auto* pipe = make_stream<uv_pipe_t>();
+  if (pipe == nullptr) {
+    ::close(plain);
+    return nullptr;
+  }
+  ::uv_pipe_init(&loop, pipe, 0);
+  if (::uv_pipe_open(pipe, plain) == 0)
+    return as_stream(pipe);
+  ::close(plain);
+  ::uv_close(reinterpret_cast<uv_handle_t*>(pipe), [](uv_handle_t* handle) { ::raft_free(handle); });
+  return nullptr;
+}
+
 handshake::handshake(transport& owner) : owner_(owner) {
   timer_.data = this;
   resolve_.data = this;
@@ -54,10 +68,7 @@ bool handshake::accept(uv_stream_t* listener) {
   if (!open() || ::uv_accept(listener, stream_) != 0)
     return false;
   owner_.tune(as_tcp(stream_));
-  if (owner_.options_.links)
-    secure("");
-  else
-    read(greeting_bytes);
+  read(greeting_bytes);
   return true;
 }
 
@@ -128,7 +139,7 @@ void handshake::connected(int status) {
     read(answer_bytes);
 }
 
-/// The TCP connection is the pump's from here on. `expected`: the voter's host that was called; empty: it has called.
+/// The TCP connection is the pump's from here on. `expected`: the voter's host that was called.
 void handshake::secure(const std::string& expected) {
   uv_os_fd_t connection = -1;
   auto* tcp = std::exchange(stream_, nullptr);
@@ -142,20 +153,11 @@ void handshake::secure(const std::string& expected) {
     self.release_when_quiet();
   });
   const int plain = own < 0 ? -1 : owner_.options_.links->adopt(own, expected);
-  auto* pipe = plain < 0 ? nullptr : make_stream<uv_pipe_t>();
-  if (pipe == nullptr) {
-    if (plain >= 0)
-      ::close(plain);
+  stream_ = plain < 0 ? nullptr : open_plain_end(owner_.loop_, plain);
+  if (stream_ == nullptr)
     return fail(&transport_counts::broken);
-  }
-  ::uv_pipe_init(&owner_.loop_, pipe, 0);
-  pipe->data = this;
-  stream_ = as_stream(pipe);
+  stream_->data = this;
   secured_ = true;
-  if (::uv_pipe_open(pipe, plain) != 0) {
-    ::close(plain);
-    return fail(&transport_counts::broken);
-  }
   read(1);
 }
 
@@ -168,10 +170,8 @@ void handshake::received_name() {
   }
   const std::string name(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(have_));
   const auto* peer = answered_ ? owner_.find_host(name) : nullptr;
-  if (peer == nullptr || peer->id == owner_.options_.id || (outgoing_ && peer->id != challenge_.acceptor))
-    return refuse(fmt::format("a connection by host \"{}\", which is no other voter's", name));
-  if (!outgoing_)
-    challenge_.initiator = peer->id;
+  if (peer == nullptr || peer->id != challenge_.acceptor)
+    return refuse(fmt::format("host \"{}\", which is not the voter that was called", name));
   hand_over();
 }
 

@@ -7,13 +7,18 @@
 
 namespace dynamix::replication {
 
+/// libuv's stream over a link's plain end, which it owns; from raft_malloc, as libraft frees it. Null where there is no
+/// memory: then the end is closed.
+uv_stream_t* open_plain_end(uv_loop_t& loop, int plain);
+
 /// One connection until its challenge is over:
 ///
 ///     outgoing:  resolving -> connecting -> greeting -> answer -> proving -> handed over
 ///     incoming:                              greeting -> answering and proof -> handed over
-///     over links, both: (resolving -> connecting ->) securing -> the peer's name from the pump -> handed over
+///     outgoing over links: resolving -> connecting -> securing -> the peer's name from the pump -> handed over
 ///
-/// Over links the pump gets the TCP connection, and libraft its plain end. Any failure, the timer and the transport's
+/// Over links the pump gets the TCP connection, and libraft its plain end; those that have called come from the pump
+/// when they are proven. Any failure, the timer and the transport's
 /// close lead to `abort`. It lives until libuv has called back for the last time (requests and handles that refer to
 /// it), then removes itself from the transport.
 class handshake {

@@ -8,7 +8,7 @@ namespace dynamix::replication {
 /// One of the replicas that elect a leader. The set is fixed for the cluster's life and the same on all of them.
 struct voter {
   std::uint64_t id = 0;  ///< > 0
-  std::string address;   ///< host:port of its Raft listener, as the others reach it; IPv6 as [host]:port
+  std::string address;   ///< host:port at which the others reach it; IPv6 as [host]:port
   std::string host = {}; ///< the name that its certificate proves; empty where hosts have no keys
   friend bool operator==(const voter&, const voter&) = default;
 };

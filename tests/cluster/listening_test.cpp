@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <utility>
 
 namespace dynamix::cluster_test {
 namespace {
@@ -22,9 +23,15 @@ std::set<std::string> sockets_of(int process_id) {
   return inodes;
 }
 
-/// The hexadecimal local addresses, without ports, of these sockets in any state, by the kernel's table at `path`.
-std::vector<std::string> local_addresses_in(const std::string& path, const std::set<std::string>& inodes) {
-  std::vector<std::string> addresses;
+struct bound_socket {
+  std::string address; ///< hexadecimal
+  int port = 0;
+  bool listens = false;
+};
+
+/// These sockets, in any state, by the kernel's table at `path`.
+std::vector<bound_socket> sockets_in(const std::string& path, const std::set<std::string>& inodes) {
+  std::vector<bound_socket> found;
   std::ifstream table(path);
   std::string line;
   std::getline(table, line); // the heading
@@ -32,16 +39,30 @@ std::vector<std::string> local_addresses_in(const std::string& path, const std::
     std::istringstream columns(line);
     std::string slot, local, remote, state, queues, timer, retransmissions, user, timeout, inode;
     columns >> slot >> local >> remote >> state >> queues >> timer >> retransmissions >> user >> timeout >> inode;
+    const auto colon = local.find(':');
     if (inodes.contains(inode))
-      addresses.push_back(local.substr(0, local.find(':')));
+      found.push_back({local.substr(0, colon), std::stoi(local.substr(colon + 1), nullptr, 16), state == "0A"});
   }
-  return addresses;
+  return found;
+}
+
+std::vector<bound_socket> tcp_sockets_of(int process_id) {
+  const auto inodes = sockets_of(process_id);
+  auto found = sockets_in("/proc/net/tcp", inodes);
+  for (auto& each : sockets_in("/proc/net/tcp6", inodes))
+    found.push_back(std::move(each));
+  return found;
 }
 
 /// 127.0.0.0/8, the same mapped into IPv6, or ::1. The kernel writes an address in words of the machine's byte order.
 bool is_loopback(const std::string& address) {
   const bool four = address.size() == 8 || address.starts_with("0000000000000000FFFF0000");
   return (four && address.ends_with("7F")) || address == "00000000000000000000000001000000";
+}
+
+/// 127.77.0.0/16, where a process is reached by itself alone, and Gloo's 127.255.255.255, where nobody is.
+bool is_inner(const std::string& address) {
+  return address.size() == 8 && (address.ends_with("4D7F") || address == "FFFFFF7F");
 }
 
 class Listening : public trial {};
@@ -53,17 +74,41 @@ TEST_F(Listening, IsOnLoopbackOnlyForActorsAndGradients) {
     started.push_back(start_host(host));
   ASSERT_TRUE(wait_for_windows(1)) << "they train";
   for (const auto& each : started) {
-    const auto inodes = sockets_of(each.process_id());
-    auto addresses = local_addresses_in("/proc/net/tcp", inodes);
-    for (auto& address : local_addresses_in("/proc/net/tcp6", inodes))
-      addresses.push_back(std::move(address));
-    EXPECT_GE(addresses.size(), 3U) << "the gateway's listener, and connections to two hosts";
-    for (const auto& address : addresses)
-      EXPECT_TRUE(is_loopback(address)) << address;
+    const auto sockets = tcp_sockets_of(each.process_id());
+    EXPECT_GE(sockets.size(), 3U) << "the gateway's listener, and connections to two hosts";
+    for (const auto& one : sockets)
+      EXPECT_TRUE(is_loopback(one.address)) << one.address;
   }
   started.front().signal(SIGTERM); // the only arbitrator's host: training ends
   for (auto& each : started)
     EXPECT_EQ(each.wait().code, 0) << each.said();
+}
+
+TEST_F(Listening, IsAtOnePortAHostWithKeysForAllKindsOfLinks) {
+  write_file({.epochs = 1000, .more = "[security]\nkeys = \"keys\"\n", .replicas = 3, .cluster = patient_cluster});
+  const auto made = end_of({"keys", "init", "--cluster", file()});
+  ASSERT_EQ(made.code, 0) << made.output;
+  const std::vector<std::pair<const char*, int>> hosts = {
+      {"hub", port(0)}, {"w0", port(1)}, {"w1", port(2)}, {"hub2", port(4)}, {"hub3", port(5)}};
+  std::vector<program> started;
+  for (const auto& [host, port] : hosts)
+    started.push_back(start_host(host));
+  ASSERT_TRUE(wait_for_windows(1)) << "they vote and train";
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    std::vector<int> listening;
+    std::size_t connected = 0;
+    for (const auto& one : tcp_sockets_of(started[i].process_id()))
+      if (one.listens && !is_inner(one.address))
+        listening.push_back(one.port);
+      else if (!is_inner(one.address))
+        ++connected;
+    EXPECT_EQ(listening, std::vector<int>{hosts[i].second}) << hosts[i].first;
+    EXPECT_GE(connected, 2U) << hosts[i].first << ": to the leader and a worker, or to two voters";
+  }
+  for (auto& each : started)
+    each.signal(SIGINT);
+  for (auto& each : started)
+    each.wait();
 }
 
 } // namespace

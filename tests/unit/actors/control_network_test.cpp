@@ -97,7 +97,7 @@ TEST_F(ControlNetwork, PublishesANewGatewayAtThePortOfTheOneBefore) {
   ada_->end_gateway();
   EXPECT_TRUE(ben_->sees_the_end_of(before));
   ada_->start_gateway();
-  EXPECT_EQ(ada_->publish(port), port);
+  EXPECT_EQ(ada_->publish(), port);
   const auto after = ben_->reach("ada", port);
   ASSERT_TRUE(after) << ben_->problem();
   EXPECT_NE(before, after);

@@ -6,6 +6,7 @@
 #include "actors/gateway.hpp"
 #include "actors/packing.hpp"
 #include "actors/system.hpp"
+#include "links/door.hpp"
 #include "tests/unit/links/temporary_keys.hpp"
 
 #include <gtest/gtest.h>
@@ -29,12 +30,14 @@ public:
            std::function<void(const std::string&)> report, std::shared_ptr<const authority> rules = nullptr)
       : name_(name) {
     std::string problem;
-    pump_ = links::pump::start({.directory = links::host_directory(keys, name),
-                                .host = name,
-                                .accepted = std::move(accepted),
-                                .report = std::move(report)},
+    const auto own = links::host_directory(keys, name);
+    pump_ = links::pump::start({.directory = own, .host = name, .accepted = std::move(accepted), .report = report},
                                problem);
     EXPECT_NE(pump_, nullptr) << problem;
+    door_ = links::door::start({.directory = own, .host = name, .report = std::move(report)}, problem);
+    EXPECT_NE(door_, nullptr) << problem;
+    door_->lead_to(pump_);
+    EXPECT_EQ(door_->listen("127.0.0.1", 0), "");
     network_ = std::make_unique<control_network>(system_, pump_, std::move(rules));
     start_gateway();
   }
@@ -45,10 +48,10 @@ public:
 
   void start_gateway() { gateway_ = system_.spawn(gateway, name_, true, events_); }
   void end_gateway() { caf::anon_send_exit(std::exchange(gateway_, nullptr), caf::exit_reason::user_shutdown); }
-  std::uint16_t publish(std::uint16_t port = 0) {
-    const auto bound = network_->publish(own(), port, "127.0.0.1");
-    EXPECT_TRUE(bound) << (bound ? "" : caf::to_string(bound.error()));
-    return bound ? *bound : 0;
+  /// At its door, whose port is returned.
+  std::uint16_t publish() {
+    EXPECT_EQ(network_->publish(own(), door_->port()), "");
+    return door_->port();
   }
   std::uint16_t publish_in_the_clear() {
     const auto bound = system_.middleman().publish(own(), 0, "127.0.0.1");
@@ -86,6 +89,7 @@ private:
   const std::string name_;
   const std::shared_ptr<host_events> events_ = std::make_shared<host_events>();
   std::shared_ptr<links::pump> pump_;
+  std::unique_ptr<links::door> door_;
   system_config config_{cluster::derive_timeouts(5000)};
   caf::actor_system system_{config_};
   std::unique_ptr<control_network> network_;

@@ -2,6 +2,7 @@
 
 #include "exchange/peer_links.hpp"
 #include "faults/proxy.hpp"
+#include "links/door.hpp"
 #include "tests/unit/exchange/ranks.hpp"
 #include "tests/unit/links/raw_client.hpp"
 #include "tests/unit/links/temporary_keys.hpp"
@@ -31,17 +32,23 @@ protected:
     std::vector<member_host> hosts;
     for (const auto& name : by_rank)
       hosts.push_back({.name = name, .address = "127.0.0.1"});
+    return start_behind_a_door({.directory = links::host_directory(keys_.path(), names[rank]),
+                                .host = names[rank],
+                                .accepted = {names.begin(), names.end()},
+                                .protocol = protocol_},
+                               hosts);
+  }
+  std::shared_ptr<peer_links> start_behind_a_door(links::pump_options options, const std::vector<member_host>& hosts) {
+    options.report = [this](const std::string& line) {
+      const std::scoped_lock lock(mutex_);
+      lines_.push_back(line);
+    };
     std::string problem;
-    auto started = peer_links::start({.directory = links::host_directory(keys_.path(), names[rank]),
-                                      .host = names[rank],
-                                      .accepted = {names.begin(), names.end()},
-                                      .protocol = protocol_,
-                                      .report =
-                                          [this](const std::string& line) {
-                                            const std::scoped_lock lock(mutex_);
-                                            lines_.push_back(line);
-                                          }},
-                                     "127.0.0.1", hosts, problem);
+    doors_.push_back(
+        links::door::start({.directory = options.directory, .host = options.host, .report = options.report}, problem));
+    EXPECT_NE(doors_.back(), nullptr) << problem;
+    EXPECT_EQ(doors_.back()->listen("127.0.0.1", 0), "");
+    auto started = peer_links::start(std::move(options), *doors_.back(), "127.0.0.1", hosts, problem);
     EXPECT_NE(started, nullptr) << problem;
     return started;
   }
@@ -89,6 +96,7 @@ protected:
   memory_store meeting_;
   std::mutex mutex_;
   std::vector<std::string> lines_; ///< guarded by the mutex
+  std::vector<std::unique_ptr<links::door>> doors_;
 };
 
 /// The sum over ranks r of `members` of (r + 1) in every gradient.
@@ -270,16 +278,13 @@ TEST_F(PeerLinks, ReachMembersThatAnnounceWhoTheyAre) {
   const std::vector<member_host> hosts = {
       {.name = "ada", .address = "127.0.0.1"}, {.name = "+1", .announced = true}, {.name = "+2", .announced = true}};
   std::vector<std::shared_ptr<peer_links>> links;
-  for (const auto* name : {"ada", "ben", "cy"}) {
-    std::string problem;
-    links.push_back(peer_links::start({.directory = links::host_directory(keys_.path(), name),
-                                       .host = name,
-                                       .accepted = {},
-                                       .accepts_all = true,
-                                       .protocol = protocol_},
-                                      "127.0.0.1", hosts, problem));
-    ASSERT_NE(links.back(), nullptr) << problem;
-  }
+  for (const auto* name : {"ada", "ben", "cy"})
+    links.push_back(start_behind_a_door({.directory = links::host_directory(keys_.path(), name),
+                                         .host = name,
+                                         .accepted = {},
+                                         .accepts_all = true,
+                                         .protocol = protocol_},
+                                        hosts));
   for (const std::vector<std::uint32_t>& members : {std::vector<std::uint32_t>{0, 1, 2}, {1, 2}})
     run(links, members, "g" + std::to_string(members.size()),
         [&](std::uint32_t rank, group& peers) { expect_sums(peers, rank, members, 100); });

@@ -5,6 +5,11 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <netinet/in.h>
+
 namespace dynamix::links {
 namespace {
 
@@ -19,9 +24,9 @@ protected:
   void SetUp() override {
     LinkPair::SetUp();
     ada_ = start_with("ada", GetParam());
-    ASSERT_EQ(ada_->listen_for_carriages("127.0.0.1", 0, port_), "");
+    port_ = open_door({ada_});
   }
-  std::unique_ptr<pump> start_with(const std::string& host, const char* protocol) {
+  std::shared_ptr<pump> start_with(const std::string& host, const char* protocol) {
     auto options = options_of(host);
     options.protocol = protocol;
     return start(std::move(options));
@@ -44,7 +49,7 @@ protected:
     });
   }
 
-  std::unique_ptr<pump> ada_;
+  std::shared_ptr<pump> ada_;
   std::uint16_t port_ = 0;
 
 private:
@@ -91,6 +96,76 @@ TEST_P(Carriage, DeliversWhatWasWrittenBeforeItsUserOrItsHostHasLeft) {
     listener.join();
     EXPECT_TRUE(heard == last_words) << heard.size() << (host_ends ? " of the host" : " of the user");
   }
+}
+
+/// How many TCP connections of this process have both the port at one end and a priority.
+std::size_t connections_with(std::uint16_t port, int priority) {
+  std::size_t found = 0;
+  for (int number = 0; number < 1024; ++number) {
+    sockaddr_in ends[2] = {};
+    int own = -1;
+    socklen_t own_size = sizeof own;
+    socklen_t size = sizeof ends[0];
+    const bool connected = ::getsockname(number, reinterpret_cast<sockaddr*>(&ends[0]), &size) == 0 &&
+                           ::getpeername(number, reinterpret_cast<sockaddr*>(&ends[1]), &size) == 0 &&
+                           ::getsockopt(number, SOL_SOCKET, SO_PRIORITY, &own, &own_size) == 0;
+    const bool here = std::ranges::any_of(ends, [&](const auto& end) { return ntohs(end.sin_port) == port; });
+    found += connected && here && ends[0].sin_family == AF_INET && own == priority ? 1 : 0;
+  }
+  return found;
+}
+
+/// Control beside gradients at ada's one port.
+class CarriageBesideControl : public Carriage {
+protected:
+  void SetUp() override {
+    Carriage::SetUp();
+    control_ = start(options_of("ada"));
+    door_->lead_to(control_);
+    take_links_of(*control_);
+    caller_ = start(options_of("ben"));
+    std::string problem;
+    asking_ = std::make_unique<plain_end>(caller_->connect("ada", "127.0.0.1", port_, milliseconds(5000), problem));
+    ASSERT_GE(asking_->get(), 0) << problem;
+    answering_ = std::make_unique<plain_end>(next_link());
+    ben_ = start_with("ben", GetParam());
+    at_ben_ = std::make_unique<plain_end>(call(*ben_, "g1"));
+    at_ada_ = std::make_unique<plain_end>(take("g1"));
+  }
+
+  std::shared_ptr<pump> control_;
+  std::shared_ptr<pump> caller_;
+  std::shared_ptr<pump> ben_;
+  std::unique_ptr<plain_end> asking_;
+  std::unique_ptr<plain_end> answering_;
+  std::unique_ptr<plain_end> at_ben_;
+  std::unique_ptr<plain_end> at_ada_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Of, CarriageBesideControl, ::testing::Values(gradient_protocol, clear_gradient_protocol),
+                         [](const auto& form) {
+                           return form.param == std::string(gradient_protocol) ? "EncryptedData" : "ClearData";
+                         });
+
+TEST_P(CarriageBesideControl, HasThePriorityOfGradientsAtBothEndsAndControlHasNot) {
+  ASSERT_TRUE(at_ben_->write("!") && at_ada_->read(1) == "!");
+  EXPECT_EQ(connections_with(port_, bulk_priority), 2U);
+  EXPECT_EQ(connections_with(port_, 0), 2U);
+}
+
+TEST_P(CarriageBesideControl, HoldsUpNoControlMessageHoweverMuchItCarries) {
+  const auto gradients = random_bytes(64'000'000);
+  std::thread sender([&] { EXPECT_TRUE(at_ben_->write(gradients)); });
+  const auto ask_often = [&] {
+    for (int i = 0; i < 100; ++i)
+      ASSERT_TRUE(asking_->write("?") && answering_->read(1) == "?" && answering_->write("!") &&
+                  asking_->read(1) == "!");
+  };
+  ask_often(); // while nobody takes them, so that all buffers on the way are full
+  std::thread receiver([&] { EXPECT_TRUE(at_ada_->read(gradients.size()) == gradients); });
+  ask_often();
+  sender.join();
+  receiver.join();
 }
 
 TEST_P(Carriage, IsOnTheWireAsItIsSetToBe) {

@@ -1,7 +1,8 @@
 #pragma once
 
-/// The hosts ada and ben, of which ada listens.
+/// The hosts ada and ben, of which ada has a door.
 
+#include "links/door.hpp"
 #include "links/pump.hpp"
 #include "storage/splitmix64.hpp"
 #include "tests/unit/links/temporary_keys.hpp"
@@ -9,6 +10,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <poll.h>
 #include <sys/socket.h>
@@ -92,25 +95,38 @@ protected:
             .host = host,
             .accepted = {"ada", "ben"},
             .handshake_timeout = handshake_timeout,
-            .report = [this](const std::string& line) {
-              const std::scoped_lock lock(mutex_);
-              lines_.push_back(line);
-            }};
+            .report = report()};
   }
-  static std::unique_ptr<pump> start(pump_options options) {
+  std::function<void(const std::string&)> report() {
+    return [this](const std::string& line) {
+      const std::scoped_lock lock(mutex_);
+      lines_.push_back(line);
+    };
+  }
+  static std::shared_ptr<pump> start(pump_options options) {
     std::string problem;
-    auto started = pump::start(std::move(options), problem);
+    std::shared_ptr<pump> started = pump::start(std::move(options), problem);
     EXPECT_NE(started, nullptr) << problem;
     return started;
   }
-  /// Makes ada listen, and returns its port.
-  std::uint16_t listen(pump& at) {
-    listening made;
-    EXPECT_EQ(at.listen("127.0.0.1", 0, made), "");
-    queue_ = std::make_unique<plain_end>(made.queue);
-    return made.port;
+  /// Opens ada's door, and returns its port.
+  std::uint16_t open_door(const std::vector<std::shared_ptr<pump>>& to,
+                          std::chrono::milliseconds handshake_timeout = std::chrono::seconds(3)) {
+    std::string problem;
+    door_ = door::start({.directory = host_directory(keys_.path(), "ada"),
+                         .host = "ada",
+                         .handshake_timeout = handshake_timeout,
+                         .report = report()},
+                        problem);
+    EXPECT_NE(door_, nullptr) << problem;
+    for (const auto& each : to)
+      door_->lead_to(each);
+    EXPECT_EQ(door_->listen("127.0.0.1", 0), "");
+    return door_->port();
   }
-  /// The next link that ada's listener has handed over; -1 when none comes within 30 s.
+  /// From now on the test takes what is handed over there.
+  void take_links_of(pump& at) { queue_ = std::make_unique<plain_end>(at.take_links()); }
+  /// The next link that was handed over; -1 when none comes within 30 s.
   int next_link() const {
     pollfd waiting{.fd = queue_->get(), .events = POLLIN, .revents = 0};
     if (::poll(&waiting, 1, 30000) != 1)
@@ -132,6 +148,7 @@ protected:
   std::mutex mutex_;
   std::vector<std::string> lines_; ///< guarded by the mutex
   std::unique_ptr<plain_end> queue_;
+  std::unique_ptr<door> door_; ///< ada's
 };
 
 } // namespace dynamix::links::testing

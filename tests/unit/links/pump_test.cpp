@@ -21,14 +21,15 @@ protected:
     LinkPair::SetUp();
     ada_ = start(options_of("ada"));
     ben_ = start(options_of("ben"));
-    port_ = listen(*ada_);
+    port_ = open_door({ada_});
+    take_links_of(*ada_);
   }
   int call(const std::string& host = "ada") {
     return ben_->connect(host, "127.0.0.1", port_, milliseconds(5000), problem_);
   }
 
-  std::unique_ptr<pump> ada_;
-  std::unique_ptr<pump> ben_;
+  std::shared_ptr<pump> ada_;
+  std::shared_ptr<pump> ben_;
   std::uint16_t port_ = 0;
   std::string problem_;
 };
@@ -74,9 +75,21 @@ struct plain_pair {
   std::unique_ptr<plain_end> kept;
 };
 
-TEST_F(Pump, CarriesConnectionsByPurposeWhicheverEndComesFirst) {
-  std::uint16_t port = 0;
-  ASSERT_EQ(ada_->listen_for_carriages("127.0.0.1", 0, port), "");
+/// Both have pumps for gradients.
+class CarryingPump : public Pump {
+protected:
+  void SetUp() override {
+    LinkPair::SetUp();
+    for (auto* each : {&ada_, &ben_}) {
+      auto options = options_of(each == &ada_ ? "ada" : "ben");
+      options.protocol = gradient_protocol;
+      *each = start(std::move(options));
+    }
+    port_ = open_door({ada_});
+  }
+};
+
+TEST_F(CarryingPump, CarriesConnectionsByPurposeWhicheverEndComesFirst) {
   for (const bool caller_first : {true, false}) {
     std::map<std::string, plain_pair> at_ada;
     std::map<std::string, plain_pair> at_ben;
@@ -88,7 +101,7 @@ TEST_F(Pump, CarriesConnectionsByPurposeWhicheverEndComesFirst) {
       take();
     for (const auto* purpose : {"two", "one"}) {
       ASSERT_TRUE(at_ben[purpose].kept->write(std::string("begun ") + purpose));
-      ASSERT_EQ(ben_->carry_to({.host = "ada", .purpose = purpose}, "127.0.0.1", port, milliseconds(5000),
+      ASSERT_EQ(ben_->carry_to({.host = "ada", .purpose = purpose}, "127.0.0.1", port_, milliseconds(5000),
                                at_ben[purpose].given),
                 "");
     }
@@ -108,15 +121,14 @@ TEST_F(Pump, CarriesConnectionsByPurposeWhicheverEndComesFirst) {
   EXPECT_THAT(lines(), IsEmpty());
 }
 
-TEST_F(Pump, CarriesNothingToAnotherHostThanTheCalled) {
-  std::uint16_t port = 0;
-  ASSERT_EQ(ada_->listen_for_carriages("127.0.0.1", 0, port), "");
+TEST_F(CarryingPump, CarriesNothingToAnotherHostThanTheCalled) {
   plain_pair calling;
   plain_pair waiting;
   ada_->carry_from({.host = "cy", .purpose = "one"}, waiting.given);
-  ASSERT_EQ(ben_->carry_to({.host = "cy", .purpose = "one"}, "127.0.0.1", port, milliseconds(5000), calling.given), "");
+  ASSERT_EQ(ben_->carry_to({.host = "cy", .purpose = "one"}, "127.0.0.1", port_, milliseconds(5000), calling.given),
+            "");
   EXPECT_EQ(calling.kept->read(1), "") << "it ends";
-  EXPECT_TRUE(wait_until([&] { return ada_->counts().shaking_hands == 0 && !lines().empty(); }));
+  EXPECT_TRUE(wait_until([&] { return door_->counts().shaking_hands == 0 && !lines().empty(); }));
   EXPECT_EQ(ada_->counts().opened, 0U);
   EXPECT_THAT(lines(), ::testing::Contains(HasSubstr("it is host \"ada\", and \"cy\" was called")));
 }
@@ -161,10 +173,14 @@ TEST_F(Pump, ReachesNobodyOnceItHasEnded) {
   EXPECT_EQ(from_ben.read(1), "");
   EXPECT_EQ(call(), -1);
   EXPECT_EQ(problem_, "this host ends");
-  listening none;
-  EXPECT_EQ(ben_->listen("127.0.0.1", 0, none), "this host ends");
-  ben_->stop_listening(0);
+  const plain_end none(ben_->take_links());
+  EXPECT_EQ(none.read(1), "");
   ben_->end();
+  ada_->end(); // whom its door still leads to
+  const auto other = start(options_of("ben"));
+  EXPECT_EQ(other->connect("ada", "127.0.0.1", port_, milliseconds(5000), problem_), -1);
+  EXPECT_TRUE(wait_until([&] { return door_->counts().refused == 2; })) << "and the call that did not begin";
+  EXPECT_THAT(lines().back(), HasSubstr("this host ends"));
 }
 
 TEST_F(Pump, HoldsASenderBackWhoseReceiverReadsNothing) {
@@ -184,30 +200,52 @@ TEST_F(Pump, HoldsASenderBackWhoseReceiverReadsNothing) {
   EXPECT_EQ(at_ada.read(sent).size(), sent);
 }
 
-TEST_F(Pump, ListensAnewAtTheSamePort) {
-  listening again;
-  ASSERT_EQ(ada_->listen("127.0.0.1", port_, again), "");
-  EXPECT_EQ(again.port, port_);
-  queue_ = std::make_unique<plain_end>(again.queue);
+TEST_F(Pump, HandsLinksToWhoeverTakesThemNow) {
+  const auto first = std::exchange(queue_, nullptr);
+  take_links_of(*ada_);
   const plain_end from_ben(call());
   EXPECT_GE(from_ben.get(), 0) << problem_;
   const plain_end at_ada(next_link());
   EXPECT_GE(at_ada.get(), 0);
-  ada_->stop_listening(port_);
+  EXPECT_EQ(first->read(1), "") << "it is told";
+  queue_->close();
+  EXPECT_TRUE(wait_until([&] { return call() == -1; }));
+  EXPECT_TRUE(from_ben.write("!") && at_ada.read(1) == "!") << "links that are open stay open";
+  EXPECT_THAT(lines(), ::testing::Each(HasSubstr("nobody takes links here")));
+  take_links_of(*ada_);
+  const plain_end again(call());
+  EXPECT_GE(again.get(), 0) << problem_;
+}
+
+TEST_F(Pump, IsAsIfNobodyWereThereWhileItsHostIsStarting) {
+  const auto raft = [&](const char* host) {
+    auto options = options_of(host);
+    options.protocol = raft_protocol;
+    return start(std::move(options));
+  };
+  const auto at_ada = raft("ada");
+  door_->lead_to(at_ada);
+  const auto at_ben = raft("ben");
+  EXPECT_EQ(at_ben->connect("ada", "127.0.0.1", port_, milliseconds(5000), problem_), -1);
+  EXPECT_EQ(problem_, "it closed the connection");
+  EXPECT_TRUE(wait_until([&] { return at_ada->counts().refused == 1; }));
+  EXPECT_THAT(lines(), IsEmpty());
+}
+
+TEST_F(Pump, IsReachedNoMoreOnceItsDoorIsClosed) {
+  const plain_end from_ben(call());
+  const plain_end at_ada(next_link());
+  door_->end();
   EXPECT_EQ(call(), -1);
   EXPECT_THAT(problem_, HasSubstr("refused"));
   EXPECT_TRUE(from_ben.write("!") && at_ada.read(1) == "!") << "links that are open stay open";
 }
 
-TEST_F(Pump, StopsListeningWhenNobodyTakesItsLinks) {
-  queue_->close();
-  EXPECT_TRUE(wait_until([&] { return call() == -1; }));
-}
-
 TEST_F(Pump, SaysWhyAPortCannotBeHad) {
-  listening other;
-  EXPECT_THAT(ben_->listen("127.0.0.1", port_, other), HasSubstr("in use"));
-  EXPECT_THAT(ben_->listen("203.0.113.1", 0, other), HasSubstr("assign"));
+  const auto taken = std::exchange(door_, nullptr);
+  open_door({});
+  EXPECT_THAT(door_->listen("127.0.0.1", taken->port()), HasSubstr("in use"));
+  EXPECT_THAT(door_->listen("203.0.113.1", 0), HasSubstr("assign"));
 }
 
 TEST_F(Pump, ReadsNewKeysWhileItRuns) {

@@ -91,6 +91,13 @@ std::string read_as_client(std::uint16_t port, const raw_tls& client) {
   return received;
 }
 
+std::string connect_and_leave(std::uint16_t port, const raw_tls& client) {
+  const raw_socket socket(port);
+  const auto session = shake_hands(socket, client);
+  char first = 0;
+  return session && SSL_read(session.get(), &first, 1) == 1 ? std::string(1, first) : "";
+}
+
 std::string read_wire_as_caller(std::uint16_t port, const raw_tls& client, const std::string& introduction,
                                 std::size_t size) {
   const raw_socket socket(port);

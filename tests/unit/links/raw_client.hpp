@@ -37,6 +37,9 @@ struct raw_tls {
 /// What a TLS client that checks nothing gets to read before the other side closes; at most ten seconds.
 std::string read_as_client(std::uint16_t port, const raw_tls& client);
 
+/// The first byte that it gets, after which it leaves: empty where it is refused.
+std::string connect_and_leave(std::uint16_t port, const raw_tls& client);
+
 /// What a caller of a carriage gets as it is on the wire, `size` bytes at most, once it was accepted and has said
 /// `introduction` in one record. Empty where it is refused; at most ten seconds.
 std::string read_wire_as_caller(std::uint16_t port, const raw_tls& client, const std::string& introduction,

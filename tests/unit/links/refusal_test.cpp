@@ -6,8 +6,10 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <ctime>
 #include <fstream>
+#include <map>
 #include <string>
 #include <tuple>
 
@@ -21,18 +23,23 @@ using ::testing::IsEmpty;
 
 using std::chrono::milliseconds;
 
-/// Ada takes links that speak `protocol_`.
+constexpr std::array<const char*, 4> protocols = {control_protocol, raft_protocol, gradient_protocol,
+                                                  clear_gradient_protocol};
+
+/// Ada's one port takes links of every protocol. Callers speak `protocol_`.
 class LinkRefusal : public LinkPair {
 protected:
   void SetUp() override {
     LinkPair::SetUp();
-    auto options = options_of("ada", milliseconds(1500));
-    options.protocol = protocol_;
-    ada_ = start(std::move(options));
-    if (protocol_ == control_protocol)
-      port_ = listen(*ada_);
-    else
-      ASSERT_EQ(ada_->listen_for_carriages("127.0.0.1", 0, port_), "");
+    for (const auto* protocol : protocols) {
+      auto options = options_of("ada");
+      options.protocol = protocol;
+      pumps_.push_back(start(std::move(options)));
+    }
+    ada_ = pumps_.front();
+    port_ = open_door(pumps_, milliseconds(1500));
+    take_links_of(*ada_);
+    raft_queue_ = std::make_unique<plain_end>(pumps_[1]->take_links());
     ASSERT_EQ(read_private_file(keys_.path("keys/authority/ca.crt"), authority_.certificate), "");
     ASSERT_EQ(read_private_file(keys_.path("keys/authority/ca.key"), authority_.key), "");
   }
@@ -58,7 +65,9 @@ public:
   std::string directory() const { return keys_.path(); }
 
   std::string protocol_ = control_protocol;
-  std::unique_ptr<pump> ada_;
+  std::vector<std::shared_ptr<pump>> pumps_;
+  std::shared_ptr<pump> ada_; ///< for control
+  std::unique_ptr<plain_end> raft_queue_;
   std::uint16_t port_ = 0;
   credential authority_;
 };
@@ -125,7 +134,7 @@ const refused_peer refused_peers[] = {
      "it closed the connection without a word"},
 };
 
-/// Each of them by each kind of listener.
+/// Each of them at the one port, for each protocol.
 class HandshakeMatrix : public LinkRefusal,
                         public ::testing::WithParamInterface<std::tuple<const char*, refused_peer>> {
 protected:
@@ -136,13 +145,12 @@ protected:
 };
 
 INSTANTIATE_TEST_SUITE_P(Of, HandshakeMatrix,
-                         ::testing::Combine(::testing::Values(control_protocol, gradient_protocol,
-                                                              clear_gradient_protocol),
-                                            ::testing::ValuesIn(refused_peers)),
+                         ::testing::Combine(::testing::ValuesIn(protocols), ::testing::ValuesIn(refused_peers)),
                          [](const auto& cell) {
                            const std::string protocol = std::get<0>(cell.param);
                            return std::string(std::get<1>(cell.param).name) +
                                   (protocol == control_protocol    ? "ForControl"
+                                   : protocol == raft_protocol     ? "ForRaft"
                                    : protocol == gradient_protocol ? "ForGradients"
                                                                    : "ForClearGradients");
                          });
@@ -151,12 +159,70 @@ TEST_P(HandshakeMatrix, RefusesWithinThreeSecondsAndSaysWhy) {
   const auto& peer = std::get<1>(GetParam());
   const auto begin = std::chrono::steady_clock::now();
   peer.behave(*this);
-  EXPECT_TRUE(wait_until([&] { return ada_->counts().refused == 1; }));
+  EXPECT_TRUE(wait_until([&] { return door_->counts().refused == 1; }));
   EXPECT_LE(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
   EXPECT_THAT(lines(), ElementsAre(HasSubstr(std::string(": ") + peer.reason)));
-  EXPECT_TRUE(queue_ == nullptr || !anything_handed_over());
-  EXPECT_EQ(ada_->counts().opened, 0U);
-  EXPECT_EQ(ada_->counts().shaking_hands, 0U);
+  EXPECT_FALSE(anything_handed_over());
+  for (const auto& each : pumps_) {
+    EXPECT_EQ(each->counts().opened, 0U);
+    EXPECT_EQ(each->counts().refused, 0U);
+  }
+  EXPECT_EQ(door_->counts().proven, 0U);
+  EXPECT_EQ(door_->counts().shaking_hands, 0U);
+}
+
+/// Ada is a worker and a voter: ben and cy are workers, dot and cy voters, and control messages come from nobody.
+TEST_F(LinkPair, AreTakenByRoleForEachProtocolOfTheOnePort) {
+  ASSERT_EQ(make_keys(keys_.path("roles"), request_of({"ada", "ben", "cy", "dot"})), "");
+  credential authority;
+  ASSERT_EQ(read_private_file(keys_.path("roles/authority/ca.crt"), authority.certificate), "");
+  ASSERT_EQ(read_private_file(keys_.path("roles/authority/ca.key"), authority.key), "");
+  const std::map<std::string, std::set<std::string>> accepted = {
+      {control_protocol, {}}, {raft_protocol, {"cy", "dot"}}, {gradient_protocol, {"ben", "cy"}}};
+  std::string problem;
+  const auto own = host_directory(keys_.path("roles"), "ada");
+  door_ = door::start({.directory = own, .host = "ada", .report = report()}, problem);
+  ASSERT_NE(door_, nullptr) << problem;
+  ASSERT_EQ(door_->listen("127.0.0.1", 0), "");
+  std::vector<std::unique_ptr<plain_end>> queues;
+  for (const auto& [protocol, names] : accepted) {
+    auto pump = start({.directory = own, .host = "ada", .accepted = names, .protocol = protocol, .report = report()});
+    if (protocol != gradient_protocol)
+      queues.push_back(std::make_unique<plain_end>(pump->take_links()));
+    door_->lead_to(std::move(pump));
+  }
+  std::uint64_t proven = 0;
+  std::uint64_t refused = 0;
+  for (const std::string name : {"ben", "cy", "dot"}) {
+    credential caller;
+    ASSERT_EQ(issue_certificate(authority, name, valid_for_days(std::time(nullptr), 1), caller), "");
+    for (const std::string protocol : protocols) {
+      const auto rule = accepted.find(protocol);
+      const bool may = rule != accepted.end() && rule->second.contains(name);
+      const auto answer = connect_and_leave(door_->port(), {.own = caller, .protocol = protocol});
+      EXPECT_EQ(answer, may ? "\x01" : "") << name << " with " << protocol;
+      (may ? proven : refused) += 1;
+      EXPECT_TRUE(wait_until([&] { return door_->counts().proven == proven && door_->counts().refused == refused; }));
+      if (may)
+        continue;
+      EXPECT_THAT(lines().back(),
+                  HasSubstr(rule == accepted.end()
+                                ? "it sends gradients in the clear, and this host encrypts them"
+                                : "host \"" + name + "\" may not connect to this one with " + protocol));
+    }
+  }
+}
+
+TEST_F(LinkPair, AreRefusedForAProtocolThatTheHostHasNoPartIn) {
+  const auto control = start(options_of("ada"));
+  const auto port = open_door({control});
+  auto options = options_of("ben");
+  options.protocol = raft_protocol;
+  const auto ben = start(std::move(options));
+  std::string problem;
+  EXPECT_EQ(ben->connect("ada", "127.0.0.1", port, milliseconds(5000), problem), -1);
+  EXPECT_TRUE(wait_until([&] { return !lines().empty(); }));
+  EXPECT_THAT(lines(), ElementsAre(HasSubstr("it asked for dynamix-raft/1, for which this host takes no links")));
 }
 
 TEST_F(LinkRefusal, TakesARawClientThatIsRight) {
@@ -216,7 +282,9 @@ TEST_F(LinkRefusal, OfMoreLinksThanAHostMayHave) {
   auto options = options_of("ada");
   options.links_a_host_max = 2;
   const auto few = start(options);
-  const auto port = listen(*few);
+  const auto first_door = std::exchange(door_, nullptr);
+  const auto port = open_door({few});
+  take_links_of(*few);
   const auto ben = start(options_of("ben"));
   std::string problem;
   const auto call = [&] { return ben->connect("ada", "127.0.0.1", port, milliseconds(5000), problem); };
@@ -256,12 +324,12 @@ TEST_F(LinkRefusal, OfHundredsWhoSayNothingInBoundedMemory) {
   std::string problem;
   const plain_end among_them(ben->connect("ada", "127.0.0.1", port_, milliseconds(5000), problem));
   EXPECT_GE(among_them.get(), 0) << "a host gets through: " << problem;
-  EXPECT_LE(ada_->counts().shaking_hands, 256U);
-  EXPECT_TRUE(wait_until([&] { return ada_->counts().refused == silent; })) << ada_->counts().refused;
+  EXPECT_LE(door_->counts().shaking_hands, 256U);
+  EXPECT_TRUE(wait_until([&] { return door_->counts().refused == silent; })) << door_->counts().refused;
   std::string received;
   for (const auto& peer : peers)
     EXPECT_TRUE(peer.wait_for_end(received));
-  EXPECT_EQ(ada_->counts().shaking_hands, 0U);
+  EXPECT_EQ(door_->counts().shaking_hands, 0U);
   EXPECT_EQ(lines().size(), 20U) << "and no line for each";
   EXPECT_LT(resident_kib() - before_kib, silent * 128);
 }

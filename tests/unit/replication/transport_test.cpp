@@ -1,5 +1,6 @@
 // The challenge before a Raft stream, over real sockets on loopback. A stand-in for libraft counts what it is handed.
 
+#include "links/door.hpp"
 #include "replication/challenge.hpp"
 #include "replication/guarded_io.hpp"
 #include "tests/unit/links/temporary_keys.hpp"
@@ -10,6 +11,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <random>
 
 namespace dynamix::replication {
@@ -264,21 +267,31 @@ protected:
   void SetUp() override {
     ASSERT_EQ(links::make_keys(keys_.path(), links::testing::request_of({"one", "two", "three"})), "");
   }
+  std::function<void(const std::string&)> report() {
+    return [this](const std::string& line) {
+      const std::scoped_lock lock(mutex_);
+      lines_.push_back(line);
+    };
+  }
+  /// Behind the host's door, which is open.
   std::shared_ptr<links::pump> pump_of(const std::string& host) {
+    const auto own = links::host_directory(keys_.path(), host);
     std::string problem;
-    std::shared_ptr<links::pump> started = links::pump::start({.directory = links::host_directory(keys_.path(), host),
+    std::shared_ptr<links::pump> started = links::pump::start({.directory = own,
                                                                .host = host,
                                                                .accepted = {"one", "two"},
                                                                .protocol = links::raft_protocol,
-                                                               .report =
-                                                                   [this](const std::string& line) {
-                                                                     const std::scoped_lock lock(mutex_);
-                                                                     lines_.push_back(line);
-                                                                   }},
+                                                               .silent_peer_ms = 5000,
+                                                               .report = report()},
                                                               problem);
     EXPECT_NE(started, nullptr) << problem;
+    auto& door = doors_[host] = links::door::start({.directory = own, .host = host, .report = report()}, problem);
+    EXPECT_NE(door, nullptr) << problem;
+    door->lead_to(started);
+    EXPECT_EQ(door->listen("127.0.0.1", 0), "");
     return started;
   }
+  std::string place_of(const std::string& host) { return at(doors_.at(host)->port()); }
   std::unique_ptr<transport_host> start(std::uint64_t id, const std::string& host, std::vector<voter> others,
                                         std::uint32_t handshake_ms = 20'000) {
     return std::make_unique<transport_host>(id, std::move(others), secret, handshake_ms, pump_of(host));
@@ -291,12 +304,13 @@ protected:
   links::testing::temporary_keys keys_;
   std::mutex mutex_;
   std::vector<std::string> lines_; ///< guarded by the mutex
+  std::map<std::string, std::unique_ptr<links::door>> doors_;
 };
 
 TEST_F(TransportOverLinks, HandsOverAStreamAndTellsItsEnd) {
   const auto second = start(2, "two", {{1, nowhere, "one"}});
   {
-    const auto first = start(1, "one", {{2, at(second->port()), "two"}});
+    const auto first = start(1, "one", {{2, place_of("two"), "two"}});
     ASSERT_EQ(first->connect(2), 0);
     EXPECT_TRUE(second->wait([&] { return second->accepted() == std::vector<std::uint64_t>{1}; }));
     first->send_on_stream("raft speaks");
@@ -310,11 +324,10 @@ TEST_F(TransportOverLinks, HandsOverAStreamAndTellsItsEnd) {
 
 TEST_F(TransportOverLinks, RefusesHostsOfTheClusterThatAreNoVoters) {
   const auto second = start(2, "two", {{3, nowhere, "three"}}); // whom its pump does not accept, as it does "one"
-  const auto third = start(3, "three", {{2, at(second->port()), "two"}});
+  const auto third = start(3, "three", {{2, place_of("two"), "two"}});
   EXPECT_EQ(third->connect(2), RAFT_NOCONNECTION);
-  EXPECT_TRUE(second->wait([&] { return second->counts().broken == 1; }));
   EXPECT_THAT(lines(), testing::Contains(testing::HasSubstr("host \"three\" may not connect to this one")));
-  const auto first = start(1, "one", {{2, at(second->port()), "two"}});
+  const auto first = start(1, "one", {{2, place_of("two"), "two"}});
   first->begin_connect(2);
   EXPECT_TRUE(second->wait([&] { return second->counts().refused == 1; }));
   EXPECT_THAT(second->reports(), testing::ElementsAre(testing::HasSubstr("host \"one\", which is no other voter's")));
@@ -323,7 +336,7 @@ TEST_F(TransportOverLinks, RefusesHostsOfTheClusterThatAreNoVoters) {
 
 TEST_F(TransportOverLinks, ReachesOnlyTheHostThatItCalls) {
   const auto second = start(2, "two", {{1, nowhere, "one"}});
-  const auto first = start(1, "one", {{3, at(second->port()), "three"}});
+  const auto first = start(1, "one", {{3, place_of("two"), "three"}});
   EXPECT_EQ(first->connect(3), RAFT_NOCONNECTION);
   EXPECT_THAT(lines(), testing::Contains(testing::HasSubstr("it is host \"two\", and \"three\" was called")));
   EXPECT_THAT(second->accepted(), testing::IsEmpty());
@@ -331,30 +344,38 @@ TEST_F(TransportOverLinks, ReachesOnlyTheHostThatItCalls) {
 
 TEST_F(TransportOverLinks, RefusesWhoeverHasOnlyTheSecret) {
   const auto host = start(1, "one", {{2, nowhere, "two"}});
-  raw_peer peer(host->port());
+  raw_peer peer(doors_.at("one")->port());
   peer.send(to_bytes(encode_greeting(greeting_by(2, 1))));
   EXPECT_TRUE(peer.hung_up());
-  EXPECT_TRUE(host->wait([&] { return host->counts().broken == 1; }));
   EXPECT_THAT(lines(), testing::Contains(testing::HasSubstr("it does not speak TLS")));
   EXPECT_THAT(host->accepted(), testing::IsEmpty());
 }
 
-TEST_F(TransportOverLinks, DropsTheSilentAndGivesUpOnThem) {
+TEST_F(TransportOverLinks, GivesUpOnTheSilent) {
   raw_listener mute;
   const auto host = start(1, "one", {{2, at(mute.port()), "two"}}, 500);
-  raw_peer silent(host->port());
-  EXPECT_TRUE(silent.hung_up());
   EXPECT_EQ(host->connect(2), RAFT_NOCONNECTION);
-  EXPECT_EQ(host->counts().timed_out, 2U);
+  EXPECT_EQ(host->counts().timed_out, 1U);
+  EXPECT_EQ(host->port(), 0U) << "it has no port of its own";
 }
 
 TEST_F(TransportOverLinks, CancelsWhatIsUnderWayWhenItCloses) {
   raw_listener mute;
   const auto host = start(1, "one", {{2, at(mute.port()), "two"}}, 60'000);
   host->begin_connect(2);
-  raw_peer lingering(host->port());
   EXPECT_EQ(host->close(), RAFT_CANCELED);
-  EXPECT_TRUE(lingering.hung_up());
+}
+
+TEST_F(TransportOverLinks, IsReachedByWhoeverTakesItsPlaceAtTheSamePort) {
+  const auto links = pump_of("two");
+  const auto first = start(1, "one", {{2, place_of("two"), "two"}});
+  EXPECT_EQ(first->connect(2), RAFT_NOCONNECTION) << "it is not there yet";
+  for (int life = 0; life < 2; ++life) {
+    transport_host second(2, {{1, nowhere, "one"}}, secret, 20'000, links);
+    EXPECT_EQ(first->connect(2), 0) << life;
+    EXPECT_TRUE(second.wait([&] { return second.accepted().size() == 1; }));
+  }
+  EXPECT_EQ(first->connect(2), RAFT_NOCONNECTION) << "it has gone";
 }
 
 // A follower's disk may be slower than the election of another leader. libraft then answers nobody.
