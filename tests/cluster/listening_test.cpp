@@ -105,6 +105,14 @@ TEST_F(Listening, IsAtOnePortAHostWithKeysForAllKindsOfLinks) {
     EXPECT_EQ(listening, std::vector<int>{hosts[i].second}) << hosts[i].first;
     EXPECT_GE(connected, 2U) << hosts[i].first << ": to the leader and a worker, or to two voters";
   }
+  ASSERT_TRUE(wait_for_windows(4));
+  for (const auto& worker : windows().at(3).workers) {
+    const auto& network = worker.report.network;
+    ASSERT_TRUE(network.valid) << worker.report.rank;
+    EXPECT_GT(network.gradient_bytes_per_second, 10 * network.control_bytes_per_second)
+        << "rank " << worker.report.rank << ": telemetry tells them apart at that port";
+    EXPECT_GT(network.control_bytes_per_second, 0);
+  }
   for (auto& each : started)
     each.signal(SIGINT);
   for (auto& each : started)
