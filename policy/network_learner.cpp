@@ -144,6 +144,8 @@ std::string network_learner::restore(std::span<const std::uint8_t> saved) {
       return error;
     if (auto error = read_tensor(file, "range.high", like, range_high_); !error.empty())
       return error;
+    if ((range_low_ > range_high_).any().item<bool>())
+      return "the tensor \"range.low\" has a number above that of \"range.high\"";
   }
   const auto generator_text = file.metadata.find("learner.generator");
   if (generator_text == file.metadata.end())
@@ -180,6 +182,9 @@ std::string network_learner::restore_adam(const storage::tensor_file& file, cons
     error = read_tensor(file, name + ".square", parameter, square);
   if (!error.empty())
     return error;
+  // Adam divides by the root of the one and by what the other yields.
+  if (step.item<std::int64_t>() < 0 || (square < 0).any().item<bool>())
+    return "the state of Adam for \"" + name + "\" has a negative number that cannot be";
   auto state = std::make_unique<torch::optim::AdamParamState>();
   state->step(step.item<std::int64_t>());
   state->exp_avg(mean);

@@ -3,6 +3,8 @@
 #include "policy/state.hpp"
 #include "storage/tensor_file.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace dynamix::policy {
@@ -25,7 +27,8 @@ state_range trained_range(std::span<const std::uint8_t> parameters) {
   if (parameters.empty() || !storage::decode(parameters, file).empty())
     return {};
   state_range range{.low = numbers_of(file, "range.low"), .high = numbers_of(file, "range.high")};
-  if (range.low.empty() || range.high.empty())
+  const auto in_order = [](float low, float high) { return low <= high && std::isfinite(low) && std::isfinite(high); };
+  if (range.low.empty() || range.high.empty() || !std::ranges::equal(range.low, range.high, in_order))
     return {};
   return range;
 }

@@ -1,10 +1,12 @@
 #include "policy/learner.hpp"
 #include "policy/policy_file.hpp"
+#include "policy/state_range.hpp"
 #include "samples.hpp"
 #include "storage/tensor_file.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <stdexcept>
 
@@ -110,6 +112,21 @@ TEST_P(EveryLearner, RefusesWhatDoesNotFit) {
   auto without_moment = contents;
   std::erase_if(without_moment.tensors, [](const auto& record) { return record.name == "learner.policy.1.bias.mean"; });
   EXPECT_THROW(make_learner(file, storage::encode(without_moment)), std::invalid_argument);
+  const auto with_last_byte = [&](const std::string& name, std::uint8_t byte) {
+    auto changed = contents;
+    const auto record = std::ranges::find(changed.tensors, name, &storage::tensor_record::name);
+    if (record == changed.tensors.end() || record->data.empty())
+      ADD_FAILURE() << name;
+    else
+      record->data.back() = byte;
+    return storage::encode(changed);
+  };
+  for (const auto* name : {"learner.policy.1.bias.square", "learner.policy.1.bias.step"}) // negative
+    EXPECT_THROW(make_learner(file, with_last_byte(name, 0xbf)), std::invalid_argument) << name;
+  const auto of_no_state = with_last_byte("range.low", 0x7e); // 8e37
+  EXPECT_THROW(make_learner(file, of_no_state), std::invalid_argument);
+  EXPECT_FALSE(trained_range(saved).low.empty());
+  EXPECT_TRUE(trained_range(of_no_state).low.empty());
   auto bad_generator = contents;
   bad_generator.metadata["learner.generator"] = "1 2 3";
   EXPECT_THROW(make_learner(file, storage::encode(bad_generator)), std::invalid_argument);
