@@ -133,13 +133,15 @@ public:
     ben_ = std::make_unique<one_host>("ben", keys, std::set<std::string>{}, [](const std::string&) {});
     hub_ = ada_->system().spawn(stand_in, received, handed_);
     worker_ = ada_->system().spawn(worker_stand_in, received);
+    meeting_ = ada_->system().spawn(store, std::size_t{2});
     caf::anon_send(caf::actor_cast<gateway_local>(ada_->own()), atom::serve_v, caf::actor_cast<greeter_actor>(hub_));
     port = ada_->publish();
     gateway = ben_->reach("ada", port);
     EXPECT_TRUE(gateway) << ben_->problem();
   }
   ~attacked() {
-    for (const auto& each : {caf::actor_cast<caf::actor>(hub_), caf::actor_cast<caf::actor>(worker_)})
+    for (const auto& each : {caf::actor_cast<caf::actor>(hub_), caf::actor_cast<caf::actor>(worker_),
+                             caf::actor_cast<caf::actor>(meeting_)})
       caf::anon_send_exit(each, caf::exit_reason::kill);
   }
 
@@ -158,6 +160,21 @@ public:
   }
   worker_actor worker_of_ada() {
     return caf::actor_cast<worker_actor>(hear_of(caf::actor_cast<caf::strong_actor_ptr>(worker_)));
+  }
+  /// The store in which a generation meets, as ben sees it.
+  store_actor meeting_of_ada() {
+    return caf::actor_cast<store_actor>(hear_of(caf::actor_cast<caf::strong_actor_ptr>(meeting_)));
+  }
+  /// What an operation of ada's own yields there; of ben's only what is left of it is looked at.
+  messages::store_result in_meeting(messages::store_verb verb, const std::string& key,
+                                    std::vector<std::uint8_t> value) {
+    caf::scoped_actor self(ada_->system());
+    messages::store_result result;
+    const messages::store_operation said{.verb = verb, .keys = {key}, .value = std::move(value)};
+    self->request(meeting_, patience, atom::apply_v, pack(said))
+        .receive([&](const message<messages::store_result>& answer) { result = *answer; },
+                 [](const caf::error& error) { ADD_FAILURE() << caf::to_string(error); });
+    return result;
   }
   /// Everything that ben has sent before has come, and ada still answers to what ben may say.
   bool settles() {
@@ -193,6 +210,7 @@ private:
   std::shared_ptr<caf::strong_actor_ptr> handed_ = std::make_shared<caf::strong_actor_ptr>();
   hub_stand_in hub_;
   worker_actor worker_;
+  store_actor meeting_;
 };
 
 /// A connection of ben's to ada over which the test writes CAF's frames itself.
@@ -279,14 +297,10 @@ TEST_F(LyingPeer, EndsAndKillsActors) {
     });
 }
 
-TEST_F(LyingPeer, ReportsAndLeavesForOthers) {
+TEST_F(LyingPeer, ReportsForOthers) {
   expect_stopped([](attacked& host) {
     messages::window_report report{.host = "ada", .rank = 1, .generation = 1, .window = 1};
     return host.hears("report", host.hear_of(), atom::report_v, pack(report));
-  });
-  expect_stopped([](attacked& host) {
-    messages::farewell said{.host = "ada", .rank = 1, .decisions = {}};
-    return host.hears("farewell", host.hear_of(), atom::farewell_v, pack(said));
   });
   expect_stopped([](attacked& host) {
     return host.hears("beat", host.hear_of(), atom::beat_v, pack(messages::heartbeat{.rank = 1, .incarnation = 1}));
@@ -295,6 +309,44 @@ TEST_F(LyingPeer, ReportsAndLeavesForOthers) {
     return host.hears("absent", host.hear_of(), atom::absent_v, pack(messages::absence{.rank = 1, .incarnation = 1}));
   });
   expect_stopped([](attacked& host) { return static_cast<bool>(host.hear_of({}, "ada")); });
+}
+
+TEST_F(LyingPeer, SaysFarewellAsAnother) {
+  const auto leaves = [](attacked& host, const std::string& as, std::uint32_t rank) {
+    const messages::farewell said{.host = as, .rank = rank, .decisions = {}};
+    return host.hears("farewell", host.hear_of(), atom::farewell_v, pack(said));
+  };
+  expect_stopped([&](attacked& host) { return leaves(host, "ada", 0); });
+  expect_stopped([&](attacked& host) { return leaves(host, "ben", 1); });
+  expect_stopped([&](attacked& host) { return leaves(host, "ada", 1); });
+  attacked host(keys_.path(), true);
+  EXPECT_TRUE(leaves(host, "ben", 0)) << "its own it may say";
+  EXPECT_EQ(host.refused(), 0U);
+}
+
+TEST_F(LyingPeer, SaysWhereAnotherIsFound) {
+  using enum messages::store_verb;
+  const std::vector<std::uint8_t> here = {1};
+  const std::vector<std::uint8_t> elsewhere = {2};
+  const std::string of_ada = "generation-4/present/1";
+  const std::string of_ben = "generation-4/present/0";
+  const auto says = [&](attacked& host, messages::store_verb verb, std::vector<std::string> keys) {
+    EXPECT_EQ(host.in_meeting(set, of_ada, here).status, messages::store_status::ok);
+    caf::scoped_actor self(host.ben().system());
+    const messages::store_operation said{
+        .verb = verb, .keys = std::move(keys), .value = verb == set ? elsewhere : std::vector<std::uint8_t>()};
+    self->send(host.meeting_of_ada(), atom::apply_v, pack(said));
+    EXPECT_TRUE(host.settles());
+    return host.in_meeting(get, of_ada, {}).value != here ||
+           host.in_meeting(check, "generation-4/present/9", {}).number;
+  };
+  expect_stopped([&](attacked& host) { return says(host, set, {of_ada}); });
+  expect_stopped([&](attacked& host) { return says(host, remove, {of_ada}); });
+  expect_stopped([&](attacked& host) { return says(host, set, {"generation-4/present/9"}); });
+  attacked host(keys_.path(), true);
+  EXPECT_FALSE(says(host, set, {of_ben}));
+  EXPECT_EQ(host.in_meeting(get, of_ben, {}).value, elsewhere) << "its own it may say";
+  EXPECT_EQ(host.refused(), 0U);
 }
 
 TEST_F(LyingPeer, DecidesAndPlaces) {
