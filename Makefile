@@ -45,11 +45,14 @@ test-all: setup-test build fuzz ## run the long tests too
 	@ctest --preset release -j $(TEST_JOBS)
 	@$(MAKE) --no-print-directory fuzz-all
 
-fuzz-all: # everything that reads bytes of others, FUZZ_SECONDS each, by libFuzzer under both sanitizers
+fuzz-all: # everything that reads bytes of others, FUZZ_SECONDS each, by libFuzzer (policies without it) under both sanitizers
 	@tools/setup tools/packages-long.txt
 	@cmake --preset fuzz -Wno-dev >/dev/null
 	@cmake --build --preset fuzz -j $(JOBS) --target fuzz
-	@printf '%s\n' $(notdir $(wildcard tests/fuzz/corpus/*)) | xargs -P $(JOBS) -I NAME tools/fuzz build/fuzz NAME $(FUZZ_SECONDS)
+	@printf '%s\n' $(filter-out policies,$(notdir $(wildcard tests/fuzz/corpus/*))) | xargs -P $(JOBS) -I NAME tools/fuzz build/fuzz NAME $(FUZZ_SECONDS)
+	@cmake --preset sanitize -Wno-dev >/dev/null
+	@cmake --build --preset sanitize -j $(JOBS) --target corpus_test
+	@DYNAMIX_FUZZ_SECONDS=$(FUZZ_SECONDS) UBSAN_OPTIONS=halt_on_error=1 build/sanitize/tests/fuzz/corpus_test --gtest_filter='*Mutated/policies'
 
 soak: node ## break clusters for hours: LEADER_KILLS=300 of leaders, 1,200 of workers, then everything at random
 	@$(NODE) faults --plan deployments/faults/leader-kills-soak.toml --repeat $(LEADER_KILLS)
