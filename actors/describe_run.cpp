@@ -29,6 +29,13 @@ std::uint64_t epoch_samples(const cluster::training& training) {
   }
 }
 
+std::string gradients_of(const host_options& options) {
+  const auto& file = *options.file;
+  if (file.training.trainer == cluster::trainer_kind::client || file.workers().size() < 2)
+    return "";
+  return options.keys.empty() ? "without keys" : std::string(cluster::to_string(file.security.data));
+}
+
 } // namespace
 
 ledger::start describe_run(const host_options& options, const std::vector<std::uint8_t>& parameters,
@@ -41,6 +48,7 @@ ledger::start describe_run(const host_options& options, const std::vector<std::u
   start.version = options.version;
   start.origin_seconds = origin_seconds;
   start.clock = dynamix::telemetry::clock_identity();
+  start.gradients = gradients_of(options);
   return start;
 }
 

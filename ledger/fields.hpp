@@ -44,7 +44,7 @@ DYNAMIX_FIELDS(judged_window, key, generation, policy_version, decided, gather_s
 namespace dynamix::ledger {
 
 DYNAMIX_FIELDS(start, cluster, policy, mode, seed, window_steps, dataset_samples, epochs, target_accuracy, workers,
-               state_fields, actions, scales, started_at, version, origin_seconds, clock)
+               state_fields, actions, scales, started_at, version, origin_seconds, clock, gradients)
 DYNAMIX_FIELDS(evaluation, report)
 DYNAMIX_FIELDS(policy_version, version, policy_loss, value_loss, entropy, approximate_kl, clip_fraction, parameters)
 DYNAMIX_FIELDS(deciding, cluster_digest, parameters)

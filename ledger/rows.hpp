@@ -31,6 +31,9 @@ struct start {
   std::string version;              ///< of the program
   double origin_seconds = 0;        ///< the host's monotonic clock where `at_seconds` is 0
   std::string clock;                ///< which clock that is (telemetry/trace_file.hpp)
+  /// How gradients travel between workers: "encrypted" and "clear" between hosts with keys (security.data), "without
+  /// keys". Empty: this program moves none.
+  std::string gradients;
 };
 
 /// "kind": "window"

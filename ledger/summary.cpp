@@ -73,6 +73,9 @@ void count_lives(const run_records& records, const run_observations& observed, r
   const auto& totals = run.totals();
   const auto restarted = totals.events.find(messages::name_of(event_kind::restarted));
   summary.started_at = run.starts().empty() ? "" : run.starts().front().started_at;
+  for (const auto& start : run.starts())
+    if (!start.gradients.empty() && (summary.gradients.empty() || summary.gradients.back() != start.gradients))
+      summary.gradients.push_back(start.gradients);
   summary.generations = totals.generations;
   summary.steps_lost = totals.steps_lost;
   summary.policy_version = run.policy_version();
@@ -193,6 +196,7 @@ std::string to_json(const run_summary& summary) {
                  {"succeeded", summary.succeeded},
                  {"reason", summary.reason},
                  {"started_at", summary.started_at},
+                 {"gradients", summary.gradients},
                  {"wall_seconds", summary.wall_seconds},
                  {"steps", summary.steps},
                  {"samples", summary.samples},

@@ -42,6 +42,7 @@ struct run_summary {
   bool succeeded = false;
   std::string reason;
   std::string started_at;
+  std::vector<std::string> gradients; ///< how they travelled (ledger::start), of each life that went about it otherwise
   double wall_seconds = 0; ///< of training
   std::uint64_t steps = 0;
   std::uint64_t samples = 0;

@@ -99,6 +99,10 @@ cells result_rows(const run_summary& summary) {
                                  " windows"});
   rows.push_back({"overhead", "control " + percent(summary.control_fraction) + ", telemetry " +
                                   percent(summary.telemetry_fraction) + " of the workers' time"});
+  for (const auto& form : summary.gradients)
+    rows.push_back({"gradients", form == "without keys" ? "in the clear, between hosts without keys"
+                                 : form == "clear"      ? "in the clear, between hosts that have proved who they are"
+                                                        : form + ", between hosts that have proved who they are"});
   if (!summary.left.empty())
     rows.push_back({"hosts left", listed(summary.left) + ", in order, before the end"});
   return rows;

@@ -93,6 +93,7 @@ TEST_F(Keys, AreMadeForALocalRunAndGoneWhenItIsOver) {
   EXPECT_EQ(received, "");
   local.signal(SIGINT);
   EXPECT_EQ(local.wait().code, 1) << local.said();
+  EXPECT_THAT(local.said(), HasSubstr("encrypted, between hosts that have proved who they are"));
   EXPECT_FALSE(std::filesystem::exists(own));
 }
 
@@ -105,6 +106,7 @@ TEST_F(Keys, AreLeftOutOfALocalRunThatIsToldSo) {
   EXPECT_TRUE(stranger.wait_for_bytes()) << "CAF talks to whoever connects";
   local.signal(SIGINT);
   EXPECT_EQ(local.wait().code, 1) << local.said();
+  EXPECT_THAT(local.said(), HasSubstr("in the clear, between hosts without keys"));
 }
 
 } // namespace

@@ -59,7 +59,8 @@ inline ledger::start start_row() {
           .state_fields = {"throughput", "accuracy", "network_valid"},
           .actions = {-25, 0, 25},
           .scales = {},
-          .started_at = "2026-01-02T03:04:05Z"};
+          .started_at = "2026-01-02T03:04:05Z",
+          .gradients = "encrypted"};
 }
 
 inline messages::window_report report(std::uint32_t rank, std::uint64_t window, std::uint32_t batch) {

@@ -11,6 +11,7 @@ namespace {
 
 using namespace testing;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -33,6 +34,19 @@ TEST(Summary, AddsUpARun) {
   EXPECT_DOUBLE_EQ(summary.control_fraction, 0.01);
   EXPECT_DOUBLE_EQ(summary.telemetry_fraction, 0.002);
   EXPECT_THAT(summary.warnings, IsEmpty());
+}
+
+TEST(Summary, SaysHowGradientsTravelled) {
+  auto records = sample_records();
+  EXPECT_THAT(result_block(summarise(records)), HasSubstr("encrypted, between hosts that have proved who they are"));
+  auto again = start_row();
+  again.gradients = "without keys";
+  records.run.add({.at_seconds = 0, .entry = again});
+  records.run.add({.at_seconds = 0, .entry = again});
+  const auto summary = summarise(records);
+  EXPECT_THAT(summary.gradients, ElementsAre("encrypted", "without keys"));
+  EXPECT_THAT(result_block(summary), HasSubstr("in the clear, between hosts without keys"));
+  EXPECT_EQ(nlohmann::json::parse(to_json(summary))["gradients"].size(), 2U);
 }
 
 TEST(Summary, CountsDecisionsMadeAndWhatBecameOfThem) {
