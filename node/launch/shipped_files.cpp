@@ -18,4 +18,9 @@ std::string find_shipped(std::string_view name) {
   return "";
 }
 
+bool is_shipped(const std::string& path, std::string_view name) {
+  std::error_code failed;
+  return std::filesystem::equivalent(path, find_shipped(name), failed) && !failed;
+}
+
 } // namespace dynamix::node

@@ -11,4 +11,7 @@ namespace dynamix::node {
 /// program is installed, in deployments/ where it runs in its source tree. Empty: there is none.
 std::string find_shipped(std::string_view name);
 
+/// Whether the file at `path` is the shipped one of that name, and so as trustworthy as the program.
+bool is_shipped(const std::string& path, std::string_view name);
+
 } // namespace dynamix::node

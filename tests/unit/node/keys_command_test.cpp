@@ -3,6 +3,7 @@
 #include "links/file_signature.hpp"
 #include "links/identity.hpp"
 #include "links/private_file.hpp"
+#include "node/launch/shipped_files.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/unit/dashboard/free_port.hpp"
 #include "tests/unit/links/link_pair.hpp"
@@ -84,7 +85,7 @@ TEST_F(KeysCommand, FindsThemWhereTheFileOrTheOptionSays) {
 
 TEST_F(KeysCommand, MakesWhatAPolicyThatTheFileNamesIsCheckedBy) {
   ASSERT_EQ(keys_command("init").code, exit_done);
-  const auto policy = directory_.path() + "/policy.dynamix";
+  auto policy = directory_.path() + "/policy.dynamix";
   const auto start = [&] { // refused before it opens a port: there is no directory for the run
     return ask({"run", "--cluster", file(), "--keys", keys(), "--name", "ada", "--without-worker", "--out",
                 file() + "/run", "--set", "arbitrator.policy=ppo", "--set", "arbitrator.policy_file=" + policy});
@@ -105,6 +106,12 @@ TEST_F(KeysCommand, MakesWhatAPolicyThatTheFileNamesIsCheckedBy) {
   const auto unsigned_one = start();
   EXPECT_EQ(unsigned_one.code, exit_failed);
   EXPECT_THAT(unsigned_one.err, HasSubstr("warning: " + policy + " is signed by nobody"));
+
+  policy = find_shipped("policies/ppo.dynamix");
+  ASSERT_NE(policy, "");
+  const auto shipped = start();
+  EXPECT_EQ(shipped.code, exit_failed);
+  EXPECT_THAT(shipped.err, Not(HasSubstr("signed by nobody"))) << "it is as good as the program";
 }
 
 TEST_F(KeysCommand, MakesWhatDoctorAndCheckLookAt) {
