@@ -2,6 +2,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <optional>
 #include <utility>
 
 namespace dynamix::actors {
@@ -14,9 +15,10 @@ std::string unless(bool allowed, const char* who) {
 } // namespace
 
 authority::authority(const cluster::cluster_file& file, const std::string& host,
-                     std::shared_ptr<const worker_names> names)
+                     std::shared_ptr<const worker_names> names, stand_ins standing_in)
     : own_(host), plan_(cluster::plan_tree(file)),
-      workers_(names ? std::move(names) : std::make_shared<const worker_names>(file)) {
+      workers_(names ? std::move(names) : std::make_shared<const worker_names>(file)),
+      standing_in_(std::move(standing_in)) {
   const auto* self = file.find(host);
   const auto own = workers_->rank_of(host);
   if (plan_.central()) {
@@ -29,8 +31,11 @@ authority::authority(const cluster::cluster_file& file, const std::string& host,
     }
     return;
   }
+  auto played = standing_in_.contains(host) ? standing_in_.at(host) : std::set<std::uint32_t>();
   if (own)
-    for (const auto place : plan_.places_for_worker(*own))
+    played.insert(*own);
+  for (const auto rank : played)
+    for (const auto place : plan_.places_for_worker(rank))
       deciding_.insert(plan_.nodes[place].host);
   find_neighbours(plan_.find(host));
 }
@@ -57,15 +62,26 @@ std::string authority::name_of(std::uint32_t rank) const {
   return host.empty() ? "nobody's" : fmt::format("host \"{}\"'s", host);
 }
 
+/// Whether a host may say that it is that one: itself or, where it stands in for others, one of those.
+bool authority::speaks_as(const std::string& speaker, const std::string& host) const {
+  if (host == speaker)
+    return true;
+  const auto played = standing_in_.find(speaker);
+  const auto rank = played == standing_in_.end() ? std::nullopt : workers_->rank_of(host);
+  return rank && played->second.contains(*rank);
+}
+
 /// Of a worker, which speaks for itself alone.
 std::string authority::refuse_worker(const std::string& speaker, const statement& said) const {
-  const auto own = workers_->rank_of(speaker);
-  if (!own)
+  const auto played = standing_in_.find(speaker);
+  const bool plays = played != standing_in_.end();
+  const auto own = plays ? std::nullopt : workers_->rank_of(speaker);
+  if (!own && !plays)
     return "it has no worker";
-  if (!said.host.empty() && said.host != speaker)
+  if (!said.host.empty() && !speaks_as(speaker, said.host))
     return fmt::format("it says that it is of host \"{}\"", said.host);
   for (const auto rank : said.ranks)
-    if (rank != *own)
+    if (plays ? !played->second.contains(rank) : rank != *own)
       return fmt::format("it is about rank {}, which is {}", rank, name_of(rank));
   return "";
 }
@@ -86,10 +102,11 @@ std::string authority::refuse_child(const std::string& speaker, const statement&
 std::string authority::refuse(const std::string& speaker, const statement& said) const {
   switch (said.kind) {
   case statement_kind::hello: // whether it is a worker at all is told to it
+    return speaks_as(speaker, said.host) ? "" : fmt::format("it says that it is of host \"{}\"", said.host);
   case statement_kind::finish:
     if (said.host != speaker)
       return fmt::format("it says that it is of host \"{}\"", said.host);
-    return said.kind == statement_kind::hello ? "" : unless(replicas_.contains(speaker), "a replica");
+    return unless(replicas_.contains(speaker), "a replica");
   case statement_kind::attach:
     if (said.host != speaker)
       return fmt::format("it says that it is of host \"{}\"", said.host);

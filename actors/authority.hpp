@@ -50,12 +50,16 @@ struct statement {
   std::vector<std::uint32_t> ranks = {}; ///< of the workers that it is about
 };
 
+/// Processes that stand for the workers of several hosts (`swarm`): ranks, by the name that each proves.
+using stand_ins = std::map<std::string, std::set<std::uint32_t>>;
+
 /// What each host of a cluster may say to one of them.
 class authority {
 public:
-  /// `host`: of the file, or one that joins an open cluster as a worker. `names`: as it changes; null: the file's.
+  /// `host`: of the file, or one that joins an open cluster as a worker, or a stand-in. `names`: as it changes; null:
+  /// the file's.
   authority(const cluster::cluster_file& file, const std::string& host,
-            std::shared_ptr<const worker_names> names = nullptr);
+            std::shared_ptr<const worker_names> names = nullptr, stand_ins standing_in = {});
 
   /// An empty string where `speaker` may say that, or why not.
   std::string refuse(const std::string& speaker, const statement& said) const;
@@ -65,13 +69,15 @@ public:
 
 private:
   void find_neighbours(std::size_t own);
+  bool speaks_as(const std::string& speaker, const std::string& host) const;
   std::string refuse_worker(const std::string& speaker, const statement& said) const;
   std::string refuse_child(const std::string& speaker, const statement& said) const;
   std::string name_of(std::uint32_t rank) const;
 
   const std::string own_;
-  cluster::tree_plan plan_;                              ///< without nodes: no tree
-  std::shared_ptr<const worker_names> workers_;          ///< hosts, by rank
+  cluster::tree_plan plan_;                     ///< without nodes: no tree
+  std::shared_ptr<const worker_names> workers_; ///< hosts, by rank
+  stand_ins standing_in_;
   std::map<std::string, std::set<std::uint32_t>> below_; ///< who may come through which hub below, by its host
   std::set<std::string> deciding_;                       ///< for this host's worker
   std::set<std::string> above_;                          ///< where this host's hub may have a parent

@@ -9,6 +9,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -29,6 +30,8 @@ struct host_options {
       policy_from; ///< a saved learner (checkpoints/policy.dynamix); empty: file.arbitrator.policy_file or fresh
   /// Where the connector dials a host, in place of its address and port in the file: a proxy of the fault injector.
   std::map<std::string, std::pair<std::string, std::uint16_t>> reach = {};
+  /// Of each process that stands for workers of several hosts, by its name: their ranks (`swarm`).
+  std::map<std::string, std::set<std::uint32_t>> stand_ins = {};
   bool without_worker = false; ///< run only this host's arbitrators: somebody else plays its worker (`swarm`)
   std::shared_ptr<telemetry::kernel_session> kernel = {}; ///< of this process; null: nothing is measured by eBPF
   std::string version = {};                               ///< of the program, for the ledger

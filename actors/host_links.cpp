@@ -87,7 +87,10 @@ std::string start_control(const host_options& options, host_links& links) {
     for (const auto& host : options.file->hosts)
       callers.push_back(&host);
   std::string problem;
-  links.control = links::pump::start(options_for(options, "link", callers), problem);
+  auto wanted = options_for(options, "link", callers);
+  for (const auto& [name, ranks] : options.stand_ins)
+    wanted.accepted.insert(name);
+  links.control = links::pump::start(std::move(wanted), problem);
   if (links.control && links.door)
     links.door->lead_to(links.control);
   return problem;

@@ -47,7 +47,8 @@ host_services::host_services(caf::actor_system& system, const host_options& opti
       tree_(system, options_, events_),
       network_(links.control
                    ? std::make_shared<control_network>(
-                         system, links.control, std::make_shared<authority>(*options_.file, options_.host, names_))
+                         system, links.control,
+                         std::make_shared<authority>(*options_.file, options_.host, names_, options_.stand_ins))
                    : nullptr),
       raft_links_(links.raft), peer_links_(links.gradients) {
   tree_.use(network_);

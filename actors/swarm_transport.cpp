@@ -1,6 +1,7 @@
 #include "actors/swarm_transport.hpp"
 
 #include "actors/connector.hpp"
+#include "actors/control_network.hpp"
 #include "actors/handlers.hpp"
 #include "actors/swarm_worker.hpp"
 #include "actors/system.hpp"
@@ -10,6 +11,8 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
+#include <stdexcept>
 #include <utility>
 
 namespace dynamix::actors {
@@ -68,9 +71,20 @@ swarm_relay_actor::behavior_type swarm_relay(relay_pointer self, worker_list wor
 class actor_transport final : public swarm::transport {
 public:
   actor_transport(std::shared_ptr<const cluster::cluster_file> file, std::vector<std::uint32_t> ranks,
-                  swarm::transport_events& events)
+                  const std::string& name, const std::string& keys, swarm::transport_events& events)
       : group_(std::make_shared<swarm_group>(std::move(file), events)), ranks_(std::move(ranks)),
-        system_(*new caf::actor_system(*new system_config(group_->timeouts))) {}
+        system_(*new caf::actor_system(*new system_config(group_->timeouts))) {
+    if (keys.empty())
+      return;
+    std::string problem;
+    std::shared_ptr<links::pump> pump = links::pump::start({.directory = keys, .host = name, .accepted = {}}, problem);
+    if (!pump)
+      throw std::runtime_error(problem);
+    network_ = std::make_shared<control_network>(
+        system_, std::move(pump),
+        std::make_shared<authority>(*group_->file, name, nullptr,
+                                    stand_ins{{name, std::set(ranks_.begin(), ranks_.end())}}));
+  }
 
   void join() override {
     const auto plan = cluster::plan_tree(*group_->file);
@@ -118,7 +132,7 @@ private:
       members->push_back(system_.spawn(swarm_worker, group_, relay, rank, incarnation));
     }
     workers_.insert(workers_.end(), members->begin(), members->end());
-    connector_options reach{.targets = {}, .probe_timeout_ms = group_->timeouts.probe_timeout_ms};
+    connector_options reach{.targets = {}, .probe_timeout_ms = group_->timeouts.probe_timeout_ms, .network = network_};
     const auto add = [&](const cluster::host& host) {
       reach.targets.push_back({.host = host.name, .address = host.address, .port = host.port});
     };
@@ -135,16 +149,21 @@ private:
 
   std::shared_ptr<swarm_group> group_;
   const std::vector<std::uint32_t> ranks_;
-  std::vector<swarm_worker_actor> workers_; ///< in the order of ranks_
-  caf::actor_system& system_;               ///< never taken down: the process ends with the last farewell
+  std::vector<swarm_worker_actor> workers_;  ///< in the order of ranks_
+  caf::actor_system& system_;                ///< never taken down: the process ends with the last farewell
+  std::shared_ptr<control_network> network_; ///< null: in the clear
 };
 
 } // namespace
 
+std::string swarm_part_name(std::size_t part) {
+  return "part-" + std::to_string(part + 1);
+}
+
 std::unique_ptr<swarm::transport> make_swarm_transport(std::shared_ptr<const cluster::cluster_file> file,
-                                                       const std::vector<std::uint32_t>& ranks,
-                                                       swarm::transport_events& events) {
-  return std::make_unique<actor_transport>(std::move(file), ranks, events);
+                                                       const std::vector<std::uint32_t>& ranks, const std::string& name,
+                                                       const std::string& keys, swarm::transport_events& events) {
+  return std::make_unique<actor_transport>(std::move(file), ranks, name, keys, events);
 }
 
 } // namespace dynamix::actors

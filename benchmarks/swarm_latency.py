@@ -15,8 +15,8 @@ POLICY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "deploym
 
 
 def forms_of(build):
-    """What is compared: name -> command line without its size."""
-    node = [os.path.join(build, "node", "dynamix-node"), "swarm"]
+    """What is compared: name -> command line without its size. The star talks in the clear, and so do the others."""
+    node = [os.path.join(build, "node", "dynamix-node"), "swarm", "--insecure"]
     star = [os.path.join(build, "benchmarks", "peer_grpc", "peer_grpc"), "swarm"]
     return {"central": node + ["--topology", "central"],
             "tree": node + ["--topology", "tree", "--fanout", str(FANOUT)],
@@ -95,12 +95,35 @@ def run(build, rounds):
     print_ratios(results)
 
 
+def protections_of(build):
+    """One central arbitrator's swarm in the clear, and over links whose messages are checked by who says them."""
+    clear = forms_of(build)["central"]
+    return {"clear": clear, "links": [word for word in clear if word != "--insecure"]}
+
+
+def run_links(build, rounds):
+    """What links cost the latency of decisions at the largest size, in turns."""
+    results = {name: [] for name in ("clear", "links")}
+    commands = protections_of(build)
+    for turn in range(rounds):
+        for name in list(results) if turn % 2 == 0 else list(reversed(results)):
+            results[name].append(measure(commands[name], WORKERS[-1]))
+        shown = "  ".join(f"{name} {runs[-1]['window_end_to_applied']['p99_ms']:.2f}" for name, runs in results.items())
+        print(f"swarm_links round {turn + 1}/{rounds}, {WORKERS[-1]} workers, p99 ms: {shown}", flush=True)
+    for figure in ("p50_ms", "p99_ms"):
+        ratios = sorted(links["window_end_to_applied"][figure] / clear["window_end_to_applied"][figure]
+                        for links, clear in zip(results["links"], results["clear"]))
+        print(f"swarm_links {figure[:3]} ratio {statistics.median(ratios):.3f} lowest {ratios[0]:.3f} highest {ratios[-1]:.3f}",
+              flush=True)
+
+
 def run_throughput(build):
     """Messages a core-second of a central arbitrator's process that gathers reports and hands decisions out, and does
-    little else: the policy is `static`."""
-    figures = measure(forms_of(build)["central"][:-2], 256, windows=400, interval_ms=20,
-                      more=["--policy", "static", "--set", "cluster.detect_ms=4000"])
-    arbitrator = level(figures, "arbitrator")
-    print(f"aggregator_messages {arbitrator['messages']} messages, {arbitrator['cpu_seconds']:.2f} core-seconds of the "
-          f"arbitrator's process")
-    print(f"aggregator_messages per_core_second {arbitrator['messages'] / arbitrator['cpu_seconds']:.0f}", flush=True)
+    little else: the policy is `static`. In the clear, and over links whose messages are checked by who says them."""
+    for name, command in protections_of(build).items():
+        figures = measure(command, 256, windows=400, interval_ms=20,
+                          more=["--policy", "static", "--set", "cluster.detect_ms=4000"])
+        arbitrator = level(figures, "arbitrator")
+        print(f"aggregator_messages {name}: {arbitrator['messages']} messages, {arbitrator['cpu_seconds']:.2f} core-seconds "
+              f"of the arbitrator's process, {arbitrator['messages'] / arbitrator['cpu_seconds']:.0f} a core-second",
+              flush=True)

@@ -48,6 +48,7 @@ int lead(const node::swarm_arguments& arguments, node::command_context& context)
 
 int run(int argc, char** argv) {
   node::swarm_arguments arguments;
+  arguments.insecure = true; // it has no links
   CLI::App app("A flat gRPC star as rival of dynamix-node swarm");
   std::string name;
   app.require_subcommand(1);

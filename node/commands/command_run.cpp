@@ -7,6 +7,7 @@
 #include "links/key_directory.hpp"
 #include "node/commands/cluster_options.hpp"
 #include "node/commands/command.hpp"
+#include "node/experiments/swarm_setup.hpp"
 #include "node/launch/keys.hpp"
 #include "node/launch/port_check.hpp"
 #include "node/launch/resume_point.hpp"
@@ -52,6 +53,7 @@ struct run_arguments {
   bool log_json = false;
   bool trace = false;
   bool without_worker = false;
+  std::uint32_t swarm_processes = 0;
 };
 
 std::string host_key(const cluster::cluster_file& file, const cluster::host& host) {
@@ -247,6 +249,8 @@ int run(const run_arguments& arguments, command_context& context) {
   options.version = program_version();
   options.trace = arguments.trace;
   options.without_worker = arguments.without_worker;
+  if (arguments.swarm_processes > 0)
+    options.stand_ins = swarm_stand_ins(*file, arguments.swarm_processes);
   options.agent_socket = arguments.agent_socket.empty() ? run.agent(0) : arguments.agent_socket;
   if (!file->security.keys.empty())
     options.keys = links::host_directory(key_directory_of(*file), host->name);
@@ -309,6 +313,8 @@ void add_run(CLI::App& app, command_context& context) {
                       "Where the training process joins, if the file's trainer is a client (default: agents/0.sock in "
                       "the run directory)");
   command->add_flag("--without-worker", arguments->without_worker, "Run this host's arbitrators alone")->group("");
+  command->add_option("--swarm-processes", arguments->swarm_processes, "Take so many processes for all its workers")
+      ->group(""); // for `swarm`
   command->add_option("--reach", arguments->reach, "HOST=ADDRESS:PORT: dial this host there, not as the file says")
       ->group(""); // for the fault injector: not in --help
   command->add_option("--log-level", arguments->log_level, "trace, debug, info, warn or error")

@@ -1,7 +1,9 @@
 #include "actors/swarm_transport.hpp"
+#include "links/key_directory.hpp"
 #include "node/commands/cluster_options.hpp"
 #include "node/commands/command.hpp"
 #include "node/experiments/swarm_setup.hpp"
+#include "node/launch/keys.hpp"
 #include "node/launch/live_output.hpp"
 #include "node/launch/stop_signals.hpp"
 #include "swarm/part.hpp"
@@ -26,9 +28,11 @@ int run_part(const swarm_arguments& arguments, command_context& context) {
   for (const auto& error : simulator::load_scenario(*file, scenario))
     return refuse_at(context.err, error);
   const auto ranks = swarm_ranks(*file, arguments.processes).at(arguments.part);
+  const auto name = actors::swarm_part_name(arguments.part);
+  const auto keys = arguments.keys.empty() ? "" : links::host_directory(arguments.keys, name);
   swarm::channel conductor(STDIN_FILENO);
   return swarm::run_part(scenario, ranks, conductor, [&](swarm::transport_events& events) {
-    return actors::make_swarm_transport(file, ranks, events);
+    return actors::make_swarm_transport(file, ranks, name, keys, events);
   });
 }
 
@@ -48,6 +52,7 @@ int run_swarm_command(const swarm_arguments& arguments, command_context& context
           live.progress(line);
       },
       signals.token());
+  remove_run_keys(run_directory(setup.directory->path()));
   if (!made.outcome.failure.empty()) {
     context.err << "dynamix-node: " << (made.outcome.stopped ? "" : "error: ") << made.outcome.failure << "\n";
     if (!made.outcome.stopped && !arguments.out.empty())
@@ -100,9 +105,12 @@ void add_swarm(CLI::App& app, command_context& context) {
   add_set(*command, arguments->set);
   command->add_option("--out", arguments->out,
                       "New or empty directory for cluster file, ledger and logs (default: nothing is kept)");
+  command->add_flag("--insecure", arguments->insecure,
+                    "Make no keys for this swarm: its processes talk in the clear, as if to measure what links cost");
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->add_flag("--json", arguments->json, "Print the figures as JSON, and nothing else, on standard output");
   command->add_option("--part", arguments->part, "The process of the swarm that this is")->group("");
+  command->add_option("--keys", arguments->keys, "Where that one's keys are")->group("");
   command->callback([arguments, command, &context] {
     const bool part = command->count("--part") > 0;
     context.work = [arguments, part, &context] {

@@ -118,6 +118,7 @@ std::string swarm_json(const swarm_result& result) {
   const ordered_json all = {{"cluster", result.cluster},
                             {"policy", result.policy},
                             {"topology", result.topology},
+                            {"links", result.links},
                             {"workers", result.workers},
                             {"cores", result.cores},
                             {"interval_ms", result.interval_ms},

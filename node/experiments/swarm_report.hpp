@@ -24,6 +24,7 @@ struct level_usage {
 struct swarm_result {
   std::string cluster;
   std::string policy;
+  bool links = false; ///< over which its processes talked; else in the clear
   std::string topology;
   std::uint32_t workers = 0;
   std::uint32_t interval_ms = 0;

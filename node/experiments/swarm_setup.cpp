@@ -1,7 +1,9 @@
 #include "node/experiments/swarm_setup.hpp"
 
+#include "actors/swarm_transport.hpp"
 #include "cluster/tree_plan.hpp"
 #include "node/commands/cluster_options.hpp"
+#include "node/launch/keys.hpp"
 #include "node/launch/run_directory.hpp"
 #include "node/reports/text.hpp"
 #include "simulator/scenario.hpp"
@@ -48,8 +50,9 @@ child_options swarm_process(const swarm_directory& directory, std::vector<std::s
 }
 
 /// The root, which is the central arbitrator where there is no tree; the levels between; the shards.
-std::vector<swarm_level> deciding_levels(const cluster::cluster_file& file, const swarm_directory& directory) {
-  const run_directory run(directory.path());
+std::vector<swarm_level> deciding_levels(const swarm_setup& setup, std::size_t parts) {
+  const auto& file = setup.file;
+  const run_directory run(setup.directory->path());
   const auto plan = cluster::plan_tree(file);
   std::vector<swarm_level> levels;
   for (const auto& node : plan.nodes) {
@@ -58,13 +61,28 @@ std::vector<swarm_level> deciding_levels(const cluster::cluster_file& file, cons
                                           host->name, "--out",     run.path()};
     if (host->has(cluster::role::worker)) // the swarm plays it
       arguments.emplace_back("--without-worker");
+    if (!setup.keys.empty())
+      arguments.insert(arguments.end(), {"--keys", setup.keys, "--swarm-processes", std::to_string(parts)});
     const auto name = node.level == 0 ? "arbitrator" : node.is_shard() ? "shards" : fmt::format("level {}", node.level);
     if (levels.empty() || levels.back().name != name)
       levels.push_back({.name = name});
     levels.back().ports.push_back(host->port);
-    levels.back().processes.push_back(swarm_process(directory, std::move(arguments), host->name));
+    levels.back().processes.push_back(swarm_process(*setup.directory, std::move(arguments), host->name));
   }
   return levels;
+}
+
+/// Keys for the processes that there will be, and for no other host. Returns an empty string, or what went wrong.
+std::string make_swarm_keys(swarm_setup& setup, std::size_t parts) {
+  auto request = key_request_of(setup.file);
+  request.hosts.clear();
+  const auto plan = cluster::plan_tree(setup.file);
+  for (const auto& node : plan.nodes)
+    request.hosts.push_back(node.host);
+  for (std::size_t part = 0; part < parts; ++part)
+    request.hosts.push_back(actors::swarm_part_name(part));
+  setup.keys = run_keys(run_directory(setup.directory->path()));
+  return links::make_passing_keys(setup.keys, request);
 }
 
 /// Decisions in the run's ledger, without reading more into it than the count takes.
@@ -103,6 +121,14 @@ std::vector<std::vector<std::uint32_t>> swarm_ranks(const cluster::cluster_file&
   return swarm::deal_ranks(swarm::shard_sizes(file), processes == 0 ? swarm::default_processes(workers) : processes);
 }
 
+std::map<std::string, std::set<std::uint32_t>> swarm_stand_ins(const cluster::cluster_file& file,
+                                                               std::uint32_t processes) {
+  std::map<std::string, std::set<std::uint32_t>> named;
+  for (std::size_t part = 0; const auto& ranks : swarm_ranks(file, processes))
+    named[actors::swarm_part_name(part++)] = {ranks.begin(), ranks.end()};
+  return named;
+}
+
 int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_context& context) {
   if (own_program().empty())
     return refuse(context.err, std::string(own_program_link) + ": " + own_program_missing);
@@ -127,7 +153,7 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
                                                   {"--seed", "cluster.seed", arguments.seed}});
   if (!change_cluster_file(setup.file, changes, context.err))
     return exit_refused;
-  setup.file.security.keys.clear(); // the swarm's workers speak in the clear
+  setup.file.security.keys.clear(); // they are of other hosts than the swarm's
   cluster::make_paths_absolute(setup.file);
   if (const auto problem = swarm::place_arbitrators(setup.file, swarm::find_free_port); !problem.empty())
     return refuse(context.err, problem);
@@ -136,6 +162,9 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
     problem = swarm::write_models(run.path());
   if (problem.empty())
     problem = write_cluster_copy(run, setup.file);
+  const auto shares = swarm_ranks(setup.file, arguments.processes);
+  if (problem.empty() && !arguments.insecure && !setup.file.insecure)
+    problem = make_swarm_keys(setup, shares.size());
   if (!problem.empty()) {
     context.err << "dynamix-node: error: " << problem << "\n";
     return exit_failed;
@@ -144,13 +173,15 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
   for (const auto& error : simulator::load_scenario(setup.file, scenario))
     return refuse_at(context.err, error);
 
-  const auto shares = swarm_ranks(setup.file, arguments.processes);
-  setup.run.deciding = deciding_levels(setup.file, *setup.directory);
-  for (std::size_t part = 0; part < shares.size(); ++part)
-    setup.run.parts.push_back(swarm_process(*setup.directory,
-                                            {"swarm", "--cluster", run.cluster_file(), "--processes",
-                                             std::to_string(shares.size()), "--part", std::to_string(part)},
-                                            fmt::format("part-{}", part + 1)));
+  setup.run.deciding = deciding_levels(setup, shares.size());
+  for (std::size_t part = 0; part < shares.size(); ++part) {
+    std::vector<std::string> words = {
+        "swarm",  "--cluster",         run.cluster_file(), "--processes", std::to_string(shares.size()),
+        "--part", std::to_string(part)};
+    if (!setup.keys.empty())
+      words.insert(words.end(), {"--keys", setup.keys});
+    setup.run.parts.push_back(swarm_process(*setup.directory, std::move(words), actors::swarm_part_name(part)));
+  }
   setup.run.orderly_end = !arguments.out.empty();
   setup.run.conductor = {.workers = workers,
                          .windows = arguments.windows,
@@ -169,20 +200,22 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
 std::string describe(const swarm_setup& setup) {
   const auto& file = setup.file;
   const auto& wanted = setup.run.conductor;
-  return fmt::format("{}: {} workers in {}{}{} arbitrator, policy {}{}, {} windows, one every {} ms, {} cores",
+  return fmt::format("{}: {} workers in {}{}{} arbitrator, policy {}{}, {} windows, one every {} ms, {} cores, {}",
                      file.name, grouped(wanted.workers), setup.run.parts.size(),
                      setup.run.parts.size() == 1 ? " process, " : " processes, ",
                      cluster::to_string(file.arbitrator.topology), cluster::to_string(file.arbitrator.policy),
                      cluster::has_parameters(file.arbitrator.policy)
                          ? " (" + std::string(cluster::to_string(file.arbitrator.mode)) + ")"
                          : "",
-                     grouped(wanted.windows), grouped(wanted.interval_ms), std::thread::hardware_concurrency());
+                     grouped(wanted.windows), grouped(wanted.interval_ms), std::thread::hardware_concurrency(),
+                     setup.keys.empty() ? "without keys" : "over links");
 }
 
 swarm_result sum_up(const swarm_setup& setup, const swarm_run& made) {
   const auto& file = setup.file;
   swarm_result result{.cluster = file.name,
                       .policy = std::string(cluster::to_string(file.arbitrator.policy)),
+                      .links = !setup.keys.empty(),
                       .topology = std::string(cluster::to_string(file.arbitrator.topology)),
                       .workers = setup.run.conductor.workers,
                       .interval_ms = setup.run.conductor.interval_ms,

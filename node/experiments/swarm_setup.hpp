@@ -7,7 +7,9 @@
 #include "node/experiments/swarm_run.hpp"
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,9 +28,11 @@ struct swarm_arguments {
   std::string seed;
   std::vector<std::string> set;
   std::string out;
+  bool insecure = false;
   bool quiet = false;
   bool json = false;
   std::uint32_t part = 0;
+  std::string keys; ///< of a part
 };
 
 /// A directory that is removed with its owner, unless it is to be kept.
@@ -49,11 +53,15 @@ private:
 struct swarm_setup {
   std::unique_ptr<swarm_directory> directory;
   cluster::cluster_file file;
+  std::string keys; ///< made for this swarm; empty: it talks in the clear
   swarm_run_options run;
 };
 
 /// The ranks of each process that holds workers.
 std::vector<std::vector<std::uint32_t>> swarm_ranks(const cluster::cluster_file& file, std::uint32_t processes);
+/// The same by the processes' names.
+std::map<std::string, std::set<std::uint32_t>> swarm_stand_ins(const cluster::cluster_file& file,
+                                                               std::uint32_t processes);
 
 /// Returns exit_done, or what to end with after the reason has been written.
 int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_context& context);

@@ -10,10 +10,6 @@
 namespace dynamix::node {
 namespace {
 
-std::string run_keys(const run_directory& run) {
-  return std::filesystem::absolute(run.path() + "/keys").string();
-}
-
 std::string page_certificate_warning(const std::string& path) {
   std::string pem;
   if (auto problem = storage::read_file(path, 65536, pem); !problem.empty())
@@ -38,6 +34,10 @@ links::key_request key_request_of(const cluster::cluster_file& file) {
   for (const auto& host : file.hosts)
     request.hosts.push_back(host.name);
   return request;
+}
+
+std::string run_keys(const run_directory& run) {
+  return std::filesystem::absolute(run.path() + "/keys").string();
 }
 
 std::string make_run_keys(const cluster::cluster_file& file, const run_directory& run, std::string& made) {

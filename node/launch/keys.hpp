@@ -17,6 +17,9 @@ std::string key_directory_of(const cluster::cluster_file& file);
 /// A certificate now for each host of the file.
 links::key_request key_request_of(const cluster::cluster_file& file);
 
+/// Where a run's own keys are, below its directory.
+std::string run_keys(const run_directory& run);
+
 /// Makes keys below the run directory, for a run on this machine whose file names none, and says where in `made`.
 /// Returns an empty string, or what went wrong.
 std::string make_run_keys(const cluster::cluster_file& file, const run_directory& run, std::string& made);

@@ -36,9 +36,18 @@ protected:
   }
 };
 
+TEST_F(SwarmTrial, TalksInTheClearWhereItIsToldSo) {
+  const auto figures = figures_of(
+      {"--workers", "8", "--windows", "2", "--warm-up", "1", "--interval-ms", "50", "--insecure", "--out", out()});
+  expect_complete(figures, 8, 3);
+  EXPECT_EQ(figures["links"], false);
+  EXPECT_FALSE(std::filesystem::exists(out() + "/keys"));
+}
+
 TEST_F(SwarmTrial, DecidesForEveryWorkerOnEveryWindowAndLosesNothing) {
   const auto figures = figures_of({"--workers", "64", "--windows", "9", "--warm-up", "1", "--interval-ms", "100"});
   expect_complete(figures, 64, 10);
+  EXPECT_EQ(figures["links"], true);
   EXPECT_EQ(figures["windows"], 9);
   EXPECT_EQ(figures["window_end_to_applied"]["count"], 64 * 9);
   EXPECT_GT(figures["window_end_to_applied"]["p50_ms"], 0);
@@ -69,6 +78,8 @@ TEST_F(SwarmTrial, LeavesARunDirectoryThatReportReadsAndBatchSizesThatFitTheHost
   EXPECT_GT(fast.batch, 2 * slow.batch); // three times as fast
   EXPECT_NEAR(fast.training.compute_seconds / slow.training.compute_seconds, 1, 0.3);
   EXPECT_EQ(end_of({"report", "--run", out()}).code, 0);
+  EXPECT_FALSE(std::filesystem::exists(out() + "/keys")) << "they were for this swarm alone";
+  EXPECT_EQ(contents_of(out() + "/logs/arbitrator.log").find("message_refused"), std::string::npos);
 }
 
 TEST_F(SwarmTrial, ReachesEveryWorkerThroughThreeLevelsOfArbitrators) {

@@ -188,6 +188,30 @@ TEST(Authority, SaysWhoseItIs) {
   EXPECT_EQ(rules.refuse("w0", {kind::finish, "w0"}), "only a replica may say that");
 }
 
+TEST(Authority, OfAStandInIsThatOfTheWorkersThatItPlays) {
+  const auto file = cluster_of({"hub"}, 4, "");
+  const stand_ins played = {{"part-1", {0, 1}}, {"part-2", {2, 3}}};
+  const authority hub(file, "hub", nullptr, played);
+  EXPECT_THAT(hub.refuse("part-1", {kind::hello, "w1"}), IsEmpty());
+  EXPECT_THAT(hub.refuse("part-1", {kind::report, "w1", {1}}), IsEmpty());
+  EXPECT_THAT(hub.refuse("part-1", {kind::settle}), IsEmpty());
+  EXPECT_EQ(hub.refuse("part-1", {kind::hello, "w2"}), "it says that it is of host \"w2\"");
+  EXPECT_EQ(hub.refuse("part-1", {kind::beat, "", {2}}), "it is about rank 2, which is host \"w2\"'s");
+  EXPECT_EQ(hub.refuse("part-2", {kind::report, "w1", {2}}), "it says that it is of host \"w1\"");
+  EXPECT_EQ(hub.refuse("part-3", {kind::settle}), "it has no worker");
+  EXPECT_EQ(hub.refuse("w1", {kind::report, "w0", {0}}), "it says that it is of host \"w0\"") << "as ever";
+  EXPECT_NE(hub.refuse("part-1", {kind::decision}), "");
+  const authority part(file, "part-1", nullptr, played);
+  EXPECT_THAT(part.refuse("hub", {kind::decision}), IsEmpty());
+  EXPECT_NE(part.refuse("w2", {kind::decision}), "");
+
+  const auto tree = cluster_of({"hub"}, 9, "topology = \"tree\"\nfanout = 3\nshards = [\"w0\", \"w3\", \"w6\"]\n");
+  const authority below(tree, "part-1", nullptr, {{"part-1", {3, 4, 5}}});
+  EXPECT_THAT(below.refuse("w3", {kind::decision}), IsEmpty());
+  EXPECT_THAT(below.refuse("hub", {kind::answer}), IsEmpty());
+  EXPECT_NE(below.refuse("w4", {kind::decision}), "");
+}
+
 TEST(Authority, OfAHostThatHasJoinedEndsWithItselfToo) {
   auto file = cluster_of({"hub"}, 1, "");
   file.membership = cluster::membership_kind::open;
