@@ -98,8 +98,11 @@ std::string start_control(const host_options& options, host_links& links) {
 
 std::string open_door(const host_options& options, host_links& links) {
   std::string problem;
-  links.door =
-      links::door::start({.directory = options.keys, .host = options.host, .report = report_of("link")}, problem);
+  links::door_options wanted{.directory = options.keys, .host = options.host, .report = report_of("link")};
+  // All may come at once; were some of them cut to make room for others, who have then to begin anew, few would get
+  // through.
+  wanted.handshakes_max = std::max(wanted.handshakes_max, options.file->hosts.size());
+  links.door = links::door::start(std::move(wanted), problem);
   if (!links.door)
     return problem;
   const auto* own = options.own();
