@@ -25,6 +25,16 @@ worker_names::worker_names(const cluster::cluster_file& file, std::string path)
   }
   if (!path_.empty())
     read();
+  index();
+}
+
+void worker_names::index() {
+  ranks_.clear();
+  for (std::uint32_t rank = 0; const auto& name : names_) {
+    if (!name.empty())
+      ranks_.try_emplace(name, rank);
+    ++rank;
+  }
 }
 
 void worker_names::read() {
@@ -61,9 +71,8 @@ std::string worker_names::name_of(std::uint32_t rank) const {
 
 std::optional<std::uint32_t> worker_names::rank_of(const std::string& host) const {
   const std::scoped_lock lock(mutex_);
-  const auto found = std::ranges::find(names_, host);
-  return host.empty() || found == names_.end() ? std::nullopt
-                                               : std::optional(static_cast<std::uint32_t>(found - names_.begin()));
+  const auto found = ranks_.find(host);
+  return found == ranks_.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::string worker_names::give(std::uint32_t rank, const std::string& host) {
@@ -71,6 +80,7 @@ std::string worker_names::give(std::uint32_t rank, const std::string& host) {
   if (rank < listed_ || rank >= names_.size() || names_[rank] == host)
     return "";
   names_[rank] = host;
+  index();
   return path_.empty() ? "" : write();
 }
 

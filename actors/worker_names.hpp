@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace dynamix::actors {
@@ -30,11 +31,13 @@ public:
 
 private:
   void read();
+  void index();
   std::string write() const;
 
   mutable std::mutex mutex_;
   std::vector<std::string> names_;
-  std::size_t listed_ = 0; ///< of the file
+  std::unordered_map<std::string, std::uint32_t> ranks_; ///< of `names_`: looked up for each message that comes
+  std::size_t listed_ = 0;                               ///< of the file
   const std::string path_;
   const std::string first_line_; ///< which cluster file the ranks belong to
 };
