@@ -66,5 +66,5 @@ function(dynamix_test name)
   endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "${TEST_LABELS}"
-    ENVIRONMENT "OMP_NUM_THREADS=1;OPENBLAS_NUM_THREADS=1")
+    ENVIRONMENT "OMP_NUM_THREADS=1;OPENBLAS_NUM_THREADS=1;TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tools/thread-sanitizer.txt")
 endfunction()

@@ -331,7 +331,9 @@ TEST_F(LinkRefusal, OfHundredsWhoSayNothingInBoundedMemory) {
     EXPECT_TRUE(peer.wait_for_end(received));
   EXPECT_EQ(door_->counts().shaking_hands, 0U);
   EXPECT_EQ(lines().size(), 20U) << "and no line for each";
+#ifndef __SANITIZE_THREAD__ // which keeps books of its own
   EXPECT_LT(resident_kib() - before_kib, silent * 128);
+#endif
 }
 
 TEST(RefusalLines, AreTwentyAMinuteAndOneThatCountsTheOthers) {
