@@ -48,17 +48,22 @@ public:
     seen_.clear();
   }
 
-  /// Trains one step. False: the epoch is over on all members.
-  bool step() {
-    std::vector<bool> goes_on;
-    for (const auto member : here())
-      goes_on.push_back(next_batch(member));
-    EXPECT_TRUE(std::ranges::count(goes_on, goes_on[0]) == static_cast<std::ptrdiff_t>(goes_on.size()))
-        << "some members have a step and others none";
-    if (!goes_on[0])
+  /// Trains one step of so many batches, fewer at an epoch's end; with `each_synchronised` a row goes out as soon as
+  /// one is due. False: the epoch is over on all members.
+  bool step(std::uint32_t batches = 1, bool each_synchronised = false) {
+    bool exchanged = false;
+    std::uint32_t taken = 0;
+    while (taken < batches && take_batches()) {
+      ++taken;
+      if (each_synchronised && !exchanged && lead().gathers()) {
+        exchange_rows();
+        exchanged = true;
+      }
+    }
+    if (taken == 0)
       return false;
     check_step();
-    if (lead().gathers())
+    if (!exchanged && lead().gathers())
       exchange_rows();
     for (const auto member : here()) {
       steps_[member]->rate(0);
@@ -117,6 +122,16 @@ private:
     return found;
   }
   lockstep& lead() { return *steps_[here().front()]; }
+
+  /// One batch on each member; none on all where the epoch is over.
+  bool take_batches() {
+    std::vector<bool> goes_on;
+    for (const auto member : here())
+      goes_on.push_back(next_batch(member));
+    EXPECT_TRUE(std::ranges::count(goes_on, goes_on[0]) == static_cast<std::ptrdiff_t>(goes_on.size()))
+        << "some members have a step and others none";
+    return goes_on[0];
+  }
 
   bool next_batch(std::size_t member) {
     auto& steps = *steps_[member];
@@ -197,29 +212,41 @@ private:
 TEST(Lockstep, DealsEachSampleOnceAnEpochUnderAnyPlanAndLookAhead) {
   storage::splitmix64 random(11);
   std::uint64_t changes = 0;
+  int alone = 0;
+  int accumulating = 0;
+  int short_epochs = 0;
   for (int plan = 0; plan < 1000; ++plan) {
     const auto world = 1 + random.below(8);
+    const auto batches_a_step = random.below(3) == 0 ? 2 + random.below(4) : 1;
+    const bool each_synchronised = random.below(2) == 0;
     std::vector<member_batch> batches(world);
     std::vector<std::uint32_t> ahead;
     for (auto& batch : batches) {
       batch.initial = 1 + random.below(20);
-      ahead.push_back(random.below(7)); // more than some epochs have
+      ahead.push_back(random.below(5) * random.below(5)); // loader workers, batches ahead in each
     }
     const auto samples = 1 + random.below(400);
     members all(batches, samples, ahead, false, random.next());
     for (int epoch = 0; epoch < 3; ++epoch) {
       all.start_epoch();
-      while (all.step())
+      const auto before = all.first().step();
+      while (all.step(batches_a_step, each_synchronised))
         if (random.below(3) == 0)
           all.decide_all();
       ASSERT_EQ(all.seen().size(), samples) << "plan " << plan;
       for (const auto& [number, times] : all.seen())
         ASSERT_EQ(times, 1) << "sample " << number << " in plan " << plan;
       ASSERT_EQ(all.first().position(), (sampler_position{static_cast<std::uint64_t>(epoch) + 1, 0}));
+      short_epochs += all.first().step() - before < *std::ranges::max_element(ahead) ? 1 : 0;
     }
     changes += all.changes();
+    alone += world == 1 ? 1 : 0;
+    accumulating += batches_a_step > 1 ? 1 : 0;
   }
   EXPECT_GT(changes, 1000U);
+  EXPECT_GT(alone, 100);
+  EXPECT_GT(accumulating, 300);
+  EXPECT_GT(short_epochs, 300);
 }
 
 /// `world` members with batches of 1 to 20 samples that fetch 0 to 6 batches ahead.
