@@ -1,13 +1,17 @@
 """What goes wrong among ranks and agents is told or overcome, and nobody hangs."""
 import collections
+import contextlib
 import datetime
 import os
+import pathlib
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 import agents
 import ranks
@@ -16,6 +20,7 @@ import torch
 import dynamix
 
 SAMPLES = 400
+SETTINGS = {"batch__initial": 8, "batch__lowest": 2, "batch__highest": 32, "arbitrator__window_steps": 5}
 
 
 def join(sockets, **options):
@@ -78,6 +83,44 @@ def train_beside_a_stopped_rank(rank, world, sockets, folder, seconds, timeout):
         return time.monotonic() - last, str(problem)
     run.close()
     return taken, longest
+
+
+def train_until_decided_anew(rank, world, sockets, folder):
+    """Says in `folder` when decisions come, and trains on until more have come behind the word `go`, to the epoch's end."""
+    model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    run = dynamix.join(model, optimizer, agent=sockets)
+    data = torch.utils.data.TensorDataset(torch.arange(SAMPLES), torch.randn(SAMPLES, 16))
+    loader, train = run.loader(data, batch_size=8), ranks.trainer(run, model, optimizer)
+    taken, before, ready, limit = [], None, torch.zeros(1), time.monotonic() + ranks.SECONDS / 2
+    while not ready:
+        taken.append([])
+        for batch in loader:
+            taken[-1] += batch[0].tolist()[:run.counted]
+            time.sleep(0.001 * (1 + rank) * run.counted)
+            train(batch)
+            decisions = run.status.decisions
+            if before is None and decisions > 1:
+                open(os.path.join(folder, f"decided-{rank}"), "w").close()
+                if os.path.exists(os.path.join(folder, "go")):
+                    before = decisions
+        status = run.status
+        decided = before is not None and status.decisions > before + 1 and status.connected
+        ready[0] = decided or time.monotonic() > limit
+        torch.distributed.all_reduce(ready, torch.distributed.ReduceOp.MIN)
+    run.close()
+    return taken, before, status
+
+
+@contextlib.contextmanager
+def mounted(path, size):
+    """A file system of its own, which is soon full."""
+    os.mkdir(path)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path], check=True)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", path], check=True)
 
 
 SCRIPT = """
@@ -176,6 +219,53 @@ class Trouble(unittest.TestCase):
                 os.kill(group.processes[1].pid, signal.SIGKILL)
             self.assertTrue(wait_until(lambda: "a worker does not answer" in started.log(0)))
 
+    def await_decisions(self, folder):
+        self.assertTrue(wait_until(lambda: all(os.path.exists(os.path.join(folder, f"decided-{rank}")) for rank in range(2))))
+
+    def check_decided_anew(self, results):
+        for good, text in results:
+            self.assertTrue(good, text)
+        for epoch in range(len(results[0][1][0])):
+            self.check_samples([taken[epoch] for _, (taken, _, _) in results])
+        for _, (_, before, status) in results:
+            self.assertTrue(status.connected)
+            self.assertGreater(status.decisions, before)
+
+    def test_agents_that_are_upgraded_decide_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program, installed = agents.program(), os.path.join(folder, "dynamix-node")
+            shutil.copy(program, installed)
+            with unittest.mock.patch.dict(os.environ, DYNAMIX_NODE=installed), agents.started(2, **SETTINGS) as started:
+                with ranks.Group(train_until_decided_anew, 2, started.sockets, folder) as group:
+                    self.await_decisions(folder)
+                    following = os.path.join(folder, "following")  # the next release, that says who it is
+                    with open(following, "w", encoding="ascii") as file:
+                        file.write(f'#!/bin/sh\ntouch {folder}/upgraded-$$\nexec {program} "$@"\n')
+                    os.chmod(following, 0o755)
+                    os.replace(following, installed)  # as a package does it
+                    self.assertEqual(agents.kill(started.process.pid), 2)
+                    open(os.path.join(folder, "go"), "w").close()
+                    self.check_decided_anew([group.result(rank) for rank in range(2)])
+                self.assertGreaterEqual(sum(name.startswith("upgraded-") for name in os.listdir(folder)), 2)
+        self.assertEqual(started.status, 0)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to mount a small file system")
+    def test_a_full_disk_of_the_agents_leaves_training_as_it_is(self):
+        with tempfile.TemporaryDirectory() as folder, mounted(os.path.join(folder, "disk"), "4m") as disk, \
+                contextlib.ExitStack() as stack:
+            with unittest.mock.patch.object(tempfile, "tempdir", disk):
+                started = stack.enter_context(agents.started(2, **SETTINGS))
+            with ranks.Group(train_until_decided_anew, 2, started.sockets, folder) as group:
+                self.await_decisions(folder)
+                with self.assertRaises(OSError), open(os.path.join(disk, "full"), "wb", buffering=0) as file:
+                    while True:
+                        file.write(bytes(4096))
+                open(os.path.join(folder, "go"), "w").close()
+                results = [group.result(rank) for rank in range(2)]
+            self.check_decided_anew(results)
+            os.unlink(os.path.join(disk, "full"))
+            self.assertTrue(wait_until(lambda: "host_failed" in started.log(0)))
+            self.assertIn("No space left on device", started.log(0))
 
     def test_a_rank_of_exec_that_is_killed_is_started_again_by_torchrun(self):
         with tempfile.TemporaryDirectory() as folder:
