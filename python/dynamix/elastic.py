@@ -94,6 +94,7 @@ class Members(Peers):
 
     def __init__(self, store: Any, position: int, size: int, timeout_seconds: float) -> None:
         self.hold()
+        self._given = store
         self._store = _distributed.PrefixStore("dynamix", store)
         self.group = None
         self.position, self.size = position, size
@@ -213,8 +214,9 @@ class Members(Peers):
         before, formed = _sockets(), []
 
         def form() -> None:
+            again = _connected_anew(self._given)
             for name in ("gradients", "rows"):
-                store = _distributed.PrefixStore(f"{number}/{name}", self._store)
+                store = _distributed.PrefixStore(f"dynamix/{number}/{name}", again)
                 formed.append(_distributed.ProcessGroupGloo(store, members.index(self.position), len(members),
                                                             timedelta(seconds=self._timeout)))
 
@@ -287,6 +289,13 @@ class Members(Peers):
         self.gather_objects(None)
         self._store.set("ended", "1")
         self._gradients = self._rows = None
+
+
+def _connected_anew(store: Any) -> Any:
+    """The same store. One thread's wait in a TCPStore keeps all others of its connection waiting, so this is another one."""
+    if isinstance(store, getattr(_distributed, "TCPStore", ())):
+        return _distributed.TCPStore(store.host, store.port, None, False)
+    return store
 
 
 class Stateful(Protocol):

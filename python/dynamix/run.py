@@ -536,7 +536,7 @@ def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None,
         scaler: the GradScaler, if there is one: steps that it leaves out are then counted.
         process_group: of the gradients of a plain model; the default group by default.
         adaptive: the optimiser's steps do not grow with the gradient (Adam); known for those of torch.optim.
-        elastic: a torch.distributed store that outlives any member (FileStore, or TCPStore on another process): the run goes
+        elastic: a torch.distributed store that outlives any member (TCPStore of another process, or FileStore): the run goes
             on when members die, and takes them back when they are started again (docs/sdk.md). $RANK and $WORLD_SIZE say
             which member this is; torch.distributed, where it is needed, is initialised with this process alone.
         elastic_seconds: how long members wait for each other, in collectives and when the group is formed anew.

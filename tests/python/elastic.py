@@ -25,7 +25,7 @@ import dynamix
 WORLD = 3
 SAMPLES = 180
 EPOCHS = 40
-RUN_SECONDS = 150
+RUN_SECONDS = 300
 HOST_SECONDS = 3
 
 
@@ -34,6 +34,14 @@ def read(shard):
     generator = torch.Generator().manual_seed(shard)
     for item in range(15):
         yield 15 * shard + item, torch.randn(8, generator=generator)
+
+
+def store_of(folder):
+    """Where the members meet: the TCPStore whose port is told there, or a file."""
+    port = pathlib.Path(folder, "port")
+    if port.exists():
+        return torch.distributed.TCPStore("127.0.0.1", int(port.read_text(encoding="ascii")), None, False)
+    return torch.distributed.FileStore(os.path.join(folder, "store"), -1)
 
 
 def train(rank, folder, life, sockets, wrapped, loader_workers, stream, passes=1, world=WORLD, pause=0.004, seconds=60):
@@ -49,8 +57,7 @@ def train(rank, folder, life, sockets, wrapped, loader_workers, stream, passes=1
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
         model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.001)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    store = torch.distributed.FileStore(os.path.join(folder, "store"), -1)
-    run = dynamix.join(model, optimizer, agent=sockets, elastic=store, rule="linear", elastic_seconds=seconds)
+    run = dynamix.join(model, optimizer, agent=sockets, elastic=store_of(folder), rule="linear", elastic_seconds=seconds)
     generator = torch.Generator().manual_seed(2)
     data = torch.utils.data.TensorDataset(torch.arange(SAMPLES), torch.randn(SAMPLES, 8, generator=generator))
     if stream:
@@ -103,13 +110,14 @@ def host(first, folder, life):
 class Trial:
     """Runs until so many members were killed. `problems` says what went wrong."""
 
-    def __init__(self, kills=0, seed=1, with_agents=False, streams=None, passes=1):
-        """`streams`: whether the data are a stream; None: drawn for each run. Of several `passes` a step
+    def __init__(self, kills=0, seed=1, with_agents=False, streams=None, passes=1, by_tcp=False):
+        """`by_tcp`: the members meet through a TCPStore of this process. `streams`: whether the data are a stream; None: drawn for each run. Of several `passes` a step
         DistributedDataParallel synchronises each."""
         self._random = random.Random(seed)
         self._with_agents = with_agents
         self._streams = streams
         self._passes = passes
+        self._by_tcp = by_tcp
         self.left = kills
         self._workers = 0
         self.runs = self.steps = self.redone = self.killed = 0
@@ -137,6 +145,9 @@ class Trial:
 
     def _train(self, folder, sockets):
         self._lives, deaths = collections.Counter(), []
+        if self._by_tcp:
+            store = torch.distributed.TCPStore("127.0.0.1", 0, None, True)
+            pathlib.Path(folder, "port").write_text(str(store.port), encoding="ascii")
         self._wrapped, self._workers = self._random.random() < 0.5 or self._passes > 1, self._random.choice((0, 0, 2))
         self._stream = self._streams if self._streams is not None else self._random.random() < 0.3
         members = [self._start(rank, folder, sockets) for rank in range(WORLD)]

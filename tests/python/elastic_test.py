@@ -36,6 +36,12 @@ class Elastic(unittest.TestCase):
     def test_runs_whose_steps_have_several_synchronised_passes_outlive_their_members(self):
         self.check(8, 7, False, None, 3)
 
+    def test_members_that_meet_by_tcp_do_not_wait_for_one_that_dies_while_a_group_forms(self):
+        trial = elastic.Trial(12, 3, by_tcp=True).run()
+        print(trial.report())
+        self.assertEqual(trial.problems, [])
+        self.assertLess(max(second for seconds in trial.seconds.values() for second in seconds), 30)
+
     def test_streams_outlive_the_members_that_lease_them(self):
         self.check(5, 5, False, True)
 
