@@ -6,7 +6,8 @@
         benchmarks/sdk_overhead.py --agent auto --cases "lenet 64"      # agents serve one training, so one case
 
 Each round times every form once, in an order that turns, behind a barrier; a ratio is that of a round, and the median and
-the middle half over all rounds are printed. "plain again" is a second plain DDP: the floor of the noise.
+the middle half over all rounds are printed. "plain again" is a second plain DDP: the floor of the noise. A case ends behind
+--rounds, or --seconds. --cpu compares the processes' own CPU time, without what they wait: for machines that are not quiet.
 """
 import argparse
 import os
@@ -73,19 +74,19 @@ class Form:
         while True:
             yield from self.loader
 
-    def steps(self, count):
+    def steps(self, count, clock):
         """Seconds of so many steps."""
         torch.distributed.barrier()
-        began = time.perf_counter()
+        began = clock()
         for _ in range(count):
             images, labels = next(self.batches)
             self.optimizer.zero_grad()
             nn.functional.cross_entropy(self.model(images), labels).backward()
             self.optimizer.step()
-        return time.perf_counter() - began
+        return clock() - began
 
 
-def measure(rank, world, store, case, rounds, agent):
+def measure(rank, world, store, case, rounds, seconds_most, cpu, agent):
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
     os.environ["LOCAL_RANK"] = str(rank)
@@ -96,9 +97,15 @@ def measure(rank, world, store, case, rounds, agent):
     made = {name: Form(build, batch, shape, turns, option) for name, option in forms.items()}
     seconds = {name: [] for name in made}
     names = list(made)
+    clock = time.process_time if cpu else time.perf_counter
+    over, began = torch.zeros(1), time.monotonic()
     for turn in range(rounds + 3):
+        over[0] = len(seconds["plain"]) >= 4 and time.monotonic() > began + seconds_most
+        torch.distributed.broadcast(over, 0)
+        if over:
+            break
         for name in names[turn % len(names):] + names[:turn % len(names)]:
-            taken = made[name].steps(turns)
+            taken = made[name].steps(turns, clock)
             if turn >= 3:
                 seconds[name].append(taken / turns)
     if rank == 0:
@@ -108,7 +115,7 @@ def measure(rank, world, store, case, rounds, agent):
             ratios = [own / other for own, other in zip(seconds[name], plain)]
             low, middle, high = statistics.quantiles(ratios, n=4)
             print(f" {middle:.3f} ({low:.3f} to {high:.3f}) |", end="")
-        print(flush=True)
+        print(f" {len(plain)} |", flush=True)
     torch.distributed.barrier()
     for form in made.values():
         if form.run:
@@ -119,18 +126,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=60, help="of a case, at most")
+    parser.add_argument("--cpu", action="store_true", help="compare CPU time")
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--agent", help="measure with an agent, too: auto, or the directory of sockets")
     options = parser.parse_args()
     if options.agent and "," in options.cases:
         parser.error("agents serve one training: choose one case by --cases")
-    print("| model, batch | plain DDP, ms a step | plain again | dynamix |" + (" dynamix, agent |" if options.agent else ""))
-    print("|---|---|---|---|" + ("---|" if options.agent else ""), flush=True)
+    print("| model, batch | plain DDP, ms a step | plain again | dynamix |" + (" dynamix, agent |" if options.agent else "") +
+          " rounds |")
+    print("|---|---|---|---|---|" + ("---|" if options.agent else ""), flush=True)
     for case in options.cases.split(","):
         rounds = options.rounds if "resnet" not in case else max(20, options.rounds // 4)
         with tempfile.TemporaryDirectory() as folder:
-            torch.multiprocessing.spawn(measure, (options.workers, os.path.join(folder, "store"), case, rounds, options.agent),
-                                        nprocs=options.workers)
+            torch.multiprocessing.spawn(measure, (options.workers, os.path.join(folder, "store"), case, rounds,
+                                                  options.seconds, options.cpu, options.agent), nprocs=options.workers)
 
 
 if __name__ == "__main__":

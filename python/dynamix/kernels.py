@@ -1,5 +1,5 @@
-"""Arithmetic on gradient buffers: one pass in the C library for contiguous float32 and float64 on the CPU, Torch's own
-operations for the rest."""
+"""Arithmetic on gradient buffers: squares in one pass in the C library for contiguous float32 and float64 on the CPU, Torch's
+own operations for the rest."""
 from __future__ import annotations
 
 from typing import Any, Optional, Union
@@ -33,10 +33,7 @@ def squares(values: torch.Tensor) -> Number:
 
 def multiply(values: torch.Tensor, factor: float) -> None:
     """values *= factor in place. A factor of 0 writes zeros whatever the values are: the loss over no samples is NaN."""
-    kernel = _kernel("scale", values)
-    if kernel is not None:
-        kernel(values.data_ptr(), values.numel(), factor)
-    elif factor == 0:
+    if factor == 0:
         values.zero_()
     elif factor != 1:
         values.mul_(factor)
