@@ -6,13 +6,13 @@ import sys
 from typing import List, Optional
 
 from .agent import program
-from .tensorboard import write
+from .tensorboard import newest_window, write
 
 _USAGE = """usage: dynamix COMMAND [RUN] [OPTION...]
 
   top RUN                     watch a run in the terminal
   report RUN                  tables of a run, and one page with all charts
-  explain RUN                 why batch sizes were chosen
+  explain RUN                 why batch sizes were chosen, in the newest window or in --window N
   exec [OPTION...] -- COMMAND  start the agents of this machine, and COMMAND beside them
   tensorboard RUN [DIRECTORY]  write event files for TensorBoard (into RUN/tensorboard)
 
@@ -36,6 +36,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
             return 0
         if command in _OF_RUNS and rest and not rest[0].startswith("-"):
             rest = ["--run", *rest]
+            if command == "explain" and len(rest) == 2:
+                rest += ["--window", str(newest_window(rest[1]))]
         node = program()
         os.execv(node, [node, command, *rest])
     except (OSError, ImportError) as problem:

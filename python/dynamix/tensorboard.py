@@ -38,22 +38,42 @@ def _of_window(row: Dict[str, Any]) -> Iterator[Scalar]:
                     yield f"run/{name}", value, step
 
 
-def scalars(ledger: str) -> Iterator[Scalar]:
-    """(tag, value, step) of every window and evaluation of a `windows.jsonl`; lines that are cut off are left out."""
+def _rows(ledger: str) -> Iterator[Dict[str, Any]]:
+    """Of a `windows.jsonl`; lines that are cut off are left out."""
     with open(ledger, encoding="utf-8") as lines:
         for line in lines:
             try:
-                row = json.loads(line)
+                yield json.loads(line)
             except ValueError:
                 continue
-            if row.get("kind") == "window":
-                yield from _of_window(row)
-            elif row.get("kind") == "evaluation":
-                report = row.get("report", {})
-                for name in _OF_EVALUATION:
-                    value = _number(report, (name,))
-                    if value is not None and value >= 0:
-                        yield f"evaluation/{name}", value, int(report.get("step", 0))
+
+
+def _ledger(run: str) -> str:
+    ledger = os.path.join(run, "windows.jsonl")
+    if not os.path.isfile(ledger):
+        raise FileNotFoundError(f"{run} is no run directory: it has no windows.jsonl")
+    return ledger
+
+
+def newest_window(run: str) -> int:
+    """Of a run directory. Raises OSError where it has none."""
+    windows = [int(row["key"]["window"]) for row in _rows(_ledger(run)) if row.get("kind") == "window"]
+    if not windows:
+        raise OSError(f"{run} has no window yet")
+    return max(windows)
+
+
+def scalars(ledger: str) -> Iterator[Scalar]:
+    """(tag, value, step) of every window and evaluation of a `windows.jsonl`."""
+    for row in _rows(ledger):
+        if row.get("kind") == "window":
+            yield from _of_window(row)
+        elif row.get("kind") == "evaluation":
+            report = row.get("report", {})
+            for name in _OF_EVALUATION:
+                value = _number(report, (name,))
+                if value is not None and value >= 0:
+                    yield f"evaluation/{name}", value, int(report.get("step", 0))
 
 
 def write(run: str, directory: Optional[str] = None) -> str:
@@ -61,9 +81,7 @@ def write(run: str, directory: Optional[str] = None) -> str:
 
     Raises ImportError where the package tensorboard is missing, OSError where the run has no ledger.
     """
-    ledger = os.path.join(run, "windows.jsonl")
-    if not os.path.isfile(ledger):
-        raise FileNotFoundError(f"{run} is no run directory: it has no windows.jsonl")
+    ledger = _ledger(run)
     try:
         board: Any = importlib.import_module("torch.utils.tensorboard")
     except ImportError as problem:

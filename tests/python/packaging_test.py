@@ -1,6 +1,7 @@
 """The package installs from the source tree without a network, and its command line."""
 import contextlib
 import io
+import json
 import os
 import pathlib
 import subprocess
@@ -85,8 +86,12 @@ class Command(unittest.TestCase):
             node.write_text("#!/bin/sh\necho \"$@\"\n")
             node.chmod(0o755)
             environment = {**os.environ, "DYNAMIX_NODE": str(node), "PYTHONPATH": str(SOURCE / "python")}
+            rows = map(json.loads, (LEDGER / "windows.jsonl").read_text(encoding="utf-8").splitlines())
+            windows = [row["key"]["window"] for row in rows if row["kind"] == "window"]
             for arguments, expected in ((["report", "there", "--json"], "report --run there --json"),
                                         (["explain", "--run", "there"], "explain --run there"),
+                                        (["explain", str(LEDGER)], f"explain --run {LEDGER} --window {windows[-1]}"),
+                                        (["explain", "there", "--window", "3"], "explain --run there --window 3"),
                                         (["exec", "--workers", "2"], "exec --workers 2")):
                 shown = subprocess.run([sys.executable, "-m", "dynamix", *arguments], env=environment, check=True,
                                        stdout=subprocess.PIPE, timeout=60).stdout.decode().strip()
