@@ -62,6 +62,11 @@ bool cluster_file::reflexes() const {
          training.trainer == trainer_kind::built_in;
 }
 
+bool cluster_file::leaves_traces() const {
+  return arbitrator.policy == policy_kind::stigmergic && !arbitrator.shadow &&
+         training.trainer == trainer_kind::built_in;
+}
+
 reward_kind cluster_file::reward_in_force() const {
   if (reward.kind != reward_kind::automatic)
     return reward.kind;

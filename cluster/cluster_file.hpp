@@ -137,6 +137,7 @@ enum class policy_kind : std::uint8_t {
   ppo_simple,
   oracle,      ///< knows the truth at every window
   step_oracle, ///< and at every step
+  stigmergic,  ///< nobody decides: each worker chooses for itself, by traces that all see
 };
 /// Whether the policy needs what only a simulation knows.
 constexpr bool knows_truth(policy_kind policy) {
@@ -148,7 +149,12 @@ constexpr bool adapts(policy_kind policy) {
 }
 /// Whether the policy has parameters, which it starts from and may learn.
 constexpr bool has_parameters(policy_kind policy) {
-  return policy == policy_kind::ppo || policy == policy_kind::ppo_add || policy == policy_kind::ppo_simple;
+  return policy == policy_kind::ppo || policy == policy_kind::ppo_add || policy == policy_kind::ppo_simple ||
+         policy == policy_kind::stigmergic;
+}
+/// Whether an arbitrator holds the parameters and decides with them; otherwise each worker has its own.
+constexpr bool decides_with_parameters(policy_kind policy) {
+  return has_parameters(policy) && policy != policy_kind::stigmergic;
 }
 enum class policy_mode : std::uint8_t { train, infer };
 /// One arbitrator for all workers, or shards of at most `fanout` workers under a root.
@@ -305,6 +311,8 @@ struct cluster_file {
   std::vector<std::uint32_t> highest_by_rank() const;
   /// Whether workers move work between decisions: arbitrator.reflex, where what it would move is ppo's plan.
   bool reflexes() const;
+  /// Whether each worker chooses its own batch size by traces: where the policy is stigmergic and acts.
+  bool leaves_traces() const;
   /// reward.kind, with `automatic` resolved.
   reward_kind reward_in_force() const;
   /// Whether the file or the command line has a value for a field.

@@ -25,8 +25,9 @@ constexpr std::array<std::string_view, 4> rule_names = {"constant", "linear", "s
 constexpr std::array<std::string_view, 2> normalization_names = {"none", "group"};
 constexpr std::array<std::string_view, 2> schedule_names = {"constant", "cosine"};
 constexpr std::array<std::string_view, 2> augmentation_names = {"none", "crop-flip"};
-constexpr std::array<std::string_view, 10> policy_names = {
-    "static", "static-best", "lb-bsp", "omnilearn", "goodput", "ppo", "ppo-add", "ppo-simple", "oracle", "step-oracle"};
+constexpr std::array<std::string_view, 11> policy_names = {"static",  "static-best", "lb-bsp",    "omnilearn",
+                                                           "goodput", "ppo",         "ppo-add",   "ppo-simple",
+                                                           "oracle",  "step-oracle", "stigmergic"};
 constexpr std::array<std::string_view, 2> mode_names = {"train", "infer"};
 constexpr std::array<std::string_view, 2> arbitration_names = {"central", "tree"};
 constexpr std::array<std::string_view, 4> source_names = {"ebpf", "tcp_info", "procfs", "nvml"};
@@ -245,7 +246,7 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"arbitrator",
      "policy",
      in<arbitrator_section, &arbitrator::policy>,
-     "What decides batch sizes.",
+     "What decides batch sizes; under stigmergic nobody does, and each worker chooses its own by traces.",
      {},
      policy_names},
     {"arbitrator",

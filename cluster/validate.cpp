@@ -97,6 +97,12 @@ void check_arbitrator(checker& check) {
       static_batch == 0 || (batch.lowest <= static_batch && static_batch <= batch.highest), {"arbitrator.static_batch"},
       fmt::format("arbitrator.static_batch is {}; it must be 0 or from batch.lowest to batch.highest", static_batch));
 
+  check.require(check.file().arbitrator.policy != policy_kind::stigmergic ||
+                    check.file().training.trainer == trainer_kind::built_in,
+                {"arbitrator.policy", "training.trainer"},
+                "arbitrator.policy = \"stigmergic\" and training.trainer = \"client\" do not go together: traces ride "
+                "with the gradients of the built-in trainer");
+
   const auto& ppo = check.file().ppo;
   const auto rollout = std::uint64_t{ppo.horizon} * check.file().workers().size();
   if (rollout > 0)

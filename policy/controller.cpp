@@ -6,6 +6,7 @@
 #include "policy/rivals.hpp"
 #include "policy/shadow.hpp"
 #include "policy/state.hpp"
+#include "policy/trace_network.hpp"
 
 #include <algorithm>
 #include <stdexcept>
@@ -42,6 +43,21 @@ private:
   std::uint32_t batch_;
 };
 
+/// Nobody decides: what the workers report is what they have chosen.
+class stigmergic_controller final : public joint_controller {
+public:
+  std::string name() const override { return "stigmergic"; }
+
+  std::vector<choice> choose_all(const observation& observed) override {
+    check(observed);
+    std::vector<std::uint32_t> batches;
+    for (std::size_t i = 0; i < observed.highest.size(); ++i)
+      batches.push_back(std::min(observed.report->reports[i].batch, observed.highest[i]));
+    const std::vector<std::string> reasons(batches.size(), "chose it itself, by its traces");
+    return choose(observed, batches, reasons);
+  }
+};
+
 /// What the file names, unguarded.
 std::unique_ptr<controller> make_heuristic(const cluster::cluster_file& file) {
   using cluster::policy_kind;
@@ -54,6 +70,8 @@ std::unique_ptr<controller> make_heuristic(const cluster::cluster_file& file) {
     return make_omnilearn(file.batch);
   case policy_kind::goodput:
     return make_goodput();
+  case policy_kind::stigmergic:
+    return std::make_unique<stigmergic_controller>();
   case policy_kind::oracle:
   case policy_kind::step_oracle:
     throw std::invalid_argument("an oracle knows the truth, which only a simulation has");
@@ -176,10 +194,14 @@ std::unique_ptr<controller> make_static_best(std::uint32_t batch) {
 std::unique_ptr<controller> make_controller(const cluster::cluster_file& file,
                                             const std::vector<std::uint8_t>& parameters) {
   const auto& arbitrator = file.arbitrator;
-  const bool learned = cluster::has_parameters(arbitrator.policy);
-  if (!learned && !parameters.empty())
+  const bool learned = cluster::decides_with_parameters(arbitrator.policy);
+  if (!cluster::has_parameters(arbitrator.policy) && !parameters.empty())
     throw std::invalid_argument("the policy \"" + std::string(cluster::to_string(arbitrator.policy)) +
                                 "\" has no parameters");
+  trace_policy workers;
+  if (arbitrator.policy == cluster::policy_kind::stigmergic)
+    if (const auto problem = read_trace_policy(parameters, workers); !problem.empty())
+      throw std::invalid_argument("the policy of the workers does not fit: " + problem);
   auto decider = learned ? make_policy_controller(file, parameters) : make_heuristic(file);
   if (learned && arbitrator.guard)
     decider = make_guarded(std::move(decider), file, trained_range(parameters));

@@ -92,6 +92,14 @@ void pace_tracker::measure(double batch, double seconds) {
   fit();
 }
 
+double pace_tracker::batch_within(double seconds) const {
+  return curve_.batch_within(seconds / std::exp(pace_));
+}
+
+double pace_tracker::deviation() const {
+  return varied_steps_ < noise_known_steps ? 0 : std::sqrt(variance_);
+}
+
 pace_mark pace_tracker::mark(double seconds, double lowest, double highest) const {
   constexpr double around = 1.25;
   if (!measured())
@@ -103,7 +111,7 @@ pace_mark pace_tracker::mark(double seconds, double lowest, double highest) cons
   return {.fixed_seconds = factor * (curve_.seconds(at) - per_sample * at),
           .seconds_per_sample = factor * per_sample,
           .least_seconds = factor * curve_.seconds(lowest),
-          .deviation = varied_steps_ < noise_known_steps ? 0 : std::sqrt(variance_)};
+          .deviation = deviation()};
 }
 
 } // namespace dynamix::policy

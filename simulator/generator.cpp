@@ -278,6 +278,14 @@ std::string cluster_text(drawing& drawn, const std::string& name, const std::str
 
 } // namespace
 
+std::optional<pinned_axis> pin_workers(std::uint64_t seed, std::uint32_t workers) {
+  const auto group = distribution::worker_counts[seed % distribution::worker_counts.size()];
+  if (workers < group.low || workers > group.high)
+    return std::nullopt;
+  return pinned_axis{.axis = generator_axis::workers,
+                     .place = std::log(workers / group.low) / std::log(group.high / group.low)};
+}
+
 generated_scenario generate_scenario(generated_for purpose, std::uint64_t seed, const std::string& policy_file,
                                      std::optional<pinned_axis> pinned) {
   static constexpr std::array<std::string_view, 3> sizes{"2-8", "16-64", "128-512"};

@@ -44,6 +44,9 @@ struct pinned_axis {
   double place = 0;
 };
 
+/// Where a scenario of this seed has so many workers; nothing where its group never has.
+std::optional<pinned_axis> pin_workers(std::uint64_t seed, std::uint32_t workers);
+
 struct generated_file {
   std::string path; ///< relative to the directory of the cluster file
   std::string text;

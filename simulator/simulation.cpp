@@ -55,6 +55,15 @@ private:
   batches best_;
 };
 
+/// Most samples a step of those present, by rank.
+batches limits_of(const cluster::cluster_file& file, std::span<const std::size_t> present) {
+  const auto limits = file.highest_by_rank();
+  batches own;
+  for (const auto position : present)
+    own.push_back(limits[position]);
+  return own;
+}
+
 /// What the workers of one generation do by themselves between decisions: each follows its own pace from step to step,
 /// all see all marks, and so come to the same batch sizes.
 class reflexes {
@@ -89,14 +98,6 @@ public:
   }
 
 private:
-  static batches limits_of(const cluster::cluster_file& file, std::span<const std::size_t> present) {
-    const auto limits = file.highest_by_rank();
-    batches own;
-    for (const auto position : present)
-      own.push_back(limits[position]);
-    return own;
-  }
-
   policy::reflex rule_;
   std::vector<policy::pace_tracker> trackers_; ///< by rank, as all below
   std::vector<policy::reflex_account> accounts_;
@@ -140,6 +141,11 @@ struct simulation::state {
   random_stream evaluation_numbers;
   step_planner planner;
   std::optional<reflexes> reflex;
+  policy::trace_policy trace_networks;
+  std::optional<trace_group> traces;
+  trace_group::chooser choose_trace; ///< of a training; empty: as the networks say
+  trace_group::learning learn_trace;
+  double noise_scale = -1; ///< of the newest window, for the traces
   batches in_force;
   messages::decision_key key;
   std::deque<pending_decision> pending;
@@ -149,19 +155,28 @@ struct simulation::state {
   std::vector<messages::evaluation_report> evaluations;
   run_result counted; ///< what the world does not know
 
-  state(scenario what, std::unique_ptr<policy::controller> decider, std::uint64_t seed)
+  state(scenario what, std::unique_ptr<policy::controller> decider, std::uint64_t seed,
+        policy::trace_policy workers = {})
       : world(std::move(what), seed), generation(world.generation()), knowing(dynamic_cast<oracle*>(decider.get())),
         deliberation(world.what().file, std::move(decider)), evaluation_numbers(seed, 0, evaluation_purpose),
-        in_force(world.present().size(), file().batch.initial), over(!world.failure().empty()) {
-    if (file().reflexes())
-      reflex.emplace(file(), world.present(), in_force);
+        trace_networks(std::move(workers)), in_force(world.present().size(), file().batch.initial),
+        over(!world.failure().empty()) {
+    begin_generation();
     if (knowing != nullptr && !over)
       in_force = best_batches(world.look(), file().batch);
   }
 
   const cluster::cluster_file& file() const { return world.what().file; }
+  /// What the workers keep of each other is a generation's.
+  void begin_generation() {
+    if (file().reflexes())
+      reflex.emplace(file(), world.present(), in_force);
+    if (file().leaves_traces())
+      traces.emplace(file().batch.lowest, limits_of(file(), world.present()), trace_networks.masked);
+  }
   messages::shard_report run_window();
   messages::shard_report run_with_reflex();
+  messages::shard_report run_with_traces();
   bool apply_decision(std::uint64_t before_step);
   void decide(messages::shard_report& shard);
   void enter_generation(const std::vector<std::size_t>& before);
@@ -200,6 +215,35 @@ messages::shard_report simulation::state::run_with_reflex() {
   return shard;
 }
 
+messages::shard_report simulation::state::run_with_traces() {
+  bool ran = false;
+  const auto step = [&] {
+    if (std::exchange(ran, false))
+      in_force = traces->step(
+          in_force, world.computed_seconds(), world.newest_step_seconds(), noise_scale,
+          [&](std::size_t worker, const policy::trace_view& seen) {
+            return choose_trace ? choose_trace(worker, seen) : trace_networks.choose(worker, seen);
+          },
+          learn_trace);
+  };
+  auto shard = world.run_window(
+      [&] {
+        step();
+        ran = true;
+        return in_force;
+      },
+      key);
+  if (world.generation() == generation)
+    step();
+  traces->report(shard.reports);
+  if (!shard.reports.empty()) {
+    const auto& training = shard.reports.front().training;
+    noise_scale = training.gradient_valid ? training.noise_scale : -1;
+  }
+  pending.clear(); // nobody decides
+  return shard;
+}
+
 messages::shard_report simulation::state::run_window() {
   if (knowing != nullptr && knowing->every_step) {
     pending.clear();
@@ -207,6 +251,8 @@ messages::shard_report simulation::state::run_window() {
   }
   if (reflex)
     return run_with_reflex();
+  if (traces)
+    return run_with_traces();
   batches settling;
   const auto end = world.steps() + file().arbitrator.window_steps;
   for (bool applied = true; applied;) {
@@ -250,8 +296,7 @@ void simulation::state::enter_generation(const std::vector<std::size_t>& before)
       knowing != nullptr ? best_batches(world.look(), file().batch) : split_again(by_position, world.present(), file());
   key = {};
   pending.clear();
-  if (reflex)
-    reflex.emplace(file(), world.present(), in_force);
+  begin_generation();
 }
 
 void simulation::state::evaluate(std::uint64_t samples_before, const messages::window_report& report) {
@@ -277,11 +322,19 @@ simulation::simulation(scenario what, const std::vector<std::uint8_t>& parameter
   const auto policy = what.file.arbitrator.policy;
   auto decider = cluster::knows_truth(policy) ? std::make_unique<oracle>(policy == cluster::policy_kind::step_oracle)
                                               : policy::make_controller(what.file, parameters);
-  state_ = std::make_unique<state>(std::move(what), std::move(decider), seed);
+  policy::trace_policy workers;
+  if (policy == cluster::policy_kind::stigmergic)
+    policy::read_trace_policy(parameters, workers); // the controller has refused what does not fit
+  state_ = std::make_unique<state>(std::move(what), std::move(decider), seed, std::move(workers));
 }
 
 simulation::simulation(scenario what, std::unique_ptr<policy::controller> decider, std::uint64_t seed)
     : state_(std::make_unique<state>(std::move(what), std::move(decider), seed)) {}
+
+void simulation::learn_traces(trace_group::chooser choose, trace_group::learning learn) {
+  state_->choose_trace = std::move(choose);
+  state_->learn_trace = std::move(learn);
+}
 
 simulation::simulation(simulation&&) noexcept = default;
 simulation::~simulation() = default;

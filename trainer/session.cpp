@@ -45,6 +45,23 @@ preflight_problem load_data(const cluster::cluster_file& file, dataset& train, d
   return {"training.data_path", problem};
 }
 
+/// What a worker of this file goes by among traces; nothing where it leaves none. Returns an empty string, or what is
+/// wrong with its file.
+std::string load_traces(const cluster::cluster_file& file, std::optional<policy::trace_policy>& result) {
+  if (!file.leaves_traces())
+    return {};
+  result.emplace();
+  const auto path = cluster::resolve_path(file, file.arbitrator.policy_file);
+  if (path.empty())
+    return {};
+  std::string contents;
+  if (auto problem = storage::read_file(path, messages::max_policy_bytes, contents); !problem.empty())
+    return problem;
+  const auto problem =
+      policy::read_trace_policy({reinterpret_cast<const std::uint8_t*>(contents.data()), contents.size()}, *result);
+  return problem.empty() ? problem : path + ": " + problem;
+}
+
 loop_options options_for(const session_options& options) {
   const auto& file = *options.file;
   return {.training = file.training,
@@ -104,7 +121,10 @@ std::string check_place(const membership& place, std::size_t workers) {
 preflight_problem preflight(const cluster::cluster_file& file) {
   dataset train;
   dataset test;
-  return load_data(file, train, test);
+  if (auto problem = load_data(file, train, test); !problem.message.empty())
+    return problem;
+  std::optional<policy::trace_policy> traces;
+  return {"arbitrator.policy_file", load_traces(file, traces)};
 }
 
 struct session::body {
@@ -114,10 +134,14 @@ struct session::body {
     const auto model_options = model_of(*options.file);
     if (problem.empty() && !model_options.script.empty())
       problem = digest_script(model_options.script, script_digest);
+    std::optional<policy::trace_policy> traces;
+    if (problem.empty())
+      problem = load_traces(*options.file, traces);
     if (!problem.empty())
       return;
     auto model = build_model(model_options);
     auto loop_options = options_for(options);
+    loop_options.traces = std::move(traces);
     model->to(loop_options.device);
     state = std::make_unique<training_state>(std::move(loop_options), std::move(model), train_data, test_data, time);
   }

@@ -28,18 +28,38 @@ bool has_reflex(const training_state& state, const exchange::group& peers) {
   return state.options.reflex && peers.size() > 1;
 }
 
+bool has_traces(const training_state& state, const exchange::group& peers) {
+  return state.options.traces && peers.size() > 1;
+}
+
 step_settings settings_of(const training_state& state, const exchange::group& peers) {
   auto settings = step_settings_of(state.options.training);
   settings.micro_batch = state.micro_batch;
-  settings.slot_floats = has_reflex(state, peers) ? policy::mark_floats : 0;
+  settings.slot_floats = has_traces(state, peers)   ? policy::trace_floats
+                         : has_reflex(state, peers) ? policy::mark_floats
+                                                    : 0;
   return settings;
 }
 
-worker_reflex reflex_of(const training_state& state, const membership& place, std::uint32_t position) {
+/// Most samples a step, of each member.
+std::vector<std::uint32_t> limits_of(const training_state& state, const membership& place) {
   std::vector<std::uint32_t> highest;
   for (const auto rank : place.members)
     highest.push_back(state.options.highest_by_rank[rank]);
-  return {.rule = policy::reflex(state.options.batch.lowest, std::move(highest)), .decided = state.batches[position]};
+  return highest;
+}
+
+worker_reflex reflex_of(const training_state& state, const membership& place, std::uint32_t position) {
+  return {.rule = policy::reflex(state.options.batch.lowest, limits_of(state, place)),
+          .decided = state.batches[position]};
+}
+
+worker_traces traces_of(const training_state& state, const membership& place, std::uint32_t position) {
+  auto highest = limits_of(state, place);
+  const policy::trace_worker::limits own{.lowest = state.options.batch.lowest, .highest = highest[position]};
+  return {.highest = std::move(highest),
+          .self = policy::trace_worker(own, state.options.traces->masked),
+          .reported = state.batches[position]};
 }
 
 /// The members are held to their bounds where decisions come in, so none are left here.
@@ -75,6 +95,8 @@ training_loop::training_loop(training_state& state, const membership& place, exc
       steps_(lockstep_of(state, position_)) {
   if (has_reflex(state, peers))
     reflex_ = reflex_of(state, place, position_);
+  if (has_traces(state, peers))
+    traces_ = traces_of(state, place, position_);
 }
 
 generation_end training_loop::run() {
@@ -153,6 +175,8 @@ void training_loop::train_one_step() {
     apply(agreed);
   if (reflex_ && !final)
     move_work(result.gradients.slots);
+  if (traces_ && !final)
+    follow_traces(result.gradients.slots, end_seconds - start);
   if (agreed.request == boundary_request::regroup && !final)
     end(ending::regrouped, "regrouping");
   if (final || state_.is_due(options.training.checkpoint_every_epochs, state_.checkpointed_samples))
@@ -179,6 +203,8 @@ step_result training_loop::compute(const dealt_step& deal) {
   slot_writer write;
   if (reflex_)
     write = [&](double seconds) { return mark_step(samples.size(), seconds); };
+  if (traces_)
+    write = [&](double seconds) { return lay_trace(samples.size(), seconds); };
   auto result = halved ? training_step_.run_halved(samples, slowdown) : training_step_.run(samples, slowdown, write);
   if (training_step_.micro_batch() != state_.micro_batch) {
     state_.micro_batch = training_step_.micro_batch();
@@ -282,6 +308,39 @@ void training_loop::move_work(std::span<const float> slots) {
   reflex_->account.add(state_.batches[position_], reflex_->decided, moved);
 }
 
+/// Of the steps so far, the same on all members; negative while it is not known.
+double training_loop::noise_scale() const {
+  const auto noise = state_.noise.estimate();
+  return noise.valid && noise.noise_scale > 0 ? noise.noise_scale : -1;
+}
+
+/// This worker's trace of the step that it has just computed: what it takes for the next one.
+std::vector<float> training_loop::lay_trace(std::uint64_t samples, double compute_seconds) {
+  if (!std::exchange(traces_->warm, true))
+    return {};
+  auto& self = traces_->self;
+  self.measure(static_cast<std::uint32_t>(samples), compute_seconds);
+  const auto scale = noise_scale();
+  const auto action = state_.options.traces->choose(place_.rank, self.view(traces_->field, scale));
+  const auto slot = policy::encode(self.choose(traces_->field, scale, action));
+  return {slot.begin(), slot.end()};
+}
+
+/// The next step's batch sizes are what the traces name.
+void training_loop::follow_traces(std::span<const float> slots, double step_seconds) {
+  std::vector<policy::trace> laid;
+  for (std::size_t at = 0; at < slots.size(); at += policy::trace_floats)
+    laid.push_back(policy::decode_trace(slots.subspan(at).first<policy::trace_floats>()));
+  traces_->field.deposit(laid);
+  traces_->self.pass_barrier(traces_->field, step_seconds);
+  auto next = policy::batches_of(laid, state_.batches, state_.options.batch.lowest, traces_->highest);
+  const bool moved = next != state_.batches;
+  if (moved)
+    steps_.shift(next);
+  change_batches(std::move(next));
+  traces_->account.add(state_.batches[position_], traces_->reported, moved);
+}
+
 void training_loop::close_window(bool final) {
   const double start = state_.time.now_seconds();
   state_.window = (state_.step - 1) / state_.options.window_steps + 1;
@@ -296,7 +355,11 @@ void training_loop::close_window(bool final) {
                        .elapsed_seconds = state_.elapsed_seconds(),
                        .statistics = sums_.statistics(state_.noise.estimate(), state_.rate),
                        .control_seconds = sums_.control_seconds,
-                       .reflex = reflex_ ? reflex_->account.take(reflex_->pace) : messages::reflex_statistics{}};
+                       .reflex = reflex_   ? reflex_->account.take(reflex_->pace)
+                                 : traces_ ? traces_->account.take(traces_->self.pace())
+                                           : messages::reflex_statistics{}};
+  if (traces_)
+    traces_->reported = state_.batches[position_];
   watcher_.window_closed(record);
   sums_ = {.first_step = state_.step};
   sums_.control_seconds = state_.time.now_seconds() - start; // known only now, so it counts in the next window

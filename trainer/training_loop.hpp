@@ -11,12 +11,14 @@
 ///
 /// With the reflex every step moves work between the workers, too: each has laid its mark beside its gradients, so at
 /// the end of the step all hold all marks, and from them come to the same batch sizes for the next one. Marks are a
-/// generation's: after it each is measured anew.
+/// generation's: after it each is measured anew. Under `stigmergic` the slots hold traces (policy/traces.hpp), and no
+/// decision is waited for.
 
 #include "client/lockstep.hpp"
 #include "client/window_sums.hpp"
 #include "exchange/group.hpp"
 #include "policy/reflex.hpp"
+#include "policy/traces.hpp"
 #include "session/agreement.hpp"
 #include "trainer/session.hpp"
 #include "trainer/training_state.hpp"
@@ -52,6 +54,16 @@ struct worker_reflex {
   bool warm = false; ///< the first step, which allocates what the others use, is over
 };
 
+/// What a worker knows in one generation where it goes by traces.
+struct worker_traces {
+  std::vector<std::uint32_t> highest; ///< of all members
+  policy::trace_worker self;
+  policy::trace_field field = {};
+  std::uint32_t reported = 0; ///< own batch size at the end of the newest window
+  policy::reflex_account account = {};
+  bool warm = false; ///< as a worker_reflex's
+};
+
 class training_loop {
 public:
   /// `state` is the same on all members, and regrouped for `place`. All arguments must outlive the loop. What of a lost
@@ -74,6 +86,9 @@ private:
   void apply(const agreement& agreed);
   std::vector<float> mark_step(std::uint64_t samples, double compute_seconds);
   void move_work(std::span<const float> slots);
+  std::vector<float> lay_trace(std::uint64_t samples, double compute_seconds);
+  void follow_traces(std::span<const float> slots, double step_seconds);
+  double noise_scale() const;
   void change_batches(std::vector<std::uint32_t> batches);
   void close_window(bool final);
   void evaluate_model();
@@ -91,6 +106,7 @@ private:
   const exchange::interruption& stop_;
   training_step training_step_;
   std::optional<worker_reflex> reflex_; ///< nothing without arbitrator.reflex, or without peers
+  std::optional<worker_traces> traces_; ///< nothing but under stigmergic, with peers
   client::lockstep steps_;              ///< what all members derive alike; the state follows it step by step
   window_sums sums_;
   /// The first member is writing a checkpoint at that many samples; a further step means that it has done so.

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fmt/core.h>
 #include <memory>
+#include <optional>
 #include <ostream>
 
 namespace dynamix::node {
@@ -17,17 +18,27 @@ struct generate_arguments {
   std::uint64_t first = 0;
   std::uint64_t count = 60;
   std::string policy_file;
+  std::uint32_t workers = 0; ///< 0: as drawn
 };
 
 int generate(const generate_arguments& arguments, command_context& context) {
   if (!run_directory(arguments.out).empty())
     return refuse(context.err, arguments.out + " exists and is not empty; choose another --out");
+  const auto fits = [&](std::uint64_t seed) { return simulator::pin_workers(seed, arguments.workers).has_value(); };
+  if (arguments.workers > 0 && !fits(0) && !fits(1) && !fits(2))
+    return refuse(context.err,
+                  fmt::format("--workers: {} is not in 2 to 8, 16 to 64 or 128 to 512", arguments.workers));
   const auto policy_file =
       arguments.policy_file.empty() ? "" : std::filesystem::absolute(arguments.policy_file).string();
   const auto purpose =
       arguments.purpose == "test" ? simulator::generated_for::test : simulator::generated_for::training;
-  for (auto seed = arguments.first; seed < arguments.first + arguments.count; ++seed) {
-    const auto made = simulator::generate_scenario(purpose, seed, policy_file);
+  std::uint64_t seed = arguments.first;
+  for (std::uint64_t written = 0; written < arguments.count; ++seed) {
+    std::optional<simulator::pinned_axis> pinned;
+    if (arguments.workers > 0 && !(pinned = simulator::pin_workers(seed, arguments.workers)))
+      continue; // of a group that never has as many
+    const auto made = simulator::generate_scenario(purpose, seed, policy_file, pinned);
+    ++written;
     for (const auto& file : made.files) {
       const auto path = std::filesystem::path(arguments.out) / file.path;
       std::filesystem::create_directories(path.parent_path());
@@ -58,6 +69,9 @@ void add_generate_scenarios(CLI::App& app, command_context& context) {
   command->add_option("--count", arguments->count, "Scenarios, each with the next seed; any 12 cover all groups")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
+  command->add_option(
+      "--workers", arguments->workers,
+      "Every scenario has so many: 2 to 8, 16 to 64 or 128 to 512; of seeds of other groups none is written");
   command->add_option("--policy-file", arguments->policy_file, "Named by the files as arbitrator.policy_file");
   command->callback(
       [arguments, &context] { context.work = [arguments, &context] { return generate(*arguments, context); }; });

@@ -8,6 +8,7 @@
 #include "node/reports/commit.hpp"
 #include "node/reports/text.hpp"
 #include "simulator/policy_training.hpp"
+#include "simulator/trace_training.hpp"
 #include "trainer/compute_threads.hpp"
 
 #include <algorithm>
@@ -36,6 +37,7 @@ struct train_arguments {
   std::vector<std::string> set;
   std::uint32_t evaluate_every = 20;
   bool resume = false;
+  bool mask_traces = false;
 };
 
 /// The learning rate falls to 0 with the last update, unless somebody has said otherwise.
@@ -45,20 +47,29 @@ void anneal(std::vector<simulator::scenario>& scenarios, const train_arguments& 
     file.ppo.annealing_updates = arguments.updates;
 }
 
+std::unique_ptr<simulator::resumable_training> begin_training(const train_arguments& arguments,
+                                                              const std::vector<simulator::scenario>& scenarios,
+                                                              const std::vector<std::uint8_t>& saved) {
+  const simulator::policy_training_options common{
+      .seed = arguments.seed, .environments = arguments.environments, .jobs = arguments.jobs};
+  if (scenarios.front().file.arbitrator.policy == cluster::policy_kind::stigmergic)
+    return std::make_unique<simulator::trace_training>(
+        scenarios, simulator::trace_training_options{common, arguments.updates, arguments.mask_traces}, saved);
+  return std::make_unique<simulator::policy_training>(scenarios, common, saved);
+}
+
 /// One training with its files.
 class training_run {
 public:
   training_run(const train_arguments& arguments, std::vector<simulator::scenario> scenarios, training_files files,
                training_origin origin, const std::vector<std::uint8_t>& saved)
       : arguments_(arguments), files_(std::move(files)), origin_(std::move(origin)),
-        training_(scenarios, {.seed = arguments.seed, .environments = arguments.environments, .jobs = arguments.jobs},
-                  saved),
-        validation_(std::move(scenarios), arguments.jobs) {}
+        training_(begin_training(arguments, scenarios, saved)), validation_(std::move(scenarios), arguments.jobs) {}
 
   /// To the end, or until somebody stops it.
   void run(live_output& live, const std::stop_token& stop);
-  bool complete() const { return training_.updates() >= arguments_.updates; }
-  const simulator::policy_training& training() const { return training_; }
+  bool complete() const { return training_->updates() >= arguments_.updates; }
+  const simulator::resumable_training& training() const { return *training_; }
   const std::optional<simulator::validation_scores>& best() const { return best_; }
 
 private:
@@ -69,37 +80,37 @@ private:
   const train_arguments& arguments_;
   training_files files_;
   training_origin origin_;
-  simulator::policy_training training_;
+  std::unique_ptr<simulator::resumable_training> training_;
   simulator::policy_validation validation_;
   std::optional<simulator::validation_scores> best_;
 };
 
 void training_run::validate(live_output& live) {
-  const auto version = training_.current();
+  const auto version = training_->current();
   const auto scores = validation_.score(version.parameters);
-  const bool better = training_.record(scores);
+  const bool better = training_->record(scores);
   if (better) {
     best_ = scores;
     require_written(files_.write_policy(version.parameters, origin_));
   }
-  live.print(fmt::format("update {}: {} of goodput's speed, {} of static's{}", training_.updates(),
+  live.print(fmt::format("update {}: {} of goodput's speed, {} of static's{}", training_->updates(),
                          fixed(scores.against_goodput, 3), fixed(scores.against_static, 3),
                          better ? ", the best so far" : ""));
 }
 
 void training_run::checkpoint() const {
-  require_written(files_.write_training(training_.save(), origin_));
-  require_written(files_.write_report(origin_, training_.curve(), best_));
+  require_written(files_.write_training(training_->save(), origin_));
+  require_written(files_.write_report(origin_, training_->curve(), best_));
 }
 
 training_pace training_run::pace(double seconds, double round_seconds, std::uint64_t updates,
                                  std::uint64_t windows) const {
-  training_pace pace{.update = training_.updates(), .updates = arguments_.updates, .windows = training_.windows()};
+  training_pace pace{.update = training_->updates(), .updates = arguments_.updates, .windows = training_->windows()};
   if (round_seconds > 0)
     pace.windows_per_second = static_cast<double>(windows) / round_seconds;
   if (updates > 0)
     pace.seconds_left =
-        seconds / static_cast<double>(updates) * static_cast<double>(arguments_.updates - training_.updates());
+        seconds / static_cast<double>(updates) * static_cast<double>(arguments_.updates - training_->updates());
   return pace;
 }
 
@@ -108,10 +119,10 @@ void training_run::run(live_output& live, const std::stop_token& stop) {
   const auto since = [](clock::time_point start) {
     return std::chrono::duration<double>(clock::now() - start).count();
   };
-  const std::uint64_t updates_before = training_.updates();
-  const std::uint64_t windows_before = training_.windows();
+  const std::uint64_t updates_before = training_->updates();
+  const std::uint64_t windows_before = training_->windows();
   double round_seconds = 0;
-  if (training_.best() == nullptr) {
+  if (training_->best() == nullptr) {
     validate(live);
   } else if (std::vector<std::uint8_t> kept; files_.read_policy(kept).empty()) {
     best_ = validation_.score(kept); // for the page: the checkpoint holds their mean only
@@ -119,15 +130,15 @@ void training_run::run(live_output& live, const std::stop_token& stop) {
   const auto start = clock::now();
   while (!complete() && !stop.stop_requested()) {
     const auto round_start = clock::now();
-    training_.run_round();
+    training_->run_round();
     round_seconds += since(round_start);
-    if (training_.updates() % arguments_.evaluate_every == 0 || complete()) {
+    if (training_->updates() % arguments_.evaluate_every == 0 || complete()) {
       validate(live);
       checkpoint();
     }
     live.progress(training_line(
-        pace(since(start), round_seconds, training_.updates() - updates_before, training_.windows() - windows_before),
-        training_.curve()));
+        pace(since(start), round_seconds, training_->updates() - updates_before, training_->windows() - windows_before),
+        training_->curve()));
   }
   if (!complete())
     checkpoint();
@@ -193,7 +204,10 @@ int train_policy(const train_arguments& arguments, command_context& context) {
   if (const int code = load_scenarios(arguments.scenarios, changes, scenarios, context.err); code != exit_done)
     return code;
   if (!cluster::has_parameters(scenarios.front().file.arbitrator.policy))
-    return refuse(context.err, "--policy: " + arguments.policy + " learns nothing; choose ppo, ppo-add or ppo-simple");
+    return refuse(context.err,
+                  "--policy: " + arguments.policy + " learns nothing; choose ppo, ppo-add, ppo-simple or stigmergic");
+  if (arguments.mask_traces && scenarios.front().file.arbitrator.policy != cluster::policy_kind::stigmergic)
+    return refuse(context.err, "--mask-traces: " + arguments.policy + " has no traces; add --policy stigmergic");
   anneal(scenarios, arguments);
   simulator::align(scenarios);
 
@@ -232,7 +246,7 @@ void add_train_policy(CLI::App& app, command_context& context) {
   command->add_option("--scenarios", arguments->scenarios, "Cluster files, or directories of them")->required();
   command->add_option("--out", arguments->out, "Policy file to write; .training, .csv and .html go beside it")
       ->required();
-  command->add_option("--policy", arguments->policy, "ppo, ppo-add or ppo-simple")->capture_default_str();
+  command->add_option("--policy", arguments->policy, "ppo, ppo-add, ppo-simple or stigmergic")->capture_default_str();
   command->add_option("--updates", arguments->updates, "Policy updates in all")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
@@ -249,6 +263,8 @@ void add_train_policy(CLI::App& app, command_context& context) {
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   command->add_flag("--resume", arguments->resume, "Resume from OUT.training; environments begin new episodes");
+  command->add_flag("--mask-traces", arguments->mask_traces,
+                    "Of stigmergic: the workers do not see the traces (to compare with)");
   command->callback(
       [arguments, &context] { context.work = [arguments, &context] { return train_policy(*arguments, context); }; });
 }

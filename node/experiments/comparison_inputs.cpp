@@ -65,7 +65,8 @@ int check_parameters(const comparison_inputs& inputs, std::ostream& err) {
       std::vector<std::uint8_t> parameters;
       if (const auto refused = load_parameters(file, parameters))
         code = refuse_at(err, *refused);
-      if (file.arbitrator.policy_file.empty() && file.arbitrator.mode == cluster::policy_mode::infer &&
+      if (cluster::decides_with_parameters(policy) && file.arbitrator.policy_file.empty() &&
+          file.arbitrator.mode == cluster::policy_mode::infer &&
           untrained.insert(policy).second)
         err << "dynamix-node: warning: " << cluster::to_string(policy)
             << " has no policy file of its own and arbitrator.mode is \"infer\": it stays as random as its seed\n";

@@ -44,6 +44,21 @@ TEST_F(ArbitratorLoss, LeavesTheWorkersTrainingOnTheirLastBatchSizes) {
   EXPECT_EQ(farewell_of("w0").parameter_checksum, farewell_of("w1").parameter_checksum);
 }
 
+TEST_F(ArbitratorLoss, CostsNothingWhereWorkersGoByTraces) {
+  write_file({.slowdowns = {10, 30}, .epochs = 2, .arbitrator = "policy = \"stigmergic\"\n"});
+  auto first = start_host("w0");
+  auto second = start_host("w1");
+  auto arbitrator = start_host("hub");
+  ASSERT_TRUE(wait_for_windows(3)) << first.said();
+  arbitrator.signal(SIGKILL);
+  arbitrator.wait();
+  EXPECT_EQ(first.wait().code, 0) << first.said();
+  EXPECT_EQ(second.wait().code, 0) << second.said();
+  for (const char* worker : {"w0", "w1"})
+    EXPECT_EQ(farewell_of(worker).samples, 12000U);
+  EXPECT_EQ(farewell_of("w0").parameter_checksum, farewell_of("w1").parameter_checksum);
+}
+
 TEST_F(ArbitratorLoss, IsMendedByLocalWhileTrainingGoesOn) {
   write_slow_file(4);
   auto local = start_local();

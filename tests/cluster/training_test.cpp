@@ -101,6 +101,31 @@ TEST_F(UndisturbedRun, TrainsFourUnequalWorkersAndLosesNoDecision) {
   expect_sound_decisions(4);
 }
 
+/// Nobody decides: each worker lays its trace beside its gradients, and all follow what they name.
+TEST_F(UndisturbedRun, SharesWorkByTracesAlone) {
+  write_file({.slowdowns = {1, 4}, .epochs = 3, .arbitrator = "policy = \"stigmergic\"\n", .cluster = patient_cluster});
+  const auto ended = start_local().wait();
+  ASSERT_EQ(ended.code, 0) << ended.output;
+  std::set<std::uint64_t> checksums;
+  for (const char* worker : {"w0", "w1"}) {
+    const auto said = farewell_of(worker);
+    EXPECT_TRUE(said.succeeded) << said.reason;
+    EXPECT_EQ(said.samples, 18000U) << "each of 6,000 once an epoch";
+    checksums.insert(said.parameter_checksum);
+  }
+  EXPECT_EQ(checksums.size(), 1U) << "the workers ended with different parameters";
+  double slowed = 0;
+  double other = 0;
+  std::uint64_t moves = 0;
+  for (const auto& [window, by_rank] : reports()) {
+    slowed += by_rank.at(1).batch;
+    other += by_rank.at(0).batch;
+    moves += by_rank.at(0).reflex.moves;
+  }
+  EXPECT_LT(slowed, other / 1.5) << "it computes four times as long for each sample";
+  EXPECT_GT(moves, 0U);
+}
+
 /// The same gradients give the same parameters, however servers share them out.
 TEST_F(UndisturbedRun, SumsThroughServersAndEndsWithTheSameParametersOnAllWorkers) {
   write_file({.slowdowns = {1, 1, 1},

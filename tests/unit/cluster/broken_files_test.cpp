@@ -63,7 +63,7 @@ TEST_P(BrokenClusterFile, IsRefusedWithItsPlaceAndWhatIsAllowed) {
 
 TEST(ClusterFile, NamesEveryPolicyByItsOwnName) {
   const std::string given = R"("ppo")";
-  for (const auto* name : {"static", "goodput", "ppo-simple", "oracle", "step-oracle"}) {
+  for (const auto* name : {"static", "goodput", "ppo-simple", "oracle", "step-oracle", "stigmergic"}) {
     std::string text = good;
     text.replace(text.find(given), given.size(), '"' + std::string(name) + '"');
     const auto result = parse_cluster_text(text, "f.toml");
@@ -171,6 +171,10 @@ INSTANTIATE_TEST_SUITE_P(
         broken_file{"port = 7401\n", "", "f.toml:18:1: host.port is missing; it must be an integer in [1, 65535]"},
         broken_file{"at_seconds = 10\n", "", "f.toml:27:1: host.emulate.at_seconds is missing; "},
         // fields that do not go together
+        broken_file{
+            "epochs = 2\n[batch]\ninitial = 64\nlowest = 32\n[arbitrator]\npolicy = \"ppo\"",
+            "trainer = \"client\"\n[arbitrator]\npolicy = \"stigmergic\"",
+            "f.toml:9:10: arbitrator.policy = \"stigmergic\" and training.trainer = \"client\" do not go together"},
         broken_file{"initial = 64", "initial = 16",
                     "f.toml:9:11: batch.initial is 16; it must be in [32, 1024], from batch.lowest to batch.highest"},
         broken_file{"initial = 64\nlowest = 32", "lowest = 65",

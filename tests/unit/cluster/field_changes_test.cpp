@@ -118,7 +118,7 @@ TEST(SetField, ChangesOneValueAndChecksTheFile) {
   EXPECT_EQ(set_field(file, "arbitrator.policy", "pppo"),
             "arbitrator.policy is \"pppo\"; did you mean \"ppo\"? it must be one of \"static\", "
             "\"static-best\", \"lb-bsp\", \"omnilearn\", \"goodput\", \"ppo\", \"ppo-add\", \"ppo-simple\", "
-            "\"oracle\", \"step-oracle\"");
+            "\"oracle\", \"step-oracle\", \"stigmergic\"");
   EXPECT_EQ(set_field(file, "training.epochs", "0"), "training.epochs is 0; it must be in (0, 10000]");
   EXPECT_EQ(set_field(file, "training.epochs", "a lot"), "training.epochs is a lot; it must be a number in (0, 10000]");
   EXPECT_EQ(set_field(file, "batch.lowest", "100"),
