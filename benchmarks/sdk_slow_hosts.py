@@ -23,6 +23,7 @@ def train(options, plain):
     """(accuracy, seconds of training) behind each epoch."""
     script = [str(SOURCE / "examples/fashion_mnist.py"), "--slow", options.slow, "--batch", str(options.batch),
               "--epochs", str(options.epochs), "--target", str(options.target)]
+    script += ["--samples", str(options.samples)] if options.samples else []
     workers = options.slow.count(",") + 1
     with tempfile.TemporaryDirectory() as folder:
         # torchrun of Torch 1.13 fails under Python 3.11 unless it redirects.
@@ -47,6 +48,7 @@ def main():
     parser.add_argument("--slow", default="1,1,3,3", help="how many times longer each host computes")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--samples", type=int, help="train on the first so many only")
     parser.add_argument("--target", type=float, default=0.87)
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
