@@ -13,6 +13,9 @@ namespace {
 constexpr double exchange_weight = 0.5;   ///< of the newest window
 constexpr double phi_weight = 0.1;        ///< of the newest window
 constexpr double jitter_weight = 0.1;     ///< of the newest window
+constexpr double straggling_weight = 0.2; ///< of the newest window
+constexpr double straggling_max = 4;      ///< of the logarithm
+constexpr double beyond_floor = 1.1;      ///< times the floor: what is longer is not explained by it
 constexpr double change_of_speed = 0.32;  ///< log2: beyond this a surprise is no jitter (policy/step_time_table.hpp)
 constexpr double cautious_factor = 1.1;   ///< of belief::cautious
 constexpr double growth_max = 2;          ///< over the largest global batch that has run (Pollux)
@@ -88,7 +91,31 @@ void measured_cluster::measure(const messages::shard_report& shard, std::vector<
     newest_noise_scale_ = phi / phis;
     noise_scale_ = mean_of(noise_scale_, newest_noise_scale_, phi_weight);
   }
+  measure_straggling(shard);
   progress_ = measure_progress(shard);
+}
+
+/// Where a worker at its smallest batch size was the slowest, or the step was hardly longer than the floor, stragglers
+/// may have hidden below it: that can only show that there is less of it than was thought. Only where workers move work
+/// by marks: elsewhere a host that has slowed down holds the others for whole windows, until the next plan, which mends
+/// that better than smaller batch sizes do.
+void measured_cluster::measure_straggling(const messages::shard_report& shard) {
+  std::vector<std::uint32_t> batches;
+  const messages::window_report* slowest = nullptr;
+  for (const auto& report : shard.reports) {
+    batches.push_back(report.batch);
+    marks_ = marks_ || report.reflex.pace_change > 0;
+    if (slowest == nullptr || report.training.compute_seconds > slowest->training.compute_seconds)
+      slowest = &report;
+  }
+  const auto all = pace_of({});
+  const auto median = median_seconds(batches, all);
+  if (!marks_ || slowest == nullptr || slowest->training.compute_seconds <= 0 || median <= 0)
+    return;
+  const auto seconds = slowest->training.compute_seconds;
+  const auto seen = std::clamp(std::log(seconds / median), 0.0, straggling_max);
+  if (seen < straggling_ || (slowest->batch > limits_.lowest && seconds > beyond_floor * floor_seconds(all)))
+    straggling_ += straggling_weight * (seen - straggling_);
 }
 
 bool measured_cluster::any_measured() const {
@@ -133,6 +160,26 @@ double measured_cluster::average_within(double seconds) const {
   return samples / workers;
 }
 
+double measured_cluster::median_seconds(std::span<const std::uint32_t> batches, const pace& all) const {
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < now_.size(); ++i)
+    if (measured(i) && batches[i] > limits_.lowest && batches[i] < highest_[i])
+      seconds.push_back(all.factors[i] * now_[i].curve.seconds(batches[i]));
+  if (seconds.empty())
+    return 0;
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::ranges::nth_element(seconds, middle);
+  return *middle;
+}
+
+double measured_cluster::floor_seconds(const pace& all) const {
+  double seconds = 0;
+  for (std::size_t i = 0; i < now_.size(); ++i)
+    if (measured(i))
+      seconds = std::max(seconds, all.factors[i] * now_[i].curve.seconds(limits_.lowest));
+  return seconds;
+}
+
 void measured_cluster::batches_within(double seconds, const pace& all, std::vector<std::uint32_t>& batches) const {
   const auto average = all.all_measured ? 0 : average_within(seconds);
   for (std::size_t i = 0; i < now_.size(); ++i) {
@@ -153,12 +200,19 @@ double measured_cluster::efficiency(double total) const {
 
 batch_plan measured_cluster::judge(std::vector<std::uint32_t> batches, std::span<const belief> how) const {
   batch_plan judged{.batches = std::move(batches)};
+  const auto all = pace_of(how);
   for (std::size_t i = 0; i < now_.size(); ++i) {
     judged.total += judged.batches[i];
-    if (measured(i))
-      judged.slowest_seconds =
-          std::max(judged.slowest_seconds, factor(i, how) * now_[i].curve.seconds(judged.batches[i]));
+    if (!measured(i))
+      continue;
+    const auto seconds = all.factors[i] * now_[i].curve.seconds(judged.batches[i]);
+    judged.slowest_seconds = std::max(judged.slowest_seconds, seconds);
+    if (judged.batches[i] > limits_.lowest)
+      judged.level_seconds = std::max(judged.level_seconds, seconds);
   }
+  if (!marks_ || judged.level_seconds == 0)
+    judged.level_seconds = judged.slowest_seconds;
+  judged.slowest_seconds = std::max(judged.slowest_seconds, straggling() * median_seconds(judged.batches, all));
   const auto total = static_cast<double>(judged.total);
   judged.goodput = total / (judged.slowest_seconds + exchange_seconds()) * efficiency(total);
   return judged;
@@ -170,8 +224,8 @@ batch_plan measured_cluster::split(std::uint64_t total, std::span<const belief> 
   return judge(water_fill(total, capacities(within), limits_.lowest, highest_), how);
 }
 
-/// Goodput is looked at along the step time T rather than the global batch: for each T one pass over the workers gives
-/// the largest global batch that T allows, where a global batch would need a bisection of its own.
+/// Goodput is looked at along the time T that workers get rather than the global batch: for each T one pass over them
+/// gives the largest global batch that T allows, where a global batch would need a bisection of its own.
 batch_plan measured_cluster::best(double from, double to, std::span<const belief> how) const {
   to = std::min(to, static_cast<double>(highest_total()));
   from = std::min(std::max(from, static_cast<double>(lowest_total())), to);
@@ -180,16 +234,18 @@ batch_plan measured_cluster::best(double from, double to, std::span<const belief
     return chosen;
   auto best_total = static_cast<double>(chosen.total);
   auto best_goodput = chosen.goodput;
-  double seconds = chosen.slowest_seconds;
   const auto all = pace_of(how);
+  const auto floor = floor_seconds(all);
+  double seconds = std::min(chosen.slowest_seconds, std::max(chosen.level_seconds, floor) / straggling());
   std::vector<std::uint32_t> fitting(now_.size());
   for (int i = 0; i < candidates_max && best_total < to; ++i) {
     seconds *= candidate_ratio;
     batches_within(seconds, all, fitting);
     const auto capacity = sum(fitting);
     const auto total = std::min(capacity, to);
-    const auto goodput = total / (seconds + exchange_seconds()) * efficiency(total);
-    if (goodput > best_goodput) {
+    const auto slowest = std::max(floor, straggling() * seconds);
+    const auto goodput = total / (slowest + exchange_seconds()) * efficiency(total);
+    if (total > from && goodput > best_goodput) {
       best_goodput = goodput;
       best_total = total;
     }

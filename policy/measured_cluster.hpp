@@ -9,6 +9,7 @@
 #include "policy/worker_memory.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -28,7 +29,8 @@ inline constexpr std::size_t beliefs = 3;
 struct batch_plan {
   std::vector<std::uint32_t> batches; ///< in the reports' order
   std::uint64_t total = 0;            ///< samples a step
-  double slowest_seconds = 0;         ///< computing time of a step by the slowest worker
+  double slowest_seconds = 0;         ///< expected computing time of a step by whoever is the slowest in it
+  double level_seconds = 0;           ///< the predicted one that was planned: `slowest_seconds` without stragglers
   double goodput = 0;                 ///< samples a second, each as good as one of the initial global batch
 };
 
@@ -52,6 +54,11 @@ public:
 
   /// What a measured worker computes within so many seconds, inside its limits.
   std::uint32_t batch_within(std::size_t worker, double seconds, belief how) const;
+  /// How many times the median worker's computing time the slowest one's is expected to be, where it could be given
+  /// less: noise, and hosts that slow down in the very step. Of many somebody always does (the expected maximum), but
+  /// that lengthens a step as the batch sizes do, while a host that is slow at its smallest batch size does so anyway.
+  /// At least 1.
+  double straggling() const { return std::exp(straggling_); }
   /// Predicted computing time of a step. Only for a measured worker.
   double seconds(std::size_t worker, double batch) const { return now_[worker].curve.seconds(batch); }
   /// log2(the newest window's computing time / what was expected of it); 0 without an expectation.
@@ -126,6 +133,11 @@ private:
   pace pace_of(std::span<const belief> how) const;
   /// Samples that an average worker computes within so many seconds.
   double average_within(double seconds) const;
+  /// Median predicted computing time of the measured workers that may be given more and less; 0 where there is none.
+  double median_seconds(std::span<const std::uint32_t> batches, const pace& all) const;
+  /// The longest predicted computing time at the smallest batch size: no step is shorter.
+  double floor_seconds(const pace& all) const;
+  void measure_straggling(const messages::shard_report& shard);
   /// What each computes within so many seconds, within its limits, over `batches`.
   void batches_within(double seconds, const pace& all, std::vector<std::uint32_t>& batches) const;
   double measure_progress(const messages::shard_report& shard) const;
@@ -134,6 +146,8 @@ private:
   cluster::learning_rate_rule rule_;
   worker_memory<memory> memories_;
   double exchange_seconds_ = -1; ///< moving mean; negative while not measured
+  bool marks_ = false;           ///< workers have told of their pace, so they move work
+  double straggling_ = 0;        ///< logarithm; moving mean
   double noise_scale_ = -1;
   double newest_noise_scale_ = -1;
   /// The largest global batch that has run, in the windows that are remembered. What workers have run who have gone, or

@@ -10,7 +10,8 @@ constexpr std::size_t points_max = 24;
 constexpr double near_batch = 0.1;             ///< relative distance within which measurements share a point
 constexpr double drift = 1;                    ///< standard deviations a step that are no evidence
 constexpr double threshold = 6;                ///< standard deviations of evidence that make a change
-constexpr double clipped = 3;                  ///< standard deviations beyond which a step says nothing of the noise
+constexpr double clipped = 1.5;                ///< standard deviations that a step counts as at most, for the noise
+constexpr double clipped_variance = 0.7785;    ///< of a standard normal number, where it is clipped so
 constexpr double first_variance = 0.1 * 0.1;   ///< of the logarithm, before anything is known
 constexpr double least_variance = 0.02 * 0.02; ///< below it lies what the curve does not get right
 constexpr std::uint32_t remembered_steps = 50; ///< of the noise and of a point
@@ -81,7 +82,8 @@ void pace_tracker::measure(double batch, double seconds) {
   varied_steps_ = std::min(varied_steps_ + 1, remembered_steps);
   if (varied_steps_ == 1)
     variance_ = first_variance;
-  variance_ += (std::min(residual * residual, clipped * clipped * variance) - variance_) / (varied_steps_ + 1);
+  variance_ += (std::min(residual * residual, clipped * clipped * variance) / clipped_variance - variance_) /
+               (varied_steps_ + 1);
   paced_steps_ = std::min(paced_steps_ + 1, averaged_steps);
   pace_ += residual / (paced_steps_ + 1);
   if (known == nullptr)

@@ -34,7 +34,7 @@ planned_target find_planned_target(const measured_cluster& measured, std::span<c
   }
   const auto scale = std::exp(votes / static_cast<double>(actions.size()));
   // A little more, so that rounding does not cost the sample that takes exactly the planned time.
-  const auto seconds = scale * measured.best(how).slowest_seconds * (1 + 1e-9);
+  const auto seconds = scale * measured.best(how).level_seconds * (1 + 1e-9);
   auto target = measured.within(seconds, how);
   for (std::size_t i = 0; i < assigned.size(); ++i)
     if (std::abs(static_cast<double>(target.batches[i]) - assigned[i]) > planned_dead_band * assigned[i])

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace dynamix::policy {
 namespace {
@@ -204,6 +205,38 @@ TEST(MeasuredCluster, ForgetsTheLargestGlobalBatchThatRanLongAgoOrInAnotherGener
   EXPECT_LE(run(128), 256U) << "twice what runs now";
   EXPECT_GT(run(512), 900U);
   EXPECT_LE(run(128, 2), 256U) << "another generation";
+}
+
+/// Eight hosts that take 20 ms for 64 samples and one that takes 100 ms for the smallest batch; in each window the next
+/// one takes eight times as long. `straggler`: that one; none: each of the eight in turn.
+measured_cluster with_stragglers(double pace_told, std::optional<std::size_t> straggler = {}) {
+  auto measured = proportional({0.02, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02, 0.8}, 0);
+  for (std::uint64_t window = 2; window < 60; ++window) {
+    std::vector<double> seconds(9, 0.02);
+    seconds[8] = 0.1;
+    seconds[straggler.value_or(window % 8)] *= 8;
+    auto shard = shard_of(window, seconds, 0, 4000);
+    shard.reports[8].batch = limits.lowest;
+    for (auto& report : shard.reports)
+      report.reflex.pace_change = pace_told;
+    measured.measure(shard);
+  }
+  return measured;
+}
+
+TEST(MeasuredCluster, ExpectsSomebodyToSlowDownWhereWorkersMoveWork) {
+  const auto measured = with_stragglers(1);
+  EXPECT_NEAR(measured.straggling(), 8, 0.1);
+  const auto plan = measured.best();
+  EXPECT_NEAR(plan.level_seconds, 0.1 / 8, 0.002) << "then a step takes as long as the slow host at its least anyway";
+  EXPECT_NEAR(plan.slowest_seconds, 0.1, 0.01);
+  for (std::uint64_t total = measured.lowest_total(); total <= 1024; ++total)
+    EXPECT_LE(measured.split(total).goodput, 1.05 * plan.goodput) << total;
+  EXPECT_GT(with_stragglers(0).best().total, 2 * plan.total) << "work that marks do not move";
+}
+
+TEST(MeasuredCluster, BlamesNobodyWhoCannotBeGivenLess) {
+  EXPECT_EQ(with_stragglers(1, 8).straggling(), 1);
 }
 
 } // namespace
