@@ -82,7 +82,7 @@ TEST_F(Replicas, EndTogetherWithoutKeysWhenNothingHappens) {
 }
 
 TEST_F(Replicas, GoOnWithTheNextWindowWhenTheLeaderDiesTwice) {
-  write_replicated_file(5);
+  write_replicated_file(2);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   for (std::size_t kills = 1; kills <= 2; ++kills) {
@@ -97,7 +97,7 @@ TEST_F(Replicas, GoOnWithTheNextWindowWhenTheLeaderDiesTwice) {
 }
 
 TEST_F(Replicas, ReplaceALeaderThatHangsAndFollowWhenItWakes) {
-  write_replicated_file(5);
+  write_replicated_file(2);
   auto local = start_local();
   ASSERT_TRUE(wait_for_windows(3)) << local.said();
   const auto first = leaders().back();

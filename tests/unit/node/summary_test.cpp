@@ -37,12 +37,12 @@ TEST(Summary, AddsUpARun) {
 }
 
 TEST(Summary, SaysHowGradientsTravelled) {
-  auto records = sample_records();
+  run_records records = sample_records();
   EXPECT_THAT(result_block(summarise(records)), HasSubstr("encrypted, between hosts that have proved who they are"));
   auto again = start_row();
   again.gradients = "without keys";
-  records.run.add({.at_seconds = 0, .entry = again});
-  records.run.add({.at_seconds = 0, .entry = again});
+  records.add({.at_seconds = 0, .entry = again});
+  records.add({.at_seconds = 0, .entry = again});
   const auto summary = summarise(records);
   EXPECT_THAT(summary.gradients, ElementsAre("encrypted", "without keys"));
   EXPECT_THAT(result_block(summary), HasSubstr("in the clear, between hosts without keys"));
