@@ -278,7 +278,10 @@ void training_loop::apply(const agreement& agreed) {
     batches.push_back(decision.batch);
   if (reflex_)
     reflex_->decided = batches[position_];
-  change_batches(std::move(batches));
+  if (traces_) // the arbitrator repeats what a window ended with, which the traces have left behind
+    steps_.shift(state_.batches);
+  else
+    change_batches(std::move(batches));
   state_.in_force = state_.last_applied = *agreed.key;
   decisions_.applied(agreed.decisions[position_], state_.step);
 }
@@ -314,9 +317,10 @@ double training_loop::noise_scale() const {
   return noise.valid && noise.noise_scale > 0 ? noise.noise_scale : -1;
 }
 
-/// This worker's trace of the step that it has just computed: what it takes for the next one.
+/// This worker's trace of the step that it has just computed: what it takes for the next one. None where an epoch had
+/// less left for it than its batch size: then all batch sizes stand for a step.
 std::vector<float> training_loop::lay_trace(std::uint64_t samples, double compute_seconds) {
-  if (!std::exchange(traces_->warm, true))
+  if (!std::exchange(traces_->warm, true) || samples != state_.batches[position_])
     return {};
   auto& self = traces_->self;
   self.measure(static_cast<std::uint32_t>(samples), compute_seconds);

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 namespace dynamix::trainer {
@@ -341,16 +342,19 @@ public:
   const training_state* state = nullptr;
 };
 
-TEST(Reflex, TakesWorkFromAWorkerWithinThreeStepsOfItsSlowingDown) {
-  constexpr std::uint32_t workers = 4;
-  const auto train = tiny_dataset(40 * 4 * 16, 7);
+struct recorded {
+  std::vector<step_recorder> seen; ///< by rank, as all
+  std::vector<std::uint64_t> checksums;
+  std::vector<std::uint64_t> samples;
+};
+
+/// Workers that take a millisecond for each sample; `slowed`: the rank that takes longer from one step on.
+recorded record_ranks(const loop_options& options, std::uint32_t workers, const dataset& train,
+                      std::optional<std::uint32_t> slowed) {
   const auto test = tiny_dataset(16, 8);
-  auto options = tiny_options();
-  options.reflex = true;
-  options.batch = {.initial = 16, .lowest = 1, .highest = 1024};
-  std::vector<step_recorder> seen(workers);
-  std::vector<std::uint64_t> checksums(workers);
-  std::vector<std::uint64_t> samples(workers);
+  recorded result{.seen = std::vector<step_recorder>(workers),
+                  .checksums = std::vector<std::uint64_t>(workers),
+                  .samples = std::vector<std::uint64_t>(workers)};
   exchange::run_ranks(workers, [&](std::uint32_t rank, exchange::group& peers) {
     steady_clock time;
     const exchange::interruption never;
@@ -365,12 +369,22 @@ TEST(Reflex, TakesWorkFromAWorkerWithinThreeStepsOfItsSlowingDown) {
       model->push_back(each);
     training_state state(for_workers(options, workers), model, train, test, time);
     layer->state = &state;
-    layer->slow = rank == 1;
+    layer->slow = rank == slowed;
     state.regroup(place.members);
-    EXPECT_EQ(training_loop(state, place, peers, slot, seen[rank], never).run().how, ending::completed);
-    checksums[rank] = model_checksum(*model);
-    samples[rank] = state.samples;
+    EXPECT_EQ(training_loop(state, place, peers, slot, result.seen[rank], never).run().how, ending::completed);
+    result.checksums[rank] = model_checksum(*model);
+    result.samples[rank] = state.samples;
   });
+  return result;
+}
+
+TEST(Reflex, TakesWorkFromAWorkerWithinThreeStepsOfItsSlowingDown) {
+  constexpr std::uint32_t workers = 4;
+  auto options = tiny_options();
+  options.reflex = true;
+  options.batch = {.initial = 16, .lowest = 1, .highest = 1024};
+  const auto train = tiny_dataset(40 * 4 * 16, 7);
+  const auto [seen, checksums, samples] = record_ranks(options, workers, train, 1);
   const auto& slowed = seen[1];
   ASSERT_GE(slowed.batches.size(), 30U);
   EXPECT_LT(slowed.batches[slow_layer::slow_from_step + 3], 10U)
@@ -393,6 +407,34 @@ TEST(Reflex, TakesWorkFromAWorkerWithinThreeStepsOfItsSlowingDown) {
     EXPECT_EQ(checksums[rank], checksums[0]);
     EXPECT_EQ(samples[rank], train.size()) << "each sample once";
   }
+}
+
+/// In its last step an epoch has fewer samples left than the batch sizes say: once that counted as a batch size, and
+/// the next ones were eight times the share at most.
+TEST(Traces, LeaveBatchSizesAsTheyAreBehindAnEpochsLastShortStep) {
+  constexpr std::uint32_t workers = 2;
+  constexpr std::uint64_t epoch = 8 * 2 * 16 + 5;
+  auto options = tiny_options();
+  options.traces.emplace();
+  options.training.epochs = 4;
+  options.batch = {.initial = 16, .lowest = 1, .highest = 1024};
+  const auto [seen, checksums, samples] = record_ranks(options, workers, tiny_dataset(epoch, 7), {});
+  EXPECT_EQ(samples[0], 4 * epoch);
+  EXPECT_EQ(checksums[0], checksums[1]);
+  std::size_t short_steps = 0;
+  std::uint64_t left = epoch;
+  for (std::size_t step = 0; step + 1 < seen[0].batches.size(); ++step) {
+    const auto total = seen[0].batches[step] + seen[1].batches[step];
+    if (total < left) {
+      left -= total;
+      continue;
+    }
+    for (std::uint32_t rank = 0; total > left && rank < workers; ++rank)
+      EXPECT_EQ(seen[rank].batches[step + 1], seen[rank].batches[step]) << "rank " << rank << ", step " << step;
+    short_steps += total > left ? 1 : 0;
+    left = epoch;
+  }
+  EXPECT_GE(short_steps, 1U);
 }
 
 } // namespace
