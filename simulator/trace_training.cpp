@@ -92,7 +92,7 @@ void trace_training::advance(std::size_t number, double exploration, std::uint64
     if (!place.run || place.run->done()) {
       const auto turn = episodes_before_ + place.episodes++;
       random_stream seeds(options_.seed, number, world_purpose + turn);
-      auto varied = randomise(scenarios[(number + turn * environments_.size()) % scenarios.size()], seeds.next());
+      auto varied = randomise(scenarios[seeds.next() % scenarios.size()], seeds.next());
       policy::trace_policy blank{.networks = {learners_.front().network()}, .masked = options_.masked};
       place.run = std::make_unique<simulation>(std::move(varied), storage::encode(to_file(blank)), seeds.next());
     }

@@ -40,7 +40,7 @@ public:
 
 private:
   struct environment {
-    std::uint64_t episodes = 0; ///< begun in this stage
+    std::uint64_t episodes = 0; ///< begun
     std::unique_ptr<simulation> run;
     std::vector<std::vector<policy::trace_transition>> lived; ///< by worker
   };
