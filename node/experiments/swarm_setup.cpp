@@ -61,8 +61,9 @@ std::vector<swarm_level> deciding_levels(const swarm_setup& setup, std::size_t p
                                           host->name, "--out",     run.path()};
     if (host->has(cluster::role::worker)) // the swarm plays it
       arguments.emplace_back("--without-worker");
+    arguments.insert(arguments.end(), {"--swarm-processes", std::to_string(parts)});
     if (!setup.keys.empty())
-      arguments.insert(arguments.end(), {"--keys", setup.keys, "--swarm-processes", std::to_string(parts)});
+      arguments.insert(arguments.end(), {"--keys", setup.keys});
     const auto name = node.level == 0 ? "arbitrator" : node.is_shard() ? "shards" : fmt::format("level {}", node.level);
     if (levels.empty() || levels.back().name != name)
       levels.push_back({.name = name});
@@ -163,15 +164,16 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
   if (problem.empty())
     problem = write_cluster_copy(run, setup.file);
   const auto shares = swarm_ranks(setup.file, arguments.processes);
+  simulator::scenario scenario;
+  if (problem.empty())
+    for (const auto& error : simulator::load_scenario(setup.file, scenario))
+      return refuse_at(context.err, error);
   if (problem.empty() && !arguments.insecure && !setup.file.insecure)
     problem = make_swarm_keys(setup, shares.size());
   if (!problem.empty()) {
     context.err << "dynamix-node: error: " << problem << "\n";
     return exit_failed;
   }
-  simulator::scenario scenario;
-  for (const auto& error : simulator::load_scenario(setup.file, scenario))
-    return refuse_at(context.err, error);
 
   setup.run.deciding = deciding_levels(setup, shares.size());
   for (std::size_t part = 0; part < shares.size(); ++part) {
