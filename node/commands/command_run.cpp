@@ -80,8 +80,9 @@ bool has_lasting_keys(const run_directory& run, const cluster::cluster_file& fil
 std::string given_policy(const cluster::cluster_file& file, const cluster::host& host,
                          const actors::host_options& options) {
   const auto& arbitrator = file.arbitrator;
-  const bool begins = host.has(cluster::role::arbitrator) && cluster::has_parameters(arbitrator.policy) &&
-                      options.policy_from.empty() && !arbitrator.policy_file.empty();
+  const bool learns = host.has(cluster::role::arbitrator) && cluster::has_parameters(arbitrator.policy);
+  const bool goes_by_it = host.has(cluster::role::worker) && file.leaves_traces();
+  const bool begins = (learns || goes_by_it) && options.policy_from.empty() && !arbitrator.policy_file.empty();
   return begins ? cluster::resolve_path(file, arbitrator.policy_file) : "";
 }
 

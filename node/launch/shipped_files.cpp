@@ -3,6 +3,7 @@
 #include "node/launch/child_process.hpp"
 
 #include <filesystem>
+#include <sys/stat.h>
 
 namespace dynamix::node {
 
@@ -19,8 +20,15 @@ std::string find_shipped(std::string_view name) {
 }
 
 bool is_shipped(const std::string& path, std::string_view name) {
+  const auto shipped = find_shipped(name);
   std::error_code failed;
-  return std::filesystem::equivalent(path, find_shipped(name), failed) && !failed;
+  if (!std::filesystem::equivalent(path, shipped, failed) || failed)
+    return false;
+  // Directories above the program may be anybody's, as in /tmp.
+  struct stat program = {};
+  struct stat file = {};
+  return ::stat(own_program().c_str(), &program) == 0 && ::stat(shipped.c_str(), &file) == 0 &&
+         (file.st_uid == program.st_uid || file.st_uid == 0) && (file.st_mode & S_IWOTH) == 0;
 }
 
 } // namespace dynamix::node
