@@ -179,8 +179,10 @@ caf::strong_actor_ptr host_services::start_gateway() {
   if (connector_)
     caf::anon_send(connector_, atom::serve_v, caf::actor_cast<gateway_actor>(gateway_));
   if (const auto problem = publish_gateway(); !problem.empty())
-    events_->failed(fmt::format("cannot listen at {}:{}: the port is in use, or the address is not this machine's",
-                                host_.address, host_.port));
+    events_->failed(network_ ? "cannot take links: " + problem
+                             : fmt::format("cannot listen at {}:{}: the port is in use, or the address is not this "
+                                           "machine's",
+                                           host_.address, host_.port));
   return caf::actor_cast<caf::strong_actor_ptr>(gateway_);
 }
 

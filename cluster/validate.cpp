@@ -222,7 +222,8 @@ void check_replicas(checker& check) {
   for (const auto* host : check.file().arbitrators()) {
     arbitrating.insert(host->name);
     const auto port = host->port_for_replicas();
-    check.require(port <= 65535 || !check.file().security.keys.empty(), {fmt::format("host[{}].port", host - check.file().hosts.data())},
+    check.require(port <= 65535 || !check.file().security.keys.empty(),
+                  {fmt::format("host[{}].port", host - check.file().hosts.data())},
                   fmt::format("host.port + 1000 is {}, which is no port; give host.replica_port", port));
   }
   check.require(named == arbitrating, {key},

@@ -36,7 +36,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
             return 0
         if command in _OF_RUNS and rest and not rest[0].startswith("-"):
             rest = ["--run", *rest]
-            if command == "explain" and len(rest) == 2:
+            if command == "explain" and not any(word.split("=")[0] in ("--window", "--replay") for word in rest):
                 rest += ["--window", str(newest_window(rest[1]))]
         node = program()
         os.execv(node, [node, command, *rest])

@@ -134,6 +134,7 @@ class Loader(DataLoader[_Sample]):
                 if self._is_dropped() and again < len(self):
                     again += 1
                     yield batch
+                    began = time.perf_counter()
                     continue
                 try:
                     batch = next(source)
