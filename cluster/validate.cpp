@@ -102,6 +102,11 @@ void check_arbitrator(checker& check) {
                 {"arbitrator.policy", "training.trainer"},
                 "arbitrator.policy = \"stigmergic\" and training.trainer = \"client\" do not go together: traces ride "
                 "with the gradients of the built-in trainer");
+  check.require(
+      check.file().arbitrator.policy != policy_kind::stigmergic || !check.file().arbitrator.shadow,
+      {"arbitrator.shadow", "arbitrator.policy"},
+      "arbitrator.policy = \"stigmergic\" and arbitrator.shadow do not go together: there is no decision that "
+      "could be shown instead of being carried out");
 
   const auto& ppo = check.file().ppo;
   const auto rollout = std::uint64_t{ppo.horizon} * check.file().workers().size();

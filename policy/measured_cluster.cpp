@@ -212,7 +212,8 @@ batch_plan measured_cluster::judge(std::vector<std::uint32_t> batches, std::span
   }
   if (!marks_ || judged.level_seconds == 0)
     judged.level_seconds = judged.slowest_seconds;
-  judged.slowest_seconds = std::max(judged.slowest_seconds, straggling() * median_seconds(judged.batches, all));
+  if (straggling_ > 0)
+    judged.slowest_seconds = std::max(judged.slowest_seconds, straggling() * median_seconds(judged.batches, all));
   const auto total = static_cast<double>(judged.total);
   judged.goodput = total / (judged.slowest_seconds + exchange_seconds()) * efficiency(total);
   return judged;

@@ -201,6 +201,11 @@ std::string trace_training::restore(const std::vector<std::uint8_t>& saved) {
   std::vector<double> row(width);
   for (std::size_t i = 0; i < policy.networks.size(); ++i) {
     std::memcpy(row.data(), record->data.data() + i * width * sizeof(double), width * sizeof(double));
+    // The second moments and the counts behind them are of squares and steps.
+    const auto counted = std::span(row).subspan(3 * ((width - 2) / 4));
+    if (!std::ranges::all_of(row, [](double each) { return std::isfinite(each); }) ||
+        !std::ranges::all_of(counted, [](double each) { return each >= 0 && each < 1e15; }))
+      return "the tensor \"learner.traces\" has numbers that no learner has";
     learners_.emplace_back(policy.networks[i], numbers.next(), policy::trace_learning{});
     learners_.back().restore(row);
   }

@@ -175,6 +175,8 @@ INSTANTIATE_TEST_SUITE_P(
             "epochs = 2\n[batch]\ninitial = 64\nlowest = 32\n[arbitrator]\npolicy = \"ppo\"",
             "trainer = \"client\"\n[arbitrator]\npolicy = \"stigmergic\"",
             "f.toml:9:10: arbitrator.policy = \"stigmergic\" and training.trainer = \"client\" do not go together"},
+        broken_file{"policy = \"ppo\"", "policy = \"stigmergic\"\nshadow = true",
+                    "f.toml:13:10: arbitrator.policy = \"stigmergic\" and arbitrator.shadow do not go together"},
         broken_file{"initial = 64", "initial = 16",
                     "f.toml:9:11: batch.initial is 16; it must be in [32, 1024], from batch.lowest to batch.highest"},
         broken_file{"initial = 64\nlowest = 32", "lowest = 65",

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
+
 namespace dynamix::simulator {
 namespace {
 
@@ -66,6 +69,15 @@ TEST(TraceTraining, RefusesWhatItCannotGoOnFrom) {
     EXPECT_STREQ(refused.what(), "it was trained with traces");
   }
   EXPECT_THROW(trace_training({unequal(2)}, few_rounds(1), training.current().parameters), std::invalid_argument);
+  storage::tensor_file saved;
+  ASSERT_EQ(storage::decode(training.save(), saved), "");
+  for (auto& record : saved.tensors)
+    if (record.name == "learner.traces")
+      for (const double wrong : {std::nan(""), -1.0}) { // behind the weights stand moments and counts
+        std::memcpy(record.data.data() + (policy::trace_learner::saved_numbers - 2) * sizeof wrong, &wrong,
+                    sizeof wrong);
+        EXPECT_THROW(trace_training({unequal(2)}, few_rounds(1), storage::encode(saved)), std::invalid_argument);
+      }
   EXPECT_THROW(trace_training({}, few_rounds(1)), std::invalid_argument);
 }
 
