@@ -132,8 +132,9 @@ private:
     shaking_ = callers_.size();
     auto link = std::move(at.mapped().link);
     const auto place = link->address();
-    ++proven_;
-    if (!pumps_[link->rule()]->take_over(std::move(link)))
+    if (pumps_[link->rule()]->take_over(std::move(link)))
+      ++proven_;
+    else
       tell_refusal(place, host_ends);
   }
 
@@ -144,8 +145,8 @@ private:
   }
 
   void tell_refusal(const std::string& place, const std::string& problem) {
-    ++refused_;
     lines_.add(now(), fmt::format("refused {}: {}", place, problem));
+    ++refused_;
   }
 
   void after_events() override {

@@ -25,8 +25,8 @@ struct door_options {
 
 /// What a door has done so far.
 struct door_counts {
-  std::uint64_t proven = 0; ///< and led to a pump
-  std::uint64_t refused = 0;
+  std::uint64_t proven = 0;      ///< and led to a pump
+  std::uint64_t refused = 0;     ///< and reported
   std::size_t shaking_hands = 0; ///< now
 };
 

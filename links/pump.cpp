@@ -298,21 +298,21 @@ private:
     const auto found = entries_.find(id);
     const auto& link = found->second.link;
     if (found->second.counted) {
-      --open_;
       if (--links_of_[link->peer_name()] == 0)
         links_of_.erase(link->peer_name());
       if (!link->problem().empty() && link->problem() != closed_by_peer)
         lines_.add(now(),
                    fmt::format("link to {} at {} broke: {}", link->peer_name(), link->address(), link->problem()));
+      --open_;
     } else if (link->calls()) {
       // Of carriages alone: whose host closes without a word has no taker yet, and is called again.
       if (found->second.adopted && (found->second.introduces || link->problem() != closed_by_peer))
         lines_.add(now(), fmt::format("link to {} failed: {}", link->address(), link->problem()));
       found->second.opened.set_value({.plain = -1, .problem = link->problem()});
     } else {
-      ++refused_;
       if (carries() || queue_id_ != 0) // not while this host is starting
         lines_.add(now(), fmt::format("refused {}: {}", link->address(), link->problem()));
+      ++refused_;
     }
     if (carries())
       std::erase_if(halves_, [id](const auto& half) { return half.second.link == id; });

@@ -40,7 +40,7 @@ struct pump_options {
   std::function<void(const std::string& line)> report = [](const std::string&) {};
 };
 
-/// What a pump has done so far.
+/// What a pump has done so far, and reported.
 struct pump_counts {
   std::uint64_t opened = 0;
   std::uint64_t refused = 0; ///< of those whom a door has led here

@@ -2,11 +2,10 @@
 
 #include "tests/unit/actors/linked_host.hpp"
 #include "tests/unit/links/raw_client.hpp"
+#include "tests/unit/links/told_lines.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <mutex>
 
 namespace dynamix::actors::testing {
 namespace {
@@ -22,19 +21,11 @@ protected:
     ben_ = start("ben", {});
   }
   std::unique_ptr<one_host> start(const std::string& name, std::set<std::string> accepted) {
-    return std::make_unique<one_host>(name, keys_.path(), std::move(accepted), [this](const std::string& line) {
-      const std::scoped_lock lock(mutex_);
-      lines_.push_back(line);
-    });
-  }
-  std::vector<std::string> lines() {
-    const std::scoped_lock lock(mutex_);
-    return lines_;
+    return std::make_unique<one_host>(name, keys_.path(), std::move(accepted), lines_.report());
   }
 
   links::testing::temporary_keys keys_;
-  std::mutex mutex_;
-  std::vector<std::string> lines_; ///< guarded by the mutex
+  links::testing::told_lines lines_;
   std::unique_ptr<one_host> ada_;
   std::unique_ptr<one_host> ben_;
 };
@@ -118,7 +109,8 @@ TEST_F(Stranger, EndsAGatewayInTheClear) {
 TEST_F(Stranger, IsCutBeforeAByteReachesTheGatewayOverLinks) {
   const auto port = ada_->publish();
   EXPECT_FALSE(ends_the_gateway(port));
-  EXPECT_THAT(lines(), SizeIs(1));
+  EXPECT_TRUE(lines_.say("refused "));
+  EXPECT_THAT(lines_.all(), SizeIs(1));
   EXPECT_EQ(ada_->pump().counts().opened, 0U);
   const auto reached = ben_->reach("ada", port);
   EXPECT_TRUE(reached && ben_->asks(reached)) << "the gateway lives";
@@ -133,7 +125,7 @@ TEST_F(Stranger, GetsCafsGreetingInTheClearAndNotAByteOverLinks) {
   std::string received;
   EXPECT_TRUE(secured.wait_for_end(received));
   EXPECT_EQ(received, "");
-  EXPECT_THAT(lines().at(0), HasSubstr("it does not speak TLS"));
+  EXPECT_TRUE(lines_.say("it does not speak TLS"));
 }
 
 } // namespace

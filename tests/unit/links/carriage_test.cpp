@@ -1,5 +1,6 @@
 /// Connections within a process that links carry to another, encrypted or in the clear once both ends are proven.
 
+#include "faults/proxy.hpp"
 #include "tests/unit/links/link_pair.hpp"
 #include "tests/unit/links/raw_client.hpp"
 
@@ -42,12 +43,6 @@ protected:
     EXPECT_EQ(ben.carry_to({.host = "ada", .purpose = purpose}, "127.0.0.1", port_, milliseconds(5000), ours), "");
     return theirs;
   }
-  bool says(const std::string& text) {
-    return wait_until([&] {
-      const auto said = lines();
-      return std::ranges::any_of(said, [&](const auto& line) { return line.find(text) != std::string::npos; });
-    });
-  }
 
   std::shared_ptr<pump> ada_;
   std::uint16_t port_ = 0;
@@ -69,7 +64,7 @@ TEST_P(Carriage, LosesNothingBothWaysAtOnce) {
   const auto ben = start_with("ben", GetParam());
   const auto there = random_bytes(5'000'000);
   const auto back = random_bytes(7'000'001);
-  const plain_end at_ben(call(*ben, "g1"));
+  plain_end at_ben(call(*ben, "g1"));
   std::thread writer([&] { EXPECT_TRUE(at_ben.write(there)); }); // before ada's end is there
   const plain_end at_ada(take("g1"));
   std::thread answerer([&] { EXPECT_TRUE(at_ada.write(back)); });
@@ -77,6 +72,8 @@ TEST_P(Carriage, LosesNothingBothWaysAtOnce) {
   EXPECT_TRUE(at_ada.read(there.size()) == there);
   for (auto* each : {&writer, &answerer, &reader})
     each->join();
+  at_ben.close();
+  EXPECT_TRUE(wait_until([&] { return ada_->counts().open == 0 && ben->counts().open == 0; }));
   EXPECT_THAT(lines(), IsEmpty());
 }
 
@@ -185,6 +182,62 @@ TEST_P(Carriage, IsOnTheWireAsItIsSetToBe) {
   EXPECT_EQ(wire, gradients);
   EXPECT_EQ(read_wire_as_caller(port_, {.own = own, .protocol = GetParam()}, "\x02g2 and more", 1), "");
   EXPECT_TRUE(says("it said more than what the link is for"));
+}
+
+/// Over a path that a test harms, in the way from ben to ada.
+class CarriageOverAPath : public Carriage {
+protected:
+  void SetUp() override {
+    Carriage::SetUp();
+    port_ = path_.add_link("path", "127.0.0.1", port_);
+    ben_ = start_with("ben", GetParam());
+    expect_carried("before");
+  }
+  bool clear() const { return GetParam() == std::string(clear_gradient_protocol); }
+  void expect_carried(const std::string& purpose) {
+    at_ben_ = std::make_unique<plain_end>(call(*ben_, purpose));
+    at_ada_ = std::make_unique<plain_end>(take(purpose));
+    EXPECT_TRUE(at_ben_->write(purpose));
+    EXPECT_EQ(at_ada_->read(purpose.size()), purpose);
+  }
+
+  faults::proxy path_;
+  std::shared_ptr<pump> ben_;
+  std::unique_ptr<plain_end> at_ben_;
+  std::unique_ptr<plain_end> at_ada_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Of, CarriageOverAPath, ::testing::Values(gradient_protocol, clear_gradient_protocol),
+                         [](const auto& form) {
+                           return form.param == std::string(gradient_protocol) ? "EncryptedData" : "ClearData";
+                         });
+
+TEST_P(CarriageOverAPath, IsBrokenByAChangedByteWhichNobodyNoticesInTheClear) {
+  const std::string sent = "gradients";
+  path_.corrupt_next("path", faults::way::to_server);
+  EXPECT_TRUE(at_ben_->write(sent));
+  const auto received = at_ada_->read(sent.size());
+  EXPECT_EQ(path_.counters("path").of(faults::way::to_server).corrupted, 1U);
+  if (clear()) {
+    EXPECT_EQ(received.size(), sent.size());
+    EXPECT_NE(received, sent);
+  } else {
+    EXPECT_EQ(received, "");
+    EXPECT_EQ(at_ben_->read(1), "");
+    EXPECT_TRUE(says("broke: "));
+  }
+  expect_carried("after");
+}
+
+TEST_P(CarriageOverAPath, EndsWhereThePathIsCutShortAndIsCalledAgain) {
+  const std::string sent = "gradients";
+  path_.truncate_next("path", faults::way::to_server);
+  EXPECT_TRUE(at_ben_->write(sent));
+  const auto received = at_ada_->read(sent.size());
+  EXPECT_EQ(path_.counters("path").of(faults::way::to_server).truncated, 1U);
+  EXPECT_EQ(received, clear() ? "grad" : "") << "a record that is not whole is none";
+  EXPECT_EQ(at_ben_->read(1), "");
+  expect_carried("after");
 }
 
 TEST_P(Carriage, IsRefusedByBothWhereTheOtherIsSetOtherwise) {

@@ -6,31 +6,19 @@
 #include "links/pump.hpp"
 #include "storage/splitmix64.hpp"
 #include "tests/unit/links/temporary_keys.hpp"
+#include "tests/unit/links/told_lines.hpp"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <poll.h>
 #include <sys/socket.h>
-#include <thread>
 #include <unistd.h>
 #include <vector>
 
 namespace dynamix::links::testing {
-
-/// Looks every 5 ms, for 30 s at most, whether something has come true.
-template <class Condition>
-bool wait_until(const Condition& come_true) {
-  for (int look = 0; look < 6000; ++look) {
-    if (come_true())
-      return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return false;
-}
 
 inline std::string random_bytes(std::size_t size) {
   std::string bytes(size, '\0');
@@ -97,12 +85,7 @@ protected:
             .handshake_timeout = handshake_timeout,
             .report = report()};
   }
-  std::function<void(const std::string&)> report() {
-    return [this](const std::string& line) {
-      const std::scoped_lock lock(mutex_);
-      lines_.push_back(line);
-    };
-  }
+  std::function<void(const std::string&)> report() { return lines_.report(); }
   static std::shared_ptr<pump> start(pump_options options) {
     std::string problem;
     std::shared_ptr<pump> started = pump::start(std::move(options), problem);
@@ -139,14 +122,11 @@ protected:
     pollfd waiting{.fd = queue_->get(), .events = POLLIN, .revents = 0};
     return ::poll(&waiting, 1, 0) == 1;
   }
-  std::vector<std::string> lines() {
-    const std::scoped_lock lock(mutex_);
-    return lines_;
-  }
+  std::vector<std::string> lines() const { return lines_.all(); }
+  bool says(const std::string& text) const { return lines_.say(text); }
 
   temporary_keys keys_;
-  std::mutex mutex_;
-  std::vector<std::string> lines_; ///< guarded by the mutex
+  told_lines lines_;
   std::unique_ptr<plain_end> queue_;
   std::unique_ptr<door> door_; ///< ada's
 };

@@ -35,7 +35,7 @@ protected:
 };
 
 TEST_F(Pump, CarriesBytesBothWaysAtOnce) {
-  const plain_end from_ben(call());
+  plain_end from_ben(call());
   ASSERT_GE(from_ben.get(), 0) << problem_;
   const plain_end at_ada(next_link());
   const auto there = random_bytes(5'000'000);
@@ -47,6 +47,8 @@ TEST_F(Pump, CarriesBytesBothWaysAtOnce) {
   for (auto* each : {&writer, &answerer, &reader})
     each->join();
   EXPECT_EQ(ada_->counts().open, 1U);
+  from_ben.close();
+  EXPECT_TRUE(wait_until([&] { return ada_->counts().open == 0 && ben_->counts().open == 0; }));
   EXPECT_THAT(lines(), IsEmpty());
 }
 
@@ -128,9 +130,10 @@ TEST_F(CarryingPump, CarriesNothingToAnotherHostThanTheCalled) {
   ASSERT_EQ(ben_->carry_to({.host = "cy", .purpose = "one"}, "127.0.0.1", port_, milliseconds(5000), calling.given),
             "");
   EXPECT_EQ(calling.kept->read(1), "") << "it ends";
-  EXPECT_TRUE(wait_until([&] { return door_->counts().shaking_hands == 0 && !lines().empty(); }));
+  EXPECT_TRUE(says("it is host \"ada\", and \"cy\" was called"));
+  EXPECT_TRUE(wait_until([&] { return door_->counts().refused == 1; }));
+  EXPECT_EQ(door_->counts().proven, 0U);
   EXPECT_EQ(ada_->counts().opened, 0U);
-  EXPECT_THAT(lines(), ::testing::Contains(HasSubstr("it is host \"ada\", and \"cy\" was called")));
 }
 
 TEST_F(Pump, TellsTheEndOfEitherSide) {
@@ -180,7 +183,7 @@ TEST_F(Pump, ReachesNobodyOnceItHasEnded) {
   const auto other = start(options_of("ben"));
   EXPECT_EQ(other->connect("ada", "127.0.0.1", port_, milliseconds(5000), problem_), -1);
   EXPECT_TRUE(wait_until([&] { return door_->counts().refused == 2; })) << "and the call that did not begin";
-  EXPECT_THAT(lines().back(), HasSubstr("this host ends"));
+  EXPECT_TRUE(says("this host ends"));
 }
 
 TEST_F(Pump, HoldsASenderBackWhoseReceiverReadsNothing) {
@@ -211,6 +214,7 @@ TEST_F(Pump, HandsLinksToWhoeverTakesThemNow) {
   queue_->close();
   EXPECT_TRUE(wait_until([&] { return call() == -1; }));
   EXPECT_TRUE(from_ben.write("!") && at_ada.read(1) == "!") << "links that are open stay open";
+  EXPECT_TRUE(says("nobody takes links here"));
   EXPECT_THAT(lines(), ::testing::Each(HasSubstr("nobody takes links here")));
   take_links_of(*ada_);
   const plain_end again(call());

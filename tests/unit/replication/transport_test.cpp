@@ -4,6 +4,7 @@
 #include "replication/challenge.hpp"
 #include "replication/guarded_io.hpp"
 #include "tests/unit/links/temporary_keys.hpp"
+#include "tests/unit/links/told_lines.hpp"
 #include "tests/unit/replication/raw_peer.hpp"
 #include "tests/unit/replication/transport_host.hpp"
 
@@ -267,12 +268,6 @@ protected:
   void SetUp() override {
     ASSERT_EQ(links::make_keys(keys_.path(), links::testing::request_of({"one", "two", "three"})), "");
   }
-  std::function<void(const std::string&)> report() {
-    return [this](const std::string& line) {
-      const std::scoped_lock lock(mutex_);
-      lines_.push_back(line);
-    };
-  }
   /// Behind the host's door, which is open.
   std::shared_ptr<links::pump> pump_of(const std::string& host) {
     const auto own = links::host_directory(keys_.path(), host);
@@ -282,10 +277,11 @@ protected:
                                                                .accepted = {"one", "two"},
                                                                .protocol = links::raft_protocol,
                                                                .silent_peer_ms = 5000,
-                                                               .report = report()},
+                                                               .report = lines_.report()},
                                                               problem);
     EXPECT_NE(started, nullptr) << problem;
-    auto& door = doors_[host] = links::door::start({.directory = own, .host = host, .report = report()}, problem);
+    auto& door = doors_[host] =
+        links::door::start({.directory = own, .host = host, .report = lines_.report()}, problem);
     EXPECT_NE(door, nullptr) << problem;
     door->lead_to(started);
     EXPECT_EQ(door->listen("127.0.0.1", 0), "");
@@ -296,14 +292,12 @@ protected:
                                         std::uint32_t handshake_ms = 20'000) {
     return std::make_unique<transport_host>(id, std::move(others), secret, handshake_ms, pump_of(host));
   }
-  std::vector<std::string> lines() {
-    const std::scoped_lock lock(mutex_);
-    return lines_;
+  bool door_has_refused(const std::string& host) {
+    return links::testing::wait_until([&] { return doors_.at(host)->counts().refused == 1; });
   }
 
   links::testing::temporary_keys keys_;
-  std::mutex mutex_;
-  std::vector<std::string> lines_; ///< guarded by the mutex
+  links::testing::told_lines lines_;
   std::map<std::string, std::unique_ptr<links::door>> doors_;
 };
 
@@ -319,14 +313,14 @@ TEST_F(TransportOverLinks, HandsOverAStreamAndTellsItsEnd) {
     EXPECT_EQ(second->counts().accepted, 1U);
   }
   EXPECT_TRUE(second->wait([&] { return second->hung_up() == std::vector<std::uint64_t>{1}; }));
-  EXPECT_THAT(lines(), testing::IsEmpty());
+  EXPECT_THAT(lines_.all(), testing::IsEmpty());
 }
 
 TEST_F(TransportOverLinks, RefusesHostsOfTheClusterThatAreNoVoters) {
   const auto second = start(2, "two", {{3, nowhere, "three"}}); // whom its pump does not accept, as it does "one"
   const auto third = start(3, "three", {{2, place_of("two"), "two"}});
   EXPECT_EQ(third->connect(2), RAFT_NOCONNECTION);
-  EXPECT_THAT(lines(), testing::Contains(testing::HasSubstr("host \"three\" may not connect to this one")));
+  EXPECT_TRUE(lines_.say("host \"three\" may not connect to this one"));
   const auto first = start(1, "one", {{2, place_of("two"), "two"}});
   first->begin_connect(2);
   EXPECT_TRUE(second->wait([&] { return second->counts().refused == 1; }));
@@ -338,7 +332,8 @@ TEST_F(TransportOverLinks, ReachesOnlyTheHostThatItCalls) {
   const auto second = start(2, "two", {{1, nowhere, "one"}});
   const auto first = start(1, "one", {{3, place_of("two"), "three"}});
   EXPECT_EQ(first->connect(3), RAFT_NOCONNECTION);
-  EXPECT_THAT(lines(), testing::Contains(testing::HasSubstr("it is host \"two\", and \"three\" was called")));
+  EXPECT_TRUE(lines_.say("it is host \"two\", and \"three\" was called"));
+  EXPECT_TRUE(door_has_refused("two"));
   EXPECT_THAT(second->accepted(), testing::IsEmpty());
 }
 
@@ -347,7 +342,8 @@ TEST_F(TransportOverLinks, RefusesWhoeverHasOnlyTheSecret) {
   raw_peer peer(doors_.at("one")->port());
   peer.send(to_bytes(encode_greeting(greeting_by(2, 1))));
   EXPECT_TRUE(peer.hung_up());
-  EXPECT_THAT(lines(), testing::Contains(testing::HasSubstr("it does not speak TLS")));
+  EXPECT_TRUE(lines_.say("it does not speak TLS"));
+  EXPECT_TRUE(door_has_refused("one"));
   EXPECT_THAT(host->accepted(), testing::IsEmpty());
 }
 
