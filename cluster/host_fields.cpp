@@ -46,7 +46,8 @@ const std::vector<settings::field<host_entry>> host_rows = {
     {"host",
      "roles",
      in<host_of, &host::roles>,
-     "What it does: worker, arbitrator or both. One host is the arbitrator, or 3 or 5 that arbitrator.replicas names.",
+     "What it does: worker, arbitrator or both. One host is the arbitrator, or 3 or 5 that arbitrator.replicas names; "
+     "under stigmergic none need be: the first worker's host, or those 3 or 5, have the second role then.",
      {},
      role_names},
     {"host", "replica_port", in<host_of, &host::replica_port>,

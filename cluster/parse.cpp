@@ -73,12 +73,27 @@ private:
   cluster_file& file_;
 };
 
+/// Under `stigmergic` nobody decides, so no host needs to be the arbitrator: the hosts that `arbitrator.replicas`
+/// names, or else the first worker's, keep membership and ledger. What the file gives a role, it keeps.
+void appoint_keepers(cluster_file& file) {
+  if (file.arbitrator.policy != policy_kind::stigmergic || !file.arbitrators().empty())
+    return;
+  const auto& named = file.arbitrator.replicas;
+  const auto keeps = [&](const host& each) {
+    return each.has(role::worker) && (named.empty() || std::ranges::find(named, each.name) != named.end());
+  };
+  for (auto at = std::ranges::find_if(file.hosts, keeps); at != file.hosts.end();
+       at = named.empty() ? file.hosts.end() : std::find_if(at + 1, file.hosts.end(), keeps))
+    at->roles.push_back(role::arbitrator);
+}
+
 parse_result parse(settings::toml_reader reader) {
   parse_result result;
   result.file.path = reader.path();
   if (reader.readable()) {
     document_reader(reader, result.file).read();
     result.file.positions = std::move(reader.positions());
+    appoint_keepers(result.file);
     validate(result.file, reader.broken(), reader.errors());
   }
   result.errors = reader.finish();

@@ -286,7 +286,8 @@ void check_roles(checker& check) {
                     "host \"" + hosts[i].name +
                         "\" is a second arbitrator; exactly one host must have that role, or 3 or 5 that "
                         "arbitrator.replicas names");
-  check.require(arbitrators > 0, {"host[0].roles"}, "no host has the role \"arbitrator\"; exactly one must");
+  check.require(arbitrators > 0, {"host[0].roles"},
+                "no host has the role \"arbitrator\"; exactly one must, unless arbitrator.policy is \"stigmergic\"");
   if (replicated)
     check_replicas(check);
 }

@@ -30,6 +30,7 @@ worker_options options_of(const cluster::cluster_file& file, std::uint64_t diges
           .lowest_batch = file.batch.lowest,
           .highest_batch = limit == 0 ? file.batch.highest : limit,
           .guest = listed == nullptr,
+          .leaves_traces = file.leaves_traces(),
           .identity = {.cluster = file.name,
                        .cluster_digest = digest,
                        .host = host,
@@ -185,7 +186,8 @@ void worker_protocol::orphan(const char* why) {
   emit(effects::forget_hub{});
   if (phase_ == phase::training)
     log(log_level::warning,
-        fmt::format("arbitrator_lost reason=\"{}\" the last batch sizes stand, training goes on", why));
+        fmt::format("arbitrator_lost reason=\"{}\" {}, training goes on", why,
+                    options_.leaves_traces ? "workers go by traces" : "the last batch sizes stand"));
   else if (phase_ == phase::waiting)
     log(log_level::warning, fmt::format("arbitrator_lost reason=\"{}\" training waits for it", why));
 }
@@ -337,8 +339,9 @@ void worker_protocol::on(events::generation_left& what) {
   if (!what.goes_on)
     return conclude();
   phase_ = phase::waiting;
-  log(log_level::warning, fmt::format("generation_left generation={} steps={} reason=\"{}\"", newest_->generation,
-                                      account_.steps, account_.reason));
+  log(log_level::warning,
+      fmt::format("generation_left generation={} steps={} reason=\"{}\"{}", newest_->generation, account_.steps,
+                  account_.reason, hub_ ? "" : " training waits for the arbitrator, which is lost"));
   if (!end_between_generations())
     greet();
 }

@@ -22,8 +22,9 @@ struct worker_options {
   std::uint32_t highest_batch = messages::max_batch;
   /// Training is another process's, which comes and goes: no hello without it, and nobody judges how fast it is.
   bool external_trainer = false;
-  bool guest = false;       ///< the file does not name its host: it may have to wait for a place, and lose it
-  messages::hello identity; ///< protocol, cluster, digest, host, incarnation, heartbeat, newest checkpoint's steps
+  bool guest = false;         ///< the file does not name its host: it may have to wait for a place, and lose it
+  bool leaves_traces = false; ///< batch sizes are chosen at every step, whether an arbitrator is there or not
+  messages::hello identity;   ///< protocol, cluster, digest, host, incarnation, heartbeat, newest checkpoint's steps
 };
 
 /// Of the worker on `host`, which is one of the file's workers or joins an open cluster; `digest` is the file's. A

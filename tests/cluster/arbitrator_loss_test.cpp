@@ -1,5 +1,6 @@
 /// The arbitrator dies in mid-training: training goes on without it, and with its successor.
 
+#include "storage/atomic_file.hpp"
 #include "tests/cluster/trial.hpp"
 
 #include <nlohmann/json.hpp>
@@ -18,8 +19,8 @@ protected:
   /// Slow enough that most of the training is left after the first windows.
   void write_slow_file(double epochs) { write_file({.slowdowns = {10, 10}, .epochs = epochs}); }
 
-  /// Two epochs, of which the arbitrator sees three windows.
-  void train_on_without_the_arbitrator() {
+  /// Two epochs, of which the arbitrator sees three windows. The workers tell what their batch sizes do then.
+  void train_on_without_the_arbitrator(const std::string& told) {
     auto first = start_host("w0");
     auto second = start_host("w1");
     auto arbitrator = start_host("hub");
@@ -28,7 +29,7 @@ protected:
     arbitrator.wait();
     for (auto* each : {&first, &second}) {
       EXPECT_EQ(each->wait().code, 0) << each->said();
-      EXPECT_TRUE(each->says("the last batch sizes stand, training goes on")) << each->said();
+      EXPECT_TRUE(each->says(told + ", training goes on")) << each->said();
     }
     for (const char* worker : {"w0", "w1"})
       EXPECT_EQ(farewell_of(worker).samples, 12000U);
@@ -38,7 +39,7 @@ protected:
 
 TEST_F(ArbitratorLoss, LeavesTheWorkersTrainingOnTheirLastBatchSizes) {
   write_slow_file(2);
-  train_on_without_the_arbitrator();
+  train_on_without_the_arbitrator("the last batch sizes stand");
   const auto decided = windows();
   for (const char* worker : {"w0", "w1"}) {
     const auto said = farewell_of(worker);
@@ -51,7 +52,7 @@ TEST_F(ArbitratorLoss, LeavesTheWorkersTrainingOnTheirLastBatchSizes) {
 
 TEST_F(ArbitratorLoss, CostsNothingWhereWorkersGoByTraces) {
   write_file({.slowdowns = {10, 30}, .epochs = 2, .arbitrator = "policy = \"stigmergic\"\n"});
-  train_on_without_the_arbitrator();
+  train_on_without_the_arbitrator("workers go by traces");
 }
 
 TEST_F(ArbitratorLoss, IsMendedByLocalWhileTrainingGoesOn) {
@@ -101,6 +102,55 @@ TEST_F(ArbitratorLoss, EndsWhenASuccessorTakesOverWithAHigherTerm) {
   for (const auto& worker : workers)
     EXPECT_TRUE(worker.says("arbitrator_is_back")) << worker.said();
   EXPECT_EQ(farewell_of("w0").parameter_checksum, farewell_of("w1").parameter_checksum);
+}
+
+/// Workers alone, under `stigmergic`: one of their hosts keeps membership and ledger.
+class WorkersAlone : public trial {
+protected:
+  /// Slow enough that most of the training is left after the first windows.
+  void write_slow_file(const std::string& more_of_arbitrator = {}, const std::string& cluster = {}) {
+    write_file({.slowdowns = {10, 20, 10},
+                .epochs = 2,
+                .replicas = 0,
+                .arbitrator = "policy = \"stigmergic\"\n" + more_of_arbitrator,
+                .cluster = cluster});
+  }
+};
+
+TEST_F(WorkersAlone, WaitForTheOneWhoKeepsTheLedgerAndGoOnWithIt) {
+  write_slow_file();
+  auto first = start_host("w0");
+  auto second = start_host("w1");
+  auto third = start_host("w2");
+  ASSERT_TRUE(wait_for_windows(3)) << first.said();
+  first.signal(SIGKILL);
+  EXPECT_EQ(first.wait().code, 128 + SIGKILL);
+  for (auto* each : {&second, &third}) // nobody forms the next group
+    ASSERT_TRUE(wait_until([&] { return each->says("training waits for"); })) << each->said();
+  auto again = start_host("w0", "--resume");
+  for (auto* each : {&again, &second, &third})
+    EXPECT_EQ(each->wait().code, 0) << each->said();
+  expect_whole_training({"w0", "w1", "w2"}, 12000);
+  EXPECT_EQ(nlohmann::json::parse(contents_of(run().summary()))["succeeded"], true);
+}
+
+TEST_F(WorkersAlone, GoOnByThemselvesWhereThreeKeepTheLedger) {
+  ASSERT_EQ(storage::write_file_atomically(directory_.path() + "/secret", "known to these three alone"), "");
+  write_slow_file("replicas = [\"w0\", \"w1\", \"w2\"]\n", "secret_file = \"secret\"\n");
+  auto local = start_local();
+  ASSERT_TRUE(wait_for_windows(3)) << local.said();
+  const auto leaders = [this] {
+    std::vector<std::string> found;
+    for (const auto& event : rows<ledger::event>())
+      if (event.event == ledger::event_kind::leader)
+        found.push_back(event.host);
+    return found;
+  };
+  ASSERT_TRUE(local.signal_host(leaders().back(), SIGKILL)) << local.said();
+  const auto ended = local.wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_GE(leaders().size(), 2U) << ended.output;
+  expect_whole_training({"w0", "w1", "w2"}, 12000);
 }
 
 } // namespace

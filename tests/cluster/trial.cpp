@@ -224,4 +224,22 @@ messages::farewell trial::farewell_of(const std::string& host) const {
   return said;
 }
 
+void trial::expect_whole_training(const std::vector<std::string>& workers, std::uint64_t samples) const {
+  const auto first = farewell_of(workers.front());
+  EXPECT_EQ(first.samples, samples);
+  EXPECT_EQ(first.reason, "epochs completed");
+  for (const auto& worker : workers) {
+    const auto said = farewell_of(worker);
+    EXPECT_TRUE(said.succeeded) << worker << ": " << said.reason;
+    EXPECT_EQ(said.steps, first.steps) << worker;
+    EXPECT_EQ(said.parameter_checksum, first.parameter_checksum) << worker;
+  }
+  std::uint64_t newest = 0;
+  for (const auto& formed : generations()) {
+    EXPECT_GT(formed.generation, newest);
+    EXPECT_LE(formed.steps_lost, 1U) << "generation " << formed.generation;
+    newest = formed.generation;
+  }
+}
+
 } // namespace dynamix::cluster_test

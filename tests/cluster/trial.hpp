@@ -66,7 +66,7 @@ struct trial_options {
   double epochs = 1;
   std::string more = {};       ///< TOML behind the hosts: further sections
   std::string training = {};   ///< further lines of [training]
-  std::size_t replicas = 1;    ///< of the arbitrator: "hub", and "hub2", "hub3" where there are 3
+  std::size_t replicas = 1;    ///< of the arbitrator: "hub", and "hub2", "hub3" where there are 3; 0: workers alone
   std::string page = {};       ///< dashboard.listen; empty: none, for many clusters run at once
   std::string arbitrator = {}; ///< further lines of [arbitrator], whose windows have 2 steps
   std::string cluster = {};    ///< further lines of [cluster]
@@ -117,6 +117,9 @@ protected:
   bool wait_for_generation(const std::vector<std::string>& members, std::uint64_t above = 0) const;
   /// A worker's file; fails the test when there is none.
   messages::farewell farewell_of(const std::string& host) const;
+
+  /// Training came to its end with every sample dealt once an epoch, and all who ended it have the same parameters.
+  void expect_whole_training(const std::vector<std::string>& workers, std::uint64_t samples) const;
 
   const node::testing::temporary_directory directory_;
 

@@ -17,33 +17,12 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-using names = std::vector<std::string>;
-
 class WorkerLoss : public trial {
 protected:
   /// Slow enough that most of the training is left after the first windows.
   void write_slow_file(double epochs) { write_file({.slowdowns = {10, 10, 10}, .epochs = epochs}); }
 
   nlohmann::json summary() const { return nlohmann::json::parse(contents_of(run().summary())); }
-
-  /// Training came to its end with every sample dealt once an epoch, and all who ended it have the same parameters.
-  void expect_whole_training(const names& workers, std::uint64_t samples) const {
-    const auto first = farewell_of(workers.front());
-    EXPECT_EQ(first.samples, samples);
-    EXPECT_EQ(first.reason, "epochs completed");
-    for (const auto& worker : workers) {
-      const auto said = farewell_of(worker);
-      EXPECT_TRUE(said.succeeded) << worker << ": " << said.reason;
-      EXPECT_EQ(said.steps, first.steps) << worker;
-      EXPECT_EQ(said.parameter_checksum, first.parameter_checksum) << worker;
-    }
-    std::uint64_t newest = 0;
-    for (const auto& formed : generations()) {
-      EXPECT_GT(formed.generation, newest);
-      EXPECT_LE(formed.steps_lost, 1U) << "generation " << formed.generation;
-      newest = formed.generation;
-    }
-  }
 };
 
 TEST_F(WorkerLoss, CostsLocalAtMostAStepAndTheWorkerComesBack) {

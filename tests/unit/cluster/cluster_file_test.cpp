@@ -1,5 +1,6 @@
 #include "cluster/cluster_file.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -89,6 +90,24 @@ TEST(ClusterFile, FindsHostsByNameRoleAndRank) {
   EXPECT_EQ(file.find("nobody"), nullptr);
   EXPECT_EQ(file.workers(), (std::vector<const host*>{&file.hosts[0], &file.hosts[1]}));
   EXPECT_EQ(&file.arbitrator_host(), &file.hosts[0]);
+}
+
+TEST(ClusterFile, NeedsNoArbitratorWhereNobodyDecides) {
+  const std::string hosts = "[[host]]\nname = \"a\"\nport = 1\ncount = 3\n";
+  const std::string alone =
+      "[cluster]\nname = \"three\"\nsecret_file = \"secret\"\n[arbitrator]\npolicy = \"stigmergic\"\n";
+  const auto file = parsed(alone + hosts);
+  EXPECT_EQ(file.hosts[0].roles, (std::vector<role>{role::worker, role::arbitrator}));
+  EXPECT_EQ(file.arbitrators(), (std::vector<const host*>{&file.hosts[0]}));
+  EXPECT_EQ(file.workers().size(), 3U);
+  EXPECT_EQ(parsed(to_toml(file)).digest(), file.digest());
+
+  const auto three = parsed(alone + "replicas = [\"a-1\", \"a-2\", \"a-3\"]\n" + hosts);
+  EXPECT_EQ(three.arbitrators().size(), 3U);
+  const auto deciding =
+      parse_cluster_text("[cluster]\nname = \"three\"\n[arbitrator]\npolicy = \"goodput\"\n" + hosts, "f.toml");
+  ASSERT_EQ(deciding.errors.size(), 1U);
+  EXPECT_THAT(to_string(deciding.errors[0]), ::testing::HasSubstr("no host has the role \"arbitrator\""));
 }
 
 TEST(ClusterFile, LetsArbitratorsStandInForEachOtherWhoShareASecret) {
