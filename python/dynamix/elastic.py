@@ -54,10 +54,10 @@ def _sockets() -> Sockets:
 def _process() -> List[Any]:
     """Of this process, so that another one on the machine can tell whether it lives."""
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return [boot, os.readlink("/proc/self/ns/pid"), os.getpid(), _started(os.getpid())]
+    return [boot, os.readlink("/proc/self/ns/pid"), os.getpid(), started(os.getpid())]
 
 
-def _started(process: int) -> Optional[str]:
+def started(process: int) -> Optional[str]:
     """When a process was started; None where there is none that lives."""
     try:
         fields = pathlib.Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
@@ -132,7 +132,6 @@ class Members(Peers):
                 pass
 
     def close_inherited(self) -> None:
-        """In a forked loader worker, which would keep the sockets open when this process dies."""
         for descriptor in self._open_sockets():
             os.close(descriptor)
 
@@ -206,7 +205,7 @@ class Members(Peers):
 
     def _is_dead(self, identity: Sequence[Any]) -> bool:
         same_machine = list(identity[:2]) == self._identity[:2]
-        return same_machine and _started(int(identity[2])) != identity[3]
+        return same_machine and started(int(identity[2])) != identity[3]
 
     def _form_generation(self, number: int) -> bool:
         """On a thread that is left where it does not come to an end: a member may die meanwhile."""
@@ -377,19 +376,6 @@ class Alignment:
         for scheduler, saved in zip(self._schedulers, state["schedulers"]):
             scheduler.load_state_dict(saved)
         self._run.restore(state["run"])
-
-
-class WorkerStart:
-    """The start of a DataLoader's worker, in front of the script's own."""
-
-    def __init__(self, members: Members, then: Optional[Callable[[int], None]]) -> None:
-        self._members = members
-        self._then = then
-
-    def __call__(self, worker: int) -> None:
-        self._members.close_inherited()
-        if self._then is not None:
-            self._then(worker)
 
 
 def _quietly(form: Callable[[], None]) -> None:

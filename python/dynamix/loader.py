@@ -1,18 +1,25 @@
 """The training loader: Torch's DataLoader, with batches that the run deals."""
 from __future__ import annotations
 
+import ctypes
+import multiprocessing
+import os
+import signal
+import threading
 import time
-from typing import Any, Iterator, List, Optional, Sequence, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, TypeVar
 
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from . import structures as raw
 from .client import Client
-from .peers import Broken
+from .peers import Broken, Peers
 from .step import Step
 from .stream import Dealing, Stream
 
 _Sample = TypeVar("_Sample", covariant=True)
+_PR_SET_PDEATHSIG = 1
+_prctl: Any = getattr(ctypes.CDLL(None), "prctl", None)
 _REFUSED = {
     "sampler": "the run deals the samples; leave the sampler (DistributedSampler) out, shuffle=False keeps their order",
     "batch_sampler": "the run decides the batches; give batch_size",
@@ -85,6 +92,46 @@ class Batches:
         return dealing.take(dealt.epoch, dealt.step, self._client.shares(self._step.peers.size))
 
 
+def _end_with_member() -> None:
+    member = multiprocessing.parent_process()
+    if member is not None:
+        member.join()
+        os._exit(1)
+
+
+class WorkerStart:
+    """The start of a DataLoader's worker, in front of the script's own: it ends with its member.
+
+    Torch's watchdog in the worker looks whether its parent is still the one that it had when the watchdog began. A worker
+    whose member dies before that would take whoever has adopted it for its member, and wait for good; one of a server of
+    forks, which is its parent, always would.
+    """
+
+    def __init__(self, peers: Peers, then: Optional[Callable[[int], None]]) -> None:
+        self._close_inherited: Optional[Callable[[], None]] = peers.close_inherited if peers.elastic else None
+        self._then = then
+        self._member: Optional[int] = os.getpid()
+        # The signal comes when the thread ends that forked.
+        self._signalled = _prctl is not None and threading.current_thread() is threading.main_thread()
+
+    def __getstate__(self) -> Dict[str, Any]:
+        # A worker that is not forked by its member has inherited nothing.
+        return {**vars(self), "_close_inherited": None, "_member": None}
+
+    def __call__(self, worker: int) -> None:
+        if self._member is None:
+            threading.Thread(target=_end_with_member, daemon=True).start()
+        else:
+            if self._signalled:
+                _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != self._member:  # it died before
+                os._exit(1)
+        if self._close_inherited is not None:
+            self._close_inherited()
+        if self._then is not None:
+            self._then(worker)
+
+
 class Loader(DataLoader[_Sample]):
     """A DataLoader whose batches are those of a run. `len()` is the number of steps that an epoch has at the present batch
     sizes."""
@@ -111,8 +158,16 @@ class Loader(DataLoader[_Sample]):
 
     def __iter__(self) -> Any:
         began = time.perf_counter()
-        source = super().__iter__()
-        return self._deliver(source, began)
+        return self._deliver(self._fetch(), began)
+
+    def _fetch(self) -> Iterator[Any]:
+        """Torch's own iterator, which starts its workers where they do not live yet."""
+        given = self.worker_init_fn
+        self.worker_init_fn = WorkerStart(self._step.peers, given)
+        try:
+            return super().__iter__()
+        finally:
+            self.worker_init_fn = given
 
     def _deliver(self, source: Iterator[Any], began: float) -> Iterator[Any]:
         """Hands the batches on, and tells the run which one is with the training loop: each behind those that a framework
@@ -129,7 +184,7 @@ class Loader(DataLoader[_Sample]):
                 if self._moved:
                     self._moved, self._batches.goes_on = False, True
                     del source  # before its workers' successors
-                    source = super().__iter__()
+                    source = self._fetch()
                     again = 0
                 if self._is_dropped() and again < len(self):
                     again += 1

@@ -119,6 +119,9 @@ class Peers:
             work = _distributed.all_reduce(value, group=self._side, async_op=True)
         return Sum(own, value, work)
 
+    def close_inherited(self) -> None:
+        """In a forked loader worker: it keeps no connection open that has to end with its member."""
+
     def fail(self, reason: str) -> Broken:
         """A collective has failed. Where the members cannot form a group anew its error stands."""
         return Broken(reason)

@@ -20,7 +20,7 @@ from . import agent as agents
 from . import structures as raw
 from .client import Client, DynamixError
 from .ddp import Hook, register
-from .elastic import Alignment, Ended, Members, WorkerStart
+from .elastic import Alignment, Ended, Members
 from .gradients import average
 from .loader import Batches, Loader, check
 from .memory import Guard, Loss, Weight
@@ -163,7 +163,7 @@ class Run:
         assert self._client is not None
         self._step = Step(self._client, self._peers, self._scaler)
         if isinstance(self._peers, Members):
-            self._join_members(self._peers, workload, options)
+            self._join_members(self._peers, workload)
         else:
             self._introduce(workload)
         if self._hook is not None:
@@ -192,9 +192,8 @@ class Run:
 
     # Members that go and come
 
-    def _join_members(self, members: Members, workload: raw.Workload, options: Dict[str, Any]) -> None:
+    def _join_members(self, members: Members, workload: raw.Workload) -> None:
         """Comes into the training that is under way, or begins it with all others."""
-        options["worker_init_fn"] = WorkerStart(members, options.get("worker_init_fn"))
         assert self._client is not None
         row = torch.zeros(raw.INTRODUCTION_COLUMNS, dtype=torch.int64)
         self._client.introduce(workload, row.data_ptr())

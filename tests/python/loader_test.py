@@ -1,13 +1,19 @@
 """Every sample is dealt exactly once an epoch, whatever loaders fetch ahead."""
 import collections
 import copy
+import os
 import pickle
+import select
+import signal
+import threading
+import time
 import unittest
 
 import ranks
 import torch
 
 import dynamix
+from dynamix import elastic
 
 
 def small(count):
@@ -249,6 +255,78 @@ class Accumulation(unittest.TestCase):
 class Models(unittest.TestCase):
     def test_that_joined_can_be_copied_and_kept(self):
         self.assertEqual(ranks.run(keep_model, 1), [False])
+
+
+def die_beside_a_worker(rank, world, end, in_init):
+    """Ends by SIGKILL while its loader's worker begins: right behind the fork, or in the script's own start of the worker."""
+    member = os.getpid()
+
+    def kill_member(_=None):
+        os.write(end, f"{os.getpid()} ".encode())
+        os.kill(member, signal.SIGKILL)
+        while os.getppid() == member:
+            time.sleep(0.001)
+
+    if not in_init:
+        os.register_at_fork(after_in_child=kill_member)
+    _, loader, _ = joined(3, small(60), num_workers=1, worker_init_fn=kill_member if in_init else None)
+    next(iter(loader))
+
+
+def train_with_workers_of_a_thread(rank, world):
+    """The loader's workers are started by a thread that has ended when they are used."""
+    began, begins = os.pipe()
+    _, loader, train = joined(3, small(60), num_workers=1, worker_init_fn=lambda worker: os.write(begins, b"."))
+    made = []
+    thread = threading.Thread(target=lambda: made.append((iter(loader), os.read(began, 1))))
+    thread.start()
+    thread.join()
+    numbers = []
+    for batch in made[0][0]:
+        numbers += batch[0].tolist()
+        train(batch)
+    return sorted(numbers) == list(range(60))
+
+
+def die_with_workers_of_a_server(rank, world, end):
+    """Ends by SIGKILL while its loader's worker, which a server of forks has started, waits for work."""
+    torch.multiprocessing.set_forkserver_preload(["torch"])
+    _, loader, _ = joined(3, small(60), num_workers=1, multiprocessing_context="forkserver")
+    batches = iter(loader)
+    next(batches)
+    os.write(end, f"{batches.gi_frame.f_locals['source']._workers[0].pid}".encode())
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class LoaderWorkers(unittest.TestCase):
+    def check_ends(self, member, *arguments):
+        ours, theirs = os.pipe()
+        try:
+            with ranks.Group(member, 1, theirs, *arguments):
+                self.assertTrue(select.select([ours], [], [], ranks.SECONDS)[0], "no worker has begun")
+                worker = int(os.read(ours, 100))
+                limit = time.monotonic() + 20
+                while elastic.started(worker) is not None and time.monotonic() < limit:
+                    time.sleep(0.01)
+                stays = elastic.started(worker) is not None
+                if stays:
+                    os.kill(worker, signal.SIGKILL)
+            self.assertFalse(stays, "the worker stays behind")
+        finally:
+            os.close(ours)
+            os.close(theirs)
+
+    def test_do_not_outlive_a_member_that_dies_right_behind_their_fork(self):
+        self.check_ends(die_beside_a_worker, False)
+
+    def test_do_not_outlive_a_member_that_dies_while_they_begin(self):
+        self.check_ends(die_beside_a_worker, True)
+
+    def test_do_not_outlive_a_member_that_has_not_forked_them(self):
+        self.check_ends(die_with_workers_of_a_server)
+
+    def test_outlive_the_thread_that_has_started_them(self):
+        self.assertEqual(ranks.run(train_with_workers_of_a_thread, 1), [True])
 
 
 class Loaders(unittest.TestCase):
