@@ -23,6 +23,10 @@ void decision_count::host_count::decide(messages::decision_key key) {
   ++made;
   if (stretches.empty() || !stretches.back().ended.empty())
     stretches.emplace_back();
+  if (stretches.size() > ends_kept) {
+    old_ends[stretches.front().ended] += stretches.front().unproven.size();
+    stretches.pop_front();
+  }
   auto& unproven = stretches.back().unproven;
   unproven.push_back(key);
   if (unproven.size() > unproven_most)
@@ -50,7 +54,7 @@ void decision_count::add(const ledger::row& row) {
 void decision_count::add_farewell(const messages::farewell& said) {
   if (!messages::tells_leave(said))
     return;
-  auto& count = hosts_[said.host];
+  auto& count = of(said.host);
   count.end("leave");
   count.left = true;
 }
@@ -68,16 +72,24 @@ void decision_count::add_window(const ledger::window& window) {
   }
   if (window.decided)
     for (const auto& worker : window.workers)
-      hosts_[worker.report.host].decide(window.key);
+      of(worker.report.host).decide(window.key);
+}
+
+decision_count::host_count& decision_count::of(const std::string& host) {
+  auto& count = hosts_[host];
+  count.used = ++uses_;
+  if (hosts_.size() > hosts_kept)
+    hosts_.erase(std::ranges::min_element(hosts_, {}, [](const auto& each) { return each.second.used; }));
+  return count;
 }
 
 void decision_count::add_event(const ledger::event& event) {
   if (event.event == ledger::event_kind::joined)
-    hosts_[event.host] = {}; // a new process
+    hosts_.erase(event.host); // a new process
   else if (event.event == ledger::event_kind::lost)
-    hosts_[event.host].end("worker");
+    of(event.host).end("worker");
   else if (event.event == ledger::event_kind::rejoined)
-    hosts_[event.host].end("generation"); // or its connection
+    of(event.host).end("generation"); // or its connection
   else if (event.event == ledger::event_kind::leader)
     end_all("arbitrator");
 }
@@ -92,6 +104,8 @@ std::map<std::string, decision_count::made> decision_count::by_host() const {
   for (const auto& [host, count] : hosts_) {
     auto& made = all[host];
     made.count = count.made;
+    for (const auto& [by, most] : count.old_ends)
+      made.ends.push_back({by, most});
     for (const auto& one : count.stretches)
       if (!one.ended.empty())
         made.ends.push_back({one.ended, one.unproven.size()});

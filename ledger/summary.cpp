@@ -17,16 +17,18 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-worker_summary summarise_worker(const run_records& records, const cluster::host& host, std::uint32_t rank) {
-  worker_summary worker{.host = host.name, .rank = rank};
+worker_summary summarise_worker(const run_records& records, const cluster::host& host) {
+  worker_summary worker{.host = host.name};
   for (const auto& change : host.emulate) {
     if (change.at_seconds == 0)
       worker.compute_slowdown = change.compute_slowdown;
     else
       worker.slowdown_changes = true;
   }
-  if (const auto* live = records.run.find_worker(host.name))
+  if (const auto* live = records.run.find_worker(host.name)) {
+    worker.rank = static_cast<std::uint32_t>(live - records.run.workers().data()); // places nobody has had count
     live->course.describe(worker);
+  }
   return worker;
 }
 
@@ -169,8 +171,8 @@ run_summary summarise(const run_records& records, run_observations observed) {
   if (!records.evaluations.empty())
     summary.final_accuracy = records.evaluations.back().test_accuracy;
   std::uint64_t samples = 0;
-  for (std::uint32_t rank = 0; const auto* host : file.workers()) {
-    summary.workers.push_back(summarise_worker(records, *host, rank++));
+  for (const auto* host : file.workers()) {
+    summary.workers.push_back(summarise_worker(records, *host));
     const auto& worker = summary.workers.back();
     samples += worker.samples;
     add_steps(summary.attribution, worker.time, worker.steps);

@@ -1,6 +1,7 @@
 #include "policy/deliberation.hpp"
 
 #include "cluster/decision_steps.hpp"
+#include "cluster/places.hpp"
 #include "policy/rivals.hpp"
 #include "policy/state.hpp"
 #include "storage/splitmix64.hpp"
@@ -42,7 +43,8 @@ std::vector<std::uint32_t> sample_ranks(const std::vector<std::uint32_t>& member
 deliberation::deliberation(const cluster::cluster_file& file, std::unique_ptr<policy::controller> decider)
     : file_(file), highest_(file.highest_by_rank()),
       adaptive_optimizer_(file.training.optimizer != cluster::optimizer_kind::sgd), controller_(std::move(decider)),
-      learning_(controller_->learns()), measured_(file.batch, file.training.rule), rollout_(file.ppo.horizon) {}
+      learning_(controller_->learns()), measured_(file.batch, file.training.rule, cluster::base_workers(file)),
+      rollout_(file.ppo.horizon) {}
 
 void deliberation::raise_term(std::uint64_t term) {
   term_ = std::max(term_, term);

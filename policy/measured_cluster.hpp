@@ -37,10 +37,12 @@ struct batch_plan {
 class measured_cluster {
 public:
   /// `rule`: plans go below the initial global batch under adascale only, the one rule whose learning rate is right
-  /// there.
+  /// there. `base_workers`: whose initial batch sizes make B0, which the trainer's learning rate is for
+  /// (cluster::base_workers), whoever is there now; 0: those of the window.
   explicit measured_cluster(const cluster::batch& limits,
-                            cluster::learning_rate_rule rule = cluster::learning_rate_rule::adascale)
-      : limits_(limits), rule_(rule) {}
+                            cluster::learning_rate_rule rule = cluster::learning_rate_rule::adascale,
+                            std::uint32_t base_workers = 0)
+      : limits_(limits), rule_(rule), base_workers_(base_workers) {}
 
   /// Takes a window in. Everything below speaks of the workers of this window, in the reports' order. `highest` holds
   /// what each may be given at most; empty: limits.highest. What was learned of a host outlasts generations.
@@ -72,8 +74,10 @@ public:
   double noise_scale() const { return noise_scale_; }
   /// The newest window's noise scale; negative while not measured.
   double newest_noise_scale() const { return newest_noise_scale_; }
-  /// B0, the initial global batch of this many workers.
-  std::uint64_t initial_total() const { return std::uint64_t{limits_.initial} * size(); }
+  /// B0, the initial global batch.
+  std::uint64_t initial_total() const {
+    return std::uint64_t{limits_.initial} * (base_workers_ == 0 ? size() : base_workers_);
+  }
   std::uint64_t lowest_total() const { return std::uint64_t{limits_.lowest} * size(); }
   std::uint64_t highest_total() const;
   /// The smallest global batch that a plan may have: the initial one while there is no noise scale to tell what another
@@ -144,6 +148,7 @@ private:
 
   cluster::batch limits_;
   cluster::learning_rate_rule rule_;
+  std::uint32_t base_workers_;
   worker_memory<memory> memories_;
   double exchange_seconds_ = -1; ///< moving mean; negative while not measured
   bool marks_ = false;           ///< workers have told of their pace, so they move work

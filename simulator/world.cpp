@@ -1,6 +1,7 @@
 #include "simulator/world.hpp"
 
 #include "cluster/decision_steps.hpp"
+#include "cluster/places.hpp"
 #include "simulator/host_model.hpp"
 #include "simulator/step_model.hpp"
 #include "simulator/window_report.hpp"
@@ -91,8 +92,7 @@ void world::state::settle() {
   const auto& training = what.file.training;
   learning = {.rule = training.rule,
               .adaptive = training.optimizer != cluster::optimizer_kind::sgd,
-              .initial_batch = static_cast<double>(what.file.batch.initial) *
-                               static_cast<double>(std::max<std::size_t>(1, present.size())),
+              .initial_batch = static_cast<double>(what.file.batch.initial) * cluster::base_workers(what.file),
               .reference_batch = what.workload.reference_batch};
   for (auto* each : {&cotenants, &emulated, &congestion, &work, &computing, &slowdown, &computed})
     each->assign(present.size(), 1);

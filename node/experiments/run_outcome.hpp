@@ -26,7 +26,7 @@ struct run_series {
   std::vector<double> accuracy_seconds;
   std::vector<double> accuracy; ///< of the test set, [0, 1]
   std::vector<double> batch_seconds;
-  std::vector<std::string> batch_names;     ///< workers; of more than 8: "highest", "median", "lowest"
+  std::vector<std::string> batch_names;     ///< workers; of more than 8: "highest", "median", "lowest"; by rank
   std::vector<std::vector<double>> batches; ///< [name][time]; NaN where the worker was not there
   window_series windows;
 };
@@ -86,19 +86,25 @@ public:
 
   /// Windows, decisions, interventions, step times and series; the rest is the caller's.
   run_outcome outcome() const;
-  /// By the file's order.
+  /// By rank; a place of an open cluster that several hosts have had goes by the newest, and tells of all of them.
   std::vector<ledger::worker_summary> workers() const;
 
 private:
   struct worker_totals {
     ledger::worker_summary summary;
+    bool place = false;    ///< of an open cluster: whose it is, the reports say
+    std::size_t hosts = 1; ///< that have had it
     double steps = 0;
     double batch = 0; ///< in the newest window; NaN: not there
   };
+  /// Null for a host that has no place.
+  worker_totals* find(const messages::window_report& report);
   void add_batches(double seconds);
+  /// The workers of the file and the places that somebody has had.
+  std::vector<const worker_totals*> seen() const;
 
-  std::vector<worker_totals> workers_;
-  std::map<std::string, std::size_t> places_;
+  std::vector<worker_totals> workers_;       ///< by rank
+  std::map<std::string, std::size_t> ranks_; ///< of the hosts that have one now
   thinned_rows batches_{points_most};
   thinned_rows windows_kept_{points_most};
   window_columns columns_;

@@ -1,9 +1,12 @@
+#include "cluster/places.hpp"
 #include "node/experiments/run_outcome.hpp"
 #include "node/reports/run_records.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/core.h>
 #include <limits>
+#include <tuple>
 
 namespace dynamix::node {
 namespace {
@@ -35,13 +38,42 @@ std::vector<std::vector<double>> thinned_rows::rows() const {
 }
 
 run_recorder::run_recorder(const cluster::cluster_file& file) {
-  for (const auto* host : file.workers()) {
-    places_.emplace(host->name, workers_.size());
-    worker_totals worker;
-    worker.summary.host = host->name;
+  const auto all = cluster::with_places(file);
+  for (const auto* host : all.workers()) {
+    worker_totals worker{.summary = {}, .place = cluster::is_place(*host)};
     worker.summary.rank = static_cast<std::uint32_t>(workers_.size());
+    if (worker.place) {
+      worker.hosts = 0;
+    } else {
+      worker.summary.host = host->name;
+      ranks_.emplace(host->name, workers_.size());
+    }
     workers_.push_back(worker);
   }
+}
+
+run_recorder::worker_totals* run_recorder::find(const messages::window_report& report) {
+  const auto known = ranks_.find(report.host);
+  if (known != ranks_.end() && (known->second == report.rank || !workers_[known->second].place))
+    return &workers_[known->second];
+  if (report.rank >= workers_.size() || !workers_[report.rank].place)
+    return nullptr;
+  if (known != ranks_.end())
+    ranks_.erase(known);
+  auto& worker = workers_[report.rank];
+  ranks_.erase(worker.summary.host);
+  ranks_.emplace(report.host, report.rank);
+  worker.summary.host = report.host;
+  ++worker.hosts;
+  return &worker;
+}
+
+std::vector<const run_recorder::worker_totals*> run_recorder::seen() const {
+  std::vector<const worker_totals*> all;
+  for (const auto& worker : workers_)
+    if (worker.hosts > 0)
+      all.push_back(&worker);
+  return all;
 }
 
 void run_recorder::add(const ledger::window& window) {
@@ -55,10 +87,10 @@ void run_recorder::add(const ledger::window& window) {
     decisions_ += window.decided ? 1 : 0;
     changes_ += window.decided && row.decided_batch != row.assigned_batch ? 1 : 0;
     intervened = intervened || !row.intervention.empty();
-    const auto place = places_.find(row.report.host);
-    if (place == places_.end())
+    auto* known = find(row.report);
+    if (known == nullptr)
       continue;
-    auto& worker = workers_[place->second];
+    auto& worker = *known;
     worker.batch = row.report.batch;
     if (row.stale) // counted with its own window
       continue;
@@ -80,16 +112,21 @@ void run_recorder::add(const ledger::window& window) {
   add_batches(seconds);
 }
 
+/// The first workers' batch sizes, and behind them the highest, the median and the lowest of all: an open cluster may
+/// become too large to draw each of its workers.
 void run_recorder::add_batches(double seconds) {
   std::vector<double> row = {seconds};
-  for (const auto& worker : workers_)
-    row.push_back(worker.batch);
-  if (workers_.size() > workers_drawn) {
-    std::erase_if(row, [](double value) { return std::isnan(value); });
-    std::sort(row.begin() + 1, row.end(), std::greater<>());
-    row = row.size() == 1 ? std::vector<double>{seconds, absent, absent, absent}
-                          : std::vector<double>{seconds, row[1], row[1 + (row.size() - 1) / 2], row.back()};
+  std::vector<double> all;
+  for (const auto& worker : workers_) {
+    if (worker.summary.rank < workers_drawn)
+      row.push_back(worker.batch);
+    if (!std::isnan(worker.batch))
+      all.push_back(worker.batch);
   }
+  std::ranges::sort(all, std::greater<>());
+  row.resize(1 + workers_drawn, absent);
+  for (const auto place : {std::size_t{0}, all.size() / 2, all.size() - 1})
+    row.push_back(all.empty() ? absent : all[place]);
   batches_.add(std::move(row));
 }
 
@@ -114,16 +151,23 @@ run_outcome run_recorder::outcome() const {
     series.windows.rows.emplace_back();
     std::copy(kept.begin(), kept.end(), series.windows.rows.back().begin());
   }
-  if (workers_.size() > workers_drawn)
+  const auto drawn = seen();
+  std::vector<std::size_t> cells;
+  if (drawn.size() > workers_drawn) {
     series.batch_names = {"highest", "median", "lowest"};
-  else
-    for (const auto& worker : workers_)
-      series.batch_names.push_back(worker.summary.host);
-  series.batches.resize(series.batch_names.size());
+    cells = {1 + workers_drawn, 2 + workers_drawn, 3 + workers_drawn};
+  } else {
+    for (const auto* worker : drawn) {
+      const auto& [host, rank] = std::tie(worker->summary.host, worker->summary.rank);
+      series.batch_names.push_back(worker->hosts == 1 ? host : fmt::format("rank {}, last {}", rank, host));
+      cells.push_back(1 + rank);
+    }
+  }
+  series.batches.resize(cells.size());
   for (const auto& row : batches_.rows()) {
     series.batch_seconds.push_back(row[0]);
-    for (std::size_t i = 0; i < series.batches.size(); ++i)
-      series.batches[i].push_back(row[i + 1]);
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      series.batches[i].push_back(row[cells[i]]);
   }
   return outcome;
 }
@@ -131,13 +175,13 @@ run_outcome run_recorder::outcome() const {
 std::vector<worker_summary> run_recorder::workers() const {
   std::vector<worker_summary> all;
   std::uint64_t samples = 0;
-  for (const auto& worker : workers_) {
-    auto summary = worker.summary;
+  for (const auto* worker : seen()) {
+    auto summary = worker->summary;
     samples += summary.samples;
-    summary.mean_batch = mean_over_steps(static_cast<double>(summary.samples), worker.steps);
+    summary.mean_batch = mean_over_steps(static_cast<double>(summary.samples), worker->steps);
     for (double* total :
          {&summary.step_seconds, &summary.compute_seconds, &summary.exchange_seconds, &summary.data_seconds})
-      *total = mean_over_steps(*total, worker.steps);
+      *total = mean_over_steps(*total, worker->steps);
     all.push_back(summary);
   }
   for (auto& summary : all)

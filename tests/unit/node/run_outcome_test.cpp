@@ -123,6 +123,53 @@ TEST(RunRecorder, DrawsTheSpreadOfManyWorkers) {
   EXPECT_THAT(series.batches, ElementsAre(ElementsAre(100, 90), ElementsAre(50, 50), ElementsAre(10, 10)));
 }
 
+/// Ranks 0 to 2 are the file's hosts and a place; each of `hosts` has reported in a window of its own.
+run_series series_of_an_open_cluster(const std::vector<std::string>& hosts, std::uint32_t rank = 2) {
+  auto file = pair_file();
+  file.membership = cluster::membership_kind::open;
+  file.workers_max = 16;
+  run_recorder recorder(file);
+  for (std::uint64_t number = 1; const auto& host : hosts) {
+    ledger::window window{.key = {1, number}};
+    window.workers = {worker(report(0, number, 64), {}, 64)};
+    auto of = report(rank, number, static_cast<std::uint32_t>(100 * number));
+    of.host = host;
+    window.workers.push_back(worker(of, {}, 64));
+    recorder.add(window);
+    ++number;
+  }
+  return recorder.outcome().series;
+}
+
+TEST(RunRecorder, DrawsHostsThatTheFileDoesNotName) {
+  const auto series = series_of_an_open_cluster({"guest", "guest"});
+  EXPECT_THAT(series.batch_names, ElementsAre("ada", "ben", "guest"));
+  EXPECT_THAT(series.batches[2], ElementsAre(100, 200));
+  const auto shared = series_of_an_open_cluster({"guest", "other"});
+  EXPECT_THAT(shared.batch_names, ElementsAre("ada", "ben", "rank 2, last other"));
+  EXPECT_THAT(series_of_an_open_cluster({"guest"}, 16).batch_names, ElementsAre("ada", "ben")) << "no such place";
+}
+
+TEST(RunRecorder, DrawsTheSpreadOnceAnOpenClusterIsLarge) {
+  auto file = pair_file();
+  file.membership = cluster::membership_kind::open;
+  file.workers_max = 9;
+  run_recorder recorder(file);
+  ledger::window window{.key = {1, 1}};
+  for (std::uint32_t rank = 0; rank < 9; ++rank) {
+    auto of = report(rank, 1, 10 * (rank + 1));
+    if (rank > 1)
+      of.host = "guest-" + std::to_string(rank);
+    window.workers.push_back(worker(of, {}, 64));
+  }
+  recorder.add(window);
+  EXPECT_THAT(recorder.outcome().series.batches, ElementsAre(ElementsAre(90), ElementsAre(50), ElementsAre(10)));
+  const auto workers = recorder.workers();
+  ASSERT_EQ(workers.size(), 9U);
+  EXPECT_EQ(workers[8].host, "guest-8");
+  EXPECT_EQ(workers[8].samples, 900U);
+}
+
 TEST(RunRecorder, MarksWhereAWorkerWasNotThere) {
   run_recorder recorder(pair_file());
   ledger::window window{.key = {1, 1}};

@@ -1,3 +1,4 @@
+#include "cluster/places.hpp"
 #include "node/reports/report.hpp"
 #include "node/reports/run_records.hpp"
 #include "tests/unit/node/sample_run.hpp"
@@ -310,6 +311,24 @@ TEST(Report, ShowsResultEvaluationsWorkersAndBatchSizes) {
   EXPECT_THAT(text, HasSubstr("ben           2.0  64 -> 39"));
   EXPECT_THAT(text, HasSubstr("\n    100      0.0")) << "the last of many evaluations is shown";
   EXPECT_THAT(text, HasSubstr("ada           3      64       89  ▂▂▃\n"));
+}
+
+TEST(Summary, NamesGuestsWithTheirRanks) {
+  auto file = pair_file();
+  file.membership = cluster::membership_kind::open;
+  file.workers_max = 8;
+  ledger::run_records records(file);
+  ledger::window window{.key = {1, 1}};
+  auto of = report(5, 1, 64); // whoever had the places before it was gone before the first window
+  of.host = "guest";
+  window.workers = {worker(report(0, 1, 64), {}, 64), worker(of, {}, 64)};
+  records.run.add({.entry = window});
+  records.file = cluster::with_guests(records.run.file(), {"ada", "ben", "+2", "+3", "+4", "guest"});
+  const auto summary = summarise(records);
+  ASSERT_EQ(summary.workers.size(), 3U);
+  EXPECT_EQ(summary.workers[1].rank, 1U);
+  EXPECT_EQ(summary.workers[2].host, "guest");
+  EXPECT_EQ(summary.workers[2].rank, 5U);
 }
 
 } // namespace

@@ -54,6 +54,41 @@ TEST(MeasuredCluster, KnowsNothingAtFirst) {
   EXPECT_EQ(measured.progress(), 0);
 }
 
+TEST(MeasuredCluster, ValuesAGlobalBatchByWhatTheLearningRateIsFor) {
+  measured_cluster measured(limits, cluster::learning_rate_rule::constant, 2);
+  measured.measure(shard_of(1, {0.02, 0.02, 0.02, 0.02}, 0.01, 500));
+  EXPECT_EQ(measured.initial_total(), 2U * 64) << "of the two that training began with, and four are there";
+  EXPECT_DOUBLE_EQ(measured.efficiency(2 * 64), 1);
+  EXPECT_EQ(measured.least_planned(), 2U * 64);
+  measured.measure(shard_of(2, {0.02}, 0.01, 500));
+  EXPECT_EQ(measured.initial_total(), 2U * 64) << "and one has stayed";
+  EXPECT_GE(measured.best().total, 2U * 64);
+  measured_cluster all(limits);
+  all.measure(shard_of(1, {0.02, 0.02, 0.02, 0.02}));
+  EXPECT_EQ(all.initial_total(), 4U * 64);
+}
+
+TEST(WorkerMemory, ForgetsWhomItHasNotSeenTheLongest) {
+  worker_memory<int> memory;
+  auto report = shard_of(1, {0.02}).reports.front();
+  const auto see = [&](const std::string& host) {
+    report.host = host;
+    return memory.of(report);
+  };
+  see("stays").measured = 1;
+  see("goes").measured = 2;
+  const auto guests = worker_memory<int>::workers_remembered - 1;
+  for (std::size_t i = 0; i < guests; ++i) {
+    EXPECT_FALSE(see("stays").fresh) << "it has told of this window";
+    EXPECT_TRUE(see("guest-" + std::to_string(i)).fresh);
+  }
+  EXPECT_EQ(see("stays").measured, 1);
+  EXPECT_FALSE(see("guest-0").fresh);
+  const auto gone = see("goes");
+  EXPECT_TRUE(gone.fresh);
+  EXPECT_EQ(gone.measured, 0);
+}
+
 TEST(MeasuredCluster, PredictsAndSplits) {
   auto measured = proportional({0.02, 0.06});
   measured.measure(shard_of(2, {0.02, 0.06}, 0.01));

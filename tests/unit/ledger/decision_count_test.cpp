@@ -1,0 +1,59 @@
+#include "ledger/decision_count.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace dynamix::ledger {
+namespace {
+
+/// Window `number`, decided, of one worker that has applied what was decided on window `applied` (0: nothing yet).
+row decided(const std::string& host, std::uint64_t number, std::uint64_t applied = 0) {
+  ledger::window window{.key = {.term = 1, .window = number}, .generation = 1, .decided = true};
+  window.workers.emplace_back();
+  window.workers.back().report.host = host;
+  window.workers.back().report.decision = {applied == 0 ? 0U : 1U, applied};
+  return {.entry = window};
+}
+
+std::map<std::string, std::uint64_t> by_cause(const decision_count::made& made) {
+  std::map<std::string, std::uint64_t> counts;
+  for (const auto& end : made.ends)
+    counts[end.ended] += end.most;
+  return counts;
+}
+
+TEST(DecisionCount, ForgetsTheHostsThatHaveBeenAwayTheLongest) {
+  decision_count count(false);
+  std::uint64_t window = 0;
+  count.add(decided("stays", ++window));
+  for (std::size_t i = 0; i < 2 * decision_count::hosts_kept; ++i) {
+    count.add(decided("guest-" + std::to_string(i), ++window));
+    count.add(decided("stays", ++window));
+  }
+  const auto made = count.by_host();
+  EXPECT_EQ(made.size(), decision_count::hosts_kept);
+  EXPECT_EQ(made.at("stays").count, 1 + 2 * decision_count::hosts_kept);
+  EXPECT_FALSE(made.contains("guest-0"));
+  EXPECT_TRUE(made.contains("guest-" + std::to_string(2 * decision_count::hosts_kept - 1)));
+}
+
+TEST(DecisionCount, JoinsOldEndsByCauseAndDropsNone) {
+  decision_count count(false);
+  const std::uint64_t ends = 10 * decision_count::ends_kept;
+  for (std::uint64_t window = 1; window <= ends; ++window) {
+    count.add(decided("w0", window));
+    count.add({.entry = event{window % 2 == 0 ? event_kind::lost : event_kind::rejoined, "w0", ""}});
+  }
+  const auto made = count.by_host().at("w0");
+  EXPECT_EQ(made.count, ends);
+  EXPECT_LE(made.ends.size(), decision_count::ends_kept + 2);
+  EXPECT_EQ(by_cause(made), (std::map<std::string, std::uint64_t>{{"generation", ends / 2}, {"worker", ends / 2}}));
+  count.add(decided("w0", ends + 1, ends));
+  EXPECT_LE(count.by_host().at("w0").ends.size(), decision_count::ends_kept + 2);
+  EXPECT_EQ(by_cause(count.by_host().at("w0")).at("worker"), ends / 2 - 1) << "the newest of them has been applied";
+}
+
+} // namespace
+} // namespace dynamix::ledger
