@@ -1,17 +1,21 @@
 """torchvision's ResNet18 or VGG11, as in torchvision's reference training: per-batch OneCycle schedule, clipped gradients.
-On Fashion-MNIST in three channels and 32 by 32, since Debian has no ImageNet; VGG11's classifier is one layer.
+On Fashion-MNIST in three channels and 32 by 32, since Debian has no ImageNet; VGG11's classifier is one layer. What Dynamix
+adds is marked.
 
     dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/resnet.py --model resnet18
+    torchrun --nproc-per-node 2 examples/resnet.py --model resnet18 --plain
 """
 import argparse
+import contextlib
 
 import torch
 import torchvision
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler
 
 import common
-import dynamix
+import dynamix                                                                    # dynamix
 
 
 def main():
@@ -21,6 +25,7 @@ def main():
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--agent", default="auto")
+    parser.add_argument("--plain", action="store_true", help="without Dynamix")
     options = parser.parse_args()
     rank, world = common.set_up()
     torch.manual_seed(1)
@@ -33,22 +38,33 @@ def main():
     steps = options.epochs * -(-len(dataset) // (options.batch * world))
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=steps + 1)
 
-    run = dynamix.join(model, optimizer, scheduler=scheduler, rule="adascale", agent=options.agent)
-    loader = run.loader(dataset, options.batch)
-    with run:
-        for epoch in range(run.epoch, options.epochs):
+    if options.plain:
+        sampler = DistributedSampler(dataset, world, rank)
+        loader = DataLoader(dataset, options.batch, sampler=sampler)
+        first, run = 0, None
+    else:
+        run = dynamix.join(model, optimizer, scheduler=scheduler, rule="adascale",
+                           agent=options.agent)                                   # dynamix
+        loader = run.loader(dataset, options.batch)                               # dynamix, instead of the sampler
+        first = run.epoch                                                         # dynamix
+    with run or contextlib.nullcontext():
+        for epoch in range(first, options.epochs):
+            if options.plain:
+                sampler.set_epoch(epoch)
             for images, labels in loader:
                 optimizer.zero_grad()
                 outputs = model(nn.functional.pad(images, (2, 2, 2, 2)).expand(-1, 3, -1, -1))
                 loss = nn.functional.cross_entropy(outputs, labels, label_smoothing=0.1)
                 loss.backward()
                 nn.utils.clip_grad_norm_(model.parameters(), 5.0)
-                run.report(loss=loss.detach(), correct=int((outputs.argmax(1) == labels)[:run.counted].sum()))
+                if run:                                                           # dynamix: for reports, if wanted
+                    run.report(loss=loss.detach(), correct=int((outputs.argmax(1) == labels)[:run.counted].sum()))
                 optimizer.step()
                 scheduler.step()
             if rank == 0:
-                print(f"epoch {epoch}: loss {float(loss):.3f}, batch sizes {run.status.batches}, "
-                      f"progress {run.progress:.1f} of {steps} steps", flush=True)
+                sizes = (f", batch sizes {run.status.batches}, progress {run.progress:.1f} of {steps} steps" if run
+                         else f", rate {scheduler.get_last_lr()[0]:.4f} behind {steps} steps in all")
+                print(f"epoch {epoch}: loss {float(loss):.3f}{sizes}", flush=True)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,8 @@ class FashionMNIST(unittest.TestCase):
         for model in ("resnet18", "vgg11_bn"):
             shown = epochs(example("resnet.py", "--model", model, "--epochs", "1", "--samples", "256", ranks=2))
             self.assertIn("of 4 steps", shown[0])
+        plain = example("resnet.py", "--epochs", "1", "--samples", "256", "--plain", ranks=2)
+        self.assertRegex(plain, r"epoch 0: loss \d+\.\d+, rate \d\.\d+ behind 4 steps in all")
 
 
 class Text(unittest.TestCase):
