@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <fmt/core.h>
+#include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -16,6 +17,8 @@ namespace dynamix::node {
 namespace {
 
 using std::chrono::steady_clock;
+
+constexpr std::size_t log_lines_shown = 2;
 
 /// What agents get to end by themselves, behind the farewells of a command that has ended.
 constexpr std::chrono::seconds farewell_patience{3};
@@ -35,7 +38,20 @@ class commanded_run final : public agents_watch {
 public:
   commanded_run(const cluster::cluster_file& file, const run_directory& run, std::function<void()> start,
                 command_process& command)
-      : agents_watch(file, run, std::move(start)), command_(command) {}
+      : agents_watch(file, run, std::move(start)), run_(run), command_(command) {}
+
+  void ended(const host_end& end) override {
+    if (!end.exit.well() && !stopped_as_asked(end.exit))
+      died_[end.host] = fmt::format("({})\n{}", to_string(end.exit), last_lines(run_.log(end.host), log_lines_shown));
+  }
+  /// For a person: agents that died, and of whose training nobody has recorded how it ended.
+  std::vector<std::string> unrecorded(const cluster::cluster_file& file) const {
+    std::vector<std::string> told;
+    for (const auto& [host, how] : died_)
+      if (file.find(host)->has(cluster::role::worker) && !read_worker_file(run_.worker(host)))
+        told.push_back("the agent of " + host + " died before it had recorded how its training ended " + how);
+    return told;
+  }
 
   bool over() const override {
     if (!command_.started() || !command_.poll())
@@ -47,6 +63,8 @@ public:
   std::string why_over() const override { return "the command has ended"; }
 
 private:
+  run_directory run_;
+  std::map<std::string, std::string> died_; ///< how each agent died last
   command_process& command_;
   mutable std::optional<steady_clock::time_point> ended_at_;
 };
@@ -114,20 +132,23 @@ int exec(const exec_arguments& arguments, command_context& context) {
     context.err << "dynamix-node: error: " << not_started << "\n";
     return 127;
   }
-  for (const auto& problem : {made.launched.error, made.problem})
-    if (!problem.empty())
-      context.err << "dynamix-node: warning: " << problem << "\n";
+  if (!made.launched.error.empty())
+    context.err << "dynamix-node: warning: " << made.launched.error << "\n";
   if (!command.started()) {
     context.err << made.launched.last_words << "dynamix-node: error: the command was not started\n";
     return exit_failed;
   }
+  auto problems = watch.unrecorded(*file);
+  if (made.summary.steps > 0)
+    context.err << "dynamix-node: report: " << run.page() << "\n";
+  else if (problems.empty())
+    context.err << "dynamix-node: no training process has trained a window; see " << run.path() << "/logs\n";
+  if (!made.problem.empty())
+    problems.push_back(made.problem + "\n");
+  for (const auto& problem : problems)
+    context.err << "dynamix-node: error: " << problem;
   const int status = status_of(command.wait());
-  context.err << "dynamix-node: "
-              << (made.summary.steps == 0
-                      ? fmt::format("no training process has trained a window; see {}/logs", run.path())
-                      : "report: " + run.page())
-              << "\n";
-  return status;
+  return status == 0 && !problems.empty() ? exit_failed : status;
 }
 
 } // namespace

@@ -21,11 +21,6 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t log_lines_shown = 8;
 
-/// By the SIGINT that it was sent, before or after it could do anything about it.
-bool stopped_as_asked(const child_exit& exit) {
-  return exit.number == (exit.by_signal ? SIGINT : exit_stopped);
-}
-
 actors::supervision_options rules_of(const cluster::cluster_file& file) {
   actors::supervision_options rules;
   rules.max_restarts = file.supervision.max_restarts;
@@ -351,6 +346,10 @@ std::string last_lines(const std::string& path, std::size_t lines) {
   for (const auto& line : kept)
     text += "    " + printable(line) + "\n";
   return text.empty() ? "    (nothing)\n" : text;
+}
+
+bool stopped_as_asked(const child_exit& exit) {
+  return exit.number == (exit.by_signal ? SIGINT : exit_stopped);
 }
 
 launch_outcome launch(const launch_options& options, live_output& output, std::stop_token stop) {

@@ -72,6 +72,9 @@ struct launch_outcome {
 /// the call.
 launch_outcome launch(const launch_options& options, live_output& output, std::stop_token stop);
 
+/// By the SIGINT that it was sent, before or after it could do anything about it.
+bool stopped_as_asked(const child_exit& exit);
+
 /// The end of a log, at most `lines` lines, each indented by four spaces.
 std::string last_lines(const std::string& path, std::size_t lines);
 

@@ -51,11 +51,11 @@ def kill_one(launcher, source):
 
 
 class Started:
-    """The directory of sockets, the run directory, the launcher's process id, and how it ended."""
+    """The directory of sockets, the run directory, the launcher's process, how it ended and what it said."""
 
     def __init__(self, process, sockets, run):
         self.process, self.sockets, self.run = process, sockets, run
-        self.status = None
+        self.status, self.said = None, ""
 
     def log(self, worker):
         return pathlib.Path(self.run, "logs", f"worker-{worker}.log").read_text(errors="replace")
@@ -83,3 +83,4 @@ def started(workers, **settings):
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            agents.said = pathlib.Path(folder, "said").read_text(errors="replace")

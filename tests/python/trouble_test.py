@@ -260,12 +260,16 @@ class Trouble(unittest.TestCase):
                 with self.assertRaises(OSError), open(os.path.join(disk, "full"), "wb", buffering=0) as file:
                     while True:
                         file.write(bytes(4096))
+                serving = set(agents.running(started.process.pid))
                 open(os.path.join(folder, "go"), "w").close()
                 results = [group.result(rank) for rank in range(2)]
             self.check_decided_anew(results)
+            self.assertTrue(wait_until(lambda: not serving & set(agents.running(started.process.pid))))
             os.unlink(os.path.join(disk, "full"))
-            self.assertTrue(wait_until(lambda: "host_failed" in started.log(0)))
-            self.assertIn("No space left on device", started.log(0))
+        self.assertEqual(started.status, 1, started.said)
+        for rank in range(2):
+            self.assertIn(f"error: the agent of worker-{rank} died before it had recorded how its training ended (exit code 1)",
+                          started.said)
 
     def test_a_rank_of_exec_that_is_killed_is_started_again_by_torchrun(self):
         with tempfile.TemporaryDirectory() as folder:
