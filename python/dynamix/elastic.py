@@ -10,6 +10,7 @@ Each member's process group of the script's own is itself alone; gradients trave
 """
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import logging
@@ -215,7 +216,7 @@ class Members(Peers):
         def form() -> None:
             again = _connected_anew(self._given)
             for name in ("gradients", "rows"):
-                store = _distributed.PrefixStore(f"dynamix/{number}/{name}", again)
+                store = _distributed.PrefixStore(f"dynamix/{number}/{self._roster_name()}/{name}", again)
                 formed.append(_distributed.ProcessGroupGloo(store, members.index(self.position), len(members),
                                                             timedelta(seconds=self._timeout)))
 
@@ -233,6 +234,10 @@ class Members(Peers):
             return False
         self._gradients, self._rows = formed
         return True
+
+    def _roster_name(self) -> str:
+        """The same on the members of this generation alone, whatever else meets in their store."""
+        return hashlib.sha256(json.dumps(sorted(self._roster.items())).encode()).hexdigest()[:16]
 
     def somebody_comes(self, rarely: bool = True) -> bool:
         """Whether a member waits to come in. Looked for by the first one that is present; `rarely`: not at each call."""
@@ -291,9 +296,13 @@ class Members(Peers):
 
 
 def _connected_anew(store: Any) -> Any:
-    """The same store. One thread's wait in a TCPStore keeps all others of its connection waiting, so this is another one."""
-    if isinstance(store, getattr(_distributed, "TCPStore", ())):
-        return _distributed.TCPStore(store.host, store.port, None, False)
+    """The same store, but for prefixes, which cannot be read. One thread's wait in a TCPStore keeps all others of its connection
+    waiting, so this is another one."""
+    below = store
+    while hasattr(below, "underlying_store"):
+        below = below.underlying_store
+    if isinstance(below, getattr(_distributed, "TCPStore", ())):
+        return _distributed.TCPStore(below.host, below.port, None, False)
     return store
 
 

@@ -37,10 +37,12 @@ def read(shard):
 
 
 def store_of(folder):
-    """Where the members meet: the TCPStore whose port is told there, or a file."""
+    """Where the members meet: the TCPStore whose port and prefix are told there, or a file."""
     port = pathlib.Path(folder, "port")
     if port.exists():
-        return torch.distributed.TCPStore("127.0.0.1", int(port.read_text(encoding="ascii")), None, False)
+        number, _, prefix = port.read_text(encoding="ascii").partition(" ")
+        store = torch.distributed.TCPStore("127.0.0.1", int(number), None, False)
+        return torch.distributed.PrefixStore(prefix, store) if prefix else store
     return torch.distributed.FileStore(os.path.join(folder, "store"), -1)
 
 
@@ -110,14 +112,14 @@ def host(first, folder, life):
 class Trial:
     """Runs until so many members were killed. `problems` says what went wrong."""
 
-    def __init__(self, kills=0, seed=1, with_agents=False, streams=None, passes=1, by_tcp=False):
-        """`by_tcp`: the members meet through a TCPStore of this process. `streams`: whether the data are a stream; None: drawn for each run. Of several `passes` a step
-        DistributedDataParallel synchronises each."""
+    def __init__(self, kills=0, seed=1, with_agents=False, streams=None, passes=1, by_tcp=False, prefix=""):
+        """`by_tcp`: the members meet through a TCPStore of this process, under a `prefix` where there is one. `streams`: whether
+        the data are a stream; None: drawn for each run. Of several `passes` a step DistributedDataParallel synchronises each."""
         self._random = random.Random(seed)
         self._with_agents = with_agents
         self._streams = streams
         self._passes = passes
-        self._by_tcp = by_tcp
+        self._by_tcp, self._prefix = by_tcp, prefix
         self.left = kills
         self._workers = 0
         self.runs = self.steps = self.redone = self.killed = 0
@@ -147,7 +149,7 @@ class Trial:
         self._lives, deaths = collections.Counter(), []
         if self._by_tcp:
             store = torch.distributed.TCPStore("127.0.0.1", 0, None, True)
-            pathlib.Path(folder, "port").write_text(str(store.port), encoding="ascii")
+            pathlib.Path(folder, "port").write_text(f"{store.port} {self._prefix}", encoding="ascii")
         self._wrapped, self._workers = self._random.random() < 0.5 or self._passes > 1, self._random.choice((0, 0, 2))
         self._stream = self._streams if self._streams is not None else self._random.random() < 0.3
         members = [self._start(rank, folder, sockets) for rank in range(WORLD)]

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 import unittest.mock
@@ -19,6 +20,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import dynamix
+from dynamix.elastic import Members
 
 
 class Elastic(unittest.TestCase):
@@ -37,10 +39,10 @@ class Elastic(unittest.TestCase):
         self.check(8, 7, False, None, 3)
 
     def test_members_that_meet_by_tcp_do_not_wait_for_one_that_dies_while_a_group_forms(self):
-        trial = elastic.Trial(12, 3, by_tcp=True).run()
-        print(trial.report())
-        self.assertEqual(trial.problems, [])
-        self.assertLess(max(second for seconds in trial.seconds.values() for second in seconds), 30)
+        for prefix in ("", "run"):
+            trial = elastic.Trial(12, 3, by_tcp=True, prefix=prefix).run()
+            print(trial.report())
+            self.assertEqual(trial.problems, [])
 
     def test_streams_outlive_the_members_that_lease_them(self):
         self.check(5, 5, False, True)
@@ -135,7 +137,68 @@ def other_layout(rank, world, path):
     return result
 
 
+def train_a_stream(_, __, folder, rank, size, steps):
+    """A member that dies behind so many steps, or where there are none trains whole epochs until `refused` is there. Returns the
+    epochs' items, or why it was refused."""
+    def train(_):
+        stream = dynamix.Stream(range(4), lambda shard: ((15 * shard + item, torch.ones(3)) for item in range(15)), [15] * 4)
+        model = nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        run = dynamix.join(model, optimizer, agent="off", elastic=torch.distributed.FileStore(os.path.join(folder, "store"), -1))
+        try:
+            loader = run.loader(stream, batch_size=4)
+        except dynamix.DynamixError as problem:
+            return str(problem)
+        train_batch, left, epochs = ranks.trainer(run, model, optimizer), steps, []
+        while not os.path.exists(os.path.join(folder, "refused")):
+            taken = {}  # of a step that is done again the last counts
+            for batch in loader:
+                taken[run.status.step] = batch[0].tolist()[:run.counted]
+                train_batch(batch)
+                left -= 1
+                if left == 0:
+                    os._exit(1)
+            epochs.append(taken)
+        run.close()
+        return epochs
+    return alone(train, size, rank)
+
+
+def read_while_a_group_forms(rank, world, port, prefixes):
+    """Whether the store can be read behind an attempt at a group with a member that does not come, for which Torch waits."""
+    store = torch.distributed.TCPStore("127.0.0.1", port, None, False)
+    for prefix in prefixes:
+        store = torch.distributed.PrefixStore(prefix, store)
+    members = Members(store, 0, 2, 10 * ranks.SECONDS)
+    members._roster = {0: members._identity, 1: members._identity}
+    formed = members._form_generation(1)
+    reading = threading.Thread(target=members._read, args=("anything",), daemon=True)
+    reading.start()
+    reading.join(ranks.SECONDS / 3)
+    return formed, reading.is_alive()
+
+
+class Stores(unittest.TestCase):
+    def test_are_read_while_a_group_forms_without_end(self):
+        served = torch.distributed.TCPStore("127.0.0.1", 0, None, True)
+        for prefixes in ((), ("run",), ("runs", "7")):
+            self.assertEqual(ranks.run(read_while_a_group_forms, 1, served.port, prefixes), [(False, False)])
+
+
 class Refusals(unittest.TestCase):
+    def test_of_a_member_that_comes_into_a_stream_with_another_world_size(self):
+        with tempfile.TemporaryDirectory() as folder, ranks.Group(train_a_stream, 1, folder, 0, 2, 0) as others:
+            with ranks.Group(train_a_stream, 1, folder, 1, 2, 3) as dies:
+                self.assertFalse(dies.result(0)[0])
+            with ranks.Group(train_a_stream, 1, folder, 1, 3, 0) as comes:
+                self.assertEqual(comes.result(0), (True, "this training has 2 members, and this one was started with a $WORLD_SIZE "
+                                                         "of 3"))
+            pathlib.Path(folder, "refused").touch()
+            good, epochs = others.result(0)
+            self.assertTrue(good, epochs)
+            for taken in epochs[1:]:  # of the first the other member has trained some
+                self.assertEqual(sorted(item for items in taken.values() for item in items), list(range(60)))
+
     def test_of_members_that_do_not_come_and_of_runs_that_have_ended(self):
         with tempfile.TemporaryDirectory() as folder:
             store = torch.distributed.FileStore(os.path.join(folder, "store"), -1)
