@@ -79,8 +79,8 @@ def main():
             if run:
                 run.evaluated(accuracy=reached)                                   # dynamix: for reports, if wanted
                 if options.checkpoint and rank == 0:
-                    torch.save({"model": net.state_dict(), "optimizer": optimizer.state_dict(),
-                                "dynamix": run.state_dict()}, options.checkpoint)
+                    dynamix.save({"model": net.state_dict(), "optimizer": optimizer.state_dict(),
+                                  "dynamix": run.state_dict()}, options.checkpoint)
             if rank == 0:
                 sizes = f", batch sizes {run.status.batches}" if run else ""
                 print(f"epoch {epoch}: accuracy {reached:.4f} after {time.perf_counter() - began - evaluating:.1f} s"

@@ -7,14 +7,15 @@
     for epoch in range(run.epoch, 30):
         for images, labels in loader:
             ...                       # unchanged
-        torch.save({"model": model.state_dict(), "dynamix": run.state_dict()}, path)
+        dynamix.save({"model": model.state_dict(), "dynamix": run.state_dict()}, path)    # torch.save, whole or not at all
 
 docs/sdk.md tells the rest. Messages go to the logger "dynamix".
 """
+from .checkpoint import save
 from .client import DynamixError
 from .loader import Loader
 from .run import Run, Status, join
 from .stream import Stream
 
 __version__ = "0.1.0"
-__all__ = ["DynamixError", "Loader", "Run", "Status", "Stream", "join"]
+__all__ = ["DynamixError", "Loader", "Run", "Status", "Stream", "join", "save"]

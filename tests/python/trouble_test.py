@@ -123,6 +123,46 @@ def mounted(path, size):
         subprocess.run(["umount", "-l", path], check=True)
 
 
+def train_beside_a_full_disk(rank, world, disk):
+    """Two epochs. Where there is a disk, it is full at the first checkpoint behind a good one, and has room at the next."""
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    run = dynamix.join(model, optimizer, agent="off", rule="adascale", window_steps=5)
+    generator = torch.Generator().manual_seed(2)
+    data = torch.utils.data.TensorDataset(torch.arange(200), torch.randn(200, 16, generator=generator))
+    loader, train = run.loader(data, batch_size=8), ranks.trainer(run, model, optimizer)
+    path, full, text, kept, steps = os.path.join(disk, "checkpoint"), os.path.join(disk, "full"), "", [], 0
+
+    def save():
+        dynamix.save({"model": model.state_dict(), "dynamix": run.state_dict()}, path)
+        kept.append(torch.load(path)["dynamix"]["words"])
+
+    for _ in range(2):
+        for batch in loader:
+            train(batch)
+            steps += 1
+            if rank == 0 and disk and steps == 5:
+                save()
+                with contextlib.suppress(OSError), open(full, "wb", buffering=0) as file:
+                    while True:
+                        file.write(bytes(4096))
+            elif rank == 0 and disk and steps == 8:
+                before = run.state_dict()["words"]
+                try:
+                    save()
+                except OSError as problem:
+                    text = str(problem)
+                assert torch.equal(before, run.state_dict()["words"]), "the run's state has changed"
+                assert torch.equal(torch.load(path)["dynamix"]["words"], kept[0]), "the checkpoint before is not kept"
+                assert sorted(os.listdir(disk)) == ["checkpoint", "full"], "a part of a checkpoint is left"
+                os.unlink(full)
+                save()
+                assert torch.equal(before, kept[-1]), "the checkpoint is not that of the state"
+    run.close()
+    return text, [parameter.tolist() for parameter in model.parameters()]
+
+
 SCRIPT = """
 import os, signal, sys
 import torch
@@ -270,6 +310,15 @@ class Trouble(unittest.TestCase):
         for rank in range(2):
             self.assertIn(f"error: the agent of worker-{rank} died before it had recorded how its training ended (exit code 1)",
                           started.said)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to mount a small file system")
+    def test_a_full_disk_under_a_checkpoint_is_told_and_leaves_training_as_it_is(self):
+        with tempfile.TemporaryDirectory() as folder, mounted(os.path.join(folder, "disk"), "256k") as disk:
+            results = ranks.run(train_beside_a_full_disk, 2, disk)
+            self.assertEqual(results[0][0], "[Errno 28] the checkpoint was not written; the one before is kept: No space left on "
+                                            f"device: {os.path.join(disk, 'checkpoint')!r}")
+        undisturbed = ranks.run(train_beside_a_full_disk, 2, "")
+        self.assertEqual([parameters for _, parameters in results], [parameters for _, parameters in undisturbed])
 
     def test_a_rank_of_exec_that_is_killed_is_started_again_by_torchrun(self):
         with tempfile.TemporaryDirectory() as folder:
