@@ -77,7 +77,7 @@ std::string start_gradients(const host_options& options, host_links& links) {
                                                                                    : links::gradient_protocol;
   std::string problem;
   links.gradients =
-      exchange::peer_links::start(std::move(wanted), *links.door, options.own()->address, std::move(hosts), problem);
+      exchange::peer_links::start(std::move(wanted), links.door, options.own()->address, std::move(hosts), problem);
   return problem;
 }
 
@@ -96,17 +96,19 @@ std::string start_control(const host_options& options, host_links& links) {
   return problem;
 }
 
-std::string open_door(const host_options& options, host_links& links) {
+std::string make_door(const host_options& options, host_links& links) {
   std::string problem;
   links::door_options wanted{.directory = options.keys, .host = options.host, .report = report_of("link")};
   // All may come at once; were some of them cut to make room for others, who have then to begin anew, few would get
   // through.
   wanted.handshakes_max = std::max(wanted.handshakes_max, options.file->hosts.size());
   links.door = links::door::start(std::move(wanted), problem);
-  if (!links.door)
-    return problem;
+  return problem;
+}
+
+std::string listen(const host_options& options, const host_links& links) {
   const auto* own = options.own();
-  problem = links.door->listen(own->address, own->port);
+  const auto problem = links.door->listen(own->address, own->port);
   return problem.empty() ? "" : fmt::format("cannot listen at {}:{}: {}", own->address, own->port, problem);
 }
 
@@ -122,13 +124,15 @@ std::string start_links(const host_options& options, host_links& links) {
                     file.training.trainer == cluster::trainer_kind::built_in && file.workers().size() > 1;
   std::string problem;
   if (!options.guest || sums) // nobody else calls a guest
-    problem = open_door(options, links);
+    problem = make_door(options, links);
   if (problem.empty())
     problem = start_control(options, links);
   if (problem.empty() && own->has(cluster::role::arbitrator) && !file.arbitrator.replicas.empty())
     problem = start_raft(options, links);
   if (problem.empty() && sums)
     problem = start_gradients(options, links);
+  if (problem.empty() && links.door)
+    problem = listen(options, links); // now that whoever calls is led to where he wants
   return problem;
 }
 

@@ -80,7 +80,7 @@ private:
 
 /// At `doors`.
 std::array<std::shared_ptr<exchange::peer_links>, 2>
-start_links(const passing_keys& keys, const char* protocol, const std::array<std::unique_ptr<links::door>, 2>& doors) {
+start_links(const passing_keys& keys, const char* protocol, const std::array<std::shared_ptr<links::door>, 2>& doors) {
   std::array<std::shared_ptr<exchange::peer_links>, 2> links;
   for (std::size_t rank = 0; rank < 2; ++rank) {
     std::string problem;
@@ -88,7 +88,7 @@ start_links(const passing_keys& keys, const char* protocol, const std::array<std
                                                .host = hosts[rank],
                                                .accepted = {hosts.begin(), hosts.end()},
                                                .protocol = protocol},
-                                              *doors[rank], "127.0.0.1",
+                                              doors[rank], "127.0.0.1",
                                               {{hosts[0], "127.0.0.1"}, {hosts[1], "127.0.0.1"}}, problem);
     if (!links[rank])
       throw std::runtime_error(problem);
@@ -126,7 +126,8 @@ double cipher_ms_a_megabyte() {
 
 void measure(std::size_t rounds) {
   const passing_keys keys({hosts.begin(), hosts.end()});
-  const std::array doors = {open_door(keys.path(), hosts[0]), open_door(keys.path(), hosts[1])};
+  const std::array<std::shared_ptr<links::door>, 2> doors = {open_door(keys.path(), hosts[0]),
+                                                             open_door(keys.path(), hosts[1])};
   constexpr std::size_t forms = 3;
   std::array<two_ranks, forms> groups{two_ranks("plain", {}),
                                       two_ranks("clear", start_links(keys, links::clear_gradient_protocol, doors)),

@@ -36,25 +36,30 @@ bool read_announcement(const std::vector<std::uint8_t>& said, member_host& host,
 
 } // namespace
 
-std::shared_ptr<peer_links> peer_links::start(links::pump_options options, links::door& door,
+std::shared_ptr<peer_links> peer_links::start(links::pump_options options, std::shared_ptr<links::door> door,
                                               const std::string& address, std::vector<member_host> hosts,
                                               std::string& problem) {
   const member_host own{.name = options.host, .address = address};
   std::shared_ptr<links::pump> pump = links::pump::start(std::move(options), problem);
   if (!pump)
     return nullptr;
-  const std::shared_ptr<peer_links> made(new peer_links(pump, std::move(hosts)));
+  door->lead_to(pump);
+  const std::shared_ptr<peer_links> made(new peer_links(std::move(pump), std::move(door), std::move(hosts)));
   made->own_ = own;
-  made->port_ = door.port();
-  door.lead_to(std::move(pump));
   return made;
 }
 
-peer_links::peer_links(std::shared_ptr<links::pump> pump, std::vector<member_host> hosts)
-    : pump_(std::move(pump)), hosts_(std::move(hosts)) {}
+peer_links::peer_links(std::shared_ptr<links::pump> pump, std::shared_ptr<links::door> door,
+                       std::vector<member_host> hosts)
+    : pump_(std::move(pump)), door_(std::move(door)), hosts_(std::move(hosts)) {}
+
+std::uint16_t peer_links::port() const {
+  return door_->port();
+}
 
 std::vector<std::uint8_t> peer_links::announcement() const {
-  std::string said = {static_cast<char>(port_ >> 8), static_cast<char>(port_ & 0xff)};
+  const auto own = port();
+  std::string said = {static_cast<char>(own >> 8), static_cast<char>(own & 0xff)};
   if (std::ranges::find(hosts_, own_.name, &member_host::name) == hosts_.end()) // the others do not know it
     said += fmt::format("{} {}", own_.name, own_.address);
   return {said.begin(), said.end()};

@@ -31,17 +31,18 @@ struct member_host {
 /// One process's links to all groups that it will be in. Thread-safe.
 class peer_links : public std::enable_shared_from_this<peer_links> {
 public:
-  /// The others reach it at `address` and the port of `door`, which listens. `options.protocol` says whether gradients
-  /// are encrypted (links::gradient_protocol, the same on all hosts). `hosts`: by rank. Null, with the reason, where it
-  /// cannot.
-  static std::shared_ptr<peer_links> start(links::pump_options options, links::door& door, const std::string& address,
-                                           std::vector<member_host> hosts, std::string& problem);
+  /// The others reach it at `address` and the port of `door`, which listens before a group is joined.
+  /// `options.protocol` says whether gradients are encrypted (links::gradient_protocol, the same on all hosts).
+  /// `hosts`: by rank. Null, with the reason, where it cannot.
+  static std::shared_ptr<peer_links> start(links::pump_options options, std::shared_ptr<links::door> door,
+                                           const std::string& address, std::vector<member_host> hosts,
+                                           std::string& problem);
   peer_links(const peer_links&) = delete;
   peer_links& operator=(const peer_links&) = delete;
 
   /// What the others need to know of this process.
   std::vector<std::uint8_t> announcement() const;
-  std::uint16_t port() const { return port_; }
+  std::uint16_t port() const;
 
   /// The ends of one group's connections. To be used by one thread at a time.
   class ends {
@@ -76,12 +77,12 @@ public:
   void end();
 
 private:
-  peer_links(std::shared_ptr<links::pump> pump, std::vector<member_host> hosts);
+  peer_links(std::shared_ptr<links::pump> pump, std::shared_ptr<links::door> door, std::vector<member_host> hosts);
 
   std::shared_ptr<links::pump> pump_;
+  std::shared_ptr<links::door> door_;
   const std::vector<member_host> hosts_;
   member_host own_;
-  std::uint16_t port_ = 0;
 };
 
 } // namespace dynamix::exchange

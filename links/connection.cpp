@@ -76,7 +76,8 @@ void connection::expect_introduction(protection afterwards) {
 }
 
 void connection::fail(const std::string& problem) {
-  problem_ = problem;
+  if (problem_.empty()) // what follows from a first one hides it
+    problem_ = problem;
   phase_ = link_phase::over;
 }
 

@@ -19,7 +19,8 @@ struct door_options {
   std::string host;      ///< this one's name
   std::chrono::milliseconds handshake_timeout{3000};
   std::size_t handshakes_max = 256; ///< at a time; the oldest is cut for one more
-  /// One line a refused connection, at most 20 a minute, and one that counts the others. Called on the door's thread.
+  /// One line a refused connection, at most 20 a minute of this door, and one that counts the others. Called on the
+  /// door's thread.
   std::function<void(const std::string& line)> report = [](const std::string&) {};
 };
 
@@ -41,7 +42,8 @@ public:
 
   /// Whoever asks for the protocol of `to`, and may connect by its options, is led there. Once a protocol.
   void lead_to(std::shared_ptr<pump> to);
-  /// Takes connections at `address` and `port` (0: any that is free). Once. Returns an empty string, or why not.
+  /// Takes connections at `address` and `port` (0: any that is free). Once, and after `lead_to`: callers for whose
+  /// protocol there is no pump are refused. Returns an empty string, or why not.
   std::string listen(const std::string& address, std::uint16_t port);
   std::uint16_t port() const; ///< 0: it does not listen
 

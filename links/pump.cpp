@@ -25,13 +25,37 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds carriage_wait{20'000}; ///< of either end, for the other
 constexpr milliseconds departure_time{2000};  ///< for what local users have written, at the pump's end
+constexpr const char* nobody_takes = "nobody takes links here yet, or any more";
 
-/// As `take_link` reads it: the descriptor, then the name.
-bool send_link(int queue, int plain, const std::string& host) {
-  std::string text(sizeof plain, '\0');
-  std::memcpy(text.data(), &plain, sizeof plain);
-  text += host;
-  return ::send(queue, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+/// One message of a queue: the peer's name, and a copy of the descriptor, which the kernel closes where nobody reads
+/// it. The header points to the other members.
+struct queued_link {
+  queued_link() {
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+  }
+  queued_link(const queued_link&) = delete;
+
+  std::array<char, 512> name; // NOLINT: filled by whoever uses it
+  iovec part{.iov_base = name.data(), .iov_len = name.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr header{};
+};
+
+/// As `take_link` reads it. Returns why it cannot be.
+std::string send_link(int queue, int plain, const std::string& host) {
+  queued_link link;
+  link.part.iov_len = host.copy(link.name.data(), link.name.size());
+  auto* attached = CMSG_FIRSTHDR(&link.header);
+  attached->cmsg_level = SOL_SOCKET;
+  attached->cmsg_type = SCM_RIGHTS;
+  attached->cmsg_len = CMSG_LEN(sizeof plain);
+  std::memcpy(CMSG_DATA(attached), &plain, sizeof plain);
+  if (::sendmsg(queue, &link.header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+    return "";
+  return errno == EAGAIN || errno == ETOOMANYREFS ? "too many links wait here to be taken" : nobody_takes;
 }
 
 } // namespace
@@ -196,7 +220,9 @@ private:
     else if (const auto problem = hand_over(link); !problem.empty())
       link.refuse(problem);
     if (link.phase() != link_phase::over)
-      opened(taken); // one that waits for its other end, too, so that those of one host are limited
+      count_for_host(taken); // one that waits for its other end, too, so that those of one host are limited
+    if (link.phase() == link_phase::open)
+      opened(taken);
     advance(id);
   }
 
@@ -251,6 +277,7 @@ private:
     } else {
       return link.refuse("there is no descriptor left");
     }
+    count_for_host(proven);
     opened(proven);
   }
 
@@ -272,12 +299,17 @@ private:
     auto& proven = entries_.at(id);
     auto found = halves_.extract({proven.link->peer_name(), proven.link->introduction()});
     proven.link->open(std::move(found.mapped().plain), "");
+    opened(proven);
     again_.push_back(id);
   }
 
-  void opened(entry& proven) {
+  void count_for_host(entry& proven) {
     ++links_of_[proven.link->peer_name()];
     proven.counted = true;
+  }
+
+  void opened(entry& proven) {
+    proven.is_open = true;
     ++opened_;
     ++open_;
   }
@@ -287,19 +319,18 @@ private:
     auto [ours, theirs] = make_plain_pair();
     if (!ours)
       return "there is no descriptor left";
-    if (!queue_ || !send_link(queue_.get(), theirs.get(), link.peer_name()))
-      return "nobody takes links here yet, or any more";
-    theirs.release();
-    link.open(std::move(ours), "");
-    return "";
+    auto problem = queue_ ? send_link(queue_.get(), theirs.get(), link.peer_name()) : nobody_takes;
+    if (problem.empty())
+      link.open(std::move(ours), "");
+    return problem;
   }
 
   void finish(std::uint64_t id) {
     const auto found = entries_.find(id);
     const auto& link = found->second.link;
-    if (found->second.counted) {
-      if (--links_of_[link->peer_name()] == 0)
-        links_of_.erase(link->peer_name());
+    if (found->second.counted && --links_of_[link->peer_name()] == 0)
+      links_of_.erase(link->peer_name());
+    if (found->second.is_open) {
       if (!link->problem().empty() && link->problem() != closed_by_peer)
         lines_.add(now(),
                    fmt::format("link to {} at {} broke: {}", link->peer_name(), link->address(), link->problem()));
@@ -332,6 +363,8 @@ private:
       const auto seconds = static_cast<double>(options_.handshake_timeout.count()) / 1000;
       if (link.phase() == link_phase::introduced)
         link.refuse("nothing here has waited for what it carries");
+      else if (link.phase() == link_phase::introducing && !link.calls())
+        link.refuse(fmt::format("it did not say what it is for within {} s", seconds));
       else if (link.phase() < link_phase::open)
         link.refuse(fmt::format("it did not finish its handshake within {} s", seconds));
       finish(id);
@@ -380,13 +413,14 @@ private:
 };
 
 taken_link take_link(int queue) {
-  std::array<char, 512> text; // NOLINT: filled by recv
+  queued_link link;
+  const auto count = ::recvmsg(queue, &link.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const auto* attached = count > 0 ? CMSG_FIRSTHDR(&link.header) : nullptr;
   taken_link taken;
-  const auto count = ::recv(queue, text.data(), text.size(), MSG_DONTWAIT);
-  if (count <= static_cast<ssize_t>(sizeof taken.plain))
+  if (attached == nullptr) // none, or no descriptor was left for it: then it has ended
     return taken;
-  std::memcpy(&taken.plain, text.data(), sizeof taken.plain);
-  taken.host.assign(text.data() + sizeof taken.plain, static_cast<std::size_t>(count) - sizeof taken.plain);
+  std::memcpy(&taken.plain, CMSG_DATA(attached), sizeof taken.plain);
+  taken.host.assign(link.name.data(), static_cast<std::size_t>(count));
   return taken;
 }
 

@@ -21,9 +21,9 @@ constexpr const char* gradient_protocol = "dynamix-gradients/1";
 /// Both ends prove who they are as ever; what carriages carry is neither encrypted nor authenticated after that.
 constexpr const char* clear_gradient_protocol = "dynamix-gradients-clear/1";
 
-/// SO_PRIORITY of TCP connections with gradients, at both ends from when the peer is proven: telemetry tells them from
-/// control by it, and a queue that knows priorities (pfifo_fast) lets control pass. TC_PRIO_BULK, which anybody may
-/// set.
+/// SO_PRIORITY of TCP connections with gradients, at the calling end from before the handshake, at the other from when
+/// the caller is proven: telemetry tells them from control by it, and a queue that knows priorities (pfifo_fast) lets
+/// control pass. TC_PRIO_BULK, which anybody may set.
 constexpr int bulk_priority = 2;
 
 struct pump_options {
@@ -35,8 +35,8 @@ struct pump_options {
   std::chrono::milliseconds handshake_timeout{3000}; ///< of those that are called
   std::size_t links_a_host_max = 64;
   std::uint32_t silent_peer_ms = 0; ///< unacknowledged bytes for so long end a link; 0: the system's own time
-  /// One line a refused or broken link, at most 20 a minute, and one that counts the others. Called on the pump's
-  /// thread.
+  /// One line a refused or broken link, at most 20 a minute of this pump, and one that counts the others. Called on the
+  /// pump's thread.
   std::function<void(const std::string& line)> report = [](const std::string&) {};
 };
 
@@ -71,9 +71,9 @@ public:
   pump(const pump&) = delete;
   pump& operator=(const pump&) = delete;
 
-  /// Where accepted links are taken from, by `take_link`, instead of what was returned before: the caller closes it,
-  /// and no link is accepted from then on. -1 where there is no descriptor left. Not of gradients, which have
-  /// carriages.
+  /// Where accepted links are taken from, by `take_link`, instead of what was returned before: the caller closes it, no
+  /// link is accepted from then on, and those that were not taken end. -1 where there is no descriptor left. Not of
+  /// gradients, which have carriages.
   int take_links();
 
   const pump_options& options() const;

@@ -25,6 +25,7 @@ struct entry {
   descriptor adopted;               ///< our plain end, whose other end the caller has already
   bool introduces = false;          ///< a carriage: who calls says first what for
   bool counted = false;             ///< among its host's
+  bool is_open = false;             ///< or was, until it broke
 };
 
 /// The end of a carriage that came first, or neither.

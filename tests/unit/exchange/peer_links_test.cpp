@@ -43,9 +43,9 @@ protected:
     doors_.push_back(
         links::door::start({.directory = options.directory, .host = options.host, .report = options.report}, problem));
     EXPECT_NE(doors_.back(), nullptr) << problem;
-    EXPECT_EQ(doors_.back()->listen("127.0.0.1", 0), "");
-    auto started = peer_links::start(std::move(options), *doors_.back(), "127.0.0.1", hosts, problem);
+    auto started = peer_links::start(std::move(options), doors_.back(), "127.0.0.1", hosts, problem);
     EXPECT_NE(started, nullptr) << problem;
+    EXPECT_EQ(doors_.back()->listen("127.0.0.1", 0), "");
     return started;
   }
   bool says(const std::string& text) const { return lines_.say(text); }
@@ -79,7 +79,7 @@ protected:
   std::string protocol_ = links::gradient_protocol;
   memory_store meeting_;
   links::testing::told_lines lines_;
-  std::vector<std::unique_ptr<links::door>> doors_;
+  std::vector<std::shared_ptr<links::door>> doors_;
 };
 
 /// The sum over ranks r of `members` of (r + 1) in every gradient.

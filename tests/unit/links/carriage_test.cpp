@@ -166,11 +166,7 @@ TEST_P(CarriageBesideControl, HoldsUpNoControlMessageHoweverMuchItCarries) {
 }
 
 TEST_P(Carriage, IsOnTheWireAsItIsSetToBe) {
-  credential authority;
-  credential own;
-  ASSERT_EQ(read_private_file(keys_.path("keys/authority/ca.crt"), authority.certificate), "");
-  ASSERT_EQ(read_private_file(keys_.path("keys/authority/ca.key"), authority.key), "");
-  ASSERT_EQ(issue_certificate(authority, "ben", valid_for_days(std::time(nullptr), 1), own), "");
+  const auto own = issued("ben");
   const plain_end at_ada(take("g1"));
   const std::string gradients = "gradients in the clear";
   EXPECT_TRUE(at_ada.write(gradients));
@@ -182,6 +178,24 @@ TEST_P(Carriage, IsOnTheWireAsItIsSetToBe) {
   EXPECT_EQ(wire, gradients);
   EXPECT_EQ(read_wire_as_caller(port_, {.own = own, .protocol = GetParam()}, "\x02g2 and more", 1), "");
   EXPECT_TRUE(says("it said more than what the link is for"));
+}
+
+TEST_P(Carriage, IsRefusedThatNobodyTakesOrThatDoesNotSayWhatItIsFor) {
+  const auto ben = start_with("ben", GetParam());
+  const plain_end first(call(*ben, "g1"));
+  const plain_end second(call(*ben, "g1"));
+  EXPECT_TRUE(says("its host has called once more for the same"));
+  EXPECT_TRUE(wait_until([&] { return ada_->counts().refused == 1; }));
+  EXPECT_EQ(ada_->counts().opened, 0U) << "they wait to be taken";
+  const plain_end at_ada(take("g1"));
+  EXPECT_TRUE(second.write("!") && at_ada.read(1) == "!");
+  EXPECT_EQ(ada_->counts().opened, 1U);
+
+  EXPECT_EQ(read_as_client(port_, {.own = issued("ben"), .protocol = GetParam()}), "\x01");
+  EXPECT_TRUE(says("it did not say what it is for within 3 s"));
+  EXPECT_TRUE(wait_until([&] { return ada_->counts().refused == 2; }));
+  EXPECT_EQ(ada_->counts().opened, 1U);
+  EXPECT_EQ(ada_->counts().open, 1U);
 }
 
 /// Over a path that a test harms, in the way from ben to ada.

@@ -107,6 +107,15 @@ protected:
     EXPECT_EQ(door_->listen("127.0.0.1", 0), "");
     return door_->port();
   }
+  /// What the keys' authority has issued.
+  credential issued(const std::string& name, const validity& valid = valid_for_days(std::time(nullptr), 365)) const {
+    credential authority;
+    EXPECT_EQ(read_private_file(keys_.path("keys/authority/ca.crt"), authority.certificate), "");
+    EXPECT_EQ(read_private_file(keys_.path("keys/authority/ca.key"), authority.key), "");
+    credential made;
+    EXPECT_EQ(issue_certificate(authority, name, valid, made), "");
+    return made;
+  }
   /// From now on the test takes what is handed over there.
   void take_links_of(pump& at) { queue_ = std::make_unique<plain_end>(at.take_links()); }
   /// The next link that was handed over; -1 when none comes within 30 s.

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <array>
+#include <filesystem>
 #include <map>
+#include <sys/resource.h>
 
 namespace dynamix::links {
 namespace {
@@ -219,6 +221,58 @@ TEST_F(Pump, HandsLinksToWhoeverTakesThemNow) {
   take_links_of(*ada_);
   const plain_end again(call());
   EXPECT_GE(again.get(), 0) << problem_;
+}
+
+std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST_F(Pump, KeepsNothingOfLinksThatWaitedForATakerWhoIsGone) {
+  const auto before = open_descriptors();
+  for (int life = 0; life < 2; ++life) {
+    std::vector<std::unique_ptr<plain_end>> from_ben;
+    for (std::uint64_t i = 0; i < 5; ++i) {
+      from_ben.push_back(std::make_unique<plain_end>(call()));
+      ASSERT_GE(from_ben.back()->get(), 0) << problem_;
+    }
+    EXPECT_TRUE(wait_until([&] { return ada_->counts().open == 5; }));
+    queue_->close();
+    if (life == 1)
+      ada_->end(); // it ends beside its taker
+    for (const auto& each : from_ben)
+      EXPECT_EQ(each->read(1), "") << "it is told";
+    from_ben.clear();
+    EXPECT_TRUE(wait_until([&] { return ada_->counts().open == 0 && ben_->counts().open == 0; }));
+    if (life == 0)
+      take_links_of(*ada_);
+  }
+  EXPECT_TRUE(wait_until([&] { return open_descriptors() <= before; })) << open_descriptors() << " of " << before;
+}
+
+TEST_F(Pump, SaysThatTooManyLinksWaitToBeTaken) {
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const auto usual = std::exchange(limit.rlim_cur, limit.rlim_max);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  auto options = options_of("ada");
+  options.links_a_host_max = 2000;
+  ada_ = start(options);
+  options = options_of("ben");
+  options.links_a_host_max = 2000;
+  ben_ = start(options);
+  port_ = open_door({ada_});
+  take_links_of(*ada_);
+  std::vector<std::unique_ptr<plain_end>> waiting;
+  while (waiting.size() < 2000 && (waiting.empty() || waiting.back()->get() >= 0))
+    waiting.push_back(std::make_unique<plain_end>(call()));
+  EXPECT_TRUE(says("too many links wait here to be taken"));
+  EXPECT_EQ(ada_->counts().refused, 1U);
+  const plain_end taken(next_link());
+  const plain_end another(call());
+  EXPECT_GE(another.get(), 0) << "there is room again: " << problem_;
+  limit.rlim_cur = usual;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 TEST_F(Pump, IsAsIfNobodyWereThereWhileItsHostIsStarting) {

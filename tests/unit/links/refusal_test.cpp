@@ -40,16 +40,10 @@ protected:
     port_ = open_door(pumps_, patience_);
     take_links_of(*ada_);
     raft_queue_ = std::make_unique<plain_end>(pumps_[1]->take_links());
-    ASSERT_EQ(read_private_file(keys_.path("keys/authority/ca.crt"), authority_.certificate), "");
-    ASSERT_EQ(read_private_file(keys_.path("keys/authority/ca.key"), authority_.key), "");
   }
 
 public:
-  credential issued(const std::string& name, const validity& valid = valid_for_days(std::time(nullptr), 365)) {
-    credential made;
-    EXPECT_EQ(issue_certificate(authority_, name, valid, made), "");
-    return made;
-  }
+  using LinkPair::issued;
   /// A TLS client that gets no byte.
   void shake_hands(const raw_tls& client) {
     EXPECT_EQ(read_as_client(port_, client), "") << "it was accepted, and got bytes";
@@ -70,7 +64,6 @@ public:
   std::shared_ptr<pump> ada_; ///< for control
   std::unique_ptr<plain_end> raft_queue_;
   std::uint16_t port_ = 0;
-  credential authority_;
 };
 
 /// A peer that is refused, and why.
@@ -88,8 +81,10 @@ const refused_peer refused_peers[] = {
     {"NoCertificate", [](LinkRefusal& at) { at.shake_hands({.protocol = at.protocol_}); }, "it showed no certificate"},
     {"AnotherAuthority",
      [](LinkRefusal& at) { // it calls itself the same
-       at.authority_ = make_authority("pair", valid_for_days(std::time(nullptr), 365));
-       at.shake_hands({.own = at.issued("ben"), .protocol = at.protocol_});
+       const auto valid = valid_for_days(std::time(nullptr), 365);
+       credential made;
+       ASSERT_EQ(issue_certificate(make_authority("pair", valid), "ben", valid, made), "");
+       at.shake_hands({.own = made, .protocol = at.protocol_});
      },
      of_another_authority},
     {"AnExpiredCertificate",
@@ -245,10 +240,8 @@ TEST_F(LinkRefusal, TakesARawClientThatIsRight) {
 }
 
 TEST_F(LinkRefusal, OfACertificateIssuedByAHost) {
-  const auto ben = issued("ben");
-  authority_ = ben;
   credential made;
-  EXPECT_NE(issue_certificate(authority_, "ada", valid_for_days(std::time(nullptr), 1), made), "");
+  EXPECT_NE(issue_certificate(issued("ben"), "ada", valid_for_days(std::time(nullptr), 1), made), "");
 }
 
 TEST_F(LinkRefusal, OfACallersAnswer) {
