@@ -1,10 +1,15 @@
-"""Event files for TensorBoard from a run's ledger, by Torch's own writer."""
+"""Event files for TensorBoard from a run's ledger, by Torch's own writer, or where that lacks its package tensorboard by one
+that knows scalars alone."""
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
-from typing import Any, Dict, Iterator, Optional, Tuple
+import socket
+import struct
+import time
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 Scalar = Tuple[str, float, int]
 
@@ -76,22 +81,81 @@ def scalars(ledger: str) -> Iterator[Scalar]:
                     yield f"evaluation/{name}", value, int(report.get("step", 0))
 
 
+def _crc_table() -> List[int]:
+    """Of CRC-32C (Castagnoli), which event files are checked by."""
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+_CRC = _crc_table()
+
+
+def _masked_crc(values: bytes) -> bytes:
+    crc = 0xFFFFFFFF
+    for byte in values:
+        crc = crc >> 8 ^ _CRC[(crc ^ byte) & 0xFF]
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def _number_of(value: int) -> bytes:
+    """A protobuf varint; negative numbers in two's complement of 64 bits."""
+    value &= 2**64 - 1
+    text = bytearray()
+    while value > 0x7F:
+        text.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*text, value])
+
+
+def _nested(field: int, values: bytes) -> bytes:
+    return _number_of(field << 3 | 2) + _number_of(len(values)) + values
+
+
+class _ScalarWriter:
+    """What of torch.utils.tensorboard.SummaryWriter is needed here: records of tensorflow.Event, each between its length and
+    checksums (TFRecord)."""
+
+    def __init__(self, directory: str) -> None:
+        os.makedirs(directory, exist_ok=True)
+        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
+        self._file = open(os.path.join(directory, name), "xb")
+        self._record(_nested(3, b"brain.Event:2"))  # file_version
+
+    def _record(self, event: bytes) -> None:
+        event = struct.pack("<Bd", 1 << 3 | 1, time.time()) + event  # wall_time
+        length = struct.pack("<Q", len(event))
+        self._file.write(length + _masked_crc(length) + event + _masked_crc(event))
+
+    def add_scalar(self, tag: str, value: float, step: int) -> None:
+        scalar = _nested(1, tag.encode()) + struct.pack("<Bf", 2 << 3 | 5, value)  # tag, simple_value
+        self._record(b"\x10" + _number_of(step) + _nested(5, _nested(1, scalar)))  # step, summary.value
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _writer(directory: str) -> Any:
+    try:
+        return importlib.import_module("torch.utils.tensorboard").SummaryWriter(directory)
+    except ImportError:
+        return _ScalarWriter(directory)
+
+
 def write(run: str, directory: Optional[str] = None) -> str:
     """Writes the run's curves; returns a line for the user.
 
-    Raises ImportError where the package tensorboard is missing, OSError where the run has no ledger.
+    Raises OSError where the run has no ledger, or the files cannot be written.
     """
     ledger = _ledger(run)
-    try:
-        board: Any = importlib.import_module("torch.utils.tensorboard")
-    except ImportError as problem:
-        raise ImportError("torch.utils.tensorboard needs the package tensorboard (pip install tensorboard): "
-                          f"{problem}") from problem
     target = directory or os.path.join(run, "tensorboard")
-    writer = board.SummaryWriter(target)
     count = 0
-    for tag, value, step in scalars(ledger):
-        writer.add_scalar(tag, value, step)
-        count += 1
-    writer.close()
+    with contextlib.closing(_writer(target)) as writer:
+        for tag, value, step in scalars(ledger):
+            writer.add_scalar(tag, value, step)
+            count += 1
     return f"{count} values in {target}; show them with: tensorboard --logdir {target}"

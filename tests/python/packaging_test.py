@@ -4,10 +4,12 @@ import io
 import json
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import ranks  # noqa: F401  (finds the package)
 
@@ -21,6 +23,57 @@ LEDGER = SOURCE / "tests/unit/ledger/golden/faulty"
 def build_library():
     """The library under test, whatever build directory it lies in."""
     return {**os.environ, "DYNAMIX_LIBRARY": library.candidates()[0], "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def masked_crc(values):
+    """Of CRC-32C, bit by bit."""
+    crc = 0xFFFFFFFF
+    for byte in values:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ 0x82F63B78 * (crc & 1)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15) | (crc << 17) & 0xFFFFFFFF) + 0xA282EAD8 & 0xFFFFFFFF
+
+
+def records_of(contents):
+    """Of a TFRecord file, whose checksums have to be right."""
+    assert masked_crc(b"123456789") == (((0xE3069283 >> 15) | (0xE3069283 << 17) & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
+    while contents:
+        length, of_length = struct.unpack_from("<QI", contents)
+        record = contents[12:12 + length]
+        of_record, = struct.unpack_from("<I", contents, 12 + length)
+        assert (of_length, of_record) == (masked_crc(contents[:8]), masked_crc(record)), "a checksum is wrong"
+        yield record
+        contents = contents[16 + length:]
+
+
+def fields_of(message):
+    """The values of a protobuf message by their field's number."""
+    fields, at = {}, 0
+
+    def number():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            value, shift, at = value | (byte & 0x7F) << shift, shift + 7, at + 1
+            if byte < 0x80:
+                return value
+
+    while at < len(message):
+        key = number()
+        if key & 7 == 0:
+            value = number()
+        elif key & 7 == 2:
+            length = number()
+            value, at = message[at:at + length], at + length
+        else:
+            form, size = {1: ("<d", 8), 5: ("<f", 4)}[key & 7]
+            value, at = struct.unpack_from(form, message, at)[0], at + size
+        fields.setdefault(key >> 3, []).append(value)
+    assert at == len(message), "a message is cut off"
+    return fields
 
 
 class Package(unittest.TestCase):
@@ -64,14 +117,26 @@ class Command(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("/nowhere is no run directory", error)
 
-    def test_says_which_package_is_missing(self):
-        with tempfile.TemporaryDirectory() as folder:
-            status, out, error = self.run_command("tensorboard", str(LEDGER), folder)
-            if status == 0:
-                self.assertIn("tensorboard --logdir", out)
-                self.assertEqual(len(os.listdir(folder)), 1)
-            else:
-                self.assertIn("pip install tensorboard", error)
+    def test_writes_event_files_that_hold_the_curves(self):
+        """By Torch's writer, where its package is there, and by the package's own."""
+        for given in (True, False):
+            without = contextlib.nullcontext() if given else unittest.mock.patch.dict(sys.modules, {"torch.utils.tensorboard": None})
+            with self.subTest(given=given), tempfile.TemporaryDirectory() as folder, without:
+                status, out, error = self.run_command("tensorboard", str(LEDGER), folder)
+                self.assertEqual((status, error), (0, ""))
+                self.assertIn(f"tensorboard --logdir {folder}", out)
+                name, = os.listdir(folder)
+                self.assertTrue(name.startswith("events.out.tfevents."), name)
+                events = [fields_of(record) for record in records_of(pathlib.Path(folder, name).read_bytes())]
+                self.assertEqual(events[0][3], [b"brain.Event:2"])
+                read = []
+                for event in events[1:]:
+                    self.assertGreater(event[1][0], 1e9, "wall_time is no time")
+                    scalar = fields_of(fields_of(event[5][0])[1][0])
+                    read.append((scalar[1][0].decode(), scalar[2][0], event.get(2, [0])[0]))
+                expected = [(tag, struct.unpack("<f", struct.pack("<f", value))[0], step)
+                            for tag, value, step in tensorboard.scalars(str(LEDGER / "windows.jsonl"))]
+                self.assertEqual(read, expected)
 
     def test_finds_the_curves_in_a_ledger(self):
         found = list(tensorboard.scalars(str(LEDGER / "windows.jsonl")))
