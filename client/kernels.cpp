@@ -3,11 +3,20 @@
 #include <algorithm>
 #include <array>
 
+// For the processor at hand, chosen when the library is loaded. The same bits on all: none fuses a multiplication and
+// an addition. Sanitizers do not take what runs before they do.
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&              \
+    !defined(__SANITIZE_THREAD__)
+#define DYNAMIX_WIDE [[gnu::target_clones("avx2", "default"), gnu::flatten]]
+#else
+#define DYNAMIX_WIDE
+#endif
+
 namespace dynamix::client {
 
 namespace {
 
-constexpr std::size_t lanes = 8; ///< running sums, which hide the latency of an addition
+constexpr std::size_t lanes = 16; ///< running sums, which hide the latency of an addition
 
 /// Calls visit(i, lane) for every i below `count`, and sums what it returns.
 template <class Visit>
@@ -19,7 +28,10 @@ double sum(std::size_t count, Visit visit) {
       sums[lane] += visit(i + lane);
   for (; i < count; ++i)
     sums[0] += visit(i);
-  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+  for (std::size_t half = lanes / 2; half > 0; half /= 2)
+    for (std::size_t lane = 0; lane < half; ++lane)
+      sums[lane] += sums[lane + half];
+  return sums[0];
 }
 
 template <class Scalar>
@@ -45,19 +57,19 @@ double sum_squares(const Scalar* values, std::size_t count) {
 
 } // namespace
 
-double scale(float* values, std::size_t count, double factor) {
+DYNAMIX_WIDE double scale(float* values, std::size_t count, double factor) {
   return scale_and_sum(values, count, factor);
 }
 
-double scale(double* values, std::size_t count, double factor) {
+DYNAMIX_WIDE double scale(double* values, std::size_t count, double factor) {
   return scale_and_sum(values, count, factor);
 }
 
-double squares(const float* values, std::size_t count) {
+DYNAMIX_WIDE double squares(const float* values, std::size_t count) {
   return sum_squares(values, count);
 }
 
-double squares(const double* values, std::size_t count) {
+DYNAMIX_WIDE double squares(const double* values, std::size_t count) {
   return sum_squares(values, count);
 }
 
