@@ -107,7 +107,7 @@ class Members(Peers):
         self._identity: List[Any] = [*_process(), time.time_ns()]
         self._roster: Dict[int, List[Any]] = {}  # identities of the present members
         self._gradients: Any = None
-        self._rows: Any = None
+        self._row_group: Any = None
         self._sockets: Sockets = {}
         self._looked = 0.0
 
@@ -122,7 +122,7 @@ class Members(Peers):
 
     def leave(self) -> None:
         self._cut()
-        self._gradients = self._rows = None
+        self._gradients = self._row_group = None
 
     def _cut(self) -> None:
         for descriptor in self._open_sockets():
@@ -232,7 +232,7 @@ class Members(Peers):
         if len(formed) < 2:
             self._cut()
             return False
-        self._gradients, self._rows = formed
+        self._gradients, self._row_group = formed
         return True
 
     def _roster_name(self) -> str:
@@ -261,14 +261,14 @@ class Members(Peers):
     def all_reduce(self, values: torch.Tensor) -> _Work:
         return self._start(lambda: self._gradients.allreduce([values]))
 
-    def gather(self, row: torch.Tensor) -> Gathering:
+    def gather(self, row: torch.Tensor, again: bool = False) -> Gathering:
         rows = torch.zeros((self.size, row.numel()), dtype=row.dtype)
         here = [rows[member] for member in range(self.size) if self.present[member]]
-        return Gathering(rows, self._start(lambda: self._rows.allgather([here], [row])))
+        return Gathering(rows, self._start(lambda: self._row_group.allgather([here], [row])))
 
     def sum(self, own: float) -> Sum:
         value = torch.tensor([own], dtype=torch.float64)
-        return Sum(own, value, self._start(lambda: self._rows.allreduce([value])))
+        return Sum(own, value, self._start(lambda: self._row_group.allreduce([value])))
 
     def gather_objects(self, own: object) -> List[Any]:
         """The objects of the present members; None of the others."""
@@ -292,7 +292,7 @@ class Members(Peers):
             raise self.fail("a member comes")
         self.gather_objects(None)
         self._store.set("ended", "1")
-        self._gradients = self._rows = None
+        self._gradients = self._row_group = None
 
 
 def _connected_anew(store: Any) -> Any:

@@ -174,7 +174,7 @@ class Step:
         unmeasured = bool(self._due & raw.MEASURE) and not self._own_squares
         square = math.nan if unmeasured else self._plain(self._own_squares.values())
         self.client.write_row(square, self._row.data_ptr())
-        self._rows = self.peers.gather(self._row)
+        self._rows = self.peers.gather(self._row, again=True)
         self._row_written = True
 
     def _plain(self, parts: Any) -> float:
