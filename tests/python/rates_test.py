@@ -21,7 +21,15 @@ SCHEDULES = {
     "sequential": lambda o: lr_scheduler.SequentialLR(o, [lr_scheduler.ConstantLR(o, 0.1, 100),
                                                           lr_scheduler.ExponentialLR(o, 0.9)], [5]),
     "restarts": lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 7),
+    "multiplicative": lambda o: lr_scheduler.MultiplicativeLR(o, lambda step: 0.97),
+    "several steps": lambda o: lr_scheduler.MultiStepLR(o, [2, 5, 9], 0.5),
+    "linear": lambda o: lr_scheduler.LinearLR(o, 0.1, total_iters=9),
+    "polynomial": lambda o: lr_scheduler.PolynomialLR(o, 40, 2.0),
+    "cyclic": lambda o: lr_scheduler.CyclicLR(o, 0.01, 0.1, 4),
 }
+#: Of torch 1.13: all but ReduceLROnPlateau, which steps by a metric and is refused. Newer ones may have more.
+OF_TORCH = {"ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR",
+            "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "SequentialLR", "StepLR"}
 
 
 def optimizer_of(parameters):
@@ -48,7 +56,8 @@ def follow(rank, world, name, passed):
                 optimizer.step()
                 scheduler.step()
                 rates.append((run.progress, optimizer.param_groups[0]["lr"]))
-        state = copy.deepcopy(scheduler).state_dict()
+        # Torch's own CyclicLR cannot be copied.
+        state = (scheduler if name == "cyclic" else copy.deepcopy(scheduler)).state_dict()
         run.close()
     assert type(optimizer) is torch.optim.SGD and type(scheduler) is type(SCHEDULES[name](optimizer_of([nn.Parameter()])))
     # Torch itself warns of schedulers that step others, but in other words.
@@ -77,6 +86,16 @@ class Schedules(unittest.TestCase):
         self.assertLess(rates[-1][0], len(rates), "the last steps of an epoch make less progress")
         self.assertEqual(keys, plain_keys)
         self.assertEqual(warned, [])
+
+    def test_are_all_of_torch(self):
+        made = set()
+        for schedule in SCHEDULES.values():
+            scheduler = schedule(optimizer_of([nn.Parameter(torch.zeros(1))]))
+            made |= {type(each).__name__ for each in [scheduler, *getattr(scheduler, "_schedulers", [])]}
+        self.assertEqual(made, OF_TORCH)
+        if torch.__version__.startswith("1.13"):
+            known = {name for name, kind in vars(lr_scheduler).items() if isinstance(kind, type) and hasattr(kind, "step")}
+            self.assertEqual(known - {"_LRScheduler", "LRScheduler", "Optimizer", "ReduceLROnPlateau"}, OF_TORCH)
 
     def test_that_join_are_the_plain_ones_at_equal_progress(self):
         for name in SCHEDULES:

@@ -1,0 +1,119 @@
+"""The package has the habits of Torch's: help, no state of the process's, threads, cells of a notebook."""
+import code
+import contextlib
+import inspect
+import io
+import pydoc
+import threading
+import unittest
+
+import ranks
+import torch
+from torch import nn
+
+import dynamix
+
+CELLS = """
+import torch, dynamix
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+---
+run = dynamix.join(model, optimizer, agent="off")
+loader = run.loader(torch.utils.data.TensorDataset(torch.arange(20), torch.randn(20, 3)), batch_size=4)
+---
+taken = []
+for numbers, values in loader:
+    optimizer.zero_grad()
+    model(values).square().mean().backward()
+    optimizer.step()
+    taken += numbers.tolist()
+---
+run.close()
+"""
+
+
+def train(seed, barrier=None):
+    """Two epochs of a run of its own: the samples of each, and the parameters. All threads go on step by step."""
+    generator = torch.Generator().manual_seed(seed)
+    model = nn.Linear(3, 1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    run = dynamix.join(model, optimizer, agent="off", rule="linear")
+    data = torch.utils.data.TensorDataset(torch.arange(40), torch.randn(40, 3, generator=generator))
+    loader = run.loader(data, batch_size=3, seed=seed)
+    epochs = []
+    for _ in range(2):
+        epochs.append([])
+        for numbers, values in loader:
+            if barrier is not None:
+                barrier.wait(ranks.SECONDS)
+            optimizer.zero_grad()
+            model(values).square().mean().backward()
+            optimizer.step()
+            epochs[-1] += numbers.tolist()
+    run.close()
+    return epochs, [parameter.tolist() for parameter in model.parameters()]
+
+
+def train_in_threads(rank, world, seeds):
+    barrier, results = threading.Barrier(len(seeds)), {}
+    threads = [threading.Thread(target=lambda seed=seed: results.__setitem__(seed, train(seed, barrier))) for seed in seeds]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [results.get(seed) for seed in seeds]
+
+
+class Help(unittest.TestCase):
+    def test_explains_each_public_name(self):
+        shown = pydoc.plain(pydoc.render_doc(dynamix))
+        for name in dynamix.__all__:
+            self.assertIn(name, shown)
+            self.assertTrue(inspect.getdoc(getattr(dynamix, name)), name)
+        for name, member in vars(dynamix.Run).items():
+            if not name.startswith("_") and name not in ("before_step", "after_step", "leave_out_step"):
+                self.assertTrue(inspect.getdoc(member), f"Run.{name}")
+        for words in ("samples of this worker a step", "Raises", "once an epoch"):
+            self.assertIn(words, pydoc.plain(pydoc.render_doc(dynamix.Run.loader)))
+
+    def test_has_the_types_of_all_arguments(self):
+        for function in (dynamix.join, dynamix.save, dynamix.Run.loader, dynamix.Run.backward):
+            for name, parameter in inspect.signature(function).parameters.items():
+                self.assertTrue(name == "self" or parameter.annotation is not parameter.empty, f"{function.__name__}({name})")
+
+
+class Threads(unittest.TestCase):
+    def test_train_runs_of_their_own_side_by_side(self):
+        seeds = [1, 2, 3]
+        together = ranks.run(train_in_threads, 1, seeds)[0]
+        for seed, (epochs, parameters) in zip(seeds, together):
+            for epoch in epochs:
+                self.assertEqual(sorted(epoch), list(range(40)))
+            self.assertEqual((epochs, parameters), train(seed))
+
+
+class Notebook(unittest.TestCase):
+    def test_cells_may_be_run_again(self):
+        """As IPython runs them: one by one, in one namespace, where an error ends the cell and not the process."""
+        cells = [cell.strip() + "\n" for cell in CELLS.split("---")]
+        console, error = code.InteractiveInterpreter(), io.StringIO()
+
+        def run(*numbers):
+            with contextlib.redirect_stderr(error):
+                for number in numbers:
+                    console.runcode(compile(cells[number], "<cell>", "exec"))
+            return error.getvalue()
+
+        self.assertEqual(run(0, 1, 2, 2, 2), "")
+        self.assertEqual(sorted(console.locals["taken"]), list(range(20)))
+        self.assertEqual(run(3, 3, 1, 2, 3), "")  # closed, joined anew
+        self.assertEqual(sorted(console.locals["taken"]), list(range(20)))
+        self.assertIs(type(console.locals["optimizer"]), torch.optim.SGD)
+        self.assertIn("this run is closed", run(2))
+
+
+if __name__ == "__main__":
+    unittest.main()
