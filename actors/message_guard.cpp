@@ -220,56 +220,26 @@ void refused_messages::add(const std::string& host, const std::string& what, con
   told_at_ = now;
 }
 
-void guarded_broker::use(std::shared_ptr<const authority> rules, std::shared_ptr<new_links> links,
-                         std::shared_ptr<refused_messages> refused) {
-  rules_ = std::move(rules);
-  links_ = std::move(links);
-  refused_ = std::move(refused);
+message_guard::message_guard(caf::actor_system& system, std::shared_ptr<const authority> rules,
+                             std::shared_ptr<refused_messages> refused)
+    : system_(system), rules_(std::move(rules)), refused_(std::move(refused)) {}
+
+void message_guard::add(caf::io::connection_handle connection, link_peer peer) {
+  peers_.insert_or_assign(connection, message_guard::peer{std::move(peer), {}});
 }
 
-caf::behavior guarded_broker::make_behavior() {
-  auto behind = basp_broker::make_behavior();
-  const caf::message_handler guard{[this, behind](caf::io::new_data_msg& frame) mutable {
-                                     const auto found = judge(frame);
-                                     if (found == verdict::cut)
-                                       return cut(frame.handle);
-                                     if (found == verdict::drop) // CAF reads a sign of life in its place
-                                       ctx[frame.handle].hdr.operation = message_type::heartbeat;
-                                     behind(current_mailbox_element()->content());
-                                   },
-                                   [this, behind](const caf::io::connection_closed_msg& closed) mutable {
-                                     peers_.erase(closed.handle);
-                                     behind(current_mailbox_element()->content());
-                                   }};
-  return guard.or_else(behind);
-}
-
-void guarded_broker::learned_new_node_directly(const caf::node_id&, bool) {}
-
-void guarded_broker::learned_new_node_indirectly(const caf::node_id&) {}
-
-void guarded_broker::cut(caf::io::connection_handle connection) {
-  peers_.erase(connection);
-  connection_cleanup(connection, caf::sec::runtime_error);
-  close(connection);
-}
-
-guarded_broker::verdict guarded_broker::judge(caf::io::new_data_msg& frame) {
-  if (auto fresh = links_->take(frame.handle))
-    peers_.insert_or_assign(frame.handle, peer{std::move(*fresh), {}});
-  const auto from = peers_.find(frame.handle);
-  if (!rules_)
-    return verdict::pass;
+message_guard::verdict message_guard::judge(caf::io::connection_handle connection, const basp::header* announced,
+                                            const std::vector<char>& frame) {
+  const auto from = peers_.find(connection);
   if (from == peers_.end())
     return verdict::cut;
   std::string reason;
   verdict found = verdict::cut;
-  const auto known = ctx.find(frame.handle);
-  if (known != ctx.end() && known->second.cstate == basp::await_payload) {
-    found = judge_payload(from->second, known->second.hdr, frame.buf, reason);
+  if (announced != nullptr) {
+    found = judge_payload(from->second, *announced, frame, reason);
   } else {
     basp::header header;
-    caf::binary_deserializer source(system(), frame.buf);
+    caf::binary_deserializer source(system_, frame);
     reason = malformed;
     if (!source(header))
       found = judge_header(from->second, header, reason);
@@ -279,8 +249,8 @@ guarded_broker::verdict guarded_broker::judge(caf::io::new_data_msg& frame) {
   return found;
 }
 
-guarded_broker::verdict guarded_broker::judge_header(const peer& from, const basp::header& header,
-                                                     std::string& reason) const {
+message_guard::verdict message_guard::judge_header(const peer& from, const basp::header& header,
+                                                   std::string& reason) const {
   if (header.payload_len > payload_bytes_max)
     reason = fmt::format("it claims {} bytes", header.payload_len);
   else if (header.payload_len == 0 && header.operation != message_type::heartbeat)
@@ -292,9 +262,9 @@ guarded_broker::verdict guarded_broker::judge_header(const peer& from, const bas
   return verdict::cut;
 }
 
-guarded_broker::verdict guarded_broker::judge_payload(peer& from, const basp::header& header,
-                                                      const std::vector<char>& payload, std::string& reason) {
-  caf::binary_deserializer source(system(), payload);
+message_guard::verdict message_guard::judge_payload(peer& from, const basp::header& header,
+                                                    const std::vector<char>& payload, std::string& reason) {
+  caf::binary_deserializer source(system_, payload);
   bool for_others = false;
   switch (header.operation) {
   case message_type::server_handshake:
@@ -316,8 +286,8 @@ guarded_broker::verdict guarded_broker::judge_payload(peer& from, const basp::he
   return verdict::cut;
 }
 
-guarded_broker::verdict guarded_broker::judge_handshake(peer& from, bool of_server, caf::binary_deserializer& source,
-                                                        std::string& reason) {
+message_guard::verdict message_guard::judge_handshake(peer& from, bool of_server, caf::binary_deserializer& source,
+                                                      std::string& reason) {
   caf::node_id process;
   if (source(process) || process == caf::none)
     reason = malformed;
@@ -334,25 +304,25 @@ guarded_broker::verdict guarded_broker::judge_handshake(peer& from, bool of_serv
 
 /// Between which processes it travels: from the peer's own or, where the peer holds an arbitrator of a tree, from one
 /// that has no link to this.
-guarded_broker::verdict guarded_broker::judge_route(const peer& from, caf::binary_deserializer& source,
-                                                    bool& for_others, std::string& reason) const {
+message_guard::verdict message_guard::judge_route(const peer& from, caf::binary_deserializer& source, bool& for_others,
+                                                  std::string& reason) const {
   caf::node_id sender;
   caf::node_id receiver;
   if (source(sender, receiver)) {
     reason = malformed;
     return verdict::cut;
   }
-  for_others = receiver != this_node();
-  if (sender != from.node && (!rules_->relays(from.host) || sender == this_node() || is_linked(sender, from)))
+  for_others = receiver != system_.node();
+  if (sender != from.node && (!rules_->relays(from.host) || sender == system_.node() || is_linked(sender, from)))
     reason = "it is said to be from another process";
   else if (for_others && !rules_->relays(rules_->own()))
     reason = "it is for another process";
   return reason.empty() ? verdict::pass : verdict::drop;
 }
 
-guarded_broker::verdict guarded_broker::judge_message(const peer& from, const basp::header& header,
-                                                      caf::binary_deserializer& source, bool for_others,
-                                                      std::string& reason) {
+message_guard::verdict message_guard::judge_message(const peer& from, const basp::header& header,
+                                                    caf::binary_deserializer& source, bool for_others,
+                                                    std::string& reason) {
   if (header.has(basp::header::named_receiver_flag)) {
     reason = "it is for a service of CAF's own";
     return verdict::drop;
@@ -371,7 +341,7 @@ guarded_broker::verdict guarded_broker::judge_message(const peer& from, const ba
     return verdict::drop;
   }
   const bool routed = header.operation == message_type::routed_message;
-  const auto receiver = answer || for_others ? "" : name_of_actor(system(), header.dest_actor);
+  const auto receiver = answer || for_others ? "" : name_of_actor(system_, header.dest_actor);
   const auto* found = find_crossing(answer, types, word, receiver);
   if (found == nullptr || header.source_actor == caf::invalid_actor_id) {
     reason = fmt::format("{} {} is not for {}", types, caf::to_string(word), receiver.empty() ? "any actor" : receiver);
@@ -391,10 +361,57 @@ guarded_broker::verdict guarded_broker::judge_message(const peer& from, const ba
 }
 
 /// Whether a link other than that peer's, of another host, leads to that process, or it is this one.
-bool guarded_broker::is_linked(const caf::node_id& node, const peer& except) const {
-  return node == this_node() || std::ranges::any_of(peers_, [&](const auto& each) {
+bool message_guard::is_linked(const caf::node_id& node, const peer& except) const {
+  return node == system_.node() || std::ranges::any_of(peers_, [&](const auto& each) {
            return each.second.node == node && each.second.host != except.host;
          });
+}
+
+void guarded_broker::use(std::shared_ptr<const authority> rules, std::shared_ptr<new_links> links,
+                         std::shared_ptr<refused_messages> refused) {
+  if (rules)
+    guard_.emplace(system(), std::move(rules), std::move(refused));
+  links_ = std::move(links);
+}
+
+caf::behavior guarded_broker::make_behavior() {
+  auto behind = basp_broker::make_behavior();
+  using verdict = message_guard::verdict;
+  const caf::message_handler guard{[this, behind](caf::io::new_data_msg& frame) mutable {
+                                     const auto found = judge(frame);
+                                     if (found == verdict::cut)
+                                       return cut(frame.handle);
+                                     if (found == verdict::drop) // CAF reads a sign of life in its place
+                                       ctx[frame.handle].hdr.operation = message_type::heartbeat;
+                                     behind(current_mailbox_element()->content());
+                                   },
+                                   [this, behind](const caf::io::connection_closed_msg& closed) mutable {
+                                     if (guard_)
+                                       guard_->remove(closed.handle);
+                                     behind(current_mailbox_element()->content());
+                                   }};
+  return guard.or_else(behind);
+}
+
+void guarded_broker::learned_new_node_directly(const caf::node_id&, bool) {}
+
+void guarded_broker::learned_new_node_indirectly(const caf::node_id&) {}
+
+void guarded_broker::cut(caf::io::connection_handle connection) {
+  guard_->remove(connection);
+  connection_cleanup(connection, caf::sec::runtime_error);
+  close(connection);
+}
+
+message_guard::verdict guarded_broker::judge(const caf::io::new_data_msg& frame) {
+  auto fresh = links_->take(frame.handle);
+  if (!guard_)
+    return message_guard::verdict::pass;
+  if (fresh)
+    guard_->add(frame.handle, std::move(*fresh));
+  const auto known = ctx.find(frame.handle);
+  const bool announced = known != ctx.end() && known->second.cstate == basp::await_payload;
+  return guard_->judge(frame.handle, announced ? &known->second.hdr : nullptr, frame.buf);
 }
 
 } // namespace dynamix::actors

@@ -6,6 +6,7 @@
 
 #include "actors/authority.hpp"
 
+#include <caf/io/basp/header.hpp>
 #include <caf/io/basp_broker.hpp>
 
 #include <atomic>
@@ -48,6 +49,39 @@ private:
   std::optional<std::chrono::steady_clock::time_point> told_at_;
 };
 
+/// Judges frames of all connections in the order in which CAF reads them: a header, then what it says that follows.
+class message_guard {
+public:
+  enum class verdict { pass, drop, cut };
+
+  message_guard(caf::actor_system& system, std::shared_ptr<const authority> rules,
+                std::shared_ptr<refused_messages> refused);
+  void add(caf::io::connection_handle connection, link_peer peer);
+  void remove(caf::io::connection_handle connection) { peers_.erase(connection); }
+  /// `announced`: the header before it; null: it is one.
+  verdict judge(caf::io::connection_handle connection, const caf::io::basp::header* announced,
+                const std::vector<char>& frame);
+
+private:
+  struct peer : link_peer {
+    caf::node_id node; ///< its process, which its handshake has named; none: no handshake yet
+  };
+
+  verdict judge_header(const peer& from, const caf::io::basp::header& header, std::string& reason) const;
+  verdict judge_payload(peer& from, const caf::io::basp::header& header, const std::vector<char>& payload,
+                        std::string& reason);
+  verdict judge_handshake(peer& from, bool of_server, caf::binary_deserializer& source, std::string& reason);
+  verdict judge_route(const peer& from, caf::binary_deserializer& source, bool& for_others, std::string& reason) const;
+  verdict judge_message(const peer& from, const caf::io::basp::header& header, caf::binary_deserializer& source,
+                        bool for_others, std::string& reason);
+  bool is_linked(const caf::node_id& node, const peer& except) const;
+
+  caf::actor_system& system_;
+  std::shared_ptr<const authority> rules_;
+  std::shared_ptr<refused_messages> refused_;
+  std::map<caf::io::connection_handle, peer> peers_;
+};
+
 /// CAF's broker behind a guard.
 class guarded_broker final : public caf::io::basp_broker {
 public:
@@ -61,26 +95,11 @@ public:
   void learned_new_node_indirectly(const caf::node_id& node) override;
 
 private:
-  struct peer : link_peer {
-    caf::node_id node; ///< its process, which its handshake has named; none: no handshake yet
-  };
-  enum class verdict { pass, drop, cut };
-
   void cut(caf::io::connection_handle connection);
-  verdict judge(caf::io::new_data_msg& frame);
-  verdict judge_header(const peer& from, const caf::io::basp::header& header, std::string& reason) const;
-  verdict judge_payload(peer& from, const caf::io::basp::header& header, const std::vector<char>& payload,
-                        std::string& reason);
-  verdict judge_handshake(peer& from, bool of_server, caf::binary_deserializer& source, std::string& reason);
-  verdict judge_route(const peer& from, caf::binary_deserializer& source, bool& for_others, std::string& reason) const;
-  verdict judge_message(const peer& from, const caf::io::basp::header& header, caf::binary_deserializer& source,
-                        bool for_others, std::string& reason);
-  bool is_linked(const caf::node_id& node, const peer& except) const;
+  message_guard::verdict judge(const caf::io::new_data_msg& frame);
 
-  std::shared_ptr<const authority> rules_;
+  std::optional<message_guard> guard_; ///< none: whatever comes is passed on
   std::shared_ptr<new_links> links_;
-  std::shared_ptr<refused_messages> refused_;
-  std::map<caf::io::connection_handle, peer> peers_;
 };
 
 } // namespace dynamix::actors

@@ -96,6 +96,19 @@ TEST_P(Corpus, IsReadWithoutHarmWhereItIsMutated) {
   std::fprintf(stderr, "%llu inputs\n", static_cast<unsigned long long>(done));
 }
 
+TEST(ControlExamples, PassTheGuardAndAreKept) {
+  for (const auto& [name, example] : control_examples()) {
+    const auto path = fmt::format("{}/control/{}", DYNAMIX_CORPUS, name);
+    if (std::getenv("DYNAMIX_WRITE_CORPUS") != nullptr) {
+      EXPECT_EQ(storage::write_file_atomically(path, example.bytes), "");
+    }
+    std::string kept;
+    EXPECT_EQ(storage::read_file(path, 1U << 24U, kept), "");
+    EXPECT_EQ(kept, example.bytes) << "DYNAMIX_WRITE_CORPUS=1 writes " << path;
+    EXPECT_EQ(read_control({reinterpret_cast<const std::uint8_t*>(kept.data()), kept.size()}), example.passed) << name;
+  }
+}
+
 std::vector<target> all_targets() {
   std::vector<target> all = {policy_target()};
   std::ranges::copy(targets(), std::back_inserter(all));

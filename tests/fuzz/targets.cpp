@@ -146,14 +146,15 @@ void read_certificate(byte_span bytes) {
     require(facts.fingerprint.size() == 64, "a certificate has a fingerprint");
 }
 
-constexpr std::array<target, 8> all = {{{"frames", read_frame},
-                                        {"journal", read_journal},
-                                        {"store", use_store},
-                                        {"ledger", read_ledger},
-                                        {"tensors", read_tensors},
-                                        {"checkpoints", read_checkpoint},
-                                        {"cluster-files", read_cluster_file},
-                                        {"certificates", read_certificate}}};
+const std::array all = {target{"frames", read_frame},
+                        target{"journal", read_journal},
+                        target{"store", use_store},
+                        target{"ledger", read_ledger},
+                        target{"tensors", read_tensors},
+                        target{"checkpoints", read_checkpoint},
+                        target{"cluster-files", read_cluster_file},
+                        target{"certificates", read_certificate},
+                        control_target()};
 
 } // namespace
 

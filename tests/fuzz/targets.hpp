@@ -3,8 +3,11 @@
 /// Everything that reads bytes which others may have written, as functions of bytes for a fuzzer. A target aborts where
 /// something is accepted that does not mean what it says.
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace dynamix::fuzz {
@@ -13,6 +16,17 @@ struct target {
   std::string_view name; ///< and of its corpus below tests/fuzz/corpus
   void (*run)(std::span<const std::uint8_t> bytes);
 };
+
+/// What a proven host writes on a control link: after a byte that says who and which side it is, frames of CAF's.
+/// Returns how many of them pass.
+std::size_t read_control(std::span<const std::uint8_t> bytes);
+target control_target();
+struct control_example {
+  std::string bytes;
+  std::size_t passed = 0; ///< of its frames: all
+};
+/// By the names of the kept inputs.
+std::map<std::string, control_example> control_examples();
 
 std::span<const target> targets();
 /// Null where there is none of that name.

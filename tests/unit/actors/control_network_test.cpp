@@ -1,11 +1,14 @@
 /// Gateways over links, and what a stranger can do to one in the clear and cannot over a link.
 
+#include "faults/proxy.hpp"
 #include "tests/unit/actors/linked_host.hpp"
 #include "tests/unit/links/raw_client.hpp"
 #include "tests/unit/links/told_lines.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <sys/socket.h>
 
 namespace dynamix::actors::testing {
 namespace {
@@ -95,6 +98,28 @@ TEST_F(ControlNetwork, PublishesANewGatewayAtThePortOfTheOneBefore) {
   EXPECT_TRUE(ben_->asks(after));
 }
 
+/// What `harm` does to the path is the end of the link, which is told, and of nothing else.
+class HarmedControlNetwork : public ControlNetwork, public ::testing::WithParamInterface<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(By, HarmedControlNetwork, ::testing::Bool(),
+                         [](const auto& cut) { return cut.param ? "ACutMessage" : "AChangedByte"; });
+
+TEST_P(HarmedControlNetwork, TellsTheEndAndIsReachedAgain) {
+  faults::proxy path;
+  const auto port = path.add_link("path", "127.0.0.1", ada_->publish());
+  const auto before = ben_->reach("ada", port);
+  ASSERT_TRUE(before) << ben_->problem();
+  EXPECT_TRUE(ben_->asks(before));
+  if (GetParam())
+    path.truncate_next("path", faults::way::to_server);
+  else
+    path.corrupt_next("path", faults::way::to_server);
+  EXPECT_TRUE(ben_->sees_the_end_of(before)) << "by the next sign of life";
+  const auto after = ben_->reach("ada", port);
+  ASSERT_TRUE(after) << ben_->problem();
+  EXPECT_TRUE(ben_->asks(after));
+}
+
 TEST_F(ControlNetwork, SaysWhyAHostCannotBeReached) {
   EXPECT_FALSE(ada_->reach("ben", ben_->publish())) << "ben takes links from nobody";
   EXPECT_THAT(ada_->problem(), HasSubstr("it refused this host"));
@@ -126,6 +151,43 @@ TEST_F(Stranger, GetsCafsGreetingInTheClearAndNotAByteOverLinks) {
   EXPECT_TRUE(secured.wait_for_end(received));
   EXPECT_EQ(received, "");
   EXPECT_TRUE(lines_.say("it does not speak TLS"));
+}
+
+/// A frame's header that claims 256 MiB.
+std::string large_claim() {
+  std::string header(32, '\0');
+  header[0] = 1; // a client's handshake
+  header[4] = 0x10;
+  return header;
+}
+
+TEST_F(Stranger, ClaimsMemoryInTheClearAndNoneOverLinks) {
+  constexpr std::size_t claimed_kib = 262144;
+  auto before = links::testing::resident_kib();
+  {
+    const links::testing::raw_socket clear(ada_->publish_in_the_clear());
+    clear.send(large_claim());
+    EXPECT_TRUE(links::testing::wait_until([&] { return links::testing::resident_kib() > before + claimed_kib / 2; }));
+  }
+  const links::testing::raw_socket secured(ada_->publish());
+  before = links::testing::resident_kib();
+  secured.send(large_claim());
+  std::string received;
+  EXPECT_TRUE(secured.wait_for_end(received));
+  EXPECT_LT(links::testing::resident_kib(), before + claimed_kib / 2);
+}
+
+TEST_F(Stranger, MayBeSilentForEverInTheClearAndForThreeSecondsOverLinks) {
+  const links::testing::raw_socket clear(ada_->publish_in_the_clear());
+  const links::testing::raw_socket secured(ada_->publish());
+  std::string received;
+  EXPECT_TRUE(secured.wait_for_end(received));
+  EXPECT_TRUE(lines_.say("it said nothing within 3 s"));
+  char byte = 0;
+  ssize_t got = 1;
+  while (got > 0) // CAF's greeting
+    got = ::recv(clear.get(), &byte, 1, MSG_DONTWAIT);
+  EXPECT_EQ(got, -1) << "it is not closed";
 }
 
 } // namespace

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <array>
+#include <fstream>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -110,6 +111,17 @@ std::string read_wire_as_caller(std::uint16_t port, const raw_tls& client, const
   const auto count = ::recv(socket.get(), received.data(), size, MSG_WAITALL);
   received.resize(static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
   return received;
+}
+
+std::size_t resident_kib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == "VmRSS:") {
+      std::size_t kib = 0;
+      status >> kib;
+      return kib;
+    }
+  return 0;
 }
 
 std::string client_hello_begin() {

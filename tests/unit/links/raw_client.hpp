@@ -45,6 +45,9 @@ std::string connect_and_leave(std::uint16_t port, const raw_tls& client);
 std::string read_wire_as_caller(std::uint16_t port, const raw_tls& client, const std::string& introduction,
                                 std::size_t size);
 
+/// Of this process.
+std::size_t resident_kib();
+
 /// The first bytes of a TLS 1.3 ClientHello, which go on.
 std::string client_hello_begin();
 

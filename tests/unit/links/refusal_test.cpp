@@ -8,9 +8,10 @@
 
 #include <array>
 #include <ctime>
-#include <fstream>
 #include <map>
 #include <string>
+#include <sys/resource.h>
+#include <thread>
 #include <tuple>
 
 namespace dynamix::links {
@@ -301,17 +302,6 @@ TEST_F(LinkRefusal, OfMoreLinksThanAHostMayHave) {
   EXPECT_GE(third.get(), 0) << problem;
 }
 
-std::size_t resident_kib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;)
-    if (word == "VmRSS:") {
-      std::size_t kib = 0;
-      status >> kib;
-      return kib;
-    }
-  return 0;
-}
-
 TEST_F(LinkRefusal, OfHundredsWhoSayNothingInBoundedMemory) {
   constexpr std::size_t silent = 300;
   const auto before_kib = resident_kib();
@@ -335,6 +325,26 @@ TEST_F(LinkRefusal, OfHundredsWhoSayNothingInBoundedMemory) {
 #ifndef __SANITIZE_THREAD__ // which keeps books of its own
   EXPECT_LT(resident_kib() - before_kib, silent * 128);
 #endif
+}
+
+TEST_F(LinkRefusal, CostsNoCoreWhileThereIsNoDescriptorLeft) {
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const auto usual = std::exchange(limit.rlim_cur, rlim_t{256});
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  std::vector<std::unique_ptr<plain_end>> ballast;
+  while (ballast.empty() || ballast.back()->get() >= 0)
+    ballast.push_back(std::make_unique<plain_end>(::dup(STDERR_FILENO)));
+  ballast.resize(ballast.size() - 2);
+  const raw_socket peer(port_); // has what was left
+  const auto before = std::clock();
+  std::this_thread::sleep_for(milliseconds(1000));
+  EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 2) << "it tries again and again";
+  EXPECT_EQ(door_->counts().refused, 0U) << "nobody has taken it";
+  ballast.clear();
+  ::setrlimit(RLIMIT_NOFILE, &(limit = {.rlim_cur = usual, .rlim_max = limit.rlim_max}));
+  peer.send("plain");
+  EXPECT_TRUE(says("it does not speak TLS"));
 }
 
 TEST(RefusalLines, AreTwentyAMinuteAndOneThatCountsTheOthers) {

@@ -1,5 +1,6 @@
 // The challenge before a Raft stream, over real sockets on loopback. A stand-in for libraft counts what it is handed.
 
+#include "faults/proxy.hpp"
 #include "links/door.hpp"
 #include "replication/challenge.hpp"
 #include "replication/guarded_io.hpp"
@@ -314,6 +315,28 @@ TEST_F(TransportOverLinks, HandsOverAStreamAndTellsItsEnd) {
   }
   EXPECT_TRUE(second->wait([&] { return second->hung_up() == std::vector<std::uint64_t>{1}; }));
   EXPECT_THAT(lines_.all(), testing::IsEmpty());
+}
+
+TEST_F(TransportOverLinks, EndsWhereThePathChangesOrCutsWhatItCarriesAndIsCalledAgain) {
+  const auto second = start(2, "two", {{1, nowhere, "one"}});
+  faults::proxy path;
+  const auto port = path.add_link("path", "127.0.0.1", doors_.at("two")->port());
+  const auto first = start(1, "one", {{2, at(port), "two"}});
+  std::size_t ends = 0;
+  std::string sent;
+  for (const auto harm : {&faults::proxy::corrupt_next, &faults::proxy::truncate_next}) {
+    ASSERT_EQ(first->connect(2), 0);
+    first->send_on_stream("whole ");
+    sent += "whole ";
+    EXPECT_TRUE(second->wait([&] { return second->received() == sent; }));
+    (path.*harm)("path", faults::way::to_server);
+    first->send_on_stream("harmed");
+    EXPECT_TRUE(second->wait([&] { return second->hung_up().size() == ends + 1; }));
+    ++ends;
+  }
+  ASSERT_EQ(first->connect(2), 0);
+  first->send_on_stream("again");
+  EXPECT_TRUE(second->wait([&] { return second->received() == sent + "again"; })) << second->received();
 }
 
 TEST_F(TransportOverLinks, RefusesHostsOfTheClusterThatAreNoVoters) {
