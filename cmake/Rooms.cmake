@@ -14,6 +14,8 @@ if(DYNAMIX_SANITIZE)
   add_compile_options(-fsanitize=${DYNAMIX_SANITIZE} -fno-sanitize=null,vptr -fno-sanitize-recover=all
                       -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${DYNAMIX_SANITIZE})
+  # What sanitizers add to the headers of the standard library and of LibTorch, GCC takes for reads of what is not set.
+  target_compile_options(dynamix_options INTERFACE -Wno-maybe-uninitialized)
 endif()
 
 # dynamix_room(<name> SOURCES <file>... [DEPENDS <library>...] [PRIVATE <library>...])
