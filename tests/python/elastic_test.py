@@ -89,7 +89,7 @@ class Hosts(unittest.TestCase):
                 lost = self.start(2, folder, 1)
                 self.assertEqual((left.wait(ranks.SECONDS), lost.wait(ranks.SECONDS)), (0, 0))
                 self.assertTrue(done(folder, 2, 1), "the host did not come back before the end")
-                trial = elastic.Trial()
+                trial = elastic.Trial(streams=True, world=4)
                 trial.check(folder)
                 self.assertEqual(trial.problems, [])
             finally:
