@@ -36,11 +36,15 @@ std::string promise_text(const policy::promised_step& step, double exchange_seco
          " samples/s)";
 }
 
+bool goes_by_traces(const window_explanation& explanation) {
+  return explanation.start.policy == "stigmergic";
+}
+
 /// What was expected and what came of it, for all workers together.
 std::string prediction_text(const window_explanation& explanation) {
   const auto& window = explanation.window;
   const auto& predicted = window.predicted;
-  if (!window.decided)
+  if (!window.decided || goes_by_traces(explanation))
     return "";
   std::string text;
   if (predicted.decided.total > 0) {
@@ -104,16 +108,48 @@ std::string report_text(const ledger::worker& row) {
   return text;
 }
 
-/// What the workers moved between decisions; nothing where they moved nothing and it found no change of its speed.
-std::string reflex_text(const messages::reflex_statistics& reflex) {
+std::string change_text(const messages::reflex_statistics& reflex) {
+  return "a step then took " + fixed(reflex.newest_change, 2) + " times as long as before";
+}
+
+/// Who moved work to whom within the window, and whose speed had changed; nothing where neither happened.
+std::string moves_text(const window_explanation& explanation) {
+  std::string taken;
+  std::string given;
+  std::string changed;
+  std::uint32_t moves = 0;
+  for (const auto& row : explanation.window.workers) {
+    const auto& reflex = row.report.reflex;
+    const auto& host = row.report.host;
+    moves = std::max(moves, row.stale ? 0 : reflex.moves);
+    const auto samples = rounded(std::abs(reflex.moved_samples));
+    if (samples != "0") {
+      auto& list = reflex.moved_samples > 0 ? taken : given;
+      list += (list.empty() ? "" : ", ") + host + " (" + samples + ")";
+    }
+    if (reflex.changes > 0)
+      changed += (changed.empty() ? "" : "; ") + host + " found its speed changed: " + change_text(reflex);
+  }
   std::string text;
+  if (moves > 0)
+    text = std::string(goes_by_traces(explanation) ? "Traces changed batch sizes" : "Marks moved work") + " after " +
+           grouped(moves) + (moves == 1 ? " step" : " steps") + ": more samples for " +
+           (taken.empty() ? "nobody" : taken) + ", fewer for " + (given.empty() ? "nobody" : given) + ".\n";
+  return changed.empty() ? text : text + "Why: " + changed + ".\n";
+}
+
+/// What that was for one worker.
+std::string reflex_text(const window_explanation& explanation, const messages::reflex_statistics& reflex) {
+  std::string text;
+  const bool traces = goes_by_traces(explanation);
   if (reflex.moves > 0)
-    text = "  Marks moved work after " + grouped(reflex.moves) + (reflex.moves == 1 ? " step" : " steps") +
-           " of the window: it computed " + rounded(std::abs(reflex.moved_samples)) + " samples " +
-           (reflex.moved_samples < 0 ? "less" : "more") + " than decided.\n";
+    text = std::string(traces ? "  Traces changed batch sizes" : "  Marks moved work") + " after " +
+           grouped(reflex.moves) + (reflex.moves == 1 ? " step" : " steps") + " of the window: it computed " +
+           rounded(std::abs(reflex.moved_samples)) + " samples " + (reflex.moved_samples < 0 ? "less" : "more") +
+           (traces ? " than with the batch size that the window before ended with.\n" : " than decided.\n");
   if (reflex.changes > 0)
     text += "  It found its speed changed" + (reflex.changes == 1 ? "" : " " + grouped(reflex.changes) + " times") +
-            ": a step then took " + fixed(reflex.newest_change, 2) + " times as long as before.\n";
+            ": " + change_text(reflex) + ".\n";
   return text;
 }
 
@@ -170,11 +206,14 @@ std::string worker_text(const window_explanation& explanation, const worker_expl
   if (row.stale)
     text +=
         "  Its report of this window was late; that of window " + std::to_string(row.report.window) + " stood in.\n";
-  text += report_text(row) + reflex_text(row.report.reflex);
+  text += report_text(row) + reflex_text(explanation, row.report.reflex);
   text +=
       "  Batch " + std::to_string(row.report.batch) + " was in force, and earned " + reward_text(row.reward) + ".\n";
   if (!explanation.window.decided)
     return text + "  Nothing was decided: training ended with this window.\n";
+  if (goes_by_traces(explanation))
+    return text + "  It chooses its batch size itself at every step, by its own times and the traces of all; " +
+           std::to_string(row.decided_batch) + " stood at the window's end.\n";
   text += state_text(explanation, row) + choice_text(explanation, row) + "\n" + proposal_text(row);
   text += "  Batch " + std::to_string(row.assigned_batch) + " -> " + std::to_string(row.decided_batch) +
           (row.reason.empty() ? "." : ": " + printable(row.reason)) + "\n";
@@ -196,13 +235,15 @@ std::string worker_text(const window_explanation& explanation, const worker_expl
 
 std::string to_text(const window_explanation& explanation) {
   const auto& window = explanation.window;
-  std::string text = "Window " + std::to_string(window.key.window) + " of cluster " + explanation.start.cluster + ", " +
-                     (window.decided ? "decided by " : "seen by ") + explanation.start.policy + " version " +
-                     std::to_string(window.policy_version) + " (term " + std::to_string(window.key.term) +
-                     ", generation " + std::to_string(window.generation) + ") at " + fixed(explanation.at_seconds, 1) +
-                     " s. Its reports came within " + fixed(1e3 * window.gather_seconds, 1) + " ms, deciding took " +
-                     fixed(1e3 * window.decide_seconds, 1) + " ms.\n" + guard_text(explanation) +
-                     prediction_text(explanation);
+  std::string text =
+      "Window " + std::to_string(window.key.window) + " of cluster " + explanation.start.cluster + ", " +
+      (goes_by_traces(explanation) ? "where workers go by traces and nobody decides"
+                                   : (window.decided ? "decided by " : "seen by ") + explanation.start.policy +
+                                         " version " + std::to_string(window.policy_version)) +
+      " (term " + std::to_string(window.key.term) + ", generation " + std::to_string(window.generation) + ") at " +
+      fixed(explanation.at_seconds, 1) + " s. Its reports came within " + fixed(1e3 * window.gather_seconds, 1) +
+      " ms, deciding took " + fixed(1e3 * window.decide_seconds, 1) + " ms.\n" + guard_text(explanation) +
+      moves_text(explanation) + prediction_text(explanation);
   for (const auto& worker : explanation.workers)
     text += "\n" + worker_text(explanation, worker);
   return text;

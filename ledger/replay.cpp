@@ -174,7 +174,9 @@ replay_result replay(const std::vector<ledger::row>& rows, const cluster::cluste
                      const read_parameters& read) {
   if (cluster::knows_truth(file.arbitrator.policy))
     return {.skipped = 1, .skipped_why = "an oracle looks into the simulation, which the ledger does not hold"};
-  return replayer(file, read).run(rows);
+  auto result = replayer(file, read).run(rows);
+  result.by_traces = file.leaves_traces();
+  return result;
 }
 
 std::string to_text(const replay_result& result) {
@@ -183,6 +185,11 @@ std::string to_text(const replay_result& result) {
     text += fmt::format("DIFFERENT in window {} (term {}){}: {} is {} in the ledger and {} when it is decided again.\n",
                         first->window, first->term, first->host.empty() ? "" : ", worker " + printable(first->host),
                         first->field, printable(first->ledger), printable(first->replay));
+  else if (result.windows > 0 && result.by_traces)
+    text += fmt::format("Nobody decided: the workers chose their batch sizes by traces, which the ledger does not "
+                        "keep. What {} windows record of them and of their rewards was judged again, and is the "
+                        "same.\n",
+                        grouped(result.windows));
   else if (result.windows > 0)
     text +=
         fmt::format("The same: {} decisions of {} windows were made again, each with the batch size, the action and "

@@ -174,7 +174,7 @@ void trial::write_file(const trial_options& options) {
   text << "\n[training]\ndata_path = \"" << options.dataset << "\"\nepochs = " << options.epochs << "\n"
        << options.training << "\n[batch]\nhighest = 256\n"
        << "\n[dashboard]\nlisten = \"" << options.page << "\"\n"
-       << "\n[arbitrator]\nwindow_steps = 2\n"
+       << "\n[arbitrator]\nwindow_steps = " << options.window_steps << "\n"
        << (options.replicas > 1 ? "replicas = [" + replicas + "]\n" : "") << options.arbitrator << "\n"
        << hubs.str();
   for (std::size_t i = 0; i < options.slowdowns.size(); ++i)

@@ -68,8 +68,9 @@ struct trial_options {
   std::string training = {};   ///< further lines of [training]
   std::size_t replicas = 1;    ///< of the arbitrator: "hub", and "hub2", "hub3" where there are 3; 0: workers alone
   std::string page = {};       ///< dashboard.listen; empty: none, for many clusters run at once
-  std::string arbitrator = {}; ///< further lines of [arbitrator], whose windows have 2 steps
-  std::string cluster = {};    ///< further lines of [cluster]
+  std::string arbitrator = {}; ///< further lines of [arbitrator]
+  std::uint32_t window_steps = 2;
+  std::string cluster = {}; ///< further lines of [cluster]
 };
 
 /// For runs that nothing disturbs: nobody is taken for late or dead because the machine is busy.

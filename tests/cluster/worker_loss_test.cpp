@@ -219,5 +219,48 @@ TEST_F(StoppedTraining, EndsGracefullyAndCanBeResumed) {
     EXPECT_EQ(farewell_of(worker).parameter_checksum, farewell_of("w0").parameter_checksum);
 }
 
+/// Workers that move work at every step, of whom one is killed and comes back; all are stopped, and resumed.
+class MovedWork : public trial {
+protected:
+  void expect_equal_parameters() const {
+    for (const char* worker : {"w1", "w2"})
+      EXPECT_EQ(farewell_of(worker).parameter_checksum, farewell_of("w0").parameter_checksum) << worker;
+  }
+
+  void train_through_a_loss_and_a_stop(const std::string& arbitrator) {
+    write_file({.slowdowns = {10, 20, 10},
+                .epochs = 2,
+                .more = "[[host.emulate]]\nat_seconds = 3\ncompute_slowdown = 20\n", // of w2
+                .arbitrator = arbitrator,
+                .window_steps = 5});
+    auto local = start_local();
+    ASSERT_TRUE(wait_for_windows(3)) << local.said();
+    ASSERT_TRUE(local.signal_host("w1", SIGKILL)) << local.said();
+    ASSERT_TRUE(wait_for_generation({"w0", "w1", "w2"}, 1)) << local.said();
+    local.signal(SIGINT);
+    const auto stopped = local.wait();
+    ASSERT_EQ(stopped.code, 1) << stopped.output;
+    EXPECT_LT(farewell_of("w0").samples, 12000U);
+    expect_equal_parameters();
+
+    const auto resumed = end_of({"local", "--resume", run().path()});
+    EXPECT_EQ(resumed.code, 0) << resumed.output;
+    for (const char* worker : {"w0", "w1", "w2"})
+      EXPECT_EQ(farewell_of(worker).samples, 12000U) << worker;
+    expect_equal_parameters();
+    const auto all = windows();
+    const auto moved = [](const auto& worker) { return worker.report.reflex.moves > 0; };
+    EXPECT_TRUE(std::ranges::any_of(all, [&](const auto& one) { return std::ranges::any_of(one.workers, moved); }));
+  }
+};
+
+TEST_F(MovedWork, ByMarksIsDealtOnceThroughALossAndAStop) {
+  train_through_a_loss_and_a_stop("reflex = true\n");
+}
+
+TEST_F(MovedWork, ByTracesIsDealtOnceThroughALossAndAStop) {
+  train_through_a_loss_and_a_stop("policy = \"stigmergic\"\n");
+}
+
 } // namespace
 } // namespace dynamix::cluster_test

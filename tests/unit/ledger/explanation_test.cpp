@@ -94,6 +94,40 @@ TEST(Explanation, TellsTheRewardByWhatItIsMadeOf) {
                                               "the best that was to be had, 50.0 %.\n"));
 }
 
+/// The first window, in which ben became slower and work moved to ada.
+window_explanation moved(const char* policy) {
+  auto rows = sample_rows();
+  std::get<ledger::start>(rows[0].entry).policy = policy;
+  auto& workers = std::get<ledger::window>(rows[2].entry).workers;
+  workers[0].report.reflex = {.moves = 3, .moved_samples = 41.6};
+  workers[1].report.reflex = {.moves = 3, .moved_samples = -41.6, .changes = 1, .newest_change = 3.02};
+  std::string error;
+  return explain(rows, 1, "ben", error);
+}
+
+TEST(Explanation, TellsWhoMovedWorkToWhomAndWhy) {
+  const auto text = to_text(moved("ppo"));
+  EXPECT_THAT(text, HasSubstr("Marks moved work after 3 steps: more samples for ada (42), fewer for ben (42).\n"
+                              "Why: ben found its speed changed: a step then took 3.02 times as long as before.\n"));
+  EXPECT_THAT(text,
+              HasSubstr("  Marks moved work after 3 steps of the window: it computed 42 samples less than decided.\n"));
+}
+
+TEST(Explanation, TellsThatWorkersWhoGoByTracesDecideThemselves) {
+  const auto text = to_text(moved("stigmergic"));
+  EXPECT_THAT(text, HasSubstr("Window 1 of cluster pair, where workers go by traces and nobody decides (term 1, "));
+  EXPECT_THAT(text,
+              HasSubstr("Traces changed batch sizes after 3 steps: more samples for ada (42), fewer for ben (42).\n"
+                        "Why: ben found its speed changed: a step then took 3.02 times as long as before.\n"));
+  EXPECT_THAT(text,
+              HasSubstr("it computed 42 samples less than with the batch size that the window before ended with."));
+  EXPECT_THAT(text,
+              HasSubstr("  It chooses its batch size itself at every step, by its own times and the traces of all; "
+                        "39 stood at the window's end.\n"));
+  for (const char* wrong : {"than decided", "It chose", "Predicted", "came into force"})
+    EXPECT_THAT(text, Not(HasSubstr(wrong)));
+}
+
 TEST(Explanation, NamesTheActionsOfAPolicyThatVotes) {
   auto rows = sample_rows();
   std::get<ledger::start>(rows[0].entry).scales = {85, 100};
