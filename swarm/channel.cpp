@@ -40,7 +40,8 @@ template <class Container>
 void take(const std::string& bytes, std::size_t& at, Container& values, std::size_t count) {
   values.resize(count);
   const auto size = count * sizeof(typename Container::value_type);
-  std::memcpy(values.data(), bytes.data() + at, size);
+  if (size > 0) // data() may be null
+    std::memcpy(values.data(), bytes.data() + at, size);
   at += size;
 }
 
