@@ -1,7 +1,7 @@
-/// What marks cost a worker: CPU time of one step's part with 4 and with 512 workers, in steady times and where hosts
+/// What traces cost a worker: CPU time of one step's part with 4 and with 512 workers, in steady times and where hosts
 /// slow down and recover; and how often a worker that always runs alike takes noise for a change of its speed.
 
-#include "policy/reflex.hpp"
+#include "policy/traces.hpp"
 #include "storage/splitmix64.hpp"
 
 #include <algorithm>
@@ -38,29 +38,37 @@ double seconds_of(double batch) {
   return 0.02 + 0.001 * batch;
 }
 
-/// Microseconds that one worker spends in a step: its own measurement and mark, and the conclusion from all marks.
+/// Microseconds that one worker spends in a step: its own measurement and trace, and the conclusion from all traces.
 double step_cost(std::size_t workers, bool changing) {
   constexpr int steps = 2000;
+  constexpr double noise_scale = 4000;
   const std::uint32_t lowest = 8;
-  policy::reflex rule(lowest, std::vector<std::uint32_t>(workers, 512));
-  std::vector<policy::pace_tracker> trackers(workers);
+  const std::vector<std::uint32_t> highest(workers, 512);
+  std::vector<policy::trace_worker> all(workers, policy::trace_worker({.lowest = lowest, .highest = 512}));
+  policy::trace_field field; // one for all: they are alike
   std::vector<std::uint32_t> in_force(workers, 64);
-  std::vector<float> slots(workers * policy::mark_floats);
+  std::vector<policy::trace> laid(workers);
   normal_numbers noise(1);
   double spent = 0;
+  const auto lay = [&](std::size_t i, int step) {
+    const double factor = changing && (step / 40 + i) % 16 == 0 ? 3 : 1;
+    all[i].measure(in_force[i], factor * seconds_of(in_force[i]) * std::exp(0.03 * noise()));
+    return policy::encode(all[i].choose(field, noise_scale, policy::hand_action));
+  };
+  std::vector<policy::trace_slot> slots(workers);
   for (int step = 0; step < steps; ++step) {
-    double others = 0;
+    for (std::size_t i = 1; i < workers; ++i)
+      slots[i] = lay(i, step);
     const double begin = processor_seconds();
-    for (std::size_t i = 0; i < workers; ++i) {
-      if (i == 1)
-        others = processor_seconds();
-      const double factor = changing && (step / 40 + i) % 16 == 0 ? 3 : 1;
-      trackers[i].measure(in_force[i], factor * seconds_of(in_force[i]) * std::exp(0.03 * noise()));
-      std::ranges::copy(rule.mark(trackers[i], i, in_force[i]), slots.begin() + i * policy::mark_floats);
-    }
-    others = processor_seconds() - others; // which compute theirs by themselves
-    in_force = rule.react(slots, in_force);
-    spent += processor_seconds() - begin - others;
+    slots[0] = lay(0, step);
+    for (std::size_t i = 0; i < workers; ++i)
+      laid[i] = policy::decode_trace(slots[i]);
+    field.deposit(laid);
+    all[0].pass_barrier(field, field.slowest() + 0.02);
+    in_force = policy::batches_of(laid, in_force, lowest, highest);
+    spent += processor_seconds() - begin;
+    for (std::size_t i = 1; i < workers; ++i)
+      all[i].pass_barrier(field, field.slowest() + 0.02);
   }
   return 1e6 * spent / steps;
 }
@@ -86,7 +94,7 @@ int main() {
     for (const bool changing : {false, true}) {
       const double microseconds = step_cost(workers, changing);
       std::printf("marks_cost workers %zu %s bytes %zu microseconds_a_step %.1f percent_of_a_step_of_100_ms %.4f\n",
-                  workers, changing ? "changing" : "steady", workers * sizeof(policy::mark_slot), microseconds,
+                  workers, changing ? "changing" : "steady", workers * sizeof(policy::trace_slot), microseconds,
                   microseconds / 1e5 * 100);
     }
   return 0;

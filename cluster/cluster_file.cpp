@@ -63,8 +63,8 @@ bool cluster_file::reflexes() const {
 }
 
 bool cluster_file::leaves_traces() const {
-  return arbitrator.policy == policy_kind::stigmergic && !arbitrator.shadow &&
-         training.trainer == trainer_kind::built_in;
+  return reflexes() || (arbitrator.policy == policy_kind::stigmergic && !arbitrator.shadow &&
+                        training.trainer == trainer_kind::built_in);
 }
 
 reward_kind cluster_file::reward_in_force() const {

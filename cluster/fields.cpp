@@ -280,8 +280,9 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"arbitrator", "shadow", in<arbitrator_section, &arbitrator::shadow>,
      "Decides and logs, and changes no batch size; the same as `--shadow`."},
     {"arbitrator", "reflex", in<arbitrator_section, &arbitrator::reflex>,
-     "Between the decisions of ppo the workers move work among themselves at every step, by the marks that each lays "
-     "beside its gradients (policy/reflex.hpp); the global batch stays as decided. Not where the trainer is `client`."},
+     "The workers of ppo choose their batch sizes at every step, by the traces that each leaves beside its gradients "
+     "(policy/traces.hpp); a decision is then a wish that counts in what all aim at. Not where the trainer is "
+     "`client`."},
     {"arbitrator",
      "replicas",
      in<arbitrator_section, &arbitrator::replicas>,

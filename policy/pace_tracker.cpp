@@ -102,18 +102,4 @@ double pace_tracker::deviation() const {
   return varied_steps_ < noise_known_steps ? 0 : std::sqrt(variance_);
 }
 
-pace_mark pace_tracker::mark(double seconds, double lowest, double highest) const {
-  constexpr double around = 1.25;
-  if (!measured())
-    return {};
-  const double factor = std::exp(pace_);
-  const double at = std::clamp(curve_.batch_within(seconds / factor), lowest, highest);
-  const double slope = (curve_.seconds(at * around) - curve_.seconds(at / around)) / (at * around - at / around);
-  const double per_sample = std::max(slope, 1e-3 * curve_.seconds(at) / at);
-  return {.fixed_seconds = factor * (curve_.seconds(at) - per_sample * at),
-          .seconds_per_sample = factor * per_sample,
-          .least_seconds = factor * curve_.seconds(lowest),
-          .deviation = deviation()};
-}
-
 } // namespace dynamix::policy

@@ -10,14 +10,6 @@
 
 namespace dynamix::policy {
 
-/// What a worker lets all others see: how long its next step takes, near the batch size that it would have.
-struct pace_mark {
-  double fixed_seconds = 0;      ///< may be negative: a tangent
-  double seconds_per_sample = 0; ///< 0: not measured yet
-  double least_seconds = 0;      ///< at the smallest batch size, below which no step gets
-  double deviation = 0;          ///< of the logarithm of a step's seconds
-};
-
 /// Learns the shape of t(b) and a pace that scales it. Between two changes of speed the pace is the mean of what was
 /// measured since the first, so noise falls with the root of the steps. A change is found by Page's CUSUM ("Continuous
 /// inspection schemes", Biometrika 1954) on the logarithm of measured over expected seconds, in standard deviations
@@ -34,8 +26,6 @@ public:
   double batch_within(double seconds) const;
   /// Standard deviation of the logarithm of a step's seconds; 0 before a few were measured.
   double deviation() const;
-  /// Around what this worker computes within so many seconds, inside the limits.
-  pace_mark mark(double seconds, double lowest, double highest) const;
   /// Logarithm of how long steps take now over how long they took at first.
   double pace() const { return pace_; }
   /// Changes of speed that were found.

@@ -4,6 +4,7 @@
 /// with Torch: a step of a thousand multiplications costs less than one call there, and the training thread of every
 /// worker runs it at every step.
 
+#include "messages/types.hpp"
 #include "policy/traces.hpp"
 #include "storage/splitmix64.hpp"
 #include "storage/tensor_file.hpp"
@@ -50,13 +51,16 @@ private:
 struct trace_policy {
   std::vector<trace_network> networks; ///< none: all act by the hand rule
   bool masked = false;                 ///< trained without traces, to compare with
+  bool heeds_decisions = false;        ///< a decision's global batch is a wish (central_wish); no part of the file
   std::uint64_t version = 0;
 
   std::size_t choose(std::size_t worker, const trace_view& seen) const {
     return networks.empty() ? hand_action : networks[worker % networks.size()].best(seen);
   }
 };
-inline constexpr std::size_t trace_networks_max = 4096;
+/// As many as a policy's bytes hold.
+inline constexpr std::size_t trace_networks_max =
+    (messages::max_policy_bytes - (64U << 10)) / sizeof(trace_network::parameters);
 
 /// As a tensor file: metadata format "dynamix-policy-1", kind "stigmergic", inputs, hidden, actions, masked and
 /// version; tensor "networks" [networks, parameters]. Tensors whose name begins with "learner." are passed over.

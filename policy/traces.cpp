@@ -3,22 +3,25 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 namespace dynamix::policy {
 namespace {
 
-constexpr double longest_arrival = 1e6;        ///< seconds, that a trace may speak of
-constexpr double largest_batch = 1e7;          ///< that a trace may name; a float holds it to the sample
-constexpr double evaporation = 0.05;           ///< of the density, a step
-constexpr double spreading = 0.1;              ///< of a cell, to each neighbour, a step
-constexpr double remembered = 0.95;            ///< of trembling and of what the barrier did
-constexpr double moments_kept = 0.98;          ///< a step, of how a step's time follows its slowest worker's
-constexpr double prior_variance = 0.01 * 0.01; ///< weight of the guess before that is known
-constexpr double longest_shift = 0.35;         ///< of the logarithm of the aim, a step
-constexpr double shift_gain = 0.5;             ///< of Newton's step
-constexpr double settled_within = 0.01;        ///< of the logarithm of its time a worker changes nothing
-constexpr double settled_deviations = 0.25;    ///< and within so many of its noise's
-constexpr double change_factor = 8;            ///< of a batch size, a step
+constexpr double longest_arrival = 1e6;     ///< seconds, that a trace may speak of
+constexpr double largest_batch = 1e7;       ///< that a trace may name; a float holds it to the sample
+constexpr double evaporation = 0.05;        ///< of the density, a step
+constexpr double spreading = 0.1;           ///< of a cell, to each neighbour, a step
+constexpr double remembered = 0.95;         ///< of trembling and of what the barrier did
+constexpr double longest_shift = 0.35;      ///< of the logarithm of the aim, a step
+constexpr double shift_gain = 0.5;          ///< of Newton's step
+constexpr double settled_within = 0.01;     ///< of the logarithm of its time a worker changes nothing
+constexpr double settled_deviations = 0.25; ///< and within so many of its noise's
+constexpr double bound_rising = 0.04;       ///< a step: a worker that has slowed down is soon itself again
+constexpr double change_factor = 8;         ///< of a batch size, a step
+constexpr double central_weight = 0.1;      ///< of the logarithm of a decision's global batch
+constexpr double log_change_told = 13.8;    ///< a factor of a million
+constexpr double longest_correction = 0.7;  ///< of the logarithm of the aim
 
 /// log2 of goodput where a batch of `total` takes a time that follows the slowest worker's by `elasticity`.
 double log_goodput(double total, double slowest, double noise_scale, double elasticity) {
@@ -110,6 +113,7 @@ void trace_field::deposit(std::span<const trace> laid) {
   std::ranges::transform(laid, expectations_.begin(), &trace::expected);
   aim_ = free > 0 ? std::exp(aims / static_cast<double>(free)) : highest_aim;
   expected_ = free > 0 ? std::exp(expectations / static_cast<double>(free)) : highest_aim;
+  bound_ = bound < bound_ ? bound : bound_ + bound_rising * (bound - bound_);
   if (free > 0) {
     aim_ = std::max(aim_, bound);
     expected_ = std::max(expected_, bound);
@@ -130,6 +134,19 @@ double trace_field::centre() const {
   return mass > 0 ? weighted / mass : 1;
 }
 
+void central_wish::close(std::uint64_t window, std::uint64_t total) {
+  if (total > 0)
+    closed_[window % closed_.size()] = {window, std::log(static_cast<double>(total)) - correction_};
+}
+
+void central_wish::decide(std::uint64_t window, std::uint64_t total) {
+  const auto& closed = closed_[window % closed_.size()];
+  if (closed.window != window || total == 0)
+    return;
+  const double wanted = std::log(static_cast<double>(total)) - closed.neutral;
+  correction_ = std::clamp(central_weight * wanted, -longest_correction, longest_correction);
+}
+
 void trace_worker::measure(std::uint32_t batch, double seconds) {
   batch_ = batch;
   seconds_ = seconds;
@@ -147,27 +164,12 @@ void trace_worker::pass_barrier(const trace_field& field, double step_seconds) {
   step_change_ = step_seconds_ > 0 ? std::log(step_seconds / step_seconds_) : 0;
   unchosen_ = next_unchosen_;
   const double x = std::log(field.slowest());
-  const double y = std::log(step_seconds);
-  if (step_seconds_ == 0) {
-    mean_slowest_ = x;
-    mean_step_ = y;
+  if (step_seconds_ == 0)
     barrier_ = x;
-  }
-  const double from_x = x - mean_slowest_;
-  const double from_y = y - mean_step_;
-  mean_slowest_ += (1 - moments_kept) * from_x;
-  mean_step_ += (1 - moments_kept) * from_y;
-  variance_ = moments_kept * (variance_ + (1 - moments_kept) * from_x * from_x);
-  covariance_ = moments_kept * (covariance_ + (1 - moments_kept) * from_x * from_y);
+  exchange_.measure(field.slowest(), step_seconds);
+  elasticity_ = exchange_.elasticity(field.ready() ? field.aim() : field.slowest());
   barrier_ += 0.3 * (x - barrier_);
   step_seconds_ = step_seconds;
-}
-
-double trace_worker::elasticity() const {
-  if (step_seconds_ == 0)
-    return 1;
-  const double share = std::clamp(std::exp(mean_slowest_ - mean_step_), 0.02, 1.0);
-  return std::clamp((covariance_ + prior_variance * share) / (variance_ + prior_variance), 0.02, 1.0);
 }
 
 double trace_worker::urge(const trace_field& field, double noise_scale) const {
@@ -178,14 +180,14 @@ double trace_worker::urge(const trace_field& field, double noise_scale) const {
   return std::log2(std::max(worth_of_time, 1e-6) / elasticity());
 }
 
-double trace_worker::shift(const trace_field& field, double noise_scale) const {
+double trace_worker::shift(const trace_field& field, double noise_scale, double correction) const {
   if (!field.ready() || noise_scale < 0 || field.supply() <= 0)
     return 0;
   // What Newton's method says: the urge falls by so much with the logarithm of the aim.
   const double total = field.total_at_aim();
   const double slope = field.supply() * field.aim() / total * (1 + total / (noise_scale + total)) - 1;
-  return std::clamp(shift_gain * std::log(2.0) * urge(field, noise_scale) / std::max(slope, 0.5), -longest_shift,
-                    longest_shift);
+  const double wanted = std::log(2.0) * urge(field, noise_scale) / std::max(slope, 0.5) + correction;
+  return std::clamp(shift_gain * wanted, -longest_shift, longest_shift);
 }
 
 double trace_worker::reference(const trace_field& field) const {
@@ -201,10 +203,12 @@ std::uint32_t trace_worker::batch_for(double seconds) const {
                                                        bounds_.lowest, bounds_.highest));
 }
 
-trace trace_worker::choose(const trace_field& field, double noise_scale, std::size_t action) {
+trace trace_worker::choose(const trace_field& field, double noise_scale, std::size_t action, double correction) {
   if (!measured())
     return {.batch = 0, .arrival = seconds_, .aim = seconds_, .expected = seconds_};
-  const double hand = reference(field) * (masked_ ? 1 : std::exp(shift(field, noise_scale)));
+  double hand = reference(field) * (masked_ ? 1 : std::exp(shift(field, noise_scale, correction)));
+  if (!masked_)
+    hand = std::max(hand, field.bound());
   const double aim = hand * trace_actions[action];
   action_ = action;
   next_unchosen_ = settled(hand) ? batch_ : batch_for(hand);
@@ -282,6 +286,23 @@ double trace_worker::worth(const trace_field& field, double noise_scale) const {
   const double follows = elasticity();
   return log_goodput(field.passed_total(), field.slowest(), noise_scale, follows) -
          log_goodput(total, std::max(others, instead), noise_scale, follows);
+}
+
+void reflex_account::add(std::uint32_t in_force, std::uint32_t decided, bool moved) {
+  sums_.moves += moved ? 1 : 0;
+  sums_.moved_samples += static_cast<double>(in_force) - decided;
+}
+
+messages::reflex_statistics reflex_account::take(const pace_tracker& own) {
+  auto taken = std::exchange(sums_, {});
+  taken.changes = static_cast<std::uint32_t>(own.changes() - changes_before_);
+  taken.newest_change = taken.changes > 0 ? own.newest_change() : 0;
+  changes_before_ = own.changes();
+  if (pace_before_)
+    taken.pace_change = std::exp(std::clamp(own.pace() - *pace_before_, -log_change_told, log_change_told));
+  if (own.measured())
+    pace_before_ = own.pace();
+  return taken;
 }
 
 } // namespace dynamix::policy

@@ -5,11 +5,14 @@
 /// traces. Nobody decides for another, and there is no message but the slot that the sums of a step carry anyway.
 /// Pure, without Torch.
 
+#include "messages/types.hpp"
+#include "policy/exchange_estimate.hpp"
 #include "policy/pace_tracker.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -56,6 +59,8 @@ public:
   /// Seconds that workers mean to compute: the geometric mean of the aims of those whom no bound holds, and no less
   /// than what a worker at its lowest batch size takes.
   double aim() const { return aim_; }
+  /// What a worker at its lowest batch size takes, where there has been one for a while: nobody gains by less.
+  double bound() const { return bound_; }
   double expected() const { return expected_; }       ///< the same mean of what they will compute, by their choice
   double slowest() const { return slowest_; }         ///< seconds of the last step
   double slowest_but_one() const { return but_one_; } ///< 0 without a second worker
@@ -71,6 +76,7 @@ public:
 private:
   density arrivals_{};
   double aim_ = 0;
+  double bound_ = 0;
   double expected_ = 0;
   double slowest_ = 0;
   double but_one_ = 0;
@@ -80,6 +86,26 @@ private:
   double trembling_ = 0;
   std::size_t workers_ = 0;
   std::vector<double> expectations_; ///< of the step before, for `trembling`
+};
+
+/// What a central decision adds to traces: its global batch is a wish, and counts by its weight in what all aim at. The
+/// same on all workers, from what all of them know.
+class central_wish {
+public:
+  /// A window has closed, whose last step had this global batch.
+  void close(std::uint64_t window, std::uint64_t total);
+  /// The decision on that window is in force from now on. One on a window that nobody remembers changes nothing.
+  void decide(std::uint64_t window, std::uint64_t total);
+  /// Of the logarithm of the aim.
+  double correction() const { return correction_; }
+
+private:
+  struct closed_window {
+    std::uint64_t window = 0;
+    double neutral = 0; ///< logarithm of its global batch without the correction that was in force
+  };
+  std::array<closed_window, 8> closed_{};
+  double correction_ = 0;
 };
 
 /// What a worker may do: arrive where the others mean to, earlier or later.
@@ -107,10 +133,11 @@ public:
   bool measured() const { return pace_.measured(); }
   /// What its network sees. `noise_scale`: of the gradient; negative while it is not measured.
   trace_view view(const trace_field& field, double noise_scale) const;
-  /// Its trace under an action; nobody's while it has not measured itself.
-  trace choose(const trace_field& field, double noise_scale, std::size_t action);
-  /// d log T / d log T_grad: how much a step's time follows its slowest worker's, by how the two have trembled.
-  double elasticity() const;
+  /// Its trace under an action; nobody's while it has not measured itself. `correction`: of the logarithm of the aim
+  /// that the hand rule would come to (central_wish).
+  trace choose(const trace_field& field, double noise_scale, std::size_t action, double correction = 0);
+  /// d log T / d log T_grad: how much a step's time follows its slowest worker's, by how the two have changed.
+  double elasticity() const { return elasticity_; }
   const pace_tracker& pace() const { return pace_; }
   /// Of the step that has passed the barrier: log2 of its goodput over what it would have been, had this worker taken
   /// what action 0 says, by its own table and the traces of the others (a difference reward: Wolpert and Tumer,
@@ -119,7 +146,7 @@ public:
 
 private:
   /// Logarithm by which the field's aim should change.
-  double shift(const trace_field& field, double noise_scale) const;
+  double shift(const trace_field& field, double noise_scale, double correction) const;
   double urge(const trace_field& field, double noise_scale) const;
   double reference(const trace_field& field) const;
   std::uint32_t batch_for(double seconds) const;
@@ -140,11 +167,23 @@ private:
   std::uint32_t next_unchosen_ = 0;
   std::uint64_t changes_ = 0;
   double since_change_ = 1;
-  // Remembered moments of log T_grad and log T.
-  double mean_slowest_ = 0;
-  double mean_step_ = 0;
-  double variance_ = 0;
-  double covariance_ = 0;
+  exchange_estimate exchange_;
+  double elasticity_ = 1; ///< at the field's aim
+};
+
+/// What was moved to or from one worker in a window, for its report.
+class reflex_account {
+public:
+  /// Of a step that runs with `in_force`, where the newest window ended with `decided`; the traces have just changed
+  /// the batch sizes of any worker (`moved`).
+  void add(std::uint32_t in_force, std::uint32_t decided, bool moved);
+  /// Of the steps since the last call.
+  messages::reflex_statistics take(const pace_tracker& own);
+
+private:
+  messages::reflex_statistics sums_;
+  std::uint64_t changes_before_ = 0;
+  std::optional<double> pace_before_; ///< nothing before the first window that was measured
 };
 
 } // namespace dynamix::policy

@@ -1,6 +1,5 @@
 #include "simulator/simulation.hpp"
 
-#include "policy/reflex.hpp"
 #include "policy/water_filling.hpp"
 #include "simulator/random_stream.hpp"
 
@@ -64,48 +63,6 @@ batches limits_of(const cluster::cluster_file& file, std::span<const std::size_t
   return own;
 }
 
-/// What the workers of one generation do by themselves between decisions: each follows its own pace from step to step,
-/// all see all marks, and so come to the same batch sizes.
-class reflexes {
-public:
-  reflexes(const cluster::cluster_file& file, std::span<const std::size_t> present, const batches& in_force)
-      : rule_(file.batch.lowest, limits_of(file, present)), trackers_(present.size()), accounts_(present.size()),
-        decided_(in_force) {}
-
-  /// A decision is in force from the next step on.
-  void decide(const batches& split) { decided_ = split; }
-  /// The batch sizes of the next step.
-  batches next(const batches& in_force) {
-    auto chosen = slots_.empty() ? in_force : rule_.react(std::exchange(slots_, {}), in_force);
-    const bool moved = chosen != in_force;
-    for (std::size_t rank = 0; rank < accounts_.size(); ++rank)
-      accounts_[rank].add(chosen[rank], decided_[rank], moved);
-    return chosen;
-  }
-  /// The step has run. The first one of a generation is not measured, as in training.
-  void measure(std::span<const double> computed, const batches& in_force) {
-    if (std::exchange(first_, false))
-      return;
-    for (std::size_t rank = 0; rank < trackers_.size(); ++rank) {
-      trackers_[rank].measure(in_force[rank], computed[rank]);
-      std::ranges::copy(rule_.mark(trackers_[rank], rank, in_force[rank]), std::back_inserter(slots_));
-    }
-  }
-  /// A window has closed.
-  void report(std::vector<messages::window_report>& reports) {
-    for (std::size_t rank = 0; rank < reports.size(); ++rank)
-      reports[rank].reflex = accounts_[rank].take(trackers_[rank]);
-  }
-
-private:
-  policy::reflex rule_;
-  std::vector<policy::pace_tracker> trackers_; ///< by rank, as all below
-  std::vector<policy::reflex_account> accounts_;
-  std::vector<float> slots_; ///< of the step that has run; empty: not measured
-  batches decided_;
-  bool first_ = true;
-};
-
 /// The batch sizes of a new generation, by rank. `before` is by position among the file's workers, 0: was not there.
 batches split_again(const batches& before, std::span<const std::size_t> present, const cluster::cluster_file& file) {
   const auto total = std::accumulate(before.begin(), before.end(), std::uint64_t{0});
@@ -140,7 +97,6 @@ struct simulation::state {
   policy::deliberation deliberation;
   random_stream evaluation_numbers;
   step_planner planner;
-  std::optional<reflexes> reflex;
   policy::trace_policy trace_networks;
   std::optional<trace_group> traces;
   trace_group::chooser choose_trace; ///< of a training; empty: as the networks say
@@ -169,19 +125,28 @@ struct simulation::state {
   const cluster::cluster_file& file() const { return world.what().file; }
   /// What the workers keep of each other is a generation's.
   void begin_generation() {
-    if (file().reflexes())
-      reflex.emplace(file(), world.present(), in_force);
     if (file().leaves_traces())
       traces.emplace(file().batch.lowest, limits_of(file(), world.present()), trace_networks.masked);
   }
   messages::shard_report run_window();
-  messages::shard_report run_with_reflex();
   messages::shard_report run_with_traces();
   bool apply_decision(std::uint64_t before_step);
+  void hear_decision(std::uint64_t before_step);
   void decide(messages::shard_report& shard);
   void enter_generation(const std::vector<std::size_t>& before);
   void evaluate(std::uint64_t samples_before, const messages::window_report& report);
 };
+
+/// Takes a decision as a wish that is due before `before_step`.
+void simulation::state::hear_decision(std::uint64_t before_step) {
+  while (!pending.empty() && pending.front().first_step < before_step) {
+    const auto& heard = pending.front();
+    key = heard.key;
+    if (file().reflexes())
+      traces->decide(key.window, std::accumulate(heard.split.begin(), heard.split.end(), std::uint64_t{0}));
+    pending.pop_front();
+  }
+}
 
 /// Puts a decision in force that is due before `before_step`; false where there is none.
 bool simulation::state::apply_decision(std::uint64_t before_step) {
@@ -191,28 +156,6 @@ bool simulation::state::apply_decision(std::uint64_t before_step) {
   in_force = std::move(pending.front().split);
   pending.pop_front();
   return true;
-}
-
-messages::shard_report simulation::state::run_with_reflex() {
-  bool ran = false;
-  const auto measure = [&] {
-    if (std::exchange(ran, false))
-      reflex->measure(world.computed_seconds(), in_force);
-  };
-  auto shard = world.run_window(
-      [&] {
-        measure();
-        while (apply_decision(world.steps() + 1))
-          reflex->decide(in_force);
-        in_force = reflex->next(in_force);
-        ran = true;
-        return in_force;
-      },
-      key);
-  if (world.generation() == generation)
-    measure();
-  reflex->report(shard.reports);
-  return shard;
 }
 
 messages::shard_report simulation::state::run_with_traces() {
@@ -228,6 +171,7 @@ messages::shard_report simulation::state::run_with_traces() {
   };
   auto shard = world.run_window(
       [&] {
+        hear_decision(world.steps() + 1);
         step();
         ran = true;
         return in_force;
@@ -240,7 +184,6 @@ messages::shard_report simulation::state::run_with_traces() {
     const auto& training = shard.reports.front().training;
     noise_scale = training.gradient_valid ? training.noise_scale : -1;
   }
-  pending.clear(); // nobody decides
   return shard;
 }
 
@@ -249,8 +192,6 @@ messages::shard_report simulation::state::run_window() {
     pending.clear();
     return world.run_window([this] { return in_force = planner(world.look_at_step(), file().batch); }, key);
   }
-  if (reflex)
-    return run_with_reflex();
   if (traces)
     return run_with_traces();
   batches settling;

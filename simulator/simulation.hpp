@@ -1,9 +1,9 @@
 #pragma once
 
 /// A run in virtual time: a world, and the decision code of the live system (policy/deliberation.hpp) on top. A
-/// decision comes into force when it does in training (cluster/decision_steps.hpp). With arbitrator.reflex the workers
-/// move work between decisions as in training, too (policy/reflex.hpp): by marks that the sums of a step carry, from
-/// the step after it on. Under `stigmergic` each worker chooses for itself at every step (simulator/trace_group.hpp).
+/// decision comes into force when it does in training (cluster/decision_steps.hpp). With arbitrator.reflex and
+/// under `stigmergic` each worker chooses for itself at every step (simulator/trace_group.hpp); a decision is then a
+/// wish, or nothing.
 ///
 /// When hosts come or go, the new generation's batch sizes keep the global batch and the proportions, those who come
 /// counting as average ones, as far as the limits allow. Decisions that were made for the old generation are dropped.

@@ -23,7 +23,8 @@ std::vector<std::uint32_t> trace_group::step(const std::vector<std::uint32_t>& i
     worker.measure(in_force[i], computed[i]);
     next[i].seen = worker.view(field_, noise_scale);
     next[i].action = choose(i, next[i].seen);
-    laid_[i] = policy::decode_trace(policy::encode(worker.choose(field_, noise_scale, next[i].action)));
+    laid_[i] =
+        policy::decode_trace(policy::encode(worker.choose(field_, noise_scale, next[i].action, wish_.correction())));
   }
   field_.deposit(laid_);
   for (std::size_t i = 0; i < workers_.size(); ++i) {
@@ -44,6 +45,8 @@ std::vector<std::uint32_t> trace_group::step(const std::vector<std::uint32_t>& i
 }
 
 void trace_group::report(std::vector<messages::window_report>& reports) {
+  if (!reports.empty())
+    wish_.close(reports.front().window, reports.front().global_batch);
   for (std::size_t i = 0; i < reports.size() && i < workers_.size(); ++i)
     reports[i].reflex = accounts_[i].take(workers_[i].pace());
   reported_.clear();

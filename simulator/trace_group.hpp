@@ -4,7 +4,6 @@
 /// they are one object; in training each is a process that holds its own worker and a copy of the field.
 
 #include "messages/types.hpp"
-#include "policy/reflex.hpp"
 #include "policy/trace_network.hpp"
 
 #include <cstdint>
@@ -28,6 +27,8 @@ public:
   std::vector<std::uint32_t> step(const std::vector<std::uint32_t>& in_force, std::span<const double> computed,
                                   double step_seconds, double noise_scale, const chooser& choose,
                                   const learning& learn = {});
+  /// A central decision on that window is in force, with this global batch.
+  void decide(std::uint64_t window, std::uint64_t total) { wish_.decide(window, total); }
   /// A window has closed: tells what was moved in it since the one before.
   void report(std::vector<messages::window_report>& reports);
   const policy::trace_field& field() const { return field_; }
@@ -41,6 +42,7 @@ private:
   std::uint32_t lowest_;
   std::vector<std::uint32_t> highest_;
   policy::trace_field field_;
+  policy::central_wish wish_;
   std::vector<policy::trace_worker> workers_;
   std::vector<choice> chosen_; ///< for the step that runs; empty: none
   std::vector<policy::trace> laid_;

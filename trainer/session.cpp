@@ -50,7 +50,9 @@ preflight_problem load_data(const cluster::cluster_file& file, dataset& train, d
 std::string load_traces(const cluster::cluster_file& file, std::optional<policy::trace_policy>& result) {
   if (!file.leaves_traces())
     return {};
-  result.emplace();
+  result.emplace().heeds_decisions = file.reflexes();
+  if (file.reflexes()) // its file is the arbitrator's
+    return {};
   const auto path = cluster::resolve_path(file, file.arbitrator.policy_file);
   if (path.empty())
     return {};
@@ -70,7 +72,6 @@ loop_options options_for(const session_options& options) {
           .base_workers = cluster::base_workers(file),
           .window_steps = file.arbitrator.window_steps,
           .settle_steps = cluster::settle_steps(file.arbitrator.window_steps),
-          .reflex = file.reflexes(),
           .seed = file.seed,
           .emulate = options.host->emulate,
           .checkpoint_directory = options.checkpoint_directory,

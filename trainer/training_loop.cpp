@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 namespace dynamix::trainer {
@@ -24,10 +25,6 @@ constexpr std::uint64_t halved_step_interval = 10;
 constexpr auto epochs_completed = "epochs completed";
 constexpr auto target_reached = "target accuracy reached";
 
-bool has_reflex(const training_state& state, const exchange::group& peers) {
-  return state.options.reflex && peers.size() > 1;
-}
-
 bool has_traces(const training_state& state, const exchange::group& peers) {
   return state.options.traces && peers.size() > 1;
 }
@@ -35,9 +32,7 @@ bool has_traces(const training_state& state, const exchange::group& peers) {
 step_settings settings_of(const training_state& state, const exchange::group& peers) {
   auto settings = step_settings_of(state.options.training);
   settings.micro_batch = state.micro_batch;
-  settings.slot_floats = has_traces(state, peers)   ? policy::trace_floats
-                         : has_reflex(state, peers) ? policy::mark_floats
-                                                    : 0;
+  settings.slot_floats = has_traces(state, peers) ? policy::trace_floats : 0;
   return settings;
 }
 
@@ -47,11 +42,6 @@ std::vector<std::uint32_t> limits_of(const training_state& state, const membersh
   for (const auto rank : place.members)
     highest.push_back(state.options.highest_by_rank[rank]);
   return highest;
-}
-
-worker_reflex reflex_of(const training_state& state, const membership& place, std::uint32_t position) {
-  return {.rule = policy::reflex(state.options.batch.lowest, limits_of(state, place)),
-          .decided = state.batches[position]};
 }
 
 worker_traces traces_of(const training_state& state, const membership& place, std::uint32_t position) {
@@ -93,8 +83,6 @@ training_loop::training_loop(training_state& state, const membership& place, exc
       watcher_(watcher), stop_(stop),
       training_step_(state.model, state.train_loader, peers, state.time, stop, settings_of(state, peers)),
       steps_(lockstep_of(state, position_)) {
-  if (has_reflex(state, peers))
-    reflex_ = reflex_of(state, place, position_);
   if (has_traces(state, peers))
     traces_ = traces_of(state, place, position_);
 }
@@ -173,8 +161,6 @@ void training_loop::train_one_step() {
     close_window(final);
   if (agreed.key && !final)
     apply(agreed);
-  if (reflex_ && !final)
-    move_work(result.gradients.slots);
   if (traces_ && !final)
     follow_traces(result.gradients.slots, end_seconds - start);
   if (agreed.request == boundary_request::regroup && !final)
@@ -201,8 +187,6 @@ step_result training_loop::compute(const dealt_step& deal) {
     state_.train_loader.augment(state_.options.seed, deal.epoch);
   const bool halved = peers_.size() == 1 && samples.size() > 1 && state_.step % halved_step_interval == 0;
   slot_writer write;
-  if (reflex_)
-    write = [&](double seconds) { return mark_step(samples.size(), seconds); };
   if (traces_)
     write = [&](double seconds) { return lay_trace(samples.size(), seconds); };
   auto result = halved ? training_step_.run_halved(samples, slowdown) : training_step_.run(samples, slowdown, write);
@@ -276,12 +260,13 @@ void training_loop::apply(const agreement& agreed) {
   std::vector<std::uint32_t> batches;
   for (const auto& decision : agreed.decisions)
     batches.push_back(decision.batch);
-  if (reflex_)
-    reflex_->decided = batches[position_];
-  if (traces_) // the arbitrator repeats what a window ended with, which the traces have left behind
+  if (traces_) { // what they have come to meanwhile stays
     steps_.shift(state_.batches);
-  else
+    if (state_.options.traces->heeds_decisions)
+      traces_->wish.decide(agreed.key->window, std::accumulate(batches.begin(), batches.end(), std::uint64_t{0}));
+  } else {
     change_batches(std::move(batches));
+  }
   state_.in_force = state_.last_applied = *agreed.key;
   decisions_.applied(agreed.decisions[position_], state_.step);
 }
@@ -290,25 +275,6 @@ void training_loop::change_batches(std::vector<std::uint32_t> batches) {
   if (batches != state_.batches)
     sums_.restart_times();
   state_.batches = std::move(batches);
-}
-
-/// This worker's slot of the step that it has just computed.
-std::vector<float> training_loop::mark_step(std::uint64_t samples, double compute_seconds) {
-  if (!std::exchange(reflex_->warm, true))
-    return {};
-  reflex_->pace.measure(static_cast<double>(samples), compute_seconds);
-  const auto slot = reflex_->rule.mark(reflex_->pace, position_, state_.batches[position_]);
-  return {slot.begin(), slot.end()};
-}
-
-/// The next step's batch sizes, from what all workers' slots held in the last one.
-void training_loop::move_work(std::span<const float> slots) {
-  auto next = reflex_->rule.react(slots, state_.batches);
-  const bool moved = next != state_.batches;
-  if (moved)
-    steps_.shift(next);
-  change_batches(std::move(next));
-  reflex_->account.add(state_.batches[position_], reflex_->decided, moved);
 }
 
 /// Of the steps so far, the same on all members; negative while it is not known.
@@ -326,7 +292,7 @@ std::vector<float> training_loop::lay_trace(std::uint64_t samples, double comput
   self.measure(static_cast<std::uint32_t>(samples), compute_seconds);
   const auto scale = noise_scale();
   const auto action = state_.options.traces->choose(place_.rank, self.view(traces_->field, scale));
-  const auto slot = policy::encode(self.choose(traces_->field, scale, action));
+  const auto slot = policy::encode(self.choose(traces_->field, scale, action, traces_->wish.correction()));
   return {slot.begin(), slot.end()};
 }
 
@@ -359,11 +325,11 @@ void training_loop::close_window(bool final) {
                        .elapsed_seconds = state_.elapsed_seconds(),
                        .statistics = sums_.statistics(state_.noise.estimate(), state_.rate),
                        .control_seconds = sums_.control_seconds,
-                       .reflex = reflex_   ? reflex_->account.take(reflex_->pace)
-                                 : traces_ ? traces_->account.take(traces_->self.pace())
-                                           : messages::reflex_statistics{}};
-  if (traces_)
+                       .reflex = traces_ ? traces_->account.take(traces_->self.pace()) : messages::reflex_statistics{}};
+  if (traces_) {
     traces_->reported = state_.batches[position_];
+    traces_->wish.close(state_.window, state_.global_batch());
+  }
   watcher_.window_closed(record);
   sums_ = {.first_step = state_.step};
   sums_.control_seconds = state_.time.now_seconds() - start; // known only now, so it counts in the next window

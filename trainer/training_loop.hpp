@@ -9,15 +9,13 @@
 /// decision that holds from the next step on, and on whether to stop or to regroup. What is agreed is gathered at the
 /// start of the step before, so it has long arrived at its end.
 ///
-/// With the reflex every step moves work between the workers, too: each has laid its mark beside its gradients, so at
-/// the end of the step all hold all marks, and from them come to the same batch sizes for the next one. Marks are a
-/// generation's: after it each is measured anew. Under `stigmergic` the slots hold traces (policy/traces.hpp), and no
-/// decision is waited for.
+/// Where workers leave traces (policy/traces.hpp), each has laid its own beside its gradients, so at the end of a step
+/// all hold all traces, and from them come to the same batch sizes for the next one. Traces are a generation's: after
+/// it each is measured anew. What is decided is a wish to them under `ppo`, and nothing under `stigmergic`.
 
 #include "client/lockstep.hpp"
 #include "client/window_sums.hpp"
 #include "exchange/group.hpp"
-#include "policy/reflex.hpp"
 #include "policy/traces.hpp"
 #include "session/agreement.hpp"
 #include "trainer/session.hpp"
@@ -45,15 +43,6 @@ struct generation_end {
   std::string reason;
 };
 
-/// What a worker's reflex knows, in one generation.
-struct worker_reflex {
-  policy::reflex rule;
-  std::uint32_t decided = 0; ///< own batch size by the decision in force
-  policy::pace_tracker pace = {};
-  policy::reflex_account account = {};
-  bool warm = false; ///< the first step, which allocates what the others use, is over
-};
-
 /// What a worker knows in one generation where it goes by traces.
 struct worker_traces {
   std::vector<std::uint32_t> highest; ///< of all members
@@ -61,7 +50,8 @@ struct worker_traces {
   policy::trace_field field = {};
   std::uint32_t reported = 0; ///< own batch size at the end of the newest window
   policy::reflex_account account = {};
-  bool warm = false; ///< as a worker_reflex's
+  policy::central_wish wish = {};
+  bool warm = false; ///< the first step, which allocates what the others use, is over
 };
 
 class training_loop {
@@ -84,8 +74,6 @@ private:
   step_result compute(const dealt_step& deal);
   void update(const dealt_step& deal, const step_result& result);
   void apply(const agreement& agreed);
-  std::vector<float> mark_step(std::uint64_t samples, double compute_seconds);
-  void move_work(std::span<const float> slots);
   std::vector<float> lay_trace(std::uint64_t samples, double compute_seconds);
   void follow_traces(std::span<const float> slots, double step_seconds);
   double noise_scale() const;
@@ -105,8 +93,7 @@ private:
   observer& watcher_;
   const exchange::interruption& stop_;
   training_step training_step_;
-  std::optional<worker_reflex> reflex_; ///< nothing without arbitrator.reflex, or without peers
-  std::optional<worker_traces> traces_; ///< nothing but under stigmergic, with peers
+  std::optional<worker_traces> traces_; ///< nothing where none are left, or without peers
   client::lockstep steps_;              ///< what all members derive alike; the state follows it step by step
   window_sums sums_;
   /// The first member is writing a checkpoint at that many samples; a further step means that it has done so.

@@ -29,7 +29,6 @@ struct loop_options {
   std::uint32_t base_workers = 0;                  ///< cluster::base_workers; 0: all of these
   std::uint32_t window_steps = 10;
   std::uint32_t settle_steps = 0;                            ///< cluster::settle_steps; below window_steps
-  bool reflex = false;                                       ///< cluster_file::reflexes
   std::optional<policy::trace_policy> traces = std::nullopt; ///< where cluster_file::leaves_traces
   std::uint64_t seed = 1;
   std::vector<cluster::emulation> emulate; ///< of this host

@@ -272,7 +272,7 @@ TEST(Simulation, IsFastestUnderTheOracle) {
     EXPECT_LT(best, 1.001 * seconds_under(rival));
 }
 
-TEST(Simulation, MovesWorkWithinAWindowWhereWorkersFollowEachOthersMarks) {
+TEST(Simulation, MovesWorkWithinAWindowWherePpoActsOnTraces) {
   auto what = quiet_scenario(4);
   what.file.arbitrator.policy = cluster::policy_kind::ppo;
   what.file.arbitrator.window_steps = 10;
@@ -291,7 +291,7 @@ TEST(Simulation, MovesWorkWithinAWindowWhereWorkersFollowEachOthersMarks) {
   EXPECT_LT(seconds(true), seconds(false));
 }
 
-TEST(Simulation, DealsWithHostsThatComeAndGoWhereWorkersFollowEachOthersMarks) {
+TEST(Simulation, DealsWithHostsThatComeAndGoWherePpoActsOnTraces) {
   auto what = quiet_scenario(3);
   what.file.arbitrator.reflex = true;
   worker(what, 1).leave_at_seconds = 1;

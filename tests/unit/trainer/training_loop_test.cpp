@@ -378,30 +378,26 @@ recorded record_ranks(const loop_options& options, std::uint32_t workers, const 
   return result;
 }
 
-TEST(Reflex, TakesWorkFromAWorkerWithinThreeStepsOfItsSlowingDown) {
+/// Under `ppo`, whose decisions are wishes; none comes here.
+TEST(Traces, TakeWorkFromAWorkerWithinThreeStepsOfItsSlowingDown) {
   constexpr std::uint32_t workers = 4;
   auto options = tiny_options();
-  options.reflex = true;
+  options.traces.emplace().heeds_decisions = true;
   options.batch = {.initial = 16, .lowest = 1, .highest = 1024};
   const auto train = tiny_dataset(40 * 4 * 16, 7);
   const auto [seen, checksums, samples] = record_ranks(options, workers, train, 1);
   const auto& slowed = seen[1];
-  ASSERT_GE(slowed.batches.size(), 30U);
-  EXPECT_LT(slowed.batches[slow_layer::slow_from_step + 3], 10U)
-      << "of 16, three steps after the one in which it slowed down";
-  for (std::size_t step = 0; step + 1 < slowed.batches.size(); ++step) { // the last takes what is left
-    std::uint64_t total = 0;
-    for (const auto& each : seen)
-      total += each.batches[step];
-    EXPECT_EQ(total, 64U) << step;
-  }
-  double moved = 0;
+  constexpr auto begin = slow_layer::slow_from_step;
+  ASSERT_GE(slowed.batches.size(), begin + 4U);
+  EXPECT_LT(slowed.batches[begin + 3], 0.7 * slowed.batches[begin - 1])
+      << "three steps after the one in which it slowed down";
+  double moves = 0;
   std::uint32_t changes = 0;
   for (const auto& window : slowed.windows) {
-    moved += window.reflex.moved_samples;
+    moves += window.reflex.moves;
     changes += window.reflex.changes;
   }
-  EXPECT_LT(moved, -30) << "told in its windows";
+  EXPECT_GT(moves, 0) << "told in its windows";
   EXPECT_GE(changes, 1U);
   for (std::uint32_t rank = 0; rank < workers; ++rank) {
     EXPECT_EQ(checksums[rank], checksums[0]);

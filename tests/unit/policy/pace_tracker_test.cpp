@@ -1,0 +1,71 @@
+#include "policy/pace_tracker.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace dynamix::policy {
+namespace {
+
+constexpr double noise = 0.05; // of the logarithm
+
+class PaceTracker : public testing::Test {
+protected:
+  /// One step at this batch size, `factor` times as slow as usual.
+  void step(double batch, double factor = 1) {
+    tracker.measure(batch, factor * (0.02 + 0.001 * batch) * std::exp(noise * normal_(numbers_)));
+  }
+
+  pace_tracker tracker;
+
+private:
+  std::mt19937_64 numbers_{1};
+  std::normal_distribution<double> normal_;
+};
+
+TEST_F(PaceTracker, RaisesNoFalseAlarmInASteadyHour) {
+  for (int i = 0; i < 36'000; ++i) // steps of 0.1 s
+    step(64);
+  EXPECT_LE(tracker.changes(), 1U);
+}
+
+TEST_F(PaceTracker, FollowsALargeChangeAtItsFirstStepAndASmallOneWithinSix) {
+  for (int i = 0; i < 100; ++i)
+    step(64);
+  const double usual = tracker.seconds(64);
+  step(64, 4);
+  EXPECT_NEAR(tracker.seconds(64) / usual, 4, 0.6);
+  step(64);
+  EXPECT_NEAR(tracker.seconds(64) / usual, 1, 0.15);
+  for (int i = 0; i < 100; ++i)
+    step(64);
+  for (int i = 0; i < 6; ++i)
+    step(64, 1.25);
+  EXPECT_NEAR(tracker.seconds(64) / usual, 1.25, 0.08);
+}
+
+TEST_F(PaceTracker, AveragesNoiseBetweenChanges) {
+  for (int i = 0; i < 200; ++i)
+    step(64);
+  EXPECT_NEAR(tracker.seconds(64), 0.084, 0.084 * 0.02);
+  EXPECT_NEAR(tracker.deviation(), noise, 0.02);
+}
+
+TEST_F(PaceTracker, KeepsTheShapeThatItLearnedWhenThePaceChanges) {
+  for (int i = 0; i < 50; ++i)
+    step(i % 2 == 0 ? 64 : 16);
+  for (int i = 0; i < 20; ++i)
+    step(64, 3);
+  EXPECT_NEAR(tracker.seconds(16), 3 * 0.036, 0.15 * 3 * 0.036);
+}
+
+TEST_F(PaceTracker, IgnoresWhatIsNoMeasurement) {
+  tracker.measure(0, 1);
+  tracker.measure(8, std::nan(""));
+  tracker.measure(8, -1);
+  EXPECT_FALSE(tracker.measured());
+}
+
+} // namespace
+} // namespace dynamix::policy
