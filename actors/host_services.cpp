@@ -130,7 +130,8 @@ void host_services::leave_arbitration() {
 
 std::string host_services::prepare_arbitration() {
   std::string error;
-  ledger_ = ledger::open_file(options_.run_directory + "/windows.jsonl", error);
+  ledger_ = ledger::open_file(options_.run_directory + "/windows.jsonl", error,
+                              std::uint64_t{options_.file->run.keep_ledger_mb} << 20);
   if (!ledger_)
     return error;
   ledger_origin_seconds_ = clock_seconds(system_);

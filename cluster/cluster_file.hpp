@@ -265,6 +265,12 @@ struct security {
   data_protection data = data_protection::encrypted;
 };
 
+/// What a run may leave on disk.
+struct run {
+  std::uint32_t keep_ledger_mb = 1024; ///< its parts together; old ones are dropped; 0: no limit, [0, 1048576]
+  std::uint32_t keep_checkpoints = 3;  ///< the newest, [1, 1000]
+};
+
 using settings::file_error;
 using settings::position;
 using settings::to_string;
@@ -292,6 +298,7 @@ struct cluster_file {
                                                      telemetry_source::procfs, telemetry_source::nvml};
   cluster::dashboard dashboard;
   cluster::security security;
+  cluster::run run;
   cluster::simulation simulation;
   std::vector<cluster::host> hosts; ///< 1 to 8192; one arbitrator or as many as replicas, 1 to 4096 workers
   /// Where the file says what: "training", "training.epochs", "host[0].port", "host[0].emulate[1].at_seconds".
@@ -319,8 +326,8 @@ struct cluster_file {
   bool gives(const std::string& field) const { return positions.contains(field) || set_by.contains(field); }
   /// The place of a field's value or, where it is left to its default, of its section's header.
   cluster::position where(const std::string& field) const;
-  /// FNV-1a over the resolved values (not `path`, `positions`, `set_by` and `security`, which changes nothing of what a
-  /// run computes): two hosts that read different files differ here.
+  /// FNV-1a over the resolved values (not `path`, `positions`, `set_by`, `security` and `run`, which change nothing of
+  /// what a run computes): two hosts that read different files differ here.
   std::uint64_t digest() const;
 };
 

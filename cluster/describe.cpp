@@ -8,7 +8,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <fmt/core.h>
+#include <initializer_list>
 #include <utility>
 
 namespace dynamix::cluster {
@@ -70,10 +72,10 @@ json to_json(const std::vector<settings::bound_field>& fields) {
   return object;
 }
 
-std::string to_toml_without(const cluster_file& file, std::string_view left_out) {
+std::string to_toml_without(const cluster_file& file, std::initializer_list<std::string_view> left_out) {
   std::string text;
   for (const auto section : settings::sections_of(file_fields()))
-    if (section != left_out)
+    if (std::ranges::find(left_out, section) == left_out.end())
       text += fmt::format("{}[{}]\n{}", text.empty() ? "" : "\n", section,
                           settings::to_toml(settings::show(file_fields(), file, section)));
   for (const auto& each : file.hosts) {
@@ -161,11 +163,11 @@ json exchange_json(const cluster_file& file) {
 } // namespace
 
 std::string to_toml(const cluster_file& file) {
-  return to_toml_without(file, "");
+  return to_toml_without(file, {});
 }
 
 std::string to_digested_toml(const cluster_file& file) {
-  auto text = to_toml_without(file, "security");
+  auto text = to_toml_without(file, {"security", "run"});
   // Fields that have come since a release count where they are used, so that its run directories replay.
   for (const std::string_view line : {"trainer = \"built-in\"\n",
                                       "interactions_scale = 1\n",

@@ -71,6 +71,7 @@ constexpr auto reward_section = &cluster_file::reward;
 constexpr auto ppo_section = &cluster_file::ppo;
 constexpr auto dashboard_section = &cluster_file::dashboard;
 constexpr auto security_section = &cluster_file::security;
+constexpr auto run_section = &cluster_file::run;
 constexpr auto simulation_section = &cluster_file::simulation;
 
 const std::vector<settings::field<cluster_file>> section_rows = {
@@ -410,6 +411,17 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "between two of them can read gradients and change them unnoticed. For isolated networks only.",
      {},
      data_protection_names},
+
+    {"run", "keep_ledger_mb", in<run_section, &run::keep_ledger_mb>,
+     "What the ledger may take up in MB; 0 is no limit. It grows in parts: full ones are compressed, and when there "
+     "are "
+     "too many the oldest are dropped, all but the first row of the run. What they hold is then explained and replayed "
+     "no "
+     "more.",
+     closed(0, 1048576)},
+    {"run", "keep_checkpoints", in<run_section, &run::keep_checkpoints>,
+     "How many of the newest checkpoints a run keeps, and of those that a host writes once it has lost its peers.",
+     closed(1, 1000)},
 
     // What only the simulator reads.
     {"simulation",

@@ -6,10 +6,6 @@
 #include "ledger/codec.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <utility>
 
 namespace dynamix::dashboard {
@@ -20,16 +16,14 @@ constexpr std::chrono::minutes notice_interval{1};
 } // namespace
 
 feed::feed(const cluster::cluster_file& file, std::string ledger, feed_limits limits, find_notices notices)
-    : file_(file), path_(std::move(ledger)), limits_(limits), run_(std::make_unique<ledger::run>(file_)),
-      find_notices_(std::move(notices)) {
+    : file_(file), limits_(limits), run_(std::make_unique<ledger::run>(file_)), find_notices_(std::move(notices)),
+      lines_(std::move(ledger), limits.line_bytes) {
   thread_ = std::thread([this] { follow(); });
 }
 
 feed::~feed() {
   stop();
   thread_.join();
-  if (descriptor_ >= 0)
-    ::close(descriptor_);
 }
 
 void feed::stop() {
@@ -93,8 +87,7 @@ void feed::follow() {
   yield_to_training("page-feed");
   while (!stopped()) {
     look_for_notices();
-    open_ledger();
-    while (descriptor_ >= 0 && !stopped() && read_chunk()) {
+    while (!stopped() && read_line()) {
     }
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, limits_.look_interval, [this] { return stopped_; });
@@ -111,31 +104,8 @@ void feed::look_for_notices() {
   notices_ = std::move(found);
 }
 
-/// Opens the ledger where it is not open, and again where another file has its name or it has become shorter.
-void feed::open_ledger() {
-  struct stat now {};
-  if (::stat(path_.c_str(), &now) != 0)
-    return;
-  const auto size = static_cast<std::uint64_t>(now.st_size);
-  if (descriptor_ >= 0 && (now.st_ino != inode_ || size < offset_)) {
-    ::close(descriptor_);
-    descriptor_ = -1;
-  }
-  if (descriptor_ < 0) {
-    descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    inode_ = now.st_ino;
-    begin_anew();
-  }
-  const std::scoped_lock lock(mutex_);
-  size_ = size;
-  if (position_ == 0 && size > limits_.past_bytes && skipped_ == 0)
-    skipped_ = size - limits_.past_bytes;
-}
-
 void feed::begin_anew() {
-  offset_ = 0;
-  line_.clear();
-  passing_over_ = false;
+  first_line_ = true;
   const std::scoped_lock lock(mutex_);
   caught_up_ = false;
   run_ = std::make_unique<ledger::run>(file_);
@@ -146,56 +116,48 @@ void feed::begin_anew() {
   kept_from_ = 0;
 }
 
-/// Takes the next piece of the file. False when there is none yet.
-bool feed::read_chunk() {
-  const auto rest = size_ - std::min(size_, offset_); // only this thread writes them
-  std::string chunk(std::min<std::uint64_t>(rest, limits_.chunk_bytes), '\0');
-  const auto count = chunk.empty() ? 0 : ::pread(descriptor_, chunk.data(), chunk.size(), static_cast<off_t>(offset_));
-  if (count < 0 && errno == EINTR)
-    return true;
-  if (count <= 0) {
-    const std::scoped_lock lock(mutex_);
-    if (!std::exchange(caught_up_, true))
-      changed_.notify_all();
-    return false;
+/// Takes the next line of the ledger. False when there is none yet.
+bool feed::read_line() {
+  std::string line;
+  const bool found = lines_.next(line);
+  if (lines_.began_anew())
+    begin_anew();
+  if (const auto problem = lines_.take_problem(); !problem.empty()) {
+    const ledger::row warning{.entry = ledger::event{ledger::event_kind::warning, "", problem}};
+    take(&warning);
   }
-  chunk.resize(static_cast<std::size_t>(count));
-  std::size_t begin = 0;
-  for (std::size_t end = chunk.find('\n'); end != std::string::npos; end = chunk.find('\n', begin)) {
-    line_.append(chunk, begin, end - begin);
-    begin = end + 1;
-    if (!passing_over_)
-      take_line(line_, offset_ + begin);
-    passing_over_ = false;
-    line_.clear();
-    if (skipped_ > offset_ + begin) { // behind the first row, which says what run it is
-      offset_ = skipped_;
-      passing_over_ = true; // the rest of a line
-      return true;
+  if (found) {
+    const auto row = ledger::parse_line(line);
+    take(row ? &*row : nullptr);
+    if (std::exchange(first_line_, false) && lines_.size() > limits_.past_bytes) {
+      // Behind the first row, which says what run it is.
+      const auto from = lines_.position();
+      lines_.skip_to(lines_.size() - limits_.past_bytes);
+      const std::scoped_lock lock(mutex_);
+      skipped_ = lines_.position() - std::min(from, lines_.position());
     }
+    return true;
   }
-  line_.append(chunk, begin);
-  if (line_.size() > limits_.line_bytes) {
-    line_.clear();
-    passing_over_ = true;
-  }
-  offset_ += chunk.size();
-  return true;
+  const std::scoped_lock lock(mutex_);
+  size_ = lines_.size();
+  if (!std::exchange(caught_up_, true))
+    changed_.notify_all();
+  return false;
 }
 
-void feed::take_line(const std::string& line, std::uint64_t end) {
-  const auto row = ledger::parse_line(line);
+/// `row`: null for a line that is none.
+void feed::take(const ledger::row* row) {
   const std::scoped_lock lock(mutex_);
-  position_ = end;
-  size_ = std::max(size_, end);
-  if (row)
+  position_ = lines_.position();
+  size_ = lines_.size();
+  if (row != nullptr)
     run_->add(*row);
-  if (!caught_up_ || subscribers_ == 0 || !row) {
+  if (!caught_up_ || subscribers_ == 0 || row == nullptr) {
     // Nobody saw it come, so nobody can go on from before it.
-    if (row) {
+    if (row != nullptr) {
       events_.clear();
       event_bytes_ = 0;
-      kept_from_ = end;
+      kept_from_ = position_;
     }
     changed_.notify_all();
     return;

@@ -4,6 +4,7 @@
 /// change as a server-sent event. Nobody who writes the ledger ever waits for it, and whoever comes to a run late,
 /// after a restart of the arbitrator or of the page, reads the same past from the same file.
 
+#include "ledger/line_reader.hpp"
 #include "ledger/run.hpp"
 
 #include <chrono>
@@ -23,8 +24,7 @@ namespace dynamix::dashboard {
 struct feed_limits {
   std::uint64_t past_bytes = 2ULL << 30; ///< of a ledger that is there already; what lies before is passed over
   std::size_t line_bytes = 64U << 20;    ///< a longer line is passed over
-  std::size_t chunk_bytes = 1U << 20;
-  std::size_t events = 256; ///< kept for clients that come back
+  std::size_t events = 256;              ///< kept for clients that come back
   std::size_t event_bytes = 8U << 20;
   std::chrono::milliseconds look_interval{100};
 };
@@ -63,22 +63,20 @@ public:
 private:
   void follow();
   bool stopped() const;
-  void open_ledger();
   void look_for_notices();
   void begin_anew();
-  bool read_chunk();
-  void take_line(const std::string& line, std::uint64_t end);
+  bool read_line();
+  void take(const ledger::row* row);
   void push(const ledger::row& row);
 
   const cluster::cluster_file file_;
-  const std::string path_;
   const feed_limits limits_;
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::unique_ptr<ledger::run> run_;
   std::uint64_t position_ = 0;  ///< behind the last whole line that was taken
-  std::uint64_t size_ = 0;      ///< of the file, when it was last looked at
+  std::uint64_t size_ = 0;      ///< of the ledger, when it was last looked at
   std::uint64_t skipped_ = 0;   ///< bytes passed over
   std::uint64_t kept_from_ = 0; ///< events behind this position are kept
   struct event {
@@ -95,11 +93,8 @@ private:
   // Of the thread alone.
   find_notices find_notices_;
   std::chrono::steady_clock::time_point noticed_;
-  int descriptor_ = -1;
-  std::uint64_t inode_ = 0;
-  std::uint64_t offset_ = 0; ///< read so far
-  std::string line_;         ///< begun, at position offset_ - line_.size()
-  bool passing_over_ = false;
+  ledger::line_reader lines_;
+  bool first_line_ = true;
   std::thread thread_;
 };
 

@@ -2,6 +2,7 @@
 
 /// The ledger's file: appended to by a run, read as a whole or followed while it is written.
 
+#include "ledger/line_reader.hpp"
 #include "ledger/rows.hpp"
 
 #include <cstdint>
@@ -18,23 +19,24 @@ public:
   virtual void append(const row& row) = 0;
 };
 
-/// Appends to `path`, one write a line. A write that fails is logged once and the run goes on.
-std::unique_ptr<writer> open_file(const std::string& path, std::string& error);
+/// Appends to `path`, one write a line. A write that fails is logged once and the run goes on. `keep_bytes`: what all
+/// parts of the ledger may take up (ledger/segments.hpp); 0: no limit, and one part.
+std::unique_ptr<writer> open_file(const std::string& path, std::string& error, std::uint64_t keep_bytes = 0);
 
-/// All rows of a ledger; a torn last line is left out. `error` says why the file cannot be read.
+/// All rows of a ledger; a torn last line is left out. `error` says why the file cannot be read, or which segment is
+/// damaged, and where: then the rows of the others are there.
 std::vector<row> read_file(const std::string& path, std::string& error);
 
 /// Follows a ledger that is being written.
 class tail {
 public:
-  explicit tail(std::string path) : path_(std::move(path)) {}
+  explicit tail(std::string path) : lines_(std::move(path)) {}
 
   /// The rows that were completed since the last call; none while the file does not exist.
   std::vector<row> read();
 
 private:
-  std::string path_;
-  std::uint64_t offset_ = 0; ///< behind the last whole line
+  line_reader lines_;
 };
 
 } // namespace dynamix::ledger

@@ -45,7 +45,8 @@ public:
     for (const auto& row : rows) {
       if (std::holds_alternative<ledger::start>(row.entry))
         begin_life(cluster::plan_tree(file_).central()
-                       ? "the ledger does not say with which parameters its arbitrator began: an older version wrote it"
+                       ? "the ledger does not say with which parameters its arbitrator began: an older version wrote "
+                         "it, or run.keep_ledger_mb has dropped its beginning"
                        : "the shards of a tree decided them, each by what it knew, which the ledger does not keep");
       else if (const auto* deciding = std::get_if<ledger::deciding>(&row.entry))
         begin_deciding(*deciding);

@@ -234,10 +234,10 @@ std::string decode(std::span<const std::uint8_t> bytes, checkpoint& state) {
   return {};
 }
 
-std::string checkpoint_path(const std::string& directory, std::uint64_t step) {
+std::string checkpoint_path(const std::string& directory, std::uint64_t step, const std::string& host) {
   char digits[24];
   std::snprintf(digits, sizeof digits, "%012llu", static_cast<unsigned long long>(step));
-  return directory + "/" + file_prefix + digits + file_suffix;
+  return directory + "/" + file_prefix + digits + (host.empty() ? "" : "-" + host) + file_suffix;
 }
 
 std::string write_checkpoint(const std::string& path, const checkpoint& state, const storage::file_writer& write) {
@@ -254,12 +254,12 @@ std::string read_checkpoint(const std::string& path, checkpoint& state) {
   return {};
 }
 
-std::vector<std::string> checkpoints_up_to(const std::string& directory, std::uint64_t step) {
+std::vector<std::string> checkpoints_up_to(const std::string& directory, std::uint64_t step, const std::string& host) {
   std::vector<std::pair<std::uint64_t, std::string>> found;
   std::error_code error;
   for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
     if (std::uint64_t of = 0; step_of(entry->path().filename().string(), of) && of <= step)
-      if (auto path = entry->path().string(); path == checkpoint_path(directory, of))
+      if (auto path = entry->path().string(); path == checkpoint_path(directory, of, host))
         found.emplace_back(of, std::move(path));
   std::ranges::sort(found);
   std::vector<std::string> paths;

@@ -54,17 +54,18 @@ std::vector<std::uint8_t> encode(const checkpoint& state);
 /// Returns an empty string, or what is wrong with the bytes; then `state` is as it was.
 std::string decode(std::span<const std::uint8_t> bytes, checkpoint& state);
 
-/// `directory`/checkpoint-<step>.safetensors, the step in 12 digits.
-std::string checkpoint_path(const std::string& directory, std::uint64_t step);
+/// `directory`/checkpoint-<step>.safetensors, the step in 12 digits, with -<host> behind it where `host` is not empty.
+std::string checkpoint_path(const std::string& directory, std::uint64_t step, const std::string& host = "");
 /// Both return an empty string, or what went wrong with the path in it. Writing is atomic: what stood at `path` stays
 /// whole until the new file is. Nobody but the owner may read the file.
 std::string write_checkpoint(const std::string& path, const checkpoint& state,
                              const storage::file_writer& write = storage::write_private_file);
 std::string read_checkpoint(const std::string& path, checkpoint& state);
 
-/// The files checkpoint-<step>.safetensors of `directory` up to `step`, oldest first; not what hosts wrote for
-/// themselves.
-std::vector<std::string> checkpoints_up_to(const std::string& directory, std::uint64_t step);
+/// The files of `directory` with the names that `checkpoint_path` gives them up to `step`, oldest first: without a host
+/// not what hosts wrote for themselves.
+std::vector<std::string> checkpoints_up_to(const std::string& directory, std::uint64_t step,
+                                           const std::string& host = "");
 
 struct newest_result {
   std::string path; ///< empty when the directory holds no checkpoint that can be read

@@ -4,35 +4,33 @@
 
 namespace dynamix::trainer {
 
-namespace {
-
-constexpr std::size_t kept_limit = 3;
-
-} // namespace
-
 std::string checkpoint_files::write(const checkpoint& state) {
   if (!enabled())
     return {};
   auto path = write_to(checkpoint_path(directory_, state.step), state);
-  if (path.empty())
-    return path;
-  // Whoever wrote them: another member may have been the first before. Later ones are of a run that was resumed from
-  // an earlier checkpoint, and stay.
-  const auto written = checkpoints_up_to(directory_, state.step);
-  for (std::size_t i = 0; i + kept_limit < written.size(); ++i) {
-    std::error_code ignored; // one file too many does no harm
-    std::filesystem::remove(written[i], ignored);
-    std::filesystem::remove(written[i] + storage::signature_suffix, ignored);
-  }
+  if (!path.empty())
+    remove_old(state.step, "");
   return path;
 }
 
 std::string checkpoint_files::write_for_host(const checkpoint& state, const std::string& host) {
   if (!enabled())
     return {};
-  std::filesystem::path path = checkpoint_path(directory_, state.step);
-  path.replace_filename(path.stem().string() + "-" + host + path.extension().string());
-  return write_to(path.string(), state);
+  auto path = write_to(checkpoint_path(directory_, state.step, host), state);
+  if (!path.empty())
+    remove_old(state.step, host);
+  return path;
+}
+
+/// Whoever wrote them: another member may have been the first before. Later ones are of a run that was resumed from an
+/// earlier checkpoint, and stay.
+void checkpoint_files::remove_old(std::uint64_t step, const std::string& host) const {
+  const auto written = checkpoints_up_to(directory_, step, host);
+  for (std::size_t i = 0; i + keep_ < written.size(); ++i) {
+    std::error_code ignored; // one file too many does no harm
+    std::filesystem::remove(written[i], ignored);
+    std::filesystem::remove(written[i] + storage::signature_suffix, ignored);
+  }
 }
 
 std::string checkpoint_files::write_to(const std::string& path, const checkpoint& state) {

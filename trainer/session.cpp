@@ -75,6 +75,7 @@ loop_options options_for(const session_options& options) {
           .seed = file.seed,
           .emulate = options.host->emulate,
           .checkpoint_directory = options.checkpoint_directory,
+          .keep_checkpoints = file.run.keep_checkpoints,
           .write_file = options.write_file,
           .device = device_for(file.training.device)};
 }

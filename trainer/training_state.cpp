@@ -24,7 +24,8 @@ training_state::training_state(loop_options given, torch::nn::Sequential model_o
       train_channels(measure_channels(train)), train_loader(train, train_channels, options.device),
       test_loader(test, train_channels, options.device), test_samples(test.size()),
       wanted_samples(samples_in(options.training.epochs, train.size())), descent(options.training, model->parameters()),
-      epoch_samples(train.size()), checkpoints(options.checkpoint_directory, options.write_file),
+      epoch_samples(train.size()),
+      checkpoints(options.checkpoint_directory, options.write_file, options.keep_checkpoints),
       members(options.first_members()), batches(members.size(), options.batch.initial) {
   std::iota(members.begin(), members.end(), 0U);
   micro_batch = options.training.micro_batch;

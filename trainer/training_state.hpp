@@ -33,6 +33,7 @@ struct loop_options {
   std::uint64_t seed = 1;
   std::vector<cluster::emulation> emulate; ///< of this host
   std::string checkpoint_directory;        ///< empty: write none
+  std::size_t keep_checkpoints = 3;
   storage::file_writer write_file = storage::write_private_file;
   torch::Device device = torch::kCPU;
 

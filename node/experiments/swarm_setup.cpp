@@ -2,6 +2,7 @@
 
 #include "actors/swarm_transport.hpp"
 #include "cluster/tree_plan.hpp"
+#include "ledger/line_reader.hpp"
 #include "node/commands/cluster_options.hpp"
 #include "node/launch/keys.hpp"
 #include "node/launch/run_directory.hpp"
@@ -14,7 +15,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <fmt/core.h>
-#include <fstream>
 #include <ostream>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -90,8 +90,8 @@ std::string make_swarm_keys(swarm_setup& setup, std::size_t parts) {
 std::uint64_t count_decisions(const std::string& ledger) {
   static const std::string one = "\"decided_batch\":";
   std::uint64_t count = 0;
-  std::ifstream file(ledger);
-  for (std::string line; std::getline(file, line);) {
+  ledger::line_reader lines(ledger);
+  for (std::string line; lines.next(line);) {
     if (line.find("\"kind\":\"window\"") == std::string::npos || line.find("\"decided\":true") == std::string::npos)
       continue;
     for (auto at = line.find(one); at != std::string::npos; at = line.find(one, at + one.size()))

@@ -47,7 +47,8 @@ child_options describe_remote(const launch_options& options, const remote_option
                               bool resumed) {
   std::string problem; // looked for before the first start
   const auto files = files_of(options, host.name, problem);
-  std::vector<std::string> arguments = {resumed ? "--resume" : "--out", "."};
+  // What is read from there is followed by its bytes.
+  std::vector<std::string> arguments = {resumed ? "--resume" : "--out", ".", "--set", "run.keep_ledger_mb=0"};
   if (!options.keys.empty())
     arguments.insert(arguments.end(), {"--keys", "keys"});
   auto child = remote_command(remote, host, remote_script(remote, host.name, files, arguments));

@@ -2,7 +2,7 @@
 
 /// The files of a run, below one directory:
 ///   cluster.toml          the resolved cluster file, with the command line's changes
-///   windows.jsonl         the ledger
+///   windows.jsonl         the ledger; windows-BEGIN.jsonl.gz its older parts
 ///   summary.json          what came of it
 ///   epochs.csv            one line an evaluation
 ///   report.txt            the text of `dynamix-node report`

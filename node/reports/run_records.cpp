@@ -2,10 +2,10 @@
 
 #include "cluster/places.hpp"
 #include "ledger/codec.hpp"
+#include "ledger/line_reader.hpp"
 #include "storage/atomic_file.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 
 namespace dynamix::node {
@@ -39,13 +39,16 @@ run_records read_run(const run_directory& run, std::string& error) {
   error.clear();
   run_records records(std::move(parsed.file));
   std::map<std::uint64_t, messages::evaluation_report> evaluations; // by step
-  std::ifstream ledger(run.ledger());                               // there is none before the arbitrator's first line
-  for (std::string line; std::getline(ledger, line);)
+  ledger::line_reader ledger(run.ledger());                         // there is none before the arbitrator's first line
+  for (std::string line; ledger.next(line);) {
+    if (const auto problem = ledger.take_problem(); !problem.empty())
+      records.add({.entry = ledger::event{ledger::event_kind::warning, "", problem}});
     if (const auto row = ledger::parse_line(line)) {
       records.add(*row);
       if (const auto* evaluation = std::get_if<ledger::evaluation>(&row->entry))
         evaluations[evaluation->report.step] = evaluation->report;
     }
+  }
   std::vector<std::string> names;
   for (const auto& worker : records.run.workers())
     names.push_back(worker.name);

@@ -3,6 +3,8 @@ that knows scalars alone."""
 from __future__ import annotations
 
 import contextlib
+import glob
+import gzip
 import importlib
 import json
 import os
@@ -43,14 +45,27 @@ def _of_window(row: Dict[str, Any]) -> Iterator[Scalar]:
                     yield f"run/{name}", value, step
 
 
+def _parts(ledger: str) -> List[str]:
+    """A `windows.jsonl` and the older parts beside it, compressed ones before what may not be yet, oldest first."""
+    own = os.stat(ledger)
+    stem = ledger[: -len(".jsonl")]
+    parts: Dict[str, str] = {}
+    for path in sorted(glob.glob(glob.escape(stem) + "-[0-9]*.jsonl*"), reverse=True):
+        begin = path[len(stem) + 1 :].split(".", 1)[0]
+        if path.endswith((".jsonl", ".jsonl.gz")) and not os.path.samestat(os.stat(path), own):
+            parts.setdefault(begin, path)
+    return [parts[begin] for begin in sorted(parts)] + [ledger]
+
+
 def _rows(ledger: str) -> Iterator[Dict[str, Any]]:
-    """Of a `windows.jsonl`; lines that are cut off are left out."""
-    with open(ledger, encoding="utf-8") as lines:
-        for line in lines:
-            try:
-                yield json.loads(line)
-            except ValueError:
-                continue
+    """Of a `windows.jsonl` and its older parts; lines that are cut off are left out."""
+    for part in _parts(ledger):
+        with gzip.open(part, "rt", encoding="utf-8") if part.endswith(".gz") else open(part, encoding="utf-8") as lines:
+            for line in lines:
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    continue
 
 
 def _ledger(run: str) -> str:

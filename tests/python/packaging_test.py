@@ -1,5 +1,6 @@
 """The package installs from the source tree without a network, and its command line."""
 import contextlib
+import gzip
 import io
 import json
 import os
@@ -144,6 +145,20 @@ class Command(unittest.TestCase):
         self.assertLessEqual({"batch/ada", "loss/ben", "run/global_batch", "evaluation/test_accuracy"}, tags)
         self.assertIn(("batch/ada", 64.0, 2), found)
         self.assertIn(("evaluation/test_accuracy", 0.503, 14), found)
+
+    def test_reads_the_older_parts_of_a_ledger(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = pathlib.Path(folder)
+            row = '{"kind":"window","key":{"window":%d},"workers":[{"report":{"host":"ada","batch":%d}}]}\n'
+            first, second, newest = (row % (number, 10 * number) for number in (1, 2, 3))
+            (run / "windows-00000000000000000000.jsonl.gz").write_bytes(gzip.compress(first.encode()))
+            (run / "windows-00000000000000000000.jsonl").write_text(first)  # compressed, and not yet removed
+            (run / "windows-00000000000000000090.jsonl").write_text(second)  # not yet compressed
+            (run / "windows.jsonl").write_text(newest)
+            os.link(run / "windows.jsonl", run / "windows-00000000000000000180.jsonl")  # about to be rotated
+            batches = [value for _, value, _ in tensorboard.scalars(str(run / "windows.jsonl"))]
+            self.assertEqual(batches, [10, 20, 30])
+            self.assertEqual(tensorboard.newest_window(str(run)), 3)
 
     def test_hands_the_rest_to_the_program(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,7 @@
 #include "dashboard/feed.hpp"
 #include "ledger/codec.hpp"
+#include "ledger/file.hpp"
+#include "ledger/segments.hpp"
 #include "tests/unit/ledger/rows.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
@@ -161,6 +163,42 @@ TEST_F(Feed, ALedgerThatBeginsAnewIsReadAnew) {
   EXPECT_EQ(state_of(from)["now"]["windows"], 1);
 }
 
+TEST_F(Feed, ARotatedLedgerGoesOn) {
+  std::string error;
+  auto file = ledger::open_file(path(), error, 1U << 20);
+  file->append(start_row());
+  feed from(small_cluster(), path(), quick_);
+  from.subscribe();
+  for (std::uint64_t i = 1; i <= 200; ++i)
+    file->append(window_row(i));
+  file.reset();
+  const auto segments = ledger::segments_of(path());
+  ASSERT_GE(segments.size(), 2U);
+  const auto end = ledger::newest_part_begin(segments) + std::filesystem::file_size(path());
+  const auto settled_at_end = [end](const feed& of) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    while (state_of(of)["position"] != end && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(milliseconds(5));
+    return state_of(of);
+  };
+  EXPECT_EQ(settled_at_end(from)["now"]["windows"], 200) << "each once";
+  const feed late(small_cluster(), path(), quick_);
+  EXPECT_EQ(settled_at_end(late)["now"]["windows"], 200);
+  auto short_past = quick_;
+  short_past.past_bytes = 10;
+  const feed shorter(small_cluster(), path(), short_past);
+  const auto state = settled_at_end(shorter);
+  EXPECT_EQ(state["run"]["seed"], 7);
+  EXPECT_LE(state["now"]["windows"], 1);
+  EXPECT_EQ(state["skipped_bytes"].get<std::uint64_t>(), end - 10 - ledger::to_json_line(start_row()).size() - 1);
+
+  std::filesystem::resize_file(segments[0].path, segments[0].file_bytes / 2);
+  const feed damaged(small_cluster(), path(), quick_);
+  const auto with = settled_at_end(damaged);
+  EXPECT_LT(with["now"]["windows"], 200);
+  EXPECT_THAT(with["warnings"][0].get<std::string>(), ::testing::HasSubstr("is damaged: behind byte "));
+}
+
 TEST_F(Feed, OfALongLedgerTheBeginningOfTheRunAndTheEndAreRead) {
   append(start_row());
   for (std::uint64_t i = 1; i <= 50; ++i)
@@ -180,7 +218,6 @@ TEST_F(Feed, AnEndlessLineIsPassedOver) {
   append(start_row());
   auto limited = quick_;
   limited.line_bytes = 20'000;
-  limited.chunk_bytes = 4096;
   append_text(std::string(100'000, 'x') + "\n");
   append(window_row(1));
   feed from(small_cluster(), path(), limited);

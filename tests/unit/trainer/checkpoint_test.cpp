@@ -212,6 +212,25 @@ TEST(CheckpointFiles, KeepTheNewestThreeWhoeverWroteThemAndWhatIsAhead) {
     EXPECT_TRUE(std::filesystem::exists(path)) << path;
 }
 
+TEST(CheckpointFiles, KeepAsManyAsTheyAreToldAlsoOfAHostsOwn) {
+  const temporary_directory folder;
+  checkpoint_files files(folder.path(), storage::write_private_file, 2);
+  auto state = sample();
+  for (const std::uint64_t step : {10, 20, 30}) {
+    state.step = step;
+    ASSERT_NE(files.write(state), "");
+    ASSERT_NE(files.write_for_host(state, "ada"), "");
+  }
+  state.step = 40;
+  ASSERT_NE(files.write_for_host(state, "ben"), "");
+  for (const std::string host : {"", "ada"}) {
+    EXPECT_FALSE(std::filesystem::exists(checkpoint_path(folder.path(), 10, host))) << host;
+    EXPECT_TRUE(std::filesystem::exists(checkpoint_path(folder.path(), 20, host))) << host;
+    EXPECT_TRUE(std::filesystem::exists(checkpoint_path(folder.path(), 30, host))) << host;
+  }
+  EXPECT_EQ(checkpoints_up_to(folder.path(), 40, "ben").size(), 1U);
+}
+
 TEST(NewestCheckpoint, PassesOverWhatIsDamagedAndSaysSo) {
   const temporary_directory folder;
   auto state = sample();
