@@ -29,14 +29,37 @@ bool is_training_over(const host_events::snapshot& ended) {
   return ended.worker && ended.farewell.succeeded;
 }
 
+/// Tells whoever watches this process that it is alive, as long as its supervision is.
+class pulse {
+public:
+  explicit pulse(const host_watch& watch) : watch_(watch) {}
+
+  void beat(host_services& services) {
+    const auto now = std::chrono::steady_clock::now();
+    if (watch_.alive_interval.count() == 0 || now < next_)
+      return;
+    if (services.supervision_answers(watch_.alive_interval / 2))
+      watch_.alive();
+    else
+      spdlog::error("supervision_hangs for {} ms: whoever watches this process is not told that it is alive",
+                    (watch_.alive_interval / 2).count());
+    next_ = now + watch_.alive_interval;
+  }
+
+private:
+  const host_watch& watch_;
+  std::chrono::steady_clock::time_point next_;
+};
+
 /// Waits until the host's parts have ended. A stop that is asked for gets as long as the slowest window may take.
 /// True if the host leaves, and the others go on.
 bool wait_until_ended(host_services& services, host_events& events, const host_stop_tokens& stop,
-                      std::chrono::milliseconds patience) {
+                      std::chrono::milliseconds patience, pulse watched) {
   std::optional<session::host_stop> asked;
   std::chrono::steady_clock::time_point deadline;
   bool leaves = false;
   while (!events.wait_ended(services.has_worker(), services.has_arbitrator() && !leaves, poll_interval)) {
+    watched.beat(services);
     const auto now = std::chrono::steady_clock::now();
     if (stop.stop.stop_requested() && !asked) {
       asked = session::decide_host_stop(stop.one_host.stop_requested(), services.roles());
@@ -89,8 +112,10 @@ void live(const host_options& options, const host_links& links, const host_stop_
   if (auto error = services->start(); !error.empty()) {
     outcome.set_value({.reason = error});
   } else {
-    const bool left =
-        wait_until_ended(*services, *events, stop, std::chrono::milliseconds(10 * timeouts.shutdown_timeout_ms));
+    if (options.watch.started)
+      options.watch.started();
+    const bool left = wait_until_ended(
+        *services, *events, stop, std::chrono::milliseconds(10 * timeouts.shutdown_timeout_ms), pulse(options.watch));
     const auto last = events->take();
     const auto ended = sum_up(last, left);
     if (ends_run(last, left, stop.stop.stop_requested()))

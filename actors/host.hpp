@@ -7,6 +7,8 @@
 #include "messages/types.hpp"
 #include "storage/atomic_file.hpp"
 
+#include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -20,6 +22,13 @@ struct kernel_session;
 }
 
 namespace dynamix::actors {
+
+/// Who wants to know from outside whether this process is well, told by one thread.
+struct host_watch {
+  std::function<void()> started;               ///< all actors of the host are there
+  std::function<void()> alive;                 ///< every `alive_interval`, as long as all supervisors answer
+  std::chrono::milliseconds alive_interval{0}; ///< 0: nobody wants to know
+};
 
 struct host_options {
   std::shared_ptr<const cluster::cluster_file> file; ///< with its places (cluster/places.hpp)
@@ -42,6 +51,7 @@ struct host_options {
   storage::file_writer write_file = storage::write_private_file;
   bool trace = false;            ///< writes traces/<host>.jsonl below the run directory
   std::string agent_socket = {}; ///< where training processes join, if the file's trainer is a client
+  host_watch watch = {};
   /// This host, where it joins an open cluster whose file does not name it; else null.
   std::shared_ptr<const cluster::host> guest = {};
 

@@ -361,6 +361,16 @@ void host_services::tell_end(const part_outcome& how) {
                        std::chrono::milliseconds(timeouts_.request_timeout_ms));
 }
 
+bool host_services::supervision_answers(std::chrono::milliseconds patience) {
+  auto supervisors = supervisors_;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (arbitration_)
+      supervisors.push_back(arbitration_);
+  }
+  return all_answer(system_, supervisors, patience);
+}
+
 void host_services::shut_down() {
   leadership_.stop(timeouts_.shutdown_timeout_ms);
   {

@@ -16,6 +16,7 @@
 #include "policy/parameter_archive.hpp"
 #include "session/leave.hpp"
 
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -46,6 +47,8 @@ public:
   session::host_roles roles() const;
   /// Where this host's replica leads: tells the other replicas that the run is over.
   void tell_end(const part_outcome& how);
+  /// Whether all supervisors of this host answer within `patience`, which it waits for.
+  bool supervision_answers(std::chrono::milliseconds patience);
   /// Ends all actors of this host.
   void shut_down();
   bool has_worker() const { return has_worker_; }

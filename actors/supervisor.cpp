@@ -89,7 +89,21 @@ caf::behavior supervisor(supervisor_pointer self, supervision_options options,
   self->set_exit_handler([self](const caf::exit_msg& exit) { shut_down(self, exit.reason); });
   for (std::size_t index = 0; index < state.children.size(); ++index)
     start_child(self, index);
-  return {[self](atom::restart) { restart_children(self); }};
+  return {[self](atom::restart) { restart_children(self); }, [](atom::look) { return true; }};
+}
+
+bool all_answer(caf::actor_system& system, const std::vector<caf::actor>& supervisors,
+                std::chrono::milliseconds patience) {
+  const caf::scoped_actor self(system);
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  bool all = true;
+  for (const auto& each : supervisors) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    self->request(each, std::max(left, std::chrono::milliseconds(1)), atom::look_v)
+        .receive([](bool) {}, [&](const caf::error&) { all = false; });
+  }
+  return all;
 }
 
 } // namespace dynamix::actors

@@ -6,6 +6,7 @@
 
 #include <caf/all.hpp>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -32,6 +33,10 @@ struct supervisor_state {
   std::shared_ptr<host_events> events;
   std::function<void(const std::string& reason)> told; ///< of every restart; may be empty
 };
+
+/// Whether all of them answer within `patience`: none hangs, nor does the scheduler. Waits for that.
+bool all_answer(caf::actor_system& system, const std::vector<caf::actor>& supervisors,
+                std::chrono::milliseconds patience);
 
 /// Starts its children in order and restarts them as `options` say, whatever the reason of their end: a child that the
 /// supervisor has not asked to end is missed even where it ended normally. Gives up by telling `events` and ending; its

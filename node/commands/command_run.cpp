@@ -12,6 +12,7 @@
 #include "node/launch/port_check.hpp"
 #include "node/launch/resume_point.hpp"
 #include "node/launch/run_directory.hpp"
+#include "node/launch/service_manager.hpp"
 #include "node/launch/shipped_files.hpp"
 #include "node/launch/stop_signals.hpp"
 #include "node/reports/commit.hpp"
@@ -28,14 +29,18 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
 #include <fmt/core.h>
 #include <memory>
 #include <ostream>
+#include <utility>
 #include <vector>
 
 namespace dynamix::node {
 namespace {
+
+constexpr std::chrono::minutes results_written_within{5};
 
 struct run_arguments {
   std::string cluster;
@@ -152,13 +157,32 @@ std::shared_ptr<telemetry::kernel_session> start_measuring(const actors::host_op
   return session;
 }
 
-int train(const actors::host_options& options, const run_directory& run, const actors::host_stop_tokens& stop) {
+/// A service is ready once its actors are there; with a watchdog it says that it is alive as long as its supervision
+/// is.
+void tell_service(const service_manager& manager, actors::host_options& options) {
+  options.watch = {.started =
+                       [&manager, host = *options.own()] {
+                         std::string roles;
+                         for (const auto role : host.roles)
+                           roles += (roles.empty() ? "" : ", ") + std::string(cluster::to_string(role));
+                         manager.tell(fmt::format("READY=1\nSTATUS={} runs as {}", host.name, roles));
+                       },
+                   .alive = [&manager] { manager.tell("WATCHDOG=1"); },
+                   .alive_interval = manager.watchdog_interval()};
+}
+
+int train(actors::host_options options, const run_directory& run, const actors::host_stop_tokens& stop) {
+  const service_manager manager;
+  tell_service(manager, options);
   // From before the first row until the results are written.
   const bool arbitrates = options.own()->has(cluster::role::arbitrator);
   const auto page = arbitrates ? dashboard::start(*options.file, options.host, run.ledger(),
                                                   [file = options.file] { return key_warnings(*file); })
                                : dashboard::running_dashboard{};
   const auto outcome = actors::run_host(options, stop);
+  // Nobody feeds the watchdog any more, and results of a long run take a while to write.
+  manager.tell(fmt::format("STOPPING=1\nSTATUS=writes results: {}\nEXTEND_TIMEOUT_USEC={}", printable(outcome.reason),
+                           std::chrono::microseconds(results_written_within).count()));
   bool succeeded = outcome.succeeded;
   if (!outcome.farewell.host.empty() && (outcome.farewell.steps > 0 || outcome.left)) {
     const auto text = ledger::to_json(outcome.farewell, outcome.evaluations);
@@ -279,7 +303,7 @@ int run(const run_arguments& arguments, command_context& context) {
     return exit_failed;
   }
   options.kernel = start_measuring(options);
-  return train(options, run, {.stop = signals.token(), .one_host = signals.terminated()});
+  return train(std::move(options), run, {.stop = signals.token(), .one_host = signals.terminated()});
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 /// Hosts that are started by hand find each other, and refuse who does not belong.
 
 #include "tests/cluster/trial.hpp"
+#include "tests/unit/node/notify_socket.hpp"
 
 #include <algorithm>
 
@@ -40,6 +41,27 @@ TEST_F(Joining, WorksWhenTheArbitratorIsLast) {
 
 TEST_F(Joining, WorksWhenTheArbitratorIsInTheMiddle) {
   expect_end_in_order({"w1", "hub", "w0"});
+}
+
+TEST_F(Joining, TellsWhoStartsItAsAServiceThatItIsReadyAndAliveAndEnds) {
+  const node::testing::notify_socket manager(directory_.path() + "/notify");
+  ::setenv("WATCHDOG_USEC", "200000", 1);
+  write_file({});
+  auto arbitrator = start_host("hub");
+  std::vector<std::string> heard;
+  const auto hears = [&](const std::string& text) {
+    return wait_until([&] {
+      for (auto said = manager.heard(); !said.empty(); said = manager.heard())
+        heard.push_back(said);
+      return std::ranges::any_of(heard, [&](const auto& each) { return each.find(text) != std::string::npos; });
+    });
+  };
+  EXPECT_TRUE(hears("WATCHDOG=1"));
+  ASSERT_FALSE(heard.empty());
+  EXPECT_EQ(heard.front(), "READY=1\nSTATUS=hub runs as arbitrator");
+  arbitrator.signal(SIGTERM);
+  EXPECT_TRUE(hears("STOPPING=1\nSTATUS=writes results: "));
+  arbitrator.wait();
 }
 
 TEST_F(Joining, RefusesAHostWithAnotherVersionOfTheClusterFile) {

@@ -4,6 +4,8 @@
 #include <caf/scheduler/test_coordinator.hpp>
 #include <gtest/gtest.h>
 
+#include <mutex>
+
 namespace dynamix::actors {
 namespace {
 
@@ -79,6 +81,33 @@ TEST_F(Supervisor, GivesUpOnAChildThatKeepsEndingInOrder) {
     end_child(caf::exit_reason::user_shutdown);
   EXPECT_EQ(starts, 3);
   EXPECT_TRUE(events->take().failure);
+}
+
+/// Of a real scheduler, since whoever asks waits.
+TEST(SupervisorAnswer, ComesUnlessOneHangs) {
+  caf::actor_system_config config;
+  caf::actor_system system{config};
+  auto events = std::make_shared<host_events>();
+  std::mutex held;
+  std::unique_lock holding(held);
+  const auto child = [&](bool hangs) {
+    return std::vector<child_specification>{{"child", [&system, &held, hangs] {
+                                               if (hangs)
+                                                 const std::scoped_lock waits(held);
+                                               return caf::actor_cast<caf::strong_actor_ptr>(system.spawn(
+                                                   [](caf::event_based_actor*) { return caf::behavior{[](int) {}}; }));
+                                             }}};
+  };
+  std::vector<caf::actor> supervisors = {
+      system.spawn(supervisor, supervision_options{}, child(false), events, nullptr)};
+  EXPECT_TRUE(all_answer(system, supervisors, std::chrono::minutes(1)));
+  supervisors.push_back(
+      system.spawn<caf::detached>(supervisor, supervision_options{}, child(true), events, nullptr)); // in its start
+  EXPECT_FALSE(all_answer(system, supervisors, std::chrono::milliseconds(100)));
+  holding.unlock();
+  EXPECT_TRUE(all_answer(system, supervisors, std::chrono::minutes(1)));
+  for (const auto& each : supervisors)
+    caf::anon_send_exit(each, caf::exit_reason::user_shutdown);
 }
 
 } // namespace
