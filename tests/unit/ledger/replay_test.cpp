@@ -154,7 +154,7 @@ TEST(Replay, SaysThatNobodyDecidedWhereWorkersGoByTraces) {
                  "--out", run})
                 .code,
             exit_done);
-  const auto said = ask({"explain", run, "--replay"});
+  const auto said = ask({"explain", "--run", run, "--replay"});
   EXPECT_EQ(said.code, exit_done) << said.out;
   EXPECT_THAT(said.out, HasSubstr("Nobody decided: the workers chose their batch sizes by traces"));
 }
