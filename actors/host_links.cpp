@@ -2,6 +2,7 @@
 
 #include "cluster/places.hpp"
 #include "cluster/tree_plan.hpp"
+#include "replication/frame_check.hpp"
 #include "replication/replica.hpp"
 
 #include <spdlog/fmt/fmt.h>
@@ -60,6 +61,7 @@ std::string start_raft(const host_options& options, host_links& links) {
   wanted.protocol = links::raft_protocol;
   wanted.accepts_all = false; // voters are of the file
   wanted.silent_peer_ms = replication::time_outs_of(options.file->detect_ms).silent_peer_ms;
+  wanted.inspect = replication::inspect_frames;
   std::string problem;
   links.raft = links::pump::start(std::move(wanted), problem);
   if (links.raft)

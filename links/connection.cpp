@@ -296,6 +296,11 @@ bool connection::move_in() {
   int count = 1; // a record at most, with TLS
   for (; count > 0 && size < plain.size(); size += static_cast<std::size_t>(std::max(count, 0)))
     count = read_some(plain.data() + size, plain.size() - size);
+  if (inspect_ && size > 0)
+    if (const auto problem = inspect_({plain.data(), size}); !problem.empty()) {
+      fail(problem);
+      return false;
+    }
   if (size > 0) { // first; what has ended it ends the next call, too
     const auto taken = deliver(plain.data(), size);
     incoming_.assign(plain.data() + taken, plain.data() + size);

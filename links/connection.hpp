@@ -7,7 +7,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -99,6 +101,8 @@ public:
   /// `local`: this side's end of the plain connection, whose user reads `greeting` first.
   void open(descriptor local, const std::string& greeting);
   void refuse(const std::string& problem);
+  /// Of each part that the peer sends from then on: why it is not passed on and the link breaks, or empty.
+  void inspect(std::function<std::string(std::span<const char>)> check) { inspect_ = std::move(check); }
 
   /// The phases from `open` on: moves what can be moved. True where it has stopped although there is more.
   bool transfer(time_point now);
@@ -130,12 +134,13 @@ private:
   std::string problem_;
   bool introduces_ = false;
   protection afterwards_ = protection::tls;
-  bool confirmed_ = false;     ///< the peer was told that it is accepted, before `open`
-  std::string introduction_;   ///< after one byte with its length
-  bool wants_write_ = false;   ///< the session waits for room on the TCP socket
-  bool local_ended_ = false;   ///< the local user has closed its end
-  bool leaving_ = false;       ///< an empty local socket is an ended one
-  bool told_peer_ = false;     ///< that we close
+  bool confirmed_ = false;                                    ///< the peer was told that it is accepted, before `open`
+  std::string introduction_;                                  ///< after one byte with its length
+  bool wants_write_ = false;                                  ///< the session waits for room on the TCP socket
+  bool local_ended_ = false;                                  ///< the local user has closed its end
+  bool leaving_ = false;                                      ///< an empty local socket is an ended one
+  bool told_peer_ = false;                                    ///< that we close
+  std::function<std::string(std::span<const char>)> inspect_; ///< none: whatever comes is passed on
   std::vector<char> outgoing_; ///< read from the local user, not yet taken for the peer; at most one block
   std::vector<char> incoming_; ///< of the peer, not yet taken by the local user; at most one block
 };

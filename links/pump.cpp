@@ -211,6 +211,8 @@ private:
     taken.link = std::move(proven);
     auto& link = *taken.link;
     prepare(link.peer_socket());
+    if (options_.inspect)
+      link.inspect(options_.inspect());
     if (has_too_many(link))
       link.refuse(fmt::format("host \"{}\" has {} links already", link.peer_name(), options_.links_a_host_max));
     else if (departing_)

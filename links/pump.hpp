@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 
 namespace dynamix::links {
@@ -34,6 +35,9 @@ struct pump_options {
   std::string protocol = control_protocol;
   std::chrono::milliseconds handshake_timeout{3000}; ///< of those that are called
   std::size_t links_a_host_max = 64;
+  /// Makes, for each link that is accepted, what looks at the bytes of its peer before this process reads them, and
+  /// says why the link breaks; empty where they are passed on. None: all are.
+  std::function<std::function<std::string(std::span<const char>)>()> inspect;
   std::uint32_t silent_peer_ms = 0; ///< unacknowledged bytes for so long end a link; 0: the system's own time
   /// One line a refused or broken link, at most 20 a minute of this pump, and one that counts the others. Called on the
   /// pump's thread.

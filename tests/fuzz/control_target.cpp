@@ -196,7 +196,7 @@ target control_target() {
   return {"control", [](byte_span bytes) { read_control(bytes); }};
 }
 
-std::map<std::string, control_example> control_examples() {
+std::map<std::string, kept_example> control_examples() {
   constexpr std::size_t gateway = 0;
   constexpr std::size_t hub = 1;
   constexpr std::size_t worker = 2;

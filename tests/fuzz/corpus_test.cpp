@@ -96,17 +96,26 @@ TEST_P(Corpus, IsReadWithoutHarmWhereItIsMutated) {
   std::fprintf(stderr, "%llu inputs\n", static_cast<unsigned long long>(done));
 }
 
-TEST(ControlExamples, PassTheGuardAndAreKept) {
-  for (const auto& [name, example] : control_examples()) {
-    const auto path = fmt::format("{}/control/{}", DYNAMIX_CORPUS, name);
+void expect_kept(const char* target, const std::map<std::string, kept_example>& examples,
+                 std::size_t (*read)(std::span<const std::uint8_t>)) {
+  for (const auto& [name, example] : examples) {
+    const auto path = fmt::format("{}/{}/{}", DYNAMIX_CORPUS, target, name);
     if (std::getenv("DYNAMIX_WRITE_CORPUS") != nullptr) {
       EXPECT_EQ(storage::write_file_atomically(path, example.bytes), "");
     }
     std::string kept;
     EXPECT_EQ(storage::read_file(path, 1U << 24U, kept), "");
     EXPECT_EQ(kept, example.bytes) << "DYNAMIX_WRITE_CORPUS=1 writes " << path;
-    EXPECT_EQ(read_control({reinterpret_cast<const std::uint8_t*>(kept.data()), kept.size()}), example.passed) << name;
+    EXPECT_EQ(read({reinterpret_cast<const std::uint8_t*>(kept.data()), kept.size()}), example.accepted) << name;
   }
+}
+
+TEST(ControlExamples, PassTheGuardAndAreKept) {
+  expect_kept("control", control_examples(), &read_control);
+}
+
+TEST(RaftExamples, AreReadAndAreKept) {
+  expect_kept("raft", raft_examples(), &read_raft);
 }
 
 std::vector<target> all_targets() {

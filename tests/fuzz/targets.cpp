@@ -154,7 +154,8 @@ const std::array all = {target{"frames", read_frame},
                         target{"checkpoints", read_checkpoint},
                         target{"cluster-files", read_cluster_file},
                         target{"certificates", read_certificate},
-                        control_target()};
+                        control_target(),
+                        raft_target()};
 
 } // namespace
 

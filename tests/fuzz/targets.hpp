@@ -21,12 +21,17 @@ struct target {
 /// Returns how many of them pass.
 std::size_t read_control(std::span<const std::uint8_t> bytes);
 target control_target();
-struct control_example {
+struct kept_example {
   std::string bytes;
-  std::size_t passed = 0; ///< of its frames: all
+  std::size_t accepted = 0; ///< of its frames or messages: all
 };
 /// By the names of the kept inputs.
-std::map<std::string, control_example> control_examples();
+std::map<std::string, kept_example> control_examples();
+
+/// What a proven voter says to another. Returns how many messages libraft is given.
+std::size_t read_raft(std::span<const std::uint8_t> bytes);
+target raft_target();
+std::map<std::string, kept_example> raft_examples();
 
 std::span<const target> targets();
 /// Null where there is none of that name.

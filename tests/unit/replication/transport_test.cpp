@@ -3,6 +3,7 @@
 #include "faults/proxy.hpp"
 #include "links/door.hpp"
 #include "replication/challenge.hpp"
+#include "replication/frame_check.hpp"
 #include "replication/guarded_io.hpp"
 #include "tests/unit/links/temporary_keys.hpp"
 #include "tests/unit/links/told_lines.hpp"
@@ -270,13 +271,14 @@ protected:
     ASSERT_EQ(links::make_keys(keys_.path(), links::testing::request_of({"one", "two", "three"})), "");
   }
   /// Behind the host's door, which is open.
-  std::shared_ptr<links::pump> pump_of(const std::string& host) {
+  std::shared_ptr<links::pump> pump_of(const std::string& host, decltype(links::pump_options::inspect) inspect = {}) {
     const auto own = links::host_directory(keys_.path(), host);
     std::string problem;
     std::shared_ptr<links::pump> started = links::pump::start({.directory = own,
                                                                .host = host,
                                                                .accepted = {"one", "two"},
                                                                .protocol = links::raft_protocol,
+                                                               .inspect = std::move(inspect),
                                                                .silent_peer_ms = 5000,
                                                                .report = lines_.report()},
                                                               problem);
@@ -349,6 +351,19 @@ TEST_F(TransportOverLinks, RefusesHostsOfTheClusterThatAreNoVoters) {
   EXPECT_TRUE(second->wait([&] { return second->counts().refused == 1; }));
   EXPECT_THAT(second->reports(), testing::ElementsAre(testing::HasSubstr("host \"one\", which is no other voter's")));
   EXPECT_THAT(second->accepted(), testing::IsEmpty());
+}
+
+TEST_F(TransportOverLinks, BreaksWhereAVoterSaysWhatLibraftWouldNotSurvive) {
+  transport_host second(2, {{1, nowhere, "one"}}, secret, 20'000, pump_of("two", replication::inspect_frames));
+  const auto first = start(1, "one", {{2, place_of("two"), "two"}});
+  ASSERT_EQ(first->connect(2), 0);
+  first->send_on_stream(std::string("\1\0\0\0\0\0\0\0\x38\0\0\0\0\0\0\0", 16)); // to append, 56 bytes
+  EXPECT_TRUE(second.wait([&] { return second.received().size() == 16; }));
+  first->send_on_stream(std::string(32, '\0') + std::string("\1\0\0\0\0\0\0\0", 8) +
+                        std::string(16, '\4')); // one entry
+  EXPECT_TRUE(second.wait([&] { return second.hung_up() == std::vector<std::uint64_t>{1}; }));
+  EXPECT_TRUE(lines_.say("it is no voter's message: an entry of kind 4"));
+  EXPECT_EQ(second.received().size(), 16U);
 }
 
 TEST_F(TransportOverLinks, ReachesOnlyTheHostThatItCalls) {
