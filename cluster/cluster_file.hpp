@@ -173,7 +173,7 @@ struct arbitrator {
   bool guard = true;                             ///< of the learned policies
   double guard_margin = 0.05;                    ///< predicted loss of goodput that the guard allows, [0, 1]
   bool shadow = false;                           ///< decide and log, act on nothing
-  bool reflex = false;                           ///< between decisions of ppo, workers move work by their marks
+  bool reflex = false;                           ///< workers of ppo choose at every step, by traces
   std::vector<std::string> replicas;             ///< hosts whose arbitrators stand in for each other: none, 3 or 5
   arbitration_topology topology = arbitration_topology::central;
   std::uint32_t fanout = 32;          ///< children of one arbitrator of the tree, [2, 256]
@@ -316,7 +316,7 @@ struct cluster_file {
   std::vector<const cluster::host*> arbitrators() const;
   /// Most samples a step of each worker, by rank: batch.highest, or less where the host's memory says so.
   std::vector<std::uint32_t> highest_by_rank() const;
-  /// Whether workers move work between decisions: arbitrator.reflex, where what it would move is ppo's plan.
+  /// Whether workers choose batch sizes between decisions: arbitrator.reflex, where ppo decides.
   bool reflexes() const;
   /// Whether each worker chooses its own batch size by traces: where the policy is stigmergic and acts.
   bool leaves_traces() const;

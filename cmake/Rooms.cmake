@@ -67,7 +67,8 @@ function(dynamix_test name)
     set(TEST_TIMEOUT 120)
   endif()
   add_test(NAME ${name} COMMAND ${name})
-  # Under AddressSanitizer memory that there is not is an answer, as elsewhere, and what is freed counts as free soon.
+  # Under AddressSanitizer memory that there is not is an answer, as elsewhere, what is freed counts as free soon, and an
+  # injected crash is one.
   set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "${TEST_LABELS}"
-    ENVIRONMENT "OMP_NUM_THREADS=1;OPENBLAS_NUM_THREADS=1;ASAN_OPTIONS=allocator_may_return_null=1:quarantine_size_mb=8;TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tools/thread-sanitizer.txt")
+    ENVIRONMENT "OMP_NUM_THREADS=1;OPENBLAS_NUM_THREADS=1;ASAN_OPTIONS=allocator_may_return_null=1:handle_segv=0:quarantine_size_mb=8;TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tools/thread-sanitizer.txt")
 endfunction()

@@ -132,21 +132,20 @@ std::string moves_text(const window_explanation& explanation) {
   }
   std::string text;
   if (moves > 0)
-    text = std::string(goes_by_traces(explanation) ? "Traces changed batch sizes" : "Marks moved work") + " after " +
-           grouped(moves) + (moves == 1 ? " step" : " steps") + ": more samples for " +
-           (taken.empty() ? "nobody" : taken) + ", fewer for " + (given.empty() ? "nobody" : given) + ".\n";
+    text = "Traces changed batch sizes after " + grouped(moves) + (moves == 1 ? " step" : " steps") +
+           ": more samples for " + (taken.empty() ? "nobody" : taken) + ", fewer for " +
+           (given.empty() ? "nobody" : given) + ".\n";
   return changed.empty() ? text : text + "Why: " + changed + ".\n";
 }
 
 /// What that was for one worker.
-std::string reflex_text(const window_explanation& explanation, const messages::reflex_statistics& reflex) {
+std::string reflex_text(const messages::reflex_statistics& reflex) {
   std::string text;
-  const bool traces = goes_by_traces(explanation);
   if (reflex.moves > 0)
-    text = std::string(traces ? "  Traces changed batch sizes" : "  Marks moved work") + " after " +
-           grouped(reflex.moves) + (reflex.moves == 1 ? " step" : " steps") + " of the window: it computed " +
-           rounded(std::abs(reflex.moved_samples)) + " samples " + (reflex.moved_samples < 0 ? "less" : "more") +
-           (traces ? " than with the batch size that the window before ended with.\n" : " than decided.\n");
+    text = "  Traces changed batch sizes after " + grouped(reflex.moves) + (reflex.moves == 1 ? " step" : " steps") +
+           " of the window: it computed " + rounded(std::abs(reflex.moved_samples)) + " samples " +
+           (reflex.moved_samples < 0 ? "less" : "more") +
+           " than with the batch size that the window before ended with.\n";
   if (reflex.changes > 0)
     text += "  It found its speed changed" + (reflex.changes == 1 ? "" : " " + grouped(reflex.changes) + " times") +
             ": " + change_text(reflex) + ".\n";
@@ -206,7 +205,7 @@ std::string worker_text(const window_explanation& explanation, const worker_expl
   if (row.stale)
     text +=
         "  Its report of this window was late; that of window " + std::to_string(row.report.window) + " stood in.\n";
-  text += report_text(row) + reflex_text(explanation, row.report.reflex);
+  text += report_text(row) + reflex_text(row.report.reflex);
   text +=
       "  Batch " + std::to_string(row.report.batch) + " was in force, and earned " + reward_text(row.reward) + ".\n";
   if (!explanation.window.decided)

@@ -134,7 +134,7 @@ struct run_totals {
   std::uint64_t reports = 0;            ///< in windows, those that stood in for late ones included
   std::uint64_t stale_reports = 0;      ///< which those were
   std::uint64_t samples = 0;
-  std::uint64_t moves = 0; ///< steps after which marks changed batch sizes
+  std::uint64_t moves = 0; ///< steps after which traces changed batch sizes
   std::uint64_t generations = 0;
   std::uint64_t steps_lost = 0;
   std::map<std::string_view, std::uint64_t> events;  ///< by name

@@ -31,7 +31,7 @@ struct decision_summary {
   std::uint64_t lost = 0;          ///< all others that were made for workers that said farewell, and never received
   std::uint64_t windows = 0;       ///< decided on
   std::uint64_t interventions = 0; ///< windows among them in which the guard stepped in
-  std::uint64_t moves = 0;         ///< steps after which the workers' marks changed batch sizes
+  std::uint64_t moves = 0;         ///< steps after which the workers' traces changed batch sizes
 };
 
 struct run_summary {
@@ -43,7 +43,7 @@ struct run_summary {
   std::string reason;
   std::string started_at;
   std::vector<std::string> gradients; ///< how they travelled (ledger::start), of each life that went about it otherwise
-  double wall_seconds = 0; ///< of training
+  double wall_seconds = 0;            ///< of training
   std::uint64_t steps = 0;
   std::uint64_t samples = 0;
   std::uint64_t epochs = 0; ///< completed

@@ -26,7 +26,7 @@ export const newestColumns = [
   timeColumn,
   { name: "accuracy", of: (w, i) => w.accuracy[i], text: (share) => percent(share, 1) },
   { name: "reward", of: (w, i) => w.reward[i], text: (reward) => fixed(reward, 3) },
-  { name: "moved", title: "samples of the window that marks or traces moved to it (+) or away from it (−); × how much longer its step had become",
+  { name: "moved", title: "samples of the window that traces moved to it (+) or away from it (−); × how much longer its step had become",
     of: (w, i) => w.moved[i], text: (samples, w, i) => movedText(samples, w.slower[i]) },
 ];
 
@@ -42,7 +42,7 @@ export const wholeColumns = [
   { name: "compute", of: (w, i) => w.parts.compute[i], text: span },
   { name: "slow-down", title: "of computing, as the cluster file sets it", of: (w, i) => w.compute_slowdown[i],
     text: (factor) => fixed(factor, 1) },
-  { name: "moved", title: "samples that marks or traces moved to it (+) or away from it (−) between decisions", of: (w, i) => w.moved_samples[i], text: signed },
+  { name: "moved", title: "samples that traces moved to it (+) or away from it (−) between decisions", of: (w, i) => w.moved_samples[i], text: signed },
 ];
 
 export class WorkerTable {

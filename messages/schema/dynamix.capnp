@@ -368,10 +368,10 @@ struct TrainingStatistics {
 }
 
 struct ReflexStatistics {
-  # What the workers' marks did to one of them in a window, between decisions (policy/reflex.hpp).
+  # What the workers' traces did to one of them in a window, between decisions (policy/traces.hpp).
 
   moves @0 :UInt32;
-  # Steps after which the marks changed batch sizes, of any worker.
+  # Steps after which the traces changed batch sizes, of any worker.
 
   movedSamples @1 :Float64;
   # By this worker in all steps, above what the decisions in force gave it; negative: below.

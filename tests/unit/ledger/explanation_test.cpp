@@ -107,10 +107,14 @@ window_explanation moved(const char* policy) {
 
 TEST(Explanation, TellsWhoMovedWorkToWhomAndWhy) {
   const auto text = to_text(moved("ppo"));
-  EXPECT_THAT(text, HasSubstr("Marks moved work after 3 steps: more samples for ada (42), fewer for ben (42).\n"
-                              "Why: ben found its speed changed: a step then took 3.02 times as long as before.\n"));
   EXPECT_THAT(text,
-              HasSubstr("  Marks moved work after 3 steps of the window: it computed 42 samples less than decided.\n"));
+              HasSubstr("Traces changed batch sizes after 3 steps: more samples for ada (42), fewer for ben (42).\n"
+                        "Why: ben found its speed changed: a step then took 3.02 times as long as before.\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "  Traces changed batch sizes after 3 steps of the window: it computed 42 samples less than with the batch "
+          "size that the window before ended with.\n"));
 }
 
 TEST(Explanation, TellsThatWorkersWhoGoByTracesDecideThemselves) {
