@@ -1,5 +1,5 @@
-"""Event files for TensorBoard from a run's ledger, by Torch's own writer, or where that lacks its package tensorboard by one
-that knows scalars alone."""
+"""Event files for TensorBoard from a run's ledger, by Torch's own writer, or where that lacks its package tensorboard by
+one that knows scalars alone."""
 from __future__ import annotations
 
 import contextlib
@@ -7,11 +7,15 @@ import glob
 import gzip
 import importlib
 import json
+import logging
 import os
 import socket
 import struct
 import time
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+import zlib
+from typing import IO, Any, Dict, Iterator, List, Optional, Tuple
+
+_log = logging.getLogger("dynamix")
 
 Scalar = Tuple[str, float, int]
 
@@ -21,6 +25,8 @@ _OF_REPORT = {"batch": ("batch",), "loss": ("training", "loss"), "accuracy": ("t
 _OF_ALL = {"global_batch": ("global_batch",), "learning_rate": ("training", "learning_rate"),
            "learning_rate_gain": ("training", "gain"), "noise_scale": ("training", "noise_scale")}
 _OF_EVALUATION = ("train_loss", "test_loss", "test_accuracy")
+_ATTEMPTS = 8  # at opening parts that are rotated, compressed and dropped meanwhile
+_LARGEST = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]  # finite float32
 
 
 def _number(values: Any, path: Tuple[str, ...]) -> Optional[float]:
@@ -57,15 +63,41 @@ def _parts(ledger: str) -> List[str]:
     return [parts[begin] for begin in sorted(parts)] + [ledger]
 
 
+def _open(part: str) -> IO[str]:
+    if part.endswith(".gz"):
+        return gzip.open(part, "rt", encoding="utf-8", errors="replace")
+    return open(part, encoding="utf-8", errors="replace")
+
+
+def _opened(ledger: str) -> List[IO[str]]:
+    """The parts at one moment, oldest first. Raises OSError where they are not there, or do not stay for so long."""
+    for _ in range(_ATTEMPTS):
+        with contextlib.ExitStack() as stack, contextlib.suppress(FileNotFoundError):
+            parts = _parts(ledger)
+            files = [stack.enter_context(_open(part)) for part in parts]
+            if _parts(ledger) == parts:
+                stack.pop_all()
+                return files
+    raise FileNotFoundError(f"{ledger} or a part beside it is gone whenever it is opened")
+
+
+def _rows_of(part: IO[str]) -> Iterator[Dict[str, Any]]:
+    """Without lines that are cut off; of a damaged part those before the damage, and a warning."""
+    with part:
+        try:
+            for line in part:
+                with contextlib.suppress(ValueError):
+                    row = json.loads(line)
+                    if isinstance(row, dict):
+                        yield row
+        except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
+            _log.warning("%s is damaged, its rows from there on are left out: %s", part.name, problem)
+
+
 def _rows(ledger: str) -> Iterator[Dict[str, Any]]:
-    """Of a `windows.jsonl` and its older parts; lines that are cut off are left out."""
-    for part in _parts(ledger):
-        with gzip.open(part, "rt", encoding="utf-8") if part.endswith(".gz") else open(part, encoding="utf-8") as lines:
-            for line in lines:
-                try:
-                    yield json.loads(line)
-                except ValueError:
-                    continue
+    """Of a `windows.jsonl` and its older parts, oldest first."""
+    for part in _opened(ledger):
+        yield from _rows_of(part)
 
 
 def _ledger(run: str) -> str:
@@ -77,10 +109,12 @@ def _ledger(run: str) -> str:
 
 def newest_window(run: str) -> int:
     """Of a run directory. Raises OSError where it has none."""
-    windows = [int(row["key"]["window"]) for row in _rows(_ledger(run)) if row.get("kind") == "window"]
-    if not windows:
-        raise OSError(f"{run} has no window yet")
-    return max(windows)
+    with contextlib.ExitStack() as stack:
+        for part in reversed([stack.enter_context(each) for each in _opened(_ledger(run))]):
+            windows = [int(row["key"]["window"]) for row in _rows_of(part) if row.get("kind") == "window"]
+            if windows:
+                return max(windows)
+    raise OSError(f"{run} has no window yet")
 
 
 def scalars(ledger: str) -> Iterator[Scalar]:
@@ -132,8 +166,8 @@ def _nested(field: int, values: bytes) -> bytes:
 
 
 class _ScalarWriter:
-    """What of torch.utils.tensorboard.SummaryWriter is needed here: records of tensorflow.Event, each between its length and
-    checksums (TFRecord)."""
+    """What of torch.utils.tensorboard.SummaryWriter is needed here: records of tensorflow.Event, each between its length
+    and checksums (TFRecord)."""
 
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, exist_ok=True)
@@ -147,6 +181,7 @@ class _ScalarWriter:
         self._file.write(length + _masked_crc(length) + event + _masked_crc(event))
 
     def add_scalar(self, tag: str, value: float, step: int) -> None:
+        value = max(min(value, _LARGEST), -_LARGEST)  # in this order NaN stays
         scalar = _nested(1, tag.encode()) + struct.pack("<Bf", 2 << 3 | 5, value)  # tag, simple_value
         self._record(b"\x10" + _number_of(step) + _nested(5, _nested(1, scalar)))  # step, summary.value
 

@@ -19,6 +19,8 @@ from dynamix import library, tensorboard
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 LEDGER = SOURCE / "tests/unit/ledger/golden/faulty"
+NO_WRITER = unittest.mock.patch.dict(sys.modules, {"torch.utils.tensorboard": None})
+ROW = '{"kind":"window","key":{"window":%d},"workers":[{"report":{"host":"ada","batch":%d}}]}\n'
 
 
 def build_library():
@@ -39,7 +41,8 @@ def masked_crc(values):
 
 def records_of(contents):
     """Of a TFRecord file, whose checksums have to be right."""
-    assert masked_crc(b"123456789") == (((0xE3069283 >> 15) | (0xE3069283 << 17) & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
+    published = 0xE3069283  # RFC 3720: of b"123456789"
+    assert masked_crc(b"123456789") == ((published >> 15 | published << 17 & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
     while contents:
         length, of_length = struct.unpack_from("<QI", contents)
         record = contents[12:12 + length]
@@ -121,7 +124,7 @@ class Command(unittest.TestCase):
     def test_writes_event_files_that_hold_the_curves(self):
         """By Torch's writer, where its package is there, and by the package's own."""
         for given in (True, False):
-            without = contextlib.nullcontext() if given else unittest.mock.patch.dict(sys.modules, {"torch.utils.tensorboard": None})
+            without = contextlib.nullcontext() if given else NO_WRITER
             with self.subTest(given=given), tempfile.TemporaryDirectory() as folder, without:
                 status, out, error = self.run_command("tensorboard", str(LEDGER), folder)
                 self.assertEqual((status, error), (0, ""))
@@ -149,8 +152,7 @@ class Command(unittest.TestCase):
     def test_reads_the_older_parts_of_a_ledger(self):
         with tempfile.TemporaryDirectory() as folder:
             run = pathlib.Path(folder)
-            row = '{"kind":"window","key":{"window":%d},"workers":[{"report":{"host":"ada","batch":%d}}]}\n'
-            first, second, newest = (row % (number, 10 * number) for number in (1, 2, 3))
+            first, second, newest = (ROW % (number, 10 * number) for number in (1, 2, 3))
             (run / "windows-00000000000000000000.jsonl.gz").write_bytes(gzip.compress(first.encode()))
             (run / "windows-00000000000000000000.jsonl").write_text(first)  # compressed, and not yet removed
             (run / "windows-00000000000000000090.jsonl").write_text(second)  # not yet compressed
@@ -159,6 +161,60 @@ class Command(unittest.TestCase):
             batches = [value for _, value, _ in tensorboard.scalars(str(run / "windows.jsonl"))]
             self.assertEqual(batches, [10, 20, 30])
             self.assertEqual(tensorboard.newest_window(str(run)), 3)
+
+    def test_leaves_out_what_is_damaged_of_a_part(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = pathlib.Path(folder)
+            rows = "".join(ROW % (number, pow(3, number, 65537)) for number in range(1, 3001))
+            whole = gzip.compress(rows.encode())
+            middle = len(whole) // 2
+            (run / "windows.jsonl").write_bytes(b'{"kind":"\xff\n' + (ROW % (20000, 10)).encode())
+            for number, damaged in enumerate((whole[:middle], whole[:middle] + bytes(200) + whole[middle + 200:],
+                                              whole[:-8] + bytes(8), b"no gzip")):
+                part = run / "windows-00000000000000000000.jsonl.gz"
+                part.write_bytes(damaged)
+                with self.assertLogs("dynamix", "WARNING") as told:
+                    values = list(tensorboard.scalars(str(run / "windows.jsonl")))
+                self.assertIn(f"{part} is damaged", told.output[0])
+                self.assertEqual(values[-1][1], 10)
+                self.assertEqual(len(values) > 100, damaged != b"no gzip")
+                self.assertEqual(tensorboard.newest_window(str(run)), 20000)
+                with NO_WRITER, self.assertLogs("dynamix", "WARNING"):
+                    status, _, error = self.run_command("tensorboard", folder, os.path.join(folder, f"events-{number}"))
+                self.assertEqual((status, error), (0, ""))
+            (run / "windows.jsonl").write_text("")  # rotated just now
+            with self.assertLogs("dynamix", "WARNING"), self.assertRaisesRegex(OSError, "has no window yet"):
+                tensorboard.newest_window(str(run))
+
+    def test_lists_the_parts_again_where_one_is_gone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = pathlib.Path(folder)
+            (run / "windows.jsonl").write_text(ROW % (2, 20))
+            plain = run / "windows-00000000000000000000.jsonl"
+            plain.write_text(ROW % (1, 10))
+            open_part = tensorboard._open
+
+            def compressed_before(part):
+                if plain.exists():
+                    pathlib.Path(f"{plain}.gz").write_bytes(gzip.compress(plain.read_bytes()))
+                    plain.unlink()
+                return open_part(part)
+
+            with unittest.mock.patch.object(tensorboard, "_open", compressed_before):
+                self.assertEqual([value for _, value, _ in tensorboard.scalars(str(run / "windows.jsonl"))], [10, 20])
+            with unittest.mock.patch.object(tensorboard, "_open", side_effect=FileNotFoundError):
+                self.assertRaisesRegex(FileNotFoundError, "is gone", tensorboard.newest_window, folder)
+
+    def test_writes_values_that_float32_does_not_hold(self):
+        largest = (2 - 2**-23) * 2.0**127
+        with tempfile.TemporaryDirectory() as folder, NO_WRITER:
+            run = pathlib.Path(folder)
+            (run / "windows.jsonl").write_text((ROW % (1, 7)).replace("7", "1e39"))
+            status, _, error = self.run_command("tensorboard", folder)
+            self.assertEqual((status, error), (0, ""))
+            events = next((run / "tensorboard").iterdir()).read_bytes()
+            scalar = fields_of(fields_of(fields_of(list(records_of(events))[1])[5][0])[1][0])
+            self.assertEqual(scalar[2], [largest])
 
     def test_hands_the_rest_to_the_program(self):
         with tempfile.TemporaryDirectory() as folder:
