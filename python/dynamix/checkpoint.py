@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, BinaryIO, Optional, Union
+from typing import Any, BinaryIO, Optional, Union, cast
 
 import torch
 
@@ -31,6 +31,7 @@ class _Sink:
 
     def settle(self) -> None:
         """All is on the disk. Raises the first error."""
+        self.flush()
         self._try(os.fsync, self._file.fileno())
         if self.problem is not None:
             raise self.problem
@@ -39,15 +40,15 @@ class _Sink:
 def save(state: Any, path: Union[str, "os.PathLike[str]"]) -> None:
     """`torch.save(state, path)` that either replaces the file at `path` as a whole or leaves it as it is.
 
-    Raises OSError where the state cannot be written, on a full disk say: the checkpoint before is kept, training may go on,
-    and a later call may succeed. torch.save itself has overwritten the file by then, and torch 1.13 aborts the process.
+    Raises OSError where the state cannot be written, on a full disk say: the checkpoint before is kept, training may go
+    on, and a later call may succeed. torch.save itself has overwritten the file by then, and torch 1.13 aborts the process.
     """
-    target = os.fspath(path)
+    target = os.path.realpath(path)  # torch.save writes through a symbolic link
     beside = f"{target}.{os.getpid()}.new"
     try:
         with open(beside, "wb") as file:
             sink = _Sink(file)
-            torch.save(state, sink)
+            torch.save(state, cast(BinaryIO, sink))
             sink.settle()
         os.replace(beside, target)
     except OSError as problem:

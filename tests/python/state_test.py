@@ -1,5 +1,8 @@
 """Checkpoints: a run that is resumed in mid-epoch gives the bits of one that was never interrupted."""
 import io
+import os
+import pathlib
+import tempfile
 import unittest
 
 import ranks
@@ -88,6 +91,17 @@ class Resume(unittest.TestCase):
         dealt = sorted(number for taken in second for step in taken[0] for number in step)
         self.assertEqual(len(dealt), SAMPLES - cursor)
         self.assertEqual(len(set(dealt)), len(dealt))
+
+
+class Checkpoints(unittest.TestCase):
+    def test_are_written_through_a_symbolic_link(self):
+        with tempfile.TemporaryDirectory() as folder:
+            disk, link = pathlib.Path(folder, "disk"), pathlib.Path(folder, "newest")
+            link.symlink_to("disk")
+            for value in (1, 2):  # a new file, and in place of one
+                dynamix.save(value, link)
+                self.assertEqual((torch.load(disk), link.is_symlink()), (value, True))
+            self.assertEqual(sorted(os.listdir(folder)), ["disk", "newest"])
 
 
 if __name__ == "__main__":
