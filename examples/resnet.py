@@ -1,6 +1,6 @@
 """torchvision's ResNet18 or VGG11, as in torchvision's reference training: per-batch OneCycle schedule, clipped gradients.
-On Fashion-MNIST in three channels and 32 by 32, since Debian has no ImageNet; VGG11's classifier is one layer. What Dynamix
-adds is marked.
+On Fashion-MNIST in three channels and 32 by 32, since Debian has no ImageNet; VGG11's classifier is one layer. What
+Dynamix adds is marked.
 
     dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/resnet.py --model resnet18
     torchrun --nproc-per-node 2 examples/resnet.py --model resnet18 --plain

@@ -296,8 +296,8 @@ class Members(Peers):
 
 
 def _connected_anew(store: Any) -> Any:
-    """The same store, but for prefixes, which cannot be read. One thread's wait in a TCPStore keeps all others of its connection
-    waiting, so this is another one."""
+    """The same store, but for prefixes, which cannot be read. One thread's wait in a TCPStore keeps all others of its
+    connection waiting, so this is another one."""
     below = store
     while hasattr(below, "underlying_store"):
         below = below.underlying_store

@@ -102,9 +102,9 @@ def _end_with_member() -> None:
 class WorkerStart:
     """The start of a DataLoader's worker, in front of the script's own: it ends with its member.
 
-    Torch's watchdog in the worker looks whether its parent is still the one that it had when the watchdog began. A worker
-    whose member dies before that would take whoever has adopted it for its member, and wait for good; one of a server of
-    forks, which is its parent, always would.
+    Torch's watchdog in the worker looks whether its parent is still the one that it had when the watchdog began. A
+    worker whose member dies before that would take whoever has adopted it for its member, and wait for good; one of a
+    server of forks, which is its parent, always would.
     """
 
     def __init__(self, peers: Peers, then: Optional[Callable[[int], None]]) -> None:

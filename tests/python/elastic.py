@@ -131,9 +131,11 @@ def host(first, folder, life):
 class Trial:
     """Runs until so many members were killed. `problems` says what went wrong."""
 
-    def __init__(self, kills=0, seed=1, with_agents=False, streams=None, passes=1, by_tcp=False, prefix="", world=WORLD):
-        """`by_tcp`: the members meet through a TCPStore of this process, under a `prefix` where there is one. `streams`: whether
-        the data are a stream; None: drawn for each run. Of several `passes` a step DistributedDataParallel synchronises each."""
+    def __init__(self, kills=0, seed=1, with_agents=False, streams=None, passes=1, by_tcp=False, prefix="",
+                 world=WORLD):
+        """`by_tcp`: the members meet through a TCPStore of this process, under a `prefix` where there is one. `streams`:
+        whether the data are a stream; None: drawn for each run. Of several `passes` a step DistributedDataParallel
+        synchronises each."""
         self._random = random.Random(seed)
         self._with_agents = with_agents
         self._streams = streams
@@ -265,7 +267,8 @@ class Trial:
             optimizer.step()
         largest = max(float(own.abs().max()) for own in model.parameters())
         for own, numbers in zip(model.parameters(), end):
-            self.replay_error = max(self.replay_error, float((own.detach() - torch.tensor(numbers)).abs().max()) / largest)
+            error = float((own.detach() - torch.tensor(numbers)).abs().max()) / largest
+            self.replay_error = max(self.replay_error, error)
         if self.replay_error > 5e-3:  # rounding makes 1e-4, one missing sample 0.08
             self.problems.append(f"a replay in one process comes to other parameters: {self.replay_error}")
 

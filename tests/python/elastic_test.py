@@ -138,13 +138,15 @@ def other_layout(rank, world, path):
 
 
 def train_a_stream(_, __, folder, rank, size, steps):
-    """A member that dies behind so many steps, or where there are none trains whole epochs until `refused` is there. Returns the
-    epochs' items, or why it was refused."""
+    """A member that dies behind so many steps, or where there are none trains whole epochs until `refused` is there.
+    Returns the epochs' items, or why it was refused."""
     def train(_):
-        stream = dynamix.Stream(range(4), lambda shard: ((15 * shard + item, torch.ones(3)) for item in range(15)), [15] * 4)
+        stream = dynamix.Stream(range(4), lambda shard: ((15 * shard + item, torch.ones(3)) for item in range(15)),
+                                [15] * 4)
         model = nn.Linear(3, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        run = dynamix.join(model, optimizer, agent="off", elastic=torch.distributed.FileStore(os.path.join(folder, "store"), -1))
+        store = torch.distributed.FileStore(os.path.join(folder, "store"), -1)
+        run = dynamix.join(model, optimizer, agent="off", elastic=store)
         try:
             loader = run.loader(stream, batch_size=4)
         except dynamix.DynamixError as problem:
@@ -165,7 +167,8 @@ def train_a_stream(_, __, folder, rank, size, steps):
 
 
 def read_while_a_group_forms(rank, world, port, prefixes):
-    """Whether the store can be read behind an attempt at a group with a member that does not come, for which Torch waits."""
+    """Whether the store can be read behind an attempt at a group with a member that does not come, for which Torch
+    waits."""
     store = torch.distributed.TCPStore("127.0.0.1", port, None, False)
     for prefix in prefixes:
         store = torch.distributed.PrefixStore(prefix, store)
@@ -191,8 +194,8 @@ class Refusals(unittest.TestCase):
             with ranks.Group(train_a_stream, 1, folder, 1, 2, 3) as dies:
                 self.assertFalse(dies.result(0)[0])
             with ranks.Group(train_a_stream, 1, folder, 1, 3, 0) as comes:
-                self.assertEqual(comes.result(0), (True, "this training has 2 members, and this one was started with a $WORLD_SIZE "
-                                                         "of 3"))
+                self.assertEqual(comes.result(0), (True, "this training has 2 members, and this one was started with a "
+                                                         "$WORLD_SIZE of 3"))
             pathlib.Path(folder, "refused").touch()
             good, epochs = others.result(0)
             self.assertTrue(good, epochs)

@@ -182,8 +182,8 @@ class Gradients(unittest.TestCase):
 
 
 def average_halves(rank, world):
-    """Gradients of float16, which torch 1.13 computes on no CPU, are given by hand: the errors of their means, and the squares
-    that this rank measured, beside true ones. Gloo of torch 1.13 sums no bfloat16."""
+    """Gradients of float16, which torch 1.13 computes on no CPU, are given by hand: the errors of their means, and the
+    squares that this rank measured, beside true ones. Gloo of torch 1.13 sums no bfloat16."""
     model = nn.Linear(300, 40).half()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     run = dynamix.join(model, optimizer, agent="off", noise_interval=1)
@@ -193,7 +193,8 @@ def average_halves(rank, world):
     run._step.client.write_row = lambda square, row: (squares.append(square), told(square, row))
     draw = torch.Generator().manual_seed(rank)
     for _ in loader:
-        own = [torch.randn(parameter.shape, generator=draw, dtype=torch.float64) * 4 for parameter in model.parameters()]
+        own = [torch.randn(parameter.shape, generator=draw, dtype=torch.float64) * 4
+               for parameter in model.parameters()]
         for parameter, gradient in zip(model.parameters(), own):
             parameter.grad = gradient.half() if run.counted else torch.full_like(parameter, math.nan)
         counts = torch.tensor([float(run.counted)], dtype=torch.float64)

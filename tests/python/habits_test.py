@@ -59,7 +59,8 @@ def train(seed, barrier=None):
 
 def train_in_threads(rank, world, seeds):
     barrier, results = threading.Barrier(len(seeds)), {}
-    threads = [threading.Thread(target=lambda seed=seed: results.__setitem__(seed, train(seed, barrier))) for seed in seeds]
+    threads = [threading.Thread(target=lambda seed=seed: results.__setitem__(seed, train(seed, barrier)))
+               for seed in seeds]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -82,7 +83,8 @@ class Help(unittest.TestCase):
     def test_has_the_types_of_all_arguments(self):
         for function in (dynamix.join, dynamix.save, dynamix.Run.loader, dynamix.Run.backward):
             for name, parameter in inspect.signature(function).parameters.items():
-                self.assertTrue(name == "self" or parameter.annotation is not parameter.empty, f"{function.__name__}({name})")
+                self.assertTrue(name == "self" or parameter.annotation is not parameter.empty,
+                                f"{function.__name__}({name})")
 
 
 class Threads(unittest.TestCase):

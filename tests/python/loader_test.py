@@ -258,7 +258,8 @@ class Models(unittest.TestCase):
 
 
 def die_beside_a_worker(rank, world, end, in_init):
-    """Ends by SIGKILL while its loader's worker begins: right behind the fork, or in the script's own start of the worker."""
+    """Ends by SIGKILL while its loader's worker begins: right behind the fork, or in the script's own start of the
+    worker."""
     member = os.getpid()
 
     def kill_member(_=None):
@@ -305,7 +306,7 @@ class LoaderWorkers(unittest.TestCase):
             with ranks.Group(member, 1, theirs, *arguments):
                 self.assertTrue(select.select([ours], [], [], ranks.SECONDS)[0], "no worker has begun")
                 worker = int(os.read(ours, 100))
-                limit = time.monotonic() + 20
+                limit = time.monotonic() + ranks.SECONDS
                 while elastic.started(worker) is not None and time.monotonic() < limit:
                     time.sleep(0.01)
                 stays = elastic.started(worker) is not None

@@ -28,8 +28,9 @@ SCHEDULES = {
     "cyclic": lambda o: lr_scheduler.CyclicLR(o, 0.01, 0.1, 4),
 }
 #: Of torch 1.13: all but ReduceLROnPlateau, which steps by a metric and is refused. Newer ones may have more.
-OF_TORCH = {"ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR",
-            "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "SequentialLR", "StepLR"}
+OF_TORCH = {"ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR",
+            "ExponentialLR", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR",
+            "SequentialLR", "StepLR"}
 
 
 def optimizer_of(parameters):
@@ -94,7 +95,8 @@ class Schedules(unittest.TestCase):
             made |= {type(each).__name__ for each in [scheduler, *getattr(scheduler, "_schedulers", [])]}
         self.assertEqual(made, OF_TORCH)
         if torch.__version__.startswith("1.13"):
-            known = {name for name, kind in vars(lr_scheduler).items() if isinstance(kind, type) and hasattr(kind, "step")}
+            known = {name for name, kind in vars(lr_scheduler).items()
+                     if isinstance(kind, type) and hasattr(kind, "step")}
             self.assertEqual(known - {"_LRScheduler", "LRScheduler", "Optimizer", "ReduceLROnPlateau"}, OF_TORCH)
 
     def test_that_join_are_the_plain_ones_at_equal_progress(self):

@@ -124,7 +124,8 @@ def mounted(path, size):
 
 
 def train_beside_a_full_disk(rank, world, disk):
-    """Two epochs. Where there is a disk, it is full at the first checkpoint behind a good one, and has room at the next."""
+    """Two epochs. Where there is a disk, it is full at the first checkpoint behind a good one, and has room at the
+    next."""
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -308,15 +309,15 @@ class Trouble(unittest.TestCase):
             os.unlink(os.path.join(disk, "full"))
         self.assertEqual(started.status, 1, started.said)
         for rank in range(2):
-            self.assertIn(f"error: the agent of worker-{rank} died before it had recorded how its training ended (exit code 1)",
-                          started.said)
+            self.assertIn(f"error: the agent of worker-{rank} died before it had recorded how its training ended (exit "
+                          "code 1)", started.said)
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to mount a small file system")
     def test_a_full_disk_under_a_checkpoint_is_told_and_leaves_training_as_it_is(self):
         with tempfile.TemporaryDirectory() as folder, mounted(os.path.join(folder, "disk"), "256k") as disk:
             results = ranks.run(train_beside_a_full_disk, 2, disk)
-            self.assertEqual(results[0][0], "[Errno 28] the checkpoint was not written; the one before is kept: No space left on "
-                                            f"device: {os.path.join(disk, 'checkpoint')!r}")
+            self.assertEqual(results[0][0], "[Errno 28] the checkpoint was not written; the one before is kept: No space "
+                                            f"left on device: {os.path.join(disk, 'checkpoint')!r}")
         undisturbed = ranks.run(train_beside_a_full_disk, 2, "")
         self.assertEqual([parameters for _, parameters in results], [parameters for _, parameters in undisturbed])
 
