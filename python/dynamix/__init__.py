@@ -7,7 +7,7 @@
     for epoch in range(run.epoch, 30):
         for images, labels in loader:
             ...                       # unchanged
-        dynamix.save({"model": model.state_dict(), "dynamix": run.state_dict()}, path)  # torch.save, whole or not at all
+        dynamix.save({"model": model.state_dict(), "dynamix": run.state_dict()}, path)  # torch.save, all or none
 
 docs/sdk.md tells the rest. Messages go to the logger "dynamix".
 """

@@ -41,7 +41,8 @@ def save(state: Any, path: Union[str, "os.PathLike[str]"]) -> None:
     """`torch.save(state, path)` that either replaces the file at `path` as a whole or leaves it as it is.
 
     Raises OSError where the state cannot be written, on a full disk say: the checkpoint before is kept, training may go
-    on, and a later call may succeed. torch.save itself has overwritten the file by then, and torch 1.13 aborts the process.
+    on, and a later call may succeed. torch.save itself has overwritten the file by then, and torch 1.13 aborts the
+    process.
     """
     target = os.path.realpath(path)  # torch.save writes through a symbolic link
     beside = f"{target}.{os.getpid()}.new"

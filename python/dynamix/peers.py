@@ -106,8 +106,8 @@ class Peers:
         return _distributed.all_reduce(values, group=self.group, async_op=True)
 
     def gather(self, row: torch.Tensor, again: bool = False) -> Gathering:
-        """Starts to gather the members' rows: int64 of shape (columns,), the same on all. `again`: nobody needs the rows
-        any more that were gathered so before, and theirs is the memory of these."""
+        """Starts to gather the members' rows: int64 of shape (columns,), the same on all. `again`: nobody needs the
+        rows any more that were gathered so before, and theirs is the memory of these."""
         if self._side is None:
             return Gathering(row.unsqueeze(0).clone(), None)
         rows = self._rows if again else None

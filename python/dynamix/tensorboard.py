@@ -1,5 +1,5 @@
-"""Event files for TensorBoard from a run's ledger, by Torch's own writer, or where that lacks its package tensorboard by
-one that knows scalars alone."""
+"""Event files for TensorBoard from a run's ledger, by Torch's own writer, or where that lacks its package tensorboard
+by one that knows scalars alone."""
 from __future__ import annotations
 
 import contextlib
@@ -166,8 +166,8 @@ def _nested(field: int, values: bytes) -> bytes:
 
 
 class _ScalarWriter:
-    """What of torch.utils.tensorboard.SummaryWriter is needed here: records of tensorflow.Event, each between its length
-    and checksums (TFRecord)."""
+    """What of torch.utils.tensorboard.SummaryWriter is needed here: records of tensorflow.Event, each between its
+    length and checksums (TFRecord)."""
 
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, exist_ok=True)

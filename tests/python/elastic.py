@@ -133,9 +133,9 @@ class Trial:
 
     def __init__(self, kills=0, seed=1, with_agents=False, streams=None, passes=1, by_tcp=False, prefix="",
                  world=WORLD):
-        """`by_tcp`: the members meet through a TCPStore of this process, under a `prefix` where there is one. `streams`:
-        whether the data are a stream; None: drawn for each run. Of several `passes` a step DistributedDataParallel
-        synchronises each."""
+        """`by_tcp`: the members meet through a TCPStore of this process, under a `prefix` where there is one.
+        `streams`: whether the data are a stream; None: drawn for each run. Of several `passes` a step
+        DistributedDataParallel synchronises each."""
         self._random = random.Random(seed)
         self._with_agents = with_agents
         self._streams = streams

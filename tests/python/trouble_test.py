@@ -316,8 +316,8 @@ class Trouble(unittest.TestCase):
     def test_a_full_disk_under_a_checkpoint_is_told_and_leaves_training_as_it_is(self):
         with tempfile.TemporaryDirectory() as folder, mounted(os.path.join(folder, "disk"), "256k") as disk:
             results = ranks.run(train_beside_a_full_disk, 2, disk)
-            self.assertEqual(results[0][0], "[Errno 28] the checkpoint was not written; the one before is kept: No space "
-                                            f"left on device: {os.path.join(disk, 'checkpoint')!r}")
+            self.assertEqual(results[0][0], "[Errno 28] the checkpoint was not written; the one before is kept: No "
+                                            f"space left on device: {os.path.join(disk, 'checkpoint')!r}")
         undisturbed = ranks.run(train_beside_a_full_disk, 2, "")
         self.assertEqual([parameters for _, parameters in results], [parameters for _, parameters in undisturbed])
 
