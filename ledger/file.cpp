@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
+#include <limits>
 #include <mutex>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -100,10 +101,16 @@ private:
       return false;
     ::close(std::exchange(descriptor_, newest)); // its lock with it
     torn_ = false;
+    full_at_ = segment_bytes_of(keep_bytes_);
     return true;
   }
 
   void rotate(std::uint64_t bytes) {
+    if (bytes > segment_bytes_max) { // of a run that had no limit before
+      complain("ledger_not_rotated", "windows.jsonl is larger than the 4 GiB that a part may have");
+      full_at_ = std::numeric_limits<std::uint64_t>::max();
+      return;
+    }
     const auto next = path_ + ".next";
     const auto segment = segment_path(path_, newest_part_begin(segments_of(path_)));
     const int fresh = open_to_append(next, O_TRUNC);

@@ -155,11 +155,12 @@ bool line_reader::fill() {
     if (part_->newest()) // it cannot be read now
       return false;
     const auto end = part_->end();
-    buffer_.clear(); // a torn line
+    const auto behind = std::max(count < 0 ? end + 1 : end, part_->begin() + 1); // also of a part without text
+    buffer_.clear();                                                             // a torn line
     searched_ = 0;
     place_ = end;
     part_.reset();
-    if (!open_at(count < 0 ? end + 1 : end))
+    if (!open_at(behind))
       return false;
   }
 }

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -26,13 +27,15 @@ constexpr std::size_t packing_bytes = 256U << 10;
 constexpr int gzip_format = 15 + 16; ///< the largest window, and a gzip header
 constexpr const char* packed_suffix = ".gz";
 constexpr const char* text_suffix = ".jsonl";
-constexpr std::size_t trailer_bytes = 4; ///< of gzip: the text's size, the lowest byte first
+constexpr std::size_t trailer_bytes = 4;    ///< of gzip: the text's size, the lowest byte first
+constexpr std::size_t unfinished_bytes = 7; ///< of ".XXXXXX", which storage::write_file_atomically adds meanwhile
+constexpr std::chrono::hours unfinished_at_most{1}; ///< what is older has nobody who writes it
 
 std::string stem_of(const std::string& ledger) {
   return fs::path(ledger).stem().string() + "-";
 }
 
-/// What a compressed file says of its text; segments are smaller than the 4 GiB that it can say.
+/// What a compressed file says of its text, which has `segment_bytes_max` at most.
 std::uint64_t text_bytes_of(const std::string& packed) {
   std::ifstream file(packed, std::ios::binary);
   std::array<unsigned char, trailer_bytes> trailer{};
@@ -55,6 +58,32 @@ bool parse_name(const std::string& name, const std::string& stem, segment& found
   const auto* last = plain.data() + plain.size() - std::strlen(text_suffix);
   const auto [stop, failed] = std::from_chars(first, last, found.begin);
   return first < last && stop == last && failed == std::errc();
+}
+
+/// What a process that was killed while it compressed a segment has left behind.
+std::vector<std::string> remains_of(const std::string& ledger) {
+  std::vector<std::string> found;
+  const auto directory = fs::path(ledger).parent_path();
+  std::error_code error;
+  for (fs::directory_iterator entry(directory.empty() ? "." : directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const auto name = entry->path().filename().string();
+    const auto finished = name.substr(0, name.size() - std::min(name.size(), unfinished_bytes));
+    std::error_code gone;
+    const auto written = entry->last_write_time(gone);
+    segment of;
+    if (!gone && name[finished.size()] == '.' && parse_name(finished, stem_of(ledger), of) && of.packed &&
+        written < fs::file_time_type::clock::now() - unfinished_at_most)
+      found.push_back(entry->path().string());
+  }
+  return found;
+}
+
+/// Returns an empty string or why the file is still there. Another writer may have removed it.
+std::string remove_file(const std::string& path) {
+  return ::unlink(path.c_str()) == 0 || errno == ENOENT
+             ? ""
+             : fmt::format("cannot remove {}: {}", path, std::strerror(errno));
 }
 
 /// All files that are segments by their names, by place, the compressed form of one first.
@@ -164,8 +193,10 @@ std::string pack_segments(const std::string& ledger, std::uint64_t keep_bytes) {
     if (auto problem = done ? "" : pack_file(files[i]); !problem.empty())
       note(problem);
     else
-      ::unlink(files[i].path.c_str());
+      note(remove_file(files[i].path));
   }
+  for (const auto& path : remains_of(ledger))
+    note(remove_file(path));
   auto kept = segments_of(ledger);
   std::uint64_t bytes = 0;
   for (const auto& one : kept)
@@ -175,7 +206,9 @@ std::string pack_segments(const std::string& ledger, std::uint64_t keep_bytes) {
     if (bytes <= room || &one == &kept.back())
       break;
     std::string problem;
-    const bool smaller = one.begin == 0 ? cut(one, problem) : ::unlink(one.path.c_str()) == 0;
+    if (one.begin != 0)
+      problem = remove_file(one.path);
+    const bool smaller = one.begin == 0 ? one.packed && cut(one, problem) : problem.empty();
     note(problem);
     bytes -= smaller ? one.file_bytes : 0;
   }

@@ -40,15 +40,19 @@ run_records read_run(const run_directory& run, std::string& error) {
   run_records records(std::move(parsed.file));
   std::map<std::uint64_t, messages::evaluation_report> evaluations; // by step
   ledger::line_reader ledger(run.ledger());                         // there is none before the arbitrator's first line
-  for (std::string line; ledger.next(line);) {
+  const auto tell_of_damage = [&] {
     if (const auto problem = ledger.take_problem(); !problem.empty())
       records.add({.entry = ledger::event{ledger::event_kind::warning, "", problem}});
+  };
+  for (std::string line; ledger.next(line);) {
+    tell_of_damage();
     if (const auto row = ledger::parse_line(line)) {
       records.add(*row);
       if (const auto* evaluation = std::get_if<ledger::evaluation>(&row->entry))
         evaluations[evaluation->report.step] = evaluation->report;
     }
   }
+  tell_of_damage(); // behind the last line
   std::vector<std::string> names;
   for (const auto& worker : records.run.workers())
     names.push_back(worker.name);

@@ -94,7 +94,7 @@ def _rows_of(part: IO[str]) -> Iterator[Dict[str, Any]]:
             _log.warning("%s is damaged, its rows from there on are left out: %s", part.name, problem)
 
 
-def _rows(ledger: str) -> Iterator[Dict[str, Any]]:
+def rows(ledger: str) -> Iterator[Dict[str, Any]]:
     """Of a `windows.jsonl` and its older parts, oldest first."""
     for part in _opened(ledger):
         yield from _rows_of(part)
@@ -119,7 +119,7 @@ def newest_window(run: str) -> int:
 
 def scalars(ledger: str) -> Iterator[Scalar]:
     """(tag, value, step) of every window and evaluation of a `windows.jsonl`."""
-    for row in _rows(ledger):
+    for row in rows(ledger):
         if row.get("kind") == "window":
             yield from _of_window(row)
         elif row.get("kind") == "evaluation":

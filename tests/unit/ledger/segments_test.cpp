@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
@@ -21,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr std::uint64_t keep_bytes = 1U << 20; ///< parts of 64 KiB
 
@@ -161,6 +163,49 @@ TEST_F(Segments, DamageIsToldWithFileAndPlaceAndTheRestIsRead) {
   EXPECT_THAT(error, HasSubstr(segments[1].path + " is damaged: behind byte ")) << "one that is cut short";
 }
 
+TEST_F(Segments, WithoutTextArePassedOver) {
+  for (const std::string suffix : {"", ".gz"}) {
+    append(0, 3, 0);
+    std::ofstream(segment_path(path(), 0) + suffix);
+    EXPECT_EQ(read(), counted(0, 3)) << "an empty file" << suffix;
+    fs::remove(segment_path(path(), 0) + suffix);
+    fs::remove(path());
+  }
+  append(0, 3, 0);
+  const auto nothing = segment_path(path(), 0) + ".gz";
+  std::ofstream(nothing) << std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0\0\0\0\0\0\0\0\0", 20);
+  EXPECT_EQ(read(), counted(0, 3)) << "a compressed nothing";
+}
+
+TEST_F(Segments, AreNotMadeOfALedgerOfMoreThanGzipCanSay) {
+  append(0, 1, 0);
+  fs::resize_file(path(), segment_bytes_max); // a hole that takes no room
+  append(1, 2);
+  EXPECT_THAT(segments_of(path()), IsEmpty());
+  EXPECT_GT(fs::file_size(path()), segment_bytes_max);
+}
+
+TEST_F(Segments, WhoeverDiedCompressingLeavesNothingForLong) {
+  append(0, 8);
+  const auto older = segment_path(path(), 0) + ".gz.aB3dE6";
+  const auto newer = segment_path(path(), 0) + ".gz.xYz012";
+  std::ofstream(older) << "half";
+  std::ofstream(newer) << "somebody may be writing it";
+  fs::last_write_time(older, fs::file_time_type::clock::now() - std::chrono::hours(2));
+  EXPECT_EQ(pack_segments(path(), keep_bytes), "");
+  EXPECT_FALSE(fs::exists(older));
+  EXPECT_TRUE(fs::exists(newer));
+  EXPECT_EQ(read(), counted(0, 8));
+}
+
+TEST_F(Segments, WhatCannotBeRemovedIsTold) {
+  append(0, 8);
+  const auto packed = segments_of(path()).front().path;
+  const auto plain = packed.substr(0, packed.size() - 3);
+  fs::create_directory(plain); // unlink removes none
+  EXPECT_THAT(pack_segments(path(), keep_bytes), HasSubstr("cannot remove " + plain + ": "));
+}
+
 TEST_F(Segments, AFullDiskLosesNoRowThatWasWritten) {
   append(0, 3);
   fs::create_directory(path() + ".next"); // no new part can be made
@@ -214,9 +259,8 @@ constexpr std::uint64_t nearly_full = 4; ///< rows, of a part that the next one 
 }
 
 /// Lets all threads of a stopped child go on from system call to system call, and kills it at the `stops`th. True
-/// where it ended by itself before.
-bool run_to_stop(::pid_t child, int stops) {
-  int status = 0;
+/// where it ended by itself before, with `status`.
+bool run_to_stop(::pid_t child, int stops, int& status) {
   auto thread = child; // the one that is stopped
   for (; stops > 0; --stops) {
     ::ptrace(PTRACE_SYSCALL, thread, nullptr, nullptr);
@@ -251,7 +295,11 @@ TEST_F(Segments, LoseNothingToAKillAtAnySystemCall) {
       ::kill(child, SIGKILL);
       GTEST_SKIP() << "this machine lets nobody trace its own children";
     }
-    ended = run_to_stop(child, rounds);
+    ended = run_to_stop(child, rounds, status);
+    if (ended) {
+      ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "its status is " << status;
+      ASSERT_THAT(segments_of(path()), Not(IsEmpty())) << "it has rotated and compressed";
+    }
     ::close(pipe[1]);
     std::string told(100, ' ');
     told.resize(static_cast<std::size_t>(std::max<::ssize_t>(0, ::read(pipe[0], told.data(), told.size()))));
@@ -262,7 +310,6 @@ TEST_F(Segments, LoseNothingToAKillAtAnySystemCall) {
     append(numbers.size(), 8);
     ASSERT_EQ(read(), counted(0, 8)) << "and goes on; killed at system call " << rounds;
   }
-  EXPECT_FALSE(segments_of(path()).empty()) << "the last one has rotated and compressed";
 }
 
 } // namespace

@@ -1,5 +1,6 @@
 #include "cluster/field_changes.hpp"
 #include "ledger/codec.hpp"
+#include "ledger/segments.hpp"
 #include "node/reports/run_records.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/unit/node/sample_run.hpp"
@@ -11,6 +12,7 @@ namespace dynamix::node {
 namespace {
 
 using namespace testing;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
@@ -76,6 +78,18 @@ TEST(RunDirectory, GivesBackWhatHostsHaveWritten) {
   EXPECT_EQ(records.farewells[1].host, "ben");
   ASSERT_EQ(records.evaluations.size(), 2U);
   EXPECT_EQ(records.evaluations[1].step, 20U);
+}
+
+TEST(RunDirectory, TellsOfDamageBehindTheLastLine) {
+  const temporary_directory directory;
+  const run_directory run(directory.path());
+  ASSERT_EQ(run.create(), "");
+  ASSERT_EQ(write_cluster_copy(run, pair_file()), "");
+  const auto damaged = ledger::segment_path(run.ledger(), 0) + ".gz";
+  ASSERT_EQ(storage::write_file_atomically(damaged, std::string("\x1f\x8b\x08 cut short")), "");
+  ASSERT_EQ(storage::write_file_atomically(run.ledger(), std::string()), "");
+  std::string error;
+  EXPECT_THAT(read_run(run, error).run.warnings(), ElementsAre(HasSubstr(damaged + " is damaged")));
 }
 
 TEST(RunDirectory, WithoutAClusterFileIsNoRun) {
