@@ -38,12 +38,15 @@ public:
     const auto now = std::chrono::steady_clock::now();
     if (watch_.alive_interval.count() == 0 || now < next_)
       return;
-    if (services.supervision_answers(watch_.alive_interval / 2))
+    const auto patience = watch_.alive_interval / 4;
+    if (services.supervision_answers(patience)) {
       watch_.alive();
-    else
+      next_ = now + watch_.alive_interval;
+    } else {
       spdlog::error("supervision_hangs for {} ms: whoever watches this process is not told that it is alive",
-                    (watch_.alive_interval / 2).count());
-    next_ = now + watch_.alive_interval;
+                    patience.count());
+      next_ = now + patience; // again, before whoever watches gives up
+    }
   }
 
 private:
@@ -116,6 +119,8 @@ void live(const host_options& options, const host_links& links, const host_stop_
       options.watch.started();
     const bool left = wait_until_ended(
         *services, *events, stop, std::chrono::milliseconds(10 * timeouts.shutdown_timeout_ms), pulse(options.watch));
+    if (options.watch.ending)
+      options.watch.ending();
     const auto last = events->take();
     const auto ended = sum_up(last, left);
     if (ends_run(last, left, stop.stop.stop_requested()))

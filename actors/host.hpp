@@ -28,6 +28,7 @@ struct host_watch {
   std::function<void()> started;               ///< all actors of the host are there
   std::function<void()> alive;                 ///< every `alive_interval`, as long as all supervisors answer
   std::chrono::milliseconds alive_interval{0}; ///< 0: nobody wants to know
+  std::function<void()> ending;                ///< training is over; from then on `alive` is called no more
 };
 
 struct host_options {

@@ -5,7 +5,8 @@
 
 The arbitrator's host and two workers stay; guests come, each under a name that nobody has had, and leave in order
 (SIGTERM) or die (SIGKILL) by turns. At the end the arbitrator's host is asked to end, and the run's own summary says
-what was lost. Memory is each process's proportional share (Pss), every five seconds; its growth an hour is the slope of
+what was lost. Memory is what each process has of its own, every five seconds (its share of libraries would change with
+the number of processes); its growth an hour is the slope of
 a straight line through the later half of the samples. In a run of minutes it says little: allocators and caches still
 fill up.
 """
@@ -73,14 +74,15 @@ def free_ports(count: int) -> List[int]:
 
 
 def memory_mb(process: int) -> float:
-    """Proportional share; 0 where it has gone."""
+    """What is its own, in memory or swapped out; 0 where it has gone."""
+    total = 0
     try:
         for line in pathlib.Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii").splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) / 1024
+            if line.startswith(("Anonymous:", "Swap:")):
+                total += int(line.split()[1])
     except OSError:
         pass
-    return 0.0
+    return total / 1024
 
 
 def growth_an_hour(samples: List[Tuple[float, float]]) -> float:

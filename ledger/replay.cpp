@@ -176,7 +176,7 @@ replay_result replay(const std::vector<ledger::row>& rows, const cluster::cluste
   if (cluster::knows_truth(file.arbitrator.policy))
     return {.skipped = 1, .skipped_why = "an oracle looks into the simulation, which the ledger does not hold"};
   auto result = replayer(file, read).run(rows);
-  result.by_traces = file.leaves_traces();
+  result.by_traces = file.leaves_traces() && !file.reflexes(); // whose decisions are made again
   return result;
 }
 

@@ -97,8 +97,8 @@ void measured_cluster::measure(const messages::shard_report& shard, std::vector<
 
 /// Where a worker at its smallest batch size was the slowest, or the step was hardly longer than the floor, stragglers
 /// may have hidden below it: that can only show that there is less of it than was thought. Only where workers move work
-/// at every step: elsewhere a host that has slowed down holds the others for whole windows, until the next plan, which mends
-/// that better than smaller batch sizes do.
+/// at every step: elsewhere a host that has slowed down holds the others for whole windows, until the next plan, which
+/// mends that better than smaller batch sizes do.
 void measured_cluster::measure_straggling(const messages::shard_report& shard) {
   std::vector<std::uint32_t> batches;
   const messages::window_report* slowest = nullptr;

@@ -157,6 +157,12 @@ std::shared_ptr<telemetry::kernel_session> start_measuring(const actors::host_op
   return session;
 }
 
+/// Nobody feeds the watchdog any more, and results of a long run take a while to write.
+std::string stopping(const std::string& status) {
+  return fmt::format("STOPPING=1\nWATCHDOG=1\nSTATUS={}\nEXTEND_TIMEOUT_USEC={}", status,
+                     std::chrono::microseconds(results_written_within).count());
+}
+
 /// A service is ready once its actors are there; with a watchdog it says that it is alive as long as its supervision
 /// is.
 void tell_service(const service_manager& manager, actors::host_options& options) {
@@ -168,7 +174,8 @@ void tell_service(const service_manager& manager, actors::host_options& options)
                          manager.tell(fmt::format("READY=1\nSTATUS={} runs as {}", host.name, roles));
                        },
                    .alive = [&manager] { manager.tell("WATCHDOG=1"); },
-                   .alive_interval = manager.watchdog_interval()};
+                   .alive_interval = manager.watchdog_interval(),
+                   .ending = [&manager] { manager.tell(stopping("takes its actors down")); }};
 }
 
 int train(actors::host_options options, const run_directory& run, const actors::host_stop_tokens& stop) {
@@ -180,9 +187,7 @@ int train(actors::host_options options, const run_directory& run, const actors::
                                                   [file = options.file] { return key_warnings(*file); })
                                : dashboard::running_dashboard{};
   const auto outcome = actors::run_host(options, stop);
-  // Nobody feeds the watchdog any more, and results of a long run take a while to write.
-  manager.tell(fmt::format("STOPPING=1\nSTATUS=writes results: {}\nEXTEND_TIMEOUT_USEC={}", printable(outcome.reason),
-                           std::chrono::microseconds(results_written_within).count()));
+  manager.tell(stopping("writes results: " + printable(outcome.reason)));
   bool succeeded = outcome.succeeded;
   if (!outcome.farewell.host.empty() && (outcome.farewell.steps > 0 || outcome.left)) {
     const auto text = ledger::to_json(outcome.farewell, outcome.evaluations);

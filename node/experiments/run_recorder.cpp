@@ -61,10 +61,11 @@ run_recorder::worker_totals* run_recorder::find(const messages::window_report& r
   if (known != ranks_.end())
     ranks_.erase(known);
   auto& worker = workers_[report.rank];
-  ranks_.erase(worker.summary.host);
+  if (const auto before = ranks_.find(worker.summary.host); before != ranks_.end() && before->second == report.rank)
+    ranks_.erase(before);
   ranks_.emplace(report.host, report.rank);
+  worker.hosts += worker.summary.host != report.host ? 1 : 0;
   worker.summary.host = report.host;
-  ++worker.hosts;
   return &worker;
 }
 
@@ -153,7 +154,7 @@ run_outcome run_recorder::outcome() const {
   }
   const auto drawn = seen();
   std::vector<std::size_t> cells;
-  if (drawn.size() > workers_drawn) {
+  if (!drawn.empty() && drawn.back()->summary.rank >= workers_drawn) {
     series.batch_names = {"highest", "median", "lowest"};
     cells = {1 + workers_drawn, 2 + workers_drawn, 3 + workers_drawn};
   } else {

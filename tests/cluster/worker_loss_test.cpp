@@ -254,7 +254,7 @@ protected:
   }
 };
 
-TEST_F(MovedWork, ByMarksIsDealtOnceThroughALossAndAStop) {
+TEST_F(MovedWork, ByTracesAndWishesIsDealtOnceThroughALossAndAStop) {
   train_through_a_loss_and_a_stop("reflex = true\n");
 }
 

@@ -20,8 +20,9 @@ namespace {
 
 constexpr std::size_t memory_max = 16U << 20U; ///< that a reader gets for one message; the rest is none
 
+/// Of zeros: libraft writes headers with bytes that it has not set.
 void* get(void*, std::size_t size) {
-  return size > memory_max ? nullptr : std::malloc(size);
+  return size > memory_max ? nullptr : std::calloc(1, size);
 }
 
 /// One voter's input and output, which are never closed. Its connections are handed to it by hand.

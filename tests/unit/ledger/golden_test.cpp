@@ -104,9 +104,9 @@ TEST_P(GoldenRuns, AreExplainedTheSame) {
   expect_kept(recorded("explain-3.json"), json::parse(to_json(explained)));
 }
 
-/// The release planned for the initial global batch of the workers that were there, where this program plans for the one
-/// that the learning rate is for: `faulty` is the same up to the window in which a worker is missing, and the replay says
-/// so.
+/// The release planned for the initial global batch of the workers that were there, where this program plans for the
+/// one that the learning rate is for: `faulty` is the same up to the window in which a worker is missing, and the
+/// replay says so.
 TEST_P(GoldenRuns, AreDecidedTheSameAgainUpToWhereDecisionsHaveChangedSince) {
   const auto none = [](const std::string& digest, auto&) { return "no parameters " + digest; };
   const auto result = json::parse(to_json(replay(rows(), read().file, none)));

@@ -159,6 +159,19 @@ TEST(Replay, SaysThatNobodyDecidedWhereWorkersGoByTraces) {
   EXPECT_THAT(said.out, HasSubstr("Nobody decided: the workers chose their batch sizes by traces"));
 }
 
+TEST(Replay, MakesDecisionsAgainThatWereWishes) {
+  const temporary_directory directory;
+  const auto run = directory.path() + "/run";
+  const auto cluster = shipped("scenarios/train/straggler-8.toml");
+  ASSERT_EQ(ask({"simulate", "--cluster", cluster, "--set", "training.epochs=2", "--policy", "ppo", "--set",
+                 "arbitrator.reflex=true", "--quiet", "--out", run})
+                .code,
+            exit_done);
+  const auto said = ask({"explain", "--run", run, "--replay"});
+  EXPECT_EQ(said.code, exit_done) << said.out;
+  EXPECT_THAT(said.out, HasSubstr("The same: "));
+}
+
 TEST(ParameterArchive, KeepsOnceReadsBackAndFindsDamage) {
   const temporary_directory directory;
   policy::parameter_archive archive(directory.path() + "/policies", 10);

@@ -253,6 +253,8 @@ TEST_F(Pump, KeepsNothingOfLinksThatWaitedForATakerWhoIsGone) {
 TEST_F(Pump, SaysThatTooManyLinksWaitToBeTaken) {
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  if (limit.rlim_max < 4096)
+    GTEST_SKIP() << "no room for as many links as wait here";
   const auto usual = std::exchange(limit.rlim_cur, limit.rlim_max);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
   auto options = options_of("ada");

@@ -148,6 +148,8 @@ TEST(RunRecorder, DrawsHostsThatTheFileDoesNotName) {
   const auto shared = series_of_an_open_cluster({"guest", "other"});
   EXPECT_THAT(shared.batch_names, ElementsAre("ada", "ben", "rank 2, last other"));
   EXPECT_THAT(series_of_an_open_cluster({"guest"}, 16).batch_names, ElementsAre("ada", "ben")) << "no such place";
+  EXPECT_THAT(series_of_an_open_cluster({"guest"}, 12).batch_names, ElementsAre("highest", "median", "lowest"))
+      << "three workers only, one of them behind those that are drawn";
 }
 
 TEST(RunRecorder, DrawsTheSpreadOnceAnOpenClusterIsLarge) {

@@ -161,7 +161,9 @@ const std::array<library_rule, 8>& library_rules() {
        {"bpf/", "telemetry/", "tests/unit/telemetry/", "benchmarks/telemetry_cost"}},
       {"toml++", {"toml++/"}, {"settings/"}},
       {"libmicrohttpd", {"microhttpd.h"}, {"dashboard/"}},
-      {"libraft", {"raft.h", "raft/", "uv.h"}, {"replication/", "tests/unit/replication/", "tests/fuzz/raft_target.cpp"}},
+      {"libraft",
+       {"raft.h", "raft/", "uv.h"},
+       {"replication/", "tests/unit/replication/", "tests/fuzz/raft_target.cpp"}},
   }};
   return rules;
 }

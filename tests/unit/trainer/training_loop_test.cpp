@@ -389,8 +389,8 @@ TEST(Traces, TakeWorkFromAWorkerWithinThreeStepsOfItsSlowingDown) {
   const auto& slowed = seen[1];
   constexpr auto begin = slow_layer::slow_from_step;
   ASSERT_GE(slowed.batches.size(), begin + 4U);
-  EXPECT_LT(slowed.batches[begin + 3], 0.7 * slowed.batches[begin - 1])
-      << "three steps after the one in which it slowed down";
+  const auto before = *std::ranges::max_element(slowed.batches.begin(), slowed.batches.begin() + begin);
+  EXPECT_LT(slowed.batches[begin + 3], 0.7 * before) << "three steps after the one in which it slowed down";
   double moves = 0;
   std::uint32_t changes = 0;
   for (const auto& window : slowed.windows) {
