@@ -316,9 +316,9 @@ struct cluster_file {
   std::vector<const cluster::host*> arbitrators() const;
   /// Most samples a step of each worker, by rank: batch.highest, or less where the host's memory says so.
   std::vector<std::uint32_t> highest_by_rank() const;
-  /// Whether workers choose batch sizes between decisions: arbitrator.reflex, where ppo decides.
+  /// Whether workers choose batch sizes at every step under ppo, whose decisions are wishes: arbitrator.reflex.
   bool reflexes() const;
-  /// Whether each worker chooses its own batch size by traces: where the policy is stigmergic and acts.
+  /// Whether each worker chooses its own batch size by traces: it reflexes, or the policy is stigmergic and acts.
   bool leaves_traces() const;
   /// reward.kind, with `automatic` resolved.
   reward_kind reward_in_force() const;
