@@ -159,7 +159,7 @@ std::shared_ptr<telemetry::kernel_session> start_measuring(const actors::host_op
 
 /// Nobody feeds the watchdog any more, and results of a long run take a while to write.
 std::string stopping(const std::string& status) {
-  return fmt::format("STOPPING=1\nWATCHDOG=1\nSTATUS={}\nEXTEND_TIMEOUT_USEC={}", status,
+  return fmt::format("STOPPING=1\nSTATUS={}\nWATCHDOG=1\nEXTEND_TIMEOUT_USEC={}", status,
                      std::chrono::microseconds(results_written_within).count());
 }
 

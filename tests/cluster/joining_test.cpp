@@ -60,6 +60,7 @@ TEST_F(Joining, TellsWhoStartsItAsAServiceThatItIsReadyAndAliveAndEnds) {
   ASSERT_FALSE(heard.empty());
   EXPECT_EQ(heard.front(), "READY=1\nSTATUS=hub runs as arbitrator");
   arbitrator.signal(SIGTERM);
+  EXPECT_TRUE(hears("STOPPING=1\nSTATUS=takes its actors down\n"));
   EXPECT_TRUE(hears("STOPPING=1\nSTATUS=writes results: "));
   arbitrator.wait();
 }
