@@ -146,30 +146,27 @@ TEST_F(ReplayTest, WorksForPoliciesWithoutParametersToo) {
   }
 }
 
-TEST(Replay, SaysThatNobodyDecidedWhereWorkersGoByTraces) {
+/// What a replay says of a short simulated run.
+std::string replayed(const std::vector<std::string>& settings) {
   const temporary_directory directory;
   const auto run = directory.path() + "/run";
-  const auto cluster = shipped("scenarios/train/straggler-8.toml");
-  ASSERT_EQ(ask({"simulate", "--cluster", cluster, "--set", "training.epochs=2", "--policy", "stigmergic", "--quiet",
-                 "--out", run})
-                .code,
-            exit_done);
+  std::vector<std::string> simulate = {
+      "simulate", "--cluster", shipped("scenarios/train/straggler-8.toml"), "--set", "training.epochs=2", "--quiet",
+      "--out",    run};
+  simulate.insert(simulate.end(), settings.begin(), settings.end());
+  EXPECT_EQ(ask(simulate).code, exit_done);
   const auto said = ask({"explain", "--run", run, "--replay"});
   EXPECT_EQ(said.code, exit_done) << said.out;
-  EXPECT_THAT(said.out, HasSubstr("Nobody decided: the workers chose their batch sizes by traces"));
+  return said.out;
+}
+
+TEST(Replay, SaysThatNobodyDecidedWhereWorkersGoByTraces) {
+  EXPECT_THAT(replayed({"--policy", "stigmergic"}),
+              HasSubstr("Nobody decided: the workers chose their batch sizes by traces"));
 }
 
 TEST(Replay, MakesDecisionsAgainThatWereWishes) {
-  const temporary_directory directory;
-  const auto run = directory.path() + "/run";
-  const auto cluster = shipped("scenarios/train/straggler-8.toml");
-  ASSERT_EQ(ask({"simulate", "--cluster", cluster, "--set", "training.epochs=2", "--policy", "ppo", "--set",
-                 "arbitrator.reflex=true", "--quiet", "--out", run})
-                .code,
-            exit_done);
-  const auto said = ask({"explain", "--run", run, "--replay"});
-  EXPECT_EQ(said.code, exit_done) << said.out;
-  EXPECT_THAT(said.out, HasSubstr("The same: "));
+  EXPECT_THAT(replayed({"--policy", "ppo", "--set", "arbitrator.reflex=true"}), HasSubstr("The same: "));
 }
 
 TEST(ParameterArchive, KeepsOnceReadsBackAndFindsDamage) {
