@@ -30,11 +30,12 @@ constexpr std::size_t element_bytes(addition how) {
 constexpr std::uint8_t part_lane = 0;
 constexpr std::uint8_t sum_lane = 1;
 
-/// Parts that a server receives while it adds up others: more credit than that it gives nobody.
-constexpr std::size_t pieces_in_flight = 2;
+/// Pieces of which a server has asked for the parts. What it asks travels behind all that fills its link already, so two
+/// were too few: at 200 Mbit/s servers reached 0.78 of an equal ring, and 0.91 with sixteen of a quarter of the size.
+constexpr std::size_t pieces_in_flight = 16;
 /// Of a server's share, summed at once.
-constexpr std::size_t piece_bytes_max = 256 << 10;
-constexpr std::size_t piece_bytes_min = 16 << 10;
+constexpr std::size_t piece_bytes_max = 64 << 10;
+constexpr std::size_t piece_bytes_min = 4 << 10;
 /// What a server's pieces in flight may take, if they can be cut so small.
 constexpr std::size_t server_bytes = 16 << 20;
 /// Shares begin at multiples of so many bytes of a bucket.
