@@ -87,7 +87,9 @@ void progress::add(const ledger::row& row) {
     if (evaluations_.size() > recent_evaluations)
       evaluations_.pop_front();
   } else if (const auto* event = std::get_if<ledger::event>(&row.entry)) {
-    note_ = fmt::format("{}{}{}{}{}", event->host, event->host.empty() ? "" : " ", messages::name_of(event->event),
+    // A generation's first step is told as a resume; before the first window there was nothing to resume.
+    const auto what = event->event == ledger::event_kind::resumed ? "trains" : messages::name_of(event->event);
+    note_ = fmt::format("{}{}{}{}{}", event->host, event->host.empty() ? "" : " ", what,
                         event->text.empty() ? "" : ": ", event->text);
   }
 }

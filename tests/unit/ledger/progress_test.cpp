@@ -29,6 +29,9 @@ TEST(Progress, TellsWhoIsAwaitedBeforeTheFirstWindow) {
   rows.resize(2);
   EXPECT_EQ(progress_line(progress{}), "waiting for the first window");
   EXPECT_EQ(progress_line(after(rows)), "waiting for the first window  (ada joined: waiting for ben)");
+  rows.push_back({0, ledger::event{ledger::event_kind::resumed, "ben", "generation 1 has completed step 1"}});
+  EXPECT_EQ(progress_line(after(rows)),
+            "waiting for the first window  (ben trains: generation 1 has completed step 1)");
 }
 
 TEST(Progress, ComputesSpeedAndEtaFromSamples) {
