@@ -104,13 +104,13 @@ void measured_cluster::measure_straggling(const messages::shard_report& shard) {
   const messages::window_report* slowest = nullptr;
   for (const auto& report : shard.reports) {
     batches.push_back(report.batch);
-    marks_ = marks_ || report.reflex.pace_change > 0;
+    work_moves_ = work_moves_ || report.reflex.pace_change > 0;
     if (slowest == nullptr || report.training.compute_seconds > slowest->training.compute_seconds)
       slowest = &report;
   }
   const auto all = pace_of({});
   const auto median = median_seconds(batches, all);
-  if (!marks_ || slowest == nullptr || slowest->training.compute_seconds <= 0 || median <= 0)
+  if (!work_moves_ || slowest == nullptr || slowest->training.compute_seconds <= 0 || median <= 0)
     return;
   const auto seconds = slowest->training.compute_seconds;
   const auto seen = std::clamp(std::log(seconds / median), 0.0, straggling_max);
@@ -210,7 +210,7 @@ batch_plan measured_cluster::judge(std::vector<std::uint32_t> batches, std::span
     if (judged.batches[i] > limits_.lowest)
       judged.level_seconds = std::max(judged.level_seconds, seconds);
   }
-  if (!marks_ || judged.level_seconds == 0)
+  if (!work_moves_ || judged.level_seconds == 0)
     judged.level_seconds = judged.slowest_seconds;
   if (straggling_ > 0)
     judged.slowest_seconds = std::max(judged.slowest_seconds, straggling() * median_seconds(judged.batches, all));

@@ -151,7 +151,7 @@ private:
   std::uint32_t base_workers_;
   worker_memory<memory> memories_;
   double exchange_seconds_ = -1; ///< moving mean; negative while not measured
-  bool marks_ = false;           ///< workers have told of their pace, so they move work
+  bool work_moves_ = false;      ///< workers have told of their pace, so they move work
   double straggling_ = 0;        ///< logarithm; moving mean
   double noise_scale_ = -1;
   double newest_noise_scale_ = -1;

@@ -267,7 +267,7 @@ TEST(MeasuredCluster, ExpectsSomebodyToSlowDownWhereWorkersMoveWork) {
   EXPECT_NEAR(plan.slowest_seconds, 0.1, 0.01);
   for (std::uint64_t total = measured.lowest_total(); total <= 1024; ++total)
     EXPECT_LE(measured.split(total).goodput, 1.05 * plan.goodput) << total;
-  EXPECT_GT(with_stragglers(0).best().total, 2 * plan.total) << "work that marks do not move";
+  EXPECT_GT(with_stragglers(0).best().total, 2 * plan.total) << "work that nobody moves";
 }
 
 TEST(MeasuredCluster, BlamesNobodyWhoCannotBeGivenLess) {

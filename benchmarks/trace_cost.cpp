@@ -93,7 +93,7 @@ int main() {
   for (const std::size_t workers : {std::size_t{4}, std::size_t{512}})
     for (const bool changing : {false, true}) {
       const double microseconds = step_cost(workers, changing);
-      std::printf("marks_cost workers %zu %s bytes %zu microseconds_a_step %.1f percent_of_a_step_of_100_ms %.4f\n",
+      std::printf("trace_cost workers %zu %s bytes %zu microseconds_a_step %.1f percent_of_a_step_of_100_ms %.4f\n",
                   workers, changing ? "changing" : "steady", workers * sizeof(policy::trace_slot), microseconds,
                   microseconds / 1e5 * 100);
     }
