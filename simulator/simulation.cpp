@@ -171,8 +171,8 @@ messages::shard_report simulation::state::run_with_traces() {
   };
   auto shard = world.run_window(
       [&] {
-        hear_decision(world.steps() + 1);
         step();
+        hear_decision(world.steps() + 1); // agreed at the end of a step, whose traces were laid before
         ran = true;
         return in_force;
       },

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <set>
@@ -291,8 +292,38 @@ TEST(Simulation, MovesWorkWithinAWindowWherePpoActsOnTraces) {
   EXPECT_LT(seconds(true), seconds(false));
 }
 
+TEST(Simulation, HearsAWishWhereTrainingDoes) {
+  auto what = quiet_scenario(2);
+  what.file.arbitrator.policy = cluster::policy_kind::ppo;
+  what.file.arbitrator.reflex = true;
+  what.file.arbitrator.window_steps = 10;
+  // What the first worker sees of the global batch, from the second step on.
+  const auto seen_under = [&](scripted::script wish) {
+    auto run = scripted_run(what, std::move(wish));
+    std::vector<float> seen;
+    run.learn_traces(
+        [&](std::size_t worker, const policy::trace_view& view) {
+          if (worker == 0)
+            seen.push_back(view[16]);
+          return policy::hand_action;
+        },
+        {});
+    for (int window = 0; window < 3; ++window)
+      EXPECT_TRUE(run.advance());
+    return seen;
+  };
+  const auto same = seen_under(keep);
+  const auto more = seen_under([](const messages::window_report& report, std::uint32_t) { return 8 * report.batch; });
+  ASSERT_EQ(same.size(), more.size());
+  const auto first = std::ranges::mismatch(same, more).in1 - same.begin() + 1;
+  // The decision on the first window is agreed at the end of step 11, counted from 0. Traces were laid before: those of
+  // step 12 are the first that heed it, and the batch sizes of step 13 the first that they name.
+  EXPECT_EQ(first, 13);
+}
+
 TEST(Simulation, DealsWithHostsThatComeAndGoWherePpoActsOnTraces) {
   auto what = quiet_scenario(3);
+  what.file.arbitrator.policy = cluster::policy_kind::ppo;
   what.file.arbitrator.reflex = true;
   worker(what, 1).leave_at_seconds = 1;
   worker(what, 2).join_at_seconds = 2;
