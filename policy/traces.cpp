@@ -72,7 +72,8 @@ void trace_field::deposit(std::span<const trace> laid) {
     but_one_ = std::max(but_one_, std::min(slowest_, each.arrival));
     slowest_ = std::max(slowest_, each.arrival);
   }
-  if (laid.empty() || std::ranges::count(laid, 0U, &trace::batch) > 0) {
+  complete_ = !laid.empty() && std::ranges::count(laid, 0U, &trace::batch) == 0;
+  if (!complete_) {
     expectations_.clear();
     return;
   }
@@ -159,8 +160,8 @@ void trace_worker::measure(std::uint32_t batch, double seconds) {
 }
 
 void trace_worker::pass_barrier(const trace_field& field, double step_seconds) {
-  if (field.slowest() <= 0 || step_seconds <= 0)
-    return; // nobody has measured anything
+  if (!field.complete() || step_seconds <= 0)
+    return; // the slowest is not known
   step_change_ = step_seconds_ > 0 ? std::log(step_seconds / step_seconds_) : 0;
   unchosen_ = next_unchosen_;
   const double x = std::log(field.slowest());

@@ -51,6 +51,9 @@ public:
 
   /// Whether anything has been laid down that workers can go by.
   bool ready() const { return aim_ > 0; }
+  /// Whether all have laid a trace of the newest step. In the first one, which nobody measures, and in an epoch's short
+  /// one they have not: then arrivals tell nothing of the slowest.
+  bool complete() const { return complete_; }
   /// Share of the traces by arrival over the slowest's; sums to at most 1.
   const density& arrivals() const { return arrivals_; }
   /// Where the worker arrives, as a cell.
@@ -85,6 +88,7 @@ private:
   double passed_total_ = 0;
   double trembling_ = 0;
   std::size_t workers_ = 0;
+  bool complete_ = false;
   std::vector<double> expectations_; ///< of the step before, for `trembling`
 };
 

@@ -163,6 +163,30 @@ TEST(TraceField, AimsAtTheMeanOfThoseWhomNoBoundHolds) {
   EXPECT_DOUBLE_EQ(field.aim(), 9) << "a worker at its lowest batch size is waited for anyway";
 }
 
+TEST(TraceWorker, LearnsNothingOfTheExchangeFromAStepWhoseTracesAreNotAllThere) {
+  trace_field field;
+  trace_worker self({.lowest = 1, .highest = 512});
+  const auto lay = [&] {
+    self.measure(64, 0.1);
+    return self.choose(field, 1000, hand_action);
+  };
+  const trace slow{.batch = 64, .arrival = 0.3, .aim = 0.3, .expected = 0.3, .supply = 100};
+  for (int step = 0; step < 20; ++step) {
+    field.deposit(std::vector<trace>{lay(), slow});
+    ASSERT_TRUE(field.complete());
+    self.pass_barrier(field, 0.3);
+  }
+  const double before = self.elasticity();
+  EXPECT_GT(before, 0.99) << "the step takes what its slowest worker does";
+  field.deposit(std::vector<trace>{lay(), {}}); // the slow one had fewer samples than its batch size, and lays nothing
+  EXPECT_FALSE(field.complete());
+  self.pass_barrier(field, 0.3);
+  EXPECT_EQ(self.elasticity(), before) << "not that 0.2 s of it are the exchange's";
+  field.deposit(std::vector<trace>{lay(), slow});
+  self.pass_barrier(field, 0.3);
+  EXPECT_GT(self.elasticity(), 0.99);
+}
+
 TEST(HandRule, ComesToTheBestGoodput) {
   // At 50 the slowest computes as little as it may, and the others fill the time that they wait for it.
   for (const double noise_scale : {50.0, 200.0, 500.0, 20000.0}) {
