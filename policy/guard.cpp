@@ -3,6 +3,7 @@
 #include "policy/measured_cluster.hpp"
 #include "policy/rivals.hpp"
 #include "policy/state.hpp"
+#include "policy/traces.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -74,16 +75,29 @@ promise compare(const measured_cluster& measured, const batches& wanted, const b
 }
 
 /// "the policy's batch sizes promise 4120 useful samples/s, 1.2 % less than the 4170 of goodput's"
-std::string describe(const promise& promised, bool noise_known) {
+std::string describe(const promise& promised, bool noise_known, bool wishes) {
   const double loss = 100 * promised.loss();
-  return "the policy's batch sizes promise " + decimals(promised.wanted, 0) + " useful samples/s, " +
-         decimals(std::abs(loss), 1) + (loss < 0 ? " % more" : " % less") + " than the " + decimals(promised.other, 0) +
+  return std::string(wishes ? "what comes of the policy's wish promises " : "the policy's batch sizes promise ") +
+         decimals(promised.wanted, 0) + " useful samples/s, " + decimals(std::abs(loss), 1) +
+         (loss < 0 ? " % more" : " % less") + " than the " + decimals(promised.other, 0) +
          (noise_known ? " of goodput's" : " of the best split of as many");
 }
 
 /// What may be compared without a noise scale, which alone tells what a larger global batch is worth: splits.
 batches best_split_of(const measured_cluster& measured, const batch_plan& wanted, std::uint64_t highest_total) {
   return measured.split(std::clamp(wanted.total, measured.initial_total(), highest_total)).batches;
+}
+
+/// What a wish makes of the batch sizes that run.
+batches heed(const batches& wish, const observation& observed) {
+  const auto& measured = *observed.measured;
+  batches running;
+  for (const auto& report : observed.report->reports)
+    running.push_back(report.batch);
+  const auto runs = measured.judge(std::move(running));
+  const auto wanted = static_cast<double>(measured.judge(wish).total);
+  const double shift = wish_shift(std::log(wanted / static_cast<double>(runs.total)));
+  return measured.within(runs.level_seconds * std::exp(shift)).batches;
 }
 
 /// Index of the validity bit of every field's group; the size of the state for groups that have none. A bit is its own.
@@ -262,8 +276,14 @@ guard_verdict review(const std::vector<choice>& choices, const std::vector<std::
   batches wanted;
   for (const auto& each : choices)
     wanted.push_back(each.batch);
-  const auto plan = measured.judge(wanted);
   const bool noise_known = measured.noise_scale() >= 0;
+  if (rules.wishes && !noise_known)
+    return {.memory = std::move(memory),
+            .view = "without a noise scale a wish moves nothing, so every valid one stands"};
+  if (rules.wishes)
+    wanted = heed(wanted, observed);
+  const auto other = rules.wishes ? heed(fallback, observed) : fallback;
+  const auto plan = measured.judge(wanted);
   const auto grown = static_cast<std::uint64_t>(unmeasured_growth * static_cast<double>(measured.initial_total()));
   const auto highest_total = std::max(grown, measured.judge(observed.assigned).total);
   if (!noise_known && plan.total > highest_total)
@@ -272,14 +292,14 @@ guard_verdict review(const std::vector<choice>& choices, const std::vector<std::
                                "would speak for more than {}",
                                plan.total, highest_total),
                    std::move(memory));
-  const auto promised =
-      compare(measured, wanted, noise_known ? fallback : best_split_of(measured, plan, highest_total));
-  const auto figures = describe(promised, noise_known);
-  const auto stuck = follow_bounds(memory, observed, wanted, fallback);
+  const auto promised = compare(measured, wanted, noise_known ? other : best_split_of(measured, plan, highest_total));
+  const auto figures = describe(promised, noise_known, rules.wishes);
+  const auto stuck = follow_bounds(memory, observed, wanted, other);
   if (promised.loss() > rules.margin)
     return step_in("slower than goodput", figures, std::move(memory));
   auto outside = untrained.empty() ? find_untrained(choices, observed, rules.trained_on) : untrained;
-  if (!outside.empty())
+  const bool matters = !rules.wishes || promised.loss() > rules.margin / 2;
+  if (matters && !outside.empty())
     return step_in("state outside training", std::move(outside), std::move(memory));
   if (!stuck.empty() && promised.loss() > 0)
     return step_in("batch stuck at a bound", stuck, std::move(memory));
@@ -298,8 +318,9 @@ std::unique_ptr<controller> make_guarded(std::unique_ptr<controller> learned, co
   if (!std::ranges::all_of(sizes, [](std::size_t size) { return size == 0; }) &&
       !std::ranges::all_of(sizes, [](std::size_t size) { return size == state_size(); }))
     throw std::invalid_argument("the range that the policy was trained on is not one of this program's states");
-  return std::make_unique<guarded_controller>(
-      std::move(learned), guard_rules{.margin = file.arbitrator.guard_margin, .trained_on = std::move(trained_on)});
+  return std::make_unique<guarded_controller>(std::move(learned), guard_rules{.margin = file.arbitrator.guard_margin,
+                                                                              .trained_on = std::move(trained_on),
+                                                                              .wishes = file.reflexes()});
 }
 
 } // namespace dynamix::policy

@@ -18,6 +18,8 @@ namespace dynamix::policy {
 struct guard_rules {
   double margin = 0.05;   ///< share of the predicted goodput that a choice may give away, [0, 1]
   state_range trained_on; ///< empty: not known, so not looked at
+  /// Choices are wishes to workers who choose for themselves (policy/traces.hpp), and so is what takes their place.
+  bool wishes = false;
 };
 
 /// What it remembers from one window to the next.
@@ -49,7 +51,12 @@ struct guard_verdict {
 /// - the policy has kept a worker at a bound for 8 windows in a row, and the fallback, which promises more, is more
 ///   than 10 % off that bound;
 /// - it has stepped in less than 3 windows ago, and the choice is not within half the margin.
-/// While nothing is measured only the first is looked at. Pure.
+/// While nothing is measured only the first is looked at.
+///
+/// Of wishes it compares what comes of either: the time that the workers aim at moves by a wish's weight (wish_shift),
+/// and each takes what it computes within that. Entries outside the range of training speak against a wish only where
+/// what comes of it is worse than what would of the fallback's by more than half the margin. While the noise scale is
+/// not measured a wish moves nothing, so every valid one stands. Pure.
 /// `untrained`: what a shard has found of the states, which the root does not see.
 guard_verdict review(const std::vector<choice>& choices, const std::vector<std::uint32_t>& fallback,
                      const observation& observed, const guard_rules& rules, guard_memory memory,

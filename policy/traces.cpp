@@ -135,6 +135,10 @@ double trace_field::centre() const {
   return mass > 0 ? weighted / mass : 1;
 }
 
+double wish_shift(double log_change) {
+  return std::clamp(central_weight * log_change, -longest_correction, longest_correction);
+}
+
 void central_wish::close(std::uint64_t window, std::uint64_t total) {
   if (total > 0)
     closed_[window % closed_.size()] = {window, std::log(static_cast<double>(total)) - correction_};
@@ -144,8 +148,7 @@ void central_wish::decide(std::uint64_t window, std::uint64_t total) {
   const auto& closed = closed_[window % closed_.size()];
   if (closed.window != window || total == 0)
     return;
-  const double wanted = std::log(static_cast<double>(total)) - closed.neutral;
-  correction_ = std::clamp(central_weight * wanted, -longest_correction, longest_correction);
+  correction_ = wish_shift(std::log(static_cast<double>(total)) - closed.neutral);
 }
 
 void trace_worker::measure(std::uint32_t batch, double seconds) {

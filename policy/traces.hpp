@@ -92,6 +92,10 @@ private:
   std::vector<double> expectations_; ///< of the step before, for `trembling`
 };
 
+/// Logarithm by which a decision moves what all aim at, whose global batch is off by `log_change`, a logarithm too,
+/// from what they have without it: a decision is a wish among theirs and counts a tenth, within bounds.
+double wish_shift(double log_change);
+
 /// What a central decision adds to traces: its global batch is a wish, and counts by its weight in what all aim at. The
 /// same on all workers, from what all of them know.
 class central_wish {
