@@ -27,9 +27,11 @@ std::unique_ptr<window_meter> make_meter(const telemetry_options& options, int p
                                                   .tcp_info = wants(cluster::telemetry_source::tcp_info),
                                                   .procfs = wants(cluster::telemetry_source::procfs),
                                                   .nvml = wants(cluster::telemetry_source::nvml)};
-  return std::make_unique<window_meter>(
-      process == 0 ? dynamix::telemetry::choose_sources(wanted, options.kernel.get(), options.control_ports)
-                   : dynamix::telemetry::choose_sources_of(process, wanted));
+  // Before a training process has come nothing is measured that anybody asks for.
+  const auto* kernel = options.kernel && options.kernel->of_another == (process != 0) ? options.kernel.get() : nullptr;
+  return std::make_unique<window_meter>(process == 0
+                                            ? dynamix::telemetry::choose_sources(wanted, kernel, options.control_ports)
+                                            : dynamix::telemetry::choose_sources_of(process, wanted, kernel));
 }
 
 /// A training process that has come is measured from here on; one that has gone leaves its meter until the next.

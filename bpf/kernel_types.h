@@ -15,7 +15,8 @@
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct upid {
-  int nr; ///< the number in one namespace
+  int nr;   ///< the number in one namespace
+  void* ns; ///< which one. Here although only its address is read: an index into an array is not relocated
 };
 
 struct pid {
@@ -40,6 +41,7 @@ struct task_struct {
   unsigned int __state;
   int pid;  ///< of the thread, in the first namespace
   int tgid; ///< of the process, likewise
+  struct task_struct* group_leader;
   struct pid* thread_pid;
 };
 
@@ -68,11 +70,34 @@ static __always_inline __u64 scheduler_ns(struct task_struct* task) {
   return bpf_ktime_get_ns();
 }
 
+enum { namespace_levels = 32 }; ///< MAX_PID_NS_LEVEL of the kernel; a power of 2
+
+static __always_inline unsigned int level_of(struct task_struct* task) {
+  return BPF_CORE_READ(task, thread_pid, level);
+}
+
+/// What the thread is called `level` namespaces below the first; no more than its own level.
+static __always_inline struct upid name_at(struct task_struct* task, unsigned int level) {
+  struct upid name = {};
+  struct pid* number = BPF_CORE_READ(task, thread_pid);
+  bpf_core_read(&name, sizeof(name), &number->numbers[level & (namespace_levels - 1)]);
+  return name;
+}
+
+static __always_inline __u64 namespace_at(struct task_struct* task, unsigned int level) {
+  return (__u64)name_at(task, level).ns;
+}
+
 /// The number by which the thread knows itself, in its own namespace.
 static __always_inline int own_number_of(struct task_struct* task) {
-  struct pid* number = BPF_CORE_READ(task, thread_pid);
-  unsigned int level = BPF_CORE_READ(number, level);
-  struct upid innermost = {};
-  bpf_core_read(&innermost, sizeof(innermost), &number->numbers[level & 31]);
-  return innermost.nr;
+  return name_at(task, level_of(task)).nr;
+}
+
+/// The number of the thread's process in a namespace, which is at `level`; 0 where it is not seen there.
+static __always_inline int process_number_of(struct task_struct* thread, unsigned int level, __u64 seen_from) {
+  struct task_struct* leader = BPF_CORE_READ(thread, group_leader);
+  if (level_of(leader) < level)
+    return 0;
+  struct upid name = name_at(leader, level);
+  return (__u64)name.ns == seen_from ? name.nr : 0;
 }

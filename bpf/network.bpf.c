@@ -1,5 +1,6 @@
 // Counts the TCP traffic of one cgroup: bytes and packets by cgroup_skb, RTT, retransmissions, congestion windows and
-// states by sock_ops. Needs CAP_BPF and CAP_NET_ADMIN. Lets every packet pass.
+// states by sock_ops. Or, of some sockets in the cgroup, what only sock_ops sees: user space names them by their
+// cookies, since no program may ask whose a socket is. Needs CAP_BPF and CAP_NET_ADMIN. Lets every packet pass.
 
 #include "bpf/network.h"
 
@@ -17,6 +18,8 @@
 struct network_slot slots[network_slots] = {};
 __u8 control_ports[65536 / 8] = {}; ///< a bit a port: connections that carry no gradients
 __u64 events_dropped = 0;
+__u32 by_cookie = 0; ///< only the sockets in `followed` count
+__u64 followed[1 << followed_bits] = {};
 
 struct {
   __uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -187,6 +190,16 @@ static __always_inline void change_state(struct bpf_sock_ops* socket, struct net
   tell(socket, connection_reset, 0);
 }
 
+static __always_inline bool counts(struct bpf_sock_ops* socket) {
+  if (!by_cookie)
+    return true;
+  __u64 cookie = bpf_get_socket_cookie(socket);
+  for (__u32 i = 0; i < followed_tries; ++i)
+    if (followed[followed_slot(cookie, i)] == cookie)
+      return true;
+  return false;
+}
+
 SEC("sockops")
 int watch_connection(struct bpf_sock_ops* socket) {
   struct network_slot* slot = own_slot();
@@ -194,17 +207,21 @@ int watch_connection(struct bpf_sock_ops* socket) {
   bool inner = socket->family == AF_INET && (is_inner(socket->remote_ip4) || is_inner(socket->local_ip4));
   switch (inner ? BPF_SOCK_OPS_VOID : socket->op) {
   case BPF_SOCK_OPS_RTT_CB:
-    if (!has_control_port(socket->local_port, bpf_ntohl(socket->remote_port)) || is_of_gradients(socket->sk))
+    if ((!has_control_port(socket->local_port, bpf_ntohl(socket->remote_port)) || is_of_gradients(socket->sk)) &&
+        counts(socket))
       count_rtt(socket, slot);
     break;
   case BPF_SOCK_OPS_RETRANS_CB:
+    if (!counts(socket))
+      break;
     __sync_fetch_and_add(&slot->retransmissions, socket->args[1]);
     // Told at each doubling, so that a connection in trouble fills no buffer.
     if (socket->retrans_out >= retransmission_burst && (socket->retrans_out & (socket->retrans_out - 1)) == 0)
       tell(socket, retransmission_burst_seen, socket->retrans_out);
     break;
   case BPF_SOCK_OPS_STATE_CB:
-    change_state(socket, slot);
+    if (counts(socket))
+      change_state(socket, slot);
     break;
   case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
   case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:

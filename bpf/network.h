@@ -12,6 +12,13 @@ enum { network_slots = 64 };     ///< CPUs beyond share one; a power of 2
 enum { rtt_octave_buckets = 8 }; ///< buckets of the histogram a doubling of the RTT
 enum { rtt_buckets = 32 * rtt_octave_buckets }; ///< a power of 2
 enum { retransmission_burst = 32 };             ///< segments of one connection in flight for the second time
+enum { followed_bits = 12 };                    ///< the table of another process's sockets has 2^12 slots
+enum { followed_tries = 8 };                    ///< of them may hold a certain one
+
+/// Where a socket's cookie may be in that table. Cookies are numbered by CPU in batches, so neighbours are common.
+static inline __u32 followed_slot(__u64 cookie, __u32 attempt) {
+  return ((__u32)((cookie * 0x9e3779b97f4a7c15ULL) >> (64 - followed_bits)) + attempt) & ((1U << followed_bits) - 1);
+}
 
 /// Of one CPU. Only rising counts.
 struct network_slot {

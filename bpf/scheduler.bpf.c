@@ -1,5 +1,5 @@
-// Splits the time of one process's threads into running, waiting for a CPU, sleeping and stalled. Needs CAP_BPF and
-// CAP_PERFMON.
+// Splits the time of one process's threads into running, waiting for a CPU, sleeping and stalled: of the process that
+// loads it, or of another one that it names later. Needs CAP_BPF and CAP_PERFMON.
 
 #include "bpf/scheduler.h"
 
@@ -10,6 +10,10 @@ struct scheduler_slot slots[scheduler_slots] = {};
 struct training_clock training = {};
 int process = 0;         ///< its number in the first namespace
 int training_thread = 0; ///< its number in its own namespace
+int wanted = 0;          ///< another process, by its number in the namespace of who names it; 0: none
+int found = 0;           ///< the one of those that `process` is
+__u32 namers_level = 0;  ///< of that namespace
+__u64 namers_namespace = 0;
 
 struct thread_clock {
   __u64 since_ns;
@@ -23,6 +27,16 @@ struct {
   __type(key, int);
   __type(value, struct thread_clock);
 } threads SEC(".maps");
+
+/// A process that has been named is found when one of its threads gets a CPU or leaves it. User space writes `wanted`
+/// alone, and this the rest, so that neither can undo the other's.
+static __always_inline void look_for(struct task_struct* thread) {
+  int number = wanted;
+  if (number == found || process_number_of(thread, namers_level, namers_namespace) != number)
+    return;
+  process = thread->tgid;
+  found = number;
+}
 
 static __always_inline struct thread_clock* clock_of(struct task_struct* thread) {
   return bpf_task_storage_get(&threads, thread, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -41,10 +55,12 @@ static __always_inline void begin_activity(struct task_struct* thread, struct th
   clock->since_ns = now_ns;
   clock->activity = activity;
   slot->activity_ns[before] += passed_ns;
-  if (clock->number != training_thread)
+  bool trains = found ? thread->pid == thread->tgid : clock->number == training_thread;
+  if (!trains)
     return;
   ++training.changes;
   barrier();
+  training.process = found;
   training.activity_ns[before] += passed_ns;
   training.since_ns = now_ns;
   training.activity = activity;
@@ -64,6 +80,8 @@ int BPF_PROG(switched, bool preempted, struct task_struct* before, struct task_s
   if (!slot)
     return 0;
   __u64 began_ns = begin_run(&slot->cost);
+  look_for(before);
+  look_for(after);
   bool leaves = before->tgid == process;
   bool comes = after->tgid == process;
   if (leaves || comes) {
@@ -116,8 +134,11 @@ int BPF_PROG(born, struct task_struct* thread) {
 /// Run once by the process itself, which cannot know its number outside of its namespace.
 SEC("raw_tp")
 int introduce(void* context) {
+  struct task_struct* self = bpf_get_current_task_btf();
   process = bpf_get_current_pid_tgid() >> 32;
-  training.ahead_ns = bpf_ktime_get_ns() - scheduler_ns(bpf_get_current_task_btf());
+  namers_level = level_of(self);
+  namers_namespace = namespace_at(self, namers_level);
+  training.ahead_ns = bpf_ktime_get_ns() - scheduler_ns(self);
   return 0;
 }
 

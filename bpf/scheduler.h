@@ -25,11 +25,13 @@ struct scheduler_slot {
   __u64 involuntary_switches;
 } __attribute__((aligned(128)));
 
-/// Of the training thread. `changes` is odd while it is being written.
+/// Of the training thread: of another process that is followed, its main one. `changes` is odd while it is being
+/// written.
 struct training_clock {
   __u64 changes;
   __u64 activity_ns[thread_activities];
   __u64 since_ns; ///< of the present activity, on the scheduler's clock; its time is not in activity_ns yet
   __s64 ahead_ns; ///< by which CLOCK_MONOTONIC is ahead of the scheduler's
   __u32 activity;
+  __s32 process; ///< whose thread it is, as user space names it: `wanted`
 };

@@ -4,7 +4,9 @@
 #include "telemetry/libbpf_errors.hpp"
 #include "telemetry/program_slots.hpp"
 
+#include <array>
 #include <bpf_programs/network.skel.h>
+#include <utility>
 #endif
 
 namespace dynamix::telemetry {
@@ -18,6 +20,20 @@ namespace {
 
 constexpr std::size_t events_max = 256; ///< told at once
 
+using followed_table = std::array<std::uint64_t, 1U << followed_bits>;
+
+/// Where the programs look the cookies up. One that finds no free slot is left out.
+followed_table table_of(std::span<const std::uint64_t> cookies) {
+  followed_table table{};
+  for (const auto cookie : cookies)
+    for (std::uint32_t attempt = 0; attempt < followed_tries; ++attempt)
+      if (auto& slot = table[followed_slot(cookie, attempt)]; slot == 0) {
+        slot = cookie;
+        break;
+      }
+  return table;
+}
+
 class loaded_network_programs final : public network_programs {
 public:
   loaded_network_programs() : skeleton_(network_skeleton__open()) {}
@@ -29,16 +45,24 @@ public:
   }
 
   /// What went wrong; empty: they count.
-  std::string start(int cgroup, const std::vector<std::uint16_t>& control_ports) {
-    if (skeleton_ == nullptr || network_skeleton__load(skeleton_) != 0)
+  std::string start(int cgroup, const std::vector<std::uint16_t>& control_ports, bool by_cookie) {
+    if (skeleton_ == nullptr)
+      return libbpf_problem("loading the network programs");
+    auto& programs = skeleton_->progs;
+    auto& links = skeleton_->links;
+    std::vector<std::pair<bpf_program*, bpf_link**>> attached{{programs.watch_connection, &links.watch_connection}};
+    for (const auto& packets :
+         {std::pair{programs.count_sent, &links.count_sent}, std::pair{programs.count_received, &links.count_received}})
+      if (by_cookie)
+        bpf_program__set_autoload(packets.first, false);
+      else
+        attached.push_back(packets);
+    if (network_skeleton__load(skeleton_) != 0)
       return libbpf_problem("loading the network programs");
     for (const auto port : control_ports)
       skeleton_->bss->control_ports[port / 8] |= static_cast<std::uint8_t>(1U << port % 8);
-    auto& programs = skeleton_->progs;
-    auto& links = skeleton_->links;
-    for (const auto& [program, link] :
-         {std::pair{programs.count_sent, &links.count_sent}, std::pair{programs.count_received, &links.count_received},
-          std::pair{programs.watch_connection, &links.watch_connection}}) {
+    skeleton_->bss->by_cookie = by_cookie ? 1 : 0;
+    for (const auto& [program, link] : attached) {
       *link = bpf_program__attach_cgroup(program, cgroup);
       if (*link == nullptr)
         return libbpf_problem("attaching the network programs to the cgroup");
@@ -57,6 +81,13 @@ public:
     return std::exchange(taken_, {});
   }
 
+  void follow(std::span<const std::uint64_t> cookies) override {
+    const auto table = table_of(cookies);
+    for (std::size_t i = 0; i < table.size(); ++i)
+      if (auto& slot = skeleton_->bss->followed[i]; slot != table[i])
+        __atomic_store_n(&slot, table[i], __ATOMIC_RELAXED);
+  }
+
 private:
   static int take_event(void* self, void* data, std::size_t size) {
     auto& programs = *static_cast<loaded_network_programs*>(self);
@@ -73,14 +104,23 @@ private:
   std::uint64_t untold_ = 0; ///< read, but too many at once
 };
 
+std::unique_ptr<network_programs> load(int cgroup, const std::vector<std::uint16_t>& control_ports, bool by_cookie,
+                                       std::string& problem) {
+  libbpf_set_print(&log_libbpf);
+  auto programs = std::make_unique<loaded_network_programs>();
+  problem = programs->start(cgroup, control_ports, by_cookie);
+  return problem.empty() ? std::move(programs) : nullptr;
+}
+
 } // namespace
 
 std::unique_ptr<network_programs>
 load_network_programs(int cgroup_descriptor, const std::vector<std::uint16_t>& control_ports, std::string& problem) {
-  libbpf_set_print(&log_libbpf);
-  auto programs = std::make_unique<loaded_network_programs>();
-  problem = programs->start(cgroup_descriptor, control_ports);
-  return problem.empty() ? std::move(programs) : nullptr;
+  return load(cgroup_descriptor, control_ports, false, problem);
+}
+
+std::unique_ptr<network_programs> load_connection_programs(int cgroup_descriptor, std::string& problem) {
+  return load(cgroup_descriptor, {}, true, problem);
 }
 
 #else
@@ -88,6 +128,10 @@ load_network_programs(int cgroup_descriptor, const std::vector<std::uint16_t>& c
 std::unique_ptr<network_programs> load_network_programs(int, const std::vector<std::uint16_t>&, std::string& problem) {
   problem = "this build is without eBPF";
   return nullptr;
+}
+
+std::unique_ptr<network_programs> load_connection_programs(int, std::string& problem) {
+  return load_network_programs(-1, {}, problem);
 }
 
 #endif

@@ -1,6 +1,7 @@
 #include "telemetry/probe.hpp"
 
 #include <algorithm>
+#include <array>
 #include <dlfcn.h>
 #include <vector>
 
@@ -18,15 +19,23 @@ struct memory {
   unsigned long long free = 0;
   unsigned long long used = 0;
 };
+/// nvmlProcessInfo_v2_t, which nvmlDeviceGetComputeRunningProcesses_v3 fills in, too.
+struct computing_process {
+  unsigned pid = 0;
+  unsigned long long memory = 0; ///< bytes
+  unsigned instance = 0;
+  unsigned compute_instance = 0;
+};
 constexpr int success = 0;
 constexpr unsigned devices_max = 64;
+constexpr unsigned processes_max = 256; ///< of a device; where there are more, nothing is known of them
 /// nvmlClocksThrottleReason: SwPowerCap, HwSlowdown, SwThermalSlowdown, HwThermalSlowdown, HwPowerBrakeSlowdown. The
 /// others (idle, set by a user, by a display) hold nothing down that was wanted.
 constexpr unsigned long long held_down = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
 
 class nvml_probe final : public probe {
 public:
-  nvml_probe() : library_(::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
+  explicit nvml_probe(int process) : process_(process), library_(::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
     if (library_ == nullptr) {
       problem_ = "there is no libnvidia-ml.so.1 (NVIDIA's driver)";
       return;
@@ -44,6 +53,8 @@ public:
     // Not every device has it; renamed in NVML 12, which keeps the old name.
     if (!find(reasons_, "nvmlDeviceGetCurrentClocksThrottleReasons"))
       find(reasons_, "nvmlDeviceGetCurrentClocksEventReasons");
+    if (!find(processes_, "nvmlDeviceGetComputeRunningProcesses_v3"))
+      find(processes_, "nvmlDeviceGetComputeRunningProcesses_v2");
     if (init() != success) {
       shutdown_ = nullptr;
       problem_ = "NVML found no driver that runs";
@@ -81,7 +92,10 @@ private:
   messages::gpu_statistics read() {
     messages::gpu_statistics seen;
     unsigned answered = 0;
-    for (auto* const one : devices_) {
+    auto measured = devices_;
+    if (std::erase_if(measured, [this](device one) { return !computes_on(one); }); measured.empty())
+      measured = devices_;
+    for (auto* const one : measured) {
       utilization used;
       memory space;
       unsigned long long reasons = 0;
@@ -103,12 +117,25 @@ private:
     return seen;
   }
 
+  /// Whether the process is known to.
+  bool computes_on(device one) const {
+    if (process_ == 0 || processes_ == nullptr)
+      return false;
+    std::array<computing_process, processes_max> running{};
+    unsigned count = running.size();
+    if (processes_(one, &count, running.data()) != success)
+      return false;
+    return std::any_of(running.begin(), running.begin() + std::min(count, processes_max),
+                       [this](const auto& each) { return each.pid == static_cast<unsigned>(process_); });
+  }
+
   template <class Function>
   bool find(Function& function, const char* name) {
     function = reinterpret_cast<Function>(::dlsym(library_, name));
     return function != nullptr;
   }
 
+  int process_; ///< 0: all of the machine's GPUs
   void* library_;
   std::string problem_;
   messages::gpu_statistics last_;
@@ -118,12 +145,13 @@ private:
   int (*utilization_)(device, utilization*) = nullptr;
   int (*memory_)(device, memory*) = nullptr;
   int (*reasons_)(device, unsigned long long*) = nullptr;
+  int (*processes_)(device, unsigned*, computing_process*) = nullptr;
 };
 
 } // namespace
 
-std::unique_ptr<probe> make_nvml_probe() {
-  return std::make_unique<nvml_probe>();
+std::unique_ptr<probe> make_nvml_probe(int process) {
+  return std::make_unique<nvml_probe>(process);
 }
 
 } // namespace dynamix::telemetry

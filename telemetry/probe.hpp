@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -92,18 +93,21 @@ std::unique_ptr<probe> make_tcp_info_probe(std::vector<std::uint16_t> control_po
 /// The same of connections that carry gradients alone, which is cheaper.
 std::unique_ptr<probe> make_gradient_tcp_info_probe(std::vector<std::uint16_t> control_ports);
 /// The same of another process's sockets, through NETLINK_SOCK_DIAG and /proc/PID/fd. Takes the process's own user. All
-/// of them carry gradients.
-std::unique_ptr<probe> make_process_tcp_info_probe(int process);
-/// getrusage and /proc/self/statm: CPU time, memory, page faults, and no waits.
-std::unique_ptr<probe> make_usage_probe();
+/// of them carry gradients. `told` gets the cookies of its sockets at each sample.
+using sockets_teller = std::function<void(const std::vector<std::uint64_t>& cookies)>;
+std::unique_ptr<probe> make_process_tcp_info_probe(int process, sockets_teller told = {});
+/// getrusage and /proc/self/statm, or /proc/PID/stat and statm of another process: CPU time, memory, page faults, and
+/// no waits.
+std::unique_ptr<probe> make_usage_probe(int process = 0);
 /// The same, and the waits of /proc/self/task/*/schedstat (the first 512 threads). Needs no privilege.
 /// Keeps the waits of threads that have ended; what a thread waits between the last sample and its end is not seen.
 /// Of another process (0: this one) the main thread is taken for the one that trains.
 std::unique_ptr<probe> make_procfs_probe(int process = 0);
 /// PSI of the machine (/proc/pressure), memory and CPU quota of the process's cgroup, version 1 or 2. 0: this process.
 std::unique_ptr<probe> make_pressure_probe(int process = 0);
-/// The machine's GPUs through NVML, which is looked for at run time.
-std::unique_ptr<probe> make_nvml_probe();
+/// The machine's GPUs through NVML, which is looked for at run time. Of another process: those that it computes on,
+/// once it does and NVML tells (not from within most containers); until then the machine's.
+std::unique_ptr<probe> make_nvml_probe(int process = 0);
 /// Measures nothing; every signal is masked.
 std::unique_ptr<probe> make_null_probe();
 

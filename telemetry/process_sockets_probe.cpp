@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include <unordered_set>
+#include <utility>
 
 namespace dynamix::telemetry {
 
@@ -39,8 +40,8 @@ bool take_inode(std::string_view link, std::uint32_t& inode) {
 
 class process_tcp_info_probe final : public probe {
 public:
-  explicit process_tcp_info_probe(int process)
-      : descriptors_(fmt::format("/proc/{}/fd", process)),
+  process_tcp_info_probe(int process, sockets_teller told)
+      : told_(std::move(told)), descriptors_(fmt::format("/proc/{}/fd", process)),
         netlink_(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG)) {
     constexpr timeval patience{.tv_sec = 0, .tv_usec = 200'000}; // the kernel answers in the call
     if (netlink_ >= 0)
@@ -64,6 +65,8 @@ public:
     for (const std::uint8_t family : {AF_INET, AF_INET6})
       valid = valid && ask(family) && take_answer();
     counts_.end(into, valid);
+    if (told_)
+      told_(counts_.cookies());
   }
 
 private:
@@ -141,6 +144,7 @@ private:
     }
   }
 
+  sockets_teller told_;
   std::string descriptors_;
   int netlink_;
   std::unordered_set<std::uint32_t> inodes_;
@@ -151,8 +155,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<probe> make_process_tcp_info_probe(int process) {
-  return std::make_unique<process_tcp_info_probe>(process);
+std::unique_ptr<probe> make_process_tcp_info_probe(int process, sockets_teller told) {
+  return std::make_unique<process_tcp_info_probe>(process, std::move(told));
 }
 
 } // namespace dynamix::telemetry

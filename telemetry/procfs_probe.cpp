@@ -198,8 +198,8 @@ std::unique_ptr<probe> make_procfs_probe(int process) {
   return std::make_unique<procfs_probe>(process);
 }
 
-std::unique_ptr<probe> make_usage_probe() {
-  return std::make_unique<usage_probe>(0);
+std::unique_ptr<probe> make_usage_probe(int process) {
+  return std::make_unique<usage_probe>(process);
 }
 
 } // namespace dynamix::telemetry

@@ -57,6 +57,7 @@ public:
   }
 
   void follow(int thread) override { __atomic_store_n(&skeleton_->bss->training_thread, thread, __ATOMIC_RELAXED); }
+  void follow_process(int process) override { __atomic_store_n(&skeleton_->bss->wanted, process, __ATOMIC_RELAXED); }
 
 private:
   scheduler_skeleton* skeleton_;

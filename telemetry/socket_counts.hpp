@@ -46,6 +46,15 @@ public:
     ++connections_;
   }
 
+  /// Of the sockets of this sample.
+  std::vector<std::uint64_t> cookies() const {
+    std::vector<std::uint64_t> open;
+    for (const auto& [cookie, seen] : sockets_)
+      if (seen.sample == sample_)
+        open.push_back(cookie);
+    return open;
+  }
+
   /// Writes the fields of the network.
   void end(counters& into, bool valid) {
     std::erase_if(sockets_, [this](const auto& entry) { return entry.second.sample != sample_; });

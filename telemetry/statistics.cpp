@@ -43,14 +43,11 @@ double rtt_quantile(const rtt_histogram& before, const rtt_histogram& after, dou
 
 void add_round_trips(const counters& before, const counters& after, messages::network_statistics& statistics) {
   statistics.rtt_seconds = std::max(0.0, after.rtt_seconds);
-  if (after.network_source != messages::signal_source::ebpf) {
-    statistics.rtt_p50_seconds = std::max(0.0, after.rtt_p50_seconds);
-    statistics.rtt_p99_seconds = std::max(0.0, after.rtt_p99_seconds);
-    statistics.congestion_window_segments = std::max(0.0, after.congestion_window_segments);
-    return;
-  }
+  statistics.rtt_p50_seconds = std::max(0.0, after.rtt_p50_seconds);
+  statistics.rtt_p99_seconds = std::max(0.0, after.rtt_p99_seconds);
+  statistics.congestion_window_segments = std::max(0.0, after.congestion_window_segments);
   const auto samples = static_cast<double>(growth(before.rtt_samples, after.rtt_samples));
-  if (!(samples > 0))
+  if (!(samples > 0)) // none were taken, or only the sockets' own were
     return;
   statistics.rtt_seconds = 1e-6 * static_cast<double>(growth(before.rtt_sum_us, after.rtt_sum_us)) / samples;
   statistics.rtt_p50_seconds = rtt_quantile(before.rtts, after.rtts, 0.5);

@@ -18,28 +18,43 @@ namespace {
 
 constexpr auto left_out = "[telemetry] sources leaves it out";
 
+std::string why_not_ebpf(const wanted_sources& wanted, const kernel_session* session,
+                         const std::string kernel_session::*problem) {
+  return std::string("not eBPF: ") + (wanted.ebpf && session != nullptr ? session->*problem : left_out);
+}
+
 signal_chain network_chain(const wanted_sources& wanted, const kernel_session* session,
                            const std::vector<std::uint16_t>& control_ports) {
   signal_chain chain{.of = signal::network};
   if (wanted.ebpf && session != nullptr && session->network)
     chain.best_first.push_back(make_ebpf_network_probe(session->network, make_gradient_tcp_info_probe(control_ports)));
   else
-    chain.reason =
-        std::string("not eBPF: ") + (wanted.ebpf && session != nullptr ? session->network_problem : left_out);
+    chain.reason = why_not_ebpf(wanted, session, &kernel_session::network_problem);
   if (wanted.tcp_info)
     chain.best_first.push_back(make_tcp_info_probe(control_ports));
   return chain;
 }
 
-signal_chain system_chain(const wanted_sources& wanted, const kernel_session* session) {
+signal_chain network_chain_of(int process, const wanted_sources& wanted, const kernel_session* session) {
+  signal_chain chain{.of = signal::network};
+  if (wanted.ebpf && session != nullptr && session->network)
+    chain.best_first.push_back(make_ebpf_connection_probe(session->network, process));
+  else
+    chain.reason = why_not_ebpf(wanted, session, &kernel_session::network_problem);
+  if (wanted.tcp_info)
+    chain.best_first.push_back(make_process_tcp_info_probe(process));
+  return chain;
+}
+
+/// `process`: another one; 0: this.
+signal_chain system_chain(int process, const wanted_sources& wanted, const kernel_session* session) {
   signal_chain chain{.of = signal::system};
   if (wanted.ebpf && session != nullptr && session->scheduler)
-    chain.best_first.push_back(make_ebpf_scheduler_probe(session->scheduler, make_usage_probe()));
+    chain.best_first.push_back(make_ebpf_scheduler_probe(session->scheduler, make_usage_probe(process), process));
   else
-    chain.reason =
-        std::string("not eBPF: ") + (wanted.ebpf && session != nullptr ? session->scheduler_problem : left_out);
+    chain.reason = why_not_ebpf(wanted, session, &kernel_session::scheduler_problem);
   if (wanted.procfs)
-    chain.best_first.push_back(make_procfs_probe());
+    chain.best_first.push_back(make_procfs_probe(process));
   return chain;
 }
 
@@ -77,24 +92,18 @@ std::vector<signal_chain> choose_sources(const wanted_sources& wanted, const ker
                                          const std::vector<std::uint16_t>& control_ports) {
   std::vector<signal_chain> chains;
   chains.push_back(network_chain(wanted, session, control_ports));
-  chains.push_back(system_chain(wanted, session));
+  chains.push_back(system_chain(0, wanted, session));
   chains.push_back(simple_chain(signal::pressure, wanted.procfs, [] { return make_pressure_probe(); }));
-  chains.push_back(simple_chain(signal::gpu, wanted.nvml, &make_nvml_probe));
+  chains.push_back(simple_chain(signal::gpu, wanted.nvml, [] { return make_nvml_probe(); }));
   return chains;
 }
 
-std::vector<signal_chain> choose_sources_of(int process, const wanted_sources& wanted) {
-  const auto explained = [](signal_chain chain) {
-    if (!chain.best_first.empty())
-      chain.reason = "not eBPF: training is another process";
-    return chain;
-  };
+std::vector<signal_chain> choose_sources_of(int process, const wanted_sources& wanted, const kernel_session* session) {
   std::vector<signal_chain> chains;
-  chains.push_back(
-      explained(simple_chain(signal::network, wanted.tcp_info, [&] { return make_process_tcp_info_probe(process); })));
-  chains.push_back(explained(simple_chain(signal::system, wanted.procfs, [&] { return make_procfs_probe(process); })));
+  chains.push_back(network_chain_of(process, wanted, session));
+  chains.push_back(system_chain(process, wanted, session));
   chains.push_back(simple_chain(signal::pressure, wanted.procfs, [&] { return make_pressure_probe(process); }));
-  chains.push_back(simple_chain(signal::gpu, wanted.nvml, &make_nvml_probe));
+  chains.push_back(simple_chain(signal::gpu, wanted.nvml, [&] { return make_nvml_probe(process); }));
   return chains;
 }
 

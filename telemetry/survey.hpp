@@ -24,9 +24,9 @@ struct wanted_sources {
 std::vector<signal_chain> choose_sources(const wanted_sources& wanted, const kernel_session* session,
                                          const std::vector<std::uint16_t>& control_ports);
 
-/// The same of another process: what its own user may see of it. Programs in the kernel measure their own process
-/// alone.
-std::vector<signal_chain> choose_sources_of(int process, const wanted_sources& wanted);
+/// The same of another process, and what its own user may see of it. `session`: of another
+/// (open_kernel_session_of_another).
+std::vector<signal_chain> choose_sources_of(int process, const wanted_sources& wanted, const kernel_session* session);
 
 /// What there is on a machine, for one process.
 struct machine_facts {

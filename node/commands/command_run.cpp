@@ -148,10 +148,11 @@ std::string read_reach(const std::vector<std::string>& texts, actors::host_optio
 std::shared_ptr<telemetry::kernel_session> start_measuring(const actors::host_options& options) {
   const auto& sources = options.file->telemetry_sources;
   std::shared_ptr<telemetry::kernel_session> session;
-  // The programs measure their own process, and a client is another one.
-  if (options.file->training.trainer == cluster::trainer_kind::built_in && options.own()->has(cluster::role::worker) &&
+  if (options.own()->has(cluster::role::worker) &&
       std::ranges::find(sources, cluster::telemetry_source::ebpf) != sources.end())
-    session = telemetry::open_kernel_session(actors::control_ports(options));
+    session = options.file->training.trainer == cluster::trainer_kind::client
+                  ? telemetry::open_kernel_session_of_another()
+                  : telemetry::open_kernel_session(actors::control_ports(options));
   if (const auto problem = telemetry::drop_privileges(); !problem.empty())
     spdlog::warn("privileges_kept reason=\"{}\"", problem);
   return session;

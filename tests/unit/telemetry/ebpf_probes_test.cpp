@@ -14,6 +14,7 @@ public:
   std::span<const network_slot> slots() const override { return cpus; }
   std::vector<network_event> take_events() override { return {}; }
   std::uint64_t events_dropped() const override { return 0; }
+  void follow(std::span<const std::uint64_t>) override {}
 
   std::array<network_slot, 2> cpus{};
 };
@@ -23,10 +24,12 @@ public:
   std::span<const scheduler_slot> slots() const override { return cpus; }
   training_clock training() const override { return clock; }
   void follow(int thread) override { followed = thread; }
+  void follow_process(int process) override { followed_process = process; }
 
   std::array<scheduler_slot, 2> cpus{};
   training_clock clock{};
   int followed = 0;
+  int followed_process = 0;
 };
 
 /// What TCP_INFO and procfs say meanwhile.
@@ -160,6 +163,24 @@ TEST_F(EbpfScheduler, HasFailedWhenNoProgramRunsInAWindow) {
   EXPECT_TRUE(sample_at(*probe_, 10).system_valid);
   EXPECT_TRUE(sample_at(*probe_, 10.1).system_valid) << "too short to tell";
   EXPECT_FALSE(sample_at(*probe_, 11).system_valid);
+}
+
+TEST_F(EbpfScheduler, MeasuresAnotherProcessOnceItHasBeenSeenAndUntilItEnds) {
+  procfs_.system_valid = true;
+  const auto probe = make_ebpf_scheduler_probe(programs_, std::make_unique<scripted_probe>(procfs_), 42);
+  EXPECT_EQ(programs_->followed_process, 42);
+  programs_->clock.process = 41; // the one before
+  ++programs_->cpus[0].cost.runs;
+  EXPECT_EQ(sample_at(*probe, 10).training_thread, 0);
+  programs_->clock.process = 42;
+  ++programs_->cpus[0].cost.runs;
+  const auto seen = sample_at(*probe, 11);
+  EXPECT_TRUE(seen.system_valid);
+  EXPECT_EQ(seen.training_thread, 42);
+  EXPECT_EQ(programs_->followed, 0) << "this process's training thread is nobody's affair";
+  procfs_.system_valid = false;
+  ++programs_->cpus[0].cost.runs;
+  EXPECT_FALSE(sample_at(*probe, 12).system_valid) << "it has ended, although programs run";
 }
 
 TEST(RunSeconds, ExtrapolatesFromTheRunsThatWereTimed) {

@@ -1,5 +1,6 @@
 /// Two GPUs as NVML would tell of them: the library's part that the probe calls, and what FAKE_NVML in the environment
-/// breaks of it. FAKE_NVML_OLD builds one that lacks a function, FAKE_NVML_RENAMED one with a function's newer name.
+/// breaks of it. A process that FAKE_NVML_PROCESS names computes on the first. FAKE_NVML_OLD builds one that lacks a
+/// function, FAKE_NVML_RENAMED one with a function's newer name.
 
 #include <cstdlib>
 #include <string_view>
@@ -15,10 +16,17 @@ struct memory {
   unsigned long long free;
   unsigned long long used;
 };
+struct computing_process {
+  unsigned pid;
+  unsigned long long memory;
+  unsigned instance;
+  unsigned compute_instance;
+};
 
 // nvmlReturn_t
 constexpr int invalid_argument = 2;
 constexpr int not_supported = 3;
+constexpr int insufficient_size = 7;
 constexpr int driver_not_loaded = 9;
 constexpr int gpu_is_lost = 15;
 
@@ -63,6 +71,21 @@ int nvmlDeviceGetMemoryInfo(void* device, memory* space) {
   return answer(device);
 }
 #endif
+#ifdef FAKE_NVML_RENAMED
+int nvmlDeviceGetComputeRunningProcesses_v2(void* device, unsigned* count, computing_process* running) {
+#else
+int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, computing_process* running) {
+#endif
+  const char* process = std::getenv("FAKE_NVML_PROCESS");
+  const unsigned room = *count;
+  *count = device == &first && process != nullptr ? 2 : 1;
+  if (room < *count || is_broken("many processes"))
+    return insufficient_size;
+  running[0] = {4'000'000'000U, 1, 0, 0};
+  if (*count == 2)
+    running[1] = {static_cast<unsigned>(std::strtoul(process, nullptr, 10)), 1, 0, 0};
+  return 0;
+}
 #ifdef FAKE_NVML_RENAMED
 int nvmlDeviceGetCurrentClocksEventReasons(void* device, unsigned long long* reasons) {
 #else

@@ -3,6 +3,7 @@
 
 #include "telemetry/ebpf_probes.hpp"
 #include "telemetry/training_thread.hpp"
+#include "tests/unit/telemetry/burning.hpp"
 #include "tests/unit/telemetry/loopback.hpp"
 #include "tests/unit/telemetry/needs_bpf.hpp"
 
@@ -12,7 +13,6 @@
 #include <sched.h>
 #include <sstream>
 #include <thread>
-#include <time.h>
 
 namespace dynamix::telemetry {
 namespace {
@@ -183,12 +183,6 @@ TEST_F(KernelCounts, RetransmissionsAsTheKernelCountsThemUnderLoss) {
   EXPECT_EQ(told, "");
 }
 
-double thread_cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 TEST_F(KernelCounts, WaitsForACpuAsSchedstatDoes) {
   const auto session = open_kernel_session({});
   ASSERT_TRUE(session->scheduler) << session->scheduler_problem;
@@ -199,29 +193,20 @@ TEST_F(KernelCounts, WaitsForACpuAsSchedstatDoes) {
   std::atomic<bool> go = false;
   std::atomic<bool> end = false;
   // Two threads share a core, so each waits for about as long as the other runs. One of them trains.
-  const auto burn = [&](bool trains) {
-    cpu_set_t allowed;
-    sched_getaffinity(0, sizeof(allowed), &allowed);
-    int core = 0;
-    while (!CPU_ISSET(core, &allowed))
-      ++core;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(core, &one);
-    sched_setaffinity(0, sizeof(one), &one);
+  const auto burn_half_a_second = [&](bool trains) {
+    stay_on_one_core();
     if (trains)
       mark_training_thread();
     ++ready;
     while (!go)
       std::this_thread::sleep_for(std::chrono::milliseconds(1)); // switches, and hardly waits for a core
-    for (const double until = thread_cpu_seconds() + 0.5; thread_cpu_seconds() < until;) {
-    }
+    burn(0.5);
     ++done;
     while (!end)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
   };
-  std::thread first(burn, true);
-  std::thread second(burn, false);
+  std::thread first(burn_half_a_second, true);
+  std::thread second(burn_half_a_second, false);
   while (ready < 2)
     std::this_thread::yield();
   sample(*kernel); // follows the training thread from here

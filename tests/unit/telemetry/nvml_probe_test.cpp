@@ -15,14 +15,14 @@ struct reading {
 };
 
 /// What the probe finds with `library` under NVML's name, which is broken so.
-reading read_with(const char* library, const char* broken = "") {
+reading read_with(const char* library, const char* broken = "", int process = 0) {
   void* const loaded = ::dlopen(library, RTLD_NOW | RTLD_LOCAL); // loaded before, it is what the probe finds
   EXPECT_NE(loaded, nullptr) << ::dlerror();
   ::setenv("FAKE_NVML", broken, 1);
   counters sampled;
   reading found;
   {
-    const auto probe = make_nvml_probe();
+    const auto probe = make_nvml_probe(process);
     probe->sample(sampled);
     found = {sampled.gpu, probe->problem()};
   }
@@ -39,6 +39,20 @@ TEST(NvmlProbe, SumsUpTheMachinesGpus) {
     EXPECT_DOUBLE_EQ(gpu.memory_ratio, 0.75);
     EXPECT_TRUE(gpu.throttled);
   }
+}
+
+TEST(NvmlProbe, MeasuresTheGpusOfOneProcess) {
+  ::setenv("FAKE_NVML_PROCESS", "42", 1);
+  for (const char* library : {DYNAMIX_FAKE_NVML, DYNAMIX_FAKE_NVML_RENAMED}) {
+    const auto of_it = read_with(library, "", 42).gpu;
+    ASSERT_TRUE(of_it.valid);
+    EXPECT_DOUBLE_EQ(of_it.utilisation_ratio, 0.8);
+    EXPECT_DOUBLE_EQ(of_it.memory_ratio, 0.25);
+    EXPECT_FALSE(of_it.throttled);
+    EXPECT_DOUBLE_EQ(read_with(library, "", 43).gpu.utilisation_ratio, 0.6) << "it is on none that NVML tells of";
+    EXPECT_DOUBLE_EQ(read_with(library, "many processes", 42).gpu.utilisation_ratio, 0.6);
+  }
+  ::unsetenv("FAKE_NVML_PROCESS");
 }
 
 TEST(NvmlProbe, TakesForThrottledOnlyWhatIsHeldDown) {

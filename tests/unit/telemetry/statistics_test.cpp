@@ -120,6 +120,15 @@ TEST(Statistics, HasNoRoundTripTimeWithoutASample) {
   EXPECT_EQ(network.rtt_p99_seconds, 0);
 }
 
+TEST(Statistics, KeepsTheSocketsOwnRoundTripTimesWithoutASample) {
+  counters before = at(1);
+  counters after = at(2);
+  before.network_source = after.network_source = messages::signal_source::ebpf;
+  after.rtt_p50_seconds = 0.001;
+  after.rtt_p99_seconds = 0.002;
+  EXPECT_EQ(network_between(before, after).rtt_p99_seconds, 0.002);
+}
+
 TEST(Statistics, IsMaskedWhenTheSourceHasChanged) {
   counters before = at(1);
   counters after = at(2);

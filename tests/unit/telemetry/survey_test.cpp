@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 namespace dynamix::telemetry {
 namespace {
 
@@ -129,6 +131,16 @@ TEST(Sources, AreChosenByWhatIsWanted) {
   EXPECT_TRUE(chains[1].best_first.empty());
   kernel_session session{.network_problem = "no CAP_BPF"};
   EXPECT_EQ(choose_sources({.ebpf = true}, &session, {})[0].reason, "not eBPF: no CAP_BPF");
+}
+
+TEST(Sources, OfAnotherProcessAreChosenByWhatIsWanted) {
+  kernel_session session{.network_problem = "no CAP_BPF", .scheduler_problem = "no CAP_PERFMON", .of_another = true};
+  const auto chains = choose_sources_of(::getpid(), {.ebpf = true, .procfs = true}, &session);
+  ASSERT_EQ(chains.size(), 4U);
+  EXPECT_EQ(chains[0].reason, "not eBPF: no CAP_BPF");
+  EXPECT_TRUE(chains[0].best_first.empty());
+  EXPECT_EQ(chains[1].reason, "not eBPF: no CAP_PERFMON");
+  EXPECT_EQ(chains[1].best_first.size(), 1U);
 }
 
 } // namespace
