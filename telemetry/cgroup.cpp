@@ -111,13 +111,13 @@ int remove_abandoned_below(const std::string& directory) {
 
 class entered_cgroup final : public own_cgroup {
 public:
-  entered_cgroup(std::string path, std::string parent, int descriptor)
-      : path_(std::move(path)), parent_(std::move(parent)), descriptor_(descriptor) {}
+  entered_cgroup(std::string path, std::string parent, bool made, int descriptor)
+      : path_(std::move(path)), parent_(std::move(parent)), made_(made), descriptor_(descriptor) {}
   entered_cgroup(const entered_cgroup&) = delete;
   entered_cgroup& operator=(const entered_cgroup&) = delete;
   ~entered_cgroup() override {
     ::close(descriptor_);
-    if (!parent_.empty() && move_process(parent_))
+    if (made_ && (parent_.empty() || move_process(parent_)))
       remove();
   }
 
@@ -133,14 +133,16 @@ private:
   }
 
   std::string path_;
-  std::string parent_; ///< empty: the process was in the group before
+  std::string parent_; ///< that the process came from; empty: it has not moved
+  bool made_;
   int descriptor_;
 };
 
-std::unique_ptr<own_cgroup> open_group(const std::string& path, const std::string& parent, std::string& problem) {
+std::unique_ptr<own_cgroup> open_group(const std::string& path, const std::string& parent, bool made,
+                                       std::string& problem) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor >= 0)
-    return std::make_unique<entered_cgroup>(path, parent, descriptor);
+    return std::make_unique<entered_cgroup>(path, parent, made, descriptor);
   problem = error_text("cannot open " + path);
   return nullptr;
 }
@@ -160,6 +162,12 @@ std::string mount_of_own() {
 bool is_version_2(const std::string& directory) {
   struct statfs about {};
   return ::statfs(directory.c_str(), &about) == 0 && about.f_type == CGROUP2_SUPER_MAGIC;
+}
+
+/// A new group, named after this process; empty with errno where none can be made.
+std::string group_below(const std::string& parent) {
+  auto group = fmt::format("{}/{}{}", parent, own_prefix, ::getpid());
+  return ::mkdir(group.c_str(), 0755) == 0 || errno == EEXIST ? group : "";
 }
 
 bool alone_in(const std::string& group) {
@@ -211,16 +219,31 @@ std::unique_ptr<own_cgroup> enter_own_cgroup(std::string& problem) {
     return nullptr;
   }
   remove_abandoned_below(parent);
-  const auto group = fmt::format("{}/{}{}", parent, own_prefix, ::getpid());
-  const bool made = ::mkdir(group.c_str(), 0755) == 0 || errno == EEXIST;
+  const auto group = group_below(parent);
+  const bool made = !group.empty();
   if (made && move_process(group))
-    return open_group(group, parent, problem);
-  problem = error_text(made ? "cannot enter " + group : "cannot make " + group);
+    return open_group(group, parent, true, problem);
+  problem = error_text(made ? "cannot enter " + group : "cannot make a group in " + parent);
   if (made)
     ::rmdir(group.c_str());
   if (alone_in(parent))
-    return open_group(parent, "", problem);
+    return open_group(parent, "", false, problem);
   return nullptr;
+}
+
+std::unique_ptr<own_cgroup> make_cgroup_for_command() {
+  const auto parent = find_own_cgroups().unified;
+  const auto group = parent.empty() ? "" : group_below(parent);
+  std::string problem;
+  return group.empty() ? nullptr : open_group(group, "", true, problem);
+}
+
+std::string nearest_file(const std::string& group, const std::string& file, const std::string& word) {
+  std::error_code ignored;
+  for (std::filesystem::path at = group; std::filesystem::exists(at / "cgroup.procs", ignored); at = at.parent_path())
+    if (const auto text = read_small_file(at / file); !text.empty() && text.find(word) != std::string::npos)
+      return at / file;
+  return "";
 }
 
 int remove_abandoned_cgroups() {

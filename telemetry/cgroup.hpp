@@ -39,6 +39,15 @@ public:
 /// `problem`.
 std::unique_ptr<own_cgroup> enter_own_cgroup(std::string& problem);
 
+/// A new group like that, in which nobody is yet: a command may begin in it. When this goes, the group is removed,
+/// unless something that the command left behind is still in it. Null where none can be made.
+std::unique_ptr<own_cgroup> make_cgroup_for_command();
+
+/// The path of `file` in `group` or in the nearest group above it where it is and has `word` in it; empty where it is
+/// in none. A group of version 2 has a controller's files only where all above it pass the controller on, and what
+/// those above account for and limit holds for it, too.
+std::string nearest_file(const std::string& group, const std::string& file, const std::string& word);
+
 /// Removes the groups beside or below the present one that processes left which did not live to do it themselves.
 /// Returns how many.
 int remove_abandoned_cgroups();

@@ -43,12 +43,10 @@ class pressure_probe final : public probe {
 public:
   explicit pressure_probe(int process) {
     const auto places = process == 0 ? find_own_cgroups() : find_cgroups_of(process);
-    if (places.memory.empty())
-      return;
-    memory_ = open_file(places.memory + "/memory.current");
+    memory_ = open_file(nearest_file(places.memory, "memory.current", ""));
     if (memory_.descriptor() < 0)
-      memory_ = open_file(places.memory + "/memory.usage_in_bytes");
-    throttling_ = open_file(places.cpu + "/cpu.stat");
+      memory_ = open_file(nearest_file(places.memory, "memory.usage_in_bytes", ""));
+    throttling_ = open_file(nearest_file(places.cpu, "cpu.stat", "throttled"));
   }
 
   std::string name() const override { return "PSI"; }

@@ -3,6 +3,7 @@
 #include "node/launch/client_cluster.hpp"
 #include "node/launch/command_process.hpp"
 #include "node/launch/local_run.hpp"
+#include "telemetry/cgroup.hpp"
 
 #include <chrono>
 #include <csignal>
@@ -115,10 +116,12 @@ int exec(const exec_arguments& arguments, command_context& context) {
   options.trace = arguments.trace;
   options.log_json = arguments.log_json;
   name_agents(options);
+  const auto group = telemetry::make_cgroup_for_command();
   std::string not_started;
   std::stop_source over;
   const auto start = [&] {
-    not_started = command.start(arguments.command, {{"DYNAMIX_AGENT", agent_directory(run)}});
+    not_started =
+        command.start(arguments.command, {{"DYNAMIX_AGENT", agent_directory(run)}}, group ? group->path() : "");
     if (!not_started.empty())
       over.request_stop();
   };

@@ -49,6 +49,15 @@ def train(rank, world, epochs, samples, kill_at, slow):
     return taken, sizes, status, steps, [json.loads(path.read_text()) for path in found]
 
 
+def writable_cgroups():
+    """Where the whole hierarchy of version 2 is mounted for writing; empty where it is not."""
+    for line in pathlib.Path("/proc/self/mounts").read_text(encoding="ascii").splitlines():
+        _, place, kind, options = line.split()[:4]
+        if kind == "cgroup2" and "rw" in options.split(","):
+            return place
+    return ""
+
+
 @unittest.skipUnless(agents.program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")
 class Agents(unittest.TestCase):
     def check_samples(self, results, samples, epochs):
@@ -73,6 +82,17 @@ class Agents(unittest.TestCase):
             self.assertEqual((status.step, status.samples), (steps, 16000))
             self.assertFalse(status.stop)
 
+    @unittest.skipUnless(os.geteuid() == 0 and writable_cgroups(), "needs root, and cgroup version 2 to write to")
+    def test_are_beside_a_command_in_a_cgroup_of_its_own(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [agents.program(), "exec", "--workers", "1", "--run", os.path.join(folder, "run"), "--",
+                       "/bin/cat", "/proc/self/cgroup"]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+                said = process.communicate(timeout=60)[0]
+            groups = [line[3:] for line in said.splitlines() if line.startswith("0::")]
+            self.assertEqual([os.path.basename(group) for group in groups], [f"dynamix-{process.pid}"])
+            self.assertFalse(os.path.exists(writable_cgroups() + groups[0]), "the group is still there")
+
     def test_serve_a_script_under_torchrun(self):
         with tempfile.TemporaryDirectory() as folder:
             run = os.path.join(folder, "run")
@@ -85,6 +105,11 @@ class Agents(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace"))
             for name in ("windows.jsonl", "summary.json", "report.html"):
                 self.assertTrue(os.path.isfile(os.path.join(run, name)), f"{name} is missing")
+            rows = map(json.loads, pathlib.Path(run, "windows.jsonl").read_text(encoding="utf-8").splitlines())
+            sources = [row["text"] for row in rows if row.get("event") == "telemetry"]
+            self.assertEqual(len(sources), 2)
+            for text in sources:  # by eBPF, or with what an agent here lacks for that
+                self.assertRegex(text, r"network: (eBPF\n|TCP_INFO by sock_diag, since not eBPF: (?!\[telemetry\]))")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
 namespace dynamix::telemetry {
 namespace {
 
@@ -37,6 +41,29 @@ TEST(Cgroups, AreNoneWhereVersion2IsNotMounted) {
   EXPECT_EQ(found.memory, "/sys/fs/cgroup/memory");
   EXPECT_EQ(find_cgroups("", "").unified, "");
   EXPECT_EQ(find_cgroups("nonsense\n0", "more nonsense\n").unified, "");
+}
+
+/// A group of version 2, as far as it is looked at.
+void write_group(const std::filesystem::path& group, const std::string& cpu_stat, const std::string& memory) {
+  std::filesystem::create_directories(group);
+  std::ofstream(group / "cgroup.procs") << "";
+  std::ofstream(group / "cpu.stat") << cpu_stat;
+  if (!memory.empty())
+    std::ofstream(group / "memory.current") << memory;
+}
+
+TEST(Cgroups, AreAccountedForByTheNearestOneAboveThatHasTheController) {
+  const auto top = std::filesystem::path(testing::TempDir()) / ("groups-" + std::to_string(::getpid()));
+  write_group(top / "root", "usage_usec 9\n", "");
+  write_group(top / "root/service", "usage_usec 5\nthrottled_usec 7\n", "4096\n");
+  write_group(top / "root/service/dynamix-1", "usage_usec 3\n", "");
+  std::ofstream(top / "memory.current") << "of no group\n";
+  EXPECT_EQ(nearest_file(top / "root/service/dynamix-1", "memory.current", ""), top / "root/service/memory.current");
+  EXPECT_EQ(nearest_file(top / "root/service/dynamix-1", "cpu.stat", "throttled"), top / "root/service/cpu.stat");
+  EXPECT_EQ(nearest_file(top / "root/service/dynamix-1", "cpu.stat", "usage"), top / "root/service/dynamix-1/cpu.stat");
+  EXPECT_EQ(nearest_file(top / "root", "memory.current", ""), "");
+  EXPECT_EQ(nearest_file("", "memory.current", ""), "");
+  std::filesystem::remove_all(top);
 }
 
 } // namespace
