@@ -127,9 +127,14 @@ def register(model: DistributedDataParallel, peers: Peers) -> Hook:
         wrapped.register_comm_hook(hook, _hook)
     except RuntimeError as problem:
         raise RuntimeError(f"this model's communication hook is taken, and dynamix needs it: {problem}") from problem
+    if peers.elastic and model.find_unused_parameters:
+        # It looks for them in its own group, which is this member alone, and drops what the others' branches gave.
+        raise NotImplementedError("elastic=... and find_unused_parameters: DistributedDataParallel would leave out the "
+                                  "gradients of what only other members used; give dynamix.join the model itself, and "
+                                  "call run.average_gradients() between backward and the optimiser's step")
     if peers.elastic and not can_rehearse(model):
-        raise NotImplementedError("elastic=... needs DistributedDataParallel without static_graph and find_unused_parameters, "
-                                  "no complex parameters and no gradients yet: members lay out their buckets alone")
+        raise NotImplementedError("elastic=... needs DistributedDataParallel without static_graph, no complex parameters "
+                                  "and no gradients yet: members lay out their buckets alone")
     if can_rehearse(model):
         sum_accumulated(model)
         if peers.elastic:

@@ -36,10 +36,23 @@ def read(shard):
         yield 15 * shard + item, torch.randn(8, generator=generator)
 
 
-def layers():
+class Branches(torch.nn.Module):
+    """A layer for samples of two kinds, of which many batches have but one. Its outputs are in another order."""
+
+    def __init__(self):
+        super().__init__()
+        self.common, self.rare, self.often = torch.nn.Linear(8, 64), torch.nn.Linear(64, 1), torch.nn.Linear(64, 1)
+
+    def forward(self, values):
+        hidden, is_rare = torch.tanh(self.common(values)), values[:, 0] > 1.2
+        chosen = [(self.rare, hidden[is_rare]), (self.often, hidden[~is_rare])]
+        return torch.cat([layer(rows) for layer, rows in chosen if len(rows)])
+
+
+def layers(branches=False):
     """Of several buckets: the first one of DistributedDataParallel is of a megabyte."""
-    return torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.Tanh(), torch.nn.Linear(64, 4096), torch.nn.Tanh(),
-                               torch.nn.Linear(4096, 1))
+    return Branches() if branches else torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.Tanh(), torch.nn.Linear(64, 4096),
+                                                           torch.nn.Tanh(), torch.nn.Linear(4096, 1))
 
 
 def tensors():
@@ -62,14 +75,14 @@ def store_of(folder):
 
 
 def train(rank, folder, life, sockets, wrapped, loader_workers, stream, passes=1, world=WORLD, pause=0.004, seconds=60,
-          awaited=None):
+          awaited=None, branches=False):
     """One life of a member. Each step is in its journal before it is trained, and behind it. So many backward passes, each
     of them synchronised, come before a step of the optimiser. The second half of the training is slow until the file
     `awaited` is there."""
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
     torch.set_num_threads(1)
     torch.manual_seed(100 * rank + life)  # all begin with the parameters of one
-    model = layers()
+    model = layers(branches)
     if wrapped:
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
         model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.001)
@@ -93,7 +106,7 @@ def train(rank, folder, life, sockets, wrapped, loader_workers, stream, passes=1
             if not wrapped:
                 run.average_gradients()
             optimizer.step()
-            optimizer.zero_grad()
+            optimizer.zero_grad(set_to_none=branches)
             note(done=last)
 
         for epoch in range(run.epoch, EPOCHS):
@@ -132,14 +145,16 @@ class Trial:
     """Runs until so many members were killed. `problems` says what went wrong."""
 
     def __init__(self, kills=0, seed=1, with_agents=False, streams=None, passes=1, by_tcp=False, prefix="",
-                 world=WORLD):
-        """`by_tcp`: the members meet through a TCPStore of this process, under a `prefix` where there is one.
+                 world=WORLD, branches=False):
+        """`branches`: of a model whose parameters not all members use in each step.
+        `by_tcp`: the members meet through a TCPStore of this process, under a `prefix` where there is one.
         `streams`: whether the data are a stream; None: drawn for each run. Of several `passes` a step
         DistributedDataParallel synchronises each."""
         self._random = random.Random(seed)
         self._with_agents = with_agents
         self._streams = streams
         self._passes = passes
+        self._branches = branches
         self._by_tcp, self._prefix = by_tcp, prefix
         self._stream, self._world = bool(streams), world
         self.left = kills
@@ -163,7 +178,8 @@ class Trial:
 
     def _start(self, rank, folder, sockets):
         arguments = (rank, folder, self._lives[rank], sockets, self._wrapped, self._workers, self._stream, self._passes)
-        process = multiprocessing.get_context("fork").Process(target=train, args=arguments)
+        process = multiprocessing.get_context("fork").Process(target=train, args=arguments,
+                                                              kwargs={"branches": self._branches})
         self._lives[rank] += 1
         process.start()
         return process
@@ -174,6 +190,7 @@ class Trial:
             store = torch.distributed.TCPStore("127.0.0.1", 0, None, True)
             pathlib.Path(folder, "port").write_text(f"{store.port} {self._prefix}", encoding="ascii")
         self._wrapped, self._workers = self._random.random() < 0.5 or self._passes > 1, self._random.choice((0, 0, 2))
+        self._wrapped = self._wrapped and not self._branches
         self._stream = self._streams if self._streams is not None else self._random.random() < 0.3
         members = [self._start(rank, folder, sockets) for rank in range(WORLD)]
         limit = time.monotonic() + RUN_SECONDS
@@ -253,7 +270,7 @@ class Trial:
         start = max(starts, key=lambda line: line["generation"])["initial"]
         values = torch.cat([value.unsqueeze(0) for shard in range(SAMPLES // 15) for _, value in read(shard)])
         values = values if self._stream else tensors()
-        model = layers()
+        model = layers(self._branches)
         with torch.no_grad():
             for parameter, numbers in zip(model.parameters(), start):
                 parameter.copy_(torch.tensor(numbers))
@@ -262,7 +279,7 @@ class Trial:
             newest = max(line["generation"] for line in begun[step])
             batch = [sample for line in begun[step] if line["generation"] == newest for sample in line["samples"]]
             optimizer.param_groups[0]["lr"] = 0.01 * len(batch) / (8 * self._world)  # rule="linear"
-            optimizer.zero_grad()
+            optimizer.zero_grad(set_to_none=self._branches)
             model(values[batch]).square().mean().backward()
             optimizer.step()
         largest = max(float(own.abs().max()) for own in model.parameters())

@@ -24,8 +24,8 @@ from dynamix.elastic import Members
 
 
 class Elastic(unittest.TestCase):
-    def check(self, kills, seed, with_agents, streams, passes=1):
-        trial = elastic.Trial(kills, seed, with_agents, streams, passes).run()
+    def check(self, kills, seed, with_agents, streams, passes=1, branches=False):
+        trial = elastic.Trial(kills, seed, with_agents, streams, passes, branches=branches).run()
         print(trial.report())
         self.assertEqual(trial.problems, [])
         self.assertEqual(trial.killed, kills)
@@ -43,6 +43,9 @@ class Elastic(unittest.TestCase):
             trial = elastic.Trial(12, 3, by_tcp=True, prefix=prefix).run()
             print(trial.report())
             self.assertEqual(trial.problems, [])
+
+    def test_models_with_branches_that_not_all_members_use_in_a_step(self):
+        self.check(6, 11, False, False, branches=True)
 
     def test_streams_outlive_the_members_that_lease_them(self):
         self.check(5, 5, False, True)
@@ -135,6 +138,22 @@ def other_layout(rank, world, path):
     torch.distributed.destroy_process_group()
     torch.distributed.init_process_group("gloo", init_method=f"file://{path}-end", rank=rank, world_size=world)
     return result
+
+
+def other_wrapping(rank, world, options):
+    """Why models with these options of DistributedDataParallel are refused."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=rank, world_size=world)
+
+    def join(option):
+        model = DistributedDataParallel(nn.Linear(3, 1), **{option: True})
+        try:
+            alone(lambda _: dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), agent="off",
+                                         elastic=torch.distributed.HashStore()), world)
+        except NotImplementedError as problem:
+            return str(problem)
+        return "nothing was refused"
+
+    return [(option, join(option)) for option in options]
 
 
 def train_a_stream(_, __, folder, rank, size, steps):
@@ -231,6 +250,11 @@ class Refusals(unittest.TestCase):
         run = alone(lambda rank: make(store), 1)
         with self.assertRaisesRegex(NotImplementedError, "no batch ahead"):
             run.loader(data(), batch_size=4, fetch_ahead=1)
+
+    def test_of_models_that_are_wrapped_in_another_way(self):
+        expected = {"find_unused_parameters": "run.average_gradients()", "static_graph": "without static_graph"}
+        for option, text in ranks.run(other_wrapping, 1, list(expected))[0]:
+            self.assertIn(expected[option], text)
 
     def test_of_members_with_other_buckets(self):
         with tempfile.TemporaryDirectory() as folder:
