@@ -2,7 +2,8 @@
 
     dynamix-node exec --workers 2 -- accelerate launch --num_processes 2 --cpu examples/with_accelerate.py
 
-Written against accelerate's documentation and not run by a test: Debian has no package of it.
+Written against accelerate's documentation and not run yet: Debian has no package of it.
+`examples_test` runs it where it is installed.
 """
 import accelerate
 import torch

@@ -3,7 +3,8 @@ backward, and averaged behind it.
 
     dynamix-node exec --workers 2 -- fabric run --accelerator cpu --devices 2 --strategy ddp examples/with_fabric.py
 
-Written against Lightning's documentation and not run by a test: Debian has no package of it.
+Written against Lightning's documentation and not run yet: Debian has no package of it.
+`examples_test` runs it where it is installed.
 """
 import lightning
 import torch

@@ -3,7 +3,8 @@ optimiser is there.
 
     dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/with_lightning.py
 
-Written against Lightning's documentation and not run by a test: Debian has no package of it.
+Written against Lightning's documentation and not run yet: Debian has no package of it.
+`examples_test` runs it where it is installed.
 """
 import lightning
 import torch

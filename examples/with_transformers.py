@@ -3,7 +3,8 @@ behind that: the loader joins then.
 
     dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/with_transformers.py
 
-Written against the documentation of transformers and not run by a test: Debian has no package of it.
+Written against the documentation of transformers and not run yet: Debian has no package of it.
+`examples_test` runs it where it is installed.
 """
 import torch
 import transformers

@@ -13,11 +13,11 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE / "python"), "OMP_NUM_THRE
 TORCHRUN = ["-m", "torch.distributed.run", "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0", "-r", "1", "-t", "1"]
 
 
-def example(name, *arguments, ranks=1):
+def example(name, *arguments, ranks=1, **variables):
     script = [str(SOURCE / "examples" / name), "--agent", "off", *arguments]
     with tempfile.TemporaryDirectory() as logs:
         launch = [*TORCHRUN, "--log_dir", logs, "--nproc_per_node", str(ranks)] if ranks > 1 else []
-        done = subprocess.run([sys.executable, *launch, *script], env=ENVIRONMENT, stdout=subprocess.PIPE,
+        done = subprocess.run([sys.executable, *launch, *script], env={**ENVIRONMENT, **variables}, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=400)
     text = done.stdout.decode(errors="replace")
     assert done.returncode == 0, text
@@ -25,7 +25,7 @@ def example(name, *arguments, ranks=1):
 
 
 def epochs(text):
-    return [line[line.index("epoch "):] for line in text.splitlines() if "epoch " in line and ", batch sizes" in line]
+    return [line[line.index("epoch "):] for line in text.splitlines() if "epoch " in line and "batch sizes" in line]
 
 
 @unittest.skipUnless(os.path.isdir("/usr/share/datasets/fashion-mnist"), "apt-get install dataset-fashion-mnist")
@@ -59,6 +59,36 @@ class Text(unittest.TestCase):
             shown = epochs(example("transformer.py", "--epochs", "2", *options, ranks=2))
             losses = [float(line.split("loss ")[1].split(",")[0]) for line in shown]
             self.assertLess(losses[-1], 3.2)
+
+
+def needs(package):
+    missing = not importlib.util.find_spec(package) or not os.path.isdir("/usr/share/datasets/fashion-mnist")
+    return unittest.skipIf(missing, f"needs {package}, which Debian does not have, and dataset-fashion-mnist")
+
+
+class Frameworks(unittest.TestCase):
+    """Each trains two epochs with two ranks."""
+
+    def check(self, name, **variables):
+        shown = epochs(example(name, ranks=2, **variables))
+        self.assertEqual({line.split(":")[0] for line in shown}, {"epoch 0", "epoch 1"})
+
+    @needs("accelerate")
+    def test_accelerate(self):
+        self.check("with_accelerate.py", ACCELERATE_USE_CPU="1")
+
+    @needs("lightning")
+    def test_fabric(self):
+        self.check("with_fabric.py", LT_ACCELERATOR="cpu", LT_DEVICES="2", LT_STRATEGY="ddp")
+
+    @needs("lightning")
+    def test_lightning(self):
+        self.check("with_lightning.py")
+
+    @needs("transformers")
+    def test_transformers(self):
+        text = example("with_transformers.py", ranks=2)
+        self.assertIn("'train_loss'", text)
 
 
 if __name__ == "__main__":
