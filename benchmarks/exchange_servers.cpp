@@ -21,6 +21,7 @@ namespace {
 struct servers_plan {
   std::uint32_t rank = 0;
   std::uint32_t world = 1;
+  std::uint32_t extra = 0; ///< ranks, the last ones, that bring nothing and serve where shares are planned
   std::string address = "127.0.0.1";
   std::string meeting;
   std::uint32_t mib = 16;
@@ -39,18 +40,31 @@ struct contender {
   double cpu_seconds = 0; ///< of this process
 };
 
+exchange::place place_of(const servers_plan& plan, const char* name) {
+  exchange::place own{.rank = plan.rank,
+                      .members = std::vector<std::uint32_t>(plan.world - plan.extra),
+                      .store_prefix = name,
+                      .address = plan.address};
+  std::iota(own.members.begin(), own.members.end(), 0U);
+  return own;
+}
+
+exchange::place served_place_of(const servers_plan& plan) {
+  auto own = place_of(plan, "planned");
+  own.servers.resize(plan.extra);
+  std::iota(own.servers.begin(), own.servers.end(), plan.world - plan.extra);
+  return own;
+}
+
 std::vector<contender> join_all(const servers_plan& plan, exchange::store& meeting, const exchange::interruption& never,
                                 exchange::summing_plan& measured) {
-  std::vector<std::uint32_t> ranks(plan.world);
-  std::iota(ranks.begin(), ranks.end(), 0U);
-  const auto place = [&](const char* name) {
-    return exchange::place{.rank = plan.rank, .members = ranks, .store_prefix = name, .address = plan.address};
-  };
+  const auto place = [&](const char* name) { return place_of(plan, name); };
   std::vector<contender> all;
   all.push_back({"ring", exchange::join(place("ring"), meeting, never)});
   all.push_back({"equal", exchange::sum_by_servers(exchange::join_gloo_ring(place("equal"), meeting, never),
-                                                   std::vector<double>(plan.world, 1), never)});
-  all.push_back({"planned", exchange::join(place("planned"), meeting, never, exchange::summing::servers, &measured)});
+                                                   std::vector<double>(plan.world - plan.extra, 1), never)});
+  all.push_back(
+      {"planned", exchange::join(served_place_of(plan), meeting, never, exchange::summing::servers, &measured)});
   const auto floats = std::size_t{plan.bucket_kib} * 1024 / sizeof(float);
   for (auto& each : all)
     for (std::uint32_t i = 0; i < plan.mib * 1024 / plan.bucket_kib; ++i)
@@ -76,6 +90,10 @@ void run_step(contender& of, bool counts) {
 void compare(const servers_plan& plan) {
   exchange::file_store meeting(plan.meeting);
   const exchange::interruption never;
+  if (plan.rank >= plan.world - plan.extra) {
+    exchange::serve(served_place_of(plan), meeting, never, exchange::summing::servers, [](const auto&) {});
+    return;
+  }
   exchange::summing_plan measured;
   auto all = join_all(plan, meeting, never, measured);
   for (std::uint32_t round = 0; round <= plan.rounds; ++round) // the first one is a warm-up
@@ -93,7 +111,7 @@ void compare(const servers_plan& plan) {
   }
   std::vector<cluster::exchange_host> hosts;
   for (const auto rate : plan.links)
-    hosts.push_back({.link_rate = rate});
+    hosts.push_back({.link_rate = rate, .works = hosts.size() < plan.world - plan.extra});
   const auto ideal = cluster::plan_servers(hosts);
   line += ", \"promised\": " + std::to_string(ideal.ring_seconds_per_byte / ideal.seconds_per_byte);
   line += ", \"mbit\": [";
@@ -115,6 +133,7 @@ int main(int argc, char** argv) {
   CLI::App app("One rank of a comparison of the ring with servers");
   app.add_option("--rank", plan.rank);
   app.add_option("--world", plan.world)->check(CLI::Range(2, 64));
+  app.add_option("--extra", plan.extra, "ranks that only serve")->check(CLI::Range(0, 62));
   app.add_option("--address", plan.address, "that this rank listens on");
   app.add_option("--meeting", plan.meeting, "directory in which the ranks meet");
   app.add_option("--mib", plan.mib, "of gradients")->check(CLI::Range(1, 4096));

@@ -36,7 +36,7 @@ public:
   std::vector<std::uint8_t> broadcast(std::uint32_t root, std::span<const std::uint8_t> bytes) override {
     return below_->broadcast(root, bytes);
   }
-  void leave() noexcept override { below_->leave(); }
+  void leave(std::uint64_t word) noexcept override { below_->leave(word); }
 
 private:
   std::unique_ptr<group> below_;

@@ -207,6 +207,10 @@ public:
       return receives_ ? buffer_->waitRecv(timeout) : buffer_->waitSend(timeout);
     });
   }
+  void wait_for_long() override {
+    static constexpr std::chrono::hours year(365 * 24);
+    at_border("receive", [this] { return receives_ ? buffer_->waitRecv(year) : buffer_->waitSend(year); });
+  }
 
 private:
   std::shared_ptr<gloo::Context> context_;
@@ -507,7 +511,7 @@ public:
 
   /// Who comes out of this gather knows that all peers have gone into it, so their earlier collectives are complete: a
   /// connection that closes from then on takes nothing away from anybody.
-  void leave() noexcept override {
+  void leave(std::uint64_t) noexcept override {
     try {
       const std::int64_t goodbye = 0;
       all_gather({&goodbye, 1})->wait();

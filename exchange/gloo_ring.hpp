@@ -16,6 +16,8 @@ public:
   /// Blocks until the message has left or come. Throws exchange::error when a peer is gone, the group was destroyed
   /// before it had been left, or the collective time-out is over, which breaks the group. No interruption ends it.
   virtual void wait() = 0;
+  /// The same for as long as it takes: for what comes when the peer likes.
+  virtual void wait_for_long() = 0;
 };
 
 /// Messages between two members, from any thread in which SIGPIPE is blocked. Those of one sender to one receiver in

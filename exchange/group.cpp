@@ -66,11 +66,37 @@ public:
   std::vector<std::uint8_t> broadcast(std::uint32_t, std::span<const std::uint8_t> bytes) override {
     return {bytes.begin(), bytes.end()};
   }
-  void leave() noexcept override {}
+  void leave(std::uint64_t) noexcept override {}
 
 private:
   std::uint32_t size_;
 };
+
+/// With the servers, who follow the members.
+place with_servers(place all) {
+  all.members.insert(all.members.end(), all.servers.begin(), all.servers.end());
+  return all;
+}
+
+/// The same on all of `all`, of whom the first `workers` are members.
+summing_plan plan_sums(ring_group& all, std::size_t workers, summing how, const interruption& stop) {
+  if (workers < 2)
+    return {};
+  summing_plan made{.link_rates = measure_link_rates(all, stop), .servers = {}};
+  std::vector<cluster::exchange_host> hosts;
+  for (const auto rate : cluster::even_out(made.link_rates))
+    hosts.push_back({.link_rate = rate, .works = hosts.size() < workers});
+  made.servers = cluster::plan_servers(hosts);
+  made.by_servers =
+      how == summing::servers ||
+      (how == summing::automatic && worthwhile * made.servers.seconds_per_byte < made.servers.ring_seconds_per_byte);
+  return made;
+}
+
+/// Of those who sum; nothing where the ring does.
+std::vector<double> shares_of(const summing_plan& plan) {
+  return plan.by_servers ? plan.servers.shares : std::vector<double>{};
+}
 
 } // namespace
 
@@ -86,23 +112,38 @@ std::unique_ptr<group> make_silent_group(std::uint32_t size) {
 std::unique_ptr<group> join(const place& own, store& rendezvous, const interruption& stop, summing how,
                             summing_plan* plan) {
   throw_if_raised(stop);
-  if (own.members.size() == 1)
+  const bool alone = own.members.size() == 1;
+  if (alone && own.servers.empty())
     return make_silent_group(1);
-  auto ring = join_gloo_ring(own, rendezvous, stop);
-  if (how == summing::ring)
-    return ring;
-  summing_plan made{.link_rates = measure_link_rates(*ring, stop)};
-  std::vector<cluster::exchange_host> hosts;
-  for (const auto rate : cluster::even_out(made.link_rates))
-    hosts.push_back({.link_rate = rate});
-  made.servers = cluster::plan_servers(hosts);
-  made.by_servers =
-      how == summing::servers || worthwhile * made.servers.seconds_per_byte < made.servers.ring_seconds_per_byte;
+  auto all = join_gloo_ring(with_servers(own), rendezvous, stop);
+  if (how == summing::ring && own.servers.empty())
+    return all;
+  const auto made = plan_sums(*all, own.members.size(), how, stop);
   if (plan != nullptr)
     *plan = made;
-  if (!made.by_servers)
-    return ring;
-  return sum_by_servers(std::move(ring), made.servers.shares, stop);
+  if (own.servers.empty() && !made.by_servers)
+    return all;
+  if (own.servers.empty())
+    return sum_by_servers(std::move(all), shares_of(made), stop);
+  auto members = own;
+  members.store_prefix += "/members";
+  std::unique_ptr<group> workers;
+  if (alone)
+    workers = make_silent_group(1);
+  else
+    workers = join_gloo_ring(members, rendezvous, stop);
+  return sum_by_servers(std::move(all), shares_of(made), stop, std::move(workers));
+}
+
+std::uint64_t serve(const place& own, store& rendezvous, const interruption& stop, summing how,
+                    const std::function<void(const summing_plan&)>& ready) {
+  throw_if_raised(stop);
+  const auto all = join_gloo_ring(with_servers(own), rendezvous, stop);
+  const auto plan = plan_sums(*all, own.members.size(), how, stop);
+  ready(plan);
+  const auto word = serve_members(*all, static_cast<std::uint32_t>(own.members.size()), shares_of(plan), stop);
+  all->leave();
+  return word;
 }
 
 } // namespace dynamix::exchange

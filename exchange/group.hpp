@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -103,7 +104,9 @@ public:
   /// The bytes of the member at position `root`, whose number only it needs to know. The others' `bytes` are ignored.
   virtual std::vector<std::uint8_t> broadcast(std::uint32_t root, std::span<const std::uint8_t> bytes) = 0;
   /// Waits until every peer has all that it needs from this one. For the orderly end; ignores peers that are gone.
-  virtual void leave() noexcept = 0;
+  /// `word`: what servers of the group (place::servers) are told, the same on all members.
+  virtual void leave(std::uint64_t word) noexcept = 0;
+  void leave() noexcept { leave(0); }
 };
 
 /// A group whose other members take no time and contribute nothing but zeros. This worker has position 0. With `size` 1
@@ -114,18 +117,24 @@ std::unique_ptr<group> make_silent_group(std::uint32_t size);
 /// faster of the two.
 enum class summing : std::uint8_t { ring, servers, automatic };
 
-/// What was measured when a group was joined, and what follows from it. The same on all members.
+/// What was measured when a group was joined, and what follows from it. The same on all members and servers.
 struct summing_plan {
-  std::vector<double> link_rates; ///< bytes a second each way, by position
+  std::vector<double> link_rates; ///< bytes a second each way, by position; servers' behind the members'
   cluster::server_plan servers;
   bool by_servers = false;
 };
 
-/// Joins the group of `own`. Blocks until all its members are there. Throws exchange::error, which names the ranks that
-/// did not come before the join time-out. `stop` must outlive the group; `rendezvous` is not used after the call. With
-/// anything but summing::ring and more than one member it then measures the links, which takes some 0.3 s, and leaves
-/// what it has found in `plan`, unless that is null.
+/// Joins the group of `own` as one of its members. Blocks until all of them and their servers are there. Throws
+/// exchange::error, which names the ranks that did not come before the join time-out. `stop` must outlive the group;
+/// `rendezvous` is not used after the call. With anything but summing::ring, or with servers, and more than one member
+/// it then measures the links, which takes some 0.3 s, and leaves what it has found in `plan`, unless that is null.
 std::unique_ptr<group> join(const place& own, store& rendezvous, const interruption& stop, summing how = summing::ring,
                             summing_plan* plan = nullptr);
+
+/// Joins the group of `own` as one of its servers, tells `ready` what is planned, and sums its share of the members'
+/// gradients until they leave. Returns the word that they left with. Throws exchange::error when a peer is lost or
+/// `stop` is raised.
+std::uint64_t serve(const place& own, store& rendezvous, const interruption& stop, summing how,
+                    const std::function<void(const summing_plan&)>& ready);
 
 } // namespace dynamix::exchange

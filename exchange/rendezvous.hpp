@@ -33,16 +33,17 @@ class store_error : public std::runtime_error {
 
 class peer_links;
 
-/// One worker's place in a group: who belongs to it, and how they meet. The same on all members but for `rank`,
-/// `address` and `links`.
+/// One worker's place in a group, or one server's: who belongs to it, and how they meet. The same on all of them but
+/// for `rank`, `address` and `links`.
 struct place {
   std::uint32_t rank = 0;                   ///< this worker's
-  std::vector<std::uint32_t> members = {0}; ///< ranks, ascending; contains `rank`
+  std::vector<std::uint32_t> members = {0}; ///< ranks, ascending; contains `rank`, unless `servers` does
   std::string store_prefix;                 ///< of the group's keys in the store
   std::string address = "127.0.0.1";        ///< that this worker listens on
   std::uint32_t collective_timeout_ms = 60000;
   std::uint32_t join_timeout_ms = 600000;
-  std::shared_ptr<peer_links> links = {}; ///< to the other members, of whom all have them; null: in the clear
+  std::shared_ptr<peer_links> links = {};  ///< to the other members, of whom all have them; null: in the clear
+  std::vector<std::uint32_t> servers = {}; ///< ranks above the members' that bring nothing and sum, ascending
 
   /// The position of a rank among the members, or their number when it is none of them.
   std::uint32_t position_of(std::uint32_t member) const {

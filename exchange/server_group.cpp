@@ -11,7 +11,9 @@
 #include <functional>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -29,6 +31,14 @@ constexpr std::size_t element_bytes(addition how) {
 
 constexpr std::uint8_t part_lane = 0;
 constexpr std::uint8_t sum_lane = 1;
+constexpr std::uint8_t call_lane = 3; // link_rates.cpp has lane 2
+
+/// What the first worker tells hosts that only serve, who do not know what is summed: the next sum, or the end.
+struct call {
+  static constexpr std::uint64_t leave = 4; ///< behind the additions
+  std::uint64_t what = leave;               ///< an addition, or `leave`
+  std::uint64_t value = 0;                  ///< bytes, or the word to leave with
+};
 
 /// Pieces of which a server has asked for the parts. What it asks travels behind all that fills its link already, so two
 /// were too few: at 200 Mbit/s servers reached 0.78 of an equal ring, and 0.91 with sixteen of a quarter of the size.
@@ -46,19 +56,25 @@ std::size_t piece_bytes(std::size_t members) {
          line_bytes;
 }
 
-/// The pieces of each member's share, in order.
-std::vector<std::vector<memory>> cut(memory all, std::span<const double> shares) {
+/// A part of a bucket, in bytes.
+struct slice {
+  std::size_t begin = 0;
+  std::size_t size = 0;
+};
+
+/// The pieces of each member's share of so many bytes, in order.
+std::vector<std::vector<slice>> cut(std::size_t bytes, std::span<const double> shares) {
   const double whole = std::accumulate(shares.begin(), shares.end(), 0.0);
-  const auto lines = static_cast<double>((all.size() + line_bytes - 1) / line_bytes);
-  std::vector<std::vector<memory>> pieces(shares.size());
+  const auto lines = static_cast<double>((bytes + line_bytes - 1) / line_bytes);
+  std::vector<std::vector<slice>> pieces(shares.size());
   double sum = 0;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < shares.size(); ++i) {
     sum += shares[i];
     // The last share's end is exact: it is the quotient of two equal sums.
-    const auto end = std::min(all.size(), static_cast<std::size_t>(std::round(sum / whole * lines)) * line_bytes);
-    for (const auto size = piece_bytes(shares.size()); begin < end; begin += pieces[i].back().size())
-      pieces[i].push_back(all.subspan(begin, std::min(size, end - begin)));
+    const auto end = std::min(bytes, static_cast<std::size_t>(std::round(sum / whole * lines)) * line_bytes);
+    for (const auto size = piece_bytes(shares.size()); begin < end; begin += pieces[i].back().size)
+      pieces[i].push_back({begin, std::min(size, end - begin)});
   }
   return pieces;
 }
@@ -87,16 +103,21 @@ void add(addition how, memory total, std::span<const std::byte> part) {
 
 /// One sum on its way.
 struct summation {
-  std::shared_ptr<void> owner; ///< of the memory
-  addition how = addition::float32;
-  std::vector<std::vector<memory>> pieces; ///< by server
-  std::shared_ptr<interruption::event> done;
+  std::shared_ptr<void> owner;               ///< of `held`
+  memory held;                               ///< the bucket or, of a host that only serves, its share once it is served
+  std::size_t held_from = 0;                 ///< in the bucket
+  call said;                                 ///< to hosts that only serve
+  std::vector<std::vector<slice>> pieces;    ///< by server
+  std::shared_ptr<interruption::event> done; ///< null where nobody waits
   // Each by one thread at a time: the first is handed on with the summation, the second once it is served.
   std::vector<std::unique_ptr<transfer>> own;  ///< parts that leave, sums that come
   std::vector<std::unique_ptr<transfer>> sums; ///< that leave
   // Under the relay's mutex.
   bool served = false;
   bool complete = false;
+
+  addition how() const { return static_cast<addition>(said.what); }
+  memory at(const slice& piece) const { return held.subspan(piece.begin - held_from, piece.size); }
 };
 
 using summation_pointer = std::shared_ptr<summation>;
@@ -105,32 +126,54 @@ using summation_pointer = std::shared_ptr<summation>;
 /// started, which is the same on all members:
 ///
 ///   post     begins to send this member's parts to their servers and to receive the sums
-///   serve    receives all members' parts of this member's share, adds them up, begins to send the sum
+///   serve    receives all workers' parts of this member's share, adds them up, begins to send the sum
 ///   collect  waits for what the others have begun, and says that the sum is there
+///
+/// Where this member only serves, a fourth one hears from the first worker what is started.
 ///
 /// A part leaves when its server receives it, so what is under way is bounded by what servers hold. Threads that a lost
 /// peer holds up end with the group's connections.
 class relay : public std::enable_shared_from_this<relay> {
 public:
-  relay(ring_group& ring, std::vector<double> shares)
-      : messages_(ring.messages()), position_(ring.position()), size_(ring.size()), shares_(std::move(shares)) {}
+  /// The first `workers` of the ring's members bring gradients. `left`, where this member does not: completed when the
+  /// workers have left, or something broke.
+  relay(ring_group& ring, std::uint32_t workers, std::vector<double> shares,
+        std::shared_ptr<interruption::event> left = nullptr)
+      : messages_(ring.messages()), position_(ring.position()), size_(ring.size()), workers_(workers),
+        shares_(std::move(shares)), left_(std::move(left)) {}
 
   void begin() {
     for (const auto part : {&relay::post, &relay::serve, &relay::collect})
       run(part);
+    if (!works())
+      run(&relay::listen);
   }
 
   summation_pointer start(std::shared_ptr<void> owner, memory all, addition how, const interruption& stop) {
-    auto started = std::make_shared<summation>(
-        summation{.owner = std::move(owner), .how = how, .pieces = cut(all, shares_), .done = stop.make_event()});
+    return enter(std::make_shared<summation>(summation{.owner = std::move(owner),
+                                                       .held = all,
+                                                       .said = {static_cast<std::uint64_t>(how), all.size()},
+                                                       .pieces = cut(all.size(), shares_),
+                                                       .done = stop.make_event()}));
+  }
+
+  /// Of the first worker, when all sums are there: tells those who only serve to leave.
+  void call_off(std::uint64_t word) {
+    block_broken_pipe_signal();
+    const call last{.value = word};
+    std::vector<std::unique_ptr<transfer>> told;
+    for (auto server = workers_; position_ == 0 && server < size_; ++server)
+      told.push_back(messages_->send(server, call_lane, std::as_bytes(std::span(&last, 1))));
+    for (const auto& each : told)
+      each->wait();
+  }
+
+  /// That the workers have left with.
+  std::uint64_t last_word() {
     const std::lock_guard lock(mutex_);
-    if (!problem_.empty())
+    if (!word_)
       throw error(problem_);
-    open_.insert(started);
-    posting_.push_back(started);
-    serving_.push_back(started);
-    changed_.notify_all();
-    return started;
+    return *word_;
   }
 
   void wait(const summation& started, const interruption& stop) {
@@ -159,6 +202,20 @@ private:
     std::size_t buffer = 0;
     std::vector<std::unique_ptr<transfer>> parts; ///< by position; null for this member's own
   };
+
+  /// Brings gradients.
+  bool works() const { return position_ < workers_; }
+
+  summation_pointer enter(summation_pointer started) {
+    const std::lock_guard lock(mutex_);
+    if (!problem_.empty())
+      throw error(problem_);
+    open_.insert(started);
+    posting_.push_back(started);
+    serving_.push_back(started);
+    changed_.notify_all();
+    return started;
+  }
 
   void run(void (relay::*part)()) {
     {
@@ -189,7 +246,32 @@ private:
       changed_.notify_all();
     }
     for (const auto& each : broken)
-      each->done->complete();
+      if (each->done)
+        each->done->complete();
+    if (left_)
+      left_->complete();
+  }
+
+  /// Hears what the first worker starts.
+  void listen() {
+    for (;;) {
+      call said;
+      messages_->receive(0, call_lane, std::as_writable_bytes(std::span(&said, 1)))->wait_for_long();
+      if (said.what == call::leave) {
+        {
+          const std::lock_guard lock(mutex_);
+          word_ = said.value;
+        }
+        return left_->complete();
+      }
+      if (said.what > call::leave || said.value == 0 || said.value > broadcast_bytes_max || shares_.empty())
+        throw error("a peer starts a sum that cannot be: kind " + std::to_string(said.what) + ", " +
+                    std::to_string(said.value) + " bytes");
+      auto started = std::make_shared<summation>();
+      started->said = said;
+      started->pieces = cut(said.value, shares_);
+      enter(std::move(started));
+    }
   }
 
   /// The next of a queue, for which it waits; null at the end.
@@ -211,21 +293,24 @@ private:
     return next;
   }
 
-  /// The others, each member beginning with another one.
+  /// The first `count` members but this one, each member beginning with another one.
   template <typename Action>
-  void for_each_other(Action&& action) const {
+  void for_each_other(std::uint32_t count, Action&& action) const {
     for (std::uint32_t i = 1; i < size_; ++i)
-      action((position_ + i) % size_);
+      if (const auto other = (position_ + i) % size_; other < count)
+        action(other);
   }
 
   void post() {
     while (const auto next = take(posting_)) {
-      const auto longest = std::ranges::max(next->pieces, {}, &std::vector<memory>::size).size();
-      for (std::size_t piece = 0; piece < longest; ++piece)
-        for_each_other([&](std::uint32_t server) {
+      for (auto server = workers_; position_ == 0 && server < size_; ++server)
+        next->own.push_back(messages_->send(server, call_lane, std::as_bytes(std::span(&next->said, 1))));
+      const auto longest = std::ranges::max(next->pieces, {}, &std::vector<slice>::size).size();
+      for (std::size_t piece = 0; works() && piece < longest; ++piece)
+        for_each_other(size_, [&](std::uint32_t server) {
           if (piece >= next->pieces[server].size())
             return;
-          const auto part = next->pieces[server][piece];
+          const auto part = next->at(next->pieces[server][piece]);
           // The sum comes into the memory that its part leaves: not before the server has all of the part.
           next->own.push_back(messages_->send(server, part_lane, part));
           next->own.push_back(messages_->receive(server, sum_lane, part));
@@ -237,7 +322,7 @@ private:
   }
 
   void serve() {
-    const auto room = piece_bytes(size_) * size_;
+    const auto room = piece_bytes(size_) * workers_;
     std::vector<std::vector<std::byte>> buffers(pieces_in_flight, std::vector<std::byte>(room));
     std::deque<turn> turns;
     summation_pointer next;
@@ -247,6 +332,8 @@ private:
         if (!next) {
           next = turns.empty() ? take(serving_) : take_if_any(serving_);
           piece = 0;
+          if (next && !works())
+            hold_share(*next);
         }
         if (!next)
           break;
@@ -265,16 +352,29 @@ private:
     }
   }
 
+  /// A host that only serves has no bucket: the sum is made where the first worker's part comes.
+  void hold_share(summation& of) const {
+    const auto& own = of.pieces[position_];
+    if (own.empty())
+      return;
+    of.held_from = own.front().begin;
+    const auto share = std::make_shared<std::vector<std::byte>>(own.back().begin + own.back().size - of.held_from);
+    of.held = *share;
+    of.owner = share;
+  }
+
   memory part_buffer(std::vector<std::vector<std::byte>>& buffers, const turn& of, std::uint32_t member) const {
-    return std::span(buffers[of.buffer])
-        .subspan(member * piece_bytes(size_), of.of->pieces[position_][of.piece].size());
+    const auto& piece = of.of->pieces[position_][of.piece];
+    if (!works() && member == 0)
+      return of.of->at(piece);
+    return std::span(buffers[of.buffer]).subspan(member * piece_bytes(size_), piece.size);
   }
 
   turn begin_turn(const summation_pointer& of, std::size_t piece, std::size_t buffer,
                   std::vector<std::vector<std::byte>>& buffers) {
     turn begun{.of = of, .piece = piece, .buffer = buffer};
     begun.parts.resize(size_);
-    for_each_other([&](std::uint32_t member) {
+    for_each_other(workers_, [&](std::uint32_t member) {
       begun.parts[member] = messages_->receive(member, part_lane, part_buffer(buffers, begun, member));
     });
     return begun;
@@ -283,9 +383,9 @@ private:
   /// Adds in the order of positions, as soon as all earlier parts are there.
   void finish_turn(turn& now, std::vector<std::vector<std::byte>>& buffers) {
     auto& of = *now.of;
-    const auto own = of.pieces[position_][now.piece];
+    const auto own = of.at(of.pieces[position_][now.piece]);
     memory total = own;
-    for (std::uint32_t member = 0; member < size_; ++member) {
+    for (std::uint32_t member = 0; member < workers_; ++member) {
       memory part = own;
       if (member != position_) {
         now.parts[member]->wait();
@@ -294,12 +394,12 @@ private:
       if (member == 0)
         total = part;
       else if (member == position_) {
-        add(of.how, own, total); // an addition's sides do not matter
+        add(of.how(), own, total); // an addition's sides do not matter
         total = own;
       } else
-        add(of.how, total, part);
+        add(of.how(), total, part);
     }
-    for_each_other([&](std::uint32_t member) { of.sums.push_back(messages_->send(member, sum_lane, own)); });
+    for_each_other(workers_, [&](std::uint32_t member) { of.sums.push_back(messages_->send(member, sum_lane, own)); });
     if (now.piece + 1 == of.pieces[position_].size())
       note_served(of);
   }
@@ -329,14 +429,17 @@ private:
         next->complete = true;
         open_.erase(next);
       }
-      next->done->complete();
+      if (next->done)
+        next->done->complete();
     }
   }
 
   const std::shared_ptr<peer_messages> messages_;
   const std::uint32_t position_;
   const std::uint32_t size_;
+  const std::uint32_t workers_;
   const std::vector<double> shares_;
+  const std::shared_ptr<interruption::event> left_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -345,6 +448,7 @@ private:
   queue collecting_;
   std::set<summation_pointer> open_;
   std::string problem_; ///< what broke the group
+  std::optional<std::uint64_t> word_;
   bool closed_ = false;
   std::size_t threads_ = 0;
 };
@@ -395,8 +499,10 @@ private:
 
 class server_group final : public group {
 public:
-  server_group(std::unique_ptr<ring_group> ring, const std::vector<double>& shares, const interruption& stop)
-      : ring_(std::move(ring)), relay_(std::make_shared<relay>(*ring_, shares)), stop_(stop) {
+  server_group(std::unique_ptr<ring_group> ring, std::unique_ptr<group> workers, const std::vector<double>& shares,
+               const interruption& stop)
+      : ring_(std::move(ring)), workers_(std::move(workers)), sums_(!shares.empty()),
+        relay_(std::make_shared<relay>(*ring_, others().size(), shares)), stop_(stop) {
     relay_->begin();
   }
   /// The ring first: unless it was left, the waits of the relay's threads end with it.
@@ -405,28 +511,47 @@ public:
     relay_->close();
   }
 
-  std::uint32_t position() const override { return ring_->position(); }
-  std::uint32_t size() const override { return ring_->size(); }
+  std::uint32_t position() const override { return others().position(); }
+  std::uint32_t size() const override { return others().size(); }
   std::unique_ptr<bucket> make_bucket(element type, std::size_t gradients, std::size_t sums) override {
+    if (!sums_)
+      return others().make_bucket(type, gradients, sums);
     if (type == element::float64)
       return std::make_unique<server_bucket<double>>(relay_, stop_, gradients, sums);
     return std::make_unique<server_bucket<float>>(relay_, stop_, gradients, sums);
   }
-  std::unique_ptr<gathering> all_gather(std::span<const std::int64_t> row) override { return ring_->all_gather(row); }
+  std::unique_ptr<gathering> all_gather(std::span<const std::int64_t> row) override { return others().all_gather(row); }
   std::unique_ptr<pending> combine(shared_words words, combining how) override {
+    if (!sums_)
+      return others().combine(std::move(words), how);
     return std::make_unique<server_pending>(relay_, stop_, std::move(words),
                                             how == combining::bitwise_or ? addition::bits : addition::words);
   }
   std::unique_ptr<pending> exchange_blocks(shared_floats blocks, shared_floats into) override {
-    return ring_->exchange_blocks(std::move(blocks), std::move(into));
+    return others().exchange_blocks(std::move(blocks), std::move(into));
   }
   std::vector<std::uint8_t> broadcast(std::uint32_t root, std::span<const std::uint8_t> bytes) override {
-    return ring_->broadcast(root, bytes);
+    return others().broadcast(root, bytes);
   }
-  void leave() noexcept override { ring_->leave(); }
+  void leave(std::uint64_t word) noexcept override {
+    if (workers_) {
+      try {
+        relay_->call_off(word);
+      } catch (const std::exception&) {
+        // A server is gone, and the others learn from its connections that all is over.
+      }
+      workers_->leave(word);
+    }
+    ring_->leave(word);
+  }
 
 private:
+  /// Those who bring gradients.
+  group& others() const { return workers_ ? *workers_ : *ring_; }
+
   std::unique_ptr<ring_group> ring_;
+  const std::unique_ptr<group> workers_;
+  const bool sums_;
   const std::shared_ptr<relay> relay_;
   const interruption& stop_;
 };
@@ -434,8 +559,20 @@ private:
 } // namespace
 
 std::unique_ptr<group> sum_by_servers(std::unique_ptr<ring_group> ring, const std::vector<double>& shares,
-                                      const interruption& stop) {
-  return std::make_unique<server_group>(std::move(ring), shares, stop);
+                                      const interruption& stop, std::unique_ptr<group> workers) {
+  return std::make_unique<server_group>(std::move(ring), std::move(workers), shares, stop);
+}
+
+std::uint64_t serve_members(ring_group& ring, std::uint32_t workers, const std::vector<double>& shares,
+                            const interruption& stop) {
+  const auto left = stop.make_event();
+  const auto through = std::make_shared<relay>(ring, workers, shares, left);
+  through->begin();
+  if (!stop.wait(*left))
+    throw error(stop.reason());
+  const auto word = through->last_word();
+  through->close();
+  return word;
 }
 
 } // namespace dynamix::exchange

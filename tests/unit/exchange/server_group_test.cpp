@@ -78,6 +78,179 @@ TEST(ServerGroup, AddsInTheOrderOfRanksBitForBit) {
         by_shares(shares));
 }
 
+/// Runs `body` on the first `workers` ranks; the others only serve, `join` and `serve` as they are given. All leave
+/// with the word 7. The first exception is thrown again.
+template <typename Body, typename Join, typename Serve>
+void run_served(std::uint32_t workers, std::uint32_t servers, Body body, Join join_as, Serve serve_as) {
+  memory_store meeting;
+  std::vector<std::exception_ptr> errors(workers + servers);
+  {
+    std::vector<std::jthread> threads;
+    for (std::uint32_t rank = 0; rank < errors.size(); ++rank)
+      threads.emplace_back([&, rank] {
+        const interruption never;
+        place own{.rank = rank, .members = all_ranks(workers), .store_prefix = "served"};
+        for (auto server = workers; server < errors.size(); ++server)
+          own.servers.push_back(server);
+        try {
+          if (rank >= workers) {
+            EXPECT_EQ(serve_as(own, meeting, never), 7U);
+            return;
+          }
+          const std::unique_ptr<group> peers = join_as(own, meeting, never);
+          EXPECT_EQ(peers->size(), workers);
+          EXPECT_EQ(peers->position(), rank);
+          body(rank, *peers);
+          peers->leave(7);
+        } catch (...) {
+          errors[rank] = std::current_exception();
+        }
+      });
+  }
+  for (const auto& error : errors)
+    if (error)
+      std::rethrow_exception(error);
+}
+
+/// All of the place's ranks in one ring.
+std::unique_ptr<ring_group> join_all(place own, store& meeting, const interruption& stop) {
+  own.members.insert(own.members.end(), own.servers.begin(), own.servers.end());
+  return join_gloo_ring(own, meeting, stop);
+}
+
+std::unique_ptr<group> join_workers(place own, store& meeting, const interruption& stop) {
+  own.store_prefix += "/workers";
+  return join_gloo_ring(own, meeting, stop);
+}
+
+TEST(ServerGroup, AddsInTheOrderOfRanksThroughHostsThatBringNothing) {
+  for (const auto& shares : std::vector<std::vector<double>>{
+           {0, 0, 1}, {1, 1, 0}, {0, 0, 0, 1, 1}, {0.3, 0.2, 0.1, 0.4}, {1, 0, 1, 0, 1, 0, 1}}) {
+    const std::uint32_t workers = shares.size() < 4 ? 2 : 3;
+    run_served(
+        workers, static_cast<std::uint32_t>(shares.size()) - workers,
+        [](std::uint32_t rank, group& peers) {
+          for (const std::size_t count : {0U, 1U, 100U, 65'536U, 300'007U}) {
+            expect_sums_in_rank_order<float>(peers, rank, count, count);
+            if (count < 100'000)
+              expect_sums_in_rank_order<double>(peers, rank, count, count);
+          }
+          const auto bits = std::make_shared<std::vector<std::uint64_t>>(1000, std::uint64_t{1} << rank);
+          peers.combine(bits, combining::bitwise_or)->wait();
+          EXPECT_THAT(*bits, testing::Each((1U << peers.size()) - 1));
+          const std::int64_t row[] = {rank};
+          EXPECT_EQ(peers.all_gather(row)->wait().size(), peers.size());
+        },
+        [&](const place& own, store& meeting, const interruption& stop) {
+          auto all = join_all(own, meeting, stop);
+          return sum_by_servers(std::move(all), shares, stop, join_workers(own, meeting, stop));
+        },
+        [&](const place& own, store& meeting, const interruption& stop) {
+          const auto all = join_all(own, meeting, stop);
+          const auto word = serve_members(*all, workers, shares, stop);
+          all->leave();
+          return word;
+        });
+  }
+}
+
+TEST(ServerGroup, PlansForHostsThatBringNothingAndTellsThemToLeave) {
+  for (const auto how : {summing::servers, summing::automatic, summing::ring})
+    for (const std::uint32_t workers : {1U, 3U}) {
+      std::vector<summing_plan> plans(workers + 2);
+      run_served(
+          workers, 2,
+          [](std::uint32_t rank, group& peers) {
+            const auto summed = peers.make_bucket(element::float32, 0, 1);
+            summed->sums()[0] = rank + 1;
+            summed->start();
+            summed->wait();
+            EXPECT_EQ(summed->sums()[0], peers.size() * (peers.size() + 1) / 2.0);
+          },
+          [&](const place& own, store& meeting, const interruption& stop) {
+            return join(own, meeting, stop, how, &plans[own.rank]);
+          },
+          [&](const place& own, store& meeting, const interruption& stop) {
+            return serve(own, meeting, stop, how, [&](const summing_plan& made) { plans[own.rank] = made; });
+          });
+      for (const auto& plan : plans) {
+        EXPECT_EQ(plan.link_rates.size(), workers == 1 ? 0U : 5U);
+        EXPECT_EQ(plan.servers, plans[0].servers);
+        EXPECT_EQ(plan.by_servers, plans[0].by_servers);
+      }
+      if (workers > 1 && how != summing::automatic) {
+        EXPECT_EQ(plans[0].by_servers, how == summing::servers);
+      }
+    }
+}
+
+/// Two workers and a host that only serves.
+struct served_pair {
+  served_pair() {
+    std::jthread second([this] { workers[1] = join_as(1); });
+    serving = std::jthread([this] {
+      try {
+        const auto all = join_all(place_of(2), meeting, stop);
+        serve_members(*all, 2, {0, 0, 1}, stop);
+      } catch (const error& problem) {
+        reason = problem.what();
+      }
+    });
+    workers[0] = join_as(0);
+  }
+  static place place_of(std::uint32_t rank) {
+    place own{.rank = rank, .members = {0, 1}, .store_prefix = "g1"};
+    own.collective_timeout_ms = 20'000;
+    own.servers = {2};
+    return own;
+  }
+  std::unique_ptr<group> join_as(std::uint32_t rank) {
+    auto all = join_all(place_of(rank), meeting, never);
+    return sum_by_servers(std::move(all), {0, 0, 1}, never, join_workers(place_of(rank), meeting, never));
+  }
+  memory_store meeting;
+  const interruption never;
+  interruption stop; ///< of the one that serves
+  std::unique_ptr<group> workers[2];
+  std::string reason; ///< why it ended; to be read once it is joined
+  std::jthread serving;
+};
+
+TEST(ServerGroup, BreaksForAllWhenAHostThatServesIsInterrupted) {
+  served_pair trio;
+  const auto summed = trio.workers[0]->make_bucket(element::float32, 100'000, 1);
+  summed->start(); // the other worker brings nothing
+  trio.stop.raise("the generation is over");
+  trio.serving.join();
+  EXPECT_EQ(trio.reason, "the generation is over");
+  EXPECT_THROW(summed->wait(), error);
+  const auto late = trio.workers[1]->make_bucket(element::float32, 100'000, 1);
+  EXPECT_THROW(
+      {
+        late->start();
+        late->wait();
+      },
+      error);
+}
+
+TEST(ServerGroup, EndsWhoServesWhenAWorkerIsGone) {
+  for (const int gone : {0, 1}) {
+    served_pair trio;
+    const auto summed = trio.workers[1 - gone]->make_bucket(element::float32, 100'000, 1);
+    trio.workers[gone].reset();
+    EXPECT_THROW(
+        {
+          summed->start();
+          summed->wait();
+        },
+        error);
+    trio.workers[1 - gone]
+        .reset(); // one that only serves hears of a lost worker when something is summed, or from this
+    trio.serving.join();
+    EXPECT_NE(trio.reason, "");
+  }
+}
+
 TEST(ServerGroup, HasManySumsUnderWayAtOnce) {
   run_ranks(
       4,
