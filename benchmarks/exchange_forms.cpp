@@ -43,7 +43,8 @@ struct rival {
 constexpr rival rivals[] = {{"dense", exchange::form::none},
                             {"union", exchange::form::union_of_items},
                             {"gather", exchange::form::gather},
-                            {"lhc", exchange::form::lhc}};
+                            {"lhc", exchange::form::lhc},
+                            {"auto", exchange::form::automatic}};
 
 cluster::training ncf_training(double scale) {
   cluster::training training;

@@ -10,8 +10,8 @@ namespace {
 
 class compressing_group final : public group {
 public:
-  compressing_group(std::unique_ptr<group> below, form how, compression_counts& counts)
-      : below_(std::move(below)), form_(how), counts_(counts) {}
+  compressing_group(std::unique_ptr<group> below, form how, compression_counts& counts, form_teller told)
+      : below_(std::move(below)), form_(how), counts_(counts), told_(std::move(told)) {}
 
   std::uint32_t position() const override { return below_->position(); }
   std::uint32_t size() const override { return below_->size(); }
@@ -21,10 +21,12 @@ public:
   std::unique_ptr<bucket> make_sparse_bucket(std::size_t items, std::size_t item_floats, std::size_t sums) override {
     if (items * item_floats * sizeof(float) < compressed_bytes_min)
       return below_->make_sparse_bucket(items, item_floats, sums);
+    if (form_ == form::automatic)
+      return make_measured_bucket(*below_, items, item_floats, sums, counts_, told_);
     const auto make = form_ == form::gather           ? make_gather_bucket
                       : form_ == form::union_of_items ? make_union_bucket
                                                       : make_sketch_bucket;
-    return make(*below_, items, item_floats, sums, counts_);
+    return make(*below_, items, item_floats, sums, counts_, {});
   }
   std::unique_ptr<gathering> all_gather(std::span<const std::int64_t> row) override { return below_->all_gather(row); }
   std::unique_ptr<pending> combine(shared_words words, combining how) override {
@@ -42,14 +44,15 @@ private:
   std::unique_ptr<group> below_;
   const form form_;
   compression_counts& counts_;
+  const form_teller told_;
 };
 
 } // namespace
 
-std::unique_ptr<group> compress(std::unique_ptr<group> below, form how, compression_counts& counts) {
+std::unique_ptr<group> compress(std::unique_ptr<group> below, form how, compression_counts& counts, form_teller told) {
   if (how == form::none || below->size() == 1)
     return below;
-  return std::make_unique<compressing_group>(std::move(below), how, counts);
+  return std::make_unique<compressing_group>(std::move(below), how, counts, std::move(told));
 }
 
 } // namespace dynamix::exchange

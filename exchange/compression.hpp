@@ -15,11 +15,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 
 namespace dynamix::exchange {
 
-enum class form : std::uint8_t { none, union_of_items, gather, lhc };
+/// `automatic`: of none, union_of_items, gather and lhc whichever is measured to be the fastest
+/// (exchange/form_choice.hpp), bucket by bucket. Sums have the bits of the form that was in use.
+enum class form : std::uint8_t { none, union_of_items, gather, lhc, automatic };
 
 /// Smaller sparse buckets are summed as plain ones: a round trip costs more than their bytes.
 inline constexpr std::size_t compressed_bytes_min = 64 << 10;
@@ -33,12 +37,21 @@ struct compression_counts {
   std::uint64_t unfit = 0;           ///< did not fit the scale of their sketch on some member, and went as they are
   std::uint64_t unpeeled = 0;        ///< did not peel, and went as they are
   std::uint64_t unsketched_sums = 0; ///< of buckets without a sketch: the first, or of few items
+  // Of buckets whose form is chosen by measurement.
+  std::uint64_t dense_sums = 0;
+  std::uint64_t union_sums = 0;
+  std::uint64_t gather_sums = 0;
+  std::uint64_t lhc_sums = 0;
 
   bool operator==(const compression_counts&) const = default;
 };
 
+/// For a person: which form sums a bucket from now on, and why.
+using form_teller = std::function<void(const std::string&)>;
+
 /// A group that compresses sparse buckets. Takes `below` over; returns it as it is for form::none and for a group of
-/// one. `counts` must outlive the group and its buckets.
-std::unique_ptr<group> compress(std::unique_ptr<group> below, form how, compression_counts& counts);
+/// one. `counts` must outlive the group and its buckets. `told`, of form::automatic, may be empty.
+std::unique_ptr<group> compress(std::unique_ptr<group> below, form how, compression_counts& counts,
+                                form_teller told = {});
 
 } // namespace dynamix::exchange

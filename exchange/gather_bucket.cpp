@@ -13,8 +13,9 @@ namespace {
 /// longest list took; a second one for what is left over.
 class gather_bucket final : public item_bucket {
 public:
-  gather_bucket(group& below, std::size_t items, std::size_t item_floats, std::size_t sums, compression_counts& counts)
-      : item_bucket(below, items, item_floats, sums, counts), contributions_(items) {}
+  gather_bucket(group& below, std::size_t items, std::size_t item_floats, std::size_t sums, compression_counts& counts,
+                std::span<float> memory)
+      : item_bucket(below, items, item_floats, sums, counts, memory), contributions_(items) {}
 
 private:
   void begin() override {
@@ -82,8 +83,8 @@ private:
 } // namespace
 
 std::unique_ptr<bucket> make_gather_bucket(group& below, std::size_t items, std::size_t item_floats, std::size_t sums,
-                                           compression_counts& counts) {
-  return std::make_unique<gather_bucket>(below, items, item_floats, sums, counts);
+                                           compression_counts& counts, std::span<float> memory) {
+  return std::make_unique<gather_bucket>(below, items, item_floats, sums, counts, memory);
 }
 
 } // namespace dynamix::exchange

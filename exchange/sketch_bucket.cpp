@@ -91,8 +91,8 @@ private:
 } // namespace
 
 std::unique_ptr<bucket> make_sketch_bucket(group& below, std::size_t items, std::size_t item_floats, std::size_t sums,
-                                           compression_counts& counts) {
-  return std::make_unique<sketch_bucket>(below, items, item_floats, sums, counts);
+                                           compression_counts& counts, std::span<float> memory) {
+  return std::make_unique<sketch_bucket>(below, items, item_floats, sums, counts, memory);
 }
 
 } // namespace dynamix::exchange

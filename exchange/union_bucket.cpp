@@ -59,8 +59,8 @@ void sum_items(group& below, std::span<const std::uint32_t> items, std::size_t i
 }
 
 std::unique_ptr<bucket> make_union_bucket(group& below, std::size_t items, std::size_t item_floats, std::size_t sums,
-                                          compression_counts& counts) {
-  return std::make_unique<union_bucket>(below, items, item_floats, sums, counts);
+                                          compression_counts& counts, std::span<float> memory) {
+  return std::make_unique<union_bucket>(below, items, item_floats, sums, counts, memory);
 }
 
 } // namespace dynamix::exchange

@@ -1,4 +1,5 @@
 #include "exchange/compression.hpp"
+#include "exchange/form_choice.hpp"
 #include "storage/splitmix64.hpp"
 #include "tests/unit/exchange/ranks.hpp"
 
@@ -282,6 +283,67 @@ TEST(Compression, FollowsAUnionThatGrowsManyTimesOver) {
     }
     EXPECT_GT(counts.unpeeled, 0U);
   });
+}
+
+/// Some forms add in another order: small whole numbers have one sum.
+float whole_number(storage::splitmix64& random) {
+  return static_cast<float>(random.below(200)) - 100;
+}
+
+TEST(Compression, MeasuresTheFormsAndSumsTheSameWithEach) {
+  const auto few = run_pattern({"few", whole_number, 20'000, 16, 0.002}, form::automatic, 3, 1, 60);
+  EXPECT_EQ(few.sums, 60U);
+  EXPECT_EQ(few.dense_sums + few.union_sums + few.gather_sums + few.lhc_sums, 60U);
+  EXPECT_GE(few.union_sums, 8U) << "with which it begins";
+  EXPECT_GT(few.gather_sums + few.lhc_sums + few.dense_sums, 0U) << "what could be faster is tried";
+  const auto dense = run_pattern({"dense", whole_number, 2000, 16, 1}, form::automatic, 2, 1, 30);
+  EXPECT_EQ(dense.items, 30U * 2000);
+}
+
+form_load load_of(double density) {
+  const auto together = static_cast<std::size_t>(density * 100'000);
+  return {.members = 4, .items = 100'000, .item_floats = 32, .longest = together / 3, .together = together};
+}
+
+TEST(FormChoice, TriesWhatCouldWinAndKeepsWhatIsFastest) {
+  form_choice choice;
+  EXPECT_EQ(choice.now(), form::union_of_items);
+  EXPECT_FALSE(choice.predict(form::gather, load_of(0.01)));
+  // A link of 1 GB a second; sketches cost ten times as much a byte, for the CPU.
+  const auto seconds = [&](form how, const form_load& load) {
+    return 1e-9 * bytes_of(how, load) * (how == form::lhc ? 10 : 1);
+  };
+  std::vector<form> used;
+  for (int look = 0; look < 10; ++look) {
+    used.push_back(choice.now());
+    choice.take(seconds(choice.now(), load_of(0.01)), load_of(0.01));
+  }
+  const auto best = bytes_of(form::gather, load_of(0.01)) < bytes_of(form::union_of_items, load_of(0.01))
+                        ? form::gather
+                        : form::union_of_items;
+  EXPECT_EQ(choice.now(), best);
+  EXPECT_EQ(std::ranges::count(used, form::none), 0) << "all bytes at the same rate cannot win";
+  EXPECT_LE(std::ranges::count(used, form::lhc), 1);
+  for (int look = 0; look < 10; ++look)
+    choice.take(seconds(choice.now(), load_of(1)), load_of(1));
+  EXPECT_NE(choice.now(), form::lhc);
+  EXPECT_LE(bytes_of(choice.now(), load_of(1)), 1.1 * bytes_of(form::none, load_of(1))) << "nothing is sparse any more";
+}
+
+TEST(FormChoice, StaysWhereAnotherFormWinsByLittleAndForgetsWhatIsOutOfDate) {
+  form_choice choice;
+  const auto load = load_of(0.01);
+  const double slow = 1e-6 * bytes_of(form::union_of_items, load);
+  for (int look = 0; look < 20; ++look) // each form takes as long
+    choice.take(slow, load);
+  const auto settled = choice.now();
+  EXPECT_EQ(choice.take(1.05 * slow, load), settled);
+  const auto other = settled == form::gather ? form::union_of_items : form::gather;
+  ASSERT_TRUE(choice.predict(other, load));
+  choice.take(100 * slow, load);
+  const auto hoped = choice.predict(other, load);
+  ASSERT_TRUE(hoped);
+  EXPECT_GT(*hoped, 10 * slow) << "what was measured of the others does not hold any more";
 }
 
 } // namespace
