@@ -31,7 +31,7 @@ std::uint64_t epoch_samples(const cluster::training& training) {
 
 std::string gradients_of(const host_options& options) {
   const auto& file = *options.file;
-  if (file.training.trainer == cluster::trainer_kind::client || file.workers().size() < 2 || !options.stand_ins.empty())
+  if (file.training.trainer == cluster::trainer_kind::client || file.members().size() < 2 || !options.stand_ins.empty())
     return ""; // a swarm's workers only report
   return options.keys.empty() ? "without keys" : std::string(cluster::to_string(file.security.data));
 }

@@ -71,10 +71,10 @@ std::string start_raft(const host_options& options, host_links& links) {
 
 std::string start_gradients(const host_options& options, host_links& links) {
   std::vector<exchange::member_host> hosts;
-  const auto workers = options.file->workers();
-  for (const auto* worker : workers)
+  const auto members = options.file->members();
+  for (const auto* worker : members)
     hosts.push_back({.name = worker->name, .address = worker->address, .announced = cluster::is_place(*worker)});
-  auto wanted = options_for(options, "gradient link", workers);
+  auto wanted = options_for(options, "gradient link", members);
   wanted.protocol = options.file->security.data == cluster::data_protection::clear ? links::clear_gradient_protocol
                                                                                    : links::gradient_protocol;
   std::string problem;
@@ -122,8 +122,8 @@ std::string start_links(const host_options& options, host_links& links) {
     return "";
   allow_descriptors(file.hosts.size());
   const auto* own = options.own();
-  const bool sums = own->has(cluster::role::worker) && !options.without_worker &&
-                    file.training.trainer == cluster::trainer_kind::built_in && file.workers().size() > 1;
+  const bool sums = own->takes_part() && !options.without_worker &&
+                    file.training.trainer == cluster::trainer_kind::built_in && file.members().size() > 1;
   std::string problem;
   if (!options.guest || sums) // nobody else calls a guest
     problem = make_door(options, links);

@@ -38,7 +38,7 @@ host_services::host_services(caf::actor_system& system, const host_options& opti
                              std::shared_ptr<host_events> events, const host_links& links)
     : system_(system), options_(options), events_(std::move(events)),
       timeouts_(cluster::derive_timeouts(options.file->detect_ms)), host_(*options_.own()),
-      has_worker_(host_.has(cluster::role::worker) && !options_.without_worker),
+      has_worker_(host_.takes_part() && !options_.without_worker),
       has_arbitrator_(host_.has(cluster::role::arbitrator)),
       names_(std::make_shared<worker_names>(*options_.file, has_arbitrator_ && options_.file->membership ==
                                                                                    cluster::membership_kind::open

@@ -49,13 +49,14 @@ membership::membership(const cluster::cluster_file& file, const cluster::timeout
   state_.finished_before = finished_before;
   state_.fixed_group = file.training.trainer == cluster::trainer_kind::client;
   state_.workers_min = file.workers_min;
-  for (const auto* host : file.workers()) {
+  for (const auto* host : file.members()) {
     const auto rank = state_.members.size();
     const bool guest = cluster::is_place(*host);
     state_.members.push_back({.host = !guest                ? host->name
                                       : rank < names.size() ? names[rank]
                                                             : "",
                               .guest = guest,
+                              .serves = host->only_serves(),
                               .detail = {}});
   }
 }
@@ -342,7 +343,8 @@ std::size_t membership::count(member_state state) const {
 }
 
 std::size_t membership::missing() const {
-  const auto here = count(member_state::waiting);
+  const auto here = static_cast<std::size_t>(std::ranges::count_if(
+      state_.members, [](const auto& one) { return one.state == member_state::waiting && !one.serves; }));
   return state_.generation > 0 || here >= state_.workers_min ? 0 : state_.workers_min - here;
 }
 

@@ -33,8 +33,9 @@ enum class member_state : std::uint8_t {
 };
 
 struct member {
-  std::string host;   ///< empty: a place of an open cluster that nobody has had
-  bool guest = false; ///< a host that the file does not name, or a place for one
+  std::string host;    ///< empty: a place of an open cluster that nobody has had
+  bool guest = false;  ///< a host that the file does not name, or a place for one
+  bool serves = false; ///< it sums for the others, and has no state of its own
   member_state state = member_state::awaited;
   std::uint64_t incarnation = 0; ///< 0: it has never come to this arbitrator
   std::uint64_t generation = 0;  ///< newest that it was placed in
@@ -141,6 +142,8 @@ public:
   std::size_t missing() const;
   /// Every member of the newest generation has come to this arbitrator.
   bool complete() const;
+  /// Has state to go on from, and reports windows.
+  bool trains(std::uint32_t rank) const { return !state_.members[rank].serves; }
   /// Somebody has come to the end of training: nobody can join any more.
   bool ending() const { return count(member_state::departed) > 0; }
   /// Why the run is over: nobody is present, and nobody can still come. Empty: it is not.

@@ -159,8 +159,10 @@ bool is_time_to_form(double now, const membership_state& state, const cluster::t
   for (const auto rank : waiting)
     longest = std::max(longest, now - of(rank).since_seconds);
   // Others may be training under an arbitrator before this one: they get time to come.
+  const auto workers =
+      static_cast<std::size_t>(std::ranges::count_if(waiting, [&](auto rank) { return !of(rank).serves; }));
   if (state.generation == 0 && !in_memory && state.workers_min > 0)
-    return waiting.size() >= state.workers_min &&
+    return workers >= state.workers_min &&
            (everyone || 1000 * (now - state.began_seconds) > timeouts.rejoin_timeout_ms);
   if (state.generation == 0 && !in_memory)
     return everyone || 1000 * longest > timeouts.join_timeout_ms;
@@ -190,7 +192,8 @@ std::optional<membership_change> form(double now, const membership_state& state,
       waiting.push_back(rank);
   }
   const auto barren = count_barren(state);
-  if (waiting.empty() || !is_time_to_form(now, state, timeouts, waiting) ||
+  const bool workers = std::ranges::any_of(waiting, [&](auto rank) { return !state.members[rank].serves; });
+  if (!workers || !is_time_to_form(now, state, timeouts, waiting) ||
       now - state.phase_seconds < barren_delay_seconds(barren))
     return std::nullopt;
   const auto steps_of = [&](std::uint32_t rank) {
@@ -260,9 +263,16 @@ std::string why_over(double now_seconds, const membership_state& state, const cl
   std::size_t gone = 0; // by their own word: nobody starts them again
   std::size_t awaited = 0;
   std::size_t unused = 0;
+  std::size_t workers = 0;
+  bool serving = false;
   double last = state.began_seconds;
   for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
     const auto& one = state.members[rank];
+    if (one.serves) { // nobody trains because of it
+      serving |= one.present();
+      continue;
+    }
+    ++workers;
     if (one.present())
       return "";
     finished += one.state == member_state::departed ? 1 : 0;
@@ -273,17 +283,17 @@ std::string why_over(double now_seconds, const membership_state& state, const cl
     last = std::max(last, one.since_seconds);
   }
   if (finished > 0)
-    return "training has ended";
+    return serving ? "" : "training has ended"; // those who serve are told so
   // Before training has begun, others may come to an open cluster.
   const bool begun = state.generation > 0 || state.floor > 0;
-  if (gone > 0 && gone + unused == state.members.size() && (unused == 0 || begun))
+  if (gone > 0 && gone + unused == workers && (unused == 0 || begun))
     return "all workers have left or failed";
   const double waited_ms = 1000 * (now_seconds - last);
   // Nobody is needed any more, but whoever has not ended yet may have a farewell to say.
   if (state.finished_before && waited_ms > timeouts.rejoin_timeout_ms)
     return "training had ended before this arbitrator started";
   // Whoever is lost and started again gets as long to come as at the start, and so do all where others have trained.
-  if (!state.fixed_group && (awaited < state.members.size() || state.floor > 0) && waited_ms > timeouts.join_timeout_ms)
+  if (!state.fixed_group && (awaited < workers || state.floor > 0) && waited_ms > timeouts.join_timeout_ms)
     return fmt::format("no worker has come for {:.0f} s", now_seconds - last);
   return "";
 }

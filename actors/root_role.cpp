@@ -27,7 +27,7 @@ cluster::timeouts membership_timeouts(cluster::timeouts timeouts, const root_opt
 std::optional<std::uint32_t> finished_before(const cluster::cluster_file& file, const root_options& options) {
   const auto& before = options.before;
   const bool known = before && before->end.generation > 0 && before->end.cluster_digest == file.digest() &&
-                     before->end.rank < file.workers().size();
+                     before->end.rank < file.members().size();
   return known ? std::optional(before->end.rank) : std::nullopt;
 }
 
@@ -66,7 +66,7 @@ void root_role::adopt_windows() {
   if (options_.tree()) // its shards say who is there
     return;
   for (const auto rank : members_.state().placed)
-    if (members_.state().members[rank].state == member_state::awaited)
+    if (members_.state().members[rank].state == member_state::awaited && members_.trains(rank))
       windows_->joined(rank);
 }
 
@@ -87,7 +87,7 @@ messages::welcome root_role::take_in(const messages::hello& hello) {
   if (hello.training) {
     adopt_windows();
     // One that comes back in a generation that is over reports nothing of this one.
-    if (members_.is_placed(welcome.rank)) {
+    if (members_.is_placed(welcome.rank) && members_.trains(welcome.rank)) {
       windows_->reached(window_after(hello.steps));
       windows_->joined(welcome.rank);
     }
@@ -298,7 +298,8 @@ void root_role::announce(const membership_change& change, const std::string& rea
     // Who was lost since and is back as another process waits for the next one.
     if (members_.is_placed(rank)) {
       placed.push_back(rank);
-      windows_->joined(rank);
+      if (members_.trains(rank))
+        windows_->joined(rank);
     }
   }
   place(placed, newest_);
@@ -333,6 +334,9 @@ void root_role::look_whether_over() {
     return;
   ended_ = true;
   spdlog::info("run_over reason=\"{}\"", why);
+  for (std::uint32_t rank = 0; rank < members_.state().members.size(); ++rank)
+    if (!members_.trains(rank)) // nobody is left to sum for
+      links_.stop(rank);
   const auto outcome = judge_run(members_, farewells_, stop_requested_, why);
   if (!links_.has_arbitrator())
     return finish(outcome);

@@ -6,6 +6,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -24,8 +25,11 @@ public:
 
   void exchange_planned(const exchange::summing_plan& plan) override {
     std::string shares;
+    const auto rank_at = [&](std::size_t i) {
+      return i < place_.members.size() ? place_.members[i] : place_.servers[i - place_.members.size()];
+    };
     for (std::size_t i = 0; i < plan.link_rates.size(); ++i)
-      shares += fmt::format("{}{}:{:.3f}@{:.0f}", i == 0 ? "" : ",", place_.members[i], plan.servers.shares[i],
+      shares += fmt::format("{}{}:{:.3f}@{:.0f}", i == 0 ? "" : ",", rank_at(i), plan.servers.shares[i],
                             plan.link_rates[i] * 8e-6);
     spdlog::info("exchange_planned by={} servers_ms_per_mb={:.3f} ring_ms_per_mb={:.3f} rank_share_mbit={}",
                  plan.by_servers ? "servers" : "ring", plan.servers.seconds_per_byte * 1e9,
@@ -152,15 +156,18 @@ void training_run::join(std::uint32_t rank, std::shared_ptr<session::decision_sl
 void training_run::place(const messages::placement& place, store_actor store) {
   regroup_.store(false, std::memory_order_relaxed);
   interruption_ = std::make_shared<exchange::interruption>();
+  const auto workers = static_cast<std::uint32_t>(options_.file->workers().size());
+  const auto servers = std::ranges::lower_bound(place.members, workers); // in the order of ranks
   {
     const std::scoped_lock lock(mutex_);
     order_ = order{.place = {{.rank = rank_,
-                              .members = place.members,
+                              .members = {place.members.begin(), servers},
                               .store_prefix = place.store_prefix,
                               .address = options_.host.address,
                               .collective_timeout_ms = options_.timeouts.collective_timeout_ms,
                               .join_timeout_ms = options_.timeouts.stall_timeout_ms,
-                              .links = options_.links},
+                              .links = options_.links,
+                              .servers = {servers, place.members.end()}},
                              place.generation,
                              place.source},
                    .store = std::move(store),

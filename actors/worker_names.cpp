@@ -18,7 +18,7 @@ constexpr std::size_t file_bytes_max = 1U << 20; ///< of 4096 names of 64 bytes
 
 worker_names::worker_names(const cluster::cluster_file& file, std::string path)
     : path_(std::move(path)), first_line_(fmt::format("places of {:016x}", file.digest())) {
-  for (const auto* worker : file.workers()) {
+  for (const auto* worker : file.members()) {
     const bool place = cluster::is_place(*worker);
     names_.push_back(place ? "" : worker->name);
     listed_ += place ? 0 : 1;

@@ -35,6 +35,14 @@ std::vector<const host*> cluster_file::workers() const {
   return found;
 }
 
+std::vector<const host*> cluster_file::members() const {
+  auto found = workers();
+  for (const auto& each : hosts)
+    if (each.only_serves())
+      found.push_back(&each);
+  return found;
+}
+
 std::vector<const host*> cluster_file::arbitrators() const {
   std::vector<const cluster::host*> found;
   for (const auto& each : hosts)

@@ -22,7 +22,8 @@ struct emulation {
   double compute_slowdown = 1; ///< [1, 100]
 };
 
-enum class role : std::uint8_t { worker, arbitrator };
+/// A server sums gradients of others; every worker may do so, too.
+enum class role : std::uint8_t { worker, arbitrator, server };
 
 struct host {
   std::string name;
@@ -39,6 +40,10 @@ struct host {
   double leave_at_seconds = 0; ///< 0: stays
 
   bool has(role wanted) const;
+  /// Sums gradients, and brings none.
+  bool only_serves() const { return has(role::server) && !has(role::worker); }
+  /// Is a member of generations.
+  bool takes_part() const { return has(role::worker) || has(role::server); }
   std::uint32_t port_for_replicas() const { return replica_port == 0 ? port + 1000U : replica_port; }
 };
 
@@ -79,8 +84,8 @@ struct model_choice {
 
 /// How sparse gradients are summed (exchange/compression.hpp).
 enum class compression_kind : std::uint8_t { none, union_of_items, gather, lhc };
-/// Who sums gradients: the workers in a ring, all of them as servers of a share each, or what is predicted to be
-/// faster.
+/// Who sums gradients: the workers in a ring, all of them and the hosts that only serve as servers of a share each, or
+/// what is predicted to be faster.
 enum class exchange_kind : std::uint8_t { ring, parameter_server, automatic };
 
 struct training {
@@ -310,6 +315,9 @@ struct cluster_file {
   const cluster::host* find(const std::string& host_name) const;
   /// The hosts with a worker role in the file's order: a worker's position is its rank.
   std::vector<const cluster::host*> workers() const;
+  /// Whom generations are made of, by rank: the workers, and behind them the hosts that only serve, in the file's
+  /// order.
+  std::vector<const cluster::host*> members() const;
   /// The only arbitrator, or the first of the replicas.
   const cluster::host& arbitrator_host() const;
   /// All of them, in the file's order.

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <fmt/core.h>
 #include <initializer_list>
+#include <map>
 #include <utility>
 
 namespace dynamix::cluster {
@@ -55,12 +56,19 @@ std::string roles_text(const host& of) {
   return text;
 }
 
+std::map<const host*, std::size_t> ranks_of(const cluster_file& file) {
+  std::map<const host*, std::size_t> ranks;
+  for (const auto* member : file.members())
+    ranks.emplace(member, ranks.size());
+  return ranks;
+}
+
 std::string hosts_table(const cluster_file& file) {
   std::vector<std::vector<std::string>> rows = {{"host", "address", "roles", "rank", "compute slow-down"}};
-  std::size_t rank = 0;
+  const auto ranks = ranks_of(file);
   for (const auto& each : file.hosts)
     rows.push_back({each.name, fmt::format("{}:{}", each.address, each.port), roles_text(each),
-                    each.has(role::worker) ? std::to_string(rank++) : "-", slowdown_text(each)});
+                    each.takes_part() ? std::to_string(ranks.at(&each)) : "-", slowdown_text(each)});
   return text_table(rows, 2);
 }
 
@@ -126,8 +134,8 @@ bool plans_exchange(const cluster_file& file) {
 /// By the links of the file; a run measures them.
 server_plan plan_exchange(const cluster_file& file) {
   std::vector<exchange_host> hosts;
-  for (const auto* worker : file.workers())
-    hosts.push_back({.link_rate = link_mbit(file, *worker) * 1e6 / 8});
+  for (const auto* member : file.members())
+    hosts.push_back({.link_rate = link_mbit(file, *member) * 1e6 / 8, .works = !member->only_serves()});
   return plan_servers(hosts);
 }
 
@@ -136,24 +144,24 @@ std::string exchange_text(const cluster_file& file) {
     return "";
   const auto plan = plan_exchange(file);
   std::vector<std::vector<std::string>> rows = {{"host", "link Mbit/s", "share of the gradients"}};
-  const auto workers = file.workers();
-  for (std::size_t rank = 0; rank < workers.size(); ++rank)
+  const auto members = file.members();
+  for (std::size_t rank = 0; rank < members.size(); ++rank)
     rows.push_back(
-        {workers[rank]->name, number_text(link_mbit(file, *workers[rank])), fmt::format("{:.3f}", plan.shares[rank])});
+        {members[rank]->name, number_text(link_mbit(file, *members[rank])), fmt::format("{:.3f}", plan.shares[rank])});
   return fmt::format("\nexchange by the links of this file (a run measures them)\n{}"
                      "  a MB of gradients: {:.3f} ms through servers, {:.3f} ms in a ring; bound by {}\n",
                      text_table(rows, 2), plan.seconds_per_byte * 1e9, plan.ring_seconds_per_byte * 1e9,
                      plan.bound == exchange_bound::worker_link
-                         ? fmt::format("the link of {}", workers[plan.slowest]->name)
+                         ? fmt::format("the link of {}", members[plan.slowest]->name)
                          : std::string(to_string(plan.bound)));
 }
 
 json exchange_json(const cluster_file& file) {
   const auto plan = plan_exchange(file);
   json object;
-  const auto workers = file.workers();
-  for (std::size_t rank = 0; rank < workers.size(); ++rank)
-    object["shares"][workers[rank]->name] = plan.shares[rank];
+  const auto members = file.members();
+  for (std::size_t rank = 0; rank < members.size(); ++rank)
+    object["shares"][members[rank]->name] = plan.shares[rank];
   object["server_seconds_per_mb"] = plan.seconds_per_byte * 1e6;
   object["ring_seconds_per_mb"] = plan.ring_seconds_per_byte * 1e6;
   object["bound"] = to_string(plan.bound);
@@ -238,11 +246,11 @@ std::string describe_plan_json(const cluster_file& file) {
   plan["digest"] = hex(file.digest());
   for (const auto section : settings::sections_of(file_fields()))
     plan[std::string(section)] = to_json(settings::show(file_fields(), file, section));
-  std::size_t rank = 0;
+  const auto ranks = ranks_of(file);
   for (const auto& each : file.hosts) {
     const host_entry entry = to_entry(each);
     json host = to_json(settings::show(host_fields(), entry));
-    host["rank"] = each.has(role::worker) ? json(rank++) : json(nullptr);
+    host["rank"] = each.takes_part() ? json(ranks.at(&each)) : json(nullptr);
     host["emulate"] = json::array();
     for (const auto& change : entry.host.emulate)
       host["emulate"].push_back(to_json(settings::show(emulation_fields(), change)));

@@ -13,7 +13,7 @@ using settings::in;
 using settings::open_low;
 using settings::presence;
 
-constexpr std::array<std::string_view, 2> role_names = {"worker", "arbitrator"};
+constexpr std::array<std::string_view, 3> role_names = {"worker", "arbitrator", "server"};
 constexpr settings::text_rule address_rule = {is_address,
                                               "an IPv4 or IPv6 address or a host name that peers can connect to"};
 
@@ -46,8 +46,10 @@ const std::vector<settings::field<host_entry>> host_rows = {
     {"host",
      "roles",
      in<host_of, &host::roles>,
-     "What it does: worker, arbitrator or both. One host is the arbitrator, or 3 or 5 that arbitrator.replicas names; "
-     "under stigmergic none need be: the first worker's host, or those 3 or 5, have the second role then.",
+     "What it does: it trains (worker), decides (arbitrator), or sums gradients without training (server). One host is "
+     "the arbitrator, or 3 or 5 that arbitrator.replicas names; under stigmergic none need be: the first worker's "
+     "host, "
+     "or those 3 or 5, have that role then.",
      {},
      role_names},
     {"host", "replica_port", in<host_of, &host::replica_port>,

@@ -163,7 +163,7 @@ void check_host(checker& check, std::size_t index) {
   const std::string key = fmt::format("host[{}]", index);
   const std::set<role> distinct(host.roles.begin(), host.roles.end());
   check.require(!host.roles.empty(), {key + ".roles"},
-                "host.roles is empty; it must hold \"worker\", \"arbitrator\" or both");
+                "host.roles is empty; it must hold \"worker\", \"arbitrator\" or \"server\"");
   check.require(distinct.size() == host.roles.size(), {key + ".roles"},
                 "host.roles holds a role twice; they must be distinct");
 
@@ -264,6 +264,28 @@ void check_membership(checker& check, std::size_t workers) {
   refuse(file.training.trainer == trainer_kind::client, "training.trainer", "training.trainer = \"client\"");
 }
 
+void check_servers(checker& check, std::size_t workers) {
+  const auto& file = check.file();
+  const auto members = file.members();
+  if (members.size() == workers)
+    return;
+  const auto& first = *members[workers];
+  const std::string key = fmt::format("host[{}].roles", &first - file.hosts.data());
+  const auto require = [&](bool holds, const char* field, const std::string& what) {
+    check.require(holds, {key, field}, fmt::format("host \"{}\" only sums gradients, {}", first.name, what));
+  };
+  require(file.training.exchange != exchange_kind::ring, "training.exchange",
+          "which needs training.exchange = \"parameter-server\" or \"auto\"");
+  require(file.training.trainer == trainer_kind::built_in, "training.trainer",
+          "which training.trainer = \"client\" sums by itself");
+  require(file.arbitrator.topology != arbitration_topology::tree, "arbitrator.topology",
+          "which does not go with arbitrator.topology = \"tree\" yet");
+  require(file.membership != membership_kind::open, "cluster.membership",
+          "which does not go with cluster.membership = \"open\" yet");
+  require(members.size() <= workers_max, "host[0].roles",
+          fmt::format("but there are {} workers and servers; at most {} may be", members.size(), workers_max));
+}
+
 void check_roles(checker& check) {
   const auto& hosts = check.file().hosts;
   check.require(!hosts.empty(), {"host"}, "there is no host; write one [[host]] for each, 1 to 8192");
@@ -290,6 +312,7 @@ void check_roles(checker& check) {
                 "no host has the role \"arbitrator\"; exactly one must, unless arbitrator.policy is \"stigmergic\"");
   if (replicated)
     check_replicas(check);
+  check_servers(check, workers);
 }
 
 } // namespace

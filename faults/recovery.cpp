@@ -9,6 +9,11 @@ bool recovery_tracker::has_role(const std::string& host, cluster::role role) con
   return found != nullptr && found->has(role);
 }
 
+bool recovery_tracker::takes_part(const std::string& host) const {
+  const auto* found = file_.find(host);
+  return found != nullptr && found->takes_part();
+}
+
 /// Of several arbitrators one decides; the others are not missed.
 bool recovery_tracker::decides(const std::string& host) const {
   return has_role(host, cluster::role::arbitrator) &&
@@ -21,7 +26,7 @@ void recovery_tracker::begin(const planned_fault& fault, double now_seconds) {
   // A process that ended is sure to be missed; of anything else the ledger says whether it was.
   if (row_of(fault.kind).ends_process)
     for (const auto& host : fault.hosts) {
-      if (has_role(host, cluster::role::worker))
+      if (takes_part(host))
         open.workers.insert(host);
       if (decides(host))
         open.arbitrators.insert(host);
@@ -79,7 +84,7 @@ void recovery_tracker::add_event(const ledger::event& event, fault_record& recor
 void recovery_tracker::add_generation(const ledger::generation& generation, fault_record& record, waited& open,
                                       double now_seconds) {
   for (const auto& host : record.plan.hosts)
-    if (has_role(host, cluster::role::worker) && record.detected_seconds < 0 &&
+    if (takes_part(host) && record.detected_seconds < 0 &&
         std::ranges::find(generation.members, host) == generation.members.end()) {
       record.detected_seconds = now_seconds;
       open.workers.insert(host);

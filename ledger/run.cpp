@@ -207,7 +207,11 @@ void run::take(const ledger::generation& generation) {
   for (const auto& name : generation.members)
     if (auto* worker = find(name))
       worker->state = worker_state::training;
-  const auto text = fmt::format("generation {} of {} workers{}{}", generation.generation, generation.members.size(),
+  const auto workers = std::ranges::count_if(generation.members, [&](const auto& name) {
+    const auto* known = file_.find(name);
+    return known == nullptr || !known->only_serves();
+  });
+  const auto text = fmt::format("generation {} of {} workers{}{}", generation.generation, workers,
                                 generation.reason.empty() ? "" : ": ", generation.reason);
   if (generation.generation > 1)
     note(mark_kind::generation, text);
@@ -271,9 +275,12 @@ void run::count_generation(std::uint64_t generation) {
 }
 
 void run::take(const ledger::farewell& farewell) {
+  const auto* known = file_.find(farewell.farewell.host);
+  if (known != nullptr && known->only_serves()) // what it says of training is nothing
+    return note_event("farewell", farewell.farewell.host, farewell.farewell.reason);
   if (farewell.farewell.steps > 0)
     seat(farewell.farewell.host, farewell.farewell.rank);
-  if (file_.find(farewell.farewell.host) != nullptr || rank_of_.contains(farewell.farewell.host))
+  if (known != nullptr || rank_of_.contains(farewell.farewell.host))
     farewells_[farewell.farewell.host] = farewell.farewell;
   if (auto* worker = find(farewell.farewell.host))
     worker->state = worker_state::ended;

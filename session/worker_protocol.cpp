@@ -31,6 +31,9 @@ worker_options options_of(const cluster::cluster_file& file, std::uint64_t diges
           .highest_batch = limit == 0 ? file.batch.highest : limit,
           .guest = listed == nullptr,
           .leaves_traces = file.leaves_traces(),
+          .serves = listed != nullptr && listed->only_serves(),
+          .workers = file.members().size() == file.workers().size() ? messages::max_workers
+                                                                    : static_cast<std::uint32_t>(file.workers().size()),
           .identity = {.cluster = file.name,
                        .cluster_digest = digest,
                        .host = host,
@@ -303,7 +306,7 @@ void worker_protocol::on(const events::placement_received& what) {
                fmt::format("place_refused generation={} the next hello tells what has happened", place.generation));
   phase_ = phase::training;
   newest_ = what.placement;
-  if (!options_.external_trainer)
+  if (!options_.external_trainer && !options_.serves)
     watch_.entered(at_.seconds);
   decisions_->enter_generation(place.generation);
   log(log_level::info,
@@ -466,7 +469,10 @@ void worker_protocol::part() {
 void worker_protocol::look_after_leave() {
   if (!leave_asked_seconds_ || phase_ != phase::training)
     return;
-  const auto next = decide_leave(at_.seconds, *leave_asked_seconds_, newest_->members.size(), options_.timeouts);
+  const auto trains = std::ranges::lower_bound(newest_->members, options_.workers) - newest_->members.begin();
+  const auto next = options_.serves ? leave_decision{leave_step::drop, "whoever it sums for drops the step in flight"}
+                                    : decide_leave(at_.seconds, *leave_asked_seconds_, static_cast<std::size_t>(trains),
+                                                   options_.timeouts);
   if (std::exchange(leaving_by_, next.step) == next.step)
     return;
   log(log_level::info, fmt::format("leave generation={} next=\"{}\"", newest_->generation, next.reason));

@@ -24,7 +24,9 @@ struct worker_options {
   bool external_trainer = false;
   bool guest = false;         ///< the file does not name its host: it may have to wait for a place, and lose it
   bool leaves_traces = false; ///< batch sizes are chosen at every step, whether an arbitrator is there or not
-  messages::hello identity;   ///< protocol, cluster, digest, host, incarnation, heartbeat, newest checkpoint's steps
+  bool serves = false;        ///< it sums for the others: it completes no steps, and nobody agrees with it on an end
+  std::uint32_t workers = messages::max_workers; ///< ranks from here on only serve
+  messages::hello identity; ///< protocol, cluster, digest, host, incarnation, heartbeat, newest checkpoint's steps
 };
 
 /// Of the worker on `host`, which is one of the file's workers or joins an open cluster; `digest` is the file's. A

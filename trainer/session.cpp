@@ -202,11 +202,11 @@ struct session::body {
       if (wrong.empty())
         wrong = agree_on_start(place, *peers);
       if (!wrong.empty()) {
-        peers->leave();
+        peers->leave(static_cast<std::uint64_t>(ending::failed));
         return {ending::failed, wrong};
       }
       auto end = training_loop(*state, place, *peers, decisions, watcher, stop).run();
-      peers->leave();
+      peers->leave(static_cast<std::uint64_t>(end.how));
       if (compression.sums > 0)
         watcher.compressed(compression);
       return end;
@@ -266,9 +266,36 @@ std::string problem_of(Action&& action) {
   }
 }
 
+/// What a host does that only serves: the workers say when it is over, and how.
+outcome serve(const cluster::cluster_file& file, const membership& place, exchange::store& rendezvous,
+              observer& watcher, exchange::interruption& stop) {
+  outcome result{.how = ending::lost};
+  std::uint64_t word = 0;
+  const auto unexpected = problem_of([&] {
+    word = exchange::serve(place, rendezvous, stop, summing_of(file.training.exchange), [&](const auto& plan) {
+      if (!plan.link_rates.empty())
+        watcher.exchange_planned(plan);
+      watcher.started();
+    });
+  });
+  if (!unexpected.empty()) {
+    result.reason = stop.raised() ? stop.reason() : unexpected;
+    return result;
+  }
+  result.how = static_cast<ending>(std::min(word, static_cast<std::uint64_t>(ending::failed)));
+  result.reason = result.how == ending::regrouped ? "regrouping"
+                  : result.how == ending::failed  ? "the workers cannot train"
+                                                  : "the workers have ended training";
+  return result;
+}
+
 } // namespace
 
 session::session(session_options options, clock& time) {
+  if (options.host->only_serves()) {
+    served_ = options.file;
+    return;
+  }
   const auto unexpected = problem_of([&] { body_ = std::make_unique<body>(std::move(options), time); });
   if (!unexpected.empty())
     problem_ = unexpected;
@@ -283,6 +310,8 @@ outcome session::train(const membership& place, exchange::store& rendezvous, dec
   outcome result{.how = ending::failed, .reason = problem_};
   if (!problem_.empty())
     return result;
+  if (served_ != nullptr)
+    return serve(*served_, place, rendezvous, watcher, stop);
   const auto unexpected = problem_of([&] {
     set_compute_threads(static_cast<int>(body_->options.file->training.threads));
     decisions.enter_generation(place.generation);
@@ -298,13 +327,17 @@ outcome session::train(const membership& place, exchange::store& rendezvous, dec
 }
 
 std::uint64_t session::steps() const {
-  return problem_.empty() && body_->known ? body_->state->step : 0;
+  return problem_.empty() && body_ && body_->known ? body_->state->step : 0;
 }
 
 saved_checkpoint session::save() {
   saved_checkpoint saved{.path = {}, .problem = problem_};
   if (!problem_.empty())
     return saved;
+  if (!body_) {
+    saved.problem = "a host that only serves has no state to write";
+    return saved;
+  }
   auto& files = body_->state->checkpoints;
   if (!body_->known)
     saved.problem = "there is no state to write";

@@ -124,16 +124,16 @@ struct saved_checkpoint {
 /// by one thread at a time.
 class session {
 public:
-  /// Reads the data set, which takes a moment. Whatever is wrong is told by the first `train`. What the options point
-  /// at and `time` must outlive the session.
+  /// Reads the data set, unless the host only serves, which takes a moment. Whatever is wrong is told by the first
+  /// `train`. What the options point at and `time` must outlive the session.
   session(session_options options, clock& time);
   ~session();
   session(const session&) = delete;
   session& operator=(const session&) = delete;
 
-  /// Trains as `place` to the end of training or of the generation. Blocks; never throws. Raising `stop` frees every
-  /// wait; a call of `rendezvous` that is under way is waited for, so its store should know of the interruption, too.
-  /// Enters the generation in `decisions`.
+  /// Trains as `place` to the end of training or of the generation; a host that only serves sums for those who train.
+  /// Blocks; never throws. Raising `stop` frees every wait; a call of `rendezvous` that is under way is waited for, so
+  /// its store should know of the interruption, too. Enters the generation in `decisions`.
   outcome train(const membership& place, exchange::store& rendezvous, decision_slot& decisions, observer& watcher,
                 exchange::interruption& stop);
   /// Completed steps of the state in memory; 0 when there is none.
@@ -144,8 +144,9 @@ public:
 
 private:
   struct body;
-  std::unique_ptr<body> body_;
-  std::string problem_; ///< why nothing can be trained
+  std::unique_ptr<body> body_;                    ///< null on a host that only serves
+  const cluster::cluster_file* served_ = nullptr; ///< on such a host
+  std::string problem_;                           ///< why nothing can be trained
 };
 
 } // namespace dynamix::trainer

@@ -186,7 +186,7 @@ private:
 
   /// By its worker's own word, or by its replica's in the ledger.
   bool has_left(const std::string& host) const {
-    if (!is_worker(host))
+    if (!options_.file.find(host)->takes_part())
       return replicas_left_.contains(host);
     const auto said = read_worker_file(options_.run.worker(host));
     return said && messages::tells_leave(said->farewell);

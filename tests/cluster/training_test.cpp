@@ -145,6 +145,27 @@ TEST_F(UndisturbedRun, SumsThroughServersAndEndsWithTheSameParametersOnAllWorker
   EXPECT_EQ(checksums.size(), 1U) << "the workers ended with different parameters";
 }
 
+TEST_F(UndisturbedRun, SumsThroughHostsThatTrainNothing) {
+  write_file({.slowdowns = {1, 1},
+              .epochs = 0.5,
+              .training = "exchange = \"parameter-server\"\n",
+              .arbitrator = "policy = \"goodput\"\n",
+              .cluster = patient_cluster,
+              .servers = 2});
+  const auto ended = start_local().wait();
+  ASSERT_EQ(ended.code, 0) << ended.output;
+  expect_whole_training({"w0", "w1"}, 3000);
+  EXPECT_THAT(contents_of(run().summary()), HasSubstr("\"workers\": 2"));
+  EXPECT_THAT(generations().front().members, ::testing::ElementsAre("w0", "w1", "s0", "s1"));
+  for (const char* server : {"s0", "s1"}) {
+    const auto log = contents_of(run().log(server));
+    EXPECT_THAT(log, HasSubstr("exchange_planned by=servers"));
+    EXPECT_THAT(log, HasSubstr("host_ended reason=\"the workers have ended training\""));
+  }
+  for (const auto& event : rows<ledger::event>())
+    EXPECT_NE(event.event, ledger::event_kind::lost) << event.host;
+}
+
 /// A worker whose connection was probed or made in an unlucky order was once lost at joining; and an actor that nobody
 /// ended once kept the arbitrator's host for five seconds.
 TEST_F(UndisturbedRun, JoinsEightWorkersEveryTimeAndEndsAtOnce) {

@@ -156,7 +156,7 @@ ended_program program::wait() {
 
 void trial::write_file(const trial_options& options) {
   const auto others = options.slowdowns.size() + 1; // behind the first hub and the workers
-  ports_ = free_ports(others + 2 * options.replicas);
+  ports_ = free_ports(others + 2 * options.replicas + options.servers);
   std::string replicas;
   std::ostringstream hubs;
   for (std::size_t i = 0; i < options.replicas; ++i) {
@@ -180,6 +180,9 @@ void trial::write_file(const trial_options& options) {
   for (std::size_t i = 0; i < options.slowdowns.size(); ++i)
     text << "[[host]]\nname = \"w" << i << "\"\nport = " << ports_[i + 1]
          << "\ncompute_slowdown = " << options.slowdowns[i] << "\n";
+  for (std::size_t i = 0; i < options.servers; ++i)
+    text << "[[host]]\nname = \"s" << i << "\"\nport = " << ports_[others + 2 * options.replicas + i]
+         << "\nroles = [\"server\"]\n";
   text << options.more;
   ASSERT_EQ(storage::write_file_atomically(file(), text.str()), "");
 }

@@ -71,6 +71,7 @@ struct trial_options {
   std::string arbitrator = {}; ///< further lines of [arbitrator]
   std::uint32_t window_steps = 2;
   std::string cluster = {}; ///< further lines of [cluster]
+  std::size_t servers = 0;  ///< "s0", "s1", ... that only sum gradients
 };
 
 /// For runs that nothing disturbs: nobody is taken for late or dead because the machine is busy.

@@ -40,6 +40,47 @@ TEST_F(WorkerLoss, CostsLocalAtMostAStepAndTheWorkerComesBack) {
   EXPECT_EQ(summary()["decisions"]["duplicated"], 0);
 }
 
+TEST_F(WorkerLoss, CostsAtMostAStepWhereWorkersSumForEachOther) {
+  write_file({.slowdowns = {10, 10, 10}, .epochs = 3, .training = "exchange = \"parameter-server\"\n"});
+  auto local = start_local();
+  for (const char* lost : {"w0", "w2"}) {
+    const auto before = generations().empty() ? 1 : generations().back().generation;
+    ASSERT_TRUE(wait_for_generation({"w0", "w1", "w2"}, before - 1)) << local.said();
+    ASSERT_TRUE(local.signal_host(lost, SIGKILL)) << local.said();
+    ASSERT_TRUE(wait_for_generation({"w0", "w1", "w2"}, before)) << local.said();
+  }
+  const auto ended = local.wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  expect_whole_training({"w0", "w1", "w2"}, 18000);
+  EXPECT_EQ(summary()["decisions"]["duplicated"], 0);
+  EXPECT_EQ(summary()["samples_dropped"], 0);
+}
+
+/// Hosts that only sum: one dies and comes back, one hangs, and one leaves.
+TEST_F(WorkerLoss, OfAServerCostsAtMostAStepAndTheWorkersSumItsShare) {
+  write_file({.slowdowns = {10, 10, 10}, .epochs = 4, .training = "exchange = \"parameter-server\"\n", .servers = 1});
+  auto local = start_local();
+  const std::vector<std::string> all = {"w0", "w1", "w2", "s0"};
+  const std::vector<std::string> workers = {"w0", "w1", "w2"};
+  ASSERT_TRUE(wait_for_generation(all)) << local.said();
+  ASSERT_TRUE(local.signal_host("s0", SIGKILL)) << local.said();
+  ASSERT_TRUE(wait_for_generation(all, 1)) << local.said();
+  const auto back = generations().back().generation;
+  ASSERT_TRUE(local.signal_host("s0", SIGSTOP)) << local.said();
+  ASSERT_TRUE(wait_for_generation(workers, back)) << local.said();
+  ASSERT_TRUE(local.signal_host("s0", SIGCONT)) << local.said();
+  ASSERT_TRUE(wait_for_generation(all, back + 1)) << local.said();
+  const auto woken = generations().back().generation;
+  ASSERT_TRUE(local.signal_host("s0", SIGTERM)) << local.said();
+  ASSERT_TRUE(wait_for_generation(workers, woken)) << local.said();
+  EXPECT_EQ(generations().back().reason, "s0 has left");
+  const auto ended = local.wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  expect_whole_training(workers, 24000);
+  EXPECT_EQ(summary()["succeeded"], true);
+  EXPECT_EQ(summary()["samples_dropped"], 0);
+}
+
 TEST_F(WorkerLoss, WithoutARestartIsMadeUpForByTheOthers) {
   write_file({.slowdowns = {10, 10, 10}, .epochs = 2, .arbitrator = "policy = \"static\""});
   auto arbitrator = start_host("hub");

@@ -152,6 +152,9 @@ INSTANTIATE_TEST_SUITE_P(
         broken_file{"epochs = 2", "trainer = \"client\"\ncompression = \"lhc\"",
                     "f.toml:8:15: training.compression is \"lhc\"; it must be \"none\" with training.trainer = "
                     "\"client\", whose program sums its gradients itself"},
+        broken_file{"roles = [\"arbitrator\"]", "roles = [\"arbitrator\", \"server\"]",
+                    "f.toml:21:9: host \"north\" only sums gradients, which needs training.exchange = "
+                    "\"parameter-server\" or \"auto\""},
         broken_file{"epochs = 2", "interactions_scale = 0",
                     "f.toml:7:22: training.interactions_scale is 0; it must be in (0, 1]"},
         broken_file{"epochs = 2", "device = \"gpu\"",

@@ -355,6 +355,27 @@ TEST(ClusterPlan, PredictsWhatServersTakeBesideARing) {
   EXPECT_EQ(describe_plan(parsed(pair)).find("through servers"), std::string::npos);
 }
 
+TEST(ClusterPlan, GivesHostsThatOnlySumAShareAndTheRanksBehindTheWorkers) {
+  const auto served = pair + "[[host]]\nname = \"cy\"\nport = 7403\nroles = [\"server\"]\n"
+                             "[[host]]\nname = \"dot\"\nport = 7404\n"
+                             "[[host]]\nname = \"eve\"\nport = 7405\nroles = [\"worker\", \"server\"]\n"
+                             "[training]\nexchange = \"parameter-server\"\n[simulation]\nbandwidth_mbit = 1000\n";
+  const auto file = parsed(served);
+  std::vector<std::string> names;
+  for (const auto* member : file.members())
+    names.push_back(member->name);
+  EXPECT_EQ(names, (std::vector<std::string>{"ada", "ben", "dot", "eve", "cy"}));
+  EXPECT_EQ(file.workers().size(), 4U);
+  const auto json = nlohmann::json::parse(describe_plan_json(file));
+  EXPECT_EQ(json["hosts"][2]["rank"], 4);
+  EXPECT_EQ(json["hosts"][3]["rank"], 2);
+  // In T = M/r a server takes on a quarter, and the workers nothing: the shortest T has the rest shared by all.
+  EXPECT_NEAR(json["exchange"]["shares"]["cy"].get<double>(), 1 / 3.0, 1e-9);
+  EXPECT_NEAR(json["exchange"]["shares"]["ada"].get<double>(), 1 / 6.0, 1e-9);
+  EXPECT_NEAR(json["exchange"]["server_seconds_per_mb"].get<double>(), 0.008 * 4 / 3, 1e-9);
+  EXPECT_NEAR(json["exchange"]["ring_seconds_per_mb"].get<double>(), 0.012, 1e-12);
+}
+
 TEST(ClusterPlan, IsAvailableAsJson) {
   const auto file = parsed(pair + "compute_slowdown = 2\n");
   const auto plan = nlohmann::json::parse(describe_plan_json(file));

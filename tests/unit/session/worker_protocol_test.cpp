@@ -12,7 +12,8 @@ using testing::phase;
 using testing::Worker;
 
 /// One that joins an open cluster.
-const worker_options guest{.timeouts = {}, .guest = true, .identity = {.cluster = "tested", .host = "guest", .incarnation = 7}};
+const worker_options guest{
+    .timeouts = {}, .guest = true, .identity = {.cluster = "tested", .host = "guest", .incarnation = 7}};
 
 TEST_F(Worker, SaysHelloWhenConnectedAndJoinsOnce) {
   happen(events::tick{});
@@ -31,6 +32,32 @@ TEST_F(Worker, SaysHelloWhenConnectedAndJoinsOnce) {
   happen(events::hub_down{});
   answer({.term = 2, .rank = 1});
   EXPECT_FALSE(did<effects::join>());
+}
+
+/// A host that only sums completes no steps, so no progress is missed, and nobody agrees with it on an end.
+TEST_F(Worker, ThatOnlyServesIsNotCutOffByItsArbitratorsLossAndLeavesAtOnce) {
+  protocol = worker_protocol({.timeouts = timeouts, .serves = true, .workers = 1, .identity = {.host = "w1"}});
+  happen(events::connected{});
+  answer({.term = 1, .rank = 1});
+  place(1, {0, 1});
+  EXPECT_TRUE(did<effects::enter_generation>());
+  happen(events::disconnected{});
+  for (int tick = 0; tick < 1000; ++tick) {
+    now += timeouts.beat_interval_ms / 1000.0;
+    happen(events::tick{});
+  }
+  EXPECT_FALSE(did<effects::interrupt>());
+  happen(events::leave_requested{});
+  EXPECT_TRUE(did<effects::interrupt>());
+}
+
+TEST_F(Worker, CountsOnlyWorkersAmongThoseWhoGoOnWithoutIt) {
+  protocol = worker_protocol({.timeouts = timeouts, .workers = 2, .identity = {.host = "w1"}});
+  happen(events::connected{});
+  answer({.term = 1, .rank = 1});
+  place(1, {1, 2, 3});
+  happen(events::leave_requested{});
+  EXPECT_TRUE(did<effects::ask_to_stop>()) << "nobody who trains would be left";
 }
 
 TEST_F(Worker, GreetsAgainWithADelayThatDoublesUpToABound) {

@@ -112,6 +112,37 @@ TEST_F(SessionThreads, SumAndCompressAsTheFileSaysWithoutChangingAParameterOfTwo
   EXPECT_THAT(checksums, testing::Each(checksums[0]));
 }
 
+TEST_F(SessionThreads, TrainThroughAHostThatOnlyServes) {
+  set_workers(2);
+  file.training.exchange = cluster::exchange_kind::parameter_server;
+  file.hosts.push_back({.name = "serves", .roles = {cluster::role::server}});
+  outcome ends[3];
+  counting_observer watchers[3];
+  {
+    std::vector<std::jthread> members;
+    for (std::uint32_t rank = 0; rank < 3; ++rank)
+      members.emplace_back([&, rank] {
+        session training(options_of(rank), time);
+        decision_slot decisions(rank, 1, 1024);
+        exchange::interruption never;
+        auto place = place_of(rank, {0, 1});
+        place.servers = {2};
+        ends[rank] = training.train(place, meeting, decisions, watchers[rank], never);
+        if (rank == 2) {
+          EXPECT_EQ(training.steps(), 0U);
+          EXPECT_THAT(training.save().problem, HasSubstr("no state"));
+        }
+      });
+  }
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(ends[rank].how, ending::completed) << ends[rank].reason;
+    EXPECT_EQ(watchers[rank].plan.servers.shares.size(), 3U);
+  }
+  EXPECT_EQ(ends[0].parameter_checksum, ends[1].parameter_checksum);
+  EXPECT_EQ(ends[0].samples, 400U);
+  EXPECT_EQ(ends[2].steps, 0U);
+}
+
 TEST_F(SessionThreads, SayWhatIsWrongWithTheData) {
   EXPECT_EQ(preflight(file).message, "");
   std::filesystem::remove(data.file("t10k-labels-idx1-ubyte"));
