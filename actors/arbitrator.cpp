@@ -91,12 +91,15 @@ void learn(arbitrator_pointer self, const std::vector<messages::trajectory>& rol
           });
 }
 
-/// What workers are measured with is an event, not a part of every row.
-void tell_sources(arbitrator_pointer self, policy::judged_window& window) {
+/// What workers are measured with, and how they exchange gradients, are events, not parts of every row.
+void tell_choices(arbitrator_pointer self, policy::judged_window& window) {
   for (auto& worker : window.workers) {
-    const auto choice = std::exchange(worker.report.telemetry_choice, {});
-    if (!choice.empty() && !worker.stale)
-      write_row(self, ledger::event{ledger::event_kind::telemetry, worker.report.host, choice});
+    const auto tell = [&](ledger::event_kind kind, const std::string& choice, const std::string& host) {
+      if (!choice.empty() && !worker.stale)
+        write_row(self, ledger::event{kind, host, choice});
+    };
+    tell(ledger::event_kind::telemetry, std::exchange(worker.report.telemetry_choice, {}), worker.report.host);
+    tell(ledger::event_kind::exchange, std::exchange(worker.report.exchange_choice, {}), "");
   }
 }
 
@@ -108,7 +111,7 @@ void join(arbitrator_pointer self, const message<messages::shard_window>& receiv
     return;
   auto verdict = state.judge->join(*window);
   self->send(state.hub, atom::guide_v, pack_checked(verdict.known));
-  tell_sources(self, verdict.window);
+  tell_choices(self, verdict.window);
   write_row(self, std::move(verdict.window));
   learn(self, verdict.rollout);
 }
@@ -135,7 +138,7 @@ void decide_for_all(arbitrator_pointer self, const messages::shard_report& all) 
   auto& state = self->state;
   const auto began = std::chrono::steady_clock::now();
   auto verdict = state.judge->consider(all);
-  tell_sources(self, verdict.window);
+  tell_choices(self, verdict.window);
   verdict.window.decide_seconds = seconds_since(began);
   // Before the decisions leave: the trace bounds clocks by what came before and after it.
   const double decided_seconds = seconds_now(self) - state.options.ledger_origin_seconds;

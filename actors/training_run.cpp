@@ -2,6 +2,7 @@
 
 #include "actors/packing.hpp"
 #include "actors/remote_store.hpp"
+#include "messages/validation.hpp"
 #include "telemetry/training_thread.hpp"
 
 #include <spdlog/spdlog.h>
@@ -34,12 +35,27 @@ public:
     spdlog::info("exchange_planned by={} servers_ms_per_mb={:.3f} ring_ms_per_mb={:.3f} rank_share_mbit={}",
                  plan.by_servers ? "servers" : "ring", plan.servers.seconds_per_byte * 1e9,
                  plan.servers.ring_seconds_per_byte * 1e9, shares);
+    exchange_chosen(fmt::format("gradients by {}: a MB takes {:.3f} ms through servers and {:.3f} ms in a ring, as "
+                                "predicted; shares by rank, and Mbit/s: {}",
+                                plan.by_servers ? "servers" : "the ring", plan.servers.seconds_per_byte * 1e9,
+                                plan.servers.ring_seconds_per_byte * 1e9, shares));
+  }
+
+  /// The same on all members, of whom the first one tells it.
+  void exchange_chosen(const std::string& what) override {
+    if (place_.rank == place_.members.front())
+      exchange_choice_ += (exchange_choice_.empty() ? "" : "; ") + what;
   }
 
   void compressed(const exchange::compression_counts& counts) override {
-    spdlog::info("compression sums={} own_items={} union_items={} sketched={} unfit={} unpeeled={} unsketched_sums={}",
-                 counts.sums, counts.own_items, counts.items, counts.sketched, counts.unfit, counts.unpeeled,
-                 counts.unsketched_sums);
+    std::string forms; // where they are chosen by measurement
+    if (counts.union_sums > 0)
+      forms = fmt::format(" dense_sums={} union_sums={} gather_sums={} lhc_sums={}", counts.dense_sums,
+                          counts.union_sums, counts.gather_sums, counts.lhc_sums);
+    spdlog::info(
+        "compression sums={} own_items={} union_items={} sketched={} unfit={} unpeeled={} unsketched_sums={}{}",
+        counts.sums, counts.own_items, counts.items, counts.sketched, counts.unfit, counts.unpeeled,
+        counts.unsketched_sums, forms);
   }
 
   void step_timed(const trainer::step_times& times) override {
@@ -87,7 +103,9 @@ public:
                                                         .network = {},
                                                         .system = {},
                                                         .control_seconds = record.control_seconds,
-                                                        .reflex = record.reflex}));
+                                                        .reflex = record.reflex,
+                                                        .exchange_choice =
+                                                            messages::fit_text(std::exchange(exchange_choice_, {}))}));
   }
 
   void step_completed(std::uint64_t step) override {
@@ -129,6 +147,7 @@ private:
   worker_local worker_;
   const trainer::membership& place_;
   bool first_ = true;
+  std::string exchange_choice_; ///< since the newest window
   // Of the trace.
   double window_begin_seconds_ = 0;
   double step_end_seconds_ = 0;

@@ -83,7 +83,7 @@ struct model_choice {
 };
 
 /// How sparse gradients are summed (exchange/compression.hpp).
-enum class compression_kind : std::uint8_t { none, union_of_items, gather, lhc };
+enum class compression_kind : std::uint8_t { none, union_of_items, gather, lhc, automatic };
 /// Who sums gradients: the workers in a ring, all of them and the hosts that only serve as servers of a share each, or
 /// what is predicted to be faster.
 enum class exchange_kind : std::uint8_t { ring, parameter_server, automatic };

@@ -33,7 +33,7 @@ constexpr std::array<std::string_view, 2> arbitration_names = {"central", "tree"
 constexpr std::array<std::string_view, 4> source_names = {"ebpf", "tcp_info", "procfs", "nvml"};
 constexpr std::array<std::string_view, 3> device_names = {"auto", "cpu", "cuda"};
 constexpr std::array<std::string_view, 3> exchange_names = {"ring", "parameter-server", "auto"};
-constexpr std::array<std::string_view, 4> compression_names = {"none", "union", "gather", "lhc"};
+constexpr std::array<std::string_view, 5> compression_names = {"none", "union", "gather", "lhc", "auto"};
 constexpr std::array<std::string_view, 2> membership_names = {"listed", "open"};
 constexpr std::array<std::string_view, 2> data_protection_names = {"encrypted", "clear"};
 constexpr std::array<std::string_view, 3> page_tls_names = {"off", "host", "file"};
@@ -231,7 +231,8 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "compression",
      in<training_section, &training::compression>,
      "How the sparse gradients of embeddings are summed, without loss: as all others; over the union of the rows that "
-     "any worker touched; by gathering each worker's rows; or by sketches that are added without decompressing them.",
+     "any worker touched; by gathering each worker's rows; by sketches that are added without decompressing them; "
+     "or by whichever of these is measured to be the fastest.",
      {},
      compression_names},
     {"training", "bucket_kib", in<training_section, &training::bucket_kib>,

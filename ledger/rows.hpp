@@ -88,7 +88,8 @@ enum class event_kind : std::uint8_t {
   restarted,
   telemetry, ///< what the host measures with
   warning,
-  simulated ///< by `simulate`: there are no hosts
+  simulated, ///< by `simulate`: there are no hosts
+  exchange,  ///< who sums gradients, and in which form
 };
 
 /// "kind": "event"
@@ -143,6 +144,7 @@ struct dynamix::messages::names_of<dynamix::ledger::event_kind> {
       {ledger::event_kind::telemetry, "telemetry"},
       {ledger::event_kind::warning, "warning"},
       {ledger::event_kind::simulated, "simulated"},
+      {ledger::event_kind::exchange, "exchange"},
   };
 };
 

@@ -90,6 +90,8 @@ exchange::form form_of(cluster::compression_kind kind) {
     return exchange::form::gather;
   case cluster::compression_kind::lhc:
     return exchange::form::lhc;
+  case cluster::compression_kind::automatic:
+    return exchange::form::automatic;
   }
   return exchange::form::none;
 }
@@ -195,7 +197,8 @@ struct session::body {
       const auto& training = options.file->training;
       exchange::summing_plan plan;
       peers = exchange::compress(exchange::join(place, rendezvous, stop, summing_of(training.exchange), &plan),
-                                 form_of(training.compression), compression);
+                                 form_of(training.compression), compression,
+                                 [&watcher](const std::string& what) { watcher.exchange_chosen(what); });
       if (!plan.link_rates.empty())
         watcher.exchange_planned(plan);
       auto wrong = agree_on_files(place, *peers);

@@ -65,6 +65,8 @@ public:
   }
   /// The links of a generation were measured, and who sums its gradients is decided. Before `started`.
   virtual void exchange_planned(const exchange::summing_plan&) {}
+  /// For a person: who sums gradients or in which form has changed, and why. The same on all members.
+  virtual void exchange_chosen(const std::string&) {}
   /// At the end of a generation in which sparse gradients were compressed: what it came to in the run so far.
   virtual void compressed(const exchange::compression_counts&) {}
   /// Called on the generation's first member only.

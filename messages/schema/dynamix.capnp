@@ -436,6 +436,9 @@ struct WindowReport {
   # For a person: what each signal is measured with and why; empty: as before.
 
   reflex @20 :ReflexStatistics;
+
+  exchangeChoice @21 :Text;
+  # For a person, by one worker for all: who sums gradients and in which form, and why; empty: as before.
 }
 
 struct EvaluationReport {

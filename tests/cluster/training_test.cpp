@@ -162,8 +162,13 @@ TEST_F(UndisturbedRun, SumsThroughHostsThatTrainNothing) {
     EXPECT_THAT(log, HasSubstr("exchange_planned by=servers"));
     EXPECT_THAT(log, HasSubstr("host_ended reason=\"the workers have ended training\""));
   }
-  for (const auto& event : rows<ledger::event>())
+  std::string told;
+  for (const auto& event : rows<ledger::event>()) {
     EXPECT_NE(event.event, ledger::event_kind::lost) << event.host;
+    if (event.event == ledger::event_kind::exchange)
+      told += event.text;
+  }
+  EXPECT_THAT(told, HasSubstr("gradients by servers: a MB takes"));
 }
 
 /// A worker whose connection was probed or made in an unlucky order was once lost at joining; and an actor that nobody
