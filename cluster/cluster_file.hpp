@@ -110,6 +110,7 @@ struct training {
   augmentation_kind augmentation = augmentation_kind::none;
   std::uint32_t micro_batch = 0; ///< most samples at once of a step; 0: all, [0, 1048576]
   compression_kind compression = compression_kind::none;
+  double top_k = 0;                   ///< share of the dense gradients that is summed in a step; 0: all, [0, 1)
   double momentum = 0.9;              ///< of sgd, [0, 1)
   double weight_decay = 0;            ///< [0, 1]
   double clip_norm = 0;               ///< of the reduced gradient; 0 is off, [0, 1e6]

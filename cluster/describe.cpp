@@ -180,6 +180,7 @@ std::string to_digested_toml(const cluster_file& file) {
   for (const std::string_view line : {"trainer = \"built-in\"\n",
                                       "interactions_scale = 1\n",
                                       "compression = \"none\"\n",
+                                      "top_k = 0\n",
                                       "layers = 4\n",
                                       "heads = 4\n",
                                       "context = 128\n",

@@ -70,6 +70,9 @@ void check_training(checker& check) {
   };
   check.require(sums || training.compression == compression_kind::none, {"training.compression", "training.trainer"},
                 message("compression", to_string(training.compression), "none"));
+  check.require(training.top_k == 0 || training.compression != compression_kind::none,
+                {"training.top_k", "training.compression"},
+                "training.top_k makes gradients sparse; it needs a training.compression that leaves out what is zero");
   check.require(sums || training.exchange == exchange_kind::ring, {"training.exchange", "training.trainer"},
                 message("exchange", to_string(training.exchange), "ring"));
 }

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <span>
 #include <stdexcept>
+#include <utility>
 
 namespace dynamix::trainer {
 
@@ -53,10 +55,10 @@ double sum_of_squares(exchange::bucket& of, std::size_t row_floats, std::size_t 
 
 gradient_reducer::gradient_reducer(std::vector<torch::Tensor> parameters, exchange::group& peers, const clock& time,
                                    std::size_t bucket_bytes, std::vector<std::size_t> row_floats,
-                                   std::size_t slot_floats)
+                                   std::size_t slot_floats, double top_k)
     : parameters_(std::move(parameters)), views_(parameters_.size()), row_floats_(std::move(row_floats)),
       bucket_of_(parameters_.size()), filled_(parameters_.size()), peers_(peers), time_(time),
-      slot_floats_(slot_floats) {
+      slot_floats_(slot_floats), top_k_(peers.size() > 1 ? top_k : 0) {
   if (parameters_.empty())
     throw std::invalid_argument("a model without parameters cannot be trained");
   const auto type = parameters_[0].scalar_type();
@@ -82,30 +84,33 @@ gradient_reducer::~gradient_reducer() {
 void gradient_reducer::pack(std::size_t bucket_bytes) {
   std::vector<std::size_t> members;
   std::size_t used_bytes = 0;
+  const std::size_t row = top_k_ > 0 && parameters_[0].scalar_type() == torch::kFloat32 ? 1 : 0;
   for (std::size_t i = parameters_.size(); i-- > 0;) {
     if (row_floats_[i] != 0)
       continue;
     const auto bytes = parameters_[i].nbytes();
     if (!members.empty() && used_bytes + bytes > bucket_bytes) {
-      add_bucket(members, 0);
+      add_bucket(members, row);
       members.clear();
       used_bytes = 0;
     }
     members.push_back(i);
     used_bytes += bytes;
   }
+  if (row != 0 && !members.empty())
+    add_bucket(std::exchange(members, {}), row);
   if (!members.empty() || slot_floats_ > 0) {
     slot_bucket_ = buckets_.size();
     add_bucket(members, 0, slot_floats_ * peers_.size());
   }
-  for (const auto row : std::set(row_floats_.begin(), row_floats_.end())) {
-    if (row == 0)
+  for (const auto floats : std::set(row_floats_.begin(), row_floats_.end())) {
+    if (floats == 0)
       continue;
     members.clear();
     for (std::size_t i = parameters_.size(); i-- > 0;)
-      if (row_floats_[i] == row)
+      if (row_floats_[i] == floats)
         members.push_back(i);
-    add_bucket(members, row);
+    add_bucket(members, floats);
   }
 }
 
@@ -122,6 +127,8 @@ void gradient_reducer::add_bucket(const std::vector<std::size_t>& members, std::
                .members = members,
                .floats = floats,
                .row_floats = row_floats};
+  if (row_floats_[members.empty() ? 0 : members[0]] == 0 && row_floats != 0)
+    added.rest.resize(floats);
   // Whoever holds a view keeps the bucket, into which a reduction that was given up may still write.
   const auto flat = std::visit(
       [&](auto gradients) {
@@ -210,7 +217,7 @@ void gradient_reducer::accept(std::size_t parameter, const torch::Tensor& gradie
 
 void gradient_reducer::take(std::size_t parameter, const torch::Tensor& gradient) {
   auto& into = buckets_[bucket_of_[parameter]];
-  if (into.row_floats != 0)
+  if (into.row_floats != 0 && into.rest.empty())
     fill_rows(into, parameter, gradient);
   else
     views_[parameter].copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
@@ -238,7 +245,37 @@ void gradient_reducer::fill_slots() {
       bucket.sum->gradients());
 }
 
+/// Leaves in the bucket what is sent of it.
+void gradient_reducer::keep_largest(bucket& full) {
+  const auto values = std::get<std::span<float>>(full.sum->gradients()).first(full.floats);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    full.rest[i] += std::exchange(values[i], 0.0F);
+  auto* touched = full.sum->touched();
+  if (touched != nullptr)
+    touched->clear();
+  if (batch_ == 0)
+    return;
+  // What is no number is sent first, so that everybody learns of it.
+  const auto size_of = [](float value) {
+    return std::isnan(value) ? std::numeric_limits<float>::infinity() : std::fabs(value);
+  };
+  std::vector<float> sizes(values.size());
+  std::ranges::transform(full.rest, sizes.begin(), size_of);
+  const auto count = static_cast<std::ptrdiff_t>(std::ceil(top_k_ * static_cast<double>(sizes.size())));
+  std::ranges::nth_element(sizes, sizes.end() - count);
+  const float smallest = *(sizes.end() - count);
+  auto equal = count - std::ranges::count_if(sizes, [&](float size) { return size > smallest; });
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (const float size = size_of(full.rest[i]); size > smallest || (size == smallest && size > 0 && equal-- > 0)) {
+      values[i] = std::exchange(full.rest[i], 0.0F);
+      if (touched != nullptr)
+        touched->push_back(static_cast<std::uint32_t>(i));
+    }
+}
+
 void gradient_reducer::launch(bucket& full) {
+  if (!full.rest.empty())
+    keep_largest(full);
   if (slot_floats_ > 0 && &full == &buckets_[slot_bucket_])
     fill_slots();
   if (auto* rows = full.sum->touched())

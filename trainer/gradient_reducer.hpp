@@ -44,15 +44,22 @@ using slot_source = std::function<std::vector<float>()>;
 /// where each worker fills its own slot and leaves the others' at 0, so that their sum is what was filled in, bit for
 /// bit. The slot is asked for when that bucket is sent off, as all but all of the step is computed by then.
 ///
+/// Top-k with error feedback, which is lossy: of each bucket of dense gradients a worker sends only the largest
+/// numbers, and adds the rest to its gradients of the next step. So the sums are sparse, and the exchange may leave out
+/// what is zero. What a worker has not sent by the end of its generation is lost. Noise and norms are of what was sent.
+/// (Lin et al., Deep Gradient Compression, arXiv 1712.01887, without its momentum correction.)
+///
 /// |.|^2 is summed here rather than by BLAS, in one order on every machine: what follows from it (gains, clipping) must
 /// not differ in the last bit between hosts.
 class gradient_reducer {
 public:
   /// `parameters`: leaves that require a gradient, all float32 or all float64. `bucket_bytes` > 0; a parameter that is
   /// larger has a bucket of its own. `row_floats`: of each parameter, the length of its rows if it is sparse, or 0;
-  /// empty: none is. Float64 parameters count as dense. `slot_floats`: of a worker's slot; 0: there are none.
+  /// empty: none is. Float64 parameters count as dense. `slot_floats`: of a worker's slot; 0: there are none. `top_k`:
+  /// the share of dense float32 gradients that is sent, in [0, 1); 0, or without peers: all.
   gradient_reducer(std::vector<torch::Tensor> parameters, exchange::group& peers, const clock& time,
-                   std::size_t bucket_bytes, std::vector<std::size_t> row_floats = {}, std::size_t slot_floats = 0);
+                   std::size_t bucket_bytes, std::vector<std::size_t> row_floats = {}, std::size_t slot_floats = 0,
+                   double top_k = 0);
   /// Takes the gradients away from the parameters.
   ~gradient_reducer();
   gradient_reducer(const gradient_reducer&) = delete;
@@ -76,7 +83,8 @@ private:
     std::shared_ptr<exchange::bucket> sum; ///< shared with the views into it
     std::vector<std::size_t> members;      ///< parameters, in the order of their gradients
     std::size_t floats = 0;                ///< of their gradients; slots may follow
-    std::size_t row_floats = 0;            ///< of sparse parameters
+    std::size_t row_floats = 0;            ///< of sparse parameters; 1 where the largest numbers are sent
+    std::vector<float> rest;               ///< of earlier steps' gradients, where the largest numbers are sent
     std::size_t missing = 0;               ///< of their gradients
     double launched_seconds = 0;
   };
@@ -88,6 +96,7 @@ private:
   void fill_rows(bucket& sparse, std::size_t parameter, const torch::Tensor& gradient);
   void accept(std::size_t parameter, const torch::Tensor& gradient);
   void take(std::size_t parameter, const torch::Tensor& gradient);
+  void keep_largest(bucket& full);
   void launch_ready();
   void launch(bucket& full);
   void await(bucket& sent, reduction& result);
@@ -102,6 +111,7 @@ private:
   exchange::group& peers_;
   const clock& time_;
   const std::size_t slot_floats_;
+  const double top_k_;
   std::size_t slot_bucket_ = 0; ///< where there are slots
   slot_source slot_;
   std::uint32_t batch_ = 0;

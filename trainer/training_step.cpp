@@ -27,14 +27,16 @@ std::vector<std::size_t> rows_of_embeddings(torch::nn::Sequential& model,
 step_settings step_settings_of(const cluster::training& training) {
   return {.bucket_bytes = std::size_t{training.bucket_kib} * 1024,
           .label_smoothing = training.label_smoothing,
-          .micro_batch = training.micro_batch};
+          .micro_batch = training.micro_batch,
+          .top_k = training.top_k};
 }
 
 training_step::training_step(torch::nn::Sequential model, batch_loader& loader, exchange::group& peers, clock& time,
                              const exchange::interruption& stop, step_settings settings)
     : model_(std::move(model)), loader_(loader), time_(time), stop_(stop), settings_(settings),
-      parameters_(model_->parameters()), reducer_(parameters_, peers, time, settings.bucket_bytes,
-                                                  rows_of_embeddings(model_, parameters_), settings.slot_floats) {}
+      parameters_(model_->parameters()),
+      reducer_(parameters_, peers, time, settings.bucket_bytes, rows_of_embeddings(model_, parameters_),
+               settings.slot_floats, settings.top_k) {}
 
 step_result training_step::run(std::span<const std::uint32_t> samples, double slowdown, const slot_writer& write) {
   step_result result;

@@ -33,6 +33,7 @@ struct step_settings {
   std::uint32_t micro_batch = 0; ///< most samples at once; 0: all
   bool splits = true;            ///< where the memory does not hold them, compute fewer at once from then on
   std::size_t slot_floats = 0;   ///< of what each worker may tell all others in a step; 0: nothing
+  double top_k = 0;              ///< share of the dense gradients that a step sums; 0: all
 };
 
 /// What this worker tells all others of a step that it computes in so many seconds.

@@ -152,6 +152,9 @@ INSTANTIATE_TEST_SUITE_P(
         broken_file{"epochs = 2", "trainer = \"client\"\ncompression = \"lhc\"",
                     "f.toml:8:15: training.compression is \"lhc\"; it must be \"none\" with training.trainer = "
                     "\"client\", whose program sums its gradients itself"},
+        broken_file{"epochs = 2", "top_k = 0.1",
+                    "f.toml:7:9: training.top_k makes gradients sparse; it needs a training.compression that"},
+        broken_file{"epochs = 2", "top_k = 1", "f.toml:7:9: training.top_k is 1; it must be in [0, 1)"},
         broken_file{"roles = [\"arbitrator\"]", "roles = [\"arbitrator\", \"server\"]",
                     "f.toml:21:9: host \"north\" only sums gradients, which needs training.exchange = "
                     "\"parameter-server\" or \"auto\""},

@@ -1,3 +1,4 @@
+#include "exchange/compression.hpp"
 #include "tests/unit/exchange/ranks.hpp"
 #include "trainer/gradient_reducer.hpp"
 
@@ -133,6 +134,33 @@ TEST(GradientReducer, CountsAParameterThatBackwardDidNotReachAsZeroAlsoOnOneRank
     EXPECT_TRUE(torch::equal(used.grad(), torch::ones({3})));
     EXPECT_TRUE(torch::equal(sometimes.grad(), torch::full({5}, 2.0)));
   });
+}
+
+/// Every tenth of the numbers is sent in turn, with all that has come together of it.
+TEST(GradientReducer, SendsTheLargestNumbersAndAddsTheRestToTheNextStep) {
+  for (const auto how : {exchange::form::none, exchange::form::gather})
+    exchange::run_ranks(2, [&](std::uint32_t rank, std::unique_ptr<exchange::group>& peers) {
+      constexpr std::int64_t count = 20'000;
+      exchange::compression_counts counts;
+      peers = exchange::compress(std::move(peers), how, counts);
+      auto parameter = torch::ones({count}, torch::requires_grad());
+      steady_clock time;
+      gradient_reducer reducer({parameter}, *peers, time, 1 << 20, {}, 2, 0.1);
+      auto total = torch::zeros({count});
+      for (int step = 0; step < 20; ++step) {
+        reducer.begin(1, [&] { return std::vector<float>{static_cast<float>(rank)}; });
+        (parameter.sum() * (1.0 + rank)).backward();
+        const auto result = reducer.finish();
+        EXPECT_EQ(result.global_batch, 2U);
+        EXPECT_EQ(result.slots.size(), 4U);
+        EXPECT_EQ(torch::count_nonzero(parameter.grad()).item<std::int64_t>(), count / 10);
+        EXPECT_GT(result.square, 0);
+        total += 2 * parameter.grad();
+      }
+      const auto tenths = torch::arange(count).div(count / 10, "floor");
+      EXPECT_TRUE(torch::equal(total, 3 * (11 + tenths).to(torch::kFloat32)));
+      EXPECT_EQ(counts.items, how == exchange::form::none ? 0U : 20U * count / 10);
+    });
 }
 
 TEST(GradientReducer, RefusesParametersOfMixedTypes) {
