@@ -4,6 +4,7 @@
 #include "node/experiments/comparison_inputs.hpp"
 #include "node/experiments/policy_choice.hpp"
 #include "node/launch/client_cluster.hpp"
+#include "node/launch/remote_host.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -45,6 +46,12 @@ void add_comparison_options(CLI::App& command, compare_arguments& arguments) {
   command.add_flag("--insecure", arguments.insecure,
                    "Make no keys for the runs: hosts talk in the clear, to whoever reaches their ports");
   command.add_flag("--quiet", arguments.quiet, "No progress");
+}
+
+void add_reach(CLI::App& command, remote_options& remote) {
+  command.add_option("--ssh", remote.ssh, "How hosts are reached: ssh and its options, separated by spaces")
+      ->capture_default_str();
+  command.add_option("--program", remote.program, "dynamix-node on the hosts")->capture_default_str();
 }
 
 std::vector<cluster::field_change> changes_of(const std::vector<std::string>& set,

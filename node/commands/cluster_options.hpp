@@ -19,11 +19,14 @@ class App;
 namespace dynamix::node {
 
 struct compare_arguments;
+struct remote_options;
 
 /// Adds --set SECTION.FIELD=VALUE, which may be given again.
 void add_set(CLI::App& command, std::vector<std::string>& set);
 /// Adds the options that say how policies are compared, not which: --jobs, --set, --insecure, --quiet.
 void add_comparison_options(CLI::App& command, compare_arguments& arguments);
+/// Adds the options that say how other machines are reached: --ssh, --program.
+void add_reach(CLI::App& command, remote_options& remote);
 /// An option that stands for a field; empty: not given.
 struct field_option {
   const char* option;

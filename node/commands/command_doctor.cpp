@@ -12,9 +12,11 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <fstream>
 #include <link.h>
 #include <memory>
 #include <ostream>
+#include <sstream>
 #include <thread>
 #include <unistd.h>
 
@@ -72,11 +74,31 @@ finding data_set() {
   return {"Fashion-MNIST", false, problem + "; apt-get install dataset-fashion-mnist"};
 }
 
+/// That of the default route. Its driver's word; how fast links are a run measures.
+finding link() {
+  std::ifstream routes("/proc/net/route");
+  std::string line;
+  while (std::getline(routes, line)) {
+    std::istringstream fields(line);
+    std::string interface;
+    std::string destination;
+    if (!(fields >> interface >> destination) || destination != "00000000")
+      continue;
+    int megabits = 0;
+    const bool told = std::ifstream("/sys/class/net/" + interface + "/speed") >> megabits && megabits > 0;
+    return {"link", true,
+            interface + (told ? fmt::format(" of {} Mbit/s by its driver's word", megabits)
+                              : ", whose driver does not say how fast it is")};
+  }
+  return {"link", false, "without a default route"};
+}
+
 std::vector<finding> examine() {
   const double gibibytes =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE)) / (1U << 30);
   std::vector<finding> found = {{"cores", true, std::to_string(std::thread::hardware_concurrency())},
-                                {"memory", true, fixed(gibibytes, 1) + " GiB"}};
+                                {"memory", true, fixed(gibibytes, 1) + " GiB"},
+                                link()};
   for (const auto& source : telemetry::advise(telemetry::survey_machine()))
     found.push_back({.subject = source.signal + " telemetry",
                      .good = source.level != messages::signal_source::none,

@@ -1,7 +1,10 @@
 #include "cluster/cluster_file.hpp"
+#include "node/commands/cluster_options.hpp"
 #include "node/commands/command.hpp"
 #include "node/launch/host_list.hpp"
 #include "node/launch/keys.hpp"
+#include "node/launch/live_output.hpp"
+#include "node/launch/probe.hpp"
 #include "node/launch/shipped_files.hpp"
 #include "node/reports/text.hpp"
 #include "settings/field.hpp"
@@ -32,6 +35,8 @@ struct init_arguments {
   std::uint16_t port = 7400;
   bool force = false;
   bool no_keys = false;
+  bool probe = false;
+  remote_options remote;
 };
 
 /// Where schedulers tell a job its hosts.
@@ -79,8 +84,9 @@ host_list read_hosts(const init_arguments& arguments) {
                                      : read_scheduler(std::span(scheduler_variables).first(arguments.slurm ? 1 : 5));
 }
 
-/// With `keys` naming the directory beside it.
-std::string as_file(const init_arguments& arguments, const std::vector<listed_host>& hosts, bool keys) {
+/// With `keys` naming the directory beside it. `machines`: of the hosts, where they were asked.
+std::string as_file(const init_arguments& arguments, const std::vector<listed_host>& hosts, bool keys,
+                    const std::vector<probed_machine>& machines = {}) {
   const auto policy = find_shipped("policies/ppo.dynamix");
   auto text = fmt::format(
       R"(# Every field that is not given here has the default of docs/cluster-file.md; `dynamix-node check --cluster {0}`
@@ -117,11 +123,31 @@ entropy_coefficient = 0.0005
   if (keys)
     text +=
         "\n[security]\nkeys = \"keys\"                  # each host has its own there, beside its copy of this file\n";
-  for (std::size_t i = 0; i < hosts.size(); ++i)
-    text += fmt::format("\n[[host]]\nname = {}\naddress = {}\nport = {}\n{}", settings::quoted(hosts[i].name),
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    text += "\n[[host]]\n";
+    if (!machines.empty())
+      text += machines[i].found.empty() ? "# did not answer: " + machines[i].problem + "\n"
+                                        : "# " + machines[i].found + "\n";
+    text += fmt::format("name = {}\naddress = {}\nport = {}\n{}", settings::quoted(hosts[i].name),
                         settings::quoted(hosts[i].address), arguments.port,
                         i == 0 ? "roles = [\"worker\", \"arbitrator\"]\n" : "");
+  }
   return text;
+}
+
+/// Tells of each host what it has answered, or that it has not.
+std::vector<probed_machine> probe(const init_arguments& arguments, const cluster::cluster_file& file,
+                                  command_context& context) {
+  live_output live(context.out, output_style::detect());
+  auto machines = probe_machines(arguments.remote, file.hosts, [&](std::size_t answered) {
+    live.progress(fmt::format("asked {} of {} hosts", answered, file.hosts.size()));
+  });
+  for (std::size_t i = 0; i < machines.size(); ++i)
+    if (machines[i].found.empty())
+      live.problem(fmt::format("warning: {} did not answer: {}", file.hosts[i].name, machines[i].problem));
+    else
+      live.print(file.hosts[i].name + ": " + machines[i].found);
+  return machines;
 }
 
 bool is_open(const cluster::cluster_file& file) {
@@ -156,10 +182,11 @@ int init(const init_arguments& arguments, command_context& context) {
   if (!arguments.force && std::filesystem::exists(arguments.out, ignored))
     return refuse(context.err, arguments.out + " is there already; --force replaces it, --out names another file");
 
+  const auto machines = arguments.probe ? probe(arguments, parsed.file, context) : std::vector<probed_machine>();
   const bool with_keys = is_open(parsed.file) && !arguments.no_keys;
   const auto keys = with_keys ? cluster::resolve_path(parsed.file, "keys") : "";
   const bool made = with_keys && !std::filesystem::exists(keys, ignored);
-  auto problem = storage::write_file_atomically(arguments.out, as_file(arguments, listed.hosts, with_keys));
+  auto problem = storage::write_file_atomically(arguments.out, as_file(arguments, listed.hosts, with_keys, machines));
   if (problem.empty() && made)
     problem = links::make_keys(keys, key_request_of(parsed.file));
   if (!problem.empty()) {
@@ -195,6 +222,9 @@ void add_init(CLI::App& app, command_context& context) {
   command->add_flag("--force", arguments->force, "Replace the file where there is one");
   command->add_flag("--no-keys", arguments->no_keys,
                     "Make no keys for hosts beyond loopback; whoever reaches a port can then take over or stop a run");
+  command->add_flag("--probe", arguments->probe,
+                    "Ask each host by ssh what it has (doctor) and how fast it is (profile), and write that beside it");
+  add_reach(*command, arguments->remote);
   command->callback(
       [arguments, &context] { context.work = [arguments, &context] { return init(*arguments, context); }; });
 }

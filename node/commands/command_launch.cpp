@@ -118,9 +118,7 @@ void add_launch(CLI::App& app, command_context& context) {
       "--directory", arguments->remote.directory,
       "Directory on the hosts, below the home directory there unless absolute; each host has one of its "
       "own in it (default: dynamix-runs/NAME of the run directory)");
-  command->add_option("--ssh", arguments->remote.ssh, "How hosts are reached: ssh and its options, separated by spaces")
-      ->capture_default_str();
-  command->add_option("--program", arguments->remote.program, "dynamix-node on the hosts")->capture_default_str();
+  add_reach(*command, arguments->remote);
   command->add_flag("--log", arguments->log, "Print what the hosts log, with their names before it");
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->add_flag("--json", arguments->json,

@@ -12,13 +12,13 @@ namespace dynamix::node {
 namespace {
 
 namespace fs = std::filesystem;
-using time_point = std::chrono::file_clock::time_point;
+using file_time = std::chrono::file_clock::time_point;
 
 constexpr std::chrono::hours in_use_for{1};
 
 struct old_run {
   run_directory directory;
-  time_point written; ///< the newest of its files
+  file_time written; ///< the newest of its files
   std::uint64_t bytes = 0;
 };
 
@@ -30,7 +30,7 @@ bool is_run(const fs::path& path) {
 
 /// Symbolic links are not followed.
 old_run measure(const fs::path& path) {
-  old_run run{.directory = run_directory(path.string()), .written = time_point::min()};
+  old_run run{.directory = run_directory(path.string()), .written = file_time::min()};
   std::error_code error;
   for (fs::recursive_directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code gone; // meanwhile
@@ -85,7 +85,7 @@ void add_parts(const run_directory& run, prune_plan& plan) {
 
 } // namespace
 
-prune_plan plan_pruning(const std::string& directory, const prune_options& options, time_point now,
+prune_plan plan_pruning(const std::string& directory, const prune_options& options, file_time now,
                         std::string& problem) {
   prune_plan plan;
   std::uint64_t bytes = 0;

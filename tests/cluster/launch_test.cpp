@@ -12,6 +12,7 @@ namespace dynamix::cluster_test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 constexpr auto sshd_program = "/usr/sbin/sshd";
@@ -133,6 +134,19 @@ TEST_F(Launch, LeavesNoProcessBehindWhereItDies) {
   ASSERT_TRUE(wait_for_windows(1)) << launched.said();
   launched.signal(SIGKILL);
   EXPECT_TRUE(none_left());
+}
+
+TEST_F(Launch, InitAsksMachinesWhatTheyHaveAndNamesThoseThatDoNotAnswer) {
+  start_machines({});
+  const auto path = in("made.toml");
+  const auto made = end_of({"init", "--hosts", "here=127.0.0.1,gone=127.0.0.9", "--probe", "--ssh", ssh(), "--program",
+                            DYNAMIX_NODE_PROGRAM, "--out", path});
+  EXPECT_EQ(made.code, 0) << made.output;
+  EXPECT_THAT(made.output, ContainsRegex("here: [0-9]+ cores, [0-9.]+ GiB of memory, link .*, [0-9]+ samples/s of "));
+  EXPECT_THAT(made.output, HasSubstr("warning: gone did not answer: ssh: connect to host 127.0.0.9"));
+  EXPECT_THAT(contents_of(path), AllOf(ContainsRegex("\n# [0-9]+ cores, .* samples/s of .*\nname = \"here\"\n"),
+                                       ContainsRegex("\n# did not answer: ssh: .*\nname = \"gone\"\n")));
+  EXPECT_EQ(end_of({"check", "--cluster", path}).code, 0);
 }
 
 TEST_F(Launch, SaysWhichHostCannotBeReached) {

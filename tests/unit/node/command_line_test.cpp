@@ -322,6 +322,7 @@ TEST_F(CommandLine, DoctorSaysWhatThereIs) {
   EXPECT_THAT(ask({"doctor"}).out, HasSubstr("LibTorch"));
   const auto array = nlohmann::json::parse(ask({"doctor", "--json"}).out);
   EXPECT_EQ(array[0]["subject"], "cores");
+  EXPECT_EQ(array[2]["subject"], "link");
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-#include "node/launch/remote_host.hpp"
+#include "node/launch/probe.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
@@ -93,6 +93,31 @@ TEST_F(RemoteHost, LeavesWhenItsConnectionEnds) {
   close(ends[1]);
   ASSERT_TRUE(wait_until([&] { return !process.running(); }));
   EXPECT_EQ(results(), "farewell TERM\n");
+}
+
+TEST(Probe, ReadsWhatAMachineSaysOfItself) {
+  const std::string doctor = R"([{"subject": "cores", "detail": "8"}, {"subject": "memory", "detail": "31.2 GiB"},
+                                 {"subject": "link", "detail": "eth0 of 10000 Mbit/s by its driver's word"}])";
+  const std::string profile = R"([{"batch": 64, "milliseconds": 12.5, "samples_per_second": 5120.4, "steps": 80}])";
+  EXPECT_EQ(read_probe(doctor + "\n\n" + profile + "\n", "progress\n").found,
+            "8 cores, 31.2 GiB of memory, link eth0 of 10000 Mbit/s by its driver's word, 5120 samples/s of lenet at "
+            "batch 64 by one thread");
+  EXPECT_THAT(read_probe(doctor + "\n", "dynamix-node: error: no data set\n").found,
+              EndsWith("speed not measured: dynamix-node: error: no data set"));
+  EXPECT_EQ(read_probe("", "a\nssh: connect to host ada port 22: Connection refused\r\n").problem,
+            "ssh: connect to host ada port 22: Connection refused");
+  EXPECT_EQ(read_probe("", "").problem, "it did not answer");
+}
+
+TEST(Probe, BelievesNothingToBeWellFormed) {
+  for (const std::string said :
+       {"[", "{}", "[[]]", "7", "[{\"subject\": 1}]", "[{\"subject\": \"cores\", \"detail\": 8}]"})
+    EXPECT_EQ(read_probe(said, "").found, "") << said;
+  const auto wild = read_probe("[{\"subject\": \"cores\", \"detail\": \"8\\nport = 1 \\u00e9\"}]\n\n"
+                               "[7, {\"samples_per_second\": \"fast\"}, {\"samples_per_second\": -1e300}]",
+                               "\xff\n");
+  EXPECT_THAT(wild.found, StartsWith("8 port = 1 ?? cores,")) << "one line, in ASCII";
+  EXPECT_THAT(wild.found, EndsWith("speed not measured: ?"));
 }
 
 TEST(RemoteCommand, NeverAsksForAPassword) {

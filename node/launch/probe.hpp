@@ -1,0 +1,29 @@
+#pragma once
+
+/// What other machines say of themselves, asked by ssh: their `doctor` and `profile`.
+
+#include "cluster/cluster_file.hpp"
+#include "node/launch/remote_host.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace dynamix::node {
+
+struct probed_machine {
+  std::string found;   ///< one line for a person; empty: it did not answer
+  std::string problem; ///< why it did not, in one line
+};
+
+/// `said`: the JSON of `doctor`, an empty line, the JSON of `profile`, as far as they came. `complained`: what stood on
+/// standard error. Neither is believed to be well formed.
+probed_machine read_probe(const std::string& said, const std::string& complained);
+
+/// Asks the machines of `hosts`, at most 64 at a time, each for at most two minutes. `answered` is told how many have
+/// answered or will not.
+std::vector<probed_machine> probe_machines(const remote_options& remote, const std::vector<cluster::host>& hosts,
+                                           const std::function<void(std::size_t)>& answered);
+
+} // namespace dynamix::node
