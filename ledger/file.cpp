@@ -41,7 +41,7 @@ bool has_name(int descriptor, const std::string& path) {
 /// holds the file's lock while it appends, and whoever fills the file makes it a segment. The ledger's name is never
 /// without a file: the full one gets a second name, and an empty one takes the first. Compressing has a thread of its
 /// own.
-class file_ledger final : public writer {
+class file_ledger final : public writer, public line_writer {
 public:
   file_ledger(std::string path, int descriptor, std::uint64_t keep_bytes)
       : path_(std::move(path)), descriptor_(descriptor), keep_bytes_(keep_bytes),
@@ -62,14 +62,16 @@ public:
     ::close(descriptor_);
   }
 
-  void append(const row& row) override {
+  void append(const row& row) override { append_line(to_json_line(row)); }
+
+  void append_line(std::string_view text) override {
     const std::scoped_lock lock(mutex_);
     if (keep_bytes_ == 0)
-      return write(row);
+      return write(text);
     for (int reopened = 0; ::flock(descriptor_, LOCK_EX) == 0 && !has_name(descriptor_, path_); ++reopened)
       if (reopened == reopenings_max || !reopen()) // another process rotated it
         break;
-    write(row);
+    write(text);
     struct stat file {};
     if (!torn_ && ::fstat(descriptor_, &file) == 0 && static_cast<std::uint64_t>(file.st_size) >= full_at_)
       rotate(static_cast<std::uint64_t>(file.st_size));
@@ -77,9 +79,9 @@ public:
   }
 
 private:
-  void write(const row& row) {
+  void write(std::string_view text) {
     // The newline comes first after a torn line, so that one failed write costs one row.
-    const auto line = (torn_ ? "\n" : "") + to_json_line(row) + "\n";
+    const auto line = fmt::format("{}{}\n", torn_ ? "\n" : "", text);
     std::size_t done = 0;
     while (done < line.size()) {
       const auto count = ::write(descriptor_, line.data() + done, line.size() - done);
@@ -167,6 +169,15 @@ private:
   std::thread packer_;
 };
 
+std::unique_ptr<file_ledger> open_ledger(const std::string& path, std::string& error, std::uint64_t keep_bytes) {
+  const int descriptor = open_to_append(path);
+  if (descriptor < 0) {
+    error = "cannot write " + path + ": " + std::strerror(errno);
+    return nullptr;
+  }
+  return std::make_unique<file_ledger>(path, descriptor, keep_bytes);
+}
+
 } // namespace
 
 std::vector<row> read_file(const std::string& path, std::string& error) {
@@ -192,12 +203,11 @@ std::vector<row> tail::read() {
 }
 
 std::unique_ptr<writer> open_file(const std::string& path, std::string& error, std::uint64_t keep_bytes) {
-  const int descriptor = open_to_append(path);
-  if (descriptor < 0) {
-    error = "cannot write " + path + ": " + std::strerror(errno);
-    return nullptr;
-  }
-  return std::make_unique<file_ledger>(path, descriptor, keep_bytes);
+  return open_ledger(path, error, keep_bytes);
+}
+
+std::unique_ptr<line_writer> open_lines(const std::string& path, std::string& error, std::uint64_t keep_bytes) {
+  return open_ledger(path, error, keep_bytes);
 }
 
 } // namespace dynamix::ledger

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dynamix::ledger {
@@ -19,9 +20,17 @@ public:
   virtual void append(const row& row) = 0;
 };
 
+/// Takes whole lines as they are, without their newlines: of a ledger that is copied.
+class line_writer {
+public:
+  virtual ~line_writer() = default;
+  virtual void append_line(std::string_view line) = 0;
+};
+
 /// Appends to `path`, one write a line. A write that fails is logged once and the run goes on. `keep_bytes`: what all
 /// parts of the ledger may take up (ledger/segments.hpp); 0: no limit, and one part.
 std::unique_ptr<writer> open_file(const std::string& path, std::string& error, std::uint64_t keep_bytes = 0);
+std::unique_ptr<line_writer> open_lines(const std::string& path, std::string& error, std::uint64_t keep_bytes = 0);
 
 /// All rows of a ledger; a torn last line is left out. `error` says why the file cannot be read, or which segment is
 /// damaged, and where: then the rows of the others are there.

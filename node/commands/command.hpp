@@ -41,6 +41,7 @@ void add_swarm(CLI::App& app, command_context& context);
 void add_top(CLI::App& app, command_context& context);
 void add_trace(CLI::App& app, command_context& context);
 void add_completion(CLI::App& app, command_context& context);
+void add_ledger(CLI::App& app, command_context& context);
 void add_prune(CLI::App& app, command_context& context);
 void add_keys(CLI::App& app, command_context& context);
 

@@ -56,6 +56,7 @@ int run_command_line(const std::vector<std::string>& arguments, std::ostream& ou
   add_top(app, context);
   add_trace(app, context);
   add_completion(app, context);
+  add_ledger(app, context);
   add_prune(app, context);
   add_keys(app, context);
   app.footer("Exit codes: 0 done; 1 the run failed or was stopped; 2 wrong arguments or cluster file.");

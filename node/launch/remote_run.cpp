@@ -1,12 +1,16 @@
 #include "node/launch/remote_run.hpp"
 
+#include "ledger/line_reader.hpp"
+#include "ledger/segments.hpp"
 #include "links/key_directory.hpp"
 #include "node/reports/text.hpp"
 #include "storage/atomic_file.hpp"
 
+#include <charconv>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <thread>
 
@@ -16,11 +20,22 @@ namespace {
 constexpr std::size_t read_bytes_most = 1U << 20; ///< at one look
 constexpr std::chrono::seconds copy_patience{30};
 constexpr double follow_again_seconds = 2;
+constexpr std::uint64_t copy_bytes_most = 16U << 20; ///< then the file begins anew
 
 std::uint64_t size_of(const std::string& path) {
   std::error_code none;
   const auto size = std::filesystem::file_size(path, none);
   return none ? 0 : size;
+}
+
+/// A place, and the line before it; 0: neither.
+std::pair<std::uint64_t, std::string_view> read_copied(std::string_view line) {
+  std::uint64_t place = 0;
+  const auto [end, failed] = std::from_chars(line.data(), line.data() + line.size(), place);
+  const auto digits = static_cast<std::size_t>(end - line.data());
+  if (failed != std::errc() || digits == line.size() || line[digits] != ' ')
+    return {0, {}};
+  return {place, line.substr(digits + 1)};
 }
 
 double now_seconds() {
@@ -48,7 +63,7 @@ child_options describe_remote(const launch_options& options, const remote_option
   std::string problem; // looked for before the first start
   const auto files = files_of(options, host.name, problem);
   // What is read from there is followed by its bytes.
-  std::vector<std::string> arguments = {resumed ? "--resume" : "--out", ".", "--set", "run.keep_ledger_mb=0"};
+  std::vector<std::string> arguments = {resumed ? "--resume" : "--out", "."};
   if (!options.keys.empty())
     arguments.insert(arguments.end(), {"--keys", "keys"});
   auto child = remote_command(remote, host, remote_script(remote, host.name, files, arguments));
@@ -97,44 +112,77 @@ std::string remote_watch::growing_file::read_lines() {
 remote_watch::remote_watch(const launch_options& options, const remote_options& remote, live_output& output,
                            bool forward)
     : options_(options), remote_(remote), output_(output) {
+  std::string problem;
+  joined_ = ledger::open_lines(options.run.ledger(), problem, std::uint64_t{options.file.run.keep_ledger_mb} << 20);
+  if (!joined_)
+    output_.problem("warning: " + problem);
   for (const auto& host : options.file.hosts) {
-    const auto path = fmt::format("{}/logs/{}.windows.jsonl", options.run.path(), host.name);
     if (host.has(cluster::role::arbitrator))
-      ledgers_.push_back({.host = &host, .copy = {.name = host.name, .path = path, .offset = size_of(path)}});
+      ledgers_.push_back(
+          {.host = &host, .path = fmt::format("{}/logs/{}.windows.jsonl", options.run.path(), host.name)});
     if (forward)
       logs_.push_back(
           {.name = host.name, .path = options.run.log(host.name), .offset = size_of(options.run.log(host.name))});
   }
-  // What an earlier launcher had copied but not joined when it died, where that can be told.
-  if (ledgers_.size() == 1)
-    ledgers_.front().copy.offset = size_of(options.run.ledger());
+  for (auto& ledger : ledgers_)
+    take_up(ledger);
 }
 
-std::string remote_watch::copy(followed_ledger& ledger, bool follow) const {
-  ledger.process = child_process(); // writes no more from here on, so that the copy's size holds
-  const auto directory = shell_quoted(remote_directory(remote_, ledger.host->name));
-  auto child = remote_command(remote_, *ledger.host,
-                              fmt::format("cd {} 2>/dev/null && exec 2>/dev/null tail -c +{}{} windows.jsonl",
-                                          directory, size_of(ledger.copy.path) + 1, follow ? " -F" : ""));
-  child.output = options_.run.log(ledger.host->name);
-  child.results = ledger.copy.path;
+void remote_watch::take_up(followed_ledger& ledger) {
+  const auto joined = options_.run.ledger();
+  const bool alone = ledgers_.size() == 1; // then places here are those there, as long as nothing was dropped there
+  const auto known = alone ? ledger::newest_part_begin(ledger::segments_of(joined)) + size_of(joined)
+                           : std::numeric_limits<std::uint64_t>::max();
+  ledger.place = alone ? known : 0;
+  ledger::line_reader copied(ledger.path);
+  for (std::string line; copied.next(line);)
+    if (const auto [place, row] = read_copied(line); place > 0) {
+      if (place > known && !row.empty() && joined_)
+        joined_->append_line(row);
+      ledger.place = place;
+    }
+}
+
+std::string remote_watch::copy(followed_ledger& ledger, bool follow) {
   ledger.started_seconds = now_seconds();
+  if (ledger.copied) {
+    ledger.process = child_process(); // writes no more from here on
+    join(ledger);
+  }
+  ledger.copied.reset();
+  if (auto problem = storage::write_file_atomically(ledger.path, fmt::format("{} \n", ledger.place)); !problem.empty())
+    return problem;
+  ledger.copied = std::make_unique<ledger::line_reader>(ledger.path);
+  const auto directory = shell_quoted(remote_directory(remote_, ledger.host->name));
+  auto child =
+      remote_command(remote_, *ledger.host,
+                     fmt::format("exec 2>/dev/null {} ledger --run {} --places --from {}{}",
+                                 shell_quoted(remote_.program), directory, ledger.place, follow ? " --follow" : ""));
+  child.output = options_.run.log(ledger.host->name);
+  child.results = ledger.path;
   return ledger.process.start(child);
 }
 
 void remote_watch::look(host_processes&, const std::vector<ledger::row>&, bool) {
-  for (auto& ledger : ledgers_)
-    if (!ledger.process.running() && now_seconds() - ledger.started_seconds > follow_again_seconds)
+  for (auto& ledger : ledgers_) {
+    const bool ended = !ledger.process.running() && now_seconds() - ledger.started_seconds > follow_again_seconds;
+    if (ended || (ledger.copied && ledger.copied->position() > copy_bytes_most))
       if (const auto problem = copy(ledger, true); !problem.empty())
         output_.problem("warning: the ledger of " + ledger.host->name + " is not copied: " + problem);
-  join_ledgers();
+    join(ledger);
+  }
   print_logs();
 }
 
-void remote_watch::join_ledgers() {
-  std::ofstream joined(options_.run.ledger(), std::ios::binary | std::ios::app);
-  for (auto& ledger : ledgers_)
-    joined << ledger.copy.read_lines();
+void remote_watch::join(followed_ledger& ledger) {
+  if (!ledger.copied)
+    return;
+  for (std::string line; ledger.copied->next(line);)
+    if (const auto [place, row] = read_copied(line); place > 0 && !row.empty()) {
+      if (joined_)
+        joined_->append_line(row);
+      ledger.place = place;
+    }
 }
 
 void remote_watch::print_logs() {
@@ -158,13 +206,8 @@ std::string remote_watch::finish() {
       return fmt::format("the end of {}'s ledger could not be copied: {}", ledger.host->name,
                          ended ? to_string(*ended) : "no answer");
   }
-  for (const auto& ledger : ledgers_)
-    while (ledger.copy.offset < size_of(ledger.copy.path)) {
-      const auto before = ledger.copy.offset;
-      join_ledgers();
-      if (ledger.copy.offset == before)
-        break; // a torn last line
-    }
+  for (auto& ledger : ledgers_)
+    join(ledger);
   print_logs();
   return "";
 }

@@ -3,10 +3,13 @@
 /// A run whose hosts are other machines, as one on this machine: its run directory here has the ledger, the logs and
 /// the farewells, and with them the progress, the restarts and the results.
 
+#include "ledger/file.hpp"
+#include "ledger/line_reader.hpp"
 #include "node/launch/launcher.hpp"
 #include "node/launch/remote_host.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -39,20 +42,27 @@ private:
     /// The lines that were completed since the last call.
     std::string read_lines();
   };
+  /// What `dynamix-node ledger --places` says on the host, appended to a file: a place in the host's ledger and the
+  /// line before it. The file begins anew with every connection, with the place alone from which that goes on.
   struct followed_ledger {
     const cluster::host* host = nullptr;
-    growing_file copy; ///< of the host's own ledger, from its beginning
+    std::string path;
+    std::unique_ptr<ledger::line_reader> copied; ///< of the file
+    std::uint64_t place = 0;                     ///< in the host's ledger, behind the last line that was joined
     child_process process;
     double started_seconds = 0;
   };
-  /// Copies what the host's ledger has beyond its copy; `follow`: and what it gets from then on.
-  std::string copy(followed_ledger& ledger, bool follow) const;
-  void join_ledgers();
+  /// What an earlier launcher had copied when it died: joins what it had not, where that can be told.
+  void take_up(followed_ledger& ledger);
+  /// Copies what the host's ledger has from its place on; `follow`: and what it gets from then on.
+  std::string copy(followed_ledger& ledger, bool follow);
+  void join(followed_ledger& ledger);
   void print_logs();
 
   const launch_options& options_;
   const remote_options& remote_;
   live_output& output_;
+  std::unique_ptr<ledger::line_writer> joined_; ///< null: it cannot be written
   std::vector<followed_ledger> ledgers_;
   std::vector<growing_file> logs_; ///< that are forwarded
 };

@@ -1,5 +1,7 @@
 /// Hosts that are reached by ssh: an sshd of the test's own on loopback, and every host in a directory of its own.
 
+#include "ledger/line_reader.hpp"
+#include "ledger/segments.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/cluster/trial.hpp"
 
@@ -14,6 +16,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr auto sshd_program = "/usr/sbin/sshd";
 
@@ -57,6 +61,10 @@ protected:
   pid_t process_of(const std::string& host) const {
     const auto named =
         std::string("run") + '\0' + "--cluster" + '\0' + "cluster.toml" + '\0' + "--name" + '\0' + host + '\0';
+    return find_process(named, in("there/" + host));
+  }
+  /// By words of its command line, and where it works unless that is empty.
+  static pid_t find_process(const std::string& words, const std::string& directory = {}) {
     std::error_code error; // processes come and go
     for (std::filesystem::directory_iterator entry("/proc", error), end; !error && entry != end;
          entry.increment(error)) {
@@ -64,14 +72,23 @@ protected:
       pid_t id = 0;
       std::error_code gone;
       if (std::from_chars(name.data(), name.data() + name.size(), id).ptr == name.data() + name.size() &&
-          contents_of(entry->path().string() + "/cmdline").find(named) != std::string::npos &&
-          std::filesystem::read_symlink(entry->path() / "cwd", gone) == std::filesystem::path(in("there/" + host)))
+          contents_of(entry->path().string() + "/cmdline").find(words) != std::string::npos &&
+          (directory.empty() ||
+           std::filesystem::read_symlink(entry->path() / "cwd", gone) == std::filesystem::path(directory)))
         return id;
     }
     return 0;
   }
   bool none_left() const {
     return wait_until([&] { return process_of("hub") == 0 && process_of("w0") == 0 && process_of("w1") == 0; });
+  }
+
+  static std::vector<std::string> lines_of(const std::string& ledger) {
+    ledger::line_reader reader(ledger);
+    std::vector<std::string> lines;
+    for (std::string line; reader.next(line);)
+      lines.push_back(line);
+    return lines;
   }
 
   std::string in(const std::string& name) const { return directory_.path() + "/" + name; }
@@ -134,6 +151,23 @@ TEST_F(Launch, LeavesNoProcessBehindWhereItDies) {
   ASSERT_TRUE(wait_for_windows(1)) << launched.said();
   launched.signal(SIGKILL);
   EXPECT_TRUE(none_left());
+}
+
+TEST_F(Launch, KeepsLedgersInPartsThereAndHereAndLosesNoRowOfThem) {
+  start_machines({.epochs = 4, .more = "[run]\nkeep_ledger_mb = 1\n", .cluster = patient_cluster});
+  auto launched = launch();
+  ASSERT_TRUE(wait_for_windows(2)) << launched.said();
+  const auto copying = std::string("ledger") + '\0' + "--run" + '\0' + in("there/hub") + '\0';
+  const auto follower = find_process(copying);
+  ASSERT_NE(follower, 0);
+  kill(follower, SIGKILL); // as where the connection breaks
+  const auto ended = launched.wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  const auto there = in("there/hub/windows.jsonl");
+  EXPECT_THAT(ledger::segments_of(there), Not(IsEmpty()));
+  EXPECT_THAT(ledger::segments_of(run().ledger()), Not(IsEmpty()));
+  EXPECT_EQ(lines_of(run().ledger()), lines_of(there)) << "each row once";
+  EXPECT_TRUE(wait_until([&] { return find_process(copying) == 0; })) << "nobody reads it any more";
 }
 
 TEST_F(Launch, InitAsksMachinesWhatTheyHaveAndNamesThoseThatDoNotAnswer) {

@@ -310,6 +310,12 @@ TEST_F(CommandLine, ExplainAndReportReadARun) {
   EXPECT_THAT(explained.out, HasSubstr("Batch 64 -> 39"));
   EXPECT_EQ(nlohmann::json::parse(ask({"explain", "--run", run.path(), "--window", "1", "--json"}).out).size(), 2U);
   EXPECT_EQ(ask({"explain", "--run", run.path(), "--window", "7"}).code, exit_refused);
+  EXPECT_EQ(ask({"ledger", "--run", run.path()}).out, lines);
+  const auto first = lines.find('\n') + 1;
+  EXPECT_EQ(ask({"ledger", "--run", run.path(), "--from", std::to_string(first)}).out, lines.substr(first));
+  EXPECT_THAT(ask({"ledger", "--run", run.path(), "--places"}).out,
+              StartsWith(std::to_string(first) + " " + lines.substr(0, first)));
+  EXPECT_THAT(ask({"ledger", "--run", "/nonexistent"}).err, HasSubstr("there is no ledger /nonexistent/windows.jsonl"));
 
   const auto reported = ask({"report", "--run", run.path()});
   EXPECT_EQ(reported.code, exit_done);

@@ -1,0 +1,69 @@
+#include "ledger/line_reader.hpp"
+#include "node/commands/command.hpp"
+#include "node/launch/run_directory.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <ostream>
+#include <poll.h>
+#include <unistd.h>
+
+namespace dynamix::node {
+namespace {
+
+constexpr int look_again_ms = 100;
+
+struct ledger_arguments {
+  std::string run;
+  std::uint64_t from = 0;
+  bool places = false;
+  bool follow = false;
+};
+
+/// Waits a little. False once nobody reads standard output any more: a broken pipe is noticed without writing.
+bool is_read() {
+  pollfd out{.fd = STDOUT_FILENO, .events = 0, .revents = 0};
+  return ::poll(&out, 1, look_again_ms) <= 0;
+}
+
+int print_ledger(const ledger_arguments& arguments, command_context& context) {
+  const auto path = run_directory(arguments.run).ledger();
+  std::error_code ignored;
+  if (!arguments.follow && !std::filesystem::exists(path, ignored))
+    return refuse(context.err, "there is no ledger " + path);
+  ledger::line_reader lines(path);
+  if (arguments.from > 0)
+    lines.skip_to(arguments.from - 1); // it goes to the line behind
+  auto from = arguments.from;
+  do {
+    for (std::string line; lines.next(line);) {
+      if (lines.began_anew())
+        from = 0;
+      if (lines.position() <= from)
+        continue;
+      if (arguments.places)
+        context.out << lines.position() << ' ';
+      context.out << line << '\n';
+    }
+    context.out.flush();
+    if (const auto problem = lines.take_problem(); !problem.empty())
+      context.err << "dynamix-node: warning: " << problem << "\n";
+  } while (arguments.follow && context.out && is_read());
+  return context.out ? exit_done : exit_failed;
+}
+
+} // namespace
+
+void add_ledger(CLI::App& app, command_context& context) {
+  auto arguments = std::make_shared<ledger_arguments>();
+  auto* command = app.add_subcommand("ledger", "Print a run's ledger, all its parts as one: a JSON object a line");
+  command->add_option("--run", arguments->run, "Run directory")->required();
+  command->add_option("--from", arguments->from, "Begin behind that place in the ledger, in bytes");
+  command->add_flag("--places", arguments->places, "Print before each line the place behind it");
+  command->add_flag("--follow", arguments->follow, "Go on with what is appended, until nobody reads any more");
+  command->callback(
+      [arguments, &context] { context.work = [arguments, &context] { return print_ledger(*arguments, context); }; });
+}
+
+} // namespace dynamix::node
