@@ -324,10 +324,13 @@ take_child(hub_pointer self, const message<messages::shard_hello>& said, const c
     return caf::sec::invalid_argument;
   if (!self->state.role->takes_children())
     return caf::sec::request_receiver_down;
-  if (auto refusal = self->state.role->judge_child(*hello); refusal.verdict != messages::welcome_verdict::accepted)
-    return {pack(refusal), parent_actor{}};
+  const auto judged = self->state.role->judge_child(*hello);
+  if (judged.verdict != messages::welcome_verdict::accepted)
+    return {pack(judged), parent_actor{}};
   self->state.links->adopt(hello->node, child);
-  return {pack(self->state.role->take_child(*hello)), parent_actor{hub_actor{self}}};
+  auto welcome = self->state.role->take_child(*hello);
+  welcome.protocol = judged.protocol;
+  return {pack(welcome), parent_actor{hub_actor{self}}};
 }
 
 void take_absence(hub_pointer self, const message<messages::absence>& received) {

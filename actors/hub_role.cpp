@@ -88,11 +88,15 @@ std::map<route, std::vector<std::uint32_t>> hub_role::split(const std::vector<st
 
 messages::welcome hub_role::judge_child(const messages::shard_hello& hello) const {
   messages::welcome answer;
-  if (hello.protocol != messages::protocol_version || hello.cluster_digest != file_->digest() ||
-      hello.heartbeat_interval_ms != timeouts_.heartbeat_interval_ms) {
+  answer.protocol = messages::common_protocol(messages::protocols_of(hello));
+  if (answer.protocol == 0) {
+    answer.verdict = messages::welcome_verdict::protocol_mismatch;
+    answer.detail = fmt::format("host {} speaks {}, this arbitrator {}", hello.host,
+                                to_text(messages::protocols_of(hello)), to_text(messages::protocol_range{}));
+  } else if (hello.cluster_digest != file_->digest() ||
+             hello.heartbeat_interval_ms != timeouts_.heartbeat_interval_ms) {
     answer.verdict = messages::welcome_verdict::cluster_mismatch;
-    answer.detail =
-        fmt::format("host {} read another version of the cluster file, or runs another release", hello.host);
+    answer.detail = fmt::format("host {} read another version of the cluster file", hello.host);
   }
   return answer;
 }

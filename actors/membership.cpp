@@ -84,10 +84,12 @@ messages::welcome membership::check_guest(const messages::hello& hello, double n
 }
 
 messages::welcome membership::check(const messages::hello& hello, double now_seconds) const {
-  if (hello.protocol != messages::protocol_version)
+  const auto protocol = messages::common_protocol(messages::protocols_of(hello));
+  if (protocol == 0)
     return refuse(welcome_verdict::protocol_mismatch,
-                  fmt::format("host {} speaks protocol {}, this arbitrator {}; run the same release on every host",
-                              hello.host, hello.protocol, messages::protocol_version));
+                  fmt::format("host {} speaks {}, this arbitrator {}; run the same release on every host, or two that "
+                              "follow each other",
+                              hello.host, to_text(messages::protocols_of(hello)), to_text(messages::protocol_range{})));
   if (hello.cluster != cluster_)
     return refuse(welcome_verdict::cluster_mismatch,
                   fmt::format("host {} belongs to cluster {}, this is {}", hello.host, hello.cluster, cluster_));
@@ -122,7 +124,7 @@ messages::welcome membership::check(const messages::hello& hello, double now_sec
         fmt::format("host {} trains with rank {}, which is not in the cluster file", hello.host, hello.members.back()));
   if (auto why = why_implausible(hello); !why.empty())
     return refuse(welcome_verdict::cluster_mismatch, std::move(why));
-  return {.detail = "welcome", .leader = {}};
+  return {.detail = "welcome", .leader = {}, .protocol = protocol};
 }
 
 /// A worker in mid-training meets a new arbitrator: its generation goes on.

@@ -56,8 +56,7 @@ private:
 };
 
 run::run(const dynamix_options& options)
-    : position_(options.position), members_(options.members), hello_{.protocol = messages::protocol_version,
-                                                                     .position = options.position,
+    : position_(options.position), members_(options.members), hello_{.position = options.position,
                                                                      .members = options.members,
                                                                      .incarnation = random_incarnation()} {
   if (options.agent != nullptr && *options.agent != 0)

@@ -9,6 +9,11 @@ void check_key(checker& check, std::string_view name, decision_key key) {
   check.require(key.window > 0 || key.term == 0, name, "has a term but no window");
 }
 
+/// Older senders name one protocol alone.
+void check_protocols(checker& check, std::uint32_t oldest, std::uint32_t newest) {
+  check.require(newest == 0 || newest >= oldest, "newest_protocol", "is below protocol");
+}
+
 void check_source(checker& check, signal_source source, bool valid) {
   check.require(!valid || source != signal_source::none, "source", "is none for a valid signal");
 }
@@ -25,6 +30,7 @@ void check_report(checker& check, std::size_t index, const window_report& report
 } // namespace
 
 void check_together(checker& check, const hello& value) {
+  check_protocols(check, value.protocol, value.newest_protocol);
   check_key(check, "last_decision", value.last_decision);
   check.require(!value.training || value.generation > 0, "training", "is in no generation");
   check.require(value.training == !value.members.empty(), "members", "are none of whoever trains, or some of another");
@@ -105,7 +111,12 @@ void check_together(checker& check, const shard_window& value) {
   }
 }
 
+void check_together(checker& check, const shard_hello& value) {
+  check_protocols(check, value.protocol, value.newest_protocol);
+}
+
 void check_together(checker& check, const client_hello& value) {
+  check_protocols(check, value.protocol, value.newest_protocol);
   check.require(value.position < value.members, "position", "is not below members");
 }
 

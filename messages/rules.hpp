@@ -24,6 +24,7 @@ void check_together(checker& check, const store_result& value);
 void check_together(checker& check, const placement& value);
 void check_together(checker& check, const worker_choice& value);
 void check_together(checker& check, const shard_window& value);
+void check_together(checker& check, const shard_hello& value);
 void check_together(checker& check, const client_hello& value);
 void check_together(checker& check, const client_welcome& value);
 

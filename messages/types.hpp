@@ -13,8 +13,10 @@
 
 namespace dynamix::messages {
 
-/// Rises with every incompatible change of a message's meaning.
-inline constexpr std::uint32_t protocol_version = 3;
+/// The protocols that this release speaks. The newest rises with every change of a message's meaning that an older
+/// release would misread. 4: a hello names the oldest and the newest, and a welcome the one that is spoken.
+inline constexpr std::uint32_t oldest_protocol = 3;
+inline constexpr std::uint32_t newest_protocol = 4;
 
 // Limits on everything that a peer can send.
 inline constexpr std::uint32_t max_workers = 4096;
@@ -50,6 +52,31 @@ inline constexpr float log_probability_max = 1e-6F; ///< rounding may push a pro
 constexpr std::strong_ordering operator<=>(decision_key one, decision_key other) {
   const auto terms = one.term <=> other.term;
   return terms != 0 ? terms : one.window <=> other.window;
+}
+
+/// What a process speaks, both ends included.
+struct protocol_range {
+  std::uint32_t oldest = oldest_protocol;
+  std::uint32_t newest = newest_protocol;
+};
+
+/// What the sender of a hello speaks. One before protocol 4 names a single one.
+template <class Hello>
+constexpr protocol_range protocols_of(const Hello& said) {
+  return {said.protocol, said.newest_protocol > said.protocol ? said.newest_protocol : said.protocol};
+}
+
+/// The newest that both speak; 0: there is none.
+constexpr std::uint32_t common_protocol(protocol_range peer, protocol_range own = {}) {
+  const auto newest = peer.newest < own.newest ? peer.newest : own.newest;
+  return newest >= peer.oldest && newest >= own.oldest ? newest : 0;
+}
+
+/// "protocol 3", "protocols 3 to 4"
+inline std::string to_text(protocol_range range) {
+  const auto newest = std::to_string(range.newest);
+  return range.oldest == range.newest ? "protocol " + newest
+                                      : "protocols " + std::to_string(range.oldest) + " to " + newest;
 }
 
 template <class Enum>

@@ -67,11 +67,13 @@ void client_slot::received(connection_number number, const messages::client_hell
   if (std::exchange(one->said_hello, true))
     return violated(number, "it says hello twice");
   const auto& welcome = options_.welcome;
-  if (said.protocol != messages::protocol_version)
+  const auto protocol = messages::common_protocol(messages::protocols_of(said));
+  if (protocol == 0)
     return refuse(number, client_verdict::protocol_mismatch,
-                  fmt::format("the training process speaks protocol {}, the agent of host {} protocol {}; install the "
-                              "same release of both",
-                              said.protocol, welcome.host, messages::protocol_version));
+                  fmt::format("the training process speaks {}, the agent of host {} {}; install the same release of "
+                              "both",
+                              to_text(messages::protocols_of(said)), welcome.host,
+                              to_text(messages::protocol_range{})));
   if (closed_because_)
     return refuse(number, client_verdict::not_served,
                   fmt::format("host {} takes no training process any more: {}", welcome.host, *closed_because_));
@@ -90,13 +92,14 @@ void client_slot::received(connection_number number, const messages::client_hell
   steps_ = 0;
   auto answer = welcome;
   answer.verdict = client_verdict::accepted;
+  answer.protocol = protocol;
   answer.generation = place_ ? place_->generation : 0;
   send(number, std::move(answer));
   if (stop_reason_)
     send(number, messages::client_notice{.reason = *stop_reason_});
   effects_.push_back(client_effects::follow{one->peer.process});
-  log(false,
-      fmt::format("client_joined process={} position={} members={}", one->peer.process, said.position, said.members));
+  log(false, fmt::format("client_joined process={} position={} members={} protocol={}", one->peer.process,
+                         said.position, said.members, protocol));
 }
 
 void client_slot::received(connection_number number, const messages::heartbeat& said) {

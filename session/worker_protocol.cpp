@@ -149,7 +149,8 @@ void worker_protocol::accepted(const messages::welcome& welcome) {
     absent_because_.clear();
   if (phase_ == phase::greeting) {
     log(log_level::info,
-        fmt::format("joined rank={} generation={} waiting for a place", welcome.rank, welcome.generation));
+        fmt::format("joined rank={} generation={} protocol={} waiting for a place", welcome.rank, welcome.generation,
+                    welcome.protocol == 0 ? messages::oldest_protocol : welcome.protocol));
     phase_ = phase::waiting;
     rank_ = welcome.rank;
     decisions_ = std::make_shared<decision_slot>(rank_, options_.lowest_batch, options_.highest_batch);

@@ -10,7 +10,8 @@
 #   - Value 0 of every enum is `unspecified`, and arm 0 of the union `unset`: no sender uses them, every receiver
 #     refuses them.
 #   - The unit is the last word of a name: Seconds, Ms, Bytes. Counts and ratios have none.
-#   - A change that an old peer would misread raises `protocol_version`.
+#   - A change that an old peer would misread raises `newest_protocol`, and is sent only to peers that speak it; what
+#     this release can no longer speak raises `oldest_protocol` (messages/types.hpp).
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("dynamix::messages::schema");
@@ -59,7 +60,7 @@ struct Hello {
   # Worker to arbitrator, the first message after a connect, and whenever the worker has left a generation.
 
   protocol @0 :UInt32;
-  # `protocol_version` of the sender.
+  # The oldest that the sender speaks; of senders before protocol 4, which compare it for equality, the only one.
 
   cluster @1 :Text;
   # Name of the cluster.
@@ -97,6 +98,9 @@ struct Hello {
 
   checkpointSteps @13 :UInt64;
   # Of the newest checkpoint that it can go on from; 0: none.
+
+  newestProtocol @14 :UInt32;
+  # That the sender speaks; 0: an older sender, which speaks `protocol` alone.
 }
 
 enum WelcomeVerdict {
@@ -143,6 +147,9 @@ struct Welcome {
 
   leader @7 :Text;
   # With notLeader: the host to go to; empty where it is not known.
+
+  protocol @8 :UInt32;
+  # The newest that both sides speak, which they speak from here on; 0: an older sender, which speaks one alone.
 }
 
 struct Placement {
@@ -650,7 +657,7 @@ struct StoreResult {
 
 struct ShardHello {
   # Shard to its parent in the tree of arbitrators, first message after a connect. The answer is a Welcome, of which
-  # verdict, term and detail count.
+  # verdict, term, detail and protocol count. Protocols as in Hello.
 
   protocol @0 :UInt32;
   cluster @1 :Text;
@@ -667,6 +674,7 @@ struct ShardHello {
   # Unique a start of the shard, never 0.
 
   heartbeatIntervalMs @7 :UInt32;
+  newestProtocol @8 :UInt32;
 }
 
 struct Absence {
@@ -863,7 +871,7 @@ struct ClientHello {
   # A training process to the agent of its host, the first message after a connect.
 
   protocol @0 :UInt32;
-  # `protocol_version` of the sender.
+  # As in Hello.
 
   position @1 :UInt32;
   # Of the process among the members of its process group: torch's rank.
@@ -873,6 +881,9 @@ struct ClientHello {
 
   incarnation @3 :UInt64;
   # Unique a process start, never 0.
+
+  newestProtocol @4 :UInt32;
+  # As in Hello.
 }
 
 enum ClientVerdict {
@@ -932,6 +943,9 @@ struct ClientWelcome {
 
   generation @12 :UInt64;
   # The newest that this worker was placed in; 0: none yet.
+
+  protocol @13 :UInt32;
+  # As in Welcome.
 }
 
 enum ClientRequest {

@@ -197,7 +197,7 @@ TEST_F(Clients, AreWaitedForAndRefusedWithAReason) {
   frame_client many(run().agent(1));
   EXPECT_THAT(many.greet(5).detail, HasSubstr("this training has 5 processes, and the cluster file has 2 workers"));
   frame_client old(run().agent(1));
-  EXPECT_EQ(old.greet(2, 0, 1, messages::protocol_version + 1).verdict, messages::client_verdict::protocol_mismatch);
+  EXPECT_EQ(old.greet(2, 0, 1, messages::newest_protocol + 1).verdict, messages::client_verdict::protocol_mismatch);
   frame_client huge(run().agent(1));
   const std::uint32_t words = 1U << 20;
   huge.send_bytes(&words, sizeof(words));

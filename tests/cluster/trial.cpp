@@ -122,8 +122,9 @@ const std::string& small_dataset() {
   return directory.path();
 }
 
-program::program(const std::vector<std::string>& arguments, const std::string& output) : output_(output) {
-  EXPECT_EQ(process_.start({.program = DYNAMIX_NODE_PROGRAM,
+program::program(const std::vector<std::string>& arguments, const std::string& output, const std::string& path)
+    : output_(output) {
+  EXPECT_EQ(process_.start({.program = path,
                             .arguments = arguments,
                             .environment = {{"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}},
                             .output = output}),
@@ -194,8 +195,8 @@ void trial::replace_in_file(const std::string& text, const std::string& by) {
   ASSERT_EQ(storage::write_file_atomically(file(), changed.replace(at, text.size(), by)), "");
 }
 
-program trial::start(const std::vector<std::string>& arguments) const {
-  return {arguments, directory_.path() + "/output-" + std::to_string(outputs_++)};
+program trial::start(const std::vector<std::string>& arguments, const std::string& path) const {
+  return {arguments, directory_.path() + "/output-" + std::to_string(outputs_++), path};
 }
 
 std::vector<ledger::window> trial::windows() const {

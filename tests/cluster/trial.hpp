@@ -41,7 +41,8 @@ struct ended_program {
 /// One dynamix-node process.
 class program {
 public:
-  program(const std::vector<std::string>& arguments, const std::string& output);
+  program(const std::vector<std::string>& arguments, const std::string& output,
+          const std::string& path = DYNAMIX_NODE_PROGRAM);
 
   /// What it has said so far.
   std::string said() const { return contents_of(output_); }
@@ -88,14 +89,15 @@ protected:
   node::run_directory run() const { return node::run_directory(directory_.path() + "/run"); }
   std::uint16_t port(std::size_t host) const { return ports_.at(host); }
 
-  /// `dynamix-node` with any arguments.
-  program start(const std::vector<std::string>& arguments) const;
+  /// `dynamix-node` with any arguments; `path`: that of another release.
+  program start(const std::vector<std::string>& arguments, const std::string& path = DYNAMIX_NODE_PROGRAM) const;
   ended_program end_of(const std::vector<std::string>& arguments) const { return start(arguments).wait(); }
   /// `dynamix-node local` into `run()`.
   program start_local() const { return start({"local", "--cluster", file(), "--out", run().path()}); }
   /// `dynamix-node run` of one host into `run()`.
-  program start_host(const std::string& host, const std::string& where = "--out") const {
-    return start({"run", "--cluster", file(), "--name", host, where, run().path(), "--log-to-stderr"});
+  program start_host(const std::string& host, const std::string& where = "--out",
+                     const std::string& path = DYNAMIX_NODE_PROGRAM) const {
+    return start({"run", "--cluster", file(), "--name", host, where, run().path(), "--log-to-stderr"}, path);
   }
 
   /// The entries of one kind in the ledger so far.

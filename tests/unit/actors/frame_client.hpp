@@ -92,9 +92,12 @@ public:
 
   /// Says hello; the agent's answer.
   messages::client_welcome greet(std::uint32_t members, std::uint32_t position = 0, std::uint64_t incarnation = 1,
-                                 std::uint32_t protocol = messages::protocol_version) {
-    send(messages::client_hello{
-        .protocol = protocol, .position = position, .members = members, .incarnation = incarnation});
+                                 std::uint32_t protocol = messages::newest_protocol) {
+    send(messages::client_hello{.protocol = protocol,
+                                .position = position,
+                                .members = members,
+                                .incarnation = incarnation,
+                                .newest_protocol = protocol});
     const auto answer = await<messages::client_welcome>();
     EXPECT_TRUE(answer.has_value());
     return answer.value_or(messages::client_welcome{.verdict = messages::client_verdict::not_served, .detail = {}});

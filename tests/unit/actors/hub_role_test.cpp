@@ -239,12 +239,7 @@ protected:
     plan = cluster::plan_tree(file);
     root = make_root({.plan = plan});
     for (const auto child : plan.nodes[0].children) {
-      const messages::shard_hello said{.cluster = file.name,
-                                       .cluster_digest = file.digest(),
-                                       .host = plan.nodes[child].host,
-                                       .node = plan.nodes[child].host,
-                                       .incarnation = 1,
-                                       .heartbeat_interval_ms = timeouts.heartbeat_interval_ms};
+      const auto said = hello_of_shard(child);
       EXPECT_EQ(root->judge_child(said).verdict, messages::welcome_verdict::accepted);
       root->take_child(said);
     }
@@ -253,11 +248,30 @@ protected:
     links.take();
     root->look();
   }
+  messages::shard_hello hello_of_shard(std::size_t node) const {
+    return {.cluster = file.name,
+            .cluster_digest = file.digest(),
+            .host = plan.nodes[node].host,
+            .node = plan.nodes[node].host,
+            .incarnation = 1,
+            .heartbeat_interval_ms = timeouts.heartbeat_interval_ms};
+  }
   std::string home(std::uint32_t rank) const { return plan.nodes[plan.shard_of(rank)].host; }
 
   cluster::tree_plan plan;
   std::unique_ptr<root_role> root;
 };
+
+TEST_F(RootOfATree, TellsEachShardTheProtocolThatBothSpeak) {
+  auto said = hello_of_shard(plan.nodes[0].children[0]);
+  EXPECT_EQ(root->judge_child(said).protocol, messages::newest_protocol);
+  said.newest_protocol = 0; // a release that did not know it
+  EXPECT_EQ(root->judge_child(said).protocol, messages::oldest_protocol);
+  said.protocol = said.newest_protocol = messages::newest_protocol + 1;
+  EXPECT_EQ(root->judge_child(said).verdict, messages::welcome_verdict::protocol_mismatch);
+  EXPECT_THAT(root->judge_child(said).detail,
+              ::testing::HasSubstr("speaks protocol 5, this arbitrator protocols 3 to 4"));
+}
 
 TEST_F(RootOfATree, PlacesWorkersThroughTheirShards) {
   const auto notes = links.take();

@@ -15,10 +15,25 @@ TEST_F(Membership, RanksAreTheWorkersPositionsWhateverTheOrderOfArrival) {
   EXPECT_EQ(members.count(member_state::waiting), 3U);
 }
 
+TEST_F(Membership, TellsEachWorkerTheProtocolThatBothSpeak) {
+  auto before = hello("ada");
+  before.newest_protocol = 0; // a release that did not know it
+  EXPECT_EQ(admit(before).protocol, messages::oldest_protocol);
+  EXPECT_EQ(admit(hello("ben")).protocol, messages::newest_protocol);
+  auto behind = hello("cy");
+  behind.protocol = messages::newest_protocol;
+  behind.newest_protocol = messages::newest_protocol + 1;
+  EXPECT_EQ(admit(behind).protocol, messages::newest_protocol);
+  EXPECT_EQ(members.count(member_state::waiting), 3U);
+}
+
 TEST_F(Membership, RefusesWhoDoesNotFitAndSaysWhy) {
   auto said = hello("ada");
-  said.protocol = 99;
+  said.protocol = messages::newest_protocol + 1;
+  said.newest_protocol = messages::newest_protocol + 2;
   EXPECT_EQ(admit(said).verdict, welcome_verdict::protocol_mismatch);
+  EXPECT_EQ(admit(said).detail.find("host ada speaks protocols 5 to 6, this arbitrator protocols 3 to 4; run"), 0U)
+      << admit(said).detail;
   said = hello("ada");
   said.cluster = "other";
   EXPECT_EQ(admit(said).verdict, welcome_verdict::cluster_mismatch);

@@ -96,7 +96,8 @@ TEST(Codec, BringsBackHandshakesAtTheirLimits) {
                           .members = every_rank(),
                           .steps = max_counter,
                           .attempted_steps = max_counter,
-                          .checkpoint_steps = max_counter});
+                          .checkpoint_steps = max_counter,
+                          .newest_protocol = std::numeric_limits<std::uint32_t>::max()});
   expect_round_trip(hello{.cluster = "c", .host = "h", .incarnation = 1, .heartbeat_interval_ms = 1});
   for (auto verdict = welcome_verdict::accepted; verdict <= welcome_verdict::not_leader;
        verdict = static_cast<welcome_verdict>(static_cast<int>(verdict) + 1))

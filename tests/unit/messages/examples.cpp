@@ -91,6 +91,7 @@ hello hello_example() {
       .steps = 1200,
       .attempted_steps = 1201,
       .checkpoint_steps = 1000,
+      .newest_protocol = 0, // as it was recorded
   };
 }
 
@@ -275,7 +276,8 @@ std::vector<any_message> examples() {
                   .node = "shard-2",
                   .parent = "root",
                   .incarnation = 0xfedcba9876543210,
-                  .heartbeat_interval_ms = 1000},
+                  .heartbeat_interval_ms = 1000,
+                  .newest_protocol = 0},
       absence{.rank = 2, .incarnation = 0xfedcba9876543210, .detail = "the connection to it broke"},
       beat_summary{.node = "shard-2", .beats = {{.rank = 2, .incarnation = 7, .generation = 4, .steps = 1234}}},
       shard_window_example(),
@@ -283,7 +285,7 @@ std::vector<any_message> examples() {
       shard_order{
           .term = 3, .leaving = {1, 2}, .finished = true, .succeeded = true, .reason = "all workers have finished"},
       recipients{.ranks = {1, 3}},
-      client_hello{.protocol = 3, .position = 2, .members = 4, .incarnation = 0xfedcba9876543210},
+      client_hello{.protocol = 3, .position = 2, .members = 4, .incarnation = 0xfedcba9876543210, .newest_protocol = 0},
       client_welcome_example(),
       client_notice{.request = client_request::stop, .reason = "asked for on the command line"},
   };

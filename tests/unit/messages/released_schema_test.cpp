@@ -108,5 +108,28 @@ TEST_P(ReleasedSchema, ReadsInTodaysFramesWhatItKnows) {
 INSTANTIATE_TEST_SUITE_P(Protocol3, ReleasedSchema, testing::Values("2026-11-22", "2026-11-23"),
                          [](const auto& info) { return std::string(info.index == 0 ? "First" : "Newest"); });
 
+TEST(Protocols, TheNewestThatBothSpeakIsSpoken) {
+  struct meeting {
+    protocol_range one;
+    protocol_range other;
+    std::uint32_t spoken;
+  };
+  for (const auto& [one, other, spoken] :
+       {meeting{{3, 3}, {3, 4}, 3}, meeting{{3, 4}, {3, 4}, 4}, meeting{{3, 4}, {4, 5}, 4}, meeting{{3, 6}, {4, 5}, 5},
+        meeting{{3, 4}, {5, 6}, 0}, meeting{{1, 2}, {3, 4}, 0}}) {
+    EXPECT_EQ(common_protocol(one, other), spoken) << to_text(one) << ", " << to_text(other);
+    EXPECT_EQ(common_protocol(other, one), spoken) << to_text(other) << ", " << to_text(one);
+  }
+}
+
+TEST(Protocols, OfReleasesBeforeTheyWereNegotiatedThereIsOne) {
+  // What they say, and what they compare with their own for equality.
+  EXPECT_EQ(to_text(protocols_of(hello{.protocol = 3, .newest_protocol = 0})), "protocol 3");
+  EXPECT_EQ(hello().protocol, 3U);
+  EXPECT_EQ(shard_hello().protocol, 3U);
+  EXPECT_EQ(client_hello().protocol, 3U);
+  EXPECT_EQ(to_text(protocols_of(hello())), "protocols 3 to 4");
+}
+
 } // namespace
 } // namespace dynamix::messages

@@ -33,6 +33,7 @@ TEST(TreeValidation, RefusesBrokenHellosAndBeatsOfShards) {
   expect_refused<shard_hello>("node", [](auto& value) { value.node = ""; });
   expect_refused<shard_hello>("parent", [](auto& value) { value.parent = "two\nlines"; });
   expect_refused<shard_hello>("incarnation", [](auto& value) { value.incarnation = 0; });
+  expect_refused<shard_hello>("newest_protocol", [](auto& value) { value.newest_protocol = value.protocol - 1; });
   expect_refused<absence>("rank", [](auto& value) { value.rank = max_workers; });
   expect_refused<absence>("incarnation", [](auto& value) { value.incarnation = 0; });
   expect_refused<beat_summary>("beats[1]", [](auto& value) { value.beats.push_back(value.beats[0]); });

@@ -50,6 +50,10 @@ const std::string too_long_name(max_name_length + 1, 'n');
 std::vector<broken> broken_handshakes() {
   std::vector<broken> all;
   BREAK(hello, protocol, 0);
+  all.push_back(with<hello>("newest_protocol", [](hello& value) {
+    value.protocol = 2;
+    value.newest_protocol = 1;
+  }));
   BREAK(hello, cluster, "");
   BREAK(hello, cluster, too_long_name);
   BREAK(hello, cluster, "new\nline");
@@ -260,6 +264,7 @@ std::vector<broken> broken_store_messages() {
 std::vector<broken> broken_client_messages() {
   std::vector<broken> all;
   BREAK(client_hello, protocol, 0);
+  BREAK(client_hello, newest_protocol, value.protocol - 1);
   BREAK(client_hello, position, 4); // of 4
   BREAK(client_hello, members, max_workers + 1);
   BREAK(client_hello, incarnation, 0);
