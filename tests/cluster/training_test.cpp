@@ -147,14 +147,14 @@ TEST_F(UndisturbedRun, SumsThroughServersAndEndsWithTheSameParametersOnAllWorker
 
 TEST_F(UndisturbedRun, SumsThroughHostsThatTrainNothing) {
   write_file({.slowdowns = {1, 1},
-              .epochs = 0.5,
+              .epochs = 1,
               .training = "exchange = \"parameter-server\"\n",
               .arbitrator = "policy = \"goodput\"\n",
               .cluster = patient_cluster,
               .servers = 2});
   const auto ended = start_local().wait();
   ASSERT_EQ(ended.code, 0) << ended.output;
-  expect_whole_training({"w0", "w1"}, 3000);
+  expect_whole_training({"w0", "w1"}, 6000);
   EXPECT_THAT(contents_of(run().summary()), HasSubstr("\"workers\": 2"));
   EXPECT_THAT(generations().front().members, ::testing::ElementsAre("w0", "w1", "s0", "s1"));
   for (const char* server : {"s0", "s1"}) {
