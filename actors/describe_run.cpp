@@ -23,6 +23,7 @@ std::uint64_t epoch_samples(const cluster::training& training) {
   case cluster::dataset_kind::fashion_mnist_32:
     return 60'000;
   case cluster::dataset_kind::text:
+  case cluster::dataset_kind::movielens:
     return 0;
   default:
     return 50'000;

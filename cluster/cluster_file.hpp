@@ -59,12 +59,21 @@ enum class model_kind : std::uint8_t {
   resnet34,
   resnet50,
   transformer,
+  lstm,
   ncf,
   script ///< a TorchScript module of the user's
 };
 /// fashion_mnist_32: the same images in the shape of CIFAR's.
-enum class dataset_kind : std::uint8_t { fashion_mnist, fashion_mnist_32, cifar10, cifar100, text, interactions };
-enum class vocabulary_kind : std::uint8_t { bytes, words };
+enum class dataset_kind : std::uint8_t {
+  fashion_mnist,
+  fashion_mnist_32,
+  cifar10,
+  cifar100,
+  text,
+  interactions, ///< synthetic
+  movielens
+};
+enum class vocabulary_kind : std::uint8_t { bytes, words, byte_pairs };
 enum class optimizer_kind : std::uint8_t { sgd, adam, adamw };
 enum class learning_rate_rule : std::uint8_t { constant, linear, square_root, adascale };
 /// Group norm depends on no other sample, so unequal batches cannot skew it; batch norm is not offered.
@@ -93,13 +102,14 @@ struct training {
   model_choice model;
   double width = 1.0; ///< factor on the units of a layer, [0.0625, 4]
   normalization_kind normalization = normalization_kind::none;
-  std::uint32_t layers = 4;    ///< of transformer, [1, 64]
+  std::uint32_t layers = 4;    ///< of transformer and lstm, [1, 64]
   std::uint32_t heads = 4;     ///< of transformer, [1, 64]
   std::uint32_t context = 128; ///< tokens of a sample of text, [2, 8192]
   dataset_kind dataset = dataset_kind::fashion_mnist;
   std::string data_path = "/usr/share/datasets/fashion-mnist";
   vocabulary_kind vocabulary = vocabulary_kind::bytes;
-  std::uint32_t vocabulary_size = 8192; ///< of words, [2, 65536]
+  std::uint32_t vocabulary_size = 8192; ///< of words and byte pairs, [2, 65536]
+  std::uint32_t sampled_softmax = 512;  ///< words that lstm's loss draws a step; 0: none, [0, 65536]
   double interactions_scale = 1;        ///< of the data set interactions, (0, 1]
   optimizer_kind optimizer = optimizer_kind::sgd;
   double learning_rate = 0.05; ///< for the global batch of `batch.initial` on every worker, (0, 10]

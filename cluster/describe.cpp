@@ -186,6 +186,7 @@ std::string to_digested_toml(const cluster_file& file) {
                                       "context = 128\n",
                                       "vocabulary = \"bytes\"\n",
                                       "vocabulary_size = 8192\n",
+                                      "sampled_softmax = 512\n",
                                       "schedule = \"constant\"\n",
                                       "warmup_samples = 0\n",
                                       "label_smoothing = 0\n",

@@ -15,11 +15,11 @@ using settings::text_rule;
 
 // In the order of the enumerations in cluster_file.hpp.
 constexpr std::array<std::string_view, 2> trainer_names = {"built-in", "client"};
-constexpr std::array<std::string_view, 10> model_names = {"lenet",    "vgg11",    "vgg13",    "vgg16",       "vgg19",
-                                                          "resnet18", "resnet34", "resnet50", "transformer", "ncf"};
-constexpr std::array<std::string_view, 6> dataset_names = {"fashion-mnist", "fashion-mnist-32", "cifar10", "cifar100",
-                                                           "text",          "interactions"};
-constexpr std::array<std::string_view, 2> vocabulary_names = {"bytes", "words"};
+constexpr std::array<std::string_view, 11> model_names = {
+    "lenet", "vgg11", "vgg13", "vgg16", "vgg19", "resnet18", "resnet34", "resnet50", "transformer", "lstm", "ncf"};
+constexpr std::array<std::string_view, 7> dataset_names = {"fashion-mnist", "fashion-mnist-32", "cifar10",  "cifar100",
+                                                           "text",          "interactions",     "movielens"};
+constexpr std::array<std::string_view, 3> vocabulary_names = {"bytes", "words", "byte-pairs"};
 constexpr std::array<std::string_view, 3> optimizer_names = {"sgd", "adam", "adamw"};
 constexpr std::array<std::string_view, 4> rule_names = {"constant", "linear", "square-root", "adascale"};
 constexpr std::array<std::string_view, 2> normalization_names = {"none", "group"};
@@ -57,7 +57,8 @@ bool is_model(const std::string& text) {
 }
 
 constexpr text_rule model_rule = {is_model, "one of \"lenet\", \"vgg11\", \"vgg13\", \"vgg16\", \"vgg19\", "
-                                            "\"resnet18\", \"resnet34\", \"resnet50\", \"transformer\", \"ncf\", or "
+                                            "\"resnet18\", \"resnet34\", \"resnet50\", \"transformer\", \"lstm\", "
+                                            "\"ncf\", or "
                                             "\"script:FILE\""};
 constexpr text_rule listen_rule = {is_listen,
                                    "an address and a port such as \"127.0.0.1:8080\" or \"[::1]:8080\", or empty"};
@@ -132,7 +133,8 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      {},
      &model_rule},
     {"training", "width", in<training_section, &training::width>,
-     "Factor on the width of the layers of vgg, resnet and transformer; the other models take 1.", closed(0.0625, 4)},
+     "Factor on the width of the layers of vgg, resnet, transformer and lstm; the other models take 1.",
+     closed(0.0625, 4)},
     {"training",
      "normalization",
      in<training_section, &training::normalization>,
@@ -140,31 +142,39 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "unequal batches would skew it.",
      {},
      normalization_names},
-    {"training", "layers", in<training_section, &training::layers>, "Layers of the transformer.", closed(1, 64)},
-    {"training", "heads", in<training_section, &training::heads>, "Attention heads of each of its layers.",
+    {"training", "layers", in<training_section, &training::layers>, "Layers of the transformer or the lstm.",
+     closed(1, 64)},
+    {"training", "heads", in<training_section, &training::heads>, "Attention heads of each layer of the transformer.",
      closed(1, 64)},
     {"training", "context", in<training_section, &training::context>, "Tokens of a sample of text.", closed(2, 8192)},
     {"training",
      "dataset",
      in<training_section, &training::dataset>,
      "The data set to train on. fashion-mnist-32 has the images as 3x32x32, text the files below `data_path`. The "
-     "interactions are synthetic, for ncf: no files are read.",
+     "interactions are synthetic, for ncf: no files are read; movielens has those of MovieLens's ratings.csv.",
      {},
      dataset_names},
     {"training",
      "vocabulary",
      in<training_section, &training::vocabulary>,
-     "What a token of text is.",
+     "What a token of text is: a byte, a word or sign, or a run of bytes that is frequent in the training text.",
      {},
      vocabulary_names},
     {"training", "vocabulary_size", in<training_section, &training::vocabulary_size>,
-     "Words that a vocabulary of words holds, the most frequent ones; one stands for all others.", closed(2, 65536)},
+     "Tokens of a vocabulary of words or byte pairs. Of words the most frequent ones have one, and another stands for "
+     "all others; byte pairs need 257 or more.",
+     closed(2, 65536)},
+    {"training", "sampled_softmax", in<training_section, &training::sampled_softmax>,
+     "Words that the lstm's loss sets against the right ones, drawn anew for each step and worker, in place of the "
+     "whole vocabulary; its embeddings' gradients are then sparse. 0, or no fewer than there are: the whole.",
+     closed(0, 65536)},
     {"training", "interactions_scale", in<training_section, &training::interactions_scale>,
      "Users, items and interactions of the data set interactions, as a share of MovieLens-20M's.", open_low(1)},
     {"training",
      "data_path",
      in<training_section, &training::data_path>,
-     "Directory of the data set's files, of text also a single file; a relative one starts at the working directory.",
+     "Directory of the data set's files, of text and movielens also a single file; a relative one starts at the "
+     "working directory.",
      {},
      {},
      &path_rule},

@@ -55,12 +55,25 @@ void check_training(checker& check) {
   check.require(training.width == 1 ||
                     (model != model_kind::lenet && model != model_kind::ncf && model != model_kind::script),
                 {"training.width", "training.model"},
-                fmt::format("training.width is {}; it must be 1 for {}, only vgg, resnet and transformer have a width",
+                fmt::format("training.width is {}; it must be 1 for {}, only vgg, resnet, transformer and lstm have a "
+                            "width",
                             number_text(training.width), to_string(training.model)));
-  const bool images = training.dataset != dataset_kind::text && training.dataset != dataset_kind::interactions;
+  const bool images = training.dataset != dataset_kind::text && training.dataset != dataset_kind::interactions &&
+                      training.dataset != dataset_kind::movielens;
   check.require(images || training.augmentation == augmentation_kind::none,
                 {"training.augmentation", "training.dataset"},
                 "training.augmentation changes images; it must be \"none\" for other data");
+  check.require(
+      training.dataset != dataset_kind::text || training.vocabulary != vocabulary_kind::byte_pairs ||
+          training.vocabulary_size > 256,
+      {"training.vocabulary_size", "training.vocabulary"},
+      fmt::format("training.vocabulary_size is {}; byte pairs need at least 257, one more than there are bytes",
+                  training.vocabulary_size));
+  check.require(
+      model != model_kind::lstm || training.label_smoothing == 0 || training.sampled_softmax == 0,
+      {"training.label_smoothing", "training.sampled_softmax"},
+      "training.label_smoothing spreads targets over the whole vocabulary; it must be 0 where lstm's loss draws "
+      "from it, or training.sampled_softmax must be 0");
   const bool sums = training.trainer == trainer_kind::built_in;
   const auto message = [](std::string_view field, std::string_view value, std::string_view only) {
     return fmt::format(

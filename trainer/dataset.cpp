@@ -3,6 +3,7 @@
 #include "storage/atomic_file.hpp"
 #include "storage/fnv1a.hpp"
 #include "trainer/idx_file.hpp"
+#include "trainer/movielens.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -130,6 +131,17 @@ std::string load_text(const cluster::training& training, dataset_split split, da
   return problem.empty() ? "" : fmt::format("{}: {}", training.data_path, problem);
 }
 
+std::string load_movielens(const std::string& path, dataset_split split, dataset& data) {
+  const auto ratings = std::make_shared<movielens_ratings>();
+  if (auto problem = read_movielens(path, *ratings); !problem.empty())
+    return problem;
+  data.users = ratings->users;
+  data.items = ratings->items;
+  data.digest = ratings->digest;
+  data.choices = std::make_shared<movielens_choices>(ratings, split == dataset_split::test);
+  return {};
+}
+
 } // namespace
 
 dataset_shape shape_of(cluster::dataset_kind kind) {
@@ -143,6 +155,7 @@ dataset_shape shape_of(cluster::dataset_kind kind) {
   case cluster::dataset_kind::cifar100:
     return {.channels = 3, .height = 32, .width = 32, .classes = 100};
   case cluster::dataset_kind::interactions:
+  case cluster::dataset_kind::movielens:
     return {.classes = candidates};
   case cluster::dataset_kind::text:
     break; // depends on more
@@ -151,10 +164,17 @@ dataset_shape shape_of(cluster::dataset_kind kind) {
 }
 
 dataset_shape shape_of(const cluster::training& training) {
-  if (training.dataset != cluster::dataset_kind::text)
-    return shape_of(training.dataset);
-  const bool words = training.vocabulary == cluster::vocabulary_kind::words;
-  return {.classes = words ? training.vocabulary_size : 256, .context = training.context};
+  if (training.dataset == cluster::dataset_kind::text) {
+    const bool of_bytes = training.vocabulary == cluster::vocabulary_kind::bytes;
+    return {.classes = of_bytes ? 256 : training.vocabulary_size, .context = training.context};
+  }
+  auto shape = shape_of(training.dataset);
+  if (training.dataset == cluster::dataset_kind::interactions) {
+    const auto scaled = interactions_shape_of(training.interactions_scale);
+    shape.users = scaled.users;
+    shape.items = scaled.items;
+  }
+  return shape;
 }
 
 std::string load_dataset(cluster::dataset_kind kind, const std::string& path, dataset_split split, dataset& data,
@@ -172,12 +192,14 @@ std::string load_dataset(cluster::dataset_kind kind, const std::string& path, da
                         data);
   case cluster::dataset_kind::interactions: {
     const auto shape = interactions_shape_of(interactions_scale);
-    if (split == dataset_split::train)
-      data.choices.emplace(shape, 0, shape.train);
-    else
-      data.choices.emplace(shape, shape.train, shape.test);
+    data.users = shape.users;
+    data.items = shape.items;
+    data.choices = split == dataset_split::train ? std::make_shared<interactions>(shape, 0, shape.train)
+                                                 : std::make_shared<interactions>(shape, shape.train, shape.test);
     return {};
   }
+  case cluster::dataset_kind::movielens:
+    return load_movielens(path, split, data);
   case cluster::dataset_kind::text:
     break; // takes more than a path
   }
@@ -206,9 +228,10 @@ std::uint64_t count_training_samples(const cluster::training& training) {
     return count_cifar({path + "/train.bin"}, cifar100_label_bytes + image_bytes);
   case cluster::dataset_kind::interactions:
     return interactions_shape_of(training.interactions_scale).train;
-  case cluster::dataset_kind::text: {
-    dataset text;
-    return load_text(training, dataset_split::train, text).empty() ? text.size() : 0;
+  case cluster::dataset_kind::text:
+  case cluster::dataset_kind::movielens: {
+    dataset whole;
+    return load_dataset(training, dataset_split::train, whole).empty() ? whole.size() : 0;
   }
   }
   return 0;

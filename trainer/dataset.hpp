@@ -5,7 +5,7 @@
 #include "trainer/text_corpus.hpp"
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,23 +21,26 @@ struct dataset_shape {
   std::uint32_t classes = 0; ///< logits of an answer: classes of images, candidates, words or bytes
   std::uint32_t context = 0; ///< tokens of a sample of text; 0: it is none
   bool grey = false;         ///< all channels show the same image, which is stored once
+  std::uint32_t users = 0;   ///< of choices
+  std::uint32_t items = 0;
 
   std::uint32_t stored_channels() const { return grey ? 1 : channels; }
   std::uint32_t image_bytes() const { return stored_channels() * height * width; }
 };
 
-/// Of images and interactions, whose shape depends on their kind alone.
+/// Of images, whose shape depends on their kind alone.
 dataset_shape shape_of(cluster::dataset_kind kind);
-/// Of the data set that a cluster file asks for.
+/// Of the data set that a cluster file asks for; how many users and items movielens has is known once it is read.
 dataset_shape shape_of(const cluster::training& training);
 
-/// Labelled images or text in memory, or interactions that are computed.
+/// Labelled images or text in memory, or choices, which may be computed.
 struct dataset : dataset_shape {
-  std::vector<std::uint8_t> images;         ///< [size, stored channels, height, width], row-major, 0..255
-  std::vector<std::uint8_t> labels;         ///< [size], each in [0, classes)
-  std::optional<interactions> choices = {}; ///< then there are no images, and the label is the item that was chosen
-  text_samples text = {};                   ///< with a context; then there are neither images nor labels
-  std::uint64_t digest = 0;                 ///< of the whole text, FNV-1a; 0 of other data
+  std::vector<std::uint8_t> images; ///< [size, stored channels, height, width], row-major, 0..255
+  std::vector<std::uint8_t> labels; ///< [size], each in [0, classes)
+  /// Then there are no images, and the label is the item that was chosen.
+  std::shared_ptr<const choice_set> choices = {};
+  text_samples text = {};   ///< with a context; then there are neither images nor labels
+  std::uint64_t digest = 0; ///< of all text or ratings, FNV-1a; 0 of other data
 
   std::uint64_t size() const { return choices ? choices->size() : context > 0 ? text.starts.size() : labels.size(); }
 };
@@ -50,8 +53,8 @@ struct dataset : dataset_shape {
 /// `data_batch_1.bin` to `_5.bin` and `test_batch.bin`, records of one label and 3x32x32 bytes. CIFAR-100: `train.bin`,
 /// `test.bin`, records of a coarse label, a fine label (the one used) and the image. Any number of samples from 1 on is
 /// accepted, so that a subset works. `fashion_mnist_32` are the images of Fashion-MNIST in a black border of two
-/// pixels, three times. Interactions are no files: `interactions_scale` says how many there are. Text needs more than
-/// that.
+/// pixels, three times. MovieLens: see trainer/movielens.hpp. Interactions are no files: `interactions_scale` says how
+/// many there are. Text needs more than that.
 std::string load_dataset(cluster::dataset_kind kind, const std::string& path, dataset_split split, dataset& data,
                          double interactions_scale = 1);
 /// The data set that a cluster file asks for.

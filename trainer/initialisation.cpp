@@ -30,6 +30,10 @@ void draw(torch::nn::Module& model, at::Generator& generator, bool he) {
         convolution->bias.zero_();
     } else if (auto* linear = layer->as<torch::nn::LinearImpl>()) {
       draw_uniform(linear->weight, linear->bias, generator);
+    } else if (auto* recurrent = layer->as<torch::nn::LSTMImpl>()) {
+      const double bound = 1 / std::sqrt(static_cast<double>(recurrent->options.hidden_size()));
+      for (auto& parameter : recurrent->parameters())
+        parameter.uniform_(-bound, bound, generator);
     } else if (auto* embedding = layer->as<torch::nn::EmbeddingImpl>()) {
       embedding->weight.normal_(0, 0.1, generator);
     }

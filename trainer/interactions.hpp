@@ -29,14 +29,22 @@ struct interaction {
   std::uint8_t chosen = 0; ///< position among the items
 };
 
-class interactions {
+/// One split of a data set of choices.
+class choice_set {
+public:
+  virtual ~choice_set() = default;
+  virtual std::uint64_t size() const = 0;
+  /// Sample `number` below `size()`; always the same. May be asked by several threads at once.
+  virtual interaction at(std::uint64_t number) const = 0;
+};
+
+class interactions final : public choice_set {
 public:
   /// `first`: the number of the first sample in the whole data set, so that splits have none in common.
   interactions(const interactions_shape& shape, std::uint64_t first, std::uint64_t count);
 
-  std::uint64_t size() const { return count_; }
-  /// Sample `number` below `size()`; always the same.
-  interaction at(std::uint64_t number) const;
+  std::uint64_t size() const override { return count_; }
+  interaction at(std::uint64_t number) const override;
 
 private:
   interactions_shape shape_;

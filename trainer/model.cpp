@@ -3,6 +3,7 @@
 #include "client/random.hpp"
 #include "trainer/initialisation.hpp"
 #include "trainer/lenet.hpp"
+#include "trainer/lstm.hpp"
 #include "trainer/ncf.hpp"
 #include "trainer/resnet.hpp"
 #include "trainer/script_model.hpp"
@@ -33,6 +34,7 @@ constexpr model_row rows[] = {
     {model_kind::resnet34, build_resnet, draw_he},
     {model_kind::resnet50, build_resnet, draw_he},
     {model_kind::transformer, build_transformer, draw_transformer},
+    {model_kind::lstm, build_lstm, draw_default},
     {model_kind::ncf, build_ncf, draw_default},
     {model_kind::script, build_script, nullptr},
 };

@@ -16,6 +16,7 @@ using cluster::model_kind;
 task task_of_model(model_kind kind) {
   switch (kind) {
   case model_kind::transformer:
+  case model_kind::lstm:
     return task::next_token;
   case model_kind::ncf:
     return task::pair_ranking;
@@ -29,7 +30,7 @@ const char* needs(model_kind kind) {
   case task::next_token:
     return "the data set text";
   case task::pair_ranking:
-    return "the data set interactions";
+    return "the data set interactions or movielens";
   case task::classification:
     break;
   }
@@ -39,7 +40,7 @@ const char* needs(model_kind kind) {
 const char* offers(cluster::dataset_kind kind) {
   switch (task_of(kind)) {
   case task::next_token:
-    return "has tokens, for the model transformer";
+    return "has tokens, for the models transformer and lstm";
   case task::pair_ranking:
     return "has choices, for the model ncf";
   case task::classification:
@@ -53,6 +54,8 @@ double largest_result(const model_options& options) {
   const double pixels = static_cast<double>(options.images.height) * options.images.width;
   const double context = options.images.context;
   switch (options.kind) {
+  case model_kind::lstm:
+    return context * std::max<double>(options.images.classes, 4.0 * static_cast<double>(units_of(options)));
   case model_kind::transformer:
     return context * std::max({static_cast<double>(options.images.classes), options.heads * context,
                                4.0 * static_cast<double>(units_of(options))});
@@ -76,15 +79,17 @@ model_options options_of(const cluster::training& training, std::uint64_t seed) 
           .normalization = training.normalization,
           .images = shape_of(training),
           .seed = seed,
-          .interactions = interactions_shape_of(training.interactions_scale),
           .layers = training.layers,
           .heads = training.heads,
+          .sampled_softmax = training.sampled_softmax,
           .script = training.model.script_path()};
 }
 
 std::int64_t units_of(const model_options& options) {
   constexpr double whole_units = 256;
-  return options.heads * std::max<std::int64_t>(1, std::llround(whole_units * options.width / options.heads));
+  const std::int64_t multiple = options.kind == model_kind::lstm ? 8 : options.heads;
+  return multiple *
+         std::max<std::int64_t>(1, std::llround(whole_units * options.width / static_cast<double>(multiple)));
 }
 
 std::uint32_t evaluation_batch_of(const cluster::training& training) {

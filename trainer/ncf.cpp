@@ -33,7 +33,7 @@ torch::Tensor ncf::forward(const torch::Tensor& samples) {
 
 torch::nn::Sequential build_ncf(const model_options& options) {
   torch::nn::Sequential layers;
-  layers->push_back(std::make_shared<ncf>(options.interactions.users, options.interactions.items));
+  layers->push_back(std::make_shared<ncf>(options.images.users, options.images.items));
   return layers;
 }
 

@@ -25,7 +25,7 @@ private:
   torch::nn::Linear score_;
 };
 
-/// An ncf of `options.interactions`.
+/// An ncf of the users and items of `options.images`.
 torch::nn::Sequential build_ncf(const model_options& options);
 
 } // namespace dynamix::trainer

@@ -135,7 +135,7 @@ struct session::body {
   body(session_options given, clock& clock) : options(std::move(given)), time(clock) {
     set_compute_threads(static_cast<int>(options.file->training.threads));
     problem = load_data(*options.file, train_data, test_data).message;
-    const auto model_options = model_of(*options.file);
+    auto model_options = model_of(*options.file);
     if (problem.empty() && !model_options.script.empty())
       problem = digest_script(model_options.script, script_digest);
     std::optional<policy::trace_policy> traces;
@@ -143,6 +143,7 @@ struct session::body {
       problem = load_traces(*options.file, traces);
     if (!problem.empty())
       return;
+    model_options.images = train_data; // of some data sets only the files know it
     auto model = build_model(model_options);
     auto loop_options = options_for(options);
     loop_options.traces = std::move(traces);
@@ -158,7 +159,8 @@ struct session::body {
     const std::array<std::int64_t, 2> own = {static_cast<std::int64_t>(script_digest),
                                              static_cast<std::int64_t>(train_data.digest)};
     const auto rows = peers.all_gather(own)->wait();
-    constexpr std::array<const char*, 2> names = {"model file", "text"};
+    const bool text = options.file->training.dataset == cluster::dataset_kind::text;
+    const std::array<const char*, 2> names = {"model file", text ? "text" : "rating file"};
     for (std::size_t i = 0; i < rows.size(); ++i)
       if (rows[i] != rows[i % own.size()])
         return fmt::format("the {} of rank {} (digest {:016x}) is not that of rank {} (digest {:016x})",

@@ -25,7 +25,7 @@ constexpr int rounds = 5;
 class stepper {
 public:
   stepper(const step_time_request& request, const dataset& data, clock& time)
-      : time_(time), device_(device_for(request.training.device)), model_(make_model(request, device_)),
+      : time_(time), device_(device_for(request.training.device)), model_(make_model(request, data, device_)),
         loader_(data, measure_channels(data), device_),
         step_(model_, loader_, *peers_, time_, never_, settings_of(request.training)),
         optimizer_(request.training, step_.parameters()), random_(request.seed),
@@ -63,8 +63,11 @@ private:
     settings.splits = false;
     return settings;
   }
-  static torch::nn::Sequential make_model(const step_time_request& request, torch::Device device) {
-    auto model = build_model(options_of(request.training, request.seed));
+  static torch::nn::Sequential make_model(const step_time_request& request, const dataset_shape& shape,
+                                          torch::Device device) {
+    auto options = options_of(request.training, request.seed);
+    options.images = shape;
+    auto model = build_model(options);
     model->to(device);
     return model;
   }

@@ -21,6 +21,7 @@ constexpr task task_of(cluster::dataset_kind kind) {
   case cluster::dataset_kind::text:
     return task::next_token;
   case cluster::dataset_kind::interactions:
+  case cluster::dataset_kind::movielens:
     return task::pair_ranking;
   default:
     return task::classification;

@@ -1,6 +1,7 @@
 #include "trainer/text_corpus.hpp"
 
 #include "storage/atomic_file.hpp"
+#include "trainer/byte_pairs.hpp"
 #include "trainer/gunzip.hpp"
 
 #include <algorithm>
@@ -17,6 +18,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t text_bytes_max = 1U << 30;
 constexpr std::size_t files_max = 100'000;
 constexpr std::size_t stretches = 20;
+constexpr std::size_t piece_bytes_max = 32;
 
 /// A file's text, unpacked; nothing if it is no text.
 std::string append_file(const fs::path& path, std::string& text) {
@@ -85,6 +87,69 @@ std::vector<std::uint16_t> number_words(std::string_view text, std::uint32_t voc
   return tokens;
 }
 
+/// From `first` on, up to `end`; what is behind `split` is for testing.
+struct stretch {
+  std::size_t first = 0;
+  std::size_t split = 0;
+  std::size_t end = 0;
+};
+
+std::vector<stretch> cut_stretches(std::size_t whole) {
+  const std::size_t length = whole / stretches;
+  std::vector<stretch> cuts;
+  for (std::size_t first = 0; cuts.size() < stretches; first += length)
+    cuts.push_back({first, first + length - length / 10, first + length});
+  return cuts;
+}
+
+/// The tokens of the training or the test part of each stretch.
+std::vector<std::vector<std::uint16_t>> number_byte_pairs(std::string_view text, std::uint32_t vocabulary_size,
+                                                          bool test) {
+  const auto pieces = pieces_of(text);
+  const auto cuts = cut_stretches(pieces.size());
+  std::vector<std::string_view> training;
+  for (const auto& [first, split, end] : cuts)
+    for (std::size_t i = first; i < split; ++i)
+      training.push_back(pieces[i]);
+  const byte_pairs vocabulary(training, vocabulary_size);
+  std::unordered_map<std::string_view, std::vector<std::uint16_t>> known;
+  std::vector<std::vector<std::uint16_t>> parts;
+  for (const auto& [first, split, end] : cuts) {
+    auto& part = parts.emplace_back();
+    for (std::size_t i = test ? split : first; i < (test ? end : split); ++i) {
+      const auto [found, fresh] = known.try_emplace(pieces[i]);
+      if (fresh)
+        vocabulary.encode(pieces[i], found->second);
+      part.insert(part.end(), found->second.begin(), found->second.end());
+    }
+  }
+  return parts;
+}
+
+/// The same for tokens that are numbered already.
+std::vector<std::vector<std::uint16_t>> cut_tokens(const std::vector<std::uint16_t>& all, bool test) {
+  std::vector<std::vector<std::uint16_t>> parts;
+  for (const auto& [first, split, end] : cut_stretches(all.size()))
+    parts.emplace_back(all.begin() + static_cast<std::ptrdiff_t>(test ? split : first),
+                       all.begin() + static_cast<std::ptrdiff_t>(test ? end : split));
+  return parts;
+}
+
+std::vector<std::vector<std::uint16_t>> number_and_cut(std::string_view text, const text_options& options, bool test) {
+  switch (options.vocabulary) {
+  case cluster::vocabulary_kind::words:
+    return cut_tokens(number_words(text, options.vocabulary_size), test);
+  case cluster::vocabulary_kind::byte_pairs:
+    return number_byte_pairs(text, options.vocabulary_size, test);
+  case cluster::vocabulary_kind::bytes:
+    break;
+  }
+  std::vector<std::uint16_t> all;
+  for (const auto byte : text)
+    all.push_back(static_cast<std::uint8_t>(byte));
+  return cut_tokens(all, test);
+}
+
 } // namespace
 
 std::string read_text(const std::string& path, std::string& text) {
@@ -120,30 +185,45 @@ std::vector<std::string_view> words_of(std::string_view text) {
   return words;
 }
 
+std::vector<std::string_view> pieces_of(std::string_view text) {
+  std::vector<std::string_view> pieces;
+  const auto run_ends = [&](std::size_t first, std::size_t at, auto belongs) {
+    while (at < text.size() && at - first < piece_bytes_max && belongs(text[at]))
+      ++at;
+    return at;
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    // A blank belongs to what is behind it.
+    const bool blank = text[at] == ' ' && at + 1 < text.size() && !is_space(text[at + 1]);
+    auto end = at + (blank ? 1 : 0);
+    if (is_space(text[end])) {
+      end = run_ends(at, end, is_space);
+      if (end < text.size() && end - at > 1 && text[end - 1] == ' ' && !is_space(text[end]))
+        --end;
+    } else if (is_of_word(static_cast<unsigned char>(text[end]))) {
+      end = run_ends(at, end, [](char byte) { return is_of_word(static_cast<unsigned char>(byte)); });
+    } else {
+      ++end;
+    }
+    pieces.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  return pieces;
+}
+
 std::string cut_text(std::string_view text, const text_options& options, bool test, text_samples& samples) {
   samples = {};
-  std::vector<std::uint16_t> all;
-  if (options.vocabulary == cluster::vocabulary_kind::words)
-    all = number_words(text, options.vocabulary_size);
-  else
-    for (const auto byte : text)
-      all.push_back(static_cast<std::uint8_t>(byte));
-  const std::size_t stretch = all.size() / stretches;
-  for (std::size_t i = 0; i < stretches; ++i) {
-    const std::size_t first = i * stretch;
-    const std::size_t split = first + stretch - stretch / 10;
-    const std::size_t begin = test ? split : first;
-    const std::size_t end = test ? first + stretch : split;
+  for (const auto& part : number_and_cut(text, options, test)) {
     const auto moved = samples.tokens.size();
-    samples.tokens.insert(samples.tokens.end(), all.begin() + static_cast<std::ptrdiff_t>(begin),
-                          all.begin() + static_cast<std::ptrdiff_t>(end));
+    samples.tokens.insert(samples.tokens.end(), part.begin(), part.end());
     // One token more than the context: the last one is only a label.
-    for (std::size_t at = 0; at + options.context < end - begin; at += options.context)
+    for (std::size_t at = 0; at + options.context < part.size(); at += options.context)
       samples.starts.push_back(static_cast<std::uint32_t>(moved + at));
   }
   if (samples.starts.empty())
-    return fmt::format("found {} tokens, expected at least {}, {} times the context of {} and one more", all.size(),
-                       stretches * 10 * (options.context + 1), stretches * 10, options.context);
+    return fmt::format("found {} tokens {}, expected at least {}, {} times the context of {} and one more",
+                       samples.tokens.size(), test ? "to test on" : "to train on", stretches * (options.context + 1),
+                       stretches, options.context);
   return {};
 }
 

@@ -21,7 +21,7 @@ struct text_samples {
 
 struct text_options {
   cluster::vocabulary_kind vocabulary = cluster::vocabulary_kind::bytes;
-  std::uint32_t vocabulary_size = 8192; ///< of words
+  std::uint32_t vocabulary_size = 8192; ///< of words and byte pairs
   std::uint32_t context = 128;
 };
 
@@ -34,10 +34,15 @@ std::string read_text(const std::string& path, std::string& text);
 /// one by itself, and white space only separates.
 std::vector<std::string_view> words_of(std::string_view text);
 
-/// Cuts the text into 20 equal stretches, the last tenth of which is for testing, so that training and test have text
-/// from everywhere and no token in common. Bytes are their own numbers. Of words the `vocabulary_size - 1` most
-/// frequent of the whole text have numbers from 1 on (equally frequent ones in the order of their bytes), all others 0.
-/// Returns an empty string, or what is wrong.
+/// A text in pieces of at most 32 bytes, within which byte pairs are joined: words and signs with the blank in front of
+/// them, and what white space is left. All bytes are in one of them.
+std::vector<std::string_view> pieces_of(std::string_view text);
+
+/// Cuts the text into 20 equal stretches of tokens (for byte pairs, of pieces), the last tenth of which is for testing,
+/// so that training and test have text from everywhere and no token in common. Bytes are their own numbers. Of words
+/// the `vocabulary_size - 1` most frequent of the whole text have numbers from 1 on (equally frequent ones in the order
+/// of their bytes), all others 0. Byte pairs (trainer/byte_pairs.hpp) are learned from the training text. Returns an
+/// empty string, or what is wrong.
 std::string cut_text(std::string_view text, const text_options& options, bool test, text_samples& samples);
 
 } // namespace dynamix::trainer

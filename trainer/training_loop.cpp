@@ -180,7 +180,7 @@ dealt_step training_loop::deal() {
 }
 
 step_result training_loop::compute(const dealt_step& deal) {
-  torch::manual_seed(client::step_seed(state_.options.seed, state_.step, place_.rank));
+  training_step_.begin(client::step_seed(state_.options.seed, state_.step, place_.rank));
   const auto samples = steps_.samples().first(deal.own.count);
   const double slowdown = slowdown_at(state_.options.emulate, state_.elapsed_seconds());
   if (state_.options.training.augmentation == cluster::augmentation_kind::crop_flip)

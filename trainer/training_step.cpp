@@ -22,6 +22,10 @@ std::vector<std::size_t> rows_of_embeddings(torch::nn::Sequential& model,
   return floats;
 }
 
+sampling_model* as_sampling_model(torch::nn::Sequential& model) {
+  return model->size() == 1 ? dynamic_cast<sampling_model*>(model->ptr(0).get()) : nullptr;
+}
+
 } // namespace
 
 step_settings step_settings_of(const cluster::training& training) {
@@ -33,10 +37,16 @@ step_settings step_settings_of(const cluster::training& training) {
 
 training_step::training_step(torch::nn::Sequential model, batch_loader& loader, exchange::group& peers, clock& time,
                              const exchange::interruption& stop, step_settings settings)
-    : model_(std::move(model)), loader_(loader), time_(time), stop_(stop), settings_(settings),
-      parameters_(model_->parameters()),
+    : model_(std::move(model)), sampling_(as_sampling_model(model_)), loader_(loader), time_(time), stop_(stop),
+      settings_(settings), parameters_(model_->parameters()),
       reducer_(parameters_, peers, time, settings.bucket_bytes, rows_of_embeddings(model_, parameters_),
                settings.slot_floats, settings.top_k) {}
+
+void training_step::begin(std::uint64_t seed) {
+  torch::manual_seed(seed);
+  if (sampling_ != nullptr)
+    sampling_->begin_step(seed);
+}
 
 step_result training_step::run(std::span<const std::uint32_t> samples, double slowdown, const slot_writer& write) {
   step_result result;
@@ -112,12 +122,13 @@ void training_step::pass_part(std::span<const std::uint32_t> samples, double slo
   const auto batch = loader_.load(samples);
   const double loaded = time_.now_seconds();
   part_begun_seconds_ = loaded;
-  const auto logits = model_->forward(batch.inputs);
-  const auto loss = loss_sum(logits, batch.labels, settings_.label_smoothing);
+  const auto [logits, labels] = sampling_ != nullptr ? sampling_->answer(batch.inputs, batch.labels)
+                                                     : sampled_answers{model_->forward(batch.inputs), batch.labels};
+  const auto loss = loss_sum(logits, labels, settings_.label_smoothing);
   loss.backward();
   // The exchange runs on; what follows costs the step nothing while it does.
   result.loss += loss.item<double>();
-  result.correct += count_correct(logits.detach(), batch.labels);
+  result.correct += count_correct(logits.detach(), labels);
   const double compute_seconds = time_.now_seconds() - loaded;
   part_begun_seconds_.reset();
   const double delay_seconds = emulation_delay_seconds(slowdown, compute_seconds);

@@ -6,6 +6,7 @@
 #include "trainer/batch_loader.hpp"
 #include "trainer/clock.hpp"
 #include "trainer/gradient_reducer.hpp"
+#include "trainer/sampled_softmax.hpp"
 
 #include <torch/torch.h>
 
@@ -21,7 +22,7 @@ namespace dynamix::trainer {
 struct step_result {
   reduction gradients;
   bool halved = false; ///< the squares are those of two half batches
-  double correct = 0;  ///< of this worker's samples; see count_correct
+  double correct = 0;  ///< of this worker's samples; see count_correct; a sampling model's are those among what it drew
   double loss = 0;     ///< summed over this worker's samples
   double data_seconds = 0;
   double compute_seconds = 0; ///< with the emulated slow-down
@@ -47,6 +48,9 @@ public:
   training_step(torch::nn::Sequential model, batch_loader& loader, exchange::group& peers, clock& time,
                 const exchange::interruption& stop, step_settings settings);
 
+  /// Before each step: what is drawn in it (dropout, a sampling model's answers) follows from `seed` alone.
+  void begin(std::uint64_t seed);
+
   /// Runs the model over this worker's `samples` (none: it only takes part in the exchange) and leaves the mean
   /// gradient of the global batch in the parameters. Computing takes `slowdown` times as long as it would. `write` may
   /// be empty; it is called when the last gradients are sent off, so nobody waits for it, nor for an emulated slowness.
@@ -66,6 +70,7 @@ private:
   void pass_part(std::span<const std::uint32_t> samples, double slowdown, step_result& result);
 
   torch::nn::Sequential model_;
+  sampling_model* sampling_; ///< the model, if it is one
   batch_loader& loader_;
   clock& time_;
   const exchange::interruption& stop_;

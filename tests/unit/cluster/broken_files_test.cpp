@@ -204,8 +204,15 @@ INSTANTIATE_TEST_SUITE_P(
                     "f.toml:26:9: host.count is 2; there may be 8192 hosts, and ports end at 65535"},
         broken_file{"port = 7402", "port = 7402\njoin_at_seconds = 9\nleave_at_seconds = 9",
                     "f.toml:27:20: host.leave_at_seconds is 9; it must be 0 or above host.join_at_seconds"},
-        broken_file{"model = \"lenet\"", "width = 0.5",
-                    "f.toml:5:9: training.width is 0.5; it must be 1 for lenet, only vgg, resnet and transformer"},
+        broken_file{
+            "model = \"lenet\"", "width = 0.5",
+            "f.toml:5:9: training.width is 0.5; it must be 1 for lenet, only vgg, resnet, transformer and lstm"},
+        broken_file{"model = \"lenet\"",
+                    "model = \"lenet\"\ndataset = \"text\"\nvocabulary = \"byte-pairs\"\nvocabulary_size = 256",
+                    "f.toml:8:19: training.vocabulary_size is 256; byte pairs need at least 257"},
+        broken_file{
+            "model = \"lenet\"", "model = \"lstm\"\ndataset = \"text\"\nlabel_smoothing = 0.1",
+            "f.toml:7:19: training.label_smoothing spreads targets over the whole vocabulary; it must be 0 where"},
         broken_file{"model = \"lenet\"", "model = \"alexnet\"",
                     "f.toml:5:9: training.model is \"alexnet\"; it must be one of \"lenet\", \"vgg11\""},
         broken_file{"model = \"lenet\"", "model = \"script:\"",

@@ -28,18 +28,22 @@ TEST(ModelFit, AcceptsWhatWorks) {
 TEST(ModelFit, PairsModelsWithDataOfTheirTask) {
   cluster::training training;
   training.model = cluster::model_kind::ncf;
-  EXPECT_EQ(check_model_fits(training), "ncf needs the data set interactions; fashion-mnist has images");
-  training.dataset = cluster::dataset_kind::interactions;
-  EXPECT_EQ(check_model_fits(training), "");
+  EXPECT_EQ(check_model_fits(training), "ncf needs the data set interactions or movielens; fashion-mnist has images");
+  for (const auto kind : {cluster::dataset_kind::movielens, cluster::dataset_kind::interactions}) {
+    training.dataset = kind;
+    EXPECT_EQ(check_model_fits(training), "");
+  }
   training.model = cluster::model_kind::lenet;
   EXPECT_EQ(check_model_fits(training),
             "lenet needs a data set of images; interactions has choices, for the model ncf");
-  training.model = cluster::model_kind::transformer;
   training.dataset = cluster::dataset_kind::text;
-  EXPECT_EQ(check_model_fits(training), "");
+  for (const auto kind : {cluster::model_kind::transformer, cluster::model_kind::lstm}) {
+    training.model = kind;
+    EXPECT_EQ(check_model_fits(training), "");
+  }
   training.model = cluster::model_kind::resnet18;
   EXPECT_EQ(check_model_fits(training),
-            "resnet18 needs a data set of images; text has tokens, for the model transformer");
+            "resnet18 needs a data set of images; text has tokens, for the models transformer and lstm");
   training.dataset = cluster::dataset_kind::fashion_mnist;
   EXPECT_EQ(check_model_fits(training), "");
 }
@@ -48,6 +52,7 @@ TEST(ModelFit, MakesTheTransformersUnitsAMultipleOfItsHeads) {
   EXPECT_EQ(units_of({.width = 1, .heads = 4}), 256);
   EXPECT_EQ(units_of({.width = 0.25, .heads = 6}), 66);
   EXPECT_EQ(units_of({.width = 0.0625, .heads = 64}), 64);
+  EXPECT_EQ(units_of({.kind = cluster::model_kind::lstm, .width = 0.08, .heads = 7}), 24);
 }
 
 TEST(ModelFit, EvaluatesFewerSamplesAtOnceWhereTheyAreLarge) {

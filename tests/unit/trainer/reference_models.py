@@ -1,4 +1,4 @@
-"""Compares outputs and gradients of built-in models with torchvision's, and with a restatement of the Transformer.
+"""Compares outputs and gradients of built-in models with torchvision's and PyTorch's, and a restated Transformer.
 
     reference_models.py FILE...
 
@@ -101,6 +101,19 @@ def transformer(heads, tensors):
     return forward, parameters
 
 
+class Lstm(torch.nn.Module):
+    """PyTorch's LSTM between an embedding of tokens and one of answers."""
+
+    def __init__(self, vocabulary, units, layers):
+        super().__init__()
+        self.tokens = torch.nn.Embedding(vocabulary, units)
+        self.recurrent = torch.nn.LSTM(units, units, layers, batch_first=True)
+        self.answers = torch.nn.Embedding(vocabulary, units)
+
+    def forward(self, tokens):
+        return self.recurrent(self.tokens(tokens))[0] @ self.answers.weight.T
+
+
 def largest_difference(ours, theirs):
     return ((ours - theirs).abs().max() / max(1.0, theirs.abs().max())).item()
 
@@ -113,6 +126,10 @@ def compare(path):
     if kind == "transformer":
         model, parameters = transformer(int(metadata["heads"]), weights)
         named = {"0." + name: parameter for name, parameter in parameters.items()}
+    elif kind == "lstm":
+        model = Lstm(*weights["0.tokens.weight"].shape, int(metadata["layers"]))
+        model.load_state_dict({name.removeprefix("0."): tensor for name, tensor in weights.items()})
+        named = {"0." + name: parameter for name, parameter in model.named_parameters()}
     elif torchvision is None:
         print(f"{kind}: not compared, there is no torchvision (apt-get install python3-torchvision)")
         return True

@@ -1,4 +1,4 @@
-/// The built-in models against torchvision's, or a plain restatement in Python, with the same weights.
+/// The built-in models against torchvision's, PyTorch's, or a plain restatement in Python, with the same weights.
 
 #include "storage/atomic_file.hpp"
 #include "temporary_directory.hpp"
@@ -32,6 +32,8 @@ TEST(Reference, ModelsGiveWhatTheirPythonCounterpartsGive) {
            model_options{.kind = model_kind::resnet50, .width = 0.25, .images = images},
            model_options{
                .kind = model_kind::transformer, .width = 0.125, .images = {.classes = 50, .context = 12}, .layers = 3},
+           model_options{
+               .kind = model_kind::lstm, .width = 0.125, .images = {.classes = 50, .context = 12}, .layers = 2},
        }) {
     auto model = build_model(options);
     torch::manual_seed(5);

@@ -2,10 +2,12 @@
 
 #include "session_fixture.hpp"
 #include "tests/unit/exchange/stores.hpp"
+#include "trainer/checkpoint.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/core.h>
 #include <thread>
 
 namespace dynamix::trainer {
@@ -42,15 +44,15 @@ protected:
     set_workers(2);
   }
 
-  /// Two workers, the second of which reads `text`.
-  void train(const std::string& text = "") {
+  /// Two workers, the second of which reads `text`, from a checkpoint on.
+  void train(const std::string& text = "", const std::string& resume_from = "") {
     auto others = file;
     if (!text.empty())
       others.training.data_path = data.file(text);
     std::vector<std::jthread> workers;
     for (std::uint32_t rank = 0; rank < 2; ++rank)
       workers.emplace_back([&, rank] {
-        auto options = options_of(rank);
+        auto options = options_of(rank, resume_from);
         options.file = rank == 0 ? &file : &others;
         session training(options, time);
         decision_slot decisions(rank, 1, 1024);
@@ -74,6 +76,60 @@ TEST_F(SessionFiles, TrainATransformerOnText) {
   EXPECT_LT(last.test_loss, 1.0) << "nats a byte; guessing among 256 would be 5.5";
   EXPECT_GT(last.test_accuracy, 0.5);
   EXPECT_LE(last.test_accuracy, 1.0);
+}
+
+TEST_F(SessionFiles, ResumeAnLstmOnBytePairsWithTheSameBits) {
+  file.training.model = cluster::model_kind::lstm;
+  file.training.vocabulary = cluster::vocabulary_kind::byte_pairs;
+  file.training.vocabulary_size = 600;
+  file.training.context = 4;
+  file.training.sampled_softmax = 50;
+  file.training.compression = cluster::compression_kind::lhc;
+  file.training.learning_rate = 0.01;
+  file.training.checkpoint_every_epochs = 0.7;
+  file.run.keep_checkpoints = 100;
+  EXPECT_EQ(preflight(file).message, "");
+  train();
+  ASSERT_EQ(ends[0].how, ending::completed) << ends[0].reason;
+  EXPECT_EQ(ends[0].parameter_checksum, ends[1].parameter_checksum);
+  EXPECT_GT(watchers[0].evaluations.back().test_accuracy, 0.12)
+      << "one of six words would be 0.17, one of 600 tokens 0";
+  const auto whole = ends[0];
+  const auto loss = watchers[0].evaluations.back().test_loss;
+  const auto files = checkpoints_up_to(checkpoints.path(), whole.steps - 1);
+  ASSERT_GE(files.size(), 3U);
+  for (const auto& path : files) {
+    ++generation; // another rendezvous
+    train("", path);
+    EXPECT_EQ(ends[0].how, ending::completed) << ends[0].reason;
+    EXPECT_EQ(ends[0].parameter_checksum, whole.parameter_checksum) << path;
+    EXPECT_EQ(watchers[0].evaluations.back().test_loss, loss) << path;
+  }
+}
+
+TEST_F(SessionFiles, TrainNcfOnTheRatingsOfAFile) {
+  const auto ratings = [](std::uint32_t users) {
+    std::string text = "userId,movieId,rating,timestamp\n";
+    for (std::uint32_t user = 1; user <= users; ++user)
+      for (std::uint32_t item = user % 3 + 1; item < 100; item += 3)
+        text += fmt::format("{},{},3.5,{}\n", user, item * 10, 900'000'000 + item * 31 % 100);
+    return text;
+  };
+  data.write("ratings.csv", ratings(60));
+  data.write("more.csv", ratings(61));
+  file.training.model = cluster::model_kind::ncf;
+  file.training.dataset = cluster::dataset_kind::movielens;
+  file.training.data_path = data.path();
+  file.training.epochs = 10;
+  EXPECT_EQ(preflight(file).message, "");
+  train();
+  ASSERT_EQ(ends[0].how, ending::completed) << ends[0].reason;
+  EXPECT_EQ(ends[0].parameter_checksum, ends[1].parameter_checksum);
+  EXPECT_GT(watchers[0].evaluations.back().test_accuracy, 0.5) << "each user likes every third";
+  ++generation;
+  train("more.csv");
+  EXPECT_EQ(ends[1].how, ending::failed);
+  EXPECT_THAT(ends[1].reason, HasSubstr("the rating file of rank 1 (digest "));
 }
 
 TEST_F(SessionFiles, RefuseToTrainOnDifferentTexts) {

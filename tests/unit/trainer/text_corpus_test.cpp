@@ -42,7 +42,7 @@ TEST(TextCorpus, SaysWhatIsMissing) {
   EXPECT_THAT(read_text(directory.path(), text), HasSubstr("there is no text in "));
   text_samples samples;
   EXPECT_EQ(cut_text("too short", {.context = 8}, false, samples),
-            "found 9 tokens, expected at least 1800, 200 times the context of 8 and one more");
+            "found 0 tokens to train on, expected at least 180, 20 times the context of 8 and one more");
 }
 
 TEST(TextCorpus, CutsWordsAndSigns) {
