@@ -110,6 +110,15 @@ std::span<const std::uint32_t> lockstep::samples() {
   return sampler_.samples_of(own);
 }
 
+std::span<const std::uint32_t> lockstep::likely_samples() {
+  if (!options_.shuffled || !epoch_open_)
+    return {};
+  const auto& planned = plan_.at(dealt());
+  const auto left = sampler_.left();
+  const auto ranges = split_range({options_.samples - left, std::min(left, planned.total())}, planned.batches);
+  return sampler_.samples_of(ranges[options_.position]);
+}
+
 std::vector<std::uint64_t> lockstep::shares() const {
   if (ahead_.empty())
     return {};

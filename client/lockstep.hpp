@@ -120,6 +120,9 @@ public:
   deal_verdict deal(dealt_step& dealt);
   /// Of the newest deal; where that has none for this member, one that does not count.
   std::span<const std::uint32_t> samples();
+  /// What the next deal brings this member if no batch size changes until then: of the same epoch, else empty; empty,
+  /// too, where samples are not shuffled. Valid as long as `samples`.
+  std::span<const std::uint32_t> likely_samples();
   /// How many samples of the newest deal are each member's; empty where nothing is dealt.
   std::vector<std::uint64_t> shares() const;
   /// The oldest deal that was not delivered yet; nothing where there is none.

@@ -117,6 +117,8 @@ struct training {
   schedule_kind schedule = schedule_kind::constant;
   std::uint64_t warmup_samples = 0; ///< by all workers, [0, 1e12]
   double label_smoothing = 0;       ///< [0, 1)
+  std::uint64_t ema_samples = 0;    ///< horizon of the averaged weights, by all workers; 0: none, [0, 1e12]
+  std::uint32_t loader_threads = 0; ///< prepare batches ahead, [0, 64]
   augmentation_kind augmentation = augmentation_kind::none;
   std::uint32_t micro_batch = 0; ///< most samples at once of a step; 0: all, [0, 1048576]
   compression_kind compression = compression_kind::none;
@@ -126,6 +128,7 @@ struct training {
   double clip_norm = 0;               ///< of the reduced gradient; 0 is off, [0, 1e6]
   double epochs = 5;                  ///< (0, 10000]
   double target_accuracy = 0;         ///< stop there; 0 is off, [0, 1]
+  std::uint32_t patience = 0;         ///< evaluations without a better accuracy; 0 is off, [0, 1e6]
   double evaluate_every_epochs = 1;   ///< in samples of an epoch, (0, 1000]
   double checkpoint_every_epochs = 1; ///< (0, 1000]
   std::string device = "auto";        ///< auto | cpu | cuda

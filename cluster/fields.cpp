@@ -200,6 +200,14 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      in<training_section, &training::label_smoothing>,
      "Share of each target that is spread over all classes, in training only.",
      {0, 1, false, true}},
+    {"training", "ema_samples", in<training_section, &training::ema_samples>,
+     "Evaluates an exponential moving average of the weights over about so many samples of all workers; 0: the weights "
+     "themselves.",
+     closed(0, 1e12)},
+    {"training", "loader_threads", in<training_section, &training::loader_threads>,
+     "Threads of a worker that prepare the next step's batch while this one is computed; 0: each is prepared in its "
+     "turn.",
+     closed(0, 64)},
     {"training",
      "augmentation",
      in<training_section, &training::augmentation>,
@@ -218,6 +226,10 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"training", "epochs", in<training_section, &training::epochs>, "Passes over the data set.", open_low(10000)},
     {"training", "target_accuracy", in<training_section, &training::target_accuracy>,
      "Test accuracy at which training stops; 0 goes on to the last epoch.", closed(0, 1)},
+    {"training", "patience", in<training_section, &training::patience>,
+     "Evaluations in a row without a better test accuracy after which training stops; 0 goes on to the last epoch. "
+     "Not in simulated runs.",
+     closed(0, 1e6)},
     {"training", "evaluate_every_epochs", in<training_section, &training::evaluate_every_epochs>,
      "Epochs between evaluations on the test set.", open_low(1000)},
     {"training", "checkpoint_every_epochs", in<training_section, &training::checkpoint_every_epochs>,

@@ -4,6 +4,10 @@
 #include "trainer/image_conversion.hpp"
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <stop_token>
+#include <thread>
 
 namespace dynamix::trainer {
 namespace {
@@ -19,40 +23,135 @@ void prefetch(const std::uint8_t* first, std::size_t count) {
 
 } // namespace
 
-batch_loader::batch_loader(const dataset& data, channel_statistics statistics, torch::Device device)
+/// The threads, and the one batch that they prepare, each a part of its rows.
+class batch_loader::ahead {
+public:
+  ahead(const batch_loader& loader, std::uint32_t threads) : loader_(loader) {
+    for (std::uint32_t part = 0; part < threads; ++part)
+      threads_.emplace_back([this, part, threads](const std::stop_token& stop) { work(stop, part, threads); });
+  }
+
+  void begin(std::span<const std::uint32_t> samples, const augmentation& changes) {
+    wait();
+    samples_.assign(samples.begin(), samples.end());
+    changes_ = changes;
+    loader_.reserve(buffer_, static_cast<std::int64_t>(samples.size()));
+    const std::scoped_lock lock(mutex_);
+    left_ = threads_.size();
+    failed_ = false;
+    ++batch_;
+    changed_.notify_all();
+  }
+
+  /// Whether this batch has been prepared; then it is in `into`, and what was there is used for the next one.
+  bool take(std::span<const std::uint32_t> samples, const augmentation& changes, buffer& into) {
+    if (samples.empty() || changes != changes_ || !std::ranges::equal(samples, samples_))
+      return false;
+    wait();
+    samples_.clear();
+    if (failed_)
+      return false;
+    std::swap(buffer_, into);
+    return true;
+  }
+
+private:
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return left_ == 0; });
+  }
+
+  void work(const std::stop_token& stop, std::uint32_t part, std::uint32_t parts) {
+    for (std::uint64_t done = 0;;) {
+      {
+        std::unique_lock lock(mutex_);
+        if (!changed_.wait(lock, stop, [&] { return batch_ != done; }))
+          return;
+        done = batch_;
+      }
+      bool failed = false;
+      try {
+        loader_.fill(buffer_, samples_.size() * part / parts, samples_.size() * (part + 1) / parts, changes_,
+                     [this](std::uint64_t row) { return std::size_t{samples_[row]}; });
+      } catch (const std::exception&) { // whoever loads it runs into it again
+        failed = true;
+      }
+      const std::scoped_lock lock(mutex_);
+      failed_ = failed_ || failed;
+      --left_;
+      changed_.notify_all();
+    }
+  }
+
+  const batch_loader& loader_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::uint64_t batch_ = 0; ///< counts those begun
+  std::size_t left_ = 0;    ///< threads that are not done with it
+  bool failed_ = false;
+  // Only changed while all threads wait.
+  std::vector<std::uint32_t> samples_;
+  augmentation changes_;
+  buffer buffer_;
+  std::vector<std::jthread> threads_; ///< last: they end before what they use
+};
+
+batch_loader::batch_loader(const dataset& data, channel_statistics statistics, torch::Device device,
+                           std::uint32_t threads)
     : data_(data), device_(device) {
   for (std::size_t channel = 0; channel < data.channels; ++channel) {
     scale_.push_back(1.0F / (255.0F * statistics.deviation[channel]));
     shift_.push_back(-statistics.mean[channel] / statistics.deviation[channel]);
   }
-  reserve(0);
+  reserve(used_, 0);
+  if (threads > 0)
+    ahead_ = std::make_unique<ahead>(*this, threads);
 }
 
+batch_loader::~batch_loader() = default;
+
 sample_batch batch_loader::load(std::span<const std::uint32_t> samples) {
-  return fill(samples.size(), [&](std::uint64_t row) { return std::size_t{samples[row]}; });
+  if (ahead_ && ahead_->take(samples, augmentation_, used_)) {
+    ++expected_batches_;
+  } else {
+    reserve(used_, static_cast<std::int64_t>(samples.size()));
+    fill(used_, 0, samples.size(), augmentation_, [&](std::uint64_t row) { return std::size_t{samples[row]}; });
+  }
+  return give(used_, samples.size());
 }
 
 sample_batch batch_loader::load(index_range range) {
-  return fill(range.count, [&](std::uint64_t row) { return range.first + row; });
+  reserve(used_, static_cast<std::int64_t>(range.count));
+  fill(used_, 0, range.count, augmentation_, [&](std::uint64_t row) { return range.first + row; });
+  return give(used_, range.count);
 }
 
-void batch_loader::reserve(std::int64_t rows) {
-  labels_ = torch::empty({rows}, torch::kInt64);
+void batch_loader::expect(std::span<const std::uint32_t> samples) {
+  if (ahead_ && !samples.empty())
+    ahead_->begin(samples, augmentation_);
+}
+
+/// Makes room for `rows`.
+void batch_loader::reserve(buffer& into, std::int64_t rows) const {
+  if (into.inputs.defined() && into.inputs.size(0) >= rows)
+    return;
+  into.labels = torch::empty({rows}, torch::kInt64);
   if (data_.choices) {
-    inputs_ = torch::empty({rows, 1 + std::int64_t{candidates}}, torch::kInt64);
+    into.inputs = torch::empty({rows, 1 + std::int64_t{candidates}}, torch::kInt64);
   } else if (data_.context > 0) {
-    inputs_ = torch::empty({rows, data_.context}, torch::kInt64);
-    labels_ = torch::empty({rows, data_.context}, torch::kInt64);
+    into.inputs = torch::empty({rows, data_.context}, torch::kInt64);
+    into.labels = torch::empty({rows, data_.context}, torch::kInt64);
   } else {
-    inputs_ = torch::empty({rows, data_.channels, data_.height, data_.width}, torch::kFloat32);
+    into.inputs = torch::empty({rows, data_.channels, data_.height, data_.width}, torch::kFloat32);
   }
 }
 
 template <class SampleAt>
-void batch_loader::fill_choices(std::uint64_t count, SampleAt sample_at) {
-  auto* output = inputs_.data_ptr<std::int64_t>();
-  auto* labels = labels_.data_ptr<std::int64_t>();
-  for (std::uint64_t row = 0; row < count; ++row) {
+void batch_loader::fill_choices(const buffer& into, std::uint64_t first, std::uint64_t last, SampleAt sample_at) const {
+  constexpr std::size_t numbers = 1 + candidates;
+  auto* output = into.inputs.data_ptr<std::int64_t>() + first * numbers;
+  auto* labels = into.labels.data_ptr<std::int64_t>();
+  for (std::uint64_t row = first; row < last; ++row) {
     const auto sample = data_.choices->at(sample_at(row));
     *output++ = sample.user;
     output = std::ranges::copy(sample.items, output).out;
@@ -61,10 +160,10 @@ void batch_loader::fill_choices(std::uint64_t count, SampleAt sample_at) {
 }
 
 template <class SampleAt>
-void batch_loader::fill_text(std::uint64_t count, SampleAt sample_at) {
-  auto* output = inputs_.data_ptr<std::int64_t>();
-  auto* labels = labels_.data_ptr<std::int64_t>();
-  for (std::uint64_t row = 0; row < count; ++row) {
+void batch_loader::fill_text(const buffer& into, std::uint64_t first, std::uint64_t last, SampleAt sample_at) const {
+  auto* output = into.inputs.data_ptr<std::int64_t>() + first * data_.context;
+  auto* labels = into.labels.data_ptr<std::int64_t>() + first * data_.context;
+  for (std::uint64_t row = first; row < last; ++row) {
     const auto* tokens = data_.text.tokens.data() + data_.text.starts[sample_at(row)];
     output = std::copy_n(tokens, data_.context, output);
     labels = std::copy_n(tokens + 1, data_.context, labels);
@@ -72,23 +171,23 @@ void batch_loader::fill_text(std::uint64_t count, SampleAt sample_at) {
 }
 
 template <class SampleAt>
-void batch_loader::fill_images(std::uint64_t count, SampleAt sample_at) {
+void batch_loader::fill_images(const buffer& into, std::uint64_t first, std::uint64_t last, const augmentation& changes,
+                               SampleAt sample_at) const {
   const std::size_t pixels = std::size_t{data_.height} * data_.width;
-  auto* output = inputs_.data_ptr<float>();
-  auto* labels = labels_.data_ptr<std::int64_t>();
+  auto* output = into.inputs.data_ptr<float>() + first * data_.channels * pixels;
+  auto* labels = into.labels.data_ptr<std::int64_t>();
+  std::vector<std::uint8_t> changed(changes ? pixels : 0); // one channel of an image
   const auto image_at = [&](std::uint64_t row) { return data_.images.data() + sample_at(row) * data_.image_bytes(); };
-  for (std::uint64_t row = 0; row < count; ++row) {
-    if (row + prefetch_distance < count)
+  for (std::uint64_t row = first; row < last; ++row) {
+    if (row + prefetch_distance < last)
       prefetch(image_at(row + prefetch_distance), data_.image_bytes());
     const auto* image = image_at(row);
-    const auto change =
-        augmentation_ ? draw_change(augmentation_->first, augmentation_->second, sample_at(row)) : image_change{};
+    const auto change = changes ? draw_change(changes->first, changes->second, sample_at(row)) : image_change{};
     for (std::size_t channel = 0; channel < data_.channels; ++channel) {
       const auto* stored = image + (data_.grey ? 0 : channel * pixels);
-      if (augmentation_) {
-        changed_.resize(pixels);
-        change_image(stored, data_.height, data_.width, change, changed_.data());
-        stored = changed_.data();
+      if (changes) {
+        change_image(stored, data_.height, data_.width, change, changed.data());
+        stored = changed.data();
       }
       convert_image(stored, pixels, scale_[channel], shift_[channel], output);
       output += pixels;
@@ -98,17 +197,19 @@ void batch_loader::fill_images(std::uint64_t count, SampleAt sample_at) {
 }
 
 template <class SampleAt>
-sample_batch batch_loader::fill(std::uint64_t count, SampleAt sample_at) {
-  const auto rows = static_cast<std::int64_t>(count);
-  if (inputs_.size(0) < rows)
-    reserve(rows);
+void batch_loader::fill(const buffer& into, std::uint64_t first, std::uint64_t last, const augmentation& changes,
+                        SampleAt sample_at) const {
   if (data_.choices)
-    fill_choices(count, sample_at);
+    fill_choices(into, first, last, sample_at);
   else if (data_.context > 0)
-    fill_text(count, sample_at);
+    fill_text(into, first, last, sample_at);
   else
-    fill_images(count, sample_at);
-  return {inputs_.narrow(0, 0, rows).to(device_), labels_.narrow(0, 0, rows).to(device_)};
+    fill_images(into, first, last, changes, sample_at);
+}
+
+sample_batch batch_loader::give(const buffer& from, std::uint64_t count) const {
+  const auto rows = static_cast<std::int64_t>(count);
+  return {from.inputs.narrow(0, 0, rows).to(device_), from.labels.narrow(0, 0, rows).to(device_)};
 }
 
 } // namespace dynamix::trainer

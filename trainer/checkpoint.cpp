@@ -21,6 +21,7 @@ namespace {
 constexpr auto format = "dynamix-checkpoint-1";
 const std::string model_prefix = "model/";
 const std::string optimizer_prefix = "optimizer/";
+const std::string average_prefix = "average/";
 const std::string file_prefix = "checkpoint-";
 const std::string file_suffix = ".safetensors";
 
@@ -59,6 +60,7 @@ void visit_later_numbers(Archive& archive, Checkpoint& state) {
   archive.optional_field("evaluated_samples", state.evaluated_samples);
   archive.optional_field("checkpointed_samples", state.checkpointed_samples);
   archive.optional_field("accuracy", state.accuracy);
+  archive.optional_field("stale_evaluations", state.stale_evaluations);
   archive.optional_field("learning_rate.last", state.rate.learning_rate);
   archive.optional_field("learning_rate.gain", state.rate.gain);
 }
@@ -170,6 +172,9 @@ std::string take_tensors(storage::tensor_file& file, checkpoint& state) {
     } else if (record.name.starts_with(optimizer_prefix)) {
       record.name.erase(0, optimizer_prefix.size());
       state.optimizer.push_back(std::move(record));
+    } else if (record.name.starts_with(average_prefix)) {
+      record.name.erase(0, average_prefix.size());
+      state.average.push_back(std::move(record));
     } else if (record.name == "batches") {
       if (auto problem = read_whole_numbers(record, "batch size", messages::max_batch, state.batches); !problem.empty())
         return problem;
@@ -205,6 +210,8 @@ std::vector<std::uint8_t> encode(const checkpoint& state) {
     file.tensors.push_back({model_prefix + record.name, record.type, record.shape, record.data});
   for (const auto& record : state.optimizer)
     file.tensors.push_back({optimizer_prefix + record.name, record.type, record.shape, record.data});
+  for (const auto& record : state.average)
+    file.tensors.push_back({average_prefix + record.name, record.type, record.shape, record.data});
   file.tensors.push_back(whole_numbers("batches", state.batches));
   if (!state.members.empty())
     file.tensors.push_back(whole_numbers("members", state.members));

@@ -44,10 +44,12 @@ struct checkpoint {
   // be finished is made up for. A file without them has nothing to make up for.
   std::uint64_t evaluated_samples = 0;
   std::uint64_t checkpointed_samples = 0;
-  double accuracy = 0;     ///< of the last evaluation
-  learning_rate_step rate; ///< of the last step
+  double accuracy = 0;                 ///< of the last evaluation
+  std::uint64_t stale_evaluations = 0; ///< since the best one
+  learning_rate_step rate;             ///< of the last step
   std::vector<storage::tensor_record> model;
   std::vector<storage::tensor_record> optimizer;
+  std::vector<storage::tensor_record> average; ///< of the weights; empty where none is kept
 };
 
 std::vector<std::uint8_t> encode(const checkpoint& state);

@@ -25,6 +25,14 @@ constexpr std::uint64_t halved_step_interval = 10;
 constexpr auto epochs_completed = "epochs completed";
 constexpr auto target_reached = "target accuracy reached";
 
+/// Why what was found last ends training; null where it does not.
+const char* ending_of(const training_state& state) {
+  const auto& training = state.options.training;
+  if (training.target_accuracy > 0 && state.accuracy >= training.target_accuracy)
+    return target_reached;
+  return training.patience > 0 && state.stale_evaluations >= training.patience ? "no better accuracy" : nullptr;
+}
+
 bool has_traces(const training_state& state, const exchange::group& peers) {
   return state.options.traces && peers.size() > 1;
 }
@@ -108,8 +116,8 @@ void training_loop::catch_up() {
   const bool just_evaluated = state_.step > 0 && state_.evaluated_samples == state_.samples;
   if (state_.all_dealt())
     end(ending::completed, epochs_completed);
-  else if (just_evaluated && training.target_accuracy > 0 && state_.accuracy >= training.target_accuracy)
-    end(ending::completed, target_reached);
+  else if (const auto* reason = just_evaluated ? ending_of(state_) : nullptr; reason != nullptr)
+    end(ending::completed, reason);
   if (ended() || state_.is_due(training.evaluate_every_epochs, state_.evaluated_samples))
     evaluate_model();
   if ((ended() && state_.checkpointed_samples < state_.samples) ||
@@ -180,8 +188,8 @@ dealt_step training_loop::deal() {
 }
 
 step_result training_loop::compute(const dealt_step& deal) {
-  training_step_.begin(client::step_seed(state_.options.seed, state_.step, place_.rank));
   const auto samples = steps_.samples().first(deal.own.count);
+  training_step_.begin(client::step_seed(state_.options.seed, state_.step, place_.rank), steps_.likely_samples());
   const double slowdown = slowdown_at(state_.options.emulate, state_.elapsed_seconds());
   if (state_.options.training.augmentation == cluster::augmentation_kind::crop_flip)
     state_.train_loader.augment(state_.options.seed, deal.epoch);
@@ -216,6 +224,7 @@ void training_loop::update(const dealt_step& deal, const step_result& result) {
   clip_gradients(training_step_.parameters(), norm, state_.options.training.clip_norm);
   state_.descent.set_learning_rate(state_.rate.learning_rate);
   state_.descent.step();
+  state_.average.follow(deal.total, state_.samples);
 
   steps_.complete(false);
   state_.step = steps_.step();
@@ -342,8 +351,12 @@ void training_loop::evaluate_model() {
   const auto& options = state_.options;
   const double start = state_.time.now_seconds();
   const auto ranges = client::split_range({0, state_.test_samples}, state_.batches);
-  const auto own = evaluate(state_.model, state_.test_loader, ranges[position_], evaluation_batch_of(options.training),
-                            [this] { return stop_.raised(); });
+  evaluation_sums own;
+  {
+    const averaged_weights shown(state_.average);
+    own = evaluate(state_.model, state_.test_loader, ranges[position_], evaluation_batch_of(options.training),
+                   [this] { return stop_.raised(); });
+  }
   exchange::throw_if_raised(stop_);
   const double slowdown = slowdown_at(options.emulate, state_.elapsed_seconds());
   sleep_unless_raised(state_.time, stop_, emulation_delay_seconds(slowdown, state_.time.now_seconds() - start));
@@ -355,19 +368,19 @@ void training_loop::evaluate_model() {
                     total.begin());
   totals->start();
   totals->wait();
-  state_.evaluated_samples = state_.samples;
+  const bool anew = std::exchange(state_.evaluated_samples, state_.samples) != state_.samples;
   state_.train_loss = 0;
   state_.train_loss_samples = 0;
   // Every member has the same sums, so all of them stop here or none.
   state_.accuracy = total[1] / total[2];
+  if (anew)
+    state_.stale_evaluations = state_.accuracy > state_.best_accuracy ? 0 : state_.stale_evaluations + 1;
   state_.best_accuracy = std::max(state_.best_accuracy, state_.accuracy);
   const double target = options.training.target_accuracy;
-  if (target > 0 && state_.accuracy >= target) {
-    if (state_.seconds_to_target < 0)
-      state_.seconds_to_target = state_.elapsed_seconds();
-    if (!ended())
-      end(ending::completed, target_reached);
-  }
+  if (target > 0 && state_.accuracy >= target && state_.seconds_to_target < 0)
+    state_.seconds_to_target = state_.elapsed_seconds();
+  if (const auto* reason = ending_of(state_); reason != nullptr && !ended())
+    end(ending::completed, reason);
   if (first_member())
     watcher_.evaluated({.step = state_.step,
                         .epoch = state_.position.epoch,

@@ -21,10 +21,11 @@ std::uint64_t samples_in(double epochs, std::uint64_t epoch_samples) {
 training_state::training_state(loop_options given, torch::nn::Sequential model_on_device, const dataset& train,
                                const dataset& test, clock& clock)
     : options(std::move(given)), model(std::move(model_on_device)), time(clock),
-      train_channels(measure_channels(train)), train_loader(train, train_channels, options.device),
+      train_channels(measure_channels(train)),
+      train_loader(train, train_channels, options.device, options.training.loader_threads),
       test_loader(test, train_channels, options.device), test_samples(test.size()),
       wanted_samples(samples_in(options.training.epochs, train.size())), descent(options.training, model->parameters()),
-      epoch_samples(train.size()),
+      average(*model, options.training.ema_samples), epoch_samples(train.size()),
       checkpoints(options.checkpoint_directory, options.write_file, options.keep_checkpoints),
       members(options.first_members()), batches(members.size(), options.batch.initial) {
   std::iota(members.begin(), members.end(), 0U);
@@ -49,9 +50,11 @@ checkpoint training_state::capture() const {
           .evaluated_samples = evaluated_samples,
           .checkpointed_samples = checkpointed_samples,
           .accuracy = accuracy,
+          .stale_evaluations = stale_evaluations,
           .rate = rate,
           .model = model_records(*model),
-          .optimizer = descent.state()};
+          .optimizer = descent.state(),
+          .average = average.state()};
 }
 
 std::string training_state::restore(const checkpoint& state) {
@@ -62,6 +65,8 @@ std::string training_state::restore(const checkpoint& state) {
   if (auto problem = restore_model(state.model, *model); !problem.empty())
     return problem;
   if (auto problem = descent.restore(state.optimizer); !problem.empty())
+    return problem;
+  if (auto problem = average.restore(state.average); !problem.empty())
     return problem;
   if (state.sampler.cursor >= epoch_samples)
     return "its place in the data set lies outside an epoch";
@@ -79,6 +84,7 @@ std::string training_state::restore(const checkpoint& state) {
   checkpointed_samples = state.checkpointed_samples;
   accuracy = state.accuracy;
   best_accuracy = state.best_accuracy;
+  stale_evaluations = state.stale_evaluations;
   seconds_to_target = state.seconds_to_target;
   step_in_flight = false;
   earlier_seconds_ = state.elapsed_seconds;

@@ -10,6 +10,7 @@
 #include "trainer/checkpoint_files.hpp"
 #include "trainer/clock.hpp"
 #include "trainer/optimizer.hpp"
+#include "trainer/weight_average.hpp"
 
 #include <torch/torch.h>
 
@@ -69,6 +70,7 @@ struct training_state {
   const std::uint64_t test_samples;
   const std::uint64_t wanted_samples; ///< by all workers; the end
   optimizer descent;
+  weight_average average;
   const std::uint64_t epoch_samples;
   checkpoint_files checkpoints;
 
@@ -89,6 +91,7 @@ struct training_state {
   std::uint64_t checkpointed_samples = 0;
   double accuracy = 0;
   double best_accuracy = 0;
+  std::uint64_t stale_evaluations = 0; ///< since the best one
   double seconds_to_target = -1;
 
   /// Most samples that this worker computes at once; lowered where its memory does not hold them, and no part of a

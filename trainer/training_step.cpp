@@ -5,6 +5,7 @@
 #include "trainer/out_of_memory.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace dynamix::trainer {
 
@@ -42,10 +43,11 @@ training_step::training_step(torch::nn::Sequential model, batch_loader& loader, 
       reducer_(parameters_, peers, time, settings.bucket_bytes, rows_of_embeddings(model_, parameters_),
                settings.slot_floats, settings.top_k) {}
 
-void training_step::begin(std::uint64_t seed) {
+void training_step::begin(std::uint64_t seed, std::span<const std::uint32_t> next) {
   torch::manual_seed(seed);
   if (sampling_ != nullptr)
     sampling_->begin_step(seed);
+  next_samples_ = next;
 }
 
 step_result training_step::run(std::span<const std::uint32_t> samples, double slowdown, const slot_writer& write) {
@@ -66,7 +68,9 @@ step_result training_step::run_halved(std::span<const std::uint32_t> samples, do
   result.halved = true;
   const std::span<const std::uint32_t> halves[] = {samples.first(samples.size() / 2),
                                                    samples.subspan(samples.size() / 2)};
+  const auto next = std::exchange(next_samples_, halves[1]);
   pass(halves[0], slowdown, result);
+  next_samples_ = next;
   const auto first = reducer_.finish();
   std::vector<torch::Tensor> kept;
   for (const auto& parameter : parameters_)
@@ -105,8 +109,11 @@ bool training_step::pass_in_parts(std::span<const std::uint32_t> samples, double
   try {
     for (std::size_t done = 0; done < whole; done += part) {
       const auto samples_now = samples.subspan(done, std::min<std::size_t>(part, whole - done));
-      reducer_.accumulate(done + samples_now.size() < whole);
-      pass_part(samples_now, slowdown, result);
+      const auto left = samples.subspan(done + samples_now.size());
+      reducer_.accumulate(!left.empty());
+      const auto then = left.empty() ? next_samples_ : left;
+      const auto next_part = settings_.micro_batch == 0 ? then.size() : std::size_t{settings_.micro_batch};
+      pass_part(samples_now, then.first(std::min(next_part, then.size())), slowdown, result);
     }
     return true;
   } catch (const std::exception& error) {
@@ -117,9 +124,11 @@ bool training_step::pass_in_parts(std::span<const std::uint32_t> samples, double
   return false;
 }
 
-void training_step::pass_part(std::span<const std::uint32_t> samples, double slowdown, step_result& result) {
+void training_step::pass_part(std::span<const std::uint32_t> samples, std::span<const std::uint32_t> next,
+                              double slowdown, step_result& result) {
   const double start = time_.now_seconds();
   const auto batch = loader_.load(samples);
+  loader_.expect(next);
   const double loaded = time_.now_seconds();
   part_begun_seconds_ = loaded;
   const auto [logits, labels] = sampling_ != nullptr ? sampling_->answer(batch.inputs, batch.labels)

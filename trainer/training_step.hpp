@@ -48,8 +48,9 @@ public:
   training_step(torch::nn::Sequential model, batch_loader& loader, exchange::group& peers, clock& time,
                 const exchange::interruption& stop, step_settings settings);
 
-  /// Before each step: what is drawn in it (dropout, a sampling model's answers) follows from `seed` alone.
-  void begin(std::uint64_t seed);
+  /// Before each step: what is drawn in it (dropout, a sampling model's answers) follows from `seed` alone. `next` are
+  /// the samples that the step behind it is likely to have: the loader may prepare them.
+  void begin(std::uint64_t seed, std::span<const std::uint32_t> next = {});
 
   /// Runs the model over this worker's `samples` (none: it only takes part in the exchange) and leaves the mean
   /// gradient of the global batch in the parameters. Computing takes `slowdown` times as long as it would. `write` may
@@ -67,10 +68,13 @@ public:
 private:
   void pass(std::span<const std::uint32_t> samples, double slowdown, step_result& result, slot_source slot = {});
   bool pass_in_parts(std::span<const std::uint32_t> samples, double slowdown, step_result& result);
-  void pass_part(std::span<const std::uint32_t> samples, double slowdown, step_result& result);
+  /// `next`: the part behind it.
+  void pass_part(std::span<const std::uint32_t> samples, std::span<const std::uint32_t> next, double slowdown,
+                 step_result& result);
 
   torch::nn::Sequential model_;
   sampling_model* sampling_; ///< the model, if it is one
+  std::span<const std::uint32_t> next_samples_;
   batch_loader& loader_;
   clock& time_;
   const exchange::interruption& stop_;

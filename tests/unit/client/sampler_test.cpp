@@ -1,3 +1,4 @@
+#include "client/lockstep.hpp"
 #include "client/random.hpp"
 #include "client/sampler.hpp"
 
@@ -122,6 +123,30 @@ TEST(Sampler, ShufflesEachEpochAndSeedDifferently) {
   EXPECT_NE(first_epoch(1, 0), sorted);
   EXPECT_NE(first_epoch(1, 0), first_epoch(1, 1));
   EXPECT_NE(first_epoch(1, 0), first_epoch(2, 0));
+}
+
+TEST(Lockstep, KnowsTheNextSamplesWhereNoBatchSizeChanges) {
+  const std::vector<member_batch> two = {{.initial = 8}, {.initial = 5}};
+  lockstep steps({.position = 1, .members = two, .samples = 100, .seed = 7});
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    steps.start_epoch();
+    std::vector<std::uint32_t> likely;
+    dealt_step dealt;
+    for (int step = 0; steps.deal(dealt) == deal_verdict::dealt; ++step) {
+      const auto own = steps.samples().first(dealt.own.count);
+      if (step > 0) {
+        EXPECT_EQ(std::ranges::equal(own, likely), step != 4) << step;
+      }
+      likely.assign(steps.likely_samples().begin(), steps.likely_samples().end());
+      EXPECT_EQ(likely.empty(), dealt.ends_epoch);
+      steps.deliver();
+      steps.rate(0);
+      steps.complete(false);
+      if (step == 3)
+        steps.shift({4, 6});
+    }
+    steps.shift({8, 5});
+  }
 }
 
 } // namespace

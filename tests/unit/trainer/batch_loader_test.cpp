@@ -1,3 +1,4 @@
+#include "storage/splitmix64.hpp"
 #include "trainer/batch_loader.hpp"
 #include "trainer/evaluation.hpp"
 #include "trainer/loss.hpp"
@@ -5,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -53,6 +55,48 @@ TEST(BatchLoader, GivesAnEmptyBatchAndOneThatGrows) {
   const auto large = loader.load(index_range{0, 20}).inputs;
   EXPECT_TRUE(torch::equal(large.narrow(0, 3, 2), small));
   EXPECT_TRUE(torch::equal(loader.load(index_range{3, 2}).inputs, small)) << "a smaller batch shares the buffer";
+}
+
+TEST(BatchLoader, PreparesWhatIsExpectedAndGivesTheSame) {
+  const auto images = counting_images(50);
+  dataset text;
+  text.context = 3;
+  for (std::uint16_t token = 0; token < 200; ++token)
+    text.text.tokens.push_back(token);
+  for (std::uint32_t start = 0; start < 50; ++start)
+    text.text.starts.push_back(start * 3);
+  dataset choices;
+  const interactions_shape shape{.users = 40, .items = 60, .train = 50, .test = 10};
+  choices.choices = std::make_shared<interactions>(shape, 0, 50);
+  storage::splitmix64 random(1);
+  for (const auto* data : std::initializer_list<const dataset*>{&images, &text, &choices}) {
+    batch_loader plain(*data, measure_channels(*data));
+    batch_loader prepared(*data, measure_channels(*data), torch::kCPU, 3);
+    std::vector<std::uint32_t> expected;
+    std::uint64_t met = 0;
+    for (std::uint64_t step = 0; step < 60; ++step) {
+      auto samples = expected;
+      if (step % 4 == 0 || samples.empty()) { // something else, or another epoch
+        samples.resize(1 + random.below(20));
+        std::ranges::generate(samples, [&] { return random.below(50); });
+      }
+      if (step % 10 == 5)
+        for (auto* loader : {&plain, &prepared})
+          loader->augment(7, step);
+      const bool meets = samples == expected && !expected.empty() && step % 10 != 5;
+      const auto batch = prepared.load(samples);
+      met += meets ? 1 : 0;
+      expected.resize(random.below(12));
+      std::ranges::generate(expected, [&] { return random.below(50); });
+      prepared.expect(expected); // must not touch the batch
+      const auto same = plain.load(samples);
+      EXPECT_TRUE(torch::equal(batch.inputs, same.inputs)) << step;
+      EXPECT_TRUE(torch::equal(batch.labels, same.labels)) << step;
+    }
+    EXPECT_EQ(prepared.expected_batches(), met);
+    EXPECT_GT(met, 20U);
+    EXPECT_EQ(plain.expected_batches(), 0U);
+  }
 }
 
 TEST(Evaluation, SumsOverShardsToTheWhole) {

@@ -85,6 +85,8 @@ TEST_F(SessionFiles, ResumeAnLstmOnBytePairsWithTheSameBits) {
   file.training.context = 4;
   file.training.sampled_softmax = 50;
   file.training.compression = cluster::compression_kind::lhc;
+  file.training.ema_samples = 200;
+  file.training.loader_threads = 1;
   file.training.learning_rate = 0.01;
   file.training.checkpoint_every_epochs = 0.7;
   file.run.keep_checkpoints = 100;
