@@ -121,6 +121,7 @@ struct training {
   std::uint32_t loader_threads = 0; ///< prepare batches ahead, [0, 64]
   augmentation_kind augmentation = augmentation_kind::none;
   std::uint32_t micro_batch = 0; ///< most samples at once of a step; 0: all, [0, 1048576]
+  std::uint32_t memory_mb = 0;   ///< of a worker's process; 0: what its control group allows, [0, 1e7]
   compression_kind compression = compression_kind::none;
   double top_k = 0;                   ///< share of the dense gradients that is summed in a step; 0: all, [0, 1)
   double momentum = 0.9;              ///< of sgd, [0, 1)

@@ -191,6 +191,7 @@ std::string to_digested_toml(const cluster_file& file) {
                                       "warmup_samples = 0\n",
                                       "label_smoothing = 0\n",
                                       "ema_samples = 0\n",
+                                      "memory_mb = 0\n",
                                       "loader_threads = 0\n",
                                       "patience = 0\n",
                                       "augmentation = \"none\"\n",

@@ -219,6 +219,10 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "the "
      "memory does not hold them, it is lowered while training.",
      closed(0, highest_batch)},
+    {"training", "memory_mb", in<training_section, &training::memory_mb>,
+     "MB of memory that a worker's process may take, but for what files back: where a step would need more it is "
+     "computed in parts. 0: what its control group allows, or no limit.",
+     closed(0, 1e7)},
     {"training", "momentum", in<training_section, &training::momentum>, "Momentum of sgd.", {0, 1, false, true}},
     {"training", "weight_decay", in<training_section, &training::weight_decay>, "Weight decay.", closed(0, 1)},
     {"training", "clip_norm", in<training_section, &training::clip_norm>,

@@ -1,6 +1,7 @@
 #include "trainer/evaluation.hpp"
 
 #include "trainer/loss.hpp"
+#include "trainer/out_of_memory.hpp"
 
 #include <algorithm>
 
@@ -13,14 +14,22 @@ evaluation_sums evaluate(torch::nn::Sequential& model, batch_loader& loader, ind
   const bool was_training = model->is_training();
   model->eval();
   evaluation_sums sums;
-  for (std::uint64_t done = 0; done < range.count; done += batch) {
+  for (std::uint64_t done = 0; done < range.count;) {
     if (given_up && given_up())
       break;
-    const auto loaded =
-        loader.load(index_range{range.first + done, std::min<std::uint64_t>(batch, range.count - done)});
-    const auto logits = model->forward(loaded.inputs);
-    sums.loss += loss_sum(logits, loaded.labels).item<double>();
-    sums.correct += count_correct(logits, loaded.labels);
+    const auto count = std::min<std::uint64_t>(batch, range.count - done);
+    try {
+      const auto loaded = loader.load(index_range{range.first + done, count});
+      const auto logits = model->forward(loaded.inputs);
+      const auto loss = loss_sum(logits, loaded.labels).item<double>();
+      sums.correct += count_correct(logits, loaded.labels);
+      sums.loss += loss;
+      done += count;
+    } catch (const std::exception& error) {
+      if (count == 1 || !is_out_of_memory(error))
+        throw;
+      batch = static_cast<std::uint32_t>((count + 1) / 2);
+    }
   }
   sums.count = range.count;
   model->train(was_training);

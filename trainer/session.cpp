@@ -7,6 +7,7 @@
 #include "storage/atomic_file.hpp"
 #include "trainer/compute_device.hpp"
 #include "trainer/compute_threads.hpp"
+#include "trainer/memory_limit.hpp"
 #include "trainer/model.hpp"
 #include "trainer/script_model.hpp"
 #include "trainer/state_transfer.hpp"
@@ -62,6 +63,10 @@ std::string load_traces(const cluster::cluster_file& file, std::optional<policy:
   const auto problem =
       policy::read_trace_policy({reinterpret_cast<const std::uint8_t*>(contents.data()), contents.size()}, *result);
   return problem.empty() ? problem : path + ": " + problem;
+}
+
+std::uint64_t memory_limit_of(const cluster::training& training) {
+  return training.memory_mb > 0 ? std::uint64_t{training.memory_mb} << 20U : control_group_limit();
 }
 
 loop_options options_for(const session_options& options) {
@@ -134,6 +139,7 @@ preflight_problem preflight(const cluster::cluster_file& file) {
 struct session::body {
   body(session_options given, clock& clock) : options(std::move(given)), time(clock) {
     set_compute_threads(static_cast<int>(options.file->training.threads));
+    limit_tensor_memory(memory_limit_of(options.file->training));
     problem = load_data(*options.file, train_data, test_data).message;
     auto model_options = model_of(*options.file);
     if (problem.empty() && !model_options.script.empty())
