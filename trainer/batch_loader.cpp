@@ -2,6 +2,7 @@
 
 #include "trainer/augmentation.hpp"
 #include "trainer/image_conversion.hpp"
+#include "trainer/out_of_memory.hpp"
 
 #include <algorithm>
 #include <condition_variable>
@@ -33,9 +34,10 @@ public:
 
   void begin(std::span<const std::uint32_t> samples, const augmentation& changes) {
     wait();
+    samples_.clear(); // until there is room
+    loader_.reserve(buffer_, static_cast<std::int64_t>(samples.size()));
     samples_.assign(samples.begin(), samples.end());
     changes_ = changes;
-    loader_.reserve(buffer_, static_cast<std::int64_t>(samples.size()));
     const std::scoped_lock lock(mutex_);
     left_ = threads_.size();
     failed_ = false;
@@ -127,23 +129,30 @@ sample_batch batch_loader::load(index_range range) {
 }
 
 void batch_loader::expect(std::span<const std::uint32_t> samples) {
-  if (ahead_ && !samples.empty())
+  if (!ahead_ || samples.empty())
+    return;
+  try {
     ahead_->begin(samples, augmentation_);
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error)) // then it is loaded when it is wanted
+      throw;
+  }
 }
 
 /// Makes room for `rows`.
 void batch_loader::reserve(buffer& into, std::int64_t rows) const {
   if (into.inputs.defined() && into.inputs.size(0) >= rows)
     return;
-  into.labels = torch::empty({rows}, torch::kInt64);
+  buffer made; // whole or not at all: memory may be short, and then half a batch is tried
   if (data_.choices) {
-    into.inputs = torch::empty({rows, 1 + std::int64_t{candidates}}, torch::kInt64);
+    made = {torch::empty({rows, 1 + std::int64_t{candidates}}, torch::kInt64), torch::empty({rows}, torch::kInt64)};
   } else if (data_.context > 0) {
-    into.inputs = torch::empty({rows, data_.context}, torch::kInt64);
-    into.labels = torch::empty({rows, data_.context}, torch::kInt64);
+    made = {torch::empty({rows, data_.context}, torch::kInt64), torch::empty({rows, data_.context}, torch::kInt64)};
   } else {
-    into.inputs = torch::empty({rows, data_.channels, data_.height, data_.width}, torch::kFloat32);
+    made = {torch::empty({rows, data_.channels, data_.height, data_.width}, torch::kFloat32),
+            torch::empty({rows}, torch::kInt64)};
   }
+  into = std::move(made);
 }
 
 template <class SampleAt>

@@ -19,7 +19,10 @@ public:
   torch::Tensor forward(const torch::Tensor& tokens) { return hidden(tokens).matmul(answers_->weight.t()); }
 
 protected:
-  torch::Tensor hidden(const torch::Tensor& tokens) { return std::get<0>(recurrent_(tokens_(tokens))); }
+  torch::Tensor hidden(const torch::Tensor& tokens) {
+    // A copy: a sparse gradient may keep the memory of the tokens to name its rows, which the loader uses again.
+    return std::get<0>(recurrent_(tokens_(tokens.clone())));
+  }
   nn::Embedding& answers() { return answers_; }
 
 private:

@@ -191,6 +191,9 @@ interaction movielens_choices::at(std::uint64_t number) const {
       if (!std::binary_search(begin, end, other))
         break;
     }
+    // Then the next one there is.
+    for (std::uint32_t passed = 0; passed < ratings_->items && std::binary_search(begin, end, other); ++passed)
+      other = (other + 1) % ratings_->items;
   }
   sample.chosen = static_cast<std::uint8_t>(random.below(candidates));
   sample.items[sample.chosen] = begin[static_cast<std::ptrdiff_t>(place)];

@@ -368,14 +368,17 @@ void training_loop::evaluate_model() {
                     total.begin());
   totals->start();
   totals->wait();
-  const bool anew = std::exchange(state_.evaluated_samples, state_.samples) != state_.samples;
+  // The evaluation of a stop, which a resume would not have, decides nothing.
+  const bool due = state_.is_due(options.training.evaluate_every_epochs, state_.evaluated_samples);
+  state_.evaluated_samples = state_.samples;
   state_.train_loss = 0;
   state_.train_loss_samples = 0;
   // Every member has the same sums, so all of them stop here or none.
   state_.accuracy = total[1] / total[2];
-  if (anew)
+  if (due) {
     state_.stale_evaluations = state_.accuracy > state_.best_accuracy ? 0 : state_.stale_evaluations + 1;
-  state_.best_accuracy = std::max(state_.best_accuracy, state_.accuracy);
+    state_.best_accuracy = std::max(state_.best_accuracy, state_.accuracy);
+  }
   const double target = options.training.target_accuracy;
   if (target > 0 && state_.accuracy >= target && state_.seconds_to_target < 0)
     state_.seconds_to_target = state_.elapsed_seconds();

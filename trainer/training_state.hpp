@@ -90,7 +90,7 @@ struct training_state {
   std::uint64_t evaluated_samples = 0;
   std::uint64_t checkpointed_samples = 0;
   double accuracy = 0;
-  double best_accuracy = 0;
+  double best_accuracy = 0;            ///< of those that were due, as is the next
   std::uint64_t stale_evaluations = 0; ///< since the best one
   double seconds_to_target = -1;
 

@@ -62,7 +62,6 @@ child_options describe_remote(const launch_options& options, const remote_option
                               bool resumed) {
   std::string problem; // looked for before the first start
   const auto files = files_of(options, host.name, problem);
-  // What is read from there is followed by its bytes.
   std::vector<std::string> arguments = {resumed ? "--resume" : "--out", "."};
   if (!options.keys.empty())
     arguments.insert(arguments.end(), {"--keys", "keys"});
@@ -154,10 +153,9 @@ std::string remote_watch::copy(followed_ledger& ledger, bool follow) {
     return problem;
   ledger.copied = std::make_unique<ledger::line_reader>(ledger.path);
   const auto directory = shell_quoted(remote_directory(remote_, ledger.host->name));
-  auto child =
-      remote_command(remote_, *ledger.host,
-                     fmt::format("exec 2>/dev/null {} ledger --run {} --places --from {}{}",
-                                 shell_quoted(remote_.program), directory, ledger.place, follow ? " --follow" : ""));
+  auto child = remote_command(remote_, *ledger.host,
+                              fmt::format("exec {} ledger --run {} --places --from {}{}", shell_quoted(remote_.program),
+                                          directory, ledger.place, follow ? " --follow" : ""));
   child.output = options_.run.log(ledger.host->name);
   child.results = ledger.path;
   return ledger.process.start(child);

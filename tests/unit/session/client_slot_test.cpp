@@ -103,7 +103,7 @@ TEST_F(ClientSlot, RefusesAnotherVersionAnotherSizeAndAnotherUser) {
   const auto old = greet(1, {.protocol = messages::newest_protocol + 1, .members = 2, .incarnation = 5});
   EXPECT_EQ(old.verdict, client_verdict::protocol_mismatch);
   EXPECT_THAT(old.detail, HasSubstr("the training process speaks protocol 5, the agent of host w1 protocols 3 to 4"));
-  EXPECT_THAT(old.detail, HasSubstr("install the same release"));
+  EXPECT_THAT(old.detail, HasSubstr("install the same release, or two that follow each other"));
   connect(2);
   const auto other = greet(2, {.members = 3, .incarnation = 5});
   EXPECT_EQ(other.verdict, client_verdict::not_served);

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 namespace dynamix::trainer {
 namespace {
@@ -198,13 +199,37 @@ TEST(Lstm, SeesNoTokenBeforeItsTurn) {
   EXPECT_FALSE(torch::allclose(before[1][5], after[1][5])) << "later ones do see it";
 }
 
+std::vector<torch::Tensor> gradients_in_parts(std::uint32_t micro_batch) {
+  const auto data = sentences(1);
+  batch_loader loader(data, measure_channels(data), torch::kCPU, 2);
+  const auto peers = exchange::make_silent_group(2);
+  steady_clock time;
+  const exchange::interruption never;
+  training_step step(build_model(lstm_options()), loader, *peers, time, never, {.micro_batch = micro_batch});
+  step.begin(client::step_seed(1, 0, 0));
+  std::vector<std::uint32_t> samples(60);
+  std::iota(samples.begin(), samples.end(), 0U);
+  step.run(samples, 1);
+  std::vector<torch::Tensor> gradients;
+  for (const auto& parameter : step.parameters())
+    gradients.push_back(parameter.grad().to_dense().clone());
+  return gradients;
+}
+
+TEST(Lstm, AddsUpTheSparseGradientsOfParts) {
+  const auto whole = gradients_in_parts(0);
+  const auto parts = gradients_in_parts(16);
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    EXPECT_TRUE(torch::allclose(parts[i], whole[i], 1e-4, 1e-6)) << i;
+}
+
 struct trained {
   std::uint64_t checksum = 0;
   double accuracy = 0;
   exchange::compression_counts counts;
 };
 
-std::vector<trained> train(exchange::form how, std::uint32_t size, std::uint64_t steps, std::uint32_t micro_batch = 0) {
+std::vector<trained> train(exchange::form how, std::uint32_t size, std::uint64_t steps) {
   const auto data = sentences(1);
   const auto test = sentences(2);
   std::vector<trained> results(size);
@@ -215,7 +240,7 @@ std::vector<trained> train(exchange::form how, std::uint32_t size, std::uint64_t
     batch_loader test_loader(test, measure_channels(data));
     steady_clock time;
     const exchange::interruption never;
-    training_step step(model, loader, *peers, time, never, {.micro_batch = micro_batch});
+    training_step step(model, loader, *peers, time, never, {});
     cluster::training training;
     training.optimizer = cluster::optimizer_kind::adam;
     optimizer descent(training, step.parameters());

@@ -148,5 +148,29 @@ TEST(ResumedTraining, WithAveragesPatienceAndThreadsThatLoadGivesTheSameBits) {
   }
 }
 
+TEST(ResumedTraining, IsNotEndedSoonerByTheEvaluationOfItsStop) {
+  const auto train = tiny_dataset(600, 1);
+  const auto test = tiny_dataset(60, 2);
+  auto whole = long_training();
+  whole.loop.training.epochs = 20;
+  whole.loop.training.patience = 3;
+  const auto uninterrupted = train_ranks({whole, whole}, train, test)[0];
+  EXPECT_EQ(uninterrupted.end.reason, "no better accuracy");
+  for (const std::size_t windows : {2U, 5U, 7U}) {
+    const temporary_directory directory;
+    auto begun = whole;
+    begun.loop.checkpoint_directory = directory.path();
+    begun.stop_after_windows = windows;
+    const auto stopped = train_ranks({begun, begun}, train, test)[0];
+    ASSERT_EQ(stopped.end.how, ending::stopped);
+    auto rest = whole;
+    rest.resume_from = stopped.checkpoints.rbegin()->second;
+    const auto result = train_ranks({rest, rest}, train, test)[0];
+    EXPECT_EQ(result.end.reason, "no better accuracy");
+    EXPECT_EQ(result.steps, uninterrupted.steps) << "stopped after window " << windows;
+    EXPECT_TRUE(same_bits(result, uninterrupted));
+  }
+}
+
 } // namespace
 } // namespace dynamix::trainer
