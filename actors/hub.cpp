@@ -79,9 +79,9 @@ public:
   }
 
   /// Members of the generation before may still be asking the one before.
-  void open_store(std::size_t workers) override {
+  void open_store(std::size_t meeting) override {
     end_store(store_before_);
-    store_before_ = std::exchange(store, self_->system().spawn(actors::store, workers));
+    store_before_ = std::exchange(store, self_->system().spawn(actors::store, meeting));
   }
   std::function<void(std::uint64_t token, bool kept)> settled() override {
     return [handle = hub_actor{self_}](std::uint64_t token, bool kept) {

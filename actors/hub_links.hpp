@@ -53,8 +53,9 @@ public:
   virtual void await_deadline(std::uint64_t window) = 0;
 
   // At the root.
-  /// A new store, for a generation of so many workers. The one before stays until the next.
-  virtual void open_store(std::size_t workers) = 0;
+  /// A new store, in which so many members meet: a worker that meets twice counts twice. The one before stays until the
+  /// next.
+  virtual void open_store(std::size_t meeting) = 0;
   /// To be called, on any thread, when the journal has settled what the token stands for.
   virtual std::function<void(std::uint64_t token, bool kept)> settled() = 0;
 

@@ -289,7 +289,11 @@ void root_role::begin_generation(const membership_change& change) {
 
 void root_role::announce(const membership_change& change, const std::string& reason) {
   newest_ = *change.placement;
-  links_.open_store(newest_.members.size());
+  // With hosts that only serve the workers meet twice: all members, and the workers alone.
+  const auto trains = [this](std::uint32_t rank) { return members_.trains(rank); };
+  const auto members = newest_.members.size();
+  const auto workers = static_cast<std::size_t>(std::ranges::count_if(newest_.members, trains));
+  links_.open_store(workers == members ? members : members + workers);
   windows_.emplace(newest_.generation, window_after(change.steps));
   std::vector<std::string> hosts;
   std::vector<std::uint32_t> placed;

@@ -7,10 +7,10 @@ namespace dynamix::actors {
 
 namespace {
 
-/// A worker announces that it is there and, to Gloo, its addresses; the rest is room to spare.
-constexpr std::size_t keys_a_worker = 4;
+/// A member announces that it is there and, to Gloo, its addresses; the rest is room to spare.
+constexpr std::size_t keys_a_member = 4;
 constexpr std::size_t keys_beside = 64;
-/// Gloo's full mesh: every worker stores an address (136 bytes, a sockaddr_storage and a number) for each of the
+/// Gloo's full mesh: every member stores an address (136 bytes, a sockaddr_storage and a number) for each of the
 /// others.
 constexpr std::size_t bytes_an_address = 192;
 constexpr std::size_t bytes_at_least = 64U << 20;
@@ -30,9 +30,9 @@ std::vector<std::uint8_t> text_of(std::int64_t number) {
 
 } // namespace
 
-store_table::store_table(std::size_t workers)
-    : max_keys_(keys_beside + keys_a_worker * workers),
-      max_bytes_(std::max(bytes_at_least, workers * workers * bytes_an_address)) {}
+store_table::store_table(std::size_t members)
+    : max_keys_(keys_beside + keys_a_member * members),
+      max_bytes_(std::max(bytes_at_least, members * members * bytes_an_address)) {}
 
 messages::store_result store_table::apply(const messages::store_operation& operation) {
   using messages::store_status;

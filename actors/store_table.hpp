@@ -9,11 +9,11 @@
 
 namespace dynamix::actors {
 
-/// The table behind the store through which a process group of so many workers meets. Knows no CAF; bounded in keys and
+/// The table behind the store through which so many members of process groups meet. Knows no CAF; bounded in keys and
 /// in the bytes of its values: a set or an add beyond them answers `absent`.
 class store_table {
 public:
-  explicit store_table(std::size_t workers);
+  explicit store_table(std::size_t members);
 
   std::size_t max_keys() const { return max_keys_; }
   std::size_t max_bytes() const { return max_bytes_; }

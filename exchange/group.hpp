@@ -78,8 +78,9 @@ enum class combining : std::uint8_t { bitwise_or, add };
 inline constexpr std::size_t broadcast_bytes_max = std::size_t{16} << 30;
 
 /// The collectives of one group. All members call the same ones in the same order with the same sizes. Results are the
-/// same on all members, bit for bit. Every call may throw exchange::error. Destruction takes at most two seconds, also
-/// with a peer that no longer answers; without a `leave` before it, it breaks what the peers still wait for.
+/// same on all members, bit for bit. Every call may throw exchange::error. Destruction takes at most two seconds,
+/// with servers five, also with a peer that no longer answers; without a `leave` before it, it breaks what the peers
+/// still wait for.
 class group {
 public:
   virtual ~group() = default;

@@ -40,14 +40,16 @@ struct call {
   std::uint64_t value = 0;                  ///< bytes, or the word to leave with
 };
 
-/// Pieces of which a server has asked for the parts. What it asks travels behind all that fills its link already, so two
-/// were too few: at 200 Mbit/s servers reached 0.78 of an equal ring, and 0.91 with sixteen of a quarter of the size.
+/// Pieces of which a server has asked for the parts. What it asks travels behind all that fills its link already, so
+/// two were too few: at 200 Mbit/s servers reached 0.78 of an equal ring; 0.91 with sixteen of a quarter of the size.
 constexpr std::size_t pieces_in_flight = 16;
 /// Of a server's share, summed at once.
 constexpr std::size_t piece_bytes_max = 64 << 10;
 constexpr std::size_t piece_bytes_min = 4 << 10;
 /// What a server's pieces in flight may take, if they can be cut so small.
 constexpr std::size_t server_bytes = 16 << 20;
+/// What the first worker may have a host begin that only serves, and of broadcast_bytes_max bytes in all.
+constexpr std::size_t open_sums_max = 256;
 /// Shares begin at multiples of so many bytes of a bucket.
 constexpr std::size_t line_bytes = 64;
 
@@ -157,15 +159,22 @@ public:
                                                        .done = stop.make_event()}));
   }
 
-  /// Of the first worker, when all sums are there: tells those who only serve to leave.
+  /// Of the first worker, when all workers have all sums: tells those who only serve to leave.
   void call_off(std::uint64_t word) {
     block_broken_pipe_signal();
     const call last{.value = word};
     std::vector<std::unique_ptr<transfer>> told;
+    const auto unless_gone = [](auto&& action) {
+      try {
+        action();
+      } catch (const std::exception&) {
+        // It learns from its connections that all is over, if it is there at all; the others are to be told.
+      }
+    };
     for (auto server = workers_; position_ == 0 && server < size_; ++server)
-      told.push_back(messages_->send(server, call_lane, std::as_bytes(std::span(&last, 1))));
+      unless_gone([&] { told.push_back(messages_->send(server, call_lane, std::as_bytes(std::span(&last, 1)))); });
     for (const auto& each : told)
-      each->wait();
+      unless_gone([&] { each->wait(); });
   }
 
   /// That the workers have left with.
@@ -184,7 +193,7 @@ public:
       throw error(problem_);
   }
 
-  /// Lets idle threads end, and waits for those a moment.
+  /// Lets threads end once all is done that was begun, and waits for those a moment.
   void close() {
     std::unique_lock lock(mutex_);
     closed_ = true;
@@ -264,14 +273,29 @@ private:
         }
         return left_->complete();
       }
-      if (said.what > call::leave || said.value == 0 || said.value > broadcast_bytes_max || shares_.empty())
+      if (said.what > call::leave || said.value == 0 || said.value > broadcast_bytes_max ||
+          said.value % element_bytes(static_cast<addition>(said.what)) != 0 || shares_.empty())
         throw error("a peer starts a sum that cannot be: kind " + std::to_string(said.what) + ", " +
                     std::to_string(said.value) + " bytes");
+      if (!wait_for_room(said.value))
+        return;
       auto started = std::make_shared<summation>();
       started->said = said;
       started->pieces = cut(said.value, shares_);
       enter(std::move(started));
     }
+  }
+
+  /// Earlier sums come to an end without later ones. False when something broke instead.
+  bool wait_for_room(std::uint64_t bytes) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] {
+      const auto open_bytes =
+          std::accumulate(open_.begin(), open_.end(), bytes,
+                          [](std::uint64_t sum, const auto& each) { return sum + each->said.value; });
+      return closed_ || (open_.size() < open_sums_max && open_bytes <= broadcast_bytes_max);
+    });
+    return !closed_;
   }
 
   /// The next of a queue, for which it waits; null at the end.
@@ -286,7 +310,7 @@ private:
     return take_locked(from);
   }
   summation_pointer take_locked(queue& from) const {
-    if (closed_ || from.empty())
+    if (from.empty() || !problem_.empty())
       return nullptr;
     auto next = std::move(from.front());
     from.pop_front();
@@ -416,7 +440,7 @@ private:
         each->wait();
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return closed_ || next->served; });
+        changed_.wait(lock, [&] { return next->served || !problem_.empty(); });
         if (!next->served)
           return;
       }
@@ -428,6 +452,7 @@ private:
         const std::lock_guard lock(mutex_);
         next->complete = true;
         open_.erase(next);
+        changed_.notify_all();
       }
       if (next->done)
         next->done->complete();
@@ -533,14 +558,11 @@ public:
   std::vector<std::uint8_t> broadcast(std::uint32_t root, std::span<const std::uint8_t> bytes) override {
     return others().broadcast(root, bytes);
   }
+  /// Servers may close once all workers have their last sums, not only the first one.
   void leave(std::uint64_t word) noexcept override {
     if (workers_) {
-      try {
-        relay_->call_off(word);
-      } catch (const std::exception&) {
-        // A server is gone, and the others learn from its connections that all is over.
-      }
       workers_->leave(word);
+      relay_->call_off(word);
     }
     ring_->leave(word);
   }

@@ -24,8 +24,8 @@ namespace dynamix::trainer {
 using dynamix::session::boundary_request;
 using dynamix::session::decision_slot;
 
-/// A worker's place in one generation: one fixed set of workers with one process group. A rank is a worker's position
-/// among the file's workers, the same in all generations.
+/// A member's place in one generation: one fixed set of members with one process group. A rank is a host's position
+/// among the file's members, the hosts that only serve behind the workers, the same in all generations.
 struct membership : exchange::place {
   std::uint64_t generation = 1;
   std::uint32_t source = 0; ///< the member whose state all start from
@@ -126,7 +126,7 @@ struct saved_checkpoint {
 /// by one thread at a time.
 class session {
 public:
-  /// Reads the data set, unless the host only serves, which takes a moment. Whatever is wrong is told by the first
+  /// Reads the data set, which takes a moment, unless the host only serves. Whatever is wrong is told by the first
   /// `train`. What the options point at and `time` must outlive the session.
   session(session_options options, clock& time);
   ~session();

@@ -117,10 +117,11 @@ int find_resume_options(const run_directory& run, const cluster::host& host, act
   if (checks && !options.policy_from.empty())
     if (const int code = check_signer(options.policy_from, options, err); code != exit_done)
       return code;
-  if (!host.has(cluster::role::worker))
-    return run.exists() ? exit_done : refuse(err, "there is no run directory " + run.path() + " to resume in");
-  if (const int code = find_host_resume_point(run, err, options.resume_from); code != exit_done)
-    return code;
+  if (!host.has(cluster::role::worker) && !run.exists())
+    return refuse(err, "there is no run directory " + run.path() + " to resume in");
+  if (host.has(cluster::role::worker))
+    if (const int code = find_host_resume_point(run, err, options.resume_from); code != exit_done)
+      return code;
   if (checks && !options.resume_from.empty())
     if (const int code = check_signer(options.resume_from, options, err); code != exit_done)
       return code;

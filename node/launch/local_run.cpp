@@ -48,9 +48,9 @@ std::string prepare_directory(const run_directory& run, const cluster::cluster_f
   std::string problem = run.create();
   if (problem.empty())
     problem = keep_cluster_copy(run, file);
-  for (const auto* worker : file.workers()) {
+  for (const auto* member : file.members()) {
     std::error_code ignored; // what an earlier life of the run said last is no longer the last
-    std::filesystem::remove(run.worker(worker->name), ignored);
+    std::filesystem::remove(run.worker(member->name), ignored);
   }
   return problem;
 }

@@ -58,7 +58,7 @@ public:
 
   void look_soon() override { note("look soon"); }
   void await_deadline(std::uint64_t window) override { note("deadline {}", window); }
-  void open_store(std::size_t workers) override { note("store for {}", workers); }
+  void open_store(std::size_t meeting) override { note("store for {}", meeting); }
   std::function<void(std::uint64_t token, bool kept)> settled() override {
     return [](std::uint64_t, bool) {};
   }

@@ -233,6 +233,55 @@ TEST(ServerGroup, BreaksForAllWhenAHostThatServesIsInterrupted) {
       error);
 }
 
+TEST(ServerGroup, GoesOnPastTheSumsThatAHostThatServesBeginsAtOnce) {
+  run_served(
+      2, 1,
+      [](std::uint32_t rank, group& peers) {
+        std::vector<std::unique_ptr<bucket>> all;
+        for (std::size_t i = 0; i < 600; ++i) {
+          all.push_back(peers.make_bucket(element::float32, 100, 1));
+          all.back()->sums()[0] = static_cast<double>(rank + i);
+          all.back()->start();
+        }
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          all[i]->wait();
+          EXPECT_EQ(all[i]->sums()[0], 1.0 + 2.0 * static_cast<double>(i));
+        }
+      },
+      [](const place& own, store& meeting, const interruption& stop) {
+        auto all = join_all(own, meeting, stop);
+        return sum_by_servers(std::move(all), {0, 0, 1}, stop, join_workers(own, meeting, stop));
+      },
+      [](const place& own, store& meeting, const interruption& stop) {
+        const auto all = join_all(own, meeting, stop);
+        const auto word = serve_members(*all, 2, {0, 0, 1}, stop);
+        all->leave();
+        return word;
+      });
+}
+
+TEST(ServerGroup, RefusesASumThatHasNoWholeNumberOfElements) {
+  memory_store meeting;
+  const interruption never;
+  const auto place_of = [](std::uint32_t rank) { return place{.rank = rank, .members = {0, 1}, .store_prefix = "g1"}; };
+  std::string reason;
+  std::unique_ptr<ring_group> worker;
+  {
+    std::jthread serving([&] {
+      const auto all = join_gloo_ring(place_of(1), meeting, never);
+      try {
+        serve_members(*all, 1, {0, 1}, never);
+      } catch (const error& problem) {
+        reason = problem.what();
+      }
+    });
+    worker = join_gloo_ring(place_of(0), meeting, never);
+    const std::uint64_t floats_of_six_bytes[] = {0, 6};
+    worker->messages()->send(1, 3, std::as_bytes(std::span(floats_of_six_bytes)))->wait();
+  }
+  EXPECT_THAT(reason, testing::HasSubstr("cannot be: kind 0, 6 bytes"));
+}
+
 TEST(ServerGroup, EndsWhoServesWhenAWorkerIsGone) {
   for (const int gone : {0, 1}) {
     served_pair trio;
