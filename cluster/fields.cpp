@@ -265,7 +265,7 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "top_k",
      in<training_section, &training::top_k>,
      "Lossy: the share of the dense gradients, the largest ones, that a step sums; the rest is added to the next "
-     "step's. 0 sums all.",
+     "step's. Gradients in float64 and buckets of less than 64 KiB are left alone. 0 sums all.",
      {0, 1, false, true}},
     {"training", "bucket_kib", in<training_section, &training::bucket_kib>,
      "KiB of gradients that are reduced at once.", closed(16, 262144)},

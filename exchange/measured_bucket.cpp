@@ -32,10 +32,9 @@ public:
   std::vector<std::uint32_t>* touched() override { return &touched_; }
 
   void start() override {
-    began_ = std::chrono::steady_clock::now();
     own_items_ = touched_.size();
     if (sums_of_look_ + 1 == look_sums) {
-      const std::int64_t row[] = {// nanoseconds of a sum, and the items that this member brings
+      const std::int64_t row[] = {// nanoseconds that a sum was waited for, and the items that this member brings
                                   measured_.count() / static_cast<std::int64_t>(look_sums - 1 - warm_sums),
                                   static_cast<std::int64_t>(own_items_)};
       looking_ = below_.all_gather(row);
@@ -52,13 +51,14 @@ public:
   }
 
   void wait() override {
+    const auto began = std::chrono::steady_clock::now();
     if (choice_.now() == form::none)
       wait_for_dense();
     else
       wait_for_sparse();
     count();
     if (sums_of_look_ >= warm_sums && sums_of_look_ + 1 < look_sums)
-      measured_ += std::chrono::steady_clock::now() - began_;
+      measured_ += std::chrono::steady_clock::now() - began;
     if (++sums_of_look_ == look_sums)
       finish_look();
   }
@@ -99,7 +99,8 @@ private:
     ++(counts_.*counters.at(static_cast<std::size_t>(choice_.now())));
   }
 
-  /// A sum takes as long as with the member that came to it last, which waited for none.
+  /// What counts is how long a sum is waited for, not how long backward and other buckets take beside it: as long as
+  /// by the member that came to the wait last, which waits for no other.
   void finish_look() {
     const auto rows = std::exchange(looking_, nullptr)->wait();
     form_load load{.members = below_.size(), .items = items_, .item_floats = width_, .together = touched_.size()};
@@ -132,7 +133,6 @@ private:
 
   form_choice choice_;
   std::uint64_t sums_of_look_ = 0;
-  std::chrono::steady_clock::time_point began_;
   std::chrono::nanoseconds measured_{0};
   std::unique_ptr<gathering> looking_;
 };

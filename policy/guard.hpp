@@ -56,7 +56,8 @@ struct guard_verdict {
 /// Of wishes it compares what comes of either: the time that the workers aim at moves by a wish's weight (wish_shift),
 /// and each takes what it computes within that. Entries outside the range of training speak against a wish only where
 /// what comes of it is worse than what would of the fallback's by more than half the margin. While the noise scale is
-/// not measured a wish moves nothing, so every valid one stands. Pure.
+/// not measured a wish moves nothing, so every valid one stands. The correction in force, by which the workers already
+/// aim elsewhere, is left out of what comes of either. Pure.
 /// `untrained`: what a shard has found of the states, which the root does not see.
 guard_verdict review(const std::vector<choice>& choices, const std::vector<std::uint32_t>& fallback,
                      const observation& observed, const guard_rules& rules, guard_memory memory,

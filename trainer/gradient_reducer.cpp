@@ -127,8 +127,12 @@ void gradient_reducer::add_bucket(const std::vector<std::size_t>& members, std::
                .members = members,
                .floats = floats,
                .row_floats = row_floats};
-  if (row_floats_[members.empty() ? 0 : members[0]] == 0 && row_floats != 0)
-    added.rest.resize(floats);
+  if (row_floats != 0 && row_floats_[members[0]] == 0) { // dense
+    if (added.sum->touched() != nullptr)
+      added.rest.resize(floats);
+    else
+      added.row_floats = 0; // it is sent whole, so thinning it would only lose
+  }
   // Whoever holds a view keeps the bucket, into which a reduction that was given up may still write.
   const auto flat = std::visit(
       [&](auto gradients) {
@@ -248,13 +252,17 @@ void gradient_reducer::fill_slots() {
 /// Leaves in the bucket what is sent of it.
 void gradient_reducer::keep_largest(bucket& full) {
   const auto values = std::get<std::span<float>>(full.sum->gradients()).first(full.floats);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    full.rest[i] += std::exchange(values[i], 0.0F);
-  auto* touched = full.sum->touched();
-  if (touched != nullptr)
-    touched->clear();
-  if (batch_ == 0)
+  auto& touched = *full.sum->touched();
+  touched.clear();
+  if (batch_ == 0) {
+    std::ranges::fill(values, 0.0F);
     return;
+  }
+  // Per sample the rest counts as much as this step's gradients, by whose batch it is divided.
+  const auto scale = static_cast<float>(static_cast<double>(batch_) / std::max(1U, full.rest_batch));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    full.rest[i] = full.rest[i] * scale + std::exchange(values[i], 0.0F);
+  full.rest_batch = batch_;
   // What is no number is sent first, so that everybody learns of it.
   const auto size_of = [](float value) {
     return std::isnan(value) ? std::numeric_limits<float>::infinity() : std::fabs(value);
@@ -268,8 +276,7 @@ void gradient_reducer::keep_largest(bucket& full) {
   for (std::size_t i = 0; i < values.size(); ++i)
     if (const float size = size_of(full.rest[i]); size > smallest || (size == smallest && size > 0 && equal-- > 0)) {
       values[i] = std::exchange(full.rest[i], 0.0F);
-      if (touched != nullptr)
-        touched->push_back(static_cast<std::uint32_t>(i));
+      touched.push_back(static_cast<std::uint32_t>(i));
     }
 }
 

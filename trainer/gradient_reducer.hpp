@@ -45,9 +45,10 @@ using slot_source = std::function<std::vector<float>()>;
 /// bit. The slot is asked for when that bucket is sent off, as all but all of the step is computed by then.
 ///
 /// Top-k with error feedback, which is lossy: of each bucket of dense gradients a worker sends only the largest
-/// numbers, and adds the rest to its gradients of the next step. So the sums are sparse, and the exchange may leave out
-/// what is zero. What a worker has not sent by the end of its generation is lost. Noise and norms are of what was sent.
-/// (Lin et al., Deep Gradient Compression, arXiv 1712.01887, without its momentum correction.)
+/// numbers, and adds the rest, per sample, to its gradients of the next step. So the sums are sparse, and the exchange
+/// may leave out what is zero; buckets that it sums whole anyway are left alone. What a worker has not sent by the end
+/// of its generation is lost. Noise and norms are of what was sent. (Lin et al., Deep Gradient Compression, arXiv
+/// 1712.01887, without its momentum correction.)
 ///
 /// |.|^2 is summed here rather than by BLAS, in one order on every machine: what follows from it (gains, clipping) must
 /// not differ in the last bit between hosts.
@@ -85,6 +86,7 @@ private:
     std::size_t floats = 0;                ///< of their gradients; slots may follow
     std::size_t row_floats = 0;            ///< of sparse parameters; 1 where the largest numbers are sent
     std::vector<float> rest;               ///< of earlier steps' gradients, where the largest numbers are sent
+    std::uint32_t rest_batch = 0;          ///< times whose samples the rest counts; 0: there is none yet
     std::size_t missing = 0;               ///< of their gradients
     double launched_seconds = 0;
   };

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <future>
 #include <mutex>
@@ -153,14 +154,43 @@ TEST(GradientReducer, SendsTheLargestNumbersAndAddsTheRestToTheNextStep) {
         const auto result = reducer.finish();
         EXPECT_EQ(result.global_batch, 2U);
         EXPECT_EQ(result.slots.size(), 4U);
-        EXPECT_EQ(torch::count_nonzero(parameter.grad()).item<std::int64_t>(), count / 10);
+        EXPECT_EQ(torch::count_nonzero(parameter.grad()).item<std::int64_t>(),
+                  how == exchange::form::none ? count : count / 10)
+            << "what is summed whole anyway is not thinned";
         EXPECT_GT(result.square, 0);
         total += 2 * parameter.grad();
       }
       const auto tenths = torch::arange(count).div(count / 10, "floor");
-      EXPECT_TRUE(torch::equal(total, 3 * (11 + tenths).to(torch::kFloat32)));
+      const auto sent = how == exchange::form::none ? torch::full({count}, 20) : 11 + tenths;
+      EXPECT_TRUE(torch::equal(total, 3 * sent.to(torch::kFloat32)));
       EXPECT_EQ(counts.items, how == exchange::form::none ? 0U : 20U * count / 10);
     });
+}
+
+/// The gradient of every sample is 1, and so is what each step brings in the end, whatever its batch.
+TEST(GradientReducer, KeepsTheRestPerSampleWhereBatchesChange) {
+  exchange::run_ranks(2, [](std::uint32_t rank, std::unique_ptr<exchange::group>& peers) {
+    constexpr std::int64_t count = 20'000;
+    constexpr int steps = 20;
+    exchange::compression_counts counts;
+    peers = exchange::compress(std::move(peers), exchange::form::gather, counts);
+    auto parameter = torch::ones({count}, torch::requires_grad());
+    steady_clock time;
+    gradient_reducer reducer({parameter}, *peers, time, 1 << 20, {}, 0, 0.1);
+    auto total = torch::zeros({count});
+    for (int step = 1; step <= steps; ++step) {
+      const std::uint32_t first = step == steps ? 1 : std::array{4, 16, 2, 8, 1}.at(step % 5);
+      const std::uint32_t batch = rank == 0 ? first : step == steps ? 0 : 3 * first; // few samples are left at last
+      reducer.begin(batch);
+      if (batch > 0)
+        (parameter.sum() * static_cast<double>(batch)).backward();
+      EXPECT_EQ(reducer.finish().global_batch, step == steps ? 1 : 4 * first);
+      EXPECT_EQ(torch::count_nonzero(parameter.grad()).item<std::int64_t>(), count / 10);
+      total += parameter.grad();
+    }
+    const auto tenths = torch::arange(count).div(count / 10, "floor");
+    EXPECT_TRUE(torch::equal(total, (11 + tenths).to(torch::kFloat32)));
+  });
 }
 
 TEST(GradientReducer, RefusesParametersOfMixedTypes) {
