@@ -1,5 +1,6 @@
 #include "telemetry/probe.hpp"
 #include "telemetry/training_thread.hpp"
+#include "tests/unit/telemetry/burning.hpp"
 
 #include <gtest/gtest.h>
 
@@ -22,32 +23,6 @@ counters sample(probe& of, double at_seconds = 0) {
   return into;
 }
 
-double thread_cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-/// Computes for so much CPU time of its own thread.
-void burn(double cpu_seconds) {
-  const double until = thread_cpu_seconds() + cpu_seconds;
-  while (thread_cpu_seconds() < until) {
-  }
-}
-
-/// Binds the calling thread to one core, the first that it may use.
-void bind_to_one_core() {
-  cpu_set_t allowed;
-  ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
-  int core = 0;
-  while (!CPU_ISSET(core, &allowed))
-    ++core;
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(core, &one);
-  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
-}
-
 TEST(ProcfsProbe, CountsTheCpuTimeOfAThreadThatHasEnded) {
   const auto probe = make_procfs_probe();
   const counters before = sample(*probe);
@@ -66,7 +41,7 @@ TEST(ProcfsProbe, SeesTwoBusyThreadsWaitForOneCoreAndKeepsTheirWaits) {
   std::vector<std::thread> threads;
   for (int index = 0; index < 2; ++index)
     threads.emplace_back([&] {
-      bind_to_one_core();
+      stay_on_one_core();
       burn(0.2);
       --busy;
       while (!end)
