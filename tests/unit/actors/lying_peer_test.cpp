@@ -47,9 +47,26 @@ struct hub_stand_in_state {
 };
 using hub_stand_in = aggregator_actor::extend_with<greeter_actor>;
 
+/// The handle that the hub answers with; null for its own.
+class handed_out {
+public:
+  void set(const caf::strong_actor_ptr& handle) {
+    const std::scoped_lock lock(mutex_);
+    handle_ = handle;
+  }
+  caf::strong_actor_ptr get() const {
+    const std::scoped_lock lock(mutex_);
+    return handle_;
+  }
+
+private:
+  mutable std::mutex mutex_;
+  caf::strong_actor_ptr handle_;
+};
+
 /// Takes whatever comes to a hub, and answers a hello with the handle that a test wants to be attacked.
 hub_stand_in::behavior_type stand_in(hub_stand_in::stateful_pointer<hub_stand_in_state> self,
-                                     std::shared_ptr<heard> received, std::shared_ptr<caf::strong_actor_ptr> handed) {
+                                     std::shared_ptr<heard> received, std::shared_ptr<handed_out> handed) {
   self->set_down_handler(
       [received](const caf::down_msg& down) { received->add("end of " + caf::to_string(down.source)); });
   return {
@@ -69,8 +86,9 @@ hub_stand_in::behavior_type stand_in(hub_stand_in::stateful_pointer<hub_stand_in
           -> caf::result<message<messages::welcome>, aggregator_actor> {
         received->add("hello");
         self->monitor(caller);
-        const auto target = *handed ? *handed : caf::actor_cast<caf::strong_actor_ptr>(self);
-        return {pack(messages::welcome{}), caf::actor_cast<aggregator_actor>(target)};
+        const auto target = handed->get();
+        return {pack(messages::welcome{}),
+                caf::actor_cast<aggregator_actor>(target ? target : caf::actor_cast<caf::strong_actor_ptr>(self))};
       },
   };
 }
@@ -148,7 +166,7 @@ public:
 
   /// An actor of ada's as ben sees it; the hub where none is named. Null: ada has refused, or does not answer.
   aggregator_actor hear_of(const caf::strong_actor_ptr& target = {}, const std::string& as = "ben") {
-    *handed_ = target;
+    handed_->set(target);
     const auto own = ben_->system().spawn(worker_stand_in, std::make_shared<heard>());
     aggregator_actor found;
     caf::scoped_actor self(ben_->system());
@@ -227,7 +245,7 @@ public:
 private:
   std::unique_ptr<one_host> ada_;
   std::unique_ptr<one_host> ben_;
-  std::shared_ptr<caf::strong_actor_ptr> handed_ = std::make_shared<caf::strong_actor_ptr>();
+  std::shared_ptr<handed_out> handed_ = std::make_shared<handed_out>();
   hub_stand_in hub_;
   worker_actor worker_;
   store_actor meeting_;
