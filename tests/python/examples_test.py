@@ -61,6 +61,23 @@ class Text(unittest.TestCase):
             self.assertLess(losses[-1], 3.2)
 
 
+    def test_trains_an_lstm(self):
+        losses = [float(line.split("loss ")[1].split(",")[0]) for line in epochs(example("lstm.py", ranks=2))]
+        self.assertEqual(len(losses), 3)
+        self.assertLess(losses[-1], losses[0])
+
+
+class Choices(unittest.TestCase):
+    def test_trains_ncf_on_choices_that_are_drawn_and_on_a_file(self):
+        found = [float(line.split(": ")[1].split()[0]) for line in epochs(example("ncf.py", ranks=2))]
+        self.assertGreater(found[-1], 0.3, "a fifth is chance")
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "ratings.csv"
+            rows = (f"{7 + 3 * (i % 40)},{100 + 5 * (i % 30)},4.5,{i}" for i in range(600))
+            path.write_text("\n".join(["userId,movieId,rating,timestamp", *rows]) + "\n", encoding="utf-8")
+            self.assertEqual(len(epochs(example("ncf.py", "--ratings", str(path), "--epochs", "1"))), 1)
+
+
 def needs(package):
     missing = not importlib.util.find_spec(package) or not os.path.isdir("/usr/share/datasets/fashion-mnist")
     return unittest.skipIf(missing, f"needs {package}, which Debian does not have, and dataset-fashion-mnist")
