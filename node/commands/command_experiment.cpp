@@ -52,7 +52,8 @@ int list_experiments(command_context& context) {
     const auto read = read_experiment(path);
     for (const auto& error : read.errors)
       refuse_at(context.err, error);
-    context.out << fmt::format("{:24}{}\n", name_of(path), read.of.title);
+    context.out << fmt::format("{:24}{:>3} min  {}\n", name_of(path),
+                               read.of.minutes == 0 ? "?" : std::to_string(read.of.minutes), read.of.title);
   }
   return exit_done;
 }
@@ -80,6 +81,7 @@ compare_arguments arguments_of(const experiment& of, const experiment_part& part
   made.policies = part.policies;
   made.seeds = given.seeds == 0 ? part.seeds : given.seeds;
   made.simulate = part.simulate;
+  made.episodes = part.episodes;
   made.out = given.out + "/" + part.name;
   made.set = part.set;
   for (const auto& cluster : part.clusters)
@@ -126,8 +128,11 @@ int run_experiment(experiment_arguments arguments, command_context& context) {
   std::vector<comparison_inputs> inputs; // of all parts, so that nothing is begun where one is wrong
   for (const auto& part : read.of.parts) {
     asked.push_back(arguments_of(read.of, part, arguments));
-    if (const int code = read_inputs(asked.back(), inputs.emplace_back(), context.err); code != exit_done)
+    if (const int code = read_inputs(asked.back(), inputs.emplace_back(), context.err); code != exit_done) {
+      if (!read.of.needs.empty())
+        context.err << "dynamix-node: this experiment needs " << read.of.needs << "\n";
       return code;
+    }
   }
   trainer::set_compute_threads(1); // a policy's tensors are small, and the simulations have the cores
   live_output live(context.out, output_style::detect());

@@ -56,6 +56,27 @@ std::optional<estimate> ratio_to(const comparison_row& row, const comparison_row
   return ratio_of(seconds_of(row), seconds_of(*baseline));
 }
 
+/// "ppo-simple: reward -0.520 in the first of 30 episodes, -0.310 in the last third; rising in 18 of 20 seeds, 95 % of
+/// the way in episode 9.0 (median; 3 to 22)"; empty without episodes.
+std::string learning_note(const policy_runs& of) {
+  std::vector<double> firsts;
+  std::vector<double> plateaus;
+  for (const auto& run : of.runs)
+    if (const auto course = course_of(run.episode_rewards)) {
+      firsts.push_back(course->first);
+      plateaus.push_back(course->plateau);
+    }
+  if (firsts.empty())
+    return "";
+  auto note = fmt::format("{}: reward {} in the first of {} episodes, {} in the last third; rising in {} of {} seeds",
+                          of.policy, fixed(mean_of(firsts), 3), of.runs.front().episode_rewards.size(),
+                          fixed(mean_of(plateaus), 3), plateaus_of(of).size(), of.runs.size());
+  if (const auto rising = plateaus_of(of); !rising.empty())
+    note += fmt::format(", 95 % of the way in episode {} (median; {} to {})", fixed(median_of(rising), 1),
+                        fixed(*std::ranges::min_element(rising), 0), fixed(*std::ranges::max_element(rising), 0));
+  return note;
+}
+
 void find_warnings(comparison& of) {
   for (const auto& row : of.rows) {
     const std::string label = label_of(row.of);
@@ -73,6 +94,14 @@ void find_warnings(comparison& of) {
 }
 
 } // namespace
+
+std::vector<double> plateaus_of(const policy_runs& of) {
+  std::vector<double> episodes;
+  for (const auto& run : of.runs)
+    if (const auto course = course_of(run.episode_rewards); course && course->episode)
+      episodes.push_back(static_cast<double>(*course->episode));
+  return episodes;
+}
 
 std::string label_of(const policy_runs& of) {
   return of.policy + (of.static_batch == 0 ? "" : fmt::format(" ({})", of.static_batch));
@@ -97,6 +126,9 @@ comparison compare(comparison empty, std::vector<policy_runs> policies) {
     row.to_oracle = ratio_to(row, find_baseline(rows, "oracle"));
     row.to_step_oracle = ratio_to(row, find_baseline(rows, "step-oracle"));
   }
+  for (const auto& row : rows)
+    if (auto note = learning_note(row.of); !note.empty())
+      empty.notes.push_back(std::move(note));
   find_warnings(empty);
   return empty;
 }

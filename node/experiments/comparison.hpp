@@ -54,6 +54,9 @@ struct comparison {
 /// Fills in rows and warnings. The rest of `empty` is the caller's.
 comparison compare(comparison empty, std::vector<policy_runs> policies);
 
+/// Of the seeds in which the reward rises: the episode in which it reaches its plateau (statistics.hpp, course_of).
+std::vector<double> plateaus_of(const policy_runs& of);
+
 /// "static-best (128)"
 std::string label_of(const policy_runs& of);
 

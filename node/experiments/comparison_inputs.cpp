@@ -66,8 +66,7 @@ int check_parameters(const comparison_inputs& inputs, std::ostream& err) {
       if (const auto refused = load_parameters(file, parameters))
         code = refuse_at(err, *refused);
       if (cluster::decides_with_parameters(policy) && file.arbitrator.policy_file.empty() &&
-          file.arbitrator.mode == cluster::policy_mode::infer &&
-          untrained.insert(policy).second)
+          file.arbitrator.mode == cluster::policy_mode::infer && untrained.insert(policy).second)
         err << "dynamix-node: warning: " << cluster::to_string(policy)
             << " has no policy file of its own and arbitrator.mode is \"infer\": it stays as random as its seed\n";
     }
@@ -100,17 +99,17 @@ std::vector<std::uint32_t> comparison_inputs::grid(std::size_t cluster) const {
 
 planned_run comparison_inputs::plan(std::size_t cluster, policy_kind policy, std::uint32_t static_batch,
                                     std::size_t seed) const {
-  auto planned = plan_run(files[cluster], policy, static_batch, files[cluster].seed + seed, simulated, out);
+  auto planned = plan_run(files[cluster], policy, static_batch, files[cluster].seed + seed, simulated, out, episodes);
   planned.cluster = cluster;
   return planned;
 }
 
 std::string comparison_inputs::title() const {
   const auto names = listed(policies, [](auto policy) { return cluster::to_string(policy); });
-  return fmt::format("{}: {} with {}{}{}; results go to {}",
+  return fmt::format("{}: {} with {}{}{}{}; results go to {}",
                      files.size() == 1 ? files.front().name : fmt::format("{} clusters", files.size()), names, seeds,
-                     seeds == 1 ? " seed" : " seeds each", simulated ? ", simulated" : ", trained on this machine",
-                     out);
+                     seeds == 1 ? " seed" : " seeds each", episodes > 1 ? fmt::format(" of {} episodes", episodes) : "",
+                     simulated ? ", simulated" : ", trained on this machine", out);
 }
 
 std::string comparison_inputs::resume_command(const std::string& command) const {
@@ -119,6 +118,7 @@ std::string comparison_inputs::resume_command(const std::string& command) const 
 
 int read_inputs(const compare_arguments& arguments, comparison_inputs& inputs, std::ostream& err) {
   inputs.seeds = arguments.seeds;
+  inputs.episodes = arguments.episodes;
   inputs.simulated = arguments.simulate;
   inputs.json = arguments.json;
   int code = load_cluster_files(arguments.clusters, changes_of(arguments.set), inputs.files, err);

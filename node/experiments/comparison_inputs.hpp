@@ -17,6 +17,7 @@ struct compare_arguments {
   std::string policies; ///< empty: all
   std::size_t seeds = 5;
   bool simulate = false;
+  std::uint32_t episodes = 1; ///< of a policy that learns, simulated
   std::string out;
   std::uint32_t jobs = 1;
   std::vector<std::string> set;
@@ -30,6 +31,7 @@ struct comparison_inputs {
   std::vector<simulator::scenario> scenarios; ///< of the files, when simulated
   std::vector<cluster::policy_kind> policies; ///< distinct
   std::size_t seeds = 0;
+  std::uint32_t episodes = 1;
   bool simulated = false;
   bool json = false;
   std::string out;

@@ -134,6 +134,28 @@ sheet_chart times_chart(const policy_runs& of) {
   return drawn;
 }
 
+/// Of the policies that have learned over several runs.
+sheet_chart rewards_chart(const comparison& of) {
+  sheet_chart drawn{.title = "Mean reward of an episode, mean of the seeds and 95 % interval", .axis = "episode"};
+  for (const auto& row : of.rows) {
+    sheet_line line{.name = label_of(row.of), .x = {}, .y = {}, .low = {}, .high = {}};
+    const auto episodes = row.of.runs.empty() ? 0 : row.of.runs.front().episode_rewards.size();
+    for (std::size_t i = 0; i < episodes; ++i) {
+      std::vector<double> rewards;
+      for (const auto& run : row.of.runs)
+        rewards.push_back(i < run.episode_rewards.size() ? run.episode_rewards[i] : absent);
+      const auto mean = estimate_of(rewards);
+      line.x.push_back(static_cast<double>(i + 1));
+      line.y.push_back(mean.mean);
+      line.low.push_back(mean.low());
+      line.high.push_back(mean.high());
+    }
+    if (episodes > 0)
+      drawn.lines.push_back(std::move(line));
+  }
+  return drawn;
+}
+
 sheet_section section_of(const comparison& of) {
   sheet_section section{
       .heading = of.cluster,
@@ -150,6 +172,8 @@ sheet_section section_of(const comparison& of) {
   if (!of.best_rival.empty())
     section.paragraphs.push_back("Best rival: " + of.best_rival + ".");
   section.paragraphs.insert(section.paragraphs.end(), of.notes.begin(), of.notes.end());
+  if (auto rewards = rewards_chart(of); !rewards.lines.empty())
+    section.charts.insert(section.charts.begin(), std::move(rewards));
   for (const auto& row : of.rows)
     if (!row.of.runs.empty()) {
       section.charts.push_back(batches_chart(row.of));

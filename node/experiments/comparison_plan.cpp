@@ -34,7 +34,7 @@ double mean_accuracy(const candidate& of) {
 } // namespace
 
 planned_run plan_run(const cluster::cluster_file& file, cluster::policy_kind policy, std::uint32_t static_batch,
-                     std::uint64_t seed, bool simulated, const std::string& out) {
+                     std::uint64_t seed, bool simulated, const std::string& out, std::uint32_t episodes) {
   const std::string name(cluster::to_string(policy));
   planned_run planned{.file = file, .label = name, .directory = {}};
   planned.file.seed = seed;
@@ -45,6 +45,10 @@ planned_run plan_run(const cluster::cluster_file& file, cluster::policy_kind pol
   drop_foreign_parameters(planned.file);
   planned.directory = fmt::format("{}/{}/{}-seed-{}", out, file.name, planned.label, seed);
   planned.fingerprint = fingerprint_of(planned.file, simulated);
+  if (cluster::decides_with_parameters(policy) && file.arbitrator.mode == cluster::policy_mode::train && episodes > 1) {
+    planned.episodes = episodes;
+    planned.fingerprint = storage::fnv1a().add(fmt::format("{} {}", planned.fingerprint, episodes)).value();
+  }
   return planned;
 }
 

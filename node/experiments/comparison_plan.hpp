@@ -18,14 +18,15 @@ struct planned_run {
   cluster::cluster_file file; ///< with the policy, its seed and its batch size
   std::string label;          ///< "ppo", "static-best-128"
   std::string directory;      ///< OUT/CLUSTER/LABEL-seed-N
+  std::uint32_t episodes = 1; ///< simulated runs in a row, over which the policy learns
   std::uint64_t fingerprint = 0;
 };
 
 /// `file` with another policy (and for static-best its batch size) and seed; its run's files lie below `out`. A policy
 /// file of another kind of policy is left out, so that each starts from parameters that are its own. Paths in the file
-/// are absolute.
+/// are absolute. A policy that does not learn runs one episode.
 planned_run plan_run(const cluster::cluster_file& file, cluster::policy_kind policy, std::uint32_t static_batch,
-                     std::uint64_t seed, bool simulated, const std::string& out);
+                     std::uint64_t seed, bool simulated, const std::string& out, std::uint32_t episodes = 1);
 
 /// FNV-1a over the resolved file and the contents of the files that it names: policy, profiles, workload.
 std::uint64_t fingerprint_of(const cluster::cluster_file& file, bool simulated);

@@ -129,7 +129,7 @@ run_outcome comparison_runner::simulate_one(const planned_run& plan, const std::
     if (++windows % windows_between_signs == 0)
       progress(windows_between_signs);
   };
-  auto made = simulate(options);
+  auto made = simulate_episodes(std::move(options), plan.episodes);
   ended = !made.stopped;
   if (!ended)
     return {};
@@ -169,12 +169,18 @@ void comparison_runner::run_simulated(const std::vector<const planned_run*>& mis
 }
 
 void comparison_runner::run_live(const std::vector<const planned_run*>& missing) {
+  using clock = std::chrono::steady_clock;
+  const auto began = clock::now();
   for (std::size_t i = 0; i < missing.size() && !stop_.stop_requested(); ++i) {
     const auto& plan = *missing[i];
     const std::string title = fmt::format("{}, {}, seed {}", plan.file.name, plan.label, plan.file.seed);
     const std::string place = fmt::format("{}/{}", i + 1, missing.size());
-    if (!options_.quiet)
-      live_.print("run " + place + ": " + title);
+    if (!options_.quiet) {
+      const double seconds = std::chrono::duration<double>(clock::now() - began).count();
+      const auto left = static_cast<double>(missing.size() - i);
+      live_.print("run " + place + ": " + title +
+                  (i == 0 ? "" : "; about " + duration(seconds / static_cast<double>(i) * left) + " left"));
+    }
     const run_directory run(plan.directory);
     require_written(prepare_directory(run, plan.file));
     auto options = local_options(plan.file, run);

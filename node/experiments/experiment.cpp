@@ -21,7 +21,7 @@ constexpr std::size_t parts_most = 64;
 constexpr std::size_t findings_most = 256;
 constexpr double bound_most = 1e6;
 
-constexpr std::array<std::string_view, 4> figure_names = {"seconds", "speed", "accuracy", "interventions"};
+constexpr std::array<std::string_view, 5> figure_names = {"seconds", "speed", "accuracy", "interventions", "plateau"};
 constexpr const char* best_rival = "best-rival";
 
 bool is_filled_line(const std::string& text) {
@@ -42,6 +42,15 @@ const std::vector<settings::field<experiment>> experiment_rows = {
     {"experiment", "title", in<&experiment::title>, "What it is about.", {}, {}, &filled_rule, presence::required},
     {"experiment", "claim", in<&experiment::claim>, "What the source says, in a sentence.", {}, {}, &line_rule},
     {"experiment", "note", in<&experiment::note>, "What a reader has to know of the figures.", {}, {}, &line_rule},
+    {"experiment",
+     "needs",
+     in<&experiment::needs>,
+     "What has to be there before it begins, and how to get it.",
+     {},
+     {},
+     &line_rule},
+    {"experiment", "minutes", in<&experiment::minutes>, "That it takes on two cores, about; 0: not known.",
+     closed(0, 1e6)},
     {"experiment",
      "gpu",
      in<&experiment::gpu>,
@@ -77,6 +86,9 @@ const std::vector<settings::field<experiment_part>> part_rows = {
      {},
      &line_rule},
     {"part", "seeds", in<&experiment_part::seeds>, "Runs of each policy.", closed(1, 1000)},
+    {"part", "episodes", in<&experiment_part::episodes>,
+     "Simulated runs in a row, over which a policy that learns goes on learning; the tables are of the last one.",
+     closed(1, 1000)},
     {"part", "simulate", in<&experiment_part::simulate>, "In virtual time instead of training on this machine."},
     {"part",
      "set",
@@ -124,7 +136,8 @@ const std::vector<settings::field<experiment_finding>> finding_rows = {
      in<&experiment_finding::figure>,
      "`seconds`: mean time to the target over the other's; `speed`: samples a second over the other's; `accuracy`: "
      "final test accuracy less the other's, in percentage points; `interventions`: the guard's share of the "
-     "policy's own windows, in percent.",
+     "policy's own windows, in percent; `plateau`: the episode in which the mean reward has come 95 % of the way from "
+     "the first one's to the mean of the last third, median of the seeds in which it rises.",
      {},
      figure_names},
     {"finding",
@@ -170,6 +183,9 @@ private:
     reader_.read(table, key, "part", std::span(part_rows), part);
     if (std::ranges::count(into_.parts, part.name, &experiment_part::name) > 0)
       reader_.complain(key + ".name", "part.name is " + settings::shown(part.name) + ", as of a part before it");
+    if (part.episodes > 1 && !part.simulate)
+      reader_.complain(key + ".episodes", "part.episodes is " + std::to_string(part.episodes) +
+                                              "; more than one needs part.simulate = true");
     into_.parts.push_back(std::move(part));
   }
 
@@ -230,6 +246,10 @@ std::optional<double> figure_of(const experiment_finding& finding, const compari
       windows += static_cast<double>(run.windows) / static_cast<double>(row->of.runs.size());
     return windows > 0 ? finite(100 * row->interventions.mean / windows) : std::nullopt;
   }
+  if (finding.figure == finding_figure::plateau) {
+    const auto rising = plateaus_of(row->of);
+    return 2 * rising.size() >= row->of.runs.size() ? finite(median_of(rising)) : std::nullopt;
+  }
   const auto* other = find_row(others, finding.to_policy);
   if (other == nullptr)
     return std::nullopt;
@@ -243,6 +263,7 @@ std::optional<double> figure_of(const experiment_finding& finding, const compari
   case finding_figure::accuracy:
     return finite(100 * (row->final_accuracy.mean - other->final_accuracy.mean));
   case finding_figure::interventions:
+  case finding_figure::plateau:
     break;
   }
   return std::nullopt;
@@ -257,6 +278,8 @@ std::string value_text(finding_figure figure, double value) {
     return (value >= 0 ? "+" : "") + fixed(value, 2) + " points";
   case finding_figure::interventions:
     return fixed(value, 1) + " %";
+  case finding_figure::plateau:
+    return fixed(value, 1);
   }
   return "";
 }
@@ -270,7 +293,7 @@ std::string wanted_text(const experiment_finding& of) {
 
 std::string found_text(const experiment_finding& of, const judged_finding& judged) {
   if (!judged.value)
-    return "target not reached by all";
+    return of.figure == finding_figure::plateau ? "no rise in most seeds" : "target not reached by all";
   std::string text = value_text(of.figure, *judged.value);
   if (judged.lowest)
     text += fmt::format(" ({} to {})", value_text(of.figure, *judged.lowest), value_text(of.figure, *judged.highest));
@@ -361,6 +384,9 @@ std::string to_markdown(const experiment& of, const std::vector<part_tables>& ta
       text += fmt::format("{}, {}{}, target {}:\n\n", part.part, table.cluster, table.simulated ? ", simulated" : "",
                           percent(table.target_accuracy));
       text += markdown_table(cells_of(table)) + "\n";
+      for (const auto& note : table.notes)
+        text += "- " + note + "\n";
+      text += table.notes.empty() ? "" : "\n";
     }
   if (!of.note.empty())
     text += of.note + "\n\n";

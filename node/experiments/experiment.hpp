@@ -21,15 +21,17 @@ struct experiment_part {
   std::vector<std::string> clusters; ///< cluster files or directories of them, as the file names them
   std::string policies;              ///< comma-separated; empty: all that `compare` takes by default
   std::uint32_t seeds = 1;           ///< [1, 1000]
+  std::uint32_t episodes = 1;        ///< [1, 1000]; more than one only simulated
   bool simulate = false;
   std::vector<std::string> set; ///< changes of the cluster files, "section.field=value"
 };
 
 enum class finding_figure : std::uint8_t {
-  seconds,      ///< mean seconds to the target over those of the other
-  speed,        ///< samples a second over those of the other
-  accuracy,     ///< final accuracy less that of the other, percentage points
-  interventions ///< share of the policy's windows in which the guard stepped in, percent
+  seconds,       ///< mean seconds to the target over those of the other
+  speed,         ///< samples a second over those of the other
+  accuracy,      ///< final accuracy less that of the other, percentage points
+  interventions, ///< share of the policy's windows in which the guard stepped in, percent
+  plateau        ///< episode in which the reward reaches its plateau, median of the seeds in which it rises
 };
 
 /// A sentence of the source and the number that holds or refutes it: a policy of one part against one of the same part
@@ -39,7 +41,7 @@ struct experiment_finding {
   std::string part;
   std::string policy = "ppo";
   std::string to_part;              ///< empty: the same
-  std::string to_policy = "static"; ///< or "best-rival"; of the figure interventions without meaning
+  std::string to_policy = "static"; ///< or "best-rival"; of interventions and plateau without meaning
   finding_figure figure = finding_figure::seconds;
   double at_least = -std::numeric_limits<double>::infinity(); ///< as figure counts
   double at_most = std::numeric_limits<double>::infinity();
@@ -52,6 +54,8 @@ struct experiment {
   std::string title;
   std::string claim;            ///< of the source, in a sentence
   std::string note;             ///< what a reader has to know of the figures
+  std::string needs;            ///< what has to be there first, beside Fashion-MNIST
+  std::uint32_t minutes = 0;    ///< that it takes, about; 0: not known
   std::vector<std::string> gpu; ///< further changes of live parts with --scale gpu
   std::vector<experiment_part> parts;
   std::vector<experiment_finding> findings;

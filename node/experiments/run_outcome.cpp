@@ -79,6 +79,8 @@ std::string to_json(const run_outcome& outcome) {
                        {"decisions", outcome.decisions},
                        {"changes", outcome.changes},
                        {"interventions", outcome.interventions},
+                       {"reward", outcome.reward},
+                       {"episode_rewards", outcome.episode_rewards},
                        {"compute_seconds", outcome.compute_seconds},
                        {"exchange_seconds", outcome.exchange_seconds},
                        {"data_seconds", outcome.data_seconds},
@@ -102,6 +104,8 @@ std::optional<run_outcome> parse_outcome(const std::string& text) {
                        .decisions = object.at("decisions").get<std::uint64_t>(),
                        .changes = object.at("changes").get<std::uint64_t>(),
                        .interventions = object.at("interventions").get<std::uint64_t>(),
+                       .reward = object.value("reward", 0.0), // older programs wrote neither
+                       .episode_rewards = object.value("episode_rewards", std::vector<double>()),
                        .compute_seconds = object.at("compute_seconds").get<double>(),
                        .exchange_seconds = object.at("exchange_seconds").get<double>(),
                        .data_seconds = object.at("data_seconds").get<double>(),

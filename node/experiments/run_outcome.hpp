@@ -42,9 +42,11 @@ struct run_outcome {
   double final_accuracy = 0;
   std::uint64_t samples = 0;
   std::uint64_t windows = 0;
-  std::uint64_t decisions = 0;     ///< made, one a worker and window
-  std::uint64_t changes = 0;       ///< that changed a batch size
-  std::uint64_t interventions = 0; ///< windows in which the guard stepped in
+  std::uint64_t decisions = 0;         ///< made, one a worker and window
+  std::uint64_t changes = 0;           ///< that changed a batch size
+  std::uint64_t interventions = 0;     ///< windows in which the guard stepped in
+  double reward = 0;                   ///< mean of all workers' windows
+  std::vector<double> episode_rewards; ///< the same of each episode, where the run is the last of several
   // Means over all steps of all workers.
   double compute_seconds = 0;
   double exchange_seconds = 0;
@@ -113,6 +115,8 @@ private:
   std::uint64_t decisions_ = 0;
   std::uint64_t changes_ = 0;
   std::uint64_t interventions_ = 0;
+  double rewards_ = 0;
+  double rewarded_ = 0;
 };
 
 /// The outcome of a live run. The fingerprint is the caller's.

@@ -11,8 +11,8 @@
 namespace dynamix::node {
 namespace {
 
-double mean_over_steps(double total, double steps) {
-  return steps > 0 ? total / steps : 0;
+double mean_over(double total, double count) {
+  return count > 0 ? total / count : 0;
 }
 
 } // namespace
@@ -105,6 +105,8 @@ void run_recorder::add(const ledger::window& window) {
     summary.compute_seconds += training.steps * training.compute_seconds;
     summary.exchange_seconds += training.steps * training.exchange_seconds;
     summary.data_seconds += training.steps * training.data_seconds;
+    rewards_ += row.reward.total;
+    ++rewarded_;
     worker.steps += training.steps;
     seconds = std::max(seconds, row.report.elapsed_seconds);
   }
@@ -132,8 +134,11 @@ void run_recorder::add_batches(double seconds) {
 }
 
 run_outcome run_recorder::outcome() const {
-  run_outcome outcome{
-      .windows = windows_, .decisions = decisions_, .changes = changes_, .interventions = interventions_};
+  run_outcome outcome{.windows = windows_,
+                      .decisions = decisions_,
+                      .changes = changes_,
+                      .interventions = interventions_,
+                      .reward = mean_over(rewards_, rewarded_)};
   double steps = 0;
   for (const auto& worker : workers_) {
     steps += worker.steps;
@@ -142,7 +147,7 @@ run_outcome run_recorder::outcome() const {
     outcome.data_seconds += worker.summary.data_seconds;
   }
   for (double* total : {&outcome.compute_seconds, &outcome.exchange_seconds, &outcome.data_seconds})
-    *total = mean_over_steps(*total, steps);
+    *total = mean_over(*total, steps);
   auto& series = outcome.series;
   for (const auto& row : accuracies_.rows()) {
     series.accuracy_seconds.push_back(row[0]);
@@ -179,10 +184,10 @@ std::vector<worker_summary> run_recorder::workers() const {
   for (const auto* worker : seen()) {
     auto summary = worker->summary;
     samples += summary.samples;
-    summary.mean_batch = mean_over_steps(static_cast<double>(summary.samples), worker->steps);
+    summary.mean_batch = mean_over(static_cast<double>(summary.samples), worker->steps);
     for (double* total :
          {&summary.step_seconds, &summary.compute_seconds, &summary.exchange_seconds, &summary.data_seconds})
-      *total = mean_over_steps(*total, worker->steps);
+      *total = mean_over(*total, worker->steps);
     all.push_back(summary);
   }
   for (auto& summary : all)

@@ -2,6 +2,7 @@
 
 #include "node/experiments/simulated_ledger.hpp"
 #include "policy/learner.hpp"
+#include "simulator/random_stream.hpp"
 #include "storage/atomic_file.hpp"
 
 #include <stdexcept>
@@ -101,6 +102,25 @@ simulated_run simulate(const simulation_options& options) {
   outcome.seconds_to_target = result.seconds_to_target;
   outcome.final_accuracy = result.final_accuracy;
   outcome.samples = result.samples;
+  if (learner)
+    made.learned = learner->save();
+  return made;
+}
+
+simulated_run simulate_episodes(simulation_options options, std::uint32_t episodes) {
+  auto& seed = options.scenario.file.seed;
+  const auto first_seed = seed;
+  auto made = simulate(options);
+  std::vector<double> rewards = {made.outcome.reward};
+  for (std::uint32_t episode = 1; episode < episodes && !made.stopped; ++episode) {
+    seed = simulator::random_stream(first_seed, 0, episode).next();
+    options.parameters = std::move(made.learned);
+    made = simulate(options);
+    rewards.push_back(made.outcome.reward);
+  }
+  made.outcome.seed = made.summary.seed = first_seed;
+  if (episodes > 1)
+    made.outcome.episode_rewards = std::move(rewards);
   return made;
 }
 

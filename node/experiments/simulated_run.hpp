@@ -35,8 +35,12 @@ struct simulated_run {
   run_outcome outcome; ///< without its fingerprint
   run_summary summary;
   bool stopped = false;
+  std::vector<std::uint8_t> learned; ///< what a policy that learns can go on from; else empty
 };
 /// Runs to the end. In mode `train` the policy learns as it does live: a version holds from the next window on.
 simulated_run simulate(const simulation_options& options);
+/// So many runs one after the other, each in a world of its own; the policy goes on learning from run to run. The
+/// outcome is the last one's, with the rewards of all. One episode is `simulate`.
+simulated_run simulate_episodes(simulation_options options, std::uint32_t episodes);
 
 } // namespace dynamix::node

@@ -62,6 +62,26 @@ estimate estimate_of(const std::vector<double>& values) {
   return {.mean = mean_of(values), .half_width = half_width, .count = values.size()};
 }
 
+std::optional<learning_course> course_of(const std::vector<double>& rewards) {
+  constexpr std::size_t fewest = 6;
+  constexpr double share = 0.95;
+  constexpr double deviations = 2;
+  if (rewards.size() < fewest)
+    return std::nullopt;
+  const std::vector<double> last(rewards.end() - static_cast<std::ptrdiff_t>(rewards.size() / 3), rewards.end());
+  learning_course course{.first = rewards.front(), .plateau = mean_of(last), .episode = std::nullopt};
+  const double rise = course.plateau - course.first;
+  for (std::size_t i = 0; rise > deviations * standard_deviation(last) && i < rewards.size(); ++i) {
+    const auto from = rewards.begin() + static_cast<std::ptrdiff_t>(i == 0 ? 0 : i - 1);
+    const auto to = rewards.begin() + static_cast<std::ptrdiff_t>(std::min(i + 2, rewards.size()));
+    if (mean_of({from, to}) >= course.first + share * rise) {
+      course.episode = i + 1;
+      break;
+    }
+  }
+  return course;
+}
+
 estimate ratio_of(const std::vector<double>& numerators, const std::vector<double>& denominators) {
   assert(numerators.size() == denominators.size());
   std::vector<double> ratios;

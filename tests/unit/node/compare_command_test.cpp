@@ -158,7 +158,7 @@ TEST_F(CompareCommand, ClosesWithAllClusters) {
 
 TEST_F(CompareCommand, AnExperimentHoldsItsClaimAgainstItsPartsAndGoesOnWhereItWas) {
   const auto path = directory_.path() + "/experiment.toml";
-  const auto text = "[experiment]\ntitle = \"A straggler\"\nclaim = \"Half the time.\"\n"
+  const auto text = "[experiment]\ntitle = \"A straggler\"\nclaim = \"Half the time.\"\nneeds = \"a clock\"\n"
                     "[[part]]\nname = \"slow\"\nclusters = \"" +
                     scenario +
                     "\"\npolicies = \"static,goodput\"\nsimulate = true\n"
@@ -180,12 +180,38 @@ TEST_F(CompareCommand, AnExperimentHoldsItsClaimAgainstItsPartsAndGoesOnWhereItW
   const auto wrong = ask({"experiment", path, "--set", "training.epoch=3"});
   EXPECT_EQ(wrong.code, exit_refused);
   EXPECT_THAT(wrong.err, HasSubstr("training.epoch"));
+  EXPECT_THAT(wrong.err, HasSubstr("this experiment needs a clock"));
+}
+
+TEST_F(CompareCommand, AnExperimentLetsAPolicyLearnOverEpisodes) {
+  const auto path = directory_.path() + "/experiment.toml";
+  const auto text = "[experiment]\ntitle = \"Learning\"\n"
+                    "[[part]]\nname = \"learning\"\nclusters = \"" +
+                    scenario +
+                    "\"\npolicies = \"static,ppo-simple\"\nepisodes = 6\nsimulate = true\n"
+                    "set = [\"training.target_accuracy=0.2\", \"arbitrator.guard=false\", \"ppo.horizon=2\"]\n"
+                    "[[finding]]\ntext = \"settles\"\npart = \"learning\"\npolicy = \"ppo-simple\"\n"
+                    "figure = \"plateau\"\n";
+  ASSERT_EQ(storage::write_file_atomically(path, text), "");
+  const auto said = ask({"experiment", path, "--quiet", "--out", out()});
+  ASSERT_EQ(said.code, exit_done) << said.err;
+  EXPECT_THAT(said.out, HasSubstr("1 seed of 6 episodes, simulated"));
+  EXPECT_THAT(read(out() + "/experiment.md"),
+              ContainsRegex("- ppo-simple: reward -?[0-9.]+ in the first of 6 episodes"));
+  const auto place = out() + "/learning/straggler-8/";
+  const auto learned = json::parse(read(place + "ppo-simple-seed-1/outcome.json"));
+  EXPECT_EQ(learned["episode_rewards"].size(), 6U);
+  EXPECT_EQ(learned["episode_rewards"][5], learned["reward"]) << "the run that is kept is the last";
+  EXPECT_TRUE(json::parse(read(place + "static-seed-1/outcome.json"))["episode_rewards"].empty());
+  const auto summary = json::parse(read(place + "ppo-simple-seed-1/summary.json"));
+  EXPECT_GT(summary["policy_version"].get<int>(), 5) << "it went on learning from run to run";
+  EXPECT_THAT(ask({"experiment", path, "--quiet", "--out", out()}).out, HasSubstr("2 runs are finished already"));
 }
 
 TEST(ExperimentCommand, ListsWhatComesWithTheProgramAndSuggestsNames) {
   const auto list = ask({"experiment"});
   EXPECT_EQ(list.code, exit_done) << list.err;
-  EXPECT_THAT(list.out, HasSubstr("vgg11-sgd"));
+  EXPECT_THAT(list.out, ContainsRegex("vgg11-sgd +16 min  VGG11 with SGD"));
   const auto wrong = ask({"experiment", "vgg11-sdg"});
   EXPECT_EQ(wrong.code, exit_refused);
   EXPECT_THAT(wrong.err, HasSubstr("did you mean \"vgg11-sgd\"?"));

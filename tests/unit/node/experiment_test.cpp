@@ -88,6 +88,24 @@ TEST(Experiment, AClaimWithoutANumberDoesNotHold) {
   EXPECT_THAT(finding_cells(of, tables)[1], ElementsAre("y", "+4.00 points", "told", "-"));
 }
 
+TEST(Experiment, APlateauIsTheMedianOfTheSeedsInWhichTheRewardRises) {
+  auto learned = runs_of("ppo", {40, 45, 50, 60}, 0.8);
+  for (std::size_t i = 0; i < 3; ++i) {
+    learned.runs[i].episode_rewards = {0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1};
+    learned.runs[i].episode_rewards[8 - i] = 1;
+    learned.runs[i].episode_rewards[7 - i] = 1;
+    learned.runs[i].episode_rewards[6 - i] = 1;
+  }
+  learned.runs[3].episode_rewards.assign(14, 0.5);
+  std::vector<part_tables> tables = {part_of("live", {{runs_of("static", {90, 90, 90, 90}, 0.8), learned}})};
+  EXPECT_EQ(judge(finding(finding_figure::plateau, 15), tables).value.value(), 7) << "8, 7 and 6";
+  EXPECT_TRUE(judge(finding(finding_figure::plateau, 15), tables).holds.value());
+  auto& runs = tables[0].clusters[0].rows[1].of.runs;
+  runs[1].episode_rewards = runs[2].episode_rewards = runs[3].episode_rewards;
+  const experiment of{.title = "T", .findings = {finding(finding_figure::plateau, 15)}};
+  EXPECT_THAT(finding_cells(of, tables)[1], ElementsAre("x", "no rise in most seeds", "<= 15.0", "no"));
+}
+
 TEST(Experiment, SaysWhereItsFileIsWrong) {
   const auto read = parse_experiment_text("[experiment]\n"
                                           "title = \"T\"\n"
@@ -103,6 +121,12 @@ TEST(Experiment, SaysWhereItsFileIsWrong) {
   EXPECT_EQ(to_string(read.errors[0]), "e.toml:8:8: \"life\" is no part of this experiment; did you mean \"live\"? its "
                                        "parts are \"live\"");
   EXPECT_THAT(to_string(read.errors[1]), HasSubstr("e.toml:9:10: finding.figure is \"second\""));
+  EXPECT_EQ(
+      to_string(parse_experiment_text("[experiment]\ntitle = \"T\"\n[[part]]\nname = \"a\"\nclusters = \"c.toml\"\n"
+                                      "episodes = 3\n",
+                                      "e.toml")
+                    .errors.at(0)),
+      "e.toml:6:12: part.episodes is 3; more than one needs part.simulate = true");
   EXPECT_THAT(to_string(parse_experiment_text("[experiment]\ntitle = \"T\"\n", "e.toml").errors.at(0)),
               HasSubstr("1 to 64 sections [[part]]"));
 }

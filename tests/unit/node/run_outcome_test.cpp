@@ -68,6 +68,8 @@ TEST(RunOutcome, IsWrittenAndReadBack) {
                       .decisions = 3,
                       .changes = 1,
                       .interventions = 1,
+                      .reward = -0.5,
+                      .episode_rewards = {-1, -0.5},
                       .compute_seconds = 0.25,
                       .exchange_seconds = 0.5,
                       .data_seconds = 0.125};

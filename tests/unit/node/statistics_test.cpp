@@ -47,6 +47,22 @@ TEST(Statistics, VariationIsRelativeToTheMean) {
   EXPECT_EQ(coefficient_of_variation({5}), 0);
 }
 
+TEST(Statistics, FindsTheEpisodeInWhichARewardReachesItsPlateau) {
+  // From -1 to 0: 95 % of the way is -0.05. The mean of episodes 4 to 6 is -0.0333, that of 3 to 5 -0.1333.
+  const auto course = course_of({-1, -0.6, -0.3, -0.1, 0, 0, 0, 0, 0});
+  ASSERT_TRUE(course);
+  EXPECT_EQ(course->first, -1);
+  EXPECT_EQ(course->plateau, 0);
+  EXPECT_EQ(course->episode, 5U);
+  EXPECT_EQ(course_of({-1, 0, 0, -1, 0, 0, 0, 0, 0})->episode, 6U) << "a single good one is none";
+}
+
+TEST(Statistics, ARewardThatDoesNotRiseHasNoPlateau) {
+  EXPECT_FALSE(course_of({0.5, 0.4, 0.3, 0.2, 0.2, 0.2})->episode);
+  EXPECT_FALSE(course_of({0, 1, -1, 1, -1, 1.1, -0.9, 1, 0.2})->episode) << "noise";
+  EXPECT_FALSE(course_of({1, 2, 3, 4, 5})) << "too few";
+}
+
 TEST(Statistics, FindsTheMedianOfEvenAndOddCounts) {
   EXPECT_EQ(median_of({3, 1, 2}), 2);
   EXPECT_EQ(median_of({4, 1, 3, 2}), 2.5);
