@@ -170,8 +170,8 @@ std::string segment_path(const std::string& ledger, std::uint64_t begin) {
 
 std::vector<segment> segments_of(const std::string& ledger) {
   auto found = files_of(ledger);
-  const auto doubles = std::ranges::unique(found, {}, &segment::begin);
-  found.erase(doubles.begin(), doubles.end());
+  const auto same = [](const segment& left, const segment& right) { return left.begin == right.begin; };
+  found.erase(std::unique(found.begin(), found.end(), same), found.end());
   return found;
 }
 

@@ -67,7 +67,7 @@ public:
   void join_all(std::uint64_t pair, std::uint32_t joined) {
     auto places = std::move(known_[pair].places);
     std::ranges::sort(places);
-    places.erase(std::ranges::unique(places).begin(), places.end());
+    places.erase(std::unique(places.begin(), places.end()), places.end());
     changed_.clear();
     for (const auto piece : places) {
       count(piece, false);
@@ -75,7 +75,7 @@ public:
       count(piece, true);
     }
     std::ranges::sort(changed_);
-    changed_.erase(std::ranges::unique(changed_).begin(), changed_.end());
+    changed_.erase(std::unique(changed_.begin(), changed_.end()), changed_.end());
     for (const auto each : changed_)
       if (known_[each].count > 0)
         ranked_.push({known_[each].count, each});

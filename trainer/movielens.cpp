@@ -109,7 +109,7 @@ std::uint32_t renumber(std::vector<rating_line>& ratings, std::uint32_t rating_l
   for (const auto& rating : ratings)
     ids.push_back(rating.*id);
   std::ranges::sort(ids);
-  ids.erase(std::ranges::unique(ids).begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   for (auto& rating : ratings)
     rating.*id = static_cast<std::uint32_t>(std::ranges::lower_bound(ids, rating.*id) - ids.begin());
   return static_cast<std::uint32_t>(ids.size());
@@ -136,7 +136,7 @@ std::string read_movielens(const std::string& path, movielens_ratings& ratings) 
   const auto same = [](const rating_line& left, const rating_line& right) {
     return left.user == right.user && left.item == right.item;
   };
-  lines.erase(std::ranges::unique(lines, same).begin(), lines.end());
+  lines.erase(std::unique(lines.begin(), lines.end(), same), lines.end());
   ratings.last.assign(ratings.users, movielens_ratings::none);
   for (std::size_t i = 0; i < lines.size();) {
     const auto user = lines[i].user;
