@@ -106,7 +106,8 @@ TEST_F(Listening, IsAtOnePortAHostWithKeysForAllKindsOfLinks) {
     EXPECT_GE(connected, 2U) << hosts[i].first << ": to the leader and a worker, or to two voters";
   }
   ASSERT_TRUE(wait_for_windows(4));
-  for (const auto& worker : windows().at(3).workers) {
+  const auto judged = windows().at(3);
+  for (const auto& worker : judged.workers) {
     const auto& network = worker.report.network;
     ASSERT_TRUE(network.valid) << worker.report.rank;
     EXPECT_GT(network.gradient_bytes_per_second, 10 * network.control_bytes_per_second)
