@@ -24,6 +24,7 @@ constexpr double off_the_bound = 0.1;   ///< relative
 constexpr double range_slack = 0.1;     ///< of a range's width, and as much again
 constexpr std::size_t outside_min = 2;  ///< entries of one worker's state
 constexpr double unmeasured_growth = 2; ///< of the global batch over its initial size, without a noise scale
+constexpr std::size_t wishes_most = 8;  ///< remembered, as by the workers
 
 std::string decimals(double value, int places) {
   char text[48];
@@ -88,16 +89,31 @@ batches best_split_of(const measured_cluster& measured, const batch_plan& wanted
   return measured.split(std::clamp(wanted.total, measured.initial_total(), highest_total)).batches;
 }
 
-/// What a wish makes of the batch sizes that run.
-batches heed(const batches& wish, const observation& observed) {
+/// What a wish makes of the batch sizes that run, where the one that is heeded already has moved the logarithm of the
+/// aim by `correction`.
+batches heed(const batches& wish, const observation& observed, double correction) {
   const auto& measured = *observed.measured;
   batches running;
   for (const auto& report : observed.report->reports)
     running.push_back(report.batch);
   const auto runs = measured.judge(std::move(running));
   const auto wanted = static_cast<double>(measured.judge(wish).total);
-  const double shift = wish_shift(std::log(wanted / static_cast<double>(runs.total)));
+  const double shift = wish_shift(std::log(wanted / static_cast<double>(runs.total)) + correction) - correction;
   return measured.within(runs.level_seconds * std::exp(shift)).batches;
+}
+
+/// Does as the workers have done (central_wish): a decision counts from when they report it, and goes by the window
+/// that it was made on.
+void follow_wishes(guard_memory& memory, const observation& observed) {
+  std::uint64_t heeded = 0;
+  std::uint64_t total = 0;
+  for (const auto& report : observed.report->reports) {
+    heeded = std::max(heeded, report.decision.window);
+    total += report.batch;
+  }
+  if (const auto found = memory.decided.find(heeded); found != memory.decided.end())
+    memory.wish.decide(heeded, found->second);
+  memory.wish.close(observed.report->window, total);
 }
 
 /// Index of the validity bit of every field's group; the size of the state for groups that have none. A bit is its own.
@@ -169,6 +185,57 @@ guard_verdict step_in(std::string intervention, std::string reason, guard_memory
           .reason = std::move(reason),
           .memory = std::move(memory),
           .view = std::move(view)};
+}
+
+/// Whether the choices stand, of a generation that is remembered.
+guard_verdict weigh(const std::vector<choice>& choices, const batches& fallback, const observation& observed,
+                    const guard_rules& rules, guard_memory memory, const std::string& untrained) {
+  if (auto wrong = find_invalid(choices, observed); !wrong.empty()) {
+    memory.bounds.clear();
+    return step_in("not a valid choice", std::move(wrong), std::move(memory));
+  }
+  const auto& measured = *observed.measured;
+  if (!measured.any_measured())
+    return {.memory = std::move(memory), .view = "nothing is measured yet, so every valid choice stands"};
+
+  batches wanted;
+  for (const auto& each : choices)
+    wanted.push_back(each.batch);
+  const bool noise_known = measured.noise_scale() >= 0;
+  if (rules.wishes && !noise_known)
+    return {.memory = std::move(memory),
+            .view = "without a noise scale a wish moves nothing, so every valid one stands"};
+  const double correction = memory.wish.correction();
+  if (rules.wishes)
+    wanted = heed(wanted, observed, correction);
+  const auto other = rules.wishes ? heed(fallback, observed, correction) : fallback;
+  const auto plan = measured.judge(wanted);
+  const auto grown = static_cast<std::uint64_t>(unmeasured_growth * static_cast<double>(measured.initial_total()));
+  const auto highest_total = std::max(grown, measured.judge(observed.assigned).total);
+  if (!noise_known && plan.total > highest_total)
+    return step_in("growth without a noise scale",
+                   fmt::format("the policy wants a global batch of {}, and no noise scale has been measured yet that "
+                               "would speak for more than {}",
+                               plan.total, highest_total),
+                   std::move(memory));
+  const auto promised = compare(measured, wanted, noise_known ? other : best_split_of(measured, plan, highest_total));
+  const auto figures = describe(promised, noise_known, rules.wishes);
+  const auto stuck = follow_bounds(memory, observed, wanted, other);
+  if (promised.loss() > rules.margin)
+    return step_in("slower than goodput", figures, std::move(memory));
+  auto outside = untrained.empty() ? find_untrained(choices, observed, rules.trained_on) : untrained;
+  const bool matters = !rules.wishes || promised.loss() > rules.margin / 2;
+  if (matters && !outside.empty())
+    return step_in("state outside training", std::move(outside), std::move(memory));
+  if (!stuck.empty() && promised.loss() > 0)
+    return step_in("batch stuck at a bound", stuck, std::move(memory));
+  if (memory.hold > 0 && promised.loss() > rules.margin / 2) {
+    --memory.hold;
+    return {.intervention = "not close enough yet", .reason = figures, .memory = std::move(memory), .view = figures};
+  }
+  memory.hold = 0;
+  return {.memory = std::move(memory),
+          .view = figures + "; up to " + decimals(100 * rules.margin, 1) + " % less is let through"};
 }
 
 class guarded_controller final : public controller {
@@ -265,51 +332,18 @@ guard_verdict review(const std::vector<choice>& choices, const std::vector<std::
                      const std::string& untrained) {
   if (memory.generation != observed.report->generation)
     memory = {.generation = observed.report->generation};
-  if (auto wrong = find_invalid(choices, observed); !wrong.empty()) {
-    memory.bounds.clear();
-    return step_in("not a valid choice", std::move(wrong), std::move(memory));
-  }
-  const auto& measured = *observed.measured;
-  if (!measured.any_measured())
-    return {.memory = std::move(memory), .view = "nothing is measured yet, so every valid choice stands"};
-
-  batches wanted;
-  for (const auto& each : choices)
-    wanted.push_back(each.batch);
-  const bool noise_known = measured.noise_scale() >= 0;
-  if (rules.wishes && !noise_known)
-    return {.memory = std::move(memory),
-            .view = "without a noise scale a wish moves nothing, so every valid one stands"};
-  if (rules.wishes)
-    wanted = heed(wanted, observed);
-  const auto other = rules.wishes ? heed(fallback, observed) : fallback;
-  const auto plan = measured.judge(wanted);
-  const auto grown = static_cast<std::uint64_t>(unmeasured_growth * static_cast<double>(measured.initial_total()));
-  const auto highest_total = std::max(grown, measured.judge(observed.assigned).total);
-  if (!noise_known && plan.total > highest_total)
-    return step_in("growth without a noise scale",
-                   fmt::format("the policy wants a global batch of {}, and no noise scale has been measured yet that "
-                               "would speak for more than {}",
-                               plan.total, highest_total),
-                   std::move(memory));
-  const auto promised = compare(measured, wanted, noise_known ? other : best_split_of(measured, plan, highest_total));
-  const auto figures = describe(promised, noise_known, rules.wishes);
-  const auto stuck = follow_bounds(memory, observed, wanted, other);
-  if (promised.loss() > rules.margin)
-    return step_in("slower than goodput", figures, std::move(memory));
-  auto outside = untrained.empty() ? find_untrained(choices, observed, rules.trained_on) : untrained;
-  const bool matters = !rules.wishes || promised.loss() > rules.margin / 2;
-  if (matters && !outside.empty())
-    return step_in("state outside training", std::move(outside), std::move(memory));
-  if (!stuck.empty() && promised.loss() > 0)
-    return step_in("batch stuck at a bound", stuck, std::move(memory));
-  if (memory.hold > 0 && promised.loss() > rules.margin / 2) {
-    --memory.hold;
-    return {.intervention = "not close enough yet", .reason = figures, .memory = std::move(memory), .view = figures};
-  }
-  memory.hold = 0;
-  return {.memory = std::move(memory),
-          .view = figures + "; up to " + decimals(100 * rules.margin, 1) + " % less is let through"};
+  if (!rules.wishes)
+    return weigh(choices, fallback, observed, rules, std::move(memory), untrained);
+  follow_wishes(memory, observed);
+  auto verdict = weigh(choices, fallback, observed, rules, std::move(memory), untrained);
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < fallback.size(); ++i)
+    total += verdict.intervention.empty() ? choices[i].batch : fallback[i];
+  auto& decided = verdict.memory.decided;
+  decided[observed.report->window] = total;
+  if (decided.size() > wishes_most)
+    decided.erase(decided.begin());
+  return verdict;
 }
 
 std::unique_ptr<controller> make_guarded(std::unique_ptr<controller> learned, const cluster::cluster_file& file,

@@ -5,6 +5,7 @@
 
 #include "policy/controller.hpp"
 #include "policy/state_range.hpp"
+#include "policy/traces.hpp"
 
 #include <cstdint>
 #include <map>
@@ -32,6 +33,8 @@ struct guard_memory {
   std::uint64_t generation = 0;
   std::uint32_t hold = 0;                    ///< windows that the heuristic goes on for, unless the policy comes close
   std::map<std::uint32_t, bound_run> bounds; ///< by rank
+  central_wish wish;                         ///< of the workers, as their reports tell which decisions they heed
+  std::map<std::uint64_t, std::uint64_t> decided; ///< global batches of the newest wishes, by window
 };
 
 struct guard_verdict {
@@ -57,8 +60,9 @@ struct guard_verdict {
 /// and each takes what it computes within that. Entries outside the range of training speak against a wish only where
 /// what comes of it is worse than what would of the fallback's by more than half the margin. While the noise scale is
 /// not measured a wish moves nothing, so every valid one stands. The correction in force, by which the workers already
-/// aim elsewhere, is left out of what comes of either. Pure.
-/// `untrained`: what a shard has found of the states, which the root does not see.
+/// aim elsewhere, is not counted twice: a wish that they heed already moves nothing more. In a tree, whose shards
+/// follow a ruling one window later, it is the correction of one window later too. Pure. `untrained`: what a shard has
+/// found of the states, which the root does not see.
 guard_verdict review(const std::vector<choice>& choices, const std::vector<std::uint32_t>& fallback,
                      const observation& observed, const guard_rules& rules, guard_memory memory,
                      const std::string& untrained = {});

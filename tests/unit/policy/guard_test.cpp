@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 
@@ -189,6 +190,33 @@ TEST_F(Guard, ComparesWhatComesOfWishesWhereWorkersChoose) {
   EXPECT_THAT(far.reason, HasSubstr("what comes of the policy's wish"));
   memory = {};
   EXPECT_EQ(ask({7, 64}).intervention, "not a valid choice");
+}
+
+TEST_F(Guard, CountsAWishThatIsHeededAlreadyOnce) {
+  rules.wishes = true;
+  const batches wish{200, 100};
+  const auto moved_by = [&](const batch_plan& plan, double shift) {
+    return measured.within(measured.judge(plan.batches).level_seconds * std::exp(shift));
+  };
+  const auto promise_of = [&](const batch_plan& plan) {
+    return HasSubstr("wish promises " + std::to_string(std::lround(measured.judge(plan.batches).goodput)) + " useful");
+  };
+  const auto before = measured.judge({96, 48});
+  run_window(before.batches);
+  const double shift = wish_shift(std::log(300.0 / 144));
+  const auto heeded = moved_by(before, shift);
+  EXPECT_THAT(ask(wish).view, promise_of(heeded));
+
+  run_window(heeded.batches);
+  for (auto& report : shard.reports)
+    report.decision = {.term = 1, .window = window - 1};
+  const double more = wish_shift(std::log(300.0 / static_cast<double>(heeded.total)) + shift) - shift;
+  ASSERT_LT(std::abs(more), 0.1 * shift);
+  EXPECT_THAT(ask(wish).view, promise_of(moved_by(heeded, more)));
+  memory = {}; // what the workers heed is not known: it is taken for nothing
+  const double anew = wish_shift(std::log(300.0 / static_cast<double>(heeded.total)));
+  ASSERT_GT(anew, 0.5 * shift);
+  EXPECT_THAT(ask(wish).view, promise_of(moved_by(heeded, anew)));
 }
 
 TEST_F(Guard, LetsEveryValidWishStandThatMovesNothing) {
