@@ -77,6 +77,7 @@ void trace_field::deposit(std::span<const trace> laid) {
     expectations_.clear();
     return;
   }
+  const double aim_before = aim_;
   const auto before = arrivals_;
   for (std::size_t cell = 0; cell < cells; ++cell) {
     const double left = before[cell == 0 ? 0 : cell - 1];
@@ -88,6 +89,7 @@ void trace_field::deposit(std::span<const trace> laid) {
   std::size_t free = 0;
   double highest_aim = 0;
   double tremors = 0;
+  double delay = 0;
   supply_ = 0;
   double bound = 0; // seconds that the slowest takes whom its lowest batch size holds
   passed_total_ = total_;
@@ -105,15 +107,24 @@ void trace_field::deposit(std::span<const trace> laid) {
     highest_aim = std::max(highest_aim, each.aim);
     supply_ += each.supply;
     total_ += each.batch;
-    if (i < expectations_.size())
-      tremors += std::min(1.0, std::abs(std::log(each.arrival / expectations_[i]))) / static_cast<double>(workers_);
+    if (i >= expectations_.size())
+      continue;
+    tremors += std::min(1.0, std::abs(std::log(each.arrival / expectations_[i]))) / static_cast<double>(workers_);
+    delay = std::max(delay, std::log(each.arrival / std::max(expectations_[i], aim_before)));
   }
-  if (expectations_.size() == laid.size())
+  if (expectations_.size() == laid.size()) {
     trembling_ += (1 - remembered) * (tremors - trembling_);
+    delays_[delayed_steps_++ % delays_.size()] = delay;
+    auto ordered = delays_;
+    auto* const middle = ordered.data() + ordered.size() / 2;
+    std::nth_element(ordered.data(), middle, ordered.data() + ordered.size());
+    lateness_ = *middle;
+  }
   expectations_.resize(laid.size());
   std::ranges::transform(laid, expectations_.begin(), &trace::expected);
   aim_ = free > 0 ? std::exp(aims / static_cast<double>(free)) : highest_aim;
   expected_ = free > 0 ? std::exp(expectations / static_cast<double>(free)) : highest_aim;
+  bound *= std::exp(-lateness_); // who aims earlier will be as late by others' delays
   bound_ = bound < bound_ ? bound : bound_ + bound_rising * (bound - bound_);
   if (free > 0) {
     aim_ = std::max(aim_, bound);
@@ -171,7 +182,7 @@ void trace_worker::pass_barrier(const trace_field& field, double step_seconds) {
   if (step_seconds_ == 0)
     barrier_ = x;
   exchange_.measure(field.slowest(), step_seconds);
-  elasticity_ = exchange_.elasticity(field.ready() ? field.aim() : field.slowest());
+  elasticity_ = exchange_.elasticity(field.ready() ? field.aim() * std::exp(field.lateness()) : field.slowest());
   barrier_ += 0.3 * (x - barrier_);
   step_seconds_ = step_seconds;
 }

@@ -60,9 +60,10 @@ public:
   static std::size_t cell_of(double arrival, double slowest);
   double centre() const; ///< mean arrival over the slowest's, (0, 1]; 1 while nothing is laid down
   /// Seconds that workers mean to compute: the geometric mean of the aims of those whom no bound holds, and no less
-  /// than what a worker at its lowest batch size takes.
+  /// than what a worker at its lowest batch size takes, less the delay that is counted on (`lateness`).
   double aim() const { return aim_; }
-  /// What a worker at its lowest batch size takes, where there has been one for a while: nobody gains by less.
+  /// What a worker at its lowest batch size takes, where there has been one for a while, less the delay that is counted
+  /// on: nobody gains by less.
   double bound() const { return bound_; }
   double expected() const { return expected_; }       ///< the same mean of what they will compute, by their choice
   double slowest() const { return slowest_; }         ///< seconds of the last step
@@ -74,6 +75,9 @@ public:
   double total_at_aim() const;
   double passed_total() const { return passed_total_; } ///< and of the last one
   double trembling() const { return trembling_; }       ///< mean deviation of arrivals from the aims' logarithm
+  /// Logarithm by which a step takes longer than all aim at because somebody is slower than it was: the median of the
+  /// last steps. Of many workers somebody nearly always is.
+  double lateness() const { return lateness_; }
   std::size_t workers() const { return workers_; }
 
 private:
@@ -90,6 +94,9 @@ private:
   std::size_t workers_ = 0;
   bool complete_ = false;
   std::vector<double> expectations_; ///< of the step before, for `trembling`
+  std::array<double, 16> delays_{};  ///< of the last steps, for `lateness`
+  std::size_t delayed_steps_ = 0;    ///< that were measured
+  double lateness_ = 0;
 };
 
 /// Logarithm by which a decision moves what all aim at, whose global batch is off by `log_change`, a logarithm too,

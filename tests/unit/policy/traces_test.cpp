@@ -163,6 +163,36 @@ TEST(TraceField, AimsAtTheMeanOfThoseWhomNoBoundHolds) {
   EXPECT_DOUBLE_EQ(field.aim(), 9) << "a worker at its lowest batch size is waited for anyway";
 }
 
+/// Steps of three whose aim is a second and of one whose lowest batch size takes two; in every `each`-th step one of
+/// the three takes so long.
+trace_field delayed_field(double seconds, std::uint64_t each) {
+  trace_field field;
+  for (std::uint64_t step = 0; step < 200; ++step) {
+    std::vector<trace> laid(4, {.batch = 8, .arrival = 1, .aim = 1, .expected = 1, .supply = 10});
+    laid[3] = {.batch = 1, .arrival = 2, .aim = 2, .expected = 2};
+    for (auto& one : laid)
+      one.aim = one.expected = one.supply > 0 && field.ready() ? field.aim() : one.aim;
+    for (std::size_t i = 0; i < 3; ++i)
+      laid[i].arrival = field.ready() ? field.aim() : 1;
+    if (step % each == 0)
+      laid[step / each % 3].arrival *= seconds;
+    field.deposit(laid);
+  }
+  return field;
+}
+
+TEST(TraceField, AimsBelowABoundByTheDelayThatIsCountedOn) {
+  const auto calm = delayed_field(1, 1);
+  EXPECT_DOUBLE_EQ(calm.lateness(), 0);
+  EXPECT_NEAR(calm.bound(), 2, 0.01);
+  EXPECT_DOUBLE_EQ(calm.aim(), 2) << "the one at its lowest batch size is waited for anyway";
+  const auto delayed = delayed_field(1.6, 1);
+  EXPECT_NEAR(delayed.lateness(), std::log(1.6), 1e-6);
+  EXPECT_NEAR(delayed.bound(), 2 / 1.6, 0.01) << "the step takes two seconds as it is";
+  EXPECT_DOUBLE_EQ(delayed_field(1.6, 3).lateness(), 0) << "a third of the steps are no rule";
+  EXPECT_DOUBLE_EQ(delayed_field(0.5, 1).lateness(), 0);
+}
+
 TEST(TraceWorker, LearnsNothingOfTheExchangeFromAStepWhoseTracesAreNotAllThere) {
   trace_field field;
   trace_worker self({.lowest = 1, .highest = 512});
