@@ -64,19 +64,38 @@ std::size_t trace_network::best(const trace_view& seen) const {
   return static_cast<std::size_t>(std::ranges::max_element(all) - all.begin());
 }
 
-void trace_network::differentiate(const trace_view& seen, std::size_t action, float slope, parameters& gradient) const {
+void trace_network::differentiate(const trace_view& seen, const values& slopes, parameters& gradient) const {
   const auto units = activate(seen);
   std::array<float, hidden> through{};
   for (std::size_t unit = 0; unit < hidden; ++unit) {
-    const auto at = second_weights + unit * actions + action;
-    gradient[at] += slope * units[unit];
-    through[unit] = units[unit] > 0 ? slope * weights_[at] : 0;
+    const auto at = second_weights + unit * actions;
+    for (std::size_t action = 0; action < actions; ++action) {
+      gradient[at + action] += slopes[action] * units[unit];
+      through[unit] += units[unit] > 0 ? slopes[action] * weights_[at + action] : 0;
+    }
     gradient[first_biases + unit] += through[unit];
   }
-  gradient[second_biases + action] += slope;
+  for (std::size_t action = 0; action < actions; ++action)
+    gradient[second_biases + action] += slopes[action];
   for (std::size_t i = 0; i < trace_inputs; ++i)
     for (std::size_t unit = 0; unit < hidden; ++unit)
       gradient[i * hidden + unit] += through[unit] * seen[i];
+}
+
+void trace_network::prefer(std::size_t action, float value) {
+  weights_[second_biases + action] = value;
+}
+
+void trace_adam::descend(trace_network::parameters& weights, const trace_network::parameters& gradient,
+                         double learning_rate) {
+  const auto steps = static_cast<double>(++updates);
+  const auto rate = static_cast<float>(learning_rate * std::sqrt(1 - std::pow(keep_square, steps)) /
+                                       (1 - std::pow(keep_mean, steps)));
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    mean[i] += (1 - keep_mean) * (gradient[i] - mean[i]);
+    square[i] += (1 - keep_square) * (gradient[i] * gradient[i] - square[i]);
+    weights[i] -= rate * mean[i] / (std::sqrt(square[i]) + 1e-8F);
+  }
 }
 
 storage::tensor_file to_file(const trace_policy& policy) {
@@ -158,39 +177,39 @@ void trace_learner::learn() {
     if (options_.discount > 0)
       wanted += static_cast<float>(options_.discount) * target_.evaluate(one.next)[network_.best(one.next)];
     const float error = network_.evaluate(one.seen)[one.action] - wanted;
-    network_.differentiate(one.seen, one.action,
-                           std::clamp(error, -1.0F, 1.0F) / static_cast<float>(options_.minibatch), gradient);
+    trace_network::values slopes{};
+    slopes[one.action] = std::clamp(error, -1.0F, 1.0F) / static_cast<float>(options_.minibatch);
+    network_.differentiate(one.seen, slopes, gradient);
   }
-  ++updates_;
-  const auto steps = static_cast<double>(updates_);
-  const auto rate = static_cast<float>(options_.learning_rate * std::sqrt(1 - std::pow(keep_square, steps)) /
-                                       (1 - std::pow(keep_mean, steps)));
-  auto& weights = network_.weights();
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    mean_[i] += (1 - keep_mean) * (gradient[i] - mean_[i]);
-    square_[i] += (1 - keep_square) * (gradient[i] * gradient[i] - square_[i]);
-    weights[i] -= rate * mean_[i] / (std::sqrt(square_[i]) + 1e-8F);
-  }
-  if (updates_ % options_.follow_every == 0)
+  adam_.descend(network_.weights(), gradient, options_.learning_rate);
+  if (adam_.updates % options_.follow_every == 0)
     target_ = network_;
+}
+
+void trace_learner::learn_from(std::span<const trace_transition> lived) {
+  for (std::size_t i = 0; i < lived.size(); ++i) {
+    remember(lived[i]);
+    if ((i + 1) % options_.steps_an_update == 0)
+      learn();
+  }
 }
 
 std::vector<double> trace_learner::save() const {
   std::vector<double> numbers;
-  for (const auto* each : {&network_.weights(), &target_.weights(), &mean_, &square_})
+  for (const auto* each : {&network_.weights(), &target_.weights(), &adam_.mean, &adam_.square})
     numbers.insert(numbers.end(), each->begin(), each->end());
-  numbers.push_back(static_cast<double>(updates_));
+  numbers.push_back(static_cast<double>(adam_.updates));
   numbers.push_back(options_.learning_rate);
   return numbers;
 }
 
 void trace_learner::restore(std::span<const double> saved) {
-  for (auto* each : {&network_.weights(), &target_.weights(), &mean_, &square_}) {
+  for (auto* each : {&network_.weights(), &target_.weights(), &adam_.mean, &adam_.square}) {
     std::ranges::transform(saved.first(each->size()), each->begin(),
                            [](double one) { return static_cast<float>(one); });
     saved = saved.subspan(each->size());
   }
-  updates_ = static_cast<std::uint64_t>(saved[0]);
+  adam_.updates = static_cast<std::uint64_t>(saved[0]);
   options_.learning_rate = saved[1];
 }
 

@@ -35,8 +35,10 @@ public:
   values evaluate(const trace_view& seen) const;
   /// The action of the highest value.
   std::size_t best(const trace_view& seen) const;
-  /// Adds the gradient of `slope` times the value of `action` to `gradient`.
-  void differentiate(const trace_view& seen, std::size_t action, float slope, parameters& gradient) const;
+  /// Adds the gradient of the sum of all values, each times its slope, to `gradient`.
+  void differentiate(const trace_view& seen, const values& slopes, parameters& gradient) const;
+  /// What the action is worth at first, whatever is seen: the bias of its value.
+  void prefer(std::size_t action, float value);
   const parameters& weights() const { return weights_; }
   parameters& weights() { return weights_; }
 
@@ -70,6 +72,15 @@ std::string from_file(const storage::tensor_file& file, trace_policy& result);
 /// The same from the bytes of a file. No bytes: the hand rule.
 std::string read_trace_policy(std::span<const std::uint8_t> bytes, trace_policy& result);
 
+/// Kingma and Ba 2015, arXiv 1412.6980.
+struct trace_adam {
+  trace_network::parameters mean{};
+  trace_network::parameters square{};
+  std::uint64_t updates = 0;
+
+  void descend(trace_network::parameters& weights, const trace_network::parameters& gradient, double learning_rate);
+};
+
 struct trace_transition {
   trace_view seen{};
   std::size_t action = 0;
@@ -82,7 +93,8 @@ struct trace_learning {
   double discount = 0.5;
   std::uint32_t replay = 4000; ///< transitions that are remembered
   std::uint32_t minibatch = 32;
-  std::uint32_t follow_every = 250; ///< updates after which the target network follows
+  std::uint32_t steps_an_update = 32; ///< that are lived through
+  std::uint32_t follow_every = 250;   ///< updates after which the target network follows
 };
 
 /// Double DQN (van Hasselt et al. 2016, arXiv 1509.06461) with the Huber loss, Adam, and a memory of its own.
@@ -94,9 +106,12 @@ public:
   void remember(const trace_transition& one);
   /// One update on a minibatch of what is remembered; nothing before there is one.
   void learn();
+  /// Remembers all of them, and learns after every so many.
+  void learn_from(std::span<const trace_transition> lived);
   void set_learning_rate(double rate) { options_.learning_rate = rate; }
   /// All but what is remembered, as numbers; `restore` takes as many back.
   static constexpr std::size_t saved_numbers = 4 * trace_network::parameter_count + 2;
+  static constexpr std::size_t saved_squares = 3 * trace_network::parameter_count; ///< from here none is below 0
   std::vector<double> save() const;
   void restore(std::span<const double> saved);
 
@@ -106,9 +121,7 @@ private:
   trace_network target_;
   std::vector<trace_transition> memory_;
   std::size_t oldest_ = 0;
-  std::uint64_t updates_ = 0;
-  trace_network::parameters mean_{};
-  trace_network::parameters square_{};
+  trace_adam adam_;
   storage::splitmix64 numbers_;
 };
 

@@ -5,18 +5,21 @@
 ///
 /// A stage is all scenarios with the same number of workers; stages come in the order of that number, each for an equal
 /// share of the updates, in which every other environment goes on with those before. The n-th worker of every cluster
-/// of a stage is taught as one, by a double DQN of its own that shares nothing with the others'. Those who are new in a
-/// stage start as copies. In a round every environment advances ppo.horizon windows by the networks as they are; then
-/// each learner learns from what its own workers lived through, in the environments' order. The result depends on the
-/// scenarios, the options and the seed, not on the number of threads.
+/// of a stage is taught as one, by a double DQN or PPO of its own that shares nothing with the others'. Those who are
+/// new in a stage start as copies. In a round every environment advances ppo.horizon windows by the networks as they
+/// are; then each learner learns from what its own workers lived through, in the environments' order. The result
+/// depends on the scenarios, the options and the seed, not on the number of threads.
 
 #include "policy/trace_network.hpp"
+#include "policy/trace_ppo.hpp"
 #include "simulator/policy_training.hpp"
+#include "simulator/random_stream.hpp"
 #include "simulator/resumable_training.hpp"
 #include "simulator/simulation.hpp"
 
 #include <cstdint>
 #include <memory>
+#include <variant>
 #include <vector>
 
 namespace dynamix::simulator {
@@ -24,6 +27,7 @@ namespace dynamix::simulator {
 struct trace_training_options : policy_training_options {
   std::uint32_t updates = 200; ///< in all; says when a stage ends
   bool masked = false;         ///< the workers do not see the traces: to compare with
+  bool ppo = false;            ///< each learns by PPO instead of a DQN
 };
 
 class trace_training : public resumable_training {
@@ -39,11 +43,18 @@ public:
   std::vector<std::uint8_t> save() const override;
 
 private:
+  using learner = std::variant<policy::trace_learner, policy::trace_ppo_learner>;
   struct environment {
     std::uint64_t episodes = 0; ///< begun
     std::unique_ptr<simulation> run;
     std::vector<std::vector<policy::trace_transition>> lived; ///< by worker
+    /// Whether a worker's action is one to learn from: the newest, and the one before.
+    std::vector<std::pair<bool, bool>> counts;
   };
+  learner new_learner(const policy::trace_network* start, std::uint64_t seed, std::uint64_t first_seed) const;
+  std::size_t act(environment& place, std::size_t worker, const policy::trace_view& seen, double exploration,
+                  random_stream& numbers) const;
+  void learn(std::size_t worker, double rate);
   std::size_t stage_of(std::uint64_t update) const;
   void enter_stage(std::size_t stage);
   double exploration() const;
@@ -56,7 +67,7 @@ private:
   trace_training_options options_;
   std::vector<std::vector<scenario>> stages_; ///< by number of workers
   std::size_t stage_ = 0;
-  std::vector<policy::trace_learner> learners_;
+  std::vector<learner> learners_;
   std::vector<environment> environments_;
 };
 

@@ -38,6 +38,7 @@ struct train_arguments {
   std::uint32_t evaluate_every = 20;
   bool resume = false;
   bool mask_traces = false;
+  std::string learner = "dqn";
 };
 
 /// The learning rate falls to 0 with the last update, unless somebody has said otherwise.
@@ -54,7 +55,9 @@ std::unique_ptr<simulator::resumable_training> begin_training(const train_argume
       .seed = arguments.seed, .environments = arguments.environments, .jobs = arguments.jobs};
   if (scenarios.front().file.arbitrator.policy == cluster::policy_kind::stigmergic)
     return std::make_unique<simulator::trace_training>(
-        scenarios, simulator::trace_training_options{common, arguments.updates, arguments.mask_traces}, saved);
+        scenarios,
+        simulator::trace_training_options{common, arguments.updates, arguments.mask_traces, arguments.learner == "ppo"},
+        saved);
   return std::make_unique<simulator::policy_training>(scenarios, common, saved);
 }
 
@@ -206,8 +209,11 @@ int train_policy(const train_arguments& arguments, command_context& context) {
   if (!cluster::has_parameters(scenarios.front().file.arbitrator.policy))
     return refuse(context.err,
                   "--policy: " + arguments.policy + " learns nothing; choose ppo, ppo-add, ppo-simple or stigmergic");
-  if (arguments.mask_traces && scenarios.front().file.arbitrator.policy != cluster::policy_kind::stigmergic)
+  const bool by_traces = scenarios.front().file.arbitrator.policy == cluster::policy_kind::stigmergic;
+  if (arguments.mask_traces && !by_traces)
     return refuse(context.err, "--mask-traces: " + arguments.policy + " has no traces; add --policy stigmergic");
+  if (arguments.learner != "dqn" && !by_traces)
+    return refuse(context.err, "--learner: " + arguments.policy + " has its own; add --policy stigmergic");
   anneal(scenarios, arguments);
   simulator::align(scenarios);
 
@@ -265,6 +271,11 @@ void add_train_policy(CLI::App& app, command_context& context) {
   command->add_flag("--resume", arguments->resume, "Resume from OUT.training; environments begin new episodes");
   command->add_flag("--mask-traces", arguments->mask_traces,
                     "Of stigmergic: the workers do not see the traces (to compare with)");
+  command
+      ->add_option("--learner", arguments->learner,
+                   "Of stigmergic: how each worker learns by itself, dqn (as the source does) or ppo")
+      ->check(CLI::IsMember({"dqn", "ppo"}))
+      ->capture_default_str();
   command->callback(
       [arguments, &context] { context.work = [arguments, &context] { return train_policy(*arguments, context); }; });
 }

@@ -1,4 +1,5 @@
 #include "policy/trace_network.hpp"
+#include "policy/trace_ppo.hpp"
 #include "policy/traces.hpp"
 
 #include <gmock/gmock.h>
@@ -278,16 +279,20 @@ TEST(TraceNetwork, GradientIsThatOfFiniteDifferences) {
   storage::splitmix64 numbers(5);
   auto network = random_network(numbers);
   const auto seen = random_view(numbers);
-  constexpr std::size_t action = 3;
+  constexpr trace_network::values slopes{0, 0.25F, 0, 1, 0, 0, -0.5F};
+  const auto weighted = [&] {
+    const auto all = network.evaluate(seen);
+    return std::inner_product(all.begin(), all.end(), slopes.begin(), 0.0F);
+  };
   trace_network::parameters gradient{};
-  network.differentiate(seen, action, 1, gradient);
+  network.differentiate(seen, slopes, gradient);
   constexpr float step = 1e-2F; // piecewise linear in every weight
   for (std::size_t i = 0; i < gradient.size(); i += 7) {
     const float before = network.weights()[i];
     network.weights()[i] = before + step;
-    const float above = network.evaluate(seen)[action];
+    const float above = weighted();
     network.weights()[i] = before - step;
-    const float below = network.evaluate(seen)[action];
+    const float below = weighted();
     network.weights()[i] = before;
     EXPECT_NEAR(gradient[i], (above - below) / (2 * step), 2e-2) << i;
   }
@@ -343,6 +348,61 @@ TEST(TraceLearner, GoesOnFromWhatItSaved) {
   teach(second);
   EXPECT_EQ(first.network().weights(), second.network().weights());
   EXPECT_NE(first.network().weights(), learner.network().weights());
+}
+
+TEST(TracePpo, LearnsWhichActionIsWorthMostAndBeginsWithTheHandRule) {
+  storage::splitmix64 numbers(7);
+  const auto place = [&numbers] { return numbers.below(10'000) / 10'000.0; };
+  const trace_ppo_learning how{.learning_rate = 0.003};
+  trace_ppo_learner learner(trace_ppo_learner::fresh(numbers, how), 11, how);
+  int by_hand = 0;
+  for (int i = 0; i < 1000; ++i)
+    by_hand += learner.draw(random_view(numbers), place()) == hand_action ? 1 : 0;
+  EXPECT_NEAR(by_hand, 700, 60) << "of 1,000: as often as its options say";
+  const auto best = [](const trace_view& seen) { return seen[4] > 0 ? std::size_t{2} : std::size_t{5}; };
+  for (int round = 0; round < 60; ++round) {
+    std::vector<trace_transition> lived;
+    for (int i = 0; i < 256; ++i) {
+      trace_transition one{.seen = random_view(numbers), .next = random_view(numbers)};
+      one.action = learner.draw(one.seen, place());
+      one.reward = one.action == best(one.seen) ? 0.5F : -0.5F;
+      lived.push_back(one);
+    }
+    learner.learn_from(lived);
+  }
+  int right = 0;
+  for (int i = 0; i < 500; ++i) {
+    const auto seen = random_view(numbers);
+    right += learner.network().best(seen) == best(seen) ? 1 : 0;
+  }
+  EXPECT_GT(right, 430) << "of 500";
+}
+
+TEST(TracePpo, GoesOnFromWhatItSaved) {
+  storage::splitmix64 numbers(9);
+  const auto lived = [&numbers](const trace_ppo_learner& by) {
+    std::vector<trace_transition> all;
+    for (int i = 0; i < 64; ++i) { // one minibatch, whose order says nothing
+      trace_transition one{.seen = random_view(numbers), .reward = 0.1F * static_cast<float>(i % 3)};
+      one.action = by.draw(one.seen, i / 64.0);
+      all.push_back(one);
+    }
+    return all;
+  };
+  trace_ppo_learner learner(random_network(numbers), 3, {.passes = 1});
+  learner.learn_from(lived(learner));
+  const auto saved = learner.save();
+  ASSERT_EQ(saved.size(), trace_ppo_learner::saved_numbers);
+  EXPECT_GE(*std::min_element(saved.begin() + trace_ppo_learner::saved_squares, saved.end()), 0);
+  trace_ppo_learner other(trace_network(), 4, {.passes = 1});
+  other.restore(saved);
+  EXPECT_EQ(other.network().weights(), learner.network().weights());
+  const auto lesson = lived(learner);
+  learner.learn_from(lesson);
+  other.learn_from(lesson);
+  for (std::size_t i = 0; i < trace_network::parameter_count; i += 11)
+    EXPECT_NEAR(other.network().weights()[i], learner.network().weights()[i], 1e-4) << i;
+  EXPECT_NE(other.network().weights(), trace_ppo_learner(trace_network(), 4, {}).network().weights());
 }
 
 TEST(TracePolicy, ComesBackFromItsFileAndRefusesAnothers) {

@@ -18,8 +18,8 @@ scenario unequal(std::uint32_t workers) {
   return made;
 }
 
-trace_training_options few_rounds(std::uint32_t jobs, std::uint64_t seed = 1) {
-  return {{.seed = seed, .environments = 3, .jobs = jobs}, 4, false};
+trace_training_options few_rounds(std::uint32_t jobs, std::uint64_t seed = 1, bool ppo = false) {
+  return {{.seed = seed, .environments = 3, .jobs = jobs}, 4, false, ppo};
 }
 
 policy::trace_policy networks_of(const trace_training& training) {
@@ -35,9 +35,23 @@ TEST(TraceTraining, LearnsTheSameForASeedOnAnyNumberOfThreads) {
       training.run_round();
     return training.save();
   };
-  const auto alone = trained(few_rounds(1));
-  EXPECT_EQ(trained(few_rounds(3)), alone);
-  EXPECT_NE(trained(few_rounds(1, 2)), alone);
+  for (const bool ppo : {false, true}) {
+    const auto alone = trained(few_rounds(1, 1, ppo));
+    EXPECT_EQ(trained(few_rounds(3, 1, ppo)), alone);
+    EXPECT_NE(trained(few_rounds(1, 2, ppo)), alone);
+  }
+}
+
+TEST(TraceTraining, GoesOnWithEitherLearnerAndNotWithTheOthers) {
+  for (const bool ppo : {false, true}) {
+    trace_training training({unequal(2)}, few_rounds(1, 1, ppo));
+    EXPECT_GT(training.run_round().transitions, 0);
+    trace_training resumed({unequal(2)}, few_rounds(1, 1, ppo), training.save());
+    EXPECT_EQ(networks_of(resumed).networks[1].weights(), networks_of(training).networks[1].weights());
+    EXPECT_GT(resumed.run_round().transitions, 0);
+    EXPECT_NE(networks_of(resumed).networks[1].weights(), networks_of(training).networks[1].weights());
+    EXPECT_THROW(trace_training({unequal(2)}, few_rounds(1, 1, !ppo), training.save()), std::invalid_argument);
+  }
 }
 
 TEST(TraceTraining, GoesFromFewWorkersToManyWhoBeginAsCopies) {
