@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""Real processes on this machine whose hosts are slowed down: how soon work moves, and how fast training is.
+
+    benchmarks/live_reaction.py --program build/release/node/dynamix-node          # both parts, see --help
+
+**Reaction.** A cluster file without its slow-downs, but for one: at a random moment a random worker becomes four times
+slower. Counted are the steps, from the first one that it computes slowly, that pass before the others wait for less
+than 20 % of a step: `computing` goes by how much less they compute than the slowest (1 - own / slowest's), `blocked` by
+how long they really wait, the exchange included.
+
+**Speed.** The same cluster file with its slow-downs, under each policy: samples a second from the end of the first
+window to the end, over those of `static` and of the best rival, each seed's policies in turn. Beside them the machine's
+bound, if all cores are busy: the fastest that `static` or the first policy is where nobody is slowed down, times what
+the slow-downs leave of it. A slowed host sleeps, so n hosts on c cores have min(c, sum of 1 / slow-down) of min(c, n).
+
+Both read the traces of steps (`--trace`), which every run writes. Only on a quiet machine do the figures mean anything:
+the load at the beginning of each run is printed.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+SOURCE = pathlib.Path(__file__).resolve().parents[1]
+RIVALS = ("lb-bsp", "omnilearn", "goodput")
+POLICIES = ("ppo+reflex", "static", *RIVALS)
+FACTOR = 4.0
+WAITING = 0.2       # share of a step
+SEEN = 2.0          # times as long for a sample as before: the slow-down has begun
+WARM_STEPS = 10     # that are no measure of speed
+RUN_SECONDS = 1800  # a run that takes longer is ended
+
+
+@dataclass
+class Step:
+    """One worker's part of a step."""
+    begin: float
+    end: float
+    batch: int
+    compute: float
+    blocked: float
+
+
+Hosts = List[Dict[str, Any]]
+Steps = Dict[int, Dict[str, Step]]  # by number, then host
+
+
+def free_ports(count: int) -> List[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [int(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def read_cluster(path: pathlib.Path) -> Tuple[str, Hosts]:
+    """The text before the hosts, its paths absolute, and the hosts."""
+    text = path.read_text()
+    head = text[:text.index("[[host]]")].replace('"../', f'"{path.resolve().parent}/../')
+    hosts = tomllib.loads(text)["host"]
+    for host in hosts:
+        at_first = {"at_seconds": 0.0, "compute_slowdown": host.get("compute_slowdown", 1.0)}
+        host["emulate"] = [at_first, *host.get("emulate", [])]
+    return head, hosts
+
+
+def write_cluster(path: pathlib.Path, head: str, hosts: Hosts) -> None:
+    lines = [head]
+    for host, port in zip(hosts, free_ports(len(hosts))):
+        lines += ["[[host]]", f'name = "{host["name"]}"', f"port = {port}",
+                  f"roles = {json.dumps(host.get('roles', ['worker']))}"]
+        for each in host["emulate"]:
+            at_first = each["at_seconds"] == 0
+            lines += [] if at_first else ["[[host.emulate]]", f"at_seconds = {each['at_seconds']}"]
+            lines += [f"compute_slowdown = {each['compute_slowdown']}"]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def workers_of(hosts: Hosts) -> Hosts:
+    return [host for host in hosts if "worker" in host.get("roles", ["worker"])]
+
+
+def read_steps(run: pathlib.Path) -> Steps:
+    """Of those steps that all workers have traced."""
+    steps: Steps = {}
+    files = sorted((run / "traces").glob("*.jsonl"))
+    for path in files:
+        for line in path.read_text().splitlines():
+            if '"kind":"step"' not in line:
+                continue
+            row = json.loads(line)
+            args = row["args"]
+            number = int(row["name"].split()[1])
+            steps.setdefault(number, {})[path.stem] = Step(row["begin"], row["end"], args["batch"],
+                                                           args["data"] + args["compute"], args["blocked"])
+    most = max((len(each) for each in steps.values()), default=0)
+    return {number: each for number, each in sorted(steps.items()) if len(each) == most}
+
+
+def train(options: argparse.Namespace, head: str, hosts: Hosts, policy: str, seed: int, extra: Sequence[str]) -> Steps:
+    """One run; its steps."""
+    name, *features = policy.split("+")
+    changes = [f"arbitrator.{each}=true" for each in features] + ["training.target_accuracy=0", *extra]
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "cluster.toml"
+        write_cluster(file, head, hosts)
+        run = pathlib.Path(folder) / "run"
+        command = [options.program, "local", "--cluster", str(file), "--policy", name, "--seed", str(seed), "--quiet",
+                   "--trace", "--out", str(run)]
+        for each in changes:
+            command += ["--set", each]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=RUN_SECONDS, check=False)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stdout[-3000:]}")
+        return read_steps(run)
+
+
+def load() -> str:
+    return f"{os.getloadavg()[0]:.1f}"
+
+
+def per_sample(step: Step) -> float:
+    return step.compute / max(1, step.batch)
+
+
+def waiting(step: Dict[str, Step], slowed: str) -> Tuple[float, float]:
+    """Mean share of the step that the others wait: by computing, by what they were blocked."""
+    slowest = max(each.compute for each in step.values())
+    others = [each for name, each in step.items() if name != slowed]
+    return (statistics.mean(1 - each.compute / slowest for each in others),
+            statistics.mean(each.blocked / (each.end - each.begin) for each in others))
+
+
+def find_onset(steps: Steps, slowed: str, at_seconds: float) -> Optional[int]:
+    """The first step that the host computes slowly."""
+    numbers = list(steps)
+    begun = steps[numbers[0]][slowed].begin
+    before = [number for number in numbers if steps[number][slowed].end - begun < at_seconds - 1][-20:]
+    if len(before) < 5:
+        return None
+    usual = statistics.median(per_sample(steps[number][slowed]) for number in before)
+    return next((number for number in numbers
+                 if number > before[-1] and per_sample(steps[number][slowed]) > SEEN * usual), None)
+
+
+def react(options: argparse.Namespace, path: pathlib.Path, policy: str, seed: int) -> None:
+    """One row of the reaction's table."""
+    head, hosts = read_cluster(path)
+    numbers = random.Random(f"{path.name} {seed}")
+    slowed = numbers.choice(workers_of(hosts))
+    at_seconds = round(numbers.uniform(*options.slow_between), 2)
+    for host in hosts:
+        host["emulate"] = [{"at_seconds": at_seconds, "compute_slowdown": FACTOR}] if host is slowed else []
+    busy = load()
+    steps = train(options, head, hosts, policy, seed, [f"training.epochs={options.reaction_epochs}"])
+    onset = find_onset(steps, slowed["name"], at_seconds)
+    later = [] if onset is None else [number for number in steps if number >= onset]
+    if onset is None or len(later) < 20:
+        print(f"| {path.stem} | {policy} | {seed} | the run ended too soon: --reaction-epochs | | | | {busy} |",
+              flush=True)
+        return
+    cells = []
+    shares = [waiting(steps[number], slowed["name"]) for number in later]
+    for kind in (0, 1):
+        late = next((i for i, each in enumerate(shares) if each[kind] < WAITING), None)
+        cells.append("never" if late is None else str(late))
+    before = [waiting(steps[number], slowed["name"])[0] for number in steps if number < onset][-20:]
+    after = [waiting(steps[number], slowed["name"])[0] for number in later[5:25]]
+    print(f"| {path.stem} | {policy} | {seed} | {slowed['name']} at {at_seconds} s | {cells[0]} | {cells[1]} | "
+          f"{100 * statistics.mean(before):.0f} %, {100 * statistics.mean(after):.0f} % | {busy} |", flush=True)
+
+
+def speed_of(steps: Steps) -> Tuple[float, float]:
+    """Samples a second, and the seconds that they took."""
+    timed = list(steps.values())[WARM_STEPS:]
+    if len(timed) < WARM_STEPS:
+        sys.exit("a run had too few steps to be timed: --epochs")
+    seconds = max(each.end for each in timed[-1].values()) - min(each.begin for each in timed[0].values())
+    return sum(each.batch for step in timed for each in step.values()) / seconds, seconds
+
+
+def slowdown_at(host: Dict[str, Any], seconds: float) -> float:
+    begun = [each["compute_slowdown"] for each in host["emulate"] if each["at_seconds"] <= seconds]
+    return float(begun[-1]) if begun else 1.0
+
+
+def share_left(hosts: Hosts, seconds: float, cores: int) -> float:
+    """Of the machine, by the slow-downs of a run that lasts so long."""
+    workers = workers_of(hosts)
+    speeds = [sum(1 / slowdown_at(host, seconds * (i + 0.5) / 1000) for host in workers) for i in range(1000)]
+    return statistics.mean(min(cores, each) for each in speeds) / min(cores, len(workers))
+
+
+def race(options: argparse.Namespace, path: pathlib.Path) -> None:
+    """The table of speeds of one cluster file."""
+    head, hosts = read_cluster(path)
+    extra = [f"training.epochs={options.epochs}"] if options.epochs else []
+    free: Hosts = [{**host, "emulate": []} for host in hosts]
+    cores = len(os.sched_getaffinity(0))
+    print(f"\n{path.stem}: samples/s (over static's), {cores} cores\n")
+    names = list(options.policies)
+    print("| seed | load | " + " | ".join(names) + " | all cores busy: bound | first / best rival | first / bound |")
+    print("|---" * (len(names) + 5) + "|", flush=True)
+    ratios: List[Tuple[float, float, float]] = []
+    for seed in range(1, options.seeds + 1):
+        busy = load()
+        order = names if seed % 2 else names[::-1]
+        runs = {policy: speed_of(train(options, head, hosts, policy, seed, extra)) for policy in order}
+        unslowed = max(speed_of(train(options, head, free, policy, seed, extra))[0] for policy in {"static", names[0]})
+        static = runs["static"][0]
+        first, seconds = runs[names[0]]
+        bound = unslowed * share_left(hosts, seconds, cores)
+        rival = max((runs[policy][0] for policy in RIVALS if policy in runs), default=static)
+        ratios.append((first / static, first / rival, first / bound))
+        cells = [f"{runs[policy][0]:.0f} ({runs[policy][0] / static:.3f})" for policy in names]
+        print(f"| {seed} | {busy} | {' | '.join(cells)} | {unslowed:.0f}: {bound:.0f} ({bound / static:.3f}) | "
+              f"{first / rival:.3f} | {first / bound:.3f} |", flush=True)
+    middle = [statistics.median(each) for each in zip(*ratios)]
+    print(f"\n{names[0]}, median of {len(ratios)} seeds: {middle[0]:.3f} of static's speed, {middle[1]:.3f} of the "
+          f"best rival's, {middle[2]:.3f} of the bound", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default="dynamix-node")
+    parser.add_argument("--clusters", nargs="+", type=pathlib.Path,
+                        default=[SOURCE / f"deployments/clusters/slow-steps-{n}.toml" for n in (2, 4)])
+    parser.add_argument("--parts", default="reaction,speed", help="comma-separated")
+    parser.add_argument("--policies", type=lambda text: text.split(","), default=list(POLICIES),
+                        help="of the race: the first one is judged; NAME+FIELD sets arbitrator.FIELD (ppo+reflex)")
+    parser.add_argument("--reacting", type=lambda text: text.split(","), help="of the reaction",
+                        default=["ppo+reflex", "stigmergic", "goodput"])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--epochs", type=float, help="of the race; the file's unless given")
+    parser.add_argument("--reaction-epochs", type=float, default=0.4)
+    parser.add_argument("--slow-between", type=float, nargs=2, default=(25.0, 45.0), metavar="SECONDS",
+                        help="the moment of the slow-down, in the reaction")
+    options = parser.parse_args()
+    if "static" not in options.policies:
+        parser.error("--policies needs static, which the others are compared with")
+    parts = options.parts.split(",")
+    if "reaction" in parts:
+        print("| file | policy | seed | slowed four times | steps of 20 % waiting: computing | blocked | waiting "
+              "before, after 5 steps | load |\n|---|---|---|---|---|---|---|---|", flush=True)
+        for path in options.clusters:
+            for seed in range(1, options.seeds + 1):
+                for policy in options.reacting:
+                    react(options, path, policy, seed)
+    if "speed" in parts:
+        for path in options.clusters:
+            race(options, path)
+
+
+if __name__ == "__main__":
+    main()
