@@ -50,8 +50,8 @@ public:
   void compressed(const exchange::compression_counts& counts) override {
     std::string forms; // where they are chosen by measurement
     if (counts.union_sums > 0)
-      forms = fmt::format(" dense_sums={} union_sums={} gather_sums={} lhc_sums={}", counts.dense_sums,
-                          counts.union_sums, counts.gather_sums, counts.lhc_sums);
+      forms = fmt::format(" dense_sums={} union_sums={} gather_sums={} lhc_sums={} server_sums={}", counts.dense_sums,
+                          counts.union_sums, counts.gather_sums, counts.lhc_sums, counts.server_sums);
     spdlog::info(
         "compression sums={} own_items={} union_items={} sketched={} unfit={} unpeeled={} unsketched_sums={}{}",
         counts.sums, counts.own_items, counts.items, counts.sketched, counts.unfit, counts.unpeeled,

@@ -11,6 +11,7 @@ namespace {
 
 /// Rates within this factor of a group's lowest one count as equal.
 constexpr double equal_rates = 1.25;
+constexpr double worthwhile = 1.1;
 
 /// The largest share that a host can sum where a byte of gradients may take so many seconds.
 struct capacity {
@@ -84,6 +85,22 @@ server_plan plan_servers(std::span<const exchange_host> hosts) {
   for (auto& share : plan.shares)
     share /= total;
   return plan;
+}
+
+double seconds_per_byte(std::span<const exchange_host> hosts, std::span<const double> shares) {
+  const auto workers = static_cast<double>(std::ranges::count_if(hosts, &exchange_host::works));
+  double longest = 0;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const auto& host = hosts[i];
+    const double moved = host.works ? 1 + (workers - 2) * shares[i] : workers * shares[i];
+    const double added = (host.works ? workers - 1 : workers) * shares[i];
+    longest = std::max({longest, moved / host.link_rate, added / host.sum_rate});
+  }
+  return longest;
+}
+
+bool pays(const server_plan& plan) {
+  return worthwhile * plan.seconds_per_byte < plan.ring_seconds_per_byte;
 }
 
 std::vector<double> even_out(std::span<const double> rates) {

@@ -44,6 +44,14 @@ struct server_plan {
 /// reach 1, but not below M/min r. A ring takes 2(n-1)/n M/min r. At least one host works and one serves.
 server_plan plan_servers(std::span<const exchange_host> hosts);
 
+/// The seconds of a byte of gradients where these hosts, of whom at least two work, sum these shares, which sum to 1:
+/// of the host that takes the longest.
+double seconds_per_byte(std::span<const exchange_host> hosts, std::span<const double> shares);
+
+/// Whether servers are to be taken rather than a ring. They must promise to be faster by a tenth: the prediction is not
+/// more exact.
+bool pays(const server_plan& plan);
+
 /// Measured rates of which those within a quarter of each other are made equal, since they may differ by chance.
 std::vector<double> even_out(std::span<const double> rates);
 

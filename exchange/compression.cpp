@@ -10,7 +10,7 @@ namespace {
 
 class compressing_group final : public group {
 public:
-  compressing_group(std::unique_ptr<group> below, form how, compression_counts& counts, form_teller told)
+  compressing_group(std::unique_ptr<group> below, form how, compression_counts& counts, choice_teller told)
       : below_(std::move(below)), form_(how), counts_(counts), told_(std::move(told)) {}
 
   std::uint32_t position() const override { return below_->position(); }
@@ -32,6 +32,9 @@ public:
   std::unique_ptr<pending> combine(shared_words words, combining how) override {
     return below_->combine(std::move(words), how);
   }
+  std::unique_ptr<pending> sum(std::span<float> floats, std::shared_ptr<void> owner, float_sum how) override {
+    return below_->sum(floats, std::move(owner), how);
+  }
   std::unique_ptr<pending> exchange_blocks(shared_floats blocks, shared_floats into) override {
     return below_->exchange_blocks(std::move(blocks), std::move(into));
   }
@@ -44,12 +47,13 @@ private:
   std::unique_ptr<group> below_;
   const form form_;
   compression_counts& counts_;
-  const form_teller told_;
+  const choice_teller told_;
 };
 
 } // namespace
 
-std::unique_ptr<group> compress(std::unique_ptr<group> below, form how, compression_counts& counts, form_teller told) {
+std::unique_ptr<group> compress(std::unique_ptr<group> below, form how, compression_counts& counts,
+                                choice_teller told) {
   if (how == form::none || below->size() == 1)
     return below;
   return std::make_unique<compressing_group>(std::move(below), how, counts, std::move(told));

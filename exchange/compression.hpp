@@ -5,8 +5,11 @@
 ///
 /// - union_of_items: the members first agree on the items that any of them has (an OR of bits), then sum these alone.
 /// - gather: every member's items go to all, and all add them up.
-/// - lhc: sketches (exchange/sketch.hpp) are summed by the ring while the items are agreed on, and peeled. One round,
-///   but for items that do not fit the scale or do not peel; these follow as they are, and are counted.
+/// - lhc: sketches (exchange/sketch.hpp) are summed while the items are agreed on, and peeled. One round, but for items
+///   that do not fit the scale or do not peel; these follow as they are, and are counted.
+///
+/// Whoever sums for the group below does it here, too: servers add the bits, the union's items and the sketches as they
+/// are. They have no part in gather, where nobody sums for others.
 ///
 /// union_of_items and gather give the float32 sum in the order of the members' positions, bit for bit; lhc the exact
 /// sum, rounded once (zero is +0). All members have the same bits. (NaN is NaN, without a promise about its payload.)
@@ -15,14 +18,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
 
 namespace dynamix::exchange {
 
 /// `automatic`: of none, union_of_items, gather and lhc whichever is measured to be the fastest
-/// (exchange/form_choice.hpp), bucket by bucket. Sums have the bits of the form that was in use.
+/// (exchange/form_choice.hpp), in a ring or through servers where the group has both ways, bucket by bucket. Sums have
+/// the bits of the form that was in use.
 enum class form : std::uint8_t { none, union_of_items, gather, lhc, automatic };
 
 /// Smaller sparse buckets are summed as plain ones: a round trip costs more than their bytes.
@@ -42,16 +44,14 @@ struct compression_counts {
   std::uint64_t union_sums = 0;
   std::uint64_t gather_sums = 0;
   std::uint64_t lhc_sums = 0;
+  std::uint64_t server_sums = 0; ///< of all these: through servers, where the ring was there too
 
   bool operator==(const compression_counts&) const = default;
 };
 
-/// For a person: which form sums a bucket from now on, and why.
-using form_teller = std::function<void(const std::string&)>;
-
 /// A group that compresses sparse buckets. Takes `below` over; returns it as it is for form::none and for a group of
 /// one. `counts` must outlive the group and its buckets. `told`, of form::automatic, may be empty.
 std::unique_ptr<group> compress(std::unique_ptr<group> below, form how, compression_counts& counts,
-                                form_teller told = {});
+                                choice_teller told = {});
 
 } // namespace dynamix::exchange

@@ -6,15 +6,26 @@
 #include "exchange/compression.hpp"
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string_view>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace dynamix::exchange {
 
-/// "dense", "union", "gather" or "lhc".
-std::string_view name_of(form how);
+/// How a bucket is summed: in which form, and by whom.
+struct route {
+  form how = form::union_of_items;
+  bool by_servers = false; ///< never with form::gather, where nobody sums for others
+
+  auto operator<=>(const route&) const = default;
+};
+
+/// "dense", "union", "gather" or "lhc", and "through servers" behind it.
+std::string name_of(route by);
 
 /// What a sum has to move.
 struct form_load {
@@ -23,27 +34,43 @@ struct form_load {
   std::size_t item_floats = 1; ///< of an item
   std::size_t longest = 0;     ///< items of the member that brings the most
   std::size_t together = 0;    ///< items that any member brings
+  double servers_time = 0;     ///< of servers, in relation to the same sum in a ring, as predicted; 0: there are none
 };
 
-/// Bytes that a member sends for one sum, and receives. `how` is none, union_of_items, gather or lhc.
-double bytes_of(form how, const form_load& load);
+/// Bytes that a member of a ring sends for one sum, and receives. `how` is none, union_of_items, gather or lhc. Through
+/// servers: so many as the ring would send in the time that servers are predicted to take.
+double bytes_of(route by, const form_load& load);
 
-/// The seconds of a byte of each form are what it was last measured to take. A form that was not measured is hoped to
-/// be as fast a byte as the fastest that was: so each that could win is tried once, and none that cannot. What was
-/// measured is forgotten when the form in use has come to take half or twice as much a byte.
+/// A choice is looked at after so many sums, of which the first ones show what sizes to agree on and are not measured.
+struct look {
+  static constexpr std::uint64_t sums = 8;
+  static constexpr std::uint64_t warm = 3;
+};
+
+/// The seconds of a byte of each route are what it was last measured to take. One that was not measured is hoped to be
+/// as fast a byte as the fastest that was, and faster where nothing has gone its way, in a ring or through servers,
+/// yet: so each that could win is tried once, and none that cannot. What was measured is forgotten when the route in
+/// use has come to take half or twice as much a byte.
 class form_choice {
 public:
-  /// In use now. Begins with union_of_items, which shows what there is and costs little where nothing is sparse.
-  form now() const { return now_; }
-  /// A sum by the form in use has taken so long. Returns the form for the next ones: another one if it is predicted to
-  /// be faster by more than a tenth.
-  form take(double seconds, const form_load& load);
-  /// The seconds that a sum by `how` is predicted to take; before the first measurement, none.
-  std::optional<double> predict(form how, const form_load& load) const;
+  /// Among these forms. Begins with union_of_items unless told otherwise, which shows what there is and costs little
+  /// where nothing is sparse.
+  explicit form_choice(route begin = {},
+                       std::vector<form> forms = {form::none, form::union_of_items, form::gather, form::lhc})
+      : now_(begin), forms_(std::move(forms)) {}
+
+  /// In use now.
+  route now() const { return now_; }
+  /// A sum by the route in use has taken so long. Returns the route for the next ones: another one if it is predicted
+  /// to be faster by more than a tenth.
+  route take(double seconds, const form_load& load);
+  /// The seconds that a sum by this route is predicted to take; before the first measurement, none.
+  std::optional<double> predict(route by, const form_load& load) const;
 
 private:
-  form now_ = form::union_of_items;
-  std::array<std::optional<double>, 4> seconds_a_byte_; ///< by form
+  route now_;
+  std::vector<form> forms_;
+  std::array<std::optional<double>, 8> seconds_a_byte_; ///< by route
 };
 
 } // namespace dynamix::exchange

@@ -359,7 +359,7 @@ private:
 };
 
 /// One tensor: the gradients, then the digits of the sums. So a bucket is one all-reduce, and no step waits twice.
-class ring_bucket final : public bucket {
+class ring_bucket final : public flat_bucket {
 public:
   ring_bucket(process_group& group, const interruption& stop, element type, std::size_t gradients, std::size_t sums)
       : group_(group), stop_(stop), gradient_count_(gradients), sums_(sums),
@@ -374,18 +374,30 @@ public:
   std::span<double> sums() override { return sums_; }
 
   void start() override {
-    with_digits([this](auto digits) { split_into_digits(std::span<const double>(sums_), digits); });
+    split();
     std::vector<at::Tensor> tensors{flat_};
     pending_.emplace("all-reduce", stop_, [&] { return group_.allreduce(tensors); });
   }
   void wait() override {
     std::exchange(pending_, std::nullopt)->wait();
+    unpack();
+  }
+
+  std::span<float> pack() override {
+    split();
+    return {flat_.data_ptr<float>(), static_cast<std::size_t>(flat_.numel())};
+  }
+  void unpack() override {
     with_digits([this]<typename Scalar>(std::span<Scalar> digits) {
       join_digits(std::span<const Scalar>(digits), std::span(sums_));
     });
   }
 
 private:
+  void split() {
+    with_digits([this](auto digits) { split_into_digits(std::span<const double>(sums_), digits); });
+  }
+
   template <typename Action>
   void with_digits(Action&& action) {
     std::visit(
@@ -467,6 +479,9 @@ public:
 
   std::unique_ptr<bucket> make_bucket(element type, std::size_t gradients, std::size_t sums) override {
     return std::make_unique<ring_bucket>(*group_, stop_, type, gradients, sums);
+  }
+  std::unique_ptr<flat_bucket> make_flat_bucket(std::size_t gradients, std::size_t sums) override {
+    return std::make_unique<ring_bucket>(*group_, stop_, element::float32, gradients, sums);
   }
 
   std::unique_ptr<gathering> all_gather(std::span<const std::int64_t> row) override {

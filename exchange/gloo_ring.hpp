@@ -32,10 +32,20 @@ public:
   virtual std::unique_ptr<transfer> receive(std::uint32_t from, std::uint8_t lane, std::span<std::byte> bytes) = 0;
 };
 
+/// A bucket of float32 that others can sum, too, instead of `start` and `wait`.
+class flat_bucket : public bucket {
+public:
+  /// All that is summed, gradients and what the sums are made of, until `unpack` takes the sums out of it again.
+  virtual std::span<float> pack() = 0;
+  virtual void unpack() = 0;
+};
+
 /// A group that sums in a ring, over connections that also carry messages between two members.
 class ring_group : public group {
 public:
   virtual std::shared_ptr<peer_messages> messages() = 0;
+  /// As make_bucket for float32.
+  virtual std::unique_ptr<flat_bucket> make_flat_bucket(std::size_t gradients, std::size_t sums) = 0;
 };
 
 /// Gloo writes to a connection that the peer has closed, which would end the process. Threads in which this was called,

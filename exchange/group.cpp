@@ -1,5 +1,6 @@
 #include "exchange/group.hpp"
 
+#include "exchange/either_group.hpp"
 #include "exchange/gloo_ring.hpp"
 #include "exchange/link_rates.hpp"
 #include "exchange/server_group.hpp"
@@ -10,9 +11,6 @@
 namespace dynamix::exchange {
 
 namespace {
-
-/// Servers must promise to be so much faster than the ring to be chosen: the prediction is not more exact.
-constexpr double worthwhile = 1.1;
 
 template <typename Scalar>
 class own_bucket final : public bucket {
@@ -58,6 +56,9 @@ public:
     return std::make_unique<own_row>(std::move(rows));
   }
   std::unique_ptr<pending> combine(shared_words, combining) override { return std::make_unique<nothing_pending>(); }
+  std::unique_ptr<pending> sum(std::span<float>, std::shared_ptr<void>, float_sum) override {
+    return std::make_unique<nothing_pending>();
+  }
   std::unique_ptr<pending> exchange_blocks(shared_floats blocks, shared_floats into) override {
     std::ranges::fill(*into, 0.0F);
     std::copy_n(blocks->begin(), blocks->size() / size_, into->begin());
@@ -87,15 +88,13 @@ summing_plan plan_sums(ring_group& all, std::size_t workers, summing how, const 
   for (const auto rate : cluster::even_out(made.link_rates))
     hosts.push_back({.link_rate = rate, .works = hosts.size() < workers});
   made.servers = cluster::plan_servers(hosts);
-  made.by_servers =
-      how == summing::servers ||
-      (how == summing::automatic && worthwhile * made.servers.seconds_per_byte < made.servers.ring_seconds_per_byte);
+  made.by_servers = how == summing::servers || (how == summing::automatic && cluster::pays(made.servers));
   return made;
 }
 
-/// Of those who sum; nothing where the ring does.
-std::vector<double> shares_of(const summing_plan& plan) {
-  return plan.by_servers ? plan.servers.shares : std::vector<double>{};
+/// Of those who sum; nothing where only the ring does.
+std::vector<double> shares_of(const summing_plan& plan, summing how) {
+  return plan.by_servers || how == summing::automatic ? plan.servers.shares : std::vector<double>{};
 }
 
 } // namespace
@@ -110,7 +109,7 @@ std::unique_ptr<group> make_silent_group(std::uint32_t size) {
 }
 
 std::unique_ptr<group> join(const place& own, store& rendezvous, const interruption& stop, summing how,
-                            summing_plan* plan) {
+                            summing_plan* plan, choice_teller told) {
   throw_if_raised(stop);
   const bool alone = own.members.size() == 1;
   if (alone && own.servers.empty())
@@ -121,18 +120,20 @@ std::unique_ptr<group> join(const place& own, store& rendezvous, const interrupt
   const auto made = plan_sums(*all, own.members.size(), how, stop);
   if (plan != nullptr)
     *plan = made;
-  if (own.servers.empty() && !made.by_servers)
-    return all;
-  if (own.servers.empty())
-    return sum_by_servers(std::move(all), shares_of(made), stop);
-  auto members = own;
-  members.store_prefix += "/members";
-  std::unique_ptr<group> workers;
-  if (alone)
+  auto* members = all.get();
+  std::unique_ptr<group> workers; // where others only serve
+  if (!own.servers.empty() && alone)
     workers = make_silent_group(1);
-  else
-    workers = join_gloo_ring(members, rendezvous, stop);
-  return sum_by_servers(std::move(all), shares_of(made), stop, std::move(workers));
+  else if (!own.servers.empty()) {
+    auto without_servers = own;
+    without_servers.store_prefix += "/members";
+    auto joined = join_gloo_ring(without_servers, rendezvous, stop);
+    members = joined.get();
+    workers = std::move(joined);
+  }
+  auto served = sum_by_servers(std::move(all), shares_of(made, how), stop, std::move(workers));
+  return how == summing::automatic && !alone ? choose_ways(std::move(served), *members, made, std::move(told))
+                                             : std::move(served);
 }
 
 std::uint64_t serve(const place& own, store& rendezvous, const interruption& stop, summing how,
@@ -141,7 +142,7 @@ std::uint64_t serve(const place& own, store& rendezvous, const interruption& sto
   const auto all = join_gloo_ring(with_servers(own), rendezvous, stop);
   const auto plan = plan_sums(*all, own.members.size(), how, stop);
   ready(plan);
-  const auto word = serve_members(*all, static_cast<std::uint32_t>(own.members.size()), shares_of(plan), stop);
+  const auto word = serve_members(*all, static_cast<std::uint32_t>(own.members.size()), shares_of(plan, how), stop);
   all->leave();
   return word;
 }

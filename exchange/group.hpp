@@ -11,8 +11,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -71,8 +73,26 @@ public:
 using shared_words = std::shared_ptr<std::vector<std::uint64_t>>;
 using shared_floats = std::shared_ptr<std::vector<float>>;
 
+/// How several members' floats become one (exchange/float_sum.hpp): by additions in the order of positions, each
+/// rounded, or exactly, rounded once.
+enum class float_sum : std::uint8_t { in_order, exact };
+
 /// How all members' words become one; `add` is modulo 2^64.
 enum class combining : std::uint8_t { bitwise_or, add };
+
+class group;
+
+/// Where each sum may go in a ring or through servers.
+struct both_ways {
+  group* ring = nullptr;
+  group* servers = nullptr;
+  double servers_time = 1; ///< predicted, of the same sum in the ring
+  bool by_servers = false; ///< what plain buckets do
+};
+
+/// Begins to sum `floats` as group::sum does, by blocks: every member adds up a share of them, and all gather what has
+/// come out.
+std::unique_ptr<pending> sum_by_blocks(group& through, std::span<float> floats, float_sum how);
 
 /// A broadcast of more than this is refused.
 inline constexpr std::size_t broadcast_bytes_max = std::size_t{16} << 30;
@@ -99,6 +119,14 @@ public:
   virtual std::unique_ptr<gathering> all_gather(std::span<const std::int64_t> row) = 0;
   /// Begins to combine `words`, which has one size on all members, into the same memory.
   virtual std::unique_ptr<pending> combine(shared_words words, combining how) = 0;
+  /// Begins to sum `floats`, as many on all members and not none, into the same memory, which `owner` keeps. So what
+  /// comes out does not depend on who adds, nor on how floats are shared out.
+  virtual std::unique_ptr<pending> sum(std::span<float> floats, std::shared_ptr<void> owner, float_sum how) {
+    static_cast<void>(owner); // the blocks are copies
+    return sum_by_blocks(*this, floats, how);
+  }
+  /// The groups of the same members between which each sum may choose, alike on all; nothing where there is one way.
+  virtual std::optional<both_ways> ways() { return std::nullopt; }
   /// Begins to send the member at position i the i-th of `size()` equal blocks; `into`, of the same size, receives the
   /// members' blocks for this one, in their order.
   virtual std::unique_ptr<pending> exchange_blocks(shared_floats blocks, shared_floats into) = 0;
@@ -114,8 +142,11 @@ public:
 /// what a worker without peers needs; with more, what a step costs without its exchange.
 std::unique_ptr<group> make_silent_group(std::uint32_t size);
 
-/// Who sums: the members in a ring, all of them as servers of shares that their links allow, or what is predicted to be
-/// faster of the two.
+/// For a person: by whom and in which form is summed from now on, and why. Told alike on all members.
+using choice_teller = std::function<void(const std::string&)>;
+
+/// Who sums: the members in a ring, all of them as servers of shares that their links allow, or the faster of the two: as
+/// predicted at first, and then as measured.
 enum class summing : std::uint8_t { ring, servers, automatic };
 
 /// What was measured when a group was joined, and what follows from it. The same on all members and servers.
@@ -129,8 +160,10 @@ struct summing_plan {
 /// exchange::error, which names the ranks that did not come before the join time-out. `stop` must outlive the group;
 /// `rendezvous` is not used after the call. With anything but summing::ring, or with servers, and more than one member
 /// it then measures the links, 0.1 s with each of up to 8, and leaves what it has found in `plan`, unless that is null.
+/// Under summing::automatic the group has both ways, begins with the planned one, and measures which is faster; then
+/// `told` is told of changes, unless it is empty.
 std::unique_ptr<group> join(const place& own, store& rendezvous, const interruption& stop, summing how = summing::ring,
-                            summing_plan* plan = nullptr);
+                            summing_plan* plan = nullptr, choice_teller told = {});
 
 /// Joins the group of `own` as one of its servers, tells `ready` what is planned, and sums its share of the members'
 /// gradients until they leave. Returns the word that they left with. Throws exchange::error when a peer is lost or

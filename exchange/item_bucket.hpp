@@ -58,13 +58,9 @@ private:
   std::unique_ptr<bucket> sums_;
 };
 
-/// How several members' floats become one.
-using adder = void (*)(std::span<const float> parts, std::span<float> total);
-
-/// Sums whole items of all members, the same `items` on each: every member adds up a share of them, and all gather what
-/// has come out. So the sums do not depend on how a ring cuts them into pieces.
+/// Sums whole items of all members, the same `items` on each.
 void sum_items(group& below, std::span<const std::uint32_t> items, std::size_t item_floats, std::span<float> gradients,
-               adder add);
+               float_sum how);
 
 std::unique_ptr<bucket> make_union_bucket(group& below, std::size_t items, std::size_t item_floats, std::size_t sums,
                                           compression_counts& counts, std::span<float> memory = {});
@@ -74,6 +70,6 @@ std::unique_ptr<bucket> make_sketch_bucket(group& below, std::size_t items, std:
                                            compression_counts& counts, std::span<float> memory = {});
 /// Of whichever form is measured to be the fastest.
 std::unique_ptr<bucket> make_measured_bucket(group& below, std::size_t items, std::size_t item_floats, std::size_t sums,
-                                             compression_counts& counts, form_teller told);
+                                             compression_counts& counts, choice_teller told);
 
 } // namespace dynamix::exchange

@@ -14,18 +14,15 @@ namespace dynamix::exchange {
 
 namespace {
 
-/// The form is looked at after so many sums, of which the first ones show what sizes to agree on and are not measured.
-constexpr std::uint64_t look_sums = 8;
-constexpr std::uint64_t warm_sums = 3;
-
 /// Gradients in the memory of a plain bucket, summed as a whole or by one of the forms over the same memory.
 class measured_bucket final : public bucket {
 public:
   measured_bucket(group& below, std::size_t items, std::size_t item_floats, std::size_t sums,
-                  compression_counts& counts, form_teller told)
-      : below_(below), items_(items), width_(item_floats), counts_(counts), told_(std::move(told)),
-        dense_(below.make_bucket(element::float32, items * item_floats, sums)),
-        beside_(sums == 0 ? nullptr : below.make_bucket(element::float32, 0, sums)) {}
+                  compression_counts& counts, choice_teller told)
+      : below_(below), ways_(below.ways()), items_(items), width_(item_floats), counts_(counts), told_(std::move(told)),
+        dense_(group_of({}).make_bucket(element::float32, items * item_floats, sums)),
+        beside_(sums == 0 ? nullptr : below.make_bucket(element::float32, 0, sums)),
+        choice_({.by_servers = ways_ && ways_->by_servers}) {}
 
   std::variant<std::span<float>, std::span<double>> gradients() override { return dense_->gradients(); }
   std::span<double> sums() override { return dense_->sums(); }
@@ -33,17 +30,22 @@ public:
 
   void start() override {
     own_items_ = touched_.size();
-    if (sums_of_look_ + 1 == look_sums) {
+    if (sums_of_look_ + 1 == look::sums) {
       const std::int64_t row[] = {// nanoseconds that a sum was waited for, and the items that this member brings
-                                  measured_.count() / static_cast<std::int64_t>(look_sums - 1 - warm_sums),
+                                  measured_.count() / static_cast<std::int64_t>(look::sums - 1 - look::warm),
                                   static_cast<std::int64_t>(own_items_)};
       looking_ = below_.all_gather(row);
     }
-    if (choice_.now() == form::none)
+    const auto by = choice_.now();
+    if (by == route{form::none})
       return dense_->start();
-    auto& sparse = form_in_use();
-    std::swap(touched_, *sparse.touched());
-    sparse.start();
+    if (by.how == form::none) {
+      summing_ = group_of(by).sum(floats(), dense_, float_sum::in_order);
+    } else {
+      auto& sparse = form_in_use();
+      std::swap(touched_, *sparse.touched());
+      sparse.start();
+    }
     if (beside_) {
       std::ranges::copy(dense_->sums(), beside_->sums().begin());
       beside_->start();
@@ -52,25 +54,30 @@ public:
 
   void wait() override {
     const auto began = std::chrono::steady_clock::now();
-    if (choice_.now() == form::none)
+    if (choice_.now().how == form::none)
       wait_for_dense();
     else
       wait_for_sparse();
     count();
-    if (sums_of_look_ >= warm_sums && sums_of_look_ + 1 < look_sums)
+    if (sums_of_look_ >= look::warm && sums_of_look_ + 1 < look::sums)
       measured_ += std::chrono::steady_clock::now() - began;
-    if (++sums_of_look_ == look_sums)
+    if (++sums_of_look_ == look::sums)
       finish_look();
   }
 
 private:
+  std::span<float> floats() { return std::get<std::span<float>>(dense_->gradients()); }
+
+  group& group_of(route by) const { return !ways_ ? below_ : by.by_servers ? *ways_->servers : *ways_->ring; }
+
   bucket& form_in_use() {
-    auto& made = forms_[choice_.now()];
+    const auto by = choice_.now();
+    auto& made = forms_[by];
     if (!made) {
-      const auto make = choice_.now() == form::gather           ? make_gather_bucket
-                        : choice_.now() == form::union_of_items ? make_union_bucket
-                                                                : make_sketch_bucket;
-      made = make(below_, items_, width_, 0, counts_, std::get<std::span<float>>(dense_->gradients()));
+      const auto make = by.how == form::gather           ? make_gather_bucket
+                        : by.how == form::union_of_items ? make_union_bucket
+                                                         : make_sketch_bucket;
+      made = make(group_of(by), items_, width_, 0, counts_, floats());
     }
     return *made;
   }
@@ -78,8 +85,13 @@ private:
   void wait_for_dense() {
     ++counts_.sums;
     counts_.own_items += own_items_;
-    dense_->wait();
-    touched_ = nonzero_items(std::get<std::span<float>>(dense_->gradients()), width_);
+    if (summing_) {
+      std::exchange(summing_, nullptr)->wait();
+      wait_for_sums();
+    } else {
+      dense_->wait();
+    }
+    touched_ = nonzero_items(floats(), width_);
     counts_.items += touched_.size();
   }
 
@@ -87,23 +99,32 @@ private:
     auto& sparse = form_in_use();
     sparse.wait();
     std::swap(touched_, *sparse.touched());
-    if (beside_) {
-      beside_->wait();
-      std::ranges::copy(beside_->sums(), dense_->sums().begin());
-    }
+    wait_for_sums();
+  }
+
+  void wait_for_sums() {
+    if (!beside_)
+      return;
+    beside_->wait();
+    std::ranges::copy(beside_->sums(), dense_->sums().begin());
   }
 
   void count() {
     constexpr std::array counters = {&compression_counts::dense_sums, &compression_counts::union_sums,
                                      &compression_counts::gather_sums, &compression_counts::lhc_sums};
-    ++(counts_.*counters.at(static_cast<std::size_t>(choice_.now())));
+    ++(counts_.*counters.at(static_cast<std::size_t>(choice_.now().how)));
+    counts_.server_sums += choice_.now().by_servers ? 1 : 0;
   }
 
   /// What counts is how long a sum is waited for, not how long backward and other buckets take beside it: as long as
   /// by the member that came to the wait last, which waits for no other.
   void finish_look() {
     const auto rows = std::exchange(looking_, nullptr)->wait();
-    form_load load{.members = below_.size(), .items = items_, .item_floats = width_, .together = touched_.size()};
+    form_load load{.members = below_.size(),
+                   .items = items_,
+                   .item_floats = width_,
+                   .together = touched_.size(),
+                   .servers_time = ways_ ? ways_->servers_time : 0};
     auto shortest = rows[0];
     for (std::size_t i = 0; i < rows.size(); i += 2) {
       shortest = std::min(shortest, rows[i]);
@@ -121,13 +142,15 @@ private:
   }
 
   group& below_;
+  const std::optional<both_ways> ways_;
   const std::size_t items_;
   const std::size_t width_;
   compression_counts& counts_;
-  const form_teller told_;
-  const std::unique_ptr<bucket> dense_;
-  const std::unique_ptr<bucket> beside_;          ///< for the sums, where the gradients go another way
-  std::map<form, std::unique_ptr<bucket>> forms_; ///< made when first used
+  const choice_teller told_;
+  const std::shared_ptr<bucket> dense_;
+  const std::unique_ptr<bucket> beside_;           ///< for the sums, where the gradients go another way
+  std::map<route, std::unique_ptr<bucket>> forms_; ///< made when first used
+  std::unique_ptr<pending> summing_;               ///< the dense gradients, through servers
   std::vector<std::uint32_t> touched_;
   std::size_t own_items_ = 0;
 
@@ -140,7 +163,7 @@ private:
 } // namespace
 
 std::unique_ptr<bucket> make_measured_bucket(group& below, std::size_t items, std::size_t item_floats, std::size_t sums,
-                                             compression_counts& counts, form_teller told) {
+                                             compression_counts& counts, choice_teller told) {
   return std::make_unique<measured_bucket>(below, items, item_floats, sums, counts, std::move(told));
 }
 

@@ -13,11 +13,11 @@
 
 namespace dynamix::exchange {
 
-/// A group whose buckets and `combine` go through servers, and all else through `ring`, which it takes over. Buckets
-/// hold the float sums in the order of positions, bit for bit. `shares`: of each member, >= 0, in relation to each
-/// other, not all 0; the same on all members. `stop` must outlive the group. `workers`: where `ring` has members that
-/// bring nothing and only serve, the group of the others, who come before them in `ring`; null: there are none. With
-/// `workers`, `shares` may be empty: then servers sum nothing, and are only told when the members leave.
+/// A group whose buckets, `combine` and `sum` go through servers, and all else through `ring`, which it takes over.
+/// Buckets hold the float sums in the order of positions, bit for bit. `shares`: of each member, >= 0, in relation to
+/// each other, not all 0; the same on all members. `stop` must outlive the group. `workers`: where `ring` has members
+/// that bring nothing and only serve, the group of the others, who come before them in `ring`; null: there are none.
+/// With `workers`, `shares` may be empty: then servers sum nothing, and are only told when the members leave.
 std::unique_ptr<group> sum_by_servers(std::unique_ptr<ring_group> ring, const std::vector<double>& shares,
                                       const interruption& stop, std::unique_ptr<group> workers = nullptr);
 

@@ -1,4 +1,3 @@
-#include "exchange/float_sum.hpp"
 #include "exchange/item_bits.hpp"
 #include "exchange/item_bucket.hpp"
 #include "exchange/sketch.hpp"
@@ -45,16 +44,19 @@ private:
     touched_ = list_items(present(), items_);
     if (cells_ == 0) {
       ++counts_.unsketched_sums;
-      sum_items(below_, touched_, width_, gradients_, sum_exactly);
+      sum_items(below_, touched_, width_, gradients_, float_sum::exact);
     } else {
       // The order is found while the sketch is on its way.
       const auto plan = plan_peeling(touched_, salt_, cells_);
       sketch_->wait();
       const auto raw = take_peeled(plan);
-      sum_items(below_, raw, width_, gradients_, sum_exactly);
+      sum_items(below_, raw, width_, gradients_, float_sum::exact);
     }
     expected_items_ = touched_.size();
-    scale_ = scale_for(list_items(magnitudes(), exponents).back(), below_.size());
+    const auto exponents_of_all = list_items(magnitudes(), exponents); // at least this member's, unless a peer lies
+    if (exponents_of_all.empty())
+      throw error("a peer sends the magnitudes of no gradients at all");
+    scale_ = scale_for(exponents_of_all.back(), below_.size());
   }
 
   /// Takes the sums of all items that the sketch holds whole; returns the others.

@@ -204,9 +204,9 @@ struct session::body {
     try {
       const auto& training = options.file->training;
       exchange::summing_plan plan;
-      peers = exchange::compress(exchange::join(place, rendezvous, stop, summing_of(training.exchange), &plan),
-                                 form_of(training.compression), compression,
-                                 [&watcher](const std::string& what) { watcher.exchange_chosen(what); });
+      const auto told = [&watcher](const std::string& what) { watcher.exchange_chosen(what); };
+      peers = exchange::compress(exchange::join(place, rendezvous, stop, summing_of(training.exchange), &plan, told),
+                                 form_of(training.compression), compression, told);
       if (!plan.link_rates.empty())
         watcher.exchange_planned(plan);
       auto wrong = agree_on_files(place, *peers);

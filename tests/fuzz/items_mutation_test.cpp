@@ -1,7 +1,8 @@
 // Damaged rows of items and damaged sketches: a row is refused or stays within its tensor, and a sketch peels without
-// leaving its table. Meant to run with AddressSanitizer and UndefinedBehaviorSanitizer; DYNAMIX_FUZZ_ITERATIONS and
-// DYNAMIX_FUZZ_SEED as for frames.
+// leaving its table. So do sums of whole buckets with peers, or servers, that answer with damage. Meant to run with
+// AddressSanitizer and UndefinedBehaviorSanitizer; DYNAMIX_FUZZ_ITERATIONS and DYNAMIX_FUZZ_SEED as for frames.
 
+#include "exchange/compression.hpp"
 #include "exchange/item_bits.hpp"
 #include "exchange/item_rows.hpp"
 #include "exchange/sketch.hpp"
@@ -10,9 +11,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dynamix::exchange {
@@ -113,6 +118,123 @@ TEST(SketchMutation, ADamagedSketchOrIndexPeelsWithinItsTable) {
       round_sums(words, scale, values);
     });
   }
+}
+
+class done final : public pending {
+public:
+  void wait() override {}
+};
+
+class given_rows final : public gathering {
+public:
+  explicit given_rows(std::vector<std::int64_t> rows) : rows_(std::move(rows)) {}
+  std::vector<std::int64_t> wait() override { return std::move(rows_); }
+
+private:
+  std::vector<std::int64_t> rows_;
+};
+
+class own_memory final : public bucket {
+public:
+  own_memory(std::size_t gradients, std::size_t sums) : gradients_(gradients), sums_(sums) {}
+  std::variant<std::span<float>, std::span<double>> gradients() override { return std::span(gradients_); }
+  std::span<double> sums() override { return sums_; }
+  void start() override {}
+  void wait() override {}
+
+private:
+  std::vector<float> gradients_;
+  std::vector<double> sums_;
+};
+
+/// One of three members. What comes from the others is what this one sent, with some of it damaged now and then.
+class damaging_group final : public group {
+public:
+  explicit damaging_group(damage& source) : source_(source) {}
+  std::uint32_t position() const override { return 0; }
+  std::uint32_t size() const override { return 3; }
+  std::unique_ptr<bucket> make_bucket(element, std::size_t gradients, std::size_t sums) override {
+    return std::make_unique<own_memory>(gradients, sums);
+  }
+  std::unique_ptr<gathering> all_gather(std::span<const std::int64_t> row) override {
+    std::vector<std::int64_t> rows;
+    for (std::uint32_t member = 0; member < size(); ++member) {
+      std::vector<std::int64_t> one(row.begin(), row.end());
+      if (member > 0)
+        change(one);
+      rows.insert(rows.end(), one.begin(), one.end());
+    }
+    return std::make_unique<given_rows>(std::move(rows));
+  }
+  std::unique_ptr<pending> combine(shared_words words, combining) override {
+    change(*words);
+    return std::make_unique<done>();
+  }
+  std::unique_ptr<pending> sum(std::span<float> floats, std::shared_ptr<void>, float_sum) override {
+    floats[source_.below(floats.size())] = std::bit_cast<float>(static_cast<std::uint32_t>(source_.below(1ULL << 32U)));
+    return std::make_unique<done>();
+  }
+  std::optional<both_ways> ways() override { return both_ways{.ring = this, .servers = this, .servers_time = 0.5}; }
+  std::unique_ptr<pending> exchange_blocks(shared_floats blocks, shared_floats into) override {
+    *into = *blocks;
+    return std::make_unique<done>();
+  }
+  std::vector<std::uint8_t> broadcast(std::uint32_t, std::span<const std::uint8_t> bytes) override {
+    return {bytes.begin(), bytes.end()};
+  }
+  void leave(std::uint64_t) noexcept override {}
+
+private:
+  /// Their number is agreed on, so it stays. One in four is whole, so that later rounds are reached, too.
+  template <typename Word>
+  void change(std::vector<Word>& words) {
+    if (source_.below(4) == 0)
+      return;
+    const auto count = words.size();
+    source_.change(words);
+    words.resize(count);
+  }
+
+  damage& source_;
+};
+
+TEST(CompressedSumMutation, DamagedAnswersEndASumOrStayWithinItsBucket) {
+  const auto iterations = setting("DYNAMIX_FUZZ_ITERATIONS", default_iterations) / 100;
+  damage source(setting("DYNAMIX_FUZZ_SEED", 20261122));
+  constexpr std::size_t items = 2048;
+  constexpr std::size_t floats = 8;
+  static_assert(items * floats * sizeof(float) >= compressed_bytes_min);
+  std::uint64_t refused = 0;
+  std::uint64_t summed = 0;
+  for (const auto how : {form::union_of_items, form::gather, form::lhc, form::automatic}) {
+    compression_counts counts;
+    for (std::uint64_t i = 0; i < iterations;) {
+      const auto peers = compress(std::make_unique<damaging_group>(source), how, counts);
+      const auto bucket = peers->make_sparse_bucket(items, floats, 1);
+      const auto values = std::get<std::span<float>>(bucket->gradients());
+      try {
+        for (int step = 0; step < 20 && i < iterations; ++step, ++i) {
+          bucket->touched()->clear();
+          for (std::uint32_t item = 0; item < items; ++item)
+            if (source.below(5) == 0) {
+              bucket->touched()->push_back(item);
+              std::ranges::fill(values.subspan(item * floats, floats), 0.5F);
+            }
+          bucket->start();
+          bucket->wait();
+          const auto& touched = *bucket->touched();
+          ASSERT_TRUE(std::ranges::is_sorted(touched));
+          ASSERT_TRUE(touched.empty() || touched.back() < items) << "iteration " << i;
+          ++summed;
+        }
+      } catch (const error&) {
+        ++refused;
+        ++i;
+      }
+    }
+  }
+  EXPECT_GT(summed, 0U);
+  EXPECT_GT(refused, 0U);
 }
 
 } // namespace

@@ -52,6 +52,10 @@ TEST(ServerPlan, TakesTheTimesOfTheFormula) {
     EXPECT_NEAR(plan.seconds_per_byte, seconds, 1e-9) << hosts.size();
     EXPECT_NEAR(plan.ring_seconds_per_byte, ring, 1e-9) << hosts.size();
     EXPECT_NEAR(std::accumulate(plan.shares.begin(), plan.shares.end(), 0.0), 1, 1e-12);
+    if (ring > 0) {
+      EXPECT_NEAR(seconds_per_byte(hosts, plan.shares), seconds, 1e-9) << hosts.size();
+    }
+    EXPECT_EQ(pays(plan), ring > 1.1 * seconds) << hosts.size();
   }
 }
 

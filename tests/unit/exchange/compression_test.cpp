@@ -2,19 +2,20 @@
 #include "exchange/form_choice.hpp"
 #include "storage/splitmix64.hpp"
 #include "tests/unit/exchange/ranks.hpp"
+#include "tests/unit/exchange/reference_sums.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <functional>
-#include <limits>
+#include <optional>
+#include <string>
 
 /// Compressed sums against slow ones: of float32 in the order of ranks, and of bits by schoolbook addition.
 
 namespace dynamix::exchange {
 namespace {
+
+using namespace reference;
 
 /// All members' gradients, each as it would be summed densely.
 using gradients = std::vector<std::vector<float>>;
@@ -25,56 +26,6 @@ std::vector<float> sum_by_rank(const gradients& all) {
     for (std::size_t i = 0; i < total.size(); ++i)
       total[i] += all[rank][i];
   return total;
-}
-
-/// The exact sum of floats, rounded once: bit by bit, in units of 2^-149.
-float slow_exact_sum(const std::vector<float>& values) {
-  double special = 0;
-  for (const float value : values)
-    if (!std::isfinite(value))
-      special += value;
-  if (special != 0 || std::isnan(special))
-    return static_cast<float>(special);
-  std::vector<int> bits(320); // signed, before they are carried
-  for (const float value : values) {
-    int exponent = 0;
-    auto mantissa = static_cast<std::int64_t>(std::ldexp(std::frexp(value, &exponent), 24));
-    int place = exponent - 24 + 149;
-    for (; place < 0; ++place)
-      mantissa /= 2; // a subnormal has zeros there
-    for (; mantissa != 0; mantissa /= 2, ++place)
-      bits[static_cast<std::size_t>(place)] += static_cast<int>(mantissa % 2);
-  }
-  const auto carry = [&] {
-    for (std::size_t i = 0; i + 1 < bits.size(); ++i) {
-      const int upper = bits[i] >= 0 ? bits[i] / 2 : -((1 - bits[i]) / 2);
-      bits[i] -= 2 * upper;
-      bits[i + 1] += upper;
-    }
-  };
-  carry();
-  const bool negative = bits.back() < 0;
-  if (negative) {
-    for (auto& bit : bits)
-      bit = -bit;
-    carry();
-  }
-  int top = 319;
-  while (top >= 0 && bits[static_cast<std::size_t>(top)] == 0)
-    --top;
-  if (top < 0)
-    return 0;
-  const int low = std::max(0, top - 23);
-  double kept = 0;
-  for (int i = top; i >= low; --i)
-    kept = 2 * kept + bits[static_cast<std::size_t>(i)];
-  const bool half = low > 0 && bits[static_cast<std::size_t>(low - 1)] != 0;
-  const bool below = low > 1 && std::any_of(bits.begin(), bits.begin() + low - 1, [](int bit) { return bit != 0; });
-  if (half && (below || std::fmod(kept, 2) == 1))
-    kept += 1;
-  const double magnitude = std::ldexp(kept, low - 149);
-  const float rounded = magnitude > std::numeric_limits<float>::max() ? HUGE_VALF : static_cast<float>(magnitude);
-  return negative ? -rounded : rounded;
 }
 
 std::vector<float> sum_exactly_slowly(const gradients& all) {
@@ -88,37 +39,6 @@ std::vector<float> sum_exactly_slowly(const gradients& all) {
     total[i] = slow_exact_sum(column);
   }
   return total;
-}
-
-/// How values are drawn.
-using drawing = std::function<float(storage::splitmix64&)>;
-
-float normal(storage::splitmix64& random) {
-  float sum = -6; // of twelve uniform numbers: near enough
-  for (int i = 0; i < 12; ++i)
-    sum += static_cast<float>(random.next() >> 40U) * 0x1p-24F;
-  return sum;
-}
-float heavy_tailed(storage::splitmix64& random) {
-  return std::ldexp(normal(random), static_cast<int>(random.below(200)) - 100);
-}
-float subnormal(storage::splitmix64& random) {
-  return std::ldexp(normal(random), -140);
-}
-float any_bits(storage::splitmix64& random) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(random.next()));
-}
-float signed_zeros_and_few(storage::splitmix64& random) {
-  constexpr float some[] = {0.0F, -0.0F, 0.0F, -0.0F, 1.0F, -1.0F, 0x1p-149F, -0x1p-149F};
-  return some[random.below(8)];
-}
-float with_specials(storage::splitmix64& random) {
-  constexpr float infinity = std::numeric_limits<float>::infinity();
-  const float some[] = {NAN, infinity, -infinity, std::numeric_limits<float>::max()};
-  return random.below(50) == 0 ? some[random.below(4)] : normal(random);
-}
-float near_the_largest(storage::splitmix64& random) {
-  return std::copysign(std::numeric_limits<float>::max(), normal(random));
 }
 
 struct pattern {
@@ -164,11 +84,6 @@ std::vector<float> draw(const pattern& of, std::uint32_t rank, std::uint64_t ste
   return values;
 }
 
-/// The bits of a float, those of all NaNs alike.
-std::uint32_t bits_of(float value) {
-  return std::isnan(value) ? 0x7fc00000U : std::bit_cast<std::uint32_t>(value);
-}
-
 std::size_t count_different(std::span<const float> some, std::span<const float> others) {
   std::size_t different = some.size() == others.size() ? 0 : 1;
   for (std::size_t i = 0; i < std::min(some.size(), others.size()); ++i)
@@ -184,8 +99,9 @@ void fill(bucket& filled, const std::vector<float>& values, const std::vector<st
 }
 
 /// Sums a pattern on `size` ranks for some steps; returns what compressing came to on rank 0.
-compression_counts run_pattern(const pattern& of, form how, std::uint32_t size, std::uint64_t seed,
-                               std::uint64_t steps) {
+template <typename Joining = decltype(&join_ring)>
+compression_counts run_pattern(const pattern& of, form how, std::uint32_t size, std::uint64_t seed, std::uint64_t steps,
+                               Joining joining = &join_ring) {
   struct drawn_step {
     gradients all;
     std::vector<std::vector<std::uint32_t>> items;
@@ -199,7 +115,7 @@ compression_counts run_pattern(const pattern& of, form how, std::uint32_t size, 
     drawn[step].expected = how == form::lhc ? sum_exactly_slowly(drawn[step].all) : sum_by_rank(drawn[step].all);
   }
   std::vector<compression_counts> counts(size);
-  run_ranks(size, [&](std::uint32_t rank, std::unique_ptr<group>& joined) {
+  const auto body = [&](std::uint32_t rank, std::unique_ptr<group>& joined) {
     joined = compress(std::move(joined), how, counts[rank]);
     const auto summed = joined->make_sparse_bucket(of.items, of.item_floats, 1);
     for (std::uint64_t step = 0; step < steps; ++step) {
@@ -213,7 +129,8 @@ compression_counts run_pattern(const pattern& of, form how, std::uint32_t size, 
       EXPECT_EQ(compressed ? count_different(got, expected) : 0, 0U) << of.name << ", step " << step;
       EXPECT_NEAR(summed->sums()[0], size * (size - 1) / 2.0 + 0.1 * size, 1e-12);
     }
-  });
+  };
+  run_ranks(size, body, joining);
   for (const auto& each : counts)
     EXPECT_EQ(each.items, counts[0].items);
   return counts[0];
@@ -225,6 +142,14 @@ TEST_P(Compression, ChangesNoBitOfTheSumItStandsFor) {
   for (const auto& each : patterns())
     for (const std::uint32_t size : {2U, 3U, 5U})
       run_pattern(each, GetParam(), size, 7 * size, 3);
+}
+
+TEST_P(Compression, ChangesNoBitOfASumThatServersMake) {
+  for (const auto& each : patterns())
+    for (const auto& shares : std::vector<std::vector<double>>{{0.5, 0.3, 0.2}, {0.1, 0, 0.7, 0, 0.2}}) {
+      const auto size = static_cast<std::uint32_t>(shares.size());
+      run_pattern(each, GetParam(), size, 7 * size, 3, by_shares(shares));
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, Compression, testing::Values(form::union_of_items, form::gather, form::lhc),
@@ -300,6 +225,57 @@ TEST(Compression, MeasuresTheFormsAndSumsTheSameWithEach) {
   EXPECT_EQ(dense.items, 30U * 2000);
 }
 
+/// A group with both ways, of which servers promise to take this part of the ring's time.
+class promising_group final : public group {
+public:
+  promising_group(std::unique_ptr<ring_group> ring, const interruption& stop, double servers_time)
+      : ring_(*ring), served_(sum_by_servers(std::move(ring), {0.5, 0.3, 0.2}, stop)), servers_time_(servers_time) {}
+  std::uint32_t position() const override { return served_->position(); }
+  std::uint32_t size() const override { return served_->size(); }
+  std::unique_ptr<bucket> make_bucket(element type, std::size_t gradients, std::size_t sums) override {
+    return ring_.make_bucket(type, gradients, sums);
+  }
+  std::unique_ptr<gathering> all_gather(std::span<const std::int64_t> row) override { return served_->all_gather(row); }
+  std::unique_ptr<pending> combine(shared_words words, combining how) override {
+    return ring_.combine(std::move(words), how);
+  }
+  std::optional<both_ways> ways() override {
+    return both_ways{.ring = &ring_, .servers = served_.get(), .servers_time = servers_time_};
+  }
+  std::unique_ptr<pending> exchange_blocks(shared_floats blocks, shared_floats into) override {
+    return served_->exchange_blocks(std::move(blocks), std::move(into));
+  }
+  std::vector<std::uint8_t> broadcast(std::uint32_t root, std::span<const std::uint8_t> bytes) override {
+    return served_->broadcast(root, bytes);
+  }
+  void leave(std::uint64_t word) noexcept override { served_->leave(word); }
+
+private:
+  ring_group& ring_;
+  const std::unique_ptr<group> served_; ///< owns it
+  const double servers_time_;
+};
+
+TEST(Compression, ChoosesBetweenRingAndServersForEachBucket) {
+  const auto promising = [](double servers_time) {
+    return [servers_time](const place& own, store& meeting, const interruption& stop) {
+      return std::make_unique<promising_group>(join_gloo_ring(own, meeting, stop), stop, servers_time);
+    };
+  };
+  const pattern few{"few", whole_number, 20'000, 16, 0.002};
+  const auto promised = run_pattern(few, form::automatic, 3, 1, 60, promising(0.01));
+  EXPECT_GE(promised.server_sums, 8U);
+  const pattern dense{"dense", whole_number, 2000, 16, 1};
+  const auto whole = run_pattern(dense, form::automatic, 3, 1, 60, promising(0.01));
+  EXPECT_GE(whole.server_sums, 8U);
+  EXPECT_GE(whole.dense_sums, 8U) << "the bytes of all rows without an index are the fewest";
+  const auto measured =
+      run_pattern(few, form::automatic, 3, 1, 30, [](const place& own, store& meeting, const interruption& stop) {
+        return join(own, meeting, stop, summing::automatic);
+      });
+  EXPECT_EQ(measured.dense_sums + measured.union_sums + measured.gather_sums + measured.lhc_sums, 30U);
+}
+
 form_load load_of(double density) {
   const auto together = static_cast<std::size_t>(density * 100'000);
   return {.members = 4, .items = 100'000, .item_floats = 32, .longest = together / 3, .together = together};
@@ -307,38 +283,66 @@ form_load load_of(double density) {
 
 TEST(FormChoice, TriesWhatCouldWinAndKeepsWhatIsFastest) {
   form_choice choice;
-  EXPECT_EQ(choice.now(), form::union_of_items);
-  EXPECT_FALSE(choice.predict(form::gather, load_of(0.01)));
+  EXPECT_EQ(choice.now(), route{form::union_of_items});
+  EXPECT_FALSE(choice.predict({form::gather}, load_of(0.01)));
   // A link of 1 GB a second; sketches cost ten times as much a byte, for the CPU.
-  const auto seconds = [&](form how, const form_load& load) {
-    return 1e-9 * bytes_of(how, load) * (how == form::lhc ? 10 : 1);
+  const auto seconds = [&](route by, const form_load& load) {
+    return 1e-9 * bytes_of(by, load) * (by.how == form::lhc ? 10 : 1);
   };
   std::vector<form> used;
   for (int look = 0; look < 10; ++look) {
-    used.push_back(choice.now());
+    used.push_back(choice.now().how);
     choice.take(seconds(choice.now(), load_of(0.01)), load_of(0.01));
   }
-  const auto best = bytes_of(form::gather, load_of(0.01)) < bytes_of(form::union_of_items, load_of(0.01))
+  const auto best = bytes_of({form::gather}, load_of(0.01)) < bytes_of({form::union_of_items}, load_of(0.01))
                         ? form::gather
                         : form::union_of_items;
-  EXPECT_EQ(choice.now(), best);
+  EXPECT_EQ(choice.now(), route{best});
   EXPECT_EQ(std::ranges::count(used, form::none), 0) << "all bytes at the same rate cannot win";
   EXPECT_LE(std::ranges::count(used, form::lhc), 1);
   for (int look = 0; look < 10; ++look)
     choice.take(seconds(choice.now(), load_of(1)), load_of(1));
-  EXPECT_NE(choice.now(), form::lhc);
-  EXPECT_LE(bytes_of(choice.now(), load_of(1)), 1.1 * bytes_of(form::none, load_of(1))) << "nothing is sparse any more";
+  EXPECT_NE(choice.now().how, form::lhc);
+  EXPECT_LE(bytes_of(choice.now(), load_of(1)), 1.1 * bytes_of({form::none}, load_of(1)))
+      << "nothing is sparse any more";
+}
+
+TEST(FormChoice, GoesThroughServersWhereTheyAreFasterAndBackWhereTheyAreNot) {
+  auto load = load_of(0.01);
+  load.longest = load.together; // all bring the same: no use in gathering
+  load.servers_time = 2.0 / 3;
+  EXPECT_DOUBLE_EQ(bytes_of({form::none, true}, load), bytes_of({form::none}, load) * 2 / 3);
+  EXPECT_EQ(form_choice({.by_servers = true}).now(), (route{form::union_of_items, true}));
+  EXPECT_EQ(name_of({form::lhc, true}), "lhc through servers");
+  for (const double kept : {1.0, 2.0}) { // servers take as long as they promise, or twice as long
+    form_choice choice;
+    std::size_t through_servers = 0;
+    for (int look = 0; look < 20; ++look) {
+      const auto by = choice.now();
+      through_servers += by.by_servers ? 1 : 0;
+      choice.take(1e-9 * bytes_of(by, load) * (by.by_servers ? kept : 1) * (by.how == form::lhc ? 3 : 1), load);
+    }
+    EXPECT_EQ(choice.now(), (route{form::union_of_items, kept == 1})) << kept;
+    EXPECT_GE(through_servers, 1U);
+    if (kept > 1) {
+      EXPECT_LE(through_servers, 3U) << "each form is tried once at most";
+    }
+  }
+  load.servers_time = 0;
+  form_choice in_ring;
+  for (int look = 0; look < 20; ++look)
+    EXPECT_FALSE(in_ring.take(1e-9 * bytes_of(in_ring.now(), load), load).by_servers);
 }
 
 TEST(FormChoice, StaysWhereAnotherFormWinsByLittleAndForgetsWhatIsOutOfDate) {
   form_choice choice;
   const auto load = load_of(0.01);
-  const double slow = 1e-6 * bytes_of(form::union_of_items, load);
+  const double slow = 1e-6 * bytes_of({form::union_of_items}, load);
   for (int look = 0; look < 20; ++look) // each form takes as long
     choice.take(slow, load);
   const auto settled = choice.now();
   EXPECT_EQ(choice.take(1.05 * slow, load), settled);
-  const auto other = settled == form::gather ? form::union_of_items : form::gather;
+  const route other{settled.how == form::gather ? form::union_of_items : form::gather};
   ASSERT_TRUE(choice.predict(other, load));
   choice.take(100 * slow, load);
   const auto hoped = choice.predict(other, load);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "exchange/group.hpp"
+#include "exchange/server_group.hpp"
 #include "tests/unit/exchange/stores.hpp"
 
 #include <exception>
@@ -8,6 +8,7 @@
 #include <numeric>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace dynamix::exchange {
@@ -22,6 +23,13 @@ inline std::vector<std::uint32_t> all_ranks(std::uint32_t size) {
 /// Joins ranks in a ring.
 inline std::unique_ptr<group> join_ring(const place& own, store& meeting, const interruption& stop) {
   return join(own, meeting, stop);
+}
+
+/// Joins ranks whose sums go through servers with these shares.
+inline auto by_shares(std::vector<double> shares) {
+  return [shares = std::move(shares)](const place& own, store& meeting, const interruption& stop) {
+    return sum_by_servers(join_gloo_ring(own, meeting, stop), shares, stop);
+  };
 }
 
 /// Runs `body(rank, group)`, or with the pointer that owns the group, on as many threads as there are ranks, joined by

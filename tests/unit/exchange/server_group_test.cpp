@@ -1,4 +1,5 @@
 #include "exchange/compression.hpp"
+#include "exchange/float_sum.hpp"
 #include "exchange/link_rates.hpp"
 #include "exchange/server_group.hpp"
 #include "storage/splitmix64.hpp"
@@ -17,13 +18,6 @@ namespace dynamix::exchange {
 namespace {
 
 using std::chrono::milliseconds;
-
-/// Joins ranks whose sums go through servers with these shares.
-auto by_shares(std::vector<double> shares) {
-  return [shares = std::move(shares)](const place& own, store& meeting, const interruption& stop) {
-    return sum_by_servers(join_gloo_ring(own, meeting, stop), shares, stop);
-  };
-}
 
 const std::vector<std::vector<double>>& share_lists() {
   static const std::vector<std::vector<double>> all = {
@@ -152,6 +146,45 @@ TEST(ServerGroup, AddsInTheOrderOfRanksThroughHostsThatBringNothing) {
           return word;
         });
   }
+}
+
+/// Both kinds of sums over memory of the caller's, against one thread that has all members' parts.
+void expect_float_sums(group& peers, std::uint32_t rank) {
+  for (const std::size_t count : {1U, 15U, 4097U, 100'003U}) {
+    std::vector<float> parts;
+    for (std::uint32_t member = 0; member < peers.size(); ++member) {
+      const auto part = draw<float>(count, 7 * count + member);
+      parts.insert(parts.end(), part.begin(), part.end());
+    }
+    for (const auto how : {float_sum::in_order, float_sum::exact}) {
+      std::vector<float> expected(count);
+      (how == float_sum::exact ? sum_exactly : sum_in_order)(parts, expected);
+      const auto own = std::make_shared<std::vector<float>>(draw<float>(count, 7 * count + rank));
+      peers.sum(*own, own, how)->wait();
+      EXPECT_EQ(*own, expected) << count << " of " << peers.size() << " ranks";
+    }
+  }
+}
+
+TEST(ServerGroup, SumsFloatsInOrderAndExactlyAsARingDoes) {
+  const auto body = [](std::uint32_t rank, group& peers) { expect_float_sums(peers, rank); };
+  for (const std::uint32_t size : {2U, 3U, 5U})
+    run_ranks(size, body);
+  for (const auto& shares : share_lists())
+    run_ranks(static_cast<std::uint32_t>(shares.size()), body, by_shares(shares));
+  const std::vector<double> shares = {0.2, 0, 0.1, 0.4, 0.3};
+  run_served(
+      3, 2, body,
+      [&](const place& own, store& meeting, const interruption& stop) {
+        auto all = join_all(own, meeting, stop);
+        return sum_by_servers(std::move(all), shares, stop, join_workers(own, meeting, stop));
+      },
+      [&](const place& own, store& meeting, const interruption& stop) {
+        const auto all = join_all(own, meeting, stop);
+        const auto word = serve_members(*all, 3, shares, stop);
+        all->leave();
+        return word;
+      });
 }
 
 TEST(ServerGroup, PlansForHostsThatBringNothingAndTellsThemToLeave) {
@@ -446,33 +479,57 @@ TEST(ServerGroup, KeepsTheMemoryOfASumThatWasGivenUpWhileItMayBeWrittenInto) {
   EXPECT_EQ(late->sums()[0], 6);
 }
 
+/// Three steps of a sparse bucket, with another share of its items in each; the last step's sums.
+std::vector<float> sum_sparse_steps(group& peers, std::uint32_t rank) {
+  const auto summed = peers.make_sparse_bucket(2000, 16, 1);
+  const auto values = std::get<std::span<float>>(summed->gradients());
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    std::ranges::fill(values, 0.0F);
+    summed->touched()->clear();
+    storage::splitmix64 random(7 * step + rank);
+    for (std::uint32_t item = random.below(5); item < 2000; item += 1 + random.below(9)) {
+      summed->touched()->push_back(item);
+      std::ranges::copy(draw<float>(16, random.next()), values.begin() + item * 16);
+    }
+    summed->start();
+    summed->wait();
+  }
+  return {values.begin(), values.end()};
+}
+
 TEST(ServerGroup, SumsCompressedBucketsToTheBitsOfARing) {
-  for (const auto how : {form::union_of_items, form::lhc}) {
-    std::vector<std::vector<float>> sums(2);
-    const auto body = [&](std::vector<float>& sum) {
+  for (const auto how : {form::union_of_items, form::gather, form::lhc}) {
+    std::vector<std::vector<float>> in_ring(3);
+    std::vector<std::vector<float>> by_servers(3);
+    std::vector<std::vector<float>> by_hosts(3); // of which one brings nothing
+    std::vector<compression_counts> counts(3);
+    const auto body = [&](std::vector<std::vector<float>>& sums) {
       return [&](std::uint32_t rank, std::unique_ptr<group>& peers) {
-        compression_counts counts;
-        peers = compress(std::move(peers), how, counts);
-        const auto summed = peers->make_sparse_bucket(2000, 16, 1);
-        const auto values = std::get<std::span<float>>(summed->gradients());
-        for (std::uint64_t step = 0; step < 3; ++step) {
-          std::ranges::fill(values, 0.0F);
-          summed->touched()->clear();
-          storage::splitmix64 random(7 * step + rank);
-          for (std::uint32_t item = random.below(5); item < 2000; item += 1 + random.below(9)) {
-            summed->touched()->push_back(item);
-            std::ranges::copy(draw<float>(16, random.next()), values.begin() + item * 16);
-          }
-          summed->start();
-          summed->wait();
-        }
-        if (rank == 0)
-          sum.assign(values.begin(), values.end());
+        peers = compress(std::move(peers), how, counts[rank]);
+        sums[rank] = sum_sparse_steps(*peers, rank);
       };
     };
-    run_ranks(3, body(sums[0]));
-    run_ranks(3, body(sums[1]), by_shares({0.6, 0.4, 0}));
-    EXPECT_EQ(sums[0], sums[1]) << static_cast<int>(how);
+    run_ranks(3, body(in_ring));
+    run_ranks(3, body(by_servers), by_shares({0.6, 0.4, 0}));
+    const std::vector<double> shares = {0.2, 0, 0.3, 0.5};
+    run_served(
+        3, 1, [&](std::uint32_t rank, group& peers) { by_hosts[rank] = sum_sparse_steps(peers, rank); },
+        [&](const place& own, store& meeting, const interruption& stop) {
+          auto all = join_all(own, meeting, stop);
+          auto served = sum_by_servers(std::move(all), shares, stop, join_workers(own, meeting, stop));
+          return compress(std::move(served), how, counts[own.rank]);
+        },
+        [&](const place& own, store& meeting, const interruption& stop) {
+          const auto all = join_all(own, meeting, stop);
+          const auto word = serve_members(*all, 3, shares, stop);
+          all->leave();
+          return word;
+        });
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(in_ring[rank], in_ring[0]) << static_cast<int>(how);
+      EXPECT_EQ(by_servers[rank], in_ring[0]) << static_cast<int>(how);
+      EXPECT_EQ(by_hosts[rank], in_ring[0]) << static_cast<int>(how);
+    }
   }
 }
 

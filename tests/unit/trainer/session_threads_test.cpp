@@ -83,8 +83,9 @@ TEST_F(SessionThreads, SumAndCompressAsTheFileSaysWithoutChangingAParameterOfTwo
   for (const auto& [kind, exchange] :
        {std::pair(none, exchange_kind::ring), std::pair(union_of_items, exchange_kind::ring),
         std::pair(gather, exchange_kind::ring), std::pair(lhc, exchange_kind::ring),
-        std::pair(none, exchange_kind::parameter_server), std::pair(lhc, exchange_kind::parameter_server),
-        std::pair(none, exchange_kind::automatic)}) {
+        std::pair(none, exchange_kind::parameter_server), std::pair(union_of_items, exchange_kind::parameter_server),
+        std::pair(gather, exchange_kind::parameter_server), std::pair(lhc, exchange_kind::parameter_server),
+        std::pair(none, exchange_kind::automatic), std::pair(automatic, exchange_kind::automatic)}) {
     file.training.compression = kind;
     file.training.exchange = exchange;
     ++generation;
@@ -104,7 +105,9 @@ TEST_F(SessionThreads, SumAndCompressAsTheFileSaysWithoutChangingAParameterOfTwo
     EXPECT_EQ(ends[0].parameter_checksum, ends[1].parameter_checksum);
     checksums.push_back(ends[0].parameter_checksum);
     EXPECT_EQ(watchers[0].counts.sums, kind == none ? 0 : ends[0].steps);
-    EXPECT_EQ(watchers[0].counts.sketched > 0, kind == lhc);
+    if (kind != automatic) { // which may have tried them
+      EXPECT_EQ(watchers[0].counts.sketched > 0, kind == lhc);
+    }
     EXPECT_EQ(watchers[1].plan.link_rates.size(), exchange == exchange_kind::ring ? 0U : 2U);
     EXPECT_EQ(watchers[1].plan.by_servers, exchange == exchange_kind::parameter_server)
         << "two workers have nothing to gain from servers";
