@@ -17,6 +17,21 @@ const policy::state_field* find_field(const std::string& name) {
   return found == fields.end() ? nullptr : &*found;
 }
 
+/// Choices of the exchange that are shown, the newest ones.
+constexpr std::size_t choices_max = 8;
+
+/// Follows what each generation tells of its exchange.
+void note_exchange(const ledger::entry& entry, std::vector<std::string>& told) {
+  if (std::holds_alternative<ledger::generation>(entry))
+    told.clear();
+  const auto* event = std::get_if<ledger::event>(&entry);
+  if (event == nullptr || event->event != event_kind::exchange)
+    return;
+  if (told.size() == choices_max)
+    told.erase(told.begin());
+  told.push_back(event->text);
+}
+
 /// The windows that the arbitrator saw after row `from`, to the end of its life.
 template <class Visit>
 void for_each_later_window(const std::vector<ledger::row>& rows, std::size_t from, Visit visit) {
@@ -120,7 +135,9 @@ window_explanation explain(const std::vector<ledger::row>& rows, std::uint64_t w
   std::optional<std::size_t> place;
   std::uint64_t first = 0;
   std::uint64_t last = 0;
+  std::vector<std::string> exchange;
   for (std::size_t i = 0; i < rows.size(); ++i) {
+    note_exchange(rows[i].entry, exchange);
     if (const auto* begun = std::get_if<ledger::start>(&rows[i].entry))
       start = *begun;
     const auto* row = std::get_if<ledger::window>(&rows[i].entry);
@@ -130,7 +147,7 @@ window_explanation explain(const std::vector<ledger::row>& rows, std::uint64_t w
     last = std::max(last, row->key.window);
     if (row->key.window == window) {
       place = i;
-      found = {start, *row, rows[i].at_seconds, {}, {}};
+      found = {start, *row, rows[i].at_seconds, {}, {}, exchange};
     }
   }
   error.clear();

@@ -38,6 +38,8 @@ struct window_explanation {
   double at_seconds = 0;
   std::vector<worker_explanation> workers;
   std::optional<window_effect> effect;
+  /// What the generation had told by then of who sums gradients and in which form, and why; the newest last.
+  std::vector<std::string> exchange;
 };
 
 /// The last time that `window` was decided on (a resumed run decides again), for all workers or for the one of that

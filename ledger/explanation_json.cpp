@@ -112,6 +112,7 @@ std::string to_json(const window_explanation& explanation) {
     object["guard"] = guard_object(window, row);
     object["predicted"] = predicted_object(window, row);
     object["effect"] = effect_object(explanation, worker);
+    object["exchange"] = explanation.exchange;
     array.push_back(std::move(object));
   }
   return array.dump(2, ' ', false, json::error_handler_t::replace) + "\n";

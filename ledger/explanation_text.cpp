@@ -68,6 +68,13 @@ std::string prediction_text(const window_explanation& explanation) {
          " samples/s; " + percent(std::exp2(effect.mean_progress), 1) + " of the best goodput that was to be had.\n";
 }
 
+std::string exchange_text(const window_explanation& explanation) {
+  std::string text;
+  for (const auto& told : explanation.exchange)
+    text += "Exchange: " + printable(told) + ".\n";
+  return text;
+}
+
 std::string guard_text(const window_explanation& explanation) {
   const auto& window = explanation.window;
   if (!window.decided || window.guard.empty())
@@ -241,8 +248,8 @@ std::string to_text(const window_explanation& explanation) {
                                          " version " + std::to_string(window.policy_version)) +
       " (term " + std::to_string(window.key.term) + ", generation " + std::to_string(window.generation) + ") at " +
       fixed(explanation.at_seconds, 1) + " s. Its reports came within " + fixed(1e3 * window.gather_seconds, 1) +
-      " ms, deciding took " + fixed(1e3 * window.decide_seconds, 1) + " ms.\n" + guard_text(explanation) +
-      moves_text(explanation) + prediction_text(explanation);
+      " ms, deciding took " + fixed(1e3 * window.decide_seconds, 1) + " ms.\n" + exchange_text(explanation) +
+      guard_text(explanation) + moves_text(explanation) + prediction_text(explanation);
   for (const auto& worker : explanation.workers)
     text += "\n" + worker_text(explanation, worker);
   return text;

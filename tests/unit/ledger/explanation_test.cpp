@@ -198,6 +198,30 @@ TEST(Explanation, TakesTheLastLifeOfAWindowThatWasDecidedTwice) {
   EXPECT_EQ(explanation.workers[0].effect->reward.total, 9);
 }
 
+TEST(Explanation, TellsHowTheGenerationExchangesGradientsAndWhy) {
+  const auto chosen = [](const std::string& text) {
+    return ledger::row{.at_seconds = 1, .entry = ledger::event{ledger::event_kind::exchange, "", text}};
+  };
+  auto rows = sample_rows();
+  const auto first =
+      std::ranges::find_if(rows, [](const auto& row) { return std::holds_alternative<ledger::window>(row.entry); });
+  rows.insert(first, {chosen("gradients by servers: of an earlier generation"),
+                      {.at_seconds = 1, .entry = ledger::generation{.generation = 2}},
+                      chosen("gradients by the ring: a MB takes 2 ms"),
+                      chosen("90 of 2000 rows of 16 sparse gradients by gather")});
+  std::string error;
+  const auto explanation = explain(rows, 1, "ada", error);
+  const std::string text = to_text(explanation);
+  EXPECT_THAT(text, HasSubstr("Exchange: gradients by the ring: a MB takes 2 ms.\n"
+                              "Exchange: 90 of 2000 rows of 16 sparse gradients by gather.\n"));
+  EXPECT_THAT(text, Not(HasSubstr("by servers")));
+  const auto array = nlohmann::json::parse(to_json(explanation));
+  EXPECT_EQ(array[0]["exchange"].size(), 2U);
+  for (int i = 0; i < 20; ++i)
+    rows.insert(rows.begin() + 5, chosen("again"));
+  EXPECT_LE(explain(rows, 1, "ada", error).exchange.size(), 8U);
+}
+
 TEST(Explanation, IsAvailableAsJson) {
   std::string error;
   const auto array = nlohmann::json::parse(to_json(explain(sample_rows(), 1, "", error)));
