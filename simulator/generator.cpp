@@ -170,7 +170,7 @@ void drawing::draw_links() {
   server = numbers_.uniform() < 0.25;
   // So that the exchange takes this share of the fastest kind's computing at the initial batch size.
   const double exchange = step_seconds * log_uniform(distribution::exchange_share, generator_axis::exchange_share);
-  const double copies = server ? 2.0 * workers : 2.0 * (workers - 1) / workers;
+  const double copies = server ? workers : 2.0 * (workers - 1) / workers;
   bandwidth_mbit = std::clamp(copies * learning.gradient_mib * 1024 * 1024 * 8 / 1e6 / exchange, 1.0, 1e7);
   latency_us =
       std::clamp(step_seconds * log_uniform(distribution::latency_share, generator_axis::latency) * 1e6, 5.0, 2000.0);

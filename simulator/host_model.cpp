@@ -16,10 +16,13 @@ std::uint32_t limit(std::uint32_t batch) {
 
 } // namespace
 
+double link_rate(const cluster::cluster_file& file, const cluster::host& of) {
+  return (of.bandwidth_mbit > 0 ? of.bandwidth_mbit : file.simulation.bandwidth_mbit) * 1e6 / 8;
+}
+
 host_model::host_model(const scenario& what, const cluster::host& of, std::size_t position, std::uint64_t seed)
     : host(&of), profile(&what.profiles[position]),
-      fits(std::min(limit(profile->batch_highest), limit(of.batch_highest))),
-      bandwidth((of.bandwidth_mbit > 0 ? of.bandwidth_mbit : what.file.simulation.bandwidth_mbit) * 1e6 / 8),
+      fits(std::min(limit(profile->batch_highest), limit(of.batch_highest))), bandwidth(link_rate(what.file, of)),
       noise(seed, position, computing), measurements(seed, position, measuring),
       slow_downs(what.file.simulation.slow_every_seconds, what.file.simulation.slow_seconds,
                  what.file.simulation.slow_factor, random_stream(seed, position, slowing_down)),

@@ -10,6 +10,9 @@
 
 namespace dynamix::simulator {
 
+/// Of its link, bytes a second.
+double link_rate(const cluster::cluster_file& file, const cluster::host& of);
+
 /// Everything random about it comes from streams of its own.
 struct host_model {
   /// What a stream of random numbers is for.

@@ -51,22 +51,82 @@ double shared_cores::step_seconds(std::span<const double> work, std::span<const 
   return seconds;
 }
 
+std::vector<double> planned_shares(std::span<const cluster::exchange_host> hosts, cluster::exchange_kind how) {
+  if (how == cluster::exchange_kind::ring || std::ranges::count_if(hosts, &cluster::exchange_host::works) < 2)
+    return {};
+  std::vector<double> rates;
+  for (const auto& host : hosts)
+    rates.push_back(host.link_rate);
+  rates = cluster::even_out(rates);
+  std::vector<cluster::exchange_host> evened(hosts.begin(), hosts.end());
+  for (std::size_t i = 0; i < evened.size(); ++i)
+    evened[i].link_rate = rates[i];
+  auto plan = cluster::plan_servers(evened);
+  if (how == cluster::exchange_kind::automatic && !cluster::pays(plan))
+    return {};
+  return std::move(plan.shares);
+}
+
+namespace {
+
+double ring_copies(const network& now) {
+  const auto workers = static_cast<double>(now.workers);
+  return 2 * (workers - 1) / workers;
+}
+
+double slowest_link(const network& now) {
+  return std::ranges::min(std::span(now.hosts).first(now.workers), {}, &cluster::exchange_host::link_rate).link_rate;
+}
+
+/// Seconds of a byte that is summed, by whoever does.
+double byte_seconds(const network& now) {
+  return now.shares.empty() ? ring_copies(now) / slowest_link(now) : cluster::seconds_per_byte(now.hosts, now.shares);
+}
+
+/// The rows' load, and how long servers take in relation to a ring.
+exchange::form_load load_of(const network& now) {
+  auto load = now.sparse;
+  load.members = static_cast<std::uint32_t>(now.workers);
+  load.servers_time = now.shares.empty() ? 0 : byte_seconds(now) * slowest_link(now) / ring_copies(now);
+  return load;
+}
+
+/// What rows send over the slowest link, or as many bytes as a ring would in the same time.
+double sparse_bytes(const network& now) {
+  return now.sparse.items == 0 ? 0 : exchange::bytes_of(route_of(now), load_of(now));
+}
+
+} // namespace
+
+exchange::route route_of(const network& now) {
+  using exchange::form;
+  const auto load = load_of(now);
+  std::vector<form> forms = {now.compression};
+  if (now.compression == form::automatic)
+    forms = {form::none, form::union_of_items, form::gather, form::lhc};
+  std::vector<exchange::route> routes;
+  for (const auto how : forms)
+    routes.push_back({how, load.servers_time > 0 && how != form::gather});
+  return std::ranges::min(routes, {}, [&](const exchange::route& by) { return exchange::bytes_of(by, load); });
+}
+
 double sent_bytes(const network& now) {
   if (now.workers < 2)
     return 0;
   const auto workers = static_cast<double>(now.workers);
-  return now.gradient_bytes * (now.topology == cluster::topology_kind::ring ? 2 * (workers - 1) / workers : 1);
+  double summed = 0; // by workers
+  for (std::size_t i = 0; i < std::min(now.shares.size(), now.workers); ++i)
+    summed += now.shares[i];
+  const double copies = now.shares.empty() ? ring_copies(now) : 1 + (workers - 2) / workers * summed;
+  return now.gradient_bytes * copies + sparse_bytes(now);
 }
 
 double exchange_seconds(const network& now) {
   if (now.workers < 2)
     return 0;
-  const auto workers = static_cast<double>(now.workers);
-  const double bytes = sent_bytes(now);
+  const double messages = now.shares.empty() ? 2 * static_cast<double>(now.workers - 1) : 2;
   const double lossless =
-      now.topology == cluster::topology_kind::ring
-          ? bytes / now.slowest_link + 2 * (workers - 1) * now.latency_seconds
-          : 2 * std::max(workers * bytes / now.server_link, bytes / now.slowest_link) + 2 * now.latency_seconds;
+      now.gradient_bytes * byte_seconds(now) + sparse_bytes(now) / slowest_link(now) + messages * now.latency_seconds;
   return lossless / (1 - now.loss_rate);
 }
 

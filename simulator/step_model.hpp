@@ -3,6 +3,8 @@
 /// How long the parts of a step take. Pure.
 
 #include "cluster/cluster_file.hpp"
+#include "cluster/server_plan.hpp"
+#include "exchange/form_choice.hpp"
 
 #include <cstdint>
 #include <span>
@@ -17,22 +19,34 @@ void share_cores(std::span<const double> ready, std::span<const double> work, st
 
 /// What the exchange of one step's gradients meets.
 struct network {
-  cluster::topology_kind topology = cluster::topology_kind::ring;
+  std::vector<cluster::exchange_host> hosts; ///< with their links as they are now: the workers, then who only serves
+  std::vector<double> shares; ///< of the gradients, by host, that they sum as servers; empty: a ring sums
   std::size_t workers = 0;
-  double gradient_bytes = 0;
-  double slowest_link = 0; ///< bytes a second, of the workers
-  double server_link = 0;  ///< bytes a second, of the parameter server
+  double gradient_bytes = 0; ///< of dense gradients
   double latency_seconds = 0;
   double loss_rate = 0; ///< [0, 1): share of segments sent again
+  // Of an embedding's rows, beside these.
+  exchange::form compression = exchange::form::none;
+  exchange::form_load sparse; ///< of the newest step's batch sizes; no items: there are none
 };
 
-/// Bytes that a worker sends in a step, and receives: 2(n-1)/n of the gradients in a ring, all of them to a parameter
-/// server, none without peers.
+/// The shares that hosts get for a generation: planned for their links as they are, of which nearly equal ones count as
+/// equal (cluster/server_plan.hpp). Empty: a ring sums, as `how` says, because it is predicted to be no slower, or for
+/// want of a second worker.
+std::vector<double> planned_shares(std::span<const cluster::exchange_host> hosts, cluster::exchange_kind how);
+
+/// How sparse rows are summed: as the compression says or, where it is automatic, in the way that moves the fewest
+/// bytes over the slowest link. `load.servers_time` is that of these hosts and shares.
+exchange::route route_of(const network& now);
+
+/// Bytes that a worker sends in a step, and receives, on average: 2(n-1)/n of the gradients in a ring, all of them and
+/// what it sums for others with servers, none without peers.
 double sent_bytes(const network& now);
 
-/// T_sync. Ring: 2(n-1) messages of 1/n of the gradients one after the other, each over the slowest link. Parameter
-/// server: everything through the server's link or one worker's through the slowest, whichever takes longer, in and
-/// then out. What is lost is sent again: all divided by 1 - loss_rate. 0 without peers.
+/// T_sync. Ring: 2(n-1) messages of 1/n of the gradients one after the other, each over the slowest link. Servers: what
+/// the host takes that takes the longest with its share (cluster/server_plan.hpp), and two messages' latency.
+/// Compressed rows take what they move (exchange/form_choice.hpp), the computing of sketches and sums left out. What is
+/// lost is sent again: all divided by 1 - loss_rate. 0 without peers.
 double exchange_seconds(const network& now);
 
 /// T = (T_grad^g + T_sync^g)^(1/g): one after the other for g = 1, the longer of the two for g = infinity (Pollux,

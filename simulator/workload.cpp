@@ -2,6 +2,7 @@
 
 #include "settings/toml_reader.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <fmt/core.h>
 #include <limits>
@@ -54,6 +55,13 @@ constexpr settings::field<workload> all_workload_rows[] = {
            "Standard deviation of the logarithm of a measured phi."),
     figure("evaluation_samples", in<&workload::evaluation_samples>, closed(0, 1e12),
            "Of the test set; 0: evaluations take no time.", presence::defaulted),
+    figure("sparse_mib", in<&workload::sparse_mib>, closed(0, 1e6),
+           "MiB of gradient_mib that are embeddings' rows, which training.compression concerns.", presence::defaulted),
+    figure("row_floats", in<&workload::row_floats>, closed(1, 1e6), "Numbers in such a row.", presence::defaulted),
+    figure("sample_rows", in<&workload::sample_rows>, closed(0, 1e6), "Rows that a sample touches.",
+           presence::defaulted),
+    figure("rows_in_use", in<&workload::rows_in_use>, closed(0, 1e9),
+           "Rows r of which samples touch r (1 - exp(-sample_rows b/r)) with b samples; 0: all.", presence::defaulted),
 };
 constexpr std::span<const settings::field<workload>> workload_rows = all_workload_rows;
 
@@ -72,6 +80,17 @@ double workload::loss(double accuracy) const {
   return std::log(1 / accuracy_start) * (1 - accuracy) / (1 - accuracy_start);
 }
 
+exchange::form_load workload::sparse_load() const {
+  return {.items = static_cast<std::size_t>(sparse_mib * 1024 * 1024 / (sizeof(float) * row_floats)),
+          .item_floats = static_cast<std::size_t>(row_floats)};
+}
+
+std::size_t workload::rows_of(double samples) const {
+  const auto all = static_cast<double>(sparse_load().items);
+  const double used = rows_in_use > 0 ? std::min(rows_in_use, all) : all;
+  return used == 0 ? 0 : static_cast<std::size_t>(used * -std::expm1(-sample_rows * samples / used));
+}
+
 double workload::progress_for(double accuracy) const {
   if (accuracy <= accuracy_start)
     return 0;
@@ -84,11 +103,16 @@ double workload::progress_for(double accuracy) const {
 std::vector<cluster::file_error> read_workload(const std::string& path, workload& result) {
   auto reader = settings::toml_reader::open("workload", path, workload_bytes_max);
   workload read;
-  if (reader.read_only("workload", workload_rows, read) && read.accuracy_limit <= read.accuracy_start)
+  const bool complete = reader.read_only("workload", workload_rows, read);
+  if (complete && read.accuracy_limit <= read.accuracy_start)
     reader.complain("workload.accuracy_limit",
                     fmt::format("workload.accuracy_limit is {}; it must be above workload.accuracy_start, which is {}",
                                 settings::number_text(read.accuracy_limit),
                                 settings::number_text(read.accuracy_start)));
+  if (complete && read.sparse_mib > read.gradient_mib)
+    reader.complain("workload.sparse_mib",
+                    fmt::format("workload.sparse_mib is {}; it must not exceed workload.gradient_mib, which is {}",
+                                settings::number_text(read.sparse_mib), settings::number_text(read.gradient_mib)));
   auto errors = reader.finish();
   if (errors.empty())
     result = std::move(read);

@@ -19,6 +19,18 @@ namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
 
+using cluster::compression_kind;
+using exchange::form;
+
+/// The two have one order.
+constexpr form form_of(compression_kind kind) {
+  return static_cast<form>(kind);
+}
+static_assert(form_of(compression_kind::none) == form::none && form_of(compression_kind::lhc) == form::lhc &&
+              form_of(compression_kind::union_of_items) == form::union_of_items &&
+              form_of(compression_kind::gather) == form::gather &&
+              form_of(compression_kind::automatic) == form::automatic);
+
 } // namespace
 
 struct world::state {
@@ -99,23 +111,32 @@ void world::state::settle() {
   const auto& options = what.file.simulation;
   if (options.cores > 0)
     sharing.emplace(options.cores, present.size());
-  links = {.topology = options.topology,
+  links = {.hosts = {},
+           .shares = {},
            .workers = present.size(),
-           .gradient_bytes = what.workload.gradient_mib * 1024 * 1024,
-           .server_link = options.bandwidth_mbit * 1e6 / 8,
+           .gradient_bytes = (what.workload.gradient_mib - what.workload.sparse_mib) * 1024 * 1024,
            .latency_seconds = options.latency_us * 1e-6,
-           .loss_rate = options.loss_rate};
+           .loss_rate = options.loss_rate,
+           .compression = form_of(training.compression),
+           .sparse = what.workload.sparse_load()};
+  const bool one_server = options.topology == cluster::topology_kind::parameter_server;
+  links.hosts.assign(present.size(), {.link_rate = 0, .serves = !one_server});
+  if (one_server)
+    links.hosts.push_back({.link_rate = options.bandwidth_mbit * 1e6 / 8, .works = false});
+  for (const auto* member : what.file.members())
+    if (!one_server && member->only_serves())
+      links.hosts.push_back({.link_rate = link_rate(what.file, *member), .works = false});
   observe();
+  links.shares = planned_shares(links.hosts, one_server ? cluster::exchange_kind::parameter_server : training.exchange);
 }
 
 void world::state::observe() {
-  links.slowest_link = never;
   for (std::size_t rank = 0; rank < present.size(); ++rank) {
     auto& host = hosts[present[rank]];
     cotenants[rank] = host.slow_downs.at(now);
     emulated[rank] = host.emulated_slowdown(now);
     congestion[rank] = host.congestions.at(now);
-    links.slowest_link = std::min(links.slowest_link, host.bandwidth / congestion[rank]);
+    links.hosts[rank].link_rate = host.bandwidth / congestion[rank];
   }
 }
 
@@ -208,6 +229,8 @@ void world::state::run_steps(std::span<const std::uint32_t> batches, std::uint32
   }
   summary.timed_steps += count;
   summary.global_batch = std::accumulate(batches.begin(), batches.end(), std::uint64_t{0});
+  links.sparse.longest = what.workload.rows_of(*std::ranges::max_element(batches));
+  links.sparse.together = what.workload.rows_of(static_cast<double>(summary.global_batch));
   for (std::uint32_t i = 0; i < count; ++i) {
     const double seconds = run_step(curve_seconds, static_cast<double>(summary.global_batch), sums);
     summary.timed_seconds += seconds;

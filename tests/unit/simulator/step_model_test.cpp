@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace dynamix::simulator {
@@ -10,6 +11,8 @@ namespace {
 
 using ::testing::DoubleEq;
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 std::vector<double> finish(const std::vector<double>& work, std::uint32_t cores, std::vector<double> ready = {}) {
   ready.resize(work.size());
@@ -57,37 +60,100 @@ TEST(SharedCores, LetTheOthersComputeWhileASlowOneWaits) {
   EXPECT_DOUBLE_EQ(step(), 4);
 }
 
-network four_workers(cluster::topology_kind topology) {
-  return {.topology = topology,
-          .workers = 4,
-          .gradient_bytes = 8e6,
-          .slowest_link = 1e9,
-          .server_link = 2e9,
-          .latency_seconds = 1e-4};
+network four_workers(std::vector<double> rates = {1e9, 1e9, 1e9, 1e9}) {
+  network now{.hosts = {}, .shares = {}, .workers = 4, .gradient_bytes = 8e6, .latency_seconds = 1e-4};
+  for (const double rate : rates)
+    now.hosts.push_back({.link_rate = rate, .works = now.hosts.size() < 4});
+  return now;
 }
 
 TEST(Exchange, OfARingTakes2NMinus1MessagesOverTheSlowestLink) {
-  const auto now = four_workers(cluster::topology_kind::ring);
+  auto now = four_workers();
   EXPECT_DOUBLE_EQ(sent_bytes(now), 12e6);
   EXPECT_DOUBLE_EQ(exchange_seconds(now), 0.012 + 6e-4);
+  now.hosts[2].link_rate = 5e8;
+  EXPECT_DOUBLE_EQ(exchange_seconds(now), 0.024 + 6e-4);
 }
 
-TEST(Exchange, WithAParameterServerWaitsForItsLinkOrTheSlowestWorkerS) {
-  auto now = four_workers(cluster::topology_kind::parameter_server);
+TEST(Exchange, ThroughOneServerWaitsForItsLinkOrTheSlowestWorkerS) {
+  auto now = four_workers({1e9, 1e9, 1e9, 1e9, 2e9});
+  for (std::size_t worker = 0; worker < 4; ++worker)
+    now.hosts[worker].serves = false;
+  now.shares = planned_shares(now.hosts, cluster::exchange_kind::parameter_server);
+  EXPECT_THAT(now.shares, ElementsAre(0, 0, 0, 0, 1));
   EXPECT_DOUBLE_EQ(sent_bytes(now), 8e6);
-  EXPECT_DOUBLE_EQ(exchange_seconds(now), 2 * (4 * 8e6 / 2e9) + 2e-4);
-  now.slowest_link = 1e8;
-  EXPECT_DOUBLE_EQ(exchange_seconds(now), 2 * (8e6 / 1e8) + 2e-4);
+  EXPECT_DOUBLE_EQ(exchange_seconds(now), 4 * 8e6 / 2e9 + 2e-4);
+  now.hosts[1].link_rate = 1e8;
+  EXPECT_DOUBLE_EQ(exchange_seconds(now), 8e6 / 1e8 + 2e-4);
+}
+
+/// What the formula promises where a link is at half, where others only serve, and where half of all are at half.
+TEST(Exchange, ThroughServersTakesWhatTheFormulaPromises) {
+  const auto ratio = [](network now) {
+    now.latency_seconds = 0;
+    const double ring = exchange_seconds(now);
+    now.shares = planned_shares(now.hosts, cluster::exchange_kind::parameter_server);
+    return ring / exchange_seconds(now);
+  };
+  EXPECT_NEAR(ratio(four_workers()), 1, 1e-9);
+  EXPECT_NEAR(ratio(four_workers({1e9, 1e9, 1e9, 5e8})), 1.5, 1e-9);
+  EXPECT_NEAR(ratio(four_workers({1e9, 1e9, 1e9, 1e9, 1e9, 1e9, 1e9, 1e9})), 1.5, 1e-9);
+  auto eight = four_workers({1e9, 1e9, 1e9, 1e9, 5e8, 5e8, 5e8, 5e8});
+  eight.workers = 8;
+  for (auto& host : eight.hosts)
+    host.works = true;
+  EXPECT_NEAR(ratio(eight), 1.5, 1e-9);
+}
+
+TEST(Exchange, GoesThroughServersByItselfOnlyWhereTheyPay) {
+  using enum cluster::exchange_kind;
+  EXPECT_THAT(planned_shares(four_workers().hosts, automatic), IsEmpty());
+  EXPECT_THAT(planned_shares(four_workers({1e9, 1e9, 1e9, 5e8}).hosts, automatic), SizeIs(4));
+  EXPECT_THAT(planned_shares(four_workers({1e9, 1e9, 1e9, 5e8}).hosts, ring), IsEmpty());
+  EXPECT_THAT(planned_shares(std::vector<cluster::exchange_host>{{.link_rate = 1e9}}, parameter_server), IsEmpty());
+}
+
+TEST(Exchange, KeepsItsSharesWhenALinkCongests) {
+  auto now = four_workers();
+  now.latency_seconds = 0;
+  now.shares = planned_shares(now.hosts, cluster::exchange_kind::parameter_server);
+  now.hosts[0].link_rate /= 3;
+  EXPECT_DOUBLE_EQ(exchange_seconds(now), 3 * 0.012) << "which 1 + 2/4 of the gradients pass";
+}
+
+TEST(Exchange, LeavesOutRowsThatNobodyTouched) {
+  using exchange::form;
+  auto now = four_workers();
+  now.gradient_bytes = 0;
+  now.latency_seconds = 0;
+  now.sparse = {.items = 1'000'000, .item_floats = 32, .longest = 4'000, .together = 12'000};
+  const double dense = exchange_seconds(now);
+  EXPECT_DOUBLE_EQ(dense, 1.5 * 128e6 / 1e9);
+  std::vector<double> seconds;
+  for (const auto how : {form::union_of_items, form::gather, form::lhc, form::automatic}) {
+    now.compression = how;
+    seconds.push_back(exchange_seconds(now));
+    EXPECT_LT(seconds.back(), dense / 5);
+  }
+  EXPECT_DOUBLE_EQ(seconds[1], 3 * 4'000 * 132 / 1e9);
+  EXPECT_EQ(seconds[3], std::ranges::min(seconds));
+  EXPECT_EQ(route_of(now), (exchange::route{form::gather, false}));
+  now.hosts[3].link_rate = 5e8;
+  now.compression = form::union_of_items;
+  const double in_ring = exchange_seconds(now);
+  now.shares = planned_shares(now.hosts, cluster::exchange_kind::parameter_server);
+  EXPECT_NEAR(in_ring / exchange_seconds(now), 1.5, 1e-9);
+  EXPECT_TRUE(route_of(now).by_servers);
 }
 
 TEST(Exchange, SendsLostSegmentsAgain) {
-  auto now = four_workers(cluster::topology_kind::ring);
+  auto now = four_workers();
   now.loss_rate = 0.5;
   EXPECT_DOUBLE_EQ(exchange_seconds(now), 2 * (0.012 + 6e-4));
 }
 
 TEST(Exchange, OfOneWorkerIsNone) {
-  auto now = four_workers(cluster::topology_kind::ring);
+  auto now = four_workers({1e9});
   now.workers = 1;
   EXPECT_EQ(exchange_seconds(now), 0);
   EXPECT_EQ(sent_bytes(now), 0);

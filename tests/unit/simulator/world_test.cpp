@@ -19,6 +19,52 @@ using testing::worker;
 
 using batches = std::vector<std::uint32_t>;
 
+/// Seconds of a step's exchange; nothing overlaps it.
+double exchange_of(const scenario& what) {
+  world cluster(what, 1);
+  cluster.run_window(batches(what.profiles.size(), 64), {});
+  return cluster.now_seconds() - computing_seconds(64);
+}
+
+TEST(World, ExchangesThroughServersAsMuchFasterAsTheFormulaPromises) {
+  using enum cluster::exchange_kind;
+  auto what = quiet_scenario(4);
+  what.workload.gradient_mib = 100;
+  const double equal = exchange_of(what);
+  worker(what, 3).bandwidth_mbit = what.file.simulation.bandwidth_mbit / 2;
+  const double in_ring = exchange_of(what);
+  EXPECT_NEAR(in_ring / equal, 2, 1e-9);
+  for (const auto how : {parameter_server, automatic}) {
+    what.file.training.exchange = how;
+    EXPECT_NEAR(in_ring / exchange_of(what), 1.5, 1e-9);
+  }
+  worker(what, 3).bandwidth_mbit = 0;
+  EXPECT_NEAR(exchange_of(what), equal, 1e-12) << "nothing to win: it stays with the ring";
+  for (const auto* name : {"s0", "s1", "s2", "s3"})
+    what.file.hosts.push_back({.name = name, .roles = {cluster::role::server}});
+  EXPECT_NEAR(equal / exchange_of(what), 1.5, 1e-9) << "as many hosts that only serve";
+  what.file.simulation.topology = cluster::topology_kind::parameter_server;
+  EXPECT_NEAR(exchange_of(what) / equal, 4 / 1.5, 1e-9) << "one server's link carries what all send";
+}
+
+TEST(World, ExchangesSparseRowsInTheFormOfTheFile) {
+  auto what = quiet_scenario(4);
+  what.workload.gradient_mib = 40;
+  what.workload.sparse_mib = 40;
+  what.workload.sample_rows = 12;
+  what.workload.rows_in_use = 71'000;
+  EXPECT_NEAR(static_cast<double>(what.workload.rows_of(1024)), 11'091, 0.02 * 11'091) << "as NCF was measured";
+  EXPECT_NEAR(static_cast<double>(what.workload.rows_of(4096)), 35'166, 0.02 * 35'166);
+  const double dense = exchange_of(what);
+  using enum cluster::compression_kind;
+  for (const auto how : {union_of_items, gather, lhc, automatic}) {
+    what.file.training.compression = how;
+    EXPECT_LT(exchange_of(what), dense / 10);
+  }
+  what.workload.sparse_mib = 0;
+  EXPECT_NEAR(exchange_of(what), dense, 1e-9) << "nothing is sparse";
+}
+
 TEST(World, TakesAsLongAsItsSlowestWorkerAndTheExchange) {
   auto what = quiet_scenario(4);
   what.workload.gradient_mib = 8;

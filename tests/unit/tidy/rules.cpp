@@ -119,7 +119,7 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
       {"trainer",
        {"messages/types.hpp", "cluster/", "storage/", "session/", "client/", "exchange/", "policy/trace_network.hpp",
         "policy/traces.hpp"}},
-      {"simulator", {"messages/types.hpp", "settings/", "cluster/", "storage/", "policy/"}},
+      {"simulator", {"messages/types.hpp", "settings/", "cluster/", "storage/", "policy/", "exchange/form_choice.hpp"}},
       {"swarm", {"messages/types.hpp", "cluster/", "storage/", "policy/", "simulator/"}},
       {"actors",
        {"messages/", "cluster/", "storage/", "telemetry/", "policy/", "trainer/", "simulator/", "replication/",

@@ -37,7 +37,8 @@ std::vector<finding> find_long_functions(const source_tree& tree);
 ///     messages, cluster, storage, bpf -> nothing of ours      telemetry -> bpf, messages
 ///     replication -> messages, storage                          links -> storage
 ///     exchange -> storage                                       trainer -> exchange and what policy may know
-///     policy -> messages/types.hpp, cluster, storage            simulator -> policy and what policy may know
+///     policy -> messages/types.hpp, cluster, storage            simulator -> policy and what policy may know, and
+///                                                               exchange/form_choice.hpp
 ///     swarm -> simulator and what simulator may know
 ///     actors -> all but node                                   node, tests, benchmarks -> all
 ///
