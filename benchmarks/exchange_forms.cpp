@@ -1,7 +1,9 @@
 /// One rank of a comparison of the forms of exchange: sums the gradients of an NCF's embeddings, by turns in each form,
-/// and trains it, by turns in each form. Or, alone: how fast a sketch is filled, added and peeled. Prints JSON.
+/// and trains it, by turns in each form. Or, alone: how fast a sketch is filled, added and peeled; or what each form
+/// moves, by the formula. Prints JSON.
 
 #include "exchange/compression.hpp"
+#include "exchange/form_choice.hpp"
 #include "exchange/sketch.hpp"
 #include "storage/splitmix64.hpp"
 #include "tests/unit/exchange/stores.hpp"
@@ -12,6 +14,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <exception>
@@ -32,6 +35,7 @@ struct forms_plan {
   std::uint32_t rounds = 5;
   std::uint32_t steps = 4; ///< of each form in a round
   bool trains = false;
+  bool through_servers = false; ///< the forms through servers, too, and "auto" among all
 };
 
 constexpr std::size_t row_floats = 32;
@@ -39,12 +43,23 @@ constexpr std::size_t row_floats = 32;
 struct rival {
   const char* name;
   exchange::form form;
+  exchange::summing summing = exchange::summing::ring;
 };
-constexpr rival rivals[] = {{"dense", exchange::form::none},
-                            {"union", exchange::form::union_of_items},
-                            {"gather", exchange::form::gather},
-                            {"lhc", exchange::form::lhc},
-                            {"auto", exchange::form::automatic}};
+
+std::vector<rival> rivals_of(const forms_plan& plan) {
+  using enum exchange::form;
+  std::vector<rival> all = {
+      {"dense", none},
+      {"union", union_of_items},
+      {"gather", gather},
+      {"lhc", lhc},
+      {"auto", automatic, plan.through_servers ? exchange::summing::automatic : exchange::summing::ring}};
+  if (plan.through_servers)
+    for (const auto& [name, how] :
+         {std::pair("dense-servers", none), std::pair("union-servers", union_of_items), std::pair("lhc-servers", lhc)})
+      all.push_back({name, how, exchange::summing::servers});
+  return all;
+}
 
 cluster::training ncf_training(double scale) {
   cluster::training training;
@@ -62,7 +77,7 @@ struct contender {
     std::iota(ranks.begin(), ranks.end(), 0U);
     peers = exchange::compress(
         exchange::join({.rank = plan.rank, .members = ranks, .store_prefix = of.name, .address = plan.address}, meeting,
-                       never),
+                       never, of.summing),
         of.form, counts);
   }
 
@@ -182,7 +197,7 @@ void compare(const forms_plan& plan) {
   torch::set_num_threads(1);
   exchange::file_store meeting(plan.meeting);
   std::vector<std::unique_ptr<contender>> all;
-  for (const auto& each : rivals)
+  for (const auto& each : rivals_of(plan))
     all.push_back(std::make_unique<contender>(plan, each, meeting));
   if (plan.trains)
     train_by_turns(plan, all);
@@ -195,20 +210,41 @@ void compare(const forms_plan& plan) {
             "\": {\"median_seconds\": " + std::to_string(median(each->seconds)) +
             ", \"sums\": " + std::to_string(counts.sums) + ", \"own_items\": " + std::to_string(counts.own_items) +
             ", \"union_items\": " + std::to_string(counts.items) + ", \"unfit\": " + std::to_string(counts.unfit) +
-            ", \"unpeeled\": " + std::to_string(counts.unpeeled) + "}";
+            ", \"unpeeled\": " + std::to_string(counts.unpeeled) +
+            ", \"through_servers\": " + std::to_string(counts.server_sums) + "}";
     each->peers->leave();
   }
   if (plan.rank == 0)
     std::printf("%s}\n", line.c_str());
 }
 
-/// GB of dense gradient a second of one core's time, at a share of non-zero lines of 16 floats.
+/// Of this process, so that others on the machine matter less.
+double cpu_seconds() {
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+}
+
+/// GB a second that one core reads and writes where it adds large arrays of words.
+double measure_memory() {
+  constexpr std::size_t words = (std::size_t{256} << 20) / sizeof(std::uint64_t);
+  std::vector<std::uint64_t> from(words, 1);
+  std::vector<std::uint64_t> to(words, 2);
+  std::vector<double> seconds;
+  for (int round = 0; round < 5; ++round) {
+    const double start = cpu_seconds();
+    for (std::size_t i = 0; i < words; ++i)
+      to[i] += from[i];
+    seconds.push_back(cpu_seconds() - start);
+  }
+  return 3 * words * sizeof(std::uint64_t) / 1e9 / median(seconds);
+}
+
+/// GB of dense gradient a second of one core's time, at a share of non-zero lines of 16 floats; and the share of the
+/// memory's speed at which their numbers and cells are read and written: a float that is compressed has 52 bytes of
+/// both, an added word of a cell 24, a float that is peeled 44.
 void measure_codec(double density) {
   constexpr std::size_t line_floats = 16;
   constexpr std::size_t items = (std::size_t{64} << 20) / sizeof(float) / line_floats;
   constexpr double bytes = items * line_floats * sizeof(float);
-  // Of this process, so that others on the machine matter less.
-  const auto cpu_seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
   storage::splitmix64 random(1);
   std::vector<float> gradients(items * line_floats);
   std::vector<std::uint32_t> present;
@@ -243,8 +279,38 @@ void measure_codec(double density) {
     adding.push_back(added - filled);
     peeling.push_back(cpu_seconds() - added);
   }
-  std::printf("{\"density\": %g, \"compress_gb_s\": %.2f, \"add_gb_s\": %.2f, \"peel_gb_s\": %.2f}\n", density,
-              bytes / 1e9 / median(filling), bytes / 1e9 / median(adding), bytes / 1e9 / median(peeling));
+  const double memory = measure_memory();
+  const auto share = [&](double moved, const std::vector<double>& seconds) {
+    return moved / 1e9 / median(seconds) / memory;
+  };
+  const auto floats = static_cast<double>(present.size() * line_floats);
+  std::printf("{\"density\": %g, \"compress_gb_s\": %.2f, \"add_gb_s\": %.2f, \"peel_gb_s\": %.2f, "
+              "\"memory_gb_s\": %.2f, \"compress_share\": %.2f, \"add_share\": %.2f, \"peel_share\": %.2f}\n",
+              density, bytes / 1e9 / median(filling), bytes / 1e9 / median(adding), bytes / 1e9 / median(peeling),
+              memory, share(52 * floats, filling), share(24 * static_cast<double>(sum.size()), adding),
+              share(44 * floats, peeling));
+}
+
+/// What each form moves over a link of `mbit`, by the formula (exchange/form_choice.hpp) and without any computing: a
+/// gradient of 64 MiB in lines of 16 floats, of which each rank has a share, chosen independently of the others.
+void tell_model(double density, double mbit) {
+  using enum exchange::form;
+  constexpr std::size_t line_floats = 16;
+  constexpr std::size_t items = (std::size_t{64} << 20) / sizeof(float) / line_floats;
+  for (const std::uint32_t ranks : {2U, 4U, 8U, 16U, 32U}) {
+    const double together = 1 - std::pow(1 - density, ranks);
+    const exchange::form_load load{.members = ranks,
+                                   .items = items,
+                                   .item_floats = line_floats,
+                                   .longest = static_cast<std::size_t>(density * items),
+                                   .together = static_cast<std::size_t>(together * items)};
+    const auto milliseconds = [&](exchange::form how) { return 8e3 * exchange::bytes_of({how}, load) / (mbit * 1e6); };
+    std::printf(
+        "{\"ranks\": %u, \"density\": %g, \"together\": %.3f, \"mbit\": %g, \"dense_ms\": %.2f, \"union_ms\": %.2f, "
+        "\"gather_ms\": %.2f, \"lhc_ms\": %.2f}\n",
+        ranks, density, together, mbit, milliseconds(none), milliseconds(union_of_items), milliseconds(gather),
+        milliseconds(lhc));
+  }
 }
 
 } // namespace
@@ -254,9 +320,13 @@ void measure_codec(double density) {
 int main(int argc, char** argv) {
   dynamix::benchmarks::forms_plan plan;
   double density = 0;
+  double model_mbit = 0;
   CLI::App app("One rank of a comparison of the forms of exchange");
   app.add_option("--codec", density, "measure the codec alone, at this share of non-zero lines")
       ->check(CLI::Range(0.0001, 1.0));
+  app.add_option("--model", model_mbit, "tell what forms move over a link of so many Mbit/s where 5 % are not zero")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--through-servers", plan.through_servers, "the forms through servers, too");
   app.add_option("--rank", plan.rank);
   app.add_option("--world", plan.world)->check(CLI::Range(1, 64));
   app.add_option("--address", plan.address, "that this rank listens on");
@@ -268,7 +338,9 @@ int main(int argc, char** argv) {
   app.add_flag("--train", plan.trains, "whole training steps");
   CLI11_PARSE(app, argc, argv);
   try {
-    if (density > 0)
+    if (model_mbit > 0)
+      dynamix::benchmarks::tell_model(0.05, model_mbit);
+    else if (density > 0)
       dynamix::benchmarks::measure_codec(density);
     else
       dynamix::benchmarks::compare(plan);
