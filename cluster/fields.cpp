@@ -250,7 +250,7 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "exchange",
      in<training_section, &training::exchange>,
      "Who sums gradients: the workers in a ring; all of them as servers, each of a share that suits its measured link; "
-     "or what is predicted to be faster of the two, decided anew in every generation.",
+     "or the faster of the two, as predicted in every generation and then measured.",
      {},
      exchange_names},
     {"training",
@@ -476,7 +476,7 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"simulation",
      "topology",
      in<simulation_section, &simulation::topology>,
-     "How gradients travel.",
+     "Who sums gradients: those that training.exchange says, or one more host, a server with a link of bandwidth_mbit.",
      {},
      topology_names},
     {"simulation", "bandwidth_mbit", in<simulation_section, &simulation::bandwidth_mbit>,
