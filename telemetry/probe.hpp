@@ -46,7 +46,7 @@ struct counters {
 
   bool system_valid = false;
   messages::signal_source system_source = messages::signal_source::none;
-  double cpu_seconds = 0;            ///< user and system, all threads
+  double cpu_seconds = 0;            ///< user and system, all threads; of another process with what it has started
   double run_queue_wait_seconds = 0; ///< all threads
   double memory_ratio = 0;           ///< a level: resident set over physical memory
   int training_thread = 0;           ///< of which the next three are; 0: not measured
@@ -97,7 +97,8 @@ std::unique_ptr<probe> make_gradient_tcp_info_probe(std::vector<std::uint16_t> c
 using sockets_teller = std::function<void(const std::vector<std::uint64_t>& cookies)>;
 std::unique_ptr<probe> make_process_tcp_info_probe(int process, sockets_teller told = {});
 /// getrusage and /proc/self/statm, or /proc/PID/stat and statm of another process: CPU time, memory, page faults, and
-/// no waits.
+/// no waits. The CPU time of another process is with that of the processes which its main thread has started (loader
+/// workers), and theirs, but for those that this process is among.
 std::unique_ptr<probe> make_usage_probe(int process = 0);
 /// The same, and the waits of /proc/self/task/*/schedstat (the first 512 threads). Needs no privilege.
 /// Keeps the waits of threads that have ended; what a thread waits between the last sample and its end is not seen.

@@ -45,17 +45,18 @@ std::string directory_of(int process) {
   return process == 0 ? "/proc/self" : fmt::format("/proc/{}", process);
 }
 
-/// /proc/PID/stat, of which the second field is the program's name in brackets, and may hold anything; /proc/PID/status
-/// has the involuntary switches, of the main thread.
-bool read_usage(const kept_file& stat, const kept_file& status, counters& into) {
+/// Of /proc/PID/stat: from the parent's number, the fourth field, to the system time, the fifteenth. The second is the
+/// program's name in brackets, and may hold anything.
+using stat_fields = std::array<std::uint64_t, 12>;
+
+bool read_fields(const kept_file& stat, stat_fields& fields) {
   char text[4096];
   if (!stat.read_start(text, sizeof(text)))
     return false;
   const char* begin = std::strrchr(text, ')');
   if (begin == nullptr || std::strlen(begin) < 4)
     return false;
-  begin += 3;                             // to behind the state
-  std::array<std::uint64_t, 12> fields{}; // from the parent's number, the fourth, to the system time, the fifteenth
+  begin += 3; // to behind the state
   for (auto& field : fields) {
     begin += std::strspn(begin, " ");
     const bool negative = *begin == '-'; // of a terminal that is none
@@ -63,13 +64,96 @@ bool read_usage(const kept_file& stat, const kept_file& status, counters& into) 
     if (!take_number(begin, field))
       return false;
   }
+  return true;
+}
+
+double cpu_seconds_of(const stat_fields& fields) {
+  return static_cast<double>(fields[10] + fields[11]) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+/// /proc/PID/status has the involuntary switches, of the main thread.
+bool read_usage(const kept_file& stat, const kept_file& status, counters& into) {
+  stat_fields fields{};
+  if (!read_fields(stat, fields))
+    return false;
   into.page_faults = fields[6] + fields[8];
   into.major_page_faults = fields[8];
-  into.cpu_seconds = static_cast<double>(fields[10] + fields[11]) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  into.cpu_seconds = cpu_seconds_of(fields);
+  char text[4096];
   if (status.read_start(text, sizeof(text)))
     find_number(text, "nonvoluntary_ctxt_switches:", into.involuntary_switches);
   return true;
 }
+
+/// What another process has started, and what that has: the workers of its data loaders. The kernel lists the children
+/// of each thread (CONFIG_PROC_CHILDREN); those of main threads are looked at.
+class child_processes {
+public:
+  explicit child_processes(int of) : of_(of) {}
+
+  /// CPU time of all that were seen so far.
+  double cpu_seconds(double now_seconds) {
+    if (!listed_ || now_seconds - listed_seconds_ >= slow_signal_seconds) {
+      listed_ = true;
+      listed_seconds_ = now_seconds;
+      list();
+    }
+    std::erase_if(children_, [this](child& each) {
+      stat_fields fields{};
+      if (!read_fields(each.stat, fields))
+        return true;
+      const auto seconds = cpu_seconds_of(fields);
+      seconds_ += seconds - std::exchange(each.seconds, seconds);
+      return false;
+    });
+    return seconds_;
+  }
+
+private:
+  struct child {
+    int number = 0;
+    kept_file stat;
+    double seconds = 0; ///< when it was last seen
+  };
+  static constexpr std::size_t children_max = 256; ///< each takes a descriptor
+  static constexpr int depth_max = 4;
+
+  /// Adds the children of `parent`, and theirs. An agent that a training process has started is no part of its
+  /// training, nor is what was started with it: false where this process is among them.
+  static bool find(int parent, int depth, std::vector<int>& found) {
+    char text[4096];
+    const auto path = fmt::format("/proc/{0}/task/{0}/children", parent);
+    if (depth == depth_max || !read_start(AT_FDCWD, path.c_str(), text, sizeof(text)))
+      return true;
+    const char* next = text;
+    for (std::uint64_t number = 0; found.size() < children_max && take_number(next, number);) {
+      const auto before = found.size();
+      found.push_back(static_cast<int>(number));
+      if (found.back() != ::getpid() && find(found.back(), depth + 1, found))
+        continue;
+      found.resize(before);
+      if (depth > 0)
+        return false;
+    }
+    return true;
+  }
+
+  void list() {
+    std::vector<int> found;
+    find(of_, 0, found);
+    std::erase_if(children_, [&](const child& each) { return std::ranges::count(found, each.number) == 0; });
+    for (const int number : found)
+      if (std::ranges::find(children_, number, &child::number) == children_.end())
+        children_.push_back(
+            {.number = number, .stat = {AT_FDCWD, (directory_of(number) + "/stat").c_str()}, .seconds = 0});
+  }
+
+  int of_;
+  bool listed_ = false;
+  double listed_seconds_ = 0;
+  double seconds_ = 0;
+  std::vector<child> children_;
+};
 
 /// /proc/PID/statm: size resident shared ..., in pages.
 bool read_memory_ratio(const kept_file& statm, double& ratio) {
@@ -87,7 +171,8 @@ bool read_memory_ratio(const kept_file& statm, double& ratio) {
 
 class usage_probe : public probe {
 public:
-  explicit usage_probe(int process) : process_(process), statm_(AT_FDCWD, (directory_of(process) + "/statm").c_str()) {
+  explicit usage_probe(int process)
+      : process_(process), children_(process), statm_(AT_FDCWD, (directory_of(process) + "/statm").c_str()) {
     if (process == 0)
       return;
     stat_ = kept_file(AT_FDCWD, (directory_of(process) + "/stat").c_str());
@@ -105,6 +190,8 @@ public:
     }
     into.memory_ratio = memory_ratio_;
     into.system_valid = (process_ == 0 ? read_usage(into) : read_usage(stat_, status_, into)) && memory_known_;
+    if (process_ != 0)
+      into.cpu_seconds += children_.cpu_seconds(into.monotonic_seconds);
   }
 
 protected:
@@ -112,6 +199,7 @@ protected:
 
 private:
   int process_; ///< 0: this one
+  child_processes children_;
   bool memory_known_ = false;
   double memory_ratio_ = 0;
   double memory_seconds_ = 0; ///< when it was read

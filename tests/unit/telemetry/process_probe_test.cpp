@@ -6,8 +6,14 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <csignal>
 #include <ctime>
 #include <optional>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace dynamix::telemetry {
 namespace {
@@ -25,17 +31,70 @@ protected:
     return into;
   }
 
-  std::optional<loopback_connection> connection_; ///< the child's
-  working_child child_{[this](char order) {
-    if (order == 'c') {
-      connection_.emplace();
-      return;
-    }
-    connection_->transfer(transferred_bytes);
+  static void burn_time() {
     const auto until = clock() + static_cast<clock_t>(burnt_seconds * CLOCKS_PER_SEC);
     while (clock() < until) {
     }
-  }};
+  }
+
+  /// In the child: starts a process that burns time and lives on, and returns when it has burnt it.
+  void start_worker() {
+    std::array<int, 2> done{};
+    ASSERT_EQ(::pipe(done.data()), 0);
+    worker_ = ::fork();
+    char letter = 'd';
+    if (worker_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      burn_time();
+      if (::write(done[1], &letter, 1) == 1)
+        ::pause();
+      ::_exit(1);
+    }
+    EXPECT_EQ(::read(done[0], &letter, 1), 1);
+    for (const int end : done)
+      ::close(end);
+  }
+
+  /// In the child: a process that it has started measures it, and burns time.
+  void start_agent() {
+    const int agent = ::fork();
+    if (agent == 0) {
+      const auto probe = make_procfs_probe(::getppid());
+      const auto before = sample(*probe, 0);
+      burn_time();
+      const auto after = sample(*probe, 2);
+      *seen_seconds_ = after.system_valid ? after.cpu_seconds - before.cpu_seconds : -1;
+      ::_exit(0);
+    }
+    ::waitpid(agent, nullptr, 0);
+  }
+
+  void work(char order) {
+    switch (order) {
+    case 'c':
+      connection_.emplace();
+      break;
+    case 'l':
+      start_worker();
+      break;
+    case 'e':
+      ::kill(worker_, SIGKILL);
+      ::waitpid(worker_, nullptr, 0);
+      break;
+    case 'a':
+      start_agent();
+      break;
+    default:
+      connection_->transfer(transferred_bytes);
+      burn_time();
+    }
+  }
+
+  std::optional<loopback_connection> connection_; ///< the child's
+  int worker_ = 0;                                ///< the child's
+  double* seen_seconds_ = static_cast<double*>(
+      ::mmap(nullptr, sizeof(double), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)); ///< of `start_agent`
+  working_child child_{[this](char order) { work(order); }};
 };
 
 TEST_F(ProcessProbe, CountsTheBytesOfItsConnections) {
@@ -66,6 +125,27 @@ TEST_F(ProcessProbe, MeasuresItsTimeAndItsMainThread) {
   EXPECT_GE(after.training_cpu_seconds - before.training_cpu_seconds, burnt_seconds - 0.03);
   EXPECT_GT(after.memory_ratio, 0);
   EXPECT_GE(after.page_faults, before.page_faults);
+}
+
+TEST_F(ProcessProbe, CountsTheTimeOfLoaderWorkersWhileTheyLiveAndBehindTheirEnd) {
+  if (::access("/proc/thread-self/children", R_OK) != 0)
+    GTEST_SKIP() << "this kernel lists no children (CONFIG_PROC_CHILDREN)";
+  const auto probe = make_procfs_probe(child_.process());
+  const auto before = sample(*probe, 0);
+  child_.order('l');
+  const auto living = sample(*probe, 2);
+  ASSERT_TRUE(living.system_valid);
+  EXPECT_GE(living.cpu_seconds - before.cpu_seconds, burnt_seconds - 0.03);
+  EXPECT_LT(living.training_cpu_seconds - before.training_cpu_seconds, burnt_seconds - 0.03);
+  child_.order('e');
+  const auto ended = sample(*probe, 4);
+  EXPECT_GE(ended.cpu_seconds, living.cpu_seconds);
+}
+
+TEST_F(ProcessProbe, LeavesOutAnAgentThatTheProcessHasStarted) {
+  child_.order('a');
+  EXPECT_GE(*seen_seconds_, 0);
+  EXPECT_LT(*seen_seconds_, burnt_seconds - 0.03);
 }
 
 TEST_F(ProcessProbe, IsNotValidOnceTheProcessHasEnded) {
