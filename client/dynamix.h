@@ -167,7 +167,8 @@ DYNAMIX_API int dynamix_rate(dynamix_run* run, double global_square, dynamix_ste
 typedef struct dynamix_step {
   uint32_t size;
   uint32_t skipped;         /* 1: the optimiser did not step (an overflow, say); the samples are used up all the same */
-  double iteration_seconds; /* from the end of the step before to the end of this one */
+  double iteration_seconds; /* from the end of the step before to the end of this one; negative or NaN: not known, as
+                               of a device that is behind, and the window's mean times leave the step out */
   double compute_seconds;   /* forward, backward, optimiser */
   double exchange_seconds;  /* waiting for the other workers and the network */
   double data_seconds;      /* waiting for the data loader */

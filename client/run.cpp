@@ -389,8 +389,11 @@ void run::add_step(const dynamix_step& step) {
   }
   const auto known = [](double value) { return is_known(value) ? value : 0; };
   sums_.steps += deals;
-  sums_.timed_steps += deals;
+  sums_.timed_steps += is_known(step.iteration_seconds) ? deals : 0;
   sums_.samples += steps_->own_samples();
+  sums_.correct_samples += is_known(step.correct) ? steps_->own_samples() : 0;
+  sums_.loss_samples += is_known(step.loss) ? steps_->own_samples() : 0;
+  sums_.norm_steps += is_known(step.gradient_norm) ? deals : 0;
   sums_.correct += static_cast<double>(std::llround(std::min(1.0, known(step.correct)) * own));
   sums_.loss += known(step.loss) * own;
   sums_.iteration_seconds += known(step.iteration_seconds);

@@ -18,12 +18,12 @@ messages::training_statistics window_sums::statistics(const noise_estimate& nois
   messages::training_statistics result;
   result.steps = steps;
   result.samples = samples;
-  if (samples > 0) {
-    result.accuracy = correct / static_cast<double>(samples);
-    result.loss = finite_or_huge(loss / static_cast<double>(samples));
-  }
-  if (steps > 0)
-    result.gradient_norm = finite_or_huge(gradient_norm / steps);
+  if (correct_samples > 0)
+    result.accuracy = correct / static_cast<double>(correct_samples);
+  if (loss_samples > 0)
+    result.loss = finite_or_huge(loss / static_cast<double>(loss_samples));
+  if (norm_steps > 0)
+    result.gradient_norm = finite_or_huge(gradient_norm / norm_steps);
   if (timed_steps > 0) {
     result.iteration_seconds = iteration_seconds / timed_steps;
     result.compute_seconds = compute_seconds / timed_steps;

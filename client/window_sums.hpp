@@ -20,6 +20,10 @@ struct window_sums {
   double loss = 0;
   double control_seconds = 0;
   double gradient_norm = 0;
+  // Of how many the three are known.
+  std::uint64_t correct_samples = 0;
+  std::uint64_t loss_samples = 0;
+  std::uint32_t norm_steps = 0;
   // Of the steps under the batch sizes in force, which may have changed within the window.
   std::uint32_t timed_steps = 0;
   double iteration_seconds = 0;

@@ -239,6 +239,9 @@ void training_loop::update(const dealt_step& deal, const step_result& result) {
   ++sums_.steps;
   ++sums_.timed_steps;
   sums_.samples += own;
+  sums_.correct_samples += own;
+  sums_.loss_samples += own;
+  ++sums_.norm_steps;
   sums_.correct += result.correct;
   sums_.loss += result.loss;
   sums_.compute_seconds += result.compute_seconds;

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <future>
 #include <memory>
 #include <sys/wait.h>
@@ -108,14 +109,16 @@ public:
       auto rate = sized<dynamix_step_rate>();
       EXPECT_GOOD(run(i), dynamix_rate(run(i), 1, &rate));
       auto step = sized<dynamix_step>();
-      step.iteration_seconds = 0.25;
-      step.compute_seconds = 0.125;
+      // Of every third step nobody knows the time.
+      step.iteration_seconds = steps_ % 3 == 2 ? std::nan("") : 0.25;
+      step.compute_seconds = steps_ % 3 == 2 ? -1 : 0.125;
       step.loss = 2;
       step.correct = 0.5;
       step.gradient_norm = 1;
       step.learning_rate = 0.5;
       EXPECT_GOOD(run(i), dynamix_complete(run(i), &step));
     }
+    ++steps_;
     return true;
   }
 
@@ -155,6 +158,7 @@ private:
   std::vector<run_pointer> runs_;
   std::vector<std::uint32_t> own_;
   int fetched_ = 0; ///< steps that were dealt and not delivered
+  int steps_ = 0;
 };
 
 /// Two members, each with its agent, placed in generation 1 and about to train.
@@ -214,6 +218,7 @@ TEST_F(AgentTraining, ReportsWindowsAndPutsDecisionsInForceOnAllMembersAtOnce) {
     EXPECT_EQ(report->training.loss, 2);
     EXPECT_EQ(report->training.accuracy, 0.5);
     EXPECT_EQ(report->training.iteration_seconds, 0.25);
+    EXPECT_EQ(report->training.compute_seconds, 0.125);
     EXPECT_EQ(report->training.learning_rate, 0.5);
     EXPECT_TRUE(report->training.gradient_valid);
     EXPECT_EQ(report->decision, messages::decision_key{});

@@ -7,8 +7,13 @@ namespace dynamix::trainer {
 namespace {
 
 TEST(WindowSums, TimesStepsSinceTheBatchSizesChanged) {
-  window_sums sums{
-      .steps = 4, .samples = 40, .correct = 20, .timed_steps = 4, .iteration_seconds = 4, .compute_seconds = 2};
+  window_sums sums{.steps = 4,
+                   .samples = 40,
+                   .correct = 20,
+                   .correct_samples = 40,
+                   .timed_steps = 4,
+                   .iteration_seconds = 4,
+                   .compute_seconds = 2};
   sums.restart_times();
   EXPECT_EQ(sums.statistics({}, {}).iteration_seconds, 0) << "nothing was timed";
   sums.steps = 5;
@@ -18,6 +23,25 @@ TEST(WindowSums, TimesStepsSinceTheBatchSizesChanged) {
   EXPECT_EQ(statistics.iteration_seconds, 0.25);
   EXPECT_EQ(statistics.steps, 5U);
   EXPECT_EQ(statistics.accuracy, 0.5);
+}
+
+TEST(WindowSums, AreMeansOverWhatIsKnown) {
+  const window_sums sums{.steps = 10,
+                         .samples = 640,
+                         .correct = 16,
+                         .loss = 128,
+                         .gradient_norm = 6,
+                         .correct_samples = 64,
+                         .loss_samples = 64,
+                         .norm_steps = 2};
+  const auto statistics = sums.statistics({}, {});
+  EXPECT_EQ(statistics.samples, 640U);
+  EXPECT_EQ(statistics.accuracy, 0.25);
+  EXPECT_EQ(statistics.loss, 2);
+  EXPECT_EQ(statistics.gradient_norm, 3);
+  const auto nothing = window_sums{.steps = 10, .samples = 640}.statistics({}, {});
+  EXPECT_EQ(nothing.loss, 0);
+  EXPECT_EQ(nothing.gradient_norm, 0);
 }
 
 TEST(TrainingLoop, ReportsEachWindowWithWhatHeldInIt) {
