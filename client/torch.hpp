@@ -143,6 +143,8 @@ public:
   }
 
   dynamix_run* run() const { return run_; }
+  const join_options& options() const { return options_; }
+  const process_group& group() const { return group_; }
 
   void check(int code) const {
     if (code == DYNAMIX_ERROR)
@@ -151,15 +153,34 @@ public:
 
   void start_epoch() { check(dynamix_start_epoch(run_)); }
 
-  std::optional<std::vector<std::size_t>> deal() {
+  std::optional<dynamix_deal> deal_next() {
     auto deal = sized<dynamix_deal>();
     const int code = dynamix_deal_next(run_, &deal);
     check(code);
-    if (code != DYNAMIX_OK)
+    return code == DYNAMIX_OK ? std::optional(deal) : std::nullopt;
+  }
+
+  /// The samples of the next step.
+  std::optional<std::vector<std::size_t>> deal() {
+    const auto dealt = deal_next();
+    if (!dealt)
       return std::nullopt;
-    std::vector<std::uint32_t> numbers(std::max(deal.own, 1U));
+    std::vector<std::uint32_t> numbers(std::max(dealt->own, 1U));
     check(dynamix_samples(run_, numbers.data(), numbers.size()));
     return std::vector<std::size_t>(numbers.begin(), numbers.end());
+  }
+
+  /// How many samples of the newest deal are each member's.
+  std::vector<std::uint32_t> shares() const {
+    std::vector<std::uint32_t> counts(static_cast<std::size_t>(group_.size));
+    check(dynamix_shares(run_, counts.data(), counts.size()));
+    return counts;
+  }
+
+  dynamix_status status() const {
+    auto status = sized<dynamix_status>();
+    check(dynamix_get_status(run_, &status));
+    return status;
   }
 
   void deliver() {
@@ -186,14 +207,20 @@ public:
     const double factor = weights_->second > 0 ? weights_->first / weights_->second : 0;
     const double start = now();
     const auto due = dynamix_due(run_);
+    const bool measures = (due & DYNAMIX_MEASURE) != 0;
+    const bool needs_norm = measures || options_.clip_norm > 0;
     double own_square = 0;
-    global_square_ = 0;
+    global_square_ = needs_norm ? 0 : -1;
     auto bucket = pack();
     for (auto& flat : bucket)
-      own_square += scale(flat, factor);
+      if (measures)
+        own_square += scale(flat, factor);
+      else
+        multiply(flat, factor);
     for (auto& flat : bucket) {
       group_.all_reduce_sum(flat);
-      global_square_ += squares(flat);
+      if (needs_norm)
+        global_square_ += squares(flat);
     }
     unpack(bucket);
     if ((due & DYNAMIX_GATHER) != 0) {
@@ -209,13 +236,13 @@ public:
   void step(std::optional<double> loss, std::optional<double> correct) {
     if (!averaged_)
       average_gradients();
-    const double norm = std::sqrt(global_square_);
+    const double norm = global_square_ < 0 ? -1 : std::sqrt(global_square_);
     if (options_.clip_norm > 0 && norm > options_.clip_norm)
       for (auto& parameter : parameters_)
         if (parameter.grad().defined())
           parameter.mutable_grad().mul_(options_.clip_norm / norm);
     auto rate = sized<dynamix_step_rate>();
-    check(dynamix_rate(run_, global_square_, &rate));
+    check(dynamix_rate(run_, global_square_ < 0 ? 0 : global_square_, &rate));
     const double learning_rate = scaled_step(rate.factor);
     const double end = now();
     auto step = sized<dynamix_step>();
@@ -327,12 +354,16 @@ private:
       return dynamix_scale_f32(flat.data_ptr<float>(), count, factor);
     if (flat.device().is_cpu() && flat.scalar_type() == torch::kFloat64)
       return dynamix_scale_f64(flat.data_ptr<double>(), count, factor);
-    const double square = squares(flat);
+    const double square = factor == 0 ? 0 : squares(flat);
+    multiply(flat, factor);
+    return square;
+  }
+
+  static void multiply(torch::Tensor& flat, double factor) {
     if (factor == 0)
       flat.zero_(); // also where they are no numbers
     else
       flat.mul_(factor);
-    return square;
   }
 
   static double squares(const torch::Tensor& flat) {
@@ -341,7 +372,9 @@ private:
       return dynamix_squares_f32(flat.data_ptr<float>(), count);
     if (flat.device().is_cpu() && flat.scalar_type() == torch::kFloat64)
       return dynamix_squares_f64(flat.data_ptr<double>(), count);
-    return flat.to(torch::kFloat64).square().sum().template item<double>();
+    const auto wide = flat.scalar_type() == torch::kFloat64 ? torch::kFloat64 : torch::kFloat32;
+    const auto norm = flat.norm(2, wide).to(torch::kFloat64);
+    return norm.square().template item<double>();
   }
 
   /// The optimiser's step at `factor` times its learning rates, which stay as the user or a schedule sets them.
@@ -365,7 +398,7 @@ private:
   std::optional<std::pair<double, double>> weights_; ///< own and of all, of the step under way
   bool delivered_ = false;
   bool averaged_ = false;
-  double global_square_ = 0;
+  double global_square_ = 0; ///< negative: not known
   double exchange_seconds_ = 0;
   double step_end_ = now();
 };
@@ -418,11 +451,9 @@ public:
     session_->check(dynamix_evaluated(session_->run(), train_loss, test_loss, test_accuracy));
   }
   void limit_batch(std::uint32_t samples) { session_->check(dynamix_limit_batch(session_->run(), samples)); }
-  dynamix_status status() const {
-    auto status = detail::sized<dynamix_status>();
-    session_->check(dynamix_get_status(session_->run(), &status));
-    return status;
-  }
+  dynamix_status status() const { return session_->status(); }
+  /// For what deals otherwise than `sampler` (torch_stream.hpp).
+  const std::shared_ptr<detail::session>& session() const { return session_; }
 
   /// The state behind the last completed step, for a checkpoint; the same on all members.
   std::vector<std::uint64_t> state() const {

@@ -50,8 +50,8 @@ std::vector<finding> find_forbidden_arrows(const source_tree& tree);
 ///
 ///     CAF          actors/, messages/serialization.*, and their tests and benchmarks
 ///     Torch        trainer/, policy/, exchange/gloo_ring.cpp, and the tests of the first two, benchmarks; the SDK's
-///                  client/torch.hpp with its test, and examples/
-///     c10d, Gloo   exchange/gloo_ring.cpp, benchmarks, the test of client/torch.hpp, examples/
+///                  client/torch*.hpp with their tests, and examples/
+///     c10d, Gloo   exchange/gloo_ring.cpp, benchmarks, the tests of client/torch*.hpp, examples/
 ///     Cap'n Proto  messages/ and its tests
 ///     libraft      replication/ and its tests
 std::vector<finding> find_leaked_libraries(const source_tree& tree);
