@@ -334,7 +334,7 @@ void expect_same(const member_result& left, const member_result& right) {
   EXPECT_LT(largest, 1e-6F);
 }
 
-TEST_F(Parity, TheCppSdkTrainsAsTheBuiltInTrainerDoes) {
+TEST_F(Parity, TheBuiltInTrainerAndBothSdksTrainAlike) {
   const auto built_in = train_built_in();
   const auto cpp = train_cpp();
   std::uint64_t steps = 0;
@@ -344,15 +344,13 @@ TEST_F(Parity, TheCppSdkTrainsAsTheBuiltInTrainerDoes) {
   EXPECT_EQ(built_in[0].decisions.applied, batches_by_window.size());
   for (std::uint32_t rank = 0; rank < members; ++rank)
     expect_same(built_in[rank], cpp[rank]);
-}
-
-TEST_F(Parity, ThePythonPackageTrainsAsTheBuiltInTrainerDoes) {
   if (!has_python())
-    GTEST_SKIP() << PYTHON << " has no torch (apt-get install python3-torch)";
-  const auto built_in = train_built_in();
+    GTEST_SKIP() << PYTHON << " has no torch (apt-get install python3-torch): the Python package was left out";
   const auto python = train_python();
-  for (std::uint32_t rank = 0; rank < members; ++rank)
+  for (std::uint32_t rank = 0; rank < members; ++rank) {
     expect_same(built_in[rank], python[rank]);
+    expect_same(cpp[rank], python[rank]);
+  }
 }
 
 } // namespace
