@@ -7,7 +7,7 @@
 No code of ours runs on a thread of the process group's: such a thread would need the interpreter, and one that needs it
 while the script ends aborts the process.
 """
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 import torch.distributed
@@ -24,7 +24,7 @@ class _Pending(NamedTuple):
     """A bucket that is being summed."""
 
     values: torch.Tensor
-    parts: Optional[List[Tuple[object, torch.Tensor]]]  # where their squares are wanted
+    counts: Optional[List[int]]  # of numbers of each parameter, where their squares are wanted
     work: Any
     future: Any  # that DDP waits for
 
@@ -38,11 +38,6 @@ class Hook:
         self.plain_share = 1 / peers.size
         self.layout: List[int] = []  # of the buckets, as the newest rehearsal found it: sizes, -1 before each
         self._pending: List[_Pending] = []  # of the pass under way
-        self._keys: Dict[int, int] = {}  # of the parameters: the same number in every step, whatever their bucket
-
-    def _parts(self, bucket: Any) -> List[Tuple[object, torch.Tensor]]:
-        keys = (self._keys.setdefault(id(parameter), len(self._keys)) for parameter in bucket.parameters())
-        return list(zip(keys, bucket.gradients()))
 
     def reduce(self, bucket: Any) -> Any:
         """One bucket: returns the future of the mean gradient."""
@@ -63,16 +58,16 @@ class Hook:
         return future
 
     def _sum(self, bucket: Any, values: torch.Tensor) -> Any:
-        step, parts = self.step, None
+        step, counts = self.step, None
         if step is None:
             values.mul_(self.plain_share)
         else:
             if bucket.index() == 0:
                 step.open()
-            parts = self._parts(bucket) if step.wants_sums else None
-            step.scale(values, parts)
+            counts = [parameter.numel() for parameter in bucket.parameters()] if step.measures else None
+            step.scale(values, counts)
         on_device: Any = [values.device] if values.device.type != "cpu" else None
-        pending = _Pending(values, parts, self.peers.all_reduce(values), torch.futures.Future(devices=on_device))
+        pending = _Pending(values, counts, self.peers.all_reduce(values), torch.futures.Future(devices=on_device))
         self._pending.append(pending)
         if step is not None and bucket.is_last():
             step.launch()
@@ -96,8 +91,8 @@ class Hook:
             pending.work.wait()
             return
         step.wait(pending.work)
-        if pending.parts is not None:
-            step.summed(pending.values, pending.parts)
+        if pending.counts is not None:
+            step.summed(pending.values, pending.counts)
 
     def _leave(self, bucket: Any) -> Any:
         """As it is: a rehearsal, of which the layout is noted, or a step that is dropped."""

@@ -10,8 +10,6 @@ from .step import Step
 
 _BUFFER_BYTES = 25 * 2**20
 
-_Buffer = Tuple[torch.Tensor, List[Tuple[torch.nn.Parameter, torch.Tensor]]]
-
 
 def _groups(parameters: Sequence[torch.nn.Parameter]) -> List[List[torch.nn.Parameter]]:
     """Parameters of one type and device, so many as fill a buffer, the last one first."""
@@ -36,46 +34,37 @@ def _buffers(groups: Sequence[Sequence[torch.nn.Parameter]], before: List[torch.
     return [torch.empty(count, dtype=dtype, device=device) for count, dtype, device in like]
 
 
-def _fill(buffer: torch.Tensor, group: Sequence[torch.nn.Parameter]) -> _Buffer:
-    """Writes the gradients of `group`, and behind them one number for each: whether it has a gradient."""
-    numbers = buffer.numel() - len(group)
-    views = []
-    first = 0
-    for place, parameter in enumerate(group):
-        view = buffer[first:first + parameter.numel()]
-        first += parameter.numel()
-        buffer[numbers + place] = float(parameter.grad is not None)
+def _fill(buffer: torch.Tensor, group: Sequence[torch.nn.Parameter]) -> List[torch.Tensor]:
+    """Writes the gradients of `group`, and behind them one number for each: whether it has a gradient. Returns the parts."""
+    views = list(torch.split(buffer[:buffer.numel() - len(group)], [parameter.numel() for parameter in group]))
+    present = [float(parameter.grad is not None) for parameter in group]
+    buffer[buffer.numel() - len(group):] = torch.tensor(present, dtype=buffer.dtype)
+    for parameter, view in zip(group, views):
         if parameter.grad is None:
             view.zero_()
         elif parameter.grad.is_sparse:
             raise NotImplementedError("sparse gradients cannot be weighted; build the embedding with sparse=False")
         else:
             view.copy_(parameter.grad.reshape(-1))
-        views.append((parameter, view))
-    return buffer, views
+    return views
 
 
 def average(parameters: Sequence[torch.nn.Parameter], step: Step, peers: Peers) -> None:
     """Replaces each gradient by the mean over the joined batch. A parameter that no member has a gradient of keeps none."""
     step.open()
-    keys = {id(parameter): key for key, parameter in enumerate(parameters)}
-    pending: List[Tuple[_Buffer, Any, Any]] = []
+    pending: List[Tuple[List[torch.Tensor], Any]] = []
     groups = _groups(parameters)
     peers.held = _buffers(groups, peers.held)
-    for whole, group in zip(peers.held, groups):
-        buffer, views = _fill(whole, group)
-        parts = [(keys[id(parameter)], view) for parameter, view in views]
-        step.scale(buffer[:buffer.numel() - len(group)], parts)
-        work = None
-        if peers.size > 1:
-            work = peers.all_reduce(buffer)
-        pending.append(((buffer, views), parts, work))
+    for buffer, group in zip(peers.held, groups):
+        views = _fill(buffer, group)
+        step.scale(buffer[:buffer.numel() - len(group)], [view.numel() for view in views])
+        pending.append((views, peers.all_reduce(buffer) if peers.size > 1 else None))
     step.launch()
-    for (buffer, views), parts, work in pending:
+    for buffer, group, (views, work) in zip(peers.held, groups, pending):
         step.wait(work)
-        step.summed(buffer, parts)
-        present = (buffer[buffer.numel() - len(views):] > 0).tolist()
-        for (parameter, view), exists in zip(views, present):
+        step.summed(buffer[:buffer.numel() - len(group)], [view.numel() for view in views])
+        present = (buffer[buffer.numel() - len(group):] > 0).tolist()
+        for parameter, view, exists in zip(group, views, present):
             if exists and parameter.grad is None:
                 parameter.grad = view.reshape(parameter.shape).clone()
             elif exists and parameter.grad is not None:

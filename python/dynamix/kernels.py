@@ -1,8 +1,12 @@
-"""Arithmetic on gradient buffers: squares in one pass in the C library for contiguous float32 and float64 on the CPU, Torch's
-own operations for the rest."""
+"""Arithmetic on gradient buffers: in one pass in the C library for contiguous float32 and float64 on the CPU, by Torch's own
+operations for the rest.
+
+A buffer consists of parts of so many numbers, `counts`, that lie one behind the other. On the CPU squares are taken part by
+part; on a device, where each call is a launch, of the buffer as a whole.
+"""
 from __future__ import annotations
 
-from typing import Any, Optional, Union
+from typing import Any, List, Optional, Sequence, Union
 
 import torch
 
@@ -21,14 +25,27 @@ def _kernel(name: str, values: torch.Tensor) -> Optional[Any]:
     return getattr(load(), f"dynamix_{name}_{suffix}")
 
 
-def squares(values: torch.Tensor) -> Number:
-    """The sum of the squares of all numbers."""
-    kernel = _kernel("squares", values)
-    if kernel is not None:
-        return float(kernel(values.data_ptr(), values.numel()))
+def _square(values: torch.Tensor) -> Number:
     wide = torch.float64 if values.dtype == torch.float64 else torch.float32
     norm: torch.Tensor = torch.linalg.vector_norm(values, dtype=wide)
     return norm.double().square()
+
+
+def _of_parts(kernel: Any, values: torch.Tensor, counts: Sequence[int], *factor: float) -> List[Number]:
+    sums: List[Number] = []
+    address, size = values.data_ptr(), values.element_size()
+    for count in counts:
+        sums.append(kernel(address, count, *factor))
+        address += count * size
+    return sums
+
+
+def squares(values: torch.Tensor, counts: Sequence[int]) -> List[Number]:
+    """The sums of the squares of the parts."""
+    kernel = _kernel("squares", values)
+    if kernel is not None:
+        return _of_parts(kernel, values, counts)
+    return [_square(part) for part in (torch.split(values, list(counts)) if values.device.type == "cpu" else [values])]
 
 
 def multiply(values: torch.Tensor, factor: float) -> None:
@@ -39,11 +56,11 @@ def multiply(values: torch.Tensor, factor: float) -> None:
         values.mul_(factor)
 
 
-def multiply_and_square(values: torch.Tensor, factor: float) -> Number:
-    """As `multiply`. Returns the sum of the squares before, 0 where `factor` is 0."""
+def multiply_and_square(values: torch.Tensor, factor: float, counts: Sequence[int]) -> List[Number]:
+    """As `multiply`. Returns the sums of the squares before, and 0 where `factor` is 0."""
     kernel = _kernel("scale", values)
     if kernel is not None:
-        return float(kernel(values.data_ptr(), values.numel(), factor))
-    before = squares(values) if factor else 0.0
+        return _of_parts(kernel, values, counts, factor)
+    before = squares(values, counts) if factor else [0.0]
     multiply(values, factor)
     return before

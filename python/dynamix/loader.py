@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, TypeVar
 
 from torch.utils.data import DataLoader, Dataset, IterableDataset
@@ -157,7 +156,7 @@ class Loader(DataLoader[_Sample]):
         self._moved = self._in_epoch
 
     def __iter__(self) -> Any:
-        began = time.perf_counter()
+        began = self._step.fetching()
         return self._deliver(self._fetch(), began)
 
     def _fetch(self) -> Iterator[Any]:
@@ -169,7 +168,7 @@ class Loader(DataLoader[_Sample]):
         finally:
             self.worker_init_fn = given
 
-    def _deliver(self, source: Iterator[Any], began: float) -> Iterator[Any]:
+    def _deliver(self, source: Iterator[Any], began: Any) -> Iterator[Any]:
         """Hands the batches on, and tells the run which one is with the training loop: each behind those that a framework
         has fetched before it and not trained on.
 
@@ -189,7 +188,7 @@ class Loader(DataLoader[_Sample]):
                 if self._is_dropped() and again < len(self):
                     again += 1
                     yield batch
-                    began = time.perf_counter()
+                    began = step.fetching()
                     continue
                 try:
                     batch = next(source)
@@ -205,9 +204,9 @@ class Loader(DataLoader[_Sample]):
                     held += 1
                 else:
                     self._take()
-                step.data_seconds += time.perf_counter() - began
+                step.fetched(began)
                 yield batch
-                began = time.perf_counter()
+                began = step.fetching()
         finally:
             self._in_epoch = False
 

@@ -20,6 +20,7 @@ from . import agent as agents
 from . import structures as raw
 from .client import Client, DynamixError
 from .ddp import Hook, register
+from .device_clock import clock_of
 from .elastic import Alignment, Ended, Members
 from .gradients import average
 from .loader import Batches, Loader, check
@@ -161,7 +162,7 @@ class Run:
         if self._agent is None:
             self._host(batch_size, lowest_batch or max(1, batch_size // 8), highest_batch or 4 * batch_size)
         assert self._client is not None
-        self._step = Step(self._client, self._peers, self._scaler)
+        self._step = Step(self._client, self._peers, self._scaler, clock_of(self._model))
         if isinstance(self._peers, Members):
             self._join_members(self._peers, workload)
         else:

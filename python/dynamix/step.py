@@ -14,19 +14,17 @@ from __future__ import annotations
 import logging
 import math
 import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence
 
 import torch
 
 from . import structures as raw
 from .client import Client, DynamixError
+from .device_clock import DeviceClock, StepSeconds
 from .kernels import Number, multiply, multiply_and_square, squares
 from .peers import Gathering, Peers, Sum
 
 _log = logging.getLogger("dynamix")
-
-#: What a buffer holds: a key of each parameter, the same in all steps, and its part of the buffer.
-Parts = Sequence[Tuple[object, torch.Tensor]]
 
 
 class Calls:
@@ -47,7 +45,8 @@ class Calls:
 class Step:
     """The step that is completed next. One object serves all steps of a run."""
 
-    def __init__(self, client: Client, peers: Peers, scaler: Any = None) -> None:
+    def __init__(self, client: Client, peers: Peers, scaler: Any = None, clock: Optional[DeviceClock] = None) -> None:
+        """`clock`: of the device that computes; None: the host does."""
         self.client = client
         self.peers = peers
         self.scaler = scaler
@@ -58,12 +57,13 @@ class Step:
         self.progress = 0.0                 # of the schedules, in steps of the base batch
         self.loss = math.nan
         self.correct = -1.0
-        self.data_seconds = 0.0
-        self.exchange_seconds = 0.0
+        self._clock = clock
+        self._data_seconds = 0.0            # of the host's clock, as are the next two
+        self._exchange_seconds = 0.0
         self._ended: Optional[float] = None  # when the step before was completed
         self._times = raw.StepTimes()
         self._row = torch.zeros(raw.ROW_COLUMNS, dtype=torch.int64)
-        self._own_squares: Dict[object, Number] = {}
+        self._own_squares: List[Number] = []
         self._global_squares: List[Number] = []
         self._reset()
 
@@ -126,34 +126,33 @@ class Step:
         else:
             began = time.perf_counter()
             own, total = self._weights.own, self._weights.wait()
-            self.exchange_seconds += time.perf_counter() - began
+            self._exchange_seconds += time.perf_counter() - began
             self.client.set_weights(own, total)
         self._share = own / total if total > 0 else 0.0
 
     # Gradients
 
-    def scale(self, values: torch.Tensor, parts: Optional[Parts] = None) -> None:
-        """Scales a buffer of this member's mean gradient by its share, in place.
-
-        Where squares are wanted they are taken part by part and added exactly, so that it makes no difference to any bit
-        how parameters are laid out in buffers.
-        """
-        self._on_device |= values.device.type != "cpu"
-        if not self._measures:
-            multiply(values, self._share)
-        else:
-            for key, view in parts if parts is not None else [(len(self._own_squares), values)]:
-                self._own_squares[key] = multiply_and_square(view, self._share)
-
     @property
-    def wants_sums(self) -> bool:
-        """`summed` is to be called for the buffers of this pass."""
+    def measures(self) -> bool:
+        """The squares of this pass's gradients are wanted: `scale` is to be told the counts, and `summed` to be called."""
         return self._measures
 
-    def summed(self, values: torch.Tensor, parts: Optional[Parts] = None) -> None:
+    def scale(self, values: torch.Tensor, counts: Optional[Sequence[int]]) -> None:
+        """Scales a buffer of this member's mean gradient by its share, in place. It holds so many numbers of each parameter.
+
+        On the CPU their squares are added exactly, so that it makes no difference to any bit how parameters are laid out in
+        buffers.
+        """
+        self._on_device |= values.device.type != "cpu"
+        if self._measures and counts is not None:
+            self._own_squares += multiply_and_square(values, self._share, counts)
+        else:
+            multiply(values, self._share)
+
+    def summed(self, values: torch.Tensor, counts: Sequence[int]) -> None:
         """Takes a buffer of the mean gradient over all members."""
         if self._measures:
-            self._global_squares += [squares(view) for _, view in parts] if parts is not None else [squares(values)]
+            self._global_squares += squares(values, counts)
 
     def launch(self) -> None:
         """All buffers of the pass are on their way; so is the row now, where one is due. On a GPU its numbers are not
@@ -162,28 +161,48 @@ class Step:
             self._write_row()
 
     def wait(self, work: Any) -> None:
-        """Waits for a collective, and counts how long."""
-        if work is not None:
+        """Waits for a collective of gradients (on a GPU its stream does), and counts how long."""
+        if work is None:
+            return
+        if self._clock is None:
             began = time.perf_counter()
             work.wait()
-            self.exchange_seconds += time.perf_counter() - began
+            self._exchange_seconds += time.perf_counter() - began
+        else:
+            since = self._clock.mark()
+            work.wait()
+            self._clock.exchanged(since)
+
+    def fetching(self) -> Any:
+        """The training loop asks for its next batch now. Returns what `fetched` takes."""
+        return time.perf_counter() if self._clock is None else self._clock.mark()
+
+    def fetched(self, since: Any) -> None:
+        """The loop is given its batch."""
+        if self._clock is None:
+            self._data_seconds += time.perf_counter() - since
+        else:
+            self._clock.fetched(since)
 
     def _write_row(self) -> None:
         if self._row_written or self._due is None or not self._due & raw.GATHER:
             return
         unmeasured = bool(self._due & raw.MEASURE) and not self._own_squares
-        square = math.nan if unmeasured else self._plain(self._own_squares.values())
+        square = math.nan if unmeasured else self._plain(self._own_squares)
         self.client.write_row(square, self._row.data_ptr())
         self._rows = self.peers.gather(self._row, again=True)
         self._row_written = True
 
-    def _plain(self, parts: Any) -> float:
+    def _plain(self, parts: List[Any]) -> float:
         """The sum, without the factor that a GradScaler has put on the loss, for which it waits for the device."""
         if not parts:
             return 0.0
         factor = float(self.scaler.get_scale()) if self.scaler is not None else 1.0
+        device = next((part.device for part in parts if isinstance(part, torch.Tensor)), None)
+        if device is not None:  # read at once
+            parts = torch.stack([torch.as_tensor(part, dtype=torch.float64, device=device) for part in parts]).tolist()
         try:
-            return math.fsum(float(part) for part in parts) / (factor * factor)
+            return math.fsum(parts) / (factor * factor)
         except (OverflowError, ValueError):  # infinities of both signs, or a sum beyond the largest number
             return math.inf
 
@@ -193,7 +212,7 @@ class Step:
             return
         began = time.perf_counter()
         rows, self._rows = self._rows.wait(), None
-        self.exchange_seconds += time.perf_counter() - began
+        self._exchange_seconds += time.perf_counter() - began
         self.client.read_rows(rows.data_ptr())
 
     # The optimiser
@@ -210,12 +229,13 @@ class Step:
     def complete(self, skipped: bool = False) -> None:
         """The optimiser has stepped, or has left the step out because of infinite gradients."""
         now = time.perf_counter()
+        seconds = self._seconds(now)
         times = self._times
         times.skipped = skipped
-        times.iteration_seconds = now - self._ended if self._ended is not None else 0.0
-        times.data_seconds = min(self.data_seconds, times.iteration_seconds)
-        times.exchange_seconds = min(self.exchange_seconds, times.iteration_seconds - times.data_seconds)
-        times.compute_seconds = times.iteration_seconds - times.data_seconds - times.exchange_seconds
+        times.iteration_seconds = seconds.iteration
+        times.data_seconds = min(seconds.iteration, seconds.data)
+        times.exchange_seconds = min(seconds.iteration - times.data_seconds, seconds.exchange)
+        times.compute_seconds = seconds.iteration - times.data_seconds - times.exchange_seconds
         times.loss, times.correct, times.learning_rate = self.loss, self.correct, self.learning_rate
         times.gradient_norm = math.sqrt(self._square) if self._global_squares else -1.0
         self.client.complete(times)
@@ -226,7 +246,15 @@ class Step:
         if self.calls is not None:
             self.calls.count = 0
         self.loss, self.correct, self.learning_rate = math.nan, -1.0, -1.0
-        self.restart_clock(now)
+        self._restart_host_clock(now)
+
+    def _seconds(self, now: float) -> StepSeconds:
+        """Of a step as this one, where the device is behind; NaN where none is known."""
+        if self._clock is None:
+            iteration = now - self._ended if self._ended is not None else 0.0
+            return StepSeconds(iteration, self._exchange_seconds, self._data_seconds)
+        known = self._clock.ended((self.counted, self.client.delivered.total))
+        return known if known is not None else StepSeconds(math.nan, math.nan, math.nan)
 
     def drop(self) -> None:
         """Nothing of the step under way counts."""
@@ -234,7 +262,12 @@ class Step:
         self.start_epoch()
         self.progress = self.client.status().progress
 
-    def restart_clock(self, now: Optional[float] = None) -> None:
+    def restart_clock(self) -> None:
         """The next step begins now: what has gone by since the last one (an evaluation) is no part of it."""
-        self._ended = time.perf_counter() if now is None else now
-        self.data_seconds = self.exchange_seconds = 0.0
+        self._restart_host_clock(time.perf_counter())
+        if self._clock is not None:
+            self._clock.restart()
+
+    def _restart_host_clock(self, now: float) -> None:
+        self._ended = now
+        self._data_seconds = self._exchange_seconds = 0.0
