@@ -1,4 +1,4 @@
-"""`run.average_gradients()`: the mean gradient for models without DistributedDataParallel."""
+"""`run.average_gradients()`: the mean gradient for models without DistributedDataParallel, and which models have none."""
 from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence, Tuple
@@ -9,6 +9,20 @@ from .peers import Peers
 from .step import Step
 
 _BUFFER_BYTES = 25 * 2**20
+_SHARDED = {"FullyShardedDataParallel": "FSDP", "DTensor": "DTensor (fully_shard)"}
+
+
+def check_model(model: torch.nn.Module, by_loss: bool) -> None:
+    """Raises NotImplementedError for what sums gradients where they cannot be weighted."""
+    kinds = {base.__name__ for module in model.modules() for base in type(module).__mro__}
+    kinds |= {type(parameter).__name__ for parameter in model.parameters()}
+    kinds |= {type(getattr(parameter, "data", parameter)).__name__ for parameter in model.parameters()}
+    if "DeepSpeedEngine" in kinds:
+        raise NotImplementedError("DeepSpeed steps an optimiser of its own; wrap the model in DistributedDataParallel or FSDP")
+    for kind, name in _SHARDED.items():
+        if kind in kinds and not by_loss:
+            raise NotImplementedError(f"{name} sums gradients where they cannot be weighted; join with weighting=\"loss\", wrap "
+                                      "the model in DistributedDataParallel, or call run.average_gradients() on a plain model")
 
 
 def _groups(parameters: Sequence[torch.nn.Parameter]) -> List[List[torch.nn.Parameter]]:

@@ -22,7 +22,7 @@ from .client import Client, DynamixError
 from .ddp import Hook, register
 from .device_clock import clock_of
 from .elastic import Alignment, Ended, Members
-from .gradients import average
+from .gradients import average, check_model
 from .loader import Batches, Loader, check
 from .memory import Guard, Loss, Weight
 from .optimizer import Schedule, Swap, is_adaptive, swap_optimizer, swap_scaler
@@ -34,7 +34,6 @@ _log = logging.getLogger("dynamix")
 _Sample = TypeVar("_Sample", covariant=True)
 _STATE_VERSION = 1
 _MEETING_SECONDS = 60
-_UNSUPPORTED = {"FullyShardedDataParallel": "FSDP", "DeepSpeedEngine": "DeepSpeed", "DTensor": "DTensor (fully_shard)"}
 
 
 @dataclass(frozen=True)
@@ -57,21 +56,11 @@ class Status:
     progress: float        #: steps of the base batch
 
 
-def _refuse(model: torch.nn.Module) -> None:
-    kinds = {base.__name__ for module in model.modules() for base in type(module).__mro__}
-    kinds |= {type(parameter).__name__ for parameter in model.parameters()}
-    kinds |= {type(getattr(parameter, "data", parameter)).__name__ for parameter in model.parameters()}
-    for kind, name in _UNSUPPORTED.items():
-        if kind in kinds:
-            raise NotImplementedError(f"{name} sums gradients where they cannot be weighted; wrap the model in "
-                                      "DistributedDataParallel, or call run.average_gradients() on a plain model")
-
-
 class Run:
     """A training run among the processes of a group. Made by `join`."""
 
     def __init__(self, model: torch.nn.Module, optimizer: Optimizer, schedulers: Sequence[Any], rule: Optional[str],
-                 agent: agents.Agent, scaler: Any, peers: Peers, options: Dict[str, Any]) -> None:
+                 agent: agents.Agent, scaler: Any, peers: Peers, by_loss: bool, options: Dict[str, Any]) -> None:
         self._model = model
         self._optimizer = optimizer
         self._rule = rule
@@ -90,10 +79,13 @@ class Run:
         self._linked = False
         self._alignment: Optional[Alignment] = None  # of an elastic run
         self._closed = False
-        self._distributed = isinstance(model, DistributedDataParallel)
+        self._by_loss = by_loss
+        self._distributed = by_loss or isinstance(model, DistributedDataParallel)  # somebody else sums gradients
         if agent is not None:
             self._open(agents.find(agent, peers))
-        self._hook: Optional[Hook] = register(model, peers) if isinstance(model, DistributedDataParallel) else None
+        self._hook: Optional[Hook] = None
+        if isinstance(model, DistributedDataParallel) and not by_loss:
+            self._hook = register(model, peers)
         self._swaps: List[Union[Swap, Schedule]] = [swap_optimizer(optimizer, self)]
         if scaler is not None:
             self._swaps.append(swap_scaler(scaler, self))
@@ -259,11 +251,18 @@ class Run:
         except Broken:  # the optimiser's step is dropped
             pass
 
+    def scale(self, loss: torch.Tensor) -> torch.Tensor:
+        """With `weighting="loss"`, in each step and on all members: `run.scale(loss).backward()`. The plain mean of the members'
+        gradients is then that of the joined batch. One batch a step; a loss over no items that is NaN stays so."""
+        if not self._by_loss:
+            raise RuntimeError("run.scale() is for dynamix.join(..., weighting=\"loss\"); gradients are weighted already")
+        return self._ready().scale_loss(loss)
+
     def average_gradients(self) -> None:
         """Replaces the gradients by their mean over the joined batch: for models without DistributedDataParallel, between
         backward and the optimiser's step (or clipping), on all members."""
         if self._distributed:
-            raise RuntimeError("DistributedDataParallel averages this model's gradients already")
+            raise RuntimeError("this model's gradients are averaged already")
         parameters = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
         step = self._ready()
         try:
@@ -292,6 +291,8 @@ class Run:
         NotImplementedError for static_graph and find_unused_parameters.
         """
         step = self._ready()
+        if self._by_loss:
+            raise NotImplementedError("run.backward() with weighting=\"loss\": use a smaller batch_size or highest_batch")
         if self._guard is None:
             self._guard = Guard(self._model, step, self._scaler)
         return self._guard.backward(loss_of, batch, weight_of)
@@ -345,6 +346,8 @@ class Run:
 
     def _factor(self, step: Step) -> Optional[float]:
         if not step.opened:
+            if self._by_loss:
+                raise RuntimeError("call run.scale(loss).backward() in each step, in place of loss.backward()")
             if self._distributed:
                 raise RuntimeError("the optimiser steps without a backward pass through the model that joined; inside of "
                                    "no_sync() only the last backward pass before a step may be outside of it")
@@ -517,7 +520,8 @@ def _close_at_exit(run: Run) -> None:
 
 def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None, rule: Optional[str] = None,
          agent: agents.Agent = "auto", scaler: Any = None, process_group: Any = None, adaptive: Optional[bool] = None,
-         noise_interval: int = 0, window_steps: int = 0, elastic: Any = None, elastic_seconds: float = 60) -> Run:
+         noise_interval: int = 0, window_steps: int = 0, elastic: Any = None, elastic_seconds: float = 60,
+         weighting: str = "gradients") -> Run:
     """Joins a training script to Dynamix. All members call it at the same place, behind `init_process_group` (a single
     process needs none).
 
@@ -542,6 +546,8 @@ def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None,
         elastic_seconds: how long members wait for each other, in collectives and when the group is formed anew.
         noise_interval: the gradient noise is measured every so many steps; 0: twice a window.
         window_steps: steps between decisions, for a run without an agent; 0: the agent's, or 10.
+        weighting: "gradients": where they are summed. "loss": by `run.scale(loss)`, for what sums gradients by itself (FSDP,
+            fully_shard, a communication hook of the script's own); without the gradient noise, and so without AdaScale.
 
     Returns the run, of which the script uses `loader`, and `state_dict` for checkpoints.
 
@@ -554,14 +560,20 @@ def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None,
         raise TypeError(f"optimizer is a {type(optimizer).__name__}; give the torch.optim optimiser that is stepped")
     if rule not in raw.RULES:
         raise ValueError(f"rule={rule!r}: one of {', '.join(repr(name) for name in raw.RULES)}")
-    _refuse(model)
+    if weighting not in ("gradients", "loss"):
+        raise ValueError(f"weighting={weighting!r}: \"gradients\" or \"loss\"")
+    by_loss = weighting == "loss"
+    check_model(model, by_loss)
+    if by_loss and (rule == "adascale" or elastic is not None):
+        raise NotImplementedError("weighting=\"loss\" goes without AdaScale, which needs each member's own gradient, and without "
+                                  "elastic=...")
     if elastic is not None and scaler is not None and scaler.is_enabled():
         raise NotImplementedError("elastic=... does not keep a GradScaler's scale equal on all members; train without it")
     schedulers = [] if scheduler is None else list(scheduler) if isinstance(scheduler, (list, tuple)) else [scheduler]
     options = {"adaptive": is_adaptive(optimizer) if adaptive is None else adaptive, "noise_interval": noise_interval,
                "window_steps": window_steps}
     peers = Peers(group_of(model, process_group)) if elastic is None else _members(elastic, agent, elastic_seconds)
-    return Run(model, optimizer, schedulers, rule, agent, scaler, peers, options)
+    return Run(model, optimizer, schedulers, rule, agent, scaler, peers, by_loss, options)
 
 
 def _members(store: Any, agent: agents.Agent, seconds: float) -> Members:

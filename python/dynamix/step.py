@@ -130,6 +130,15 @@ class Step:
             self.client.set_weights(own, total)
         self._share = own / total if total > 0 else 0.0
 
+    def scale_loss(self, loss: torch.Tensor) -> torch.Tensor:
+        """What sums gradients divides by the number of members, and nobody sees them before."""
+        if self.taken > 1:
+            raise RuntimeError(f"{self.taken} batches were taken for this step: with weighting=\"loss\" a step takes one, since "
+                               "the weight of the first depends on those behind it")
+        self.open()
+        self.launch()
+        return loss * (self._share * self.peers.size)
+
     # Gradients
 
     @property

@@ -80,7 +80,8 @@ def compare(rank, world, dtype, options, use):
     reference = copy.deepcopy(model)
     wrapped = DistributedDataParallel(model, **options) if use.get("ddp", True) else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    run = dynamix.join(wrapped, optimizer, agent="off")
+    by_loss = use.get("by_loss", False)
+    run = dynamix.join(wrapped, optimizer, agent="off", weighting="loss" if by_loss else "gradients")
     dataset = numbers(3 * sum(batch_of(member) for member in range(world)) + 1, dtype)
     loader = run.loader(dataset, batch_size=batch_of(rank), seed=3)
     factor = use.get("scale", 1.0)
@@ -97,7 +98,7 @@ def compare(rank, world, dtype, options, use):
                     loss = nn.functional.cross_entropy(wrapped(inputs, left), labels) / passes
                     if run.counted == 0 and use.get("nan"):
                         loss = loss * math.nan
-                    (loss * factor).backward()
+                    ((run.scale(loss) if by_loss else loss) * factor).backward()
             if not use.get("ddp", True):
                 run.average_gradients()
             for parameter in model.parameters():
@@ -160,6 +161,11 @@ class Gradients(unittest.TestCase):
 
     def test_of_a_static_graph(self):
         self.check(2, options={"static_graph": True})
+
+    def test_of_a_model_whose_sums_nobody_touches(self):
+        for world in (2, 3):
+            self.check(world, by_loss=True)
+        self.check(2, torch.float32, 1e-6, by_loss=True)
 
     def test_accumulated_without_synchronisation(self):
         self.check(2, no_sync=True, passes=4)
