@@ -3,7 +3,8 @@
 
     benchmarks/sdk_decisions.py                  # some two minutes; prints the table
 
-- agreement: what the training thread spends on the exchange of a row, in steps that have one;
+- agreement: what the training thread spends on the exchange of a row, in steps that have one (with scaling the bucket that
+  it travels behind, which other steps do elsewhere);
 - report to decision: the step of a window from which the decision on the window before is in force, counted from 1, and the
   milliseconds from that window's end to the end of the step in which all members have agreed on it;
 - a change of batch sizes: the first step with new sizes against the median of the five behind it, beside the same for steps
@@ -42,22 +43,25 @@ def quantile(values, share):
 
 def time_rows(step):
     """Lets the run's step say how long its rows take: the seconds of each exchange."""
-    seconds, begun = [], []
-    write, read = step._write_row, step.read_rows
+    seconds, spent = [], [0.0]
 
-    def timed_write():
-        written, began = step._row_written, time.perf_counter()
-        write()
-        if step._row_written and not written:
-            begun.append(time.perf_counter() - began)
+    def time_calls(name):
+        inner = getattr(step, name)
 
-    def timed_read():
-        began = time.perf_counter()
-        read()
-        if begun:
-            seconds.append(begun.pop() + time.perf_counter() - began)
+        def timed(*arguments):
+            exchanged, began = step._rows is not None, time.perf_counter()
+            result = inner(*arguments)
+            spent[0] += time.perf_counter() - began
+            if name == "read_rows":
+                if exchanged:
+                    seconds.append(spent[0])
+                spent[0] = 0.0
+            return result
 
-    step._write_row, step.read_rows = timed_write, timed_read
+        setattr(step, name, timed)
+
+    for name in ("load_row", "unload_rows", "_write_row", "read_rows"):
+        time_calls(name)
     return seconds
 
 

@@ -24,6 +24,7 @@ class _Pending(NamedTuple):
     """A bucket that is being summed."""
 
     values: torch.Tensor
+    sent: torch.Tensor           # the same, or with the members' rows behind them
     counts: Optional[List[int]]  # of numbers of each parameter, where their squares are wanted
     work: Any
     future: Any  # that DDP waits for
@@ -58,25 +59,29 @@ class Hook:
         return future
 
     def _sum(self, bucket: Any, values: torch.Tensor) -> Any:
-        step, counts = self.step, None
+        step, counts, sent = self.step, None, values
         if step is None:
             values.mul_(self.plain_share)
         else:
             if bucket.index() == 0:
                 step.open()
             counts = [parameter.numel() for parameter in bucket.parameters()] if step.measures else None
-            step.scale(values, counts)
+            loaded = step.load_row(values, counts) if bucket.is_last() else None
+            if loaded is None:
+                step.scale(values, counts)
+            else:
+                sent, values = loaded, loaded[:values.numel()]
         on_device: Any = [values.device] if values.device.type != "cpu" else None
-        pending = _Pending(values, counts, self.peers.all_reduce(values), torch.futures.Future(devices=on_device))
-        self._pending.append(pending)
+        future: Any = torch.futures.Future(devices=on_device)
+        self._pending.append(_Pending(values, sent, counts, self.peers.all_reduce(sent), future))
         if step is not None and bucket.is_last():
             step.launch()
-        return pending.future
+        return future
 
     def _finish(self) -> None:
         """All of this worker's gradients are there. Waits for the others' (on a GPU its stream does), as DDP would do next."""
         step = self.step
-        self.peers.held = [pending.values for pending in self._pending]
+        self.peers.held = [pending.sent for pending in self._pending]
         for pending in self._pending:
             try:
                 if not self.peers.broken:
@@ -91,6 +96,8 @@ class Hook:
             pending.work.wait()
             return
         step.wait(pending.work)
+        if pending.sent is not pending.values:
+            step.unload_rows(pending.sent[pending.values.numel():])
         if pending.counts is not None:
             step.summed(pending.values, pending.counts)
 

@@ -3,7 +3,9 @@
     first gradients -> open       this worker's share of the joined batch
     each buffer     -> scale      in place, before it is summed
                     -> summed     behind it
-    last buffer     -> launch     the row of numbers that the members exchange is under way
+    last buffer     -> launch     the row of numbers that the members exchange is under way; or it travels with the buffer:
+                       load_row   in place of `scale`, and
+                       unload_rows behind the sum
     optimizer.step  -> factor     the rows are read, the learning rate is known
                     -> complete   reported
 
@@ -25,6 +27,8 @@ from .kernels import Number, multiply, multiply_and_square, squares
 from .peers import Gathering, Peers, Sum
 
 _log = logging.getLogger("dynamix")
+_LOADED_BYTES = 2**18  # of buffers that are copied, so that a row travels with them; a collective of its own costs as much
+_ROW_BYTES = 8 * raw.ROW_COLUMNS
 
 
 class Calls:
@@ -63,6 +67,8 @@ class Step:
         self._ended: Optional[float] = None  # when the step before was completed
         self._times = raw.StepTimes()
         self._row = torch.zeros(raw.ROW_COLUMNS, dtype=torch.int64)
+        self._row_bytes = self._row.view(torch.uint8)
+        self._loaded = torch.empty(0)
         self._own_squares: List[Number] = []
         self._global_squares: List[Number] = []
         self._reset()
@@ -163,6 +169,31 @@ class Step:
         if self._measures:
             self._global_squares += squares(values, counts)
 
+    def load_row(self, values: torch.Tensor, counts: Optional[Sequence[int]]) -> Optional[torch.Tensor]:
+        """The last buffer of a pass, scaled, and behind it the members' rows, byte by byte, which floats of any kind add up
+        exactly. To be summed in its place. None where no row is due, or the buffer is not small."""
+        rows = self.peers.size * _ROW_BYTES
+        if (not self._row_is_due or values.device.type != "cpu" or values.numel() * values.element_size() > _LOADED_BYTES or
+                rows > values.numel()):
+            return None
+        if self._measures and counts is not None:
+            self._own_squares += squares(values, counts) if self._share else [0.0]
+        self._fill_row()
+        numbers = values.numel()
+        if self._loaded.numel() != numbers + rows or self._loaded.dtype != values.dtype:
+            self._loaded = torch.empty(numbers + rows, dtype=values.dtype)
+        scaled, bytes_of_all = self._loaded[:numbers], self._loaded[numbers:].zero_()
+        if self._share:
+            torch.mul(values, self._share, out=scaled)
+        else:
+            scaled.zero_()
+        bytes_of_all[self.peers.position * _ROW_BYTES:(self.peers.position + 1) * _ROW_BYTES] = self._row_bytes
+        return self._loaded
+
+    def unload_rows(self, summed: torch.Tensor) -> None:
+        """Takes the members' rows, which were behind a buffer."""
+        self._rows = Gathering(summed.to(torch.uint8).view(torch.int64).view(self.peers.size, raw.ROW_COLUMNS), None)
+
     def launch(self) -> None:
         """All buffers of the pass are on their way; so is the row now, where one is due. On a GPU its numbers are not
         there yet, and the row is written when the optimiser steps."""
@@ -193,13 +224,19 @@ class Step:
         else:
             self._clock.fetched(since)
 
+    @property
+    def _row_is_due(self) -> bool:
+        return not self._row_written and self._due is not None and bool(self._due & raw.GATHER)
+
     def _write_row(self) -> None:
-        if self._row_written or self._due is None or not self._due & raw.GATHER:
-            return
-        unmeasured = bool(self._due & raw.MEASURE) and not self._own_squares
+        if self._row_is_due:
+            self._fill_row()
+            self._rows = self.peers.gather(self._row, again=True)
+
+    def _fill_row(self) -> None:
+        unmeasured = bool((self._due or 0) & raw.MEASURE) and not self._own_squares
         square = math.nan if unmeasured else self._plain(self._own_squares)
         self.client.write_row(square, self._row.data_ptr())
-        self._rows = self.peers.gather(self._row, again=True)
         self._row_written = True
 
     def _plain(self, parts: List[Any]) -> float:

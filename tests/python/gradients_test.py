@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import dynamix
+from dynamix import step
 
 FEATURES = 12
 
@@ -215,6 +216,37 @@ def average_halves(rank, world):
         optimizer.step()
     run.close()
     return errors, squares, expected
+
+
+def exchange_rows(rank, world, most):
+    """What the members agreed on, and how many rows travelled by themselves, where they travel behind buckets of `most` bytes."""
+    step._LOADED_BYTES = most
+    model = DistributedDataParallel(Branches(True).double())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    run = dynamix.join(model, optimizer, agent="off", rule="adascale", noise_interval=2)
+    loader = run.loader(numbers(60 * world + 1, torch.float64), batch_size=batch_of(rank))
+    gather, alone = run._peers.gather, []
+    run._peers.gather = lambda row, again=False: (alone.append(0), gather(row, again))[1]
+    for number, (_, inputs, labels) in enumerate(loader):
+        if number == 3 and rank == 1:
+            run.limit_batch(5)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+    words, batches = run.state_dict()["words"].tolist(), run.status.batches
+    run.close()
+    return len(alone), batches, words, [parameter.tolist() for parameter in model.parameters()]
+
+
+class Rows(unittest.TestCase):
+    def test_say_the_same_behind_a_bucket_as_by_themselves(self):
+        # Of two members: the sums of more depend on where Gloo cuts a buffer.
+        behind, alone = ranks.run(exchange_rows, 2, 2**18), ranks.run(exchange_rows, 2, 0)
+        for (count, batches, words, parameters), by_itself in zip(behind, alone):
+            self.assertEqual(count, 0)
+            self.assertGreater(by_itself[0], 8)
+            self.assertEqual(batches[1], 5)
+            self.assertEqual((batches, words, parameters), by_itself[1:])
 
 
 def weigh_tokens(rank, world, dtype):
