@@ -182,7 +182,7 @@ void trace_worker::pass_barrier(const trace_field& field, double step_seconds) {
   if (step_seconds_ == 0)
     barrier_ = x;
   exchange_.measure(field.slowest(), step_seconds);
-  elasticity_ = exchange_.elasticity(field.ready() ? field.aim() * std::exp(field.lateness()) : field.slowest());
+  elasticity_ = exchange_.elasticity(field.ready() ? field.aim() : field.slowest());
   barrier_ += 0.3 * (x - barrier_);
   step_seconds_ = step_seconds;
 }
