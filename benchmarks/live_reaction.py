@@ -4,9 +4,9 @@
     benchmarks/live_reaction.py --program build/release/node/dynamix-node          # both parts, see --help
 
 **Reaction.** A cluster file without its slow-downs, but for one: at a random moment a random worker becomes four times
-slower. Counted are the steps, from the first one that it computes slowly, that pass before the others wait for less
-than 20 % of a step: `computing` goes by how much less they compute than the slowest (1 - own / slowest's), `blocked` by
-how long they really wait, the exchange included.
+slower. Counted are the steps that the others then wait for 20 % of them and more, until one in which they wait for less:
+`computing` goes by how much less they compute than the slowest (1 - own / slowest's), `blocked` by how long they really
+wait, the exchange included (from a step later on, since a slowed host sends its gradients before it sleeps).
 
 **Speed.** The same cluster file with its slow-downs, under each policy: samples a second from the end of the first
 window to the end, over those of `static` and of the best rival, each seed's policies in turn. Beside them the machine's
@@ -39,6 +39,7 @@ FACTOR = 4.0
 WAITING = 0.2       # share of a step
 SEEN = 2.0          # times as long for a sample as before: the slow-down has begun
 WARM_STEPS = 10     # that are no measure of speed
+SHOWN_WITHIN = 3    # steps after which the others wait, if they do
 RUN_SECONDS = 1800  # a run that takes longer is ended
 
 
@@ -99,7 +100,7 @@ def read_steps(run: pathlib.Path) -> Steps:
     files = sorted((run / "traces").glob("*.jsonl"))
     for path in files:
         for line in path.read_text().splitlines():
-            if '"kind":"step"' not in line:
+            if '"kind":"step"' not in line or not line.endswith("}"):
                 continue
             row = json.loads(line)
             args = row["args"]
@@ -176,7 +177,8 @@ def react(options: argparse.Namespace, path: pathlib.Path, policy: str, seed: in
     cells = []
     shares = [waiting(steps[number], slowed["name"]) for number in later]
     for kind in (0, 1):
-        late = next((i for i, each in enumerate(shares) if each[kind] < WAITING), None)
+        begun = next((i for i, each in enumerate(shares[:SHOWN_WITHIN]) if each[kind] >= WAITING), 0)
+        late = next((i for i, each in enumerate(shares[begun:]) if each[kind] < WAITING), None)
         cells.append("never" if late is None else str(late))
     before = [waiting(steps[number], slowed["name"])[0] for number in steps if number < onset][-20:]
     after = [waiting(steps[number], slowed["name"])[0] for number in later[5:25]]
