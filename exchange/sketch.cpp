@@ -59,11 +59,25 @@ std::size_t sketch_cells(std::size_t items) {
   return (items * 135 / 100 + 64 + 2) / 3 * 3;
 }
 
+/// A bijection of the triples of numbers below a third of the cells, by rounds that each shift one of the three by a
+/// hash of the other two: so no two items of a tensor of that many share all three cells, which would never peel. They
+/// are what keeps most sketches of independent hashes from peeling.
 item_cells cells_of(std::uint32_t item, std::uint64_t salt, std::size_t cells) {
   const auto third = static_cast<std::uint32_t>(cells / 3);
-  const auto first = storage::splitmix64::finalise(item + salt);
-  const auto second = storage::splitmix64::finalise(first ^ storage::splitmix64::increment);
-  return {{scaled(first, third), third + scaled(first >> 32U, third), 2 * third + scaled(second, third)}};
+  const auto key = storage::splitmix64::finalise(salt);
+  const auto shifted = [&](std::uint32_t value, std::uint64_t round, std::uint64_t one, std::uint64_t other) {
+    const auto hash =
+        storage::splitmix64::finalise((key + round * storage::splitmix64::increment) ^ (one << 32U | other));
+    const auto sum = value + scaled(hash, third);
+    return sum < third ? sum : sum - third;
+  };
+  auto first = item % third;
+  auto second = item / third % third;
+  auto last = item / third / third % third;
+  second = shifted(second, 1, first, last);
+  last = shifted(last, 2, first, second);
+  first = shifted(first, 3, second, last);
+  return {{first, third + second, 2 * third + last}};
 }
 
 bool add_to_sketch(std::span<std::uint64_t> table, const item_cells& at, std::span<const float> values,
