@@ -19,12 +19,17 @@ authority::authority(const cluster::cluster_file& file, const std::string& host,
     : own_(host), plan_(cluster::plan_tree(file)),
       workers_(names ? std::move(names) : std::make_shared<const worker_names>(file)),
       standing_in_(std::move(standing_in)) {
+  for (const auto& machine : file.hosts) // speaks for its own workers, and for those alone
+    for (const auto& slot : machine.slots)
+      if (const auto rank = workers_->rank_of(slot.name))
+        standing_in_[machine.name].insert(*rank);
   const auto* self = file.find(host);
   const auto own = workers_->rank_of(host);
+  const bool works = own || (self != nullptr && !self->slots.empty());
   if (plan_.central()) {
     plan_.nodes.clear();
     for (const auto* arbitrator : file.arbitrators()) {
-      if (own || self == nullptr)
+      if (works || self == nullptr)
         deciding_.insert(arbitrator->name);
       if (self != nullptr && self->has(cluster::role::arbitrator))
         replicas_.insert(arbitrator->name);

@@ -50,7 +50,8 @@ struct statement {
   std::vector<std::uint32_t> ranks = {}; ///< of the workers that it is about
 };
 
-/// Processes that stand for the workers of several hosts (`swarm`): ranks, by the name that each proves.
+/// Processes that stand for several workers, those of their host or of several hosts (`swarm`): ranks, by the name that
+/// each proves.
 using stand_ins = std::map<std::string, std::set<std::uint32_t>>;
 
 /// What each host of a cluster may say to one of them.

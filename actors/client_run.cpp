@@ -3,7 +3,6 @@
 #include "actors/packing.hpp"
 #include "cluster/decision_steps.hpp"
 #include "session/rate_rule.hpp"
-#include "telemetry/training_thread.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -21,13 +20,15 @@ constexpr std::size_t decisions_kept_max = 64;
 constexpr std::size_t evaluations_kept_max = 10'000;
 
 /// What a client learns of its place in the cluster.
-messages::client_welcome describe_place(const cluster::cluster_file& file, const std::string& host) {
+messages::client_welcome describe_place(const training_options& options) {
+  const auto& file = *options.file;
+  const auto& host = options.host;
   const auto workers = file.workers();
-  const auto found = std::ranges::find(workers, host, &cluster::host::name);
+  const auto found = std::ranges::find(workers, host.name, &cluster::host::name);
   const auto rank = static_cast<std::uint32_t>(found - workers.begin());
   const auto window_steps = file.arbitrator.window_steps;
   return {.detail = {},
-          .host = host,
+          .host = host.name,
           .rank = rank,
           .workers = static_cast<std::uint32_t>(workers.size()),
           .window_steps = window_steps,
@@ -36,7 +37,9 @@ messages::client_welcome describe_place(const cluster::cluster_file& file, const
           .highest_batch = file.highest_by_rank().at(rank),
           .initial_batch = file.batch.initial,
           .rule = session::rate_rule_of(file.training.rule),
-          .seed = file.seed};
+          .seed = file.seed,
+          .cores = options.cores,
+          .gpu = host.gpus.size() == 1 ? host.gpus.front() : -1};
 }
 
 } // namespace
@@ -50,9 +53,7 @@ void client_run::open(caf::actor_system&, worker_local worker) {
   const auto& listener = options_.listener;
   spdlog::info("client_awaited waiting for the training process at {}", listener->path());
   server_ = std::make_unique<client_server>(
-      listener,
-      session::client_slot_options{.welcome = describe_place(*options_.file, options_.host.name),
-                                   .socket = listener->path()},
+      listener, session::client_slot_options{.welcome = describe_place(options_), .socket = listener->path()},
       [this](session::client_effect& what) { take(what); });
 }
 
@@ -118,7 +119,8 @@ void client_run::take(session::client_effect& what) {
 }
 
 void client_run::on(const slot_effects::follow& what) {
-  dynamix::telemetry::training_process.store(what.process, std::memory_order_relaxed);
+  if (options_.process)
+    options_.process->store(what.process, std::memory_order_relaxed);
 }
 
 void client_run::on(const slot_effects::ready&) {

@@ -97,18 +97,21 @@ void attempt(connector_pointer self) {
     return attempt_later(self, state.next.failed(seconds_now(self)));
   state.next.reached();
   self->monitor(state.reached);
-  self->send(state.owner, atom::connected_v, state.reached);
+  for (const auto& owner : state.owners)
+    self->send(owner, atom::connected_v, state.reached);
 }
 
 void lose(connector_pointer self) {
   self->state.reached = nullptr;
-  self->send(self->state.owner, atom::lost_v);
+  for (const auto& owner : self->state.owners)
+    self->send(owner, atom::lost_v);
 }
 
-/// The one that was reached does not lead: to the one that it names, or else to the next.
+/// The one that was reached does not lead: to the one that it names, or else to the next. Of several owners each may
+/// say so: who is late says it of one that is reached no more.
 void redirect(connector_pointer self, const std::string& leader) {
   auto& state = self->state;
-  if (!state.reached)
+  if (!state.reached || state.options.targets[state.next.target()].host == leader)
     return;
   self->demonitor(state.reached.address());
   lose(self);
@@ -117,11 +120,12 @@ void redirect(connector_pointer self, const std::string& leader) {
 
 } // namespace
 
-connector_actor::behavior_type connector(connector_pointer self, connector_options options, connected_actor owner) {
+connector_actor::behavior_type connector(connector_pointer self, connector_options options,
+                                         std::vector<connected_actor> owners) {
   install_handlers(self, connector_state::name);
   auto& state = self->state;
   state.options = std::move(options);
-  state.owner = std::move(owner);
+  state.owners = std::move(owners);
   session::reconnection_options reconnecting{.hosts = {}, .first_seconds = state.options.first_seconds};
   for (const auto& target : state.options.targets)
     reconnecting.hosts.push_back(target.host);
@@ -132,7 +136,8 @@ connector_actor::behavior_type connector(connector_pointer self, connector_optio
     lose(self);
     attempt_later(self, self->state.next.failed(seconds_now(self)));
   });
-  self->send(state.owner, atom::serve_v, connector_actor{self});
+  for (const auto& owner : state.owners)
+    self->send(owner, atom::serve_v, connector_actor{self});
   attempt_later(self, 0);
   return {
       [self](atom::attempt) { attempt(self); },

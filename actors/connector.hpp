@@ -50,7 +50,7 @@ struct connector_options {
   std::shared_ptr<control_network> network = {}; ///< over which hosts are reached; null: in the clear
 };
 
-/// Keeps a connection to one gateway:
+/// Keeps a connection to one gateway, for all workers of a host:
 ///
 ///     attempting --TCP probe answered--> connecting --gateway reached--> connected
 ///         ^            |no                    |no                          |DOWN, or redirected
@@ -64,7 +64,7 @@ struct connector_options {
 struct connector_state {
   static constexpr const char* name = "connector";
   connector_options options;
-  connected_actor owner;
+  std::vector<connected_actor> owners;
   gateway_actor local;   ///< of this very host; null where it has none, or not yet
   gateway_actor reached; ///< null while not connected
   session::reconnection next;
@@ -75,6 +75,6 @@ struct connector_state {
 };
 
 connector_actor::behavior_type connector(connector_actor::stateful_pointer<connector_state> self,
-                                         connector_options options, connected_actor owner);
+                                         connector_options options, std::vector<connected_actor> owners);
 
 } // namespace dynamix::actors

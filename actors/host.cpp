@@ -10,6 +10,7 @@
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <future>
@@ -24,9 +25,10 @@ namespace {
 
 constexpr std::chrono::milliseconds poll_interval{50};
 
-/// Its worker has come to the end of training, as all others have or will.
+/// Its workers have come to the end of training, as all others have or will.
 bool is_training_over(const host_events::snapshot& ended) {
-  return ended.worker && ended.farewell.succeeded;
+  return ended.worker &&
+         std::ranges::all_of(ended.workers, [](const auto& worker) { return worker.farewell.succeeded; });
 }
 
 /// Tells whoever watches this process that it is alive, as long as its supervision is.
@@ -79,11 +81,8 @@ bool wait_until_ended(host_services& services, host_events& events, const host_s
 }
 
 host_outcome sum_up(const host_events::snapshot& ended, bool left) {
-  host_outcome outcome{.left = left,
-                       .farewell = ended.farewell,
-                       .evaluations = ended.evaluations,
-                       .farewells = ended.farewells,
-                       .checkpoint = ended.checkpoint};
+  host_outcome outcome{
+      .left = left, .workers = ended.workers, .farewells = ended.farewells, .checkpoint = ended.checkpoint};
   if (ended.failure) {
     outcome.left = false;
     outcome.reason = *ended.failure;
@@ -107,7 +106,7 @@ host_outcome sum_up(const host_events::snapshot& ended, bool left) {
 void live(const host_options& options, const host_links& links, const host_stop_tokens& stop,
           std::promise<host_outcome>& outcome) {
   const auto timeouts = cluster::derive_timeouts(options.file->detect_ms);
-  auto events = std::make_shared<host_events>();
+  auto events = std::make_shared<host_events>(options.own()->members().size());
   std::optional<host_services> services; // outlives the system: its supervisors call back until they are gone
   system_config config(timeouts);
   caf::actor_system system(config);

@@ -3,6 +3,7 @@
 /// One host of the cluster, from its gateway's first bind to the last farewell: the only door into the actors for
 /// `node/`. Includes no CAF.
 
+#include "actors/host_events.hpp"
 #include "cluster/cluster_file.hpp"
 #include "messages/types.hpp"
 #include "storage/atomic_file.hpp"
@@ -50,8 +51,9 @@ struct host_options {
   std::string keys = {};
   /// Checkpoints and policies: signed where somebody can check it.
   storage::file_writer write_file = storage::write_private_file;
-  bool trace = false;            ///< writes traces/<host>.jsonl below the run directory
-  std::string agent_socket = {}; ///< where training processes join, if the file's trainer is a client
+  bool trace = false; ///< writes traces/<host>.jsonl below the run directory
+  /// Where training processes join, if the file's trainer is a client: one for each of the host's workers.
+  std::vector<std::string> agent_sockets = {};
   host_watch watch = {};
   /// This host, where it joins an open cluster whose file does not name it; else null.
   std::shared_ptr<const cluster::host> guest = {};
@@ -62,14 +64,12 @@ struct host_options {
 
 struct host_outcome {
   bool succeeded = false;
-  bool left = false;    ///< in order, and the others go on
-  bool stopped = false; ///< before there was anything to end in order: not succeeded, and nothing has failed
-  std::string reason;   ///< one sentence for a person
-  /// This host's worker's own; empty `host` where the host has no worker or training never began.
-  messages::farewell farewell;
-  std::vector<messages::evaluation_report> evaluations; ///< where this host is rank 0
-  std::vector<messages::farewell> farewells;            ///< all that reached the arbitrator, where this host is it
-  std::string checkpoint;                               ///< the last one that this host wrote; empty if none
+  bool left = false;               ///< in order, and the others go on
+  bool stopped = false;            ///< before there was anything to end in order: not succeeded, and nothing has failed
+  std::string reason;              ///< one sentence for a person
+  std::vector<worker_end> workers; ///< of this host's, as they ended
+  std::vector<messages::farewell> farewells; ///< all that reached the arbitrator, where this host is it
+  std::string checkpoint;                    ///< the last one that this host wrote; empty if none
 };
 
 /// Who asks a host to end.

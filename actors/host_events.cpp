@@ -1,15 +1,29 @@
 #include "actors/host_events.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace dynamix::actors {
 
-void host_events::worker_ended(part_outcome outcome, messages::farewell farewell,
-                               std::vector<messages::evaluation_report> evaluations, std::string checkpoint) {
+namespace {
+
+part_outcome outcome_of(const std::vector<worker_end>& workers) {
+  const auto failed = std::ranges::find(workers, false, [](const auto& one) { return one.outcome.succeeded; });
+  if (workers.size() == 1 || failed == workers.end())
+    return workers.front().outcome;
+  auto outcome = failed->outcome;
+  if (!failed->farewell.host.empty())
+    outcome.reason = failed->farewell.host + ": " + outcome.reason;
+  return outcome;
+}
+
+} // namespace
+
+void host_events::worker_ended(worker_end end, std::string checkpoint) {
   const std::scoped_lock lock(mutex_);
-  state_.worker = std::move(outcome);
-  state_.farewell = std::move(farewell);
-  state_.evaluations = std::move(evaluations);
+  state_.workers.push_back(std::move(end));
+  if (state_.workers.size() == workers_)
+    state_.worker = outcome_of(state_.workers);
   state_.checkpoint = std::move(checkpoint);
   changed_.notify_all();
 }

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -20,10 +21,18 @@ struct part_outcome {
   bool stopped = false; ///< before there was anything to end in order: not succeeded, and nothing has failed
 };
 
+/// What one of the host's workers has left behind.
+struct worker_end {
+  part_outcome outcome;
+  messages::farewell farewell; ///< empty `host` where its training never began
+  std::vector<messages::evaluation_report> evaluations;
+};
+
 class host_events {
 public:
-  void worker_ended(part_outcome outcome, messages::farewell farewell,
-                    std::vector<messages::evaluation_report> evaluations, std::string checkpoint);
+  explicit host_events(std::size_t workers = 1) : workers_(workers) {}
+
+  void worker_ended(worker_end end, std::string checkpoint);
   void arbitrator_ended(part_outcome outcome, std::vector<messages::farewell> farewells);
   /// A supervisor gave up, or a part cannot go on: the host ends.
   void failed(std::string reason);
@@ -32,11 +41,10 @@ public:
   bool wait_ended(bool worker, bool arbitrator, std::chrono::milliseconds wait);
 
   struct snapshot {
-    std::optional<part_outcome> worker;
+    std::optional<part_outcome> worker; ///< of all of them, once all have ended: a failure where there is one
     std::optional<part_outcome> arbitrator;
     std::optional<std::string> failure;
-    messages::farewell farewell;
-    std::vector<messages::evaluation_report> evaluations;
+    std::vector<worker_end> workers;
     std::vector<messages::farewell> farewells;
     std::string checkpoint;
   };
@@ -46,6 +54,7 @@ private:
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   snapshot state_;
+  const std::size_t workers_;
 };
 
 } // namespace dynamix::actors

@@ -12,6 +12,7 @@
 #include "actors/ppo_learner.hpp"
 #include "actors/telemetry.hpp"
 #include "actors/worker.hpp"
+#include "client/cores.hpp"
 #include "ledger/file.hpp"
 #include "messages/validation.hpp"
 #include "storage/atomic_file.hpp"
@@ -62,7 +63,7 @@ std::string host_services::start() {
     if (auto error = read_policy(source); !error.empty())
       return error;
   if (has_worker_)
-    if (auto error = start_worker(); !error.empty())
+    if (auto error = start_workers(); !error.empty())
       return error;
   const bool replicated = has_arbitrator_ && !options_.file->arbitrator.replicas.empty();
   if (replicated)
@@ -197,56 +198,88 @@ std::string host_services::publish_gateway() {
   return bound ? "" : to_text(bound.error());
 }
 
-std::string host_services::start_worker() {
+std::string host_services::start_workers() {
+  for (const auto* member : host_.members())
+    workers_.push_back({.host = member, .process = {}, .actor = {}});
+  const auto cores = cores_of_workers();
+  for (std::size_t slot = 0; slot < workers_.size(); ++slot)
+    if (auto problem = start_worker(workers_[slot], slot, cores[slot]); !problem.empty())
+      return problem;
+  std::vector<child_specification> children;
+  for (const auto& worker : workers_)
+    children.push_back({worker.host == &host_ ? "telemetry" : "telemetry of " + worker.host->name,
+                        [this, &worker] { return start_telemetry(worker); }});
+  children.push_back({"connector", [this] { return start_connector(); }});
+  supervisors_.push_back(supervise({}, std::move(children)));
+  return "";
+}
+
+/// Several workers share the CPUs that this process may use.
+std::vector<std::vector<std::uint32_t>> host_services::cores_of_workers() const {
+  if (workers_.size() < 2 || !host_.bind_cores)
+    return std::vector<std::vector<std::uint32_t>>(workers_.size());
+  const auto machine = client::read_machine_cores();
+  auto parts = client::split_cores(machine, workers_.size());
+  for (std::size_t slot = 0; slot < parts.size(); ++slot)
+    spdlog::info("worker_cores worker={} cpus=\"{}\"{}", workers_[slot].host->name, client::to_cpu_list(parts[slot]),
+                 parts[slot].empty() ? ": any, for there are more workers than cores" : "");
+  return parts;
+}
+
+std::string host_services::start_worker(served_worker& worker, std::size_t slot,
+                                        const std::vector<std::uint32_t>& cores) {
   training_options training{.file = options_.file,
-                            .host = host_,
+                            .host = *worker.host,
                             .checkpoint_directory = options_.run_directory + "/checkpoints",
                             .write_file = options_.write_file,
                             .resume_from = options_.resume_from,
                             .timeouts = timeouts_,
                             .trace = nullptr,
+                            .cores = cores,
                             .links = peer_links_};
   if (options_.trace) {
     std::string problem;
-    training.trace = dynamix::telemetry::trace_file::open(options_.run_directory + "/traces/" + host_.name + ".jsonl",
-                                                          host_.name, problem);
+    training.trace = dynamix::telemetry::trace_file::open(options_.run_directory + "/traces/" +
+                                                              cluster::file_name_of(worker.host->name) + ".jsonl",
+                                                          worker.host->name, problem);
     if (!training.trace)
       spdlog::warn("trace_not_written problem=\"{}\"", problem);
   }
-  auto protocol = session::options_of(*options_.file, options_.file->digest(), host_.name, new_incarnation());
+  auto protocol = session::options_of(*options_.file, options_.file->digest(), worker.host->name, new_incarnation());
   if (options_.file->training.trainer == cluster::trainer_kind::client) {
     std::string problem;
-    training.listener = client_listener::open(options_.agent_socket, problem);
+    training.listener = client_listener::open(options_.agent_sockets.at(slot), problem);
     if (!training.listener)
       return problem;
+    training.process = worker.process = std::make_shared<std::atomic<int>>(0);
     protocol.external_trainer = true;
   }
   trainer::checkpoint newest;
   if (!options_.resume_from.empty() && trainer::read_checkpoint(options_.resume_from, newest).empty())
     protocol.identity.checkpoint_steps = newest.step;
 
-  worker_ = system_.spawn(worker, std::move(training), std::move(protocol), events_);
+  worker.actor = system_.spawn(actors::worker, std::move(training), std::move(protocol), events_);
   // The worker is watched, not restarted: its parameters live in its thread.
-  auto watched = [handle = worker_] { return caf::actor_cast<caf::strong_actor_ptr>(handle); };
+  auto watched = [handle = worker.actor] { return caf::actor_cast<caf::strong_actor_ptr>(handle); };
   supervisors_.push_back(supervise({.max_restarts = 0}, {{"worker", watched}}));
-
-  std::vector<child_specification> children;
-  children.push_back({"telemetry", [this] {
-                        auto started =
-                            system_.spawn(telemetry, telemetry_options{.sources = options_.file->telemetry_sources,
-                                                                       .control_ports = control_ports(options_),
-                                                                       .kernel = options_.kernel});
-                        caf::anon_send(worker_, atom::serve_v, started);
-                        return caf::actor_cast<caf::strong_actor_ptr>(started);
-                      }});
-  children.push_back({"connector", [this] { return start_connector(); }});
-  supervisors_.push_back(supervise({}, std::move(children)));
   return "";
+}
+
+caf::strong_actor_ptr host_services::start_telemetry(const served_worker& worker) {
+  auto started = system_.spawn(telemetry, telemetry_options{.sources = options_.file->telemetry_sources,
+                                                            .control_ports = control_ports(options_),
+                                                            .kernel = options_.kernel,
+                                                            .process = worker.process});
+  caf::anon_send(worker.actor, atom::serve_v, started);
+  return caf::actor_cast<caf::strong_actor_ptr>(started);
 }
 
 caf::strong_actor_ptr host_services::start_connector() {
   const std::scoped_lock lock(mutex_);
-  connector_ = system_.spawn<caf::detached>(connector, tree_.reach_of_worker(), worker_);
+  std::vector<connected_actor> owners;
+  for (const auto& worker : workers_)
+    owners.emplace_back(worker.actor);
+  connector_ = system_.spawn<caf::detached>(connector, tree_.reach_of_worker(), std::move(owners));
   if (gateway_)
     caf::anon_send(connector_, atom::serve_v, caf::actor_cast<gateway_actor>(gateway_));
   return caf::actor_cast<caf::strong_actor_ptr>(connector_);
@@ -325,8 +358,8 @@ caf::strong_actor_ptr host_services::start_arbitrator() {
 
 void host_services::stop() {
   const std::scoped_lock lock(mutex_);
-  if (worker_)
-    caf::anon_send(worker_, atom::stop_v);
+  for (const auto& worker : workers_)
+    caf::anon_send(worker.actor, atom::stop_v);
   if (hub_)
     caf::anon_send(hub_, atom::stop_v);
 }
@@ -335,8 +368,8 @@ void host_services::leave() {
   if (has_arbitrator_)
     tell(ledger::event_kind::left, "its replica ends");
   const std::scoped_lock lock(mutex_);
-  if (worker_)
-    caf::anon_send(worker_, atom::leave_v);
+  for (const auto& worker : workers_)
+    caf::anon_send(worker.actor, atom::leave_v);
 }
 
 session::host_roles host_services::roles() const {
@@ -388,7 +421,7 @@ void host_services::shut_down() {
   supervisors_.clear();
   tree_.shut_down();
   gateway_ = nullptr;
-  worker_ = nullptr;
+  workers_.clear();
   connector_ = nullptr;
   learner_ = nullptr;
   hub_ = nullptr;

@@ -16,7 +16,9 @@
 #include "policy/parameter_archive.hpp"
 #include "session/leave.hpp"
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -28,10 +30,10 @@ namespace dynamix::actors {
 /// The tree of a host:
 ///
 ///     one_for_one   gateway
-///     one_for_one   telemetry, connector
+///     one_for_one   a telemetry for each worker, and one connector for all
 ///     rest_for_one  ppo_learner -> hub -> arbitrator; of a replicated one only on the host that leads
 ///     rest_for_one  hub -> connector -> arbitrator, on a host of a tree of arbitrators
-///     no restarts   worker: its loss ends the host
+///     no restarts   worker, or several: the loss of one ends the host
 class host_services {
 public:
   /// `links`: over which hosts are reached and reach this one; empty: in the clear.
@@ -56,9 +58,19 @@ public:
   bool has_arbitrator() const { return has_arbitrator_ || tree_.here(); }
 
 private:
+  /// One of the host's workers.
+  struct served_worker {
+    const cluster::host* host = nullptr;       ///< the host, or one of its slots
+    std::shared_ptr<std::atomic<int>> process; ///< that trains for it; null: this one
+    worker_local actor;
+  };
+
   std::string prepare_arbitration();
   std::string read_policy(std::string& source);
-  std::string start_worker();
+  std::string start_workers();
+  std::string start_worker(served_worker& worker, std::size_t slot, const std::vector<std::uint32_t>& cores);
+  std::vector<std::vector<std::uint32_t>> cores_of_workers() const;
+  caf::strong_actor_ptr start_telemetry(const served_worker& worker);
   void start_arbitration();
   std::string join_replicas();
   void lead(const leader_start& start);
@@ -99,7 +111,7 @@ private:
   leader_start led_from_;
   std::vector<std::uint8_t> saved_policy_;
   gateway_local gateway_;
-  worker_local worker_;
+  std::vector<served_worker> workers_;
   connector_actor connector_;
   learner_actor learner_;
   hub_actor hub_;

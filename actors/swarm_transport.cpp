@@ -144,7 +144,7 @@ private:
         add(*group_->file->find(plan.nodes[node].host));
       reach.first_seconds = group_->timeouts.rejoin_timeout_ms / 1000.0;
     }
-    system_.spawn<caf::detached>(connector, std::move(reach), connected_actor{relay});
+    system_.spawn<caf::detached>(connector, std::move(reach), std::vector{connected_actor{relay}});
   }
 
   std::shared_ptr<swarm_group> group_;

@@ -4,7 +4,6 @@
 #include "actors/packing.hpp"
 #include "messages/validation.hpp"
 #include "telemetry/survey.hpp"
-#include "telemetry/training_thread.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -36,7 +35,8 @@ std::unique_ptr<window_meter> make_meter(const telemetry_options& options, int p
 
 /// A training process that has come is measured from here on; one that has gone leaves its meter until the next.
 void follow(telemetry_state& state) {
-  const int process = dynamix::telemetry::training_process.load(std::memory_order_relaxed);
+  const auto& trains = state.options.process;
+  const int process = trains ? trains->load(std::memory_order_relaxed) : 0;
   if (process == 0 || process == state.process)
     return;
   state.process = process;

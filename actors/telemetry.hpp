@@ -5,6 +5,7 @@
 #include "telemetry/kernel_session.hpp"
 #include "telemetry/window_meter.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -15,6 +16,8 @@ struct telemetry_options {
   std::vector<cluster::telemetry_source> sources;
   std::vector<std::uint16_t> control_ports; ///< connections with one of them at either end carry no gradients
   std::shared_ptr<dynamix::telemetry::kernel_session> kernel; ///< null: no eBPF
+  /// The process that trains for this one, 0 while there is none; null: this one trains itself.
+  std::shared_ptr<const std::atomic<int>> process = {};
 };
 
 /// Completes the worker's reports with what the machine and the network did in the same window.

@@ -81,7 +81,7 @@ caf::strong_actor_ptr tree_services::start_connector() {
   const std::scoped_lock lock(mutex_);
   auto options = reach(hosts_of(is_root() ? std::vector<std::size_t>{0} : plan_.places_for_node(node_)));
   options.first_seconds = timeouts_.rejoin_timeout_ms / 1000.0;
-  connector_ = system_.spawn<caf::detached>(connector, std::move(options), connected_actor{shard_});
+  connector_ = system_.spawn<caf::detached>(connector, std::move(options), std::vector{connected_actor{shard_}});
   if (gateway_)
     caf::anon_send(connector_, atom::serve_v, caf::actor_cast<gateway_actor>(gateway_));
   return caf::actor_cast<caf::strong_actor_ptr>(connector_);

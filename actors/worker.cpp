@@ -110,15 +110,19 @@ struct worker_performer {
   }
   void operator()(const effects::end& what) const {
     const bool stopped = messages::end_of(what.farewell) == messages::farewell_end::cancelled;
-    state.events->worker_ended({what.succeeded, what.reason, stopped}, fitted(what.farewell),
-                               state.training->evaluations(), state.training->outcome().checkpoint);
+    state.events->worker_ended(
+        {{what.succeeded, what.reason, stopped}, fitted(what.farewell), state.training->evaluations()},
+        state.training->outcome().checkpoint);
   }
   void operator()(const effects::fail& what) const { state.events->failed(what.reason); }
   void operator()(const effects::log& what) const {
     const auto level = what.level == effects::log_level::info      ? spdlog::level::info
                        : what.level == effects::log_level::warning ? spdlog::level::warn
                                                                    : spdlog::level::err;
-    spdlog::log(level, "{}", what.text);
+    if (const auto& name = state.options.host.name; cluster::is_slot(name))
+      spdlog::log(level, "{} worker={}", what.text, name);
+    else
+      spdlog::log(level, "{}", what.text);
   }
 };
 

@@ -7,6 +7,7 @@
 #include "telemetry/trace_file.hpp"
 #include "trainer/session.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -24,7 +25,9 @@ struct training_options {
   std::string resume_from;
   cluster::timeouts timeouts;
   std::shared_ptr<dynamix::telemetry::trace_file> trace; ///< null: no trace
-  std::shared_ptr<client_listener> listener = {};        ///< where the file's trainer is a client
+  std::shared_ptr<client_listener> listener = {};        ///< where the file's trainer is a client, as what follows
+  std::shared_ptr<std::atomic<int>> process = {};        ///< that trains for this worker; 0: none
+  std::vector<std::uint32_t> cores = {};                 ///< CPUs that it is to keep to, rising; empty: any
   std::shared_ptr<exchange::peer_links> links = {};      ///< for the built-in trainer's gradients; null: in the clear
 };
 

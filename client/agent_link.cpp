@@ -64,7 +64,7 @@ std::string address_of(const std::string& path, file_descriptor& directory, sock
 std::string verdict_text(messages::client_verdict verdict) {
   switch (verdict) {
   case messages::client_verdict::slot_taken:
-    return "another process trains for this worker already; start one process for each agent";
+    return "another process trains for this worker already; start one process for each agent's socket";
   case messages::client_verdict::protocol_mismatch:
     return "it is of another release; use the library that belongs to it";
   case messages::client_verdict::not_served:

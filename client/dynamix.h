@@ -54,7 +54,9 @@ typedef struct dynamix_options {
   const char* agent;           /* path of its socket; NULL or empty: none, batch sizes stay as they are */
 } dynamix_options;
 
-/* NULL when the options make no sense, or the agent cannot be reached or refuses; `error` says why and what to do. */
+/* NULL when the options make no sense, or the agent cannot be reached or refuses; `error` says why and what to do.
+ * Where the agent serves one of several workers of its host, the threads of this process are kept to that worker's
+ * cores ([[host]] bind_cores). */
 DYNAMIX_API dynamix_run* dynamix_open(const dynamix_options* options, char* error, size_t error_size);
 /* Closes the socket and frees the run. Without `finish` before, the agent takes the process for lost. */
 DYNAMIX_API void dynamix_close(dynamix_run* run);
@@ -203,6 +205,8 @@ typedef struct dynamix_status {
   uint32_t noise_valid;
   double noise_scale; /* samples */
   double progress;
+  uint32_t gpu; /* that the cluster file gives this worker, the driver's number and 1; 0: none */
+  uint32_t reserved;
 } dynamix_status;
 DYNAMIX_API int dynamix_get_status(const dynamix_run* run, dynamix_status* status);
 /* The batch sizes of all members in the step that is completed next. */

@@ -1,5 +1,6 @@
 #include "client/run.hpp"
 
+#include "client/cores.hpp"
 #include "cluster/decision_steps.hpp"
 #include "messages/validation.hpp"
 #include "storage/splitmix64.hpp"
@@ -70,6 +71,7 @@ std::string run::open(std::uint32_t timeout_ms) {
     return problem;
   take(welcome_);
   notice(link_->take_news());
+  notice(keep_to_cpus(welcome_.cores));
   return {};
 }
 
@@ -468,6 +470,7 @@ std::string run::status(dynamix_status& status) const {
   status.noise_valid = noise.valid ? 1 : 0;
   status.noise_scale = noise.noise_scale;
   status.progress = steps_->progress();
+  status.gpu = static_cast<std::uint32_t>(welcome_.gpu + 1);
   return {};
 }
 

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <stdexcept>
 
 namespace dynamix::cluster {
 namespace {
 
 constexpr std::string_view script_prefix = "script:";
+constexpr char slot_mark = '/'; // no host's name has it
 
 } // namespace
 
@@ -22,16 +24,52 @@ bool host::has(role wanted) const {
   return std::find(roles.begin(), roles.end(), wanted) != roles.end();
 }
 
-const host* cluster_file::find(const std::string& host_name) const {
-  const auto found = std::find_if(hosts.begin(), hosts.end(), [&](const auto& each) { return each.name == host_name; });
-  return found == hosts.end() ? nullptr : &*found;
+std::vector<const host*> host::members() const {
+  std::vector<const host*> found;
+  for (const auto& each : slots)
+    found.push_back(&each);
+  if (slots.empty() && takes_part())
+    found.push_back(this);
+  return found;
+}
+
+std::string host_of(const std::string& worker) {
+  return worker.substr(0, worker.find(slot_mark));
+}
+
+bool is_slot(const std::string& worker) {
+  return worker.find(slot_mark) != std::string::npos;
+}
+
+std::string file_name_of(const std::string& worker) {
+  auto name = worker;
+  std::ranges::replace(name, slot_mark, '+'); // no host's name has that, either
+  return name;
+}
+
+std::string visible_gpus(const std::vector<const host*>& workers) {
+  std::string text;
+  for (const auto* worker : workers) {
+    if (worker->gpus.size() != 1)
+      return "";
+    text += (text.empty() ? "" : ",") + std::to_string(worker->gpus.front());
+  }
+  return text;
+}
+
+const host* cluster_file::find(const std::string& wanted) const {
+  const auto machine = std::ranges::find(hosts, host_of(wanted), &host::name);
+  if (machine == hosts.end() || !is_slot(wanted))
+    return machine == hosts.end() ? nullptr : &*machine;
+  const auto slot = std::ranges::find(machine->slots, wanted, &host::name);
+  return slot == machine->slots.end() ? nullptr : &*slot;
 }
 
 std::vector<const host*> cluster_file::workers() const {
   std::vector<const cluster::host*> found;
   for (const auto& each : hosts)
     if (each.has(role::worker))
-      found.push_back(&each);
+      std::ranges::copy(each.members(), std::back_inserter(found));
   return found;
 }
 

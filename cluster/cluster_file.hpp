@@ -7,6 +7,7 @@
 #include "cluster/timeouts.hpp"
 #include "settings/toml_reader.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -33,19 +34,39 @@ struct host {
   std::vector<emulation> emulate;  ///< ordered by at_seconds; `compute_slowdown` of the host is the entry at 0
   std::uint32_t batch_highest = 0; ///< what its memory allows; 0: batch.highest
   std::uint16_t replica_port = 0;  ///< where replicas of the arbitrator reach it; 0: port + 1000
+  std::uint32_t workers = 0;       ///< training processes that join it; 0: one for each of `gpus`, or one, [0, 256]
+  std::vector<std::int32_t> gpus;  ///< of each worker, by the driver's numbers; empty: the file gives none
+  bool bind_cores = true;          ///< each of several workers gets its part of the machine's cores
   // For the simulator alone.
   std::string profile;         ///< device profile; empty: simulation.profile
   double bandwidth_mbit = 0;   ///< of its link; 0: simulation.bandwidth_mbit, [0, 1e7]
   double join_at_seconds = 0;  ///< >= 0
   double leave_at_seconds = 0; ///< 0: stays
+  /// One for each of several workers, NAME/0, NAME/1, ...: as this host, but for name, roles and GPU. Empty: this host
+  /// is its only worker, or none.
+  std::vector<host> slots;
 
   bool has(role wanted) const;
+  /// As `workers` and `gpus` say.
+  std::size_t worker_count() const { return workers > 0 ? workers : std::max<std::size_t>(gpus.size(), 1); }
   /// Sums gradients, and brings none.
   bool only_serves() const { return has(role::server) && !has(role::worker); }
   /// Is a member of generations.
   bool takes_part() const { return has(role::worker) || has(role::server); }
+  /// Its slots, or itself where it is a member of generations.
+  std::vector<const host*> members() const;
   std::uint32_t port_for_replicas() const { return replica_port == 0 ? port + 1000U : replica_port; }
 };
+
+/// The host that a worker is of: "ada" of "ada/1", and of "ada".
+std::string host_of(const std::string& worker);
+/// Whether it is one of several workers of its host.
+bool is_slot(const std::string& worker);
+/// A worker's name in the names of files, where "/" cannot be: "ada+1".
+std::string file_name_of(const std::string& worker);
+/// Of workers that have one GPU each, what CUDA_VISIBLE_DEVICES shows to one process for all of them; empty: some have
+/// none.
+std::string visible_gpus(const std::vector<const host*>& workers);
 
 /// Who computes a worker's gradients: the host's own process, or the user's, which speaks to it through the SDK.
 enum class trainer_kind : std::uint8_t { built_in, client };
@@ -320,15 +341,17 @@ struct cluster_file {
   cluster::security security;
   cluster::run run;
   cluster::simulation simulation;
-  std::vector<cluster::host> hosts; ///< 1 to 8192; one arbitrator or as many as replicas, 1 to 4096 workers
+  /// The machines, 1 to 8192; one arbitrator or as many as replicas, 1 to 4096 workers.
+  std::vector<cluster::host> hosts;
   /// Where the file says what: "training", "training.epochs", "host[0].port", "host[0].emulate[1].at_seconds".
   /// What the file leaves to its default has no entry.
   settings::position_map positions;
   /// Fields that the command line has changed, by the same names, each with its option: "--set training.epochs=2".
   std::map<std::string, std::string> set_by;
 
-  const cluster::host* find(const std::string& host_name) const;
-  /// The hosts with a worker role in the file's order: a worker's position is its rank.
+  /// A host, or one of several workers of one.
+  const cluster::host* find(const std::string& name) const;
+  /// The hosts with a worker role in the file's order, or their slots: a worker's position is its rank.
   std::vector<const cluster::host*> workers() const;
   /// Whom generations are made of, by rank: the workers, and behind them the hosts that only serve, in the file's
   /// order.

@@ -66,10 +66,32 @@ std::map<const host*, std::size_t> ranks_of(const cluster_file& file) {
 std::string hosts_table(const cluster_file& file) {
   std::vector<std::vector<std::string>> rows = {{"host", "address", "roles", "rank", "compute slow-down"}};
   const auto ranks = ranks_of(file);
-  for (const auto& each : file.hosts)
-    rows.push_back({each.name, fmt::format("{}:{}", each.address, each.port), roles_text(each),
-                    each.takes_part() ? std::to_string(ranks.at(&each)) : "-", slowdown_text(each)});
+  for (const auto& each : file.hosts) {
+    std::string rank = "-";
+    if (const auto members = each.members(); !members.empty()) {
+      rank = std::to_string(ranks.at(members.front()));
+      if (members.size() > 1)
+        rank += fmt::format(" to {}", ranks.at(members.back()));
+    }
+    rows.push_back(
+        {each.name, fmt::format("{}:{}", each.address, each.port), roles_text(each), rank, slowdown_text(each)});
+  }
   return text_table(rows, 2);
+}
+
+/// Of hosts with several workers, and of those whose worker has a GPU; empty: there are none.
+std::string workers_table(const cluster_file& file) {
+  std::vector<std::vector<std::string>> rows = {{"worker", "rank", "GPU", "joins at"}};
+  const auto ranks = ranks_of(file);
+  for (const auto& each : file.hosts)
+    for (std::size_t slot = 0; const auto* worker : each.members()) {
+      if (!each.slots.empty() || !each.gpus.empty())
+        rows.push_back({worker->name, std::to_string(ranks.at(worker)),
+                        worker->gpus.empty() ? "-" : std::to_string(worker->gpus.front()),
+                        fmt::format("agents/{}.sock", slot)});
+      ++slot;
+    }
+  return rows.size() == 1 ? "" : "\nworkers of one host\n" + text_table(rows, 2);
 }
 
 /// TOML values of the file are JSON values too.
@@ -80,8 +102,21 @@ json to_json(const std::vector<settings::bound_field>& fields) {
   return object;
 }
 
+/// A host's fields for the digest: those that have come since a release only where they are used.
+std::vector<settings::bound_field> digested_fields(const host_entry& entry) {
+  static const host_entry standard;
+  static const auto standards = settings::show(host_fields(), standard);
+  auto fields = settings::show(host_fields(), entry);
+  for (auto i = fields.size(); i-- > 0;)
+    if (const auto name = fields[i].name; name == "workers" || name == "gpus" || name == "bind_cores")
+      if (value_text(fields[i]) == value_text(standards[i]))
+        fields.erase(fields.begin() + static_cast<std::ptrdiff_t>(i));
+  return fields;
+}
+
 std::string to_toml_without(const cluster_file& file, std::initializer_list<std::string_view> left_out) {
   std::string text;
+  const bool digested = left_out.size() > 0;
   for (const auto section : settings::sections_of(file_fields()))
     if (std::ranges::find(left_out, section) == left_out.end())
       text += fmt::format("{}[{}]\n{}", text.empty() ? "" : "\n", section,
@@ -90,7 +125,8 @@ std::string to_toml_without(const cluster_file& file, std::initializer_list<std:
     if (is_place(each))
       continue;
     const host_entry entry = to_entry(each);
-    text += "\n[[host]]\n" + settings::to_toml(settings::show(host_fields(), entry));
+    text +=
+        "\n[[host]]\n" + settings::to_toml(digested ? digested_fields(entry) : settings::show(host_fields(), entry));
     for (const auto& change : entry.host.emulate)
       text += "\n[[host.emulate]]\n" + settings::to_toml(settings::show(emulation_fields(), change));
   }
@@ -221,7 +257,7 @@ std::string describe_fields_markdown() {
 std::string describe_plan(const cluster_file& file) {
   const cluster_file defaults;
   std::string text = fmt::format("cluster {}  ({}, digest {})\n\nhosts\n", file.name, file.path, hex(file.digest()));
-  text += hosts_table(file);
+  text += hosts_table(file) + workers_table(file);
   for (const auto section : settings::sections_of(file_fields())) {
     const auto values = settings::show(file_fields(), file, section);
     const auto standards = settings::show(file_fields(), defaults, section);
@@ -256,7 +292,12 @@ std::string describe_plan_json(const cluster_file& file) {
   for (const auto& each : file.hosts) {
     const host_entry entry = to_entry(each);
     json host = to_json(settings::show(host_fields(), entry));
-    host["rank"] = each.takes_part() ? json(ranks.at(&each)) : json(nullptr);
+    const auto members = each.members();
+    host["rank"] = members.empty() ? json(nullptr) : json(ranks.at(members.front()));
+    for (const auto& slot : each.slots)
+      host["slots"].push_back({{"name", slot.name},
+                               {"rank", ranks.at(&slot)},
+                               {"gpu", slot.gpus.empty() ? json(nullptr) : json(slot.gpus.front())}});
     host["emulate"] = json::array();
     for (const auto& change : entry.host.emulate)
       host["emulate"].push_back(to_json(settings::show(emulation_fields(), change)));

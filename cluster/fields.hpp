@@ -21,6 +21,8 @@ using settings::quoted;
 // What fields of both tables may be.
 inline constexpr double no_limit_seconds = 1e9;
 inline constexpr double highest_batch = 1048576;
+inline constexpr std::size_t workers_most = 4096; ///< messages::max_workers, which this room may not see
+inline constexpr double workers_per_host_max = 256;
 inline bool is_path(const std::string& text) {
   return settings::is_line(text, 4096);
 }

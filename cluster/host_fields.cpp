@@ -2,7 +2,9 @@
 
 #include "cluster/fields.hpp"
 
+#include <algorithm>
 #include <array>
+#include <fmt/core.h>
 #include <utility>
 
 namespace dynamix::cluster {
@@ -17,12 +19,12 @@ constexpr std::array<std::string_view, 3> role_names = {"worker", "arbitrator", 
 constexpr settings::text_rule address_rule = {is_address,
                                               "an IPv4 or IPv6 address or a host name that peers can connect to"};
 
-constexpr auto host_of = &host_entry::host;
+constexpr auto entry_host = &host_entry::host;
 
 const std::vector<settings::field<host_entry>> host_rows = {
     {"host",
      "name",
-     in<host_of, &host::name>,
+     in<entry_host, &host::name>,
      "Name of the host, unique in the file.",
      {},
      {},
@@ -30,14 +32,14 @@ const std::vector<settings::field<host_entry>> host_rows = {
      presence::required},
     {"host",
      "address",
-     in<host_of, &host::address>,
+     in<entry_host, &host::address>,
      "Where peers reach it and where it listens.",
      {},
      {},
      &address_rule},
     {"host",
      "port",
-     in<host_of, &host::port>,
+     in<entry_host, &host::port>,
      "Its one port, unique for its address: links of every kind, or without keys the gateway.",
      closed(1, 65535),
      {},
@@ -45,34 +47,49 @@ const std::vector<settings::field<host_entry>> host_rows = {
      presence::required},
     {"host",
      "roles",
-     in<host_of, &host::roles>,
+     in<entry_host, &host::roles>,
      "What it does: it trains (worker), decides (arbitrator), or sums gradients without training (server). One host is "
      "the arbitrator, or 3 or 5 that arbitrator.replicas names; under stigmergic none need be: the first worker's "
      "host, "
      "or those 3 or 5, have that role then.",
      {},
      role_names},
-    {"host", "replica_port", in<host_of, &host::replica_port>,
+    {"host", "replica_port", in<entry_host, &host::replica_port>,
      "Without keys: port at which replicas of the arbitrator reach it; 0 is port + 1000.", closed(0, 65535)},
     {"host", "compute_slowdown", in<&host_entry::compute_slowdown>,
      "Emulates a slow host: computing takes this many times as long.", closed(1, 100)},
     {"host", "count", in<&host_entry::count>,
      "So many equal hosts: NAME-1, NAME-2, ... on this port and those that follow.", closed(1, 4096)},
-    {"host", "batch_highest", in<host_of, &host::batch_highest>,
+    {"host", "workers", in<entry_host, &host::workers>,
+     "With `training.trainer = \"client\"`: so many training processes of others join this host's one process, as "
+     "workers "
+     "NAME/0, NAME/1, ... that share its address and port; 0 is one for each of `gpus`, or one.",
+     closed(0, workers_per_host_max)},
+    {.section = "host",
+     .name = "gpus",
+     .locate = in<entry_host, &host::gpus>,
+     .doc = "The GPU of each of its workers, by the numbers that nvidia-smi shows; empty: the file gives none.",
+     .allowed = closed(0, 1023),
+     .entries = {.most = static_cast<std::size_t>(workers_per_host_max)}},
+    {"host", "bind_cores", in<entry_host, &host::bind_cores>,
+     "Gives each of several workers its part of the machine's cores, node by node of its memory; a training process "
+     "that "
+     "joins keeps to them."},
+    {"host", "batch_highest", in<entry_host, &host::batch_highest>,
      "Most samples a step that its memory allows; 0 is batch.highest.", closed(0, highest_batch)},
     {"host",
      "profile",
-     in<host_of, &host::profile>,
+     in<entry_host, &host::profile>,
      "Simulation: its device profile; empty is simulation.profile.",
      {},
      {},
      &optional_path_rule},
-    {"host", "bandwidth_mbit", in<host_of, &host::bandwidth_mbit>,
+    {"host", "bandwidth_mbit", in<entry_host, &host::bandwidth_mbit>,
      "Of its link in Mbit/s, for the simulator and for what `check` predicts; 0 is simulation.bandwidth_mbit.",
      closed(0, 1e7)},
-    {"host", "join_at_seconds", in<host_of, &host::join_at_seconds>, "Simulation: when it comes.",
+    {"host", "join_at_seconds", in<entry_host, &host::join_at_seconds>, "Simulation: when it comes.",
      closed(0, no_limit_seconds)},
-    {"host", "leave_at_seconds", in<host_of, &host::leave_at_seconds>, "Simulation: when it is lost; 0: never.",
+    {"host", "leave_at_seconds", in<entry_host, &host::leave_at_seconds>, "Simulation: when it is lost; 0: never.",
      closed(0, no_limit_seconds)},
 };
 
@@ -95,6 +112,25 @@ const std::vector<settings::field<emulation>> emulation_rows = {
      presence::required},
 };
 
+/// Of a host with several workers, one that stands for each of them.
+std::vector<host> make_slots(const host& machine) {
+  const auto count = std::min(machine.worker_count(), static_cast<std::size_t>(workers_per_host_max));
+  if (count < 2 || !machine.has(role::worker))
+    return {};
+  auto slot = machine;
+  slot.slots.clear();
+  slot.roles = {role::worker};
+  slot.workers = 1;
+  std::vector<host> slots(count, slot);
+  for (std::size_t i = 0; i < count; ++i) {
+    slots[i].name = fmt::format("{}/{}", machine.name, i);
+    slots[i].gpus.clear();
+    if (i < machine.gpus.size())
+      slots[i].gpus = {machine.gpus[i]};
+  }
+  return slots;
+}
+
 } // namespace
 
 std::span<const settings::field<host_entry>> host_fields() {
@@ -116,6 +152,7 @@ host_entry to_entry(const host& from) {
 host from_entry(host_entry entry) {
   if (entry.compute_slowdown != 1)
     entry.host.emulate.insert(entry.host.emulate.begin(), {0, entry.compute_slowdown});
+  entry.host.slots = make_slots(entry.host);
   return std::move(entry.host);
 }
 

@@ -52,6 +52,17 @@ private:
                                                    entry.count, hosts_max));
       entry.count = 1;
     }
+    const auto workers = entry.host.worker_count();
+    if (workers > 1 && entry.count * workers > workers_most - std::min(several_, workers_most)) {
+      const auto field = key + (entry.host.workers > 0 ? ".workers" : ".gpus");
+      reader_.distrust(field);
+      reader_.complain(field, fmt::format("{} hosts of {} workers are too many; a cluster has {} workers at most",
+                                          entry.count, workers, workers_most));
+      entry.host.workers = 1;
+      entry.host.gpus.clear();
+    } else if (workers > 1) {
+      several_ += entry.count * workers;
+    }
     auto& positions = reader_.positions();
     settings::position_map places;
     for (const auto& [field, place] : positions)
@@ -71,6 +82,7 @@ private:
 
   settings::toml_reader& reader_;
   cluster_file& file_;
+  std::size_t several_ = 0; ///< workers of hosts with several, so far
 };
 
 /// Under `stigmergic` nobody decides, so no host needs to be the arbitrator: the hosts that `arbitrator.replicas`

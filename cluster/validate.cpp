@@ -11,8 +11,6 @@
 namespace dynamix::cluster {
 namespace {
 
-constexpr std::size_t workers_max = 4096; ///< messages::max_workers, which this room may not see
-
 /// Collects what is wrong, each at the first of the fields that the command line or else the file gives.
 class checker {
 public:
@@ -174,6 +172,34 @@ void check_dashboard(checker& check) {
                             to_string(dashboard.tls)));
 }
 
+/// Of a host with several workers, or with GPUs for one.
+void check_slots(checker& check, std::size_t index) {
+  const auto& file = check.file();
+  const auto& host = file.hosts[index];
+  const auto count = host.worker_count();
+  if (count < 2 && host.gpus.empty())
+    return;
+  const std::string key = fmt::format("host[{}]", index);
+  const std::string who = count < 2 ? fmt::format("host \"{}\" has GPUs for a training process", host.name)
+                                    : fmt::format("host \"{}\" has {} workers", host.name, count);
+  const std::set<std::int32_t> distinct(host.gpus.begin(), host.gpus.end());
+  check.require(distinct.size() == host.gpus.size(), {key + ".gpus"},
+                "host.gpus holds a number twice; each worker has a GPU of its own");
+  check.require(host.gpus.empty() || host.gpus.size() == count, {key + ".workers", key + ".gpus"},
+                fmt::format("host.gpus names {} and host.workers is {}; there must be one for each worker, or none",
+                            host.gpus.size(), count));
+  check.require(host.roles.empty() || host.has(role::worker), {key + ".workers", key + ".gpus", key + ".roles"},
+                who + ", but not the role \"worker\"");
+  check.require(file.training.trainer == trainer_kind::client, {key + ".workers", key + ".gpus"},
+                who + (count < 2 ? "; that needs training.trainer = \"client\" (training.device chooses the built-in "
+                                   "trainer's)"
+                                 : "; that needs training.trainer = \"client\". With the built-in trainer write a "
+                                   "[[host]] for each, or host.count"));
+  check.require(count < 2 || file.arbitrator.topology != arbitration_topology::tree,
+                {key + ".workers", key + ".gpus", "arbitrator.topology"},
+                who + ", which does not go with arbitrator.topology = \"tree\" yet");
+}
+
 void check_host(checker& check, std::size_t index) {
   const auto& host = check.file().hosts[index];
   const std::string key = fmt::format("host[{}]", index);
@@ -192,6 +218,8 @@ void check_host(checker& check, std::size_t index) {
                 {key + ".leave_at_seconds", key + ".join_at_seconds"},
                 "host.leave_at_seconds is " + number_text(host.leave_at_seconds) +
                     "; it must be 0 or above host.join_at_seconds");
+
+  check_slots(check, index);
 
   const host_entry entry = to_entry(host);
   if (!host.roles.empty())
@@ -298,8 +326,8 @@ void check_servers(checker& check, std::size_t workers) {
           "which does not go with arbitrator.topology = \"tree\" yet");
   require(file.membership != membership_kind::open, "cluster.membership",
           "which does not go with cluster.membership = \"open\" yet");
-  require(members.size() <= workers_max, "host[0].roles",
-          fmt::format("but there are {} workers and servers; at most {} may be", members.size(), workers_max));
+  require(members.size() <= workers_most, "host[0].roles",
+          fmt::format("but there are {} workers and servers; at most {} may be", members.size(), workers_most));
 }
 
 void check_roles(checker& check) {
@@ -314,8 +342,8 @@ void check_roles(checker& check) {
   check.require(workers > 0 || check.file().membership == membership_kind::open, {"host[0].roles"},
                 "no host has the role \"worker\"; at least one must");
   check_membership(check, workers);
-  check.require(workers <= workers_max, {"host[0].roles"},
-                fmt::format("{} hosts have the role \"worker\"; at most {} may", workers, workers_max));
+  check.require(workers <= workers_most, {"host[0].roles"},
+                fmt::format("there are {} workers; at most {} may be", workers, workers_most));
   std::size_t arbitrators = 0;
   const bool replicated = !check.file().arbitrator.replicas.empty();
   for (std::size_t i = 0; i < hosts.size(); ++i)

@@ -103,14 +103,16 @@ void judge_end(const run_records& records, const std::set<std::string>& given_up
     finished |= farewell.succeeded;
     if (messages::tells_leave(farewell))
       summary.left.push_back(farewell.host);
-    else if (!farewell.succeeded && !given_up.contains(farewell.host) && failed == nullptr)
+    else if (!farewell.succeeded && !given_up.contains(cluster::host_of(farewell.host)) && failed == nullptr)
       failed = &farewell;
     accounted.insert(farewell.host);
   }
   const auto workers = records.file.workers();
   const bool all_left = !workers.empty() && summary.left.size() == workers.size();
-  const bool all_said = std::ranges::all_of(
-      workers, [&](const auto* worker) { return cluster::is_place(*worker) || accounted.contains(worker->name); });
+  const bool all_said = std::ranges::all_of(workers, [&](const auto* worker) {
+    return cluster::is_place(*worker) || accounted.contains(worker->name) ||
+           given_up.contains(cluster::host_of(worker->name));
+  });
   summary.succeeded = failed == nullptr && all_said && (finished || all_left);
   if (records.farewells.empty())
     summary.reason = "no worker has said farewell";

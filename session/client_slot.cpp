@@ -1,5 +1,7 @@
 #include "session/client_slot.hpp"
 
+#include "cluster/cluster_file.hpp"
+
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
@@ -35,6 +37,13 @@ client_slot::connection* client_slot::sender(connection_number number) {
 
 std::string client_slot::name_of(const connection& one) const {
   return one.peer.process == 0 ? "the training process" : fmt::format("training process {}", one.peer.process);
+}
+
+/// In the log of a host with several workers each says whose its lines are.
+void client_slot::log(bool warning, std::string text) {
+  if (cluster::is_slot(options_.welcome.host))
+    text += " worker=" + options_.welcome.host;
+  effects_.push_back(client_effects::log{warning, std::move(text)});
 }
 
 void client_slot::end(connection_number number) {
@@ -85,8 +94,10 @@ void client_slot::received(connection_number number, const messages::client_hell
   if (served_ != 0)
     return refuse(
         number, client_verdict::slot_taken,
-        fmt::format("{} has the slot of host {} already ({}); each training process needs an agent of its own",
-                    name_of(connections_.at(served_)), welcome.host, options_.socket));
+        fmt::format(
+            "{} has the slot of host {} already ({}); each training process needs a socket of its own: give a host "
+            "with several of them workers = N in the cluster file",
+            name_of(connections_.at(served_)), welcome.host, options_.socket));
   served_ = number;
   ready_ = false;
   steps_ = 0;

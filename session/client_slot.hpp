@@ -145,7 +145,7 @@ private:
   void send(connection_number number, Message message) {
     effects_.push_back(client_effects::send{number, std::move(message)});
   }
-  void log(bool warning, std::string text) { effects_.push_back(client_effects::log{warning, std::move(text)}); }
+  void log(bool warning, std::string text);
 
   client_slot_options options_;
   std::vector<client_effect> effects_;

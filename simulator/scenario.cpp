@@ -57,7 +57,7 @@ std::vector<cluster::file_error> load_scenario(const cluster::cluster_file& file
     const auto [known, fresh] = read.try_emplace(path);
     if (fresh)
       append(errors, read_device_profile(path, known->second));
-    loaded.profiles.push_back(known->second);
+    loaded.profiles.insert(loaded.profiles.end(), host.members().size(), known->second);
   }
   if (errors.empty())
     result = std::move(loaded);
@@ -89,8 +89,11 @@ scenario randomise(const scenario& from, std::uint64_t seed) {
     std::erase(varied.file.telemetry_sources,
                masked < 1.0 / 6 ? cluster::telemetry_source::tcp_info : cluster::telemetry_source::procfs);
   }
-  for (auto& host : varied.file.hosts)
+  for (auto& host : varied.file.hosts) {
     by.vary(host.bandwidth_mbit, 0, 1e7);
+    for (auto& slot : host.slots)
+      slot.bandwidth_mbit = host.bandwidth_mbit;
+  }
   for (auto& profile : varied.profiles) {
     const double factor = by.next();
     for (auto& point : profile.points)

@@ -9,9 +9,6 @@ namespace dynamix::telemetry {
 /// time.
 inline std::atomic<int> training_thread{0};
 
-/// The process that trains for this one; 0: none but itself.
-inline std::atomic<int> training_process{0};
-
 /// Called by the thread that trains, before its first step.
 inline void mark_training_thread() {
   training_thread.store(gettid(), std::memory_order_relaxed);

@@ -946,6 +946,12 @@ struct ClientWelcome {
 
   protocol @13 :UInt32;
   # As in Welcome.
+
+  cores @14 :List(UInt32);
+  # The CPUs that the process is to keep to, rising; empty: any.
+
+  gpu @15 :Int32 = -1;
+  # The number, as the driver counts, of the GPU that the cluster file gives it; -1: none.
 }
 
 enum ClientRequest {

@@ -1,3 +1,4 @@
+#include "client/cores.hpp"
 #include "node/commands/cluster_options.hpp"
 #include "node/commands/command.hpp"
 #include "node/launch/client_cluster.hpp"
@@ -5,14 +6,19 @@
 #include "node/launch/local_run.hpp"
 #include "telemetry/cgroup.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fmt/core.h>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
 #include <sstream>
+#include <thread>
+#include <utility>
 
 namespace dynamix::node {
 namespace {
@@ -24,11 +30,17 @@ constexpr std::size_t log_lines_shown = 2;
 /// What agents get to end by themselves, behind the farewells of a command that has ended.
 constexpr std::chrono::seconds farewell_patience{3};
 
+/// What an agent gets to come that is started at the same time.
+constexpr std::chrono::seconds agent_patience{60};
+constexpr std::chrono::milliseconds agent_look_interval{50};
+
 struct exec_arguments {
   std::string cluster;
   std::uint32_t workers = 0; ///< 0: a cluster file says
   std::vector<std::string> set;
   std::string out;
+  std::string name;                  ///< of the host whose agent runs already
+  std::optional<std::uint32_t> slot; ///< of its workers
   std::vector<std::string> command;
   bool trace = false;
   bool log_json = false;
@@ -49,7 +61,8 @@ public:
   std::vector<std::string> unrecorded(const cluster::cluster_file& file) const {
     std::vector<std::string> told;
     for (const auto& [host, how] : died_)
-      if (file.find(host)->has(cluster::role::worker) && !read_worker_file(run_.worker(host)))
+      if (std::ranges::any_of(file.find(host)->members(),
+                              [this](const auto* worker) { return !read_worker_file(run_.worker(worker->name)); }))
         told.push_back("the agent of " + host + " died before it had recorded how its training ended " + how);
     return told;
   }
@@ -95,7 +108,72 @@ std::optional<cluster::cluster_file> load(const exec_arguments& arguments, std::
   return errors.empty() ? std::move(file) : std::nullopt;
 }
 
+using environment = std::vector<std::pair<std::string, std::string>>;
+
+/// What training processes need of their agents' side, and what shows them the GPUs that the file gives them.
+environment environment_of(const std::string& agent, const std::vector<const cluster::host*>& workers) {
+  environment variables = {{"DYNAMIX_AGENT", agent}};
+  if (auto gpus = cluster::visible_gpus(workers); !gpus.empty())
+    variables.emplace_back("CUDA_VISIBLE_DEVICES", std::move(gpus));
+  return variables;
+}
+
+/// False where it has not come true within `agent_patience`, of which a person is told.
+bool wait_until(const std::function<bool()>& come_true, const std::string& what, std::ostream& err) {
+  const auto until = steady_clock::now() + agent_patience;
+  if (!come_true())
+    err << "dynamix-node: waiting for " << what << "\n" << std::flush;
+  while (!come_true() && steady_clock::now() < until)
+    std::this_thread::sleep_for(agent_look_interval);
+  return come_true();
+}
+
+/// This process becomes the command, as one of several workers bound to its cores from the first thread on.
+int exec_beside_agent(const exec_arguments& arguments, command_context& context) {
+  if (arguments.out.empty() || !arguments.cluster.empty() || arguments.workers > 0 || !arguments.set.empty())
+    return refuse(context.err,
+                  "--name HOST is for a host whose `dynamix-node run` runs already; it needs --run RUN, the "
+                  "run directory of that, which has the cluster file");
+  const run_directory run(arguments.out);
+  // Both may be started at the same time.
+  wait_until([&] { return std::filesystem::exists(run.cluster_file()); },
+             fmt::format("`dynamix-node run --name {} --out {}`", arguments.name, run.path()), context.err);
+  const auto file = load_cluster_file(run.cluster_file(), context.err);
+  if (!file)
+    return exit_refused;
+  const auto* host = cluster::is_slot(arguments.name) ? nullptr : file->find(arguments.name);
+  if (host == nullptr || !host->has(cluster::role::worker) || file->training.trainer != cluster::trainer_kind::client)
+    return refuse(context.err, fmt::format("--name is {}, which is no host of {} that training processes join",
+                                           arguments.name, run.cluster_file()));
+  auto workers = host->members();
+  if (arguments.slot && *arguments.slot >= workers.size())
+    return refuse(context.err,
+                  fmt::format("--slot is {}; host {} has {}, counted from 0", *arguments.slot, host->name,
+                              workers.size() == 1 ? "one worker" : fmt::format("{} workers", workers.size())));
+  if (!wait_until([&] { return agents_listen(run, workers.size()); },
+                  fmt::format("the agent of {} at {}", host->name, run.agents()), context.err)) {
+    context.err << fmt::format("dynamix-node: error: no agent listens at {}; is `dynamix-node run --name {} --out {}` "
+                               "running, without --agent-socket?\n",
+                               run.agents(), host->name, run.path());
+    return exit_failed;
+  }
+  auto variables = environment_of(agent_directory(run), workers);
+  if (arguments.slot) {
+    variables = environment_of(std::filesystem::absolute(run.agent(*arguments.slot)).lexically_normal().string(),
+                               {workers[*arguments.slot]});
+    variables.emplace_back("LOCAL_RANK", "0"); // it sees no GPU but its own
+    if (workers.size() > 1 && host->bind_cores)
+      client::keep_to_cpus(client::split_cores(client::read_machine_cores(), workers.size())[*arguments.slot]);
+  }
+  context.err << "dynamix-node: error: " << become_command(arguments.command, variables) << "\n";
+  return 127;
+}
+
 int exec(const exec_arguments& arguments, command_context& context) {
+  if (!arguments.name.empty())
+    return exec_beside_agent(arguments, context);
+  if (arguments.slot)
+    return refuse(context.err, "--slot needs --name HOST and --run RUN");
   if (arguments.cluster.empty() && arguments.workers == 0)
     return refuse(context.err, "exec needs --workers N, for N training processes, or --cluster FILE");
   command_process command; // before any other thread
@@ -120,8 +198,8 @@ int exec(const exec_arguments& arguments, command_context& context) {
   std::string not_started;
   std::stop_source over;
   const auto start = [&] {
-    not_started =
-        command.start(arguments.command, {{"DYNAMIX_AGENT", agent_directory(run)}}, group ? group->path() : "");
+    not_started = command.start(arguments.command, environment_of(agent_directory(run), file->workers()),
+                                group ? group->path() : "");
     if (!not_started.empty())
       over.request_stop();
   };
@@ -159,7 +237,9 @@ int exec(const exec_arguments& arguments, command_context& context) {
 void add_exec(CLI::App& app, command_context& context) {
   auto arguments = std::make_shared<exec_arguments>();
   auto* command = app.add_subcommand(
-      "exec", "Run a training command of your own with an agent for each of its processes, all on this machine");
+      "exec",
+      "Run a training command of your own with an agent for each of its processes, all on this machine; or beside "
+      "the agent of a host that runs already (--name)");
   auto* cluster =
       command->add_option("--cluster", arguments->cluster, "Cluster file with training.trainer = \"client\"");
   command->add_option("--workers", arguments->workers, "In place of a cluster file: so many training processes")
@@ -167,7 +247,15 @@ void add_exec(CLI::App& app, command_context& context) {
       ->excludes(cluster);
   add_set(*command, arguments->set);
   command->add_option("--out,--run", arguments->out,
-                      "Run directory, new or empty (default: runs/<cluster>-<policy>-<UTC time>)");
+                      "Run directory, new or empty (default: runs/<cluster>-<policy>-<UTC time>); with --name that of "
+                      "the agent");
+  command->add_option("--name", arguments->name,
+                      "Start no agents: the command joins that of this host of --run, whose GPUs it sees "
+                      "(CUDA_VISIBLE_DEVICES)");
+  command->add_option(
+      "--slot", arguments->slot,
+      "With --name, the command is one process: that of this worker of the host, counted from 0, with its "
+      "GPU and its cores alone");
   command->add_flag("--trace", arguments->trace, "Trace windows and decisions, for Perfetto");
   command->add_flag("--log-json", arguments->log_json, "Agents log one JSON object per line");
   command->add_option("command", arguments->command, "Behind --: the command and its arguments")->required();

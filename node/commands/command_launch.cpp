@@ -62,7 +62,14 @@ int launch_hosts(launch_arguments& arguments, command_context& context) {
   if (!file)
     return exit_refused;
   cluster::make_paths_absolute(*file);
-  const auto errors = check_hosts(*file);
+  auto errors = check_hosts(*file);
+  for (std::size_t i = 0; i < file->hosts.size(); ++i)
+    if (const auto& host = file->hosts[i]; !host.slots.empty())
+      errors.push_back(cluster::error_at(
+          *file, fmt::format("host[{}].{}", i, host.workers > 0 ? "workers" : "gpus"),
+          fmt::format("host \"{}\" has several workers, which launch does not start yet; run `dynamix-node run` there, "
+                      "and the training processes beside it",
+                      host.name)));
   for (const auto& error : errors)
     refuse_at(context.err, error);
   if (!errors.empty())

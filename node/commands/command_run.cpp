@@ -51,7 +51,7 @@ struct run_arguments {
   std::string keys;
   std::vector<std::string> set;
   std::vector<std::string> reach; ///< HOST=ADDRESS:PORT
-  std::string agent_socket;
+  std::vector<std::string> agent_sockets;
   std::string log_level = "info";
   bool insecure = false;
   bool log_to_stderr = false;
@@ -70,7 +70,9 @@ std::string find_leftovers(const run_directory& run, const cluster::cluster_file
   // Replicas that share a directory write one ledger, each when it leads; what is their own is the journal.
   const auto own = file.arbitrator.replicas.empty() ? run.ledger() : run.path() + "/replica-" + host.name;
   const bool ledger = host.has(cluster::role::arbitrator) && std::filesystem::exists(own);
-  if (ledger || std::filesystem::exists(run.worker(host.name)))
+  const auto members = host.members();
+  if (ledger || std::ranges::any_of(
+                    members, [&](const auto* worker) { return std::filesystem::exists(run.worker(worker->name)); }))
     return run.path() + " holds a run of host " + host.name + " already; choose another --out, or --resume it";
   return "";
 }
@@ -126,7 +128,8 @@ int find_resume_options(const run_directory& run, const cluster::host& host, act
     if (const int code = check_signer(options.resume_from, options, err); code != exit_done)
       return code;
   std::error_code ignored; // what an earlier life said last is no longer the last
-  std::filesystem::remove(run.worker(host.name), ignored);
+  for (const auto* worker : host.members())
+    std::filesystem::remove(run.worker(worker->name), ignored);
   return exit_done;
 }
 
@@ -145,12 +148,29 @@ std::string read_reach(const std::vector<std::string>& texts, actors::host_optio
   return "";
 }
 
+/// Where training processes join. Returns an empty string, or what is wrong.
+std::string find_agent_sockets(const std::vector<std::string>& given, const run_directory& run,
+                               actors::host_options& options) {
+  const auto workers = options.own()->members().size();
+  if (!given.empty() && given.size() != workers)
+    return fmt::format("--agent-socket is given {} times; host {} has {} workers", given.size(), options.host, workers);
+  options.agent_sockets = given;
+  for (std::size_t slot = given.size(); slot < workers; ++slot)
+    options.agent_sockets.push_back(run.agent(slot));
+  return "";
+}
+
 /// Before the first socket is made, and the last that takes privileges.
 std::shared_ptr<telemetry::kernel_session> start_measuring(const actors::host_options& options) {
   const auto& sources = options.file->telemetry_sources;
   std::shared_ptr<telemetry::kernel_session> session;
-  if (options.own()->has(cluster::role::worker) &&
-      std::ranges::find(sources, cluster::telemetry_source::ebpf) != sources.end())
+  if (options.own()->members().size() > 1) {
+    const std::string problem = "its programs follow one process, and this host has several workers";
+    session = std::make_shared<telemetry::kernel_session>();
+    session->network_problem = session->scheduler_problem = problem;
+    session->of_another = true;
+  } else if (options.own()->has(cluster::role::worker) &&
+             std::ranges::find(sources, cluster::telemetry_source::ebpf) != sources.end())
     session = options.file->training.trainer == cluster::trainer_kind::client
                   ? telemetry::open_kernel_session_of_another()
                   : telemetry::open_kernel_session(actors::control_ports(options));
@@ -191,13 +211,14 @@ int train(actors::host_options options, const run_directory& run, const actors::
   const auto outcome = actors::run_host(options, stop);
   manager.tell(stopping("writes results: " + printable(outcome.reason)));
   bool succeeded = outcome.succeeded;
-  if (!outcome.farewell.host.empty() && (outcome.farewell.steps > 0 || outcome.left)) {
-    const auto text = ledger::to_json(outcome.farewell, outcome.evaluations);
-    if (const auto problem = storage::write_file_atomically(run.worker(options.host), text); !problem.empty()) {
-      spdlog::error("farewell_not_written error=\"{}\"", problem);
-      succeeded = false;
-    }
-  }
+  for (const auto& [ended, said, evaluations] : outcome.workers)
+    if (!said.host.empty() && (said.steps > 0 || outcome.left))
+      if (const auto problem =
+              storage::write_file_atomically(run.worker(said.host), ledger::to_json(said, evaluations));
+          !problem.empty()) {
+        spdlog::error("farewell_not_written error=\"{}\"", problem);
+        succeeded = false;
+      }
   // The arbitrator's ledger tells the whole run.
   if (options.file->arbitrator_host().name == options.host && !outcome.left) {
     run_summary summary;
@@ -283,7 +304,8 @@ int run(const run_arguments& arguments, command_context& context) {
   options.without_worker = arguments.without_worker;
   if (arguments.swarm_processes > 0)
     options.stand_ins = swarm_stand_ins(*file, arguments.swarm_processes);
-  options.agent_socket = arguments.agent_socket.empty() ? run.agent(0) : arguments.agent_socket;
+  if (const auto reason = find_agent_sockets(arguments.agent_sockets, run, options); !reason.empty())
+    return refuse(context.err, reason);
   if (!file->security.keys.empty())
     options.keys = links::host_directory(key_directory_of(*file), host->name);
   if (has_lasting_keys(run, *file))
@@ -341,9 +363,11 @@ void add_run(CLI::App& app, command_context& context) {
   command->add_flag("--log-json", arguments->log_json, "Log one JSON object per line");
   command->add_flag("--trace", arguments->trace,
                     "Trace this host to traces/HOST.jsonl; `dynamix-node trace` joins the hosts' files");
-  command->add_option("--agent-socket", arguments->agent_socket,
-                      "Where the training process joins, if the file's trainer is a client (default: agents/0.sock in "
-                      "the run directory)");
+  command->add_option(
+      "--agent-socket", arguments->agent_sockets,
+      "Where the training process joins, if the file's trainer is a client, once for each of the host's "
+      "workers (default: agents/0.sock, agents/1.sock ... in the run directory)")
+      ->allow_extra_args(false);
   command->add_flag("--without-worker", arguments->without_worker, "Run this host's arbitrators alone")->group("");
   command->add_option("--swarm-processes", arguments->swarm_processes, "Take so many processes for all its workers")
       ->group(""); // for `swarm`

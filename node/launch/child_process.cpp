@@ -36,14 +36,6 @@ std::vector<std::string> changed_environment(const std::vector<std::pair<std::st
 
 namespace {
 
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (auto& text : texts)
-    pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 /// Runs in the child between fork and exec: only what is async-signal-safe.
 [[noreturn]] void become(const char* program, char* const* arguments, char* const* environment, int input, int results,
                          int output, pid_t parent) {
@@ -65,6 +57,14 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 }
 
 } // namespace
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (auto& text : texts)
+    pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
 
 std::string to_string(const child_exit& ended) {
   if (ended.by_signal)

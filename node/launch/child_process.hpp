@@ -18,6 +18,9 @@ inline constexpr auto own_program_missing =
 /// This process's environment with `changes` made: "NAME=value".
 std::vector<std::string> changed_environment(const std::vector<std::pair<std::string, std::string>>& changes);
 
+/// To the texts, and a null pointer behind them, as exec takes them.
+std::vector<char*> pointers_to(std::vector<std::string>& texts);
+
 struct child_options {
   std::string program;                                          ///< a path
   std::vector<std::string> arguments;                           ///< without the program's name

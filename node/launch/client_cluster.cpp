@@ -73,18 +73,24 @@ std::string agent_directory(const run_directory& run) {
 
 void name_agents(launch_options& options) {
   std::size_t slot = 0;
-  for (const auto* worker : options.file.workers())
-    options.more_arguments[worker->name].insert(options.more_arguments[worker->name].end(),
-                                                {"--agent-socket", options.run.agent(slot++)});
+  for (const auto* worker : options.file.workers()) {
+    auto& arguments = options.more_arguments[cluster::host_of(worker->name)];
+    arguments.insert(arguments.end(), {"--agent-socket", options.run.agent(slot++)});
+  }
+}
+
+bool agents_listen(const run_directory& run, std::size_t count) {
+  for (std::size_t slot = 0; slot < count; ++slot)
+    if (!is_socket(run.agent(slot)))
+      return false;
+  return true;
 }
 
 void agents_watch::look(host_processes&, const std::vector<ledger::row>&, bool) {
   if (!listening_)
     return;
-  for (std::size_t slot = 0; slot < agents_; ++slot)
-    if (!is_socket(run_.agent(slot)))
-      return;
-  std::exchange(listening_, nullptr)();
+  if (agents_listen(run_, agents_))
+    std::exchange(listening_, nullptr)();
 }
 
 } // namespace dynamix::node

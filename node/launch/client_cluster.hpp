@@ -21,6 +21,9 @@ std::string agent_directory(const run_directory& run);
 /// Gives each worker's agent its socket, in the order of the workers.
 void name_agents(launch_options& options);
 
+/// Whether training processes can join at each of so many sockets of a run directory.
+bool agents_listen(const run_directory& run, std::size_t count);
+
 /// Sees that all agents of a run listen, and then says so once.
 class agents_watch : public launch_observer {
 public:

@@ -84,16 +84,10 @@ command_process::~command_process() {
 std::string command_process::start(const std::vector<std::string>& command,
                                    const std::vector<std::pair<std::string, std::string>>& environment,
                                    const std::string& group) {
-  std::vector<std::string> texts = command;
-  std::vector<char*> arguments;
-  for (auto& text : texts)
-    arguments.push_back(text.data());
-  arguments.push_back(nullptr);
+  auto texts = command;
+  const auto arguments = pointers_to(texts);
   auto variables = changed_environment(environment);
-  std::vector<char*> variable_pointers;
-  for (auto& text : variables)
-    variable_pointers.push_back(text.data());
-  variable_pointers.push_back(nullptr);
+  const auto variable_pointers = pointers_to(variables);
   const int procs = group.empty() ? -1 : open((group + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC);
   std::array<int, 2> pipe{-1, -1};
   if (pipe2(pipe.data(), O_CLOEXEC) != 0)
@@ -146,6 +140,14 @@ child_exit command_process::wait() {
   }
   signal_receiver = 0;
   return *ended_;
+}
+
+std::string become_command(const std::vector<std::string>& command,
+                           const std::vector<std::pair<std::string, std::string>>& environment) {
+  auto texts = command;
+  auto variables = changed_environment(environment);
+  execvpe(command.front().c_str(), pointers_to(texts).data(), pointers_to(variables).data());
+  return fmt::format("cannot start {}: {}", command.front(), std::strerror(errno));
 }
 
 void command_process::signal(int number) const {

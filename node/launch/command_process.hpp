@@ -36,4 +36,8 @@ private:
   std::optional<child_exit> ended_;
 };
 
+/// This process becomes the command, with that environment. Returns why it cannot.
+std::string become_command(const std::vector<std::string>& command,
+                           const std::vector<std::pair<std::string, std::string>>& environment);
+
 } // namespace dynamix::node

@@ -184,12 +184,14 @@ private:
       finish();
   }
 
-  /// By its worker's own word, or by its replica's in the ledger.
+  /// By its workers' own word, or by its replica's in the ledger.
   bool has_left(const std::string& host) const {
     if (!options_.file.find(host)->takes_part())
       return replicas_left_.contains(host);
-    const auto said = read_worker_file(options_.run.worker(host));
-    return said && messages::tells_leave(said->farewell);
+    return std::ranges::all_of(options_.file.find(host)->members(), [this](const auto* worker) {
+      const auto said = read_worker_file(options_.run.worker(worker->name));
+      return said && messages::tells_leave(said->farewell);
+    });
   }
 
   /// As `systemctl stop` means it: whoever asked for it starts it again. A process may end some time after its leave.
@@ -303,7 +305,7 @@ private:
     } else if (event != nullptr &&
                (event->event == ledger::event_kind::joined || event->event == ledger::event_kind::rejoined ||
                 event->event == ledger::event_kind::follows)) {
-      back(event->host);
+      back(cluster::host_of(event->host));
     }
   }
 

@@ -8,7 +8,7 @@
 ///   report.txt            the text of `dynamix-node report`
 ///   report.html           the run as a page
 ///   logs/HOST.log         what a host's process said
-///   workers/HOST.json     a worker's farewell and evaluations
+///   workers/HOST.json     a worker's farewell and evaluations; of several of a host HOST+0.json and so on
 ///   checkpoints/          of the model and of the policy
 ///   traces/HOST.jsonl     with --trace: what a host did when; joined in trace.json
 ///   agents/SLOT.sock      where training processes join, if they are clients
@@ -40,7 +40,9 @@ public:
   std::string agents() const { return path_ + "/agents"; }
   std::string agent(std::size_t slot) const { return fmt::format("{}/{}.sock", agents(), slot); }
   std::string log(const std::string& host) const { return path_ + "/logs/" + host + ".log"; }
-  std::string worker(const std::string& host) const { return path_ + "/workers/" + host + ".json"; }
+  std::string worker(const std::string& name) const {
+    return path_ + "/workers/" + cluster::file_name_of(name) + ".json";
+  }
 
   bool exists() const;
   /// True when it does not exist or holds nothing.

@@ -8,11 +8,14 @@ import selectors
 import shutil
 import subprocess
 import time
-from typing import Dict, Optional, Union
+from typing import TYPE_CHECKING, Dict, Optional, Union
 
 from .client import DynamixError, agent_path
 from .library import built
 from .peers import Peers
+
+if TYPE_CHECKING:
+    import torch
 
 _log = logging.getLogger("dynamix")
 _START_SECONDS = 30
@@ -39,6 +42,25 @@ def find(agent: Agent, peers: Peers) -> str:
         return path
     path = os.fspath(agent)
     return os.path.join(path, f"{local_rank(peers)}.sock") if os.path.isdir(path) else path
+
+
+def gpu_index(number: int, visible: Optional[str]) -> Optional[int]:
+    """Which of this process's CUDA devices the driver's GPU `number` is, under $CUDA_VISIBLE_DEVICES; None: not known."""
+    if visible is None:
+        return number
+    names = [name.strip() for name in visible.split(",")]
+    if str(number) in names:
+        return names.index(str(number))
+    return 0 if len(names) == 1 else None
+
+
+def check_gpu(number: int, device: torch.device) -> None:
+    """Warns where a model is on another GPU than the one that the cluster file gives its worker (-1: none)."""
+    wanted = gpu_index(number, os.environ.get("CUDA_VISIBLE_DEVICES")) if number >= 0 else None
+    if device.type == "cuda" and wanted is not None and device.index != wanted:
+        _log.warning("the cluster file gives this worker GPU %d, which is cuda:%d here, and its model is on %s: start it "
+                     "by `dynamix-node exec --run RUN --name HOST --slot I`, or put the model on that device", number,
+                     wanted, device)
 
 
 def program() -> str:

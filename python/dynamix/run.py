@@ -54,6 +54,7 @@ class Status:
     stop: bool             #: the members agreed to stop; the loader gives no more batches
     noise_scale: float     #: samples; NaN while it is not known
     progress: float        #: steps of the base batch
+    gpu: Optional[int]     #: that the cluster file gives this worker, by the driver's number; None: it gives none
 
 
 class Run:
@@ -97,10 +98,14 @@ class Run:
         """Connects to the agent. Raises on all members where one cannot."""
         problem = None
         self._linked = bool(path)
+        before = os.sched_getaffinity(0)
         try:
             self._client = Client(self._peers.position, self._peers.size, path)
         except DynamixError as error:
             problem = str(error)
+        cpus = os.sched_getaffinity(0)  # the agent of several workers gives each its part of the machine
+        if cpus != before and torch.get_num_threads() > len(cpus):
+            torch.set_num_threads(len(cpus))
         # Members of an elastic run come one by one.
         said = self._peers.gather_objects(problem) if not self._peers.elastic else [problem]
         problems = [f"member {member}: {text}" for member, text in enumerate(said) if text]
@@ -159,6 +164,8 @@ class Run:
             self._join_members(self._peers, workload)
         else:
             self._introduce(workload)
+        device = next((parameter.device for parameter in self._model.parameters()), torch.device("cpu"))
+        agents.check_gpu(self._client.status().gpu - 1, device)
         if self._hook is not None:
             self._hook.step = self._step
         if self._state is not None and not self.came_in:
@@ -399,7 +406,7 @@ class Run:
         noise = now.noise_scale if now.noise_valid else math.nan
         return Status(now.batch, now.global_batch, tuple(client.batches(self._peers.size)), now.step, now.samples, now.epoch,
                       now.cursor, now.window, now.generation, now.decisions, bool(now.connected), bool(now.stop), noise,
-                      now.progress)
+                      now.progress, now.gpu - 1 if now.gpu else None)
 
     def state_dict(self) -> Dict[str, Any]:
         """The state behind the last completed step, the same on all members, however much has been fetched ahead: for

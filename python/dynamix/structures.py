@@ -84,4 +84,5 @@ class RawStatus(Sized):
     _fields_ = [("size", c_uint32), ("batch", c_uint32), ("global_batch", c_uint64), ("step", c_uint64),
                 ("samples", c_uint64), ("epoch", c_uint64), ("cursor", c_uint64), ("window", c_uint64),
                 ("generation", c_uint64), ("decisions", c_uint64), ("connected", c_uint32), ("stop", c_uint32),
-                ("rank", c_uint32), ("noise_valid", c_uint32), ("noise_scale", c_double), ("progress", c_double)]
+                ("rank", c_uint32), ("noise_valid", c_uint32), ("noise_scale", c_double), ("progress", c_double),
+                ("gpu", c_uint32), ("reserved", c_uint32)]

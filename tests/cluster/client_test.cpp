@@ -1,12 +1,17 @@
 /// Agents whose training processes are the user's: here the test itself, frame by frame, or children of it.
 
+#include "client/cores.hpp"
 #include "messages/leave.hpp"
+#include "storage/atomic_file.hpp"
 #include "tests/cluster/trial.hpp"
 #include "tests/unit/actors/frame_client.hpp"
 
 #include <csignal>
+#include <deque>
+#include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -17,8 +22,10 @@ namespace {
 
 using dynamix::testing::frame_client;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr std::uint32_t window_steps = 2;
 
@@ -319,6 +326,173 @@ TEST_F(TrainingClients, AreAskedToStopAndEndInOrder) {
   second->say_farewell(true, "stopped");
   agents->wait();
   EXPECT_EQ(messages::end_of(farewell_of("w0")), messages::farewell_end::stopped);
+}
+
+/// "w0" and "w1" with two workers each, all with keys and each with a run directory of its own, as on machines of their
+/// own.
+class ClientsOfSharedHosts : public Clients {
+protected:
+  void SetUp() override {
+    write_file({.dataset = "unused",
+                .more = "[security]\nkeys = \"keys\"\n",
+                .training = "trainer = \"client\"\n",
+                .arbitrator = "policy = \"goodput\"\n",
+                .cluster = patient_cluster});
+    for (const std::string name : {"w0", "w1"})
+      replace_in_file("name = \"" + name + "\"\n", "name = \"" + name + "\"\nworkers = 2\n");
+    const auto made = end_of({"keys", "init", "--cluster", file()});
+    ASSERT_EQ(made.code, 0) << made.output;
+    hub.emplace(start_host("hub"));
+    first.emplace(start_apart("w0"));
+    second.emplace(start_apart("w1"));
+    for (const auto* host : {"w0", "w1"})
+      for (const std::size_t slot : {0, 1})
+        ASSERT_TRUE(wait_until([&] { return std::filesystem::exists(run_of(host).agent(slot)); }))
+            << hub->said() << first->said() << second->said();
+  }
+  node::run_directory run_of(const std::string& host) const {
+    return node::run_directory(directory_.path() + "/" + host);
+  }
+  program start_apart(const std::string& host) const {
+    return start({"run", "--cluster", file(), "--name", host, "--out", run_of(host).path(), "--log-to-stderr"});
+  }
+
+  std::optional<program> hub;
+  std::optional<program> first;
+  std::optional<program> second;
+};
+
+TEST_F(ClientsOfSharedHosts, OutliveEachOtherAndEndTogether) {
+  const pid_t killed = child([&] {
+    auto* leaked = new scripted_client(run_of("w0").agent(1), 4);
+    leaked->await_place();
+    leaked->train_window();
+  });
+  std::deque<scripted_client> others;
+  others.emplace_back(run_of("w0").agent(0), 4);
+  others.emplace_back(run_of("w1").agent(0), 4);
+  others.emplace_back(run_of("w1").agent(1), 4);
+  std::set<std::uint32_t> ranks;
+  for (auto& one : others) {
+    ranks.insert(one.welcome.rank);
+    EXPECT_EQ(one.welcome.workers, 4U);
+    EXPECT_EQ(one.welcome.gpu, -1);
+    ASSERT_TRUE(one.await_place()) << hub->said() << first->said() << second->said();
+    one.train_window();
+  }
+  EXPECT_EQ(ranks, (std::set<std::uint32_t>{0, 2, 3}));
+  EXPECT_EQ(others[2].welcome.host, "w1/1");
+  if (!others[1].welcome.cores.empty()) {
+    EXPECT_THAT(others[1].welcome.cores, Not(Contains(others[2].welcome.cores.front())));
+  }
+  ASSERT_TRUE(wait_for_windows(1));
+  for (auto& one : others)
+    ASSERT_TRUE(one.await_decision());
+  kill_child(killed);
+  EXPECT_TRUE(wait_until([&] { return first->says("client_lost") && first->says("worker=w0/1"); })) << first->said();
+  others.emplace_back(run_of("w0").agent(1), 4, 1);
+  for (auto& one : others)
+    ASSERT_TRUE(one.await_place()) << hub->said() << first->said() << second->said();
+  for (auto& one : others) {
+    EXPECT_EQ(one.generation, others.front().generation);
+    EXPECT_FALSE(one.frames.ended()) << "its sibling's death costs it nothing";
+    one.say_farewell();
+  }
+  for (auto* host : {&*hub, &*first, &*second})
+    EXPECT_EQ(host->wait().code, 0) << host->said();
+  for (const auto& generation : generations())
+    EXPECT_THAT(generation.members, ElementsAre("w0/0", "w0/1", "w1/0", "w1/1"));
+  for (const auto& event : rows<ledger::event>())
+    if (event.event == ledger::event_kind::lost) {
+      EXPECT_EQ(event.host, "w0/1") << event.text;
+    }
+  for (const auto* host : {"w0", "w1"})
+    for (const auto* slot : {"0", "1"})
+      EXPECT_TRUE(std::filesystem::exists(run_of(host).path() + "/workers/" + host + "+" + slot + ".json"));
+}
+
+TEST_F(Clients, OfOneHostFindItsAgentAgain) {
+  write_file({.slowdowns = {1},
+              .dataset = "unused",
+              .training = "trainer = \"client\"\n",
+              .arbitrator = "policy = \"goodput\"\n",
+              .cluster = patient_cluster});
+  replace_in_file("name = \"w0\"\n", "name = \"w0\"\nworkers = 2\n");
+  auto agents = start_agents();
+  {
+    auto before = client(0);
+    auto sibling = client(1);
+    ASSERT_TRUE(before.await_place() && sibling.await_place());
+    before.train_window();
+    sibling.train_window();
+    ASSERT_TRUE(wait_for_windows(1));
+    ASSERT_TRUE(agents.signal_host("w0", SIGKILL));
+    EXPECT_FALSE(before.frames.await<messages::client_notice>().has_value());
+    EXPECT_TRUE(before.frames.ended());
+  }
+  ASSERT_TRUE(wait_for_agent(0) && wait_for_agent(1));
+  auto first = client(0, window_steps);
+  auto second = client(1, window_steps);
+  ASSERT_TRUE(first.await_place() && second.await_place());
+  first.train_window();
+  second.train_window();
+  first.say_farewell();
+  second.say_farewell();
+  const auto ended = agents.wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_TRUE(farewell_of("w0/1").succeeded);
+}
+
+/// Beside an agent that has sockets, and does nothing more.
+class ExecBesideAnAgent : public Clients {
+protected:
+  void SetUp() override {
+    write_file(
+        {.slowdowns = {1}, .dataset = "unused", .training = "trainer = \"client\"\n", .cluster = patient_cluster});
+    replace_in_file("name = \"w0\"\n", "name = \"w0\"\ngpus = [4, 6]\n");
+    ASSERT_EQ(run().create(), "");
+    ASSERT_EQ(storage::write_file_atomically(run().cluster_file(), contents_of(file())), "");
+    std::filesystem::create_directory(run().agents());
+    for (const std::size_t slot : {0, 1})
+      ASSERT_EQ(::mknod(run().agent(slot).c_str(), S_IFSOCK | 0600, 0), 0);
+  }
+  ended_program exec(std::vector<std::string> arguments, const std::string& script) const {
+    arguments.insert(arguments.begin(), "exec");
+    arguments.insert(arguments.end(), {"--run", run().path(), "--", "/bin/sh", "-c", script});
+    return end_of(arguments);
+  }
+};
+
+TEST_F(ExecBesideAnAgent, ShowsTheCommandItsSocketItsGpuAndItsCores) {
+  const auto said = "echo \"$DYNAMIX_AGENT $CUDA_VISIBLE_DEVICES ${LOCAL_RANK-none}\"; "
+                    "grep Cpus_allowed_list /proc/self/status; exit 3";
+  const auto all = exec({"--name", "w0"}, said);
+  EXPECT_EQ(all.code, 3) << all.output;
+  EXPECT_THAT(all.output, HasSubstr(run().agents() + " 4,6 none\n"));
+  const auto one = exec({"--name", "w0", "--slot", "1"}, said);
+  EXPECT_EQ(one.code, 3) << one.output;
+  EXPECT_THAT(one.output, HasSubstr(run().agent(1) + " 6 0\n"));
+  const auto own = client::split_cores(client::read_machine_cores(), 2)[1];
+  if (!own.empty()) {
+    EXPECT_THAT(one.output, HasSubstr("Cpus_allowed_list:\t" + client::to_cpu_list(own) + "\n"));
+  }
+}
+
+TEST_F(ExecBesideAnAgent, SaysWhatIsWrong) {
+  EXPECT_THAT(exec({"--name", "w0", "--slot", "2"}, "exit 3").output,
+              HasSubstr("host w0 has 2 workers, counted from 0"));
+  EXPECT_THAT(exec({"--name", "hub"}, "exit 3").output, HasSubstr("no host of " + run().cluster_file()));
+  EXPECT_THAT(exec({"--name", "w0/1"}, "exit 3").output, HasSubstr("no host of " + run().cluster_file()));
+  const auto unnamed = exec({"--slot", "1"}, "exit 3");
+  EXPECT_EQ(unnamed.code, 2);
+  EXPECT_THAT(unnamed.output, HasSubstr("--slot needs --name"));
+  EXPECT_THAT(exec({"--name", "w0", "--workers", "2"}, "exit 3").output, HasSubstr("it needs --run RUN"));
+  const auto missing = end_of({"exec", "--name", "w0", "--run", run().path(), "--", "/no/such/program"});
+  EXPECT_EQ(missing.code, 127);
+  EXPECT_THAT(missing.output, HasSubstr("cannot start /no/such/program"));
+  const auto launched = end_of({"launch", "--cluster", file(), "--out", directory_.path() + "/launched"});
+  EXPECT_EQ(launched.code, 2);
+  EXPECT_THAT(launched.output, HasSubstr("host \"w0\" has several workers, which launch does not start yet"));
 }
 
 TEST_F(Clients, MayFailAndBeStartedAgain) {

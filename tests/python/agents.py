@@ -3,8 +3,10 @@ import contextlib
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import tempfile
+import time
 
 import ranks  # noqa: F401  (finds the package)
 
@@ -59,6 +61,66 @@ class Started:
 
     def log(self, worker):
         return pathlib.Path(self.run, "logs", f"worker-{worker}.log").read_text(errors="replace")
+
+
+def _free_ports(count):
+    """Below those that the kernel gives away by itself, from a place on that differs between processes."""
+    ports, port = [], 20_000 + os.getpid() * 16 % 12_000
+    while len(ports) < count:
+        port = port + 1 if port < 32_000 else 20_000
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            ports.append(port)
+    return ports
+
+
+class Host:
+    """The process of a host, its run directory, and what it has said."""
+
+    def __init__(self, folder, name):
+        self.name, self.run = name, os.path.join(folder, name)
+        self._said = pathlib.Path(folder, f"{name}.log")
+        command = [agent.program(), "run", "--cluster", os.path.join(folder, "cluster.toml"), "--name", name,
+                   "--out", self.run, "--log-to-stderr"]
+        with open(self._said, "wb") as said:
+            self.process = subprocess.Popen(command, stdout=said, stderr=said)
+
+    def said(self):
+        return self._said.read_text(errors="replace")
+
+    def socket(self, slot):
+        return os.path.join(self.run, "agents", f"{slot}.sock")
+
+
+@contextlib.contextmanager
+def shared_hosts(hosts, workers, **settings):
+    """An arbitrator, and so many hosts with so many workers each, every one with a process of its own, as on machines of
+    their own, and GPUs of the numbers 10 HOST + WORKER; settings of [batch], [arbitrator] ... as in `started`. The arbitrator comes first."""
+    with tempfile.TemporaryDirectory() as folder:
+        sections = {"cluster": ['name = "shared"', "detect_ms = 5000"], "training": ['trainer = "client"'],
+                    "dashboard": ['listen = ""'], "arbitrator": ['policy = "goodput"']}
+        for name, value in settings.items():
+            section, _, field = name.partition("__")
+            sections.setdefault(section, []).append(f"{field} = {value}")
+        text = "".join(f"[{section}]\n" + "\n".join(lines) + "\n" for section, lines in sections.items())
+        ports = _free_ports(hosts + 1)
+        text += f'[[host]]\nname = "hub"\nport = {ports[0]}\nroles = ["arbitrator"]\n'
+        for i in range(hosts):
+            gpus = [10 * i + slot for slot in range(workers)]
+            text += f'[[host]]\nname = "m{i}"\nport = {ports[i + 1]}\nworkers = {workers}\ngpus = {gpus}\n'
+        pathlib.Path(folder, "cluster.toml").write_text(text, encoding="utf-8")
+        started_hosts = [Host(folder, name) for name in ["hub"] + [f"m{i}" for i in range(hosts)]]
+        try:
+            limit = time.monotonic() + 60
+            while not all(os.path.exists(host.socket(slot)) for host in started_hosts[1:] for slot in range(workers)):
+                if time.monotonic() > limit or any(host.process.poll() is not None for host in started_hosts):
+                    raise RuntimeError("\n".join(host.said() for host in started_hosts))
+                time.sleep(0.02)
+            yield started_hosts
+        finally:
+            for host in started_hosts:
+                host.process.kill()
+                host.process.wait()
 
 
 @contextlib.contextmanager

@@ -84,6 +84,34 @@ TEST(Authority, OfWorkersEndsWithThemselves) {
                                      });
 }
 
+TEST(Authority, OfAHostWithSeveralWorkersIsOverThoseAlone) {
+  const auto read = cluster::parse_cluster_text(
+      "[cluster]\nname = \"x\"\n[training]\ntrainer = \"client\"\n[[host]]\nname = \"hub\"\nport = 7400\nroles = "
+      "[\"arbitrator\"]\n[[host]]\nname = \"a\"\nport = 7401\nworkers = 2\n[[host]]\nname = \"b\"\nport = 7402\n"
+      "workers = 2\n",
+      "x.toml");
+  ASSERT_TRUE(read.errors.empty());
+  expect(read.file, {
+                        {"hub", "a", {kind::hello, "a/0"}, true},
+                        {"hub", "a", {kind::hello, "a/1"}, true},
+                        {"hub", "a", {kind::hello, "b/0"}, false},
+                        {"hub", "a", {kind::hello, "a/2"}, false},
+                        {"hub", "a", {kind::report, "a/1", {1}}, true},
+                        {"hub", "a", {kind::report, "b/0", {2}}, false},
+                        {"hub", "a", {kind::report, "a/1", {2}}, false},
+                        {"hub", "a", {kind::beat, "", {0}}, true},
+                        {"hub", "a", {kind::beat, "", {3}}, false},
+                        {"hub", "b", {kind::absent, "", {3}}, true},
+                        {"hub", "b", {kind::farewell, "b/1", {3}}, true},
+                        {"hub", "b", {kind::farewell, "b/1", {1}}, false},
+                        {"hub", "a", {kind::evaluation}, true},
+                        {"hub", "a", {kind::decision}, false},
+                        {"a", "hub", {kind::decision}, true},
+                        {"a", "b", {kind::decision}, false},
+                        {"a", "hub", {kind::answer}, true},
+                    });
+}
+
 TEST(Authority, OverAWorkerIsItsArbitrators) {
   expect(cluster_of({"hub"}, 2, ""), {
                                          {"w0", "hub", {kind::decision}, true},

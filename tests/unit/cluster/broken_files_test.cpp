@@ -268,7 +268,7 @@ TEST(ClusterFile, HasAtMost4096WorkersWhateverElseItHas) {
   EXPECT_TRUE(with("").errors.empty());
   const auto errors = with("[[host]]\nname = \"x\"\nport = 9001\n").errors;
   ASSERT_EQ(errors.size(), 1U);
-  EXPECT_NE(errors[0].message.find("4097 hosts have the role \"worker\"; at most 4096 may"), std::string::npos);
+  EXPECT_NE(errors[0].message.find("there are 4097 workers; at most 4096 may be"), std::string::npos);
 }
 
 TEST(BrokenClusterFile, WithoutHostsOrWorkersIsRefused) {

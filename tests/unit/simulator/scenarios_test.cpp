@@ -131,6 +131,22 @@ TEST(Scenario, SaysWhatItLacks) {
                           HasSubstr("cnn.toml:3:2: workload is unknown; a device profile has \"profile\"")));
 }
 
+TEST(Scenario, HasAProfileAndALinkForEachOfAHostsWorkers) {
+  const auto parsed = cluster::parse_cluster_text(
+      "[cluster]\nname = \"x\"\n[training]\ntrainer = \"client\"\n[simulation]\nworkload = \"workloads/cnn.toml\"\n"
+      "profile = \"profiles/cpu-lenet.toml\"\nrandomise = 0.5\n[[host]]\nname = \"ada\"\nport = 1\nworkers = 3\n"
+      "bandwidth_mbit = 100\nroles = [\"worker\", \"arbitrator\"]\n",
+      (deployments / "x.toml").string());
+  ASSERT_THAT(parsed.errors, IsEmpty());
+  scenario what;
+  ASSERT_THAT(load_scenario(parsed.file, what), IsEmpty());
+  EXPECT_EQ(what.profiles.size(), 3U);
+  const auto varied = randomise(what, 3);
+  EXPECT_NE(varied.file.hosts[0].bandwidth_mbit, 100);
+  for (const auto* worker : varied.file.workers())
+    EXPECT_EQ(worker->bandwidth_mbit, varied.file.hosts[0].bandwidth_mbit);
+}
+
 TEST(Randomise, ChangesNothingWithoutARange) {
   auto what = testing::quiet_scenario(2);
   const auto same = randomise(what, 3);

@@ -123,7 +123,7 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
       {"swarm", {"messages/types.hpp", "cluster/", "storage/", "policy/", "simulator/"}},
       {"actors",
        {"messages/", "cluster/", "storage/", "telemetry/", "policy/", "trainer/", "simulator/", "replication/",
-        "swarm/", "ledger/", "session/", "exchange/", "links/"}},
+        "swarm/", "ledger/", "session/", "client/", "exchange/", "links/"}},
       {"faults", {"messages/types.hpp", "settings/", "cluster/", "storage/", "ledger/"}},
       {"dashboard", {"messages/types.hpp", "cluster/", "storage/", "ledger/", "links/"}},
       {"node", all},

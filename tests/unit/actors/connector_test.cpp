@@ -1,0 +1,82 @@
+#include "actors/connector.hpp"
+#include "actors/gateway.hpp"
+#include "actors/system.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+
+namespace dynamix::actors {
+namespace {
+
+struct heard {
+  std::atomic<int> served = 0;
+  std::atomic<int> connected = 0;
+  std::atomic<int> lost = 0;
+};
+
+connected_actor::behavior_type listen(connected_actor::pointer, const std::shared_ptr<heard>& what) {
+  return {[what](atom::serve, const connector_actor&) { ++what->served; },
+          [what](atom::connected, const gateway_actor&) { ++what->connected; }, [what](atom::lost) { ++what->lost; }};
+}
+
+bool becomes(const std::atomic<int>& number, int wanted) {
+  for (int look = 0; look < 6000 && number != wanted; ++look)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return number == wanted;
+}
+
+/// A host whose gateway is its own, with two workers.
+class SharedConnector : public testing::Test {
+protected:
+  SharedConnector() {
+    std::vector<connected_actor> owners;
+    for (const auto& one : heard_)
+      owners.push_back(system_.spawn(listen, one));
+    connector_ = system_.spawn<caf::detached>(connector, connector_options{.targets = {{.host = "hub"}}}, owners);
+    gateway_ = system_.spawn(gateway, std::string("hub"), true, std::shared_ptr<host_events>());
+    caf::anon_send(connector_, atom::serve_v, caf::actor_cast<gateway_actor>(gateway_));
+  }
+  ~SharedConnector() override {
+    caf::anon_send_exit(connector_, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(gateway_, caf::exit_reason::user_shutdown);
+  }
+  void expect_connections(int number) {
+    for (const auto& one : heard_) {
+      EXPECT_TRUE(becomes(one->connected, number)) << one->connected;
+      EXPECT_EQ(one->lost, number - 1);
+    }
+  }
+
+  system_config config_{cluster::derive_timeouts(1000)};
+  caf::actor_system system_{config_};
+  const std::vector<std::shared_ptr<heard>> heard_ = {std::make_shared<heard>(), std::make_shared<heard>()};
+  connector_actor connector_;
+  gateway_local gateway_;
+};
+
+TEST_F(SharedConnector, TellsAllWorkersOfTheHost) {
+  expect_connections(1);
+  for (const auto& one : heard_)
+    EXPECT_EQ(one->served, 1);
+}
+
+TEST_F(SharedConnector, GoesOnForAllWhereOneSaysThatNobodyLeads) {
+  expect_connections(1);
+  caf::anon_send(connector_, atom::redirect_v, std::string());
+  expect_connections(2);
+}
+
+TEST_F(SharedConnector, IgnoresWhoIsLateToSayWhoLeads) {
+  expect_connections(1);
+  caf::anon_send(connector_, atom::redirect_v, std::string("hub")); // as another worker said before
+  caf::anon_send(connector_, atom::attempt_v); // if it had not been ignored, it would connect at once
+  caf::anon_send(connector_, atom::redirect_v, std::string());
+  expect_connections(2);
+}
+
+} // namespace
+} // namespace dynamix::actors
