@@ -88,7 +88,7 @@ messages::welcome membership::check(const messages::hello& hello, double now_sec
   if (protocol == 0)
     return refuse(welcome_verdict::protocol_mismatch,
                   fmt::format("host {} speaks {}, this arbitrator {}; run the same release on every host, or two that "
-                              "follow each other",
+                              "have a protocol in common",
                               hello.host, to_text(messages::protocols_of(hello)), to_text(messages::protocol_range{})));
   if (hello.cluster != cluster_)
     return refuse(welcome_verdict::cluster_mismatch,

@@ -14,9 +14,11 @@
 namespace dynamix::messages {
 
 /// The protocols that this release speaks. The newest rises with every change of a message's meaning that an older
-/// release would misread. 4: a hello names the oldest and the newest, and a welcome the one that is spoken.
-inline constexpr std::uint32_t oldest_protocol = 3;
-inline constexpr std::uint32_t newest_protocol = 4;
+/// release would misread. 4: a hello names the oldest and the newest, and a welcome the one that is spoken. 5: workers
+/// exchange other blocks with their gradients (rows of compressed sums, in a ring and through servers, sketches' cells,
+/// the last word to servers), which nobody negotiates, so it is the oldest, too.
+inline constexpr std::uint32_t oldest_protocol = 5;
+inline constexpr std::uint32_t newest_protocol = 5;
 
 // Limits on everything that a peer can send.
 inline constexpr std::uint32_t max_workers = 4096;

@@ -80,7 +80,7 @@ void client_slot::received(connection_number number, const messages::client_hell
   if (protocol == 0)
     return refuse(number, client_verdict::protocol_mismatch,
                   fmt::format("the training process speaks {}, the agent of host {} {}; install the same release, "
-                              "or two that follow each other",
+                              "or two with a protocol in common",
                               to_text(messages::protocols_of(said)), welcome.host,
                               to_text(messages::protocol_range{})));
   if (closed_because_)

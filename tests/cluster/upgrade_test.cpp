@@ -1,5 +1,5 @@
 /// A cluster whose hosts are restarted one by one with another release. DYNAMIX_OLDER_PROGRAM names the dynamix-node of
-/// an earlier one; without it there is nothing to try.
+/// an earlier one that speaks protocol 5; without it there is nothing to try.
 
 #include "tests/cluster/trial.hpp"
 
@@ -19,7 +19,7 @@ protected:
   void SetUp() override {
     const char* older = std::getenv("DYNAMIX_OLDER_PROGRAM");
     if (older == nullptr)
-      GTEST_SKIP() << "DYNAMIX_OLDER_PROGRAM names no dynamix-node of an earlier release";
+      GTEST_SKIP() << "DYNAMIX_OLDER_PROGRAM names no dynamix-node of an earlier release with protocol 5";
     before_ = GetParam() ? older : DYNAMIX_NODE_PROGRAM;
     after_ = GetParam() ? DYNAMIX_NODE_PROGRAM : older;
   }
@@ -48,7 +48,7 @@ TEST_P(RollingRestart, LosesNoStep) {
     ASSERT_TRUE(wait_for_generation({"w0", "w1"}, newest)) << at(worker).said();
   }
   if (GetParam()) {
-    EXPECT_THAT(at("w1").said(), HasSubstr("protocol=3 waiting for a place")) << "as its arbitrator speaks";
+    EXPECT_THAT(at("w1").said(), HasSubstr("protocol=5 waiting for a place")) << "as its arbitrator speaks";
   }
   const auto term = windows().back().key.term;
   at("hub").signal(SIGKILL); // asked in order, the only arbitrator ends the training

@@ -21,7 +21,7 @@ TEST_F(Membership, TellsEachWorkerTheProtocolThatBothSpeak) {
   EXPECT_EQ(admit(before).protocol, messages::oldest_protocol);
   EXPECT_EQ(admit(hello("ben")).protocol, messages::newest_protocol);
   auto behind = hello("cy");
-  behind.protocol = messages::newest_protocol;
+  behind.protocol = 1;
   behind.newest_protocol = messages::newest_protocol + 1;
   EXPECT_EQ(admit(behind).protocol, messages::newest_protocol);
   EXPECT_EQ(members.count(member_state::waiting), 3U);
@@ -32,8 +32,11 @@ TEST_F(Membership, RefusesWhoDoesNotFitAndSaysWhy) {
   said.protocol = messages::newest_protocol + 1;
   said.newest_protocol = messages::newest_protocol + 2;
   EXPECT_EQ(admit(said).verdict, welcome_verdict::protocol_mismatch);
-  EXPECT_EQ(admit(said).detail.find("host ada speaks protocols 5 to 6, this arbitrator protocols 3 to 4; run"), 0U)
+  EXPECT_EQ(admit(said).detail.find("host ada speaks protocols 6 to 7, this arbitrator protocol 5; run"), 0U)
       << admit(said).detail;
+  said.protocol = 3;
+  said.newest_protocol = messages::oldest_protocol - 1;
+  EXPECT_EQ(admit(said).verdict, welcome_verdict::protocol_mismatch) << "what it exchanges has other blocks";
   said = hello("ada");
   said.cluster = "other";
   EXPECT_EQ(admit(said).verdict, welcome_verdict::cluster_mismatch);
