@@ -141,9 +141,10 @@ private:
   void list() {
     std::vector<int> found;
     find(of_, 0, found);
-    std::erase_if(children_, [&](const child& each) { return std::ranges::count(found, each.number) == 0; });
+    // One that is not among them may live all the same: the kernel's list leaves some out while others end, and does
+    // not have those whose parent has ended. Taken away and added again, it would count twice.
     for (const int number : found)
-      if (std::ranges::find(children_, number, &child::number) == children_.end())
+      if (children_.size() < children_max && std::ranges::find(children_, number, &child::number) == children_.end())
         children_.push_back(
             {.number = number, .stat = {AT_FDCWD, (directory_of(number) + "/stat").c_str()}, .seconds = 0});
   }

@@ -55,6 +55,39 @@ protected:
       ::close(end);
   }
 
+  /// In the child: starts a process that starts another one, which burns time when it is told to.
+  void start_workers() {
+    std::array<int, 2> orders{};
+    std::array<int, 2> done{};
+    ASSERT_EQ(::pipe(orders.data()), 0);
+    ASSERT_EQ(::pipe(done.data()), 0);
+    char letter = 'd';
+    worker_ = ::fork();
+    if (worker_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::fork() == 0) {
+        ::close(orders[1]);
+        while (::write(done[1], &letter, 1) == 1 && ::read(orders[0], &letter, 1) == 1)
+          burn_time();
+        ::_exit(0);
+      }
+      ::pause();
+      ::_exit(1);
+    }
+    EXPECT_EQ(::read(done[0], &letter, 1), 1);
+    worker_orders_ = orders[1];
+    worker_answers_ = done[0];
+  }
+
+  /// In the child: ends the first of them, and lets the other one burn time.
+  void orphan_worker() {
+    char letter = 'b';
+    ::kill(worker_, SIGKILL);
+    ::waitpid(worker_, nullptr, 0);
+    EXPECT_EQ(::write(worker_orders_, &letter, 1), 1);
+    EXPECT_EQ(::read(worker_answers_, &letter, 1), 1);
+  }
+
   /// In the child: a process that it has started measures it, and burns time.
   void start_agent() {
     const int agent = ::fork();
@@ -81,6 +114,12 @@ protected:
       ::kill(worker_, SIGKILL);
       ::waitpid(worker_, nullptr, 0);
       break;
+    case 'p':
+      start_workers();
+      break;
+    case 'o':
+      orphan_worker();
+      break;
     case 'a':
       start_agent();
       break;
@@ -92,6 +131,8 @@ protected:
 
   std::optional<loopback_connection> connection_; ///< the child's
   int worker_ = 0;                                ///< the child's
+  int worker_orders_ = -1;                        ///< the child's end of a pipe, as is the next one
+  int worker_answers_ = -1;
   double* seen_seconds_ = static_cast<double*>(
       ::mmap(nullptr, sizeof(double), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)); ///< of `start_agent`
   working_child child_{[this](char order) { work(order); }};
@@ -140,6 +181,17 @@ TEST_F(ProcessProbe, CountsTheTimeOfLoaderWorkersWhileTheyLiveAndBehindTheirEnd)
   child_.order('e');
   const auto ended = sample(*probe, 4);
   EXPECT_GE(ended.cpu_seconds, living.cpu_seconds);
+}
+
+TEST_F(ProcessProbe, CountsAWorkerThatTheKernelListsNoMore) {
+  if (::access("/proc/thread-self/children", R_OK) != 0)
+    GTEST_SKIP() << "this kernel lists no children (CONFIG_PROC_CHILDREN)";
+  const auto probe = make_procfs_probe(child_.process());
+  child_.order('p');
+  const auto before = sample(*probe, 0);
+  child_.order('o');
+  const auto after = sample(*probe, 2);
+  EXPECT_GE(after.cpu_seconds - before.cpu_seconds, burnt_seconds - 0.03);
 }
 
 TEST_F(ProcessProbe, LeavesOutAnAgentThatTheProcessHasStarted) {
