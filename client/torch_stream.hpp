@@ -3,17 +3,19 @@
 /// Streams for a LibTorch loop that joins Dynamix: shards that are read from their beginning on (lines of text, tar
 /// files, a service). Every item is dealt exactly once an epoch; header-only, over torch.hpp.
 ///
-///     auto data = dynamix::make_stream(paths, open); // open(path) gives a function that gives its next item, or
-///     nothing data.count(group);                             // unless it was given the lengths of its shards auto run
-///     = dynamix::join(model->parameters(), optimizer,
+///     auto data = dynamix::make_stream(paths, open);
+///     data.count(group);
+///     auto run = dynamix::join(model->parameters(), optimizer,
 ///                              {.batch = 64, .samples = data.items(), .shuffle = false}, group);
 ///     auto loader = torch::data::make_data_loader(data.map(torch::data::transforms::Stack<>()),
 ///                                                 data.sampler(run, {.readers = 2}),
 ///                                                 torch::data::DataLoaderOptions().workers(2));
 ///
-/// Each reader of each member leases a shard and reads it to its end. All members follow all leases by the same plan,
-/// so batch sizes change, loaders fetch ahead and runs resume as with numbered samples. Where no shard is left, a
-/// reader takes over the second half of the longest lease, so that no member runs dry before an epoch's last step.
+/// open(path) gives a function that gives the shard's next item, std::optional<Item>; count() is left out where the
+/// stream was given the lengths of its shards. Each reader of each member leases a shard and reads it to its end. All
+/// members follow all leases by the same plan, so batch sizes change, loaders fetch ahead and runs resume as with
+/// numbered samples. Where no shard is left, a reader takes over the second half of the longest lease, so that no
+/// member runs dry before an epoch's last step.
 
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -57,6 +59,20 @@ struct stream_options {
 };
 
 namespace detail {
+
+/// FNV-1a.
+class digest {
+public:
+  void add_byte(unsigned char byte) { value_ = (value_ ^ byte) * 0x100000001b3U; }
+  void add(std::uint64_t word) {
+    for (int byte = 0; byte < 8; ++byte, word >>= 8U)
+      add_byte(static_cast<unsigned char>(word & 0xffU));
+  }
+  std::uint64_t value() const { return value_; }
+
+private:
+  std::uint64_t value_ = 0xcbf29ce484222325U;
+};
 
 /// Which ranges are dealt next: pure, the same on all members.
 class leases {
@@ -157,19 +173,27 @@ public:
   /// All members make theirs at the same place. Throws on all of them where they do not deal alike.
   dealing(std::shared_ptr<session> of, stream_identity identity, const stream_options& options)
       : session_(std::move(of)), identity_(std::move(identity)), position_(static_cast<std::size_t>(group().rank)) {
-    auto row = torch::zeros({4}, torch::kInt64);
+    constexpr int columns = 5;
+    auto row = torch::zeros({columns}, torch::kInt64);
     auto* own = row.data_ptr<std::int64_t>();
     own[0] = std::max(options.readers, 1U);
     own[1] = static_cast<std::int64_t>(options.seed);
     own[2] = options.shuffle ? 1 : 0;
     own[3] = static_cast<std::int64_t>(identity_.digest);
+    digest state; // where it is the same on all members, all of them can go on from it or none
+    for (const auto word : options.from)
+      state.add(word);
+    own[4] = static_cast<std::int64_t>(state.value());
     const auto rows = group().all_gather(row);
     const auto* said = rows.data_ptr<std::int64_t>();
-    for (int member = 0; member < group().size; ++member, said += 4) {
+    for (int member = 0; member < group().size; ++member, said += columns) {
       if (said[3] != own[3])
         throw error("the members' shards or their lengths differ: give all members the same list in the same order");
       if (said[2] != own[2])
         throw error("some members shuffle the shards and others do not: pass the same shuffle everywhere");
+      if (said[4] != own[4])
+        throw error("the members go on from different states of the stream, or some of them from none: give all "
+                    "members the one of the same checkpoint (stream_options::from)");
       readers_.push_back(static_cast<std::uint64_t>(said[0]));
     }
     seed_ = static_cast<std::uint64_t>(rows.data_ptr<std::int64_t>()[1]);
@@ -490,21 +514,19 @@ private:
     std::vector<std::unique_ptr<detail::shard_reader<Item>>> readers;
   };
 
-  /// Directories may have other names on other hosts. FNV-1a.
+  /// Directories may have other names on other hosts.
   std::uint64_t digest() const {
-    std::uint64_t hash = 0xcbf29ce484222325U;
-    const auto add = [&hash](unsigned char byte) { hash = (hash ^ byte) * 0x100000001b3U; };
-    for (auto length : shared_->lengths)
-      for (int byte = 0; byte < 8; ++byte, length >>= 8U)
-        add(static_cast<unsigned char>(length & 0xffU));
+    detail::digest hash;
+    for (const auto length : shared_->lengths)
+      hash.add(length);
     if constexpr (std::is_convertible_v<const Shard&, std::string_view>)
       for (const auto& shard : shared_->shards) {
         const std::string_view path = shard;
         for (const char letter : path.substr(path.rfind('/') + 1))
-          add(static_cast<unsigned char>(letter));
-        add(0);
+          hash.add_byte(static_cast<unsigned char>(letter));
+        hash.add_byte(0);
       }
-    return hash;
+    return hash.value();
   }
 
   std::shared_ptr<shared> shared_;

@@ -227,6 +227,29 @@ TEST(TorchStream, RefusesStatesThatAreNotItsOwn) {
   EXPECT_NE(problem_of(data, {.from = many}).find("of other shards"), std::string::npos);
 }
 
+TEST(TorchStream, RefusesDifferentStatesOnAllMembers) {
+  const auto state = train_ranks({.steps = 1})[0].stream_state;
+  auto damaged = state;
+  damaged.back() = 1000;
+  for (const auto& of_second : {damaged, std::vector<std::uint64_t>{}}) {
+    auto store = c10::make_intrusive<c10d::HashStore>();
+    std::array<std::string, members> said;
+    std::vector<std::thread> ranks;
+    for (std::size_t rank = 0; rank < members; ++rank)
+      ranks.emplace_back([&, rank] {
+        try {
+          train({.stream_state = rank == 1 ? of_second : state}, rank, store);
+        } catch (const error& problem) {
+          said[rank] = problem.what();
+        }
+      });
+    for (auto& rank : ranks)
+      rank.join();
+    for (const auto& text : said)
+      EXPECT_NE(text.find("different states of the stream"), std::string::npos) << text;
+  }
+}
+
 TEST(TorchStream, CannotCountShardsThatCannotBeRead) {
   auto data = make_stream(numbers(2), [](const std::size_t& shard) {
     if (shard == 1)
