@@ -35,7 +35,8 @@ def read_ratings(path):
 def ask(chooser, chosen):
     """Questions (user, items) with the place of the chosen item among others that are drawn, and the answers."""
     numbers = numpy.random.default_rng(2)
-    items = numbers.integers(chosen.max() + 1, size=(len(chosen), CANDIDATES))
+    items = numbers.integers(chosen.max(), size=(len(chosen), CANDIDATES))
+    items += items >= chosen[:, None]  # all but the chosen one
     answers = numbers.integers(CANDIDATES, size=len(chosen))
     items[numpy.arange(len(chosen)), answers] = chosen
     questions = numpy.concatenate([chooser[:, None], items], 1)
@@ -84,8 +85,8 @@ def main():
                 scores = model(questions)
                 loss = nn.functional.cross_entropy(scores, answers)
                 loss.backward()
-                correct = int((scores.argmax(1) == answers).sum())
-                right, asked = right + correct, asked + len(answers)
+                correct = int((scores.argmax(1) == answers)[:run.counted].sum())
+                right, asked = right + correct, asked + run.counted
                 run.report(loss=loss.detach(), correct=correct)
                 optimizer.step()
             if rank == 0:
