@@ -295,6 +295,21 @@ class Members(Peers):
         self._gradients = self._row_group = None
 
 
+def members_through(store: Any, agent: object, seconds: float) -> Members:
+    """The members of `join(..., elastic=store, agent=agent)`. Raises NotImplementedError or ValueError for what cannot be."""
+    if agent is None:
+        raise NotImplementedError("agent=None lets member 0 host the agents, and an elastic run outlives it; start them "
+                                  "beside it (dynamix-node exec), or join with agent=\"off\"")
+    try:
+        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    except (KeyError, ValueError):
+        raise ValueError("elastic=store needs $RANK and $WORLD_SIZE") from None
+    if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+        raise ValueError("the members of an elastic run meet through its store; initialise torch.distributed with each "
+                         "process alone: init_process_group(\"gloo\", store=HashStore(), rank=0, world_size=1)")
+    return Members(store, rank, size, seconds)
+
+
 def _connected_anew(store: Any) -> Any:
     """The same store, but for prefixes, which cannot be read. One thread's wait in a TCPStore keeps all others of its
     connection waiting, so this is another one."""
@@ -321,7 +336,7 @@ class Alignment:
 
     def __init__(self, members: Members, client: Client, model: torch.nn.Module, optimizer: torch.optim.Optimizer,
                  schedulers: Sequence[Any], layout: Sequence[int], row: torch.Tensor, run: Stateful) -> None:
-        """`layout`: of the buckets of gradients; `row`: this member's introduction."""
+        """`layout`: numbers that say how gradients lie in buffers; `row`: this member's introduction."""
         self._members = members
         self._client = client
         self._model, self._optimizer, self._schedulers = model, optimizer, list(schedulers)
@@ -339,7 +354,8 @@ class Alignment:
         table = members.gather(torch.tensor([*own, self._layout], dtype=torch.int64)).wait().tolist()
         said = {member: table[member] for member in range(members.size) if members.present[member]}
         if any(row[2] != self._layout for row in said.values()):
-            raise DynamixError("the members' gradients lie in other buckets: use one model and one torch everywhere")
+            raise DynamixError("the members' gradients lie in other buckets, or some of them on a GPU: use one model, one "
+                               "torch and one kind of device everywhere")
         newest = max((row[0], row[1]) for row in said.values())
         if newest[1] < 0:
             return False

@@ -1,5 +1,6 @@
-"""The other members of a run, for what is small: rows of whole numbers, weights, settings. They travel on the host, by a
-Gloo group of their own, so that they neither wait behind gradients nor make a GPU wait."""
+"""The other members of a run, for gradients, by the script's group, and for what is small: rows of whole numbers, weights,
+settings. These travel on the host, by a Gloo group of their own, so that they neither wait behind gradients nor make a GPU
+wait; rows on the CPU travel with the last bucket of gradients instead where it is small (`Step.load_row`)."""
 from __future__ import annotations
 
 import atexit

@@ -21,7 +21,7 @@ from . import structures as raw
 from .client import Client, DynamixError
 from .ddp import Hook, register
 from .device_clock import clock_of
-from .elastic import Alignment, Ended, Members
+from .elastic import Alignment, Ended, Members, members_through
 from .gradients import average, check_model
 from .loader import Batches, Loader, check
 from .memory import Guard, Loss, Weight
@@ -160,10 +160,12 @@ class Run:
             self._host(batch_size, lowest_batch or max(1, batch_size // 8), highest_batch or 4 * batch_size)
         assert self._client is not None
         self._step = Step(self._client, self._peers, self._scaler, clock_of(self._model))
+        self._step.loads_rows = all(parameter.device.type == "cpu" for parameter in self._model.parameters())
         if isinstance(self._peers, Members):
             self._join_members(self._peers, workload)
         else:
             self._introduce(workload)
+            self._step.loads_rows = all(self._peers.gather_objects(self._step.loads_rows))
         device = next((parameter.device for parameter in self._model.parameters()), torch.device("cpu"))
         agents.check_gpu(self._client.status().gpu - 1, device)
         if self._hook is not None:
@@ -188,18 +190,25 @@ class Run:
         self._client.introduce(workload, row.data_ptr())
         rows = self._peers.gather(row).wait()
         self._client.begin(rows.data_ptr())
+        if self._by_loss and int(rows[0, raw.RULE_COLUMN]) == raw.RULES["adascale"]:
+            raise NotImplementedError("the agents' cluster file says training.rule = \"adascale\", which needs each member's "
+                                      "own gradient, and weighting=\"loss\" has none: pass rule=\"linear\", \"square-root\" "
+                                      "or \"constant\" to dynamix.join on all members")
+        if self._by_loss and self._linked and self._peers.position == 0:
+            _log.warning("with weighting=\"loss\" nobody can tell computing from waiting for others, so agents are told no "
+                         "times of steps: policies that go by them share the global batch equally, whichever host is slow")
         return rows
 
     # Members that go and come
 
     def _join_members(self, members: Members, workload: raw.Workload) -> None:
         """Comes into the training that is under way, or begins it with all others."""
-        assert self._client is not None
+        assert self._client is not None and self._step is not None
         row = torch.zeros(raw.INTRODUCTION_COLUMNS, dtype=torch.int64)
         self._client.introduce(workload, row.data_ptr())
+        layout = [int(self._step.loads_rows), *(self._hook.layout if self._hook is not None else [])]
         alignment = self._alignment = Alignment(members, self._client, self._model, self._optimizer,
-                                                [schedule.target for schedule in self._schedules],
-                                                self._hook.layout if self._hook is not None else [], row, self)
+                                                [schedule.target for schedule in self._schedules], layout, row, self)
         everyone = False
         while alignment.rows is None:
             try:
@@ -554,7 +563,8 @@ def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None,
         noise_interval: the gradient noise is measured every so many steps; 0: twice a window.
         window_steps: steps between decisions, for a run without an agent; 0: the agent's, or 10.
         weighting: "gradients": where they are summed. "loss": by `run.scale(loss)`, for what sums gradients by itself (FSDP,
-            fully_shard, a communication hook of the script's own); without the gradient noise, and so without AdaScale.
+            fully_shard, a communication hook of the script's own); without the gradient noise, and so without AdaScale, and
+            without times of steps, which agents' policies need to see which host is slow.
 
     Returns the run, of which the script uses `loader`, and `state_dict` for checkpoints.
 
@@ -579,19 +589,5 @@ def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None,
     schedulers = [] if scheduler is None else list(scheduler) if isinstance(scheduler, (list, tuple)) else [scheduler]
     options = {"adaptive": is_adaptive(optimizer) if adaptive is None else adaptive, "noise_interval": noise_interval,
                "window_steps": window_steps}
-    peers = Peers(group_of(model, process_group)) if elastic is None else _members(elastic, agent, elastic_seconds)
+    peers = Peers(group_of(model, process_group)) if elastic is None else members_through(elastic, agent, elastic_seconds)
     return Run(model, optimizer, schedulers, rule, agent, scaler, peers, by_loss, options)
-
-
-def _members(store: Any, agent: agents.Agent, seconds: float) -> Members:
-    if agent is None:
-        raise NotImplementedError("agent=None lets member 0 host the agents, and an elastic run outlives it; start them "
-                                  "beside it (dynamix-node exec), or join with agent=\"off\"")
-    try:
-        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    except (KeyError, ValueError):
-        raise ValueError("elastic=store needs $RANK and $WORLD_SIZE") from None
-    if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
-        raise ValueError("the members of an elastic run meet through its store; initialise torch.distributed with each "
-                         "process alone: init_process_group(\"gloo\", store=HashStore(), rank=0, world_size=1)")
-    return Members(store, rank, size, seconds)

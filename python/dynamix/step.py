@@ -61,6 +61,8 @@ class Step:
         self.progress = 0.0                 # of the schedules, in steps of the base batch
         self.loss = math.nan
         self.correct = -1.0
+        self.loads_rows = False             # the same on all members: rows may travel behind the last bucket
+        self._by_loss = False
         self._clock = clock
         self._data_seconds = 0.0            # of the host's clock, as are the next two
         self._exchange_seconds = 0.0
@@ -141,6 +143,7 @@ class Step:
         if self.taken > 1:
             raise RuntimeError(f"{self.taken} batches were taken for this step: with weighting=\"loss\" a step takes one, since "
                                "the weight of the first depends on those behind it")
+        self._by_loss = True
         self.open()
         self.launch()
         return loss * (self._share * self.peers.size)
@@ -171,10 +174,11 @@ class Step:
 
     def load_row(self, values: torch.Tensor, counts: Optional[Sequence[int]]) -> Optional[torch.Tensor]:
         """The last buffer of a pass, scaled, and behind it the members' rows, byte by byte, which floats of any kind add up
-        exactly. To be summed in its place. None where no row is due, or the buffer is not small."""
+        exactly. To be summed in its place. None where no row is due, or the buffer is not small: on all members alike, or
+        their buffers would be of different lengths."""
         rows = self.peers.size * _ROW_BYTES
-        if (not self._row_is_due or values.device.type != "cpu" or values.numel() * values.element_size() > _LOADED_BYTES or
-                rows > values.numel()):
+        if (not self._row_is_due or not self.loads_rows or rows > values.numel() or
+                values.numel() * values.element_size() > _LOADED_BYTES):
             return None
         if self._measures and counts is not None:
             self._own_squares += squares(values, counts) if self._share else [0.0]
@@ -295,12 +299,14 @@ class Step:
         self._restart_host_clock(now)
 
     def _seconds(self, now: float) -> StepSeconds:
-        """Of a step as this one, where the device is behind; NaN where none is known."""
+        """Of a step as this one, where the device is behind; NaN where none is known: also where somebody else sums
+        gradients, since what this member waits for others would count as its computing."""
         if self._clock is None:
             iteration = now - self._ended if self._ended is not None else 0.0
-            return StepSeconds(iteration, self._exchange_seconds, self._data_seconds)
-        known = self._clock.ended((self.counted, self.client.delivered.total))
-        return known if known is not None else StepSeconds(math.nan, math.nan, math.nan)
+            known: Optional[StepSeconds] = StepSeconds(iteration, self._exchange_seconds, self._data_seconds)
+        else:
+            known = self._clock.ended((self.counted, self.client.delivered.total))
+        return known if known is not None and not self._by_loss else StepSeconds(math.nan, math.nan, math.nan)
 
     def drop(self) -> None:
         """Nothing of the step under way counts."""

@@ -9,6 +9,7 @@ ABI_VERSION = 1
 OK, ERROR, END, WAIT = range(4)
 MEASURE, GATHER = 1, 2
 INTRODUCTION_COLUMNS = 24
+RULE_COLUMN = 10  # of an introduction, once the agent has said what None means
 ROW_COLUMNS = 16
 
 #: How the learning rate follows the global batch; `None` leaves it to the agent.

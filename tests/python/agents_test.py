@@ -1,6 +1,9 @@
 """Runs with real agents: decisions change batch sizes, no sample is lost or used twice, and training outlives its agents."""
 import collections
+import io
 import json
+import logging
+import math
 import os
 import pathlib
 import subprocess
@@ -49,6 +52,31 @@ def train(rank, world, epochs, samples, kill_at, slow):
     return taken, sizes, status, steps, [json.loads(path.read_text()) for path in found]
 
 
+def train_by_loss(rank, world, sockets, rule):
+    """Why a run whose losses are weighted is refused; or else its warnings, and the times that it tells of its steps."""
+    model = torch.nn.Linear(4, 1)
+    run = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.01), agent=sockets, weighting="loss", rule=rule)
+    data = torch.utils.data.TensorDataset(torch.randn(64, 4))
+    warnings = io.StringIO()
+    handler = logging.StreamHandler(warnings)
+    logging.getLogger("dynamix").addHandler(handler)
+    try:
+        loader = run.loader(data, batch_size=8)
+    except NotImplementedError as problem:
+        return str(problem), "", []
+    finally:
+        logging.getLogger("dynamix").removeHandler(handler)
+    client, times = run._step.client, []
+    complete = client.complete
+    client.complete = lambda step: (times.append((step.iteration_seconds, step.compute_seconds)), complete(step))[1]
+    for values, in loader:
+        run._optimizer.zero_grad()
+        run.scale(model(values).square().mean()).backward()
+        run._optimizer.step()
+    run.close()
+    return "", warnings.getvalue(), times
+
+
 def writable_cgroups():
     """Where the whole hierarchy of version 2 is mounted for writing; empty where it is not."""
     for line in pathlib.Path("/proc/self/mounts").read_text(encoding="ascii").splitlines():
@@ -74,6 +102,21 @@ class Agents(unittest.TestCase):
             self.assertEqual(status.samples, 24000)
         summaries = results[0][4]
         self.assertEqual(len(summaries), 1, "the run has no summary")
+
+    def test_whose_rule_is_adascale_are_refused_where_losses_are_weighted(self):
+        with agents.started(2, training__rule="adascale") as started:
+            for problem, _, _ in ranks.run(train_by_loss, 2, started.sockets, None):
+                self.assertRegex(problem, r"training.rule = \"adascale\".*pass rule=\"linear\"")
+
+    def test_are_told_no_times_where_losses_are_weighted(self):
+        with agents.started(2) as started:
+            results = ranks.run(train_by_loss, 2, started.sockets, "linear")
+        for rank, (problem, warnings, times) in enumerate(results):
+            self.assertEqual(problem, "")
+            self.assertEqual(warnings.count("no times of steps"), 1 - rank)
+            self.assertGreater(len(times), 2)
+            for seconds in times:
+                self.assertTrue(all(map(math.isnan, seconds)), seconds)
 
     def test_may_die_while_training_goes_on(self):
         results = ranks.run(train, 2, 4, 4000, 30, 0)

@@ -76,7 +76,8 @@ def numbers_of_all(own, world):
 
 def compare(rank, world, dtype, options, use):
     """The largest error of a step's gradient (under autocast: what it is more than twice as large as the error of the
-    joined batch's), the sizes of this rank's batches, and the parameters at the end."""
+    joined batch's), the sizes of this rank's batches, the parameters at the end, and how many rows went behind buckets."""
+    step._LOADED_BYTES = use.get("loaded_bytes", step._LOADED_BYTES)
     model = Branches(both=not use.get("branches")).to(dtype)
     reference = copy.deepcopy(model)
     wrapped = DistributedDataParallel(model, **options) if use.get("ddp", True) else model
@@ -85,6 +86,8 @@ def compare(rank, world, dtype, options, use):
     run = dynamix.join(wrapped, optimizer, agent="off", weighting="loss" if by_loss else "gradients")
     dataset = numbers(3 * sum(batch_of(member) for member in range(world)) + 1, dtype)
     loader = run.loader(dataset, batch_size=batch_of(rank), seed=3)
+    unload, behind = run._step.unload_rows, []
+    run._step.unload_rows = lambda summed: (behind.append(0), unload(summed))
     factor = use.get("scale", 1.0)
     worst, rounding, sizes = 0.0, 0.0, []
     for epoch in range(2):
@@ -115,28 +118,34 @@ def compare(rank, world, dtype, options, use):
                 rounding = max(rounding, largest_error(rounded, expected))
             optimizer.step()
     run.close()
-    return worst - 2 * rounding, sizes, [parameter.detach().clone() for parameter in model.parameters()]
+    return worst - 2 * rounding, sizes, [parameter.detach().clone() for parameter in model.parameters()], len(behind)
 
 
 class Gradients(unittest.TestCase):
     def check(self, world, dtype=torch.float64, most=1e-12, options=None, **use):
         results = ranks.run(compare, world, dtype, options or {}, use)
-        for worst, _, parameters in results:
+        for worst, _, parameters, _ in results:
             self.assertLess(worst, most)
             for ours, first in zip(parameters, results[0][2]):
                 self.assertTrue(torch.equal(ours, first), "the ranks' parameters differ")
         if world > 1:
-            self.assertIn(0, [size for _, sizes, _ in results for size in sizes], "no batch was empty")
+            self.assertIn(0, [size for _, sizes, _, _ in results for size in sizes], "no batch was empty")
+        return [behind for _, _, _, behind in results]
+
+    def check_rows(self, world, *arguments, **use):
+        """The same with rows behind the last bucket, and with rows that travel by themselves."""
+        for loaded_bytes in (2**18, 0):
+            with self.subTest(world=world, loaded_bytes=loaded_bytes):
+                for behind in self.check(world, *arguments, loaded_bytes=loaded_bytes, **use):
+                    self.assertEqual(behind > 0, loaded_bytes > 0)
 
     def test_in_float64_at_two_three_and_four_ranks(self):
         for world in (2, 3, 4):
-            with self.subTest(world=world):
-                self.check(world)
+            self.check_rows(world)
 
     def test_in_float32(self):
         for world in (2, 3, 4):
-            with self.subTest(world=world):
-                self.check(world, torch.float32, 1e-6)
+            self.check_rows(world, torch.float32, 1e-6)
 
     def test_in_bfloat16_within_its_rounding(self):
         for world in (2, 3, 4):
@@ -144,18 +153,21 @@ class Gradients(unittest.TestCase):
                 self.check(world, torch.float32, 0, autocast=True)
 
     def test_in_buckets_of_float16_while_the_noise_is_measured_in_float32(self):
-        results = ranks.run(average_halves, 3)
-        self.assertIn(0, [square for _, squares, _ in results for square in squares], "no batch was empty")
-        for errors, squares, expected in results:
-            self.assertLess(max(errors), 2**-9, "more than float16 rounds in three additions")
-            for square, true in zip(squares, expected):
-                self.assertAlmostEqual(square, true, delta=1e-5 * true, msg="|g_i|^2 overflows float16 beyond 65504")
+        for way in ("behind", "alone", "without DDP"):
+            with self.subTest(way=way):
+                results = ranks.run(average_halves, 3, way)
+                self.assertIn(0, [square for _, squares, _, _ in results for square in squares], "no batch was empty")
+                for errors, squares, expected, behind in results:
+                    self.assertLess(max(errors), 2**-9, "more than float16 rounds in three additions")
+                    self.assertEqual(behind, len(squares) if way == "behind" else 0)
+                    for square, true in zip(squares, expected):
+                        self.assertAlmostEqual(square, true, delta=1e-5 * true, msg="|g_i|^2 overflows beyond 65504")
 
     def test_in_buckets_of_their_own(self):
-        self.check(3, options={"bucket_cap_mb": 0.01})
+        self.check_rows(3, options={"bucket_cap_mb": 0.01})
 
     def test_in_views_of_the_buckets(self):
-        self.check(3, options={"gradient_as_bucket_view": True, "bucket_cap_mb": 0.01})
+        self.check_rows(3, options={"gradient_as_bucket_view": True, "bucket_cap_mb": 0.01})
 
     def test_of_branches_that_are_not_used(self):
         self.check(2, options={"find_unused_parameters": True}, branches=True)
@@ -188,34 +200,49 @@ class Gradients(unittest.TestCase):
         self.check(1, ddp=False)
 
 
-def average_halves(rank, world):
-    """Gradients of float16, which torch 1.13 computes on no CPU, are given by hand: the errors of their means, and the
-    squares that this rank measured, beside true ones. Gloo of torch 1.13 sums no bfloat16."""
-    model = nn.Linear(300, 40).half()
+class Given(nn.Module):
+    """Parameters of float16, whose gradients are given: torch 1.13 computes none on a CPU."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(300, 40).half()
+
+    def forward(self, wanted):
+        return sum((parameter.double() * gradient).sum() for parameter, gradient in zip(self.parameters(), wanted))
+
+
+def average_halves(rank, world, way):
+    """Gradients of float16: the errors of their means, the squares that this rank measured, beside true ones, and how many
+    rows travelled behind buckets. Gloo of torch 1.13 sums no bfloat16."""
+    step._LOADED_BYTES = 0 if way == "alone" else 2**18
+    ddp = way != "without DDP"
+    model = DistributedDataParallel(Given()) if ddp else Given()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     run = dynamix.join(model, optimizer, agent="off", noise_interval=1)
     count = 3 * sum(batch_of(member) for member in range(world)) + 1
     loader = run.loader(torch.utils.data.TensorDataset(torch.arange(count)), batch_size=batch_of(rank))
+    unload, behind = run._step.unload_rows, []
+    run._step.unload_rows = lambda summed: (behind.append(0), unload(summed))
     told, errors, squares, expected = run._step.client.write_row, [], [], []
     run._step.client.write_row = lambda square, row: (squares.append(square), told(square, row))
     draw = torch.Generator().manual_seed(rank)
     for _ in loader:
         own = [torch.randn(parameter.shape, generator=draw, dtype=torch.float64) * 4
                for parameter in model.parameters()]
-        for parameter, gradient in zip(model.parameters(), own):
-            parameter.grad = gradient.half() if run.counted else torch.full_like(parameter, math.nan)
+        optimizer.zero_grad()
+        model(own if run.counted else [gradient * math.nan for gradient in own]).backward()
         counts = torch.tensor([float(run.counted)], dtype=torch.float64)
-        expected.append(sum(float(parameter.grad.double().square().sum()) for parameter in model.parameters())
-                        if run.counted else 0.0)
+        expected.append(sum(float(gradient.half().double().square().sum()) for gradient in own) if run.counted else 0.0)
         torch.distributed.all_reduce(counts)
         means = [gradient * (run.counted / float(counts)) for gradient in own]
         for mean in means:
             torch.distributed.all_reduce(mean)
-        run.average_gradients()
+        if not ddp:
+            run.average_gradients()
         errors.append(largest_error(gradients(model), means))
         optimizer.step()
     run.close()
-    return errors, squares, expected
+    return errors, squares, expected, len(behind)
 
 
 def exchange_rows(rank, world, most):
