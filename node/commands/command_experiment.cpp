@@ -129,7 +129,7 @@ int run_experiment(experiment_arguments arguments, command_context& context) {
   for (const auto& part : read.of.parts) {
     asked.push_back(arguments_of(read.of, part, arguments));
     if (const int code = read_inputs(asked.back(), inputs.emplace_back(), context.err); code != exit_done) {
-      if (!read.of.needs.empty())
+      if (inputs.back().path_missing && !read.of.needs.empty())
         context.err << "dynamix-node: this experiment needs " << read.of.needs << "\n";
       return code;
     }

@@ -8,6 +8,7 @@
 #include "node/reports/text.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <fmt/core.h>
 #include <ostream>
 #include <set>
@@ -19,6 +20,24 @@ namespace {
 using cluster::policy_kind;
 
 constexpr const char* default_policies = "static,static-best,lb-bsp,omnilearn,goodput,ppo";
+
+bool is_missing(const std::string& path) {
+  std::error_code unreadable; // is no proof that it is not there
+  return !path.empty() && !std::filesystem::exists(path, unreadable) && !unreadable;
+}
+
+/// Whether one of the paths is not there that this file names for its runs, but for the policy's.
+bool misses_path(const cluster::cluster_file& file, bool simulated) {
+  const auto missing = [&file](const std::string& path) { return is_missing(cluster::resolve_path(file, path)); };
+  if (simulated)
+    return missing(file.simulation.workload) || missing(file.simulation.profile) ||
+           std::ranges::any_of(file.hosts, [&](const auto& each) { return missing(each.profile); });
+  const auto& training = file.training;
+  if (training.trainer == cluster::trainer_kind::client)
+    return false;
+  return missing(training.model.script_path()) ||
+         (training.dataset != cluster::dataset_kind::interactions && is_missing(training.data_path));
+}
 
 int read_policies(const compare_arguments& arguments, comparison_inputs& inputs, std::ostream& err) {
   std::string names = arguments.policies;
@@ -54,7 +73,7 @@ int check_files(const comparison_inputs& inputs, std::ostream& err) {
 }
 
 /// Of the learned policies: that each finds its parameters.
-int check_parameters(const comparison_inputs& inputs, std::ostream& err) {
+int check_parameters(comparison_inputs& inputs, std::ostream& err) {
   int code = exit_done;
   std::set<policy_kind> untrained;
   for (std::size_t i = 0; i < inputs.files.size(); ++i)
@@ -63,8 +82,10 @@ int check_parameters(const comparison_inputs& inputs, std::ostream& err) {
         continue;
       const auto file = inputs.plan(i, policy, 0, 0).file;
       std::vector<std::uint8_t> parameters;
-      if (const auto refused = load_parameters(file, parameters))
+      if (const auto refused = load_parameters(file, parameters)) {
         code = refuse_at(err, *refused);
+        inputs.path_missing |= is_missing(cluster::resolve_path(file, file.arbitrator.policy_file));
+      }
       if (cluster::decides_with_parameters(policy) && file.arbitrator.policy_file.empty() &&
           file.arbitrator.mode == cluster::policy_mode::infer && untrained.insert(policy).second)
         err << "dynamix-node: warning: " << cluster::to_string(policy)
@@ -83,6 +104,7 @@ int check_place(const compare_arguments& arguments, comparison_inputs& inputs, s
       for (const auto& error : check_machine(file))
         code = refuse_at(err, error);
     }
+    inputs.path_missing |= code != exit_done && misses_path(file, arguments.simulate);
     cluster::make_paths_absolute(file);
   }
   return code;
@@ -122,6 +144,7 @@ int read_inputs(const compare_arguments& arguments, comparison_inputs& inputs, s
   inputs.simulated = arguments.simulate;
   inputs.json = arguments.json;
   int code = load_cluster_files(arguments.clusters, changes_of(arguments.set), inputs.files, err);
+  inputs.path_missing = code != exit_done && std::ranges::any_of(arguments.clusters, is_missing);
   if (code == exit_done)
     code = read_policies(arguments, inputs, err);
   if (code == exit_done)

@@ -35,6 +35,7 @@ struct comparison_inputs {
   bool simulated = false;
   bool json = false;
   std::string out;
+  bool path_missing = false; ///< it was refused, and a file or directory that it was to read is not there
 
   /// Seeds that static-best is looked for with.
   std::size_t search_seeds() const { return simulated ? seeds : 1; }
