@@ -4,7 +4,7 @@
     benchmarks/live_reaction.py --program build/release/node/dynamix-node          # both parts, see --help
 
 **Reaction.** A cluster file without its slow-downs, but for one: at a random moment a random worker becomes four times
-slower. Counted are the steps that the others then wait for 20 % of them and more, until one in which they wait for less:
+slower. Counted are the steps that the others then wait for 20 % of them and more, until they wait for less in one:
 `computing` goes by how much less they compute than the slowest (1 - own / slowest's), `blocked` by how long they really
 wait, the exchange included (from a step later on, since a slowed host sends its gradients before it sleeps).
 
@@ -23,6 +23,7 @@ import json
 import os
 import pathlib
 import random
+import signal
 import socket
 import statistics
 import subprocess
@@ -41,6 +42,9 @@ SEEN = 2.0          # times as long for a sample as before: the slow-down has be
 WARM_STEPS = 10     # that are no measure of speed
 SHOWN_WITHIN = 3    # steps after which the others wait, if they do
 RUN_SECONDS = 1800  # a run that takes longer is ended
+END_SECONDS = 30    # after which it is killed
+HOST_FIELDS = {"name", "port", "roles", "compute_slowdown", "emulate"}  # the port is replaced by a free one
+CHANGE_FIELDS = {"at_seconds", "compute_slowdown"}
 
 
 @dataclass
@@ -67,15 +71,33 @@ def free_ports(count: int) -> List[int]:
     return ports
 
 
+def check_host(path: pathlib.Path, host: Dict[str, Any]) -> None:
+    """Exits where `write_cluster` would leave something of it out."""
+    where = f"{path}: host {host.get('name', '?')!r}"
+    if "name" not in host:
+        sys.exit(f"{where} has no name")
+    if unknown := sorted(set(host) - HOST_FIELDS):
+        sys.exit(f"{where} has {', '.join(unknown)}; here a host has only {', '.join(sorted(HOST_FIELDS))}")
+    for change in host.get("emulate", []):
+        if set(change) != CHANGE_FIELDS:
+            sys.exit(f"{where}: an entry of emulate needs {' and '.join(sorted(CHANGE_FIELDS))}, and has "
+                     f"{', '.join(sorted(change)) or 'nothing'}")
+
+
 def read_cluster(path: pathlib.Path) -> Tuple[str, Hosts]:
-    """The text before the hosts, its paths absolute, and the hosts."""
+    """The text before the hosts, its paths absolute, and the hosts, whose `emulate` begins with an entry at 0."""
     text = path.read_text()
-    head = text[:text.index("[[host]]")].replace('"../', f'"{path.resolve().parent}/../')
-    hosts = tomllib.loads(text)["host"]
+    head = text.partition("[[host]]")[0]
+    whole = tomllib.loads(text)
+    hosts: Hosts = whole.pop("host", [])
+    if not hosts or tomllib.loads(head) != whole:
+        sys.exit(f"{path}: the hosts have to be [[host]] tables behind all other sections")
     for host in hosts:
+        check_host(path, host)
+        changes = host.get("emulate", [])
         at_first = {"at_seconds": 0.0, "compute_slowdown": host.get("compute_slowdown", 1.0)}
-        host["emulate"] = [at_first, *host.get("emulate", [])]
-    return head, hosts
+        host["emulate"] = changes if changes and changes[0]["at_seconds"] == 0 else [at_first, *changes]
+    return head.replace('"../', f'"{path.resolve().parent}/../'), hosts
 
 
 def write_cluster(path: pathlib.Path, head: str, hosts: Hosts) -> None:
@@ -111,6 +133,43 @@ def read_steps(run: pathlib.Path) -> Steps:
     return {number: each for number, each in sorted(steps.items()) if len(each) == most}
 
 
+def session_of(leader: int) -> List[int]:
+    """The processes of a session: the hosts have process groups of their own."""
+    found = []
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        if int(fields[3]) == leader and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def run_program(command: Sequence[str]) -> None:
+    """Runs it in a session of its own, of which nothing is left running; exits where it fails or takes too long."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          start_new_session=True) as process:
+        try:
+            said, _ = process.communicate(timeout=RUN_SECONDS)
+        except subprocess.TimeoutExpired:
+            sys.exit(f"{' '.join(command)}\ntook more than {RUN_SECONDS} s")
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)  # it ends its hosts
+                try:
+                    process.communicate(timeout=END_SECONDS)
+                except subprocess.TimeoutExpired:
+                    pass
+            for each in session_of(process.pid):
+                try:
+                    os.kill(each, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+    if process.returncode != 0:
+        sys.exit(f"{' '.join(command)}\nended with {process.returncode}:\n{said[-3000:]}")
+
+
 def train(options: argparse.Namespace, head: str, hosts: Hosts, policy: str, seed: int, extra: Sequence[str]) -> Steps:
     """One run; its steps."""
     name, *features = policy.split("+")
@@ -123,10 +182,7 @@ def train(options: argparse.Namespace, head: str, hosts: Hosts, policy: str, see
                    "--trace", "--out", str(run)]
         for each in changes:
             command += ["--set", each]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              timeout=RUN_SECONDS, check=False)
-        if done.returncode != 0:
-            sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stdout[-3000:]}")
+        run_program(command)
         return read_steps(run)
 
 
