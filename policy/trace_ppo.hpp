@@ -38,6 +38,8 @@ public:
   /// Learns from transitions whose actions were drawn from the network as it is.
   void learn_from(std::span<const trace_transition> lived);
   void set_learning_rate(double rate) { options_.learning_rate = rate; }
+  /// A copy with another seed learns in another order.
+  void reseed(std::uint64_t seed) { numbers_ = storage::splitmix64(seed); }
   /// Everything, as numbers; `restore` takes as many back.
   static constexpr std::size_t saved_numbers = 6 * trace_network::parameter_count + 3;
   static constexpr std::size_t saved_squares = 4 * trace_network::parameter_count; ///< from here none is below 0

@@ -65,8 +65,10 @@ void trace_training::enter_stage(std::size_t stage) {
       grown.push_back(learners_[i]);
     else if (learners_.empty())
       grown.push_back(new_learner(nullptr, seed, numbers.next()));
-    else
-      grown.push_back(new_learner(&network_of(learners_[i % learners_.size()]), seed, 0));
+    else if (const auto& from = learners_[i % learners_.size()]; !options_.ppo)
+      grown.push_back(new_learner(&network_of(from), seed, 0));
+    else // with its critic, or it would unlearn by a random one's advantages
+      std::get<policy::trace_ppo_learner>(grown.emplace_back(from)).reseed(seed);
   }
   learners_ = std::move(grown);
   for (auto& each : environments_)
@@ -115,6 +117,8 @@ std::size_t trace_training::act(environment& place, std::size_t worker, const po
 void trace_training::advance(std::size_t number, double exploration, std::uint64_t seed) {
   auto& place = environments_[number];
   place.lived.assign(learners_.size(), {});
+  if (options_.ppo) // the newest actions were drawn by the networks of the round before
+    place.counts.clear();
   random_stream numbers(seed, number, explorer_purpose);
   const auto& scenarios = stages_[rehearsed(number)];
   exploration = std::min(exploration, explorers_most / static_cast<double>(scenarios.front().file.workers().size()));

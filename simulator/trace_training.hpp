@@ -6,9 +6,10 @@
 /// A stage is all scenarios with the same number of workers; stages come in the order of that number, each for an equal
 /// share of the updates, in which every other environment goes on with those before. The n-th worker of every cluster
 /// of a stage is taught as one, by a double DQN or PPO of its own that shares nothing with the others'. Those who are
-/// new in a stage start as copies. In a round every environment advances ppo.horizon windows by the networks as they
-/// are; then each learner learns from what its own workers lived through, in the environments' order. The result
-/// depends on the scenarios, the options and the seed, not on the number of threads.
+/// new in a stage start as copies (PPO's with critic and moments, a double DQN with an empty memory). In a round every
+/// environment advances ppo.horizon windows by the networks as they are; then each learner learns from what its own
+/// workers lived through, in the environments' order. The result depends on the scenarios, the options and the seed,
+/// not on the number of threads.
 
 #include "policy/trace_network.hpp"
 #include "policy/trace_ppo.hpp"

@@ -71,6 +71,50 @@ TEST(TraceTraining, GoesFromFewWorkersToManyWhoBeginAsCopies) {
   EXPECT_EQ(resumed.updates(), 3U);
 }
 
+/// What each learner is, as numbers.
+std::vector<std::vector<double>> learners_of(const trace_training& training) {
+  storage::tensor_file saved;
+  EXPECT_EQ(storage::decode(training.save(), saved), "");
+  std::vector<std::vector<double>> rows;
+  if (const auto* record = saved.find("learner.traces"); record != nullptr)
+    for (std::int64_t i = 0; i < record->shape[0]; ++i) {
+      auto& row = rows.emplace_back(static_cast<std::size_t>(record->shape[1]));
+      const auto bytes = row.size() * sizeof(double);
+      std::memcpy(row.data(), record->data.data() + static_cast<std::size_t>(i) * bytes, bytes);
+    }
+  return rows;
+}
+
+TEST(TraceTraining, CopiesAllOfALearnerByPpoForThoseWhoAreNew) {
+  auto options = few_rounds(1, 1, true);
+  options.environments = 6; // who draws in half of the steps still fills a minibatch
+  trace_training training({unequal(4), unequal(2)}, options);
+  training.run_round();
+  training.run_round();
+  trace_training resumed({unequal(4), unequal(2)}, options, training.save());
+  const auto learners = learners_of(resumed);
+  ASSERT_EQ(learners.size(), 4U);
+  EXPECT_NE(learners[0], learners[1]);
+  EXPECT_EQ(learners[2], learners[0]);
+  EXPECT_EQ(learners[3], learners[1]);
+  resumed.run_round();
+  const auto later = learners_of(resumed);
+  EXPECT_NE(later[2], later[0]) << "each goes on by itself";
+}
+
+TEST(TraceTraining, LearnsByPpoOnlyFromWhatTheNetworksOfTheRoundDrew) {
+  for (const bool ppo : {false, true}) {
+    auto endless = unequal(2); // an episode's first steps are not learned from
+    endless.file.training.epochs = 10'000;
+    trace_training training({endless}, few_rounds(1, 1, ppo));
+    const double first = training.run_round().transitions;
+    const double workers = 3 * 2; // of all environments
+    const double steps = endless.file.ppo.horizon * endless.file.arbitrator.window_steps;
+    EXPECT_EQ(first, workers * (steps - 2)) << "one is not measured, and one has none before it";
+    EXPECT_EQ(training.run_round().transitions, workers * (ppo ? steps - 1 : steps));
+  }
+}
+
 TEST(TraceTraining, RefusesWhatItCannotGoOnFrom) {
   trace_training training({unequal(2)}, few_rounds(1));
   training.run_round();
