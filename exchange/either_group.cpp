@@ -7,10 +7,13 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
+#include <vector>
 
 namespace dynamix::exchange {
 
 namespace {
+
+using clock = std::chrono::steady_clock;
 
 /// Shorter buckets are bound by latency, and tell nothing about who sums faster.
 constexpr std::size_t watched_bytes_min = 64 << 10;
@@ -20,50 +23,66 @@ constexpr std::size_t watched_bytes_min = 64 << 10;
 class way_watch {
 public:
   way_watch(const both_ways& ways, std::uint32_t members, choice_teller told)
-      : ways_(ways), members_(members), told_(std::move(told)), choice_({form::none, ways.by_servers}, {form::none}) {}
+      : ways_(ways), members_(members), told_(std::move(told)), choice_(ways.by_servers) {}
 
-  bool by_servers() const { return choice_.now().by_servers; }
+  bool by_servers() const { return choice_.by_servers(); }
 
-  /// The first bucket that comes leads: at it, steps begin and end.
-  bool admit(const void* bucket, std::size_t floats) {
+  /// The first of the buckets that are there leads: at it, steps begin and end.
+  void admit(const void* bucket, std::size_t floats) {
     floats_ += floats;
-    if (leader_ == nullptr)
-      leader_ = bucket;
-    return leader_ == bucket;
+    buckets_.push_back(bucket);
   }
   void dismiss(const void* bucket, std::size_t floats) {
     floats_ -= floats;
-    if (leader_ == bucket)
-      leader_ = nullptr;
+    if (leads(bucket))
+      begin_look();
+    std::erase(buckets_, bucket);
   }
 
   void begin(const void* bucket) {
-    if (bucket != leader_ || steps_ + 1 != look::sums)
+    if (!leads(bucket) || steps_ + 1 != look::sums)
       return;
-    const std::int64_t row[] = {measured_.count() / static_cast<std::int64_t>(look::sums - 1 - look::warm)};
+    constexpr auto steps = static_cast<std::int64_t>(look::sums - 1 - look::warm);
+    const std::int64_t row[] = {waited_.count() / steps, took_.count() / steps}; // nanoseconds
     looking_ = ways_.ring->all_gather(row);
   }
-  void end(const void* bucket, std::chrono::nanoseconds waited) {
+  void end(const void* bucket, clock::time_point began) {
+    const auto now = clock::now();
     if (steps_ >= look::warm && steps_ + 1 < look::sums)
-      measured_ += waited;
-    if (bucket == leader_ && ++steps_ == look::sums)
+      waited_ += now - began;
+    if (!leads(bucket))
+      return;
+    ++steps_;
+    if (steps_ == look::warm)
+      first_ = now;
+    else if (steps_ + 1 == look::sums)
+      took_ = now - first_;
+    else if (steps_ == look::sums)
       finish_look();
   }
 
 private:
+  bool leads(const void* bucket) const { return buckets_.front() == bucket; }
+
   /// As long as by the member that came to its waits last, which waits for no other.
   void finish_look() {
     const auto rows = std::exchange(looking_, nullptr)->wait();
-    const double seconds = 1e-9 * static_cast<double>(std::max<std::int64_t>(1, std::ranges::min(rows)));
+    std::size_t last = 0;
+    for (std::size_t i = 0; i < rows.size(); i += 2)
+      last = rows[i] < rows[last] ? i : last;
+    const double waited = 1e-9 * static_cast<double>(std::max<std::int64_t>(1, rows[last]));
     const form_load load{.members = members_, .items = floats_, .servers_time = ways_.servers_time};
     const bool before = by_servers();
-    choice_.take(seconds, load);
-    if (by_servers() != before && told_)
+    if (choice_.take(waited, 1e-9 * static_cast<double>(rows[last + 1]), load) && told_)
       told_(fmt::format("gradients by {} from now on: predicted to take {:.3f} ms a step; {} took {:.3f} ms",
-                        name(by_servers()), 1e3 * choice_.predict(choice_.now(), load).value_or(0), name(before),
-                        1e3 * seconds));
-    measured_ = {};
+                        name(by_servers()), 1e3 * choice_.predict(load).value_or(0), name(before), 1e3 * waited));
+    begin_look();
+  }
+
+  void begin_look() {
+    waited_ = took_ = {};
     steps_ = 0;
+    looking_ = nullptr;
   }
 
   static const char* name(bool servers) { return servers ? "servers" : "the ring"; }
@@ -71,11 +90,13 @@ private:
   const both_ways ways_;
   const std::uint32_t members_;
   const choice_teller told_;
-  form_choice choice_;
-  const void* leader_ = nullptr;
+  way_choice choice_;
+  std::vector<const void*> buckets_; ///< in the order in which they were made, which is the same on all members
   std::size_t floats_ = 0;
   std::uint64_t steps_ = 0; ///< of the look
-  std::chrono::nanoseconds measured_{0};
+  clock::time_point first_; ///< when its first measured step began
+  std::chrono::nanoseconds waited_{0};
+  std::chrono::nanoseconds took_{0}; ///< all measured steps
   std::unique_ptr<gathering> looking_;
 };
 
@@ -98,14 +119,14 @@ public:
       flat_->start();
   }
   void wait() override {
-    const auto began = std::chrono::steady_clock::now();
+    const auto began = clock::now();
     if (summing_) {
       std::exchange(summing_, nullptr)->wait();
       flat_->unpack();
     } else {
       flat_->wait();
     }
-    watch_->end(this, std::chrono::steady_clock::now() - began);
+    watch_->end(this, began);
   }
 
 private:

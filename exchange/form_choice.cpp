@@ -13,9 +13,13 @@ constexpr double clearly_faster = 1.1;
 /// What was measured is out of date when the form in use takes so many times as long, or as little.
 constexpr double out_of_date = 2;
 
-/// What was measured of a ring says so much about servers, and of servers about a ring: servers have been measured to
-/// keep from 0.6 of what was promised of them on.
-constexpr double other_way = 0.6;
+/// What was measured of one way says so much about the other, at best: servers have been measured to be from 0.6 times
+/// to 1.05 times as fast as a ring promised of them.
+constexpr double servers_after_ring = 1 / 1.05;
+constexpr double ring_after_servers = 0.6;
+
+/// A shorter wait, in relation to the step, is hidden well enough: another way could gain no more.
+constexpr double hidden = 0.05;
 
 constexpr std::size_t form_count = 4;
 
@@ -65,6 +69,7 @@ std::optional<double> form_choice::predict(route by, const form_load& load) cons
       hoped = rate;
     way_known = way_known || (rate && (place >= form_count) == by.by_servers);
   }
+  const double other_way = by.by_servers ? servers_after_ring : ring_after_servers;
   return hoped ? std::optional(*hoped * bytes_of(by, load) * (way_known ? 1 : other_way)) : std::nullopt;
 }
 
@@ -87,6 +92,20 @@ route form_choice::take(double seconds, const form_load& load) {
       consider({how, true});
   }
   return now_;
+}
+
+bool way_choice::take(double wait_seconds, double step_seconds, const form_load& load) {
+  const bool judged = std::exchange(on_trial_, false);
+  const bool before = by_servers();
+  if (!judged && pause_ > 0)
+    --pause_;
+  else if (wait_seconds >= hidden * step_seconds)
+    on_trial_ = choice_.take(wait_seconds, load).by_servers != before && !judged;
+  if (judged) {
+    pause_ = next_pause_;
+    next_pause_ *= 2;
+  }
+  return by_servers() != before;
 }
 
 } // namespace dynamix::exchange

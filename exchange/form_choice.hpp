@@ -73,4 +73,25 @@ private:
   std::array<std::optional<double>, 8> seconds_a_byte_; ///< by route
 };
 
+/// Whether plain buckets go through servers or in a ring, by how long a step waits for all of them. Backward hides a
+/// part of the exchange, so waits change with batch sizes, and say less than those of form_choice: a way is kept where
+/// a twentieth of the step or less is waited for, and before each further trial of the other one twice as many looks
+/// are let pass.
+class way_choice {
+public:
+  explicit way_choice(bool by_servers) : choice_({form::none, by_servers}, {form::none}) {}
+
+  bool by_servers() const { return choice_.now().by_servers; }
+  /// So long was waited in a step of so long. Returns whether the next ones go the other way.
+  bool take(double wait_seconds, double step_seconds, const form_load& load);
+  /// Of the way in use; before the first measurement, none.
+  std::optional<double> predict(const form_load& load) const { return choice_.predict(choice_.now(), load); }
+
+private:
+  form_choice choice_;
+  bool on_trial_ = false;   ///< the next look judges what the newest one has changed
+  std::uint64_t pause_ = 0; ///< looks that are still let pass
+  std::uint64_t next_pause_ = 2;
+};
+
 } // namespace dynamix::exchange

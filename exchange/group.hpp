@@ -37,8 +37,8 @@ enum class element : std::uint8_t { float32, float64 };
 class bucket {
 public:
   virtual ~bucket() = default;
-  /// Gradients: summed in the precision of their element type, in some order of the implementation's that does not
-  /// depend on time.
+  /// Gradients: summed in the precision of their element type, in some order of the implementation's, the same on all
+  /// members; which one may follow from measured times (summing::automatic, form::automatic).
   virtual std::variant<std::span<float>, std::span<double>> gradients() = 0;
   /// Numbers that ride along. Their sum is exact, whatever the element type, and rounded once: so it depends neither on
   /// the order of the members nor on the implementation. Parts below 2^-144 are cut off, what exceeds 2^144 becomes

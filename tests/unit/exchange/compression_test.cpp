@@ -1,4 +1,5 @@
 #include "exchange/compression.hpp"
+#include "exchange/either_group.hpp"
 #include "exchange/form_choice.hpp"
 #include "storage/splitmix64.hpp"
 #include "tests/unit/exchange/ranks.hpp"
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <stdexcept>
 #include <string>
 
 /// Compressed sums against slow ones: of float32 in the order of ranks, and of bits by schoolbook addition.
@@ -178,6 +180,24 @@ TEST(Compression, LeavesPlainBucketsAndSmallOnesToTheRing) {
   });
 }
 
+TEST(Compression, EndsThroughServersWhenAMemberMissesTheSecondRound) {
+  for (const auto how : {form::union_of_items, form::lhc}) {
+    const auto body = [&](std::uint32_t rank, std::unique_ptr<group>& joined) {
+      compression_counts counts;
+      const auto peers = compress(std::move(joined), how, counts);
+      joined = make_silent_group(1);
+      const auto summed = peers->make_sparse_bucket(2000, 16, 1);
+      std::vector<std::uint32_t> items;
+      fill(*summed, draw({"few", normal}, rank, 1, items), items);
+      summed->start();
+      if (rank == 2) // before the rows that the first round has agreed on
+        throw std::runtime_error("gone");
+      EXPECT_THROW(summed->wait(), error);
+    };
+    EXPECT_THROW(run_ranks(3, body, by_shares({0.5, 0.3, 0.2})), std::runtime_error);
+  }
+}
+
 TEST(Compression, OfNothingOrOfOneMemberIsTheGroupItself) {
   compression_counts counts;
   auto alone = make_silent_group(1);
@@ -225,41 +245,15 @@ TEST(Compression, MeasuresTheFormsAndSumsTheSameWithEach) {
   EXPECT_EQ(dense.items, 30U * 2000);
 }
 
-/// A group with both ways, of which servers promise to take this part of the ring's time.
-class promising_group final : public group {
-public:
-  promising_group(std::unique_ptr<ring_group> ring, const interruption& stop, double servers_time)
-      : ring_(*ring), served_(sum_by_servers(std::move(ring), {0.5, 0.3, 0.2}, stop)), servers_time_(servers_time) {}
-  std::uint32_t position() const override { return served_->position(); }
-  std::uint32_t size() const override { return served_->size(); }
-  std::unique_ptr<bucket> make_bucket(element type, std::size_t gradients, std::size_t sums) override {
-    return ring_.make_bucket(type, gradients, sums);
-  }
-  std::unique_ptr<gathering> all_gather(std::span<const std::int64_t> row) override { return served_->all_gather(row); }
-  std::unique_ptr<pending> combine(shared_words words, combining how) override {
-    return ring_.combine(std::move(words), how);
-  }
-  std::optional<both_ways> ways() override {
-    return both_ways{.ring = &ring_, .servers = served_.get(), .servers_time = servers_time_};
-  }
-  std::unique_ptr<pending> exchange_blocks(shared_floats blocks, shared_floats into) override {
-    return served_->exchange_blocks(std::move(blocks), std::move(into));
-  }
-  std::vector<std::uint8_t> broadcast(std::uint32_t root, std::span<const std::uint8_t> bytes) override {
-    return served_->broadcast(root, bytes);
-  }
-  void leave(std::uint64_t word) noexcept override { served_->leave(word); }
-
-private:
-  ring_group& ring_;
-  const std::unique_ptr<group> served_; ///< owns it
-  const double servers_time_;
-};
-
 TEST(Compression, ChoosesBetweenRingAndServersForEachBucket) {
   const auto promising = [](double servers_time) {
     return [servers_time](const place& own, store& meeting, const interruption& stop) {
-      return std::make_unique<promising_group>(join_gloo_ring(own, meeting, stop), stop, servers_time);
+      auto ring = join_gloo_ring(own, meeting, stop);
+      auto& members = *ring;
+      summing_plan plan; // made up
+      plan.servers.seconds_per_byte = servers_time;
+      plan.servers.ring_seconds_per_byte = 1;
+      return choose_ways(sum_by_servers(std::move(ring), {0.5, 0.3, 0.2}, stop), members, plan, {});
     };
   };
   const pattern few{"few", whole_number, 20'000, 16, 0.002};
