@@ -43,8 +43,13 @@ public:
 
   /// The same on all members, of whom the first one tells it.
   void exchange_chosen(const std::string& what) override {
-    if (place_.rank == place_.members.front())
-      exchange_choice_ += (exchange_choice_.empty() ? "" : "; ") + what;
+    if (place_.rank != place_.members.front())
+      return;
+    choices_.push_back(what);
+    if (choices_.size() > choices_max) {
+      choices_.erase(choices_.begin());
+      ++choices_before_;
+    }
   }
 
   void compressed(const exchange::compression_counts& counts) override {
@@ -104,8 +109,7 @@ public:
                                                         .system = {},
                                                         .control_seconds = record.control_seconds,
                                                         .reflex = record.reflex,
-                                                        .exchange_choice =
-                                                            messages::fit_text(std::exchange(exchange_choice_, {}))}));
+                                                        .exchange_choice = messages::fit_text(take_choices())}));
   }
 
   void step_completed(std::uint64_t step) override {
@@ -143,11 +147,27 @@ public:
   }
 
 private:
+  static constexpr std::size_t choices_max = 8; ///< that a window tells
+
+  /// The newest of them that a report holds, oldest first.
+  std::string take_choices() {
+    const auto all = std::exchange(choices_, {});
+    auto before = std::exchange(choices_before_, 0) + all.size();
+    std::string told;
+    for (auto each = all.rbegin(); each != all.rend(); ++each, --before) {
+      if (!told.empty() && told.size() + each->size() + 32 > messages::max_text_length) // with the words below
+        break;
+      told = *each + (told.empty() ? "" : "; ") + told;
+    }
+    return before == 0 ? told : fmt::format("{}; and {} before", told, before);
+  }
+
   training_run& run_;
   worker_local worker_;
   const trainer::membership& place_;
   bool first_ = true;
-  std::string exchange_choice_; ///< since the newest window
+  std::vector<std::string> choices_; ///< of the exchange since the newest window: the newest ones
+  std::size_t choices_before_ = 0;   ///< how many came before these
   // Of the trace.
   double window_begin_seconds_ = 0;
   double step_end_seconds_ = 0;

@@ -17,7 +17,7 @@ const policy::state_field* find_field(const std::string& name) {
   return found == fields.end() ? nullptr : &*found;
 }
 
-/// Choices of the exchange that are shown, the newest ones.
+/// Windows whose choices of the exchange are shown, the newest ones.
 constexpr std::size_t choices_max = 8;
 
 /// Follows what each generation tells of its exchange.
