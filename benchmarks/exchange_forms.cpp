@@ -240,7 +240,7 @@ double measure_memory() {
 
 /// GB of dense gradient a second of one core's time, at a share of non-zero lines of 16 floats; and the share of the
 /// memory's speed at which their numbers and cells are read and written: a float that is compressed has 52 bytes of
-/// both, an added word of a cell 24, a float that is peeled 44.
+/// both, an added word of a cell 24, a float that is peeled 44. A share above 1 says that the sketch lies in a cache.
 void measure_codec(double density) {
   constexpr std::size_t line_floats = 16;
   constexpr std::size_t items = (std::size_t{64} << 20) / sizeof(float) / line_floats;

@@ -150,7 +150,7 @@ public:
 private:
   void draw(const shape& of, std::uint64_t step) {
     splitmix64 own(step * 64 + rank_ + plan_.seed * 7919);
-    splitmix64 shared(step * 64 + 63);
+    splitmix64 shared(step * 64 + 63 + plan_.seed * 7919);
     auto& values = stage_.values[rank_];
     values.assign(of.items * of.item_floats, 0);
     items_.clear();

@@ -160,6 +160,8 @@ public:
     std::vector<std::int64_t> rows;
     for (std::uint32_t member = 0; member < size(); ++member) {
       std::vector<std::int64_t> one(row.begin(), row.end());
+      if (one.size() == 2) // nanoseconds and items, by which forms are chosen: so that a seed chooses the same again
+        one[0] = static_cast<std::int64_t>(source_.below(1'000'000));
       if (member > 0)
         change(one);
       rows.insert(rows.end(), one.begin(), one.end());
