@@ -152,6 +152,7 @@ struct training {
   double target_accuracy = 0;         ///< stop there; 0 is off, [0, 1]
   std::uint32_t patience = 0;         ///< evaluations without a better accuracy; 0 is off, [0, 1e6]
   double evaluate_every_epochs = 1;   ///< in samples of an epoch, (0, 1000]
+  std::uint32_t evaluate_samples = 0; ///< most of the test set in an evaluation; 0: all, [0, 4294967295]
   double checkpoint_every_epochs = 1; ///< (0, 1000]
   std::string device = "auto";        ///< auto | cpu | cuda
   std::uint32_t threads = 1;          ///< a worker computes with, [1, 256]

@@ -16,6 +16,11 @@ std::uint64_t samples_in(double epochs, std::uint64_t epoch_samples) {
   return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(epochs * static_cast<double>(epoch_samples)));
 }
 
+/// Each so-many-th of `size`, so that at most `most` are taken; 0 is no limit.
+std::uint64_t stride_to(std::uint64_t most, std::uint64_t size) {
+  return most == 0 ? 1 : std::max<std::uint64_t>(1, (size + most - 1) / most);
+}
+
 } // namespace
 
 training_state::training_state(loop_options given, torch::nn::Sequential model_on_device, const dataset& train,
@@ -23,7 +28,9 @@ training_state::training_state(loop_options given, torch::nn::Sequential model_o
     : options(std::move(given)), model(std::move(model_on_device)), time(clock),
       train_channels(measure_channels(train)),
       train_loader(train, train_channels, options.device, options.training.loader_threads),
-      test_loader(test, train_channels, options.device), test_samples(test.size()),
+      test_loader(test, train_channels, options.device),
+      test_stride(stride_to(options.training.evaluate_samples, test.size())),
+      test_samples((test.size() + test_stride - 1) / test_stride),
       wanted_samples(samples_in(options.training.epochs, train.size())), descent(options.training, model->parameters()),
       average(*model, options.training.ema_samples), epoch_samples(train.size()),
       checkpoints(options.checkpoint_directory, options.write_file, options.keep_checkpoints),

@@ -121,6 +121,17 @@ TEST(Evaluation, SumsOverShardsToTheWhole) {
   EXPECT_EQ(sums.correct, whole.correct);
   EXPECT_NEAR(sums.loss, whole.loss, 1e-4 * whole.loss);
 
+  evaluation_sums every_third;
+  for (std::uint64_t i = 0; i < 101; i += 3) {
+    const auto one = evaluate(model, loader, {i, 1});
+    every_third.loss += one.loss;
+    every_third.correct += one.correct;
+  }
+  const auto third = evaluate(model, loader, {0, 34}, 16, {}, 3);
+  EXPECT_EQ(third.count, 34U);
+  EXPECT_EQ(third.correct, every_third.correct);
+  EXPECT_NEAR(third.loss, every_third.loss, 1e-4 * third.loss);
+
   // Against the definitions, one sample at a time.
   const torch::NoGradGuard no_gradients;
   double loss = 0;
