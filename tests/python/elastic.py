@@ -24,7 +24,7 @@ import dynamix
 
 WORLD = 3
 SAMPLES = 180
-EPOCHS = 40
+EPOCHS = 24
 RUN_SECONDS = 300
 HOST_SECONDS = 3
 

@@ -33,26 +33,26 @@ class Elastic(unittest.TestCase):
         self.assertLessEqual(trial.redone, 4 * kills * passes)
 
     def test_runs_outlive_their_members(self):
-        self.check(int(os.environ.get("DYNAMIX_TEST_KILLS", 10)), 3, False, False)
+        self.check(int(os.environ.get("DYNAMIX_TEST_KILLS", 6)), 3, False, False)
 
     def test_runs_whose_steps_have_several_synchronised_passes_outlive_their_members(self):
-        self.check(8, 7, False, None, 3)
+        self.check(4, 7, False, None, 3)
 
     def test_members_that_meet_by_tcp_do_not_wait_for_one_that_dies_while_a_group_forms(self):
         for prefix in ("", "run"):
-            trial = elastic.Trial(12, 3, by_tcp=True, prefix=prefix).run()
+            trial = elastic.Trial(6, 3, by_tcp=True, prefix=prefix).run()
             print(trial.report())
             self.assertEqual(trial.problems, [])
 
     def test_models_with_branches_that_not_all_members_use_in_a_step(self):
-        self.check(6, 11, False, False, branches=True)
+        self.check(4, 11, False, False, branches=True)
 
     def test_streams_outlive_the_members_that_lease_them(self):
-        self.check(5, 5, False, True)
+        self.check(4, 5, False, True)
 
     @unittest.skipUnless(agents.program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")
     def test_runs_outlive_their_members_while_agents_decide(self):
-        self.check(5, 4, True, None)
+        self.check(4, 4, True, None)
 
 
 def done(folder, rank, life, since=0.0):

@@ -1,24 +1,50 @@
-"""The examples run, shortly: with two ranks under torchrun and in one process."""
+"""The examples run, shortly: with two ranks and in one process; one of them under torchrun."""
 import importlib.util
 import os
 import pathlib
+import runpy
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
+
+import ranks
+import torch.distributed
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE / "python"), "OMP_NUM_THREADS": "1"}
 # Torch 1.13's torchrun fails under Python 3.11 unless it redirects.
 TORCHRUN = ["-m", "torch.distributed.run", "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0", "-r", "1", "-t", "1"]
+ranks.SECONDS = max(ranks.SECONDS, 400)
 
 
-def example(name, *arguments, ranks=1, **variables):
-    script = [str(SOURCE / "examples" / name), "--agent", "off", *arguments]
+def run_script(rank, world, script, arguments, shown):
+    """As torchrun would, but in this process, which has loaded Torch and joined a group: what it prints goes to `shown`."""
+    with open(f"{shown}-{rank}", "w", buffering=1, encoding="utf-8") as file:
+        for descriptor in (1, 2):
+            os.dup2(file.fileno(), descriptor)
+        if world > 1:
+            os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world))
+        sys.argv = [script, *arguments]
+        sys.path.insert(0, os.path.dirname(script))
+        with unittest.mock.patch("torch.distributed.init_process_group"):
+            runpy.run_path(script, run_name="__main__")
+
+
+def example(name, *arguments, world=1):
+    """What the example prints."""
+    with tempfile.TemporaryDirectory() as folder:
+        shown = os.path.join(folder, "shown")
+        ranks.run(run_script, world, str(SOURCE / "examples" / name), ["--agent", "off", *arguments], shown)
+        return "".join(pathlib.Path(f"{shown}-{rank}").read_text(encoding="utf-8") for rank in range(world))
+
+
+def under_torchrun(name, *arguments, **variables):
     with tempfile.TemporaryDirectory() as logs:
-        launch = [*TORCHRUN, "--log_dir", logs, "--nproc_per_node", str(ranks)] if ranks > 1 else []
-        done = subprocess.run([sys.executable, *launch, *script], env={**ENVIRONMENT, **variables}, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=400)
+        done = subprocess.run([sys.executable, *TORCHRUN, "--log_dir", logs, "--nproc_per_node", "2", str(SOURCE / "examples" / name),
+                               "--agent", "off", *arguments], env={**ENVIRONMENT, **variables}, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=ranks.SECONDS)
     text = done.stdout.decode(errors="replace")
     assert done.returncode == 0, text
     return text
@@ -31,8 +57,8 @@ def epochs(text):
 @unittest.skipUnless(os.path.isdir("/usr/share/datasets/fashion-mnist"), "apt-get install dataset-fashion-mnist")
 class FashionMNIST(unittest.TestCase):
     def test_trains_with_and_without_dynamix(self):
-        for options in ((), ("--plain",)):
-            text = example("fashion_mnist.py", "--epochs", "1", "--samples", "6000", *options, ranks=2)
+        options = ("--epochs", "1", "--samples", "6000")
+        for text in (under_torchrun("fashion_mnist.py", *options), example("fashion_mnist.py", *options, "--plain", world=2)):
             self.assertGreater(float(text.split("accuracy ")[1].split()[0]), 0.25)
 
     def test_resumes_from_its_checkpoint(self):
@@ -47,29 +73,28 @@ class FashionMNIST(unittest.TestCase):
     @unittest.skipUnless(importlib.util.find_spec("torchvision"), "apt-get install python3-torchvision")
     def test_trains_a_resnet_and_a_vgg(self):
         for model in ("resnet18", "vgg11_bn"):
-            shown = epochs(example("resnet.py", "--model", model, "--epochs", "1", "--samples", "256", ranks=2))
+            shown = epochs(example("resnet.py", "--model", model, "--epochs", "1", "--samples", "256", world=2))
             self.assertIn("of 4 steps", shown[0])
-        plain = example("resnet.py", "--epochs", "1", "--samples", "256", "--plain", ranks=2)
+        plain = example("resnet.py", "--epochs", "1", "--samples", "256", "--plain", world=2)
         self.assertRegex(plain, r"epoch 0: loss \d+\.\d+, rate \d\.\d+ behind 4 steps in all")
 
 
 class Text(unittest.TestCase):
     def test_trains_a_transformer(self):
         for options in ((), ("--workers", "1", "--stream", *map(str, (SOURCE / "docs").glob("*.md")))):
-            shown = epochs(example("transformer.py", "--epochs", "2", *options, ranks=2))
+            shown = epochs(example("transformer.py", "--epochs", "2", *options, world=2))
             losses = [float(line.split("loss ")[1].split(",")[0]) for line in shown]
             self.assertLess(losses[-1], 3.2)
 
-
     def test_trains_an_lstm(self):
-        losses = [float(line.split("loss ")[1].split(",")[0]) for line in epochs(example("lstm.py", ranks=2))]
+        losses = [float(line.split("loss ")[1].split(",")[0]) for line in epochs(example("lstm.py", world=2))]
         self.assertEqual(len(losses), 3)
         self.assertLess(losses[-1], losses[0])
 
 
 class Choices(unittest.TestCase):
     def test_trains_ncf_on_choices_that_are_drawn_and_on_a_file(self):
-        found = [float(line.split(": ")[1].split()[0]) for line in epochs(example("ncf.py", ranks=2))]
+        found = [float(line.split(": ")[1].split()[0]) for line in epochs(example("ncf.py", world=2))]
         self.assertGreater(found[-1], 0.3, "a fifth is chance")
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "ratings.csv"
@@ -87,7 +112,7 @@ class Frameworks(unittest.TestCase):
     """Each trains two epochs with two ranks."""
 
     def check(self, name, **variables):
-        shown = epochs(example(name, ranks=2, **variables))
+        shown = epochs(under_torchrun(name, **variables))
         self.assertEqual({line.split(":")[0] for line in shown}, {"epoch 0", "epoch 1"})
 
     @needs("accelerate")
@@ -104,7 +129,7 @@ class Frameworks(unittest.TestCase):
 
     @needs("transformers")
     def test_transformers(self):
-        text = example("with_transformers.py", ranks=2)
+        text = under_torchrun("with_transformers.py")
         self.assertIn("'train_loss'", text)
 
 
