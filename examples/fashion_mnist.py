@@ -1,7 +1,7 @@
 """Plain DistributedDataParallel, in the form of PyTorch's DDP tutorial, on Fashion-MNIST. What Dynamix adds is marked.
 
-    dynamix-node exec --workers 4 -- torchrun --nproc-per-node 4 examples/fashion_mnist.py
-    torchrun --nproc-per-node 4 examples/fashion_mnist.py --plain
+    dynamix-node exec --workers 4 -- torchrun --nproc_per_node 4 examples/fashion_mnist.py
+    torchrun --nproc_per_node 4 examples/fashion_mnist.py --plain
 """
 import argparse
 import contextlib

@@ -1,7 +1,7 @@
 """An LSTM that predicts the next word of a text. All samples have equally many words, so the loss is a mean over samples.
 
-    dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/lstm.py
-    dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/lstm.py --text kjv.txt --width 128
+    dynamix-node exec --workers 2 -- torchrun --nproc_per_node 2 examples/lstm.py
+    dynamix-node exec --workers 2 -- torchrun --nproc_per_node 2 examples/lstm.py --text kjv.txt --width 128
 """
 import argparse
 import collections

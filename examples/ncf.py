@@ -1,8 +1,8 @@
 """Neural collaborative filtering (NeuMF, He et al. 2017): which of five items a user has chosen. On choices that are
 drawn here, half of them to one of 16 tastes that users and items share, or on those of a file of MovieLens.
 
-    dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/ncf.py
-    dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/ncf.py --ratings ml-latest-small/ratings.csv
+    dynamix-node exec --workers 2 -- torchrun --nproc_per_node 2 examples/ncf.py
+    dynamix-node exec --workers 2 -- torchrun --nproc_per_node 2 examples/ncf.py --ratings ml-latest-small/ratings.csv
 """
 import argparse
 

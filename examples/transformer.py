@@ -1,8 +1,8 @@
 """A small Transformer that predicts the next letter of a text. Its sequences are of unequal lengths and its loss is a mean
 over letters, not sequences: `run.weight` says how many.
 
-    dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/transformer.py
-    dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/transformer.py --stream docs/*.md
+    dynamix-node exec --workers 2 -- torchrun --nproc_per_node 2 examples/transformer.py
+    dynamix-node exec --workers 2 -- torchrun --nproc_per_node 2 examples/transformer.py --stream docs/*.md
 """
 import argparse
 import pathlib

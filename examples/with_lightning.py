@@ -1,7 +1,7 @@
 """Lightning's Trainer. Its hook `train_dataloader` comes when the model is in DistributedDataParallel already, and the
 optimiser is there.
 
-    dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/with_lightning.py
+    dynamix-node exec --workers 2 -- torchrun --nproc_per_node 2 examples/with_lightning.py
 
 Written against Lightning's documentation and not run yet: Debian has no package of it.
 `examples_test` runs it where it is installed.

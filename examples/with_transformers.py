@@ -1,7 +1,7 @@
 """The Hugging Face Trainer. It asks for its loader before the model is in DistributedDataParallel, and takes the first batch
 behind that: the loader joins then.
 
-    dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/with_transformers.py
+    dynamix-node exec --workers 2 -- torchrun --nproc_per_node 2 examples/with_transformers.py
 
 Written against the documentation of transformers and not run yet: Debian has no package of it.
 `examples_test` runs it where it is installed.
