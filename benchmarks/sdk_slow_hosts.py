@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""A sceptic's question: does the plain DDP script of examples/fashion_mnist.py reach an accuracy sooner with Dynamix's lines,
-where two of four hosts are slow? The same script with and without them, in turns, each as often as --repeat says.
+"""A sceptic's question: does a plain DDP script of examples/ reach an accuracy sooner with Dynamix's lines, where two of four
+hosts are slow? The same script with and without them, in turns, each as often as --repeat says.
 
     benchmarks/sdk_slow_hosts.py --repeat 3      # prints the table
+    benchmarks/sdk_slow_hosts.py --script resnet --batch 32 --samples 4000 --epochs 6 --target 0.7
 """
 import argparse
 import os
@@ -21,8 +22,9 @@ from dynamix.agent import program
 
 def train(options, plain):
     """(accuracy, seconds of training) behind each epoch."""
-    script = [str(SOURCE / "examples/fashion_mnist.py"), "--slow", options.slow, "--batch", str(options.batch),
+    script = [str(SOURCE / f"examples/{options.script}.py"), "--slow", options.slow, "--batch", str(options.batch),
               "--epochs", str(options.epochs), "--target", str(options.target)]
+    script += ["--evaluate", "1000"] if options.script == "resnet" else []
     script += ["--samples", str(options.samples)] if options.samples else []
     workers = options.slow.count(",") + 1
     with tempfile.TemporaryDirectory() as folder:
@@ -45,6 +47,7 @@ def seconds_to(course, target):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--script", default="fashion_mnist", choices=("fashion_mnist", "resnet"))
     parser.add_argument("--slow", default="1,1,3,3", help="how many times longer each host computes")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=20)

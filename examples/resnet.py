@@ -2,11 +2,12 @@
 On Fashion-MNIST in three channels and 32 by 32, since Debian has no ImageNet; VGG11's classifier is one layer. What
 Dynamix adds is marked.
 
-    dynamix-node exec --workers 2 -- torchrun --nproc-per-node 2 examples/resnet.py --model resnet18
-    torchrun --nproc-per-node 2 examples/resnet.py --model resnet18 --plain
+    dynamix-node exec --workers 2 -- torchrun --nproc_per_node 2 examples/resnet.py --model resnet18
+    torchrun --nproc_per_node 2 examples/resnet.py --model resnet18 --plain
 """
 import argparse
 import contextlib
+import time
 
 import torch
 import torchvision
@@ -18,6 +19,13 @@ import common
 import dynamix                                                                    # dynamix
 
 
+class ThreeChannels(nn.Module):
+    """Images of 28 by 28 in the shape that torchvision's models take."""
+
+    def forward(self, images):
+        return nn.functional.pad(images, (2, 2, 2, 2)).expand(-1, 3, -1, -1)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="resnet18", choices=("resnet18", "vgg11_bn"))
@@ -26,6 +34,9 @@ def main():
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--agent", default="auto")
     parser.add_argument("--plain", action="store_true", help="without Dynamix")
+    parser.add_argument("--slow", default="", help="emulate slow hosts: factors by rank, such as 1,1,3,3")
+    parser.add_argument("--evaluate", type=int, default=0, help="test on the first so many images behind each epoch")
+    parser.add_argument("--target", type=float, default=1.0, help="stop at this test accuracy")
     options = parser.parse_args()
     rank, world = common.set_up()
     torch.manual_seed(1)
@@ -33,6 +44,9 @@ def main():
     net = getattr(torchvision.models, options.model)(num_classes=10)
     if options.model == "vgg11_bn":
         net.avgpool, net.classifier = nn.AdaptiveAvgPool2d(1), nn.Linear(512, 10)
+    net = nn.Sequential(ThreeChannels(), net)
+    common.slow_down(net, [float(factor) for factor in options.slow.split(",")][rank] if options.slow else 1)
+    test = common.FashionMNIST("t10k", most=options.evaluate)
     model = DistributedDataParallel(net) if world > 1 else net
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9, weight_decay=1e-4)
     steps = options.epochs * -(-len(dataset) // (options.batch * world))
@@ -47,13 +61,14 @@ def main():
                            agent=options.agent)                                   # dynamix
         loader = run.loader(dataset, options.batch)                               # dynamix, instead of the sampler
         first = run.epoch                                                         # dynamix
+    began, evaluating, reached = time.perf_counter(), 0.0, 0.0
     with run or contextlib.nullcontext():
         for epoch in range(first, options.epochs):
             if options.plain:
                 sampler.set_epoch(epoch)
             for images, labels in loader:
                 optimizer.zero_grad()
-                outputs = model(nn.functional.pad(images, (2, 2, 2, 2)).expand(-1, 3, -1, -1))
+                outputs = model(images)
                 loss = nn.functional.cross_entropy(outputs, labels, label_smoothing=0.1)
                 loss.backward()
                 nn.utils.clip_grad_norm_(model.parameters(), 5.0)
@@ -61,10 +76,23 @@ def main():
                     run.report(loss=loss.detach(), correct=int((outputs.argmax(1) == labels)[:run.counted].sum()))
                 optimizer.step()
                 scheduler.step()
+            if options.evaluate:
+                paused = time.perf_counter()
+                found = torch.tensor(common.accuracy(net, test))  # each worker's own: batch norm's buffers differ
+                if world > 1:
+                    torch.distributed.broadcast(found, 0)
+                reached = float(found)
+                evaluating += time.perf_counter() - paused
+                if run:
+                    run.evaluated(accuracy=reached)                               # dynamix: for reports, if wanted
             if rank == 0:
                 sizes = (f", batch sizes {run.status.batches}, progress {run.progress:.1f} of {steps} steps" if run
                          else f", rate {scheduler.get_last_lr()[0]:.4f} behind {steps} steps in all")
-                print(f"epoch {epoch}: loss {float(loss):.3f}{sizes}", flush=True)
+                shown = (f", accuracy {reached:.4f} after {time.perf_counter() - began - evaluating:.1f} s of training"
+                         if options.evaluate else "")
+                print(f"epoch {epoch}: loss {float(loss):.3f}{shown}{sizes}", flush=True)
+            if reached >= options.target or (run and run.status.stop):
+                break
 
 
 if __name__ == "__main__":
