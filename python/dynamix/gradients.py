@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from .peers import Peers
 from .step import Step
@@ -17,6 +18,9 @@ def check_model(model: torch.nn.Module, by_loss: bool) -> None:
     kinds = {base.__name__ for module in model.modules() for base in type(module).__mro__}
     kinds |= {type(parameter).__name__ for parameter in model.parameters()}
     kinds |= {type(getattr(parameter, "data", parameter)).__name__ for parameter in model.parameters()}
+    if not by_loss and any(isinstance(module, DistributedDataParallel) for module in model.modules() if module is not model):
+        raise NotImplementedError(f"{type(model).__name__} holds a DistributedDataParallel, which sums gradients by itself: give "
+                                  "dynamix.join that one (and torch.compile the model within it)")
     if "DeepSpeedEngine" in kinds:
         raise NotImplementedError("DeepSpeed steps an optimiser of its own; wrap the model in DistributedDataParallel or FSDP")
     for kind, name in _SHARDED.items():

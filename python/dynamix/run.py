@@ -79,7 +79,7 @@ class Run:
         self._call_hook: Any = None
         self._linked = False
         self._alignment: Optional[Alignment] = None  # of an elastic run
-        self._closed = False
+        self._closed = self._warned = False
         self._by_loss = by_loss
         self._distributed = by_loss or isinstance(model, DistributedDataParallel)  # somebody else sums gradients
         if agent is not None:
@@ -350,9 +350,13 @@ class Run:
     # The optimiser calls these.
 
     def before_step(self) -> Optional[float]:
-        if self._closed or self._step is None:
-            return 1.0
         step = self._step
+        if self._closed or step is None:
+            if not self._closed and not self._warned:
+                self._warned = True
+                _log.warning("the optimiser steps and run.loader() was never called: this trains as without dynamix; take the "
+                             "batches from run.loader(dataset, ...)")
+            return 1.0
         step.check_taken()
         factor = self._factor(step) if not self._peers.broken else None
         if self._peers.broken:
@@ -560,7 +564,7 @@ def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None,
             on when members die, and takes them back when they are started again (docs/sdk.md). $RANK and $WORLD_SIZE say
             which member this is; torch.distributed, where it is needed, is initialised with this process alone.
         elastic_seconds: how long members wait for each other, in collectives and when the group is formed anew.
-        noise_interval: the gradient noise is measured every so many steps; 0: twice a window.
+        noise_interval: the gradient noise is measured every so many steps, and in each of the first 16; 0: twice a window.
         window_steps: steps between decisions, for a run without an agent; 0: the agent's, or 10.
         weighting: "gradients": where they are summed. "loss": by `run.scale(loss)`, for what sums gradients by itself (FSDP,
             fully_shard, a communication hook of the script's own); without the gradient noise, and so without AdaScale, and

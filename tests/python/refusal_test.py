@@ -20,12 +20,21 @@ class Stream(torch.utils.data.IterableDataset):
 
 
 class FullyShardedDataParallel(nn.Linear):
-    """By its name only: Torch's own needs a GPU."""
+    """By its name only: that of torch 1.13 needs a GPU, and an older Python than 3.11."""
 
 
 def a_run(**options):
     model = nn.Linear(3, 1)
     return dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), **{"agent": "off", **options}), model
+
+
+def join_around_ddp(rank, world):
+    """Why a model is refused that holds a DistributedDataParallel, as torch.compile's does."""
+    around = nn.Sequential(DistributedDataParallel(nn.Linear(3, 1)))
+    try:
+        dynamix.join(around, torch.optim.SGD(around.parameters(), lr=0.1), agent="off")
+    except NotImplementedError as problem:
+        return str(problem)
 
 
 class Refusals(unittest.TestCase):
@@ -61,6 +70,20 @@ class Refusals(unittest.TestCase):
         self.refused(TypeError, "once a batch", dynamix.join, plain, optimizer, scheduler=plateau, agent="off")
         self.refused(ValueError, "adascale", dynamix.join, plain, optimizer, rule="quadratic", agent="off")
         self.refused(TypeError, "give the module", dynamix.join, plain.parameters(), optimizer)
+
+    def test_a_model_around_the_one_that_sums_gradients(self):
+        for problem in ranks.run(join_around_ddp, 2):
+            self.assertRegex(problem, "Sequential holds a DistributedDataParallel.*give dynamix.join that one")
+
+    def test_a_loader_that_is_forgotten_is_told_once(self):
+        run, model = a_run()
+        with self.assertLogs("dynamix", "WARNING") as logged:
+            for _ in range(2):
+                model(torch.randn(2, 3)).sum().backward()
+                run._optimizer.step()
+        self.assertEqual(len(logged.output), 1)
+        self.assertIn("run.loader() was never called", logged.output[0])
+        run.close()
 
     def test_losses_that_are_not_scaled_and_those_that_need_not_be(self):
         run, model = a_run(weighting="loss")
