@@ -3,8 +3,9 @@
 
     benchmarks/sdk_decisions.py                  # some two minutes; prints the table
 
-- agreement: what the training thread spends on the exchange of a row, in steps that have one (with scaling the bucket that
-  it travels behind, which other steps do elsewhere);
+- agreement: what the training thread spends on the exchange of a row, in steps that have one, and of what that consists:
+  loading (it is written behind a bucket), unloading, sending (where it travels by itself) and reading (waiting for the others'
+  rows, and agreeing); not scaling that bucket, and squaring it where the noise is due, which other steps do, too;
 - report to decision: the step of a window from which the decision on the window before is in force, counted from 1, and the
   milliseconds from that window's end to the end of the step in which all members have agreed on it;
 - a change of batch sizes: the first step with new sizes against the median of the five behind it, beside the same for steps
@@ -41,9 +42,13 @@ def quantile(values, share):
     return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
 
 
+ROW_CALLS = {"load_row": "loading", "unload_rows": "unloading", "_write_row": "sending", "read_rows": "reading"}
+SCALING = "_scale_aside"  # within load_row
+
+
 def time_rows(step):
-    """Lets the run's step say how long its rows take: the seconds of each exchange."""
-    seconds, spent = [], [0.0]
+    """Lets the run's step say how long its rows take: the seconds of each call, by its name, of each exchange."""
+    exchanges, spent = [], {}
 
     def time_calls(name):
         inner = getattr(step, name)
@@ -51,18 +56,19 @@ def time_rows(step):
         def timed(*arguments):
             exchanged, began = step._rows is not None, time.perf_counter()
             result = inner(*arguments)
-            spent[0] += time.perf_counter() - began
+            spent[name] = spent.get(name, 0.0) + time.perf_counter() - began
             if name == "read_rows":
                 if exchanged:
-                    seconds.append(spent[0])
-                spent[0] = 0.0
+                    spent["load_row"] = spent.get("load_row", 0.0) - spent.get(SCALING, 0.0)
+                    exchanges.append(dict(spent))
+                spent.clear()
             return result
 
         setattr(step, name, timed)
 
-    for name in ("load_row", "unload_rows", "_write_row", "read_rows"):
+    for name in (*ROW_CALLS, SCALING):
         time_calls(name)
-    return seconds
+    return exchanges
 
 
 def train(rank, world, folder, steps):
@@ -112,7 +118,11 @@ def show(taken, sizes, offsets, waits, rows):
             ratio = taken[step] / statistics.median(taken[step + 1:step + 1 + BEHIND])
             (changed if sizes[step - 2] != sizes[step - 1] else calm).append(ratio)
     print("| | median | p99 | most | of |\n|---|---|---|---|---|")
-    for name, values, unit in (("agreement, ms", rows, 1000), ("report to decision agreed, ms", waits, 1000),
+    parts = [(f"- {said}, ms", [each.get(name, 0.0) for each in rows], 1000) for name, said in ROW_CALLS.items()]
+    agreements = [sum(each.get(name, 0.0) for name in ROW_CALLS) for each in rows]
+    scalings = [each[SCALING] for each in rows if SCALING in each]
+    for name, values, unit in (("agreement, ms", agreements, 1000), *parts, ("scaling and squaring beside it, ms", scalings, 1000),
+                               ("report to decision agreed, ms", waits, 1000),
                                ("first step with new batch sizes, medians", changed, 1),
                                ("a step without a change, medians", calm, 1)):
         print(f"| {name} | " + " | ".join(f"{quantile(values, share) * unit:.3f}" for share in (0.5, 0.99, 1)) +

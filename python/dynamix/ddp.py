@@ -97,7 +97,7 @@ class Hook:
             return
         step.wait(pending.work)
         if pending.sent is not pending.values:
-            step.unload_rows(pending.sent[pending.values.numel():])
+            step.unload_rows()
         if pending.counts is not None:
             step.summed(pending.values, pending.counts)
 

@@ -68,9 +68,12 @@ class Step:
         self._exchange_seconds = 0.0
         self._ended: Optional[float] = None  # when the step before was completed
         self._times = raw.StepTimes()
-        self._row = torch.zeros(raw.ROW_COLUMNS, dtype=torch.int64)
-        self._row_bytes = self._row.view(torch.uint8)
-        self._loaded = torch.empty(0)
+        # Views that last, since each operation of Torch's takes as long as agreeing on a decision does.
+        rows = torch.zeros((peers.size, raw.ROW_COLUMNS), dtype=torch.int64)  # those of others are zeros
+        self._row, self._sent_bytes = rows[peers.position], rows.view(-1).view(torch.uint8)
+        self._received = torch.empty_like(rows)
+        self._received_bytes = self._received.view(-1).view(torch.uint8)
+        self._loaded = self._scaled = self._bytes_behind = torch.empty(0)  # a buffer with rows behind it, and its parts
         self._own_squares: List[Number] = []
         self._global_squares: List[Number] = []
         self._reset()
@@ -78,6 +81,7 @@ class Step:
     def _reset(self) -> None:
         self._due: Optional[int] = None  # not known before the first gradient
         self._share = 1.0
+        self._number = 0  # of a step whose squares are measured
         self._measures = False
         self._weights: Optional[Sum] = None
         self._rows: Optional[Gathering] = None
@@ -124,6 +128,8 @@ class Step:
         if not self._row_written:  # each batch that was taken may have become a reason
             self._due = self.client.due()
         self._measures = first and bool((self._due or 0) & raw.MEASURE)
+        if self._measures:
+            self._number = self.client.status().step
         if self._weights is None:
             try:
                 own, total = self.client.weights()
@@ -158,19 +164,19 @@ class Step:
     def scale(self, values: torch.Tensor, counts: Optional[Sequence[int]]) -> None:
         """Scales a buffer of this member's mean gradient by its share, in place. It holds so many numbers of each parameter.
 
-        On the CPU their squares are added exactly, so that it makes no difference to any bit how parameters are laid out in
-        buffers.
+        On the CPU their squares are taken by parameters, and these sums added exactly, so that it makes no difference to any
+        bit how parameters are laid out in buffers.
         """
         self._on_device |= values.device.type != "cpu"
         if self._measures and counts is not None:
-            self._own_squares += multiply_and_square(values, self._share, counts)
+            self._own_squares += multiply_and_square(values, self._share, counts, self._number)
         else:
             multiply(values, self._share)
 
     def summed(self, values: torch.Tensor, counts: Sequence[int]) -> None:
         """Takes a buffer of the mean gradient over all members."""
         if self._measures:
-            self._global_squares += squares(values, counts)
+            self._global_squares += squares(values, counts, self._number)
 
     def load_row(self, values: torch.Tensor, counts: Optional[Sequence[int]]) -> Optional[torch.Tensor]:
         """The last buffer of a pass, scaled, and behind it the members' rows, byte by byte, which floats of any kind add up
@@ -180,23 +186,27 @@ class Step:
         if (not self._row_is_due or not self.loads_rows or rows > values.numel() or
                 values.numel() * values.element_size() > _LOADED_BYTES):
             return None
-        if self._measures and counts is not None:
-            self._own_squares += squares(values, counts) if self._share else [0.0]
+        self._scale_aside(values, counts, rows)
         self._fill_row()
-        numbers = values.numel()
-        if self._loaded.numel() != numbers + rows or self._loaded.dtype != values.dtype:
-            self._loaded = torch.empty(numbers + rows, dtype=values.dtype)
-        scaled, bytes_of_all = self._loaded[:numbers], self._loaded[numbers:].zero_()
-        if self._share:
-            torch.mul(values, self._share, out=scaled)
-        else:
-            scaled.zero_()
-        bytes_of_all[self.peers.position * _ROW_BYTES:(self.peers.position + 1) * _ROW_BYTES] = self._row_bytes
+        self._bytes_behind.copy_(self._sent_bytes)
         return self._loaded
 
-    def unload_rows(self, summed: torch.Tensor) -> None:
-        """Takes the members' rows, which were behind a buffer."""
-        self._rows = Gathering(summed.to(torch.uint8).view(torch.int64).view(self.peers.size, raw.ROW_COLUMNS), None)
+    def _scale_aside(self, values: torch.Tensor, counts: Optional[Sequence[int]], room: int) -> None:
+        """As `scale`, into memory with room behind it."""
+        if self._scaled.numel() != values.numel() or self._loaded.dtype != values.dtype:
+            self._loaded = torch.empty(values.numel() + room, dtype=values.dtype)
+            self._scaled, self._bytes_behind = self._loaded[:values.numel()], self._loaded[values.numel():]
+        if self._measures and counts is not None:
+            self._own_squares += squares(values, counts, self._number) if self._share else [0.0]
+        if self._share:
+            torch.mul(values, self._share, out=self._scaled)
+        else:
+            self._scaled.zero_()
+
+    def unload_rows(self) -> None:
+        """Takes the members' rows, which were behind a buffer that is summed by now."""
+        self._received_bytes.copy_(self._bytes_behind)
+        self._rows = Gathering(self._received, None)
 
     def launch(self) -> None:
         """All buffers of the pass are on their way; so is the row now, where one is due. On a GPU its numbers are not
@@ -290,7 +300,7 @@ class Step:
         times.gradient_norm = math.sqrt(self._square) if self._global_squares else -1.0
         self.client.complete(times)
         for line in self.client.notices():
-            _log.info("%s", line)
+            _log.info("member %d: %s", self.peers.position, line)
         self._reset()
         self.counted = self.taken = 0
         if self.calls is not None:
