@@ -3,6 +3,7 @@
 #include "node/commands/cluster_options.hpp"
 #include "node/commands/command.hpp"
 #include "node/launch/keys.hpp"
+#include "node/launch/probe.hpp"
 #include "node/reports/text.hpp"
 #include "telemetry/survey.hpp"
 #include "trainer/session.hpp"
@@ -76,21 +77,19 @@ finding data_set() {
 
 /// That of the default route. Its driver's word; how fast links are a run measures.
 finding link() {
-  std::ifstream routes("/proc/net/route");
-  std::string line;
-  while (std::getline(routes, line)) {
-    std::istringstream fields(line);
-    std::string interface;
-    std::string destination;
-    if (!(fields >> interface >> destination) || destination != "00000000")
-      continue;
-    int megabits = 0;
-    const bool told = std::ifstream("/sys/class/net/" + interface + "/speed") >> megabits && megabits > 0;
-    return {"link", true,
-            interface + (told ? fmt::format(" of {} Mbit/s by its driver's word", megabits)
-                              : ", whose driver does not say how fast it is")};
-  }
-  return {"link", false, "without a default route"};
+  const auto text_of = [](const char* path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  };
+  const auto interface = default_route_interface(text_of("/proc/net/route"), text_of("/proc/net/ipv6_route"));
+  if (interface.empty())
+    return {"link", false, "without a default route"};
+  int megabits = 0;
+  const bool told = std::ifstream("/sys/class/net/" + interface + "/speed") >> megabits && megabits > 0;
+  return {"link", true,
+          interface + (told ? fmt::format(" of {} Mbit/s by its driver's word", megabits)
+                            : ", whose driver does not say how fast it is")};
 }
 
 std::vector<finding> examine() {

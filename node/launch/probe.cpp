@@ -8,6 +8,7 @@
 #include <chrono>
 #include <fmt/format.h>
 #include <list>
+#include <sstream>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <thread>
@@ -145,6 +146,32 @@ std::vector<probed_machine> probe_machines(const remote_options& remote, const s
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   return machines;
+}
+
+std::string default_route_interface(const std::string& ipv4, const std::string& ipv6) {
+  std::string line;
+  for (std::istringstream routes(ipv4); std::getline(routes, line);) {
+    std::istringstream fields(line);
+    std::string interface;
+    std::string destination;
+    if (fields >> interface >> destination && destination == "00000000")
+      return interface;
+  }
+  for (std::istringstream routes(ipv6); std::getline(routes, line);) {
+    std::istringstream fields(line);
+    std::string destination;
+    std::string prefix_bits;
+    std::string other;
+    std::string interface;
+    fields >> destination >> prefix_bits;
+    for (int passed_over = 0; passed_over < 7; ++passed_over) // source and its bits, next hop, metric, counters, flags
+      fields >> other;
+    // Where there is no default route the kernel lists one that reaches nothing, by "lo".
+    if (fields >> interface && prefix_bits == "00" && interface != "lo" &&
+        destination.find_first_not_of('0') == std::string::npos)
+      return interface;
+  }
+  return "";
 }
 
 } // namespace dynamix::node

@@ -26,4 +26,8 @@ probed_machine read_probe(const std::string& said, const std::string& complained
 std::vector<probed_machine> probe_machines(const remote_options& remote, const std::vector<cluster::host>& hosts,
                                            const std::function<void(std::size_t)>& answered);
 
+/// Of the default route: that of IPv4 where there is one, else that of IPv6; empty: neither. `ipv4`, `ipv6`: what
+/// /proc/net/route and /proc/net/ipv6_route say.
+std::string default_route_interface(const std::string& ipv4, const std::string& ipv6);
+
 } // namespace dynamix::node
