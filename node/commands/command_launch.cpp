@@ -62,14 +62,7 @@ int launch_hosts(launch_arguments& arguments, command_context& context) {
   if (!file)
     return exit_refused;
   cluster::make_paths_absolute(*file);
-  auto errors = check_hosts(*file);
-  for (std::size_t i = 0; i < file->hosts.size(); ++i)
-    if (const auto& host = file->hosts[i]; !host.slots.empty())
-      errors.push_back(cluster::error_at(
-          *file, fmt::format("host[{}].{}", i, host.workers > 0 ? "workers" : "gpus"),
-          fmt::format("host \"{}\" has several workers, which launch does not start yet; run `dynamix-node run` there, "
-                      "and the training processes beside it",
-                      host.name)));
+  const auto errors = check_hosts(*file);
   for (const auto& error : errors)
     refuse_at(context.err, error);
   if (!errors.empty())
@@ -98,6 +91,9 @@ int launch_hosts(launch_arguments& arguments, command_context& context) {
     live.print(fmt::format("{}: {} hosts, {} workers, policy {}, seed {}, run directory {}, on the hosts {}/HOST",
                            file->name, file->hosts.size(), file->workers().size(),
                            cluster::to_string(file->arbitrator.policy), file->seed, run.path(), remote.directory));
+  if (!options.quiet && file->training.trainer == cluster::trainer_kind::client)
+    live.print(fmt::format("training processes join on each host by dynamix-node exec --run {}/HOST --name HOST -- ...",
+                           shell_quoted(remote.directory)));
   remote_watch watch(options, remote, live, arguments.log);
   options.observer = &watch;
   auto launched = launch(options, live, signals.token());

@@ -21,9 +21,9 @@ std::string remote_directory(const remote_options& options, const std::string& h
   return options.directory + "/" + host;
 }
 
-std::string remote_script(const remote_options& options, const std::string& host, const std::vector<remote_file>& files,
-                          const std::vector<std::string>& arguments) {
-  const auto directory = shell_quoted(remote_directory(options, host));
+std::string remote_script(const remote_options& options, const cluster::host& host,
+                          const std::vector<remote_file>& files, const std::vector<std::string>& arguments) {
+  const auto directory = shell_quoted(remote_directory(options, host.name));
   std::string script = fmt::format("umask 077; mkdir -p {0} && cd {0} || exit 2; ", directory);
   // The process inherits the lock, and holds it as long as it lives.
   script += fmt::format("exec 9>launch.lock; flock -w {} 9 || {{ echo 'another launch runs in '{} >&2; exit 2; }}; ",
@@ -40,12 +40,14 @@ std::string remote_script(const remote_options& options, const std::string& host
   script += "{ while read -r s <&3; do kill -s \"$s\" $(p); done; kill -s TERM $(p); } >/dev/null 2>&1 9>&- & w=$!; ";
   script +=
       fmt::format("sh -c 'echo $$ >pid; exec \"$0\" \"$@\"' {} run --cluster cluster.toml --name {} --log-to-stderr",
-                  shell_quoted(options.program), shell_quoted(host));
+                  shell_quoted(options.program), shell_quoted(host.name));
   for (const auto& argument : arguments)
     script += " " + shell_quoted(argument);
   script += " </dev/null 3<&- >&2; code=$?; kill $w; rm -rf keys pid; ";
-  script += fmt::format("cat workers/{} 2>/dev/null; exit $code", shell_quoted(host + ".json"));
-  return script;
+  for (const auto* worker : host.members())
+    script += fmt::format("cat workers/{} 2>/dev/null; {}", shell_quoted(cluster::file_name_of(worker->name) + ".json"),
+                          host.slots.empty() ? "" : "printf '\\f'; ");
+  return script + "exit $code";
 }
 
 child_options remote_command(const remote_options& options, const cluster::host& host, const std::string& command) {

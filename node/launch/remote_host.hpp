@@ -5,7 +5,7 @@
 ///
 /// A connection carries everything. Down its standard input come the host's files, and then signals by name, a line
 /// each; when it ends, because the launcher has gone or the network has, the process there is asked to leave (SIGTERM).
-/// Up its standard error comes the log, up its standard output the worker's farewell, once the process has ended.
+/// Up its standard error comes the log, up its standard output the workers' farewells, once the process has ended.
 
 #include "cluster/cluster_file.hpp"
 #include "node/launch/child_process.hpp"
@@ -35,10 +35,14 @@ inline constexpr std::size_t remote_bytes_max = 1U << 20;
 std::string remote_directory(const remote_options& options, const std::string& host);
 
 /// What `sh` does on a host: takes the files, which nobody else may read, starts `dynamix-node run` with `arguments`
-/// behind its own, passes on signals, and ends as the process ends, with the worker's farewell on its standard output.
-/// Waits for a process of the same host and run that has not ended yet. Keys are gone when the process is.
-std::string remote_script(const remote_options& options, const std::string& host, const std::vector<remote_file>& files,
-                          const std::vector<std::string>& arguments);
+/// behind its own, passes on signals, and ends as the process ends, with its workers' files on its standard output,
+/// `farewell_end` behind each of several. Waits for a process of the same host and run that has not ended yet. Keys are
+/// gone when the process is.
+std::string remote_script(const remote_options& options, const cluster::host& host,
+                          const std::vector<remote_file>& files, const std::vector<std::string>& arguments);
+
+/// JSON has no such byte.
+inline constexpr char farewell_end = '\f';
 
 /// `command` on the machine of `host`, by ssh.
 child_options remote_command(const remote_options& options, const cluster::host& host, const std::string& command);

@@ -1,18 +1,18 @@
 #include "node/launch/remote_run.hpp"
 
 #include "ledger/line_reader.hpp"
-#include "ledger/segments.hpp"
 #include "links/key_directory.hpp"
 #include "node/reports/text.hpp"
 #include "storage/atomic_file.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
-#include <limits>
 #include <sstream>
 #include <thread>
+#include <unordered_map>
 
 namespace dynamix::node {
 namespace {
@@ -21,6 +21,7 @@ constexpr std::size_t read_bytes_most = 1U << 20; ///< at one look
 constexpr std::chrono::seconds copy_patience{30};
 constexpr double follow_again_seconds = 2;
 constexpr std::uint64_t copy_bytes_most = 16U << 20; ///< then the file begins anew
+constexpr std::size_t farewell_bytes_most = 1U << 28;
 
 std::uint64_t size_of(const std::string& path) {
   std::error_code none;
@@ -65,11 +66,13 @@ child_options describe_remote(const launch_options& options, const remote_option
   std::vector<std::string> arguments = {resumed ? "--resume" : "--out", "."};
   if (!options.keys.empty())
     arguments.insert(arguments.end(), {"--keys", "keys"});
-  auto child = remote_command(remote, host, remote_script(remote, host.name, files, arguments));
+  auto child = remote_command(remote, host, remote_script(remote, host, files, arguments));
   child.output = options.run.log(host.name);
   child.results = options.run.worker(host.name);
   std::error_code ignored; // what an earlier life said last is no longer the last
   std::filesystem::remove(child.results, ignored);
+  for (const auto& slot : host.slots)
+    std::filesystem::remove(options.run.worker(slot.name), ignored);
   child.told.emplace();
   for (const auto& file : files)
     *child.told += file.content;
@@ -123,23 +126,40 @@ remote_watch::remote_watch(const launch_options& options, const remote_options& 
       logs_.push_back(
           {.name = host.name, .path = options.run.log(host.name), .offset = size_of(options.run.log(host.name))});
   }
-  for (auto& ledger : ledgers_)
-    take_up(ledger);
+  take_up();
 }
 
-void remote_watch::take_up(followed_ledger& ledger) {
-  const auto joined = options_.run.ledger();
-  const bool alone = ledgers_.size() == 1; // then places here are those there, as long as nothing was dropped there
-  const auto known = alone ? ledger::newest_part_begin(ledger::segments_of(joined)) + size_of(joined)
-                           : std::numeric_limits<std::uint64_t>::max();
-  ledger.place = alone ? known : 0;
-  ledger::line_reader copied(ledger.path);
-  for (std::string line; copied.next(line);)
-    if (const auto [place, row] = read_copied(line); place > 0) {
-      if (place > known && !row.empty() && joined_)
-        joined_->append_line(row);
-      ledger.place = place;
+void remote_watch::take_up() {
+  struct copied_row {
+    std::uint64_t place = 0; ///< behind it, in the host's ledger
+    std::string text;        ///< empty: the place alone
+  };
+  std::vector<std::vector<copied_row>> copies(ledgers_.size());
+  std::unordered_map<std::string_view, std::pair<std::size_t, std::size_t>> positions; // of each row: copy, index
+  for (std::size_t i = 0; i < ledgers_.size(); ++i) {
+    ledger::line_reader lines(ledgers_[i].path);
+    for (std::string line; lines.next(line);)
+      if (const auto [place, row] = read_copied(line); place > 0)
+        copies[i].push_back({place, std::string(row)});
+  }
+  for (std::size_t i = 0; i < copies.size(); ++i)
+    for (std::size_t k = 0; k < copies[i].size(); ++k)
+      if (!copies[i][k].text.empty())
+        positions.try_emplace(copies[i][k].text, i, k);
+  std::vector<std::size_t> joined(copies.size(), 0); // the first so many of each copy are there
+  ledger::line_reader lines(options_.run.ledger());
+  for (std::string line; lines.next(line);)
+    if (const auto found = positions.find(line); found != positions.end()) {
+      const auto [copy, index] = found->second;
+      joined[copy] = std::max(joined[copy], index + 1);
     }
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    for (std::size_t k = joined[i]; k < copies[i].size() && joined_; ++k)
+      if (!copies[i][k].text.empty())
+        joined_->append_line(copies[i][k].text);
+    // Without its copy, places of the only ledger are those here, as long as nothing was dropped there.
+    ledgers_[i].place = !copies[i].empty() ? copies[i].back().place : copies.size() == 1 ? lines.position() : 0;
+  }
 }
 
 std::string remote_watch::copy(followed_ledger& ledger, bool follow) {
@@ -159,6 +179,21 @@ std::string remote_watch::copy(followed_ledger& ledger, bool follow) {
   child.output = options_.run.log(ledger.host->name);
   child.results = ledger.path;
   return ledger.process.start(child);
+}
+
+void remote_watch::ended(const host_end& end) {
+  const auto& slots = options_.file.find(end.host)->slots;
+  if (slots.empty())
+    return;
+  std::string said; // nothing where the connection broke
+  if (const auto problem = storage::read_file(options_.run.worker(end.host), farewell_bytes_most, said);
+      !problem.empty())
+    output_.problem("warning: " + problem);
+  std::istringstream files(said);
+  for (const auto& slot : slots)
+    if (std::string text; std::getline(files, text, farewell_end) && !text.empty())
+      if (const auto problem = storage::write_file_atomically(options_.run.worker(slot.name), text); !problem.empty())
+        output_.problem("warning: " + problem);
 }
 
 void remote_watch::look(host_processes&, const std::vector<ledger::row>&, bool) {

@@ -27,7 +27,8 @@ public:
   remote_watch(const launch_options& options, const remote_options& remote, live_output& output, bool forward);
 
   void look(host_processes& hosts, const std::vector<ledger::row>& rows, bool training) override;
-  void ended(const host_end&) override {}
+  /// Of several workers of a host, the farewells came as one file.
+  void ended(const host_end& end) override;
   bool over() const override { return false; }
 
   /// Once all hosts have ended: copies what is still missing. Returns an empty string, or what could not be copied.
@@ -52,8 +53,9 @@ private:
     child_process process;
     double started_seconds = 0;
   };
-  /// What an earlier launcher had copied when it died: joins what it had not, where that can be told.
-  void take_up(followed_ledger& ledger);
+  /// What an earlier launcher had copied when it died: joins what it had not. A copy's rows are joined in their order,
+  /// so those behind the last one that the joined ledger has are missing there.
+  void take_up();
   /// Copies what the host's ledger has from its place on; `follow`: and what it gets from then on.
   std::string copy(followed_ledger& ledger, bool follow);
   void join(followed_ledger& ledger);

@@ -3,9 +3,11 @@
 #include "ledger/line_reader.hpp"
 #include "ledger/segments.hpp"
 #include "storage/atomic_file.hpp"
+#include "tests/cluster/scripted_client.hpp"
 #include "tests/cluster/trial.hpp"
 
 #include <charconv>
+#include <deque>
 #include <filesystem>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -168,6 +170,35 @@ TEST_F(Launch, KeepsLedgersInPartsThereAndHereAndLosesNoRowOfThem) {
   EXPECT_THAT(ledger::segments_of(run().ledger()), Not(IsEmpty()));
   EXPECT_EQ(lines_of(run().ledger()), lines_of(there)) << "each row once";
   EXPECT_TRUE(wait_until([&] { return find_process(copying) == 0; })) << "nobody reads it any more";
+}
+
+TEST_F(Launch, StartsTheAgentOfSeveralWorkersAHostAndBringsTheirFarewellsHome) {
+  start_machines({.dataset = "unused",
+                  .training = "trainer = \"client\"\n",
+                  .arbitrator = "policy = \"goodput\"\n",
+                  .cluster = patient_cluster});
+  replace_in_file("name = \"w0\"\n", "name = \"w0\"\nworkers = 2\n");
+  auto launched = launch();
+  std::deque<scripted_client> clients;
+  for (const auto& [host, slot] : {std::pair("w0", 0), {"w0", 1}, {"w1", 0}}) {
+    const node::run_directory there(in("there/") + host);
+    ASSERT_TRUE(wait_until([&] { return std::filesystem::exists(there.agent(slot)) || !launched.running(); }));
+    ASSERT_TRUE(launched.running()) << launched.said();
+    clients.emplace_back(there.agent(slot), 3);
+  }
+  for (auto& one : clients) {
+    ASSERT_TRUE(one.await_place()) << launched.said();
+    one.train_window();
+  }
+  for (auto& one : clients)
+    ASSERT_TRUE(one.await_decision()) << launched.said();
+  for (auto& one : clients)
+    one.say_farewell();
+  const auto ended = launched.wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("dynamix-node exec --run " + in("there") + "/HOST --name HOST -- ..."));
+  for (const auto* worker : {"w0/0", "w0/1", "w1"})
+    EXPECT_TRUE(farewell_of(worker).succeeded) << worker;
 }
 
 TEST_F(Launch, InitAsksMachinesWhatTheyHaveAndNamesThoseThatDoNotAnswer) {

@@ -1,4 +1,6 @@
+#include "ledger/file.hpp"
 #include "node/launch/probe.hpp"
+#include "node/launch/remote_run.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
@@ -49,7 +51,7 @@ protected:
 
   child_options command() const {
     return {.program = "/bin/sh",
-            .arguments = {"-c", remote_script(options, "w0", files, {"--out", "."})},
+            .arguments = {"-c", remote_script(options, {.name = "w0"}, files, {"--out", "."})},
             .output = directory.path() + "/log",
             .results = directory.path() + "/results"};
   }
@@ -95,6 +97,26 @@ TEST_F(RemoteHost, LeavesWhenItsConnectionEnds) {
   EXPECT_EQ(results(), "farewell TERM\n");
 }
 
+TEST_F(RemoteHost, BringsTheFarewellsOfSeveralWorkersHomeAsOne) {
+  std::ofstream(directory.path() + "/program") << "#!/bin/sh\nmkdir -p workers\n"
+                                                  "echo first >workers/w0+0.json; echo third >workers/w0+2.json\n";
+  cluster::host host{.name = "w0"};
+  for (const auto* name : {"w0/0", "w0/1", "w0/2"})
+    host.slots.push_back({.name = name});
+  auto child = command();
+  child.arguments.back() = remote_script(options, host, files, {"--out", "."});
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0); // open until the end: nobody asks the process to leave
+  child.input = ends[0];
+  ASSERT_EQ(write(ends[1], "first\nfile\nsecret\n", 18), 18);
+  child_process process;
+  ASSERT_EQ(process.start(child), "");
+  ASSERT_TRUE(wait_until([&] { return !process.running(); }));
+  close(ends[0]);
+  close(ends[1]);
+  EXPECT_EQ(results(), "first\n\f\fthird\n\f") << "one that has said nothing keeps its place";
+}
+
 TEST(Probe, ReadsWhatAMachineSaysOfItself) {
   const std::string doctor = R"([{"subject": "cores", "detail": "8"}, {"subject": "memory", "detail": "31.2 GiB"},
                                  {"subject": "link", "detail": "eth0 of 10000 Mbit/s by its driver's word"}])";
@@ -118,6 +140,62 @@ TEST(Probe, BelievesNothingToBeWellFormed) {
                                "\xff\n");
   EXPECT_THAT(wild.found, StartsWith("8 port = 1 ?? cores,")) << "one line, in ASCII";
   EXPECT_THAT(wild.found, EndsWith("speed not measured: ?"));
+}
+
+TEST(Probe, FindsTheInterfaceOfTheDefaultRoute) {
+  const std::string none(32, '0');
+  const auto route = [&](const std::string& destination, const std::string& bits, const std::string& interface) {
+    return destination + " " + bits + " " + none + " 00 fe800000000000000000000000000001 00000400 00000001 00000000 " +
+           "00000003     " + interface + "\n";
+  };
+  const auto ipv6 =
+      route("fd000000000000000000000000000000", "40", "eth2") + route(none, "00", "eth1") + route(none, "00", "lo");
+  const std::string heading = "Iface\tDestination\tGateway \tFlags\n";
+  EXPECT_EQ(default_route_interface(heading + "eth1\t000010AC\t00000000\t0001\neth0\t00000000\t010010AC\t0003\n", ipv6),
+            "eth0");
+  EXPECT_EQ(default_route_interface(heading, ipv6), "eth1") << "a machine of IPv6 alone";
+  EXPECT_EQ(default_route_interface("", route(none, "00", "lo")), "") << "which reaches nothing";
+  EXPECT_EQ(default_route_interface("", none + " 00\n"), "") << "cut short";
+}
+
+/// What a launcher finds that another one has left behind.
+class RemoteWatch : public Test {
+protected:
+  void SetUp() override { ASSERT_EQ(options.run.create(), ""); }
+  void write(const std::string& path, const std::string& text) const {
+    ASSERT_EQ(storage::write_file_atomically(options.run.path() + "/" + path, text), "");
+  }
+  std::string joined() {
+    std::ostringstream unsaid;
+    live_output live(unsaid, {});
+    const remote_watch watch(options, remote, live, false);
+    EXPECT_EQ(unsaid.str(), "");
+    return text_of(options.run.ledger());
+  }
+
+  const testing::temporary_directory directory;
+  launch_options options{.file = testing::pair_file(), .run = run_directory(directory.path() + "/run")};
+  const remote_options remote;
+};
+
+TEST_F(RemoteWatch, JoinsWhatAnEarlierLauncherHadCopiedOnce) {
+  write("windows.jsonl", "{\"a\":1}\n{\"b\":2}\n");
+  // Places there are beyond those here: rows were dropped on the host before they were copied.
+  write("logs/ada.windows.jsonl", "7000 \n7008 {\"b\":2}\n7016 {\"c\":3}\n7024 {\"d\":4}\n7032 {\"tor");
+  EXPECT_EQ(joined(), "{\"a\":1}\n{\"b\":2}\n{\"c\":3}\n{\"d\":4}\n");
+  EXPECT_EQ(joined(), "{\"a\":1}\n{\"b\":2}\n{\"c\":3}\n{\"d\":4}\n") << "and no more when it dies again";
+}
+
+TEST_F(RemoteWatch, JoinsRowsOfSeveralArbitratorsOnce) {
+  for (const auto& [name, port] : {std::pair("bob", 7403), {"cy", 7404}}) {
+    cluster::host host{.name = name, .port = static_cast<std::uint16_t>(port)};
+    host.roles = {cluster::role::arbitrator};
+    options.file.hosts.push_back(host);
+  }
+  write("windows.jsonl", "{\"a\":1}\n{\"x\":1}\n{\"a\":2}\n");
+  write("logs/ada.windows.jsonl", "8 {\"a\":1}\n16 {\"a\":2}\n24 {\"a\":3}\n");
+  write("logs/bob.windows.jsonl", "8 {\"x\":1}\n16 {\"x\":2}\n");
+  EXPECT_EQ(joined(), "{\"a\":1}\n{\"x\":1}\n{\"a\":2}\n{\"a\":3}\n{\"x\":2}\n");
 }
 
 TEST(RemoteCommand, NeverAsksForAPassword) {
