@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -63,7 +64,7 @@ public:
     to.resize(filled + static_cast<std::size_t>(std::max<std::int64_t>(count, 0)));
     read_ += static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0));
     int code = Z_OK;
-    const char* text = packed_ != nullptr ? ::gzerror(packed_, &code) : nullptr;
+    const char* text = packed_ != nullptr ? ::gzerror(packed_, &code) : count < 0 ? std::strerror(errno) : nullptr;
     const bool damaged = count < 0 || (count == 0 && code != Z_OK && code != Z_STREAM_END);
     if (damaged)
       problem = fmt::format("{} is damaged: behind byte {} of its text it cannot be read{}{}", path_, read_,
@@ -144,16 +145,16 @@ bool line_reader::fill() {
   searched_ -= taken_;
   taken_ = 0;
   for (;;) {
-    const auto count = part_->read(buffer_, problem_);
+    std::string problem;
+    const auto count = part_->read(buffer_, problem);
+    note_attempt(count < 0 && part_->newest(), std::move(problem));
     if (count > 0)
       return true;
-    if (count == 0 && part_->newest()) {
+    if (part_->newest()) {
       if (!look_whether_it_ended())
         return false;
       continue; // once more: rows that came before it ended
     }
-    if (part_->newest()) // it cannot be read now
-      return false;
     const auto end = part_->end();
     const auto behind = std::max(count < 0 ? end + 1 : end, part_->begin() + 1); // also of a part without text
     buffer_.clear();                                                             // a torn line
@@ -163,6 +164,16 @@ bool line_reader::fill() {
     if (!open_at(behind))
       return false;
   }
+}
+
+/// `failed`: it was the newest part, which is tried again; `problem`: why a part cannot be read on.
+void line_reader::note_attempt(bool failed, std::string problem) {
+  if (failed && failures_++ > 0)
+    return;
+  if (!failed && failures_ > 0)
+    problem_ = fmt::format("{} can be read again, at attempt {}", path_, std::exchange(failures_, 0) + 1);
+  if (!problem.empty())
+    problem_ = std::move(problem);
 }
 
 /// Whether the newest part is no longer that, or the path another ledger's.

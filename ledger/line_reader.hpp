@@ -29,7 +29,8 @@ public:
   /// Whether another ledger has taken the path since this was asked last; it is read from its beginning.
   bool began_anew();
   /// Why a part cannot be read to its end, and where it stopped: file, place, what is wrong. Asked once each; reading
-  /// goes on with the next part.
+  /// goes on with the next part. The newest part is tried again at every call of `next`, which is told at the first
+  /// failure, and with their number once it can be read again.
   std::string take_problem();
 
 private:
@@ -37,6 +38,7 @@ private:
   bool fill();
   bool open_at(std::uint64_t place);
   bool look_whether_it_ended();
+  void note_attempt(bool failed, std::string problem);
 
   std::string path_;
   std::size_t line_bytes_most_;
@@ -48,6 +50,7 @@ private:
   std::uint64_t size_ = 0;    ///< of the ledger
   bool passing_over_ = false; ///< the rest of a line
   bool anew_ = false;
+  std::uint64_t failures_ = 0; ///< of reading the newest part, one behind the other
   std::string problem_;
 };
 

@@ -163,6 +163,22 @@ TEST_F(Segments, DamageIsToldWithFileAndPlaceAndTheRestIsRead) {
   EXPECT_THAT(error, HasSubstr(segments[1].path + " is damaged: behind byte ")) << "one that is cut short";
 }
 
+TEST_F(Segments, TheNewestIsTriedAgainWhereItCannotBeReadAndThatIsToldOnce) {
+  fs::create_directory(path()); // can be opened, and every read of it fails
+  line_reader lines(path());
+  std::string line;
+  EXPECT_FALSE(lines.next(line));
+  EXPECT_THAT(lines.take_problem(), HasSubstr("behind byte 0 of its text it cannot be read: Is a directory"));
+  for (int looks = 0; looks < 3; ++looks) {
+    EXPECT_FALSE(lines.next(line));
+    EXPECT_EQ(lines.take_problem(), "");
+  }
+  fs::remove(path());
+  append(0, 1, 0);
+  EXPECT_TRUE(lines.next(line));
+  EXPECT_EQ(lines.take_problem(), path() + " can be read again, at attempt 6");
+}
+
 TEST_F(Segments, WithoutTextArePassedOver) {
   for (const std::string suffix : {"", ".gz"}) {
     append(0, 3, 0);
