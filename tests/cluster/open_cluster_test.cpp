@@ -100,6 +100,8 @@ TEST_F(OpenCluster, GrowsAndShrinksFromOneToEightWithEverySampleDealtOnceAnEpoch
   EXPECT_EQ(summary()["samples_repeated"], 0);
   EXPECT_EQ(summary()["decisions"]["lost"], 0);
   EXPECT_EQ(summary()["workers"], 8);
+  for (const auto* key : {"epochs", "generations", "samples", "steps"}) // for benchmarks/results
+    RecordProperty(key, summary()[key].dump());
   EXPECT_EQ(summary()["per_worker"][1]["host"], "guest1");
 }
 
