@@ -1,0 +1,93 @@
+"""The pages against the program: verbs and options that it has, links that lead somewhere, messages it can print."""
+import os
+import re
+import subprocess
+import unittest
+
+import pages
+
+PROGRAM = os.environ["DYNAMIX_NODE"]
+# Put together when they are printed, so in no source as they are.
+COMPOSED = {"link refused", "speaks protocol", "generation_regroups", "training_cut_off", "training_stuck",
+            "is stuck at batch.highest"}
+
+
+def ask(*arguments):
+    return subprocess.run([PROGRAM, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+class Commands(unittest.TestCase):
+    def setUp(self):
+        script = ask("completion", "bash")
+        verbs = re.search(r'words="([^"]+)"', script).group(1).split()
+        self.options = {verb: set() for verb in verbs}
+        for verb, words in re.findall(r'^      ([\w-]+)\) words="([^"]*)" ;;$', script, re.M):
+            self.options[verb] = set(words.split())
+        self.under_keys = set(re.findall(r"^  (\w+) +\S", ask("keys", "--help").split("Subcommands:")[1], re.M))
+
+    def options_of(self, words):
+        if words[0] == "keys" and len(words) > 1 and not words[1].startswith("-"):
+            self.assertIn(words[1], self.under_keys)
+            return set(re.findall(r"--[\w-]+", ask("keys", words[1], "--help")))
+        return self.options[words[0]]
+
+    def test_have_verbs_and_options_that_there_are(self):
+        seen = 0
+        for page in pages.PAGES:
+            for line in [*pages.commands(page), *pages.spans(page)]:
+                for words in pages.calls(line):
+                    if not words or words[0].isupper() or words[0] in ("...", "--version", "--help"):
+                        continue
+                    with self.subTest(page=pages.name_of(page), command=line):
+                        self.assertIn(words[0], self.options)
+                        named = {word.split("=")[0] for word in words if word.startswith("--")}
+                        self.assertLessEqual(named - {"--help"}, self.options_of(words))
+                        seen += 1
+        self.assertGreater(seen, 100)
+
+    def test_are_told_apart_from_what_is_printed(self):
+        told = [line for page in pages.PAGES for line in pages.commands(page)]
+        for line in ("dynamix-node doctor", "prometheus --config.file=deployments/prometheus/prometheus.yml",
+                     "sudo setcap cap_bpf,cap_perfmon,cap_net_admin=ep build/release/node/dynamix-node"):
+            self.assertIn(line, told)
+        self.assertNotIn("dynamix-node: error", " ".join(told))
+
+
+class Book(unittest.TestCase):
+    def test_links_lead_somewhere(self):
+        for page in pages.PAGES:
+            for target, anchor in re.findall(r"\]\(([^):#\s]*)(#[^)\s]*)?\)", page.read_text(encoding="utf-8")):
+                with self.subTest(page=pages.name_of(page), link=target + anchor):
+                    linked = (page.parent / target).resolve() if target else page
+                    self.assertTrue(linked.exists())
+                    if anchor and linked.suffix == ".md":
+                        headings = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.M)
+                        self.assertIn(anchor[1:], [re.sub(r"[^\w\- ]", "", each.lower()).strip().replace(" ", "-")
+                                                   for each in headings])
+
+    def test_index_names_every_page(self):
+        index = (pages.SOURCE / "docs" / "README.md").read_text(encoding="utf-8")
+        for page in pages.PAGES:
+            if page.name != "README.md":
+                self.assertIn(f"({page.name}", index)
+
+    def test_troubleshooting_names_messages_that_there_are(self):
+        """Of each message in the left columns, what stands between its variable parts is in some source."""
+        listed = subprocess.run(["git", "ls-files", "*.cpp", "*.hpp", "*.def", "*.py", "tools/*"], cwd=pages.SOURCE,
+                                capture_output=True, text=True, check=False).stdout.split()
+        if not listed:
+            self.skipTest("no clone")
+        sources = "\n".join((pages.SOURCE / name).read_text(encoding="utf-8", errors="replace") for name in listed
+                            if not name.startswith("tests/"))
+        sources = re.sub(r'"\s*\n\s*f?"', "", sources).replace('\\"', '"')
+        text = (pages.SOURCE / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+        for cell in re.findall(r"^\| (.*?) \|", text, re.M):
+            for message in re.findall(r"`([^`]+)`", cell):
+                for part in re.split(r"\.\.\.|\b[A-Z]+\b|\bben\b|\"\w+\"|: ", message):
+                    part = part.strip()
+                    with self.subTest(message=message):
+                        self.assertTrue(len(part) < 8 or part in COMPOSED or part in sources, part)
+
+
+if __name__ == "__main__":
+    unittest.main()
