@@ -54,12 +54,13 @@ def main():
 
     if options.plain:
         sampler = DistributedSampler(dataset, world, rank)
-        loader = DataLoader(dataset, options.batch, sampler=sampler)
+        loader = DataLoader(dataset, options.batch, sampler=sampler, drop_last=True)
         first, run = 0, None
     else:
         run = dynamix.join(model, optimizer, scheduler=scheduler, rule="adascale",
                            agent=options.agent)                                   # dynamix
-        loader = run.loader(dataset, options.batch)                               # dynamix, instead of the sampler
+        # Batch norm takes no batch of one sample, which the rest of an epoch may leave a worker.
+        loader = run.loader(dataset, options.batch, drop_last=True)               # dynamix, instead of the sampler
         first = run.epoch                                                         # dynamix
     began, evaluating, reached = time.perf_counter(), 0.0, 0.0
     with run or contextlib.nullcontext():
