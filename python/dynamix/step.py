@@ -81,7 +81,6 @@ class Step:
     def _reset(self) -> None:
         self._due: Optional[int] = None  # not known before the first gradient
         self._share = 1.0
-        self._number = 0  # of a step whose squares are measured
         self._measures = False
         self._weights: Optional[Sum] = None
         self._rows: Optional[Gathering] = None
@@ -128,8 +127,6 @@ class Step:
         if not self._row_written:  # each batch that was taken may have become a reason
             self._due = self.client.due()
         self._measures = first and bool((self._due or 0) & raw.MEASURE)
-        if self._measures:
-            self._number = self.client.status().step
         if self._weights is None:
             try:
                 own, total = self.client.weights()
@@ -164,19 +161,19 @@ class Step:
     def scale(self, values: torch.Tensor, counts: Optional[Sequence[int]]) -> None:
         """Scales a buffer of this member's mean gradient by its share, in place. It holds so many numbers of each parameter.
 
-        On the CPU their squares are taken by parameters, and these sums added exactly, so that it makes no difference to any
-        bit how parameters are laid out in buffers.
+        On the CPU their squares are added exactly, so that it makes no difference to any bit how parameters are laid out in
+        buffers.
         """
         self._on_device |= values.device.type != "cpu"
         if self._measures and counts is not None:
-            self._own_squares += multiply_and_square(values, self._share, counts, self._number)
+            self._own_squares += multiply_and_square(values, self._share, counts)
         else:
             multiply(values, self._share)
 
     def summed(self, values: torch.Tensor, counts: Sequence[int]) -> None:
         """Takes a buffer of the mean gradient over all members."""
         if self._measures:
-            self._global_squares += squares(values, counts, self._number)
+            self._global_squares += squares(values, counts)
 
     def load_row(self, values: torch.Tensor, counts: Optional[Sequence[int]]) -> Optional[torch.Tensor]:
         """The last buffer of a pass, scaled, and behind it the members' rows, byte by byte, which floats of any kind add up
@@ -197,7 +194,7 @@ class Step:
             self._loaded = torch.empty(values.numel() + room, dtype=values.dtype)
             self._scaled, self._bytes_behind = self._loaded[:values.numel()], self._loaded[values.numel():]
         if self._measures and counts is not None:
-            self._own_squares += squares(values, counts, self._number) if self._share else [0.0]
+            self._own_squares += squares(values, counts) if self._share else [0.0]
         if self._share:
             torch.mul(values, self._share, out=self._scaled)
         else:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import dynamix
-from dynamix import kernels, step
+from dynamix import step
 
 FEATURES = 12
 
@@ -243,57 +243,6 @@ def average_halves(rank, world, way):
         optimizer.step()
     run.close()
     return errors, squares, expected, len(behind)
-
-
-def square_large_parts(rank, world):
-    """Of gradients with 75,000 numbers: the squares of this rank's and of their mean, as told and as they are, a step each."""
-    model = DistributedDataParallel(Given(250, torch.float32))
-    run = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.0), agent="off", noise_interval=1)
-    loader = run.loader(torch.utils.data.TensorDataset(torch.arange(44 * world)), batch_size=1)
-    client, told, true = run._step.client, [], []
-    write_row, rate = client.write_row, client.rate
-    client.write_row = lambda square, row: (told.append([square]), write_row(square, row))
-    client.rate = lambda square: (told[-1].append(square), rate(square))[1]
-    draw = torch.Generator().manual_seed(rank)
-    for _ in loader:
-        # Columns of different sizes, as of a layer that some of its inputs do not reach.
-        own = [torch.randn(parameter.shape, generator=draw) * torch.arange(parameter.shape[-1]) + 100
-               for parameter in model.parameters()]
-        run._optimizer.zero_grad()
-        model(own).backward()
-        true.append([sum(float(gradient.double().square().sum()) for gradient in of) for of in (own, gradients(model))])
-        run._optimizer.step()
-    run.close()
-    return told, true
-
-
-class Squares(unittest.TestCase):
-    def test_of_large_parts_are_sampled_without_bias(self):
-        counts = [100, 2**16 + 1000, 3 * 2**16 + 7]
-        for dtype in (torch.float32, torch.float64, torch.bfloat16):
-            values = torch.randn(sum(counts), dtype=torch.float64).to(dtype)
-            true = [float(part.double().square().sum()) for part in torch.split(values, counts)]
-            sums = {tuple(map(float, kernels.squares(values, counts, step))) for step in range(100)}
-            self.assertEqual(len(sums), 11)
-            for of_part, expected in zip(zip(*sums), true):
-                self.assertAlmostEqual(sum(of_part) / 11, expected, delta=1e-5 * expected)
-            scaled = values.clone()
-            self.assertEqual(kernels.multiply_and_square(scaled, 0.5, counts, 3), kernels.squares(values, counts, 3))
-            self.assertTrue(torch.equal(scaled, values * 0.5))
-            values[-1] = math.nan
-            self.assertEqual(sum(kernels.multiply_and_square(values, 0, counts, 3)), 0)
-            self.assertEqual(float(values.abs().sum()), 0)
-
-    def test_of_large_parts_give_the_noise(self):
-        results = ranks.run(square_large_parts, 2)
-        traces = []
-        for told_or_true in (0, 1):  # of one sample a member: |g_1|^2 + |g_2|^2 - 2 |g|^2
-            steps = zip(*(result[told_or_true] for result in results))
-            traces.append([first[0] + second[0] - 2 * first[1] for first, second in steps])
-        self.assertEqual(len(traces[0]), 44)
-        self.assertAlmostEqual(sum(traces[0]) / sum(traces[1]), 1, delta=0.03)
-        for told, _ in results:
-            self.assertEqual([mean for _, mean in told], [mean for _, mean in results[0][0]])
 
 
 def exchange_rows(rank, world, most):
