@@ -230,6 +230,7 @@ std::string to_digested_toml(const cluster_file& file) {
                                       "memory_mb = 0\n",
                                       "loader_threads = 0\n",
                                       "patience = 0\n",
+                                      "evaluate_samples = 0\n",
                                       "augmentation = \"none\"\n",
                                       "micro_batch = 0\n",
                                       "reflex = false\n",
