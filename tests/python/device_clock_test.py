@@ -1,5 +1,6 @@
 """Times of steps on a device that is behind the host: known later, and nobody waits for them."""
 import math
+import types
 import unittest
 
 import ranks  # noqa: F401  (finds the package)
@@ -118,7 +119,7 @@ class Work:
 class Steps(unittest.TestCase):
     def test_are_told_as_the_device_had_them(self):
         device, client = Device(), Client()
-        step = Step(client, None, clock=DeviceClock(device.mark))
+        step = Step(client, types.SimpleNamespace(size=1, position=0), clock=DeviceClock(device.mark))
         step.restart_clock()
         for _ in range(3):
             since = step.fetching()
