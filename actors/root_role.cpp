@@ -448,6 +448,16 @@ std::pair<std::string, std::string> root_role::home_of(std::uint32_t rank) const
   return shard == 0 ? std::pair<std::string, std::string>{} : std::pair(plan.nodes[child].host, plan.nodes[shard].host);
 }
 
+/// Whether the child through which a worker comes is its own shard or above that. A shard whose parent was away for
+/// long is the root's own child.
+bool root_role::comes_from_home(std::uint32_t rank, const route& way) const {
+  const auto& nodes = options_.plan.nodes;
+  for (auto node = options_.plan.shard_of(rank); node != 0; node = nodes[node].parent)
+    if (nodes[node].host == way)
+      return true;
+  return false;
+}
+
 /// A worker that has come elsewhere while its own shard is there is sent to it, unless it just was.
 bool root_role::is_to_go_home(const std::string& worker, const route& way, std::string& home) {
   const auto& members = members_.state().members;
@@ -457,7 +467,7 @@ bool root_role::is_to_go_home(const std::string& worker, const route& way, std::
   const auto rank = static_cast<std::uint32_t>(found - members.begin());
   const auto [above, shard] = home_of(rank);
   const auto at_home = children_.find(above);
-  if (above == way || at_home == children_.end() || at_home->second.late)
+  if (comes_from_home(rank, way) || at_home == children_.end() || at_home->second.late)
     return false;
   const auto now = links_.now_seconds();
   const auto last = sent_home_.find(rank);
@@ -472,7 +482,7 @@ bool root_role::is_to_go_home(const std::string& worker, const route& way, std::
 void root_role::call_home(const std::string& host) {
   std::map<route, std::vector<std::uint32_t>> elsewhere;
   for (const auto& [rank, way] : routes_)
-    if (way != host && home_of(rank).first == host)
+    if (!comes_from_home(rank, way) && home_of(rank).first == host)
       elsewhere[way].push_back(rank);
   for (auto& [way, ranks] : elsewhere)
     if (children_.contains(way)) {

@@ -83,6 +83,7 @@ private:
   void finish(const part_outcome& outcome);
 
   std::pair<std::string, std::string> home_of(std::uint32_t rank) const;
+  bool comes_from_home(std::uint32_t rank, const route& way) const;
   bool is_to_go_home(const std::string& worker, const route& way, std::string& home);
   void call_home(const std::string& host);
   void follow_route(const messages::heartbeat& sign, const std::string& child);

@@ -11,7 +11,7 @@
 namespace dynamix::actors {
 namespace {
 
-constexpr double young_seconds = 5; ///< a shard that has never been attached for so long sends workers on
+constexpr double young_seconds = 5; ///< so long a shard that was never attached keeps to its own place, and workers too
 constexpr double attach_delay_seconds = 0.1;
 constexpr std::uint32_t attaches_before_the_next_place = 5;
 constexpr std::uint64_t ticks_a_summary = 2; ///< of signs of life, to the parent: half of what a host may miss
@@ -25,9 +25,14 @@ shard_role::shard_role(const std::shared_ptr<const cluster::cluster_file>& file,
 
 // Workers.
 
+/// Never attached, and only begun: what is above it begins, too, and is waited for.
+bool shard_role::is_young() const {
+  return !was_attached_ && links_.now_seconds() - began_seconds_ < young_seconds;
+}
+
 /// No word with the root here: again in a moment, or, where that has gone on for long, at the next place.
 void shard_role::send_on(const hello_reply& reply) const {
-  if (!was_attached_ && links_.now_seconds() - began_seconds_ < young_seconds)
+  if (is_young())
     return reply.fail();
   messages::welcome elsewhere;
   elsewhere.verdict = messages::welcome_verdict::not_leader;
@@ -250,7 +255,7 @@ void shard_role::find_parent() {
 }
 
 void shard_role::attach_later() {
-  if (++refused_attaches_ % attaches_before_the_next_place == 0)
+  if (++refused_attaches_ % attaches_before_the_next_place == 0 && !is_young())
     links_.try_next_parent();
   else
     links_.attach_later(attach_delay_seconds);

@@ -58,6 +58,7 @@ public:
 
 private:
   void pass_on(const std::vector<closed_window>& closed) override;
+  bool is_young() const;
   void send_on(const hello_reply& reply) const;
   void joined(const messages::hello& hello, std::uint32_t rank, const route& way);
   void follow_generation(std::uint64_t generation, std::uint32_t rank, const std::vector<std::uint32_t>& members);

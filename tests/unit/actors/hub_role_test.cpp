@@ -19,7 +19,9 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 using ranks = std::vector<std::uint32_t>;
 
@@ -269,7 +271,7 @@ TEST_F(RootOfATree, TellsEachShardTheProtocolThatBothSpeak) {
   EXPECT_EQ(root->judge_child(said).protocol, messages::oldest_protocol);
   said.protocol = said.newest_protocol = messages::newest_protocol + 1;
   EXPECT_EQ(root->judge_child(said).verdict, messages::welcome_verdict::protocol_mismatch);
-  EXPECT_THAT(root->judge_child(said).detail, ::testing::HasSubstr("speaks protocol 6, this arbitrator protocol 5"));
+  EXPECT_THAT(root->judge_child(said).detail, HasSubstr("speaks protocol 6, this arbitrator protocol 5"));
 }
 
 TEST_F(RootOfATree, PlacesWorkersThroughTheirShards) {
@@ -285,6 +287,25 @@ TEST_F(RootOfATree, SendsAWorkerHomeThatCameElsewhereOnlyOnce) {
   EXPECT_THAT(links.take(), ElementsAre("answer the shard of host w4 is there"));
   say_hello(*root, said, home(0));
   EXPECT_THAT(links.take(), Contains("answer accepted")) << "it cannot reach its own";
+}
+
+/// The place after a shard's own is the arbitrator above its parent.
+TEST_F(HubRole, ARootLeavesWorkersWithAShardThatCameToItInPlaceOfItsParent) {
+  file = file_of(12);
+  file.arbitrator.topology = cluster::arbitration_topology::tree;
+  file.arbitrator.fanout = 3;
+  const auto plan = cluster::plan_tree(file);
+  ASSERT_EQ(plan.depth, 3U);
+  const auto root = make_root({.plan = plan});
+  const auto shard = plan.shard_of(0);
+  for (const auto child : {plan.nodes[shard].parent, shard})
+    root->take_child({.host = plan.nodes[child].host, .node = plan.nodes[child].host});
+  links.take();
+  say_hello(*root, hello_of(0), plan.nodes[shard].host);
+  EXPECT_THAT(links.take(), Contains("answer accepted"));
+  const auto& above = plan.nodes[plan.nodes[shard].parent].host;
+  root->take_child({.host = above, .node = above});
+  EXPECT_THAT(links.take(), Not(Contains(HasSubstr("leaving 0")))) << "nobody is called away when its parent is back";
 }
 
 /// its farewell overtook a window that a hub below was still gathering.
@@ -387,12 +408,17 @@ TEST_F(ShardRole, LooksForAnotherParentWhenItsSignsOfLifeAreNotAnswered) {
   EXPECT_FALSE(links.parent);
 }
 
-TEST_F(ShardRole, GoesToTheNextPlaceAfterFiveRefusals) {
-  for (int i = 0; i < 5; ++i) {
-    shard.find_parent();
-    links.attaching(std::nullopt);
-  }
-  const auto notes = links.take();
+TEST_F(ShardRole, GoesToTheNextPlaceAfterFiveRefusalsButNotBeforeItsParentHadTimeToBegin) {
+  const auto be_refused_five_times = [&] {
+    for (int i = 0; i < 5; ++i) {
+      shard.find_parent();
+      links.attaching(std::nullopt);
+    }
+    return links.take();
+  };
+  EXPECT_EQ(std::ranges::count(be_refused_five_times(), "attach later"), 5);
+  links.now += 6;
+  const auto notes = be_refused_five_times();
   EXPECT_EQ(std::ranges::count(notes, "attach later"), 4);
   EXPECT_EQ(notes.back(), "next parent");
 }
