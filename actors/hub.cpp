@@ -50,6 +50,22 @@ public:
     if (const auto found = workers_.find(worker); found != workers_.end())
       self_->send(found->second, atom::stop_v);
   }
+  void dismiss_waiting(const messages::generation_notice& notice) override {
+    for (const auto& one : std::exchange(waiting_, {})) {
+      self_->demonitor(one.address());
+      self_->send(one, atom::closed_v, pack(notice));
+    }
+  }
+  void keep_waiting(const worker_actor& caller) {
+    if (waiting_.size() >= waiting_most || std::ranges::find(waiting_, caller) != waiting_.end())
+      return;
+    waiting_.push_back(caller);
+    self_->monitor(caller);
+  }
+  void forget_waiting(const caf::actor_addr& address) {
+    if (std::erase_if(waiting_, [&](const auto& one) { return one.address() == address; }) > 0)
+      self_->demonitor(address);
+  }
   bool is_worker(std::uint32_t rank, const caf::actor_addr& address) const {
     const auto found = workers_.find(rank);
     return found != workers_.end() && found->second.address() == address;
@@ -161,6 +177,7 @@ public:
   }
 
   void connect(std::uint32_t rank, const worker_actor& caller) {
+    forget_waiting(caller.address());
     auto& known = workers_[rank];
     if (known == caller)
       return;
@@ -244,7 +261,10 @@ private:
 
   hub_pointer self_;
   const cluster::timeouts timeouts_;
+  static constexpr std::size_t waiting_most = 1024; ///< others find out by themselves
+
   std::map<std::uint32_t, worker_actor> workers_; ///< whose connections stand, by rank
+  std::vector<worker_actor> waiting_;             ///< for a place of an open cluster
   store_actor store_before_;                      ///< of the generation before
   credit<message<messages::shard_window>> windows_up_ = credit<message<messages::shard_window>>(2); ///< to the parent
 };
@@ -274,6 +294,7 @@ take_hello(hub_pointer self, const message<messages::hello>& said, const worker_
   self->state.role->take_hello(
       *hello, {},
       {.connect = [self, caller](std::uint32_t rank) { self->state.links->connect(rank, caller); },
+       .keep_waiting = [self, caller] { self->state.links->keep_waiting(caller); },
        .answer = answer,
        .fail = [promise]() mutable { promise.deliver(caf::make_error(caf::sec::request_receiver_down)); }});
   return promise;
@@ -289,6 +310,7 @@ caf::result<message<messages::welcome>> take_relayed_hello(hub_pointer self, con
   self->state.role->take_hello(
       *hello, way,
       {.connect = [](std::uint32_t) {},
+       .keep_waiting = [] {},
        .answer = [promise](const messages::welcome& welcome) mutable { promise.deliver(pack(welcome)); },
        .fail = [promise]() mutable { promise.deliver(caf::make_error(caf::sec::request_receiver_down)); }});
   return promise;
@@ -377,6 +399,8 @@ void went_down(hub_pointer self, const caf::down_msg& down) {
     role->lost_child(host, down.reason == caf::exit_reason::remote_link_unreachable);
   } else if (const auto rank = links->find_worker(down.source)) {
     role->lost_worker(*rank);
+  } else {
+    links->forget_waiting(down.source);
   }
 }
 

@@ -35,6 +35,8 @@ public:
   /// All workers and children are to end training.
   virtual void stop_all() = 0;
   virtual void stop(std::uint32_t worker) = 0;
+  /// Training is over: those who wait for a place of an open cluster need not ask again.
+  virtual void dismiss_waiting(const messages::generation_notice& notice) = 0;
   /// The worker's connection here is nobody's any more.
   virtual void disconnect(std::uint32_t worker) = 0;
 
@@ -82,7 +84,8 @@ public:
 /// How a hub answers a worker that says hello, perhaps later.
 struct hello_reply {
   std::function<void(std::uint32_t rank)>
-      connect; ///< who said hello is this worker; only for one that is connected here
+      connect;                        ///< who said hello is this worker; only for one that is connected here
+  std::function<void()> keep_waiting; ///< who said hello has no place, and hears of it when training is over
   std::function<void(const messages::welcome&)> answer;
   std::function<void()> fail; ///< nothing can be said now; it tries again
 };

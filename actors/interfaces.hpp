@@ -26,7 +26,7 @@ using worker_actor = caf::typed_actor<
     caf::reacts_to<atom::decide, message<messages::decision>>,
     // placement in a new generation, and the store through which it meets.
     caf::reacts_to<atom::place, message<messages::placement>, store_actor>,
-    // generation_notice: the generation ends at once, or regroups.
+    // generation_notice: the generation ends at once, or regroups; to one that waits for a place: training is over.
     caf::reacts_to<atom::closed, message<messages::generation_notice>>,
     // End training at the next agreement of the workers.
     caf::reacts_to<atom::stop>>;

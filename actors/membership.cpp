@@ -76,7 +76,7 @@ messages::welcome membership::check_guest(const messages::hello& hello, double n
   if (hello.training)
     return refuse(welcome_verdict::unknown_host,
                   fmt::format("host {} trains under a rank that this arbitrator did not give it", hello.host));
-  if (!find_place(now_seconds, state_, timeouts_))
+  if (!ending() && !find_place(now_seconds, state_, timeouts_))
     return refuse(welcome_verdict::unknown_host,
                   fmt::format("all {} places of the cluster are taken (cluster.workers_max is {})", places,
                               state_.members.size()));

@@ -70,14 +70,18 @@ void root_role::adopt_windows() {
       windows_->joined(rank);
 }
 
+/// Refused by an open cluster, of which a place may become free.
+bool root_role::waits_for_place(const messages::welcome& welcome) const {
+  return welcome.verdict == messages::welcome_verdict::unknown_host &&
+         std::ranges::any_of(members_.state().members, &member::guest);
+}
+
 messages::welcome root_role::take_in(const messages::hello& hello) {
   const auto welcome = members_.admit(hello, links_.now_seconds());
   if (welcome.verdict != messages::welcome_verdict::accepted) {
-    // Who waits for a place of an open cluster asks again every two seconds, and says itself why.
-    const bool waits = welcome.verdict == messages::welcome_verdict::unknown_host &&
-                       std::ranges::any_of(members_.state().members, &member::guest);
-    spdlog::log(waits ? spdlog::level::debug : spdlog::level::warn, "refused host={} detail=\"{}\"", hello.host,
-                welcome.detail);
+    // Who waits asks again every two seconds, and says itself why.
+    spdlog::log(waits_for_place(welcome) ? spdlog::level::debug : spdlog::level::warn, "refused host={} detail=\"{}\"",
+                hello.host, welcome.detail);
     write_refusal(hello, welcome);
     return welcome;
   }
@@ -127,6 +131,8 @@ void root_role::take_hello(const messages::hello& hello, const route& way, hello
     return reply.answer(elsewhere);
   }
   const auto welcome = take_in(hello);
+  if (waits_for_place(welcome))
+    reply.keep_waiting();
   if (welcome.verdict == messages::welcome_verdict::accepted) {
     routes_[welcome.rank] = way;
     if (way.empty()) {
@@ -247,6 +253,9 @@ void root_role::look() {
   for (const auto& change : members_.next(links_.now_seconds()))
     carry_out(change);
   look_whether_over();
+  if (ended_)
+    links_.dismiss_waiting(
+        {std::max<std::uint64_t>(1, members_.generation()), messages::generation_change::ended, "training is over"});
 }
 
 void root_role::carry_out(const membership_change& change) {

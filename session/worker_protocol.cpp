@@ -120,6 +120,7 @@ void worker_protocol::on(const events::hello_answered& what) {
   greeting_under_way_ = false;
   if (!what.welcome)
     return greet_later();
+  answered_seconds_ = at_.seconds;
   if (what.welcome->verdict != welcome_verdict::accepted)
     return refused(*what.welcome);
   if (options_.guest && joined() && what.welcome->rank != rank_)
@@ -251,7 +252,7 @@ void worker_protocol::on(const events::training_began&) {
 void worker_protocol::on(const events::tick&) {
   beat();
   if (!joined())
-    return;
+    return look_for_answer();
   look_after_leave();
   const auto finding = watch_.look(at_.seconds, at_.steps, !hub_);
   if (finding.verdict == watch_verdict::fine)
@@ -262,6 +263,17 @@ void worker_protocol::on(const events::tick&) {
     emit(effects::fail{finding.reason});
   else
     interrupt(finding.reason);
+}
+
+/// Nobody starts a host that joins an open cluster again, and its training may be over: it does not ask for ever.
+void worker_protocol::look_for_answer() {
+  if (!answered_seconds_)
+    answered_seconds_ = at_.seconds;
+  const double silence_seconds = at_.seconds - *answered_seconds_;
+  if (options_.guest && 1000 * silence_seconds > options_.timeouts.join_timeout_ms)
+    end(false, fmt::format("no arbitrator has answered this host for {:.0f} s: training is over, or its arbitrator is "
+                           "out of reach",
+                           silence_seconds));
 }
 
 /// A new arbitrator does not wait for a window that this worker has reported to nobody.
@@ -319,6 +331,8 @@ void worker_protocol::on(const events::placement_received& what) {
 
 void worker_protocol::on(const events::notice_received& what) {
   const auto& notice = what.notice;
+  if (phase_ == phase::greeting && !waits_because_.empty() && notice.change == messages::generation_change::ended)
+    return end(true, notice.reason);
   if (phase_ == phase::waiting)
     return greet();
   if (phase_ != phase::training || notice.generation != newest_->generation)

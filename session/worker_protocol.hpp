@@ -45,6 +45,9 @@ worker_options options_of(const cluster::cluster_file& file, std::uint64_t diges
 /// newest report that nobody heard is kept, and a hello follows each connect. Greeting repeats with a delay that
 /// doubles while the arbitrator's host answers without deciding: its hub restarts, or it is not the leader.
 ///
+/// A host that joins an open cluster and finds no place asks again (greeting), until it is told that training is over
+/// or nobody has answered for the join time-out.
+///
 /// An external trainer that goes takes its worker out of the cluster (absence, as if its host were lost), and brings it
 /// back when it comes again (hello).
 ///
@@ -109,6 +112,7 @@ private:
   void tell_absence();
   // Being there.
   void beat();
+  void look_for_answer();
   void send_waiting_report();
   void interrupt(const std::string& reason);
   // Coming to an end.
@@ -141,6 +145,7 @@ private:
   bool known_training_ = false;        ///< the same
   double greeting_delay_seconds_ = 0;
   std::string waits_because_;                     ///< it has no place; as it was said last
+  std::optional<double> answered_seconds_;        ///< when a hello was last answered; before that, the first tick
   std::optional<double> duplicate_since_seconds_; ///< refused since then: its former process seems to be there still
   // Training.
   std::uint32_t rank_ = 0;

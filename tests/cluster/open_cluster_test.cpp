@@ -108,7 +108,7 @@ TEST_F(OpenCluster, GrowsAndShrinksFromOneToEightWithEverySampleDealtOnceAnEpoch
 TEST_F(OpenCluster, WithKeysTakesWhoeverHasACertificateAndTellsOneTooManyToWait) {
   write_open_file(2, "[security]\nkeys = \"keys\"\n");
   ASSERT_EQ(end_of({"keys", "init", "--cluster", file()}).code, 0);
-  for (const auto* host : {"guest", "other"})
+  for (const auto* host : {"guest", "other", "late"})
     ASSERT_EQ(end_of({"keys", "issue", "--cluster", file(), "--host", host}).code, 0);
   auto arbitrator = start_host("hub");
   auto listed = start_host("w0");
@@ -117,6 +117,8 @@ TEST_F(OpenCluster, WithKeysTakesWhoeverHasACertificateAndTellsOneTooManyToWait)
   auto other = start_host("other");
   EXPECT_TRUE(wait_until([&] { return other.says("waits_for_place"); })) << other.said();
   EXPECT_THAT(other.said(), HasSubstr("all 1 places of the cluster are taken (cluster.workers_max is 2)"));
+  other.signal(SIGTERM);
+  EXPECT_EQ(other.wait().code, 0) << other.said();
 
   // A new arbitrator knows whose the places are.
   arbitrator.signal(SIGKILL);
@@ -124,11 +126,12 @@ TEST_F(OpenCluster, WithKeysTakesWhoeverHasACertificateAndTellsOneTooManyToWait)
   auto successor = start_host("hub", "--resume");
   EXPECT_TRUE(wait_until([&] { return guest.says("arbitrator_is_back"); })) << guest.said();
   EXPECT_EQ(members_when(2), (std::vector<std::string>{"w0", "guest"})) << guest.said();
+  auto late = start_host("late");
+  EXPECT_TRUE(wait_until([&] { return late.says("waits_for_place"); })) << late.said();
   successor.signal(SIGTERM);
-  for (auto* one : {&successor, &listed, &guest})
+  for (auto* one : {&successor, &listed, &guest, &late})
     EXPECT_EQ(one->wait().code, 0) << one->said();
-  other.signal(SIGTERM);
-  other.wait();
+  EXPECT_THAT(late.said(), HasSubstr("host_ended reason=\"training is over"));
   EXPECT_EQ(farewell_of("w0").parameter_checksum, farewell_of("guest").parameter_checksum);
 }
 

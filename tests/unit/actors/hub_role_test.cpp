@@ -2,6 +2,7 @@
 
 #include "actors/root_role.hpp"
 #include "actors/shard_role.hpp"
+#include "cluster/places.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,6 +45,7 @@ public:
   }
   void stop_all() override { note("stop all"); }
   void stop(std::uint32_t worker) override { note("stop {}", worker); }
+  void dismiss_waiting(const messages::generation_notice& notice) override { dismissed.push_back(notice.reason); }
   void disconnect(std::uint32_t worker) override { note("disconnect {}", worker); }
 
   bool has_arbitrator() const override { return arbitrator; }
@@ -101,6 +103,7 @@ public:
   bool arbitrator = true;
   bool parent = false;
   std::vector<std::string> notes;
+  std::vector<std::string> dismissed; ///< the reasons
   std::function<void(std::optional<std::uint64_t>)> attaching;
   std::vector<std::function<void(std::optional<messages::welcome>)>> hellos; ///< that wait for the parent
   std::function<void()> unanswered;
@@ -136,6 +139,7 @@ protected:
   void say_hello(hub_role& hub, const messages::hello& said, const route& way = {}) {
     hub.take_hello(said, way,
                    {.connect = [this](std::uint32_t rank) { links.note("connect {}", rank); },
+                    .keep_waiting = [this] { links.note("keep waiting"); },
                     .answer =
                         [this](const messages::welcome& welcome) {
                           links.note("answer {}", welcome.verdict == messages::welcome_verdict::accepted
@@ -213,6 +217,37 @@ TEST_F(RootRole, EndsTheRunOnceAllWorkersHaveSaidFarewell) {
   EXPECT_TRUE(taken);
   ASSERT_TRUE(events->take().arbitrator);
   EXPECT_TRUE(events->take().arbitrator->succeeded);
+}
+
+TEST_F(RootRole, TellsWhoeverIsRefusedWhyAndKeepsThemOnlyWhereAPlaceMayBecomeFree) {
+  auto said = hello_of(0);
+  said.host = "guest";
+  links.take();
+  say_hello(*root, said);
+  EXPECT_THAT(links.take(), ElementsAre("answer host guest has no worker in the cluster file"));
+
+  file.membership = cluster::membership_kind::open;
+  file.workers_max = 4;
+  file = cluster::with_places(file);
+  root = make_root();
+  for (const auto* host : {"guest", "other"}) {
+    said = hello_of(0);
+    said.host = host;
+    links.take();
+    say_hello(*root, said);
+  }
+  EXPECT_THAT(links.take(), ElementsAre("keep waiting", HasSubstr("answer all 1 places of the cluster are taken")));
+}
+
+TEST_F(RootRole, DismissesWhoeverWaitsForAPlaceOnceTheRunIsOver) {
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    root->look();
+    EXPECT_THAT(links.dismissed, IsEmpty());
+    root->take_farewell({.host = fmt::format("w{}", rank), .rank = rank, .succeeded = true, .reason = "done"},
+                        [](bool) {});
+  }
+  root->look();
+  EXPECT_THAT(links.dismissed, ElementsAre("training is over"));
 }
 
 TEST_F(RootRole, TakesNoHubsInWhereItIsTheRootOfNoTree) {

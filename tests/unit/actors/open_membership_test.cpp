@@ -63,6 +63,17 @@ TEST_F(OpenMembership, LetsNobodyInWithoutAPlace) {
   EXPECT_EQ(admit(hello("other", 8)).verdict, welcome_verdict::duplicate_host) << "it is there already";
 }
 
+TEST_F(OpenMembership, TellsOneWithoutAPlaceThatTrainingIsOver) {
+  start();
+  admit(hello("guest"));
+  admit(hello("other"));
+  EXPECT_EQ(admit(hello("third")).verdict, welcome_verdict::unknown_host);
+  depart("ada");
+  const auto refused = admit(hello("third"));
+  EXPECT_EQ(refused.verdict, welcome_verdict::generation_closed);
+  EXPECT_THAT(refused.detail, HasSubstr("training is over (finished: ada"));
+}
+
 TEST_F(OpenMembership, LetsNobodyInWhoseNameCouldBeNoHostsOrIsAPlaces) {
   for (const auto* name : {"+3", "two words", "../guest", "a\nb"})
     EXPECT_EQ(admit(hello(name)).verdict, welcome_verdict::unknown_host) << name;

@@ -1,6 +1,8 @@
 #include "messages/leave.hpp"
 #include "tests/unit/session/tested_worker.hpp"
 
+#include <gmock/gmock.h>
+
 #include <string>
 #include <utility>
 
@@ -8,6 +10,7 @@ namespace dynamix::session {
 namespace {
 
 using messages::welcome_verdict;
+using ::testing::HasSubstr;
 using testing::phase;
 using testing::Worker;
 
@@ -123,6 +126,42 @@ TEST_F(Worker, ThatTheFileDoesNotNameWaitsForAPlaceAndSaysWhyOnce) {
   }
   answer({.rank = 2});
   EXPECT_EQ(protocol.now(), phase::waiting);
+}
+
+TEST_F(Worker, ThatWaitsForAPlaceEndsWellWhenItIsToldThatTrainingIsOver) {
+  protocol = worker_protocol(guest);
+  happen(events::connected{});
+  notice(1, messages::generation_change::ended);
+  EXPECT_FALSE(did<effects::end>()) << "nobody has said that it has no place";
+  refuse(welcome_verdict::unknown_host);
+  notice(1, messages::generation_change::ended);
+  const auto ended = look<effects::end>();
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_TRUE(ended[0].succeeded);
+}
+
+TEST_F(Worker, ThatTheFileDoesNotNameDoesNotWaitForEverForAnArbitratorThatIsGone) {
+  protocol = worker_protocol(guest);
+  happen(events::connected{});
+  refuse(welcome_verdict::unknown_host);
+  happen(events::disconnected{});
+  const double patience_seconds = timeouts.join_timeout_ms / 1000.0;
+  wait(patience_seconds - 1);
+  EXPECT_FALSE(did<effects::end>());
+  happen(events::connected{}); // a successor, which has no place for it either
+  refuse(welcome_verdict::unknown_host);
+  wait(patience_seconds - 1);
+  EXPECT_FALSE(did<effects::end>());
+  wait(2);
+  const auto ended = look<effects::end>();
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_FALSE(ended[0].succeeded);
+  EXPECT_THAT(ended[0].reason, HasSubstr("training is over, or its arbitrator is out of reach"));
+}
+
+TEST_F(Worker, OfTheFileWaitsForItsArbitratorHoweverLongThatTakes) {
+  wait(10 * timeouts.join_timeout_ms / 1000.0);
+  EXPECT_FALSE(did<effects::end>());
 }
 
 TEST_F(Worker, EndsWhereItsRankWasGivenToAnother) {
