@@ -118,4 +118,13 @@ std::vector<double> even_out(std::span<const double> rates) {
   return even;
 }
 
+server_plan plan_measured(std::vector<exchange_host> hosts) {
+  std::vector<double> rates(hosts.size());
+  std::ranges::transform(hosts, rates.begin(), &exchange_host::link_rate);
+  rates = even_out(rates);
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    hosts[i].link_rate = rates[i];
+  return plan_servers(hosts);
+}
+
 } // namespace dynamix::cluster

@@ -55,4 +55,7 @@ bool pays(const server_plan& plan);
 /// Measured rates of which those within a quarter of each other are made equal, since they may differ by chance.
 std::vector<double> even_out(std::span<const double> rates);
 
+/// plan_servers for links whose rates were measured.
+server_plan plan_measured(std::vector<exchange_host> hosts);
+
 } // namespace dynamix::cluster

@@ -19,7 +19,7 @@ constexpr double servers_after_ring = 1 / 1.05;
 constexpr double ring_after_servers = 0.6;
 
 /// A shorter wait, in relation to the step, is hidden well enough: another way could gain no more.
-constexpr double hidden = 0.05;
+constexpr double hidden_share = 0.05;
 
 constexpr std::size_t form_count = 4;
 
@@ -73,17 +73,48 @@ std::optional<double> form_choice::predict(route by, const form_load& load) cons
   return hoped ? std::optional(*hoped * bytes_of(by, load) * (way_known ? 1 : other_way)) : std::nullopt;
 }
 
-route form_choice::take(double seconds, const form_load& load) {
-  auto& known = seconds_a_byte_[place_of(now_)];
-  const double newest = seconds / std::max(1.0, bytes_of(now_, load));
-  if (known && (newest > out_of_date * *known || newest * out_of_date < *known))
-    seconds_a_byte_.fill(std::nullopt);
-  known = newest;
+bool trial_pause::passes() {
+  if (changes_ > 0 || left_ == 0)
+    return false;
+  --left_;
+  return true;
+}
+
+void trial_pause::judge(bool changed, std::size_t routes) {
+  changes_ += changed ? 1 : 0;
+  if (changes_ == 0 || (changed && changes_ < routes))
+    return;
+  changes_ = 0;
+  left_ = next_;
+  next_ *= 2;
+}
+
+route form_choice::take(double seconds, const form_load& load, bool hidden) {
+  if (pause_.passes())
+    return now_;
+  const auto before = now_;
+  if (!hidden) {
+    auto& known = seconds_a_byte_[place_of(now_)];
+    const double newest = seconds / std::max(1.0, bytes_of(now_, load));
+    if (known && (newest > out_of_date * *known || newest * out_of_date < *known))
+      seconds_a_byte_.fill(std::nullopt);
+    known = newest;
+    now_ = fastest(seconds, load);
+  }
+  const auto by_servers =
+      load.servers_time > 0 ? std::ranges::count_if(forms_, [](form how) { return how != form::gather; }) : 0;
+  pause_.judge(now_ != before, forms_.size() + static_cast<std::size_t>(by_servers));
+  return now_;
+}
+
+/// The one in use, which has taken `seconds`, unless another is predicted to be faster by enough.
+route form_choice::fastest(double seconds, const form_load& load) const {
+  route best = now_;
   double least = seconds / clearly_faster;
-  const auto consider = [&, before = now_](route by) {
-    if (const auto predicted = predict(by, load); by != before && predicted && *predicted < least) {
+  const auto consider = [&](route by) {
+    if (const auto predicted = predict(by, load); by != now_ && predicted && *predicted < least) {
       least = *predicted;
-      now_ = by;
+      best = by;
     }
   };
   for (const auto how : forms_) {
@@ -91,20 +122,12 @@ route form_choice::take(double seconds, const form_load& load) {
     if (load.servers_time > 0 && how != form::gather)
       consider({how, true});
   }
-  return now_;
+  return best;
 }
 
 bool way_choice::take(double wait_seconds, double step_seconds, const form_load& load) {
-  const bool judged = std::exchange(on_trial_, false);
   const bool before = by_servers();
-  if (!judged && pause_ > 0)
-    --pause_;
-  else if (wait_seconds >= hidden * step_seconds)
-    on_trial_ = choice_.take(wait_seconds, load).by_servers != before && !judged;
-  if (judged) {
-    pause_ = next_pause_;
-    next_pause_ *= 2;
-  }
+  choice_.take(wait_seconds, load, wait_seconds < hidden_share * step_seconds);
   return by_servers() != before;
 }
 

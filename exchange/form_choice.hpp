@@ -47,10 +47,26 @@ struct look {
   static constexpr std::uint64_t warm = 3;
 };
 
+/// Looks that are let pass between rounds of trials, each time twice as many: where what is measured changes all the
+/// time, trials cost ever less. A round goes from the first change of a choice to the look at which it is kept, or
+/// until each route has had its turn.
+class trial_pause {
+public:
+  /// Whether the next look is let pass.
+  bool passes();
+  /// A look that was not has changed the choice among so many routes, or kept it.
+  void judge(bool changed, std::size_t routes);
+
+private:
+  std::size_t changes_ = 0; ///< of the round
+  std::uint64_t left_ = 0;
+  std::uint64_t next_ = 2;
+};
+
 /// The seconds of a byte of each route are what it was last measured to take. One that was not measured is hoped to be
 /// as fast a byte as the fastest that was, and faster where nothing has gone its way, in a ring or through servers,
 /// yet: so each that could win is tried once, and none that cannot. What was measured is forgotten when the route in
-/// use has come to take half or twice as much a byte.
+/// use has come to take half or twice as much a byte. Between rounds of such trials ever more looks are let pass.
 class form_choice {
 public:
   /// Among these forms. Begins with union_of_items unless told otherwise, which shows what there is and costs little
@@ -62,21 +78,23 @@ public:
   /// In use now.
   route now() const { return now_; }
   /// A sum by the route in use has taken so long. Returns the route for the next ones: another one if it is predicted
-  /// to be faster by more than a tenth.
-  route take(double seconds, const form_load& load);
+  /// to be faster by more than a tenth. `hidden`: that would gain nothing, so the route is kept.
+  route take(double seconds, const form_load& load, bool hidden = false);
   /// The seconds that a sum by this route is predicted to take; before the first measurement, none.
   std::optional<double> predict(route by, const form_load& load) const;
 
 private:
+  route fastest(double seconds, const form_load& load) const;
+
   route now_;
   std::vector<form> forms_;
   std::array<std::optional<double>, 8> seconds_a_byte_; ///< by route
+  trial_pause pause_;
 };
 
 /// Whether plain buckets go through servers or in a ring, by how long a step waits for all of them. Backward hides a
 /// part of the exchange, so waits change with batch sizes, and say less than those of form_choice: a way is kept where
-/// a twentieth of the step or less is waited for, and before each further trial of the other one twice as many looks
-/// are let pass.
+/// a twentieth of the step or less is waited for.
 class way_choice {
 public:
   explicit way_choice(bool by_servers) : choice_({form::none, by_servers}, {form::none}) {}
@@ -89,9 +107,6 @@ public:
 
 private:
   form_choice choice_;
-  bool on_trial_ = false;   ///< the next look judges what the newest one has changed
-  std::uint64_t pause_ = 0; ///< looks that are still let pass
-  std::uint64_t next_pause_ = 2;
 };
 
 } // namespace dynamix::exchange

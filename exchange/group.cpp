@@ -85,9 +85,9 @@ summing_plan plan_sums(ring_group& all, std::size_t workers, summing how, const 
     return {};
   summing_plan made{.link_rates = measure_link_rates(all, stop), .servers = {}};
   std::vector<cluster::exchange_host> hosts;
-  for (const auto rate : cluster::even_out(made.link_rates))
+  for (const auto rate : made.link_rates)
     hosts.push_back({.link_rate = rate, .works = hosts.size() < workers});
-  made.servers = cluster::plan_servers(hosts);
+  made.servers = cluster::plan_measured(std::move(hosts));
   made.by_servers = how == summing::servers || (how == summing::automatic && cluster::pays(made.servers));
   return made;
 }

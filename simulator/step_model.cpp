@@ -54,14 +54,7 @@ double shared_cores::step_seconds(std::span<const double> work, std::span<const 
 std::vector<double> planned_shares(std::span<const cluster::exchange_host> hosts, cluster::exchange_kind how) {
   if (how == cluster::exchange_kind::ring || std::ranges::count_if(hosts, &cluster::exchange_host::works) < 2)
     return {};
-  std::vector<double> rates;
-  for (const auto& host : hosts)
-    rates.push_back(host.link_rate);
-  rates = cluster::even_out(rates);
-  std::vector<cluster::exchange_host> evened(hosts.begin(), hosts.end());
-  for (std::size_t i = 0; i < evened.size(); ++i)
-    evened[i].link_rate = rates[i];
-  auto plan = cluster::plan_servers(evened);
+  auto plan = cluster::plan_measured({hosts.begin(), hosts.end()});
   if (how == cluster::exchange_kind::automatic && !cluster::pays(plan))
     return {};
   return std::move(plan.shares);

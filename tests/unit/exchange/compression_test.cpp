@@ -344,5 +344,18 @@ TEST(FormChoice, StaysWhereAnotherFormWinsByLittleAndForgetsWhatIsOutOfDate) {
   EXPECT_GT(*hoped, 10 * slow) << "what was measured of the others does not hold any more";
 }
 
+TEST(FormChoice, TriesOtherFormsEverMoreRarelyWhereTimesChangeAllTheTime) {
+  form_choice choice;
+  const auto load = load_of(0.01);
+  int changes = 0;
+  for (int look = 0; look < 2000; ++look) { // what was measured is out of date each time, and gather disappoints
+    const auto by = choice.now();
+    const double slowness = (by.how == form::gather ? 10 : 1) * (look % 4 < 2 ? 1 : 9);
+    changes += choice.take(1e-9 * slowness * bytes_of(by, load), load) != by ? 1 : 0;
+  }
+  EXPECT_GT(changes, 4);
+  EXPECT_LE(changes, 44) << "2 + 4 + ... + 1024 looks pass between eleven rounds of at most four changes";
+}
+
 } // namespace
 } // namespace dynamix::exchange
