@@ -115,6 +115,8 @@ int run_experiment(experiment_arguments arguments, command_context& context) {
   const auto path = find_experiment(arguments.name, context.err);
   if (path.empty())
     return exit_refused;
+  if (arguments.data.starts_with("cifar") && arguments.data_path.empty())
+    return refuse(context.err, "--data " + arguments.data + " needs --data-path, the directory of its binary files");
   const auto read = read_experiment(path);
   for (const auto& error : read.errors)
     refuse_at(context.err, error);

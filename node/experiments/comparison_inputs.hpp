@@ -17,7 +17,7 @@ struct compare_arguments {
   std::string policies; ///< empty: all
   std::size_t seeds = 5;
   bool simulate = false;
-  std::uint32_t episodes = 1; ///< of a policy that learns, simulated
+  std::uint32_t episodes = 1; ///< of a policy that learns
   std::string out;
   std::uint32_t jobs = 1;
   std::vector<std::string> set;

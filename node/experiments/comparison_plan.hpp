@@ -18,7 +18,7 @@ struct planned_run {
   cluster::cluster_file file; ///< with the policy, its seed and its batch size
   std::string label;          ///< "ppo", "static-best-128"
   std::string directory;      ///< OUT/CLUSTER/LABEL-seed-N
-  std::uint32_t episodes = 1; ///< simulated runs in a row, over which the policy learns
+  std::uint32_t episodes = 1; ///< runs in a row, over which the policy learns
   std::uint64_t fingerprint = 0;
 };
 

@@ -5,6 +5,7 @@
 #include "node/launch/run_directory.hpp"
 #include "node/reports/text.hpp"
 #include "simulator/parallel.hpp"
+#include "simulator/random_stream.hpp"
 #include "storage/atomic_file.hpp"
 
 #include <algorithm>
@@ -34,6 +35,10 @@ std::optional<run_outcome> read_outcome(const planned_run& plan) {
 
 std::string count_of(std::size_t count, const std::string& singular, const std::string& plural) {
   return fmt::format("{} {}", count, count == 1 ? singular : plural);
+}
+
+std::string title_of(const planned_run& plan) {
+  return fmt::format("{}, {}, seed {}", plan.file.name, plan.label, plan.file.seed);
 }
 
 std::string result_of(const run_outcome& outcome) {
@@ -168,42 +173,79 @@ void comparison_runner::run_simulated(const std::vector<const planned_run*>& mis
   });
 }
 
+std::optional<run_outcome> comparison_runner::train_one(const planned_run& plan, const cluster::cluster_file& file,
+                                                        bool& succeeded) {
+  const run_directory run(plan.directory);
+  require_written(prepare_directory(run, file));
+  auto options = local_options(file, run);
+  options.insecure = options_.insecure;
+  options.quiet = options_.quiet;
+  const auto made = run_locally(options, live_, stop_);
+  require_written(made.problem);
+  if (made.launched.stopped)
+    return std::nullopt;
+  std::string problem;
+  auto outcome = outcome_of(read_run(run, problem), made.summary);
+  require_written(problem);
+  succeeded = made.succeeded();
+  if (!succeeded) {
+    if (outcome.failure.empty())
+      outcome.failure = made.launched.error;
+    live_.problem("error: " + title_of(plan) + ": " + outcome.failure + "\n" + made.launched.last_words);
+  }
+  return outcome;
+}
+
+/// The directory holds the last episode; the policy goes from one to the next in a file beside it.
+std::optional<run_outcome> comparison_runner::train_episodes(const planned_run& plan, bool& succeeded) {
+  auto file = plan.file;
+  auto made = train_one(plan, file, succeeded);
+  std::vector<double> rewards;
+  const auto learned = std::filesystem::absolute(plan.directory + "-learned.dynamix").lexically_normal();
+  while (made && succeeded && rewards.size() + 1 < plan.episodes) {
+    rewards.push_back(made->reward);
+    live_.print(fmt::format("episode {}/{}: {}", rewards.size(), plan.episodes, result_of(*made)));
+    if (const auto newest = run_directory(plan.directory).policy(); std::filesystem::exists(newest)) {
+      std::filesystem::rename(newest, learned);
+      file.arbitrator.policy_file = learned;
+    } // else the episode was too short for an update
+    std::filesystem::remove_all(plan.directory);
+    file.seed = simulator::random_stream(plan.file.seed, 0, rewards.size()).next() >> 11U; // a file's are below 2^53
+    made = train_one(plan, file, succeeded);
+  }
+  std::filesystem::remove(learned);
+  if (made && plan.episodes > 1) {
+    rewards.push_back(made->reward);
+    made->episode_rewards = std::move(rewards);
+    made->seed = plan.file.seed;
+  }
+  return made;
+}
+
 void comparison_runner::run_live(const std::vector<const planned_run*>& missing) {
   using clock = std::chrono::steady_clock;
   const auto began = clock::now();
   for (std::size_t i = 0; i < missing.size() && !stop_.stop_requested(); ++i) {
     const auto& plan = *missing[i];
-    const std::string title = fmt::format("{}, {}, seed {}", plan.file.name, plan.label, plan.file.seed);
     const std::string place = fmt::format("{}/{}", i + 1, missing.size());
     if (!options_.quiet) {
       const double seconds = std::chrono::duration<double>(clock::now() - began).count();
       const auto left = static_cast<double>(missing.size() - i);
-      live_.print("run " + place + ": " + title +
+      live_.print("run " + place + ": " + title_of(plan) +
                   (i == 0 ? "" : "; about " + duration(seconds / static_cast<double>(i) * left) + " left"));
     }
-    const run_directory run(plan.directory);
-    require_written(prepare_directory(run, plan.file));
-    auto options = local_options(plan.file, run);
-    options.insecure = options_.insecure;
-    options.quiet = options_.quiet;
-    const auto made = run_locally(options, live_, stop_);
-    require_written(made.problem);
-    if (made.launched.stopped)
+    bool succeeded = false;
+    auto outcome = train_episodes(plan, succeeded);
+    if (!outcome)
       return;
-    std::string problem;
-    auto outcome = outcome_of(read_run(run, problem), made.summary);
-    require_written(problem);
-    outcome.fingerprint = plan.fingerprint;
-    if (!made.succeeded()) {
+    outcome->fingerprint = plan.fingerprint;
+    if (!succeeded) {
       ++failed_;
-      if (outcome.failure.empty())
-        outcome.failure = made.launched.error;
-      live_.problem("error: " + title + ": " + outcome.failure + "\n" + made.launched.last_words);
     } else {
-      require_written(storage::write_file_atomically(outcome_path(plan), to_json(outcome)));
-      live_.print("run " + place + ": " + result_of(outcome));
+      require_written(storage::write_file_atomically(outcome_path(plan), to_json(*outcome)));
+      live_.print("run " + place + ": " + result_of(*outcome));
     }
-    outcomes_.emplace(plan.directory, std::move(outcome));
+    outcomes_.emplace(plan.directory, std::move(*outcome));
   }
 }
 

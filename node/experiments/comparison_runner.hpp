@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -46,6 +47,9 @@ private:
   void run_simulated(const std::vector<const planned_run*>& missing);
   void run_live(const std::vector<const planned_run*>& missing);
   run_outcome simulate_one(const planned_run& plan, const std::function<void(std::uint64_t)>& progress, bool& ended);
+  /// One run of `file` in the plan's directory, which is empty. Nothing where it was stopped.
+  std::optional<run_outcome> train_one(const planned_run& plan, const cluster::cluster_file& file, bool& succeeded);
+  std::optional<run_outcome> train_episodes(const planned_run& plan, bool& succeeded);
 
   comparison_options options_;
   live_output& live_;

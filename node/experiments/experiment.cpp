@@ -21,7 +21,8 @@ constexpr std::size_t parts_most = 64;
 constexpr std::size_t findings_most = 256;
 constexpr double bound_most = 1e6;
 
-constexpr std::array<std::string_view, 5> figure_names = {"seconds", "speed", "accuracy", "interventions", "plateau"};
+constexpr std::array<std::string_view, 6> figure_names = {"seconds",    "speed",         "accuracy",
+                                                          "equal-time", "interventions", "plateau"};
 constexpr const char* best_rival = "best-rival";
 
 bool is_filled_line(const std::string& text) {
@@ -87,7 +88,7 @@ const std::vector<settings::field<experiment_part>> part_rows = {
      &line_rule},
     {"part", "seeds", in<&experiment_part::seeds>, "Runs of each policy.", closed(1, 1000)},
     {"part", "episodes", in<&experiment_part::episodes>,
-     "Simulated runs in a row, over which a policy that learns goes on learning; the tables are of the last one.",
+     "Runs in a row, over which a policy that learns goes on learning; the tables are of the last one.",
      closed(1, 1000)},
     {"part", "simulate", in<&experiment_part::simulate>, "In virtual time instead of training on this machine."},
     {"part",
@@ -134,10 +135,11 @@ const std::vector<settings::field<experiment_finding>> finding_rows = {
     {"finding",
      "figure",
      in<&experiment_finding::figure>,
-     "`seconds`: mean time to the target over the other's; `speed`: samples a second over the other's; `accuracy`: "
-     "final test accuracy less the other's, in percentage points; `interventions`: the guard's share of the "
-     "policy's own windows, in percent; `plateau`: the episode in which the mean reward has come 95 % of the way from "
-     "the first one's to the mean of the last third, median of the seeds in which it rises.",
+     "`seconds`: mean time to the target over the other's; `speed`: samples a second over the other's; `accuracy`:"
+     " final test accuracy less the other's, in percentage points; `equal-time`: the same of the newest "
+     "evaluations when the shorter of both runs has ended, mean of the seeds; `interventions`: the guard's share "
+     "of the policy's own windows, in percent; `plateau`: the episode in which the mean reward has come 95 % of "
+     "the way from the first one's to the mean of the last third, median of the seeds in which it rises.",
      {},
      figure_names},
     {"finding",
@@ -183,9 +185,6 @@ private:
     reader_.read(table, key, "part", std::span(part_rows), part);
     if (std::ranges::count(into_.parts, part.name, &experiment_part::name) > 0)
       reader_.complain(key + ".name", "part.name is " + settings::shown(part.name) + ", as of a part before it");
-    if (part.episodes > 1 && !part.simulate)
-      reader_.complain(key + ".episodes", "part.episodes is " + std::to_string(part.episodes) +
-                                              "; more than one needs part.simulate = true");
     into_.parts.push_back(std::move(part));
   }
 
@@ -235,6 +234,28 @@ std::optional<double> finite(double value) {
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
+/// Of the newest evaluation that was over by then; not finite before the first one.
+double accuracy_at(const run_outcome& run, double seconds) {
+  const auto& times = run.series.accuracy_seconds;
+  const auto passed = std::ranges::upper_bound(times, seconds) - times.begin();
+  return passed == 0 ? std::numeric_limits<double>::quiet_NaN()
+                     : run.series.accuracy.at(static_cast<std::size_t>(passed - 1));
+}
+
+/// How much more accurate `mine` is when the shorter of two runs ends, mean of the seeds.
+double gain_at_equal_time(const policy_runs& mine, const policy_runs& others) {
+  std::vector<double> gains;
+  for (std::size_t i = 0; i < std::min(mine.runs.size(), others.runs.size()); ++i) {
+    const auto& left = mine.runs[i];
+    const auto& right = others.runs[i];
+    if (left.series.accuracy_seconds.empty() || right.series.accuracy_seconds.empty())
+      return std::numeric_limits<double>::quiet_NaN();
+    const double end = std::min(left.series.accuracy_seconds.back(), right.series.accuracy_seconds.back());
+    gains.push_back(accuracy_at(left, end) - accuracy_at(right, end));
+  }
+  return gains.empty() ? std::numeric_limits<double>::quiet_NaN() : mean_of(gains);
+}
+
 /// One cluster's figure.
 std::optional<double> figure_of(const experiment_finding& finding, const comparison& mine, const comparison& others) {
   const auto* row = find_row(mine, finding.policy);
@@ -262,6 +283,8 @@ std::optional<double> figure_of(const experiment_finding& finding, const compari
     return finite(row->samples_per_second.mean / other->samples_per_second.mean);
   case finding_figure::accuracy:
     return finite(100 * (row->final_accuracy.mean - other->final_accuracy.mean));
+  case finding_figure::equal_time:
+    return finite(100 * gain_at_equal_time(row->of, other->of));
   case finding_figure::interventions:
   case finding_figure::plateau:
     break;
@@ -275,6 +298,7 @@ std::string value_text(finding_figure figure, double value) {
   case finding_figure::speed:
     return fixed(value, 3);
   case finding_figure::accuracy:
+  case finding_figure::equal_time:
     return (value >= 0 ? "+" : "") + fixed(value, 2) + " points";
   case finding_figure::interventions:
     return fixed(value, 1) + " %";
@@ -293,7 +317,9 @@ std::string wanted_text(const experiment_finding& of) {
 
 std::string found_text(const experiment_finding& of, const judged_finding& judged) {
   if (!judged.value)
-    return of.figure == finding_figure::plateau ? "no rise in most seeds" : "target not reached by all";
+    return of.figure == finding_figure::plateau      ? "no rise in most seeds"
+           : of.figure == finding_figure::equal_time ? "no evaluation of both by then"
+                                                     : "target not reached by all";
   std::string text = value_text(of.figure, *judged.value);
   if (judged.lowest)
     text += fmt::format(" ({} to {})", value_text(of.figure, *judged.lowest), value_text(of.figure, *judged.highest));

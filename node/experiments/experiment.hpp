@@ -21,7 +21,7 @@ struct experiment_part {
   std::vector<std::string> clusters; ///< cluster files or directories of them, as the file names them
   std::string policies;              ///< comma-separated; empty: all that `compare` takes by default
   std::uint32_t seeds = 1;           ///< [1, 1000]
-  std::uint32_t episodes = 1;        ///< [1, 1000]; more than one only simulated
+  std::uint32_t episodes = 1;        ///< [1, 1000]: runs in a row, over which a policy learns
   bool simulate = false;
   std::vector<std::string> set; ///< changes of the cluster files, "section.field=value"
 };
@@ -30,6 +30,7 @@ enum class finding_figure : std::uint8_t {
   seconds,       ///< mean seconds to the target over those of the other
   speed,         ///< samples a second over those of the other
   accuracy,      ///< final accuracy less that of the other, percentage points
+  equal_time,    ///< the same where the shorter of both runs ends, seed by seed
   interventions, ///< share of the policy's windows in which the guard stepped in, percent
   plateau        ///< episode in which the reward reaches its plateau, median of the seeds in which it rises
 };

@@ -1,9 +1,11 @@
 /// Runs that nothing disturbs.
 
+#include "storage/atomic_file.hpp"
 #include "tests/cluster/trial.hpp"
 
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
 #include <set>
 
 namespace dynamix::cluster_test {
@@ -99,6 +101,47 @@ TEST_F(UndisturbedRun, TrainsFourUnequalWorkersAndLosesNoDecision) {
   EXPECT_EQ(counted["made"], received);
   EXPECT_EQ(checksums.size(), 1U) << "the workers ended with different parameters";
   expect_sound_decisions(4);
+}
+
+TEST_F(UndisturbedRun, GoesOnLearningFromEpisodeToEpisodeOfAnExperiment) {
+  write_file({.epochs = 0.3,
+              .more = "[ppo]\nhorizon = 2\n",
+              .training = "target_accuracy = 0.99\n",
+              .arbitrator = "guard = false\n",
+              .cluster = patient_cluster});
+  const auto experiment = directory_.path() + "/experiment.toml";
+  ASSERT_EQ(storage::write_file_atomically(experiment, "[experiment]\ntitle = \"Learning\"\n[[part]]\nname = \"live\"\n"
+                                                       "clusters = \"cluster.toml\"\npolicies = \"ppo-simple\"\n"
+                                                       "episodes = 3\n"),
+            "");
+  const auto ended = end_of({"experiment", experiment, "--out", run().path()});
+  ASSERT_EQ(ended.code, 0) << ended.output;
+  const node::run_directory last(run().path() + "/live/trial/ppo-simple-seed-3");
+  const auto outcome = nlohmann::json::parse(contents_of(last.path() + "/outcome.json"));
+  EXPECT_EQ(outcome["episode_rewards"].size(), 3U);
+  EXPECT_EQ(outcome["seed"], 3);
+  EXPECT_THAT(contents_of(last.cluster_file()), HasSubstr("ppo-simple-seed-3-learned.dynamix"))
+      << "the last one begins with what the others have learned";
+  EXPECT_FALSE(std::filesystem::exists(last.path() + "-learned.dynamix"));
+}
+
+/// A first step of 900 samples would take some 430 MB.
+TEST_F(UndisturbedRun, FinishesWithin300MegabytesAndTellsItsLimit) {
+  write_file({.slowdowns = {1, 1},
+              .epochs = 0.3,
+              .training = "model = \"vgg11\"\nwidth = 0.25\ndataset = \"fashion-mnist-32\"\nmemory_mb = 300\n",
+              .arbitrator = "policy = \"static\"\n",
+              .cluster = patient_cluster});
+  replace_in_file("highest = 256", "initial = 900\nhighest = 1024");
+  const auto ended = start_local().wait();
+  ASSERT_EQ(ended.code, 0) << ended.output;
+  for (const char* worker : {"w0", "w1"}) {
+    const auto said = farewell_of(worker);
+    EXPECT_TRUE(said.succeeded) << said.reason;
+    EXPECT_EQ(said.samples, 1800U);
+    EXPECT_THAT(contents_of(run().path() + "/logs/" + worker + ".log"),
+                HasSubstr("memory_limited batch=900 micro_batch="));
+  }
 }
 
 /// Nobody decides: each worker lays its trace beside its gradients, and all follow what they name.

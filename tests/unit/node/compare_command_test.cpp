@@ -219,6 +219,9 @@ TEST(ExperimentCommand, ListsWhatComesWithTheProgramAndSuggestsNames) {
   const auto wrong = ask({"experiment", "vgg11-sdg"});
   EXPECT_EQ(wrong.code, exit_refused);
   EXPECT_THAT(wrong.err, HasSubstr("did you mean \"vgg11-sgd\"?"));
+  const auto without = ask({"experiment", "vgg11-sgd", "--data", "cifar10"});
+  EXPECT_EQ(without.code, exit_refused);
+  EXPECT_THAT(without.err, HasSubstr("--data cifar10 needs --data-path"));
 }
 
 } // namespace
