@@ -1,9 +1,12 @@
 /// One rank of a comparison of the forms of exchange: sums the gradients of an NCF's embeddings, by turns in each form,
-/// and trains it, by turns in each form. Or, alone: how fast a sketch is filled, added and peeled; or what each form
-/// moves, by the formula. Prints JSON.
+/// and trains it, or an LSTM on a text, by turns in each form. Or what a host that sums all of them for the others
+/// computes. Or, alone: how fast a sketch is filled, added and peeled; or what each form moves, by the formula. Prints
+/// JSON.
 
+#include "client/random.hpp"
 #include "exchange/compression.hpp"
 #include "exchange/form_choice.hpp"
+#include "exchange/server_group.hpp"
 #include "exchange/sketch.hpp"
 #include "storage/splitmix64.hpp"
 #include "tests/unit/exchange/stores.hpp"
@@ -14,11 +17,13 @@
 
 #include <CLI/CLI.hpp>
 
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <exception>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 
 namespace dynamix::benchmarks {
@@ -35,7 +40,9 @@ struct forms_plan {
   std::uint32_t rounds = 5;
   std::uint32_t steps = 4; ///< of each form in a round
   bool trains = false;
+  std::string text;             ///< that an LSTM learns instead; empty: an NCF is trained
   bool through_servers = false; ///< the forms through servers, too, and "auto" among all
+  bool one_serves = false;      ///< the last rank, which brings nothing, sums everything
 };
 
 constexpr std::size_t row_floats = 32;
@@ -61,25 +68,44 @@ std::vector<rival> rivals_of(const forms_plan& plan) {
   return all;
 }
 
-cluster::training ncf_training(double scale) {
+cluster::training training_of(const forms_plan& plan) {
   cluster::training training;
-  training.model = cluster::model_kind::ncf;
-  training.dataset = cluster::dataset_kind::interactions;
-  training.interactions_scale = scale;
   training.momentum = 0;
+  if (plan.text.empty()) {
+    training.model = cluster::model_kind::ncf;
+    training.dataset = cluster::dataset_kind::interactions;
+    training.interactions_scale = plan.scale;
+    return training;
+  }
+  // As the experiment `compression` has it.
+  training.model = cluster::model_kind::lstm;
+  training.dataset = cluster::dataset_kind::text;
+  training.data_path = plan.text;
+  training.vocabulary = cluster::vocabulary_kind::words;
+  training.vocabulary_size = 13'000;
+  training.width = 0.25;
+  training.layers = 1;
+  training.context = 16;
+  training.sampled_softmax = 256;
   return training;
+}
+
+/// Among the first `members` ranks.
+exchange::place place_of(const forms_plan& plan, const std::string& prefix, std::uint32_t members) {
+  exchange::place own{.rank = plan.rank,
+                      .members = std::vector<std::uint32_t>(members),
+                      .store_prefix = prefix,
+                      .address = plan.address};
+  std::iota(own.members.begin(), own.members.end(), 0U);
+  return own;
 }
 
 /// A form's own group, and the seconds of its steps.
 struct contender {
-  contender(const forms_plan& plan, const rival& of, exchange::store& meeting) : name(of.name) {
-    std::vector<std::uint32_t> ranks(plan.world);
-    std::iota(ranks.begin(), ranks.end(), 0U);
-    peers = exchange::compress(
-        exchange::join({.rank = plan.rank, .members = ranks, .store_prefix = of.name, .address = plan.address}, meeting,
-                       never, of.summing),
-        of.form, counts);
-  }
+  contender(const forms_plan& plan, const rival& of, exchange::store& meeting)
+      : name(of.name),
+        peers(exchange::compress(exchange::join(place_of(plan, of.name, plan.world), meeting, never, of.summing),
+                                 of.form, counts)) {}
 
   std::string name;
   exchange::interruption never;
@@ -111,50 +137,69 @@ std::vector<std::uint32_t> rows_of(const trainer::interactions& data, const trai
   return rows;
 }
 
-/// Sums gradients with the sparsity of NCF's batches, and nothing else.
+/// Gradients with the sparsity of NCF's batches, and nothing else.
+class embedding_sums {
+public:
+  explicit embedding_sums(const forms_plan& plan)
+      : plan_(plan), shape_(trainer::interactions_shape_of(plan.scale)), data_(shape_, 0, shape_.train),
+        random_(plan.rank) {}
+
+  std::unique_ptr<exchange::bucket> make_bucket(exchange::group& peers) const {
+    return peers.make_sparse_bucket(std::size_t{2} * (shape_.users + shape_.items), row_floats, 2);
+  }
+
+  /// Seconds from the start of a sum to the end of its wait.
+  double sum(exchange::bucket& summed, exchange::group& peers, std::uint64_t step) {
+    const auto values = std::get<std::span<float>>(summed.gradients());
+    auto* touched = summed.touched();
+    if (touched == nullptr)
+      std::ranges::fill(values, 0.0F);
+    else
+      for (const auto row : *touched)
+        std::ranges::fill(values.subspan(row * row_floats, row_floats), 0.0F);
+    const auto rows = rows_of(data_, shape_, plan_, step);
+    for (const auto row : rows)
+      for (auto& value : values.subspan(row * row_floats, row_floats))
+        value = static_cast<float>(random_.next() >> 40U) * 0x1p-24F - 0.5F;
+    if (touched != nullptr)
+      *touched = rows;
+    meet(peers);
+    const trainer::steady_clock time;
+    const double start = time.now_seconds();
+    summed.start();
+    summed.wait();
+    return time.now_seconds() - start;
+  }
+
+private:
+  const forms_plan& plan_;
+  const trainer::interactions_shape shape_;
+  const trainer::interactions data_;
+  storage::splitmix64 random_;
+};
+
 void sum_by_turns(const forms_plan& plan, std::vector<std::unique_ptr<contender>>& all) {
-  const auto shape = trainer::interactions_shape_of(plan.scale);
-  const trainer::interactions data(shape, 0, shape.train);
-  const auto items = std::size_t{2} * (shape.users + shape.items);
+  embedding_sums sums(plan);
   std::vector<std::unique_ptr<exchange::bucket>> buckets;
   for (const auto& each : all)
-    buckets.push_back(each->peers->make_sparse_bucket(items, row_floats, 2));
-  storage::splitmix64 random(plan.rank);
-  std::vector<std::uint32_t> before;
+    buckets.push_back(sums.make_bucket(*each->peers));
   for (std::uint32_t round = 0; round <= plan.rounds; ++round) // the first one is a warm-up
     for (std::size_t turn = 0; turn < all.size(); ++turn) {
       const auto form = round % 2 == 0 ? turn : all.size() - 1 - turn;
-      auto& summed = *buckets[form];
       for (std::uint32_t step = 0; step < plan.steps; ++step) {
-        const auto values = std::get<std::span<float>>(summed.gradients());
-        auto* touched = summed.touched();
-        if (touched == nullptr)
-          std::ranges::fill(values, 0.0F);
-        else
-          for (const auto row : *touched)
-            std::ranges::fill(values.subspan(row * row_floats, row_floats), 0.0F);
-        const auto rows = rows_of(data, shape, plan, round * plan.steps + step);
-        for (const auto row : rows)
-          for (auto& value : values.subspan(row * row_floats, row_floats))
-            value = static_cast<float>(random.next() >> 40U) * 0x1p-24F - 0.5F;
-        if (touched != nullptr)
-          *touched = rows;
-        meet(*all[form]->peers);
-        const trainer::steady_clock time;
-        const double start = time.now_seconds();
-        summed.start();
-        summed.wait();
+        const double seconds = sums.sum(*buckets[form], *all[form]->peers, round * plan.steps + step);
         if (round > 0)
-          all[form]->seconds.push_back(time.now_seconds() - start);
+          all[form]->seconds.push_back(seconds);
       }
     }
 }
 
 /// The same with a model: whole steps, and their waiting for the exchange.
 void train_by_turns(const forms_plan& plan, std::vector<std::unique_ptr<contender>>& all) {
-  const auto training = ncf_training(plan.scale);
+  const auto training = training_of(plan);
   trainer::dataset data;
-  trainer::load_dataset(training, trainer::dataset_split::train, data);
+  if (const auto problem = trainer::load_dataset(training, trainer::dataset_split::train, data); !problem.empty())
+    throw std::runtime_error(problem);
   trainer::batch_loader loader(data, trainer::measure_channels(data));
   trainer::steady_clock time;
   struct learner {
@@ -179,6 +224,7 @@ void train_by_turns(const forms_plan& plan, std::vector<std::unique_ptr<contende
           samples[i] = static_cast<std::uint32_t>((first + i) % data.size());
         meet(*all[form]->peers);
         const double start = time.now_seconds();
+        learners[form].step->begin(client::step_seed(1, round * plan.steps + step, plan.rank));
         learners[form].step->run(samples, 1);
         learners[form].descent->step();
         if (round > 0)
@@ -191,6 +237,54 @@ double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);
   return *middle;
+}
+
+/// Of this process, so that others on the machine matter less.
+double cpu_seconds() {
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+}
+
+/// A host's CPU time for a sum where it alone adds up what the others bring, in each form, once a round.
+void measure_server(const forms_plan& plan) {
+  exchange::file_store meeting(plan.meeting);
+  const exchange::interruption never;
+  const auto workers = plan.world - 1;
+  std::vector<double> shares(plan.world);
+  shares.back() = 1;
+  constexpr std::array<std::pair<const char*, exchange::form>, 3> forms = {
+      {{"dense", exchange::form::none}, {"union", exchange::form::union_of_items}, {"lhc", exchange::form::lhc}}};
+  embedding_sums sums(plan);
+  std::array<std::vector<double>, forms.size()> taken;
+  for (std::uint32_t round = 0; round < plan.rounds; ++round)
+    for (std::size_t i = 0; i < forms.size(); ++i) {
+      const auto& [name, how] = forms[i];
+      const auto prefix = name + std::to_string(round);
+      auto all = exchange::join_gloo_ring(place_of(plan, prefix, plan.world), meeting, never);
+      if (plan.rank == workers) {
+        const double begin = cpu_seconds();
+        exchange::serve_members(*all, workers, shares, never);
+        taken[i].push_back((cpu_seconds() - begin) / plan.steps);
+        all->leave();
+        continue;
+      }
+      exchange::compression_counts counts;
+      auto peers = exchange::compress(
+          exchange::sum_by_servers(
+              std::move(all), shares, never,
+              exchange::join_gloo_ring(place_of(plan, prefix + "/workers", workers), meeting, never)),
+          how, counts);
+      auto bucket = sums.make_bucket(*peers);
+      for (std::uint32_t step = 0; step < plan.steps; ++step)
+        sums.sum(*bucket, *peers, round * plan.steps + step);
+      bucket.reset();
+      peers->leave();
+    }
+  if (plan.rank != workers)
+    return;
+  std::string line;
+  for (std::size_t i = 0; i < forms.size(); ++i)
+    line += (i == 0 ? "{\"" : ", \"") + std::string(forms[i].first) + "\": " + std::to_string(median(taken[i]));
+  std::printf("%s}\n", line.c_str());
 }
 
 void compare(const forms_plan& plan) {
@@ -216,11 +310,6 @@ void compare(const forms_plan& plan) {
   }
   if (plan.rank == 0)
     std::printf("%s}\n", line.c_str());
-}
-
-/// Of this process, so that others on the machine matter less.
-double cpu_seconds() {
-  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }
 
 /// GB a second that one core reads and writes where it adds large arrays of words.
@@ -327,6 +416,7 @@ int main(int argc, char** argv) {
   app.add_option("--model", model_mbit, "tell what forms move over a link of so many Mbit/s where 5 % are not zero")
       ->check(CLI::PositiveNumber);
   app.add_flag("--through-servers", plan.through_servers, "the forms through servers, too");
+  app.add_flag("--one-serves", plan.one_serves, "tell the CPU time of the last rank, which sums for all others");
   app.add_option("--rank", plan.rank);
   app.add_option("--world", plan.world)->check(CLI::Range(1, 64));
   app.add_option("--address", plan.address, "that this rank listens on");
@@ -336,12 +426,15 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", plan.rounds)->check(CLI::Range(1, 1000));
   app.add_option("--steps", plan.steps, "of each form in a round")->check(CLI::Range(1, 1000));
   app.add_flag("--train", plan.trains, "whole training steps");
+  app.add_option("--text", plan.text, "with --train: file or directory of a text that an LSTM learns");
   CLI11_PARSE(app, argc, argv);
   try {
     if (model_mbit > 0)
       dynamix::benchmarks::tell_model(0.05, model_mbit);
     else if (density > 0)
       dynamix::benchmarks::measure_codec(density);
+    else if (plan.one_serves)
+      dynamix::benchmarks::measure_server(plan);
     else
       dynamix::benchmarks::compare(plan);
   } catch (const std::exception& error) {

@@ -40,7 +40,8 @@ public:
       if (i + 1 < convolutions_.size())
         output = output.relu_();
     }
-    return (output + (downsample_.is_empty() ? input : downsample_->forward(input))).relu_();
+    // In place: no step back needs what a norm has given.
+    return output.add_(downsample_.is_empty() ? input : downsample_->forward(input)).relu_();
   }
 
 private:

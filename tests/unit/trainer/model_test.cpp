@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
+
 namespace dynamix::trainer {
 namespace {
 
@@ -63,10 +66,14 @@ TEST(Model, HasThePublishedSizes) {
 }
 
 TEST(Model, IsInitialisedFromItsSeedAlone) {
-  for (const auto kind : {model_kind::lenet, model_kind::vgg11, model_kind::resnet18, model_kind::transformer}) {
+  for (const auto kind : {model_kind::lenet, model_kind::vgg11, model_kind::vgg13, model_kind::vgg16, model_kind::vgg19,
+                          model_kind::resnet18, model_kind::resnet34, model_kind::resnet50, model_kind::transformer,
+                          model_kind::lstm, model_kind::ncf}) {
     model_options options{kind, 0.125, normalization_kind::group, shape_of(dataset_kind::cifar10), 5};
-    if (kind == model_kind::transformer)
+    if (kind == model_kind::transformer || kind == model_kind::lstm)
       options.images = {.classes = 20, .context = 6};
+    if (kind == model_kind::ncf)
+      options.images = {.classes = 5, .users = 9, .items = 8};
     torch::manual_seed(1);
     const auto first = model_checksum(*build_model(options));
     torch::manual_seed(2);
@@ -74,6 +81,42 @@ TEST(Model, IsInitialisedFromItsSeedAlone) {
     options.seed = 6;
     EXPECT_NE(model_checksum(*build_model(options)), first);
   }
+}
+
+/// Deviations of all weights large enough to tell, and what docs/models.md says of them.
+TEST(Model, DrawsEachWeightAtThePublishedScale) {
+  const auto expect_scales = [](const model_options& options, const auto& deviation_of) {
+    std::size_t told = 0;
+    for (const auto& parameter : build_model(options)->named_parameters()) {
+      const auto& weight = parameter.value();
+      if (weight.dim() < 2 || weight.numel() < 1000)
+        continue;
+      ++told;
+      const double expected = deviation_of(parameter.key(), static_cast<double>(weight[0].numel()));
+      EXPECT_NEAR(weight.std().item<double>(), expected, 0.1 * expected) << parameter.key();
+      EXPECT_NEAR(weight.mean().item<double>(), 0, 0.1 * expected) << parameter.key();
+    }
+    EXPECT_GE(told, 2U);
+  };
+  const auto uniform = [](double fan) { return 1 / std::sqrt(3 * fan); };
+  const auto he = [&](const std::string& name, double fan_in) { // but for the last layer of all
+    return name == "0.fc.weight" ? uniform(fan_in) : std::sqrt(2 / fan_in);
+  };
+  for (const auto kind : {model_kind::vgg11, model_kind::resnet18, model_kind::resnet50})
+    expect_scales({.kind = kind, .width = 0.25, .images = {3, 32, 32, 2}}, he);
+  expect_scales({.images = shape_of(dataset_kind::fashion_mnist)},
+                [&](const std::string&, double fan_in) { return uniform(fan_in); });
+  expect_scales({.kind = model_kind::transformer, .width = 0.25, .images = {.classes = 60, .context = 16}, .layers = 2},
+                [](const std::string& name, double) {
+                  return name.find("_out.") != std::string::npos ? 0.02 / std::sqrt(4) : 0.02;
+                });
+  expect_scales(
+      {.kind = model_kind::lstm, .width = 0.25, .images = {.classes = 60, .context = 16}, .layers = 1},
+      [&](const std::string& name, double) { return name.find("recurrent") != std::string::npos ? uniform(64) : 0.1; });
+  expect_scales({.kind = model_kind::ncf, .images = {.classes = 5, .users = 90, .items = 80}},
+                [&](const std::string& name, double fan_in) {
+                  return name.find("perceptron") != std::string::npos ? uniform(fan_in) : 0.1;
+                });
 }
 
 TEST(Model, KeepsTheScaleOfItsSignalAtTheStart) {

@@ -1,4 +1,4 @@
-"""Compares outputs and gradients of built-in models with torchvision's and PyTorch's, and a restated Transformer.
+"""Compares outputs and gradients of built-in models with torchvision's and PyTorch's, and those that neither has restated.
 
     reference_models.py FILE...
 
@@ -38,6 +38,13 @@ def read(path):
 
 def group_norm(channels):
     return torch.nn.GroupNorm(math.gcd(channels, 8), channels)
+
+
+def lenet():
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(1, 6, 5, padding=2), torch.nn.ReLU(True), torch.nn.MaxPool2d(2), torch.nn.Conv2d(6, 16, 5),
+        torch.nn.ReLU(True), torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(400, 120), torch.nn.ReLU(True),
+        torch.nn.Linear(120, 84), torch.nn.ReLU(True), torch.nn.Linear(84, 10))
 
 
 def vgg(kind, width, tensors):
@@ -114,6 +121,24 @@ class Lstm(torch.nn.Module):
         return self.recurrent(self.tokens(tokens))[0] @ self.answers.weight.T
 
 
+class Ncf(torch.nn.Module):
+    """Neural collaborative filtering: a product of factors beside a perceptron, joined by one layer."""
+
+    def __init__(self, users, items):
+        super().__init__()
+        self.factor_user, self.factor_item = torch.nn.Embedding(users, 32), torch.nn.Embedding(items, 32)
+        self.user, self.item = torch.nn.Embedding(users, 32), torch.nn.Embedding(items, 32)
+        self.perceptron = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 16),
+                                              torch.nn.ReLU(), torch.nn.Linear(16, 8), torch.nn.ReLU())
+        self.score = torch.nn.Linear(40, 1)
+
+    def forward(self, samples):
+        users, items = samples[:, :1], samples[:, 1:]
+        factors = self.factor_user(users) * self.factor_item(items)
+        both = torch.cat([self.user(users).expand(-1, items.shape[1], -1), self.item(items)], 2)
+        return self.score(torch.cat([factors, self.perceptron(both)], 2)).squeeze(2)
+
+
 def largest_difference(ours, theirs):
     return ((ours - theirs).abs().max() / max(1.0, theirs.abs().max())).item()
 
@@ -126,8 +151,13 @@ def compare(path):
     if kind == "transformer":
         model, parameters = transformer(int(metadata["heads"]), weights)
         named = {"0." + name: parameter for name, parameter in parameters.items()}
-    elif kind == "lstm":
-        model = Lstm(*weights["0.tokens.weight"].shape, int(metadata["layers"]))
+    elif kind == "lenet":
+        model = lenet()
+        model.load_state_dict(weights)
+        named = dict(model.named_parameters())
+    elif kind in ("lstm", "ncf"):
+        model = (Lstm(*weights["0.tokens.weight"].shape, int(metadata["layers"])) if kind == "lstm" else
+                 Ncf(len(weights["0.user.weight"]), len(weights["0.item.weight"])))
         model.load_state_dict({name.removeprefix("0."): tensor for name, tensor in weights.items()})
         named = {"0." + name: parameter for name, parameter in model.named_parameters()}
     elif torchvision is None:

@@ -23,6 +23,9 @@ TEST(Reference, ModelsGiveWhatTheirPythonCounterpartsGive) {
   const temporary_directory directory;
   std::string files;
   for (const auto& options : {
+           model_options{.images = shape_of(cluster::dataset_kind::fashion_mnist)}, // lenet
+           model_options{.kind = model_kind::ncf, .images = {.classes = 5, .users = 40, .items = 30}},
+           model_options{.kind = model_kind::vgg13, .width = 0.125, .images = images},
            model_options{.kind = model_kind::vgg11, .width = 0.25, .images = images},
            model_options{
                .kind = model_kind::vgg16, .width = 0.125, .normalization = normalization_kind::group, .images = images},
@@ -43,7 +46,10 @@ TEST(Reference, ModelsGiveWhatTheirPythonCounterpartsGive) {
         if (parameter.dim() == 1) // norms and biases begin as ones and zeros
           parameter.add_(0.1 * torch::randn_like(parameter));
     }
-    const auto inputs = options.images.context > 0 ? torch::randint(50, {2, 12}) : torch::randn({2, 3, 32, 32});
+    const auto inputs = options.images.context > 0 ? torch::randint(50, {2, 12})
+                        : options.images.users > 0
+                            ? torch::randint(30, {7, 6})
+                            : torch::randn({2, options.images.channels, options.images.height, options.images.width});
     const auto logits = model->forward(inputs);
     logits.square().mean().backward();
     storage::tensor_file file{.metadata = {{"model", std::string(cluster::to_string(options.kind))},
@@ -53,8 +59,11 @@ TEST(Reference, ModelsGiveWhatTheirPythonCounterpartsGive) {
                               .tensors = model_records(*model)};
     file.tensors.push_back(to_record("inputs", inputs));
     file.tensors.push_back(to_record("logits", logits));
-    for (const auto& parameter : model->named_parameters())
-      file.tensors.push_back(to_record("gradient of " + parameter.key(), parameter.value().grad()));
+    for (const auto& parameter : model->named_parameters()) {
+      const auto& gradient = parameter.value().grad();
+      file.tensors.push_back(
+          to_record("gradient of " + parameter.key(), gradient.is_sparse() ? gradient.to_dense() : gradient));
+    }
     const auto path = directory.file(std::to_string(files.size()));
     ASSERT_EQ(storage::write_file_atomically(path, storage::encode(file)), "");
     files += " " + path;

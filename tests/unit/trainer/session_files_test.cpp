@@ -1,11 +1,14 @@
 /// Sessions whose model or text are files that only the hosts have.
 
+#include "cluster/field_changes.hpp"
 #include "session_fixture.hpp"
 #include "tests/unit/exchange/stores.hpp"
 #include "trainer/checkpoint.hpp"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/script.h>
 
 #include <fmt/core.h>
 #include <thread>
@@ -108,6 +111,65 @@ TEST_F(SessionFiles, ResumeAnLstmOnBytePairsWithTheSameBits) {
     EXPECT_EQ(watchers[0].evaluations.back().test_loss, loss) << path;
   }
 }
+
+class ResumedModel : public SessionFiles, public testing::WithParamInterface<const char*> {
+protected:
+  ResumedModel() {
+    using cluster::dataset_kind;
+    auto& training = file.training;
+    const std::string model = GetParam();
+    EXPECT_EQ(cluster::set_field(file, "training.model", model == "script" ? "script:" + script() : model), "");
+    training.width = 0.0625;
+    training.micro_batch = 3;
+    training.epochs = 0.3;
+    training.checkpoint_every_epochs = 0.1;
+    if (model == "ncf") {
+      training.dataset = dataset_kind::interactions;
+      training.interactions_scale = 0.001;
+      training.epochs = 0.006;
+      training.checkpoint_every_epochs = 0.002;
+    } else if (model != "transformer" && model != "lstm") {
+      training.dataset =
+          model == "lenet" || model == "script" ? dataset_kind::fashion_mnist : dataset_kind::fashion_mnist_32;
+      training.data_path = data.path();
+      training.augmentation = cluster::augmentation_kind::crop_flip;
+    }
+    file.run.keep_checkpoints = 100;
+  }
+
+  /// A module of a user's own.
+  std::string script() const {
+    torch::jit::Module module("own");
+    const auto generator = at::make_generator<at::CPUGeneratorImpl>(3);
+    module.register_parameter("weight", torch::randn({10, 784}, generator).mul_(0.03).requires_grad_(), false);
+    module.register_attribute("training", c10::BoolType::get(), true);
+    module.define("def forward(self, images):\n    return torch.matmul(images.flatten(1), self.weight.t())\n");
+    module.save(data.file("own.pt"));
+    return data.file("own.pt");
+  }
+};
+
+TEST_P(ResumedModel, HasTheBitsOfTheWholeRunWithPartsAndAugmentation) {
+  EXPECT_EQ(preflight(file).message, "");
+  train();
+  ASSERT_EQ(ends[0].how, ending::completed) << ends[0].reason;
+  EXPECT_EQ(ends[0].parameter_checksum, ends[1].parameter_checksum);
+  const auto whole = ends[0];
+  const auto loss = watchers[0].evaluations.back().test_loss;
+  const auto files = checkpoints_up_to(checkpoints.path(), whole.steps - 1);
+  ASSERT_FALSE(files.empty());
+  ++generation; // another rendezvous
+  train("", files.back());
+  ASSERT_EQ(ends[0].how, ending::completed) << ends[0].reason;
+  EXPECT_EQ(ends[0].steps, whole.steps);
+  EXPECT_EQ(ends[0].parameter_checksum, whole.parameter_checksum) << files.back();
+  EXPECT_EQ(watchers[0].evaluations.back().test_loss, loss);
+}
+
+INSTANTIATE_TEST_SUITE_P(, ResumedModel,
+                         testing::Values("lenet", "vgg11", "vgg13", "vgg16", "vgg19", "resnet18", "resnet34",
+                                         "resnet50", "transformer", "lstm", "ncf", "script"),
+                         [](const auto& tested) { return tested.param; });
 
 TEST_F(SessionFiles, TrainNcfOnTheRatingsOfAFile) {
   const auto ratings = [](std::uint32_t users) {
