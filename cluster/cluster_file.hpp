@@ -216,6 +216,9 @@ struct arbitrator {
   double guard_margin = 0.05;                    ///< predicted loss of goodput that the guard allows, [0, 1]
   bool shadow = false;                           ///< decide and log, act on nothing
   bool reflex = false;                           ///< workers of ppo choose at every step, by traces
+  bool surprise = false;                         ///< a window closes early where somebody's speed changes
+  double window_shortest_seconds = 0;            ///< no window closes before, [0, 3600]
+  double window_longest_seconds = 0;             ///< a window closes then; 0: when its steps are over, [0, 3600]
   std::vector<std::string> replicas;             ///< hosts whose arbitrators stand in for each other: none, 3 or 5
   arbitration_topology topology = arbitration_topology::central;
   std::uint32_t fanout = 32;          ///< children of one arbitrator of the tree, [2, 256]

@@ -320,6 +320,14 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "The workers of ppo choose their batch sizes at every step, by the traces that each leaves beside its gradients "
      "(policy/traces.hpp); a decision is then a wish that counts in what all aim at. Not where the trainer is "
      "`client`."},
+    {"arbitrator", "surprise", in<arbitrator_section, &arbitrator::surprise>,
+     "A window closes early, and a decision is made, where a worker's steps leave what it expects by more than their "
+     "noise explains (policy/window_watch.hpp). With window_steps of 5 and more. Neither where workers choose at every "
+     "step (reflex, stigmergic) nor where the trainer is `client`; the same holds for the two bounds below."},
+    {"arbitrator", "window_shortest_seconds", in<arbitrator_section, &arbitrator::window_shortest_seconds>,
+     "No window closes before; where steps are so short it goes on for a multiple of window_steps.", closed(0, 3600)},
+    {"arbitrator", "window_longest_seconds", in<arbitrator_section, &arbitrator::window_longest_seconds>,
+     "A window that has lasted so long closes before its window_steps are over; 0: never.", closed(0, 3600)},
     {"arbitrator",
      "replicas",
      in<arbitrator_section, &arbitrator::replicas>,

@@ -122,6 +122,20 @@ void check_arbitrator(checker& check) {
       "arbitrator.policy = \"stigmergic\" and arbitrator.shadow do not go together: there is no decision that "
       "could be shown instead of being carried out");
 
+  const auto& arbitrator = check.file().arbitrator;
+  const double longest = arbitrator.window_longest_seconds;
+  const bool counted = !arbitrator.surprise && arbitrator.window_shortest_seconds == 0 && longest == 0;
+  check.require(arbitrator.window_steps >= 5 || counted,
+                {"arbitrator.window_steps", "arbitrator.surprise", "arbitrator.window_shortest_seconds",
+                 "arbitrator.window_longest_seconds"},
+                fmt::format("arbitrator.window_steps is {}; windows that end by surprise or time need at least 5",
+                            arbitrator.window_steps));
+  check.require(longest == 0 || longest >= arbitrator.window_shortest_seconds,
+                {"arbitrator.window_longest_seconds", "arbitrator.window_shortest_seconds"},
+                fmt::format("arbitrator.window_longest_seconds is {}; it must be 0 or at least "
+                            "arbitrator.window_shortest_seconds",
+                            number_text(longest)));
+
   const auto& ppo = check.file().ppo;
   const auto rollout = std::uint64_t{ppo.horizon} * check.file().workers().size();
   if (rollout > 0)

@@ -45,14 +45,17 @@ void add_run(json_text& json, const ledger::run& run) {
 void add_now(json_text& json, const ledger::run& run) {
   json.key("now").open_object();
   json.member("phase", phase_of(run)).member("ending", run.ending()).member("at_seconds", run.at_seconds());
-  json.member("window", run.window()).member("term", run.term()).member("generation", run.generation());
+  json.member("window", run.window())
+      .member("closed", messages::name_of(run.closed()))
+      .member("term", run.term())
+      .member("generation", run.generation());
   json.member("policy_version", run.policy_version()).member("leader", run.leader());
   for (std::size_t i = 0; i < signal_count; ++i)
     json.member(signal_names[i], static_cast<double>(run.newest()[i]));
   const auto& totals = run.totals();
   json.member("windows", totals.windows).member("decisions", totals.decisions);
   json.member("intervened_windows", totals.intervened_windows).member("generations", totals.generations);
-  json.member("steps_lost", totals.steps_lost);
+  json.member("surprised_windows", totals.surprised_windows).member("steps_lost", totals.steps_lost);
   json.close_object();
 }
 

@@ -86,6 +86,7 @@ std::string to_json(const window_explanation& explanation) {
                    {"policy", explanation.start.policy},
                    {"policy_version", window.policy_version},
                    {"decided", window.decided},
+                   {"closed", std::string(messages::name_of(window.closed))},
                    {"host", row.report.host},
                    {"rank", row.report.rank},
                    {"stale", row.stale},

@@ -124,11 +124,10 @@ std::string moves_text(const window_explanation& explanation) {
   std::string taken;
   std::string given;
   std::string changed;
-  std::uint32_t moves = 0;
+  const auto moves = policy::moves_in(explanation.window);
   for (const auto& row : explanation.window.workers) {
     const auto& reflex = row.report.reflex;
     const auto& host = row.report.host;
-    moves = std::max(moves, row.stale ? 0 : reflex.moves);
     const auto samples = rounded(std::abs(reflex.moved_samples));
     if (samples != "0") {
       auto& list = reflex.moved_samples > 0 ? taken : given;
@@ -143,6 +142,24 @@ std::string moves_text(const window_explanation& explanation) {
            ": more samples for " + (taken.empty() ? "nobody" : taken) + ", fewer for " +
            (given.empty() ? "nobody" : given) + ".\n";
   return changed.empty() ? text : text + "Why: " + changed + ".\n";
+}
+
+/// Why the window closed when it did. Whose speed had changed is told behind it (moves_text).
+std::string closing_text(const ledger::window& window) {
+  std::uint32_t steps = 0;
+  for (const auto& row : window.workers)
+    steps = std::max(steps, row.stale ? 0 : row.report.training.steps);
+  const auto after = "after " + grouped(steps) + (steps == 1 ? " step.\n" : " steps.\n");
+  switch (window.closed) {
+  case policy::window_end::counted:
+    return "It closed, as counted, " + after;
+  case policy::window_end::overdue:
+    return "It closed by time " + after;
+  case policy::window_end::surprise:
+    return "It closed by surprise " + after;
+  default:
+    return "";
+  }
 }
 
 /// What that was for one worker.
@@ -249,7 +266,7 @@ std::string to_text(const window_explanation& explanation) {
       " (term " + std::to_string(window.key.term) + ", generation " + std::to_string(window.generation) + ") at " +
       fixed(explanation.at_seconds, 1) + " s. Its reports came within " + fixed(1e3 * window.gather_seconds, 1) +
       " ms, deciding took " + fixed(1e3 * window.decide_seconds, 1) + " ms.\n" + exchange_text(explanation) +
-      guard_text(explanation) + moves_text(explanation) + prediction_text(explanation);
+      guard_text(explanation) + closing_text(window) + moves_text(explanation) + prediction_text(explanation);
   for (const auto& worker : explanation.workers)
     text += "\n" + worker_text(explanation, worker);
   return text;

@@ -325,21 +325,20 @@ void run::note_event(std::string_view event, const std::string& host, const std:
 
 void run::take(const ledger::window& window) {
   window_ = window.key.window;
+  closed_ = window.closed;
   term_ = window.key.term;
   policy_version_ = window.policy_version;
   generation_ = std::max(generation_, window.generation);
   count_generation(window.generation);
   ++totals_.windows;
+  totals_.surprised_windows += window.closed == policy::window_end::surprise ? 1 : 0;
   totals_.gather.add(window.gather_seconds);
   totals_.decide.add(window.decide_seconds);
   for (const auto& judged : window.workers)
     seat(judged.report.host, judged.report.rank);
-  std::uint64_t moves = 0; // all tell the same
-  for (const auto& judged : window.workers) {
+  for (const auto& judged : window.workers)
     take(judged);
-    moves = std::max<std::uint64_t>(moves, judged.stale ? 0 : judged.report.reflex.moves);
-  }
-  totals_.moves += moves;
+  totals_.moves += policy::moves_in(window);
   if (window.decided) {
     ++totals_.decided_windows;
     totals_.decisions += window.workers.size();

@@ -42,8 +42,10 @@ std::vector<std::uint32_t> sample_ranks(const std::vector<std::uint32_t>& member
 
 deliberation::deliberation(const cluster::cluster_file& file, std::unique_ptr<policy::controller> decider)
     : file_(file), highest_(file.highest_by_rank()),
-      adaptive_optimizer_(file.training.optimizer != cluster::optimizer_kind::sgd), controller_(std::move(decider)),
-      learning_(controller_->learns()), measured_(file.batch, file.training.rule, cluster::base_workers(file)),
+      adaptive_optimizer_(file.training.optimizer != cluster::optimizer_kind::sgd), windows_(window_options_of(file)),
+      controller_(std::move(decider)), learning_(controller_->learns()),
+      measured_(file.batch, file.training.rule, cluster::base_workers(file),
+                windows_ ? pace_reports::of_windows_by_surprise : pace_reports::where_work_moves),
       rollout_(file.ppo.horizon) {}
 
 void deliberation::raise_term(std::uint64_t term) {
@@ -204,10 +206,15 @@ std::vector<deliberation::settled_choice> deliberation::settle(const observation
 
 std::vector<messages::decision> deliberation::decisions_of(const messages::shard_report& own,
                                                            const std::vector<settled_choice>& settled) const {
-  std::uint64_t first_step = 0;
-  for (const auto& report : own.reports)
-    first_step = std::max(first_step, report.first_step);
-  first_step = cluster::decision_step(first_step, file_.arbitrator.window_steps);
+  std::uint64_t begin_step = 0;
+  std::uint64_t end_step = 0;
+  for (const auto& report : own.reports) {
+    begin_step = std::max(begin_step, report.first_step);
+    end_step = std::max(end_step, report.first_step + report.training.steps);
+  }
+  const auto window_steps = file_.arbitrator.window_steps;
+  const auto first_step = windows_ ? cluster::decision_step_behind(end_step, window_steps)
+                                   : cluster::decision_step(begin_step, window_steps);
   std::vector<messages::decision> decisions;
   for (std::size_t i = 0; i < settled.size(); ++i)
     if (settled[i].key.window > 0)
@@ -224,6 +231,7 @@ judged_window deliberation::judge(const messages::shard_report& all, std::vector
                        .generation = all.generation,
                        .policy_version = controller_->version(),
                        .decided = decidable(all),
+                       .closed = end_of(all, windows_),
                        .gather_seconds = all.gather_seconds,
                        .workers = {},
                        .predicted = {},

@@ -7,7 +7,9 @@
 #include "policy/attribution.hpp"
 #include "policy/measured_cluster.hpp"
 #include "policy/reward.hpp"
+#include "policy/window_watch.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -55,13 +57,22 @@ struct judged_window {
   messages::decision_key key;
   std::uint64_t generation = 0;
   std::uint64_t policy_version = 0;
-  bool decided = true;                ///< false on the last window, on which nothing is decided
+  bool decided = true; ///< false on the last window, on which nothing is decided
+  window_end closed = window_end::none;
   double gather_seconds = 0;          ///< first report to the last, or to the deadline
   double decide_seconds = 0;          ///< rewards, policy and sending
   std::vector<judged_worker> workers; ///< by rank
   window_prediction predicted;
   std::string guard; ///< controller::guard_view
 };
+
+/// Steps of the window after which traces changed batch sizes. All workers tell the same, but for stale reports.
+inline std::uint32_t moves_in(const judged_window& window) {
+  std::uint32_t moves = 0;
+  for (const auto& worker : window.workers)
+    moves = std::max(moves, worker.stale ? 0 : worker.report.reflex.moves);
+  return moves;
+}
 
 /// Fills in what is expected of the decisions in `window`, whose workers are those that were measured last, in order.
 void predict(const measured_cluster& measured, judged_window& window);

@@ -48,7 +48,8 @@ bool measured_cluster::take(const messages::window_report& report) {
     if (expected && std::abs(worker.surprise) < change_of_speed)
       worker.jitter =
           std::sqrt(mean_of(worker.jitter * worker.jitter, worker.surprise * worker.surprise, jitter_weight));
-    worker.computing.measure(report.batch, seconds, report.reflex.pace_change);
+    worker.computing.measure(report.batch, seconds, report.reflex.pace_change,
+                             paces_ == pace_reports::of_windows_by_surprise);
     worker.correction = log2_ratio(seconds, worker.computing.curve().seconds(report.batch));
     largest_run_.newest = std::max(largest_run_.newest, report.global_batch);
   } else {
@@ -104,7 +105,7 @@ void measured_cluster::measure_straggling(const messages::shard_report& shard) {
   const messages::window_report* slowest = nullptr;
   for (const auto& report : shard.reports) {
     batches.push_back(report.batch);
-    work_moves_ = work_moves_ || report.reflex.pace_change > 0;
+    work_moves_ = work_moves_ || (paces_ == pace_reports::where_work_moves && report.reflex.pace_change > 0);
     if (slowest == nullptr || report.training.compute_seconds > slowest->training.compute_seconds)
       slowest = &report;
   }

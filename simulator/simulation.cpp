@@ -1,6 +1,7 @@
 #include "simulator/simulation.hpp"
 
 #include "policy/water_filling.hpp"
+#include "policy/window_watch.hpp"
 #include "simulator/random_stream.hpp"
 
 #include <algorithm>
@@ -82,6 +83,47 @@ batches split_again(const batches& before, std::span<const std::size_t> present,
   return policy::split_in_proportion(total, weights, file.batch.lowest, highest);
 }
 
+/// The windows of one generation where they end by surprise or time: each worker follows its own pace from step to
+/// step, all see all notes, and so close the same windows.
+class watched_windows {
+public:
+  watched_windows(const policy::window_options& options, const world& of)
+      : tells_(options.surprise), trackers_(of.present().size()), accounts_(of.present().size()),
+        watches_(of.present().size(), policy::window_watch(options, of.steps() / options.steps)),
+        opened_seconds_(of.now_seconds()) {}
+
+  /// Whether the workers have agreed on decisions in the newest step.
+  bool agreed(std::uint64_t steps) const { return watches_.front().agrees(steps); }
+  /// A step has run; whether the window is over with it. The first one of a generation is not measured, as in training.
+  policy::window_end close(const world& of, const batches& in_force) {
+    std::vector<float> notes;
+    for (std::size_t rank = 0; rank < watches_.size(); ++rank) {
+      if (!first_)
+        trackers_[rank].measure(in_force[rank], of.computed_seconds()[rank]);
+      notes.push_back(watches_[rank].note(trackers_[rank], of.now_seconds() - opened_seconds_));
+    }
+    first_ = false;
+    auto end = policy::window_end::none;
+    for (auto& watch : watches_)
+      end = watch.close(of.steps(), notes);
+    if (end != policy::window_end::none)
+      opened_seconds_ = of.now_seconds();
+    return end;
+  }
+  void report(std::vector<messages::window_report>& reports) {
+    for (std::size_t rank = 0; tells_ && rank < reports.size(); ++rank)
+      reports[rank].reflex = accounts_[rank].take(trackers_[rank]);
+  }
+
+private:
+  bool tells_;
+  std::vector<policy::pace_tracker> trackers_; ///< by rank, as all below
+  std::vector<policy::reflex_account> accounts_;
+  std::vector<policy::window_watch> watches_;
+  double opened_seconds_;
+  bool first_ = true;
+};
+
 } // namespace
 
 struct simulation::state {
@@ -99,6 +141,7 @@ struct simulation::state {
   step_planner planner;
   policy::trace_policy trace_networks;
   std::optional<trace_group> traces;
+  std::optional<watched_windows> watched;
   trace_group::chooser choose_trace; ///< of a training; empty: as the networks say
   trace_group::learning learn_trace;
   double noise_scale = -1; ///< of the newest window, for the traces
@@ -125,11 +168,14 @@ struct simulation::state {
   const cluster::cluster_file& file() const { return world.what().file; }
   /// What the workers keep of each other is a generation's.
   void begin_generation() {
+    if (const auto options = policy::window_options_of(file()))
+      watched.emplace(*options, world);
     if (file().leaves_traces())
       traces.emplace(file().batch.lowest, limits_of(file(), world.present()), trace_networks.masked);
   }
   messages::shard_report run_window();
   messages::shard_report run_with_traces();
+  messages::shard_report run_watched();
   bool apply_decision(std::uint64_t before_step);
   void hear_decision(std::uint64_t before_step);
   void decide(messages::shard_report& shard);
@@ -187,6 +233,18 @@ messages::shard_report simulation::state::run_with_traces() {
   return shard;
 }
 
+messages::shard_report simulation::state::run_watched() {
+  auto shard = world.run_window(
+      [&] {
+        while (watched->agreed(world.steps()) && apply_decision(world.steps() + 1)) {
+        }
+        return in_force;
+      },
+      key, [&] { return watched->close(world, in_force); });
+  watched->report(shard.reports);
+  return shard;
+}
+
 messages::shard_report simulation::state::run_window() {
   if (knowing != nullptr && knowing->every_step) {
     pending.clear();
@@ -194,6 +252,8 @@ messages::shard_report simulation::state::run_window() {
   }
   if (traces)
     return run_with_traces();
+  if (watched)
+    return run_watched();
   batches settling;
   const auto end = world.steps() + file().arbitrator.window_steps;
   for (bool applied = true; applied;) {

@@ -76,6 +76,8 @@ struct world::state {
   /// Runs steps under these batch sizes, and times them, alone or with those before.
   void run_steps(std::span<const std::uint32_t> batches, std::uint32_t steps, window_summary& summary,
                  std::vector<worker_sums>& sums, bool times_anew = true);
+  void draw_hiccups();
+  void time_last_step(window_summary& summary, std::vector<worker_sums>& sums) const;
   window_summary begin_window();
   void end_window(window_summary& summary, double progress_before);
   window_summary run_window(std::span<const std::uint32_t> batches, std::span<const std::uint32_t> settling,
@@ -239,9 +241,23 @@ void world::state::run_steps(std::span<const std::uint32_t> batches, std::uint32
   samples += summary.global_batch * count;
 }
 
+/// Absent hosts too, and at every so many steps, whenever windows close: a host's hiccups depend on nothing else.
+void world::state::draw_hiccups() {
+  if (steps % what.file.arbitrator.window_steps == 0)
+    for (auto& host : hosts)
+      host.draw_hiccup(what.file.simulation.hiccup_rate);
+}
+
+/// What came before says nothing of the steps to come.
+void world::state::time_last_step(window_summary& summary, std::vector<worker_sums>& sums) const {
+  summary.timed_steps = 1;
+  summary.timed_seconds = newest_step_seconds;
+  for (std::size_t rank = 0; rank < sums.size(); ++rank)
+    sums[rank].computing = computed[rank];
+}
+
 window_summary world::state::begin_window() {
-  for (auto& host : hosts) // absent ones too: a host's hiccups depend on nothing but the window
-    host.draw_hiccup(what.file.simulation.hiccup_rate);
+  draw_hiccups();
   return {
       .window = ++window, .generation = generation, .first_step = steps, .steps = what.file.arbitrator.window_steps};
 }
@@ -288,7 +304,8 @@ messages::shard_report world::run_window(std::span<const std::uint32_t> batches,
 }
 
 messages::shard_report world::run_window(const std::function<std::vector<std::uint32_t>()>& choose,
-                                         const messages::decision_key& in_force) {
+                                         const messages::decision_key& in_force,
+                                         const std::function<policy::window_end()>& close) {
   auto& now = *state_;
   if (!now.failure.empty())
     return {};
@@ -296,7 +313,10 @@ messages::shard_report world::run_window(const std::function<std::vector<std::ui
   std::vector<std::uint32_t> batches;
   auto summary = now.begin_window();
   const double progress_before = now.progress;
-  for (std::uint32_t step = 0; step < summary.steps; ++step) {
+  auto ended = policy::window_end::none;
+  for (std::uint32_t step = 0; close ? ended == policy::window_end::none : step < summary.steps; ++step) {
+    if (step > 0)
+      now.draw_hiccups();
     now.observe();
     auto chosen = choose();
     if (!now.fits_memory(chosen))
@@ -304,6 +324,12 @@ messages::shard_report world::run_window(const std::function<std::vector<std::ui
     const bool changed = chosen != batches;
     batches = std::move(chosen);
     now.run_steps(batches, 1, summary, sums, changed);
+    if (!close)
+      continue;
+    summary.steps = step + 1;
+    ended = close();
+    if (ended == policy::window_end::surprise)
+      now.time_last_step(summary, sums);
   }
   now.end_window(summary, progress_before);
   return report(summary, sums, batches, in_force);

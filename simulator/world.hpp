@@ -15,6 +15,7 @@
 /// was computed is never lost.
 
 #include "messages/types.hpp"
+#include "policy/window_watch.hpp"
 #include "simulator/learning.hpp"
 #include "simulator/random_stream.hpp"
 #include "simulator/scenario.hpp"
@@ -72,9 +73,11 @@ public:
   messages::shard_report run_window(std::span<const std::uint32_t> batches, messages::decision_key in_force,
                                     std::span<const std::uint32_t> settling = {});
   /// The same, but before every step `choose` says the batch sizes of it. The report tells those of the last step, and
-  /// the times since the batch sizes last changed; `in_force` is read when it has run.
+  /// the times since the batch sizes last changed; `in_force` is read when it has run. `close`, where it is given, says
+  /// after every step whether the window is over; of one that ends by surprise the times are those of its last step.
   messages::shard_report run_window(const std::function<std::vector<std::uint32_t>()>& choose,
-                                    const messages::decision_key& in_force);
+                                    const messages::decision_key& in_force,
+                                    const std::function<policy::window_end()>& close = {});
 
   /// Evaluates as the workers of the newest window would, and notes when the target is reached. `numbers`: of its
   /// noise.

@@ -77,6 +77,7 @@ loop_options options_for(const session_options& options) {
           .base_workers = cluster::base_workers(file),
           .window_steps = file.arbitrator.window_steps,
           .settle_steps = cluster::settle_steps(file.arbitrator.window_steps),
+          .windows = policy::window_options_of(file),
           .seed = file.seed,
           .emulate = options.host->emulate,
           .checkpoint_directory = options.checkpoint_directory,

@@ -37,10 +37,14 @@ bool has_traces(const training_state& state, const exchange::group& peers) {
   return state.options.traces && peers.size() > 1;
 }
 
+bool watches(const training_state& state, const exchange::group& peers) {
+  return state.options.windows && peers.size() > 1;
+}
+
 step_settings settings_of(const training_state& state, const exchange::group& peers) {
   auto settings = step_settings_of(state.options.training);
   settings.micro_batch = state.micro_batch;
-  settings.slot_floats = has_traces(state, peers) ? policy::trace_floats : 0;
+  settings.slot_floats = has_traces(state, peers) ? policy::trace_floats : watches(state, peers) ? 1 : 0;
   return settings;
 }
 
@@ -93,6 +97,11 @@ training_loop::training_loop(training_state& state, const membership& place, exc
       steps_(lockstep_of(state, position_)) {
   if (has_traces(state, peers))
     traces_ = traces_of(state, place, position_);
+  if (watches(state, peers)) {
+    const auto& options = *state.options.windows;
+    const auto begun = (state.step + options.steps - 1) / options.steps; // a resumed run may have had shorter windows
+    windows_.emplace(policy::window_watch(options, std::min(state.window, begun)), state.time.now_seconds());
+  }
 }
 
 generation_end training_loop::run() {
@@ -128,9 +137,9 @@ void training_loop::catch_up() {
 void training_loop::train_one_step() {
   const double start = state_.time.now_seconds();
   const auto& options = state_.options;
-  const auto step_of_window = (state_.step + 1) % options.window_steps;
-  const bool closes = step_of_window == 0;
-  const bool agrees = step_of_window == options.settle_steps;
+  const bool agrees = windows_ ? windows_->watch.agrees(state_.step + 1)
+                               : (state_.step + 1) % options.window_steps == options.settle_steps;
+  const auto sums_before = sums_;
   state_.step_in_flight = true;
   std::unique_ptr<exchange::gathering> rows;
   const auto dealt = deal();
@@ -165,7 +174,10 @@ void training_loop::train_one_step() {
     evaluate_model();
   }
   const bool final = ended();
-  if (closes || final)
+  const auto closing = find_window_end(result.gradients.slots);
+  if (closing == policy::window_end::surprise) // times of before say nothing of the steps to come
+    sums_.restart_times(sums_before);
+  if (closing != policy::window_end::none || final)
     close_window(final);
   if (agreed.key && !final)
     apply(agreed);
@@ -197,6 +209,8 @@ step_result training_loop::compute(const dealt_step& deal) {
   slot_writer write;
   if (traces_)
     write = [&](double seconds) { return lay_trace(samples.size(), seconds); };
+  if (windows_)
+    write = [&](double seconds) { return note_step(samples.size(), seconds); };
   auto result = halved ? training_step_.run_halved(samples, slowdown) : training_step_.run(samples, slowdown, write);
   if (training_step_.micro_batch() != state_.micro_batch) {
     state_.micro_batch = training_step_.micro_batch();
@@ -308,6 +322,31 @@ std::vector<float> training_loop::lay_trace(std::uint64_t samples, double comput
   return {slot.begin(), slot.end()};
 }
 
+/// What this worker lays beside its gradients of the step that it has just computed.
+std::vector<float> training_loop::note_step(std::uint64_t samples, double compute_seconds) {
+  if (!std::exchange(windows_->warm, true))
+    return {};
+  windows_->pace.measure(static_cast<double>(samples), compute_seconds);
+  return {windows_->watch.note(windows_->pace, state_.time.now_seconds() - windows_->opened_seconds)};
+}
+
+/// What all workers' notes of the last step say of the window.
+policy::window_end training_loop::find_window_end(std::span<const float> notes) {
+  if (!windows_)
+    return state_.step % state_.options.window_steps == 0 ? policy::window_end::counted : policy::window_end::none;
+  const auto end = windows_->watch.close(state_.step, notes);
+  if (end != policy::window_end::none)
+    windows_->opened_seconds = state_.time.now_seconds();
+  return end;
+}
+
+messages::reflex_statistics training_loop::reflex_of_window() {
+  if (traces_)
+    return traces_->account.take(traces_->self.pace());
+  return windows_ && state_.options.windows->surprise ? windows_->account.take(windows_->pace)
+                                                      : messages::reflex_statistics{};
+}
+
 /// The next step's batch sizes are what the traces name.
 void training_loop::follow_traces(std::span<const float> slots, double step_seconds) {
   std::vector<policy::trace> laid;
@@ -325,7 +364,9 @@ void training_loop::follow_traces(std::span<const float> slots, double step_seco
 
 void training_loop::close_window(bool final) {
   const double start = state_.time.now_seconds();
-  state_.window = (state_.step - 1) / state_.options.window_steps + 1;
+  const auto number = (state_.step - 1) / state_.options.window_steps + 1;
+  // Training may end where a surprise has closed this number already.
+  state_.window = windows_ ? std::max(number, state_.window + 1) : number;
   window_record record{.window = state_.window,
                        .first_step = sums_.first_step,
                        .final = final,
@@ -337,7 +378,7 @@ void training_loop::close_window(bool final) {
                        .elapsed_seconds = state_.elapsed_seconds(),
                        .statistics = sums_.statistics(state_.noise.estimate(), state_.rate),
                        .control_seconds = sums_.control_seconds,
-                       .reflex = traces_ ? traces_->account.take(traces_->self.pace()) : messages::reflex_statistics{}};
+                       .reflex = reflex_of_window()};
   if (traces_) {
     traces_->reported = state_.batches[position_];
     traces_->wish.close(state_.window, state_.global_batch());

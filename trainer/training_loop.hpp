@@ -17,6 +17,7 @@
 #include "client/window_sums.hpp"
 #include "exchange/group.hpp"
 #include "policy/traces.hpp"
+#include "policy/window_watch.hpp"
 #include "session/agreement.hpp"
 #include "trainer/session.hpp"
 #include "trainer/training_state.hpp"
@@ -54,6 +55,15 @@ struct worker_traces {
   bool warm = false; ///< the first step, which allocates what the others use, is over
 };
 
+/// What a worker knows in one generation where windows end by surprise or time.
+struct worker_windows {
+  policy::window_watch watch;
+  double opened_seconds = 0;
+  policy::pace_tracker pace = {};
+  policy::reflex_account account = {};
+  bool warm = false; ///< as a worker_traces'
+};
+
 class training_loop {
 public:
   /// `state` is the same on all members, and regrouped for `place`. All arguments must outlive the loop. What of a lost
@@ -76,6 +86,9 @@ private:
   void apply(const agreement& agreed);
   std::vector<float> lay_trace(std::uint64_t samples, double compute_seconds);
   void follow_traces(std::span<const float> slots, double step_seconds);
+  std::vector<float> note_step(std::uint64_t samples, double compute_seconds);
+  policy::window_end find_window_end(std::span<const float> notes);
+  messages::reflex_statistics reflex_of_window();
   double noise_scale() const;
   void change_batches(std::vector<std::uint32_t> batches);
   void close_window(bool final);
@@ -93,8 +106,9 @@ private:
   observer& watcher_;
   const exchange::interruption& stop_;
   training_step training_step_;
-  std::optional<worker_traces> traces_; ///< nothing where none are left, or without peers
-  client::lockstep steps_;              ///< what all members derive alike; the state follows it step by step
+  std::optional<worker_traces> traces_;   ///< nothing where none are left, or without peers
+  std::optional<worker_windows> windows_; ///< nothing where windows are counted, or without peers
+  client::lockstep steps_;                ///< what all members derive alike; the state follows it step by step
   window_sums sums_;
   /// The first member is writing a checkpoint at that many samples; a further step means that it has done so.
   std::optional<std::uint64_t> unconfirmed_checkpoint_;

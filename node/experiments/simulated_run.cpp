@@ -19,7 +19,7 @@ std::string reason_of(const simulator::run_result& result, bool stopped) {
 }
 
 run_summary summarise(const cluster::cluster_file& file, const simulator::simulation& run, const run_recorder& recorder,
-                      const std::string& reason) {
+                      const ledger::decision_summary& counted, const std::string& reason) {
   const auto result = run.result();
   run_summary summary{.cluster = file.name,
                       .policy = std::string(cluster::to_string(file.arbitrator.policy)),
@@ -34,6 +34,7 @@ run_summary summarise(const cluster::cluster_file& file, const simulator::simula
                       .final_accuracy = result.final_accuracy,
                       .target_accuracy = file.training.target_accuracy,
                       .seconds_to_target = result.seconds_to_target,
+                      .decisions = counted,
                       .generations = run.world().generation(),
                       .workers = recorder.workers()};
   summary.decisions.made = result.decisions;
@@ -69,11 +70,14 @@ simulated_run simulate(const simulation_options& options) {
   simulator::simulation run(options.scenario, options.parameters, file.seed);
   const auto learner = policy::make_learner(file, options.parameters);
   run_recorder recorder(file);
+  ledger::decision_summary counted;
   std::optional<simulated_ledger> ledger;
   if (options.ledger != nullptr)
     ledger.emplace(*options.ledger, file, options.scenario.workload.epoch_samples, options.parameters, options.archive);
   while (!options.stop.stop_requested() && run.advance()) {
     recorder.add(run.window());
+    counted.moves += policy::moves_in(run.window());
+    counted.surprises += run.window().closed == policy::window_end::surprise ? 1 : 0;
     recorder.add_accuracy(run.world().now_seconds(), run.world().accuracy());
     if (ledger)
       ledger->add(run);
@@ -90,7 +94,7 @@ simulated_run simulate(const simulation_options& options) {
   const auto result = run.result();
   simulated_run made{.outcome = recorder.outcome(), .summary = {}, .stopped = !run.done()};
   const auto reason = reason_of(result, made.stopped);
-  made.summary = summarise(file, run, recorder, reason);
+  made.summary = summarise(file, run, recorder, counted, reason);
   if (ledger)
     ledger->finish(run, reason);
   auto& outcome = made.outcome;

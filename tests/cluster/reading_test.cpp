@@ -15,10 +15,45 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class RunThatIsRead : public trial {};
+/// The last worker, ten times as slow for two of every four seconds.
+const std::string often_slowed = [] {
+  std::string text;
+  for (int second = 1; second < 40; second += 2)
+    text += "[[host.emulate]]\nat_seconds = " + std::to_string(second) +
+            "\ncompute_slowdown = " + (second % 4 == 1 ? "20\n" : "2\n");
+  return text;
+}();
+
+class RunThatIsRead : public trial {
+protected:
+  /// Some windows closed because a worker's speed had changed, and no other worker reported another end of them.
+  void expect_surprises() const {
+    std::uint64_t surprises = 0;
+    for (const auto& window : windows()) {
+      const auto changed = [](const auto& worker) { return worker.report.reflex.changes > 0; };
+      const bool surprised = window.closed == policy::window_end::surprise;
+      surprises += surprised ? 1 : 0;
+      if (window.closed != policy::window_end::last) {
+        EXPECT_EQ(surprised, std::ranges::any_of(window.workers, changed)) << "window " << window.key.window;
+      }
+      for (const auto& worker : window.workers)
+        EXPECT_EQ(worker.report.training.steps, window.workers[0].report.training.steps);
+    }
+    EXPECT_GT(surprises, 0U);
+    const auto summary = nlohmann::json::parse(contents_of(run().summary()));
+    EXPECT_EQ(summary["decisions"]["surprises"], surprises);
+    EXPECT_EQ(summary["decisions"]["lost"], 0);
+    EXPECT_EQ(farewell_of("w1").parameter_checksum, farewell_of("w0").parameter_checksum);
+  }
+};
 
 TEST_F(RunThatIsRead, IsTracedOnOneClockAndDecidesTheSameAgain) {
-  write_file({.slowdowns = {1, 2}, .more = "[ppo]\nhorizon = 4\n", .cluster = patient_cluster});
+  write_file({.slowdowns = {1, 2},
+              .epochs = 4,
+              .more = often_slowed + "[ppo]\nhorizon = 4\n",
+              .arbitrator = "surprise = true\n",
+              .window_steps = 5,
+              .cluster = patient_cluster});
   const auto ended =
       start({"local", "--cluster", file(), "--out", run().path(), "--trace", "--log-json", "--set", "cluster.seed=23"})
           .wait();
@@ -30,6 +65,7 @@ TEST_F(RunThatIsRead, IsTracedOnOneClockAndDecidesTheSameAgain) {
   const auto again = end_of({"explain", "--run", run().path(), "--replay"});
   EXPECT_EQ(again.code, 0) << again.output;
   EXPECT_THAT(again.output, HasSubstr("The same: "));
+  expect_surprises();
 
   const auto trace = nlohmann::json::parse(contents_of(run().trace()));
   EXPECT_THAT(node::testing::find_violations(trace), IsEmpty());

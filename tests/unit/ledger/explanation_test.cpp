@@ -132,6 +132,28 @@ TEST(Explanation, TellsThatWorkersWhoGoByTracesDecideThemselves) {
     EXPECT_THAT(text, Not(HasSubstr(wrong)));
 }
 
+TEST(Explanation, TellsWhyAWindowClosed) {
+  const auto closed = [](policy::window_end end, const messages::reflex_statistics& of_ben = {}) {
+    auto rows = sample_rows();
+    auto& window = std::get<ledger::window>(rows[2].entry);
+    window.closed = end;
+    for (auto& worker : window.workers)
+      worker.report.training.steps = 4;
+    window.workers[1].report.reflex = of_ben;
+    std::string error;
+    return explain(rows, 1, "ben", error);
+  };
+  const auto surprised = closed(policy::window_end::surprise, {.changes = 1, .newest_change = 3.02});
+  EXPECT_THAT(to_text(surprised),
+              HasSubstr("It closed by surprise after 4 steps.\n"
+                        "Why: ben found its speed changed: a step then took 3.02 times as long as before.\n"));
+  EXPECT_EQ(nlohmann::json::parse(to_json(surprised))[0]["closed"], "surprise");
+  EXPECT_THAT(to_text(closed(policy::window_end::overdue)), HasSubstr("It closed by time after 4 steps.\n"));
+  EXPECT_THAT(to_text(closed(policy::window_end::counted)), HasSubstr("It closed, as counted, after 4 steps.\n"));
+  for (const auto end : {policy::window_end::last, policy::window_end::none})
+    EXPECT_THAT(to_text(closed(end)), Not(HasSubstr("It closed")));
+}
+
 TEST(Explanation, NamesTheActionsOfAPolicyThatVotes) {
   auto rows = sample_rows();
   std::get<ledger::start>(rows[0].entry).scales = {85, 100};

@@ -118,7 +118,7 @@ const std::map<std::string, std::vector<std::string>>& arrows() {
        {"messages/types.hpp", "messages/fields.hpp", "messages/leave.hpp", "cluster/", "storage/", "policy/"}},
       {"trainer",
        {"messages/types.hpp", "cluster/", "storage/", "session/", "client/", "exchange/", "policy/trace_network.hpp",
-        "policy/traces.hpp"}},
+        "policy/traces.hpp", "policy/window_watch.hpp"}},
       {"simulator", {"messages/types.hpp", "settings/", "cluster/", "storage/", "policy/", "exchange/form_choice.hpp"}},
       {"swarm", {"messages/types.hpp", "cluster/", "storage/", "policy/", "simulator/"}},
       {"actors",

@@ -405,6 +405,46 @@ TEST(Traces, TakeWorkFromAWorkerWithinThreeStepsOfItsSlowingDown) {
   }
 }
 
+TEST(WindowsBySurprise, CloseInTheSameStepsOnAllWorkersAndEachNumberOnce) {
+  constexpr std::uint32_t workers = 3;
+  auto options = tiny_options();
+  options.settle_steps = 2;
+  options.windows = policy::window_options{.steps = options.window_steps, .settle_steps = 2, .surprise = true};
+  options.batch = {.initial = 16, .lowest = 1, .highest = 1024};
+  const auto train = tiny_dataset(40 * workers * 16, 7);
+  const auto [seen, checksums, samples] = record_ranks(options, workers, train, 1);
+  std::uint32_t changes = 0;
+  std::uint64_t steps = 0;
+  std::uint64_t number = 0;
+  for (std::size_t i = 0; i < seen[0].windows.size(); ++i) {
+    const auto begin = steps;
+    steps += seen[0].windows[i].statistics.steps;
+    EXPECT_GT(seen[0].windows[i].window, std::exchange(number, seen[0].windows[i].window));
+    EXPECT_TRUE(seen[0].windows[i].final || number == (steps - 1) / options.window_steps + 1);
+    std::uint32_t found = 0;
+    for (const auto& worker : seen) {
+      ASSERT_EQ(worker.windows.size(), seen[0].windows.size());
+      EXPECT_EQ(worker.windows[i].window, number);
+      EXPECT_EQ(worker.windows[i].first_step, begin);
+      EXPECT_EQ(worker.windows[i].statistics.steps, steps - begin);
+      found += worker.windows[i].reflex.changes;
+    }
+    changes += seen[1].windows[i].reflex.changes;
+    if (seen[0].windows[i].final)
+      continue;
+    EXPECT_TRUE(found > 0 || steps % options.window_steps == 0) << "window " << number;
+    if (found == 0)
+      continue;
+    for (const auto& worker : seen) // what came before says nothing of the steps to come
+      EXPECT_NEAR(worker.windows[i].statistics.compute_seconds, worker.compute_seconds[steps - 1], 1e-9);
+  }
+  EXPECT_GE(changes, 1U) << "it takes six times as long from the 24th step on";
+  for (std::uint32_t rank = 0; rank < workers; ++rank) {
+    EXPECT_EQ(checksums[rank], checksums[0]);
+    EXPECT_EQ(samples[rank], train.size()) << "each sample once";
+  }
+}
+
 /// In its last step an epoch has fewer samples left than the batch sizes say: once that counted as a batch size, and
 /// the next ones were eight times the share at most.
 TEST(Traces, LeaveBatchSizesAsTheyAreBehindAnEpochsLastShortStep) {
