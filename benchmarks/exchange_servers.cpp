@@ -1,8 +1,11 @@
 /// One rank of a comparison of the ring with servers: sums plain gradients, by turns in a ring, through servers of
-/// equal shares and through servers of shares planned by the measured links. Prints JSON.
+/// equal shares, through servers of shares planned by the measured links, and by the same sums over plain sockets.
+/// Prints JSON.
 
+#include "benchmarks/socket_servers.hpp"
 #include "exchange/link_rates.hpp"
 #include "exchange/server_group.hpp"
+#include "storage/splitmix64.hpp"
 #include "tests/unit/exchange/stores.hpp"
 
 #include <CLI/CLI.hpp>
@@ -31,14 +34,20 @@ struct servers_plan {
   std::vector<double> links; ///< of all ranks, in relation to each other
 };
 
-/// A rival's own group, and the seconds of its steps.
+/// A rival's own group, or its sockets, and the seconds of its steps.
 struct contender {
   std::string name;
   std::unique_ptr<exchange::group> peers;
   std::vector<std::unique_ptr<exchange::bucket>> buckets = {};
+  std::unique_ptr<socket_servers> sockets = {}; ///< null where there are peers
+  std::vector<float> gradients = {};            ///< of the sockets
   std::vector<double> seconds = {};
   double cpu_seconds = 0; ///< of this process
 };
+
+std::size_t bucket_floats(const servers_plan& plan) {
+  return std::size_t{plan.bucket_kib} * 1024 / sizeof(float);
+}
 
 exchange::place place_of(const servers_plan& plan, const char* name) {
   exchange::place own{.rank = plan.rank,
@@ -65,22 +74,62 @@ std::vector<contender> join_all(const servers_plan& plan, exchange::store& meeti
                                                    std::vector<double>(plan.world - plan.extra, 1), never)});
   all.push_back(
       {"planned", exchange::join(served_place_of(plan), meeting, never, exchange::summing::servers, &measured)});
-  const auto floats = std::size_t{plan.bucket_kib} * 1024 / sizeof(float);
+  const auto buckets = plan.mib * 1024 / plan.bucket_kib;
   for (auto& each : all)
-    for (std::uint32_t i = 0; i < plan.mib * 1024 / plan.bucket_kib; ++i)
-      each.buckets.push_back(each.peers->make_bucket(exchange::element::float32, floats, 2));
+    for (std::uint32_t i = 0; i < buckets; ++i)
+      each.buckets.push_back(each.peers->make_bucket(exchange::element::float32, bucket_floats(plan), 2));
+  all.push_back({.name = "sockets",
+                 .peers = nullptr,
+                 .sockets = std::make_unique<socket_servers>(plan.rank, plan.world - plan.extra, plan.address, meeting),
+                 .gradients = std::vector<float>(buckets * bucket_floats(plan))});
   return all;
 }
 
-void run_step(contender& of, bool counts) {
-  const std::int64_t here = 0;
-  of.peers->all_gather({&here, 1})->wait();
-  const auto cpu = std::clock();
-  const auto begin = std::chrono::steady_clock::now();
+/// What the rank has to sum in all of the rival's buckets.
+template <typename Action>
+void for_each_gradient(contender& of, Action action) {
+  std::size_t number = 0;
+  for (auto& each : of.gradients)
+    action(each, number++);
+  for (const auto& bucket : of.buckets) {
+    const auto gradients = std::get<std::span<float>>(bucket->gradients());
+    for (auto& each : gradients)
+      action(each, number++);
+  }
+}
+
+void sum_all(const servers_plan& plan, contender& of) {
+  if (of.sockets)
+    return of.sockets->sum(of.gradients, bucket_floats(plan));
   for (const auto& each : of.buckets)
     each->start();
   for (const auto& each : of.buckets)
     each->wait();
+}
+
+/// That the sockets sum what servers of equal shares sum, to the bit. Leaves zeros. Throws where they do not.
+void check_sockets(const servers_plan& plan, contender& equal, contender& sockets) {
+  std::vector<float> sums;
+  for (auto* of : {&equal, &sockets}) {
+    storage::splitmix64 random(plan.rank);
+    for_each_gradient(*of, [&](float& each, auto) { each = static_cast<float>(random.next() >> 40U) * 0x1p-12F; });
+    sum_all(plan, *of);
+    for_each_gradient(*of, [&](float& each, std::size_t number) {
+      if (of == &equal)
+        sums.push_back(each);
+      else if (each != sums.at(number))
+        throw std::runtime_error("sockets and servers sum differently");
+      each = 0;
+    });
+  }
+}
+
+void run_step(const servers_plan& plan, exchange::group& meeting, contender& of, bool counts) {
+  const std::int64_t here = 0;
+  meeting.all_gather({&here, 1})->wait();
+  const auto cpu = std::clock();
+  const auto begin = std::chrono::steady_clock::now();
+  sum_all(plan, of);
   if (!counts)
     return;
   of.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
@@ -96,18 +145,26 @@ void compare(const servers_plan& plan) {
   }
   exchange::summing_plan measured;
   auto all = join_all(plan, meeting, never, measured);
+  auto& ring = *all.front().peers;
+  check_sockets(plan, all.at(1), all.back());
   for (std::uint32_t round = 0; round <= plan.rounds; ++round) // the first one is a warm-up
     for (std::size_t turn = 0; turn < all.size(); ++turn)
       for (std::uint32_t step = 0; step < plan.steps; ++step)
-        run_step(all[round % 2 == 0 ? turn : all.size() - 1 - turn], round > 0);
+        run_step(plan, ring, all[round % 2 == 0 ? turn : all.size() - 1 - turn], round > 0);
   std::string line;
   for (auto& each : all) {
     std::ranges::sort(each.seconds);
+    const auto own = static_cast<std::int64_t>(1e9 * each.cpu_seconds / static_cast<double>(each.seconds.size()));
+    const auto cpu = ring.all_gather({&own, 1})->wait();
     line += (line.empty() ? "{\"" : ", \"") + each.name +
             "\": {\"median_seconds\": " + std::to_string(each.seconds[each.seconds.size() / 2]) +
-            ", \"cpu_seconds\": " + std::to_string(each.cpu_seconds / static_cast<double>(each.seconds.size())) + "}";
+            ", \"cpu_seconds\": " +
+            std::to_string(1e-9 * std::accumulate(cpu.begin(), cpu.end(), 0.0) / static_cast<double>(cpu.size())) + "}";
+  }
+  for (auto& each : all) {
     each.buckets.clear();
-    each.peers->leave();
+    if (each.peers)
+      each.peers->leave();
   }
   std::vector<cluster::exchange_host> hosts;
   for (const auto rate : plan.links)
