@@ -1,6 +1,5 @@
 /// Sessions whose model or text are files that only the hosts have.
 
-#include "cluster/field_changes.hpp"
 #include "session_fixture.hpp"
 #include "tests/unit/exchange/stores.hpp"
 #include "trainer/checkpoint.hpp"
@@ -118,8 +117,8 @@ protected:
     using cluster::dataset_kind;
     auto& training = file.training;
     const std::string model = GetParam();
-    EXPECT_EQ(cluster::set_field(file, "training.model", model == "script" ? "script:" + script() : model), "");
-    training.width = 0.0625;
+    training.model.name = model == "script" ? "script:" + script() : model;
+    training.width = model == "lenet" || model == "ncf" || model == "script" ? 1 : 0.0625;
     training.micro_batch = 3;
     training.epochs = 0.3;
     training.checkpoint_every_epochs = 0.1;
