@@ -304,7 +304,7 @@ def main() -> None:
                         default=["ppo+reflex", "stigmergic", "goodput"])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=float, help="of the race; the file's unless given")
-    parser.add_argument("--reaction-epochs", type=float, default=0.4)
+    parser.add_argument("--reaction-epochs", type=float, default=0.6)
     parser.add_argument("--slow-between", type=float, nargs=2, default=(25.0, 45.0), metavar="SECONDS",
                         help="the moment of the slow-down, in the reaction")
     options = parser.parse_args()

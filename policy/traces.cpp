@@ -195,6 +195,11 @@ double trace_worker::urge(const trace_field& field, double noise_scale) const {
   return std::log2(std::max(worth_of_time, 1e-6) / elasticity());
 }
 
+double trace_worker::least_shift(const trace_field& field) const {
+  const double change = (bounds_.least_total - field.total_at_aim()) / (field.supply() * field.aim());
+  return std::log(std::max(1 + change, std::exp(-longest_shift)));
+}
+
 double trace_worker::shift(const trace_field& field, double noise_scale, double correction) const {
   if (!field.ready() || noise_scale < 0 || field.supply() <= 0)
     return 0;
@@ -202,7 +207,7 @@ double trace_worker::shift(const trace_field& field, double noise_scale, double 
   const double total = field.total_at_aim();
   const double slope = field.supply() * field.aim() / total * (1 + total / (noise_scale + total)) - 1;
   const double wanted = std::log(2.0) * urge(field, noise_scale) / std::max(slope, 0.5) + correction;
-  return std::clamp(shift_gain * wanted, -longest_shift, longest_shift);
+  return std::clamp(std::max(shift_gain * wanted, least_shift(field)), -longest_shift, longest_shift);
 }
 
 double trace_worker::reference(const trace_field& field) const {

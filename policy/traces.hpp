@@ -137,6 +137,7 @@ public:
   struct limits {
     std::uint32_t lowest = 1;
     std::uint32_t highest = 1;
+    double least_total = 0; ///< samples that a step of all of them has at least, where their limits allow that
   };
   /// `masked`: it neither sees nor uses the traces, and goes by its own time and its wait at the barrier alone.
   explicit trace_worker(limits bounds, bool masked = false) : bounds_(bounds), masked_(masked) {}
@@ -160,6 +161,8 @@ public:
   double worth(const trace_field& field, double noise_scale) const;
 
 private:
+  /// Logarithm by which the field's aim should change at least, for the least global batch.
+  double least_shift(const trace_field& field) const;
   /// Logarithm by which the field's aim should change.
   double shift(const trace_field& field, double noise_scale, double correction) const;
   double urge(const trace_field& field, double noise_scale) const;

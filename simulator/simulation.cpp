@@ -1,5 +1,7 @@
 #include "simulator/simulation.hpp"
 
+#include "cluster/places.hpp"
+#include "policy/measured_cluster.hpp"
 #include "policy/water_filling.hpp"
 #include "policy/window_watch.hpp"
 #include "simulator/random_stream.hpp"
@@ -166,12 +168,17 @@ struct simulation::state {
   }
 
   const cluster::cluster_file& file() const { return world.what().file; }
+  double least_total() const {
+    return policy::goes_below_initial(file().training.rule)
+               ? 0
+               : static_cast<double>(file().batch.initial) * cluster::base_workers(file());
+  }
   /// What the workers keep of each other is a generation's.
   void begin_generation() {
     if (const auto options = policy::window_options_of(file()))
       watched.emplace(*options, world);
     if (file().leaves_traces())
-      traces.emplace(file().batch.lowest, limits_of(file(), world.present()), trace_networks.masked);
+      traces.emplace(file().batch.lowest, limits_of(file(), world.present()), least_total(), trace_networks.masked);
   }
   messages::shard_report run_window();
   messages::shard_report run_with_traces();

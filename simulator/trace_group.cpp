@@ -4,10 +4,11 @@
 
 namespace dynamix::simulator {
 
-trace_group::trace_group(std::uint32_t lowest, std::vector<std::uint32_t> highest, bool masked)
+trace_group::trace_group(std::uint32_t lowest, std::vector<std::uint32_t> highest, double least_total, bool masked)
     : lowest_(lowest), highest_(std::move(highest)) {
   for (const auto most : highest_)
-    workers_.emplace_back(policy::trace_worker::limits{.lowest = lowest_, .highest = most}, masked);
+    workers_.emplace_back(policy::trace_worker::limits{.lowest = lowest_, .highest = most, .least_total = least_total},
+                          masked);
   laid_.resize(workers_.size());
   accounts_.resize(workers_.size());
 }

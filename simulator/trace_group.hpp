@@ -20,7 +20,8 @@ public:
   /// What the step that has run was worth, to a worker that has seen and done this and now sees `next`.
   using learning = std::function<void(std::size_t worker, const policy::trace_transition& made)>;
 
-  trace_group(std::uint32_t lowest, std::vector<std::uint32_t> highest, bool masked);
+  /// `highest`: one a worker. `least_total`: of the global batch.
+  trace_group(std::uint32_t lowest, std::vector<std::uint32_t> highest, double least_total, bool masked);
 
   /// A step has run: under these batch sizes, so many seconds computed by each, so long in all. Returns the batch sizes
   /// of the next. The first step is not measured, as in training.

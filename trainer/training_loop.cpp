@@ -2,6 +2,7 @@
 
 #include "client/proportional_split.hpp"
 #include "client/random.hpp"
+#include "policy/measured_cluster.hpp"
 #include "session/rate_rule.hpp"
 #include "trainer/emulation.hpp"
 #include "trainer/evaluation.hpp"
@@ -58,9 +59,14 @@ std::vector<std::uint32_t> limits_of(const training_state& state, const membersh
 
 worker_traces traces_of(const training_state& state, const membership& place, std::uint32_t position) {
   auto highest = limits_of(state, place);
-  const policy::trace_worker::limits own{.lowest = state.options.batch.lowest, .highest = highest[position]};
+  const auto& options = state.options;
+  const policy::trace_worker::limits own{
+      .lowest = options.batch.lowest,
+      .highest = highest[position],
+      .least_total =
+          policy::goes_below_initial(options.training.rule) ? 0 : static_cast<double>(options.base_batch())};
   return {.highest = std::move(highest),
-          .self = policy::trace_worker(own, state.options.traces->masked),
+          .self = policy::trace_worker(own, options.traces->masked),
           .reported = state.batches[position]};
 }
 

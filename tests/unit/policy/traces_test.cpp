@@ -18,11 +18,12 @@ using batches = std::vector<std::uint32_t>;
 /// Workers whose step takes a + c b seconds, an exchange that follows, and a gradient noise scale.
 class small_world {
 public:
-  small_world(std::vector<double> fixed, std::vector<double> per_sample, double exchange, double noise_scale)
+  small_world(std::vector<double> fixed, std::vector<double> per_sample, double exchange, double noise_scale,
+              double least_total = 0)
       : per_sample_(std::move(per_sample)), fixed_(std::move(fixed)), exchange_(exchange), noise_scale_(noise_scale),
         highest_(fixed_.size(), 4096), in_force_(fixed_.size(), 64) {
     for (std::size_t i = 0; i < fixed_.size(); ++i)
-      workers_.emplace_back(trace_worker::limits{.lowest = 1, .highest = highest_[i]});
+      workers_.emplace_back(trace_worker::limits{.lowest = 1, .highest = highest_[i], .least_total = least_total});
   }
 
   void step() {
@@ -225,6 +226,21 @@ TEST(HandRule, ComesToTheBestGoodput) {
     for (int step = 0; step < 150; ++step)
       world.step();
     EXPECT_GT(world.goodput(world.in_force()), 0.97 * world.best_goodput()) << noise_scale;
+  }
+}
+
+TEST(HandRule, KeepsTheLeastGlobalBatch) {
+  for (const double least : {0.0, 400.0}) {
+    small_world world({0.01, 0.01, 0.01, 0.01}, {0.002, 0.004, 0.002, 0.001}, 0.05, 5, least);
+    for (int step = 0; step < 150; ++step)
+      world.step();
+    const auto total = std::accumulate(world.in_force().begin(), world.in_force().end(), 0.0);
+    if (least == 0) {
+      EXPECT_LT(total, 60) << "so little noise makes more samples worth little";
+    } else {
+      EXPECT_NEAR(total, least, 0.03 * least);
+      EXPECT_GT(world.seconds(1, world.in_force()[1]), 0.9 * world.slowest(world.in_force())) << "level";
+    }
   }
 }
 
