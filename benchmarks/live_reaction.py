@@ -173,7 +173,8 @@ def run_program(command: Sequence[str]) -> None:
 def train(options: argparse.Namespace, head: str, hosts: Hosts, policy: str, seed: int, extra: Sequence[str]) -> Steps:
     """One run; its steps."""
     name, *features = policy.split("+")
-    changes = [f"arbitrator.{each}=true" for each in features] + ["training.target_accuracy=0", *extra]
+    changes = [f"arbitrator.{each if '=' in each else each + '=true'}" for each in features]
+    changes += ["training.target_accuracy=0", *extra]
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "cluster.toml"
         write_cluster(file, head, hosts)
@@ -274,7 +275,7 @@ def race(options: argparse.Namespace, path: pathlib.Path) -> None:
     print("| seed | load | " + " | ".join(names) + " | all cores busy: bound | first / best rival | first / bound |")
     print("|---" * (len(names) + 5) + "|", flush=True)
     ratios: List[Tuple[float, float, float]] = []
-    for seed in range(1, options.seeds + 1):
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
         busy = load()
         order = names if seed % 2 else names[::-1]
         runs = {policy: speed_of(train(options, head, hosts, policy, seed, extra)) for policy in order}
@@ -282,7 +283,7 @@ def race(options: argparse.Namespace, path: pathlib.Path) -> None:
         static = runs["static"][0]
         first, seconds = runs[names[0]]
         bound = unslowed * share_left(hosts, seconds, cores)
-        rival = max((runs[policy][0] for policy in RIVALS if policy in runs), default=static)
+        rival = max((runs[policy][0] for policy in names if policy.split("+")[0] in RIVALS), default=static)
         ratios.append((first / static, first / rival, first / bound))
         cells = [f"{runs[policy][0]:.0f} ({runs[policy][0] / static:.3f})" for policy in names]
         print(f"| {seed} | {busy} | {' | '.join(cells)} | {unslowed:.0f}: {bound:.0f} ({bound / static:.3f}) | "
@@ -299,10 +300,11 @@ def main() -> None:
                         default=[SOURCE / f"deployments/clusters/slow-steps-{n}.toml" for n in (2, 4)])
     parser.add_argument("--parts", default="reaction,speed", help="comma-separated")
     parser.add_argument("--policies", type=lambda text: text.split(","), default=list(POLICIES),
-                        help="of the race: the first one is judged; NAME+FIELD sets arbitrator.FIELD (ppo+reflex)")
+                        help="of the race: the first one is judged; NAME+FIELD and NAME+FIELD=VALUE set arbitrator.FIELD")
     parser.add_argument("--reacting", type=lambda text: text.split(","), help="of the reaction",
                         default=["ppo+reflex", "stigmergic", "goodput"])
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--epochs", type=float, help="of the race; the file's unless given")
     parser.add_argument("--reaction-epochs", type=float, default=0.6)
     parser.add_argument("--slow-between", type=float, nargs=2, default=(25.0, 45.0), metavar="SECONDS",
@@ -315,7 +317,7 @@ def main() -> None:
         print("| file | policy | seed | slowed four times | steps of 20 % waiting: computing | blocked | waiting "
               "before, after 5 steps | load |\n|---|---|---|---|---|---|---|---|", flush=True)
         for path in options.clusters:
-            for seed in range(1, options.seeds + 1):
+            for seed in range(options.first_seed, options.first_seed + options.seeds):
                 for policy in options.reacting:
                     react(options, path, policy, seed)
     if "speed" in parts:
