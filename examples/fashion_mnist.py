@@ -87,6 +87,9 @@ def main():
                       f" of training{sizes}", flush=True)
             if reached >= options.target or (run and run.status.stop):
                 break
+    # Dynamix does as much itself: a thread of the group that is late would abort the process.
+    if options.plain and world > 1:
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

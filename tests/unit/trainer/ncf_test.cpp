@@ -103,12 +103,13 @@ std::vector<trained> train(exchange::form how, std::uint32_t size, std::uint64_t
 
 TEST(Ncf, EndsWithTheSameParametersHoweverTwoRanksSum) {
   // The sum of two floats does not depend on their order and is rounded once, so all forms agree with the dense one.
-  const auto dense = train(exchange::form::none, 2, 60);
+  constexpr std::uint64_t steps = 200;
+  const auto dense = train(exchange::form::none, 2, steps);
   EXPECT_EQ(dense[0].counts, exchange::compression_counts{});
   for (const auto how : {exchange::form::union_of_items, exchange::form::gather, exchange::form::lhc}) {
-    const auto compressed = train(how, 2, 60);
+    const auto compressed = train(how, 2, steps);
     EXPECT_EQ(compressed[0].checksum, dense[0].checksum) << static_cast<int>(how);
-    EXPECT_EQ(compressed[0].counts.sums, 60U);
+    EXPECT_EQ(compressed[0].counts.sums, steps);
     EXPECT_EQ(compressed[0].counts.sketched > 0, how == exchange::form::lhc);
   }
 }
