@@ -97,6 +97,11 @@ enum class dataset_kind : std::uint8_t {
 enum class vocabulary_kind : std::uint8_t { bytes, words, byte_pairs };
 enum class optimizer_kind : std::uint8_t { sgd, adam, adamw };
 enum class learning_rate_rule : std::uint8_t { constant, linear, square_root, adascale };
+/// Whether batch sizes may come to less than the initial global batch: under adascale only, the one rule whose learning
+/// rate is right there.
+constexpr bool goes_below_initial(learning_rate_rule rule) {
+  return rule == learning_rate_rule::adascale;
+}
 /// Group norm depends on no other sample, so unequal batches cannot skew it; batch norm is not offered.
 enum class normalization_kind : std::uint8_t { none, group };
 enum class schedule_kind : std::uint8_t { constant, cosine };

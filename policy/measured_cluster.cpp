@@ -128,7 +128,7 @@ std::uint64_t measured_cluster::highest_total() const {
 }
 
 std::uint64_t measured_cluster::least_planned() const {
-  return noise_scale_ >= 0 && goes_below_initial(rule_) ? lowest_total() : initial_total();
+  return noise_scale_ >= 0 && cluster::goes_below_initial(rule_) ? lowest_total() : initial_total();
 }
 
 double measured_cluster::factor(std::size_t worker, belief how) const {

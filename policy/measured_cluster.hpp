@@ -40,15 +40,10 @@ enum class pace_reports : std::uint8_t {
   of_windows_by_surprise ///< a window ends with a change (policy/window_watch.hpp), so a plan follows it at once
 };
 
-/// Whether batch sizes may come to less than the initial global batch: under adascale only, the one rule whose learning
-/// rate is right there.
-constexpr bool goes_below_initial(cluster::learning_rate_rule rule) {
-  return rule == cluster::learning_rate_rule::adascale;
-}
-
 class measured_cluster {
 public:
-  /// `rule`: `goes_below_initial`. `base_workers`: whose initial batch sizes make B0, which the trainer's learning rate is for
+  /// `rule`: plans go below the initial global batch where it allows that (cluster::goes_below_initial).
+  /// `base_workers`: whose initial batch sizes make B0, which the trainer's learning rate is for
   /// (cluster::base_workers), whoever is there now; 0: those of the window.
   explicit measured_cluster(const cluster::batch& limits,
                             cluster::learning_rate_rule rule = cluster::learning_rate_rule::adascale,

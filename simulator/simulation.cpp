@@ -1,7 +1,6 @@
 #include "simulator/simulation.hpp"
 
 #include "cluster/places.hpp"
-#include "policy/measured_cluster.hpp"
 #include "policy/water_filling.hpp"
 #include "policy/window_watch.hpp"
 #include "simulator/random_stream.hpp"
@@ -169,7 +168,7 @@ struct simulation::state {
 
   const cluster::cluster_file& file() const { return world.what().file; }
   double least_total() const {
-    return policy::goes_below_initial(file().training.rule)
+    return cluster::goes_below_initial(file().training.rule)
                ? 0
                : static_cast<double>(file().batch.initial) * cluster::base_workers(file());
   }

@@ -2,7 +2,6 @@
 
 #include "client/proportional_split.hpp"
 #include "client/random.hpp"
-#include "policy/measured_cluster.hpp"
 #include "session/rate_rule.hpp"
 #include "trainer/emulation.hpp"
 #include "trainer/evaluation.hpp"
@@ -60,11 +59,11 @@ std::vector<std::uint32_t> limits_of(const training_state& state, const membersh
 worker_traces traces_of(const training_state& state, const membership& place, std::uint32_t position) {
   auto highest = limits_of(state, place);
   const auto& options = state.options;
-  const policy::trace_worker::limits own{
-      .lowest = options.batch.lowest,
-      .highest = highest[position],
-      .least_total =
-          policy::goes_below_initial(options.training.rule) ? 0 : static_cast<double>(options.base_batch())};
+  const policy::trace_worker::limits own{.lowest = options.batch.lowest,
+                                         .highest = highest[position],
+                                         .least_total = cluster::goes_below_initial(options.training.rule)
+                                                            ? 0
+                                                            : static_cast<double>(options.base_batch())};
   return {.highest = std::move(highest),
           .self = policy::trace_worker(own, options.traces->masked),
           .reported = state.batches[position]};
@@ -404,8 +403,9 @@ void training_loop::evaluate_model() {
   evaluation_sums own;
   {
     const averaged_weights shown(state_.average);
-    own = evaluate(state_.model, state_.test_loader, ranges[position_], evaluation_batch_of(options.training),
-                   [this] { return stop_.raised(); }, state_.test_stride);
+    own = evaluate(
+        state_.model, state_.test_loader, ranges[position_], evaluation_batch_of(options.training),
+        [this] { return stop_.raised(); }, state_.test_stride);
   }
   exchange::throw_if_raised(stop_);
   const double slowdown = slowdown_at(options.emulate, state_.elapsed_seconds());
