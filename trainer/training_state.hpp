@@ -69,8 +69,8 @@ struct training_state {
   const channel_statistics train_channels;
   batch_loader train_loader;
   batch_loader test_loader;
-  const std::uint64_t test_stride;  ///< each so-many-th sample of the test set is evaluated
-  const std::uint64_t test_samples; ///< these
+  const std::uint64_t test_stride;    ///< each so-many-th sample of the test set is evaluated
+  const std::uint64_t test_samples;   ///< these
   const std::uint64_t wanted_samples; ///< by all workers; the end
   optimizer descent;
   weight_average average;

@@ -363,10 +363,10 @@ void add_run(CLI::App& app, command_context& context) {
   command->add_flag("--log-json", arguments->log_json, "Log one JSON object per line");
   command->add_flag("--trace", arguments->trace,
                     "Trace this host to traces/HOST.jsonl; `dynamix-node trace` joins the hosts' files");
-  command->add_option(
-      "--agent-socket", arguments->agent_sockets,
-      "Where the training process joins, if the file's trainer is a client, once for each of the host's "
-      "workers (default: agents/0.sock, agents/1.sock ... in the run directory)")
+  command
+      ->add_option("--agent-socket", arguments->agent_sockets,
+                   "Where the training process joins, if the file's trainer is a client, once for each of the host's "
+                   "workers (default: agents/0.sock, agents/1.sock ... in the run directory)")
       ->allow_extra_args(false);
   command->add_flag("--without-worker", arguments->without_worker, "Run this host's arbitrators alone")->group("");
   command->add_option("--swarm-processes", arguments->swarm_processes, "Take so many processes for all its workers")
