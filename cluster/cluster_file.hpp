@@ -106,6 +106,8 @@ constexpr bool goes_below_initial(learning_rate_rule rule) {
 enum class normalization_kind : std::uint8_t { none, group };
 enum class schedule_kind : std::uint8_t { constant, cosine };
 enum class augmentation_kind : std::uint8_t { none, crop_flip };
+/// What a forward pass computes in: float32, or bfloat16 wherever PyTorch's autocast holds that to be safe.
+enum class precision_kind : std::uint8_t { float32, bfloat16 };
 
 /// The network to train, as the file names it: one of the built-in ones, or "script:FILE".
 struct model_choice {
@@ -161,6 +163,7 @@ struct training {
   double checkpoint_every_epochs = 1; ///< (0, 1000]
   std::string device = "auto";        ///< auto | cpu | cuda
   std::uint32_t threads = 1;          ///< a worker computes with, [1, 256]
+  precision_kind precision = precision_kind::float32;
   exchange_kind exchange = exchange_kind::ring;
   std::uint32_t bucket_kib = 1024; ///< of gradients reduced at once, [16, 262144]
 };

@@ -233,6 +233,7 @@ std::string to_digested_toml(const cluster_file& file) {
                                       "evaluate_samples = 0\n",
                                       "augmentation = \"none\"\n",
                                       "micro_batch = 0\n",
+                                      "precision = \"float32\"\n",
                                       "reflex = false\n",
                                       "surprise = false\n",
                                       "window_shortest_seconds = 0\n",

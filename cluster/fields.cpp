@@ -25,6 +25,7 @@ constexpr std::array<std::string_view, 4> rule_names = {"constant", "linear", "s
 constexpr std::array<std::string_view, 2> normalization_names = {"none", "group"};
 constexpr std::array<std::string_view, 2> schedule_names = {"constant", "cosine"};
 constexpr std::array<std::string_view, 2> augmentation_names = {"none", "crop-flip"};
+constexpr std::array<std::string_view, 2> precision_names = {"float32", "bf16"};
 constexpr std::array<std::string_view, 11> policy_names = {"static",  "static-best", "lb-bsp",    "omnilearn",
                                                            "goodput", "ppo",         "ppo-add",   "ppo-simple",
                                                            "oracle",  "step-oracle", "stigmergic"};
@@ -249,6 +250,13 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      device_names},
     {"training", "threads", in<training_section, &training::threads>, "Threads that a worker computes with.",
      closed(1, 256)},
+    {"training",
+     "precision",
+     in<training_section, &training::precision>,
+     "What forward passes compute in: float32, or bfloat16 where PyTorch's autocast holds that to be safe. Parameters, "
+     "gradients and their sums stay in float32.",
+     {},
+     precision_names},
     {"training",
      "exchange",
      in<training_section, &training::exchange>,

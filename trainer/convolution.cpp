@@ -12,8 +12,8 @@ std::int64_t scaled(std::int64_t channels, double width) {
   return std::max<std::int64_t>(1, std::llround(static_cast<double>(channels) * width));
 }
 
-nn::GroupNorm group_norm(std::int64_t channels) {
-  return nn::GroupNorm(nn::GroupNormOptions(std::gcd(channels, std::int64_t{8}), channels));
+group_norm_layer group_norm(std::int64_t channels) {
+  return group_norm_layer(nn::GroupNormOptions(std::gcd(channels, std::int64_t{8}), channels));
 }
 
 void add_convolution(nn::Sequential& layers, std::int64_t inputs, std::int64_t outputs, std::int64_t kernel,

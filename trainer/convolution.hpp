@@ -3,6 +3,7 @@
 /// What the convolutional models are made of. Internal to the room: includes Torch.
 
 #include "cluster/cluster_file.hpp"
+#include "trainer/norms.hpp"
 
 #include <torch/torch.h>
 
@@ -14,7 +15,7 @@ namespace dynamix::trainer {
 std::int64_t scaled(std::int64_t channels, double width);
 
 /// Group norm with gcd(channels, 8) groups, so that a group keeps several channels where a model is made narrow.
-torch::nn::GroupNorm group_norm(std::int64_t channels);
+group_norm_layer group_norm(std::int64_t channels);
 
 /// Appends a convolution of stride 1, its norm where asked for, and ReLU. The image keeps its size when `padding` is
 /// kernel/2.

@@ -1,5 +1,6 @@
 #include "trainer/evaluation.hpp"
 
+#include "trainer/autocast.hpp"
 #include "trainer/loss.hpp"
 #include "trainer/out_of_memory.hpp"
 
@@ -9,7 +10,8 @@
 namespace dynamix::trainer {
 
 evaluation_sums evaluate(torch::nn::Sequential& model, batch_loader& loader, index_range range, std::uint32_t batch,
-                         const std::function<bool()>& given_up, std::uint64_t stride) {
+                         const std::function<bool()>& given_up, std::uint64_t stride,
+                         cluster::precision_kind precision) {
   // Not InferenceMode: the loader may allocate here what training uses later.
   const torch::NoGradGuard no_gradients;
   const bool was_training = model->is_training();
@@ -25,7 +27,10 @@ evaluation_sums evaluate(torch::nn::Sequential& model, batch_loader& loader, ind
       for (std::uint64_t i = 0; i < count; ++i)
         numbers[i] = static_cast<std::uint32_t>((range.first + done + i) * stride);
       const auto loaded = loader.load(numbers);
-      const auto logits = model->forward(loaded.inputs);
+      const auto logits = [&] {
+        const autocast scope(precision, loaded.inputs.device());
+        return model->forward(loaded.inputs);
+      }();
       const auto loss = loss_sum(logits, loaded.labels).item<double>();
       sums.correct += count_correct(logits, loaded.labels);
       sums.loss += loss;

@@ -10,7 +10,9 @@ double labels_a_sample(const torch::Tensor& labels) {
 
 } // namespace
 
-torch::Tensor loss_sum(const torch::Tensor& logits, const torch::Tensor& labels, double label_smoothing) {
+torch::Tensor loss_sum(const torch::Tensor& answers, const torch::Tensor& labels, double label_smoothing) {
+  // bfloat16 has 8 bits: a sum over a batch is none in it.
+  const auto logits = answers.scalar_type() == torch::kBFloat16 ? answers.to(torch::kFloat32) : answers;
   const auto options =
       torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum).label_smoothing(label_smoothing);
   if (labels.dim() == 1)

@@ -53,7 +53,7 @@ private:
   }
 
   std::vector<nn::Conv2d> convolutions_;
-  std::vector<nn::GroupNorm> norms_;
+  std::vector<group_norm_layer> norms_;
   nn::Sequential downsample_{nullptr};
 };
 
@@ -86,7 +86,7 @@ public:
 
 private:
   nn::Conv2d convolution_{nullptr};
-  nn::GroupNorm norm_{nullptr};
+  group_norm_layer norm_{nullptr};
   std::vector<nn::Sequential> stages_;
   nn::Linear classes_{nullptr};
 };

@@ -29,7 +29,8 @@ public:
         loader_(data, measure_channels(data), device_),
         step_(model_, loader_, *peers_, time_, never_, settings_of(request.training)),
         optimizer_(request.training, step_.parameters()), random_(request.seed),
-        data_size_(static_cast<std::uint32_t>(data.size())), evaluation_batch_(evaluation_batch_of(request.training)) {
+        data_size_(static_cast<std::uint32_t>(data.size())), evaluation_batch_(evaluation_batch_of(request.training)),
+        precision_(request.training.precision) {
     optimizer_.set_learning_rate(request.training.learning_rate);
   }
 
@@ -52,7 +53,7 @@ public:
   double evaluate() {
     const auto samples = std::min(2 * evaluation_batch_, data_size_);
     const double start = time_.now_seconds();
-    trainer::evaluate(model_, loader_, {0, samples}, evaluation_batch_);
+    trainer::evaluate(model_, loader_, {0, samples}, evaluation_batch_, {}, 1, precision_);
     return (time_.now_seconds() - start) / samples;
   }
 
@@ -84,6 +85,7 @@ private:
   storage::splitmix64 random_;
   std::uint32_t data_size_;
   std::uint32_t evaluation_batch_; ///< at once
+  cluster::precision_kind precision_;
   std::vector<std::uint32_t> samples_;
 };
 

@@ -405,7 +405,7 @@ void training_loop::evaluate_model() {
     const averaged_weights shown(state_.average);
     own = evaluate(
         state_.model, state_.test_loader, ranges[position_], evaluation_batch_of(options.training),
-        [this] { return stop_.raised(); }, state_.test_stride);
+        [this] { return stop_.raised(); }, state_.test_stride, options.training.precision);
   }
   exchange::throw_if_raised(stop_);
   const double slowdown = slowdown_at(options.emulate, state_.elapsed_seconds());

@@ -1,5 +1,6 @@
 #include "trainer/training_step.hpp"
 
+#include "trainer/autocast.hpp"
 #include "trainer/emulation.hpp"
 #include "trainer/loss.hpp"
 #include "trainer/out_of_memory.hpp"
@@ -33,7 +34,8 @@ step_settings step_settings_of(const cluster::training& training) {
   return {.bucket_bytes = std::size_t{training.bucket_kib} * 1024,
           .label_smoothing = training.label_smoothing,
           .micro_batch = training.micro_batch,
-          .top_k = training.top_k};
+          .top_k = training.top_k,
+          .precision = training.precision};
 }
 
 training_step::training_step(torch::nn::Sequential model, batch_loader& loader, exchange::group& peers, clock& time,
@@ -124,6 +126,11 @@ bool training_step::pass_in_parts(std::span<const std::uint32_t> samples, double
   return false;
 }
 
+sampled_answers training_step::answer(const torch::Tensor& inputs, const torch::Tensor& labels) {
+  const autocast scope(settings_.precision, inputs.device());
+  return sampling_ != nullptr ? sampling_->answer(inputs, labels) : sampled_answers{model_->forward(inputs), labels};
+}
+
 void training_step::pass_part(std::span<const std::uint32_t> samples, std::span<const std::uint32_t> next,
                               double slowdown, step_result& result) {
   const double start = time_.now_seconds();
@@ -131,8 +138,7 @@ void training_step::pass_part(std::span<const std::uint32_t> samples, std::span<
   loader_.expect(next);
   const double loaded = time_.now_seconds();
   part_begun_seconds_ = loaded;
-  const auto [logits, labels] = sampling_ != nullptr ? sampling_->answer(batch.inputs, batch.labels)
-                                                     : sampled_answers{model_->forward(batch.inputs), batch.labels};
+  const auto [logits, labels] = answer(batch.inputs, batch.labels);
   const auto loss = loss_sum(logits, labels, settings_.label_smoothing);
   loss.backward();
   // The exchange runs on; what follows costs the step nothing while it does.

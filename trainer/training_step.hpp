@@ -35,6 +35,7 @@ struct step_settings {
   bool splits = true;            ///< where the memory does not hold them, compute fewer at once from then on
   std::size_t slot_floats = 0;   ///< of what each worker may tell all others in a step; 0: nothing
   double top_k = 0;              ///< share of the dense gradients that a step sums; 0: all
+  cluster::precision_kind precision = cluster::precision_kind::float32; ///< of forward passes
 };
 
 /// What this worker tells all others of a step that it computes in so many seconds.
@@ -68,6 +69,7 @@ public:
 private:
   void pass(std::span<const std::uint32_t> samples, double slowdown, step_result& result, slot_source slot = {});
   bool pass_in_parts(std::span<const std::uint32_t> samples, double slowdown, step_result& result);
+  sampled_answers answer(const torch::Tensor& inputs, const torch::Tensor& labels);
   /// `next`: the part behind it.
   void pass_part(std::span<const std::uint32_t> samples, std::span<const std::uint32_t> next, double slowdown,
                  step_result& result);

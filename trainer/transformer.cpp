@@ -1,5 +1,7 @@
 #include "trainer/transformer.hpp"
 
+#include "trainer/norms.hpp"
+
 #include <cmath>
 #include <limits>
 
@@ -9,8 +11,8 @@ namespace {
 
 namespace nn = torch::nn;
 
-nn::LayerNorm layer_norm(std::int64_t units) {
-  return nn::LayerNorm(nn::LayerNormOptions({units}));
+layer_norm_layer layer_norm(std::int64_t units) {
+  return layer_norm_layer(nn::LayerNormOptions({units}));
 }
 
 class decoder_block final : public nn::Module {
@@ -42,9 +44,9 @@ private:
   }
 
   std::int64_t heads_;
-  nn::LayerNorm attention_norm_;
+  layer_norm_layer attention_norm_;
   nn::Linear attention_in_, attention_out_;
-  nn::LayerNorm perceptron_norm_;
+  layer_norm_layer perceptron_norm_;
   nn::Linear perceptron_in_, perceptron_out_;
 };
 
@@ -75,7 +77,7 @@ public:
 private:
   nn::Embedding tokens_, positions_;
   std::vector<std::shared_ptr<decoder_block>> blocks_;
-  nn::LayerNorm norm_{nullptr};
+  layer_norm_layer norm_{nullptr};
   nn::Linear logits_{nullptr};
 };
 

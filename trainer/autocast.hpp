@@ -1,0 +1,28 @@
+#pragma once
+
+/// Mixed precision of forward passes. Internal to the room: includes Torch.
+
+#include "cluster/cluster_file.hpp"
+
+#include <torch/torch.h>
+
+namespace dynamix::trainer {
+
+/// While it lives, this thread's forward passes compute in `precision`: with bfloat16 PyTorch casts what products and
+/// convolutions take, and leaves in float32 what needs it. Parameters, and so their gradients, stay as they are;
+/// float64 is left alone. Backward passes follow their forward passes, inside the scope or not.
+class autocast {
+public:
+  autocast(cluster::precision_kind precision, torch::Device device);
+  ~autocast();
+  autocast(const autocast&) = delete;
+  autocast& operator=(const autocast&) = delete;
+
+private:
+  void enable(bool enabled) const;
+
+  bool casts_;
+  bool on_cuda_;
+};
+
+} // namespace dynamix::trainer
