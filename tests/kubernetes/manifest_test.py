@@ -87,8 +87,8 @@ class Manifest(unittest.TestCase):
 class Pod:
     """The containers' scripts, in a directory in place of the pod's file system and under the pod's name."""
 
-    def __init__(self, root, index, shared):
-        self.root = root / f"pod-{index}"
+    def __init__(self, root, index, shared, incarnation=0):
+        self.root = root / f"pod-{index}-{incarnation}"
         for each in ("keys", "run"):
             (self.root / each).mkdir(parents=True)
         for name, source in shared.items():
@@ -98,7 +98,7 @@ class Pod:
         (commands / "hostname").write_text(f"#!/bin/sh\necho dynamix-{index}\n")
         (commands / "hostname").chmod(0o755)
         (commands / "dynamix-node").symlink_to(PROGRAM)
-        self.environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}"}
+        self.environment = {**os.environ, "INDEX": str(index), "PATH": f"{commands}:{os.environ['PATH']}"}
         self.log = self.root / "log"
 
     def command(self, container):
@@ -113,7 +113,7 @@ class Pod:
 
 
 class Scripts(unittest.TestCase):
-    def test_two_pods_train_and_one_leaves_in_order(self):
+    def test_pods_train_are_drained_and_replaced(self):
         with tempfile.TemporaryDirectory() as directory:
             root = pathlib.Path(directory)
             (root / "cluster").mkdir()
@@ -126,7 +126,8 @@ class Scripts(unittest.TestCase):
                                .replace("[training]\n", "[training]\nepochs = 1000\n"))
             run(PROGRAM, "keys", "init", "--cluster", cluster, "--keys", root / "made")
             run("tar", "-cf", root / "all-keys" / "keys.tar", "-C", root / "made", "hosts")
-            pods = [Pod(root, index, {name: root / name for name in ("cluster", "all-keys")}) for index in range(2)]
+            shared = {name: root / name for name in ("cluster", "all-keys")}
+            pods = [Pod(root, index, shared) for index in range(2)]
             for index, pod in enumerate(pods):
                 pod.unpack_keys()
                 hosts = list((pod.root / "keys" / "hosts").iterdir())
@@ -134,8 +135,14 @@ class Scripts(unittest.TestCase):
                 self.assertEqual({each.stat().st_mode & 0o777 for each in hosts[0].iterdir()}, {0o600})
             processes = [pod.start() for pod in pods]
             try:
-                ledger = pods[0].root / "run" / "windows.jsonl"
-                self.wait_for(lambda: ledger.exists() and '"kind":"window"' in ledger.read_text(), pods)
+                self.wait_for_windows(pods)
+                processes[0].send_signal(signal.SIGTERM)  # the arbitrator's
+                self.assertEqual(processes[0].wait(60), 143, pods[0].log.read_text())
+                pods[0] = Pod(root, 0, shared, incarnation=1)  # on another node, where it has nothing
+                pods[0].unpack_keys()
+                processes[0] = pods[0].start()
+                ledger = self.wait_for_windows(pods)
+                self.assertIsNone(processes[1].poll(), pods[1].log.read_text())
                 processes[1].send_signal(signal.SIGTERM)
                 self.assertEqual(processes[1].wait(60), 143, pods[1].log.read_text())
                 self.assertIsNone(processes[0].poll(), pods[0].log.read_text())
@@ -148,10 +155,14 @@ class Scripts(unittest.TestCase):
                         process.terminate()
                         process.wait(60)
 
-    def wait_for(self, condition, pods):
+    def wait_for_windows(self, pods):
+        """Until the arbitrator has decided on windows of both. Returns its ledger."""
+        ledger = pods[0].root / "run" / "windows.jsonl"
         for _ in range(900):
-            if condition():
-                return
+            rows = ledger.read_text().splitlines() if ledger.exists() else []
+            if any('"kind":"window"' in row and all(f'"host":"dynamix-{index}.dynamix"' in row for index in range(2))
+                   for row in rows):
+                return ledger
             time.sleep(0.1)
         self.fail("\n".join(pod.log.read_text() for pod in pods))
 
