@@ -29,7 +29,8 @@ foreach(package ${packages})
 endforeach()
 
 foreach(file bin/dynamix-node bin/dynamix share/man/man1/dynamix-node-local.1.gz share/bash-completion/completions/dynamix-node
-        share/dynamix/policies/ppo.dynamix lib/python3/dist-packages/dynamix/__init__.py include/dynamix/dynamix.h)
+        share/dynamix/policies/ppo.dynamix share/doc/dynamix-node/docs/cluster-file.md share/doc/dynamix-node/docs/images/live-page.png
+        share/doc/dynamix-node/deployments/slurm/README.md lib/python3/dist-packages/dynamix/__init__.py include/dynamix/dynamix.h)
   if(NOT EXISTS ${WORK}/unpacked/usr/${file})
     message(FATAL_ERROR "no package has /usr/${file}")
   endif()
