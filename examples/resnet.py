@@ -49,7 +49,7 @@ def main():
     test = common.FashionMNIST("t10k", most=options.evaluate)
     model = DistributedDataParallel(net) if world > 1 else net
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9, weight_decay=1e-4)
-    steps = options.epochs * -(-len(dataset) // (options.batch * world))
+    steps = options.epochs * (len(dataset) // (options.batch * world))
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=steps + 1)
 
     if options.plain:
@@ -64,7 +64,9 @@ def main():
         first = run.epoch                                                         # dynamix
     began, evaluating, reached = time.perf_counter(), 0.0, 0.0
     with run or contextlib.nullcontext():
-        for epoch in range(first, options.epochs):
+        # The schedule goes by progress: behind larger batches its end is as many samples further on.
+        most = options.epochs if options.plain else 4 * options.epochs            # dynamix
+        for epoch in range(first, most):
             if options.plain:
                 sampler.set_epoch(epoch)
             for images, labels in loader:
@@ -92,7 +94,7 @@ def main():
                 shown = (f", accuracy {reached:.4f} after {time.perf_counter() - began - evaluating:.1f} s of training"
                          if options.evaluate else "")
                 print(f"epoch {epoch}: loss {float(loss):.3f}{shown}{sizes}", flush=True)
-            if reached >= options.target or (run and run.status.stop):
+            if reached >= options.target or (run and (run.status.stop or run.progress > steps - 1)):
                 break
     # Dynamix does as much itself: a thread of the group that is late would abort the process.
     if options.plain and world > 1:

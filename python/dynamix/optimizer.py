@@ -131,6 +131,12 @@ def swap_scaler(scaler: Any, run: Steps) -> Swap:
     return Swap(scaler, {"update": update})
 
 
+def _has_ended(scheduler: Any) -> bool:
+    """OneCycleLR refuses to go on behind its last step, which progress may reach within an epoch. It stays there."""
+    total = getattr(scheduler, "total_steps", None)
+    return isinstance(total, int) and scheduler.last_epoch >= total
+
+
 class Schedule:
     """A per-batch scheduler that advances by progress: where a step of the optimiser does as much as two steps of the base
     batch, the schedule advances by two. Counts how far it is, from where the scheduler stood when it joined."""
@@ -147,7 +153,7 @@ class Schedule:
                 original.step(instance, *args, **kwargs)
                 return
             target = int(run.progress + 1e-6)
-            while self.steps < target:
+            while self.steps < target and not _has_ended(instance):
                 self.steps += 1
                 original.step(instance)
 

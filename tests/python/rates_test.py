@@ -27,6 +27,8 @@ SCHEDULES = {
     "polynomial": lambda o: lr_scheduler.PolynomialLR(o, 40, 2.0),
     "cyclic": lambda o: lr_scheduler.CyclicLR(o, 0.01, 0.1, 4),
 }
+#: Shorter than `follow` trains.
+SHORT = {"short cycle": lambda o: lr_scheduler.OneCycleLR(o, 0.3, total_steps=5)}
 #: Of torch 1.13: all but ReduceLROnPlateau, which steps by a metric and is refused. Newer ones may have more.
 OF_TORCH = {"ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR",
             "ExponentialLR", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR",
@@ -44,9 +46,10 @@ def follow(rank, world, name, passed):
     optimizer = optimizer_of(model.parameters())
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        scheduler = SCHEDULES[name](optimizer) if passed else None
+        make = {**SCHEDULES, **SHORT}[name]
+        scheduler = make(optimizer) if passed else None
         run = dynamix.join(model, optimizer, scheduler=scheduler, rule="linear", agent="off")
-        scheduler = scheduler or SCHEDULES[name](optimizer)
+        scheduler = scheduler or make(optimizer)
         loader = run.loader(torch.utils.data.TensorDataset(torch.randn(43, 4)), batch_size=4)
         rates = []
         for _ in range(2):
@@ -60,7 +63,7 @@ def follow(rank, world, name, passed):
         # Torch's own CyclicLR cannot be copied.
         state = (scheduler if name == "cyclic" else copy.deepcopy(scheduler)).state_dict()
         run.close()
-    assert type(optimizer) is torch.optim.SGD and type(scheduler) is type(SCHEDULES[name](optimizer_of([nn.Parameter()])))
+    assert type(optimizer) is torch.optim.SGD and type(scheduler) is type(make(optimizer_of([nn.Parameter()])))
     # Torch itself warns of schedulers that step others, but in other words.
     return rates, sorted(state), [str(w.message) for w in warned if "optimizer.step()" in str(w.message)]
 
@@ -103,6 +106,19 @@ class Schedules(unittest.TestCase):
         for name in SCHEDULES:
             with self.subTest(schedule=name):
                 self.check(name, True, lambda _, progress: int(progress + 1e-6))
+
+    def test_of_one_cycle_stay_at_its_end(self):
+        """Torch's own refuses the step behind it, to which a step of much progress would go."""
+        rates, _, _ = ranks.run(follow, 2, "short cycle", True)[0]
+        self.assertGreater(rates[-1][0], 6)
+        optimizer = optimizer_of([nn.Parameter(torch.zeros(1))])
+        scheduler = SHORT["short cycle"](optimizer)
+        for _ in range(5):
+            optimizer.step()
+            scheduler.step()
+        for progress, rate in rates:
+            if progress > 5:
+                self.assertEqual(rate, optimizer.param_groups[0]["lr"])
 
     def test_that_do_not_join_are_left_alone(self):
         for name in ("step", "one cycle"):
