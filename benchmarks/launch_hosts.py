@@ -2,8 +2,10 @@
 """How soon `dynamix-node launch` has started the processes of many hosts, each behind an sshd in a network namespace.
 
     sudo benchmarks/launch_hosts.py --program build/release/node/dynamix-node --hosts 64
+    sudo benchmarks/launch_hosts.py --program build/release/node/dynamix-node --hosts 64 --waiting
 
-The processes are agents (`trainer = "client"`), which need no cores to train with. Prints seconds from the call to the
+All hosts share this machine's cores: with --waiting their processes only wait, so that what is left is launch's own work
+and ssh's; without it each loads Torch, half a second of a core. The processes are agents (`trainer = "client"`), which need no cores to train with. Prints seconds from the call to the
 first and to the last process's start and until all agents listen, and from Ctrl-C to the end of all. Needs root, sshd
 and iproute2; everything is in namespaces that end with it.
 """
@@ -26,7 +28,9 @@ WRAPPER = """#!/bin/sh
 # Says when it was started, and becomes dynamix-node.
 for word; do [ "$last" = --name ] && name=$word; last=$word; done
 [ -z "$name" ] || date +%s.%N >"{started}/$name"
-exec {program} "$@"
+{waiting}exec {program} "$@"
+"""
+WAITING = """[ -z "$name" ] || { mkdir -p agents; : >agents/0.sock; exec sleep 600; }
 """
 
 
@@ -77,8 +81,8 @@ def measure(arguments: argparse.Namespace, directory: pathlib.Path) -> dict[str,
     there, started = directory / "there", directory / "started"
     started.mkdir()
     wrapper = directory / "program"
-    wrapper.write_text(WRAPPER.format(started=started, program=pathlib.Path(arguments.program).resolve()),
-                       encoding="ascii")
+    wrapper.write_text(WRAPPER.format(started=started, program=pathlib.Path(arguments.program).resolve(),
+                                      waiting=WAITING if arguments.waiting else ""), encoding="ascii")
     wrapper.chmod(0o755)
     cluster = ('[cluster]\nname = "many"\n[training]\ntrainer = "client"\n[arbitrator]\npolicy = "goodput"\n'
                '[dashboard]\nlisten = ""\n')
@@ -116,6 +120,7 @@ def main() -> int:
     parser.add_argument("--program", required=True)
     parser.add_argument("--hosts", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--waiting", action="store_true", help="the hosts' processes do nothing")
     parser.add_argument("--apart", action="store_true", help=argparse.SUPPRESS)  # already in namespaces of its own
     arguments = parser.parse_args()
     if not arguments.apart:
