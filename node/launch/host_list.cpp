@@ -113,7 +113,9 @@ host_list parse_hostfile(std::string_view text) {
   while (!text.empty()) {
     auto line = take_item(text, '\n');
     line = trimmed(line.substr(0, line.find('#')));
-    line = line.substr(0, line.find_first_of(" \t:"));
+    line = line.substr(0, line.find_first_of(blanks));
+    if (const auto colon = line.find(':'); colon == line.rfind(':')) // "ada:4", and not an address of IPv6
+      line = line.substr(0, colon);
     if (!line.empty() && !hosts.expand(line))
       break;
   }

@@ -46,6 +46,7 @@ TEST(HostList, RefusesWhatNamesNoHosts) {
 TEST(HostList, ReadsHostfiles) {
   EXPECT_THAT(names(parse_hostfile("# the lab's\nada slots=4\n\nben:2  # slow\r\nada\ncy\tmax_slots=1")),
               ElementsAre("ada", "ben", "cy"));
+  EXPECT_THAT(names(parse_hostfile("fd00::7 slots=2")), ElementsAre("fd00::7")) << "which `init` then refuses as a name";
   EXPECT_THAT(parse_hostfile("# none\n").problem, HasSubstr("there is no host"));
 }
 
