@@ -219,7 +219,9 @@ TEST_F(KernelProcess, IsFoundByItsNumberInANamespaceOfProcesses) {
       child.order();
       const auto after = sample(*kernel);
       const auto seconds = after.training_cpu_seconds - before.training_cpu_seconds;
-      if (own_seconds < 0.9 * burnt_seconds || seconds < 0.9 * burnt_seconds ||
+      // Half: a busy kernel may refuse a switch its storage, and the slice counts as waiting then. Who is not found has
+      // 0.
+      if (own_seconds < 0.5 * burnt_seconds || seconds < 0.5 * burnt_seconds ||
           after.training_thread != child.process())
         return fmt::format("{} s of its own, {} s of process {}", own_seconds, seconds, child.process());
       return "";
