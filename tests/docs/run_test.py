@@ -67,6 +67,7 @@ class Reader:
         commands = self.directory / "bin"
         commands.mkdir()
         (commands / "dynamix-node").symlink_to(PROGRAM)
+        (commands / "python3").symlink_to(sys.executable)  # the one that has torch, whatever else is on the PATH
         # Torch 1.13's torchrun fails under Python 3.11 unless it redirects.
         (commands / "torchrun").write_text(f'#!/bin/sh\nexec {sys.executable} -m torch.distributed.run -r 1 -t 1 '
                                            f'--rdzv_backend c10d --rdzv_endpoint 127.0.0.1:0 "$@"\n', encoding="ascii")
