@@ -87,8 +87,8 @@ double false_alarms_an_hour(double deviation, double step_seconds) {
 
 int main() {
   for (const double deviation : {0.03, 0.1})
-    for (const double step : {0.1, 1.0})
-      std::printf("false_alarms noise %.2f step_seconds %.1f a_worker_and_hour %.3f\n", deviation, step,
+    for (const double step : {0.005, 0.02, 0.1, 1.0})
+      std::printf("false_alarms noise %.2f step_seconds %.3f a_worker_and_hour %.3f\n", deviation, step,
                   false_alarms_an_hour(deviation, step));
   for (const std::size_t workers : {std::size_t{4}, std::size_t{512}})
     for (const bool changing : {false, true}) {

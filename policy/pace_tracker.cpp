@@ -10,6 +10,7 @@ constexpr std::size_t points_max = 24;
 constexpr double near_batch = 0.1;             ///< relative distance within which measurements share a point
 constexpr double drift = 1;                    ///< standard deviations a step that are no evidence
 constexpr double threshold = 6;                ///< standard deviations of evidence that make a change
+constexpr double short_seconds = 0.02;         ///< steps below it make many an hour, and have to give more evidence
 constexpr double clipped = 1.5;                ///< standard deviations that a step counts as at most, for the noise
 constexpr double clipped_variance = 0.7785;    ///< of a standard normal number, where it is clipped so
 constexpr double first_variance = 0.1 * 0.1;   ///< of the logarithm, before anything is known
@@ -19,9 +20,15 @@ constexpr std::uint32_t averaged_steps = 100;  ///< of the pace
 constexpr std::uint32_t noise_known_steps = 5;
 constexpr double change_reported = 13.8; ///< of the logarithm, either way: a factor of a million
 
+/// By Siegmund's approximation steady noise gives x more evidence e^(2 * drift * x) times as rarely: so an hour has as
+/// many false alarms however short steps are.
+double threshold_of(double seconds) {
+  return threshold + std::max(0.0, std::log(short_seconds / seconds) / (2 * drift));
+}
+
 } // namespace
 
-bool pace_tracker::suspicion::add(double deviations, double ratio) {
+bool pace_tracker::suspicion::add(double deviations, double ratio, double enough) {
   evidence += deviations - drift;
   if (evidence <= 0) {
     *this = {};
@@ -29,7 +36,7 @@ bool pace_tracker::suspicion::add(double deviations, double ratio) {
   }
   ratio_sum += ratio;
   ++steps;
-  return evidence > threshold;
+  return evidence > enough;
 }
 
 pace_tracker::point* pace_tracker::find(double batch) {
@@ -69,8 +76,9 @@ void pace_tracker::measure(double batch, double seconds) {
   const double residual = ratio - pace_;
   const double variance = std::max(varied_steps_ == 0 ? first_variance : variance_, least_variance);
   const double deviations = residual / std::sqrt(variance);
-  const bool slower = slower_.add(deviations, ratio);
-  if (slower || faster_.add(-deviations, ratio)) {
+  const double enough = threshold_of(this->seconds(batch));
+  const bool slower = slower_.add(deviations, ratio, enough);
+  if (slower || faster_.add(-deviations, ratio, enough)) {
     const auto& found = slower ? slower_ : faster_;
     newest_change_ = std::exp(std::clamp(found.ratio_sum / found.steps - pace_, -change_reported, change_reported));
     pace_ = found.ratio_sum / found.steps;

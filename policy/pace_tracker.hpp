@@ -14,7 +14,8 @@ namespace dynamix::policy {
 /// measured since the first, so noise falls with the root of the steps. A change is found by Page's CUSUM ("Continuous
 /// inspection schemes", Biometrika 1954) on the logarithm of measured over expected seconds, in standard deviations
 /// that are measured too: a large change at the first step, a small one after some. By Siegmund's approximation
-/// ("Sequential Analysis", 1985) steady noise looks like a change once in 400,000 steps.
+/// ("Sequential Analysis", 1985) steady noise looks like a change once in 400,000 steps, or in two hours of steps below
+/// 20 ms.
 class pace_tracker {
 public:
   /// A step with this batch size computed for so many seconds. Ignored unless both are finite and > 0.
@@ -45,7 +46,7 @@ private:
     double ratio_sum = 0; ///< logarithms of measured over the curve's seconds
     std::uint32_t steps = 0;
 
-    bool add(double deviations, double ratio);
+    bool add(double deviations, double ratio, double enough);
   };
   point* find(double batch);
   void fit();

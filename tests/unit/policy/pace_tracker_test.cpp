@@ -30,6 +30,14 @@ TEST_F(PaceTracker, RaisesNoFalseAlarmInASteadyHour) {
   EXPECT_LE(tracker.changes(), 1U);
 }
 
+/// Six hours of steps of 2 ms, with noise alone: by what steps of 20 ms and more need they would raise 27.
+TEST_F(PaceTracker, RaisesNoMoreFalseAlarmsAnHourWhereStepsAreShort) {
+  for (int i = 0; i < 10'800'000; ++i)
+    step(64, 0.002 / 0.084);
+  EXPECT_LE(tracker.changes(), 6U);
+  EXPECT_GE(tracker.changes(), 1U) << "evidence need not be endless";
+}
+
 TEST_F(PaceTracker, FollowsALargeChangeAtItsFirstStepAndASmallOneWithinSix) {
   for (int i = 0; i < 100; ++i)
     step(64);
