@@ -167,7 +167,7 @@ void drawing::draw_workload() {
 }
 
 void drawing::draw_links() {
-  server = numbers_.uniform() < 0.25;
+  server = place(generator_axis::topology) < 0.25;
   // So that the exchange takes this share of the fastest kind's computing at the initial batch size.
   const double exchange = step_seconds * log_uniform(distribution::exchange_share, generator_axis::exchange_share);
   const double copies = server ? workers : 2.0 * (workers - 1) / workers;
@@ -178,7 +178,8 @@ void drawing::draw_links() {
 }
 
 void drawing::draw_changes() {
-  const auto drawn = static_cast<change>(1 + below(change_names.size() - 1));
+  const auto drawn = static_cast<change>(
+      1 + static_cast<std::size_t>(place(generator_axis::change_kind) * static_cast<double>(change_names.size() - 1)));
   const double share = uniform(distribution::slow_share, generator_axis::slow_share);
   const double mean_seconds = log_uniform(distribution::slow_seconds, generator_axis::slow_seconds);
   slow_factor_value = log_uniform(distribution::slow_factor, generator_axis::slow_factor);

@@ -35,8 +35,10 @@ enum class generator_axis : std::uint8_t {
   slow_seconds,
   slow_share,
   slow_factor,
+  topology,
+  change_kind, ///< of a changing scenario: a fifth of the range each for co-tenants, throttling, spot, congestion, all
 };
-inline constexpr std::size_t generator_axes = 20;
+inline constexpr std::size_t generator_axes = 22;
 
 /// Holds one axis at a place of its range, from 0 to below 1, and all else as drawn.
 struct pinned_axis {

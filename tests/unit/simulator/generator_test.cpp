@@ -99,6 +99,20 @@ struct course {
   double deviation = 0;
 };
 
+course course_of(const std::vector<double>& logs) {
+  course of;
+  for (const double each : logs)
+    of.mean += each / static_cast<double>(logs.size());
+  for (const double each : logs)
+    of.deviation += (each - of.mean) * (each - of.mean) / static_cast<double>(logs.size() - 1);
+  of.deviation = std::sqrt(of.deviation);
+  return of;
+}
+
+bool differ(const course& one, const course& other) {
+  return std::abs(one.mean - other.mean) > std::max(1e-3, 2 * std::max(one.deviation, other.deviation));
+}
+
 /// Whatever a drawn scenario claims to vary changes what happens. `static` keeps its batch size, so what only matters
 /// to other batch sizes is seen in how much an oracle gains over it.
 TEST_F(GeneratedScenarios, MoveTheTimeToTargetByEveryAxisMoreThanByTheirNoise) {
@@ -109,6 +123,7 @@ TEST_F(GeneratedScenarios, MoveTheTimeToTargetByEveryAxisMoreThanByTheirNoise) {
   const std::set<generator_axis> by_gain{fixed_share, sharpness, memory, initial_batch, noise_scale, noise_growth};
   // As many seconds are slow whether each slow-down is short or long: that is seen by who decides late.
   const std::set<generator_axis> by_delay{slow_seconds};
+  const std::set<generator_axis> of_kinds{change_kind}; // the test below
   const auto measure = [&](std::uint64_t seed, generator_axis axis, double place) {
     std::vector<double> logs;
     for (std::uint64_t run_seed = 1; run_seed <= 4; ++run_seed) {
@@ -127,17 +142,11 @@ TEST_F(GeneratedScenarios, MoveTheTimeToTargetByEveryAxisMoreThanByTheirNoise) {
       else
         logs.push_back(std::log(by_gain.contains(axis) ? fixed / seconds(cluster::policy_kind::step_oracle) : fixed));
     }
-    course of;
-    for (const double each : logs)
-      of.mean += each / static_cast<double>(logs.size());
-    for (const double each : logs)
-      of.deviation += (each - of.mean) * (each - of.mean) / static_cast<double>(logs.size() - 1);
-    of.deviation = std::sqrt(of.deviation);
-    return of;
+    return course_of(logs);
   };
   for (std::size_t i = 0; i < generator_axes; ++i) {
     const auto axis = static_cast<generator_axis>(i);
-    if (no_time.contains(axis))
+    if (no_time.contains(axis) || of_kinds.contains(axis))
       continue;
     // Not every scenario has a host without memory, a slow link, or a co-tenant.
     bool moved = false;
@@ -147,11 +156,52 @@ TEST_F(GeneratedScenarios, MoveTheTimeToTargetByEveryAxisMoreThanByTheirNoise) {
       const auto high = measure(seed, axis, 0.98);
       seen += std::to_string(low.mean) + " ± " + std::to_string(low.deviation) + " to " + std::to_string(high.mean) +
               " ± " + std::to_string(high.deviation) + "; ";
-      moved = std::abs(high.mean - low.mean) > std::max(1e-3, 2 * std::max(low.deviation, high.deviation));
+      moved = differ(low, high);
       if (moved)
         break;
     }
     EXPECT_TRUE(moved) << "axis " << i << ": " << seen;
+  }
+}
+
+/// Each kind of change, and all of them together, against the same scenario without its changes.
+TEST_F(GeneratedScenarios, MoveTheTimeToTargetByEachKindOfChangeMoreThanByTheirNoise) {
+  constexpr int kinds = 5; // co-tenants, throttling, spot, congestion, all
+  const auto measure = [&](std::uint64_t seed, int kind, bool changes) {
+    std::vector<double> logs;
+    for (std::uint64_t run_seed = 1; run_seed <= 4; ++run_seed) {
+      const pinned_axis pinned{generator_axis::change_kind, (kind + 0.5) / kinds};
+      auto loaded = load(generate_scenario(generated_for::training, seed, "", pinned));
+      loaded.file.arbitrator.policy = cluster::policy_kind::static_batch;
+      if (!changes) {
+        loaded.file.simulation.slow_every_seconds = loaded.file.simulation.congest_every_seconds = 0;
+        for (auto& host : loaded.file.hosts) {
+          host.emulate.clear();
+          host.join_at_seconds = host.leave_at_seconds = 0;
+        }
+      }
+      simulation run(std::move(loaded), std::vector<std::uint8_t>{}, run_seed);
+      while (run.advance()) {
+      }
+      EXPECT_EQ(run.result().failure, "");
+      logs.push_back(std::log(run.result().seconds_to_target));
+    }
+    return course_of(logs);
+  };
+  for (int kind = 0; kind < kinds; ++kind) {
+    // Not every scenario exchanges enough for congestion, or has a host that can leave.
+    bool moved = false;
+    std::string seen;
+    for (const std::uint64_t seed : {9U, 3U, 15U, 21U, 27U, 33U, 39U}) {
+      const auto still = measure(seed, kind, false);
+      const auto changing = measure(seed, kind, true);
+      seen += std::to_string(still.mean) + " ± " + std::to_string(still.deviation) + " to " +
+              std::to_string(changing.mean) + " ± " + std::to_string(changing.deviation) + "; ";
+      moved = differ(still, changing);
+      if (moved)
+        break;
+    }
+    EXPECT_TRUE(moved) << "kind " << kind << ": " << seen;
   }
 }
 
