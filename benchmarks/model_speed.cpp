@@ -24,9 +24,12 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", to_string(error).c_str());
   const auto batch = static_cast<std::uint32_t>(std::atoi(argv[2]));
   trainer::steady_clock time;
-  const auto measured = trainer::measure_step_times(
-      {.training = file.training, .seed = file.seed, .batches = {batch}, .seconds_per_batch = std::atof(argv[1])}, time,
-      [](const std::string&) {});
+  const auto measured = trainer::measure_step_times({.training = file.training,
+                                                     .seed = file.seed,
+                                                     .batches = {batch},
+                                                     .seconds_per_batch = std::atof(argv[1]),
+                                                     .workers = 1},
+                                                    time, [](const std::string&) {});
   if (!measured.problem.empty()) {
     std::fprintf(stderr, "%s\n", measured.problem.c_str());
     return 1;

@@ -194,7 +194,7 @@ void check_slots(checker& check, std::size_t index) {
   if (count < 2 && host.gpus.empty())
     return;
   const std::string key = fmt::format("host[{}]", index);
-  const std::string who = count < 2 ? fmt::format("host \"{}\" has GPUs for a training process", host.name)
+  const std::string who = count < 2 ? fmt::format("host \"{}\" has a GPU for its worker", host.name)
                                     : fmt::format("host \"{}\" has {} workers", host.name, count);
   const std::set<std::int32_t> distinct(host.gpus.begin(), host.gpus.end());
   check.require(distinct.size() == host.gpus.size(), {key + ".gpus"},
@@ -204,11 +204,12 @@ void check_slots(checker& check, std::size_t index) {
                             host.gpus.size(), count));
   check.require(host.roles.empty() || host.has(role::worker), {key + ".workers", key + ".gpus", key + ".roles"},
                 who + ", but not the role \"worker\"");
-  check.require(file.training.trainer == trainer_kind::client, {key + ".workers", key + ".gpus"},
-                who + (count < 2 ? "; that needs training.trainer = \"client\" (training.device chooses the built-in "
-                                   "trainer's)"
-                                 : "; that needs training.trainer = \"client\". With the built-in trainer write a "
-                                   "[[host]] for each, or host.count"));
+  check.require(count < 2 || file.training.trainer == trainer_kind::client, {key + ".workers", key + ".gpus"},
+                who +
+                    "; that needs training.trainer = \"client\". With the built-in trainer write a [[host]] for each, "
+                    "or host.count");
+  check.require(count > 1 || file.training.trainer == trainer_kind::client || file.training.device != "cpu",
+                {key + ".gpus", "training.device"}, who + ", but training.device is \"cpu\"");
   check.require(count < 2 || file.arbitrator.topology != arbitration_topology::tree,
                 {key + ".workers", key + ".gpus", "arbitrator.topology"},
                 who + ", which does not go with arbitrator.topology = \"tree\" yet");

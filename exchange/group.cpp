@@ -13,7 +13,7 @@ namespace dynamix::exchange {
 namespace {
 
 template <typename Scalar>
-class own_bucket final : public bucket {
+class own_bucket : public bucket {
 public:
   own_bucket(std::size_t gradients, std::size_t sums) : gradients_(gradients), sums_(sums) {}
   std::variant<std::span<float>, std::span<double>> gradients() override { return std::span(gradients_); }
@@ -24,6 +24,15 @@ public:
 private:
   std::vector<Scalar> gradients_;
   std::vector<double> sums_;
+};
+
+class own_items final : public own_bucket<float> {
+public:
+  using own_bucket::own_bucket;
+  std::vector<std::uint32_t>* touched() override { return &touched_; }
+
+private:
+  std::vector<std::uint32_t> touched_;
 };
 
 class own_row final : public gathering {
@@ -49,6 +58,11 @@ public:
     if (type == element::float64)
       return std::make_unique<own_bucket<double>>(gradients, sums);
     return std::make_unique<own_bucket<float>>(gradients, sums);
+  }
+  std::unique_ptr<bucket> make_sparse_bucket(std::size_t items, std::size_t item_floats, std::size_t sums) override {
+    if (size_ > 1) // as peers that sum all they have
+      return make_bucket(element::float32, items * item_floats, sums);
+    return std::make_unique<own_items>(items * item_floats, sums);
   }
   std::unique_ptr<gathering> all_gather(std::span<const std::int64_t> row) override {
     std::vector<std::int64_t> rows(row.size() * size_);

@@ -111,7 +111,7 @@ public:
   /// A bucket of so many gradients and so many sums (not both 0), all zero.
   virtual std::unique_ptr<bucket> make_bucket(element type, std::size_t gradients, std::size_t sums) = 0;
   /// A bucket of float32 gradients that are items of `item_floats` numbers each, few of which are touched in a step: an
-  /// embedding's rows. A group that does not compress makes a plain bucket of them.
+  /// embedding's rows. A group that does not compress, of more than one member, makes a plain bucket of them.
   virtual std::unique_ptr<bucket> make_sparse_bucket(std::size_t items, std::size_t item_floats, std::size_t sums) {
     return make_bucket(element::float32, items * item_floats, sums);
   }

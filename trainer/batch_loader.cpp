@@ -113,6 +113,7 @@ batch_loader::batch_loader(const dataset& data, channel_statistics statistics, t
 batch_loader::~batch_loader() = default;
 
 sample_batch batch_loader::load(std::span<const std::uint32_t> samples) {
+  copied_.wait();
   if (ahead_ && ahead_->take(samples, augmentation_, used_)) {
     ++expected_batches_;
   } else {
@@ -123,6 +124,7 @@ sample_batch batch_loader::load(std::span<const std::uint32_t> samples) {
 }
 
 sample_batch batch_loader::load(index_range range) {
+  copied_.wait();
   reserve(used_, static_cast<std::int64_t>(range.count));
   fill(used_, 0, range.count, augmentation_, [&](std::uint64_t row) { return range.first + row; });
   return give(used_, range.count);
@@ -143,14 +145,18 @@ void batch_loader::expect(std::span<const std::uint32_t> samples) {
 void batch_loader::reserve(buffer& into, std::int64_t rows) const {
   if (into.inputs.defined() && into.inputs.size(0) >= rows)
     return;
+  // Memory of the host that a device copies from by itself, where there is one.
+  const auto of = [&](torch::ScalarType type) { return torch::TensorOptions(type).pinned_memory(device_.is_cuda()); };
   buffer made; // whole or not at all: memory may be short, and then half a batch is tried
   if (data_.choices) {
-    made = {torch::empty({rows, 1 + std::int64_t{candidates}}, torch::kInt64), torch::empty({rows}, torch::kInt64)};
+    made = {torch::empty({rows, 1 + std::int64_t{candidates}}, of(torch::kInt64)),
+            torch::empty({rows}, of(torch::kInt64))};
   } else if (data_.context > 0) {
-    made = {torch::empty({rows, data_.context}, torch::kInt64), torch::empty({rows, data_.context}, torch::kInt64)};
+    made = {torch::empty({rows, data_.context}, of(torch::kInt64)),
+            torch::empty({rows, data_.context}, of(torch::kInt64))};
   } else {
-    made = {torch::empty({rows, data_.channels, data_.height, data_.width}, torch::kFloat32),
-            torch::empty({rows}, torch::kInt64)};
+    made = {torch::empty({rows, data_.channels, data_.height, data_.width}, of(torch::kFloat32)),
+            torch::empty({rows}, of(torch::kInt64))};
   }
   into = std::move(made);
 }
@@ -216,9 +222,14 @@ void batch_loader::fill(const buffer& into, std::uint64_t first, std::uint64_t l
     fill_images(into, first, last, changes, sample_at);
 }
 
-sample_batch batch_loader::give(const buffer& from, std::uint64_t count) const {
+sample_batch batch_loader::give(const buffer& from, std::uint64_t count) {
   const auto rows = static_cast<std::int64_t>(count);
-  return {from.inputs.narrow(0, 0, rows).to(device_), from.labels.narrow(0, 0, rows).to(device_)};
+  const auto given = [&](const torch::Tensor& all) {
+    return all.narrow(0, 0, rows).to(device_, /*non_blocking=*/true);
+  };
+  sample_batch batch{given(from.inputs), given(from.labels)};
+  copied_ = device_event(device_);
+  return batch;
 }
 
 } // namespace dynamix::trainer

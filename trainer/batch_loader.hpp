@@ -2,6 +2,7 @@
 
 #include "client/proportional_split.hpp"
 #include "trainer/dataset.hpp"
+#include "trainer/device_copies.hpp"
 
 #include <torch/torch.h>
 
@@ -60,7 +61,7 @@ private:
   class ahead;
 
   void reserve(buffer& into, std::int64_t rows) const;
-  sample_batch give(const buffer& from, std::uint64_t count) const;
+  sample_batch give(const buffer& from, std::uint64_t count);
   /// Rows [first, last) of a batch; may run in several threads at once for rows of their own.
   template <class SampleAt>
   void fill(const buffer& into, std::uint64_t first, std::uint64_t last, const augmentation& changes,
@@ -79,6 +80,7 @@ private:
   augmentation augmentation_;
   torch::Device device_;
   buffer used_;
+  device_event copied_;          ///< of what was in `used_` to the device
   std::unique_ptr<ahead> ahead_; ///< null without threads
   std::uint64_t expected_batches_ = 0;
 };

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <optional>
 #include <set>
 #include <span>
 #include <stdexcept>
@@ -51,14 +53,33 @@ double sum_of_squares(exchange::bucket& of, std::size_t row_floats, std::size_t 
   });
 }
 
+/// Whoever holds a view keeps the bucket, into which a reduction that was given up may still write.
+torch::Tensor flat_view(const std::shared_ptr<exchange::bucket>& sum, std::int64_t count, torch::ScalarType type,
+                        bool pinned) {
+  struct memory {
+    std::shared_ptr<exchange::bucket> bucket;
+    std::optional<pinned_memory> pinned;
+  };
+  const auto kept = std::make_shared<memory>();
+  kept->bucket = sum;
+  return std::visit(
+      [&](auto gradients) {
+        if (pinned)
+          kept->pinned.emplace(gradients.data(), gradients.size_bytes());
+        return torch::from_blob(
+            gradients.data(), {count}, [kept](void*) {}, type);
+      },
+      sum->gradients());
+}
+
 } // namespace
 
 gradient_reducer::gradient_reducer(std::vector<torch::Tensor> parameters, exchange::group& peers, const clock& time,
                                    std::size_t bucket_bytes, std::vector<std::size_t> row_floats,
-                                   std::size_t slot_floats, double top_k)
+                                   std::size_t slot_floats, double top_k, std::unique_ptr<device_copies> copies)
     : parameters_(std::move(parameters)), views_(parameters_.size()), row_floats_(std::move(row_floats)),
       bucket_of_(parameters_.size()), filled_(parameters_.size()), peers_(peers), time_(time),
-      slot_floats_(slot_floats), top_k_(peers.size() > 1 ? top_k : 0) {
+      slot_floats_(slot_floats), top_k_(peers.size() > 1 ? top_k : 0), copies_(std::move(copies)) {
   if (parameters_.empty())
     throw std::invalid_argument("a model without parameters cannot be trained");
   const auto type = parameters_[0].scalar_type();
@@ -115,6 +136,7 @@ void gradient_reducer::pack(std::size_t bucket_bytes) {
 }
 
 void gradient_reducer::add_bucket(const std::vector<std::size_t>& members, std::size_t row_floats, std::size_t slots) {
+  const bool dense = members.empty() || row_floats_[members[0]] == 0;
   std::int64_t count = 0;
   for (const auto i : members)
     count += parameters_[i].numel();
@@ -127,19 +149,17 @@ void gradient_reducer::add_bucket(const std::vector<std::size_t>& members, std::
                .members = members,
                .floats = floats,
                .row_floats = row_floats};
-  if (row_floats != 0 && row_floats_[members[0]] == 0) { // dense
+  if (row_floats != 0 && dense) {
     if (added.sum->touched() != nullptr)
       added.rest.resize(floats);
     else
       added.row_floats = 0; // it is sent whole, so thinning it would only lose
   }
-  // Whoever holds a view keeps the bucket, into which a reduction that was given up may still write.
-  const auto flat = std::visit(
-      [&](auto gradients) {
-        return torch::from_blob(
-            gradients.data(), {count}, [kept = added.sum](void*) {}, type);
-      },
-      added.sum->gradients());
+  auto flat = flat_view(added.sum, count, type, copies_ != nullptr);
+  if (copies_ != nullptr && dense) {
+    added.host = flat;
+    flat = added.device = torch::empty({count}, torch::TensorOptions(type).device(copies_->device()));
+  }
   std::int64_t offset = 0;
   for (const auto i : members) {
     views_[i] = flat.narrow(0, offset, parameters_[i].numel()).view(parameters_[i].sizes());
@@ -152,7 +172,8 @@ void gradient_reducer::add_bucket(const std::vector<std::size_t>& members, std::
 void gradient_reducer::begin(std::uint32_t batch, slot_source slot) {
   batch_ = batch;
   slot_ = std::move(slot);
-  next_launch_ = 0;
+  next_ = 0;
+  sent_ = false;
   own_sum_square_ = 0;
   active_ = true;
   accumulating_ = false;
@@ -163,7 +184,7 @@ void gradient_reducer::begin(std::uint32_t batch, slot_source slot) {
   }
   for (auto& bucket : buckets_) {
     bucket.missing = bucket.members.size();
-    if (bucket.sum->touched() != nullptr)
+    if (bucket.sum->touched() != nullptr && !bucket.device.defined()) // else it is copied over
       clear_rows(bucket);
   }
 }
@@ -196,13 +217,14 @@ void gradient_reducer::fill_rows(bucket& sparse, std::size_t parameter, const to
   } else {
     if (touched == nullptr)
       view.zero_(); // of the step before
-    const auto sums = gradient.coalesce();
-    const auto numbers = sums.indices()[0].to(torch::kCPU);
-    const auto values = sums.values().to(torch::kCPU).contiguous();
+    // A row comes as often as samples touch it. Adding it here saves the sort of `coalesce`, with the same sums.
+    const auto numbers = gradient._indices()[0].to(torch::kCPU).contiguous();
+    const auto values = gradient._values().to(torch::kCPU).contiguous();
     const auto* from = values.data_ptr<float>();
     for (std::int64_t i = 0; i < numbers.size(0); ++i, from += sparse.row_floats) {
       const auto row = static_cast<std::uint32_t>(numbers.data_ptr<std::int64_t>()[i]);
-      std::copy_n(from, sparse.row_floats, own.data() + row * sparse.row_floats);
+      auto* into = own.data() + row * sparse.row_floats;
+      std::transform(from, from + sparse.row_floats, into, into, std::plus());
       rows.push_back(row);
     }
   }
@@ -227,12 +249,16 @@ void gradient_reducer::take(std::size_t parameter, const torch::Tensor& gradient
     views_[parameter].copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
   filled_[parameter] = true;
   if (--into.missing == 0)
-    launch_ready();
+    advance();
 }
 
-void gradient_reducer::launch_ready() {
-  while (next_launch_ < buckets_.size() && buckets_[next_launch_].missing == 0)
-    launch(buckets_[next_launch_++]);
+/// Sends off what is complete, in the order that is the same on all ranks; where a device computes, begins to copy it.
+void gradient_reducer::advance() {
+  for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_)
+    if (auto& full = buckets_[next_]; copies_ == nullptr)
+      launch(full);
+    else if (full.device.defined())
+      full.copied = copies_->to_host(full.host, full.device);
 }
 
 void gradient_reducer::fill_slots() {
@@ -285,9 +311,12 @@ void gradient_reducer::launch(bucket& full) {
     keep_largest(full);
   if (slot_floats_ > 0 && &full == &buckets_[slot_bucket_])
     fill_slots();
-  if (auto* rows = full.sum->touched())
-    std::ranges::sort(*rows); // parameters come in any order
-  double square = 0;          // of b_i g_i, of which a worker without samples has none
+  if (auto* rows = full.sum->touched()) { // parameters come in any order, and a row as often as it was touched
+    std::ranges::sort(*rows);
+    const auto repeated = std::ranges::unique(*rows);
+    rows->erase(repeated.begin(), repeated.end());
+  }
+  double square = 0; // of b_i g_i, of which a worker without samples has none
   if (batch_ > 0)
     square = std::visit(
         [&](auto gradients) {
@@ -302,25 +331,39 @@ void gradient_reducer::launch(bucket& full) {
   full.sum->start();
 }
 
-reduction gradient_reducer::finish() {
+void gradient_reducer::send() {
   torch::NoGradGuard no_gradient;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!filled_[i] && parameters_[i].grad().defined()) // reached by an earlier backward of the step only
       take(i, parameters_[i].grad());
     if (filled_[i])
       continue;
-    if (buckets_[bucket_of_[i]].sum->touched() == nullptr)
+    auto& bucket = buckets_[bucket_of_[i]];
+    if (bucket.sum->touched() == nullptr || bucket.device.defined())
       views_[i].zero_();
-    --buckets_[bucket_of_[i]].missing;
+    --bucket.missing;
   }
   active_ = false;
-  launch_ready();
+  advance();
+  if (copies_ != nullptr)
+    for (auto& bucket : buckets_) {
+      bucket.copied.wait();
+      launch(bucket);
+    }
+  sent_ = true;
+}
 
+reduction gradient_reducer::finish() {
+  torch::NoGradGuard no_gradient;
+  if (!sent_)
+    send();
   reduction result;
   if (batch_ > 0)
     result.own_square = own_sum_square_ / (static_cast<double>(batch_) * batch_);
   for (auto& bucket : buckets_)
     await(bucket, result);
+  if (copies_ != nullptr)
+    copies_->join();
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     parameters_[i].mutable_grad() = views_[i].to(parameters_[i].device());
   return result;
@@ -347,6 +390,8 @@ void gradient_reducer::await(bucket& sent, reduction& result) {
           result.slots.assign(gradients.begin() + static_cast<std::ptrdiff_t>(sent.floats), gradients.end());
       },
       sent.sum->gradients());
+  if (sent.device.defined())
+    copies_->to_device(sent.device, sent.host);
 }
 
 } // namespace dynamix::trainer

@@ -4,6 +4,7 @@
 
 #include "exchange/group.hpp"
 #include "trainer/clock.hpp"
+#include "trainer/device_copies.hpp"
 #include "trainer/step_times.hpp"
 
 #include <torch/torch.h>
@@ -50,17 +51,23 @@ using slot_source = std::function<std::vector<float>()>;
 /// of its generation is lost. Noise and norms are of what was sent. (Lin et al., Deep Gradient Compression, arXiv
 /// 1712.01887, without its momentum correction.)
 ///
+/// Where parameters lie on a device, so do the gradients: dense buckets are packed there, and copied to the host's
+/// memory and back beside what the device computes. Nothing waits for the device but `send`, which follows backward's
+/// end on the host and sends each bucket off as its copy arrives, while the device still computes the others. Rows of
+/// sparse parameters are taken to the host as backward reaches them, last of all.
+///
 /// |.|^2 is summed here rather than by BLAS, in one order on every machine: what follows from it (gains, clipping) must
 /// not differ in the last bit between hosts.
 class gradient_reducer {
 public:
-  /// `parameters`: leaves that require a gradient, all float32 or all float64. `bucket_bytes` > 0; a parameter that is
-  /// larger has a bucket of its own. `row_floats`: of each parameter, the length of its rows if it is sparse, or 0;
-  /// empty: none is. Float64 parameters count as dense. `slot_floats`: of a worker's slot; 0: there are none. `top_k`:
-  /// the share of dense float32 gradients that is sent, in [0, 1); 0, or without peers: all.
+  /// `parameters`: leaves that require a gradient, all float32 or all float64, on one device. `bucket_bytes` > 0; a
+  /// parameter that is larger has a bucket of its own. `row_floats`: of each parameter, the length of its rows if it is
+  /// sparse, or 0; empty: none is. Float64 parameters count as dense. `slot_floats`: of a worker's slot; 0: there are
+  /// none. `top_k`: the share of dense float32 gradients that is sent, in [0, 1); 0, or without peers: all. `copies`:
+  /// between the parameters' device and the host; null where that is the CPU.
   gradient_reducer(std::vector<torch::Tensor> parameters, exchange::group& peers, const clock& time,
                    std::size_t bucket_bytes, std::vector<std::size_t> row_floats = {}, std::size_t slot_floats = 0,
-                   double top_k = 0);
+                   double top_k = 0, std::unique_ptr<device_copies> copies = nullptr);
   /// Takes the gradients away from the parameters.
   ~gradient_reducer();
   gradient_reducer(const gradient_reducer&) = delete;
@@ -75,8 +82,11 @@ public:
   /// Instead of `begin`, once one of several backwards has failed: the step's gradients are computed anew. What is on
   /// its way already stays, as it was complete.
   void begin_again();
-  /// Waits for the sums and leaves the global batch's mean gradient in the parameters. A parameter that backward did
-  /// not reach counts as zero. Throws exchange::error.
+  /// After backward: sends off what is not yet on its way. A parameter that backward did not reach counts as zero.
+  /// Returns when the device has computed all gradients, and they are on their way.
+  void send();
+  /// Sends, unless `send` has. Waits for the sums and leaves the global batch's mean gradient in the parameters. Throws
+  /// exchange::error.
   reduction finish();
 
 private:
@@ -88,6 +98,9 @@ private:
     std::vector<float> rest;               ///< of earlier steps' gradients, where the largest numbers are sent
     std::uint32_t rest_batch = 0;          ///< times whose samples the rest counts; 0: there is none yet
     std::size_t missing = 0;               ///< of their gradients
+    torch::Tensor host = {};               ///< the gradients in `sum`, flat, where a device has them too
+    torch::Tensor device = {};             ///< as flat; undefined where there is no device, or for sparse parameters
+    device_event copied = {};              ///< to the host
     double launched_seconds = 0;
   };
 
@@ -99,7 +112,7 @@ private:
   void accept(std::size_t parameter, const torch::Tensor& gradient);
   void take(std::size_t parameter, const torch::Tensor& gradient);
   void keep_largest(bucket& full);
-  void launch_ready();
+  void advance();
   void launch(bucket& full);
   void await(bucket& sent, reduction& result);
 
@@ -117,10 +130,12 @@ private:
   std::size_t slot_bucket_ = 0; ///< where there are slots
   slot_source slot_;
   std::uint32_t batch_ = 0;
-  std::size_t next_launch_ = 0;
+  std::size_t next_ = 0; ///< bucket to send off, or to copy to the host
   bool active_ = false;
+  bool sent_ = false;
   bool accumulating_ = false;
-  double own_sum_square_ = 0; ///< |b_i g_i|^2
+  double own_sum_square_ = 0;             ///< |b_i g_i|^2
+  std::unique_ptr<device_copies> copies_; ///< last: its copies end before the memory does
 };
 
 } // namespace dynamix::trainer

@@ -21,10 +21,14 @@ torch::Tensor loss_sum(const torch::Tensor& answers, const torch::Tensor& labels
          labels_a_sample(labels);
 }
 
-double count_correct(const torch::Tensor& logits, const torch::Tensor& labels) {
+torch::Tensor correct_sum(const torch::Tensor& logits, const torch::Tensor& labels) {
   if (labels.size(0) == 0)
-    return 0;
-  return static_cast<double>(logits.argmax(-1).eq(labels).sum().item<std::int64_t>()) / labels_a_sample(labels);
+    return torch::zeros({}, torch::kFloat64);
+  return logits.argmax(-1).eq(labels).sum().to(torch::kFloat64) / labels_a_sample(labels);
+}
+
+double count_correct(const torch::Tensor& logits, const torch::Tensor& labels) {
+  return correct_sum(logits, labels).item<double>();
 }
 
 } // namespace dynamix::trainer

@@ -14,5 +14,7 @@ torch::Tensor loss_sum(const torch::Tensor& answers, const torch::Tensor& labels
 
 /// How many samples' worth of labels have the largest logit: a sample of which half the labels do counts 0.5.
 double count_correct(const torch::Tensor& logits, const torch::Tensor& labels);
+/// The same as a float64 tensor of one number, which a device may still be computing.
+torch::Tensor correct_sum(const torch::Tensor& logits, const torch::Tensor& labels);
 
 } // namespace dynamix::trainer

@@ -83,7 +83,7 @@ loop_options options_for(const session_options& options) {
           .checkpoint_directory = options.checkpoint_directory,
           .keep_checkpoints = file.run.keep_checkpoints,
           .write_file = options.write_file,
-          .device = device_for(file.training.device)};
+          .device = device_for(file.training.device, options.host->gpus)};
 }
 
 exchange::form form_of(cluster::compression_kind kind) {
@@ -141,7 +141,9 @@ struct session::body {
   body(session_options given, clock& clock) : options(std::move(given)), time(clock) {
     set_compute_threads(static_cast<int>(options.file->training.threads));
     limit_tensor_memory(memory_limit_of(options.file->training));
-    problem = load_data(*options.file, train_data, test_data).message;
+    problem = check_device(options.file->training.device, options.host->gpus);
+    if (problem.empty())
+      problem = load_data(*options.file, train_data, test_data).message;
     auto model_options = model_of(*options.file);
     if (problem.empty() && !model_options.script.empty())
       problem = digest_script(model_options.script, script_digest);

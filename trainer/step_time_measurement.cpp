@@ -26,7 +26,7 @@ class stepper {
 public:
   stepper(const step_time_request& request, const dataset& data, clock& time)
       : time_(time), device_(device_for(request.training.device)), model_(make_model(request, data, device_)),
-        loader_(data, measure_channels(data), device_),
+        loader_(data, measure_channels(data), device_), peers_(exchange::make_silent_group(request.workers)),
         step_(model_, loader_, *peers_, time_, never_, settings_of(request.training)),
         optimizer_(request.training, step_.parameters()), random_(request.seed),
         data_size_(static_cast<std::uint32_t>(data.size())), evaluation_batch_(evaluation_batch_of(request.training)),
@@ -77,8 +77,7 @@ private:
   torch::Device device_;
   torch::nn::Sequential model_;
   batch_loader loader_;
-  std::unique_ptr<exchange::group> peers_ =
-      exchange::make_silent_group(2); ///< without peers a worker trains differently
+  std::unique_ptr<exchange::group> peers_;
   exchange::interruption never_;
   training_step step_;
   optimizer optimizer_;

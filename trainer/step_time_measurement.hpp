@@ -18,6 +18,7 @@ struct step_time_request {
   std::uint64_t seed = 1;
   std::vector<std::uint32_t> batches; ///< >= 1
   double seconds_per_batch = 1;       ///< spent on each, > 0
+  std::uint32_t workers = 2;          ///< of the group, >= 1; one alone does nothing that only an exchange needs
 };
 
 struct measured_step {

@@ -24,6 +24,10 @@ std::vector<std::size_t> rows_of_embeddings(torch::nn::Sequential& model,
   return floats;
 }
 
+torch::Device device_of(const std::vector<torch::Tensor>& parameters) {
+  return parameters.empty() ? torch::kCPU : parameters[0].device();
+}
+
 sampling_model* as_sampling_model(torch::nn::Sequential& model) {
   return model->size() == 1 ? dynamic_cast<sampling_model*>(model->ptr(0).get()) : nullptr;
 }
@@ -41,9 +45,9 @@ step_settings step_settings_of(const cluster::training& training) {
 training_step::training_step(torch::nn::Sequential model, batch_loader& loader, exchange::group& peers, clock& time,
                              const exchange::interruption& stop, step_settings settings)
     : model_(std::move(model)), sampling_(as_sampling_model(model_)), loader_(loader), time_(time), stop_(stop),
-      settings_(settings), parameters_(model_->parameters()),
+      settings_(settings), parameters_(model_->parameters()), on_device_(!device_of(parameters_).is_cpu()),
       reducer_(parameters_, peers, time, settings.bucket_bytes, rows_of_embeddings(model_, parameters_),
-               settings.slot_floats, settings.top_k) {}
+               settings.slot_floats, settings.top_k, copies_for(device_of(parameters_))) {}
 
 void training_step::begin(std::uint64_t seed, std::span<const std::uint32_t> next) {
   torch::manual_seed(seed);
@@ -98,9 +102,23 @@ void training_step::pass(std::span<const std::uint32_t> samples, double slowdown
                          slot_source slot) {
   reducer_.begin(static_cast<std::uint32_t>(samples.size()), std::move(slot));
   const step_result before = result;
+  const auto begin = [&] {
+    part_begun_seconds_.reset();
+    sums_.clear();
+    result = before;
+  };
+  begin();
   while (!samples.empty() && !pass_in_parts(samples, slowdown, result)) {
     reducer_.begin_again();
-    result = before;
+    begin();
+  }
+  if (on_device_ && !samples.empty()) {
+    reducer_.send(); // until then it computes
+    end_part(slowdown, result);
+  }
+  for (const auto& [loss, correct] : sums_) {
+    result.loss += loss.item<double>();
+    result.correct += correct.item<double>();
   }
 }
 
@@ -136,19 +154,24 @@ void training_step::pass_part(std::span<const std::uint32_t> samples, std::span<
   const double start = time_.now_seconds();
   const auto batch = loader_.load(samples);
   loader_.expect(next);
-  const double loaded = time_.now_seconds();
-  part_begun_seconds_ = loaded;
+  if (!part_begun_seconds_) { // a device computes the part before while this one is loaded
+    part_begun_seconds_ = time_.now_seconds();
+    result.data_seconds += *part_begun_seconds_ - start;
+  }
   const auto [logits, labels] = answer(batch.inputs, batch.labels);
   const auto loss = loss_sum(logits, labels, settings_.label_smoothing);
   loss.backward();
   // The exchange runs on; what follows costs the step nothing while it does.
-  result.loss += loss.item<double>();
-  result.correct += count_correct(logits.detach(), labels);
-  const double compute_seconds = time_.now_seconds() - loaded;
+  sums_.emplace_back(loss.detach(), correct_sum(logits.detach(), labels));
+  if (!on_device_)
+    end_part(slowdown, result);
+}
+
+void training_step::end_part(double slowdown, step_result& result) {
+  const double compute_seconds = time_.now_seconds() - *part_begun_seconds_;
   part_begun_seconds_.reset();
   const double delay_seconds = emulation_delay_seconds(slowdown, compute_seconds);
   sleep_unless_raised(time_, stop_, delay_seconds);
-  result.data_seconds += loaded - start;
   result.compute_seconds += compute_seconds + delay_seconds;
 }
 

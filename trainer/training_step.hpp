@@ -14,6 +14,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace dynamix::trainer {
@@ -73,6 +74,8 @@ private:
   /// `next`: the part behind it.
   void pass_part(std::span<const std::uint32_t> samples, std::span<const std::uint32_t> next, double slowdown,
                  step_result& result);
+  /// Takes note of what has been computed since the part began, and is as slow as it is to be.
+  void end_part(double slowdown, step_result& result);
 
   torch::nn::Sequential model_;
   sampling_model* sampling_; ///< the model, if it is one
@@ -82,8 +85,10 @@ private:
   const exchange::interruption& stop_;
   step_settings settings_;
   std::vector<torch::Tensor> parameters_;
+  const bool on_device_; ///< which computes while the host goes on: the step has computed when its gradients are there
   gradient_reducer reducer_;
-  std::optional<double> part_begun_seconds_; ///< while one is computed
+  std::optional<double> part_begun_seconds_; ///< while one is computed; the first of the step on a device
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> sums_; ///< of each part: its loss, and what it answered right
 };
 
 /// Sleeps, and throws exchange::error as soon as `stop` is raised.

@@ -148,6 +148,7 @@ TEST_P(RefusedSlots, SayWhereAndWhatGoesTogether) {
 }
 
 const std::string built_in = "[cluster]\nname = \"shared\"\n[batch]\nlowest = 16\n";
+const std::string on_cpu = "[cluster]\nname = \"shared\"\n[training]\ndevice = \"cpu\"\n";
 
 INSTANTIATE_TEST_SUITE_P(
     , RefusedSlots,
@@ -156,7 +157,8 @@ INSTANTIATE_TEST_SUITE_P(
                      "f.toml:12:11: host \"ada\" has 4 workers; that needs training.trainer = \"client\"", built_in},
         refused_host{"gpus = [0, 1]\n",
                      "f.toml:12:8: host \"ada\" has 2 workers; that needs training.trainer = \"client\"", built_in},
-        refused_host{"gpus = [2]\n", "f.toml:12:8: host \"ada\" has GPUs for a training process; that needs", built_in},
+        refused_host{"gpus = [2]\n",
+                     "f.toml:12:8: host \"ada\" has a GPU for its worker, but training.device is \"cpu\"", on_cpu},
         refused_host{"workers = 3\ngpus = [0, 1]\n", "f.toml:12:11: host.gpus names 2 and host.workers is 3"},
         refused_host{"gpus = [1, 1]\n", "f.toml:12:8: host.gpus holds a number twice"},
         refused_host{"workers = 257\n", "f.toml:12:11: host.workers is 257; it must be"},

@@ -193,6 +193,64 @@ TEST(GradientReducer, KeepsTheRestPerSampleWhereBatchesChange) {
   });
 }
 
+/// Where parameters lie on a device, gradients are packed there and copied. Here the copies are within the host's
+/// memory, so what they are copied to and fro for can be compared: the same bits, also of rows, of the largest numbers,
+/// and of what backward does not reach.
+TEST(GradientReducer, SumsTheSameByWayOfADevicesMemory) {
+  constexpr std::int64_t rows = 500;
+  constexpr std::int64_t row_floats = 16;
+  for (const double top_k : {0.0, 0.2}) {
+    std::array<std::vector<torch::Tensor>, 2> gradients;
+    std::array<std::vector<double>, 2> numbers;
+    for (const bool by_device : {false, true})
+      exchange::run_ranks(2, [&](std::uint32_t rank, std::unique_ptr<exchange::group>& peers) {
+        exchange::compression_counts counts;
+        peers = exchange::compress(std::move(peers), exchange::form::gather, counts);
+        torch::Tensor rows_of;
+        torch::Tensor dense;
+        {
+          static std::mutex one_generator;
+          const std::lock_guard lock(one_generator);
+          torch::manual_seed(3);
+          rows_of = torch::randn({rows, row_floats});
+          dense = torch::randn({row_floats, 2'000});
+        }
+        rows_of.requires_grad_();
+        dense.requires_grad_();
+        auto unreached = torch::ones({30}, torch::requires_grad());
+        steady_clock time;
+        gradient_reducer reducer({rows_of, unreached, dense}, *peers, time, 1024, {row_floats, 0, 0}, 2, top_k,
+                                 by_device ? std::make_unique<device_copies>(torch::kCPU) : nullptr);
+        for (int step = 0; step < 4; ++step) {
+          const std::uint32_t batch = step == 2 && rank == 1 ? 0 : 8; // in two parts
+          reducer.begin(batch, [&] { return std::vector<float>{1.5F, static_cast<float>(rank)}; });
+          for (std::int64_t part = 0; part < 2 && batch > 0; ++part) {
+            reducer.accumulate(part == 0);
+            const auto chosen = torch::arange(4) * (part + 1) + 3 * step + static_cast<std::int64_t>(rank);
+            auto loss = torch::embedding(rows_of, chosen, -1, false, /*sparse=*/true).mm(dense).square().sum();
+            if (step == 1)
+              loss = loss + unreached.sum();
+            loss.backward();
+          }
+          reducer.send();
+          const auto result = reducer.finish();
+          EXPECT_EQ(result.slots, (std::vector<float>{1.5F, 0, 1.5F, 1}));
+          if (rank == 0) {
+            for (const auto& parameter : {rows_of, unreached, dense})
+              gradients.at(by_device ? 1 : 0).push_back(parameter.grad().clone());
+            for (const double number : {result.square, result.weighted_squares, result.own_square})
+              numbers.at(by_device ? 1 : 0).push_back(number);
+          }
+        }
+      });
+    EXPECT_EQ(numbers[0], numbers[1]);
+    ASSERT_EQ(gradients[0].size(), gradients[1].size());
+    for (std::size_t i = 0; i < gradients[0].size(); ++i)
+      EXPECT_TRUE(torch::equal(gradients[0][i], gradients[1][i])) << i;
+    EXPECT_GT(gradients[0][2].abs().sum().item<double>(), 0);
+  }
+}
+
 TEST(GradientReducer, RefusesParametersOfMixedTypes) {
   exchange::run_ranks(1, [](std::uint32_t, exchange::group& peers) {
     steady_clock time;
