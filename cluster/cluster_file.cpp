@@ -1,11 +1,13 @@
 #include "cluster/cluster_file.hpp"
 
 #include "cluster/fields.hpp"
+#include "cluster/places.hpp"
 #include "storage/fnv1a.hpp"
 
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <set>
 #include <stdexcept>
 
 namespace dynamix::cluster {
@@ -103,8 +105,21 @@ std::vector<std::uint32_t> cluster_file::highest_by_rank() const {
   return limits;
 }
 
+bool cluster_file::wants_reflex() const {
+  if (arbitrator.reflex)
+    return *arbitrator.reflex;
+  // Workers that share cores slow each other down by what they take over.
+  std::set<std::string> addresses;
+  for (const auto* worker : workers())
+    if (!is_place(*worker) && (is_loopback(worker->address) || !addresses.insert(worker->address).second))
+      return false;
+  const bool by_windows =
+      arbitrator.surprise || arbitrator.window_shortest_seconds > 0 || arbitrator.window_longest_seconds > 0;
+  return !addresses.empty() && !by_windows && arbitrator.topology == arbitration_topology::central;
+}
+
 bool cluster_file::reflexes() const {
-  return arbitrator.reflex && arbitrator.policy == policy_kind::ppo && !arbitrator.shadow &&
+  return wants_reflex() && arbitrator.policy == policy_kind::ppo && !arbitrator.shadow &&
          training.trainer == trainer_kind::built_in;
 }
 

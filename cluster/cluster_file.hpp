@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -223,7 +224,7 @@ struct arbitrator {
   bool guard = true;                             ///< of the learned policies
   double guard_margin = 0.05;                    ///< predicted loss of goodput that the guard allows, [0, 1]
   bool shadow = false;                           ///< decide and log, act on nothing
-  bool reflex = false;                           ///< workers of ppo choose at every step, by traces
+  std::optional<bool> reflex;                    ///< workers of ppo choose at every step, by traces; none: automatic
   bool surprise = false;                         ///< a window closes early where somebody's speed changes
   double window_shortest_seconds = 0;            ///< no window closes before, [0, 3600]
   double window_longest_seconds = 0;             ///< a window closes then; 0: when its steps are over, [0, 3600]
@@ -374,7 +375,9 @@ struct cluster_file {
   std::vector<const cluster::host*> arbitrators() const;
   /// Most samples a step of each worker, by rank: batch.highest, or less where the host's memory says so.
   std::vector<std::uint32_t> highest_by_rank() const;
-  /// Whether workers choose batch sizes at every step under ppo, whose decisions are wishes: arbitrator.reflex.
+  /// arbitrator.reflex, or where it is automatic whether each worker of the file seems to have a machine of its own.
+  bool wants_reflex() const;
+  /// Whether workers choose batch sizes at every step under ppo, whose decisions are wishes: where it is wanted.
   bool reflexes() const;
   /// Whether each worker chooses its own batch size by traces: it reflexes, or the policy is stigmergic and acts.
   bool leaves_traces() const;

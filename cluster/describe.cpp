@@ -211,7 +211,9 @@ std::string to_toml(const cluster_file& file) {
 }
 
 std::string to_digested_toml(const cluster_file& file) {
-  auto text = to_toml_without(file, {"security", "run"});
+  auto resolved = file; // what runs counts, not how the file says it
+  resolved.arbitrator.reflex = file.wants_reflex();
+  auto text = to_toml_without(resolved, {"security", "run"});
   // Fields that have come since a release count where they are used, so that its run directories replay.
   for (const std::string_view line : {"trainer = \"built-in\"\n",
                                       "interactions_scale = 1\n",
@@ -284,6 +286,9 @@ std::string describe_plan(const cluster_file& file) {
     rows.push_back({link, protection});
   text += "\nlinks between hosts\n" + text_table(rows, 2, heading::absent);
   text += exchange_text(file);
+  text += fmt::format("\nbatch sizes change {}\n", file.leaves_traces()     ? "at every step: workers choose, by traces"
+                                                   : file.arbitrator.shadow ? "never: shadow"
+                                                                            : "by decisions, once a window");
   return text + "\narbitrators\n" + describe_tree(plan_tree(file));
 }
 

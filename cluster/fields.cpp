@@ -327,7 +327,9 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"arbitrator", "reflex", in<arbitrator_section, &arbitrator::reflex>,
      "The workers of ppo choose their batch sizes at every step, by the traces that each leaves beside its gradients "
      "(policy/traces.hpp); a decision is then a wish that counts in what all aim at. Not where the trainer is "
-     "`client`."},
+     "`client`. \"auto\": where each worker of the file has an address of its own, not on loopback, under one "
+     "arbitrator "
+     "and without surprise or the bounds below."},
     {"arbitrator", "surprise", in<arbitrator_section, &arbitrator::surprise>,
      "A window closes early, and a decision is made, where a worker's steps leave what it expects by more than their "
      "noise explains (policy/window_watch.hpp). With window_steps of 5 and more. Neither where workers choose at every "

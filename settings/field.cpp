@@ -33,6 +33,7 @@ struct allowed_words {
   std::string operator()(const std::uint32_t*) const { return integer(); }
   std::string operator()(const std::uint64_t*) const { return integer(); }
   std::string operator()(const bool*) const { return "true or false"; }
+  std::string operator()(const std::optional<bool>*) const { return "true, false or \"auto\""; }
   std::string operator()(const std::string*) const {
     return !of.choices.empty() ? choice() : of.rule != nullptr ? std::string(of.rule->words) : "a string";
   }
@@ -59,6 +60,9 @@ struct value_words {
   std::string operator()(const std::uint32_t* value) const { return std::to_string(*value); }
   std::string operator()(const std::uint64_t* value) const { return std::to_string(*value); }
   std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
+  std::string operator()(const std::optional<bool>* value) const {
+    return !*value ? "\"auto\"" : **value ? "true" : "false";
+  }
   std::string operator()(const std::string* value) const { return quoted(*value); }
   std::string operator()(enumeration value) const { return quoted(of.choices[*value.value]); }
   std::string operator()(const std::vector<double>* list) const {

@@ -4,6 +4,7 @@
 /// Cluster files, fault plans, device profiles and workloads are read, written and documented by such tables.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,10 +25,10 @@ struct enumeration_list {
   void (*assign)(void* list, const std::vector<std::uint8_t>& numbers);
 };
 
-/// Where a field's value lives.
-using target =
-    std::variant<double*, std::uint16_t*, std::uint32_t*, std::uint64_t*, bool*, std::string*, enumeration,
-                 std::vector<double>*, std::vector<std::int32_t>*, std::vector<std::string>*, enumeration_list>;
+/// Where a field's value lives. An optional boolean without a value is "auto".
+using target = std::variant<double*, std::uint16_t*, std::uint32_t*, std::uint64_t*, bool*, std::optional<bool>*,
+                            std::string*, enumeration, std::vector<double>*, std::vector<std::int32_t>*,
+                            std::vector<std::string>*, enumeration_list>;
 
 /// The numbers that a field, or each element of its list, may take.
 struct range {

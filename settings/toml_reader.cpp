@@ -11,6 +11,7 @@ namespace dynamix::settings {
 namespace {
 
 constexpr std::size_t errors_max = 20;
+constexpr std::string_view automatic = "auto";
 
 position to_position(const toml::source_position& from) {
   return {from.line, from.column};
@@ -45,6 +46,15 @@ public:
     if (!value)
       return wrong_type();
     *into = *value;
+    return "";
+  }
+  std::string operator()(std::optional<bool>* into) const {
+    if (node_.value_exact<std::string>() == automatic)
+      into->reset();
+    else if (const auto value = node_.value_exact<bool>())
+      *into = *value;
+    else
+      return wrong_type();
     return "";
   }
   std::string operator()(double* into) const { return read_element(node_, *into, allowed_text(field_)); }
@@ -179,7 +189,8 @@ std::string as_toml(const target& at, const std::string& text) {
       std::holds_alternative<std::vector<double>*>(at) || std::holds_alternative<std::vector<std::int32_t>*>(at);
   if ((texts || numbers) && !text.starts_with('['))
     return as_list(text, texts);
-  return wants_text(at) ? quoted(text) : text;
+  const bool named = std::holds_alternative<std::optional<bool>*>(at) && text == automatic;
+  return wants_text(at) || named ? quoted(text) : text;
 }
 
 } // namespace

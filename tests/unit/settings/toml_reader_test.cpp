@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
 namespace dynamix::settings {
 namespace {
 
@@ -16,6 +18,7 @@ struct box {
   double width = 1;
   std::uint32_t count = 2;
   bool open = false;
+  std::optional<bool> locked;
   std::string label = "none";
   colour paint = colour::red;
   std::vector<colour> stripes;
@@ -32,6 +35,7 @@ const std::vector<field<shelf>> shelf_fields = {
     {"left", "width", in<left, &box::width>, "Metres.", open_low(2)},
     {"left", "count", in<left, &box::count>, "Of drawers.", closed(0, 9)},
     {"left", "open", in<left, &box::open>, "Whether it is."},
+    {"left", "locked", in<left, &box::locked>, "Whether it is, or as seems best."},
     {"left", "label", in<left, &box::label>, "On it.", {}, {}, &word},
     {"left", "paint", in<left, &box::paint>, "Of it.", {}, colour_names},
     {"right",
@@ -65,7 +69,7 @@ std::vector<std::string> read(const std::string& text, shelf& into) {
 
 TEST(TomlReader, TakesEveryKindOfValueOver) {
   shelf read_shelf;
-  EXPECT_THAT(read("[left]\nwidth = 2\ncount = 9\nopen = true\nlabel = \"mine\"\npaint = \"green\"\n"
+  EXPECT_THAT(read("[left]\nwidth = 2\ncount = 9\nopen = true\nlocked = false\nlabel = \"mine\"\npaint = \"green\"\n"
                    "[right]\nstripes = [\"green\", \"red\"]\nweights = [0, 0.25]\nowners = [\"a\", \"b\"]\n",
                    read_shelf),
               IsEmpty());
@@ -73,6 +77,7 @@ TEST(TomlReader, TakesEveryKindOfValueOver) {
   EXPECT_EQ(box.width, 2);
   EXPECT_EQ(box.count, 9U);
   EXPECT_TRUE(box.open);
+  EXPECT_EQ(box.locked, false);
   EXPECT_EQ(box.label, "mine");
   EXPECT_EQ(box.paint, colour::green);
   EXPECT_THAT(box.stripes, ElementsAre(colour::green, colour::red));
@@ -92,8 +97,8 @@ TEST(TomlReader, ReportsEachMistakeAtItsPlace) {
                    "stripes = [\"red\", \"blue\"]\nweights = [0.5, 2]\n[righ]\n",
                    untouched),
               ElementsAre("s.toml:2:9: left.width is 3; it must be in (0, 2]",
-                          "s.toml:3:1: left.colour is unknown; left has \"width\", \"count\", \"open\", \"label\", "
-                          "\"paint\"",
+                          "s.toml:3:1: left.colour is unknown; left has \"width\", \"count\", \"open\", "
+                          "\"locked\", \"label\", \"paint\"",
                           "s.toml:4:9: left.label is \"too long\"; it must be at most 5 characters",
                           "s.toml:5:9: left.paint is \"gren\"; did you mean \"green\"? it must be one of \"red\", "
                           "\"green\"",
@@ -124,6 +129,10 @@ TEST(ReadValue, TakesWhatACommandLineSays) {
   EXPECT_EQ(set("left.width", "1.5"), "");
   EXPECT_EQ(set("left.label", "a b"), "");
   EXPECT_EQ(set("left.paint", "green"), "");
+  EXPECT_EQ(set("left.locked", "true"), "");
+  EXPECT_EQ(any.left.locked, true);
+  EXPECT_EQ(set("left.locked", "auto"), "");
+  EXPECT_EQ(any.left.locked, std::nullopt);
   EXPECT_EQ(set("right.stripes", "red,green"), "");
   EXPECT_EQ(set("right.weights", "0,1"), "");
   EXPECT_EQ(set("right.owners", "[\"x\", \"y\"]"), "");
@@ -138,6 +147,7 @@ TEST(ReadValue, TakesWhatACommandLineSays) {
   EXPECT_EQ(set("left.width", "1\nopen = true"), "is \"1?open = true\"; it must be a number in (0, 2]");
   EXPECT_EQ(set("left.count", "1.5"), "is a number with a fraction; it must be an integer in [0, 9]");
   EXPECT_EQ(set("left.open", "yes"), "is yes; it must be true or false");
+  EXPECT_EQ(set("left.locked", "yes"), "is yes; it must be true, false or \"auto\"");
   EXPECT_EQ(set("right.stripes", "red,pink"), "holds an entry that is \"pink\"; it must be one of \"red\", \"green\"");
 }
 
