@@ -22,14 +22,16 @@ constexpr std::size_t batch_sum = 0;           ///< of b_i
 constexpr std::size_t weighted_square_sum = 1; ///< of the bucket's part of |b_i g_i|^2 / b_i
 constexpr std::size_t sum_count = 2;
 
-/// The sum of value_at(i)^2 over i < count. Eight running sums hide the latency of an addition; their order depends on
-/// nothing but `count`.
+/// Eight running sums hide the latency of an addition.
+constexpr std::size_t lanes = 8;
+using lane_sums = std::array<double, lanes>;
+
+/// Adds value_at(i)^2 for i < count, each to the sum of its lane. What is left of a last eight goes to the first.
 template <typename ValueAt>
-double sum_of_squares(std::size_t count, ValueAt value_at) {
-  std::array<double, 8> sums{};
+void add_squares(lane_sums& sums, std::size_t count, ValueAt value_at) {
   std::size_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    for (std::size_t lane = 0; lane < 8; ++lane) {
+  for (; i + lanes <= count; i += lanes) {
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
       const auto value = static_cast<double>(value_at(i + lane));
       sums[lane] += value * value;
     }
@@ -38,19 +40,25 @@ double sum_of_squares(std::size_t count, ValueAt value_at) {
     const auto value = static_cast<double>(value_at(i));
     sums[0] += value * value;
   }
-  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
-/// Of a bucket's gradients: of all, or of the rows that were touched, in the same order. Rows of zeros would change no
-/// bit of it where their length is a multiple of eight.
+/// The sum of value_at(i)^2 over a bucket's gradients: over all, or over the rows that were touched. The order follows
+/// from nothing but which they are, and rows of zeros would change no bit of it where their length is a multiple of
+/// eight.
 template <typename ValueAt>
 double sum_of_squares(exchange::bucket& of, std::size_t row_floats, std::size_t count, ValueAt value_at) {
+  lane_sums sums{};
   const auto* rows = of.touched();
   if (rows == nullptr)
-    return sum_of_squares(count, value_at);
-  return sum_of_squares(rows->size() * row_floats, [&](std::size_t i) -> decltype(auto) {
-    return value_at((*rows)[i / row_floats] * row_floats + i % row_floats);
-  });
+    add_squares(sums, count, value_at);
+  else if (row_floats % lanes != 0)
+    add_squares(sums, rows->size() * row_floats, [&](std::size_t i) -> decltype(auto) {
+      return value_at((*rows)[i / row_floats] * row_floats + i % row_floats);
+    });
+  else // the same order without a division a number
+    for (const std::size_t row : *rows)
+      add_squares(sums, row_floats, [&](std::size_t i) -> decltype(auto) { return value_at(row * row_floats + i); });
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
 /// Whoever holds a view keeps the bucket, into which a reduction that was given up may still write.
