@@ -175,6 +175,15 @@ server_plan plan_exchange(const cluster_file& file) {
   return plan_servers(hosts);
 }
 
+std::string_view batch_changes(const cluster_file& file) {
+  if (file.leaves_traces())
+    return "at every step: workers choose, by traces";
+  if (file.arbitrator.shadow || !adapts(file.arbitrator.policy))
+    return "never";
+  return file.arbitrator.surprise ? "by decisions, once a window and where a worker's speed changes"
+                                  : "by decisions, once a window";
+}
+
 std::string exchange_text(const cluster_file& file) {
   if (!plans_exchange(file))
     return "";
@@ -286,9 +295,7 @@ std::string describe_plan(const cluster_file& file) {
     rows.push_back({link, protection});
   text += "\nlinks between hosts\n" + text_table(rows, 2, heading::absent);
   text += exchange_text(file);
-  text += fmt::format("\nbatch sizes change {}\n", file.leaves_traces()     ? "at every step: workers choose, by traces"
-                                                   : file.arbitrator.shadow ? "never: shadow"
-                                                                            : "by decisions, once a window");
+  text += fmt::format("\nbatch sizes change {}\n", batch_changes(file));
   return text + "\narbitrators\n" + describe_tree(plan_tree(file));
 }
 

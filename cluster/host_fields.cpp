@@ -70,8 +70,7 @@ const std::vector<settings::field<host_entry>> host_rows = {
      .locate = in<entry_host, &host::gpus>,
      .doc =
          "The GPU of each of its workers, by the numbers that nvidia-smi shows; empty: the file gives none. With the "
-         "built-in trainer one, on which the worker computes where training.device is \"auto\" or \"cuda\", counted "
-         "among those that CUDA_VISIBLE_DEVICES shows.",
+         "built-in trainer one, on which the worker computes where training.device is \"auto\" or \"cuda\".",
      .allowed = closed(0, 1023),
      .entries = {.most = static_cast<std::size_t>(workers_per_host_max)}},
     {"host", "bind_cores", in<entry_host, &host::bind_cores>,

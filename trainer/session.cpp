@@ -31,9 +31,11 @@ model_options model_of(const cluster::cluster_file& file) {
   return options;
 }
 
-preflight_problem load_data(const cluster::cluster_file& file, dataset& train, dataset& test) {
+/// `gpus`: of the host that computes, where it is known.
+preflight_problem load_data(const cluster::cluster_file& file, dataset& train, dataset& test,
+                            std::span<const std::int32_t> gpus = {}) {
   const auto& options = file.training;
-  if (auto problem = check_device(options.device); !problem.empty())
+  if (auto problem = check_device(options.device, gpus); !problem.empty())
     return {"training.device", problem};
   if (auto problem = check_model_fits(options); !problem.empty())
     return {"training.model", problem};
@@ -141,9 +143,7 @@ struct session::body {
   body(session_options given, clock& clock) : options(std::move(given)), time(clock) {
     set_compute_threads(static_cast<int>(options.file->training.threads));
     limit_tensor_memory(memory_limit_of(options.file->training));
-    problem = check_device(options.file->training.device, options.host->gpus);
-    if (problem.empty())
-      problem = load_data(*options.file, train_data, test_data).message;
+    problem = load_data(*options.file, train_data, test_data, options.host->gpus).message;
     auto model_options = model_of(*options.file);
     if (problem.empty() && !model_options.script.empty())
       problem = digest_script(model_options.script, script_digest);
