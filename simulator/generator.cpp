@@ -27,7 +27,7 @@ struct range {
 constexpr range fast_step_seconds{0.005, 0.224};
 constexpr range slow_step_seconds{0.224, 10};
 constexpr std::array<range, 3> worker_counts{{{2, 8}, {16, 64}, {128, 512}}};
-constexpr range kind_slowness{1, 6};
+constexpr range kind_slowness{1, slowness_max};
 constexpr range fixed_share{0, 0.8};    // uniform
 constexpr range initial_exponent{3, 7}; // of two; uniform, rounded
 constexpr range memory_factor{2, 64};
@@ -66,8 +66,8 @@ struct device_kind {
 /// What is drawn, in this order.
 class drawing {
 public:
-  drawing(generated_for purpose, std::uint64_t seed, std::optional<pinned_axis> pinned)
-      : numbers_(seed, static_cast<std::uint64_t>(purpose), stream_purpose), pinned_(pinned), size_class(seed % 3),
+  drawing(generated_for purpose, std::uint64_t seed, const generator_limits& limits)
+      : numbers_(seed, static_cast<std::uint64_t>(purpose), stream_purpose), limits_(limits), size_class(seed % 3),
         changing(seed / 3 % 2 == 1), slow_steps(seed / 6 % 2 == 1) {
     workers = static_cast<std::uint32_t>(
         std::lround(log_uniform(distribution::worker_counts[size_class], generator_axis::workers)));
@@ -101,11 +101,11 @@ private:
   /// The next random number, also where its axis is pinned: the others stay as they are.
   double place(generator_axis axis) {
     const double drawn = numbers_.uniform();
-    return pinned_ && pinned_->axis == axis ? pinned_->place : drawn;
+    return limits_.pinned && limits_.pinned->axis == axis ? limits_.pinned->place : drawn;
   }
 
   random_stream numbers_;
-  std::optional<pinned_axis> pinned_;
+  generator_limits limits_;
   void draw_kinds();
   void draw_workload();
   void draw_links();
@@ -140,7 +140,8 @@ void drawing::draw_kinds() {
   std::uint32_t left = workers;
   for (std::size_t i = 0; i < kind_count; ++i) {
     device_kind kind;
-    kind.slowness = i == 0 ? 1 : log_uniform(distribution::kind_slowness, generator_axis::slowness);
+    kind.slowness =
+        i == 0 ? 1 : log_uniform({distribution::kind_slowness.low, limits_.slowness}, generator_axis::slowness);
     const auto later = static_cast<std::uint32_t>(kind_count - i - 1);
     kind.count = later == 0 ? left : 1 + static_cast<std::uint32_t>(below(left - later));
     left -= kind.count;
@@ -288,9 +289,9 @@ std::optional<pinned_axis> pin_workers(std::uint64_t seed, std::uint32_t workers
 }
 
 generated_scenario generate_scenario(generated_for purpose, std::uint64_t seed, const std::string& policy_file,
-                                     std::optional<pinned_axis> pinned) {
+                                     const generator_limits& limits) {
   static constexpr std::array<std::string_view, 3> sizes{"2-8", "16-64", "128-512"};
-  drawing drawn(purpose, seed, pinned);
+  drawing drawn(purpose, seed, limits);
   generated_scenario made;
   made.name =
       fmt::format("{}-{:02}-{}-{}-{}", purpose == generated_for::test ? "test" : "training", seed,

@@ -46,6 +46,15 @@ struct pinned_axis {
   double place = 0;
 };
 
+/// The range in which devices differ: the slowest kind takes up to so many times the fastest one's step.
+inline constexpr double slowness_max = 6;
+
+/// How scenarios are narrowed against the published distribution; by default not at all.
+struct generator_limits {
+  std::optional<pinned_axis> pinned;
+  double slowness = slowness_max; ///< at most, from 1 (equal devices) to slowness_max
+};
+
 /// Where a scenario of this seed has so many workers; nothing where its group never has.
 std::optional<pinned_axis> pin_workers(std::uint64_t seed, std::uint32_t workers);
 
@@ -66,7 +75,7 @@ struct generated_scenario {
 ///
 /// `policy_file`: a path for the file's arbitrator.policy_file, empty for none.
 generated_scenario generate_scenario(generated_for purpose, std::uint64_t seed, const std::string& policy_file,
-                                     std::optional<pinned_axis> pinned = {});
+                                     const generator_limits& limits = {});
 
 /// The distribution, as a Markdown table.
 std::string describe_generator_markdown();

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fmt/core.h>
 #include <memory>
-#include <optional>
 #include <ostream>
 
 namespace dynamix::node {
@@ -19,6 +18,7 @@ struct generate_arguments {
   std::uint64_t count = 60;
   std::string policy_file;
   std::uint32_t workers = 0; ///< 0: as drawn
+  double slowness = simulator::slowness_max;
 };
 
 int generate(const generate_arguments& arguments, command_context& context) {
@@ -34,10 +34,10 @@ int generate(const generate_arguments& arguments, command_context& context) {
       arguments.purpose == "test" ? simulator::generated_for::test : simulator::generated_for::training;
   std::uint64_t seed = arguments.first;
   for (std::uint64_t written = 0; written < arguments.count; ++seed) {
-    std::optional<simulator::pinned_axis> pinned;
-    if (arguments.workers > 0 && !(pinned = simulator::pin_workers(seed, arguments.workers)))
+    simulator::generator_limits limits{.slowness = arguments.slowness};
+    if (arguments.workers > 0 && !(limits.pinned = simulator::pin_workers(seed, arguments.workers)))
       continue; // of a group that never has as many
-    const auto made = simulator::generate_scenario(purpose, seed, policy_file, pinned);
+    const auto made = simulator::generate_scenario(purpose, seed, policy_file, limits);
     ++written;
     for (const auto& file : made.files) {
       const auto path = std::filesystem::path(arguments.out) / file.path;
@@ -72,6 +72,11 @@ void add_generate_scenarios(CLI::App& app, command_context& context) {
   command->add_option(
       "--workers", arguments->workers,
       "Every scenario has so many: 2 to 8, 16 to 64 or 128 to 512; of seeds of other groups none is written");
+  command
+      ->add_option("--slowness", arguments->slowness,
+                   "The slowest kind of device takes at most so many times the fastest one's step; 1: all are equal")
+      ->check(CLI::Range(1.0, simulator::slowness_max))
+      ->capture_default_str();
   command->add_option("--policy-file", arguments->policy_file, "Named by the files as arbitrator.policy_file");
   command->callback(
       [arguments, &context] { context.work = [arguments, &context] { return generate(*arguments, context); }; });

@@ -81,6 +81,26 @@ TEST_F(GeneratedScenarios, AreTheSameEveryTimeAndDifferBySeedAndPurpose) {
   EXPECT_EQ(texts.size(), 2 * seeds);
 }
 
+TEST_F(GeneratedScenarios, HaveDevicesThatDifferByNoMoreThanWasAsked) {
+  const auto spread = [&](std::uint64_t seed, double slowness) {
+    const auto loaded = load(generate_scenario(generated_for::training, seed, "", {.slowness = slowness}));
+    const auto seconds = [](const device_profile& profile) { return profile.points.front().seconds; };
+    const auto [fastest, slowest] = std::ranges::minmax_element(loaded.profiles, {}, seconds);
+    return seconds(*slowest) / seconds(*fastest);
+  };
+  double widest = 1;
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    EXPECT_NEAR(spread(seed, 1), 1, 1e-6);
+    const double narrow = spread(seed, 1.5);
+    const double wide = spread(seed, slowness_max);
+    EXPECT_LE(narrow, 1.5 * 1.001) << "times are written to a tenth of a microsecond";
+    EXPECT_NEAR(std::log(wide) / std::log(slowness_max), std::log(narrow) / std::log(1.5), 1e-3)
+        << "every kind keeps its place in the range";
+    widest = std::max(widest, wide);
+  }
+  EXPECT_GT(widest, 5);
+}
+
 TEST_F(GeneratedScenarios, EveryRunOfStaticReachesItsTarget) {
   for (const std::uint64_t seed : {0U, 3U, 6U, 9U}) {
     auto loaded = load(generate_scenario(generated_for::test, seed, ""));
@@ -127,7 +147,7 @@ TEST_F(GeneratedScenarios, MoveTheTimeToTargetByEveryAxisMoreThanByTheirNoise) {
     std::vector<double> logs;
     for (std::uint64_t run_seed = 1; run_seed <= 4; ++run_seed) {
       const auto seconds = [&](cluster::policy_kind policy) {
-        auto loaded = load(generate_scenario(generated_for::training, seed, "", pinned_axis{axis, place}));
+        auto loaded = load(generate_scenario(generated_for::training, seed, "", {.pinned = pinned_axis{axis, place}}));
         loaded.file.arbitrator.policy = policy;
         simulation run(std::move(loaded), std::vector<std::uint8_t>{}, run_seed);
         while (run.advance()) {
@@ -170,7 +190,7 @@ TEST_F(GeneratedScenarios, MoveTheTimeToTargetByEachKindOfChangeMoreThanByTheirN
     std::vector<double> logs;
     for (std::uint64_t run_seed = 1; run_seed <= 4; ++run_seed) {
       const pinned_axis pinned{generator_axis::change_kind, (kind + 0.5) / kinds};
-      auto loaded = load(generate_scenario(generated_for::training, seed, "", pinned));
+      auto loaded = load(generate_scenario(generated_for::training, seed, "", {.pinned = pinned}));
       loaded.file.arbitrator.policy = cluster::policy_kind::static_batch;
       if (!changes) {
         loaded.file.simulation.slow_every_seconds = loaded.file.simulation.congest_every_seconds = 0;
