@@ -11,12 +11,6 @@
 namespace dynamix::ledger {
 namespace {
 
-const policy::state_field* find_field(const std::string& name) {
-  const auto fields = policy::state_fields();
-  const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& each) { return each.name == name; });
-  return found == fields.end() ? nullptr : &*found;
-}
-
 /// Windows whose choices of the exchange are shown, the newest ones.
 constexpr std::size_t choices_max = 8;
 
@@ -88,7 +82,7 @@ std::string action_text(const window_explanation& explanation, std::size_t actio
 }
 
 bool masked(const window_explanation& explanation, const ledger::worker& row, const std::string& name) {
-  const auto* field = find_field(name);
+  const auto* field = policy::find_state_field(name);
   if (field == nullptr)
     return false;
   const auto& names = explanation.start.state_fields;
@@ -117,7 +111,7 @@ std::string source_of(const std::string& name, const messages::window_report& re
        {"noise", "all gradients"},
        {"plan", "measured step times"},
        {"validity", "what was measured"}}};
-  const auto* field = find_field(name);
+  const auto* field = policy::find_state_field(name);
   if (field == nullptr)
     return {};
   if (field->group == "network")

@@ -179,14 +179,13 @@ std::string reflex_text(const messages::reflex_statistics& reflex) {
 std::string state_text(const window_explanation& explanation, const ledger::worker& row) {
   if (row.state.empty())
     return "  It saw no state: the policy " + explanation.start.policy + " uses none.\n";
-  const auto fields = policy::state_fields();
   std::vector<std::vector<std::string>> rows = {{"field", "value", "", "from", "normalisation"}};
   for (std::size_t i = 0; i < row.state.size(); ++i) {
     const auto& names = explanation.start.state_fields;
     const std::string name = i < names.size() ? names[i] : "field " + std::to_string(i);
-    const auto field = std::ranges::find(fields, name, &policy::state_field::name);
+    const auto* field = policy::find_state_field(name);
     rows.push_back({name, fixed(row.state[i], 3), masked(explanation, row, name) ? "masked" : "",
-                    source_of(name, row.report), field == fields.end() ? "" : std::string(field->normalisation)});
+                    source_of(name, row.report), field == nullptr ? "" : std::string(field->normalisation)});
   }
   return "  What the policy saw:\n" + cluster::text_table(rows, 4);
 }

@@ -4,6 +4,7 @@
 #include "cluster/tree_plan.hpp"
 #include "ledger/text.hpp"
 #include "policy/deliberation.hpp"
+#include "policy/state.hpp"
 
 #include <nlohmann/json.hpp>
 #include <spdlog/fmt/fmt.h>
@@ -43,12 +44,13 @@ public:
 
   replay_result run(const std::vector<ledger::row>& rows) {
     for (const auto& row : rows) {
-      if (std::holds_alternative<ledger::start>(row.entry))
+      if (const auto* start = std::get_if<ledger::start>(&row.entry)) {
+        state_fields_ = start->state_fields;
         begin_life(cluster::plan_tree(file_).central()
                        ? "the ledger does not say with which parameters its arbitrator began: an older version wrote "
                          "it, or run.keep_ledger_mb has dropped its beginning"
                        : "the shards of a tree decided them, each by what it knew, which the ledger does not keep");
-      else if (const auto* deciding = std::get_if<ledger::deciding>(&row.entry))
+      } else if (const auto* deciding = std::get_if<ledger::deciding>(&row.entry))
         begin_deciding(*deciding);
       else if (const auto* published = std::get_if<ledger::policy_version>(&row.entry))
         published_[published->version] = published->parameters;
@@ -72,6 +74,9 @@ private:
     ++result_.lives;
     if (deciding.cluster_digest != digest_)
       return begin_life("these windows were decided under another cluster file than the run's cluster.toml");
+    if (cluster::decides_with_parameters(file_.arbitrator.policy) &&
+        !std::ranges::equal(state_fields_, policy::state_fields(), {}, {}, &policy::state_field::name))
+      return begin_life("another program decided them, in which policies see other fields of a worker");
     std::vector<std::uint8_t> parameters;
     if (!deciding.parameters.empty())
       if (auto problem = read_(deciding.parameters, parameters); !problem.empty())
@@ -162,6 +167,7 @@ private:
   const cluster::cluster_file file_;
   const std::string digest_;
   const read_parameters& read_;
+  std::vector<std::string> state_fields_;          ///< of the life
   std::unique_ptr<policy::deliberation> judge_;    ///< null: these windows cannot be decided again
   std::string impossible_;                         ///< why
   std::map<std::uint64_t, std::string> published_; ///< digests of this life, by version

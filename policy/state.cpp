@@ -30,10 +30,6 @@ double log2_ratio(double numerator, double denominator) {
   return numerator > 0 && denominator > 0 ? std::log2(saturate(numerator)) - std::log2(saturate(denominator)) : 0;
 }
 
-double log_seconds(double seconds) {
-  return 0.5 * std::log2(std::clamp(seconds, 1e-9, 1e9) / 0.1);
-}
-
 /// A share in [0, 1] as [-1, 1].
 double centred(double share) {
   return 2 * std::clamp(share, 0.0, 1.0) - 1;
@@ -56,10 +52,15 @@ struct definition {
 };
 
 constexpr auto definitions = std::to_array<definition>({
-    {{"throughput", "network", "log10(1 + bytes per second / 1e6)"},
-     [](const inputs& in) { return std::log10(1 + in.report.network.throughput_bytes_per_second / 1e6); }},
-    {{"rtt", "network", "log10(1 + seconds / 10 us) - 2"},
-     [](const inputs& in) { return std::log10(1 + in.report.network.rtt_seconds / 1e-5) - 2; }},
+    {{"relative_throughput", "network", "2 * log2(bytes per second / its mean over n workers)"},
+     [](const inputs& in) {
+       return 2 * log2_ratio(in.report.network.throughput_bytes_per_second,
+                             ratio(in.global.throughput, in.global.network_reports));
+     }},
+    {{"relative_rtt", "network", "log2(round-trip time / its mean over n workers)"},
+     [](const inputs& in) {
+       return log2_ratio(in.report.network.rtt_seconds, ratio(in.global.rtt_seconds, in.global.network_reports));
+     }},
     {{"retransmission_rate", "network", "log10(1 + retransmitted segments per step)"},
      [](const inputs& in) {
        return std::log10(1 + static_cast<double>(in.report.network.retransmissions) /
@@ -77,10 +78,8 @@ constexpr auto definitions = std::to_array<definition>({
      [](const inputs& in) {
        return in.previous_accuracy >= 0 ? 20 * (in.report.training.accuracy - in.previous_accuracy) : 0.0;
      }},
-    {{"loss", "training", "log2(1 + mean batch loss) - 1"},
-     [](const inputs& in) { return std::log2(1 + in.report.training.loss) - 1; }},
-    {{"iteration_time", "training", "0.5 * log2(seconds / 0.1 s)"},
-     [](const inputs& in) { return log_seconds(in.report.training.iteration_seconds); }},
+    {{"relative_loss", "training", "2 * log2(mean batch loss / its sample-weighted mean over n workers)"},
+     [](const inputs& in) { return 2 * log2_ratio(in.report.training.loss, ratio(in.global.loss, in.global.weight)); }},
     {{"compute_share", "training", "2 * computing time / iteration time - 1"},
      [](const inputs& in) {
        return centred(ratio(in.report.training.compute_seconds, in.report.training.iteration_seconds));
@@ -112,10 +111,6 @@ constexpr auto definitions = std::to_array<definition>({
      [](const inputs& in) { return log2_ratio(in.report.batch * in.global.reports, in.global.global_batch); }},
     {{"global_accuracy", "global", "2 * sample-weighted mean accuracy - 1"},
      [](const inputs& in) { return centred(ratio(in.global.accuracy, in.global.weight)); }},
-    {{"global_loss", "global", "log2(1 + sample-weighted mean loss) - 1"},
-     [](const inputs& in) { return std::log2(1 + ratio(in.global.loss, in.global.weight)) - 1; }},
-    {{"global_iteration_time", "global", "0.5 * log2(longest iteration / 0.1 s)"},
-     [](const inputs& in) { return log_seconds(in.global.iteration_seconds_max); }},
     {{"compute_imbalance", "global", "2 * log2(longest computing time of a step / its mean over n workers)"},
      [](const inputs& in) {
        return 2 * log2_ratio(in.global.compute_seconds_max, ratio(in.global.compute_seconds, in.global.reports));
@@ -157,6 +152,16 @@ constexpr auto definitions = std::to_array<definition>({
 });
 static_assert(definitions.size() <= messages::max_state_size);
 
+/// Of programs before this one.
+constexpr auto former_fields = std::to_array<state_field>({
+    {"throughput", "network", "log10(1 + bytes per second / 1e6)"},
+    {"rtt", "network", "log10(1 + seconds / 10 us) - 2"},
+    {"loss", "training", "log2(1 + mean batch loss) - 1"},
+    {"iteration_time", "training", "0.5 * log2(seconds / 0.1 s)"},
+    {"global_loss", "global", "log2(1 + sample-weighted mean loss) - 1"},
+    {"global_iteration_time", "global", "0.5 * log2(longest iteration / 0.1 s)"},
+});
+
 bool masked(std::string_view group, const inputs& in) {
   return (group == "network" && !in.report.network.valid) || (group == "system" && !in.report.system.valid) ||
          (group == "gradient" && !in.report.training.gradient_valid) ||
@@ -172,6 +177,13 @@ std::span<const state_field> state_fields() {
     return result;
   }();
   return fields;
+}
+
+const state_field* find_state_field(std::string_view name) {
+  for (const auto& fields : {state_fields(), std::span<const state_field>(former_fields)})
+    if (const auto found = std::ranges::find(fields, name, &state_field::name); found != fields.end())
+      return &*found;
+  return nullptr;
 }
 
 std::size_t state_size() {
@@ -202,6 +214,11 @@ global_sums sum_reports(std::span<const messages::window_report> reports) {
       one.speed = own_speed;
       one.speed_reports = 1;
     }
+    if (report.network.valid) {
+      one.network_reports = 1;
+      one.throughput = saturate(report.network.throughput_bytes_per_second);
+      one.rtt_seconds = saturate(report.network.rtt_seconds);
+    }
     sums = join(sums, one);
   }
   return sums;
@@ -225,7 +242,10 @@ global_sums join(const global_sums& left, const global_sums& right) {
           .compute_seconds = left.compute_seconds + right.compute_seconds,
           .compute_seconds_max = std::max(left.compute_seconds_max, right.compute_seconds_max),
           .speed = left.speed + right.speed,
-          .speed_reports = left.speed_reports + right.speed_reports};
+          .speed_reports = left.speed_reports + right.speed_reports,
+          .network_reports = left.network_reports + right.network_reports,
+          .throughput = left.throughput + right.throughput,
+          .rtt_seconds = left.rtt_seconds + right.rtt_seconds};
 }
 
 std::vector<float> normalise(const messages::window_report& report, double previous_accuracy,

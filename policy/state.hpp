@@ -19,9 +19,13 @@ struct state_field {
   std::string_view normalisation; ///< the formula, for people; "n workers" are those of the shard
 };
 
-/// The fields in the vector's order. Every value is clamped to [-5, 5]. The last five are the validity bits of the
+/// The fields in the vector's order. None has a scale: they are ratios, shares and counts a step, so that a policy can
+/// go by them on workloads whose steps, losses and networks are of another order than those it was trained on. Every
+/// value is clamped to [-5, 5]. The last five are the validity bits of the
 /// groups network, system, gradient, noise and plan: 1 valid, 0 masked. Every field of a masked group is 0.
 std::span<const state_field> state_fields();
+/// The field of that name, also one that only states of earlier programs had, which their ledgers tell; null: none.
+const state_field* find_state_field(std::string_view name);
 /// Length of the vector.
 std::size_t state_size();
 

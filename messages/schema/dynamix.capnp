@@ -770,7 +770,9 @@ struct GlobalSums {
   # Weighted by samples, as the next one.
 
   loss @3 :Float64;
+
   iterationSecondsMax @4 :Float64;
+  # For older receivers, whose policies see it.
 
   noiseScale @5 :Float64;
   # Weighted by samples, over reports with valid gradients.
@@ -793,6 +795,14 @@ struct GlobalSums {
   # Samples per second of computing, over reports that computed.
 
   speedReports @13 :Float64;
+
+  networkReports @14 :Float64;
+  # Reports with a valid network, which the next two are sums over; 0: none, or an older sender.
+
+  throughput @15 :Float64;
+  # Bytes per second.
+
+  rttSeconds @16 :Float64;
 }
 
 struct WorkerGuidance {

@@ -168,8 +168,8 @@ TEST(Explanation, NamesTheActionsOfAPolicyThatVotes) {
 
 TEST(Explanation, MarksFieldsThatWereNotMeasured) {
   const auto text = text_of(1, "ada");
-  EXPECT_THAT(text, HasSubstr("throughput     0.000  masked"));
-  EXPECT_THAT(text, Not(HasSubstr("accuracy       0.250  masked")));
+  EXPECT_THAT(text, HasSubstr("relative_throughput  0.000  masked"));
+  EXPECT_THAT(text, Not(HasSubstr("accuracy             0.250  masked")));
 }
 
 TEST(Explanation, SaysByWhatAHostMeasured) {
@@ -253,7 +253,7 @@ TEST(Explanation, IsAvailableAsJson) {
   EXPECT_EQ(ben["action"], "+25");
   EXPECT_EQ(ben["decided_batch"], 39);
   EXPECT_EQ(ben["probabilities"]["0"], 0.5);
-  EXPECT_EQ(ben["state"][0]["field"], "throughput");
+  EXPECT_EQ(ben["state"][0]["field"], "relative_throughput");
   EXPECT_EQ(ben["state"][0]["masked"], true);
   EXPECT_EQ(ben["effect"]["window"], 3);
 }

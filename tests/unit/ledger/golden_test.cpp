@@ -104,10 +104,8 @@ TEST_P(GoldenRuns, AreExplainedTheSame) {
   expect_kept(recorded("explain-3.json"), json::parse(to_json(explained)));
 }
 
-/// The release planned for the initial global batch of the workers that were there, where this program plans for the
-/// one that the learning rate is for: `faulty` is the same up to the window in which a worker is missing, and the
-/// replay says so.
-TEST_P(GoldenRuns, AreDecidedTheSameAgainUpToWhereDecisionsHaveChangedSince) {
+/// The release's policies saw other fields of a worker, so `faulty` cannot be decided again, and the replay says so.
+TEST_P(GoldenRuns, AreDecidedTheSameAgainWhereThatCanBe) {
   const auto none = [](const std::string& digest, auto&) { return "no parameters " + digest; };
   const auto result = json::parse(to_json(replay(rows(), read().file, none)));
   auto expected = recorded("replay.json");

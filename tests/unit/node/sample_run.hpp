@@ -56,7 +56,7 @@ inline ledger::start start_row() {
           .dataset_samples = 10'000,
           .epochs = 2,
           .workers = {"ada", "ben"},
-          .state_fields = {"throughput", "accuracy", "network_valid"},
+          .state_fields = {"relative_throughput", "accuracy", "network_valid"},
           .actions = {-25, 0, 25},
           .scales = {},
           .started_at = "2026-01-02T03:04:05Z",

@@ -253,20 +253,20 @@ protected:
 };
 
 TEST_F(GuardOfStates, StepsInWhereTwoEntriesLieOutsideTheTraining) {
-  at("rtt") = 1.31F;
+  at("relative_rtt") = 1.31F;
   at("batch_spread") = -1.29F;
   EXPECT_EQ(ask_in_this_state().intervention, "") << "one entry is a coincidence";
   at("batch_spread") = -1.31F;
   const auto verdict = ask_in_this_state();
   EXPECT_EQ(verdict.intervention, "state outside training");
-  EXPECT_EQ(verdict.reason, "the policy was trained on rtt from -1.00 to 1.00, that of host-1 is 1.31, and 1 more "
-                            "entries of its state are outside");
+  EXPECT_EQ(verdict.reason, "the policy was trained on relative_rtt from -1.00 to 1.00, that of host-1 is 1.31, and 1 "
+                            "more entries of its state are outside");
   rules.trained_on = {};
   EXPECT_EQ(ask_in_this_state().intervention, "") << "not known";
 }
 
 TEST_F(GuardOfStates, SpeaksAgainstWishesOnlyWhereSomethingComesOfThem) {
-  at("rtt") = at("batch_spread") = 2;
+  at("relative_rtt") = at("batch_spread") = 2;
   rules.wishes = true;
   EXPECT_EQ(ask_in_this_state().intervention, "");
   auto choices = wants({64, 64}); // gives away 1.5 %
@@ -281,7 +281,7 @@ TEST_F(GuardOfStates, DoesNotCountMaskedGroups) {
   for (auto& entry : state)
     entry = 0.75F;
   EXPECT_EQ(ask_in_this_state().intervention, "");
-  for (const char* name : {"throughput", "rtt", "retransmission_rate", "network_valid"})
+  for (const char* name : {"relative_throughput", "relative_rtt", "retransmission_rate", "network_valid"})
     at(name) = 0;
   EXPECT_EQ(ask_in_this_state().intervention, "") << "the group network was not measured";
   at("network_valid") = 1;
@@ -294,7 +294,7 @@ TEST_F(GuardOfStates, CountsAGroupThatWasMaskedInTraining) {
   std::ranges::fill(state, 0.0F);
   at("network_valid") = 1;
   EXPECT_EQ(ask_in_this_state().intervention, "");
-  at("throughput") = 0.2F;
+  at("relative_throughput") = 0.2F;
   EXPECT_EQ(ask_in_this_state().intervention, "state outside training");
 }
 

@@ -69,12 +69,13 @@ TEST(PolicyFile, TellsAChangeOfTheStateByTheFieldsName) {
   expect_refused(
       [](auto& file) {
         auto& names = file.metadata["state"];
-        names.replace(names.find("rtt"), 3, "latency");
+        names.replace(names.find("relative_rtt"), 12, "latency");
       },
-      "its state has \"latency\" as entry 2, this program has \"rtt\"");
+      "its state has \"latency\" as entry 2, this program has \"relative_rtt\"");
   expect_refused([](auto& file) { file.metadata["state"] += ",moon_phase"; },
                  "its state has \"moon_phase\" as entry " + std::to_string(state_size() + 1));
-  expect_refused([](auto& file) { file.metadata["state"] = "throughput"; }, "its state has nothing as entry 2");
+  expect_refused([](auto& file) { file.metadata["state"] = "relative_throughput"; },
+                 "its state has nothing as entry 2");
 }
 
 TEST(PolicyFile, EveryFlippedByteIsNoticed) {

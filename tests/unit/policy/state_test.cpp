@@ -26,7 +26,7 @@ std::map<std::string, double> by_name(const std::vector<float>& state) {
 std::array<messages::window_report, 2> two_reports() {
   std::array reports = {testing::make_report(0, 2, 64), testing::make_report(1, 2, 192)};
   auto& first = reports[0];
-  first.network = {.valid = true, .throughput_bytes_per_second = 9e6, .rtt_seconds = 990e-6, .retransmissions = 90};
+  first.network = {.valid = true, .throughput_bytes_per_second = 9e6, .rtt_seconds = 1e-3, .retransmissions = 90};
   first.system = {.valid = true, .cpu_time_ratio = 3, .run_queue_wait_ratio = 1, .memory_ratio = 0.25};
   first.training = {.steps = 10,
                     .samples = 640,
@@ -40,6 +40,7 @@ std::array<messages::window_report, 2> two_reports() {
                     .sigma2_norm = 1,
                     .noise_scale = 1024,
                     .gain = 2};
+  reports[1].network = {.valid = true, .throughput_bytes_per_second = 3e6, .rtt_seconds = 3e-3};
   auto& second = reports[1].training;
   second.samples = 1920;
   second.accuracy = 0.4;
@@ -64,16 +65,15 @@ TEST(State, MatchesHandComputedValues) {
   const auto reports = two_reports();
   const auto state = by_name(normalise(reports[0], 0.75, 128, sum_reports(reports), limits, plan));
   const std::map<std::string, double> expected = {
-      {"throughput", 1},                    // log10(1 + 9)
-      {"rtt", 0},                           // log10(1 + 99) - 2
+      {"relative_throughput", 1.1699250},   // 2 * log2(9 / 6)
+      {"relative_rtt", -1},                 // log2(1 / 2)
       {"retransmission_rate", 1},           // log10(1 + 9)
       {"cpu_time_ratio", 2},                // log2(4)
       {"run_queue_wait_ratio", 1},          // log2(2)
       {"memory_ratio", -0.5},               // 2/4 - 1
       {"accuracy", 0.6},                    // 1.6 - 1
       {"accuracy_gain", 1},                 // 20 * 0.05
-      {"loss", 1},                          // log2(4) - 1
-      {"iteration_time", 1},                // log2(4) / 2
+      {"relative_loss", 2},                 // 2 * log2(3 / 1.5)
       {"compute_share", 0.5},               // 2 * 3/4 - 1
       {"exchange_share", -0.5},             // 2 * 1/4 - 1
       {"relative_compute_time", 1.1699250}, // 2 * log2(0.3 / 0.2)
@@ -85,8 +85,6 @@ TEST(State, MatchesHandComputedValues) {
       {"assigned_position", -0.2},          // 2 * 2/5 - 1
       {"batch_share", -1},                  // log2(2 * 64/256)
       {"global_accuracy", 0},               // (640*0.8 + 1920*0.4)/2560 = 0.5
-      {"global_loss", 0.3219281},           // log2(1 + 1.5) - 1
-      {"global_iteration_time", 1},         // of the longest, 0.4 s
       {"compute_imbalance", 1.1699250},     // 2 * log2(0.3 / 0.2)
       {"batch_spread", 1.5849625},          // log2(3)
       {"noise_over_batch", 1},              // log2(1024/256) / 2
@@ -120,6 +118,22 @@ TEST(State, MasksWhatWasNotMeasured) {
       EXPECT_EQ(state[i], 0) << field.name;
     }
   }
+}
+
+TEST(State, IsTheSameInAnyUnit) {
+  auto reports = two_reports();
+  const auto one = normalise(reports[0], 0.75, 128, sum_reports(reports), limits, plan);
+  for (auto& report : reports) { // steps a thousand times as long, a slower network, a loss that is summed
+    for (auto* seconds : {&report.training.iteration_seconds, &report.training.compute_seconds,
+                          &report.training.exchange_seconds, &report.training.data_seconds})
+      *seconds *= 1000;
+    report.network.throughput_bytes_per_second /= 64;
+    report.network.rtt_seconds *= 64;
+    report.training.loss *= 64;
+  }
+  const auto other = normalise(reports[0], 0.75, 128, sum_reports(reports), limits, plan);
+  for (std::size_t i = 0; i < one.size(); ++i)
+    EXPECT_NEAR(one[i], other[i], 1e-5) << state_fields()[i].name;
 }
 
 TEST(State, ShowsTheNoiseOfTheShardToAWorkerWhoseOwnStatisticsWarmUp) {
@@ -160,6 +174,9 @@ TEST(GlobalSums, OfJoinedShardsAreThoseOfAllReports) {
       report.training.loss = static_cast<double>(generator() % 1000) / 100;
       report.training.noise_scale = static_cast<double>(generator() % 100000);
       report.training.gradient_valid = generator() % 2 == 0;
+      report.network = {.valid = generator() % 2 == 0,
+                        .throughput_bytes_per_second = static_cast<double>(generator() % 1000),
+                        .rtt_seconds = static_cast<double>(generator() % 1000)};
       reports.push_back(report);
     }
     const std::span all(reports);
