@@ -89,7 +89,8 @@ void find_collapse(const run& run, std::span<const double> rewards, sentences& f
                                 best.mean, &best == &first ? "first" : "second", last.mean));
 }
 
-/// A policy that stops trying out before it has found anything. One that was certain from the start was trained before.
+/// A policy that stops trying out before it has found anything. One that was as certain from the start was trained
+/// before.
 void find_early_plateau(const run& run, std::span<const double> rewards, sentences& found) {
   const auto entropies = course_of(run, signal::entropy);
   const std::span<const double> course = entropies;
@@ -100,7 +101,7 @@ void find_early_plateau(const run& run, std::span<const double> rewards, sentenc
   const auto tenth = course.size() / 10;
   const double before = estimate_mean(course.first(tenth)).mean / even_odds;
   const double after = estimate_mean(course.subspan(third - tenth, tenth)).mean / even_odds;
-  if (before < entropy_share_min || after >= entropy_share_min)
+  if (before < entropy_share_min || after >= entropy_share_min || after > before / 2)
     return;
   const auto [first, second, last] = estimate_thirds(rewards);
   for (const auto& later : {second, last})

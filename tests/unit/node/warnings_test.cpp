@@ -129,6 +129,12 @@ TEST(Warnings, TellOfAPolicyThatStopsExploringEarly) {
                                     "fallen to 1.4 % of that of even odds")));
   EXPECT_THAT(warnings_of(certain(45)), IsEmpty()) << "it tried for long enough";
   EXPECT_THAT(warnings_of(certain(1)), IsEmpty()) << "it was trained before";
+  EXPECT_THAT(warnings_of([](std::uint64_t window, auto& row) {
+                const float other = window >= 15 ? 0.0085F : 0.012F; // 12 % of even odds, then 9 %
+                row.probabilities = {other, 1 - 2 * other, other};
+              }),
+              IsEmpty())
+      << "it was trained before, too";
   EXPECT_THAT(warnings_of([&](std::uint64_t window, auto& row) {
                 certain(15)(window, row);
                 row.reward.total += window > 60 ? 0.1 : 0;
