@@ -27,6 +27,7 @@ constexpr double guarded_share_max = 0.3;    ///< of the windows
 constexpr double diverged_loss = 1e30;       ///< the trainer reports a loss that is not finite as a huge one
 constexpr double clear_errors = 3;           ///< standard errors
 constexpr double entropy_share_min = 0.1;    ///< of that of even odds
+constexpr double entropy_fall_min = 2;       ///< times
 constexpr double recent_fault_seconds = 300;
 constexpr std::size_t names_shown = 4;
 
@@ -89,8 +90,8 @@ void find_collapse(const run& run, std::span<const double> rewards, sentences& f
                                 best.mean, &best == &first ? "first" : "second", last.mean));
 }
 
-/// A policy that stops trying out before it has found anything. One that was as certain from the start was trained
-/// before.
+/// A policy that stops trying out before it has found anything. One that was nearly as certain from the start was
+/// trained before.
 void find_early_plateau(const run& run, std::span<const double> rewards, sentences& found) {
   const auto entropies = course_of(run, signal::entropy);
   const std::span<const double> course = entropies;
@@ -101,7 +102,7 @@ void find_early_plateau(const run& run, std::span<const double> rewards, sentenc
   const auto tenth = course.size() / 10;
   const double before = estimate_mean(course.first(tenth)).mean / even_odds;
   const double after = estimate_mean(course.subspan(third - tenth, tenth)).mean / even_odds;
-  if (before < entropy_share_min || after >= entropy_share_min || after > before / 2)
+  if (before < entropy_share_min || after >= entropy_share_min || before < entropy_fall_min * after)
     return;
   const auto [first, second, last] = estimate_thirds(rewards);
   for (const auto& later : {second, last})

@@ -34,12 +34,19 @@ protected:
   static void TearDownTestSuite() { delete directory_; }
   static std::string path() { return directory_->path() + "/run"; }
 
-  void SetUp() override {
+  void SetUp() override { load(path()); }
+  void load(const std::string& run) {
     std::string error;
-    records_.file = read_run(run_directory(path()), error).file;
+    records_.file = read_run(run_directory(run), error).file;
     ASSERT_EQ(error, "");
-    records_.rows = ledger::read_file(run_directory(path()).ledger(), error);
+    records_.rows = ledger::read_file(run_directory(run).ledger(), error);
     ASSERT_EQ(error, "");
+  }
+  /// As a program writes it whose policies see another field.
+  void rename_a_state_field() {
+    for (auto& row : records_.rows)
+      if (auto* start = std::get_if<ledger::start>(&row.entry))
+        start->state_fields.at(0) = "throughput";
   }
   replay_result replayed() const {
     const policy::parameter_archive archive(run_directory(path()).policies());
@@ -111,6 +118,23 @@ TEST_F(ReplayTest, RefusesAnotherClusterFileAndAnOlderLedger) {
   EXPECT_THAT(replayed().skipped_why, HasSubstr("an older version wrote it"));
   records_.rows.clear();
   EXPECT_FALSE(replayed().proven());
+}
+
+TEST_F(ReplayTest, RefusesAnotherProgramsStateWhereAPolicySawIt) {
+  rename_a_state_field();
+  EXPECT_THAT(replayed().skipped_why, HasSubstr("in which policies see other fields of a worker"));
+
+  const temporary_directory other;
+  const auto run = other.path() + "/run";
+  ASSERT_EQ(ask({"simulate", "--cluster", shipped("scenarios/train/straggler-8.toml"), "--set", "training.epochs=2",
+                 "--policy", "goodput", "--quiet", "--out", run})
+                .code,
+            exit_done);
+  load(run);
+  rename_a_state_field();
+  const auto result = replayed();
+  EXPECT_TRUE(result.proven()) << to_text(result);
+  EXPECT_GT(result.windows, 0U);
 }
 
 TEST_F(ReplayTest, IsACommandWithAnExitCode) {
