@@ -27,7 +27,7 @@ constexpr int reopenings_max = 8;
 constexpr int packing_niceness = 10;
 
 int open_to_append(const std::string& path, int flags = 0) {
-  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0644);
+  return ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0644);
 }
 
 bool has_name(int descriptor, const std::string& path) {
@@ -35,6 +35,14 @@ bool has_name(int descriptor, const std::string& path) {
   struct stat named {};
   return ::fstat(descriptor, &own) == 0 && ::stat(path.c_str(), &named) == 0 && own.st_ino == named.st_ino &&
          own.st_dev == named.st_dev;
+}
+
+/// Whether the file ends within a line: a write failed halfway, ours or that of a process that was killed.
+bool ends_torn(int descriptor) {
+  struct stat file {};
+  char last = '\n';
+  return ::fstat(descriptor, &file) == 0 && file.st_size > 0 && ::pread(descriptor, &last, 1, file.st_size - 1) == 1 &&
+         last != '\n';
 }
 
 /// Several processes may append to one ledger, the replicas of an arbitrator on one machine: with a size limit each
@@ -66,22 +74,24 @@ public:
 
   void append_line(std::string_view text) override {
     const std::scoped_lock lock(mutex_);
-    if (keep_bytes_ == 0)
-      return write(text);
+    if (keep_bytes_ == 0) {
+      write(text);
+      return;
+    }
     for (int reopened = 0; ::flock(descriptor_, LOCK_EX) == 0 && !has_name(descriptor_, path_); ++reopened)
       if (reopened == reopenings_max || !reopen()) // another process rotated it
         break;
-    write(text);
     struct stat file {};
-    if (!torn_ && ::fstat(descriptor_, &file) == 0 && static_cast<std::uint64_t>(file.st_size) >= full_at_)
+    if (write(text) && ::fstat(descriptor_, &file) == 0 && static_cast<std::uint64_t>(file.st_size) >= full_at_)
       rotate(static_cast<std::uint64_t>(file.st_size));
     ::flock(descriptor_, LOCK_UN);
   }
 
 private:
-  void write(std::string_view text) {
-    // The newline comes first after a torn line, so that one failed write costs one row.
-    const auto line = fmt::format("{}{}\n", torn_ ? "\n" : "", text);
+  /// True where the whole line was written.
+  bool write(std::string_view text) {
+    // The newline comes first after a torn line, so that one write that failed costs one row.
+    const auto line = fmt::format("{}{}\n", ends_torn(descriptor_) ? "\n" : "", text);
     std::size_t done = 0;
     while (done < line.size()) {
       const auto count = ::write(descriptor_, line.data() + done, line.size() - done);
@@ -94,7 +104,7 @@ private:
         break;
       }
     }
-    torn_ = done > 0 && done < line.size();
+    return done == line.size();
   }
 
   bool reopen() {
@@ -102,7 +112,6 @@ private:
     if (newest < 0)
       return false;
     ::close(std::exchange(descriptor_, newest)); // its lock with it
-    torn_ = false;
     full_at_ = segment_bytes_of(keep_bytes_);
     return true;
   }
@@ -160,7 +169,6 @@ private:
   const std::uint64_t keep_bytes_;
   std::uint64_t full_at_;
   bool failed_ = false;
-  bool torn_ = false;
   bool complained_ = false;
   // Of the packing thread.
   bool unpacked_;

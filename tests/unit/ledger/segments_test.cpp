@@ -258,6 +258,28 @@ TEST_F(Segments, ARotationThatDiedAnywhereIsEndedByTheNextWriter) {
   EXPECT_EQ(read(), counted(0, 9));
 }
 
+/// A process that is killed may leave half a row; the next one to be appended is not to be read as its other half.
+TEST_F(Segments, ATornRowCostsNoOther) {
+  const auto tear_last = [this] { fs::resize_file(path(), fs::file_size(path()) - 100); };
+  for (const auto keep : {std::uint64_t{0}, keep_bytes}) {
+    for (const auto& name : names())
+      fs::remove(directory_.path() + "/" + name);
+    append(0, 2, keep);
+    tear_last();
+    std::string error;
+    const auto file = open_file(path(), error, keep);
+    ASSERT_TRUE(file) << error;
+    file->append(numbered(1));
+    EXPECT_EQ(read(), counted(0, 2)) << "torn before the file was opened";
+    append(2, 3, keep);
+    tear_last();
+    for (std::uint64_t number = 2; number < 10; ++number)
+      file->append(numbered(number));
+    EXPECT_EQ(read(), counted(0, 10)) << "torn by another writer meanwhile";
+    EXPECT_EQ(segments_of(path()).empty(), keep == 0);
+  }
+}
+
 constexpr std::uint64_t nearly_full = 4; ///< rows, of a part that the next one fills
 
 /// A process that appends rows and rotates; each row that it has appended goes into `pipe` as one byte.
