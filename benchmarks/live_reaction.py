@@ -8,10 +8,12 @@ slower. Counted are the steps that the others then wait for 20 % of them and mor
 `computing` goes by how much less they compute than the slowest (1 - own / slowest's), `blocked` by how long they really
 wait, the exchange included (from a step later on, since a slowed host sends its gradients before it sleeps).
 
-**Speed.** The same cluster file with its slow-downs, under each policy: samples a second from the end of the first
-window to the end, over those of `static` and of the best rival, each seed's policies in turn. Beside them the machine's
-bound, if all cores are busy: the fastest that `static` or the first policy is where nobody is slowed down, times what
-the slow-downs leave of it. A slowed host sleeps, so n hosts on c cores have min(c, sum of 1 / slow-down) of min(c, n).
+**Speed.** The same cluster file with its slow-downs, under each policy: samples a second over those of `static` and of
+the best rival, each seed's policies in turn. A seed's runs are compared over the same seconds of training, since who
+trains faster ends sooner and would see other slow-downs: from where all have run 10 steps until the first one ends.
+Beside them the machine's bound, if all cores are busy: the fastest that `static` or the first policy is where nobody
+is slowed down, times what the slow-downs leave of it in those seconds. A slowed host sleeps, so n hosts on c cores have
+min(c, sum of 1 / slow-down) of min(c, n).
 
 Both read the traces of steps (`--trace`), which every run writes. Only on a quiet machine do the figures mean anything:
 the load at the beginning of each run is printed.
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import random
@@ -31,7 +34,7 @@ import sys
 import tempfile
 import tomllib
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 SOURCE = pathlib.Path(__file__).resolve().parents[1]
 RIVALS = ("lb-bsp", "omnilearn", "goodput")
@@ -243,13 +246,31 @@ def react(options: argparse.Namespace, path: pathlib.Path, policy: str, seed: in
           f"{100 * statistics.mean(before):.0f} %, {100 * statistics.mean(after):.0f} % | {busy} |", flush=True)
 
 
-def speed_of(steps: Steps) -> Tuple[float, float]:
-    """Samples a second, and the seconds that they took."""
-    timed = list(steps.values())[WARM_STEPS:]
+def common_seconds(runs: Iterable[Steps]) -> Tuple[float, float]:
+    """Of training, in all runs: from their first `WARM_STEPS` until one ends."""
+    begin, end = 0.0, math.inf
+    for steps in runs:
+        if len(steps) < 2 * WARM_STEPS:
+            sys.exit("a run had too few steps to be timed: --epochs")
+        numbers, started = list(steps), begin_of(steps)
+        begin = max(begin, min(each.begin for each in steps[numbers[WARM_STEPS]].values()) - started)
+        end = min(end, max(each.end for each in steps[numbers[-1]].values()) - started)
+    return begin, end
+
+
+def begin_of(steps: Steps) -> float:
+    return min(each.begin for each in next(iter(steps.values())).values())
+
+
+def speed_of(steps: Steps, between: Tuple[float, float]) -> float:
+    """Samples a second, of the steps that lie whole within these seconds of training."""
+    started = begin_of(steps)
+    timed = [step for step in steps.values() if min(each.begin for each in step.values()) - started >= between[0]
+             and max(each.end for each in step.values()) - started <= between[1]]
     if len(timed) < WARM_STEPS:
         sys.exit("a run had too few steps to be timed: --epochs")
     seconds = max(each.end for each in timed[-1].values()) - min(each.begin for each in timed[0].values())
-    return sum(each.batch for step in timed for each in step.values()) / seconds, seconds
+    return sum(each.batch for step in timed for each in step.values()) / seconds
 
 
 def slowdown_at(host: Dict[str, Any], seconds: float) -> float:
@@ -257,10 +278,12 @@ def slowdown_at(host: Dict[str, Any], seconds: float) -> float:
     return float(begun[-1]) if begun else 1.0
 
 
-def share_left(hosts: Hosts, seconds: float, cores: int) -> float:
-    """Of the machine, by the slow-downs of a run that lasts so long."""
+def share_left(hosts: Hosts, between: Tuple[float, float], cores: int) -> float:
+    """Of the machine, by the slow-downs in these seconds."""
     workers = workers_of(hosts)
-    speeds = [sum(1 / slowdown_at(host, seconds * (i + 0.5) / 1000) for host in workers) for i in range(1000)]
+    begin, end = between
+    moments = [begin + (end - begin) * (i + 0.5) / 1000 for i in range(1000)]
+    speeds = [sum(1 / slowdown_at(host, moment) for host in workers) for moment in moments]
     return statistics.mean(min(cores, each) for each in speeds) / min(cores, len(workers))
 
 
@@ -272,22 +295,25 @@ def race(options: argparse.Namespace, path: pathlib.Path) -> None:
     cores = len(os.sched_getaffinity(0))
     print(f"\n{path.stem}: samples/s (over static's), {cores} cores\n")
     names = list(options.policies)
-    print("| seed | load | " + " | ".join(names) + " | all cores busy: bound | first / best rival | first / bound |")
-    print("|---" * (len(names) + 5) + "|", flush=True)
+    print(f"| seed | load | seconds | {' | '.join(names)} | all cores busy: bound | first / best rival "
+          "| first / bound |")
+    print("|---" * (len(names) + 6) + "|", flush=True)
     ratios: List[Tuple[float, float, float]] = []
     for seed in range(options.first_seed, options.first_seed + options.seeds):
         busy = load()
         order = names if seed % 2 else names[::-1]
-        runs = {policy: speed_of(train(options, head, hosts, policy, seed, extra)) for policy in order}
-        unslowed = max(speed_of(train(options, head, free, policy, seed, extra))[0] for policy in {"static", names[0]})
-        static = runs["static"][0]
-        first, seconds = runs[names[0]]
-        bound = unslowed * share_left(hosts, seconds, cores)
-        rival = max((runs[policy][0] for policy in names if policy.split("+")[0] in RIVALS), default=static)
+        runs = {policy: train(options, head, hosts, policy, seed, extra) for policy in order}
+        unslowed_runs = [train(options, head, free, policy, seed, extra) for policy in sorted({"static", names[0]})]
+        between = common_seconds(runs.values())
+        speeds = {policy: speed_of(steps, between) for policy, steps in runs.items()}
+        unslowed = max(speed_of(steps, common_seconds([steps])) for steps in unslowed_runs)
+        static, first = speeds["static"], speeds[names[0]]
+        bound = unslowed * share_left(hosts, between, cores)
+        rival = max((speeds[policy] for policy in names if policy.split("+")[0] in RIVALS), default=static)
         ratios.append((first / static, first / rival, first / bound))
-        cells = [f"{runs[policy][0]:.0f} ({runs[policy][0] / static:.3f})" for policy in names]
-        print(f"| {seed} | {busy} | {' | '.join(cells)} | {unslowed:.0f}: {bound:.0f} ({bound / static:.3f}) | "
-              f"{first / rival:.3f} | {first / bound:.3f} |", flush=True)
+        cells = [f"{speeds[policy]:.0f} ({speeds[policy] / static:.3f})" for policy in names]
+        print(f"| {seed} | {busy} | {between[0]:.0f} to {between[1]:.0f} | {' | '.join(cells)} | {unslowed:.0f}: "
+              f"{bound:.0f} ({bound / static:.3f}) | {first / rival:.3f} | {first / bound:.3f} |", flush=True)
     middle = [statistics.median(each) for each in zip(*ratios)]
     print(f"\n{names[0]}, median of {len(ratios)} seeds: {middle[0]:.3f} of static's speed, {middle[1]:.3f} of the "
           f"best rival's, {middle[2]:.3f} of the bound", flush=True)
@@ -300,7 +326,8 @@ def main() -> None:
                         default=[SOURCE / f"deployments/clusters/slow-steps-{n}.toml" for n in (2, 4)])
     parser.add_argument("--parts", default="reaction,speed", help="comma-separated")
     parser.add_argument("--policies", type=lambda text: text.split(","), default=list(POLICIES),
-                        help="of the race: the first one is judged; NAME+FIELD and NAME+FIELD=VALUE set arbitrator.FIELD")
+                        help="of the race: the first one is judged; NAME+FIELD and NAME+FIELD=VALUE set "
+                             "arbitrator.FIELD")
     parser.add_argument("--reacting", type=lambda text: text.split(","), help="of the reaction",
                         default=["ppo+reflex", "stigmergic", "goodput"])
     parser.add_argument("--seeds", type=int, default=5)
