@@ -1,6 +1,9 @@
 #pragma once
 
 #include "simulator/random_stream.hpp"
+#include "simulator/slowdown_course.hpp"
+
+#include <deque>
 
 namespace dynamix::simulator {
 
@@ -14,18 +17,23 @@ public:
 
   /// The factor in force, 1 between episodes. Times must not fall from call to call.
   double at(double seconds);
+  /// How a host that is `times` as slow without them gets on from `begin` on, until so many seconds of work are done.
+  /// `begin` must not be before a time that was asked for.
+  slowdown_course course(double begin, double work, double times = 1);
 
 private:
+  struct episode {
+    double begin = 0;
+    double end = 0;
+    double factor = 1;
+  };
   void draw_next();
 
   double every_seconds_;
   double mean_seconds_;
   double highest_factor_;
   random_stream numbers_;
-  // The episode that is in force or comes next.
-  double begin_seconds_ = 0;
-  double end_seconds_ = 0;
-  double factor_ = 1;
+  std::deque<episode> ahead_; ///< from the one in force, or else the next, as far as was looked ahead
 };
 
 } // namespace dynamix::simulator

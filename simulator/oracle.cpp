@@ -25,20 +25,23 @@ double sum(std::span<const std::uint32_t> values) {
 double computing_seconds(const truth& now, std::span<const std::uint32_t> split) {
   double longest = 0;
   for (std::size_t i = 0; i < split.size(); ++i)
-    longest = std::max(longest, now.profiles[i]->curve.seconds(split[i]) * now.slowdown[i]);
+    longest = std::max(longest, now.slowdown[i].seconds(now.profiles[i]->curve.seconds(split[i])));
   return longest;
 }
 
 /// The mean of steps once they have found their rhythm.
 double shared_step_seconds(const truth& now, std::span<const std::uint32_t> split) {
   std::vector<double> work(split.size());
-  for (std::size_t i = 0; i < split.size(); ++i)
+  std::vector<double> slowdown(split.size());
+  for (std::size_t i = 0; i < split.size(); ++i) {
     work[i] = now.profiles[i]->curve.seconds(split[i]);
+    slowdown[i] = now.slowdown[i].factor();
+  }
   std::vector<double> computing(split.size());
   shared_cores sharing(now.cores, split.size());
   double seconds = 0;
   for (int step = -settling_steps; step < rhythm_steps; ++step) {
-    const double one = sharing.step_seconds(work, now.slowdown, now.exchange_seconds, now.overlap, computing);
+    const double one = sharing.step_seconds(work, slowdown, now.exchange_seconds, now.overlap, computing);
     seconds += step < 0 ? 0 : one;
   }
   return seconds / rhythm_steps;
@@ -129,7 +132,8 @@ private:
     batches split(now_.highest.size());
     for (std::size_t i = 0; i < split.size(); ++i) {
       // A little more, so that rounding does not cost the sample that takes exactly this long.
-      const double fits = std::floor(now_.profiles[i]->curve.batch_within(seconds / now_.slowdown[i] * (1 + 1e-12)));
+      const double fits =
+          std::floor(now_.profiles[i]->curve.batch_within(now_.slowdown[i].work_within(seconds) * (1 + 1e-12)));
       split[i] = static_cast<std::uint32_t>(std::clamp<double>(fits, lowest_, now_.highest[i]));
     }
     return split;

@@ -43,8 +43,7 @@ public:
 class step_planner {
 public:
   batches operator()(const truth& now, const cluster::batch& limits) {
-    if (best_.empty() || now.profiles != before_.profiles || now.slowdown != before_.slowdown ||
-        now.exchange_seconds != before_.exchange_seconds || std::abs(now.phi - before_.phi) > 0.01 * before_.phi) {
+    if (best_.empty() || !holds(now)) {
       best_ = best_batches(now, limits);
       before_ = now;
     }
@@ -52,6 +51,18 @@ public:
   }
 
 private:
+  /// Whether what was best before still is: nothing is different, and nothing changes for as long as a step may take.
+  bool holds(const truth& now) const {
+    if (now.profiles != before_.profiles || now.exchange_seconds != before_.exchange_seconds ||
+        std::abs(now.phi - before_.phi) > 0.01 * before_.phi)
+      return false;
+    const double soon = longest_step * now.step_seconds(best_);
+    return std::ranges::equal(now.slowdown, before_.slowdown, [&](const auto& one, const auto& other) {
+      return one.factor() == other.factor() && one.constant_seconds() > soon && other.constant_seconds() > soon;
+    });
+  }
+
+  static constexpr double longest_step = 4; ///< times as long as the one that was best
   truth before_;
   batches best_;
 };

@@ -5,13 +5,14 @@
 /// congest, hosts come and go at the same virtual times whatever the batch sizes are.
 ///
 /// A step: worker i needs w_i = curve_i(b_i) * exp(noise * n) seconds of computing, n standard normal, and takes
-/// t_i = w_i * f_i, f_i the product of the file's `emulate`, the host's episode and the window's hiccup. T_grad =
-/// max t_i; T from it and the exchange as in step_model.hpp. Where `cores` are shared it gets them after c_i >= w_i
-/// seconds and then waits, t_i = c_i * f_i, while the others go on (simulator/step_model.hpp, shared_cores).
+/// t_i = w_i * f_i, f_i the product of the file's `emulate` and the window's hiccup, and longer by an episode's factor
+/// while one lasts, which may begin or end within the step. T_grad = max t_i; T from it and the exchange as in
+/// step_model.hpp. Where `cores` are shared a worker gets them after c_i >= w_i seconds and then waits, t_i = c_i * f_i
+/// with the episode at the step's beginning in f_i, while the others go on (simulator/step_model.hpp, shared_cores).
 ///
 /// Evaluations, where the workload has them, are shared out and slowed down as steps are.
 ///
-/// Not modelled: checkpoints take no time; the exchange needs no core; hosts come and go between windows only, and what
+/// Not modelled: `emulate` and congestion of links change between steps only; checkpoints take no time; the exchange needs no core; hosts come and go between windows only, and what
 /// was computed is never lost.
 
 #include "messages/types.hpp"
@@ -19,6 +20,7 @@
 #include "simulator/learning.hpp"
 #include "simulator/random_stream.hpp"
 #include "simulator/scenario.hpp"
+#include "simulator/slowdown_course.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -32,7 +34,7 @@ namespace dynamix::simulator {
 /// The world as it truly is at one moment, for the oracle and for tests. Workers in the order of ranks.
 struct truth {
   std::vector<const device_profile*> profiles; ///< the world's own
-  std::vector<double> slowdown;                ///< of computing, hiccups left out; >= 1
+  std::vector<slowdown_course> slowdown;       ///< of computing, from now on; >= 1
   std::vector<std::uint32_t> highest;          ///< batch size that the file and the device's memory allow
   std::uint32_t cores = 0;                     ///< 0: none are shared
   double exchange_seconds = 0;                 ///< T_sync
@@ -87,10 +89,10 @@ public:
   /// the generation.
   const std::vector<std::size_t>& present() const;
   std::uint64_t generation() const; ///< from 1
-  /// What holds now.
+  /// What holds now, as if it lasted; without hiccups.
   truth look() const;
-  /// The same with the hiccups of the window that runs.
-  truth look_at_step() const;
+  /// What the step that begins now will meet: the window's hiccups, and episodes that begin and end meanwhile.
+  truth look_at_step();
   /// Seconds that each worker computed in the newest step; 1 before the first of a generation.
   const std::vector<double>& computed_seconds() const;
   double newest_step_seconds() const; ///< of the newest step; 0 before the first

@@ -45,6 +45,38 @@ TEST(Episodes, HaveTheGivenGapsDurationsAndFactors) {
   EXPECT_NEAR(log_factors / slow, (std::log(1.25) + std::log(4)) / 2, 0.03);
 }
 
+/// Work that is done in short slices, each at the factor of its middle.
+TEST(Episodes, SlowWorkDownWhileTheyLast) {
+  constexpr double slice = 0.01;
+  int met = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    auto slow_downs = make_episodes(seed);
+    auto same = make_episodes(seed);
+    double begin = 0;
+    for (const double work : {1.0, 30.0, 400.0, 5.0}) {
+      double done = 0;
+      double seconds = 0;
+      for (; done < work; seconds += slice)
+        done += slice / (2 * same.at(begin + seconds + slice / 2));
+      const auto course = slow_downs.course(begin, work, 2);
+      EXPECT_EQ(course.factor(), 2 * slow_downs.at(begin));
+      EXPECT_NEAR(course.seconds(work), seconds, 0.2) << seed << ' ' << work;
+      met += course.seconds(work) > 2.02 * work ? 1 : 0;
+      begin += seconds + slice;
+    }
+  }
+  EXPECT_GT(met, 30);
+}
+
+TEST(Episodes, ComeTheSameWhereSomebodyHasLookedAhead) {
+  auto looked_ahead = make_episodes(1);
+  auto plain = make_episodes(1);
+  for (int second = 0; second < 20'000; second += 7) {
+    looked_ahead.course(second, second % 1000);
+    EXPECT_EQ(looked_ahead.at(second), plain.at(second)) << second;
+  }
+}
+
 TEST(Episodes, DifferFromSeedToSeed) {
   auto one = make_episodes(1);
   auto other = make_episodes(2);
@@ -58,6 +90,7 @@ TEST(Episodes, AreNoneWithoutARate) {
   episodes none(0, 50, 4, random_stream(1, 1, 1));
   EXPECT_EQ(none.at(0), 1);
   EXPECT_EQ(none.at(1e6), 1);
+  EXPECT_EQ(none.course(1e6, 10, 3).seconds(10), 30);
 }
 
 } // namespace

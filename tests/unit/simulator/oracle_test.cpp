@@ -32,7 +32,11 @@ protected:
       else
         profiles_[i] = profiles_[0];
       now.profiles.push_back(&profiles_[i]);
-      now.slowdown.push_back(below(2) == 0 ? 1 : uniform(1, 4));
+      now.slowdown.emplace_back(below(2) == 0 ? 1 : uniform(1, 4));
+      if (cores == 0 && below(3) == 0) { // within the step
+        now.slowdown.back().change_at(uniform(0.01, 0.2), uniform(1, 4));
+        now.slowdown.back().change_at(uniform(0.2, 0.4), uniform(1, 4));
+      }
       now.highest.push_back(static_cast<std::uint32_t>(highest - below(highest / 2)));
     }
     return now;
@@ -117,7 +121,7 @@ TEST_F(OracleTest, IsBeatenByNoEqualAndNoProportionalSplit) {
     const auto best = now.goodput(best_batches(now, limits));
     std::vector<double> speeds;
     for (std::size_t i = 0; i < now.profiles.size(); ++i)
-      speeds.push_back(1 / (now.slowdown[i] * now.profiles[i]->curve.seconds(100)));
+      speeds.push_back(1 / now.slowdown[i].seconds(now.profiles[i]->curve.seconds(100)));
     for (std::uint64_t total = 64; total <= 3200; total += 40) {
       const std::vector<double> equal(8, 1);
       EXPECT_GE(best, slack * now.goodput(policy::split_in_proportion(total, equal, 8, now.highest)));

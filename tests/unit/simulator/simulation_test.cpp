@@ -247,7 +247,7 @@ TEST(Simulation, LetsTheOracleDecideAtOnce) {
   bool slowed = false;
   for (int window = 0; window < 40; ++window) {
     const auto best = best_batches(run.world().look(), what.file.batch);
-    slowed = slowed || run.world().look().slowdown[2] == 5;
+    slowed = slowed || run.world().look().slowdown[2].factor() == 5;
     ASSERT_TRUE(run.advance());
     EXPECT_EQ(in_force(run), best) << window;
   }

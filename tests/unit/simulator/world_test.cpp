@@ -19,6 +19,13 @@ using testing::worker;
 
 using batches = std::vector<std::uint32_t>;
 
+std::vector<double> factors_of(const truth& now) {
+  std::vector<double> factors;
+  for (const auto& each : now.slowdown)
+    factors.push_back(each.factor());
+  return factors;
+}
+
 /// Seconds of a step's exchange; nothing overlaps it.
 double exchange_of(const scenario& what) {
   world cluster(what, 1);
@@ -105,13 +112,45 @@ TEST(World, SlowsHostsDownAsTheFileSays) {
   worker(what, 1).emulate = {{.at_seconds = 0, .compute_slowdown = 3}, {.at_seconds = 0.2, .compute_slowdown = 1.5}};
   world cluster(what, 1);
   const double own = computing_seconds(64);
-  EXPECT_THAT(cluster.look().slowdown, ElementsAre(1, 3));
+  EXPECT_THAT(factors_of(cluster.look()), ElementsAre(1, 3));
   cluster.run_window(batches{64, 64}, {}); // from 0 to 0.222
   EXPECT_NEAR(cluster.now_seconds(), 3 * own, 1e-12);
-  EXPECT_THAT(cluster.look().slowdown, ElementsAre(1, 1.5));
+  EXPECT_THAT(factors_of(cluster.look()), ElementsAre(1, 1.5));
   const auto shard = cluster.run_window(batches{64, 64}, {});
   EXPECT_NEAR(cluster.now_seconds(), 4.5 * own, 1e-12);
   EXPECT_NEAR(shard.reports[0].training.compute_seconds, own, 1e-12);
+}
+
+/// What a slow-down costs goes by how much of the step it lasts, and who knows it can tell how long the step takes.
+TEST(World, SlowDownsBeginAndEndWithinSteps) {
+  auto what = quiet_scenario(3);
+  what.file.simulation.slow_every_seconds = 0.2;
+  what.file.simulation.slow_seconds = 0.1;
+  world cluster(what, 1);
+  const batches split{64, 100, 200};
+  int partly = 0;
+  for (int window = 0; window < 200; ++window) {
+    const double before = cluster.now_seconds();
+    const auto ahead = cluster.look_at_step();
+    const double constant = cluster.look().step_seconds(split);
+    cluster.run_window(split, {});
+    EXPECT_NEAR(cluster.now_seconds() - before, ahead.step_seconds(split), 1e-9);
+    partly += std::abs(ahead.step_seconds(split) - constant) > 1e-3 * constant ? 1 : 0;
+  }
+  EXPECT_GT(partly, 50);
+}
+
+TEST(World, LongStepsMeetShortSlowDownsInTheMean) {
+  auto what = quiet_scenario(1);
+  what.file.simulation.slow_every_seconds = 0.002;
+  what.file.simulation.slow_seconds = 0.001;
+  what.file.simulation.slow_factor = 4;
+  world cluster(what, 1);
+  for (int window = 0; window < 100; ++window)
+    cluster.run_window(batches{512}, {});
+  // A third of the time at 1 / f of the speed, log f even between log 1.25 and log 4.
+  const double slow_speed = (1 / 1.25 - 1 / 4.0) / std::log(4 / 1.25);
+  EXPECT_NEAR(100 * computing_seconds(512) / cluster.now_seconds(), (2 + slow_speed) / 3, 0.01);
 }
 
 TEST(World, SharesCoresAndWaitsForSlowDownsWithoutOne) {
@@ -260,7 +299,7 @@ std::map<double, std::vector<double>> slowdowns_under(std::uint32_t batch) {
   std::map<double, std::vector<double>> seen;
   while (cluster.now_seconds() < 400) {
     cluster.run_window(batches(3, batch), {});
-    seen[cluster.now_seconds()] = cluster.look().slowdown;
+    seen[cluster.now_seconds()] = factors_of(cluster.look());
   }
   return seen;
 }
