@@ -12,8 +12,8 @@
 ///
 /// Evaluations, where the workload has them, are shared out and slowed down as steps are.
 ///
-/// Not modelled: `emulate` and congestion of links change between steps only; checkpoints take no time; the exchange needs no core; hosts come and go between windows only, and what
-/// was computed is never lost.
+/// Not modelled: `emulate` and congestion of links change between steps only; checkpoints take no time; the exchange
+/// needs no core; hosts come and go between windows only, and what was computed is never lost.
 
 #include "messages/types.hpp"
 #include "policy/window_watch.hpp"
