@@ -71,8 +71,8 @@ struct world::state {
   void renew_generation();
   bool fits_memory(std::span<const std::uint32_t> batches);
   double time_evaluation(std::span<const std::uint32_t> batches);
-  /// Seconds that a host takes from now on for so much work, if it is `times` as slow without episodes.
-  double elapsed(std::size_t rank, double seconds_of_work, double times);
+  /// How a host that is `times` as slow without episodes gets on from now on, until so many seconds of work are done.
+  slowdown_course course(std::size_t rank, double seconds_of_work, double times);
   /// Returns its seconds.
   double run_step(std::span<const double> curve_seconds, double total, std::vector<worker_sums>& sums);
   /// Runs steps under these batch sizes, and times them, alone or with those before.
@@ -179,13 +179,12 @@ double world::state::time_evaluation(std::span<const std::uint32_t> batches) {
   share_cores(at_once, work, what.file.simulation.cores, computing);
   double longest = 0;
   for (std::size_t rank = 0; rank < present.size(); ++rank)
-    longest = std::max(longest, sharing ? computing[rank] * cotenants[rank] * emulated[rank]
-                                        : elapsed(rank, computing[rank], emulated[rank]));
+    longest = std::max(longest, course(rank, computing[rank], emulated[rank]).seconds(computing[rank]));
   return longest;
 }
 
-double world::state::elapsed(std::size_t rank, double seconds_of_work, double times) {
-  return hosts[present[rank]].slow_downs.course(now, seconds_of_work, times).seconds(seconds_of_work);
+slowdown_course world::state::course(std::size_t rank, double seconds_of_work, double times) {
+  return sharing ? times * cotenants[rank] : hosts[present[rank]].slow_downs.course(now, seconds_of_work, times);
 }
 
 double world::state::run_step(std::span<const double> curve_seconds, double total, std::vector<worker_sums>& sums) {
@@ -203,8 +202,8 @@ double world::state::run_step(std::span<const double> curve_seconds, double tota
   double longest = 0;
   for (std::size_t rank = 0; rank < present.size(); ++rank) {
     auto& sum = sums[rank];
-    const double seconds = sharing ? computing[rank] * slowdown[rank]
-                                   : elapsed(rank, computing[rank], hosts[present[rank]].hiccup * emulated[rank]);
+    const double times = hosts[present[rank]].hiccup * emulated[rank];
+    const double seconds = course(rank, computing[rank], times).seconds(computing[rank]);
     const double contended = seconds / emulated[rank];
     sum.work += work[rank];
     sum.queued += contended - work[rank];
@@ -404,12 +403,9 @@ truth world::look_at_step() {
   auto& now = *state_;
   auto seen = look();
   for (std::size_t rank = 0; rank < now.present.size(); ++rank) {
-    auto& host = now.hosts[now.present[rank]];
-    const double times = now.emulated[rank] * host.hiccup;
-    if (now.sharing)
-      seen.slowdown[rank] = times * now.cotenants[rank];
-    else
-      seen.slowdown[rank] = host.slow_downs.course(now.now, host.profile->curve.seconds(seen.highest[rank]), times);
+    const auto& host = now.hosts[now.present[rank]];
+    seen.slowdown[rank] =
+        now.course(rank, host.profile->curve.seconds(seen.highest[rank]), now.emulated[rank] * host.hiccup);
   }
   return seen;
 }
