@@ -7,13 +7,10 @@ namespace dynamix::actors {
 
 namespace {
 
-/// A member announces that it is there and, to Gloo, its addresses; the rest is room to spare.
+/// A member announces where it is reached, in up to 512 bytes; the rest is room to spare.
 constexpr std::size_t keys_a_member = 4;
 constexpr std::size_t keys_beside = 64;
-/// Gloo's full mesh: every member stores an address (136 bytes, a sockaddr_storage and a number) for each of the
-/// others.
-constexpr std::size_t bytes_an_address = 192;
-constexpr std::size_t bytes_at_least = 64U << 20;
+constexpr std::size_t bytes_a_key = 1024;
 
 /// Counters are kept as decimal text, as c10d's own stores keep them.
 std::int64_t number_in(const std::vector<std::uint8_t>& value) {
@@ -32,7 +29,7 @@ std::vector<std::uint8_t> text_of(std::int64_t number) {
 
 store_table::store_table(std::size_t members)
     : max_keys_(keys_beside + keys_a_member * members),
-      max_bytes_(std::max(bytes_at_least, members * members * bytes_an_address)) {}
+      max_bytes_(max_keys_ * bytes_a_key) {}
 
 messages::store_result store_table::apply(const messages::store_operation& operation) {
   using messages::store_status;

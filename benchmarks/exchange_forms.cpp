@@ -259,7 +259,7 @@ void measure_server(const forms_plan& plan) {
     for (std::size_t i = 0; i < forms.size(); ++i) {
       const auto& [name, how] = forms[i];
       const auto prefix = name + std::to_string(round);
-      auto all = exchange::join_gloo_ring(place_of(plan, prefix, plan.world), meeting, never);
+      auto all = exchange::join_ring(place_of(plan, prefix, plan.world), meeting, never);
       if (plan.rank == workers) {
         const double begin = cpu_seconds();
         exchange::serve_members(*all, workers, shares, never);
@@ -271,7 +271,7 @@ void measure_server(const forms_plan& plan) {
       auto peers = exchange::compress(
           exchange::sum_by_servers(
               std::move(all), shares, never,
-              exchange::join_gloo_ring(place_of(plan, prefix + "/workers", workers), meeting, never)),
+              exchange::join_ring(place_of(plan, prefix + "/workers", workers), meeting, never)),
           how, counts);
       auto bucket = sums.make_bucket(*peers);
       for (std::uint32_t step = 0; step < plan.steps; ++step)

@@ -70,7 +70,7 @@ std::vector<contender> join_all(const servers_plan& plan, exchange::store& meeti
   const auto place = [&](const char* name) { return place_of(plan, name); };
   std::vector<contender> all;
   all.push_back({"ring", exchange::join(place("ring"), meeting, never)});
-  all.push_back({"equal", exchange::sum_by_servers(exchange::join_gloo_ring(place("equal"), meeting, never),
+  all.push_back({"equal", exchange::sum_by_servers(exchange::join_ring(place("equal"), meeting, never),
                                                    std::vector<double>(plan.world - plan.extra, 1), never)});
   all.push_back(
       {"planned", exchange::join(served_place_of(plan), meeting, never, exchange::summing::servers, &measured)});

@@ -57,13 +57,8 @@ static __always_inline void count_bytes(__u64* total, struct network_slot* slot,
     __sync_fetch_and_add(&slot->control_bytes, bytes);
 }
 
-/// `address` as on the wire.
-static __always_inline bool is_inner(__u32 address) {
-  return bpf_ntohl(address) >> 16 == inner_network;
-}
-
-/// The TCP header of a packet and the length of all its headers; null for what is no TCP, stays within a process, or
-/// has IP options, which TCP does without. Found at constant places, since others take CAP_PERFMON or a helper's time.
+/// The TCP header of a packet and the length of all its headers; null for what is no TCP or has IP
+/// options, which TCP does without. Found at constant places, since others take CAP_PERFMON or a helper's time.
 static __always_inline struct tcphdr* find_tcp(struct __sk_buff* packet, __u32* headers) {
   void* begin = (void*)(long)packet->data;
   void* end = (void*)(long)packet->data_end;
@@ -71,8 +66,7 @@ static __always_inline struct tcphdr* find_tcp(struct __sk_buff* packet, __u32* 
   if (packet->protocol == bpf_htons(ETH_P_IP)) {
     struct iphdr* header = begin;
     tcp = (void*)(header + 1);
-    if ((void*)(tcp + 1) > end || header->protocol != IPPROTO_TCP || header->ihl * 4 != sizeof(*header) ||
-        is_inner(header->saddr) || is_inner(header->daddr))
+    if ((void*)(tcp + 1) > end || header->protocol != IPPROTO_TCP || header->ihl * 4 != sizeof(*header))
       return 0;
     *headers = sizeof(*header) + tcp->doff * 4;
   } else {
@@ -204,8 +198,7 @@ SEC("sockops")
 int watch_connection(struct bpf_sock_ops* socket) {
   struct network_slot* slot = own_slot();
   __u64 began_ns = begin_run(&slot->cost);
-  bool inner = socket->family == AF_INET && (is_inner(socket->remote_ip4) || is_inner(socket->local_ip4));
-  switch (inner ? BPF_SOCK_OPS_VOID : socket->op) {
+  switch (socket->op) {
   case BPF_SOCK_OPS_RTT_CB:
     if ((!has_control_port(socket->local_port, bpf_ntohl(socket->remote_port)) || is_of_gradients(socket->sk)) &&
         counts(socket))

@@ -6,9 +6,8 @@
 
 #include <linux/types.h>
 
-enum { inner_network = 0x7f4d }; ///< connections at 127.77.0.0/16 stay within a process (links/inner_listener.hpp)
-enum { gradient_priority = 2 };  ///< SO_PRIORITY of links that carry gradients (links/pump.hpp)
-enum { network_slots = 64 };     ///< CPUs beyond share one; a power of 2
+enum { gradient_priority = 2 }; ///< SO_PRIORITY of links that carry gradients (links/pump.hpp)
+enum { network_slots = 64 };    ///< CPUs beyond share one; a power of 2
 enum { rtt_octave_buckets = 8 }; ///< buckets of the histogram a doubling of the RTT
 enum { rtt_buckets = 32 * rtt_octave_buckets }; ///< a power of 2
 enum { retransmission_burst = 32 };             ///< segments of one connection in flight for the second time

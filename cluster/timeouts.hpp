@@ -15,7 +15,7 @@ struct timeouts {
   std::uint32_t silence_ms = 1500;             ///< without one: the worker is lost
   std::uint32_t rejoin_timeout_ms = 5000;      ///< what a new arbitrator waits for the workers of a running generation
   std::uint32_t stall_timeout_ms = 60000;      ///< without a completed step, or a training thread that does not let go
-  std::uint32_t collective_timeout_ms = 60000; ///< Gloo's
+  std::uint32_t collective_timeout_ms = 60000; ///< of a collective in which nothing moves
   std::uint32_t join_timeout_ms = 600000;      ///< all workers present
   std::uint32_t shutdown_timeout_ms = 5000;    ///< orderly end, then _exit
 };

@@ -2,7 +2,7 @@
 
 /// A group that sums in a ring or through servers, whichever is measured to be the faster. Internal to the room.
 
-#include "exchange/gloo_ring.hpp"
+#include "exchange/ring.hpp"
 
 #include <memory>
 

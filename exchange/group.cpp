@@ -1,7 +1,7 @@
 #include "exchange/group.hpp"
 
 #include "exchange/either_group.hpp"
-#include "exchange/gloo_ring.hpp"
+#include "exchange/ring.hpp"
 #include "exchange/link_rates.hpp"
 #include "exchange/server_group.hpp"
 
@@ -128,7 +128,7 @@ std::unique_ptr<group> join(const place& own, store& rendezvous, const interrupt
   const bool alone = own.members.size() == 1;
   if (alone && own.servers.empty())
     return make_silent_group(1);
-  auto all = join_gloo_ring(with_servers(own), rendezvous, stop);
+  auto all = join_ring(with_servers(own), rendezvous, stop);
   if (how == summing::ring && own.servers.empty())
     return all;
   const auto made = plan_sums(*all, own.members.size(), how, stop);
@@ -141,7 +141,7 @@ std::unique_ptr<group> join(const place& own, store& rendezvous, const interrupt
   else if (!own.servers.empty()) {
     auto without_servers = own;
     without_servers.store_prefix += "/members";
-    auto joined = join_gloo_ring(without_servers, rendezvous, stop);
+    auto joined = join_ring(without_servers, rendezvous, stop);
     members = joined.get();
     workers = std::move(joined);
   }
@@ -153,7 +153,7 @@ std::unique_ptr<group> join(const place& own, store& rendezvous, const interrupt
 std::uint64_t serve(const place& own, store& rendezvous, const interruption& stop, summing how,
                     const std::function<void(const summing_plan&)>& ready) {
   throw_if_raised(stop);
-  const auto all = join_gloo_ring(with_servers(own), rendezvous, stop);
+  const auto all = join_ring(with_servers(own), rendezvous, stop);
   const auto plan = plan_sums(*all, own.members.size(), how, stop);
   ready(plan);
   const auto word = serve_members(*all, static_cast<std::uint32_t>(own.members.size()), shares_of(plan, how), stop);

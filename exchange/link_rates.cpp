@@ -51,7 +51,6 @@ double run_round(ring_group& peers, std::uint32_t to, std::uint32_t from, std::s
   peers.all_gather({&here, 1})->wait(); // so that all begin at once
   const auto now = std::make_shared<round>(bytes, stop.make_event());
   std::thread([to, from, now, messages = peers.messages()] {
-    block_broken_pipe_signal();
     double seconds = 0;
     std::string problem;
     try {

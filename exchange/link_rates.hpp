@@ -1,6 +1,6 @@
 #pragma once
 
-#include "exchange/gloo_ring.hpp"
+#include "exchange/ring.hpp"
 
 #include <vector>
 

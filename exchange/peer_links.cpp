@@ -2,7 +2,6 @@
 
 #include "exchange/rendezvous.hpp"
 #include "links/door.hpp"
-#include "links/inner_listener.hpp"
 
 #include <spdlog/fmt/fmt.h>
 
@@ -14,8 +13,6 @@ namespace dynamix::exchange {
 namespace {
 
 constexpr std::chrono::milliseconds connect_time{5000};
-/// The collective has connected already; this is for a thread that was held up.
-constexpr std::chrono::milliseconds take_time{1000};
 constexpr std::size_t port_bytes = 2;
 constexpr std::size_t announcement_bytes_max = 512;
 
@@ -65,64 +62,51 @@ std::vector<std::uint8_t> peer_links::announcement() const {
   return {said.begin(), said.end()};
 }
 
-std::unique_ptr<peer_links::ends> peer_links::open(const place& own, const announcements& announced,
+std::vector<links::descriptor> peer_links::connect(const place& own, const announcements& announced,
                                                    std::string& problem) {
-  std::unique_ptr<ends> made(new ends(shared_from_this()));
-  made->own_ = own.rank;
-  made->purpose_ = own.store_prefix;
-  for (const auto rank : own.members) {
-    if (rank == own.rank)
+  std::vector<links::descriptor> made(own.members.size());
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    if (own.members[i] == own.rank)
       continue;
-    const auto said = announced.find(rank);
-    ends::peer peer;
-    if (rank < hosts_.size())
-      peer.host = hosts_[rank];
-    if (rank >= hosts_.size())
-      problem = fmt::format("the cluster has no worker of rank {}", rank);
-    else if (said == announced.end() || !read_announcement(said->second, peer.host, peer.port))
-      problem = fmt::format("host \"{}\" has announced no port for links: it may have no keys", hosts_[rank].name);
-    else
-      peer.listener = links::inner_listener::open(static_cast<std::uint16_t>(rank), problem);
-    if (!peer.listener)
-      return nullptr;
-    made->peers_[rank] = std::move(peer);
+    made[i] = connect_to(own.members[i], own, announced, problem);
+    if (!made[i])
+      return {};
   }
   return made;
 }
 
+links::descriptor peer_links::connect_to(std::uint32_t rank, const place& own, const announcements& announced,
+                                         std::string& problem) {
+  if (rank >= hosts_.size()) {
+    problem = fmt::format("the cluster has no worker of rank {}", rank);
+    return {};
+  }
+  auto host = hosts_[rank];
+  std::uint16_t port = 0;
+  const auto said = announced.find(rank);
+  if (said == announced.end() || !read_announcement(said->second, host, port)) {
+    problem = fmt::format("host \"{}\" has announced no port for links: it may have no keys", hosts_[rank].name);
+    return {};
+  }
+  auto [here, carried] = links::make_plain_pair();
+  if (!here) {
+    problem = "there is no descriptor left";
+    return {};
+  }
+  const links::carriage wanted{.host = host.name, .purpose = own.store_prefix};
+  if (own.rank < rank) {
+    pump_->carry_from(wanted, carried.release());
+    return std::move(here);
+  }
+  problem = pump_->carry_to(wanted, host.address, port, connect_time, carried.release());
+  if (problem.empty())
+    return std::move(here);
+  problem = fmt::format("host \"{}\" at {}:{} is not reached: {}", host.name, host.address, port, problem);
+  return {};
+}
+
 void peer_links::end() {
   pump_->end();
-}
-
-peer_links::ends::ends(std::shared_ptr<peer_links> links) : links_(std::move(links)) {}
-
-peer_links::ends::~ends() = default;
-
-std::uint32_t peer_links::ends::address(std::uint32_t rank) const {
-  return peers_.at(rank).listener->address();
-}
-
-std::uint16_t peer_links::ends::port(std::uint32_t rank) const {
-  return peers_.at(rank).listener->port();
-}
-
-std::string peer_links::ends::carry() {
-  std::string problem;
-  for (auto& [rank, peer] : peers_) {
-    const auto& host = peer.host;
-    const int plain = std::exchange(peer.listener, nullptr)->take(take_time, problem);
-    if (plain < 0)
-      return fmt::format("no connection within this process for host \"{}\": {}", host.name, problem);
-    const links::carriage wanted{.host = host.name, .purpose = purpose_};
-    if (own_ < rank) {
-      links_->pump_->carry_from(wanted, plain);
-      continue;
-    }
-    problem = links_->pump_->carry_to(wanted, host.address, peer.port, connect_time, plain);
-    if (!problem.empty())
-      return fmt::format("host \"{}\" at {}:{} is not reached: {}", host.name, host.address, peer.port, problem);
-  }
-  return "";
 }
 
 } // namespace dynamix::exchange

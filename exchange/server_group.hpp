@@ -5,7 +5,7 @@
 /// them the sum, piece by piece, so that parts come in while sums go out. Servers keep nothing from one step to the
 /// next. (BytePS, OSDI'20, with servers that only sum.)
 
-#include "exchange/gloo_ring.hpp"
+#include "exchange/ring.hpp"
 
 #include <cstdint>
 #include <memory>

@@ -150,7 +150,6 @@ relay::summation_pointer relay::start(std::shared_ptr<void> owner, memory all, a
 }
 
 void relay::call_off(std::uint64_t word) {
-  block_broken_pipe_signal();
   const call last{.value = word};
   std::vector<std::unique_ptr<transfer>> told;
   const auto unless_gone = [](auto&& action) {
@@ -205,7 +204,6 @@ void relay::run(void (relay::*part)()) {
     ++threads_;
   }
   std::thread([self = shared_from_this(), part] {
-    block_broken_pipe_signal();
     try {
       (self.get()->*part)();
     } catch (const std::exception& problem) {
@@ -224,7 +222,7 @@ void relay::fail(const std::string& problem) {
     if (problem_.empty())
       problem_ = problem;
     closed_ = true;
-    broken = open_; // which keeps them for as long as Gloo may know their memory
+    broken = open_; // which keeps them for as long as a message may touch their memory
     changed_.notify_all();
   }
   for (const auto& each : broken)

@@ -3,7 +3,7 @@
 /// What a member of a group with servers does in threads of its own: it sends its parts to the servers and receives
 /// their sums, and sums its own share. Internal to the room.
 
-#include "exchange/gloo_ring.hpp"
+#include "exchange/ring.hpp"
 
 #include <condition_variable>
 #include <cstddef>

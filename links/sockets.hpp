@@ -1,6 +1,6 @@
 #pragma once
 
-/// TCP sockets for the pump. Included by this room's sources only.
+/// TCP sockets.
 
 #include "links/connection.hpp"
 

@@ -16,9 +16,10 @@ namespace dynamix::messages {
 /// The protocols that this release speaks. The newest rises with every change of a message's meaning that an older
 /// release would misread. 4: a hello names the oldest and the newest, and a welcome the one that is spoken. 5: workers
 /// exchange other blocks with their gradients (rows of compressed sums, in a ring and through servers, sketches' cells,
-/// the last word to servers), which nobody negotiates, so it is the oldest, too.
-inline constexpr std::uint32_t oldest_protocol = 5;
-inline constexpr std::uint32_t newest_protocol = 5;
+/// the last word to servers). 6: gradients travel in frames of our own (exchange/mesh.hpp). Nobody negotiates these, so
+/// it is the oldest, too.
+inline constexpr std::uint32_t oldest_protocol = 6;
+inline constexpr std::uint32_t newest_protocol = 6;
 
 // Limits on everything that a peer can send.
 inline constexpr std::uint32_t max_workers = 4096;
@@ -34,7 +35,7 @@ inline constexpr std::uint32_t max_actions = 64;
 inline constexpr std::uint32_t max_trajectory_length = 4096;
 inline constexpr std::uint32_t max_store_keys = 4096;
 inline constexpr std::uint32_t max_key_length = 1024; ///< bytes
-inline constexpr std::uint32_t max_store_value_bytes = 1U << 20;
+inline constexpr std::uint32_t max_store_value_bytes = 4096;
 inline constexpr std::uint32_t max_policy_bytes = 16U << 20;
 /// Of generations, terms, windows and steps: a double holds it exactly, and what is counted on from it does not wrap.
 inline constexpr std::uint64_t max_counter = 1ULL << 53;

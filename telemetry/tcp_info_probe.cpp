@@ -35,15 +35,6 @@ std::uint16_t port_of(int descriptor, Ask ask) {
   return address.ss_family == AF_INET6 ? ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port) : 0;
 }
 
-/// Whether the end, by getsockname or getpeername, is one of a connection within this process.
-template <class Ask>
-bool is_inner(int descriptor, Ask ask) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof(address);
-  return ask(descriptor, reinterpret_cast<sockaddr*>(&address), &length) == 0 && address.ss_family == AF_INET &&
-         ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 16 == inner_network;
-}
-
 enum class tcp_reading { read, not_tcp, too_old };
 
 tcp_reading read_tcp_info(int descriptor, tcp_info& info) {
@@ -126,8 +117,7 @@ public:
     bool readable = true;
     counts_.begin();
     const bool listed = sockets_of_process_.look([this](int descriptor) {
-      return !is_inner(descriptor, getsockname) && !is_inner(descriptor, getpeername) &&
-             (!gradients_alone_ || !is_control(descriptor));
+      return !gradients_alone_ || !is_control(descriptor);
     });
     for (const auto& [descriptor, cookie] : sockets_of_process_.open()) {
       tcp_info info{};

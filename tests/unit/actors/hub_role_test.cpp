@@ -306,7 +306,7 @@ TEST_F(RootOfATree, TellsEachShardTheProtocolThatBothSpeak) {
   EXPECT_EQ(root->judge_child(said).protocol, messages::oldest_protocol);
   said.protocol = said.newest_protocol = messages::newest_protocol + 1;
   EXPECT_EQ(root->judge_child(said).verdict, messages::welcome_verdict::protocol_mismatch);
-  EXPECT_THAT(root->judge_child(said).detail, HasSubstr("speaks protocol 6, this arbitrator protocol 5"));
+  EXPECT_THAT(root->judge_child(said).detail, HasSubstr("speaks protocol 7, this arbitrator protocol 6"));
 }
 
 TEST_F(RootOfATree, PlacesWorkersThroughTheirShards) {

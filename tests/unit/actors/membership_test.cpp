@@ -32,7 +32,7 @@ TEST_F(Membership, RefusesWhoDoesNotFitAndSaysWhy) {
   said.protocol = messages::newest_protocol + 1;
   said.newest_protocol = messages::newest_protocol + 2;
   EXPECT_EQ(admit(said).verdict, welcome_verdict::protocol_mismatch);
-  EXPECT_EQ(admit(said).detail.find("host ada speaks protocols 6 to 7, this arbitrator protocol 5; run"), 0U)
+  EXPECT_EQ(admit(said).detail.find("host ada speaks protocols 7 to 8, this arbitrator protocol 6; run"), 0U)
       << admit(said).detail;
   said.protocol = 3;
   said.newest_protocol = messages::oldest_protocol - 1;

@@ -101,9 +101,9 @@ void fill(bucket& filled, const std::vector<float>& values, const std::vector<st
 }
 
 /// Sums a pattern on `size` ranks for some steps; returns what compressing came to on rank 0.
-template <typename Joining = decltype(&join_ring)>
+template <typename Joining = decltype(&join_group)>
 compression_counts run_pattern(const pattern& of, form how, std::uint32_t size, std::uint64_t seed, std::uint64_t steps,
-                               Joining joining = &join_ring) {
+                               Joining joining = &join_group) {
   struct drawn_step {
     gradients all;
     std::vector<std::vector<std::uint32_t>> items;
@@ -248,7 +248,7 @@ TEST(Compression, MeasuresTheFormsAndSumsTheSameWithEach) {
 TEST(Compression, ChoosesBetweenRingAndServersForEachBucket) {
   const auto promising = [](double servers_time) {
     return [servers_time](const place& own, store& meeting, const interruption& stop) {
-      auto ring = join_gloo_ring(own, meeting, stop);
+      auto ring = join_ring(own, meeting, stop);
       auto& members = *ring;
       summing_plan plan; // made up
       plan.servers.seconds_per_byte = servers_time;

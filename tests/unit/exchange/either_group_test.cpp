@@ -51,7 +51,7 @@ TEST(EitherGroup, TriesTheOtherWayAndTellsAllMembersTheSame) {
             expect_sums_of_ranks(peers, rank, all);
         },
         [&](const place& own, store& meeting, const interruption& stop) {
-          auto ring = join_gloo_ring(own, meeting, stop);
+          auto ring = join_ring(own, meeting, stop);
           auto& members = *ring;
           summing_plan plan{.by_servers = by_servers};
           plan.servers.seconds_per_byte = 0.8e-9;
@@ -77,7 +77,7 @@ TEST(EitherGroup, EndsForAllWhenAMemberIsGoneBetweenTwoLooks) {
     EXPECT_THROW(expect_sums_of_ranks(peers, rank, all), error);
   };
   const auto joining = [](const place& own, store& meeting, const interruption& stop) {
-    auto ring = join_gloo_ring(own, meeting, stop);
+    auto ring = join_ring(own, meeting, stop);
     auto& members = *ring;
     summing_plan plan;
     plan.servers.seconds_per_byte = 0.8e-9;

@@ -175,10 +175,21 @@ TEST(Group, BreaksWhatPeersWaitForWhenGivenUp) {
   silent_pair pair;
   const auto summed = pair.silent->make_bucket(element::float32, 1000, 0);
   summed->start();
-  auto raising = raise_soon(pair.stop);
-  expect_interrupted([&] { pair.waiting->broadcast(1, {}); });
   pair.waiting.reset();
   EXPECT_THROW(summed->wait(), error) << "only the collective time-out would have ended it";
+}
+
+TEST(Group, EndsWhereMembersDoNotExchangeTheSame) {
+  silent_pair pair;
+  const auto summed = pair.silent->make_bucket(element::float32, 1000, 0);
+  summed->start();
+  EXPECT_THROW(pair.waiting->broadcast(1, {}), error);
+  try {
+    summed->wait();
+    FAIL() << "summed with a member that broadcasts";
+  } catch (const error& problem) {
+    EXPECT_THAT(problem.what(), testing::HasSubstr("rank 0 waits for 8 bytes where 4000 are sent"));
+  }
 }
 
 } // namespace

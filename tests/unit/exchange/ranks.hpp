@@ -20,22 +20,22 @@ inline std::vector<std::uint32_t> all_ranks(std::uint32_t size) {
   return ranks;
 }
 
-/// Joins ranks in a ring.
-inline std::unique_ptr<group> join_ring(const place& own, store& meeting, const interruption& stop) {
+/// Joins ranks in a ring, as workers do.
+inline std::unique_ptr<group> join_group(const place& own, store& meeting, const interruption& stop) {
   return join(own, meeting, stop);
 }
 
 /// Joins ranks whose sums go through servers with these shares.
 inline auto by_shares(std::vector<double> shares) {
   return [shares = std::move(shares)](const place& own, store& meeting, const interruption& stop) {
-    return sum_by_servers(join_gloo_ring(own, meeting, stop), shares, stop);
+    return sum_by_servers(join_ring(own, meeting, stop), shares, stop);
   };
 }
 
 /// Runs `body(rank, group)`, or with the pointer that owns the group, on as many threads as there are ranks, joined by
 /// the real exchange over loopback: by `joining`. The first exception of any of them is thrown again.
-template <typename Body, typename Joining = decltype(&join_ring)>
-void run_ranks(std::uint32_t size, Body body, Joining joining = &join_ring) {
+template <typename Body, typename Joining = decltype(&join_group)>
+void run_ranks(std::uint32_t size, Body body, Joining joining = &join_group) {
   memory_store meeting;
   std::vector<std::exception_ptr> errors(size);
   {

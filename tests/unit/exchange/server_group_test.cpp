@@ -109,12 +109,12 @@ void run_served(std::uint32_t workers, std::uint32_t servers, Body body, Join jo
 /// All of the place's ranks in one ring.
 std::unique_ptr<ring_group> join_all(place own, store& meeting, const interruption& stop) {
   own.members.insert(own.members.end(), own.servers.begin(), own.servers.end());
-  return join_gloo_ring(own, meeting, stop);
+  return join_ring(own, meeting, stop);
 }
 
 std::unique_ptr<group> join_workers(place own, store& meeting, const interruption& stop) {
   own.store_prefix += "/workers";
-  return join_gloo_ring(own, meeting, stop);
+  return join_ring(own, meeting, stop);
 }
 
 TEST(ServerGroup, AddsInTheOrderOfRanksThroughHostsThatBringNothing) {
@@ -301,14 +301,14 @@ TEST(ServerGroup, RefusesASumThatHasNoWholeNumberOfElements) {
   std::unique_ptr<ring_group> worker;
   {
     std::jthread serving([&] {
-      const auto all = join_gloo_ring(place_of(1), meeting, never);
+      const auto all = join_ring(place_of(1), meeting, never);
       try {
         serve_members(*all, 1, {0, 1}, never);
       } catch (const error& problem) {
         reason = problem.what();
       }
     });
-    worker = join_gloo_ring(place_of(0), meeting, never);
+    worker = join_ring(place_of(0), meeting, never);
     const std::uint64_t floats_of_six_bytes[] = {0, 6};
     worker->messages()->send(1, 3, std::as_bytes(std::span(floats_of_six_bytes)))->wait();
   }
@@ -412,7 +412,7 @@ TEST(ServerGroup, SumsInOneGenerationAfterTheOther) {
         if (own.position_of(rank) == own.members.size())
           continue;
         const auto peers =
-            sum_by_servers(join_gloo_ring(own, meeting, never), std::vector<double>(own.members.size(), 1), never);
+            sum_by_servers(join_ring(own, meeting, never), std::vector<double>(own.members.size(), 1), never);
         expect_sums_in_rank_order<float>(*peers, peers->position(), 3000, i);
         peers->leave();
       }
@@ -427,7 +427,7 @@ struct server_pair {
   }
   std::unique_ptr<group> join_as(std::uint32_t rank, const interruption& ends) {
     const place own{.rank = rank, .members = {0, 1}, .store_prefix = "g1", .collective_timeout_ms = 20'000};
-    return sum_by_servers(join_gloo_ring(own, meeting, ends), {1, 1}, ends);
+    return sum_by_servers(join_ring(own, meeting, ends), {1, 1}, ends);
   }
   std::unique_ptr<bucket> start(group& of, std::size_t count) {
     auto started = of.make_bucket(element::float32, count, 1);
@@ -554,7 +554,7 @@ TEST(LinkRates, AreNotWaitedForWhenInterrupted) {
   std::unique_ptr<group> silent;
   const interruption never;
   std::jthread other([&] {
-    silent = join_gloo_ring({.rank = 1, .members = {0, 1}, .store_prefix = "g1"}, meeting, never);
+    silent = join_ring({.rank = 1, .members = {0, 1}, .store_prefix = "g1"}, meeting, never);
     std::this_thread::sleep_for(milliseconds(50));
     stop.raise("the generation is over");
   });

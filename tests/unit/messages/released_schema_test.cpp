@@ -127,7 +127,7 @@ TEST(Protocols, OfReleasesBeforeTheyWereNegotiatedThereIsOne) {
   EXPECT_EQ(to_text(protocols_of(hello{.protocol = 3, .newest_protocol = 0})), "protocol 3");
   EXPECT_EQ(to_text(protocols_of(hello{.protocol = 3, .newest_protocol = 4})), "protocols 3 to 4");
   for (const auto& own : {protocols_of(hello()), protocols_of(shard_hello()), protocols_of(client_hello())})
-    EXPECT_EQ(to_text(own), "protocol 5");
+    EXPECT_EQ(to_text(own), "protocol 6");
   EXPECT_EQ(common_protocol({3, 4}), 0U) << "their blocks of gradients are others";
 }
 

@@ -1,5 +1,4 @@
 #include "bpf/network.h"
-#include "links/inner_listener.hpp"
 #include "links/pump.hpp"
 #include "telemetry/probe.hpp"
 #include "tests/unit/telemetry/loopback.hpp"
@@ -130,26 +129,6 @@ TEST(TcpInfoProbe, TellsConnectionsWithGradientsByTheirPriorityWhateverTheirPort
   EXPECT_NEAR(static_cast<double>(after.control_bytes), 6.0 * megabyte, acknowledged_beginnings);
   EXPECT_EQ(after.connections, 2U);
   EXPECT_EQ(sample(*alone).bytes_received - before.bytes_received, megabyte);
-}
-
-TEST(TcpInfoProbe, PassesOverConnectionsThatStayWithinAProcess) {
-  static_assert(inner_network == links::inner_network);
-  std::string problem;
-  const auto listener = links::inner_listener::open(7, problem);
-  ASSERT_NE(listener, nullptr) << problem;
-  const int calling = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  auto address = loopback_address(listener->port());
-  address.sin_addr.s_addr = htonl(listener->address());
-  ASSERT_EQ(connect(calling, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-  const int taken = listener->take(std::chrono::seconds(10), problem);
-  ASSERT_GE(taken, 0) << problem;
-  ASSERT_EQ(send(calling, "within", 6, MSG_NOSIGNAL), 6);
-  const auto probe = make_tcp_info_probe();
-  const counters now = sample(*probe);
-  EXPECT_EQ(now.connections, 0U);
-  EXPECT_EQ(now.bytes_sent, 0U);
-  close(taken);
-  close(calling);
 }
 
 TEST(TcpInfoProbe, FindsASocketBehindAGapInTheDescriptors) {

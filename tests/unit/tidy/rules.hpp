@@ -49,9 +49,9 @@ std::vector<finding> find_forbidden_arrows(const source_tree& tree);
 /// ours, only by:
 ///
 ///     CAF          actors/, messages/serialization.*, and their tests and benchmarks
-///     Torch        trainer/, policy/, exchange/gloo_ring.cpp, and the tests of the first two, benchmarks; the SDK's
-///                  client/torch*.hpp with their tests, and examples/
-///     c10d, Gloo   exchange/gloo_ring.cpp, benchmarks, the tests of client/torch*.hpp, examples/
+///     Torch        trainer/, policy/, and their tests, benchmarks; the SDK's client/torch*.hpp with their tests, and
+///                  examples/
+///     c10d, Gloo   benchmarks, the tests of client/torch*.hpp, examples/
 ///     Cap'n Proto  messages/ and its tests
 ///     libraft      replication/ and its tests
 std::vector<finding> find_leaked_libraries(const source_tree& tree);

@@ -20,10 +20,9 @@ public:
   virtual void wait_for_long() = 0;
 };
 
-/// Messages between two members, from any thread in which SIGPIPE is blocked. Those of one sender to one receiver in
-/// one lane come in the order in which they were sent. The receiver knows each one's length, which is not 0, and none
-/// travels before it is being received. Outlives the group, but is of no use then. Every call may throw
-/// exchange::error.
+/// Messages between two members, from any thread. Those of one sender to one receiver in one lane come in the order in
+/// which they were sent. The receiver knows each one's length, which is not 0, and none travels before it is being
+/// received. Outlives the group, but is of no use then. Every call may throw exchange::error.
 class peer_messages {
 public:
   virtual ~peer_messages() = default;
@@ -48,12 +47,8 @@ public:
   virtual std::unique_ptr<flat_bucket> make_flat_bucket(std::size_t gradients, std::size_t sums) = 0;
 };
 
-/// Gloo writes to a connection that the peer has closed, which would end the process. Threads in which this was called,
-/// and those that they start, get an error instead.
-void block_broken_pipe_signal();
-
-/// As `join`, over c10d's Gloo process group: ring all-reduce on TCP connections between all pairs of members.
-/// gloo_ring.cpp is the only file that names c10d and Gloo, and the only one of the room that includes Torch.
-std::unique_ptr<ring_group> join_gloo_ring(const place& own, store& rendezvous, const interruption& stop);
+/// As `join`, by collectives (exchange/collectives.hpp) over connections between all pairs of members
+/// (exchange/meeting.hpp), over links where the members have them.
+std::unique_ptr<ring_group> join_ring(const place& own, store& rendezvous, const interruption& stop);
 
 } // namespace dynamix::exchange
