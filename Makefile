@@ -15,8 +15,9 @@ SOURCES := $(shell git ls-files '*.cpp' '*.hpp' 2>/dev/null)
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: # install the Debian packages that are missing
+setup: # install the Debian packages that are missing, and PyTorch where there is none
 	@tools/setup
+	@tools/setup-torch
 
 build: setup ## build everything into build/release
 	@cmake --preset release -Wno-dev >/dev/null
@@ -59,7 +60,7 @@ soak: node ## break clusters for hours: LEADER_KILLS=300 of leaders, 1,200 of wo
 	@$(NODE) faults --plan deployments/faults/worker-kills-soak.toml
 	@$(NODE) faults --plan deployments/faults/random-soak.toml
 
-bench: ## measure against the rivals (installs python3-torch)
+bench: ## measure against the rivals
 	@tools/setup tools/packages-debian.txt tools/packages-bench.txt
 	@cmake --preset bench -Wno-dev >/dev/null
 	@cmake --build --preset bench -j $(JOBS)

@@ -5,13 +5,10 @@
 namespace dynamix::trainer {
 
 autocast::autocast(cluster::precision_kind precision, torch::Device device)
-    : casts_(precision == cluster::precision_kind::bfloat16), on_cuda_(device.is_cuda()) {
+    : casts_(precision == cluster::precision_kind::bfloat16), device_(device.type()) {
   if (!casts_)
     return;
-  if (on_cuda_)
-    at::autocast::set_autocast_gpu_dtype(torch::kBFloat16);
-  else
-    at::autocast::set_autocast_cpu_dtype(torch::kBFloat16);
+  at::autocast::set_autocast_dtype(device_, torch::kBFloat16);
   enable(true);
 }
 
@@ -24,10 +21,7 @@ autocast::~autocast() {
 }
 
 void autocast::enable(bool enabled) const {
-  if (on_cuda_)
-    at::autocast::set_enabled(enabled);
-  else
-    at::autocast::set_cpu_enabled(enabled);
+  at::autocast::set_autocast_enabled(device_, enabled);
 }
 
 } // namespace dynamix::trainer

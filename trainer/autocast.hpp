@@ -22,7 +22,7 @@ private:
   void enable(bool enabled) const;
 
   bool casts_;
-  bool on_cuda_;
+  torch::DeviceType device_;
 };
 
 } // namespace dynamix::trainer

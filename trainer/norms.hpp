@@ -1,7 +1,7 @@
 #pragma once
 
-/// PyTorch's norms in the precision of their parameters, whatever reaches them. CUDA's autocast does so by itself;
-/// LibTorch 1.13 refuses a mixture on the CPU. Internal to the room: includes Torch.
+/// PyTorch's norms in the precision of their parameters, whatever reaches them: CUDA's autocast does so by itself, the
+/// CPU's does not. Internal to the room: includes Torch.
 
 #include <torch/torch.h>
 

@@ -4,8 +4,6 @@
 
 #include <fmt/core.h>
 #include <map>
-#include <sstream>
-#include <type_traits>
 #include <utility>
 
 namespace dynamix::trainer {
@@ -15,17 +13,8 @@ using torch::optim::AdamParamState;
 using torch::optim::AdamWParamState;
 using torch::optim::SGDParamState;
 
-/// LibTorch 1.13 keys the states of parameters by their address as text, later ones by the address.
-template <class Optimizer>
-auto state_key(const Optimizer& optimizer, const torch::Tensor& parameter) {
-  using key = typename std::decay_t<decltype(optimizer.state())>::key_type;
-  if constexpr (std::is_same_v<key, std::string>) {
-    std::ostringstream text;
-    text << parameter.unsafeGetTensorImpl();
-    return text.str();
-  } else {
-    return static_cast<key>(parameter.unsafeGetTensorImpl());
-  }
+void* state_key(const torch::Tensor& parameter) {
+  return parameter.unsafeGetTensorImpl();
 }
 
 std::unique_ptr<torch::optim::Optimizer> create(const cluster::training& options,
@@ -103,7 +92,7 @@ void optimizer::zero_gradients() {
 std::vector<storage::tensor_record> optimizer::state() const {
   std::vector<storage::tensor_record> records;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const auto found = optimizer_->state().find(state_key(*optimizer_, parameters_[i]));
+    const auto found = optimizer_->state().find(state_key(parameters_[i]));
     if (found == optimizer_->state().end())
       continue;
     const auto suffix = fmt::format(".{}", i);
@@ -158,7 +147,7 @@ std::string optimizer::restore(const std::vector<storage::tensor_record>& record
   }
   optimizer_->state().clear();
   for (std::size_t i = 0; i < states.size(); ++i)
-    optimizer_->state()[state_key(*optimizer_, parameters_[i])] = std::move(states[i]);
+    optimizer_->state()[state_key(parameters_[i])] = std::move(states[i]);
   return {};
 }
 

@@ -1,6 +1,6 @@
 // A LibTorch training loop that joins Dynamix. Two members on one machine:
 //
-//     cmake -B build -DCMAKE_PREFIX_PATH=... && cmake --build build
+//     cmake -B build -DCMAKE_PREFIX_PATH="$(python3 -c 'import torch; print(torch.utils.cmake_prefix_path)')" && cmake --build build
 //     build/train store 0 2 & build/train store 1 2; wait
 //
 // Under `dynamix-node exec`, or with DYNAMIX_AGENT set, each member has an agent, and the batch sizes follow what the

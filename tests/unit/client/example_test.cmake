@@ -1,5 +1,5 @@
 # Installs the SDK, builds examples/cpp against it as its users do, and trains with two members.
-#   cmake -DBUILD=... -DSOURCE=... -DWORK=... -P example_test.cmake
+#   cmake -DBUILD=... -DSOURCE=... -DWORK=... -DTORCH=... -P example_test.cmake
 
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -12,7 +12,7 @@ file(REMOVE_RECURSE ${WORK})
 foreach(component library sdk)
   run(${CMAKE_COMMAND} --install ${BUILD} --component ${component} --prefix ${WORK}/installed)
 endforeach()
-run(${CMAKE_COMMAND} -S ${SOURCE}/examples/cpp -B ${WORK}/build -DCMAKE_PREFIX_PATH=${WORK}/installed
+run(${CMAKE_COMMAND} -S ${SOURCE}/examples/cpp -B ${WORK}/build "-DCMAKE_PREFIX_PATH=${WORK}/installed;${TORCH}/share/cmake"
     -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 # The commands of one execute_process run at the same time; the first one's output goes to the second, which reads none.

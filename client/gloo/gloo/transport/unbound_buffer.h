@@ -1,0 +1,11 @@
+#pragma once
+
+namespace gloo::transport {
+
+/// See gloo/context.h.
+class UnboundBuffer {
+public:
+  virtual ~UnboundBuffer() = default;
+};
+
+} // namespace gloo::transport

@@ -1,0 +1,102 @@
+# Which PyTorch this tree is built on: the one that is at hand, from 2.6 on. Looked for in this order:
+#   1. -DDYNAMIX_TORCH=DIRECTORY: a torch package of Python's, or an unpacked LibTorch
+#   2. the torch of the python3 on the PATH, so of an active virtual environment
+#   3. what this build directory was configured with before, for a shell without that environment
+#   4. Debian's libtorch-dev (Debian 13 and later: 12 has one that is too old)
+#   5. build/venv, which tools/setup-torch makes where there is none of these
+# Headers and libraries are taken by their paths, since find_package(Torch) of a CUDA build demands CUDA's compiler.
+#
+# As a script, `cmake -P cmake/find_torch.cmake` prints what was found, or fails.
+cmake_policy(VERSION 3.25)
+set(DYNAMIX_TORCH_OLDEST 2.6)
+get_filename_component(dynamix_source ${CMAKE_CURRENT_LIST_DIR} DIRECTORY)
+
+# dynamix_torch_at(<directory>): sets torch_version, torch_include, torch_library_directory; torch_version is empty
+# where there is no torch.
+macro(dynamix_torch_at directory)
+  set(torch_version "")
+  set(torch_library_directory ${directory}/lib)
+  if("${directory}" STREQUAL "/usr")
+    file(GLOB torch_library_directory /usr/lib/*/libtorch_cpu.so)
+    get_filename_component(torch_library_directory "${torch_library_directory}" DIRECTORY)
+  endif()
+  set(torch_include ${directory}/include)
+  foreach(header torch/headeronly/version.h torch/csrc/api/include/torch/version.h)
+    if(EXISTS ${torch_include}/${header} AND EXISTS ${torch_library_directory}/libtorch_cpu.so)
+      file(STRINGS ${torch_include}/${header} torch_version REGEX "^#define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
+      string(REGEX REPLACE "#define TORCH_VERSION_[A-Z]+ " "" torch_version "${torch_version}")
+      string(REPLACE ";" "." torch_version "${torch_version}")
+    endif()
+    if(torch_version)
+      break()
+    endif()
+  endforeach()
+endmacro()
+
+# dynamix_find_torch(): sets DYNAMIX_TORCH_DIRECTORY and the variables above, torch_origin (words) and torch_python (the
+# interpreter whose torch it is, or empty), or torch_problem.
+macro(dynamix_find_torch)
+  set(DYNAMIX_TORCH_DIRECTORY "")
+  set(torch_problem "")
+  set(torch_python "")
+  find_program(torch_python3 python3 NO_CACHE)
+  set(torch_of_python "")
+  if(torch_python3 AND NOT DYNAMIX_TORCH)
+    execute_process(COMMAND ${torch_python3} -c
+      "import importlib.util as u; s = u.find_spec('torch'); print((s and list(s.submodule_search_locations or []) or [''])[0], end='')"
+      OUTPUT_VARIABLE torch_of_python ERROR_QUIET)
+  endif()
+  set(torch_of_venv "")
+  file(GLOB torch_of_venv ${dynamix_source}/build/venv/lib/python3*/site-packages/torch)
+  foreach(candidate "${DYNAMIX_TORCH}|DYNAMIX_TORCH|" "${torch_of_python}|${torch_python3}|${torch_python3}"
+                    "${DYNAMIX_TORCH_BEFORE}" "/usr|libtorch-dev|/usr/bin/python3" "${torch_of_venv}|build/venv|${dynamix_source}/build/venv/bin/python")
+    string(REPLACE "|" ";" candidate "${candidate}||")
+    list(GET candidate 0 directory)
+    list(GET candidate 1 torch_origin)
+    list(GET candidate 2 torch_python)
+    if(NOT IS_DIRECTORY "${directory}")
+      if(DYNAMIX_TORCH)
+        set(torch_problem "DYNAMIX_TORCH=${directory} is no directory")
+        break()
+      endif()
+      continue()
+    endif()
+    # Debian's python3-torch has its headers and libraries where libtorch-dev has them.
+    if(directory STREQUAL "/usr/lib/python3/dist-packages/torch")
+      set(directory /usr)
+    endif()
+    dynamix_torch_at(${directory})
+    if(NOT torch_version)
+      if(DYNAMIX_TORCH)
+        set(torch_problem "DYNAMIX_TORCH=${directory} holds no PyTorch (include/torch and lib/libtorch_cpu.so)")
+        break()
+      endif()
+      continue()
+    endif()
+    set(torch_new_abi "")
+    file(STRINGS ${torch_library_directory}/libc10.so torch_new_abi REGEX "__cxx11" LIMIT_COUNT 1)
+    if(torch_version VERSION_LESS DYNAMIX_TORCH_OLDEST)
+      set(torch_problem "the torch of ${torch_origin} is ${torch_version}; ${DYNAMIX_TORCH_OLDEST} or later is needed")
+    elseif(torch_new_abi STREQUAL "")
+      set(torch_problem "the torch ${torch_version} of ${torch_origin} was built for the C++ ABI of 2011 and before; wheels have the present one from 2.7 on")
+    else()
+      set(DYNAMIX_TORCH_DIRECTORY ${directory})
+      set(torch_problem "")
+      break()
+    endif()
+    if(DYNAMIX_TORCH)
+      break()
+    endif()
+  endforeach()
+  if(NOT DYNAMIX_TORCH_DIRECTORY AND torch_problem STREQUAL "")
+    set(torch_problem "no PyTorch was found")
+  endif()
+endmacro()
+
+if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
+  dynamix_find_torch()
+  if(NOT DYNAMIX_TORCH_DIRECTORY)
+    message(FATAL_ERROR "${torch_problem}")
+  endif()
+  message(STATUS "PyTorch ${torch_version} of ${torch_origin}")
+endif()
