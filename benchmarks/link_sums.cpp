@@ -1,6 +1,6 @@
 /// What an all-reduce costs over links (TLS 1.3, both sides with a certificate), over links that go on in the clear
-/// once both are proven (security.data = "clear"), and without links: two ranks in this process, in a group of each
-/// form, in turns. CPU is that of all threads, halved: a host's. AES-GCM's own speed stands beside it.
+/// once both are proven (security.data = "clear"), and without links: ranks in this process, in a group of each form,
+/// in turns. CPU is that of all threads, divided by the ranks: a host's. AES-GCM's own speed stands beside it.
 
 #include "benchmarks/pair_cost.hpp"
 #include "exchange/group.hpp"
@@ -24,25 +24,30 @@
 namespace dynamix::benchmarks {
 namespace {
 
-constexpr std::array<const char*, 2> hosts = {"ada", "ben"};
-constexpr std::array<double, 3> megabytes = {0.25, 4, 37};
+const std::vector<std::string> hosts = {"ada", "ben", "cy", "dot"};
+constexpr std::array<double, 4> megabytes = {0.25, 1, 16, 250};
+using all_links = std::vector<std::shared_ptr<exchange::peer_links>>;
+using all_doors = std::vector<std::shared_ptr<links::door>>;
 
 struct cost {
   double wall_seconds = 0;
   double cpu_seconds = 0;
 };
 
-/// Two ranks of one group.
-class two_ranks {
+/// The ranks of one group, over `links` or, where they are null, without.
+class ranks {
 public:
-  two_ranks(const std::string& name, const std::array<std::shared_ptr<exchange::peer_links>, 2>& links) {
-    std::array<std::exception_ptr, 2> problems;
+  ranks(const std::string& name, const all_links& links) : peers_(links.size()) {
+    std::vector<std::exception_ptr> problems(links.size());
+    std::vector<std::uint32_t> members;
+    for (std::uint32_t rank = 0; rank < links.size(); ++rank)
+      members.push_back(rank);
     {
       std::vector<std::jthread> threads;
-      for (std::uint32_t rank = 0; rank < 2; ++rank)
+      for (const auto rank : members)
         threads.emplace_back([&, rank] {
           try {
-            peers_[rank] = exchange::join({.rank = rank, .members = {0, 1}, .store_prefix = name, .links = links[rank]},
+            peers_[rank] = exchange::join({.rank = rank, .members = members, .store_prefix = name, .links = links[rank]},
                                           meeting_, never_);
           } catch (...) {
             problems[rank] = std::current_exception();
@@ -56,9 +61,9 @@ public:
 
   /// The mean of `times` sums.
   cost sum(std::size_t floats, std::size_t times) {
-    std::array<std::unique_ptr<exchange::bucket>, 2> buckets;
-    for (std::size_t rank = 0; rank < 2; ++rank)
-      buckets[rank] = peers_[rank]->make_bucket(exchange::element::float32, floats, 0);
+    std::vector<std::unique_ptr<exchange::bucket>> buckets;
+    for (const auto& each : peers_)
+      buckets.push_back(each->make_bucket(exchange::element::float32, floats, 0));
     const auto begin = std::chrono::steady_clock::now();
     const double cpu = process_cpu_seconds();
     for (std::size_t i = 0; i < times; ++i) {
@@ -69,27 +74,28 @@ public:
     }
     const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
     const auto count = static_cast<double>(times);
-    return {.wall_seconds = wall.count() / count, .cpu_seconds = (process_cpu_seconds() - cpu) / 2 / count};
+    return {.wall_seconds = wall.count() / count, .cpu_seconds = (process_cpu_seconds() - cpu) / static_cast<double>(peers_.size()) / count};
   }
 
 private:
   exchange::memory_store meeting_;
   exchange::interruption never_;
-  std::array<std::unique_ptr<exchange::group>, 2> peers_;
+  std::vector<std::unique_ptr<exchange::group>> peers_;
 };
 
 /// At `doors`.
-std::array<std::shared_ptr<exchange::peer_links>, 2>
-start_links(const passing_keys& keys, const char* protocol, const std::array<std::shared_ptr<links::door>, 2>& doors) {
-  std::array<std::shared_ptr<exchange::peer_links>, 2> links;
-  for (std::size_t rank = 0; rank < 2; ++rank) {
+all_links start_links(const passing_keys& keys, const char* protocol, const all_doors& doors) {
+  all_links links(doors.size());
+  std::vector<exchange::member_host> members;
+  for (std::size_t rank = 0; rank < doors.size(); ++rank)
+    members.push_back({hosts[rank], "127.0.0.1"});
+  for (std::size_t rank = 0; rank < doors.size(); ++rank) {
     std::string problem;
     links[rank] = exchange::peer_links::start({.directory = links::host_directory(keys.path(), hosts[rank]),
                                                .host = hosts[rank],
                                                .accepted = {hosts.begin(), hosts.end()},
                                                .protocol = protocol},
-                                              doors[rank], "127.0.0.1",
-                                              {{hosts[0], "127.0.0.1"}, {hosts[1], "127.0.0.1"}}, problem);
+                                              doors[rank], "127.0.0.1", members, problem);
     if (!links[rank])
       throw std::runtime_error(problem);
   }
@@ -124,14 +130,15 @@ double cipher_ms_a_megabyte() {
   return 1e9 * (process_cpu_seconds() - begin) / record / records;
 }
 
-void measure(std::size_t rounds) {
+void measure(std::size_t rounds, std::size_t members) {
   const passing_keys keys({hosts.begin(), hosts.end()});
-  const std::array<std::shared_ptr<links::door>, 2> doors = {open_door(keys.path(), hosts[0]),
-                                                             open_door(keys.path(), hosts[1])};
+  all_doors doors;
+  for (std::size_t rank = 0; rank < members; ++rank)
+    doors.push_back(open_door(keys.path(), hosts[rank]));
   constexpr std::size_t forms = 3;
-  std::array<two_ranks, forms> groups{two_ranks("plain", {}),
-                                      two_ranks("clear", start_links(keys, links::clear_gradient_protocol, doors)),
-                                      two_ranks("encrypted", start_links(keys, links::gradient_protocol, doors))};
+  std::array<ranks, forms> groups{ranks("plain", all_links(members)),
+                                  ranks("clear", start_links(keys, links::clear_gradient_protocol, doors)),
+                                  ranks("encrypted", start_links(keys, links::gradient_protocol, doors))};
   std::printf("link_sums AES-256-GCM alone: %.2f ms of CPU to encrypt and decrypt a MB\n", cipher_ms_a_megabyte());
   for (const double size : megabytes) {
     const auto floats = static_cast<std::size_t>(size * 1e6 / sizeof(float));
@@ -153,9 +160,9 @@ void measure(std::size_t rounds) {
         cpu[form].push_back(1e3 * found[form].cpu_seconds / size);
       }
     }
-    std::printf("link_sums %.2f MB: ms a sum plain %.2f, clear %.2f, encrypted %.2f; ms of CPU a MB and host plain "
-                "%.2f, clear %.2f, encrypted %.2f; ratios %.2f, %.2f\n",
-                size, median(wall[0]), median(wall[1]), median(wall[2]), median(cpu[0]), median(cpu[1]), median(cpu[2]),
+    std::printf("link_sums %zu members, %.2f MB: ms a sum plain %.2f, clear %.2f, encrypted %.2f; ms of CPU a MB and "
+                "host plain %.2f, clear %.2f, encrypted %.2f; ratios %.2f, %.2f\n",
+                members, size, median(wall[0]), median(wall[1]), median(wall[2]), median(cpu[0]), median(cpu[1]), median(cpu[2]),
                 median(ratios[1]), median(ratios[2]));
   }
 }
@@ -166,10 +173,12 @@ void measure(std::size_t rounds) {
 int main(int count, char** words) {
   CLI::App app("Cost of an all-reduce over links");
   std::size_t rounds = 11;
+  std::size_t members = 2;
   app.add_option("--rounds", rounds)->check(CLI::Range(1, 1000));
+  app.add_option("--members", members)->check(CLI::Range(2, 4));
   CLI11_PARSE(app, count, words);
   try {
-    dynamix::benchmarks::measure(rounds);
+    dynamix::benchmarks::measure(rounds, members);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "link_sums: %s\n", error.what());
     return 1;
