@@ -5,6 +5,7 @@
 #include "messages/fields.hpp"
 
 #include <cstddef>
+#include <limits>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -21,8 +22,8 @@ public:
   }
 
   template <class T>
-  void range(std::string_view name, T value, T low, T high) {
-    const bool holds = value >= low && value <= high; // false for NaN
+  void range(std::string_view name, T value, T low, T high, bool caps = false) {
+    const bool holds = value >= low && value <= (caps ? std::numeric_limits<T>::max() : high); // false for NaN
     if (holds || !fault_.empty())
       return;
     std::ostringstream out;

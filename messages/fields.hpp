@@ -17,12 +17,20 @@ namespace dynamix::messages {
 /// Nothing to check, or nothing but what the type itself asks for.
 struct no_rule {};
 
-/// The number is in [low, high], and finite.
+/// The number is in [low, high], and finite. Where it `caps`, an honest host can get beyond `high` (a process that was
+/// paused for a week, a run that diverged): what is finite and above is taken as `high` where a frame is read.
 template <class T>
 struct range_rule {
   T low;
   T high;
+  bool caps = false;
 };
+
+/// The number as it is taken.
+template <class T>
+constexpr T capped(T value, const range_rule<T>& rule) {
+  return rule.caps && value > rule.high && value <= std::numeric_limits<T>::max() ? rule.high : value;
+}
 
 /// The text is UTF-8 of `low` to `high` bytes, without control characters, but for newlines and tabs where it has
 /// `lines`.
@@ -57,16 +65,27 @@ struct rules_for<T> {
 };
 
 template <class T>
-requires std::is_arithmetic_v<T>
+requires std::is_integral_v<T>
 struct rules_for<T> {
-  static constexpr T lowest = std::numeric_limits<T>::lowest();
   static constexpr T highest = std::numeric_limits<T>::max();
-  static constexpr range_rule<T> any = {lowest, highest}; ///< but finite
+  static constexpr range_rule<T> any = {std::numeric_limits<T>::lowest(), highest}; ///< of what is drawn or hashed
   static constexpr range_rule<T> at_least(T low) { return {low, highest}; }
-  static constexpr range_rule<T> at_most(T high) { return {lowest, high}; }
   static constexpr range_rule<T> between(T low, T high) { return {low, high}; }
-  /// A generation, term, window or number of steps.
+  /// A generation, term, window or number of steps; anything that is counted.
   static constexpr range_rule<T> counter_from(T low) { return {low, static_cast<T>(max_counter)}; }
+};
+
+/// Every one has a bound that no sane cluster gets beyond, so that sums and products of them are finite.
+template <class T>
+requires std::is_floating_point_v<T>
+struct rules_for<T> {
+  static constexpr range_rule<T> between(T low, T high) { return {low, high}; }
+  static constexpr range_rule<T> up_to(T high) { return {0, high, true}; } ///< caps
+  static constexpr range_rule<T> seconds = up_to(max_seconds);             ///< within a window
+  static constexpr range_rule<T> run_seconds = up_to(max_run_seconds);
+  static constexpr range_rule<T> magnitude = up_to(max_magnitude);
+  static constexpr range_rule<T> sum = up_to(max_sum);
+  static constexpr range_rule<T> any_sign = {-max_magnitude, max_magnitude};
 };
 
 template <>

@@ -20,7 +20,7 @@ void check_field(checker& check, const char* name, T value, no_rule) {
 
 template <class T>
 void check_field(checker& check, const char* name, T value, const range_rule<T>& rule) {
-  check.range(name, value, rule.low, rule.high);
+  check.range(name, value, rule.low, rule.high, rule.caps);
 }
 
 void check_field(checker& check, const char* name, const std::string& value, const text_rule& rule) {

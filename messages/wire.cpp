@@ -101,8 +101,8 @@ void take(bool from, bool& to, no_rule) {
 }
 
 template <class T>
-void take(T from, T& to, const range_rule<T>&) {
-  to = from;
+void take(T from, T& to, const range_rule<T>& rule) {
+  to = capped(from, rule);
 }
 
 void take(capnp::Text::Reader from, std::string& to, const text_rule& rule) {

@@ -16,7 +16,6 @@ namespace {
 using testing::HasSubstr;
 
 constexpr auto most = std::numeric_limits<std::uint64_t>::max();
-constexpr auto largest = std::numeric_limits<double>::max();
 constexpr auto smallest = std::numeric_limits<double>::denorm_min();
 
 codec_error refusal_of(std::span<const std::uint64_t> words) {
@@ -50,30 +49,30 @@ window_report largest_report(std::uint32_t rank) {
       .batch = max_batch,
       .decision = {.term = max_counter, .window = max_counter},
       .global_batch = std::uint64_t{max_workers} * max_batch,
-      .epoch = most,
-      .epoch_samples = most,
-      .elapsed_seconds = largest,
-      .training = {.steps = std::numeric_limits<std::uint32_t>::max(),
-                   .samples = most,
+      .epoch = max_counter,
+      .epoch_samples = max_counter,
+      .elapsed_seconds = max_run_seconds,
+      .training = {.steps = max_steps_a_window,
+                   .samples = max_counter,
                    .accuracy = 1,
-                   .loss = largest,
+                   .loss = max_magnitude,
                    .iteration_seconds = smallest,
-                   .compute_seconds = largest,
+                   .compute_seconds = max_seconds,
                    .exchange_seconds = smallest,
-                   .data_seconds = largest,
+                   .data_seconds = max_seconds,
                    .gradient_valid = true,
-                   .sigma_norm = largest,
-                   .sigma2_norm = largest,
+                   .sigma_norm = max_magnitude,
+                   .sigma2_norm = max_magnitude,
                    .gradient_norm = smallest,
-                   .noise_scale = largest,
-                   .learning_rate = largest,
-                   .gain = largest},
+                   .noise_scale = max_magnitude,
+                   .learning_rate = max_magnitude,
+                   .gain = max_magnitude},
       .network = {.valid = true,
-                  .throughput_bytes_per_second = largest,
-                  .rtt_seconds = largest,
-                  .retransmissions = most},
-      .system = {.valid = true, .cpu_time_ratio = 65536, .run_queue_wait_ratio = largest, .memory_ratio = 1},
-      .telemetry_seconds = largest,
+                  .throughput_bytes_per_second = max_bytes_per_second,
+                  .rtt_seconds = max_seconds,
+                  .retransmissions = max_counter},
+      .system = {.valid = true, .cpu_time_ratio = 65536, .run_queue_wait_ratio = max_ratio, .memory_ratio = 1},
+      .telemetry_seconds = max_seconds,
       .control_seconds = smallest,
   };
 }
@@ -84,7 +83,7 @@ TEST(Codec, BringsEveryMessageBack) {
 }
 
 TEST(Codec, BringsBackHandshakesAtTheirLimits) {
-  expect_round_trip(hello{.protocol = std::numeric_limits<std::uint32_t>::max(),
+  expect_round_trip(hello{.protocol = max_protocol,
                           .cluster = std::string(max_name_length, 'c'),
                           .cluster_digest = most,
                           .host = "h",
@@ -97,7 +96,7 @@ TEST(Codec, BringsBackHandshakesAtTheirLimits) {
                           .steps = max_counter,
                           .attempted_steps = max_counter,
                           .checkpoint_steps = max_counter,
-                          .newest_protocol = std::numeric_limits<std::uint32_t>::max()});
+                          .newest_protocol = max_protocol});
   expect_round_trip(hello{.cluster = "c", .host = "h", .incarnation = 1, .heartbeat_interval_ms = 1});
   for (auto verdict = welcome_verdict::accepted; verdict <= welcome_verdict::not_leader;
        verdict = static_cast<welcome_verdict>(static_cast<int>(verdict) + 1))
@@ -126,41 +125,41 @@ TEST(Codec, BringsBackReportsAtTheirLimits) {
   expect_round_trip(largest_report(max_workers - 1));
   expect_round_trip(window_report{.host = "h", .generation = 1, .window = 1});
   shard_report shard{
-      .window = max_counter, .generation = max_counter, .expected = max_workers, .gather_seconds = largest};
+      .window = max_counter, .generation = max_counter, .expected = max_workers, .gather_seconds = max_seconds};
   for (std::uint32_t rank = 0; rank < max_workers; ++rank)
     shard.reports.push_back(largest_report(rank));
   expect_round_trip(shard);
   expect_round_trip(shard_report{.window = 1, .generation = 1});
   expect_round_trip(evaluation_report{.step = max_counter,
-                                      .epoch = most,
-                                      .samples = most,
-                                      .elapsed_seconds = largest,
-                                      .train_loss = largest,
+                                      .epoch = max_counter,
+                                      .samples = max_counter,
+                                      .elapsed_seconds = max_run_seconds,
+                                      .train_loss = max_magnitude,
                                       .test_loss = smallest,
                                       .test_accuracy = 1,
                                       .global_batch = std::uint64_t{max_workers} * max_batch,
-                                      .learning_rate = largest});
+                                      .learning_rate = max_magnitude});
   expect_round_trip(evaluation_report{});
-  const auto third = most / 3;
+  const auto third = max_counter / 3;
   expect_round_trip(farewell{.host = "h",
                              .rank = max_workers - 1,
                              .reason = std::string(max_text_length, 'r'),
                              .steps = max_counter,
-                             .samples = most,
-                             .epochs = most,
-                             .wall_seconds = largest,
+                             .samples = max_counter,
+                             .epochs = max_counter,
+                             .wall_seconds = max_run_seconds,
                              .final_accuracy = 1,
-                             .seconds_to_target = -largest,
+                             .seconds_to_target = -1,
                              .parameter_checksum = most,
-                             .control_seconds = largest,
-                             .telemetry_seconds = largest,
-                             .decisions = {.received = most,
+                             .control_seconds = max_run_seconds,
+                             .telemetry_seconds = max_run_seconds,
+                             .decisions = {.received = 3 * third,
                                            .applied = third,
                                            .late = third,
                                            .superseded = third,
                                            .unapplied = third,
-                                           .stale_refused = most,
-                                           .duplicated = most},
+                                           .stale_refused = max_counter,
+                                           .duplicated = max_counter},
                              .incarnation = most});
 }
 
@@ -171,22 +170,22 @@ TEST(Codec, BringsBackDecisionsAndPoliciesAtTheirLimits) {
                              .batch = max_batch,
                              .first_step = max_counter});
   expect_round_trip(decision{.key = {.window = 1}, .generation = 1, .batch = 1});
-  const auto edge = std::numeric_limits<float>::max();
+  const auto edge = static_cast<float>(max_magnitude);
   const transition step{.state = std::vector<float>(max_state_size, -edge),
                         .action = max_actions - 1,
                         .log_probability = -edge,
                         .value = edge,
                         .reward = -edge};
   expect_round_trip(trajectory{.rank = max_workers - 1,
-                               .policy_version = most,
+                               .policy_version = max_counter,
                                .transitions = std::vector<transition>(max_trajectory_length, step),
                                .bootstrap_value = -edge});
-  expect_round_trip(policy_version{.version = most,
+  expect_round_trip(policy_version{.version = max_counter,
                                    .parameters = std::vector<std::uint8_t>(max_policy_bytes, 0xa5),
-                                   .policy_loss = -largest,
-                                   .value_loss = largest,
-                                   .entropy = largest,
-                                   .approximate_kl = -largest,
+                                   .policy_loss = -max_magnitude,
+                                   .value_loss = max_magnitude,
+                                   .entropy = max_magnitude,
+                                   .approximate_kl = -max_magnitude,
                                    .clip_fraction = 1});
 }
 

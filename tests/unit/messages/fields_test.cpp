@@ -122,7 +122,7 @@ void break_field(T& field, const range_rule<T>& rule, const std::string& path, c
       try_wrong(field, path + " = ", check, wrong);
     if (rule.low > limits::lowest())
       try_wrong(field, path + " = ", check, std::nextafter(rule.low, limits::lowest()));
-    if (rule.high < limits::max())
+    if (!rule.caps)
       try_wrong(field, path + " = ", check, std::nextafter(rule.high, limits::max()));
   } else {
     if (rule.low > limits::lowest())
@@ -200,6 +200,39 @@ TYPED_TEST(RowsOf, RefuseOnBothSidesWhateverTheirRulesForbid) {
     EXPECT_EQ(decoded.error().code, codec_code::invalid_field) << decoded.error().text;
     EXPECT_THAT(decoded.error().text, StartsWith(kind + ": " + path));
   });
+}
+
+/// `visit(path, field, rule)` for each field that caps.
+template <class T, class Visit>
+void visit_capped(T& value, const std::string& prefix, const Visit& visit) {
+  for_each_row(value, [&]<class Field, class Rule>(const char* name, Field& field, const Rule& rule) {
+    if constexpr (std::is_same_v<Rule, no_rule>) {
+      if constexpr (std::is_class_v<Field>)
+        visit_capped(field, prefix + name + ".", visit);
+    } else if constexpr (std::is_floating_point_v<Field>) {
+      if (rule.caps)
+        visit(prefix + name, field, rule.high);
+    } else if constexpr (std::is_same_v<Rule, list_rule>) {
+      if constexpr (std::is_class_v<typename Field::value_type> &&
+                    !std::is_same_v<typename Field::value_type, std::string>)
+        for (auto& one : field)
+          visit_capped(one, prefix + name + "[].", visit);
+    }
+  });
+}
+
+TYPED_TEST(RowsOf, BringWhatAnHonestHostMayExceedToTheEndOfItsRange) {
+  auto said = filled<TypeParam>();
+  visit_capped(said, "", [](const std::string&, auto& field, auto high) {
+    field = std::numeric_limits<std::remove_cvref_t<decltype(field)>>::max();
+    ASSERT_GT(field, high);
+  });
+  const auto encoded = encode(said);
+  ASSERT_TRUE(encoded) << encoded.error().text;
+  const auto decoded = decode(*encoded);
+  ASSERT_TRUE(decoded) << decoded.error().text;
+  auto taken = std::get<TypeParam>(*decoded);
+  visit_capped(taken, "", [](const std::string& path, auto& field, auto high) { EXPECT_EQ(field, high) << path; });
 }
 
 TEST(Names, AreThoseOfTheEnumerators) {

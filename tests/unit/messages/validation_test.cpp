@@ -129,7 +129,7 @@ std::vector<broken> broken_window_reports() {
   NUMBER(window_report, training.gain, -1);
   NUMBER(window_report, network.throughput_bytes_per_second, -1);
   NUMBER(window_report, network.rtt_seconds, -1);
-  NUMBER(window_report, system.cpu_time_ratio, -1, 65537);
+  NUMBER(window_report, system.cpu_time_ratio, -1, -65537);
   NUMBER(window_report, system.run_queue_wait_ratio, -1);
   NUMBER(window_report, system.memory_ratio, -1, 1.001);
   BREAK(window_report, network.source, static_cast<signal_source>(4));
