@@ -1,5 +1,7 @@
 #include "policy/attribution.hpp"
 
+#include "policy/bounded.hpp"
+
 #include <algorithm>
 #include <limits>
 
@@ -22,21 +24,26 @@ struct step_parts {
 step_parts parts_of(const messages::window_report& report) {
   const auto& training = report.training;
   const auto& system = report.system;
-  step_parts parts{.total = training.iteration_seconds};
+  const auto in_range = [](double seconds) { return bounded(seconds, 0, messages::max_seconds); };
+  const auto ratio = [](double share) { return bounded(share, 0, messages::max_ratio); };
+  step_parts parts{.total = in_range(training.iteration_seconds)};
   if (!(parts.total > 0))
     return {};
+  parts.compute = in_range(training.compute_seconds);
+  parts.exchange = in_range(training.exchange_seconds);
+  parts.data = in_range(training.data_seconds);
   // Clocks are read at slightly different moments, so the parts may add up to more than the whole by a hair.
-  const double sum = training.compute_seconds + training.exchange_seconds + training.data_seconds;
+  const double sum = parts.compute + parts.exchange + parts.data;
   const double scale = sum > parts.total ? parts.total / sum : 1;
-  parts.compute = scale * training.compute_seconds;
-  parts.exchange = scale * training.exchange_seconds;
-  parts.data = scale * training.data_seconds;
-  const double all = system.valid ? system.run_queue_wait_ratio : 0;
-  const double own = system.training_valid ? system.training_wait_ratio : all;
+  parts.compute *= scale;
+  parts.exchange *= scale;
+  parts.data *= scale;
+  const double all = system.valid ? ratio(system.run_queue_wait_ratio) : 0;
+  const double own = system.training_valid ? ratio(system.training_wait_ratio) : all;
   parts.waiting = std::min(parts.compute, own * parts.total);
   parts.exchange_waiting = std::min(parts.exchange, std::max(0.0, all - own) * parts.total);
   if (report.network.valid)
-    parts.blocked = report.network.sender_blocked_ratio * parts.total;
+    parts.blocked = ratio(report.network.sender_blocked_ratio) * parts.total;
   return parts;
 }
 

@@ -1,3 +1,4 @@
+#include "policy/bounded.hpp"
 #include "policy/rivals.hpp"
 #include "policy/water_filling.hpp"
 #include "policy/worker_memory.hpp"
@@ -26,7 +27,7 @@ private:
 double lb_bsp_controller::measure_speed(const messages::window_report& report) {
   const auto [speed, fresh] = speeds_.of(report);
   if (fresh) {
-    const auto now = report.batch / report.training.compute_seconds;
+    const auto now = report.batch / computing_seconds(report);
     speed = speed == 0 ? now : (speed + now) / 2;
   }
   return speed;

@@ -1,5 +1,6 @@
 #include "policy/measured_cluster.hpp"
 
+#include "policy/bounded.hpp"
 #include "policy/water_filling.hpp"
 
 #include <algorithm>
@@ -30,7 +31,17 @@ double sum(std::span<const std::uint32_t> values) {
 
 /// log2 of measured over expected seconds; a peer's nonsense stays finite.
 double log2_ratio(double measured, double expected) {
-  return std::clamp(std::log2(measured / expected), -10.0, 10.0);
+  return bounded(std::log2(measured / expected), -10, 10);
+}
+
+/// The global batch that ran, which all workers of a window say alike: the median, so that one that claims another does
+/// not move the bounds of plans. Of two that differ the smaller; 0 of none.
+std::uint64_t agreed_total(std::vector<std::uint64_t> said) {
+  if (said.empty())
+    return 0;
+  const auto middle = said.begin() + static_cast<std::ptrdiff_t>((said.size() - 1) / 2);
+  std::ranges::nth_element(said, middle);
+  return *middle;
 }
 
 double mean_of(double moving, double newest, double weight) {
@@ -42,7 +53,7 @@ double mean_of(double moving, double newest, double weight) {
 bool measured_cluster::take(const messages::window_report& report) {
   const auto [worker, fresh] = memories_.of(report);
   if (fresh) {
-    const auto seconds = report.training.compute_seconds;
+    const auto seconds = computing_seconds(report);
     const bool expected = !worker.computing.curve().empty();
     worker.surprise = expected ? log2_ratio(seconds, worker.computing.curve().seconds(report.batch)) : 0;
     if (expected && std::abs(worker.surprise) < change_of_speed)
@@ -51,7 +62,6 @@ bool measured_cluster::take(const messages::window_report& report) {
     worker.computing.measure(report.batch, seconds, report.reflex.pace_change,
                              paces_ == pace_reports::of_windows_by_surprise);
     worker.correction = log2_ratio(seconds, worker.computing.curve().seconds(report.batch));
-    largest_run_.newest = std::max(largest_run_.newest, report.global_batch);
   } else {
     worker.surprise = worker.correction = 0; // an old report tells nothing new
   }
@@ -78,14 +88,18 @@ void measured_cluster::measure(const messages::shard_report& shard, std::vector<
   // The least of this window's waits, not of each worker's mean: the slowest is another in each window, so every worker
   // waits on average.
   double least_wait = std::numeric_limits<double>::infinity();
+  std::vector<std::uint64_t> totals;
   for (const auto& report : shard.reports) {
-    if (take(report))
-      least_wait = std::min(least_wait, report.training.exchange_seconds);
+    if (take(report)) {
+      least_wait = std::min(least_wait, bounded(report.training.exchange_seconds, 0, messages::max_seconds));
+      totals.push_back(report.global_batch);
+    }
     if (report.window == shard.window && report.training.gradient_valid) {
-      phi += std::min(report.training.noise_scale, largest_noise_scale);
+      phi += bounded(report.training.noise_scale, 0, largest_noise_scale);
       ++phis;
     }
   }
+  largest_run_.newest = std::max(largest_run_.newest, agreed_total(std::move(totals)));
   if (std::isfinite(least_wait))
     exchange_seconds_ = mean_of(exchange_seconds_, least_wait, exchange_weight);
   if (phis > 0) {
@@ -106,15 +120,16 @@ void measured_cluster::measure_straggling(const messages::shard_report& shard) {
   for (const auto& report : shard.reports) {
     batches.push_back(report.batch);
     work_moves_ = work_moves_ || (paces_ == pace_reports::where_work_moves && report.reflex.pace_change > 0);
-    if (slowest == nullptr || report.training.compute_seconds > slowest->training.compute_seconds)
+    if (report.training.compute_seconds > 0 && // also not NaN
+        (slowest == nullptr || report.training.compute_seconds > slowest->training.compute_seconds))
       slowest = &report;
   }
   const auto all = pace_of({});
   const auto median = median_seconds(batches, all);
-  if (!work_moves_ || slowest == nullptr || slowest->training.compute_seconds <= 0 || median <= 0)
+  if (!work_moves_ || slowest == nullptr || median <= 0)
     return;
-  const auto seconds = slowest->training.compute_seconds;
-  const auto seen = std::clamp(std::log(seconds / median), 0.0, straggling_max);
+  const auto seconds = computing_seconds(*slowest);
+  const auto seen = bounded(std::log(seconds / median), 0, straggling_max);
   if (seen < straggling_ || (slowest->batch > limits_.lowest && seconds > beyond_floor * floor_seconds(all)))
     straggling_ += straggling_weight * (seen - straggling_);
 }
@@ -137,7 +152,7 @@ double measured_cluster::factor(std::size_t worker, belief how) const {
 
 std::uint32_t measured_cluster::batch_within(std::size_t worker, double seconds, belief how) const {
   const auto samples = now_[worker].curve.batch_within(seconds / factor(worker, how));
-  return static_cast<std::uint32_t>(std::clamp<double>(std::floor(samples), limits_.lowest, highest_[worker]));
+  return whole_samples(samples, limits_.lowest, highest_[worker]);
 }
 
 measured_cluster::pace measured_cluster::pace_of(std::span<const belief> how) const {
@@ -158,7 +173,7 @@ double measured_cluster::average_within(double seconds) const {
       samples += worker.curve.batch_within(seconds);
       ++workers;
     }
-  return samples / workers;
+  return workers > 0 ? samples / workers : 0;
 }
 
 double measured_cluster::median_seconds(std::span<const std::uint32_t> batches, const pace& all) const {
@@ -185,7 +200,7 @@ void measured_cluster::batches_within(double seconds, const pace& all, std::vect
   const auto average = all.all_measured ? 0 : average_within(seconds);
   for (std::size_t i = 0; i < now_.size(); ++i) {
     const auto samples = measured(i) ? now_[i].curve.batch_within(seconds / all.factors[i]) : average;
-    batches[i] = static_cast<std::uint32_t>(std::clamp<double>(std::floor(samples), limits_.lowest, highest_[i]));
+    batches[i] = whole_samples(samples, limits_.lowest, highest_[i]);
   }
 }
 
@@ -276,13 +291,13 @@ double measured_cluster::measure_progress(const messages::shard_report& shard) c
   double seconds = 0;
   for (const auto& report : shard.reports) {
     samples += report.batch;
-    seconds = std::max(seconds, report.training.iteration_seconds);
+    seconds = std::max(seconds, bounded(report.training.iteration_seconds, 0, messages::max_seconds));
   }
   if (!any_measured() || samples <= 0 || seconds <= 0)
     return 0;
   const std::vector<belief> newest(now_.size(), belief::newest);
   const auto had = samples / seconds * efficiency(samples);
-  return std::clamp(std::log2(had / best(newest).goodput), -5.0, 5.0);
+  return bounded(std::log2(had / best(newest).goodput), -5, 5);
 }
 
 } // namespace dynamix::policy

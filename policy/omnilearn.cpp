@@ -1,3 +1,4 @@
+#include "policy/bounded.hpp"
 #include "policy/rivals.hpp"
 #include "policy/water_filling.hpp"
 #include "policy/worker_memory.hpp"
@@ -35,7 +36,7 @@ private:
 timing omnilearn_controller::measure(const messages::window_report& report) {
   const auto [worker, fresh] = timings_.of(report);
   if (fresh) {
-    const auto seconds = report.training.compute_seconds;
+    const auto seconds = computing_seconds(report);
     worker = {.batch = report.batch,
               .seconds = worker.batch == report.batch ? (worker.seconds + seconds) / 2 : seconds};
   }

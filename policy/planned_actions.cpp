@@ -1,6 +1,7 @@
 #include "policy/planned_actions.hpp"
 
 #include "policy/actions.hpp"
+#include "policy/bounded.hpp"
 
 #include <cmath>
 #include <fmt/core.h>
@@ -8,6 +9,7 @@
 namespace dynamix::policy {
 namespace {
 
+constexpr double largest_trend = 1e6;      ///< of the noise scale
 constexpr double planned_dead_band = 0.04; ///< relative change of a batch size that is not worth it
 
 } // namespace
@@ -66,7 +68,7 @@ void survey_plan(const measured_cluster& measured, const batch_plan& plan, const
   result.gain = plan.goodput / now.goodput;
   result.exchange_over_step = exchange / (exchange + plan.slowest_seconds);
   result.noise_trend = measured.noise_scale() > 0 && measured.newest_noise_scale() > 0
-                           ? measured.newest_noise_scale() / measured.noise_scale()
+                           ? bounded(measured.newest_noise_scale() / measured.noise_scale(), 0, largest_trend)
                            : 1;
 }
 

@@ -1,5 +1,7 @@
 #include "policy/reward.hpp"
 
+#include "policy/bounded.hpp"
+
 #include <algorithm>
 #include <cmath>
 
@@ -18,13 +20,13 @@ reward_terms compute_reward(const messages::window_report& report, double previo
                             const cluster::reward& weights, cluster::reward_kind kind, bool adaptive_optimizer) {
   const auto& training = report.training;
   reward_terms terms;
-  terms.accuracy = training.accuracy;
+  terms.accuracy = bounded(training.accuracy, 0, 1);
   if (previous_accuracy >= 0)
-    terms.gain = weights.alpha * std::max(0.0, training.accuracy - previous_accuracy);
-  terms.time = weights.beta * std::min(training.iteration_seconds, iteration_seconds_counted_most);
+    terms.gain = weights.alpha * bounded(terms.accuracy - previous_accuracy, 0, 1);
+  terms.time = weights.beta * bounded(training.iteration_seconds, 0, iteration_seconds_counted_most);
   terms.batch = weights.delta * (std::log2(std::max<std::uint32_t>(report.batch, 1)) - 5);
   if (adaptive_optimizer && training.gradient_valid)
-    terms.noise = weights.eta * std::min(training.sigma2_norm + training.sigma_norm, noise_counted_most);
+    terms.noise = weights.eta * bounded(training.sigma2_norm + training.sigma_norm, 0, noise_counted_most);
   terms.progress = progress;
   terms.total = kind == cluster::reward_kind::progress
                     ? progress

@@ -1,5 +1,7 @@
 #include "policy/state.hpp"
 
+#include "policy/bounded.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -18,7 +20,7 @@ struct inputs {
 
 /// Sums of what peers send stay finite, and so do ratios of sums.
 double saturate(double value) {
-  return std::clamp(value, 0.0, 1e15);
+  return bounded(value, 0, 1e15);
 }
 
 double ratio(double numerator, double denominator) {
@@ -32,7 +34,7 @@ double log2_ratio(double numerator, double denominator) {
 
 /// A share in [0, 1] as [-1, 1].
 double centred(double share) {
-  return 2 * std::clamp(share, 0.0, 1.0) - 1;
+  return 2 * bounded(share, 0, 1) - 1;
 }
 
 /// lowest -> -1, highest -> 1, on a log scale; 0 where both are the same.
@@ -198,7 +200,7 @@ global_sums sum_reports(std::span<const messages::window_report> reports) {
     const double batch = report.batch;
     global_sums one{.reports = 1,
                     .weight = samples,
-                    .accuracy = samples * training.accuracy,
+                    .accuracy = samples * bounded(training.accuracy, 0, 1),
                     .loss = samples * saturate(training.loss),
                     .iteration_seconds_max = saturate(training.iteration_seconds),
                     .global_batch = batch,
@@ -251,11 +253,13 @@ global_sums join(const global_sums& left, const global_sums& right) {
 std::vector<float> normalise(const messages::window_report& report, double previous_accuracy,
                              std::uint32_t assigned_batch, const global_sums& global, const cluster::batch& limits,
                              const plan_view& plan) {
+  // What is none of a state's numbers, by a report that lies, is the neutral one.
+  const auto entry = [](double value) { return std::isnan(value) ? 0 : bounded(value, -5, 5); };
   const inputs in{report, previous_accuracy, static_cast<double>(assigned_batch), global, limits, plan};
   std::vector<float> state;
   state.reserve(definitions.size());
   for (const auto& [field, value] : definitions)
-    state.push_back(masked(field.group, in) ? 0.0F : static_cast<float>(std::clamp(value(in), -5.0, 5.0)));
+    state.push_back(masked(field.group, in) ? 0.0F : static_cast<float>(entry(value(in))));
   return state;
 }
 

@@ -1,7 +1,8 @@
 #include "policy/water_filling.hpp"
 
+#include "policy/bounded.hpp"
+
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 namespace dynamix::policy {
@@ -9,7 +10,6 @@ namespace {
 
 using batches = std::vector<std::uint32_t>;
 
-constexpr double shortest_step_seconds = 1e-9;
 constexpr int doublings_max = 100; ///< to 1e21 seconds: capacities that still fall short never reach the total
 constexpr int halvings_max = 60;   ///< below the resolution of a double
 
@@ -18,6 +18,7 @@ std::uint64_t sum(const batches& values) {
 }
 
 /// Raises `low` towards `high` by `missing` samples, in proportion to the gaps between them and by largest remainders.
+/// `low` is nowhere above `high`, and no more is missing than fits between them.
 void fill_gaps(batches& low, const batches& high, std::uint64_t missing) {
   const auto gaps = sum(high) - sum(low);
   if (gaps == 0)
@@ -44,16 +45,24 @@ batches water_fill(std::uint64_t total, const capacities& within, std::uint32_t 
                    std::span<const std::uint32_t> highest) {
   batches low(highest.size(), lowest);
   batches high(highest.begin(), highest.end());
+  for (auto& most : high)
+    most = std::max(most, lowest);
   total = std::clamp(total, sum(low), sum(high));
   double shorter = 0;
   double longer = shortest_step_seconds;
   batches fitting(highest.size()); // of the step time that is looked at
-  within(longer, fitting);
+  // Between what is too little and what is enough, whatever the capacities say: so `low` is never above `high`.
+  const auto look = [&](double seconds) {
+    within(seconds, fitting);
+    for (std::size_t i = 0; i < fitting.size(); ++i)
+      fitting[i] = std::clamp(fitting[i], low[i], high[i]);
+  };
+  look(longer);
   for (int i = 0; i < doublings_max && sum(fitting) < total; ++i) {
     low.swap(fitting);
     shorter = longer;
     longer *= 2;
-    within(longer, fitting);
+    look(longer);
   }
   if (sum(fitting) >= total) {
     high.swap(fitting);
@@ -63,7 +72,7 @@ batches water_fill(std::uint64_t total, const capacities& within, std::uint32_t 
   }
   for (int i = 0; i < halvings_max && sum(high) > total; ++i) {
     const auto middle = shorter + (longer - shorter) / 2;
-    within(middle, fitting);
+    look(middle);
     if (sum(fitting) >= total) {
       high.swap(fitting);
       longer = middle;
@@ -82,8 +91,7 @@ batches water_fill(std::uint64_t total, std::span<const capacity> workers, std::
       total,
       [&](double seconds, batches& fitting) {
         for (std::size_t i = 0; i < workers.size(); ++i)
-          fitting[i] =
-              static_cast<std::uint32_t>(std::clamp<double>(std::floor(workers[i](seconds)), lowest, highest[i]));
+          fitting[i] = whole_samples(workers[i](seconds), lowest, highest[i]);
       },
       lowest, highest);
 }

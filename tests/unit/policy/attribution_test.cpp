@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace dynamix::policy {
 namespace {
 
@@ -146,6 +148,22 @@ TEST(Attribution, AReportWithoutTimesIsLeftOut) {
   const auto splits = attribute(shard);
   EXPECT_EQ(sum(splits[1]), 0);
   EXPECT_NEAR(splits[0].network_seconds, 0.020, tolerance);
+}
+
+TEST(Attribution, PartsAreTimesWhateverAWorkerReports) {
+  using numbers = std::numeric_limits<double>;
+  for (const auto lie : {numbers::max(), numbers::infinity(), numbers::quiet_NaN(), numbers::denorm_min(), -1e308}) {
+    auto shard = shard_of({report_of(0, {.compute = 0.1}), report_of(1, {.compute = 0.2})});
+    auto& report = shard.reports[0];
+    report.training.compute_seconds = report.training.exchange_seconds = report.training.iteration_seconds = lie;
+    report.system.valid = report.system.training_valid = report.network.valid = true;
+    report.system.run_queue_wait_ratio = report.system.training_wait_ratio = lie;
+    report.network.sender_blocked_ratio = lie;
+    for (const auto& parts : attribute(shard))
+      for (const auto seconds : {parts.compute_seconds, parts.cpu_wait_seconds, parts.network_seconds,
+                                 parts.barrier_seconds, parts.data_seconds, parts.other_seconds})
+        EXPECT_TRUE(seconds >= 0 && seconds <= messages::max_seconds) << seconds << " by " << lie;
+  }
 }
 
 TEST(Attribution, PartsBeyondTheWholeAreScaledDown) {

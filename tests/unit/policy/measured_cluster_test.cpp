@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 namespace dynamix::policy {
@@ -217,6 +218,38 @@ TEST(MeasuredCluster, StaysFiniteWhateverPeersReport) {
     for (const auto batch : measured.best().batches)
       EXPECT_TRUE(batch >= limits.lowest && batch <= limits.highest);
   }
+}
+
+TEST(MeasuredCluster, StaysFiniteWhateverAWorkerReportsAmongOthers) {
+  using numbers = std::numeric_limits<double>;
+  for (const auto lie : {numbers::max(), numbers::infinity(), numbers::quiet_NaN(), numbers::denorm_min(), -1e308}) {
+    measured_cluster measured(limits);
+    for (std::uint64_t window = 1; window < 8; ++window) {
+      auto shard = shard_of(window, {0.01, 0.02, 0.03}, 0.01, 100);
+      auto& training = shard.reports[1].training;
+      training.compute_seconds = training.exchange_seconds = training.iteration_seconds = training.noise_scale = lie;
+      shard.reports[1].reflex.pace_change = lie;
+      measured.measure(shard);
+      EXPECT_TRUE(std::isfinite(measured.progress())) << lie;
+      EXPECT_TRUE(std::isfinite(measured.surprise(1))) << lie;
+      EXPECT_TRUE(std::isfinite(measured.exchange_seconds())) << lie;
+      EXPECT_TRUE(std::isfinite(measured.noise_scale())) << lie;
+      const std::vector<belief> newest(3, belief::newest);
+      for (const auto& plan : {measured.best(), measured.best(newest), measured.split(300, newest)}) {
+        EXPECT_TRUE(std::isfinite(plan.goodput) && plan.goodput > 0) << lie;
+        for (const auto batch : plan.batches)
+          EXPECT_TRUE(batch >= limits.lowest && batch <= limits.highest) << lie;
+      }
+    }
+  }
+}
+
+TEST(MeasuredCluster, PlansByTheGlobalBatchThatMostHaveRun) {
+  auto measured = proportional({0.02, 0.02, 0.02}, 10);
+  auto shard = shard_of(2, {0.02, 0.02, 0.02}, 10, 1e9); // so that the largest batch allowed is the best
+  shard.reports[1].global_batch = 3072;
+  measured.measure(shard);
+  EXPECT_LE(measured.best().total, 2U * 3 * 64);
 }
 
 /// The limit on what a plan tries once stood for ever on the largest global batch that was ever reported.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace dynamix::policy {
 namespace {
 
@@ -61,6 +63,15 @@ TEST(Reward, PaysForBatchesBelow32AndCounts0As1) {
 }
 
 /// A worker that hung for a minute once earned -60 in one window, where accuracy is worth at most 1.
+TEST(Reward, IsANumberWhateverIsReported) {
+  constexpr auto nan = std::numeric_limits<double>::quiet_NaN();
+  messages::window_report report{.batch = 32};
+  report.training.accuracy = report.training.iteration_seconds = nan;
+  report.training.sigma_norm = report.training.sigma2_norm = nan;
+  report.training.gradient_valid = true;
+  EXPECT_EQ(compute_reward(report, 0.5, 0, {}, cluster::reward_kind::paper, true).total, 0);
+}
+
 TEST(Reward, SaturatesWhereTheFormulaHasNoBound) {
   auto report = sample();
   const auto of = [&] { return compute_reward(report, 0.75, 0, weights, cluster::reward_kind::paper, true); };

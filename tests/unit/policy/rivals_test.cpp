@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 
@@ -216,6 +217,26 @@ TEST_P(EveryRival, MeasuresAWindowOnce) {
   }
   const auto last = measured(5, {0.02, 0.05});
   EXPECT_EQ(batches(once.decide(last)), batches(twice.decide(last)));
+}
+
+TEST_P(EveryRival, StaysWithinTheLimitsWhateverTimesAreReported) {
+  using numbers = std::numeric_limits<double>;
+  for (const auto lie : {numbers::max(), numbers::infinity(), numbers::quiet_NaN(), numbers::denorm_min()}) {
+    auto controller = make();
+    for (std::uint64_t window = 1; window <= 6; ++window) {
+      // The two of one host, or one worker twice at the same batch size.
+      auto shard = measured(window, {0.02, lie, 0.05, lie});
+      for (auto& report : shard.reports) {
+        report.training.gradient_valid = true;
+        report.training.noise_scale = report.rank % 2 == 1 ? lie : 100;
+        report.training.exchange_seconds = report.rank % 2 == 1 ? lie : 0.01;
+      }
+      const auto choices = controller.decide(shard);
+      ASSERT_EQ(choices.size(), 4U);
+      for (const auto& each : choices)
+        EXPECT_TRUE(each.batch >= 16 && each.batch <= 1024) << each.batch << " in window " << window << " by " << lie;
+    }
+  }
 }
 
 TEST_P(EveryRival, KnowsAHostAgainInTheNextGeneration) {

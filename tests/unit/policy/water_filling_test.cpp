@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -104,6 +105,53 @@ TEST(WaterFilling, GivesNobodyMoreThanItsOwnLimit) {
   const batches highest = {20, 1000, 1000};
   EXPECT_THAT(water_fill(300, workers, 1, highest), ElementsAre(20, 140, 140));
   EXPECT_THAT(water_fill(5000, workers, 1, highest), ElementsAre(20, 1000, 1000));
+}
+
+/// Times that a liar reports: what a capacity must not be.
+std::vector<capacity> broken_capacities(std::mt19937_64& generator) {
+  static const std::vector<capacity> kinds = {
+      [](double seconds) { return 100 * seconds; },
+      [](double) { return std::numeric_limits<double>::quiet_NaN(); },
+      [](double) { return -std::numeric_limits<double>::infinity(); },
+      [](double seconds) { return 1 / seconds; }, // falls
+      [](double seconds) { return seconds < 1 ? std::numeric_limits<double>::infinity() : 0; },
+      [](double seconds) { return std::sin(1e9 * seconds) * 1e9; },
+      [](double) { return std::numeric_limits<double>::denorm_min(); },
+      [](double) { return std::numeric_limits<double>::max(); },
+  };
+  std::vector<capacity> workers;
+  for (auto more = 1 + generator() % 6; more > 0; --more)
+    workers.push_back(kinds[generator() % kinds.size()]);
+  return workers;
+}
+
+TEST(WaterFilling, StaysWithinTheLimitsAndAddsUpWhateverTheCapacitiesAre) {
+  std::mt19937_64 generator(7);
+  for (int trial = 0; trial < 3000; ++trial) {
+    const auto workers = broken_capacities(generator);
+    const auto lowest = static_cast<std::uint32_t>(generator() % 64);
+    batches highest;
+    for (std::size_t i = 0; i < workers.size(); ++i)
+      highest.push_back(static_cast<std::uint32_t>(generator() % 1024)); // some are below the lowest
+    const auto total = generator() % 8192;
+    const auto filled = water_fill(total, workers, lowest, highest);
+    ASSERT_EQ(filled.size(), workers.size());
+    std::uint64_t most = 0;
+    for (std::size_t i = 0; i < filled.size(); ++i) {
+      ASSERT_GE(filled[i], lowest);
+      ASSERT_LE(filled[i], std::max(lowest, highest[i]));
+      most += std::max(lowest, highest[i]);
+    }
+    ASSERT_EQ(sum(filled), std::clamp<std::uint64_t>(total, lowest * workers.size(), most)) << "trial " << trial;
+  }
+}
+
+TEST(SplitInProportion, GivesTheLeastToWhoeverHasNoWeight) {
+  constexpr auto nan = std::numeric_limits<double>::quiet_NaN();
+  const cluster::batch limits{.initial = 64, .lowest = 16, .highest = 1024};
+  EXPECT_THAT(in_proportion(128, std::vector<double>{nan, 1}, limits), ElementsAre(16, 112));
+  EXPECT_THAT(in_proportion(128, std::vector<double>{-1e300, 1}, limits), ElementsAre(16, 112));
+  EXPECT_EQ(sum(in_proportion(128, std::vector<double>{nan, nan}, limits)), 128U);
 }
 
 TEST(SplitInProportion, FollowsTheWeightsWithinTheLimits) {
