@@ -103,6 +103,16 @@ void tell_choices(arbitrator_pointer self, policy::judged_window& window) {
   }
 }
 
+/// A worker whose steps are not the others' is told of once a generation.
+void tell_doubts(arbitrator_pointer self, std::uint64_t generation, const std::vector<policy::doubted_steps>& doubted) {
+  for (const auto& one : doubted) {
+    if (std::exchange(self->state.doubted[one.rank], generation) == generation)
+      continue;
+    spdlog::warn("steps_doubted host={} rank={} reason=\"{}\"", one.host, one.rank, one.reason);
+    write_row(self, ledger::event{ledger::event_kind::warning, one.host, one.reason});
+  }
+}
+
 /// What shards have decided of one window: for the ledger, the learner and their next decisions.
 void join(arbitrator_pointer self, const message<messages::shard_window>& received) {
   auto& state = self->state;
@@ -129,6 +139,7 @@ void send_decisions(arbitrator_pointer self, const std::vector<messages::decisio
 void decide_own(arbitrator_pointer self, const messages::shard_report& own) {
   const auto began = std::chrono::steady_clock::now();
   auto verdict = self->state.judge->decide(own);
+  tell_doubts(self, own.generation, verdict.doubted);
   send_decisions(self, verdict.decisions);
   verdict.window.decide_seconds = seconds_since(began);
   self->send(self->state.hub, atom::upstream_v, pack(verdict.window));
@@ -139,6 +150,7 @@ void decide_for_all(arbitrator_pointer self, const messages::shard_report& all) 
   const auto began = std::chrono::steady_clock::now();
   auto verdict = state.judge->consider(all);
   tell_choices(self, verdict.window);
+  tell_doubts(self, all.generation, verdict.doubted);
   verdict.window.decide_seconds = seconds_since(began);
   // Before the decisions leave: the trace bounds clocks by what came before and after it.
   const double decided_seconds = seconds_now(self) - state.options.ledger_origin_seconds;

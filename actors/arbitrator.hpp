@@ -6,6 +6,7 @@
 #include "policy/deliberation.hpp"
 #include "policy/parameter_archive.hpp"
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -39,6 +40,7 @@ struct arbitrator_state {
   learner_actor learner; ///< null for policies that do not learn
   kept_actions kept;
   std::vector<caf::typed_response_promise<atom::finish>> finishing; ///< who waits until nothing is to be kept any more
+  std::map<std::uint32_t, std::uint64_t> doubted; ///< generation in which a worker's steps were last told of, by rank
   bool learning = false; ///< a rollout is with the learner; rollouts that come meanwhile are dropped
 };
 

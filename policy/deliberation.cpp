@@ -1,6 +1,5 @@
 #include "policy/deliberation.hpp"
 
-#include "cluster/decision_steps.hpp"
 #include "cluster/places.hpp"
 #include "policy/rivals.hpp"
 #include "policy/state.hpp"
@@ -12,10 +11,6 @@
 
 namespace dynamix::policy {
 namespace {
-
-bool decidable(const messages::shard_report& seen) {
-  return std::ranges::none_of(seen.reports, &messages::window_report::final);
-}
 
 /// Bytes of a worker's state, probabilities and reason in a frame.
 std::uint64_t detail_bytes(const cluster::arbitrator& arbitrator) {
@@ -98,11 +93,13 @@ observation deliberation::observe(const messages::shard_report& seen) {
 
 verdict deliberation::consider(const messages::shard_report& all) {
   const auto seen = observe(all);
-  const bool decided = decidable(all);
+  auto steps = steps_of(all);
+  const bool decided = !steps.last;
   auto settled = settle(seen, decided ? policy::decide(*controller_, seen) : choose(seen, seen.assigned, {}), decided);
   verdict result;
-  result.decisions = decisions_of(all, settled);
-  result.window = judge(all, std::move(settled));
+  result.doubted = std::move(steps.doubted);
+  result.decisions = decisions_of(all, steps.due_step, settled);
+  result.window = judge(all, std::move(settled), decided);
   if (!decided)
     return result;
   result.window.guard = controller_->guard_view();
@@ -123,7 +120,8 @@ std::vector<choice> deliberation::choose_by_guidance(const observation& own) {
 shard_verdict deliberation::decide(const messages::shard_report& own) {
   auto seen = observe(own);
   seen.sharded = true;
-  const bool decided = decidable(own);
+  auto steps = steps_of(own);
+  const bool decided = !steps.last;
   auto choices = decided ? choose_by_guidance(seen) : keep_assigned(seen, "the last window");
   shard_verdict result{.window = {.window = own.window,
                                   .generation = own.generation,
@@ -133,7 +131,8 @@ shard_verdict deliberation::decide(const messages::shard_report& own) {
                                   .reports = own.reports,
                                   .choices = {}}};
   auto settled = settle(seen, std::move(choices), decided);
-  result.decisions = decisions_of(own, settled);
+  result.doubted = std::move(steps.doubted);
+  result.decisions = decisions_of(own, steps.due_step, settled);
   for (auto& one : settled) {
     const bool in_detail = sampled_generation_ == own.generation && std::ranges::binary_search(sampled_, one.made.rank);
     result.window.choices.push_back(account_of(std::move(one), in_detail));
@@ -168,7 +167,7 @@ root_verdict deliberation::join(const messages::shard_window& joined) {
     sampled += account.acted && !account.state.empty() ? 1 : 0;
     known.workers.push_back({.rank = rank});
   }
-  result.window = judge(all, std::move(settled));
+  result.window = judge(all, std::move(settled), !steps_of(all).last);
   result.window.decide_seconds = joined.decide_seconds;
   if (learning_ && sampled > 0)
     result.rollout = rollout_.take(sampled);
@@ -204,17 +203,13 @@ std::vector<deliberation::settled_choice> deliberation::settle(const observation
   return settled;
 }
 
-std::vector<messages::decision> deliberation::decisions_of(const messages::shard_report& own,
+agreed_steps deliberation::steps_of(const messages::shard_report& seen) const {
+  return agree_on_steps(seen, file_.arbitrator.window_steps,
+                        windows_ ? window_length::varying : window_length::counted);
+}
+
+std::vector<messages::decision> deliberation::decisions_of(const messages::shard_report& own, std::uint64_t due_step,
                                                            const std::vector<settled_choice>& settled) const {
-  std::uint64_t begin_step = 0;
-  std::uint64_t end_step = 0;
-  for (const auto& report : own.reports) {
-    begin_step = std::max(begin_step, report.first_step);
-    end_step = std::max(end_step, report.first_step + report.training.steps);
-  }
-  const auto window_steps = file_.arbitrator.window_steps;
-  const auto first_step = windows_ ? cluster::decision_step_behind(end_step, window_steps)
-                                   : cluster::decision_step(begin_step, window_steps);
   std::vector<messages::decision> decisions;
   for (std::size_t i = 0; i < settled.size(); ++i)
     if (settled[i].key.window > 0)
@@ -222,15 +217,16 @@ std::vector<messages::decision> deliberation::decisions_of(const messages::shard
                            .generation = own.generation,
                            .rank = own.reports[i].rank,
                            .batch = settled[i].made.batch,
-                           .first_step = first_step});
+                           .first_step = due_step});
   return decisions;
 }
 
-judged_window deliberation::judge(const messages::shard_report& all, std::vector<settled_choice> settled) {
+judged_window deliberation::judge(const messages::shard_report& all, std::vector<settled_choice> settled,
+                                  bool decided) {
   judged_window window{.key = {.term = term_, .window = all.window},
                        .generation = all.generation,
                        .policy_version = controller_->version(),
-                       .decided = decidable(all),
+                       .decided = decided,
                        .closed = end_of(all, windows_),
                        .gather_seconds = all.gather_seconds,
                        .workers = {},

@@ -12,6 +12,7 @@
 #include "cluster/cluster_file.hpp"
 #include "messages/types.hpp"
 #include "policy/accuracy_history.hpp"
+#include "policy/agreed_steps.hpp"
 #include "policy/controller.hpp"
 #include "policy/judged_window.hpp"
 #include "policy/measured_cluster.hpp"
@@ -30,11 +31,13 @@ struct verdict {
   std::vector<messages::decision> decisions; ///< one a worker; none on the last window
   judged_window window;
   std::vector<messages::trajectory> rollout; ///< complete, for the learner; mostly empty
+  std::vector<doubted_steps> doubted;        ///< whose word on the steps did not count
 };
 
 struct shard_verdict {
   std::vector<messages::decision> decisions; ///< one a worker; none on the last window
   messages::shard_window window;             ///< for the parent
+  std::vector<doubted_steps> doubted;        ///< whose word on the steps did not count
 };
 
 struct root_verdict {
@@ -85,9 +88,10 @@ private:
   observation observe(const messages::shard_report& seen);
   std::vector<choice> choose_by_guidance(const observation& own);
   std::vector<settled_choice> settle(const observation& own, std::vector<choice> choices, bool decided);
-  std::vector<messages::decision> decisions_of(const messages::shard_report& own,
+  agreed_steps steps_of(const messages::shard_report& seen) const;
+  std::vector<messages::decision> decisions_of(const messages::shard_report& own, std::uint64_t due_step,
                                                const std::vector<settled_choice>& settled) const;
-  judged_window judge(const messages::shard_report& all, std::vector<settled_choice> settled);
+  judged_window judge(const messages::shard_report& all, std::vector<settled_choice> settled, bool decided);
   judged_worker judge(const messages::window_report& report, std::uint64_t window, settled_choice settled);
   messages::worker_choice account_of(settled_choice settled, bool in_detail) const;
   settled_choice settled_from(const messages::worker_choice& account) const;

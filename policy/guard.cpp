@@ -105,14 +105,19 @@ batches heed(const batches& wish, const observation& observed, double correction
 /// Does as the workers have done (central_wish): a decision counts from when they report it, and goes by the window
 /// that it was made on.
 void follow_wishes(guard_memory& memory, const observation& observed) {
-  std::uint64_t heeded = 0;
+  std::vector<std::uint64_t> heeded;
   std::uint64_t total = 0;
   for (const auto& report : observed.report->reports) {
-    heeded = std::max(heeded, report.decision.window);
+    if (report.window == observed.report->window)
+      heeded.push_back(report.decision.window);
     total += report.batch;
   }
-  if (const auto found = memory.decided.find(heeded); found != memory.decided.end())
-    memory.wish.decide(heeded, found->second);
+  // All who reported in time have the same in force: what most of them say.
+  const auto middle = heeded.begin() + static_cast<std::ptrdiff_t>(heeded.size() / 2);
+  std::ranges::nth_element(heeded, middle);
+  if (const auto found = heeded.empty() ? memory.decided.end() : memory.decided.find(*middle);
+      found != memory.decided.end())
+    memory.wish.decide(found->first, found->second);
   memory.wish.close(observed.report->window, total);
 }
 

@@ -1,6 +1,7 @@
 #include "policy/window_watch.hpp"
 
 #include "cluster/decision_steps.hpp"
+#include "policy/agreed_steps.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -30,19 +31,15 @@ std::optional<window_options> window_options_of(const cluster::cluster_file& fil
 }
 
 window_end end_of(const messages::shard_report& window, const std::optional<window_options>& options) {
-  std::uint64_t end_step = 0;
-  bool changed = false;
-  for (const auto& report : window.reports) {
-    if (report.final)
-      return window_end::last;
-    if (report.window != window.window)
-      continue;
-    end_step = std::max(end_step, report.first_step + report.training.steps);
-    changed = changed || report.reflex.changes > 0;
-  }
-  if (options && options->surprise && changed)
+  const auto steps = agree_on_steps(window, options ? options->steps : 1, window_length::varying);
+  if (steps.last)
+    return window_end::last;
+  if (!options)
+    return window_end::counted;
+  const auto changed = [&](const auto& report) { return report.window == window.window && report.reflex.changes > 0; };
+  if (options->surprise && std::ranges::any_of(window.reports, changed))
     return window_end::surprise;
-  return !options || end_step % options->steps == 0 ? window_end::counted : window_end::overdue;
+  return steps.end_step % options->steps == 0 ? window_end::counted : window_end::overdue;
 }
 
 bool window_watch::agrees(std::uint64_t steps) const {

@@ -74,6 +74,18 @@ TEST_F(Deliberation, DecidesForABoundaryAlsoAfterAResumeInMidWindow) {
   EXPECT_EQ(judge->consider(shard).decisions[0].first_step, 32U);
 }
 
+TEST_F(Deliberation, IsNotPutOffByAWorkerThatClaimsToBeFarAhead) {
+  auto shard = shard_of(3, {});
+  shard.reports.push_back(shard.reports[0]);
+  shard.reports[2].rank = 2;
+  shard.reports[1].first_step = 1ULL << 40;
+  const auto result = judge->consider(shard);
+  for (const auto& decision : result.decisions)
+    EXPECT_EQ(decision.first_step, 32U);
+  ASSERT_EQ(result.doubted.size(), 1U);
+  EXPECT_EQ(result.doubted[0].rank, 1U);
+}
+
 TEST_F(Deliberation, DecidesNothingOnTheLastWindow) {
   const auto result = judge->consider(shard_of(3, {}, true));
   EXPECT_TRUE(result.decisions.empty());
