@@ -176,8 +176,9 @@ public:
       send_up_now(std::move(*now));
   }
 
-  void connect(std::uint32_t rank, const worker_actor& caller) {
+  void connect(std::uint32_t rank, const worker_actor& caller, const std::string& host) {
     forget_waiting(caller.address());
+    hosts_[rank] = host;
     auto& known = workers_[rank];
     if (known == caller)
       return;
@@ -204,6 +205,11 @@ public:
       self_->send(child, atom::policy_v, version);
   }
 
+  /// Who sends, by its connection.
+  evaluation_sender find_sender(const caf::actor_addr& address) const {
+    const auto rank = find_worker(address);
+    return rank ? evaluation_sender{hosts_.at(*rank), rank} : evaluation_sender{find_child(address), std::nullopt};
+  }
   std::optional<std::uint32_t> find_worker(const caf::actor_addr& address) const {
     const auto found = std::ranges::find(workers_, address, [](const auto& entry) { return entry.second.address(); });
     return found == workers_.end() ? std::nullopt : std::optional(found->first);
@@ -264,6 +270,7 @@ private:
   static constexpr std::size_t waiting_most = 1024; ///< others find out by themselves
 
   std::map<std::uint32_t, worker_actor> workers_; ///< whose connections stand, by rank
+  std::map<std::uint32_t, std::string> hosts_;    ///< whose they are or were
   std::vector<worker_actor> waiting_;             ///< for a place of an open cluster
   store_actor store_before_;                      ///< of the generation before
   credit<message<messages::shard_window>> windows_up_ = credit<message<messages::shard_window>>(2); ///< to the parent
@@ -293,7 +300,8 @@ take_hello(hub_pointer self, const message<messages::hello>& said, const worker_
   };
   self->state.role->take_hello(
       *hello, {},
-      {.connect = [self, caller](std::uint32_t rank) { self->state.links->connect(rank, caller); },
+      {.connect = [self, caller,
+                   host = hello->host](std::uint32_t rank) { self->state.links->connect(rank, caller, host); },
        .keep_waiting = [self, caller] { self->state.links->keep_waiting(caller); },
        .answer = answer,
        .fail = [promise]() mutable { promise.deliver(caf::make_error(caf::sec::request_receiver_down)); }});
@@ -353,6 +361,14 @@ take_child(hub_pointer self, const message<messages::shard_hello>& said, const c
   auto welcome = self->state.role->take_child(*hello);
   welcome.protocol = judged.protocol;
   return {pack(welcome), parent_actor{hub_actor{self}}};
+}
+
+void take_evaluation(hub_pointer self, const message<messages::evaluation_report>& received) {
+  const auto* evaluation = unpack(received, hub_state::name);
+  const auto sender = self->current_sender();
+  if (evaluation)
+    self->state.role->hear_evaluation(*evaluation,
+                                      sender ? self->state.links->find_sender(sender->address()) : evaluation_sender{});
 }
 
 void take_absence(hub_pointer self, const message<messages::absence>& received) {
@@ -509,7 +525,7 @@ hub_actor::behavior_type hub(hub_pointer self, hub_options options) {
         return take_hello(self, hello, caller);
       },
       hand_on(self, atom::report_v, &hub_role::take_report),
-      hand_on(self, atom::evaluation_v, &hub_role::take_evaluation),
+      [self](atom::evaluation, const message<messages::evaluation_report>& said) { take_evaluation(self, said); },
       [self](atom::beat, const message<messages::heartbeat>& sign) { return take_beat(self, sign); },
       [self](atom::settle) { return settle(self); },
       [self](atom::farewell, const message<messages::farewell>& farewell) { return take_farewell(self, farewell); },

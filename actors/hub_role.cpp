@@ -16,7 +16,9 @@ void hub_role::take_part(Part part) {
   if (part.generation == windows_->generation() && windows_->is_too_far(part.window))
     return spdlog::warn("report_refused error=\"window {} is too far ahead\"", part.window);
   const auto before = windows_->open_window();
-  pass_on(windows_->add(std::move(part), links_.now_seconds()));
+  const auto closed = windows_->add(std::move(part), links_.now_seconds());
+  evaluations_.closed(closed.size());
+  pass_on(closed);
   const auto open = windows_->open_window();
   if (open != 0 && open != before)
     links_.await_deadline(open);
@@ -32,8 +34,22 @@ void hub_role::take_window(const messages::shard_window& window) {
 
 /// The window waits no longer for what is still out.
 void hub_role::end_gathering(std::uint64_t window) {
-  if (windows_)
-    pass_on(windows_->deadline(window, links_.now_seconds()));
+  if (!windows_)
+    return;
+  const auto closed = windows_->deadline(window, links_.now_seconds());
+  evaluations_.closed(closed.size());
+  pass_on(closed);
+}
+
+void hub_role::hear_evaluation(messages::evaluation_report evaluation, const evaluation_sender& from) {
+  if (from.rank)
+    evaluation.host = from.host;
+  auto [refusal, first] = evaluations_.judge(from, evaluation.step);
+  if (refusal.empty())
+    return take_evaluation(evaluation);
+  if (first)
+    spdlog::warn("evaluations_refused host={} error=\"{}\" those that follow in this generation are only counted",
+                 from.host, refusal);
 }
 
 void hub_role::take_placement(const std::vector<std::uint32_t>& workers, const messages::placement& placement) {
@@ -56,6 +72,9 @@ void hub_role::take_notice(const std::vector<std::uint32_t>& workers, const mess
 }
 
 void hub_role::place(const std::vector<std::uint32_t>& workers, const messages::placement& placement) {
+  const auto first = placement.members.empty() ? 0 : placement.members.front();
+  if (const auto refused = evaluations_.formed(placement.generation, first); refused > 0)
+    spdlog::warn("evaluations_refused count={} in the generation before {}", refused, placement.generation);
   for (const auto& [way, some] : split(workers))
     links_.place(way, some, placement);
 }

@@ -5,6 +5,7 @@
 /// from its role: at the root (actors/root_role.hpp) it knows who belongs to the cluster, below (actors/shard_role.hpp)
 /// it asks its parent. One arbitrator for all is a root without hubs below. Knows no CAF.
 
+#include "actors/evaluation_gate.hpp"
 #include "actors/gather.hpp"
 #include "actors/hub_links.hpp"
 #include "cluster/cluster_file.hpp"
@@ -23,7 +24,8 @@ namespace dynamix::actors {
 class hub_role {
 public:
   hub_role(std::shared_ptr<const cluster::cluster_file> file, const cluster::timeouts& timeouts, hub_links& links)
-      : file_(std::move(file)), timeouts_(timeouts), links_(links) {}
+      : file_(std::move(file)), timeouts_(timeouts), links_(links),
+        evaluations_(file_->arbitrator.window_steps, file_->training.trainer == cluster::trainer_kind::built_in) {}
   hub_role(const hub_role&) = delete;
   hub_role& operator=(const hub_role&) = delete;
   virtual ~hub_role() = default;
@@ -33,6 +35,9 @@ public:
   /// False for a worker that is to look for another hub.
   virtual bool take_beat(const messages::heartbeat& sign) = 0;
   virtual void take_farewell(const messages::farewell& farewell, std::function<void(bool taken)> answered) = 0;
+  /// As far as `from` is believed: the rest is counted, and said once a sender and generation.
+  void hear_evaluation(messages::evaluation_report evaluation, const evaluation_sender& from);
+  /// One that is believed.
   virtual void take_evaluation(const messages::evaluation_report& evaluation) = 0;
   /// The connection to a worker here broke.
   virtual void lost_worker(std::uint32_t rank) = 0;
@@ -102,6 +107,8 @@ protected:
 private:
   template <class Part>
   void take_part(Part part);
+
+  evaluation_gate evaluations_;
 };
 
 } // namespace dynamix::actors

@@ -449,7 +449,7 @@ struct WindowReport {
 }
 
 struct EvaluationReport {
-  # The whole model on the test set; sent by rank 0.
+  # The whole model on the test set; sent by the generation's first member, or by a client.
 
   step @0 :UInt64;
 
@@ -466,6 +466,9 @@ struct EvaluationReport {
 
   globalBatch @7 :UInt64;
   learningRate @8 :Float64;
+
+  host @9 :Text;
+  # Whose worker says so: written by the hub that it is connected to, whatever the sender says; empty: not known.
 }
 
 struct DecisionCounts {

@@ -191,6 +191,20 @@ TEST_F(RootRole, HandsACompleteWindowToItsArbitrator) {
   EXPECT_THAT(links.take(), ElementsAre("deadline 1", "decide on 1 with 3 reports"));
 }
 
+TEST_F(RootRole, WritesWhoHasEvaluatedAndNoMoreThanTrainingHasSteps) {
+  rows->rows.clear();
+  for (int i = 0; i < 10'000; ++i) {
+    root->hear_evaluation({.step = 1, .test_accuracy = 1, .host = "w0"}, {.host = "w2", .rank = 2});
+    root->hear_evaluation({.step = 1, .test_accuracy = 0.5, .host = "w2"}, {.host = "w0", .rank = 0});
+  }
+  EXPECT_EQ(rows->rows.size(), evaluation_gate::most_at_once(file.arbitrator.window_steps));
+  for (const auto& row : rows->rows) {
+    const auto& said = std::get<ledger::evaluation>(row.entry).report;
+    EXPECT_EQ(said.host, "w0");
+    EXPECT_EQ(said.test_accuracy, 0.5);
+  }
+}
+
 TEST_F(RootRole, EndsTheGenerationOfAWorkerWhoseConnectionBreaks) {
   links.take();
   root->lost_worker(1);
