@@ -22,19 +22,37 @@ void gather::joined(std::uint32_t rank) {
 }
 
 void gather::reached(std::uint64_t window) {
-  if (!is_too_far(window))
-    reached_ = std::max(reached_.value_or(0), window);
+  if (is_too_far(window))
+    return;
+  reached_ = std::max(reached_.value_or(0), window);
+  begun_ = std::max(begun_.value_or(1), window);
+}
+
+std::vector<closed_window> gather::reached(std::uint32_t rank, std::uint64_t window, double now_seconds) {
+  std::vector<closed_window> closed;
+  if (window == 0 || is_too_far(window))
+    return closed;
+  auto& completed = completed_[rank];
+  completed = std::max(completed, window - 1);
+  release(closed, now_seconds);
+  return closed;
 }
 
 std::vector<closed_window> gather::left(std::uint32_t rank, double now_seconds) {
   leave(rank);
   latest_.erase(rank);
-  return close_if_complete(now_seconds);
+  completed_.erase(rank);
+  waiting_.erase(rank);
+  auto closed = close_if_complete(now_seconds);
+  release(closed, now_seconds);
+  return closed;
 }
 
 std::vector<closed_window> gather::finished(std::uint32_t rank, double now_seconds) {
   leave(rank);
-  return close_if_complete(now_seconds);
+  auto closed = close_if_complete(now_seconds);
+  release(closed, now_seconds);
+  return closed;
 }
 
 void gather::leave(std::uint32_t rank) {
@@ -44,11 +62,50 @@ void gather::leave(std::uint32_t rank) {
 
 std::vector<closed_window> gather::add(messages::window_report report, double now_seconds) {
   std::vector<closed_window> closed;
+  if (report.generation != generation_ || !present_.contains(report.rank) || is_too_far(report.window))
+    return closed;
+  auto& completed = completed_[report.rank];
+  completed = std::max(completed, report.window);
+  if (is_borne_out(report))
+    closed = take_in(std::move(report), now_seconds);
+  else
+    waiting_.insert_or_assign(report.rank, std::move(report));
+  release(closed, now_seconds);
+  return closed;
+}
+
+/// By what the others have completed, or where training began; where neither is known, or nobody else is there, by
+/// itself.
+bool gather::is_borne_out(const messages::window_report& report) const {
+  auto known = begun_ ? std::optional(*begun_ - 1) : std::nullopt;
+  bool others = false;
+  for (const auto rank : present_) {
+    others = others || rank != report.rank;
+    if (const auto said = completed_.find(rank); rank != report.rank && said != completed_.end())
+      known = std::max(known.value_or(0), said->second);
+  }
+  return !others || !known || report.window <= *known + 1;
+}
+
+/// Takes in what is borne out by now.
+void gather::release(std::vector<closed_window>& closed, double now_seconds) {
+  for (auto one = waiting_.begin(); one != waiting_.end();) {
+    if (!is_borne_out(one->second)) {
+      ++one;
+      continue;
+    }
+    auto report = std::move(one->second);
+    one = waiting_.erase(one);
+    for (auto& window : take_in(std::move(report), now_seconds))
+      closed.push_back(std::move(window));
+  }
+}
+
+std::vector<closed_window> gather::take_in(messages::window_report report, double now_seconds) {
+  std::vector<closed_window> closed;
   const auto window = report.window;
   const auto rank = report.rank;
-  if (report.generation != generation_ || !present_.contains(rank) || is_too_far(window))
-    return closed;
-  reached(window);
+  reached_ = std::max(reached_.value_or(0), window);
   const auto latest = latest_.find(rank);
   const bool newer = latest == latest_.end() || latest->second.window < window;
   if (newer && open_window_ != 0 && window > open_window_)
@@ -68,7 +125,7 @@ std::vector<closed_window> gather::add(const messages::shard_window& window, dou
   std::vector<closed_window> closed;
   if (window.generation != generation_ || is_too_far(window.window))
     return closed;
-  reached(window.window);
+  reached_ = std::max(reached_.value_or(0), window.window);
   with_choices_ = true;
   if (open_window_ != 0 && window.window > open_window_)
     closed.push_back(close(now_seconds));

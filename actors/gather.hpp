@@ -24,16 +24,22 @@ struct closed_window : messages::shard_report {
 
 /// A window closes when every present worker has reported it, or at a deadline after its first report: then the last
 /// report of each late worker stands in. A window closes at most once, and never after a later one.
+///
+/// Workers train in step. So a report waits that is more than one window ahead of what all others have said that they
+/// have completed, until one of them says so too: were it taken at once, a single worker could make every true window
+/// older than the newest.
 class gather {
 public:
   /// `next_window`: the first that will be reported, where that is known.
   explicit gather(std::uint64_t generation, std::optional<std::uint64_t> next_window = {})
-      : generation_(generation), reached_(next_window) {}
+      : generation_(generation), reached_(next_window), begun_(next_window) {}
 
   std::uint64_t generation() const { return generation_; }
   void joined(std::uint32_t rank);
-  /// Signs of life tell that this window has begun.
+  /// Whoever joins tells that this window has begun.
   void reached(std::uint64_t window);
+  /// A worker's sign of life tells so. The windows that close by what has waited for that.
+  std::vector<closed_window> reached(std::uint32_t rank, std::uint64_t window, double now_seconds);
   /// Beyond every window that can have begun: a report of it is not taken. Were it, all true windows would be older
   /// than the newest, and would be taken no more.
   bool is_too_far(std::uint64_t window) const { return reached_ && window > *reached_ + windows_ahead_most; }
@@ -60,6 +66,9 @@ private:
     messages::window_report report;
     messages::worker_choice choice;
   };
+  std::vector<closed_window> take_in(messages::window_report report, double now_seconds);
+  bool is_borne_out(const messages::window_report& report) const;
+  void release(std::vector<closed_window>& closed, double now_seconds);
   void open(std::uint64_t window, double now_seconds);
   void take(std::uint32_t rank, entry newest);
   closed_window close(double now_seconds);
@@ -74,12 +83,15 @@ private:
 
   std::uint64_t generation_;
   std::optional<std::uint64_t> reached_; ///< newest window that is known to have begun
+  std::optional<std::uint64_t> begun_;   ///< where training stood when workers joined, as far as that is known; >= 1
   std::uint64_t open_window_ = 0;
   std::uint64_t last_closed_ = 0;
   double opened_seconds_ = 0;
   std::set<std::uint32_t> present_;
-  std::map<std::uint32_t, entry> latest_; ///< of every worker that is not lost, by rank
-  std::size_t arrived_ = 0;               ///< present workers that have reported the open window
+  std::map<std::uint32_t, entry> latest_;                    ///< of every worker that is not lost, by rank
+  std::map<std::uint32_t, std::uint64_t> completed_;         ///< newest window, as each worker says, by rank
+  std::map<std::uint32_t, messages::window_report> waiting_; ///< for another worker to get there, by rank
+  std::size_t arrived_ = 0;                                  ///< present workers that have reported the open window
   bool with_choices_ = false;
   // What shards said of the open window.
   double gather_seconds_ = 0;

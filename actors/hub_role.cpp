@@ -16,7 +16,10 @@ void hub_role::take_part(Part part) {
   if (part.generation == windows_->generation() && windows_->is_too_far(part.window))
     return spdlog::warn("report_refused error=\"window {} is too far ahead\"", part.window);
   const auto before = windows_->open_window();
-  const auto closed = windows_->add(std::move(part), links_.now_seconds());
+  pass_on_gathered(windows_->add(std::move(part), links_.now_seconds()), before);
+}
+
+void hub_role::pass_on_gathered(const std::vector<closed_window>& closed, std::uint64_t before) {
   evaluations_.closed(closed.size());
   pass_on(closed);
   const auto open = windows_->open_window();
@@ -135,8 +138,10 @@ void hub_role::end_reports(const messages::farewell& farewell, bool below) {
 }
 
 void hub_role::follow_progress(const messages::heartbeat& sign) {
-  if (windows_ && sign.generation == windows_->generation())
-    windows_->reached(window_after(sign.steps));
+  if (!windows_ || sign.generation != windows_->generation())
+    return;
+  const auto before = windows_->open_window();
+  pass_on_gathered(windows_->reached(sign.rank, window_after(sign.steps), links_.now_seconds()), before);
 }
 
 } // namespace dynamix::actors

@@ -107,6 +107,8 @@ protected:
 private:
   template <class Part>
   void take_part(Part part);
+  /// By what has come since `before` was the open window.
+  void pass_on_gathered(const std::vector<closed_window>& closed, std::uint64_t before);
 
   evaluation_gate evaluations_;
 };

@@ -86,6 +86,51 @@ TEST(Gather, RefusesAWindowFarAhead) {
   EXPECT_EQ(windows.add(report_of(1, 1), 1).size(), 1U);
 }
 
+/// A report a thousand windows ahead, or that many one after the other, once made every true window too old.
+TEST(Gather, LetsNoWorkerAloneMakeTheOthersWindowsOld) {
+  for (const std::uint64_t stride : {1, 1000}) {
+    gather windows(1, 1);
+    for (std::uint32_t rank = 0; rank < 3; ++rank)
+      windows.joined(rank);
+    for (std::uint64_t window = 1; window <= 1000; window += stride) {
+      windows.reached(0, window + 1000, 0); // its signs of life lie, too
+      EXPECT_TRUE(windows.add(report_of(0, window + 1000), 0).empty());
+    }
+    for (std::uint64_t window = 1; window <= 5; ++window) {
+      EXPECT_TRUE(windows.add(report_of(1, window), 1).empty());
+      EXPECT_TRUE(windows.add(report_of(2, window), 1).empty());
+      const auto closed = windows.deadline(window, 2);
+      ASSERT_EQ(closed.size(), 1U) << "window " << window;
+      EXPECT_EQ(closed[0].reports.size(), 2U);
+    }
+  }
+}
+
+TEST(Gather, TakesAReportAheadOnceAnotherWorkerHasGotThere) {
+  gather windows(1, 1);
+  windows.joined(0);
+  windows.joined(1);
+  windows.add(report_of(0, 1), 0);
+  EXPECT_EQ(windows.add(report_of(1, 1), 0).size(), 1U);
+  windows.add(report_of(0, 9), 1);
+  EXPECT_EQ(windows.open_window(), 0U) << "the other has told of window 1";
+  windows.reached(1, 9, 2);
+  EXPECT_EQ(windows.open_window(), 9U) << "8 are completed";
+  const auto closed = windows.add(report_of(1, 9), 3);
+  ASSERT_EQ(closed.size(), 1U);
+  EXPECT_EQ(closed[0].reports.size(), 2U);
+}
+
+TEST(Gather, TakesAReportAheadOnceNobodyElseIsThere) {
+  gather windows(1, 1);
+  windows.joined(0);
+  windows.joined(1);
+  windows.add(report_of(0, 9), 1);
+  const auto closed = windows.left(1, 2);
+  ASSERT_EQ(closed.size(), 1U);
+  EXPECT_EQ(closed[0].window, 9U);
+}
+
 TEST(Gather, TakesWhatSignsOfLifeHaveToldOf) {
   gather windows(1, 1);
   windows.joined(0);
