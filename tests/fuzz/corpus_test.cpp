@@ -118,8 +118,14 @@ TEST(RaftExamples, AreReadAndAreKept) {
   expect_kept("raft", raft_examples(), &read_raft);
 }
 
+TEST(DecisionsExamples, AreDecidedAndAreKept) {
+  expect_kept("decisions", decisions_examples(), &read_decisions);
+}
+
 std::vector<target> all_targets() {
   std::vector<target> all = {policy_target()};
+  if (find_target("decisions") == nullptr)
+    all.push_back(decisions_target());
   std::ranges::copy(targets(), std::back_inserter(all));
   return all;
 }
