@@ -81,7 +81,7 @@ class Hook:
     def _finish(self) -> None:
         """All of this worker's gradients are there. Waits for the others' (on a GPU its stream does), as DDP would do next."""
         step = self.step
-        self.peers.held = [pending.sent for pending in self._pending]
+        self.peers.held = [pending.work for pending in self._pending]
         for pending in self._pending:
             try:
                 if not self.peers.broken:

@@ -72,13 +72,14 @@ def average(parameters: Sequence[torch.nn.Parameter], step: Step, peers: Peers) 
     step.open()
     pending: List[Tuple[List[torch.Tensor], Any]] = []
     groups = _groups(parameters)
-    peers.held = _buffers(groups, peers.held)
-    for buffer, group in zip(peers.held, groups):
+    peers.buffers = _buffers(groups, peers.buffers)
+    for buffer, group in zip(peers.buffers, groups):
         views = _fill(buffer, group)
         step.scale(buffer[:buffer.numel() - len(group)], [view.numel() for view in views])
         pending.append((views, peers.all_reduce(buffer) if peers.size > 1 else None))
+    peers.held = [work for _, work in pending]
     step.launch()
-    for buffer, group, (views, work) in zip(peers.held, groups, pending):
+    for buffer, group, (views, work) in zip(peers.buffers, groups, pending):
         step.wait(work)
         step.summed(buffer[:buffer.numel() - len(group)], [view.numel() for view in views])
         present = (buffer[buffer.numel() - len(group):] > 0).tolist()

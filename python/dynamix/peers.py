@@ -75,10 +75,11 @@ class Peers:
         self._views: List[List[torch.Tensor]] = []
 
     def hold(self) -> None:
-        """At the interpreter's end no thread of a process group may be the last to hold a tensor: to let go of it such a
-        thread needs the interpreter, and one that needs it then aborts the process. So the groups of our own end before,
-        and what the script's group sums is kept."""
-        self.held: List[torch.Tensor] = []  # that the newest collectives of gradients sum
+        """At the interpreter's end no thread of a process group may be the last to hold a collective: to let go of it and its
+        tensors such a thread needs the interpreter, and one that needs it then aborts the process. So the groups of our own
+        end before, and the newest collectives of the script's group are kept."""
+        self.held: List[Any] = []             # the newest collectives of gradients
+        self.buffers: List[torch.Tensor] = []  # that `average` sums
         self._process = os.getpid()
         _alive.add(self)
 
