@@ -125,10 +125,13 @@ class Members(Peers):
         self._gradients = self._row_group = None
 
     def _cut(self) -> None:
+        """Ends the connections of this generation. Gloo's listening socket stays: `accept` that fails on Gloo's own thread
+        ends the process."""
         for descriptor in self._open_sockets():
             try:
                 with socket.socket(fileno=os.dup(descriptor)) as end:
-                    end.shutdown(socket.SHUT_RDWR)
+                    if not end.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                        end.shutdown(socket.SHUT_RDWR)
             except OSError:  # it is over already
                 pass
 
