@@ -68,7 +68,7 @@ def main():
                 nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 run.report(loss=loss.detach())
                 optimizer.step()
-                losses.append(float(loss))
+                losses.append(loss.item())
             if rank == 0:
                 print(f"epoch {epoch}: loss {sum(losses) / len(losses):.3f}, batch sizes {run.status.batches}", flush=True)
 

@@ -93,7 +93,7 @@ def main():
                          else f", rate {scheduler.get_last_lr()[0]:.4f} behind {steps} steps in all")
                 shown = (f", accuracy {reached:.4f} after {time.perf_counter() - began - evaluating:.1f} s of training"
                          if options.evaluate else "")
-                print(f"epoch {epoch}: loss {float(loss):.3f}{shown}{sizes}", flush=True)
+                print(f"epoch {epoch}: loss {loss.item():.3f}{shown}{sizes}", flush=True)
             if reached >= options.target or (run and (run.status.stop or run.progress > steps - 1)):
                 break
     # Dynamix does as much itself: a thread of the group that is late would abort the process.

@@ -84,7 +84,7 @@ def main():
                 run.report(loss=loss.detach())
                 optimizer.step()
             if rank == 0:
-                print(f"epoch {epoch}: loss {float(loss):.3f}, batch sizes {run.status.batches}", flush=True)
+                print(f"epoch {epoch}: loss {loss.item():.3f}, batch sizes {run.status.batches}", flush=True)
 
 
 if __name__ == "__main__":

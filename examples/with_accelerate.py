@@ -29,7 +29,7 @@ def main():
             loss = nn.functional.cross_entropy(model(images.expand(-1, 3, -1, -1)), labels)
             accelerator.backward(loss)
             optimizer.step()
-        accelerator.print(f"epoch {epoch}: loss {float(loss):.3f}, batch sizes {run.status.batches}")
+        accelerator.print(f"epoch {epoch}: loss {loss.item():.3f}, batch sizes {run.status.batches}")
     run.close()
 
 

@@ -33,7 +33,7 @@ def main():
                 fabric.backward(loss)
             run.average_gradients()
             wrapped.step()
-        fabric.print(f"epoch {epoch}: loss {float(loss):.3f}, batch sizes {run.status.batches}")
+        fabric.print(f"epoch {epoch}: loss {loss.item():.3f}, batch sizes {run.status.batches}")
     run.close()
 
 

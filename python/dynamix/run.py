@@ -325,7 +325,7 @@ class Run:
         if step.counted == 0:
             return
         if loss is not None:
-            step.loss = float(loss)
+            step.loss = float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
         if correct is not None:
             step.correct = float(correct) / step.counted
 

@@ -147,7 +147,7 @@ def observe_rates(rank, world, rule):
             run.average_gradients()
             return loss
 
-        assert float(optimizer.step(closure)) > 0
+        assert optimizer.step(closure).item() > 0
         assert optimizer.param_groups[0]["lr"] == 0.1
     run.close()
     return used

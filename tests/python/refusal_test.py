@@ -93,7 +93,7 @@ class Refusals(unittest.TestCase):
         self.refused(RuntimeError, r"run.scale\(loss\)", run._optimizer.step)
         self.refused(RuntimeError, "averaged already", run.average_gradients)
         self.refused(NotImplementedError, "weighting=\"loss\"", run.backward, model, torch.randn(2, 3))
-        self.assertEqual(float(run.scale(loss)), float(loss))  # alone
+        self.assertEqual(run.scale(loss).item(), loss.item())  # alone
         next(batches)
         self.refused(RuntimeError, "2 batches were taken", run.scale, loss)
         run.close()
