@@ -13,8 +13,9 @@ docs/sdk.md tells the rest. Messages go to the logger "dynamix".
 """
 from .checkpoint import save
 from .client import DynamixError
+from .joining import join
 from .loader import Loader
-from .run import Run, Status, join
+from .run import Run, Status
 from .stream import Stream
 
 __version__ = "0.1.0"

@@ -13,6 +13,12 @@ _BUFFER_BYTES = 25 * 2**20
 _SHARDED = {"FullyShardedDataParallel": "FSDP", "DTensor": "DTensor (fully_shard)"}
 
 
+def unwrapped(model: torch.nn.Module) -> torch.nn.Module:
+    """The DistributedDataParallel that torch.compile has wrapped, or the model itself."""
+    inner = getattr(model, "_orig_mod", None)
+    return inner if isinstance(inner, DistributedDataParallel) else model
+
+
 def check_model(model: torch.nn.Module, by_loss: bool) -> None:
     """Raises NotImplementedError for what sums gradients where they cannot be weighted."""
     kinds = {base.__name__ for module in model.modules() for base in type(module).__mro__}
@@ -20,7 +26,7 @@ def check_model(model: torch.nn.Module, by_loss: bool) -> None:
     kinds |= {type(getattr(parameter, "data", parameter)).__name__ for parameter in model.parameters()}
     if not by_loss and any(isinstance(module, DistributedDataParallel) for module in model.modules() if module is not model):
         raise NotImplementedError(f"{type(model).__name__} holds a DistributedDataParallel, which sums gradients by itself: give "
-                                  "dynamix.join that one (and torch.compile the model within it)")
+                                  "dynamix.join that one")
     if "DeepSpeedEngine" in kinds:
         raise NotImplementedError("DeepSpeed steps an optimiser of its own; wrap the model in DistributedDataParallel or FSDP")
     for kind, name in _SHARDED.items():

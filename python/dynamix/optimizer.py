@@ -13,8 +13,13 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-#: Optimisers whose step does not grow with the gradient; their rate follows the square root of AdaScale's gain.
-_ADAPTIVE = {"Adam", "AdamW", "Adamax", "NAdam", "RAdam", "SparseAdam", "Adagrad", "Adadelta", "RMSprop"}
+#: The optimisers of torch.optim. Those whose step does not grow with the gradient: their rate follows the square root of
+#: AdaScale's gain.
+ADAPTIVE = {"Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon", "NAdam", "RAdam", "RMSprop", "SparseAdam"}
+PROPORTIONAL = {"SGD"}
+#: Those that take the learning rate of another step than the present one, so that no rule can multiply it.
+WITHOUT_RULE = {"ASGD": "steps by the rate of the step before", "Rprop": "takes the rate of its first step alone"}
+REFUSED = {"LBFGS": "evaluates its closure many times in one step; a step takes one gradient here"}
 
 
 class Steps(Protocol):
@@ -35,7 +40,33 @@ class Steps(Protocol):
 
 def is_adaptive(optimizer: Optimizer) -> bool:
     """Whether the optimiser is of Adam's kind."""
-    return any(base.__name__ in _ADAPTIVE for base in type(optimizer).__mro__)
+    return not ADAPTIVE.isdisjoint(_kinds(optimizer))
+
+
+def check_optimizer(optimizer: Optimizer, rule: Optional[str]) -> None:
+    """Raises NotImplementedError for what takes more gradients than one, or a learning rate that is not the step's own."""
+    for kind in _kinds(optimizer):
+        if kind in REFUSED:
+            raise NotImplementedError(f"{kind} {REFUSED[kind]}")
+        if kind in WITHOUT_RULE and rule != "constant":
+            raise NotImplementedError(f"{kind} {WITHOUT_RULE[kind]}, so that it cannot follow the global batch: join with "
+                                      "rule=\"constant\"")
+    if not all("lr" in group for group in optimizer.param_groups):
+        raise TypeError(f"{type(optimizer).__name__} has no learning rate \"lr\" in its param_groups")
+
+
+def _rates_are_zero(optimizer: Optimizer) -> bool:
+    """Whether a step can change nothing: DCP's get_state_dict makes such a one, so that the optimiser has its state."""
+    return all(float(group["lr"]) == 0 for group in optimizer.param_groups)
+
+def _kinds(optimizer: Optimizer) -> List[str]:
+    """The names of its class and of those above it; of the optimiser within it where it wraps one, as
+    ZeroRedundancyOptimizer and accelerate's do."""
+    inner = getattr(optimizer, "optim", None) or getattr(optimizer, "optimizer", None)
+    if isinstance(inner, Optimizer) and inner is not optimizer:
+        return _kinds(inner)
+    return [base.__name__ for base in type(optimizer).__mro__]
+
 
 
 class Swap:
@@ -91,10 +122,6 @@ def _with_factor(optimizer: Optimizer, factor: float, step: Callable[[], Any]) -
 
 def swap_optimizer(optimizer: Optimizer, run: Steps) -> Swap:
     """The optimiser's steps are the run's from now on."""
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise NotImplementedError("LBFGS evaluates its closure many times in one step; a step takes one gradient here")
-    if not all("lr" in group for group in optimizer.param_groups):
-        raise TypeError(f"{type(optimizer).__name__} has no learning rate \"lr\" in its param_groups")
     original: Type[Any] = type(optimizer)
     patched: List[Any] = [None]  # a scheduler's wrapper around the method, which lies in the object itself
 

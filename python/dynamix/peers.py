@@ -52,7 +52,7 @@ class Sum:
         return float(self._value)
 
 
-def _is_initialized() -> bool:
+def is_initialized() -> bool:
     return bool(_distributed.is_available() and _distributed.is_initialized())
 
 
@@ -68,8 +68,8 @@ class Peers:
     def __init__(self, group: Any = None) -> None:
         self.hold()
         self.group = group
-        self.size = int(_distributed.get_world_size(group)) if _is_initialized() else 1
-        self.position = int(_distributed.get_rank(group)) if _is_initialized() else 0
+        self.size = int(_distributed.get_world_size(group)) if is_initialized() else 1
+        self.position = int(_distributed.get_rank(group)) if is_initialized() else 0
         self._side = self._form() if self.size > 1 else None
         self._rows: Optional[torch.Tensor] = None  # of `gather(again=True)`, and each member's
         self._views: List[List[torch.Tensor]] = []
@@ -86,7 +86,7 @@ class Peers:
     def leave(self) -> None:
         """Ends the threads of the groups that are this object's own."""
         side, self._side = self._side, None
-        if side is not None and _is_initialized():
+        if side is not None and is_initialized():
             _distributed.destroy_process_group(side)
 
     def _form(self) -> Any:
@@ -95,13 +95,8 @@ class Peers:
         timeout = _timeout_of(self.group)
         if self.size == _distributed.get_world_size():
             return _distributed.new_group(backend="gloo", timeout=timeout)
-        try:
-            ranks = _distributed.get_process_group_ranks(self.group)
-            return _distributed.new_group(ranks, timeout, "gloo", use_local_synchronization=True)
-        except (AttributeError, TypeError):
-            raise NotImplementedError(
-                f"process_group has {self.size} of {_distributed.get_world_size()} processes; a run over a part of the "
-                f"processes needs torch 2.1 or later, and this is {torch.__version__}") from None
+        ranks = _distributed.get_process_group_ranks(self.group)
+        return _distributed.new_group(ranks, timeout, "gloo", use_local_synchronization=True)
 
     def all_reduce(self, values: torch.Tensor) -> Any:
         """Starts to add up the members' gradients, in place. Returns the work."""
@@ -152,7 +147,7 @@ class Peers:
         one is late, or the script has destroyed its groups."""
         if self._side is None:
             return True
-        if not _is_initialized():
+        if not is_initialized():
             return None
         limit = time.monotonic() + seconds
         try:
@@ -175,10 +170,9 @@ def _timeout_of(group: Any) -> datetime.timedelta:
     """How long the user lets a collective wait; Torch's default where the group does not say."""
     try:
         found = _distributed.distributed_c10d._get_default_group() if group is None else group
-        options = getattr(found, "options", None) or found._get_backend(torch.device("cpu")).options
-        timeout: datetime.timedelta = options._timeout
+        timeout: datetime.timedelta = found._get_backend(found._device_types[0]).options._timeout
         return timeout
-    except (AttributeError, RuntimeError):
+    except (AttributeError, IndexError, RuntimeError):
         standard: datetime.timedelta = _distributed.constants.default_pg_timeout
         return standard
 

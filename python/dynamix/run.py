@@ -1,4 +1,4 @@
-"""`dynamix.join` and the run that it returns."""
+"""The run that `dynamix.join` returns."""
 from __future__ import annotations
 
 import atexit
@@ -21,12 +21,12 @@ from . import structures as raw
 from .client import Client, DynamixError
 from .ddp import Hook, register
 from .device_clock import clock_of
-from .elastic import Alignment, Ended, Members, members_through
-from .gradients import average, check_model
+from .elastic import Alignment, Ended, Members
+from .gradients import average, unwrapped
 from .loader import Batches, Loader, check
 from .memory import Guard, Loss, Weight
-from .optimizer import Schedule, Swap, is_adaptive, swap_optimizer, swap_scaler
-from .peers import Broken, Peers, group_of
+from .optimizer import Schedule, Swap, swap_optimizer, swap_scaler
+from .peers import Broken, Peers
 from .step import Calls, Step
 from .stream import Dealing, Reader, Stream, lengths_of
 
@@ -62,7 +62,8 @@ class Run:
 
     def __init__(self, model: torch.nn.Module, optimizer: Optimizer, schedulers: Sequence[Any], rule: Optional[str],
                  agent: agents.Agent, scaler: Any, peers: Peers, by_loss: bool, options: Dict[str, Any]) -> None:
-        self._model = model
+        self._called = model  # by the script
+        self._model = model = unwrapped(model)
         self._optimizer = optimizer
         self._rule = rule
         self._agent = agent
@@ -174,7 +175,7 @@ class Run:
             self._load(self._state)
         if fetch_ahead is None:
             self._step.calls = Calls()
-            self._call_hook = self._model.register_forward_pre_hook(self._step.calls)
+            self._call_hook = self._called.register_forward_pre_hook(self._step.calls)
         batches = Batches(self._client, self._step, self._dealing)
         self._loader = Loader(source, batches, self._client, self._step, fetch_ahead or 0, **options)
         return self._loader
@@ -536,62 +537,3 @@ def _close_at_exit(run: Run) -> None:
 
     atexit.register(close)
     weakref.finalize(run, atexit.unregister, close).atexit = False
-
-
-def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None, rule: Optional[str] = None,
-         agent: agents.Agent = "auto", scaler: Any = None, process_group: Any = None, adaptive: Optional[bool] = None,
-         noise_interval: int = 0, window_steps: int = 0, elastic: Any = None, elastic_seconds: float = 60,
-         weighting: str = "gradients") -> Run:
-    """Joins a training script to Dynamix. All members call it at the same place, behind `init_process_group` (a single
-    process needs none).
-
-    From now on the gradients of unequal batches are averaged as those of the joined batch, the optimiser's learning rate
-    follows the global batch, and an agent, where there is one, decides each worker's batch size.
-
-    Args:
-        model: in DistributedDataParallel; or a plain module, with `run.average_gradients()` in each step.
-        optimizer: any of torch.optim but LBFGS. Its class is exchanged for a subclass until `run.close()`.
-        scheduler: one or several that step once a batch; they advance by progress instead. Leave out those that step once
-            an epoch.
-        rule: how the learning rate follows the global batch: "constant", "linear", "square-root" or "adascale". None: as
-            the agent says, and constant without one.
-        agent: "auto": as $DYNAMIX_AGENT says, and without it none, with a warning; a path: of its socket, or of the
-            directory of sockets; None: member 0 starts agents for all, which must be on one machine; "off": none.
-        scaler: the GradScaler, if there is one: steps that it leaves out are then counted.
-        process_group: of the gradients of a plain model; the default group by default.
-        adaptive: the optimiser's steps do not grow with the gradient (Adam); known for those of torch.optim.
-        elastic: a torch.distributed store that outlives any member (TCPStore of another process, or FileStore): the run goes
-            on when members die, and takes them back when they are started again (docs/sdk.md). $RANK and $WORLD_SIZE say
-            which member this is; torch.distributed, where it is needed, is initialised with this process alone.
-        elastic_seconds: how long members wait for each other, in collectives and when the group is formed anew.
-        noise_interval: the gradient noise is measured every so many steps, and in each of the first 16; 0: twice a window.
-        window_steps: steps between decisions, for a run without an agent; 0: the agent's, or 10.
-        weighting: "gradients": where they are summed. "loss": by `run.scale(loss)`, for what sums gradients by itself (FSDP,
-            fully_shard, a communication hook of the script's own); without the gradient noise, and so without AdaScale, and
-            without times of steps, which agents' policies need to see which host is slow.
-
-    Returns the run, of which the script uses `loader`, and `state_dict` for checkpoints.
-
-    Raises NotImplementedError for what cannot be weighted (FSDP, sparse gradients), DynamixError where the agent cannot be
-    reached or refuses.
-    """
-    if not isinstance(model, torch.nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}; give the module that is trained")
-    if not isinstance(optimizer, Optimizer):
-        raise TypeError(f"optimizer is a {type(optimizer).__name__}; give the torch.optim optimiser that is stepped")
-    if rule not in raw.RULES:
-        raise ValueError(f"rule={rule!r}: one of {', '.join(repr(name) for name in raw.RULES)}")
-    if weighting not in ("gradients", "loss"):
-        raise ValueError(f"weighting={weighting!r}: \"gradients\" or \"loss\"")
-    by_loss = weighting == "loss"
-    check_model(model, by_loss)
-    if by_loss and (rule == "adascale" or elastic is not None):
-        raise NotImplementedError("weighting=\"loss\" goes without AdaScale, which needs each member's own gradient, and without "
-                                  "elastic=...")
-    if elastic is not None and scaler is not None and scaler.is_enabled():
-        raise NotImplementedError("elastic=... does not keep a GradScaler's scale equal on all members; train without it")
-    schedulers = [] if scheduler is None else list(scheduler) if isinstance(scheduler, (list, tuple)) else [scheduler]
-    options = {"adaptive": is_adaptive(optimizer) if adaptive is None else adaptive, "noise_interval": noise_interval,
-               "window_steps": window_steps}
-    peers = Peers(group_of(model, process_group)) if elastic is None else members_through(elastic, agent, elastic_seconds)
-    return Run(model, optimizer, schedulers, rule, agent, scaler, peers, by_loss, options)

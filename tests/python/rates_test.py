@@ -6,9 +6,11 @@ import warnings
 import ranks
 import torch
 from torch import nn
-from torch.optim import lr_scheduler
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.optim import Optimizer, lr_scheduler
 
 import dynamix
+from dynamix.optimizer import ADAPTIVE, PROPORTIONAL, REFUSED, WITHOUT_RULE, is_adaptive
 
 SCHEDULES = {
     "step": lambda o: lr_scheduler.StepLR(o, 3, 0.5),
@@ -29,7 +31,7 @@ SCHEDULES = {
 }
 #: Shorter than `follow` trains.
 SHORT = {"short cycle": lambda o: lr_scheduler.OneCycleLR(o, 0.3, total_steps=5)}
-#: Of torch 1.13: all but ReduceLROnPlateau, which steps by a metric and is refused. Newer ones may have more.
+#: All of torch but ReduceLROnPlateau, which steps by a metric and is refused.
 OF_TORCH = {"ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR",
             "ExponentialLR", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR",
             "SequentialLR", "StepLR"}
@@ -97,10 +99,9 @@ class Schedules(unittest.TestCase):
             scheduler = schedule(optimizer_of([nn.Parameter(torch.zeros(1))]))
             made |= {type(each).__name__ for each in [scheduler, *getattr(scheduler, "_schedulers", [])]}
         self.assertEqual(made, OF_TORCH)
-        if torch.__version__.startswith("1.13"):
-            known = {name for name, kind in vars(lr_scheduler).items()
-                     if isinstance(kind, type) and hasattr(kind, "step")}
-            self.assertEqual(known - {"_LRScheduler", "LRScheduler", "Optimizer", "ReduceLROnPlateau"}, OF_TORCH)
+        known = {name for name, kind in vars(lr_scheduler).items() if isinstance(kind, type) and hasattr(kind, "step")}
+        self.assertEqual(known - {"_LRScheduler", "LRScheduler", "Optimizer", "ReduceLROnPlateau"}, OF_TORCH,
+                         f"torch {torch.__version__} has other schedulers than SCHEDULES follows")
 
     def test_that_join_are_the_plain_ones_at_equal_progress(self):
         for name in SCHEDULES:
@@ -159,6 +160,55 @@ class Rules(unittest.TestCase):
         self.assertEqual(ranks.run(observe_rates, 2, "linear")[0], [0.1, 0.025])
         self.assertEqual(ranks.run(observe_rates, 2, "square-root")[0], [0.1, 0.05])
         self.assertEqual(ranks.run(observe_rates, 2, "constant")[0], [0.1, 0.1])
+
+
+def last_step(kind, gradient_factor, rate_factor):
+    """How far an optimiser moves in the last of ten steps, where all gradients and the rate of this step are multiplied."""
+    parameter = nn.Parameter(torch.ones(2, 3))
+    optimizer = kind([parameter], lr=0.01)
+    for step in range(10):
+        before = parameter.detach().clone()
+        parameter.grad = torch.arange(1.0, 7).reshape(2, 3) * gradient_factor
+        optimizer.param_groups[0]["lr"] = 0.01 * (rate_factor if step == 9 else 1)
+        optimizer.step()
+    return float((parameter.detach() - before).norm())
+
+
+class Optimisers(unittest.TestCase):
+    def kinds(self):
+        return {name: kind for name, kind in vars(torch.optim).items()
+                if isinstance(kind, type) and issubclass(kind, Optimizer) and kind is not Optimizer}
+
+    def test_of_torch_are_all_classified(self):
+        classified = ADAPTIVE | PROPORTIONAL | set(WITHOUT_RULE) | set(REFUSED)
+        for name in self.kinds():
+            self.assertIn(name, classified, f"torch {torch.__version__} has an optimiser that dynamix/optimizer.py does not "
+                                            f"know: say there whether the steps of {name} grow with the gradient, and whether "
+                                            "each goes by its own rate")
+
+    def test_step_by_the_rate_of_that_very_step(self):
+        for name, kind in self.kinds().items():
+            if name not in REFUSED and name != "SparseAdam":
+                ratio = last_step(kind, 1, 0.5) / last_step(kind, 1, 1)
+                if name in WITHOUT_RULE:
+                    self.assertGreater(ratio, 0.9, name)
+                else:
+                    self.assertAlmostEqual(ratio, 0.5, delta=1e-3, msg=name)
+
+    def test_are_adaptive_where_their_steps_do_not_grow_with_the_gradient(self):
+        for name, kind in self.kinds().items():
+            if name in (ADAPTIVE | PROPORTIONAL) - {"SparseAdam"}:
+                growth = last_step(kind, 10, 1) / last_step(kind, 1, 1)
+                self.assertEqual(growth < 2, name in ADAPTIVE, f"{name}: {growth}")
+
+    def test_are_known_within_those_that_wrap_them(self):
+        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        try:
+            for kind in (torch.optim.Adam, torch.optim.SGD):
+                wrapped = ZeroRedundancyOptimizer([nn.Parameter(torch.zeros(3))], kind, lr=0.1)
+                self.assertEqual(is_adaptive(wrapped), kind is torch.optim.Adam)
+        finally:
+            torch.distributed.destroy_process_group()
 
 
 class Scaler:

@@ -1,6 +1,7 @@
 """What cannot be done right is refused, with a message that says what to do."""
 import os
 import unittest
+import unittest.mock
 
 import ranks
 import torch
@@ -8,6 +9,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import dynamix
+from dynamix.world import torch_problem, world_problem
 
 
 def data(count=16):
@@ -20,7 +22,7 @@ class Stream(torch.utils.data.IterableDataset):
 
 
 class FullyShardedDataParallel(nn.Linear):
-    """By its name only: that of torch 1.13 needs a GPU, and an older Python than 3.11."""
+    """By its name only: the real one needs a process group."""
 
 
 def a_run(**options):
@@ -29,7 +31,7 @@ def a_run(**options):
 
 
 def join_around_ddp(rank, world):
-    """Why a model is refused that holds a DistributedDataParallel, as torch.compile's does."""
+    """Why a model is refused that holds a DistributedDataParallel."""
     around = nn.Sequential(DistributedDataParallel(nn.Linear(3, 1)))
     try:
         dynamix.join(around, torch.optim.SGD(around.parameters(), lr=0.1), agent="off")
@@ -66,10 +68,35 @@ class Refusals(unittest.TestCase):
         self.refused(NotImplementedError, "FSDP.*weighting=\"loss\"", dynamix.join, sharded, optimizer, agent="off")
         lbfgs = torch.optim.LBFGS(plain.parameters())
         self.refused(NotImplementedError, "LBFGS", dynamix.join, plain, lbfgs, agent="off")
+        for kind in (torch.optim.ASGD, torch.optim.Rprop):
+            other = kind(plain.parameters())
+            self.refused(NotImplementedError, f"{kind.__name__}.*rule=\"constant\"", dynamix.join, plain, other, agent="off")
+            dynamix.join(plain, other, agent="off", rule="constant").close()
         plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
         self.refused(TypeError, "once a batch", dynamix.join, plain, optimizer, scheduler=plateau, agent="off")
         self.refused(ValueError, "adascale", dynamix.join, plain, optimizer, rule="quadratic", agent="off")
         self.refused(TypeError, "give the module", dynamix.join, plain.parameters(), optimizer)
+
+    def test_a_torch_that_is_too_old(self):
+        for version in ("2.6.0", "2.13.0+cpu", "2.15.0.dev20261101", "3.0"):
+            self.assertEqual(torch_problem(version), "")
+        with unittest.mock.patch("torch.__version__", "2.5.1+cu124"):
+            self.refused(RuntimeError, "this is torch 2.5.1\\+cu124, and dynamix needs 2.6 or later.*pip install 'torch>=2.6'",
+                         a_run)
+
+    def test_a_world_of_one_where_more_was_promised(self):
+        with unittest.mock.patch.dict(os.environ, WORLD_SIZE="2"):
+            self.refused(RuntimeError, r"\$WORLD_SIZE is 2.*init_process_group\(\"gloo\"\) before dynamix.join", a_run)
+            torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+            try:
+                self.refused(RuntimeError, "in a process group .gloo. of one: leave rank and world_size out", a_run)
+                a_run(process_group=torch.distributed.group.WORLD)[0].close()
+            finally:
+                torch.distributed.destroy_process_group()
+        self.assertIn("built with MPI", world_problem("2", 1, "mpi"))
+        self.assertIn('write torch.distributed.init_process_group("gloo")', world_problem("2", 1, "mpi"))
+        for promised, size in (("", 1), ("1", 1), ("2", 2), ("some", 1)):
+            self.assertEqual(world_problem(promised, size, "mpi"), "")
 
     def test_a_model_around_the_one_that_sums_gradients(self):
         for problem in ranks.run(join_around_ddp, 2):

@@ -1,0 +1,99 @@
+"""`dynamix.join`: looks at everything that a script gives it before anything of the script's is touched."""
+from __future__ import annotations
+
+import os
+from typing import Any, Optional
+
+import torch
+import torch.distributed
+from torch.optim import Optimizer
+
+from . import agent as agents
+from . import structures as raw
+from .elastic import members_through
+from .gradients import check_model, unwrapped
+from .optimizer import check_optimizer, is_adaptive
+from .peers import Peers, group_of, is_initialized
+from .run import Run
+from .world import torch_problem, world_problem
+
+
+def _world_problem() -> str:
+    """Of the default process group."""
+    there = is_initialized()
+    return world_problem(os.environ.get("WORLD_SIZE", ""), torch.distributed.get_world_size() if there else 1,
+                         torch.distributed.get_backend() if there else None)
+
+
+def _check_arguments(model: torch.nn.Module, optimizer: Optimizer, rule: Optional[str], weighting: str, elastic: Any,
+                     scaler: Any) -> None:
+    """Raises TypeError, ValueError or NotImplementedError for what cannot be joined."""
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}; give the module that is trained")
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"optimizer is a {type(optimizer).__name__}; give the torch.optim optimiser that is stepped")
+    if rule not in raw.RULES:
+        raise ValueError(f"rule={rule!r}: one of {', '.join(repr(name) for name in raw.RULES)}")
+    if weighting not in ("gradients", "loss"):
+        raise ValueError(f"weighting={weighting!r}: \"gradients\" or \"loss\"")
+    by_loss = weighting == "loss"
+    check_model(unwrapped(model), by_loss)
+    check_optimizer(optimizer, rule)
+    if by_loss and (rule == "adascale" or elastic is not None):
+        raise NotImplementedError("weighting=\"loss\" goes without AdaScale, which needs each member's own gradient, and without "
+                                  "elastic=...")
+    if elastic is not None and scaler is not None and scaler.is_enabled():
+        raise NotImplementedError("elastic=... does not keep a GradScaler's scale equal on all members; train without it")
+
+
+def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None, rule: Optional[str] = None,
+         agent: agents.Agent = "auto", scaler: Any = None, process_group: Any = None, adaptive: Optional[bool] = None,
+         noise_interval: int = 0, window_steps: int = 0, elastic: Any = None, elastic_seconds: float = 60,
+         weighting: str = "gradients") -> Run:
+    """Joins a training script to Dynamix. All members call it at the same place, behind `init_process_group` (a single
+    process needs none).
+
+    From now on the gradients of unequal batches are averaged as those of the joined batch, the optimiser's learning rate
+    follows the global batch, and an agent, where there is one, decides each worker's batch size.
+
+    Args:
+        model: in DistributedDataParallel; or a plain module, with `run.average_gradients()` in each step. Either may be
+            compiled.
+        optimizer: any of torch.optim but LBFGS; ASGD and Rprop with rule="constant" only. Its class is exchanged for a
+            subclass until `run.close()`.
+        scheduler: one or several that step once a batch; they advance by progress instead. Leave out those that step once
+            an epoch.
+        rule: how the learning rate follows the global batch: "constant", "linear", "square-root" or "adascale". None: as
+            the agent says, and constant without one.
+        agent: "auto": as $DYNAMIX_AGENT says, and without it none, with a warning; a path: of its socket, or of the
+            directory of sockets; None: member 0 starts agents for all, which must be on one machine; "off": none.
+        scaler: the GradScaler, if there is one: steps that it leaves out are then counted.
+        process_group: of the gradients of a plain model; the default group by default.
+        adaptive: the optimiser's steps do not grow with the gradient (Adam); known for those of torch.optim.
+        elastic: a torch.distributed store that outlives any member (TCPStore of another process, or FileStore): the run goes
+            on when members die, and takes them back when they are started again (docs/sdk.md). $RANK and $WORLD_SIZE say
+            which member this is; torch.distributed, where it is needed, is initialised with this process alone.
+        elastic_seconds: how long members wait for each other, in collectives and when the group is formed anew.
+        noise_interval: the gradient noise is measured every so many steps, and in each of the first 16; 0: twice a window.
+        window_steps: steps between decisions, for a run without an agent; 0: the agent's, or 10.
+        weighting: "gradients": where they are summed. "loss": by `run.scale(loss)`, for what sums gradients by itself (FSDP,
+            fully_shard, a communication hook of the script's own); without the gradient noise, and so without AdaScale, and
+            without times of steps, which agents' policies need to see which host is slow.
+
+    Returns the run, of which the script uses `loader`, and `state_dict` for checkpoints.
+
+    Raises NotImplementedError for what cannot be weighted (FSDP, sparse gradients), RuntimeError for a torch older than 2.6 and
+    for a process group of one where $WORLD_SIZE promises more, DynamixError where the agent cannot be reached or refuses.
+    """
+    problem = torch_problem(torch.__version__)
+    if not problem and elastic is None and process_group is None:
+        problem = _world_problem()
+    if problem:
+        raise RuntimeError(problem)
+    _check_arguments(model, optimizer, rule, weighting, elastic, scaler)
+    schedulers = [] if scheduler is None else list(scheduler) if isinstance(scheduler, (list, tuple)) else [scheduler]
+    options = {"adaptive": is_adaptive(optimizer) if adaptive is None else adaptive, "noise_interval": noise_interval,
+               "window_steps": window_steps}
+    peers = (Peers(group_of(unwrapped(model), process_group)) if elastic is None else
+             members_through(elastic, agent, elastic_seconds))
+    return Run(model, optimizer, schedulers, rule, agent, scaler, peers, weighting == "loss", options)
