@@ -34,8 +34,21 @@ class Steps(Protocol):
         """The GradScaler is done with this step; where the optimiser did not step, the step was left out."""
 
     @property
+    def awaits_gradients(self) -> bool:
+        """No gradients have come yet for the optimiser to step by."""
+
+    @property
     def progress(self) -> float:
         """In steps of the base batch."""
+
+
+def _kinds(optimizer: Optimizer) -> List[str]:
+    """The names of its class and of those above it; of the optimiser within it where it wraps one, as
+    ZeroRedundancyOptimizer and accelerate's do."""
+    inner = getattr(optimizer, "optim", None) or getattr(optimizer, "optimizer", None)
+    if isinstance(inner, Optimizer) and inner is not optimizer:
+        return _kinds(inner)
+    return [base.__name__ for base in type(optimizer).__mro__]
 
 
 def is_adaptive(optimizer: Optimizer) -> bool:
@@ -58,15 +71,6 @@ def check_optimizer(optimizer: Optimizer, rule: Optional[str]) -> None:
 def _rates_are_zero(optimizer: Optimizer) -> bool:
     """Whether a step can change nothing: DCP's get_state_dict makes such a one, so that the optimiser has its state."""
     return all(float(group["lr"]) == 0 for group in optimizer.param_groups)
-
-def _kinds(optimizer: Optimizer) -> List[str]:
-    """The names of its class and of those above it; of the optimiser within it where it wraps one, as
-    ZeroRedundancyOptimizer and accelerate's do."""
-    inner = getattr(optimizer, "optim", None) or getattr(optimizer, "optimizer", None)
-    if isinstance(inner, Optimizer) and inner is not optimizer:
-        return _kinds(inner)
-    return [base.__name__ for base in type(optimizer).__mro__]
-
 
 
 class Swap:
@@ -131,6 +135,8 @@ def swap_optimizer(optimizer: Optimizer, run: Steps) -> Swap:
             with torch.enable_grad():
                 loss = closure()
         inner = patched[0] if patched[0] is not None else lambda *a, **k: original.step(self, *a, **k)
+        if closure is None and run.awaits_gradients and _rates_are_zero(self):
+            return inner(*args, **kwargs)
         factor = run.before_step()
         if factor is None:
             return loss
@@ -141,9 +147,8 @@ def swap_optimizer(optimizer: Optimizer, run: Steps) -> Swap:
     step.hooked = True  # type: ignore[attr-defined]  # Torch need not wrap it for its profiler: the inner one is
     swap = Swap(optimizer, {"step": step})
     patched[0] = swap.hide("step")
-    for mark in ("_with_counter", "_wrapped_by_lr_sched"):  # what a scheduler looks for
-        if getattr(patched[0], mark, False):
-            setattr(step, mark, True)
+    if getattr(patched[0], "_wrapped_by_lr_sched", False):  # what a scheduler looks for
+        step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
     return swap
 
 

@@ -350,6 +350,13 @@ class Run:
 
     # The optimiser calls these.
 
+    @property
+    def awaits_gradients(self) -> bool:
+        """No gradients have come yet of a step that needs some: none have been summed, nor, where the optimiser's step may
+        do that itself, has a batch been taken."""
+        step = self._step
+        return step is None or not step.opened and (step.taken == 0 or self._distributed or self._peers.size > 1)
+
     def before_step(self) -> Optional[float]:
         step = self._step
         if self._closed or step is None:

@@ -8,6 +8,8 @@ import unittest
 import ranks
 import torch
 from torch import nn
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint import state_dict
 from torch.nn.parallel import DistributedDataParallel
 
 import dynamix
@@ -91,6 +93,56 @@ class Resume(unittest.TestCase):
         dealt = sorted(number for taken in second for step in taken[0] for number in step)
         self.assertEqual(len(dealt), SAMPLES - cursor)
         self.assertEqual(len(set(dealt)), len(dealt))
+
+
+def train_distributed(rank, world, folder, kind, stop, resume):
+    """As torch's tutorial of DCP has it: state is asked of model and optimiser before their first step, so that it can be
+    loaded. Trains to step `stop`. Returns steps, samples, parameters and warnings."""
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Linear(12, 4)) if world > 1 else nn.Linear(12, 4)
+    optimizer = kind(model.parameters(), lr=0.1)
+    run = dynamix.join(model, optimizer, agent="off", rule="linear")
+    generator = torch.Generator().manual_seed(2)
+    data = torch.utils.data.TensorDataset(torch.randn(330, 12, generator=generator), torch.randn(330, 4, generator=generator))
+    if resume == "early":
+        state_dict.get_state_dict(model, optimizer)
+    loader = run.loader(data, batch_size=8 - 5 * rank, seed=3)
+
+    def state():
+        models, optimizers = state_dict.get_state_dict(model, optimizer)
+        return {"model": models, "optimizer": optimizers, "dynamix": run.state_dict()}
+
+    if resume:
+        loaded = state()
+        checkpoint.load(loaded, checkpoint_id=folder)
+        state_dict.set_state_dict(model, optimizer, model_state_dict=loaded["model"],
+                                  optim_state_dict=loaded["optimizer"])
+        run.load_state_dict(loaded["dynamix"])
+    while run.status.step < stop:
+        for inputs, outputs in loader:
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(inputs), outputs).backward()
+            optimizer.step()
+            if run.status.step == stop:
+                break
+    optimizer.zero_grad()
+    if not resume:
+        checkpoint.save(state(), checkpoint_id=folder)  # between two steps
+    result = run.status.step, run.status.samples, [parameter.tolist() for parameter in model.parameters()]
+    run.close()
+    return result
+
+
+class Distributed(unittest.TestCase):
+    """torch.distributed.checkpoint, whose get_state_dict makes a step of the optimiser at rates of 0."""
+
+    def test_checkpoints_are_loaded_into_a_run_that_has_joined(self):
+        for world, kind, resume in ((1, torch.optim.SGD, "late"), (2, torch.optim.SGD, "late"), (2, torch.optim.Adam, "early")):
+            with self.subTest(world=world, kind=kind.__name__), tempfile.TemporaryDirectory() as folder:
+                first, whole = (ranks.run(train_distributed, world, os.path.join(folder, str(stop)), kind, stop, "")
+                                for stop in (10, 25))
+                self.assertEqual([found[0] for found in first], [10] * world)
+                self.assertEqual(ranks.run(train_distributed, world, os.path.join(folder, "10"), kind, 25, resume), whole)
 
 
 class Checkpoints(unittest.TestCase):
