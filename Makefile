@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 NODE := build/release/node/dynamix-node
 SOURCES := $(shell git ls-files '*.cpp' '*.hpp' 2>/dev/null)
 
-.PHONY: help setup setup-test node build run test fuzz fuzz-all test-all soak bench sanitize packages format lint clean
+.PHONY: help setup setup-test node build run test test-torch fuzz fuzz-all test-all soak bench sanitize packages format lint clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,10 @@ node: setup # only the program
 
 test: setup-test build fuzz ## run every test
 	@ctest --preset release -j $(TEST_JOBS) -LE long
+
+test-torch: node # the Python package on VERSION of torch, in a virtual environment of its own
+	@cmake --build --preset release -j $(JOBS) --target dynamix_sdk
+	@tools/test-torch $(VERSION)
 
 fuzz: setup # a million damaged frames and rows of items under AddressSanitizer and UndefinedBehaviorSanitizer
 	@cmake --preset sanitize -Wno-dev >/dev/null

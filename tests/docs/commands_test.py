@@ -1,4 +1,6 @@
 """The pages against the program: verbs and options that it has, links that lead somewhere, messages it can print."""
+import importlib.machinery
+import importlib.util
 import os
 import re
 import subprocess
@@ -51,6 +53,50 @@ class Commands(unittest.TestCase):
                      "sudo setcap cap_bpf,cap_perfmon,cap_net_admin=ep build/release/node/dynamix-node"):
             self.assertIn(line, told)
         self.assertNotIn("dynamix-node: error", " ".join(told))
+
+
+SAID = """test_a (loader_test.Loader.test_a)
+{line}
+FAIL: test_deals_all (loader_test.Loader.test_deals_all) (workers=2)
+{dashes}
+Traceback (most recent call last):
+AssertionError: 3 != 4 : of a | b
+{line}
+FAIL: test_deals_all (loader_test.Loader.test_deals_all) (workers=3)
+{dashes}
+AssertionError: 3 != 4
+
+{dashes}
+Ran 12 tests in 3.1s
+
+FAILED (failures=2, skipped=3)
+""".format(line="=" * 70, dashes="-" * 70)
+
+
+class Versions(unittest.TestCase):
+    """tools/test-torch and the table that it writes."""
+
+    def setUp(self):
+        loader = importlib.machinery.SourceFileLoader("test_torch", str(pages.SOURCE / "tools" / "test-torch"))
+        self.tool = importlib.util.module_from_spec(importlib.util.spec_from_loader("test_torch", loader))
+        loader.exec_module(self.tool)
+
+    def test_are_told_with_what_failed(self):
+        failure = "test_deals_all: AssertionError: 3 != 4 : of a | b"
+        self.assertEqual(self.tool.outcome_of(SAID, 1), (12, 3, [failure]))
+        self.assertEqual(self.tool.outcome_of("Ran 2 tests in 1s\n\nOK\n", 0), (2, 0, []))
+        self.assertEqual(self.tool.outcome_of("no module\n", 1), (0, 0, ["exit status 1: no module"]))
+        self.assertEqual(self.tool.outcome_of("Ran 2 tests in 1s\n\nOK (skipped=2)\nAborted\n", -6),
+                         (2, 2, ["exit status -6: Aborted"]))
+
+    def test_have_a_row_each_in_their_order(self):
+        page = f"before\n{self.tool.BEGIN}{self.tool.HEAD}{self.tool.END}behind\n"
+        for row in ("| 2.13.0+cpu | a |", "| 2.6.0 | b |", "| 2.13.0+cpu | c |", "| 2.9.1 | d |"):
+            page = self.tool.with_row(page, row)
+        self.assertEqual(page, f"before\n{self.tool.BEGIN}{self.tool.HEAD}| 2.6.0 | b |\n| 2.9.1 | d |\n| 2.13.0+cpu | c |\n"
+                               f"{self.tool.END}behind\n")
+        installed = self.tool.PAGE.read_text(encoding="utf-8")
+        self.assertIn(self.tool.BEGIN + self.tool.HEAD, installed)
 
 
 class Book(unittest.TestCase):
