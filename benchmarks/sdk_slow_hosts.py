@@ -28,9 +28,7 @@ def train(options, plain):
     script += ["--samples", str(options.samples)] if options.samples else []
     workers = options.slow.count(",") + 1
     with tempfile.TemporaryDirectory() as folder:
-        # torchrun of Torch 1.13 fails under Python 3.11 unless it redirects.
-        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "-r", "1", "-t", "1", "--log_dir", folder,
-                  "--nproc_per_node", str(workers)]
+        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(workers)]
         agents = [] if plain else [program(), "exec", "--workers", str(workers), "--run", os.path.join(folder, "run"),
                                    "--set", f"batch.initial={options.batch}", "--set", f"batch.lowest={options.batch // 8}",
                                    "--set", f"batch.highest={4 * options.batch}", "--"]

@@ -9,7 +9,7 @@ import torch
 
 
 class _Sink:
-    """A file whose first error is kept: torch's writer aborts the process where a write fails (1.13 does)."""
+    """A file whose first error is kept: torch's writer ends in another one, which does not name the cause."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -41,8 +41,7 @@ def save(state: Any, path: Union[str, "os.PathLike[str]"]) -> None:
     """`torch.save(state, path)` that either replaces the file at `path` as a whole or leaves it as it is.
 
     Raises OSError where the state cannot be written, on a full disk say: the checkpoint before is kept, training may go
-    on, and a later call may succeed. torch.save itself has overwritten the file by then, and torch 1.13 aborts the
-    process.
+    on, and a later call may succeed. torch.save itself has overwritten the file by then.
     """
     target = os.path.realpath(path)  # torch.save writes through a symbolic link
     beside = f"{target}.{os.getpid()}.new"

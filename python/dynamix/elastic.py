@@ -34,7 +34,6 @@ _distributed: Any = torch.distributed
 _FORM_SECONDS = 5
 _LOOK_SECONDS = 0.05     # between two looks for members that come
 _POLL_SECONDS = 0.003
-_NOTHING = "-"
 
 #: Open sockets of this process: what /proc says of each descriptor.
 Sockets = Dict[int, str]
@@ -171,9 +170,8 @@ class Members(Peers):
                 raise DynamixError(f"no group could be formed within {self._timeout:.0f} s")
 
     def _read(self, key: str) -> str:
-        """Empty where it is not there. The stores of torch 1.13 have no check(), and get() waits; this sets nothing."""
-        value = bytes(self._store.compare_set(key, _NOTHING, _NOTHING)).decode()
-        return "" if value == _NOTHING else value
+        """Empty where it is not there, for which get() would wait."""
+        return bytes(self._store.get(key)).decode() if self._store.check([key]) else ""
 
     def _agree(self, number: int, limit: float, everyone: bool) -> Dict[int, List[Any]]:
         """The members of the generation: the first who has seen all that are to come says so for all."""
@@ -319,7 +317,7 @@ def _connected_anew(store: Any) -> Any:
     below = store
     while hasattr(below, "underlying_store"):
         below = below.underlying_store
-    if isinstance(below, getattr(_distributed, "TCPStore", ())):
+    if isinstance(below, _distributed.TCPStore):
         return _distributed.TCPStore(below.host, below.port, None, False)
     return store
 

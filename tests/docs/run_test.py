@@ -1,5 +1,5 @@
 """The pages' commands, run as a reader would: whole pages in their order, the others' commands each by itself. What is
-not run here says by what it is covered, or why it is not. Commands with torchrun need python3-torch."""
+not run here says by what it is covered, or why it is not. Commands with torchrun need a Python with torch."""
 import gzip
 import importlib.util
 import os
@@ -68,9 +68,8 @@ class Reader:
         commands.mkdir()
         (commands / "dynamix-node").symlink_to(PROGRAM)
         (commands / "python3").symlink_to(sys.executable)  # the one that has torch, whatever else is on the PATH
-        # Torch 1.13's torchrun fails under Python 3.11 unless it redirects.
-        (commands / "torchrun").write_text(f'#!/bin/sh\nexec {sys.executable} -m torch.distributed.run -r 1 -t 1 '
-                                           f'--rdzv_backend c10d --rdzv_endpoint 127.0.0.1:0 "$@"\n', encoding="ascii")
+        (commands / "torchrun").write_text(f'#!/bin/sh\nexec {sys.executable} -m torch.distributed.run --rdzv_backend c10d '
+                                           f'--rdzv_endpoint 127.0.0.1:0 "$@"\n', encoding="ascii")
         (commands / "torchrun").chmod(0o755)
         (self.directory / "deployments").symlink_to(DEPLOYMENTS)
         self.environment = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "D": str(DEPLOYMENTS),

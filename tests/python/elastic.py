@@ -291,7 +291,7 @@ class Trial:
             optimizer.zero_grad(set_to_none=self._branches)
             loss_of(model, values[batch]).backward()
             optimizer.step()
-        largest = max(float(own.abs().max()) for own in model.parameters())
+        largest = max(own.abs().max().item() for own in model.parameters())
         for own, numbers in zip(model.parameters(), end):
             error = float((own.detach() - torch.tensor(numbers)).abs().max()) / largest
             self.replay_error = max(self.replay_error, error)

@@ -9,7 +9,6 @@ import tempfile
 import threading
 import time
 import unittest
-import unittest.mock
 
 import agents
 import elastic
@@ -245,8 +244,7 @@ class Refusals(unittest.TestCase):
             model = nn.Linear(3, 1)
             dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), agent=None, elastic=store)
         with self.assertRaisesRegex(NotImplementedError, "GradScaler"):
-            enabled = unittest.mock.Mock(is_enabled=lambda: True)  # torch 1.13 has none on the CPU
-            dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), elastic=store, scaler=enabled)
+            dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), elastic=store, scaler=torch.amp.GradScaler("cpu"))
         run = alone(lambda rank: make(store), 1)
         with self.assertRaisesRegex(NotImplementedError, "no batch ahead"):
             run.loader(data(), batch_size=4, fetch_ahead=1)

@@ -14,8 +14,7 @@ import torch.distributed
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE / "python"), "OMP_NUM_THREADS": "1"}
-# Torch 1.13's torchrun fails under Python 3.11 unless it redirects.
-TORCHRUN = ["-m", "torch.distributed.run", "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0", "-r", "1", "-t", "1"]
+TORCHRUN = ["-m", "torch.distributed.run", "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0"]
 ranks.SECONDS = max(ranks.SECONDS, 400)
 
 
@@ -41,10 +40,9 @@ def example(name, *arguments, world=1):
 
 
 def under_torchrun(name, *arguments, **variables):
-    with tempfile.TemporaryDirectory() as logs:
-        done = subprocess.run([sys.executable, *TORCHRUN, "--log_dir", logs, "--nproc_per_node", "2", str(SOURCE / "examples" / name),
-                               "--agent", "off", *arguments], env={**ENVIRONMENT, **variables}, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=ranks.SECONDS)
+    done = subprocess.run([sys.executable, *TORCHRUN, "--nproc_per_node", "2", str(SOURCE / "examples" / name), "--agent", "off",
+                           *arguments], env={**ENVIRONMENT, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          timeout=ranks.SECONDS)
     text = done.stdout.decode(errors="replace")
     assert done.returncode == 0, text
     return text
@@ -70,7 +68,7 @@ class FashionMNIST(unittest.TestCase):
             self.assertEqual(len(shown), 1)
             self.assertIn("epoch 1", shown[0])
 
-    @unittest.skipUnless(importlib.util.find_spec("torchvision"), "apt-get install python3-torchvision")
+    @unittest.skipUnless(importlib.util.find_spec("torchvision"), "needs torchvision")
     def test_trains_a_resnet_and_a_vgg(self):
         for model in ("resnet18", "vgg11_bn"):
             shown = epochs(example("resnet.py", "--model", model, "--epochs", "1", "--samples", "256", world=2))
@@ -104,9 +102,11 @@ class Choices(unittest.TestCase):
             self.assertEqual(len(epochs(example("ncf.py", "--ratings", str(path), "--epochs", "1"))), 1)
 
 
-def needs(package):
-    missing = not importlib.util.find_spec(package) or not os.path.isdir("/usr/share/datasets/fashion-mnist")
-    return unittest.skipIf(missing, f"needs {package}, which Debian does not have, and dataset-fashion-mnist")
+def needs(*packages):
+    missing = [package for package in packages if not importlib.util.find_spec(package)]
+    if not os.path.isdir("/usr/share/datasets/fashion-mnist"):
+        missing.append("dataset-fashion-mnist")
+    return unittest.skipIf(missing, f"needs {', '.join(missing)}")
 
 
 class Frameworks(unittest.TestCase):
@@ -116,15 +116,15 @@ class Frameworks(unittest.TestCase):
         shown = epochs(under_torchrun(name, **variables))
         self.assertEqual({line.split(":")[0] for line in shown}, {"epoch 0", "epoch 1"})
 
-    @needs("accelerate")
+    @needs("accelerate", "torchvision")
     def test_accelerate(self):
         self.check("with_accelerate.py", ACCELERATE_USE_CPU="1")
 
-    @needs("lightning")
+    @needs("lightning", "torchvision")
     def test_fabric(self):
         self.check("with_fabric.py", LT_ACCELERATOR="cpu", LT_DEVICES="2", LT_STRATEGY="ddp")
 
-    @needs("lightning")
+    @needs("lightning", "torchvision")
     def test_lightning(self):
         self.check("with_lightning.py")
 

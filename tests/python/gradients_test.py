@@ -1,6 +1,7 @@
 """The weighted gradient is that of the joined batch, in whatever way DistributedDataParallel is used."""
 import contextlib
 import copy
+import itertools
 import math
 import random
 import unittest
@@ -8,6 +9,7 @@ import unittest
 import ranks
 import torch
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import dynamix
@@ -81,6 +83,8 @@ def compare(rank, world, dtype, options, use):
     model = Branches(both=not use.get("branches")).to(dtype)
     reference = copy.deepcopy(model)
     wrapped = DistributedDataParallel(model, **options) if use.get("ddp", True) else model
+    if use.get("compiled"):
+        wrapped = torch.compile(wrapped, backend="aot_eager")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     by_loss = use.get("by_loss", False)
     run = dynamix.join(wrapped, optimizer, agent="off", weighting="loss" if by_loss else "gradients")
@@ -152,13 +156,14 @@ class Gradients(unittest.TestCase):
             with self.subTest(world=world):
                 self.check(world, torch.float32, 0, autocast=True)
 
-    def test_in_buckets_of_float16_while_the_noise_is_measured_in_float32(self):
-        for way in ("behind", "alone", "without DDP"):
-            with self.subTest(way=way):
-                results = ranks.run(average_halves, 3, way)
+    def test_in_buckets_of_half_floats_while_the_noise_is_measured_in_float32(self):
+        for way, (dtype, bits) in itertools.product(("behind", "alone", "without DDP"),
+                                                    ((torch.half, 9), (torch.bfloat16, 6))):
+            with self.subTest(way=way, dtype=dtype):
+                results = ranks.run(average_halves, 3, way, dtype)
                 self.assertIn(0, [square for _, squares, _, _ in results for square in squares], "no batch was empty")
                 for errors, squares, expected, behind in results:
-                    self.assertLess(max(errors), 2**-9, "more than float16 rounds in three additions")
+                    self.assertLess(max(errors), 2**-bits, "more than it rounds in three additions")
                     self.assertEqual(behind, len(squares) if way == "behind" else 0)
                     for square, true in zip(squares, expected):
                         self.assertAlmostEqual(square, true, delta=1e-5 * true, msg="|g_i|^2 overflows beyond 65504")
@@ -179,6 +184,16 @@ class Gradients(unittest.TestCase):
         for world in (2, 3):
             self.check(world, by_loss=True)
         self.check(2, torch.float32, 1e-6, by_loss=True)
+
+    def test_of_parameters_that_are_fully_sharded(self):
+        self.assertLess(max(ranks.run(shard_fully, 2)), 1e-12)
+
+    def test_of_a_model_that_is_compiled_outside_of_its_wrapper(self):
+        self.check(2, compiled=True)
+        self.check(2, compiled=True, ddp=False)
+
+    def test_of_a_part_of_the_processes(self):
+        self.assertLess(max(ranks.run(train_in_parts, 3)), 1e-12)
 
     def test_accumulated_without_synchronisation(self):
         self.check(2, no_sync=True, passes=4)
@@ -201,7 +216,7 @@ class Gradients(unittest.TestCase):
 
 
 class Given(nn.Module):
-    """Parameters whose gradients are given: torch 1.13 computes none of float16 on a CPU."""
+    """Parameters whose gradients are given."""
 
     def __init__(self, outputs, dtype):
         super().__init__()
@@ -211,12 +226,12 @@ class Given(nn.Module):
         return sum((parameter.double() * gradient).sum() for parameter, gradient in zip(self.parameters(), wanted))
 
 
-def average_halves(rank, world, way):
-    """Gradients of float16: the errors of their means, the squares that this rank measured, beside true ones, and how many
-    rows travelled behind buckets. Gloo of torch 1.13 sums no bfloat16."""
+def average_halves(rank, world, way, dtype):
+    """Gradients of 16 bits: the errors of their means, the squares that this rank measured, beside true ones, and how many
+    rows travelled behind buckets."""
     step._LOADED_BYTES = 0 if way == "alone" else 2**18
     ddp = way != "without DDP"
-    model = DistributedDataParallel(Given(40, torch.half)) if ddp else Given(40, torch.half)
+    model = DistributedDataParallel(Given(40, dtype)) if ddp else Given(40, dtype)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     run = dynamix.join(model, optimizer, agent="off", noise_interval=1)
     count = 3 * sum(batch_of(member) for member in range(world)) + 1
@@ -232,7 +247,7 @@ def average_halves(rank, world, way):
         optimizer.zero_grad()
         model(own if run.counted else [gradient * math.nan for gradient in own]).backward()
         counts = torch.tensor([float(run.counted)], dtype=torch.float64)
-        expected.append(sum(float(gradient.half().double().square().sum()) for gradient in own) if run.counted else 0.0)
+        expected.append(sum(float(gradient.to(dtype).double().square().sum()) for gradient in own) if run.counted else 0.0)
         torch.distributed.all_reduce(counts)
         means = [gradient * (run.counted / float(counts)) for gradient in own]
         for mean in means:
@@ -243,6 +258,49 @@ def average_halves(rank, world, way):
         optimizer.step()
     run.close()
     return errors, squares, expected, len(behind)
+
+
+def shard_fully(rank, world):
+    """The largest error where fully_shard sums the gradients."""
+    model = Branches(both=True).double()
+    reference = copy.deepcopy(model)
+    fully_shard(model.left)
+    fully_shard(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    run = dynamix.join(model, optimizer, agent="off", weighting="loss")
+    dataset, worst = numbers(34, torch.float64), 0.0
+    for chosen, inputs, labels in run.loader(dataset, batch_size=batch_of(rank)):
+        with torch.no_grad():
+            for own, whole in zip(model.parameters(), reference.parameters()):
+                whole.copy_(own.full_tensor())
+        optimizer.zero_grad()
+        run.scale(nn.functional.cross_entropy(model(inputs), labels)).backward()
+        everyones = numbers_of_all(chosen.tolist()[:run.counted], world)
+        found = [parameter.grad.full_tensor() for parameter in model.parameters()]
+        worst = max(worst, largest_error(found, joined_gradient(reference, dataset, everyones)))
+        optimizer.step()
+    run.close()
+    return worst
+
+
+def train_in_parts(rank, world):
+    """Ranks 0 and 2 train a model together, and rank 1 one of its own: the largest error."""
+    group = [torch.distributed.new_group(members) for members in ([0, 2], [1])][rank % 2]
+    model = Branches(both=True).double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    run = dynamix.join(model, optimizer, agent="off", process_group=group)
+    dataset, worst = numbers(34, torch.float64), 0.0
+    for chosen, inputs, labels in run.loader(dataset, batch_size=batch_of(rank)):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+        run.average_gradients()
+        gathered = [None] * torch.distributed.get_world_size(group)
+        torch.distributed.all_gather_object(gathered, chosen.tolist()[:run.counted], group)
+        expected = joined_gradient(copy.deepcopy(model), dataset, [number for part in gathered for number in part])
+        worst = max(worst, largest_error(gradients(model), expected))
+        optimizer.step()
+    run.close()
+    return worst
 
 
 def exchange_rows(rank, world, most):
