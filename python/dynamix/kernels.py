@@ -61,6 +61,6 @@ def multiply_and_square(values: torch.Tensor, factor: float, counts: Sequence[in
     kernel = _kernel("scale", values)
     if kernel is not None:
         return _of_parts(kernel, values, counts, factor)
-    before = squares(values, counts) if factor else [0.0]
+    before: List[Number] = squares(values, counts) if factor else [0.0]
     multiply(values, factor)
     return before

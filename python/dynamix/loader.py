@@ -56,7 +56,7 @@ class Batches:
     def __len__(self) -> int:
         return self._client.epoch_steps()
 
-    def __iter__(self) -> Iterator[Sequence[Any]]:
+    def __iter__(self) -> Iterator[List[Any]]:
         client = self._client
         if not self.goes_on:
             client.start_epoch()
@@ -85,7 +85,7 @@ class Batches:
         # No batch can be empty. Twice the same sample, since batch norm needs two values; they are not counted.
         return samples * 2 if self._client.dealt.padded else samples
 
-    def _places(self, dealing: Dealing) -> Sequence[Any]:
+    def _places(self, dealing: Dealing) -> List[Any]:
         dealt = self._client.dealt
         dealing.completed(self._client.status().step)
         return dealing.take(dealt.epoch, dealt.step, self._client.shares(self._step.peers.size))

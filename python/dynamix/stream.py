@@ -59,7 +59,7 @@ class Stream(IterableDataset[_Item], Generic[_Shard, _Item]):
             raise ValueError(f"{len(self.lengths)} lengths for {len(self.shards)} shards: give how many items each has")
 
     def __iter__(self) -> Iterator[_Item]:
-        worker = get_worker_info()  # type: ignore[no-untyped-call]
+        worker = get_worker_info()
         first, step = (0, 1) if worker is None else (worker.id, worker.num_workers)
         for shard in self.shards[first::step]:
             yield from self.read(shard)
@@ -175,7 +175,7 @@ class Leases:
     @classmethod
     def of_state(cls, state: Dict[str, Any], lanes: Sequence[int]) -> "Leases":
         """Other lanes lease anew what those of the state held."""
-        ranges: List[Range] = [tuple(each) for each in state["ranges"].tolist()]  # type: ignore[misc]
+        ranges: List[Range] = [tuple(each) for each in state["ranges"].tolist()]
         same = list(state["lanes"]) == list(lanes)
         count = sum(state["lanes"]) if same else 0
         leases = cls([each for each in ranges[count:] if each[1] < each[2]], lanes)
