@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import weakref
 from ctypes import byref, c_double
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
 from . import structures as raw
 from .library import load
@@ -21,6 +22,11 @@ def agent_path(local_rank: int) -> str:
     return os.fsdecode(text.value)
 
 
+#: Of this process (a fork begins anew): clients that have an agent, and agents that were told that training is over.
+_clients: "weakref.WeakValueDictionary[Tuple[int, str], Client]" = weakref.WeakValueDictionary()
+_told_end: Set[Tuple[int, str]] = set()
+
+
 class Client:
     """One member of a run. To be used by the process that made it alone, by one thread at a time.
 
@@ -30,6 +36,9 @@ class Client:
     def __init__(self, position: int, members: int, agent: Optional[str] = None, timeout_seconds: float = 5) -> None:
         self._library = load()
         self._process = os.getpid()
+        self._key = (self._process, os.path.realpath(agent)) if agent else None
+        if self._key is not None and self._key in _clients:
+            raise DynamixError(f"this process has joined the agent at {agent} already: close() that run before it joins again")
         self._numbers = (ctypes.c_uint32 * 64)()
         self._own, self._total = c_double(), c_double()
         self._rate = raw.StepRate()
@@ -40,12 +49,18 @@ class Client:
         text = ctypes.create_string_buffer(1024)
         self._run: Optional[int] = self._library.dynamix_open(byref(options), text, len(text))
         if not self._run:
-            raise DynamixError(text.value.decode(errors="replace"))
+            told = ("; a run of this process has told it that training is over: close(again=True) such a run before another one "
+                    "joins" if self._key in _told_end else "")
+            raise DynamixError(text.value.decode(errors="replace") + told)
+        if self._key is not None:
+            _clients[self._key] = self
 
     def close(self) -> None:
         """Frees the run; a forked child leaves the socket to its parent."""
         if self._run and os.getpid() == self._process:
             self._library.dynamix_close(self._run)
+            if self._key is not None:
+                _clients.pop(self._key, None)
         self._run = None
 
     @property
@@ -172,3 +187,5 @@ class Client:
 
     def finish(self, succeeded: bool, reason: str) -> None:
         self._check(self._library.dynamix_finish(self.handle, int(succeeded), reason.encode()))
+        if succeeded and self._key is not None:
+            _told_end.add(self._key)

@@ -7,6 +7,7 @@
 No code of ours runs on a thread of the process group's: such a thread would need the interpreter, and one that needs it
 while the script ends aborts the process.
 """
+import weakref
 from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
@@ -17,6 +18,7 @@ from .peers import Broken, Peers
 from .step import Step
 
 _distributed: Any = torch.distributed
+_hooks: "weakref.WeakKeyDictionary[DistributedDataParallel, Hook]" = weakref.WeakKeyDictionary()  # a model can have one
 _Future = torch.futures.Future
 
 
@@ -34,11 +36,20 @@ class Hook:
     """What the hook of one model knows. Without a step it gives the plain mean, as DDP does by itself."""
 
     def __init__(self, peers: Peers) -> None:
+        self.serve(peers)
+
+    def serve(self, peers: Peers) -> None:
+        """A run among these peers begins."""
         self.peers = peers
         self.step: Optional[Step] = None
         self.plain_share = 1 / peers.size
         self.layout: List[int] = []  # of the buckets, as the newest rehearsal found it: sizes, -1 before each
         self._pending: List[_Pending] = []  # of the pass under way
+        self.is_free = False  # its run is closed
+
+    def release(self) -> None:
+        """Its run is closed; another one may take it."""
+        self.step, self.is_free = None, True
 
     def reduce(self, bucket: Any) -> Any:
         """One bucket: returns the future of the mean gradient."""
@@ -124,11 +135,16 @@ def register(model: DistributedDataParallel, peers: Peers) -> Hook:
     if any(getattr(module, "sparse", False) is True for module in model.modules()):
         raise NotImplementedError("sparse gradients cannot be weighted; build the embedding with sparse=False")
     wrapped: Any = model
-    hook = Hook(peers)
-    try:
-        wrapped.register_comm_hook(hook, _hook)
-    except RuntimeError as problem:
-        raise RuntimeError(f"this model's communication hook is taken, and dynamix needs it: {problem}") from problem
+    hook, before = Hook(peers), _hooks.get(model)
+    if before is not None and before.is_free:
+        hook = before
+        hook.serve(peers)
+    else:
+        try:
+            wrapped.register_comm_hook(hook, _hook)
+        except RuntimeError as problem:
+            raise RuntimeError(f"this model's communication hook is taken, and dynamix needs it: {problem}") from problem
+        _hooks[model] = hook
     if peers.elastic and model.find_unused_parameters:
         # It looks for them in its own group, which is this member alone, and drops what the others' branches gave.
         raise NotImplementedError("elastic=... and find_unused_parameters: DistributedDataParallel would leave out the "

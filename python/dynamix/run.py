@@ -484,11 +484,12 @@ class Run:
 
     # The end
 
-    def close(self, reason: str = "completed", *, succeeded: bool = True) -> None:
-        """Training is over: tells the agent, and gives optimiser and schedulers back as they were. Again: does nothing.
+    def close(self, reason: str = "completed", *, succeeded: bool = True, again: bool = False) -> None:
+        """Training is over: tells the agent, and gives optimiser and schedulers back as they were. A second time: does nothing.
 
         On all members; they wait up to a minute for each other. Where one has ended before it came here, training counts as
-        failed, so that the agents wait for the group's next start.
+        failed, so that the agents wait for the group's next start. So they do with `again`: this process joins once more, with
+        another model or optimiser say.
         """
         if self._closed:
             return
@@ -496,7 +497,7 @@ class Run:
             self._meet(self._peers)
         self._closed = True
         if self._hook is not None:
-            self._hook.step = None
+            self._hook.release()
         for swap in reversed(self._swaps):
             swap.undo()
         if self._call_hook is not None:
@@ -507,7 +508,7 @@ class Run:
                     if succeeded and self._linked and not self._peers.elastic and self._peers.meet(_MEETING_SECONDS) is False:
                         succeeded, reason = False, "another worker has ended before the end of its training"
                         _log.warning("%s; the agent of this one waits for the group's next start", reason)
-                    self._client.finish(succeeded, reason)
+                    self._client.finish(succeeded and not again, "this process joins again" if again else reason)
             except DynamixError as problem:
                 _log.warning("the agent was not told that training is over: %s", problem)
             self._client.close()

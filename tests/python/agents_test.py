@@ -77,6 +77,38 @@ def train_by_loss(rank, world, sockets, rule):
     return "", warnings.getvalue(), times
 
 
+def train_again(rank, world, sockets):
+    """Trains one model in two runs, the second with another optimiser. The samples of both, and why two other joins are
+    refused: beside the first run, and behind the end."""
+    torch.manual_seed(1)
+    model, refused, taken = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1)), [], []
+    data = torch.utils.data.TensorDataset(torch.arange(400), torch.randn(400, 8))
+
+    def refuse():
+        try:
+            dynamix.join(torch.nn.Linear(8, 1), torch.optim.SGD([torch.zeros(1)], lr=0.1), agent=sockets)
+        except dynamix.DynamixError as problem:
+            refused.append(str(problem))
+
+    for kind in (torch.optim.SGD, torch.optim.Adam):
+        optimizer = kind(model.parameters(), lr=0.01)
+        run = dynamix.join(model, optimizer, agent=sockets)
+        taken.append([])
+        for numbers, values in run.loader(data, batch_size=8):
+            taken[-1] += numbers.tolist()[:run.counted]
+            optimizer.zero_grad()
+            model(values).square().mean().backward()
+            optimizer.step()
+        if kind is torch.optim.SGD:
+            refuse()
+        run.close(again=kind is torch.optim.SGD)
+    limit = time.monotonic() + ranks.SECONDS
+    while os.path.exists(os.path.join(sockets, f"{rank}.sock")) and time.monotonic() < limit:
+        time.sleep(0.05)
+    refuse()
+    return taken, refused
+
+
 def writable_cgroups():
     """Where the whole hierarchy of version 2 is mounted for writing; empty where it is not."""
     for line in pathlib.Path("/proc/self/mounts").read_text(encoding="ascii").splitlines():
@@ -124,6 +156,17 @@ class Agents(unittest.TestCase):
         for _, _, status, steps, _ in results:
             self.assertEqual((status.step, status.samples), (steps, 16000))
             self.assertFalse(status.stop)
+
+    def test_serve_a_process_that_joins_again(self):
+        with agents.started(2) as started:
+            results = ranks.run(train_again, 2, started.sockets)
+        self.assertEqual(started.status, 0, started.said)
+        for run in range(2):
+            self.assertEqual(collections.Counter(number for taken, _ in results for number in taken[run]),
+                             collections.Counter(range(400)))
+        for _, (beside, behind) in results:
+            self.assertRegex(beside, "this process has joined the agent at .* already: close\\(\\) that run")
+            self.assertRegex(behind, "has told it that training is over: close\\(again=True\\)")
 
     @unittest.skipUnless(os.geteuid() == 0 and writable_cgroups(), "needs root, and cgroup version 2 to write to")
     def test_are_beside_a_command_in_a_cgroup_of_its_own(self):
