@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fmt/core.h>
 #include <functional>
@@ -110,9 +111,15 @@ std::optional<cluster::cluster_file> load(const exec_arguments& arguments, std::
 
 using environment = std::vector<std::pair<std::string, std::string>>;
 
+/// torchrun shares its rendezvous' store with the process group, which a restart then forms at the addresses of its
+/// dead processes; the user's own value stands.
+constexpr auto own_store_variable = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE";
+
 /// What training processes need of their agents' side, and what shows them the GPUs that the file gives them.
 environment environment_of(const std::string& agent, const std::vector<const cluster::host*>& workers) {
   environment variables = {{"DYNAMIX_AGENT", agent}};
+  if (std::getenv(own_store_variable) == nullptr)
+    variables.emplace_back(own_store_variable, "1");
   if (auto gpus = cluster::visible_gpus(workers); !gpus.empty())
     variables.emplace_back("CUDA_VISIBLE_DEVICES", std::move(gpus));
   return variables;
@@ -165,7 +172,8 @@ int exec_beside_agent(const exec_arguments& arguments, command_context& context)
     if (workers.size() > 1 && host->bind_cores)
       client::keep_to_cpus(client::split_cores(client::read_machine_cores(), workers.size())[*arguments.slot]);
   }
-  context.err << "dynamix-node: error: " << become_command(arguments.command, variables) << "\n";
+  const auto problem = become_command(arguments.command, variables);
+  context.err << "dynamix-node: error: " << problem << "\n";
   return 127;
 }
 

@@ -391,6 +391,7 @@ TEST_F(ExecBesideAnAgent, ShowsTheCommandItsSocketItsGpuAndItsCores) {
   const auto all = exec({"--name", "w0"}, said);
   EXPECT_EQ(all.code, 3) << all.output;
   EXPECT_THAT(all.output, HasSubstr(run().agents() + " 4,6 none\n"));
+  EXPECT_THAT(all.output, Not(HasSubstr("error")));
   const auto one = exec({"--name", "w0", "--slot", "1"}, said);
   EXPECT_EQ(one.code, 3) << one.output;
   EXPECT_THAT(one.output, HasSubstr(run().agent(1) + " 6 0\n"));

@@ -179,13 +179,22 @@ class Agents(unittest.TestCase):
             self.assertEqual([os.path.basename(group) for group in groups], [f"dynamix-{process.pid}"])
             self.assertFalse(os.path.exists(writable_cgroups() + groups[0]), "the group is still there")
 
+    def test_keep_torchrun_from_restarting_a_group_at_dead_addresses_unless_the_user_says_otherwise(self):
+        name = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+        for given, expected in (({}, "1"), ({name: "0"}, "0")):
+            environment = {key: value for key, value in os.environ.items() if key != name}
+            with tempfile.TemporaryDirectory() as folder:
+                command = [agents.program(), "exec", "--workers", "1", "--run", os.path.join(folder, "run"), "--",
+                           "/bin/sh", "-c", f'echo "store ${name}"']
+                done = subprocess.run(command, env={**environment, **given}, stdout=subprocess.PIPE, timeout=60)
+                self.assertEqual(done.stdout.decode(), f"store {expected}\n")
+
     def test_serve_a_script_under_torchrun(self):
         with tempfile.TemporaryDirectory() as folder:
             run = os.path.join(folder, "run")
             command = [agents.program(), "exec", "--workers", "2", "--run", run, "--set", "batch.initial=32", "--", sys.executable,
-                       "-m", "torch.distributed.run", "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0", "-r", "1",
-                       "-t", "1", "--log_dir", folder, "--nproc_per_node", "2", str(SOURCE / "examples/transformer.py"),
-                       "--epochs", "2"]
+                       "-m", "torch.distributed.run", "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0", "--nproc_per_node",
+                       "2", str(SOURCE / "examples/transformer.py"), "--epochs", "2"]
             environment = {**os.environ, "PYTHONPATH": str(SOURCE / "python"), "OMP_NUM_THREADS": "1"}
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=400)
             self.assertEqual(done.returncode, 0, done.stdout.decode(errors="replace"))
