@@ -345,7 +345,7 @@ TEST_F(Parity, TheBuiltInTrainerAndBothSdksTrainAlike) {
   for (std::uint32_t rank = 0; rank < members; ++rank)
     expect_same(built_in[rank], cpp[rank]);
   if (!has_python())
-    GTEST_SKIP() << PYTHON << " has no torch (apt-get install python3-torch): the Python package was left out";
+    GTEST_SKIP() << PYTHON << " has no torch (pip install torch): the Python package was left out";
   const auto python = train_python();
   for (std::uint32_t rank = 0; rank < members; ++rank) {
     expect_same(built_in[rank], python[rank]);
