@@ -51,11 +51,16 @@ std::vector<torch::Tensor> deal_minibatches(std::int64_t rows, std::int64_t part
   return torch::tensor(order).tensor_split(parts);
 }
 
-// 7. Normalisation of advantages, in the minibatch.
+// 7. Normalisation of advantages, in the minibatch. Unlike the paper's, it does not scale up to 1 what differs by less
+// than `least_advantage_deviation`. Once the policy does the same whenever it sees the same, be it right or wrong,
+// advantages are what the value function is wrong by; scaled up, they outweigh the entropy bonus, and a policy stuck
+// with a wrong action stays with it.
+constexpr double least_advantage_deviation = 0.1;
+
 torch::Tensor normalise_advantages(const torch::Tensor& advantages) {
   if (advantages.numel() < 2)
     return advantages;
-  return (advantages - advantages.mean()) / (advantages.std() + 1e-8);
+  return (advantages - advantages.mean()) / advantages.std().clamp_min(least_advantage_deviation);
 }
 
 prediction predict(const actor_critic& network, const torch::Tensor& states, const torch::Tensor& actions) {

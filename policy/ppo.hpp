@@ -26,7 +26,8 @@ std::vector<torch::Tensor> deal_minibatches(std::int64_t rows, std::int64_t part
 /// 0.
 double anneal_learning_rate(double initial, std::uint64_t updates_done, std::uint64_t total_updates);
 
-/// Mean 0 and standard deviation 1 over the minibatch; a single row, which has no deviation, stays as it is.
+/// Mean 0 over the minibatch, and standard deviation 1 unless it was below 0.1: then ten times what it was. A single
+/// row, which has no deviation, stays as it is.
 torch::Tensor normalise_advantages(const torch::Tensor& advantages);
 
 /// What the network says now about the rows of a minibatch; [rows] each.

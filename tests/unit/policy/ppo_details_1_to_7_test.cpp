@@ -193,6 +193,11 @@ TEST(PpoDetail7NormalisationOfAdvantages, GivesMean0AndDeviation1) {
   expect_near(normalise_advantages(row({2, 2})), {0, 0});
 }
 
+TEST(PpoDetail7NormalisationOfAdvantages, DoesNotScaleUpWhatHardlyDiffers) {
+  expect_near(normalise_advantages(row({-0.01F, 0, 0.01F})), {-0.1, 0, 0.1}); // not -1, 0, 1
+  expect_near(normalise_advantages(row({4.99F, 5.01F})), {-0.1, 0.1}, 1e-5);
+}
+
 TEST(PpoDetail7NormalisationOfAdvantages, TakesTheRewardsLevelAndScaleOutOfAnUpdate) {
   auto rollout = testing::random_rollout(2, 16, 1);
   for (auto& trajectory : rollout)

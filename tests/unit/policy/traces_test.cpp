@@ -1,6 +1,7 @@
 #include "policy/trace_network.hpp"
 #include "policy/trace_ppo.hpp"
 #include "policy/traces.hpp"
+#include "tests/unit/seeds.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -324,8 +325,8 @@ TEST(TraceNetwork, WithoutParametersIsTheHandRule) {
 }
 
 TEST(TraceLearner, LearnsWhichActionIsWorthMost) {
-  storage::splitmix64 numbers(7);
-  trace_learner learner(trace_network(numbers), 11, {.learning_rate = 0.002, .discount = 0.5});
+  storage::splitmix64 numbers(test_seed(7));
+  trace_learner learner(trace_network(numbers), test_seed(11), {.learning_rate = 0.002, .discount = 0.5});
   const auto best = [](const trace_view& seen) { return seen[4] > 0 ? std::size_t{2} : std::size_t{5}; };
   for (int i = 0; i < 6000; ++i) {
     const auto seen = random_view(numbers);
@@ -367,10 +368,10 @@ TEST(TraceLearner, GoesOnFromWhatItSaved) {
 }
 
 TEST(TracePpo, LearnsWhichActionIsWorthMostAndBeginsWithTheHandRule) {
-  storage::splitmix64 numbers(7);
+  storage::splitmix64 numbers(test_seed(7));
   const auto place = [&numbers] { return numbers.below(10'000) / 10'000.0; };
   const trace_ppo_learning how{.learning_rate = 0.003};
-  trace_ppo_learner learner(trace_ppo_learner::fresh(numbers, how), 11, how);
+  trace_ppo_learner learner(trace_ppo_learner::fresh(numbers, how), test_seed(11), how);
   int by_hand = 0;
   for (int i = 0; i < 1000; ++i)
     by_hand += learner.draw(random_view(numbers), place()) == hand_action ? 1 : 0;
