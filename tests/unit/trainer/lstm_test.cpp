@@ -1,6 +1,7 @@
 #include "client/random.hpp"
 #include "exchange/compression.hpp"
 #include "tests/unit/exchange/ranks.hpp"
+#include "tests/unit/seeds.hpp"
 #include "trainer/evaluation.hpp"
 #include "trainer/loss.hpp"
 #include "trainer/model.hpp"
@@ -28,7 +29,7 @@ model_options lstm_options(std::uint32_t sampled = draws, std::uint32_t layers =
   return {.kind = cluster::model_kind::lstm,
           .width = 0.0625,
           .images = {.classes = vocabulary, .context = context},
-          .seed = 3,
+          .seed = test_seed(3),
           .layers = layers,
           .sampled_softmax = sampled};
 }
@@ -42,7 +43,7 @@ dataset sentences(std::uint64_t seed) {
   dataset made;
   made.classes = vocabulary;
   made.context = context;
-  storage::splitmix64 random(seed);
+  storage::splitmix64 random(test_seed(seed));
   std::uint32_t word = 1;
   for (int i = 0; i < 12'000; ++i) {
     made.text.tokens.push_back(static_cast<std::uint16_t>(word));

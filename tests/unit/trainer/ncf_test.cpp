@@ -1,5 +1,6 @@
 #include "exchange/compression.hpp"
 #include "tests/unit/exchange/ranks.hpp"
+#include "tests/unit/seeds.hpp"
 #include "trainer/evaluation.hpp"
 #include "trainer/model.hpp"
 #include "trainer/optimizer.hpp"
@@ -76,7 +77,7 @@ std::vector<trained> train(exchange::form how, std::uint32_t size, std::uint64_t
   std::vector<trained> results(size);
   exchange::run_ranks(size, [&](std::uint32_t rank, std::unique_ptr<exchange::group>& peers) {
     peers = exchange::compress(std::move(peers), how, results[rank].counts);
-    auto model = build_model(options_of(ncf_training(), 1));
+    auto model = build_model(options_of(ncf_training(), test_seed(1)));
     batch_loader loader(data, measure_channels(data));
     batch_loader test_loader(test, measure_channels(data));
     steady_clock time;

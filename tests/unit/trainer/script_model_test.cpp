@@ -1,5 +1,6 @@
 #include "storage/splitmix64.hpp"
 #include "temporary_directory.hpp"
+#include "tests/unit/seeds.hpp"
 #include "trainer/batch_loader.hpp"
 #include "trainer/model.hpp"
 #include "trainer/optimizer.hpp"
@@ -30,7 +31,7 @@ torch::nn::Sequential same_in_cpp() {
   torch::nn::Sequential layers(torch::nn::Flatten(), torch::nn::Linear(784, 12), torch::nn::ReLU(),
                                torch::nn::Linear(torch::nn::LinearOptions(12, 10).bias(false)));
   const torch::NoGradGuard no_gradients;
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(7);
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(test_seed(7));
   for (auto& parameter : layers->parameters())
     parameter.uniform_(-0.1, 0.1, generator);
   return layers;
@@ -64,7 +65,7 @@ protected:
 
 dataset random_images(std::uint32_t count) {
   dataset data{shape_of(cluster::dataset_kind::fashion_mnist), {}, {}};
-  storage::splitmix64 random(3);
+  storage::splitmix64 random(test_seed(3));
   for (std::uint32_t sample = 0; sample < count; ++sample)
     data.labels.push_back(static_cast<std::uint8_t>(random.below(10)));
   for (std::uint32_t pixel = 0; pixel < count * data.image_bytes(); ++pixel)

@@ -28,7 +28,7 @@ protected:
   SessionFiles() {
     constexpr const char* words[] = {"one ", "two ", "three ", "four ", "five ", "six "};
     std::string rhyme;
-    storage::splitmix64 random(3);
+    storage::splitmix64 random(test_seed(3));
     for (int word = 0; word < 4000; ++word)
       rhyme += words[random.below(6)];
     data.write("rhyme.txt", rhyme);

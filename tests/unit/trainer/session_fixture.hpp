@@ -1,6 +1,7 @@
 #pragma once
 
 #include "temporary_directory.hpp"
+#include "tests/unit/seeds.hpp"
 #include "tiny_images.hpp"
 #include "trainer/session.hpp"
 
@@ -34,6 +35,7 @@ protected:
     file.training.data_path = data.path();
     file.training.epochs = 1;
     file.training.device = "cpu";
+    file.seed = test_seed(file.seed);
     file.batch.initial = 5;
     file.batch.lowest = 1;
     file.arbitrator.window_steps = 3;

@@ -4,6 +4,7 @@
 
 #include "storage/splitmix64.hpp"
 #include "tests/unit/exchange/ranks.hpp"
+#include "tests/unit/seeds.hpp"
 #include "trainer/tensor_records.hpp"
 #include "trainer/training_loop.hpp"
 
@@ -23,7 +24,7 @@ inline dataset tiny_dataset(std::uint64_t samples, std::uint64_t seed) {
   made.channels = 1;
   made.height = made.width = 4;
   made.classes = 3;
-  storage::splitmix64 random(seed);
+  storage::splitmix64 random(test_seed(seed));
   for (std::uint64_t sample = 0; sample < samples; ++sample) {
     const auto label = random.below(made.classes);
     for (std::uint32_t pixel = 0; pixel < made.image_bytes(); ++pixel)
@@ -39,7 +40,7 @@ inline torch::nn::Sequential tiny_model(double dropout = 0) {
   torch::nn::Sequential layers(torch::nn::Flatten(), torch::nn::Linear(16, 24), torch::nn::ReLU(),
                                torch::nn::Dropout(dropout), torch::nn::Linear(24, 3));
   const torch::NoGradGuard no_gradients;
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(11);
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(test_seed(11));
   for (auto& parameter : layers->parameters())
     parameter.uniform_(-0.25, 0.25, generator);
   return layers;
