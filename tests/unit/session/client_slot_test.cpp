@@ -102,7 +102,7 @@ TEST_F(ClientSlot, RefusesAnotherVersionAnotherSizeAndAnotherUser) {
   connect(1);
   const auto old = greet(1, {.protocol = messages::newest_protocol + 1, .members = 2, .incarnation = 5});
   EXPECT_EQ(old.verdict, client_verdict::protocol_mismatch);
-  EXPECT_THAT(old.detail, HasSubstr("the training process speaks protocol 6, the agent of host w1 protocol 5"));
+  EXPECT_THAT(old.detail, HasSubstr("the training process speaks protocol 7, the agent of host w1 protocol 6"));
   EXPECT_THAT(old.detail, HasSubstr("install the same release, or two with a protocol in common"));
   connect(2);
   const auto other = greet(2, {.members = 3, .incarnation = 5});
