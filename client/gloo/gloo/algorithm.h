@@ -1,3 +1,3 @@
 #pragma once
 
-#include "gloo/transport/unbound_buffer.h" // see gloo/context.h
+// Nothing of it is needed; see gloo/context.h.

@@ -61,7 +61,7 @@ std::vector<finding> find_leaked_libraries(const source_tree& tree);
 std::vector<finding> find_missing_goldens(const source_tree& tree);
 
 /// Words that must not be written: `using namespace caf` anywhere; a wall clock or a socket header in trainer/ and
-/// exchange/.
+/// exchange/ (but for exchange/mesh.* and exchange/meeting.*, which are the sockets).
 std::vector<finding> find_forbidden_code(const source_tree& tree);
 
 /// Marks of unfinished work, and absolute paths of the machine that somebody worked on, in any text.

@@ -1,3 +1,3 @@
 #pragma once
 
-#include "gloo/context.h" // says what this is for
+// Nothing of it is needed; see gloo/context.h.

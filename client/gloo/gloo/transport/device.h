@@ -2,6 +2,13 @@
 
 namespace gloo::transport {
 
-class Device; // see gloo/context.h
+// See gloo/context.h.
+
+class Device;
+
+class UnboundBuffer {
+public:
+  virtual ~UnboundBuffer() = default;
+};
 
 } // namespace gloo::transport
