@@ -138,7 +138,12 @@ def train(rank, folder, life, sockets, wrapped, loader_workers, stream, passes=1
 
 
 def host(first, folder, life):
-    """Two members of four, as those of one host; it waits for them."""
+    """Two members of four, as those of one host; it waits for them. They begin when both hosts have loaded Torch, which may
+    take a busy machine longer than members wait for each other."""
+    pathlib.Path(folder, f"host-{first}").touch()
+    limit = time.monotonic() + RUN_SECONDS
+    while not all(os.path.exists(os.path.join(folder, f"host-{each}")) for each in (0, 2)) and time.monotonic() < limit:
+        time.sleep(0.02)
     fork = multiprocessing.get_context("fork")
     members = [fork.Process(target=train, args=(rank, folder, life, "off", True, 0, True, 1, 4, 0.05, HOST_SECONDS,
                                                 os.path.join(folder, "journal-2-1")))
