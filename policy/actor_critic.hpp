@@ -1,7 +1,9 @@
 #pragma once
 
-/// The network of the learned policies: pi(a | s_i, s_global) and V(s_i, s_global), one set of parameters for all
-/// workers. Includes Torch: internal to policy/.
+/// The network of the learned policies (policy/policy_network.hpp) with gradients, for those who learn. Includes Torch:
+/// internal to policy/.
+
+#include "policy/policy_network.hpp"
 
 #include <torch/torch.h>
 
@@ -12,40 +14,35 @@
 
 namespace dynamix::policy {
 
-/// Policy and value function as two networks of their own (PPO details 13), each two tanh layers of `hidden` units and
-/// a linear head. Float32 on the CPU.
+/// Float32 on the CPU.
 class actor_critic {
 public:
-  /// Fresh parameters: orthogonal weights with gain sqrt(2), 0.01 for the policy's head and 1 for the value's, biases 0
-  /// (PPO details 2). The same seed gives the same parameters; Torch's global generator is not used.
-  actor_critic(std::int64_t state_size, std::int64_t actions, std::int64_t hidden, std::uint64_t seed);
+  /// Begins with the numbers of `plain`.
+  explicit actor_critic(const policy_network& plain);
   actor_critic(actor_critic&&) = default; // a copy would share its tensors
 
-  /// [n, state_size] -> [n, actions], unnormalised log-probabilities.
-  torch::Tensor logits(const torch::Tensor& states) const { return forward(policy_, states); }
-  /// [n, state_size] -> [n].
-  torch::Tensor values(const torch::Tensor& states) const { return forward(value_, states).squeeze(1); }
+  /// The numbers as they are now.
+  policy_network plain() const;
+  /// Takes over the numbers of `plain`, of the same shape; the tensors stay.
+  void assign(const policy_network& plain);
 
-  std::int64_t state_size() const { return policy_.front().weight.size(1); }
-  std::int64_t actions() const { return policy_.back().weight.size(0); }
+  /// [n, state_size] -> [n, actions], unnormalised log-probabilities.
+  torch::Tensor logits(const torch::Tensor& states) const { return forward(0, states); }
+  /// [n, state_size] -> [n].
+  torch::Tensor values(const torch::Tensor& states) const { return forward(tensors_.size() / 2, states).squeeze(1); }
+
+  std::int64_t state_size() const { return tensors_.front().second.size(1); }
+  std::int64_t actions() const { return tensors_[tensors_.size() / 2 - 1].second.size(0); }
 
   /// "policy.0.weight" to "value.2.bias", in a fixed order. The tensors are the network's own.
-  std::vector<std::pair<std::string, torch::Tensor>> named_parameters() const;
+  const std::vector<std::pair<std::string, torch::Tensor>>& named_parameters() const { return tensors_; }
   std::vector<torch::Tensor> parameters() const;
 
 private:
-  struct layer {
-    torch::Tensor weight; ///< [outputs, inputs]
-    torch::Tensor bias;   ///< [outputs]
-  };
-  static torch::Tensor forward(const std::vector<layer>& layers, torch::Tensor activations);
+  torch::Tensor forward(std::size_t first, torch::Tensor activations) const;
 
-  std::vector<layer> policy_;
-  std::vector<layer> value_;
+  policy_network shape_; ///< only names and shapes count
+  std::vector<std::pair<std::string, torch::Tensor>> tensors_;
 };
-
-/// A matrix with orthonormal rows or columns (the shorter side), times `gain`, drawn from `generator`
-/// (Saxe et al. 2014, arXiv 1312.6120).
-torch::Tensor orthogonal(std::int64_t rows, std::int64_t columns, double gain, at::Generator& generator);
 
 } // namespace dynamix::policy

@@ -1,6 +1,7 @@
 #include "policy/network_learner.hpp"
 
 #include "policy/actions.hpp"
+#include "policy/learner_tensors.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -86,7 +87,7 @@ void network_learner::widen_range(const torch::Tensor& states) {
 }
 
 storage::tensor_file network_learner::to_file() const {
-  auto file = policy::to_file(network_, shape_, last_.version);
+  auto file = policy::to_file(network_.plain(), shape_, last_.version);
   if (range_low_.defined()) {
     file.tensors.push_back(to_record("range.low", range_low_));
     file.tensors.push_back(to_record("range.high", range_high_));
@@ -136,8 +137,10 @@ std::string network_learner::restore(std::span<const std::uint8_t> saved) {
   storage::tensor_file file;
   if (auto error = storage::decode(saved, file); !error.empty())
     return error;
-  if (auto error = from_file(file, shape_, network_, last_.version); !error.empty())
+  auto read = network_.plain();
+  if (auto error = from_file(file, shape_, read, last_.version); !error.empty())
     return error;
+  network_.assign(read);
   if (file.find("range.low") != nullptr) {
     const auto like = torch::zeros({network_.state_size()});
     if (auto error = read_tensor(file, "range.low", like, range_low_); !error.empty())

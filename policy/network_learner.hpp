@@ -3,8 +3,10 @@
 /// What the learners share: the network, Adam, the generator, and how all of it is saved. Includes Torch: internal to
 /// policy/.
 
+#include "policy/actor_critic.hpp"
 #include "policy/learner.hpp"
 #include "policy/policy_file.hpp"
+#include "storage/tensor_file.hpp"
 
 #include <random>
 

@@ -18,13 +18,6 @@
 namespace dynamix::policy {
 namespace {
 
-/// What the network says about a batch of states.
-struct evaluation {
-  torch::Tensor probabilities;     ///< [n, actions]
-  torch::Tensor log_probabilities; ///< [n, actions]
-  torch::Tensor values;            ///< [n]
-};
-
 /// One seed of two numbers.
 std::uint64_t mix(std::uint64_t seed, std::uint64_t number) {
   return storage::splitmix64(seed + storage::splitmix64::increment * number).next();
@@ -54,7 +47,6 @@ public:
   std::string adopt(const messages::policy_version& version) override;
 
 private:
-  evaluation evaluate(const std::vector<choice>& choices) const;
   void judge_states(std::vector<choice>& choices) const;
   void draw_actions(const observation& own, std::vector<choice>& choices);
   void act_on_batch(choice& chosen, std::uint32_t assigned, std::uint32_t highest);
@@ -66,33 +58,17 @@ private:
   bool planned_;
   bool estimates_value_; ///< ppo-simple never trains the value network, so what it says is worth nothing
   std::uint64_t seed_;
-  actor_critic network_;
+  policy_network network_;
   std::uint64_t version_ = 0;
   std::mt19937_64 generator_;
   accuracy_history accuracies_;
 };
 
-evaluation policy_controller::evaluate(const std::vector<choice>& choices) const {
-  const torch::NoGradGuard no_gradient;
-  const auto rows = static_cast<std::int64_t>(choices.size());
-  auto states = torch::empty({rows, network_.state_size()});
-  for (std::int64_t i = 0; i < rows; ++i)
-    std::ranges::copy(choices[i].state, states.data_ptr<float>() + i * network_.state_size());
-  auto log_probabilities = network_.logits(states).log_softmax(1);
-  return {.probabilities = log_probabilities.exp(),
-          .log_probabilities = log_probabilities,
-          .values = estimates_value_ ? network_.values(states) : torch::zeros({rows})};
-}
-
 /// Fills in probabilities and values; the log-probabilities of the actions once they are chosen.
 void policy_controller::judge_states(std::vector<choice>& choices) const {
-  const auto now = evaluate(choices);
-  const auto actions = network_.actions();
-  const auto* probabilities = now.probabilities.data_ptr<float>();
-  const auto* values = now.values.data_ptr<float>();
-  for (std::size_t i = 0; i < choices.size(); ++i) {
-    choices[i].probabilities.assign(probabilities + i * actions, probabilities + (i + 1) * actions);
-    choices[i].value = values[i];
+  for (auto& each : choices) {
+    each.probabilities = network_.probabilities(each.state);
+    each.value = estimates_value_ ? network_.value(each.state) : 0;
   }
 }
 

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <fmt/core.h>
 #include <sstream>
+#include <utility>
 
 namespace dynamix::policy {
 namespace {
@@ -66,22 +68,8 @@ std::string compare_metadata(const storage::tensor_file& file, const policy_shap
   return {};
 }
 
-std::string shape_text(at::IntArrayRef shape) {
+std::string shape_text(std::span<const std::int64_t> shape) {
   return "[" + joined(shape, [](std::int64_t size) { return std::to_string(size); }) + "]";
-}
-
-storage::element_type element_type_of(const torch::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-  case torch::kFloat64:
-    return storage::element_type::f64;
-  case torch::kInt64:
-    return storage::element_type::i64;
-  case torch::kUInt8:
-    return storage::element_type::u8;
-  default:
-    TORCH_CHECK(tensor.scalar_type() == torch::kFloat32, "no tensor file type for ", tensor.scalar_type());
-    return storage::element_type::f32;
-  }
 }
 
 } // namespace
@@ -97,38 +85,25 @@ policy_shape shape_of(const cluster::cluster_file& file) {
           .hidden = file.ppo.hidden};
 }
 
-actor_critic make_network(const policy_shape& shape, std::uint64_t seed) {
-  return {static_cast<std::int64_t>(state_size()), static_cast<std::int64_t>(shape.outputs()), shape.hidden, seed};
+policy_network make_network(const policy_shape& shape, std::uint64_t seed) {
+  policy_network network(state_size(), shape.outputs(), shape.hidden);
+  network.initialise(seed);
+  return network;
 }
 
-storage::tensor_record to_record(std::string name, const torch::Tensor& tensor) {
-  const auto plain = tensor.detach().contiguous();
-  const auto* bytes = static_cast<const std::uint8_t*>(plain.data_ptr());
-  return {.name = std::move(name),
-          .type = element_type_of(plain),
-          .shape = plain.sizes().vec(),
-          .data = {bytes, bytes + plain.nbytes()}};
-}
-
-std::string read_tensor(const storage::tensor_file& file, const std::string& name, const torch::Tensor& like,
-                        torch::Tensor& result) {
+std::string check_tensor(const storage::tensor_file& file, const std::string& name, storage::element_type type,
+                         std::span<const std::int64_t> shape) {
   const auto* record = file.find(name);
   if (record == nullptr)
     return "the tensor \"" + name + "\" is missing";
-  if (record->type != element_type_of(like))
+  if (record->type != type)
     return "the tensor \"" + name + "\" is of another type";
-  if (at::IntArrayRef(record->shape) != like.sizes())
-    return "the tensor \"" + name + "\" has the shape " + shape_text(record->shape) + ", not " +
-           shape_text(like.sizes());
-  result = torch::empty_like(like, torch::TensorOptions().requires_grad(false));
-  if (!record->data.empty())
-    std::memcpy(result.data_ptr(), record->data.data(), record->data.size());
-  if (!result.isfinite().all().item<bool>())
-    return "the tensor \"" + name + "\" has a number that is not finite";
+  if (!std::ranges::equal(record->shape, shape))
+    return "the tensor \"" + name + "\" has the shape " + shape_text(record->shape) + ", not " + shape_text(shape);
   return {};
 }
 
-storage::tensor_file to_file(const actor_critic& network, const policy_shape& shape, std::uint64_t version) {
+storage::tensor_file to_file(const policy_network& network, const policy_shape& shape, std::uint64_t version) {
   storage::tensor_file file;
   file.metadata = {{"format", format_name},
                    {"kind", shape.kind},
@@ -136,12 +111,17 @@ storage::tensor_file to_file(const actor_critic& network, const policy_shape& sh
                    {"state", state_names()},
                    {"hidden", std::to_string(shape.hidden)},
                    {"version", std::to_string(version)}};
-  for (const auto& [name, tensor] : network.named_parameters())
-    file.tensors.push_back(to_record(name, tensor));
+  for (const auto& [name, dimensions, numbers] : network.parameters()) {
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(numbers.data());
+    file.tensors.push_back({.name = name,
+                            .type = storage::element_type::f32,
+                            .shape = dimensions,
+                            .data = {bytes, bytes + numbers.size() * sizeof(float)}});
+  }
   return file;
 }
 
-std::string from_file(const storage::tensor_file& file, const policy_shape& shape, actor_critic& network,
+std::string from_file(const storage::tensor_file& file, const policy_shape& shape, policy_network& network,
                       std::uint64_t& version) {
   if (auto difference = compare_metadata(file, shape); !difference.empty())
     return difference;
@@ -153,23 +133,24 @@ std::string from_file(const storage::tensor_file& file, const policy_shape& shap
       error != std::errc() || stop != end)
     return "its version is \"" + version_text + "\", not a number";
 
-  const torch::NoGradGuard no_gradient;
-  const auto parameters = network.named_parameters();
-  std::vector<torch::Tensor> replacements(parameters.size());
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    if (auto error = read_tensor(file, parameters[i].first, parameters[i].second, replacements[i]); !error.empty())
+  auto replacement = network;
+  for (auto& [name, expected, numbers] : replacement.parameters()) {
+    if (auto error = check_tensor(file, name, storage::element_type::f32, expected); !error.empty())
       return error;
+    std::memcpy(numbers.data(), file.find(name)->data.data(), numbers.size() * sizeof(float));
+    if (!std::ranges::all_of(numbers, [](float number) { return std::isfinite(number); }))
+      return "the tensor \"" + name + "\" has a number that is not finite";
+  }
   for (const auto& record : file.tensors)
     if (!record.name.starts_with("learner.") && !record.name.starts_with("range.") &&
-        std::ranges::none_of(parameters, [&](const auto& entry) { return entry.first == record.name; }))
+        std::ranges::none_of(replacement.parameters(), [&](const auto& own) { return own.name == record.name; }))
       return "the tensor \"" + record.name + "\" is not one of the policy's";
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    torch::Tensor(parameters[i].second).copy_(replacements[i]);
+  network = std::move(replacement);
   version = read_version;
   return {};
 }
 
-std::string from_bytes(std::span<const std::uint8_t> bytes, const policy_shape& shape, actor_critic& network,
+std::string from_bytes(std::span<const std::uint8_t> bytes, const policy_shape& shape, policy_network& network,
                        std::uint64_t& version) {
   storage::tensor_file file;
   if (auto error = storage::decode(bytes, file); !error.empty())

@@ -124,8 +124,6 @@ TEST(DecisionsExamples, AreDecidedAndAreKept) {
 
 std::vector<target> all_targets() {
   std::vector<target> all = {policy_target()};
-  if (find_target("decisions") == nullptr)
-    all.push_back(decisions_target());
   std::ranges::copy(targets(), std::back_inserter(all));
   return all;
 }

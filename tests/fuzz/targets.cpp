@@ -155,9 +155,7 @@ const std::array all = {target{"frames", read_frame},
                         target{"cluster-files", read_cluster_file},
                         target{"certificates", read_certificate},
                         control_target(),
-#ifdef DYNAMIX_FUZZ_DECISIONS
                         decisions_target(),
-#endif
                         raft_target()};
 
 } // namespace

@@ -33,8 +33,7 @@ std::size_t read_raft(std::span<const std::uint8_t> bytes);
 target raft_target();
 std::map<std::string, kept_example> raft_examples();
 
-/// What workers report over some windows, to decisions. Returns how many are made. Where deciding needs Torch, it is one
-/// of corpus_test alone, too.
+/// What workers report over some windows, to decisions. Returns how many are made.
 std::size_t read_decisions(std::span<const std::uint8_t> bytes);
 target decisions_target();
 std::map<std::string, kept_example> decisions_examples();

@@ -25,13 +25,12 @@ cluster::cluster_file frozen_file(cluster::policy_kind kind = cluster::policy_ki
 }
 
 /// A version whose policy prefers the action at `favourite` with log-odds of `strength`, whatever the state.
-messages::policy_version favouring(const cluster::cluster_file& file, std::int64_t favourite, float strength,
+messages::policy_version favouring(const cluster::cluster_file& file, std::size_t favourite, float strength,
                                    std::uint64_t version) {
-  const torch::NoGradGuard no_gradient;
-  const auto network = make_network(shape_of(file), file.seed);
-  for (auto& [name, tensor] : network.named_parameters())
+  auto network = make_network(shape_of(file), file.seed);
+  for (auto& [name, dimensions, numbers] : network.parameters())
     if (name == "policy.2.bias")
-      tensor[favourite] = strength;
+      numbers[favourite] = strength;
   return {.version = version, .parameters = storage::encode(to_file(network, shape_of(file), version))};
 }
 

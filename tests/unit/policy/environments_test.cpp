@@ -30,34 +30,23 @@ public:
 
   /// One step for each state: drawn, without its reward.
   std::vector<messages::transition> play(const std::vector<std::vector<float>>& states) {
-    const torch::NoGradGuard no_gradient;
-    std::vector<torch::Tensor> rows;
-    for (const auto& state : states)
-      rows.push_back(torch::tensor(state));
-    const auto input = torch::stack(rows);
-    const auto log_probabilities = network_.logits(input).log_softmax(1);
-    const auto values = network_.values(input);
     std::vector<messages::transition> steps;
-    for (std::size_t i = 0; i < states.size(); ++i) {
-      const torch::Tensor row = log_probabilities[i].exp().contiguous();
-      const std::span probabilities(row.data_ptr<float>(), row.numel());
+    for (const auto& state : states) {
+      const auto probabilities = network_.probabilities(state);
       const auto action = draw_action(probabilities, generator_);
-      steps.push_back({.state = states[i],
+      steps.push_back({.state = state,
                        .action = static_cast<std::uint32_t>(action),
                        .log_probability = std::log(probabilities[action]),
-                       .value = values[i].item<float>()});
+                       .value = network_.value(state)});
     }
     return steps;
   }
 
-  std::size_t best(const std::vector<float>& state) {
-    const torch::NoGradGuard no_gradient;
-    return network_.logits(torch::tensor(state).unsqueeze(0)).argmax(1).item<std::int64_t>();
-  }
+  std::size_t best(const std::vector<float>& state) const { return best_action(network_.logits(state)); }
 
 private:
   policy_shape shape_;
-  actor_critic network_;
+  policy_network network_;
   std::mt19937_64 generator_;
 };
 

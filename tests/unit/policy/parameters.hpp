@@ -18,7 +18,7 @@ inline std::vector<torch::Tensor> parameters_of(const learner& trained) {
   auto network = make_network(shape, 99);
   std::uint64_t version = 0;
   EXPECT_EQ(from_bytes(trained.current().parameters, shape, network, version), "");
-  return network.parameters();
+  return actor_critic(network).parameters();
 }
 
 /// Euclidean, over all parameters together.

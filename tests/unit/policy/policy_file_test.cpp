@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
+#include <utility>
 
 namespace dynamix::policy {
 namespace {
@@ -14,13 +16,19 @@ using ::testing::HasSubstr;
 
 const policy_shape stored_shape{.kind = "ppo", .actions = {-10, 0, 10}, .hidden = 8};
 
-bool same(const actor_critic& left, const actor_critic& right) {
-  const auto left_parameters = left.parameters();
-  const auto right_parameters = right.parameters();
-  for (std::size_t i = 0; i < left_parameters.size(); ++i)
-    if (!torch::equal(left_parameters[i], right_parameters[i]))
-      return false;
-  return true;
+bool same(const policy_network& left, const policy_network& right) {
+  return std::ranges::equal(left.parameters(), right.parameters(), {}, &policy_parameter::numbers,
+                            &policy_parameter::numbers);
+}
+
+/// A tensor of equal numbers.
+storage::tensor_record filled(const std::string& name, std::vector<std::int64_t> shape, float number) {
+  std::size_t count = 1;
+  for (const auto size : shape)
+    count *= static_cast<std::size_t>(size);
+  const std::vector<float> numbers(count, number);
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(numbers.data());
+  return {.name = name, .shape = std::move(shape), .data = {bytes, bytes + count * sizeof(float)}};
 }
 
 TEST(PolicyFile, GivesTheParametersBackBitForBit) {
@@ -53,15 +61,19 @@ TEST(PolicyFile, NamesWhatDoesNotFitAndChangesNothing) {
   expect_refused([](auto& file) { file.metadata["version"] = "4x"; }, "\"4x\", not a number");
   expect_refused([](auto& file) { file.metadata.erase("version"); }, "not a number");
   expect_refused([](auto& file) { file.tensors.pop_back(); }, "\"value.2.bias\" is missing");
-  expect_refused([](auto& file) { file.tensors.push_back(to_record("extra", torch::ones({1}))); },
+  expect_refused([](auto& file) { file.tensors.push_back(filled("extra", {1}, 1)); },
                  "\"extra\" is not one of the policy's");
-  expect_refused([](auto& file) { file.tensors[0] = to_record("policy.0.weight", torch::ones({2, 3})); }, "[2,3]");
-  expect_refused([](auto& file) { file.tensors[1] = to_record("policy.0.bias", torch::ones({8}, torch::kFloat64)); },
-                 "another type");
+  expect_refused([](auto& file) { file.tensors[0] = filled("policy.0.weight", {2, 3}, 1); }, "[2,3]");
   expect_refused(
       [](auto& file) {
-        file.tensors[1] = to_record("policy.0.bias", torch::full({8}, std::numeric_limits<float>::infinity()));
+        file.tensors[1] = {.name = "policy.0.bias",
+                           .type = storage::element_type::f64,
+                           .shape = {8},
+                           .data = std::vector<std::uint8_t>(64)};
       },
+      "another type");
+  expect_refused(
+      [](auto& file) { file.tensors[1] = filled("policy.0.bias", {8}, std::numeric_limits<float>::infinity()); },
       "not finite");
 }
 

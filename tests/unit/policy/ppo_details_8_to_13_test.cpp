@@ -71,13 +71,13 @@ TEST(PpoDetail10OverallLossAndEntropyBonus, WeighsTheThreeTerms) {
 }
 
 TEST(PpoDetail10OverallLossAndEntropyBonus, TheEntropyIsThatOfTheActionsDistribution) {
-  auto network = make_network({.kind = "ppo-add", .actions = {-1, 0}, .hidden = 4}, 1);
+  const actor_critic network(make_network({.kind = "ppo-add", .actions = {-1, 0}, .hidden = 4}, 1));
   const torch::NoGradGuard no_gradient;
   for (auto& [name, tensor] : network.named_parameters())
     if (name == "policy.2.weight")
-      tensor.zero_();
+      torch::Tensor(tensor).zero_();
     else if (name == "policy.2.bias")
-      tensor.copy_(row({std::log(0.25F), std::log(0.75F)}));
+      torch::Tensor(tensor).copy_(row({std::log(0.25F), std::log(0.75F)}));
   const auto now = predict(network, torch::zeros({1, network.state_size()}), torch::tensor({std::int64_t{1}}));
   EXPECT_NEAR(now.entropies.item<double>(), 0.5623351, 1e-6); // -(0.25 ln 0.25 + 0.75 ln 0.75)
   EXPECT_NEAR(now.log_probabilities.item<double>(), std::log(0.75), 1e-6);
@@ -140,11 +140,11 @@ TEST(PpoDetail12DebugVariables, AreToldWithEveryVersion) {
 }
 
 TEST(PpoDetail13SeparateNetworks, PolicyAndValueShareNoParameter) {
-  const auto network = make_network(shape, 1);
+  const actor_critic network(make_network(shape, 1));
   network.values(torch::ones({3, network.state_size()})).sum().backward();
   for (const auto& [name, tensor] : network.named_parameters())
     EXPECT_EQ(tensor.grad().defined(), name.starts_with("value.")) << name;
-  const auto other = make_network(shape, 1);
+  const actor_critic other(make_network(shape, 1));
   other.logits(torch::ones({3, other.state_size()})).sum().backward();
   for (const auto& [name, tensor] : other.named_parameters())
     EXPECT_EQ(tensor.grad().defined(), name.starts_with("policy.")) << name;

@@ -37,7 +37,7 @@ TEST(PpoSimple, FollowsTheRewardWeightedLikelihoodWithoutClipBaselineOrValueFunc
   const auto version = learner.update(rollout);
 
   // The same step, written out: -mean(pi / pi_old * R), one step of Adam.
-  const auto network = make_network(shape, 1);
+  const actor_critic network(make_network(shape, 1));
   const auto rewards = cumulative_rewards(rollout, options.discount);
   auto loss = torch::zeros({});
   std::size_t count = 0;
@@ -52,11 +52,12 @@ TEST(PpoSimple, FollowsTheRewardWeightedLikelihoodWithoutClipBaselineOrValueFunc
   adam.step();
 
   EXPECT_NEAR(version.policy_loss, loss.item<double>(), 1e-5);
-  auto learned = make_network(shape, 2);
+  auto read = make_network(shape, 2);
   std::uint64_t number = 0;
-  ASSERT_EQ(from_bytes(version.parameters, shape, learned, number), "");
+  ASSERT_EQ(from_bytes(version.parameters, shape, read, number), "");
+  const actor_critic learned(read);
   const auto expected = network.named_parameters();
-  const auto fresh = make_network(shape, 1).parameters();
+  const auto fresh = actor_critic(make_network(shape, 1)).parameters();
   for (std::size_t i = 0; i < expected.size(); ++i) {
     EXPECT_LT((learned.parameters()[i] - expected[i].second).abs().max().item<double>(), 1e-4) << expected[i].first;
     EXPECT_EQ(torch::equal(learned.parameters()[i], fresh[i]), expected[i].first.starts_with("value."))
