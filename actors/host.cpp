@@ -5,6 +5,7 @@
 #include "actors/run_outcome.hpp"
 #include "actors/system.hpp"
 #include "messages/leave.hpp"
+#include "policy/learner.hpp"
 #include "session/leave.hpp"
 
 #include <spdlog/fmt/fmt.h>
@@ -154,9 +155,19 @@ void live_guarded(const host_options& options, const host_stop_tokens& stop, std
 
 } // namespace
 
+bool host_options::trains() const {
+  return own()->takes_part() && !without_worker && file->training.trainer != cluster::trainer_kind::client;
+}
+
+bool host_options::learns() const {
+  return own()->has(cluster::role::arbitrator) && policy::learns(*file);
+}
+
 host_outcome run_host(const host_options& options, const host_stop_tokens& stop) {
   if (options.own() == nullptr)
     return {.reason = "host " + options.host + " is not in the cluster file"};
+  if ((options.trains() || options.learns()) && options.training == nullptr)
+    return {.reason = "host " + options.host + " would train, and nothing that trains is loaded"};
   // A thread of its own, since CAF must be taken down by the thread that set it up, and a detached or blocked actor
   // must not keep the host from ending.
   std::promise<host_outcome> outcome;

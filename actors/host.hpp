@@ -22,6 +22,10 @@ namespace dynamix::telemetry {
 struct kernel_session;
 }
 
+namespace dynamix::trainer {
+class training_module;
+}
+
 namespace dynamix::actors {
 
 /// Who wants to know from outside whether this process is well, told by one thread.
@@ -46,6 +50,8 @@ struct host_options {
   bool without_worker = false; ///< run only this host's arbitrators: somebody else plays its worker (`swarm`)
   std::shared_ptr<telemetry::kernel_session> kernel = {}; ///< of this process; null: nothing is measured by eBPF
   std::string version = {};                               ///< of the program, for the ledger
+  /// What trains and learns in this process, as long as that lives; null: nothing here does
+  const trainer::training_module* training = nullptr;
   /// This host's own directory of keys (`links/identity.hpp`), with which it proves who it is and takes only hosts of
   /// the file that do so too; empty: in the clear.
   std::string keys = {};
@@ -57,6 +63,10 @@ struct host_options {
   host_watch watch = {};
   /// This host, where it joins an open cluster whose file does not name it; else null.
   std::shared_ptr<const cluster::host> guest = {};
+
+  /// Whether this host's worker trains, or its arbitrator's policy learns, in this process: then `training` is needed.
+  bool trains() const;
+  bool learns() const;
 
   /// As the file has it, or `guest`; null: neither.
   const cluster::host* own() const { return guest ? guest.get() : file->find(host); }

@@ -142,7 +142,9 @@ std::string host_services::prepare_arbitration() {
   if (error = read_policy(source); !error.empty())
     return error;
   try {
-    learns_ = policy::make_learner(file, saved_policy_) != nullptr;
+    learns_ = policy::learns(file);
+    if (learns_)
+      options_.training->make_learner(file, saved_policy_); // whether they fit
     ledger_->append({.at_seconds = 0, .entry = describe_run(options_, saved_policy_, ledger_origin_seconds_)});
   } catch (const std::invalid_argument& misfit) {
     return (saved_policy_.empty() ? "" : source + ": ") + misfit.what();
@@ -236,7 +238,8 @@ std::string host_services::start_worker(served_worker& worker, std::size_t slot,
                             .timeouts = timeouts_,
                             .trace = nullptr,
                             .cores = cores,
-                            .links = peer_links_};
+                            .links = peer_links_,
+                            .module = options_.training};
   if (options_.trace) {
     std::string problem;
     training.trace = dynamix::telemetry::trace_file::open(options_.run_directory + "/traces/" +
@@ -305,7 +308,7 @@ void host_services::start_arbitration() {
     children.push_back({"ppo_learner", [this] {
                           const std::scoped_lock lock(mutex_);
                           learner_ = system_.spawn<caf::detached>(
-                              ppo_learner, options_.file, saved_policy_,
+                              ppo_learner, options_.training, options_.file, saved_policy_,
                               options_.run_directory + "/checkpoints/policy.dynamix", options_.write_file);
                           return caf::actor_cast<caf::strong_actor_ptr>(learner_);
                         }});

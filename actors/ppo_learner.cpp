@@ -42,7 +42,7 @@ void yield_to_training() {
 
 } // namespace
 
-learner_actor::behavior_type ppo_learner(ppo_learner_pointer self,
+learner_actor::behavior_type ppo_learner(ppo_learner_pointer self, const trainer::training_module* training,
                                          const std::shared_ptr<const cluster::cluster_file>& file,
                                          std::vector<std::uint8_t> saved, std::string checkpoint,
                                          storage::file_writer write_file) {
@@ -54,7 +54,7 @@ learner_actor::behavior_type ppo_learner(ppo_learner_pointer self,
   std::string restored;
   if (!state.checkpoint.empty() && storage::read_file(state.checkpoint, messages::max_policy_bytes, restored).empty())
     saved.assign(restored.begin(), restored.end());
-  state.learner = policy::make_learner(*file, saved);
+  state.learner = training->make_learner(*file, saved);
   return {
       [self](atom::learn, const std::vector<message<messages::trajectory>>& rollout) { return learn(self, rollout); },
       [self](atom::save) { return self->state.learner->save(); },

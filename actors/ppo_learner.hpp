@@ -2,8 +2,8 @@
 
 #include "actors/interfaces.hpp"
 #include "cluster/cluster_file.hpp"
-#include "policy/learner.hpp"
 #include "storage/atomic_file.hpp"
+#include "trainer/training_module.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -23,6 +23,7 @@ struct ppo_learner_state {
 /// Starts from the checkpoint if there is one (after a restart), else from `saved` (a saved learner or parameters; may
 /// be empty).
 learner_actor::behavior_type ppo_learner(learner_actor::stateful_pointer<ppo_learner_state> self,
+                                         const trainer::training_module* training,
                                          const std::shared_ptr<const cluster::cluster_file>& file,
                                          std::vector<std::uint8_t> saved, std::string checkpoint,
                                          storage::file_writer write_file);

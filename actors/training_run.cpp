@@ -249,22 +249,22 @@ void training_run::run() {
   try {
     // Outlives the session: a thread that a generation left behind may still read it.
     static trainer::steady_clock clock;
-    trainer::session session({.file = options_.file.get(),
-                              .host = &options_.host,
-                              .checkpoint_directory = options_.checkpoint_directory,
-                              .write_file = options_.write_file,
-                              .resume_from = options_.resume_from},
-                             clock);
+    const auto session = options_.module->make_session({.file = options_.file.get(),
+                                                        .host = &options_.host,
+                                                        .checkpoint_directory = options_.checkpoint_directory,
+                                                        .write_file = options_.write_file,
+                                                        .resume_from = options_.resume_from},
+                                                       clock);
     while (auto next = await_order()) {
       remote_store rendezvous(*system_, next->store, std::chrono::milliseconds(options_.timeouts.request_timeout_ms),
                               *next->stop);
       training_observer observer(*this, worker_, next->place);
-      last = session.train(next->place, rendezvous, *decisions_, observer, *next->stop);
+      last = session->train(next->place, rendezvous, *decisions_, observer, *next->stop);
       tell(last);
       if (last.succeeded() || last.how == trainer::ending::failed)
         return;
     }
-    const auto saved = session.save();
+    const auto saved = session->save();
     const std::scoped_lock lock(mutex_);
     last.reason =
         *last_reason_ + (saved.path.empty() ? "; " + saved.problem : "; checkpoint " + saved.path + " written");

@@ -5,7 +5,7 @@
 #include "messages/types.hpp"
 #include "session/decision_slot.hpp"
 #include "telemetry/trace_file.hpp"
-#include "trainer/session.hpp"
+#include "trainer/training_module.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -29,6 +29,7 @@ struct training_options {
   std::shared_ptr<std::atomic<int>> process = {};        ///< that trains for this worker; 0: none
   std::vector<std::uint32_t> cores = {};                 ///< CPUs that it is to keep to, rising; empty: any
   std::shared_ptr<exchange::peer_links> links = {};      ///< for the built-in trainer's gradients; null: in the clear
+  const trainer::training_module* module = nullptr;      ///< that has the built-in trainer; else null
 };
 
 /// What a worker actor asks of its training, whoever does it. It answers by messages: atom::report and

@@ -7,6 +7,7 @@
 #include "actors/interfaces.hpp"
 #include "actors/packing.hpp"
 #include "actors/system.hpp"
+#include "trainer/training_module.hpp"
 
 #include <CLI/CLI.hpp>
 #include <caf/all.hpp>
@@ -295,7 +296,10 @@ int measure(const latency_plan& plan) {
   std::vector<child> children;
   children.push_back(start([&] {
     const auto outcome = actors::run_host(
-        {.file = std::make_shared<const cluster::cluster_file>(file), .host = "arbitrator", .run_directory = directory},
+        {.file = std::make_shared<const cluster::cluster_file>(file),
+         .host = "arbitrator",
+         .run_directory = directory,
+         .training = &trainer::linked_module()},
         {});
     if (!outcome.succeeded)
       throw std::runtime_error("arbitrator: " + outcome.reason);

@@ -8,7 +8,7 @@
 namespace dynamix::policy {
 
 std::unique_ptr<learner> make_learner(const cluster::cluster_file& file, const std::vector<std::uint8_t>& saved) {
-  if (!cluster::decides_with_parameters(file.arbitrator.policy) || file.arbitrator.mode == cluster::policy_mode::infer)
+  if (!learns(file))
     return nullptr;
   std::unique_ptr<network_learner> made;
   if (file.arbitrator.policy == cluster::policy_kind::ppo_simple)

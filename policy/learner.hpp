@@ -5,8 +5,11 @@
 #include "cluster/cluster_file.hpp"
 #include "messages/types.hpp"
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace dynamix::policy {
 
@@ -23,9 +26,18 @@ public:
   virtual std::vector<std::uint8_t> save() const = 0;
 };
 
+/// Whether this run's policy has something to learn: not one without parameters, nor in mode `infer`.
+inline bool learns(const cluster::cluster_file& file) {
+  return cluster::decides_with_parameters(file.arbitrator.policy) &&
+         file.arbitrator.mode != cluster::policy_mode::infer;
+}
+
 /// `saved` is the result of `save`, or a policy's parameters alone, or empty for fresh ones from the seed; fresh ones
 /// equal those of make_controller. Throws std::invalid_argument when they do not fit. Null when nothing is to be
-/// learned: a policy without parameters, or mode `infer`.
+/// learned (`learns`). Of the part that learns, which needs Torch: who only decides gets it from a module
+/// (trainer/training_module.hpp).
 std::unique_ptr<learner> make_learner(const cluster::cluster_file& file, const std::vector<std::uint8_t>& saved);
+using learner_maker =
+    std::function<std::unique_ptr<learner>(const cluster::cluster_file&, const std::vector<std::uint8_t>&)>;
 
 } // namespace dynamix::policy

@@ -28,7 +28,7 @@ void thin(std::vector<messages::trajectory>& rollout, std::uint64_t turn) {
 } // namespace
 
 policy_training::policy_training(std::vector<scenario> scenarios, policy_training_options options,
-                                 const std::vector<std::uint8_t>& saved)
+                                 const policy::learner_maker& make, const std::vector<std::uint8_t>& saved)
     : scenarios_(std::move(scenarios)), options_(options) {
   if (scenarios_.empty())
     throw std::invalid_argument("there is no scenario to train on");
@@ -36,7 +36,7 @@ policy_training::policy_training(std::vector<scenario> scenarios, policy_trainin
     each.file.arbitrator.mode = cluster::policy_mode::train;
   auto file = scenarios_.front().file;
   file.seed = options_.seed;
-  learner_ = policy::make_learner(file, saved);
+  learner_ = make(file, saved);
   if (learner_ == nullptr)
     throw std::invalid_argument("\"" + std::string(cluster::to_string(file.arbitrator.policy)) +
                                 "\" learns nothing; choose ppo, ppo-add or ppo-simple");

@@ -32,10 +32,11 @@ public:
   /// An environment that gave no rollout within so many horizons (its runs are shorter, or fail) sits the round out.
   static constexpr std::uint64_t horizons_most = 4;
 
-  /// The scenarios must agree on policy, actions, scales and the ppo section (see `align`). `saved`: what `save` gave,
-  /// to go on from there, or empty. Learner, counters and curve then go on exactly; the environments begin episodes
-  /// that were not seen before. Throws std::invalid_argument when it does not fit, or the policy has nothing to learn.
-  policy_training(std::vector<scenario> scenarios, policy_training_options options,
+  /// The scenarios must agree on policy, actions, scales and the ppo section (see `align`). `make` makes the learner.
+  /// `saved`: what `save` gave, to go on from there, or empty. Learner, counters and curve then go on exactly; the
+  /// environments begin episodes that were not seen before. Throws std::invalid_argument when it does not fit, or the
+  /// policy has nothing to learn.
+  policy_training(std::vector<scenario> scenarios, policy_training_options options, const policy::learner_maker& make,
                   const std::vector<std::uint8_t>& saved = {});
 
   /// One rollout of every environment, one update. Throws std::runtime_error when no environment gave a rollout.

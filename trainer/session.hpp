@@ -123,26 +123,27 @@ struct saved_checkpoint {
 };
 
 /// One worker's training over all its generations: the data set, the model and the state stay between them. To be used
-/// by one thread at a time.
+/// by one thread at a time. Its functions are virtual for those who get one from a module (trainer/training_module.hpp)
+/// and link no trainer.
 class session {
 public:
   /// Reads the data set, which takes a moment, unless the host only serves. Whatever is wrong is told by the first
   /// `train`. What the options point at and `time` must outlive the session.
   session(session_options options, clock& time);
-  ~session();
+  virtual ~session();
   session(const session&) = delete;
   session& operator=(const session&) = delete;
 
   /// Trains as `place` to the end of training or of the generation; a host that only serves sums for those who train.
   /// Blocks; never throws. Raising `stop` frees every wait; a call of `rendezvous` that is under way is waited for, so
   /// its store should know of the interruption, too. Enters the generation in `decisions`.
-  outcome train(const membership& place, exchange::store& rendezvous, decision_slot& decisions, observer& watcher,
-                exchange::interruption& stop);
+  virtual outcome train(const membership& place, exchange::store& rendezvous, decision_slot& decisions,
+                        observer& watcher, exchange::interruption& stop);
   /// Completed steps of the state in memory; 0 when there is none.
-  std::uint64_t steps() const;
+  virtual std::uint64_t steps() const;
   /// Writes a checkpoint of the last completed step under this host's name. For a worker that ends without a further
   /// generation.
-  saved_checkpoint save();
+  virtual saved_checkpoint save();
 
 private:
   struct body;

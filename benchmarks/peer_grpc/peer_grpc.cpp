@@ -8,7 +8,6 @@
 #include "node/launch/stop_signals.hpp"
 #include "simulator/scenario.hpp"
 #include "swarm/part.hpp"
-#include "trainer/compute_threads.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -74,7 +73,6 @@ int run(int argc, char** argv) {
   const auto file = node::load_cluster_file(arguments.cluster, std::cerr);
   if (!file)
     return 2;
-  trainer::set_compute_threads(1);
   return *server ? serve_star(*file) : run_part(arguments, *file);
 }
 

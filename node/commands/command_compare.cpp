@@ -2,7 +2,6 @@
 #include "node/commands/command.hpp"
 #include "node/experiments/compared_policies.hpp"
 #include "node/launch/stop_signals.hpp"
-#include "trainer/compute_threads.hpp"
 
 #include <memory>
 #include <ostream>
@@ -37,7 +36,6 @@ int compare(const compare_arguments& arguments, command_context& context) {
   comparison_inputs inputs;
   if (const int code = read_inputs(arguments, inputs, context.err); code != exit_done)
     return code;
-  trainer::set_compute_threads(1); // a policy's tensors are small, and the simulations have the cores
   live_output live(inputs.json ? context.err : context.out, output_style::detect());
   live.print(inputs.title());
   const auto made = compare_policies(arguments, inputs, live, signals.token());

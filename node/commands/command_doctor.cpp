@@ -5,8 +5,8 @@
 #include "node/launch/keys.hpp"
 #include "node/launch/probe.hpp"
 #include "node/reports/text.hpp"
+#include "node/training/loaded_trainer.hpp"
 #include "telemetry/survey.hpp"
-#include "trainer/session.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -56,20 +56,20 @@ finding blas() {
           "apt-get install libopenblas0-pthread"};
 }
 
-finding cuda() {
+finding cuda(const trainer::training_module& module) {
   const bool device = std::filesystem::exists("/dev/nvidiactl");
-  if (!DYNAMIX_TORCH_CUDA)
+  if (!module.torch_has_cuda())
     return {"CUDA", false,
-            std::string("LibTorch ") + DYNAMIX_TORCH_VERSION + " is built without it" +
+            "LibTorch " + module.torch_version() + " is built without it" +
                 (device ? ", although there is an NVIDIA device" : ", and no NVIDIA device is seen") +
                 "; build against an upstream LibTorch with CUDA (CMAKE_PREFIX_PATH) to use one"};
   return {"CUDA", device,
           device ? "LibTorch has it, and there is an NVIDIA device" : "LibTorch has it, but no NVIDIA device is seen"};
 }
 
-finding data_set() {
+finding data_set(const trainer::training_module& module) {
   const cluster::cluster_file defaults;
-  const auto problem = trainer::preflight(defaults).message;
+  const auto problem = module.preflight(defaults).message;
   if (problem.empty())
     return {"Fashion-MNIST", true, defaults.training.data_path};
   return {"Fashion-MNIST", false, problem + "; apt-get install dataset-fashion-mnist"};
@@ -103,10 +103,15 @@ std::vector<finding> examine() {
                      .good = source.level != messages::signal_source::none,
                      .detail = source.source + ": " + source.detail,
                      .command = source.command});
-  found.push_back({"LibTorch", true, DYNAMIX_TORCH_VERSION});
-  found.push_back(cuda());
+  const auto& loaded = own_trainer();
+  if (loaded.module == nullptr) {
+    found.push_back({"trainer", false, loaded.problem + "; agents and arbitrators that only decide need none"});
+    return found;
+  }
+  found.push_back({"LibTorch", true, loaded.module->torch_version()});
+  found.push_back(cuda(*loaded.module));
   found.push_back(blas());
-  found.push_back(data_set());
+  found.push_back(data_set(*loaded.module));
   return found;
 }
 

@@ -7,7 +7,6 @@
 #include "node/launch/stop_signals.hpp"
 #include "node/reports/text.hpp"
 #include "storage/atomic_file.hpp"
-#include "trainer/compute_threads.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -136,7 +135,6 @@ int run_experiment(experiment_arguments arguments, command_context& context) {
       return code;
     }
   }
-  trainer::set_compute_threads(1); // a policy's tensors are small, and the simulations have the cores
   live_output live(context.out, output_style::detect());
   live.print(read.of.title);
   std::vector<part_tables> tables;

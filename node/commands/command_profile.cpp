@@ -4,9 +4,9 @@
 #include "node/launch/live_output.hpp"
 #include "node/reports/commit.hpp"
 #include "node/reports/text.hpp"
+#include "node/training/loaded_trainer.hpp"
 #include "simulator/device_profile.hpp"
 #include "storage/atomic_file.hpp"
-#include "trainer/step_time_measurement.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -126,15 +126,18 @@ int measure_profile(const profile_arguments& arguments, command_context& context
   if (!file)
     return exit_refused;
   cluster::make_paths_absolute(*file);
+  const auto& loaded = own_trainer();
+  if (loaded.module == nullptr)
+    return refuse(context.err, loaded.problem);
   trainer::steady_clock time;
   trainer::step_time_measurement measured;
   {
     live_output live(arguments.json ? context.err : context.out, output_style::detect());
-    measured = trainer::measure_step_times({.training = file->training,
-                                            .seed = file->seed,
-                                            .batches = arguments.batches,
-                                            .seconds_per_batch = arguments.seconds},
-                                           time, [&](const std::string& line) { live.progress(line); });
+    measured = loaded.module->measure_step_times({.training = file->training,
+                                                  .seed = file->seed,
+                                                  .batches = arguments.batches,
+                                                  .seconds_per_batch = arguments.seconds},
+                                                 time, [&](const std::string& line) { live.progress(line); });
   }
   if (!measured.problem.empty()) {
     context.err << "dynamix-node: error: " << measured.problem << "\n";

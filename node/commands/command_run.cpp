@@ -18,12 +18,12 @@
 #include "node/reports/commit.hpp"
 #include "node/reports/results.hpp"
 #include "node/reports/text.hpp"
+#include "node/training/loaded_trainer.hpp"
 #include "storage/atomic_file.hpp"
 #include "telemetry/kernel_session.hpp"
 #include "telemetry/logging.hpp"
 #include "telemetry/privileges.hpp"
 #include "trainer/checkpoint.hpp"
-#include "trainer/session.hpp"
 
 #include <spdlog/spdlog.h>
 
@@ -33,9 +33,12 @@
 #include <filesystem>
 #include <fmt/core.h>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <utility>
 #include <vector>
+
+extern "C" void MallocExtension_ReleaseFreeMemory() __attribute__((weak)); // of tcmalloc, where that is linked
 
 namespace dynamix::node {
 namespace {
@@ -176,6 +179,9 @@ std::shared_ptr<telemetry::kernel_session> start_measuring(const actors::host_op
                   : telemetry::open_kernel_session(actors::control_ports(options));
   if (const auto problem = telemetry::drop_privileges(); !problem.empty())
     spdlog::warn("privileges_kept reason=\"{}\"", problem);
+  // Loading kernel programs takes a dozen MiB for a moment, which the allocator would keep.
+  if (MallocExtension_ReleaseFreeMemory != nullptr)
+    MallocExtension_ReleaseFreeMemory();
   return session;
 }
 
@@ -264,6 +270,21 @@ std::shared_ptr<const cluster::host> find_guest(const cluster::cluster_file& fil
   return std::make_shared<const cluster::host>(cluster::host{.name = arguments.name, .address = address});
 }
 
+/// Loads what trains where this host trains or learns, and has it look at what its worker would train.
+std::optional<cluster::file_error> find_trainer(actors::host_options& options) {
+  if (!options.trains() && !options.learns())
+    return std::nullopt;
+  const auto& file = *options.file;
+  const auto& loaded = own_trainer();
+  if (loaded.module == nullptr)
+    return options.trains() ? cluster::error_at(file, "training.trainer", loaded.problem) : refuse_learning(file);
+  options.training = loaded.module;
+  if (!options.trains() || !options.own()->has(cluster::role::worker))
+    return std::nullopt;
+  const auto found = loaded.module->preflight(file);
+  return found.message.empty() ? std::nullopt : std::optional(cluster::error_at(file, found.field, found.message));
+}
+
 int run(const run_arguments& arguments, command_context& context) {
   const stop_signals signals; // before any other thread
   auto loaded = load_cluster_file(arguments.cluster, context.err, changes_of(arguments.set));
@@ -289,10 +310,9 @@ int run(const run_arguments& arguments, command_context& context) {
   if (host->has(cluster::role::arbitrator))
     if (const auto refused = dashboard::refuse_access(*file, host->name))
       return refuse_at(context.err, cluster::error_at(*file, refused.field, refused.reason));
-  const bool for_client = file->training.trainer == cluster::trainer_kind::client;
-  if (host->has(cluster::role::worker) && !arguments.without_worker && !for_client)
-    if (const auto found = trainer::preflight(*file); !found.message.empty())
-      return refuse_at(context.err, cluster::error_at(*file, found.field, found.message));
+  options.without_worker = arguments.without_worker;
+  if (const auto refused = find_trainer(options))
+    return refuse_at(context.err, *refused);
 
   const bool resume = !arguments.resume.empty();
   const run_directory run(resume ? arguments.resume : arguments.out.empty() ? default_run_path(*file) : arguments.out);
@@ -301,7 +321,6 @@ int run(const run_arguments& arguments, command_context& context) {
   options.run_directory = run.path();
   options.version = program_version();
   options.trace = arguments.trace;
-  options.without_worker = arguments.without_worker;
   if (arguments.swarm_processes > 0)
     options.stand_ins = swarm_stand_ins(*file, arguments.swarm_processes);
   if (const auto reason = find_agent_sockets(arguments.agent_sockets, run, options); !reason.empty())

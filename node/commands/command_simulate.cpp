@@ -9,7 +9,6 @@
 #include "node/reports/report.hpp"
 #include "node/reports/results.hpp"
 #include "node/reports/text.hpp"
-#include "trainer/compute_threads.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -240,7 +239,6 @@ int simulate_cluster(const simulate_arguments& arguments, command_context& conte
       file.arbitrator.mode == cluster::policy_mode::infer)
     context.err << "dynamix-node: warning: arbitrator.mode is \"infer\" without a policy file: the policy stays as "
                    "random as its seed\n";
-  trainer::set_compute_threads(1); // the policy's tensors are small
   return run_seeds(arguments, scenarios.front(), parameters, signals.token(), context);
 }
 

@@ -7,9 +7,9 @@
 #include "node/launch/stop_signals.hpp"
 #include "node/reports/commit.hpp"
 #include "node/reports/text.hpp"
+#include "node/training/loaded_trainer.hpp"
 #include "simulator/policy_training.hpp"
 #include "simulator/trace_training.hpp"
-#include "trainer/compute_threads.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -58,7 +58,7 @@ std::unique_ptr<simulator::resumable_training> begin_training(const train_argume
         scenarios,
         simulator::trace_training_options{common, arguments.updates, arguments.mask_traces, arguments.learner == "ppo"},
         saved);
-  return std::make_unique<simulator::policy_training>(scenarios, common, saved);
+  return std::make_unique<simulator::policy_training>(scenarios, common, make_learner, saved);
 }
 
 /// One training with its files.
@@ -226,7 +226,6 @@ int train_policy(const train_arguments& arguments, command_context& context) {
   if (const int code = prepare(arguments, files, origin, saved, context.err); code != exit_done)
     return code;
 
-  trainer::set_compute_threads(1); // the tensors are small, and the environments have the cores
   live_output live(context.out, output_style::detect());
   std::optional<training_run> run;
   try {

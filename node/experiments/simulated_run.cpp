@@ -1,7 +1,7 @@
 #include "node/experiments/simulated_run.hpp"
 
 #include "node/experiments/simulated_ledger.hpp"
-#include "policy/learner.hpp"
+#include "node/training/loaded_trainer.hpp"
 #include "simulator/random_stream.hpp"
 #include "storage/atomic_file.hpp"
 
@@ -50,6 +50,8 @@ std::optional<cluster::file_error> load_parameters(const cluster::cluster_file& 
                                                    std::vector<std::uint8_t>& parameters) {
   constexpr const char* field = "arbitrator.policy_file";
   parameters.clear();
+  if (auto refused = refuse_learning(file))
+    return refused;
   const auto path = cluster::resolve_path(file, file.arbitrator.policy_file);
   if (path.empty() || !cluster::has_parameters(file.arbitrator.policy))
     return std::nullopt;
@@ -68,7 +70,7 @@ std::optional<cluster::file_error> load_parameters(const cluster::cluster_file& 
 simulated_run simulate(const simulation_options& options) {
   const auto& file = options.scenario.file;
   simulator::simulation run(options.scenario, options.parameters, file.seed);
-  const auto learner = policy::make_learner(file, options.parameters);
+  const auto learner = make_learner(file, options.parameters);
   run_recorder recorder(file);
   ledger::decision_summary counted;
   std::optional<simulated_ledger> ledger;

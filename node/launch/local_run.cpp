@@ -7,8 +7,8 @@
 #include "node/launch/port_check.hpp"
 #include "node/reports/report.hpp"
 #include "node/reports/results.hpp"
+#include "node/training/loaded_trainer.hpp"
 #include "telemetry/cgroup.hpp"
-#include "trainer/session.hpp"
 
 #include <filesystem>
 #include <fmt/core.h>
@@ -39,7 +39,10 @@ std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file
     errors.push_back(cluster::error_at(file, refused.field, refused.reason));
   if (file.training.trainer == cluster::trainer_kind::client)
     return errors;
-  if (const auto found = trainer::preflight(file); !found.message.empty())
+  const auto& loaded = own_trainer();
+  if (loaded.module == nullptr)
+    errors.push_back(cluster::error_at(file, "training.trainer", loaded.problem));
+  else if (const auto found = loaded.module->preflight(file); !found.message.empty())
     errors.push_back(cluster::error_at(file, found.field, found.message));
   return errors;
 }

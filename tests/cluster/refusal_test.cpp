@@ -4,6 +4,7 @@
 #include "tests/cluster/trial.hpp"
 
 #include <arpa/inet.h>
+#include <cstdlib>
 #include <filesystem>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -72,6 +73,19 @@ protected:
     ASSERT_EQ(storage::write_file_atomically(path, bytes), "");
   }
 };
+
+TEST_F(Refusal, SaysWhatToInstallWhereNothingTrains) {
+  write_file({});
+  ASSERT_EQ(::setenv("DYNAMIX_TRAINER", "/nowhere/libdynamix-trainer.so", 1), 0);
+  expect_refusal_by_local("there is no /nowhere/libdynamix-trainer.so; install the package dynamix-trainer");
+  const auto worker = start_host("w0").wait();
+  EXPECT_EQ(worker.code, 2);
+  EXPECT_THAT(worker.output, HasSubstr("install the package dynamix-trainer"));
+  const auto hub = start_host("hub").wait();
+  EXPECT_EQ(hub.code, 2) << "its policy learns";
+  EXPECT_THAT(hub.output, HasSubstr("arbitrator.mode is \"train\""));
+  ::unsetenv("DYNAMIX_TRAINER");
+}
 
 TEST_F(Refusal, OfAPortInUse) {
   write_file({});

@@ -5,6 +5,7 @@
 #include "tests/unit/trainer/temporary_directory.hpp"
 
 #include <gmock/gmock.h>
+#include <spdlog/fmt/fmt.h>
 
 namespace dynamix::actors {
 namespace {

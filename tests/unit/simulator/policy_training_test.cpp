@@ -18,7 +18,7 @@ policy_training_options small(std::uint32_t jobs = 1, std::uint64_t seed = 1) {
 }
 
 std::vector<std::uint8_t> train_rounds(policy_training_options options, int rounds) {
-  policy_training training({small_cluster(4), small_cluster(3)}, options);
+  policy_training training({small_cluster(4), small_cluster(3)}, options, policy::make_learner);
   for (int i = 0; i < rounds; ++i)
     training.run_round();
   return training.save();
@@ -42,14 +42,16 @@ TEST(PolicyTraining, LearnsTheSameForASeedOnAnyNumberOfThreads) {
 }
 
 TEST(PolicyTraining, GivesEveryScenarioTheSameNumberOfEnvironments) {
-  EXPECT_EQ(policy_training({small_cluster(), small_cluster(), small_cluster()}, small()).environments(), 6U);
-  EXPECT_EQ(policy_training({small_cluster(), small_cluster()}, small()).environments(), 4U);
+  EXPECT_EQ(policy_training({small_cluster(), small_cluster(), small_cluster()}, small(), policy::make_learner)
+                .environments(),
+            6U);
+  EXPECT_EQ(policy_training({small_cluster(), small_cluster()}, small(), policy::make_learner).environments(), 4U);
 }
 
 TEST(PolicyTraining, BeginsTheNextEpisodeWhereOneHasEnded) {
   auto brief = small_cluster();
   brief.file.training.epochs = 1; // some 30 windows of 4 x 32 x 5 samples, fewer as batch sizes grow
-  policy_training training({brief}, small());
+  policy_training training({brief}, small(), policy::make_learner);
   training.run_round();
   EXPECT_EQ(training.episodes(), 4U);
   for (int i = 0; i < 8; ++i)
@@ -62,12 +64,12 @@ TEST(PolicyTraining, BeginsTheNextEpisodeWhereOneHasEnded) {
 TEST(PolicyTraining, SaysThatRunsAreTooShortForARollout) {
   auto brief = small_cluster();
   brief.file.training.epochs = 0.1;
-  policy_training training({brief}, small());
+  policy_training training({brief}, small(), policy::make_learner);
   EXPECT_THAT(refusal([&] { training.run_round(); }), HasSubstr("no environment gave a rollout of ppo.horizon = 8"));
 }
 
 TEST(PolicyTraining, LearnsFromAFewWorkersOfALargeCluster) {
-  policy_training training({small_cluster(30)}, {.environments = 1});
+  policy_training training({small_cluster(30)}, {.environments = 1}, policy::make_learner);
   for (int i = 0; i < 3; ++i) {
     const auto point = training.run_round();
     EXPECT_GE(point.transitions, 7 * 8) << "every fourth of 30 workers, a horizon of 8";
@@ -76,7 +78,7 @@ TEST(PolicyTraining, LearnsFromAFewWorkersOfALargeCluster) {
 }
 
 TEST(PolicyTraining, NotesWhatAnUpdateWasLike) {
-  policy_training training({small_cluster()}, small());
+  policy_training training({small_cluster()}, small(), policy::make_learner);
   EXPECT_TRUE(training.curve().empty());
   const auto point = training.run_round();
   EXPECT_EQ(point.update, 1);
@@ -89,7 +91,7 @@ TEST(PolicyTraining, NotesWhatAnUpdateWasLike) {
 }
 
 TEST(PolicyTraining, KeepsTheBestOfTheValidatedVersions) {
-  policy_training training({small_cluster()}, small());
+  policy_training training({small_cluster()}, small(), policy::make_learner);
   EXPECT_EQ(training.best(), nullptr);
   EXPECT_TRUE(training.record({.against_goodput = 0.8, .against_static = 2}));
   EXPECT_EQ(training.best()->update, 0) << "the fresh policy";
@@ -102,13 +104,13 @@ TEST(PolicyTraining, KeepsTheBestOfTheValidatedVersions) {
 }
 
 TEST(PolicyTraining, GoesOnFromWhatWasSaved) {
-  policy_training first({small_cluster()}, small());
+  policy_training first({small_cluster()}, small(), policy::make_learner);
   first.run_round();
   first.record({.against_goodput = 0.9, .against_static = 2});
   first.run_round();
   const auto saved = first.save();
 
-  policy_training second({small_cluster()}, small(), saved);
+  policy_training second({small_cluster()}, small(), policy::make_learner, saved);
   EXPECT_EQ(second.save(), saved) << "parameters, Adam's moments, the generator, counters and curve";
   EXPECT_EQ(second.current(), first.current());
   EXPECT_EQ(second.updates(), 2U);
@@ -122,14 +124,16 @@ TEST(PolicyTraining, GoesOnFromWhatWasSaved) {
 
 TEST(PolicyTraining, RefusesWhatItCannotGoOnFrom) {
   const std::vector<scenario> scenarios = {small_cluster()};
-  const policy_training training(scenarios, small());
-  EXPECT_THAT(refusal([&] { policy_training(scenarios, small(), training.current().parameters); }),
-              HasSubstr("a policy, not a training"));
-  EXPECT_NE(refusal([&] { policy_training(scenarios, small(), {1, 2, 3, 4, 5, 6, 7, 8}); }), "");
+  const policy_training training(scenarios, small(), policy::make_learner);
+  EXPECT_THAT(
+      refusal([&] { policy_training(scenarios, small(), policy::make_learner, training.current().parameters); }),
+      HasSubstr("a policy, not a training"));
+  EXPECT_NE(refusal([&] { policy_training(scenarios, small(), policy::make_learner, {1, 2, 3, 4, 5, 6, 7, 8}); }), "");
   auto untaught = small_cluster();
   untaught.file.arbitrator.policy = cluster::policy_kind::goodput;
-  EXPECT_THAT(refusal([&] { policy_training({untaught}, small()); }), HasSubstr("\"goodput\" learns nothing"));
-  EXPECT_THAT(refusal([&] { policy_training({}, small()); }), HasSubstr("no scenario"));
+  EXPECT_THAT(refusal([&] { policy_training({untaught}, small(), policy::make_learner); }),
+              HasSubstr("\"goodput\" learns nothing"));
+  EXPECT_THAT(refusal([&] { policy_training({}, small(), policy::make_learner); }), HasSubstr("no scenario"));
 }
 
 TEST(PolicyTraining, BringsScenariosInLineWithTheFirst) {
@@ -153,7 +157,7 @@ double rise(std::uint64_t seed) {
   constexpr std::size_t third = 10;
   auto scenario = small_cluster();
   scenario.file.ppo.learning_rate = 0.001;
-  policy_training training({scenario}, {.seed = seed, .environments = 8, .jobs = 2});
+  policy_training training({scenario}, {.seed = seed, .environments = 8, .jobs = 2}, policy::make_learner);
   training.run_round();
   double first = 0;
   double last = 0;

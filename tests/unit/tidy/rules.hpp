@@ -49,8 +49,8 @@ std::vector<finding> find_forbidden_arrows(const source_tree& tree);
 /// ours, only by:
 ///
 ///     CAF          actors/, messages/serialization.*, and their tests and benchmarks
-///     Torch        trainer/, policy/, and their tests, benchmarks; the SDK's client/torch*.hpp with their tests, and
-///                  examples/
+///     Torch        trainer/, the learners of policy/, and their tests, benchmarks; the SDK's client/torch*.hpp with
+///                  their tests, and examples/
 ///     c10d, Gloo   benchmarks, the tests of client/torch*.hpp, examples/
 ///     Cap'n Proto  messages/ and its tests
 ///     libraft      replication/ and its tests
