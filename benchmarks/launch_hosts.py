@@ -5,7 +5,7 @@
     sudo benchmarks/launch_hosts.py --program build/release/node/dynamix-node --hosts 64 --waiting
 
 All hosts share this machine's cores: with --waiting their processes only wait, so that what is left is launch's own work
-and ssh's; without it each loads Torch, half a second of a core. The processes are agents (`trainer = "client"`), which need no cores to train with. Prints seconds from the call to the
+and ssh's. The processes are agents (`trainer = "client"`), which need no cores to train with. Prints seconds from the call to the
 first and to the last process's start and until all agents listen, and from Ctrl-C to the end of all. Needs root, sshd
 and iproute2; everything is in namespaces that end with it.
 """
