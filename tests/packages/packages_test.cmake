@@ -16,8 +16,8 @@ foreach(round first second)
 endforeach()
 file(GLOB packages RELATIVE ${WORK}/first ${WORK}/first/*.deb)
 list(LENGTH packages count)
-if(NOT count EQUAL 4)
-  message(FATAL_ERROR "there should be four packages: ${packages}")
+if(NOT count EQUAL 5)
+  message(FATAL_ERROR "there should be five packages: ${packages}")
 endif()
 foreach(package ${packages})
   file(SHA256 ${WORK}/first/${package} first)
@@ -28,7 +28,7 @@ foreach(package ${packages})
   run(ignored dpkg-deb -x ${WORK}/first/${package} ${WORK}/unpacked)
 endforeach()
 
-foreach(file bin/dynamix-node bin/dynamix share/man/man1/dynamix-node-local.1.gz share/bash-completion/completions/dynamix-node
+foreach(file bin/dynamix-node bin/dynamix lib/dynamix/libdynamix-trainer.so share/man/man1/dynamix-node-local.1.gz share/bash-completion/completions/dynamix-node
         share/dynamix/policies/ppo.dynamix share/doc/dynamix-node/docs/cluster-file.md share/doc/dynamix-node/docs/images/live-page.png
         share/doc/dynamix-node/deployments/slurm/README.md lib/python3/dist-packages/dynamix/__init__.py include/dynamix/dynamix.h)
   if(NOT EXISTS ${WORK}/unpacked/usr/${file})
