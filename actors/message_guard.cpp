@@ -20,8 +20,17 @@ namespace {
 namespace basp = caf::io::basp;
 using caf::io::basp::message_type;
 
-/// Two messages and what stands around them.
+/// Two messages and what stands around them: of an arbitrator of a tree, which sends policies and windows of thousands.
 constexpr std::size_t payload_bytes_max = 2 * messages::max_frame_words * sizeof(std::uint64_t) + 65536;
+/// Of all other hosts: the largest operation on a store, with each key as long as may be.
+constexpr std::size_t small_payload_bytes_max = 8U << 20;
+/// The node's id, the application's name, and the gateway's interface.
+constexpr std::size_t handshake_bytes_max = 16384;
+/// What a host may make this one hold of payloads that are still coming, over all of its links.
+constexpr std::size_t held_bytes_max = 2 * payload_bytes_max;
+constexpr std::size_t small_held_bytes_max = 2 * small_payload_bytes_max;
+/// Room that a link is given before a byte has come.
+constexpr std::size_t part_bytes = 65536;
 constexpr std::chrono::minutes between_lines{1};
 constexpr const char* malformed = "it is malformed";
 
@@ -243,15 +252,32 @@ message_guard::verdict message_guard::judge(caf::io::connection_handle connectio
     reason = malformed;
     if (!source(header))
       found = judge_header(from->second, header, reason);
+    claimed_ = header.payload_len;
   }
   if (found != verdict::pass && !reason.empty())
     refused_->add(from->second.host, found == verdict::cut ? "frame" : "message", reason);
   return found;
 }
 
+bool message_guard::hold(caf::io::connection_handle connection, std::size_t bytes) {
+  auto& from = peers_.at(connection);
+  std::size_t held = bytes;
+  for (const auto& [_, each] : peers_)
+    held += each.host == from.host ? each.held_bytes : 0;
+  if (held > (rules_->relays(from.host) ? held_bytes_max : small_held_bytes_max)) {
+    refused_->add(from.host, "frame", "its host has others that are still coming");
+    return false;
+  }
+  from.held_bytes += bytes;
+  return true;
+}
+
 message_guard::verdict message_guard::judge_header(const peer& from, const basp::header& header,
                                                    std::string& reason) const {
-  if (header.payload_len > payload_bytes_max)
+  const auto most = basp::is_handshake(header)  ? handshake_bytes_max
+                    : rules_->relays(from.host) ? payload_bytes_max
+                                                : small_payload_bytes_max;
+  if (header.payload_len > most)
     reason = fmt::format("it claims {} bytes", header.payload_len);
   else if (header.payload_len == 0 && header.operation != message_type::heartbeat)
     reason = malformed;
@@ -375,43 +401,84 @@ void guarded_broker::use(std::shared_ptr<const authority> rules, std::shared_ptr
 }
 
 caf::behavior guarded_broker::make_behavior() {
-  auto behind = basp_broker::make_behavior();
-  using verdict = message_guard::verdict;
-  const caf::message_handler guard{[this, behind](caf::io::new_data_msg& frame) mutable {
-                                     const auto found = judge(frame);
-                                     if (found == verdict::cut)
-                                       return cut(frame.handle);
-                                     if (found == verdict::drop) // CAF reads a sign of life in its place
-                                       ctx[frame.handle].hdr.operation = message_type::heartbeat;
-                                     behind(current_mailbox_element()->content());
-                                   },
-                                   [this, behind](const caf::io::connection_closed_msg& closed) mutable {
+  behind_ = basp_broker::make_behavior();
+  const caf::message_handler guard{[this](caf::io::new_data_msg& frame) { take(frame); },
+                                   [this](const caf::io::connection_closed_msg& closed) {
+                                     held_.erase(closed.handle);
                                      if (guard_)
                                        guard_->remove(closed.handle);
-                                     behind(current_mailbox_element()->content());
+                                     behind_(current_mailbox_element()->content());
                                    }};
-  return guard.or_else(behind);
+  return guard.or_else(behind_);
 }
 
 void guarded_broker::learned_new_node_directly(const caf::node_id&, bool) {}
 
 void guarded_broker::learned_new_node_indirectly(const caf::node_id&) {}
 
+void guarded_broker::take(caf::io::new_data_msg& frame) {
+  if (auto fresh = links_->take(frame.handle); fresh && guard_)
+    guard_->add(frame.handle, std::move(*fresh));
+  if (held_.contains(frame.handle))
+    return take_part(frame.handle, frame.buf);
+  const bool is_header = !awaits_payload(frame.handle);
+  if (!judge(frame.handle, frame.buf))
+    return;
+  if (guard_ && is_header && guard_->claimed() > part_bytes) {
+    set_context(frame.handle); // it lives
+    held_[frame.handle] = {.header = frame.buf, .claimed = guard_->claimed(), .payload = {}};
+    return await_part(frame.handle);
+  }
+  behind_(current_mailbox_element()->content());
+}
+
+void guarded_broker::await_part(caf::io::connection_handle connection) {
+  const auto& frame = held_.at(connection);
+  const auto bytes = std::min(part_bytes, frame.claimed - frame.payload.size());
+  if (!guard_->hold(connection, bytes))
+    return cut(connection);
+  configure_read(connection, caf::io::receive_policy::exactly(bytes));
+}
+
+void guarded_broker::take_part(caf::io::connection_handle connection, const std::vector<char>& part) {
+  auto& payload = held_.at(connection).payload;
+  payload.insert(payload.end(), part.begin(), part.end());
+  if (payload.size() < held_.at(connection).claimed)
+    return await_part(connection);
+  auto whole = std::move(held_.extract(connection).mapped());
+  guard_->release(connection);
+  pass_on(connection, std::move(whole.header));
+  if (awaits_payload(connection) && judge(connection, whole.payload))
+    pass_on(connection, std::move(whole.payload));
+}
+
+void guarded_broker::pass_on(caf::io::connection_handle connection, std::vector<char> frame) {
+  auto content = caf::make_message(caf::io::new_data_msg{connection, std::move(frame)});
+  behind_(content);
+}
+
 void guarded_broker::cut(caf::io::connection_handle connection) {
+  held_.erase(connection);
   guard_->remove(connection);
   connection_cleanup(connection, caf::sec::runtime_error);
   close(connection);
 }
 
-message_guard::verdict guarded_broker::judge(const caf::io::new_data_msg& frame) {
-  auto fresh = links_->take(frame.handle);
+bool guarded_broker::awaits_payload(caf::io::connection_handle connection) const {
+  const auto known = ctx.find(connection);
+  return known != ctx.end() && known->second.cstate == basp::await_payload;
+}
+
+bool guarded_broker::judge(caf::io::connection_handle connection, const std::vector<char>& frame) {
   if (!guard_)
-    return message_guard::verdict::pass;
-  if (fresh)
-    guard_->add(frame.handle, std::move(*fresh));
-  const auto known = ctx.find(frame.handle);
-  const bool announced = known != ctx.end() && known->second.cstate == basp::await_payload;
-  return guard_->judge(frame.handle, announced ? &known->second.hdr : nullptr, frame.buf);
+    return true;
+  using verdict = message_guard::verdict;
+  const auto found = guard_->judge(connection, awaits_payload(connection) ? &ctx[connection].hdr : nullptr, frame);
+  if (found == verdict::cut)
+    cut(connection);
+  if (found == verdict::drop) // CAF reads a sign of life in its place
+    ctx[connection].hdr.operation = message_type::heartbeat;
+  return found != verdict::cut;
 }
 
 } // namespace dynamix::actors

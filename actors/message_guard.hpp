@@ -17,6 +17,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace dynamix::actors {
 
@@ -62,9 +63,17 @@ public:
   verdict judge(caf::io::connection_handle connection, const caf::io::basp::header* announced,
                 const std::vector<char>& frame);
 
+  /// Bytes of the payload that the header which was judged last announces.
+  std::size_t claimed() const { return claimed_; }
+  /// Bytes of a payload that has not come in whole are about to be held for this connection: false where those of all
+  /// links of its host come to more than it may make this one hold, and the link is to be cut.
+  bool hold(caf::io::connection_handle connection, std::size_t bytes);
+  void release(caf::io::connection_handle connection) { peers_.at(connection).held_bytes = 0; }
+
 private:
   struct peer : link_peer {
-    caf::node_id node; ///< its process, which its handshake has named; none: no handshake yet
+    caf::node_id node;          ///< its process, which its handshake has named; none: no handshake yet
+    std::size_t held_bytes = 0; ///< of a payload that has not come in whole
   };
 
   verdict judge_header(const peer& from, const caf::io::basp::header& header, std::string& reason) const;
@@ -80,9 +89,11 @@ private:
   std::shared_ptr<const authority> rules_;
   std::shared_ptr<refused_messages> refused_;
   std::map<caf::io::connection_handle, peer> peers_;
+  std::size_t claimed_ = 0;
 };
 
-/// CAF's broker behind a guard.
+/// CAF's broker behind a guard. CAF makes room for a payload as soon as a header claims one; so a header with a large
+/// one is held back until the payload is here, in a buffer that grows as its bytes come.
 class guarded_broker final : public caf::io::basp_broker {
 public:
   explicit guarded_broker(caf::actor_config& config) : basp_broker(config) {}
@@ -95,11 +106,26 @@ public:
   void learned_new_node_indirectly(const caf::node_id& node) override;
 
 private:
-  void cut(caf::io::connection_handle connection);
-  message_guard::verdict judge(const caf::io::new_data_msg& frame);
+  /// A header, and of its payload what has come.
+  struct held_frame {
+    std::vector<char> header;
+    std::size_t claimed = 0;
+    std::vector<char> payload;
+  };
 
+  void take(caf::io::new_data_msg& frame);
+  void take_part(caf::io::connection_handle connection, const std::vector<char>& part);
+  void await_part(caf::io::connection_handle connection);
+  void pass_on(caf::io::connection_handle connection, std::vector<char> frame);
+  void cut(caf::io::connection_handle connection);
+  bool awaits_payload(caf::io::connection_handle connection) const;
+  /// False where it is cut.
+  bool judge(caf::io::connection_handle connection, const std::vector<char>& frame);
+
+  caf::behavior behind_;               ///< CAF's own
   std::optional<message_guard> guard_; ///< none: whatever comes is passed on
   std::shared_ptr<new_links> links_;
+  std::map<caf::io::connection_handle, held_frame> held_;
 };
 
 } // namespace dynamix::actors

@@ -277,6 +277,19 @@ public:
     bytes.insert(bytes.end(), payload.begin(), payload.end());
     EXPECT_EQ(::send(plain_, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
   }
+  /// As many bytes of zero as the connection takes.
+  void send_zeros(std::size_t bytes) {
+    const std::vector<char> zeros(65536);
+    while (bytes > 0) {
+      pollfd waiting{.fd = plain_, .events = POLLOUT, .revents = 0};
+      if (::poll(&waiting, 1, 1000) != 1)
+        return;
+      const auto sent = ::send(plain_, zeros.data(), std::min(bytes, zeros.size()), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent <= 0)
+        return;
+      bytes -= static_cast<std::size_t>(sent);
+    }
+  }
   void shake_hands(const caf::node_id& as) { send({basp::message_type::client_handshake, 0, 0, 0, 0, 0}, as); }
   /// Whether ada closes the connection.
   bool ends() const {
@@ -423,6 +436,61 @@ TEST_F(LyingPeer, HandsOverActorsOfOthers) {
     self->request(host.gateway, patience, atom::hello_v, pack(said), of_ada);
     return host.comes_through([&] { return host.received->count("hello") > before; });
   });
+}
+
+constexpr std::uint32_t links_most = 63; ///< of a host, but for the one that it has
+constexpr std::size_t memory_kib_most = 65536;
+
+/// As many links as a host may have, each with 32 bytes that claim as much as a message may have.
+TEST_F(LyingPeer, ClaimsMemoryOnManyLinks) {
+  const auto claims = [](attacked& host, std::uint32_t links) {
+    const auto before = links::testing::resident_kib();
+    std::vector<std::unique_ptr<raw_frames>> all;
+    for (std::uint32_t link = 0; link < links; ++link) {
+      all.push_back(std::make_unique<raw_frames>(host));
+      all.back()->send({basp::message_type::client_handshake, 0, 30U << 20, 0, 0, 0});
+    }
+    links::testing::wait_until(
+        [&] { return host.refused() >= links || links::testing::resident_kib() > before + 2 * memory_kib_most; });
+    return links::testing::resident_kib() > before + memory_kib_most;
+  };
+  {
+    attacked unguarded(keys_.path(), false);
+    EXPECT_TRUE(claims(unguarded, 8));
+  }
+  attacked guarded(keys_.path(), true);
+  EXPECT_FALSE(claims(guarded, links_most));
+  EXPECT_GE(guarded.refused(), links_most);
+  EXPECT_TRUE(guarded.settles());
+}
+
+/// The same with bytes, of messages that never come to an end.
+TEST_F(LyingPeer, FillsMemoryOnManyLinks) {
+  attacked host(keys_.path(), true);
+  const auto before = links::testing::resident_kib();
+  std::vector<std::unique_ptr<raw_frames>> all;
+  for (std::uint32_t link = 0; link < links_most; ++link) {
+    all.push_back(std::make_unique<raw_frames>(host));
+    all.back()->shake_hands(host.ben().system().node());
+    all.back()->send({basp::message_type::direct_message, 0, 7U << 20, 0, 1, 1});
+    all.back()->send_zeros((7U << 20) - 1);
+  }
+  EXPECT_TRUE(links::testing::wait_until([&] { return host.refused() >= links_most - 3; }));
+  EXPECT_LT(links::testing::resident_kib(), before + memory_kib_most);
+  EXPECT_TRUE(host.settles());
+}
+
+TEST_F(LyingPeer, MaySendWhatIsLargeAndItsOwn) {
+  attacked host(keys_.path(), true);
+  const std::vector<std::uint8_t> large(1'000'000, 7);
+  caf::scoped_actor self(host.ben().system());
+  for (int round = 0; round < 40; ++round) // more, over time, than it may make ada hold at once
+    self->send(host.meeting_of_ada(), atom::apply_v,
+               pack(messages::store_operation{
+                   .verb = messages::store_verb::set, .keys = {"generation-4/present/0"}, .value = large}));
+  EXPECT_TRUE(host.settles());
+  EXPECT_EQ(host.in_meeting(messages::store_verb::get, "generation-4/present/0", {}).value, large);
+  EXPECT_EQ(host.refused(), 0U);
 }
 
 TEST_F(LyingPeer, StoresInCafsOwnServices) {
