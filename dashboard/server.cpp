@@ -364,7 +364,8 @@ daemon_handle server::shared::start_daemon(const links::credential& shown) {
   if (::getaddrinfo(options.listen.address.c_str(), std::to_string(options.listen.port).c_str(), &hints, &found) != 0)
     return {nullptr, MHD_stop_daemon};
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> address(found, ::freeaddrinfo);
-  unsigned int flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
+  // Not epoll: with half a record of a handshake libmicrohttpd 0.9.75 asks it again without end.
+  unsigned int flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
   if (found->ai_family == AF_INET6)
     flags |= MHD_USE_IPv6;
   std::vector<MHD_OptionItem> tls;

@@ -36,6 +36,18 @@ std::size_t resident_bytes() {
   return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
+/// Of all threads of this process, in which the server runs, as a share of one core.
+double busy_share(milliseconds window) {
+  const auto used = [] {
+    timespec spent{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
+    return static_cast<double>(spent.tv_sec) + 1e-9 * static_cast<double>(spent.tv_nsec);
+  };
+  const auto before = used();
+  std::this_thread::sleep_for(window);
+  return (used() - before) / std::chrono::duration<double>(window).count();
+}
+
 /// A connection that says what no client would.
 class raw_client {
 public:
@@ -409,6 +421,24 @@ TEST_F(EncryptedServer, StreamsAndCutsSilentClients) {
   });
   EXPECT_THAT(text, HasSubstr("\"kind\":\"window\""));
   wait_until([&] { return silent.is_cut() && hello.is_cut(); });
+}
+
+/// With epoll the page's thread asked for the rest again without end, and took a core.
+TEST_F(EncryptedServer, HalfARecordOfAHandshakeCostsNothing) {
+  auto options = encrypted();
+  options.write_timeout = std::chrono::seconds(60); // it is not cut meanwhile
+  options.connections.reading = std::chrono::seconds(60);
+  serve(options);
+  std::vector<raw_client> halves;
+  for (int i = 0; i < 8; ++i) {
+    halves.emplace_back(port_);
+    EXPECT_EQ(halves.back().send(std::string("\x16\x03\x01\x02\x00", 5)), 5U);
+  }
+  std::this_thread::sleep_for(milliseconds(200)); // the thread has read them
+  EXPECT_LT(busy_share(milliseconds(3000)), 0.2);
+  for (const auto& one : halves)
+    EXPECT_FALSE(one.is_cut()) << "it waited all the while";
+  EXPECT_TRUE(fetch("/healthz"));
 }
 
 TEST_F(EncryptedServer, TakesNewKeysByItself) {
