@@ -1,5 +1,6 @@
 #include "actors/membership.hpp"
 
+#include "actors/completion.hpp"
 #include "cluster/places.hpp"
 #include "messages/leave.hpp"
 #include "messages/validation.hpp"
@@ -24,8 +25,11 @@ constexpr std::size_t names_told = 32;
 constexpr std::uint64_t counter_believed_most = messages::max_counter / 32;
 constexpr std::uint64_t counter_ahead_most = 1U << 20;
 
-bool is_plausible(std::uint64_t said, std::uint64_t known) {
-  return said <= std::max(counter_believed_most, known + counter_ahead_most);
+/// Steps of a worker that nothing is known about: a step a millisecond for three months.
+constexpr std::uint64_t steps_believed_most = 1ULL << 33;
+
+bool is_plausible(std::uint64_t said, std::uint64_t known, std::uint64_t believed_most) {
+  return said <= std::max(believed_most, known + counter_ahead_most);
 }
 
 std::string joined(const std::vector<std::string_view>& names) {
@@ -76,7 +80,7 @@ messages::welcome membership::check_guest(const messages::hello& hello, double n
   if (hello.training)
     return refuse(welcome_verdict::unknown_host,
                   fmt::format("host {} trains under a rank that this arbitrator did not give it", hello.host));
-  if (!ending() && !find_place(now_seconds, state_, timeouts_))
+  if (!ending(now_seconds) && !find_place(now_seconds, state_, timeouts_))
     return refuse(welcome_verdict::unknown_host,
                   fmt::format("all {} places of the cluster are taken (cluster.workers_max is {})", places,
                               state_.members.size()));
@@ -111,10 +115,11 @@ messages::welcome membership::check(const messages::hello& hello, double now_sec
   }
   const bool same = found != state_.members.end() && found->incarnation == hello.incarnation;
   // Its farewell has overtaken it.
-  if (same && found->state == member_state::left)
-    return refuse(welcome_verdict::generation_closed, fmt::format("host {} has left", hello.host));
+  if (same && (found->state == member_state::left || found->state == member_state::failed))
+    return refuse(welcome_verdict::generation_closed,
+                  fmt::format("host {} has {}", hello.host, found->state == member_state::left ? "left" : "failed"));
   const bool departed = found != state_.members.end() && found->state == member_state::departed;
-  if ((ending() && !(same && found->present() && hello.training)) || departed)
+  if ((ending(now_seconds) && !(same && found->present() && hello.training)) || departed)
     return refuse(welcome_verdict::generation_closed,
                   fmt::format("training is over (finished: {}; failed: {}; lost: {})", names(member_state::departed),
                               names(member_state::failed), names(member_state::lost)));
@@ -187,12 +192,17 @@ messages::welcome membership::admit(const messages::hello& hello, double now_sec
 
 std::string membership::why_implausible(const messages::hello& hello) const {
   const auto newest = std::max({state_.generation, state_.floor, state_.heard_generation});
-  const auto steps = std::max(hello.attempted_steps, hello.checkpoint_steps);
-  if (is_plausible(hello.generation, newest) && is_plausible(hello.last_decision.term, highest_term_) &&
-      is_plausible(steps, std::max(state_.attempted_steps, state_.heard_steps)))
+  const auto known = std::max(state_.attempted_steps, state_.heard_steps);
+  // How far the generation that it trained in has got, its peers have told.
+  const bool trained = state_.generation > 0 && hello.generation > 0;
+  if (is_plausible(hello.generation, newest, counter_believed_most) &&
+      is_plausible(hello.last_decision.term, highest_term_, counter_believed_most) &&
+      is_plausible(hello.attempted_steps, known, trained ? 0 : steps_believed_most) &&
+      is_plausible(hello.checkpoint_steps, known, steps_believed_most))
     return "";
   return fmt::format("host {} reports generation {}, term {} and step {}, which is implausible", hello.host,
-                     hello.generation, hello.last_decision.term, steps);
+                     hello.generation, hello.last_decision.term,
+                     std::max(hello.attempted_steps, hello.checkpoint_steps));
 }
 
 std::string membership::why_implausible(const messages::heartbeat& sign) const {
@@ -225,10 +235,9 @@ bool membership::beat(const messages::heartbeat& sign, double now_seconds) {
   const bool first = one.state == member_state::training && sign.steps > state_.first_steps &&
                      state_.attempted_steps <= state_.first_steps;
   one.steps = sign.steps;
-  if (sign.steps > state_.attempted_steps) {
-    state_.attempted_steps = sign.steps;
-    state_.progress_seconds = now_seconds;
-  }
+  // Not only where it leads: one that says too much must not make the steps of all others none.
+  state_.progress_seconds = now_seconds;
+  state_.attempted_steps = std::max(state_.attempted_steps, sign.steps);
   return first;
 }
 
@@ -254,6 +263,7 @@ bool membership::departed(const messages::farewell& farewell, double now_seconds
   const auto how = farewell.succeeded                ? member_state::departed
                    : messages::tells_leave(farewell) ? member_state::left
                                                      : member_state::failed;
+  state_.members[farewell.rank].said_steps = farewell.steps;
   gone(farewell.rank, how, farewell.reason, now_seconds);
   return true;
 }
@@ -291,6 +301,8 @@ std::vector<membership_change> membership::next(double now_seconds) {
 void membership::apply(const membership_change& change, double now_seconds) {
   for (const auto& loss : change.lost)
     gone(loss.rank, member_state::lost, loss.detail, now_seconds);
+  for (const auto& fault : change.false_completions)
+    gone(fault.rank, member_state::failed, fault.detail, now_seconds);
   if (change.phase) {
     state_.phase = *change.phase;
     state_.phase_seconds = now_seconds;
@@ -337,6 +349,15 @@ bool membership::complete() const {
 
 std::string membership::over(double now_seconds) const {
   return why_over(now_seconds, state_, timeouts_);
+}
+
+bool membership::ending(double now_seconds) const {
+  return count_completion(now_seconds, state_, timeouts_).stands();
+}
+
+std::string membership::doubts() const {
+  const auto found = count_completion(0, state_, timeouts_); // before anybody's time to come back is over
+  return !found.decided && found.open > found.claims ? names(found.away) : "";
 }
 
 std::size_t membership::count(member_state state) const {

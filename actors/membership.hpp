@@ -40,7 +40,7 @@ struct member {
   std::uint64_t incarnation = 0; ///< 0: it has never come to this arbitrator
   std::uint64_t generation = 0;  ///< newest that it was placed in
   std::uint64_t steps = 0;       ///< completed, in memory
-  std::uint64_t said_steps = 0;  ///< in its newest hello
+  std::uint64_t said_steps = 0;  ///< in its newest hello, or its farewell
   std::uint64_t checkpoint_steps = 0;
   double seen_seconds = 0;            ///< last sign of life
   double since_seconds = 0;           ///< in this state
@@ -59,6 +59,7 @@ struct membership_state {
   bool fixed_group = false;                     ///< the training processes' group is their user's: all train or none
   double began_seconds = -1;                    ///< when it was first looked at
   std::optional<std::uint32_t> finished_before; ///< who finished training under an arbitrator before this one
+  bool stop_was_asked = false;                  ///< of all, by this arbitrator
   std::uint64_t generation = 0;                 ///< newest that was formed
   std::uint64_t floor = 0;                      ///< newest that is known to have been formed elsewhere
   std::vector<std::uint32_t> placed;            ///< its members
@@ -83,6 +84,7 @@ struct membership_change {
     std::string detail;
   };
   std::vector<loss> lost;
+  std::vector<loss> false_completions; ///< what they said does not count: they have failed
   std::optional<generation_phase> phase;
   std::string reason;       ///< of the phase
   bool unexplained = false; ///< as in membership_state
@@ -92,7 +94,7 @@ struct membership_change {
   std::uint64_t steps = 0;      ///< that the placement starts from
   std::uint64_t steps_lost = 0; ///< tried or completed in the generation before, and not among `steps`
 
-  bool empty() const { return lost.empty() && !phase && notices.empty() && !placement; }
+  bool empty() const { return lost.empty() && false_completions.empty() && !phase && notices.empty() && !placement; }
 };
 
 membership_change decide(double now_seconds, const membership_state& state, const cluster::timeouts& timeouts);
@@ -144,8 +146,13 @@ public:
   bool complete() const;
   /// Has state to go on from, and reports windows.
   bool trains(std::uint32_t rank) const { return !state_.members[rank].serves; }
-  /// Somebody has come to the end of training: nobody can join any more.
-  bool ending() const { return count(member_state::departed) > 0; }
+  /// Whoever ends from here on does as asked.
+  void stop_asked() { state_.stop_was_asked = true; }
+  /// The workers have come to the end of training, not only one that says so: nobody can join any more.
+  bool ending(double now_seconds) const;
+  /// Once the run is over: members that were lost and have never said that training is complete, on more machines than
+  /// those that have. Empty: it is complete by all that is known.
+  std::string doubts() const;
   /// Why the run is over: nobody is present, and nobody can still come. Empty: it is not.
   std::string over(double now_seconds) const;
   std::size_t count(member_state state) const;

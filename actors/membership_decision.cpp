@@ -1,9 +1,10 @@
-#include "actors/membership.hpp"
+#include "actors/completion.hpp"
 
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 namespace dynamix::actors {
 
@@ -106,7 +107,7 @@ std::optional<membership_change> change_phase(double now, const membership_state
 std::vector<std::pair<std::uint32_t, messages::generation_notice>>
 find_notices(double now, const membership_state& state, const cluster::timeouts& timeouts) {
   std::vector<std::pair<std::uint32_t, messages::generation_notice>> notices;
-  const bool over = std::ranges::count(state.members, member_state::departed, &member::state) > 0;
+  const bool over = count_completion(now, state, timeouts).stands();
   for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
     const auto& one = state.members[rank];
     if (!one.present() || (one.told_seconds && 1000 * (now - *one.told_seconds) <= timeouts.silence_ms))
@@ -178,6 +179,24 @@ std::uint32_t count_barren(const membership_state& state) {
   return state.phase != generation_phase::ending || std::ranges::any_of(state.placed, got_on) ? 0 : state.barren + 1;
 }
 
+/// Ahead of all others that came out of the same generation, which complete the same steps. Of two, either may be
+/// wrong.
+bool is_alone_ahead(const membership_state& state, const std::vector<std::uint32_t>& waiting, std::uint32_t rank) {
+  constexpr std::uint64_t ahead_most = 64; ///< an agent knows its client's steps a moment late
+  const auto& one = state.members[rank];
+  std::uint64_t others = state.first_steps;
+  std::size_t count = 0;
+  for (const auto each : waiting) {
+    const auto& other = state.members[each];
+    if (each == rank || other.serves || other.generation != one.generation ||
+        cluster::host_of(other.host) == cluster::host_of(one.host))
+      continue;
+    others = std::max(others, other.steps);
+    ++count;
+  }
+  return one.generation == state.generation && count >= 2 && one.steps > others + ahead_most;
+}
+
 std::optional<membership_change> form(double now, const membership_state& state, const cluster::timeouts& timeouts) {
   if (state.phase == generation_phase::running)
     return std::nullopt;
@@ -186,7 +205,9 @@ std::optional<membership_change> form(double now, const membership_state& state,
   for (std::uint32_t rank = 0; rank < state.members.size(); ++rank) {
     const auto& one = state.members[rank];
     const bool unsettled = one.state == member_state::training || one.state == member_state::awaited;
-    if (one.state == member_state::departed || (unsettled && is_placed(state, rank)))
+    // Who says that training is complete is right, or is found out.
+    const bool claims = one.state == member_state::departed && !one.serves;
+    if (claims || (unsettled && is_placed(state, rank)))
       return std::nullopt;
     if (one.state == member_state::waiting)
       waiting.push_back(rank);
@@ -196,15 +217,21 @@ std::optional<membership_change> form(double now, const membership_state& state,
   if (!workers || !is_time_to_form(now, state, timeouts, waiting) ||
       now - state.phase_seconds < barren_delay_seconds(barren))
     return std::nullopt;
-  const auto steps_of = [&](std::uint32_t rank) {
+  const auto steps_of = [&](std::uint32_t rank) -> std::uint64_t {
     const auto& one = state.members[rank];
+    // Who only serves has no state, and who says that it is far ahead of all others is not believed.
+    if (one.serves || is_alone_ahead(state, waiting, rank))
+      return 0;
     return one.steps > 0 ? one.steps : one.checkpoint_steps;
   };
+  const auto order_of = [&](std::uint32_t rank) {
+    const auto& one = state.members[rank];
+    const auto steps = steps_of(rank);
+    return std::tuple(steps, steps > 0 && one.steps > 0, !one.serves);
+  };
   // The furthest; of those, one that has it in memory; of those, the lowest rank.
-  const auto source = *std::ranges::max_element(waiting, [&](auto left, auto right) {
-    return std::pair(steps_of(left), state.members[left].steps) <
-           std::pair(steps_of(right), state.members[right].steps);
-  });
+  const auto source =
+      *std::ranges::max_element(waiting, [&](auto left, auto right) { return order_of(left) < order_of(right); });
   membership_change change;
   change.placement = messages::placement{.generation = newest + 1,
                                          .members = waiting,
@@ -246,7 +273,8 @@ std::string why_gone(const member& one) {
 membership_change decide(double now_seconds, const membership_state& state, const cluster::timeouts& timeouts) {
   membership_change change;
   change.lost = find_losses(now_seconds, state, timeouts);
-  if (!change.lost.empty())
+  change.false_completions = find_false_completions(now_seconds, state, timeouts);
+  if (!change.empty())
     return change;
   if (auto changed = change_phase(now_seconds, state, timeouts))
     return *changed;
@@ -282,6 +310,8 @@ std::string why_over(double now_seconds, const membership_state& state, const cl
     unused += !ended && (one.unused() || is_forgotten(now_seconds, state, timeouts, rank)) ? 1 : 0;
     last = std::max(last, one.since_seconds);
   }
+  if (finished > 0 && !count_completion(now_seconds, state, timeouts).stands())
+    return ""; // whoever was lost may come back, and want to go on
   if (finished > 0)
     return serving ? "" : "training has ended"; // those who serve are told so
   // Before training has begun, others may come to an open cluster.

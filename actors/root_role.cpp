@@ -2,6 +2,7 @@
 
 #include "actors/run_outcome.hpp"
 #include "messages/leave.hpp"
+#include "messages/validation.hpp"
 #include "telemetry/logging.hpp"
 
 #include <spdlog/fmt/fmt.h>
@@ -162,13 +163,8 @@ void root_role::take_farewell(const messages::farewell& farewell, std::function<
   if (!members_.departed(farewell, links_.now_seconds()))
     return answered(true);
   std::erase_if(farewells_, [&](const auto& said) { return said.rank == farewell.rank; }); // of an earlier life
-  // Should this leader die now, another must not wait for workers that have all ended.
-  if (messages::tells_completion(farewell) && !std::ranges::any_of(farewells_, messages::tells_completion))
-    keep(replication::training_ended{.generation = members_.generation(),
-                                     .rank = farewell.rank,
-                                     .cluster_digest = members_.cluster_digest()},
-         [] {});
   farewells_.push_back(farewell);
+  keep_completion();
   write_row(ledger::farewell{farewell});
   routes_.erase(farewell.rank);
   links_.disconnect(farewell.rank);
@@ -176,6 +172,32 @@ void root_role::take_farewell(const messages::farewell& farewell, std::function<
   links_.lose(farewell.rank);
   links_.look_soon(); // behind the answer, after which this host may end
   answered(true);
+}
+
+/// Should this leader die now, another must not wait for workers that have all ended.
+void root_role::keep_completion() {
+  const auto said = std::ranges::find_if(farewells_, messages::tells_completion);
+  if (said == farewells_.end() || !members_.ending(links_.now_seconds()) || std::exchange(completion_kept_, true))
+    return;
+  keep(replication::training_ended{.generation = members_.generation(),
+                                   .rank = said->rank,
+                                   .cluster_digest = members_.cluster_digest()},
+       [] {});
+}
+
+/// What it said of the end was believed by nobody: its farewell is that of a worker that has failed.
+void root_role::tell_false_completion(std::uint32_t rank, const std::string& detail) {
+  spdlog::error("completion_refused host={} rank={} reason=\"{}\"", host_of(rank), rank, detail);
+  for (auto& said : farewells_)
+    if (said.rank == rank) {
+      said.succeeded = false;
+      said.end = messages::farewell_end::failed;
+      said.reason = messages::fit_text(detail);
+      write_row(ledger::farewell{said});
+    }
+  write_row(ledger::event{ledger::event_kind::lost, host_of(rank), detail});
+  if (windows_)
+    pass_on(windows_->left(rank, links_.now_seconds()));
 }
 
 void root_role::take_evaluation(const messages::evaluation_report& evaluation) {
@@ -252,6 +274,7 @@ void root_role::look() {
       place({rank}, newest_);
   for (const auto& change : members_.next(links_.now_seconds()))
     carry_out(change);
+  keep_completion();
   look_whether_over();
   if (ended_)
     links_.dismiss_waiting(
@@ -261,6 +284,8 @@ void root_role::look() {
 void root_role::carry_out(const membership_change& change) {
   for (const auto& loss : change.lost)
     tell_loss(loss.rank, loss.detail);
+  for (const auto& fault : change.false_completions)
+    tell_false_completion(fault.rank, fault.detail);
   if (change.phase) {
     const bool ending = *change.phase == generation_phase::ending;
     spdlog::warn("generation_{} generation={} reason=\"{}\"", ending ? "ends" : "regroups", members_.generation(),
@@ -286,6 +311,7 @@ void root_role::carry_out(const membership_change& change) {
 void root_role::begin_generation(const membership_change& change) {
   // What was decided on a window that is trained again must not be taken for what is decided now.
   ++terms_;
+  completion_kept_ = false;
   raise_term();
   replication::generation_formed formed{.generation = change.placement->generation,
                                         .members = {},
@@ -334,6 +360,7 @@ void root_role::announce(const membership_change& change, const std::string& rea
 
 void root_role::stop() {
   stop_requested_ = true;
+  members_.stop_asked();
   links_.stop_all();
   look();
 }

@@ -72,6 +72,8 @@ private:
   void adopt_windows();
   void lose(std::uint32_t rank, const std::string& detail);
   void tell_loss(std::uint32_t rank, const std::string& detail);
+  void tell_false_completion(std::uint32_t rank, const std::string& detail);
+  void keep_completion();
 
   /// Does it once the journal keeps it, never if it does not.
   void keep(journal_content content, std::function<void()> action);
@@ -100,6 +102,7 @@ private:
   kept_actions kept_;
   std::uint64_t terms_ = 0; ///< each arbitrator that serves here and each generation has one of its own
   bool stop_requested_ = false;
+  bool completion_kept_ = false; ///< in the journal
 };
 
 } // namespace dynamix::actors

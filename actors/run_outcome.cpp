@@ -11,6 +11,9 @@ namespace dynamix::actors {
 part_outcome judge_run(const membership& members, const std::vector<messages::farewell>& farewells, bool stop_requested,
                        const std::string& why) {
   const auto succeeded = std::ranges::count(farewells, true, &messages::farewell::succeeded);
+  if (const auto doubts = members.doubts(); succeeded > 0 && !doubts.empty())
+    return {false, fmt::format("{} said that training was complete, and {}, who trained with it, were lost",
+                               members.names(member_state::departed), doubts)};
   if (succeeded > 0)
     return {true, static_cast<std::size_t>(succeeded) == members.state().members.size()
                       ? "all workers have finished"

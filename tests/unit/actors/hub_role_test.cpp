@@ -233,6 +233,42 @@ TEST_F(RootRole, EndsTheRunOnceAllWorkersHaveSaidFarewell) {
   EXPECT_TRUE(events->take().arbitrator->succeeded);
 }
 
+TEST_F(RootRole, GoesOnWithTheOthersWhereOneSaysAtItsFirstStepThatTrainingIsComplete) {
+  const auto say_farewell = [this](std::uint32_t rank, std::uint64_t steps) {
+    root->take_farewell(
+        {.host = fmt::format("w{}", rank), .rank = rank, .succeeded = true, .reason = "done", .steps = steps},
+        [](bool) {});
+    root->look();
+  };
+  say_farewell(0, 1);
+  for (std::uint32_t rank = 1; rank < 3; ++rank) {
+    auto said = hello_of(rank);
+    said.generation = said.steps = said.attempted_steps = 1;
+    say_hello(*root, said);
+  }
+  links.take();
+  links.now += timeouts.silence_ms / 1000.0 - 0.1;
+  root->look();
+  links.now += 0.2;
+  for (int round = 0; round < 3; ++round)
+    root->look();
+  EXPECT_THAT(links.take(), Contains("place 1,2 of 2 through \"\""));
+  EXPECT_FALSE(events->take().arbitrator);
+  const auto last_said = [this] {
+    messages::farewell said;
+    for (const auto& row : rows->rows)
+      if (const auto* entry = std::get_if<ledger::farewell>(&row.entry))
+        said = entry->farewell;
+    return said;
+  };
+  EXPECT_FALSE(last_said().succeeded) << "the ledger tells what became of its word";
+  say_farewell(1, 400);
+  say_farewell(2, 400);
+  ASSERT_TRUE(events->take().arbitrator);
+  EXPECT_TRUE(events->take().arbitrator->succeeded);
+  EXPECT_EQ(events->take().arbitrator->reason, "w1 and w2 finished");
+}
+
 TEST_F(RootRole, TellsWhoeverIsRefusedWhyAndKeepsThemOnlyWhereAPlaceMayBecomeFree) {
   auto said = hello_of(0);
   said.host = "guest";
@@ -382,8 +418,8 @@ TEST_F(RootOfATree, GuidesEachShardForItsWorkers) {
   for (std::uint32_t rank = 0; rank < 5; ++rank)
     known.workers.push_back({.rank = rank});
   root->guide(known);
-  EXPECT_THAT(links.take(), testing::UnorderedElementsAre(fmt::format("guide {} for 3 workers", home(0)),
-                                                          fmt::format("guide {} for 2 workers", home(3))));
+  EXPECT_THAT(links.take(), ::testing::UnorderedElementsAre(fmt::format("guide {} for 3 workers", home(0)),
+                                                            fmt::format("guide {} for 2 workers", home(3))));
 }
 
 class ShardRole : public HubRole {

@@ -364,7 +364,7 @@ TEST_F(Membership, StaysWithinWhatAMessageHoldsWhateverIsBelieved) {
   for (const auto* host : {"ada", "ben", "cy"}) {
     auto said = hello(host);
     said.generation = messages::max_counter / 32;
-    said.steps = said.attempted_steps = messages::max_counter / 32;
+    said.steps = said.attempted_steps = 1ULL << 33;
     said.last_decision = {.term = messages::max_counter / 32, .window = 1};
     ASSERT_EQ(admit(said).verdict, messages::welcome_verdict::accepted);
   }
@@ -372,10 +372,10 @@ TEST_F(Membership, StaysWithinWhatAMessageHoldsWhateverIsBelieved) {
   ASSERT_TRUE(formed);
   EXPECT_LT(formed->generation, messages::max_counter);
   // They go on from there.
-  complete_steps(messages::max_counter / 32 + 5);
+  complete_steps((1ULL << 33) + 5);
   auto again = hello("ada");
   again.generation = formed->generation;
-  again.steps = again.attempted_steps = messages::max_counter / 32 + 5;
+  again.steps = again.attempted_steps = (1ULL << 33) + 5;
   EXPECT_EQ(admit(again).verdict, messages::welcome_verdict::accepted);
 }
 

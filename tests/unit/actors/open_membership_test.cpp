@@ -70,9 +70,11 @@ TEST_F(OpenMembership, TellsOneWithoutAPlaceThatTrainingIsOver) {
   admit(hello("other"));
   EXPECT_EQ(admit(hello("third")).verdict, welcome_verdict::unknown_host);
   depart("ada");
+  EXPECT_EQ(admit(hello("third")).verdict, welcome_verdict::unknown_host) << "one that says so is not enough";
+  depart("ben");
   const auto refused = admit(hello("third"));
   EXPECT_EQ(refused.verdict, welcome_verdict::generation_closed);
-  EXPECT_THAT(refused.detail, HasSubstr("training is over (finished: ada"));
+  EXPECT_THAT(refused.detail, HasSubstr("training is over (finished: ada and ben"));
 }
 
 TEST_F(OpenMembership, LetsNobodyInWhoseNameCouldBeNoHostsOrIsAPlaces) {
