@@ -1,5 +1,7 @@
 #include "settings/toml_reader.hpp"
 
+#include "settings/nesting.hpp"
+
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -223,6 +225,10 @@ position find_position(const position_map& positions, const std::string& field) 
 
 toml_reader::toml_reader(std::string noun, std::string path, std::string_view text)
     : noun_(std::move(noun)), path_(std::move(path)) {
+  if (const auto place = find_deep_nesting(text)) {
+    complain_at(*place, fmt::format("the {} is nested more than {} levels deep here", noun_, nesting_most));
+    return;
+  }
   try {
     document_ = std::make_unique<document>(document{toml::parse(text, std::string_view(path_))});
   } catch (const toml::parse_error& error) {
@@ -371,7 +377,8 @@ std::vector<file_error> toml_reader::finish() {
 
 std::string read_value(const bound_field& of, const std::string& text) {
   try {
-    const toml::table parsed = toml::parse("value = " + as_toml(of.at, text));
+    const auto line = "value = " + as_toml(of.at, text);
+    const toml::table parsed = find_deep_nesting(line) ? toml::table() : toml::parse(line);
     if (parsed.size() == 1)
       return std::visit(value_reader(of, *parsed.get("value")), of.at);
   } catch (const toml::parse_error&) { // as below

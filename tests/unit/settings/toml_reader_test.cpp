@@ -1,3 +1,4 @@
+#include "settings/nesting.hpp"
 #include "settings/toml_reader.hpp"
 
 #include <gmock/gmock.h>
@@ -159,6 +160,39 @@ TEST(Markdown, SaysWhatIsRequiredAndWhatHasNoDefault) {
       std::string::npos);
   EXPECT_NE(text.find("| `weights` | `[0.5]` | a list of numbers in [0, 1] | Each. |"), std::string::npos);
   EXPECT_NE(text.find("| `owners` | none | a list of strings | All. |"), std::string::npos);
+}
+
+std::string repeated(std::string_view part, std::size_t times) {
+  std::string text;
+  for (std::size_t i = 0; i < times; ++i)
+    text += part;
+  return text;
+}
+
+/// Each level took a frame of the stack, and the process ended.
+TEST(TomlReader, RefusesAFileThatIsNestedTensOfThousandsOfLevelsDeep) {
+  constexpr std::size_t deep = 40'000;
+  const std::string file = "s.toml:";
+  const std::string wrong = "the shelf is nested more than 64 levels deep here";
+  shelf into;
+  EXPECT_THAT(read("\n[a" + repeated(".a", deep) + "]", into), ElementsAre(file + "2:129: " + wrong));
+  for (const auto& text :
+       {"a" + repeated(".a", deep) + " = 1", "a" + repeated(" . a", deep) + " = 1",
+        "'a'" + repeated(".\"a.a\"", deep) + " = 1", "x = {a" + repeated(".a", deep) + " = 1}",
+        "x = " + repeated("[", deep), "x = " + repeated("{a = ", deep),
+        "x = [\"\"\"a\"\"\"\", {a" + repeated(".a", deep) + " = 1}]", "x = 'a' # \"\n[a" + repeated(".a", deep) + "]"})
+    EXPECT_THAT(read(text, into), ElementsAre(::testing::HasSubstr(wrong))) << text.substr(0, 40);
+}
+
+TEST(TomlReader, TakesWhatIsLongAndNotDeep) {
+  const auto parts = repeated(".a", nesting_most - 1);
+  EXPECT_EQ(find_deep_nesting("[a" + parts + "]\na" + parts + " = 1\n"), std::nullopt);
+  EXPECT_EQ(find_deep_nesting("x = [" + repeated("1.5, ", 1000) + "]"), std::nullopt);
+  EXPECT_EQ(find_deep_nesting("x = [" + repeated("[1], ", 1000) + "]"), std::nullopt);
+  EXPECT_EQ(find_deep_nesting(repeated("x.y = '" + repeated(".", 100) + repeated("[", 100) + "' # [[[\n", 100)),
+            std::nullopt);
+  EXPECT_EQ(find_deep_nesting(R"(x = "\"........................................................................")"),
+            std::nullopt);
 }
 
 } // namespace
