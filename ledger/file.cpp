@@ -27,7 +27,7 @@ constexpr int reopenings_max = 8;
 constexpr int packing_niceness = 10;
 
 int open_to_append(const std::string& path, int flags = 0) {
-  return ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0644);
+  return ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | flags, 0644);
 }
 
 bool has_name(int descriptor, const std::string& path) {

@@ -1,5 +1,7 @@
 #include "node/launch/child_process.hpp"
 
+#include "storage/beneath.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -120,7 +122,7 @@ std::string child_process::start(const child_options& options) {
                                          : open("/dev/null", O_RDONLY | O_CLOEXEC);
   std::string problem = input < 0 ? failed("cannot open its standard input") : "";
   const auto append_to = [&](const std::string& path) {
-    const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    const int descriptor = storage::open_to_append_beneath(path); // a resumed run's may have been planted
     if (descriptor < 0 && problem.empty())
       problem = failed("cannot open " + path);
     return descriptor;

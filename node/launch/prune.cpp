@@ -2,6 +2,7 @@
 
 #include "node/launch/run_directory.hpp"
 #include "storage/atomic_file.hpp"
+#include "storage/beneath.hpp"
 #include "trainer/checkpoint.hpp"
 
 #include <algorithm>
@@ -60,26 +61,35 @@ std::vector<old_run> find_runs(const std::string& directory, std::string& proble
   return runs;
 }
 
-void add_file(const fs::path& path, std::string reason, prune_plan& plan) {
+/// What a link in the run leads to is not the run's.
+bool is_own_directory(const std::string& path) {
+  std::error_code missing;
+  return fs::is_directory(fs::symlink_status(path, missing));
+}
+
+void add_file(const run_directory& run, const fs::path& path, std::string reason, prune_plan& plan) {
   std::error_code error;
   if (!fs::is_regular_file(fs::symlink_status(path, error)))
     return;
   if (const auto bytes = fs::file_size(path, error); !error)
-    plan.removals.push_back({path.string(), bytes, std::move(reason)});
+    plan.removals.push_back({path.string(), run.path(), bytes, std::move(reason)});
 }
 
 void add_parts(const run_directory& run, prune_plan& plan) {
-  add_file(run.trace(), "a trace", plan);
+  add_file(run, run.trace(), "a trace", plan);
   std::error_code error;
-  for (fs::directory_iterator entry(run.path() + "/traces", error), end; !error && entry != end; entry.increment(error))
-    add_file(entry->path(), "a trace", plan);
+  if (const auto traces = run.path() + "/traces"; is_own_directory(traces))
+    for (fs::directory_iterator entry(traces, error), end; !error && entry != end; entry.increment(error))
+      add_file(run, entry->path(), "a trace", plan);
+  if (!is_own_directory(run.checkpoints()))
+    return;
   const auto newest = trainer::newest_checkpoint(run.checkpoints());
   if (newest.path.empty())
     return;
   for (const auto& path : trainer::checkpoints_up_to(run.checkpoints(), newest.state.step))
     if (path != newest.path) {
-      add_file(path, "an older checkpoint", plan);
-      add_file(path + storage::signature_suffix, "its signature", plan);
+      add_file(run, path, "an older checkpoint", plan);
+      add_file(run, path + storage::signature_suffix, "its signature", plan);
     }
 }
 
@@ -98,9 +108,9 @@ prune_plan plan_pruning(const std::string& directory, const prune_options& optio
     if (age < in_use_for)
       plan.in_use.push_back(path);
     else if (options.keep_for.count() > 0 && age >= options.keep_for)
-      plan.removals.push_back({path, run.bytes, fmt::format("last written to {} days ago", age.count() / 24)});
+      plan.removals.push_back({path, "", run.bytes, fmt::format("last written to {} days ago", age.count() / 24)});
     else if (options.keep_runs > 0 && newer >= options.keep_runs)
-      plan.removals.push_back({path, run.bytes, fmt::format("{} runs are newer", newer)});
+      plan.removals.push_back({path, "", run.bytes, fmt::format("{} runs are newer", newer)});
     else
       add_parts(run.directory, plan);
   }
@@ -114,9 +124,15 @@ std::vector<std::string> prune(const prune_plan& plan) {
   std::vector<std::string> problems;
   for (const auto& each : plan.removals) {
     std::error_code error;
-    fs::remove_all(each.path, error);
-    if (error)
-      problems.push_back(fmt::format("cannot remove {}: {}", each.path, error.message()));
+    std::string problem;
+    if (each.within.empty()) {
+      fs::remove_all(each.path, error); // follows no link
+      problem = error ? error.message() : "";
+    } else { // since it was planned, a directory of the run may have become a link
+      problem = storage::remove_beneath(each.within, fs::path(each.path).lexically_relative(each.within));
+    }
+    if (!problem.empty())
+      problems.push_back(fmt::format("cannot remove {}: {}", each.path, problem));
   }
   return problems;
 }

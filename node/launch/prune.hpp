@@ -15,7 +15,8 @@ struct prune_options {
 };
 
 struct removal {
-  std::string path; ///< a file, or a run with all that is in it
+  std::string path;   ///< a file, or a run with all that is in it
+  std::string within; ///< of a file: its run, below which no symbolic link is followed
   std::uint64_t bytes = 0;
   std::string reason;
 };

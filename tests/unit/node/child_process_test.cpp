@@ -9,6 +9,8 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <sys/stat.h>
 #include <thread>
 
 namespace dynamix::node {
@@ -45,6 +47,30 @@ TEST(ChildProcess, AppendsItsOutputToAFileAndSeesTheChangedEnvironment) {
   std::string text;
   ASSERT_EQ(storage::read_file(log, 1000, text), "");
   EXPECT_EQ(text, "changed\nerror\nchanged\nerror\n");
+}
+
+/// A run that is resumed appends to logs that are there: where they, or their directory, are links, to nothing.
+TEST(ChildProcess, AppendsToNoLinkAndWaitsForNoPipe) {
+  namespace fs = std::filesystem;
+  const temporary_directory directory;
+  const std::string logs = directory.path() + "/logs";
+  const std::string victim = directory.path() + "/victim";
+  fs::create_directory(logs);
+  fs::create_directory(victim);
+  ASSERT_EQ(storage::write_file_atomically(victim + "/log", std::string("own")), "");
+  child_process process;
+  fs::create_symlink(victim + "/log", logs + "/log");
+  EXPECT_THAT(process.start(shell("echo written", logs + "/log")),
+              ::testing::HasSubstr("cannot open " + logs + "/log"));
+  fs::remove(logs + "/log");
+  ASSERT_EQ(::mkfifo((logs + "/log").c_str(), 0600), 0);
+  EXPECT_NE(process.start(shell("echo written", logs + "/log")), "");
+  fs::remove_all(logs);
+  fs::create_directory_symlink(victim, logs);
+  EXPECT_NE(process.start(shell("echo written", logs + "/log")), "");
+  std::string text;
+  ASSERT_EQ(storage::read_file(victim + "/log", 1000, text), "");
+  EXPECT_EQ(text, "own");
 }
 
 TEST(ChildProcess, TellsADeathBySignal) {

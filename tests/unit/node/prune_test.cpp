@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <filesystem>
 
 namespace dynamix::node {
@@ -63,6 +64,14 @@ protected:
     return found;
   }
 
+  static std::vector<std::string> files_of(const run_directory& run) {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::recursive_directory_iterator(run.path()))
+      found.push_back(entry.path().string());
+    std::ranges::sort(found);
+    return found;
+  }
+
   temporary_directory directory_;
   const std::chrono::file_clock::time_point now_ = std::chrono::file_clock::now();
 };
@@ -109,6 +118,33 @@ TEST_F(Prune, LeavesRunsThatMayBeInUseAndWhatIsNoRun) {
   const auto planned = plan({.keep_runs = 1, .keep_for = std::chrono::hours(1)});
   EXPECT_THAT(planned.removals, IsEmpty());
   EXPECT_THAT(planned.in_use, ElementsAre(directory_.path() + "/a"));
+}
+
+/// Who may write to one run directory made the user who prunes remove what is anywhere.
+TEST_F(Prune, FollowsNoLinkThatIsInARun) {
+  const auto victim = make_run("elsewhere/b", 400);
+  const auto before = files_of(victim);
+  for (const auto* part : {"checkpoints", "traces"}) {
+    const auto run = make_run("a", 2);
+    fs::remove_all(run.path() + "/" + part);
+    fs::create_directory_symlink(victim.path() + "/" + part, run.path() + "/" + part);
+    EXPECT_THAT(prune(plan()), IsEmpty());
+    EXPECT_EQ(files_of(victim), before) << part;
+    fs::remove_all(run.path());
+  }
+}
+
+TEST_F(Prune, FollowsNoLinkThatWasPlantedSinceItWasPlanned) {
+  const auto victim = make_run("elsewhere/b", 400);
+  const auto before = files_of(victim);
+  const auto run = make_run("a", 2);
+  const auto planned = plan();
+  for (const auto* part : {"checkpoints", "traces"}) {
+    fs::remove_all(run.path() + "/" + part);
+    fs::create_directory_symlink(victim.path() + "/" + part, run.path() + "/" + part);
+  }
+  EXPECT_THAT(prune(planned), ::testing::Contains(HasSubstr("cannot remove")));
+  EXPECT_EQ(files_of(victim), before);
 }
 
 TEST_F(Prune, RemovesOnlyWhenItIsTold) {

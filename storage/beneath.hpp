@@ -1,0 +1,20 @@
+#pragma once
+
+/// Files below a directory that others may write to: no symbolic link that they planted there is followed.
+
+#include <string>
+
+namespace dynamix::storage {
+
+/// The directory of `relative` below `root`; links are followed in `root` alone. -1 with errno: ELOOP or ENOTDIR where
+/// a link is in the way. The caller closes it.
+int open_parent_beneath(const std::string& root, const std::string& relative);
+
+/// Removes a file. Returns why not, or an empty string; a link is removed itself.
+std::string remove_beneath(const std::string& root, const std::string& relative);
+
+/// Opens a file to append to, or makes it; -1 with errno. Of `path` all is trusted but the last two parts: a file in a
+/// directory of a run. What is no file does not hold it up.
+int open_to_append_beneath(const std::string& path);
+
+} // namespace dynamix::storage
