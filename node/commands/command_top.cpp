@@ -7,6 +7,8 @@
 #include "node/launch/run_directory.hpp"
 #include "node/launch/stop_signals.hpp"
 
+#include <chrono>
+#include <fmt/core.h>
 #include <functional>
 #include <httplib.h>
 #include <memory>
@@ -23,6 +25,8 @@ namespace {
 constexpr std::chrono::milliseconds interval{1000};
 constexpr int key_patience_ms = 200; ///< a resize or a signal is noticed as late as this
 constexpr time_t patience_seconds = 3;
+constexpr std::size_t answer_bytes_most = 32U << 20; ///< thousands of workers take some
+constexpr std::chrono::seconds answer_patience{10};
 
 struct top_arguments {
   std::string url = "http://127.0.0.1:8080";
@@ -44,11 +48,20 @@ state_source from_page(const std::string& url, const std::string& token, const s
   if (!token.empty())
     client->set_bearer_token_auth(token.c_str());
   return [url, client](std::string& problem) -> std::string {
-    const auto answer = client->Get("/api/state?history=0");
+    // Whoever answers there may never come to an end.
+    const auto deadline = std::chrono::steady_clock::now() + answer_patience;
+    std::string body;
+    const auto answer = client->Get("/api/state?history=0", [&](const char* data, std::size_t size) {
+      body.append(data, size);
+      return body.size() <= answer_bytes_most && std::chrono::steady_clock::now() < deadline;
+    });
     if (answer && answer->status == 200)
-      return answer->body;
+      return body;
     problem = !answer && answer.error() == httplib::Error::SSLServerVerification
                   ? url + " does not prove its name; --ca says whose certificates are accepted"
+              : !answer && answer.error() == httplib::Error::Canceled
+                  ? fmt::format("{} answers with more than {} MiB, or for more than {} s", url, answer_bytes_most >> 20,
+                                answer_patience.count())
               : !answer ? "nothing answers at " + url + "; is a cluster running, with [dashboard] listen there?"
               : answer->status == 401 ? url + " asks for its token: --token-file"
                                       : url + " answers " + std::to_string(answer->status);

@@ -4,6 +4,7 @@
 #include "links/key_directory.hpp"
 #include "node/reports/text.hpp"
 #include "storage/atomic_file.hpp"
+#include "storage/beneath.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -12,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 #include <thread>
+#include <unistd.h>
 #include <unordered_map>
 
 namespace dynamix::node {
@@ -22,6 +24,7 @@ constexpr std::chrono::seconds copy_patience{30};
 constexpr double follow_again_seconds = 2;
 constexpr std::uint64_t copy_bytes_most = 16U << 20; ///< then the file begins anew
 constexpr std::size_t farewell_bytes_most = 1U << 28;
+constexpr std::uint64_t log_bytes_most = 1U << 28; ///< of what a host sends home; then the file begins anew
 
 std::uint64_t size_of(const std::string& path) {
   std::error_code none;
@@ -41,6 +44,16 @@ std::pair<std::uint64_t, std::string_view> read_copied(std::string_view line) {
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// It begins anew with that line. Who appends to it goes on behind.
+void begin_anew(const std::string& path, const std::string& line) {
+  const int file = storage::open_to_append_beneath(path);
+  if (file < 0)
+    return;
+  if (::ftruncate(file, 0) == 0) [[maybe_unused]]
+    const auto written = ::write(file, line.data(), line.size());
+  ::close(file);
 }
 
 /// What `run` on `host` reads. `problem`: what cannot be read here.
@@ -105,9 +118,12 @@ std::string remote_watch::growing_file::read_lines() {
   file.seekg(static_cast<std::streamoff>(offset));
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
-  const auto end = text.rfind('\n');
-  text.resize(end == std::string::npos ? 0 : end + 1);
-  offset += text.size();
+  const bool full = text.size() == read_bytes_most;
+  if (const auto end = text.rfind('\n'); end != std::string::npos)
+    text.resize(end + 1);
+  else if (!full)
+    text.clear();
+  offset = text.empty() && size_of(path) < offset ? 0 : offset + text.size(); // it may have begun anew
   return text;
 }
 
@@ -199,12 +215,25 @@ void remote_watch::ended(const host_end& end) {
 void remote_watch::look(host_processes&, const std::vector<ledger::row>&, bool) {
   for (auto& ledger : ledgers_) {
     const bool ended = !ledger.process.running() && now_seconds() - ledger.started_seconds > follow_again_seconds;
-    if (ended || (ledger.copied && ledger.copied->position() > copy_bytes_most))
+    const bool full = ledger.copied && (ledger.copied->position() > copy_bytes_most ||
+                                        size_of(ledger.path) > 2 * copy_bytes_most); // or it has lines without an end
+    if (ended || full)
       if (const auto problem = copy(ledger, true); !problem.empty())
         output_.problem("warning: the ledger of " + ledger.host->name + " is not copied: " + problem);
     join(ledger);
   }
   print_logs();
+  limit_files();
+}
+
+/// The disk is this host's, and what fills it another's.
+void remote_watch::limit_files() const {
+  for (const auto& host : options_.file.hosts) {
+    if (const auto path = options_.run.log(host.name); size_of(path) > log_bytes_most)
+      begin_anew(path, fmt::format("more than {} MiB were here\n", log_bytes_most >> 20));
+    if (const auto path = options_.run.worker(host.name); size_of(path) > farewell_bytes_most)
+      begin_anew(path, "");
+  }
 }
 
 void remote_watch::join(followed_ledger& ledger) {

@@ -40,7 +40,7 @@ private:
     std::string name; ///< of the host that it comes from
     std::string path;
     std::uint64_t offset = 0; ///< behind the last whole line that was read
-    /// The lines that were completed since the last call.
+    /// The lines that were completed since the last call. Of a line without an end its parts, so that it ends nothing.
     std::string read_lines();
   };
   /// What `dynamix-node ledger --places` says on the host, appended to a file: a place in the host's ledger and the
@@ -60,6 +60,7 @@ private:
   std::string copy(followed_ledger& ledger, bool follow);
   void join(followed_ledger& ledger);
   void print_logs();
+  void limit_files() const;
 
   const launch_options& options_;
   const remote_options& remote_;

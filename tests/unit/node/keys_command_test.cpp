@@ -16,6 +16,8 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <httplib.h>
+#include <thread>
 
 namespace dynamix::node {
 namespace {
@@ -166,6 +168,26 @@ TEST_F(KeysCommand, MakesWhatTopReadsAnEncryptedPageBy) {
   EXPECT_THAT(top("localhost", {"--ca", own + "/ca.crt"}).err, HasSubstr("asks for its token"));
   EXPECT_THAT(top("localhost", {}).err, HasSubstr("does not prove its name; --ca says"));
   EXPECT_THAT(top("127.0.0.1", known).err, HasSubstr("does not prove its name"));
+}
+
+TEST(TopCommand, ReadsNoMoreOfAnAnswerThanAPageHas) {
+  httplib::Server endless;
+  const std::string block(1U << 16, ' ');
+  std::size_t sent = 0;
+  endless.Get("/api/state", [&](const httplib::Request&, httplib::Response& answer) {
+    answer.set_chunked_content_provider("application/json", [&](std::size_t, httplib::DataSink& sink) {
+      sent += block.size();
+      return sent < (1U << 30) && sink.write(block.data(), block.size());
+    });
+  });
+  const auto port = endless.bind_to_any_port("127.0.0.1");
+  std::thread serving([&] { endless.listen_after_bind(); });
+  const auto said = ask({"top", "--url", "http://127.0.0.1:" + std::to_string(port)});
+  endless.stop();
+  serving.join();
+  EXPECT_EQ(said.code, exit_refused);
+  EXPECT_THAT(said.err, HasSubstr("answers with more than 32 MiB, or for more than 10 s"));
+  EXPECT_LT(sent, 256U << 20);
 }
 
 } // namespace

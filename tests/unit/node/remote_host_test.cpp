@@ -198,6 +198,37 @@ TEST_F(RemoteWatch, JoinsRowsOfSeveralArbitratorsOnce) {
   EXPECT_EQ(joined(), "{\"a\":1}\n{\"x\":1}\n{\"a\":2}\n{\"a\":3}\n{\"x\":2}\n");
 }
 
+/// `launch --log` showed nothing more of a host that had sent one.
+TEST_F(RemoteWatch, PrintsWhatFollowsALineOfMegabytes) {
+  for (auto& host : options.file.hosts)
+    host.roles = {cluster::role::worker};
+  const auto log = options.run.log(options.file.hosts.front().name);
+  std::ostringstream said;
+  live_output live(said, {});
+  remote_watch watch(options, remote, live, true);
+  host_processes nobody(options.file.hosts, {}, [](const cluster::host&, bool) { return child_options{}; });
+  std::ofstream(log) << std::string(5U << 20, 'x') << "\nbehind it\n";
+  for (int round = 0; round < 8; ++round)
+    watch.look(nobody, {}, true);
+  EXPECT_THAT(said.str(), HasSubstr("| behind it\n"));
+}
+
+TEST_F(RemoteWatch, LetsNoHostFillTheDisk) {
+  for (auto& host : options.file.hosts)
+    host.roles = {cluster::role::worker};
+  const auto log = options.run.log(options.file.hosts.front().name);
+  std::ostringstream unsaid;
+  live_output live(unsaid, {});
+  remote_watch watch(options, remote, live, false);
+  host_processes nobody(options.file.hosts, {}, [](const cluster::host&, bool) { return child_options{}; });
+  std::ofstream(log) << "said";
+  watch.look(nobody, {}, true);
+  EXPECT_EQ(text_of(log), "said");
+  std::filesystem::resize_file(log, 300U << 20); // a hole
+  watch.look(nobody, {}, true);
+  EXPECT_EQ(text_of(log), "more than 256 MiB were here\n");
+}
+
 TEST(RemoteCommand, NeverAsksForAPassword) {
   cluster::host host;
   host.address = "10.0.0.7";
