@@ -9,6 +9,7 @@
 #include <caf/io/all.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/fmt/fmt.h>
 
 #include <array>
 #include <functional>
@@ -482,14 +483,17 @@ TEST_F(LyingPeer, FillsMemoryOnManyLinks) {
 
 TEST_F(LyingPeer, MaySendWhatIsLargeAndItsOwn) {
   attacked host(keys_.path(), true);
-  const std::vector<std::uint8_t> large(1'000'000, 7);
+  messages::store_operation large{.verb = messages::store_verb::check, .value = {}};
+  for (std::uint32_t key = 0; key < messages::max_store_keys; ++key)
+    large.keys.push_back(fmt::format("{:0>200}", key));
+  const auto meeting = host.meeting_of_ada();
   caf::scoped_actor self(host.ben().system());
+  int answers = 0;
   for (int round = 0; round < 40; ++round) // more, over time, than it may make ada hold at once
-    self->send(host.meeting_of_ada(), atom::apply_v,
-               pack(messages::store_operation{
-                   .verb = messages::store_verb::set, .keys = {"generation-4/present/0"}, .value = large}));
-  EXPECT_TRUE(host.settles());
-  EXPECT_EQ(host.in_meeting(messages::store_verb::get, "generation-4/present/0", {}).value, large);
+    self->request(meeting, patience, atom::apply_v, pack(large))
+        .receive([&](const message<messages::store_result>&) { ++answers; },
+                 [](const caf::error& error) { ADD_FAILURE() << caf::to_string(error); });
+  EXPECT_EQ(answers, 40);
   EXPECT_EQ(host.refused(), 0U);
 }
 
