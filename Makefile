@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 NODE := build/release/node/dynamix-node
 SOURCES := $(shell git ls-files '*.cpp' '*.hpp' 2>/dev/null)
 
-.PHONY: help setup setup-test node build run test test-torch fuzz fuzz-all test-all soak bench sanitize packages format lint clean
+.PHONY: help setup setup-test node build run test test-torch fuzz fuzz-all test-all soak bench sanitize packages wheel format lint clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,10 @@ sanitize: setup ## build and test under AddressSanitizer and UndefinedBehaviorSa
 	@cmake --preset sanitize -Wno-dev >/dev/null
 	@cmake --build --preset sanitize -j $(JOBS)
 	@ctest --preset sanitize -j $(TEST_JOBS)
+
+wheel: # make a wheel for pip in build/wheels, with all the libraries it needs
+	@tools/setup
+	@tools/make-wheel
 
 packages: setup ## make Debian packages in build/packages
 	@tools/setup tools/packages-release.txt

@@ -9,7 +9,9 @@ find_package(tomlplusplus REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(simdjson REQUIRED)
 find_package(CLI11 REQUIRED)
-include(Torch)
+if(DYNAMIX_TRAINER)
+  include(Torch)
+endif()
 
 # TLS and certificates of the links between hosts. Raft for the replicated arbitrator; HMAC-SHA256 for the challenge before its streams.
 find_package(OpenSSL REQUIRED COMPONENTS Crypto SSL)

@@ -4,10 +4,14 @@
 #include "node/reports/commit.hpp"
 
 #include <algorithm>
+#include <array>
+#include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <fmt/core.h>
 #include <stdexcept>
+#include <sys/auxv.h>
 
 namespace dynamix::node {
 namespace {
@@ -15,6 +19,46 @@ namespace {
 std::string install(const std::string& which) {
   return fmt::format("install the package {}{}, or name its {} in $DYNAMIX_TRAINER", trainer_package, which,
                      trainer_library);
+}
+
+/// $DYNAMIX_TORCH, or that of the python3 on the PATH; empty where there is none.
+std::string torch_directory() {
+  if (const auto* const named = ::secure_getenv("DYNAMIX_TORCH"))
+    return named;
+  if (::getauxval(AT_SECURE) != 0) // whoever starts a program with privileges chooses no code for it
+    return {};
+  constexpr auto question = "python3 -c \"import importlib.util as u; s = u.find_spec('torch'); "
+                            "print(s.submodule_search_locations[0] if s else '', end='')\" 2>/dev/null";
+  const std::unique_ptr<FILE, int (*)(FILE*)> answer(::popen(question, "re"), &::pclose);
+  std::array<char, PATH_MAX> path{};
+  return {path.data(), answer ? std::fread(path.data(), 1, path.size(), answer.get()) : 0};
+}
+
+/// Loads the PyTorch that is at hand, so that what needs its libraries finds them by their names: a package's trainer
+/// knows no directory of this machine.
+void load_torch() {
+  const auto directory = torch_directory();
+  if (directory.empty())
+    return;
+  // CUDA's registers itself when it is loaded; a build without it has none.
+  for (const auto* name : {"libc10.so", "libtorch_cpu.so", "libc10_cuda.so", "libtorch_cuda.so"})
+    ::dlopen(fmt::format("{}/lib/{}", directory, name).c_str(), RTLD_NOW | RTLD_GLOBAL);
+}
+
+/// Its symbols are its own, and what it lacks is told here, not in the middle of training. Null, with the reason.
+void* open_trainer(const std::filesystem::path& place, std::string& reason) {
+  if (void* const library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL))
+    return library;
+  const auto* const said = ::dlerror();
+  reason = said == nullptr ? place.string() : said;
+  if (reason.find("libtorch") == std::string::npos && reason.find("libc10") == std::string::npos)
+    return nullptr;
+  load_torch();
+  void* const library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr)
+    reason += "; it was built with PyTorch " DYNAMIX_TORCH_VERSION
+              ": activate a virtual environment that has it, or let $DYNAMIX_TORCH name its directory";
+  return library;
 }
 
 /// A symbol of C linkage, called.
@@ -42,13 +86,10 @@ loaded_trainer load_trainer(const std::vector<std::filesystem::path>& places, co
       looked_for += (looked_for.empty() ? "" : " and no ") + each.string();
     return {.problem = fmt::format("what trains is not installed: there is no {}; {}", looked_for, install(""))};
   }
-  // Its symbols are its own, and what it lacks is told here, not in the middle of training.
-  void* const library = ::dlopen(place->c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const auto* const reason = ::dlerror();
-    return {.problem = fmt::format("what trains cannot be loaded: {}; {}", reason == nullptr ? place->string() : reason,
-                                   install(""))};
-  }
+  std::string reason;
+  void* const library = open_trainer(*place, reason);
+  if (library == nullptr)
+    return {.problem = fmt::format("what trains cannot be loaded: {}; {}", reason, install(""))};
   // Nothing else of it is looked at before: another version's interface is another.
   const auto* const its_version = call<const char*>(library, "dynamix_trainer_version");
   const auto* const module = its_version != nullptr && its_version == version

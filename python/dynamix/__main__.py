@@ -38,9 +38,18 @@ def main(arguments: Optional[List[str]] = None) -> int:
             rest = ["--run", *rest]
             if command == "explain" and not any(word.split("=")[0] in ("--window", "--replay") for word in rest):
                 rest += ["--window", str(newest_window(rest[1]))]
-        node = program()
-        os.execv(node, [node, command, *rest])
+        return node([command, *rest])
     except (OSError, ImportError) as problem:
+        print(f"dynamix: {problem}", file=sys.stderr)
+        return 1
+
+
+def node(arguments: Optional[List[str]] = None) -> int:
+    """dynamix-node in place of this process."""
+    try:
+        found = program()
+        os.execv(found, [found, *(sys.argv[1:] if arguments is None else arguments)])
+    except OSError as problem:
         print(f"dynamix: {problem}", file=sys.stderr)
         return 1
 

@@ -65,7 +65,9 @@ def check_gpu(number: int, device: torch.device) -> None:
 
 def program() -> str:
     """Path of dynamix-node. Raises FileNotFoundError where there is none."""
-    found = os.environ.get("DYNAMIX_NODE") or shutil.which("dynamix-node") or next(iter(built("node/dynamix-node")), None)
+    inside = pathlib.Path(__file__).resolve().parent / "bin" / "dynamix-node"  # of a wheel
+    found = (os.environ.get("DYNAMIX_NODE") or (str(inside) if inside.exists() else None)
+             or shutil.which("dynamix-node") or next(iter(built("node/dynamix-node")), None))
     if not found:
         raise FileNotFoundError("dynamix-node is neither on the PATH nor built; let $DYNAMIX_NODE name it, or build it with "
                                 "`cmake --build --preset release --target dynamix-node`")

@@ -1,4 +1,4 @@
-"""The package installs from the source tree without a network, and its command line."""
+"""The command line of the package."""
 import contextlib
 import gzip
 import io
@@ -21,11 +21,6 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 LEDGER = SOURCE / "tests/unit/ledger/golden/faulty"
 NO_WRITER = unittest.mock.patch.dict(sys.modules, {"torch.utils.tensorboard": None})
 ROW = '{"kind":"window","key":{"window":%d},"workers":[{"report":{"host":"ada","batch":%d}}]}\n'
-
-
-def build_library():
-    """The library under test, whatever build directory it lies in."""
-    return {**os.environ, "DYNAMIX_LIBRARY": library.candidates()[0], "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
 def masked_crc(values):
@@ -78,31 +73,6 @@ def fields_of(message):
         fields.setdefault(key >> 3, []).append(value)
     assert at == len(message), "a message is cut off"
     return fields
-
-
-class Package(unittest.TestCase):
-    def install(self, folder, *options):
-        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-cache-dir", "--target", folder,
-                        *options, str(SOURCE)], check=True, env=build_library(), timeout=300)
-
-    def test_installs_without_a_network(self):
-        try:
-            import pip  # noqa: F401
-        except ImportError:
-            self.skipTest("this Python has no pip")
-        with tempfile.TemporaryDirectory() as folder:
-            self.install(folder)
-            environment = {**os.environ, "PYTHONPATH": folder, "OMP_NUM_THREADS": "1"}
-            environment.pop("DYNAMIX_LIBRARY", None)
-            code = ("import dynamix, torch; m = torch.nn.Linear(1, 1); o = torch.optim.SGD(m.parameters(), lr=1.0)\n"
-                    "run = dynamix.join(m, o, agent='off')\n"
-                    "loader = run.loader(torch.utils.data.TensorDataset(torch.zeros(5, 1)), batch_size=2)\n"
-                    "print(dynamix.__file__, dynamix.library.load()._name, len(loader))")
-            shown = subprocess.run([sys.executable, "-c", code], cwd="/", check=True, env=environment, timeout=120,
-                                   stdout=subprocess.PIPE).stdout.decode().split()
-            self.assertEqual(shown, [f"{folder}/dynamix/__init__.py", f"{folder}/dynamix/libdynamix.so.1", "3"])
-            self.assertTrue(os.path.isfile(f"{folder}/dynamix/py.typed"))
-            self.assertTrue(os.path.isfile(f"{folder}/bin/dynamix"))
 
 
 class Command(unittest.TestCase):
