@@ -77,14 +77,20 @@ std::vector<closed_window> gather::add(messages::window_report report, double no
 /// By what the others have completed, or where training began; where neither is known, or nobody else is there, by
 /// itself.
 bool gather::is_borne_out(const messages::window_report& report) const {
-  auto known = begun_ ? std::optional(*begun_ - 1) : std::nullopt;
+  bool told = begun_.has_value();
+  auto known = begun_.value_or(1) - 1;
   bool others = false;
   for (const auto rank : present_) {
-    others = others || rank != report.rank;
-    if (const auto said = completed_.find(rank); rank != report.rank && said != completed_.end())
-      known = std::max(known.value_or(0), said->second);
+    if (rank == report.rank)
+      continue;
+    others = true;
+    const auto said = completed_.find(rank);
+    if (said == completed_.end())
+      continue;
+    told = true;
+    known = std::max(known, said->second);
   }
-  return !others || !known || report.window <= *known + 1;
+  return !others || !told || report.window <= known + 1;
 }
 
 /// Takes in what is borne out by now.

@@ -310,6 +310,7 @@ TEST_F(HubRole, ARootWaitsForAllMembersOfAGenerationThatItMeetsInMidTraining) {
   said.generation = 4;
   said.training = true;
   said.members = {0, 1, 2};
+  said.steps = said.attempted_steps = 6ULL * file.arbitrator.window_steps;
   say_hello(*root, said);
   links.take();
   root->take_report(report_of(0, 7, 4));
