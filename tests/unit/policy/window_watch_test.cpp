@@ -180,7 +180,11 @@ TEST(WindowWatch, TellsByTheReportsWhyAWindowClosed) {
   EXPECT_EQ(end(10, slower), window_end::surprise);
   EXPECT_EQ(end(10, slower, std::nullopt), window_end::counted) << "work moves by it, and windows do not end";
   EXPECT_EQ(end(4, slower, window_options{.longest_seconds = 1}), window_end::overdue);
-  EXPECT_EQ(end(4, [](auto& report) { report.final = true; }), window_end::last);
+  EXPECT_EQ(end(4, [](auto& report) { report.final = true; }), window_end::overdue) << "one alone does not say so";
+  messages::shard_report last{.window = 2};
+  for (const char* host : {"ada", "ben"})
+    last.reports.push_back({.host = host, .window = 2, .first_step = 10, .final = true, .training = {.steps = 4}});
+  EXPECT_EQ(end_of(last, by_surprise), window_end::last);
   const auto late = [](auto& report) {
     report.window = 1;
     report.first_step = 0;
