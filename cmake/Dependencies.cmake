@@ -1,5 +1,5 @@
-# Every library that Dynamix builds on, in one place. All of them are Debian packages (tools/packages-debian.txt) but for
-# PyTorch (Torch.cmake).
+# Every library that Dynamix builds on, in one place. All of them are packages of Debian 12 and 13
+# (tools/packages-debian.txt) but for PyTorch (Torch.cmake).
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(CAF REQUIRED COMPONENTS core io)
@@ -16,7 +16,8 @@ endif()
 # TLS and certificates of the links between hosts. Raft for the replicated arbitrator; HMAC-SHA256 for the challenge before its streams.
 find_package(OpenSSL REQUIRED COMPONENTS Crypto SSL)
 find_package(PkgConfig REQUIRED)
-pkg_check_modules(raft REQUIRED IMPORTED_TARGET raft=0.15.0)
+# 0.15 in Debian 12, 0.22 in Debian 13: replication/libraft.hpp knows both.
+pkg_check_modules(raft REQUIRED IMPORTED_TARGET raft>=0.15.0)
 pkg_check_modules(libuv REQUIRED IMPORTED_TARGET libuv)
 
 # The live page: an HTTP server, a client for `top` and tests, and the text that Prometheus reads.

@@ -15,6 +15,8 @@ constexpr std::uint64_t entry_bytes = 16;                ///< term; kind in one 
 constexpr std::uint64_t append_bytes = 5 * word_bytes;   ///< of its header, up to the number of entries
 constexpr std::uint64_t snapshot_bytes = 5 * word_bytes; ///< up to the length of the configuration
 constexpr std::uint64_t servers_max = 64;
+constexpr unsigned version_bit = 16; ///< of the header's version, beside the kind
+constexpr std::uint64_t version_max = 2;
 
 template <class T>
 T number_at(std::span<const char> bytes, std::uint64_t at) {
@@ -23,18 +25,19 @@ T number_at(std::span<const char> bytes, std::uint64_t at) {
   return value;
 }
 
-/// As much of a header as libraft reads of every message of this kind; 0: there is none.
-std::uint64_t header_bytes_min(std::uint64_t kind) {
-  switch (kind) {
-  case RAFT_IO_APPEND_ENTRIES:
+/// As much of a header of `size` bytes as libraft reads of every message of this kind; 0: there is none.
+std::uint64_t header_bytes_min(std::uint64_t kind, std::uint64_t version, std::uint64_t size) {
+  switch (message_kind{kind}) {
+  case message_kind::append_entries:
     return append_bytes;
-  case RAFT_IO_REQUEST_VOTE:
+  case message_kind::request_vote:
     return 5 * word_bytes;
-  case RAFT_IO_INSTALL_SNAPSHOT:
+  case message_kind::install_snapshot:
     return snapshot_bytes + word_bytes;
-  case RAFT_IO_APPEND_ENTRIES_RESULT:
-  case RAFT_IO_REQUEST_VOTE_RESULT:
-  case RAFT_IO_TIMEOUT_NOW:
+  case message_kind::append_entries_result: // without a version, libraft 0.22 tells a fourth word by the size
+    return version == 0 && size == 3 * word_bytes ? size : 4 * word_bytes;
+  case message_kind::request_vote_result:
+  case message_kind::timeout_now:
     return 3 * word_bytes;
   default:
     return 0;
@@ -94,9 +97,9 @@ std::string check_snapshot(std::span<const char> header, std::uint64_t& payload)
 
 std::string frame_check::take_header() {
   std::string problem;
-  if (kind_ == RAFT_IO_APPEND_ENTRIES)
+  if (kind_ == static_cast<std::uint64_t>(message_kind::append_entries))
     problem = check_entries(held_, payload_left_);
-  else if (kind_ == RAFT_IO_INSTALL_SNAPSHOT)
+  else if (kind_ == static_cast<std::uint64_t>(message_kind::install_snapshot))
     problem = check_snapshot(held_, payload_left_);
   if (problem.empty() && payload_left_ > frame_payload_bytes_max)
     problem = fmt::format("{} bytes behind a header", payload_left_);
@@ -122,7 +125,10 @@ std::string frame_check::feed(std::span<const char> bytes) {
     if (kind_ == 0) {
       kind_ = number_at<std::uint64_t>(held_, 0);
       wanted_ = number_at<std::uint64_t>(held_, word_bytes);
-      const auto least = header_bytes_min(kind_);
+      const auto version = (kind_ >> version_bit) & 0xffU;
+      if (version <= version_max)
+        kind_ ^= version << version_bit;
+      const auto least = header_bytes_min(kind_, version, wanted_);
       if (least == 0)
         problem = fmt::format("a message of kind {}", kind_);
       else if (wanted_ < least || wanted_ > frame_header_bytes_max)

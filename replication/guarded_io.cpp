@@ -8,21 +8,37 @@
 namespace dynamix::replication {
 namespace {
 
-struct append_call {
-  raft_io_append request{}; // first: a pointer to it is one to this
-  raft_io_append* original = nullptr;
-  raft_io_append_cb appended = nullptr;
+/// What libraft asked for, on its way.
+template <class Request, class Callback>
+struct call {
+  Request request{}; // first: a pointer to it is one to this
+  Request* original = nullptr;
+  Callback finished = nullptr;
   raft_io* io = nullptr;
 };
+using append_call = call<raft_io_append, raft_io_append_cb>;
+using snapshot_put_call = call<raft_io_snapshot_put, raft_io_snapshot_put_cb>;
+using snapshot_get_call = call<raft_io_snapshot_get, raft_io_snapshot_get_cb>;
+
+template <class Call, class Request, class Callback>
+std::unique_ptr<Call> make_call(raft_io* io, Request* original, Callback finished) {
+  return std::unique_ptr<Call>(new Call{{}, original, finished, io});
+}
+
+/// Back from the disk.
+template <class Call, class Request>
+std::unique_ptr<Call> take_back(Request* request) {
+  return std::unique_ptr<Call>(reinterpret_cast<Call*>(request));
+}
 
 /// What the receiver would have taken over.
 void discard(raft_message& message) {
-  if (message.type == RAFT_IO_APPEND_ENTRIES) {
+  if (kind_of(message) == message_kind::append_entries) {
     auto& content = message.append_entries;
     if (content.n_entries > 0)
       ::raft_free(content.entries[0].batch);
     ::raft_free(content.entries);
-  } else if (message.type == RAFT_IO_INSTALL_SNAPSHOT) {
+  } else if (kind_of(message) == message_kind::install_snapshot) {
     ::raft_configuration_close(&message.install_snapshot.conf);
     ::raft_free(message.install_snapshot.data.base);
   }
@@ -30,13 +46,31 @@ void discard(raft_message& message) {
 
 } // namespace
 
+/// What made the input and output may know another address of it than libraft does.
+guarded_io& guarded_io::of(raft_io* io) {
+  return *reinterpret_cast<wrapped*>(static_cast<raft*>(io->data)->io)->self;
+}
+
 int guarded_io::init(uv_loop_t& loop, const std::string& directory, raft_uv_transport& transport) {
   auto& io = wrapped_.io;
-  wrapped_.self = this;
   if (const auto code = ::raft_uv_init(&io, &loop, directory.c_str(), &transport); code != 0)
     return code;
   // A damaged log is not to be cut short behind our back: this voter would forget what it has acknowledged.
   ::raft_uv_set_auto_recovery(&io, false);
+  never_retry_writes(io);
+  wrap();
+  return 0;
+}
+
+void guarded_io::guard(raft& voter) {
+  wrapped_.io = *voter.io;
+  voter.io = &wrapped_.io;
+  wrap();
+}
+
+void guarded_io::wrap() {
+  auto& io = wrapped_.io;
+  wrapped_.self = this;
   original_ = io;
   io.start = &guarded_io::start;
   io.send = &guarded_io::send;
@@ -44,7 +78,8 @@ int guarded_io::init(uv_loop_t& loop, const std::string& directory, raft_uv_tran
   io.set_term = &guarded_io::set_term;
   io.set_vote = &guarded_io::set_vote;
   io.truncate = &guarded_io::truncate;
-  return 0;
+  io.snapshot_put = &guarded_io::snapshot_put;
+  io.snapshot_get = &guarded_io::snapshot_get;
 }
 
 int guarded_io::note(const char* what, int code) {
@@ -63,7 +98,9 @@ int guarded_io::start(raft_io* io, unsigned tick_ms, raft_io_tick_cb tick, raft_
 
 void guarded_io::receive(raft_io* io, raft_message* message) {
   auto& self = of(io);
-  if (self.on_probation() && !self.admit(*message))
+  // libraft 0.22 crashes over a leader's snapshot that comes while it takes one of its own. The leader sends it again.
+  const bool collides = self.stores_snapshot_ && kind_of(*message) == message_kind::install_snapshot;
+  if (!self.fault_.empty() || collides || (self.on_probation() && !self.admit(*message)))
     return discard(*message);
   self.receive_(io, message);
 }
@@ -71,8 +108,8 @@ void guarded_io::receive(raft_io* io, raft_message* message) {
 /// Whether libraft may see it; tells the probation what it says.
 bool guarded_io::admit(raft_message& message) {
   const auto from = message.server_id;
-  switch (message.type) {
-  case RAFT_IO_APPEND_ENTRIES: {
+  switch (kind_of(message)) {
+  case message_kind::append_entries: {
     // Heard before judged: it may be the last voice that was missing.
     const auto& appended = message.append_entries;
     probation_->heard(from, appended.term, false);
@@ -84,7 +121,7 @@ bool guarded_io::admit(raft_message& message) {
       probation_->sent(appended.prev_log_index + 1 + index, appended.entries[index].term);
     return true;
   }
-  case RAFT_IO_INSTALL_SNAPSHOT: {
+  case message_kind::install_snapshot: {
     const auto& snapshot = message.install_snapshot;
     probation_->heard(from, snapshot.term, false);
     if (!probation_->follows(snapshot.term))
@@ -92,13 +129,13 @@ bool guarded_io::admit(raft_message& message) {
     probation_->sent(snapshot.last_index, snapshot.last_term);
     return true;
   }
-  case RAFT_IO_REQUEST_VOTE: {
+  case message_kind::request_vote: {
     // A pre-vote asks about the term after the sender's.
     const auto& asked = message.request_vote;
     probation_->heard(from, asked.pre_vote ? asked.term - 1 : asked.term, asked.last_log_index <= 1);
     return true;
   }
-  case RAFT_IO_REQUEST_VOTE_RESULT:
+  case message_kind::request_vote_result:
     probation_->heard(from, message.request_vote_result.term, false); // its own term, or, if granted, at most this
     message.request_vote_result.vote_granted = false;                 // so that it never stands
     return true;
@@ -112,7 +149,7 @@ void guarded_io::depose(const raft_message& appended) {
   if (probation_->now() != probation::phase::catching_up)
     return;
   raft_message answer{};
-  answer.type = RAFT_IO_APPEND_ENTRIES_RESULT;
+  set_kind(answer, message_kind::append_entries_result);
   answer.server_id = appended.server_id;
   answer.server_address = appended.server_address;
   answer.append_entries_result.term = probation_->promised_term();
@@ -127,12 +164,12 @@ void guarded_io::reconnect(std::uint64_t peer) {
   constexpr int messages = 2; // the first one is answered with a reset, by which the second fails
   const auto name = raft_name(peer);
   raft_message told{}; // only the term, which is true, in case that it does arrive
-  told.type = RAFT_IO_REQUEST_VOTE_RESULT;
+  set_kind(told, message_kind::request_vote_result);
   told.server_id = peer;
   told.server_address = name.c_str();
   told.request_vote_result.term = static_cast<const raft*>(wrapped_.io.data)->current_term;
   told.request_vote_result.vote_granted = false;
-  told.request_vote_result.pre_vote = raft_tribool_true;
+  told.request_vote_result.pre_vote = answers_pre_vote;
   for (int count = 0; count < messages; ++count) {
     auto request = std::make_unique<raft_io_send>();
     const auto sent = [](raft_io_send* done, int) { delete done; };
@@ -141,50 +178,122 @@ void guarded_io::reconnect(std::uint64_t peer) {
   }
 }
 
+/// Whether it may leave; may change what it says.
+bool guarded_io::release(raft_message& message) const {
+  const auto& consensus = *static_cast<const raft*>(wrapped_.io.data);
+  const auto& voters = consensus.configuration;
+  // After a failure 0.22 goes on as if the disk had taken it. And when the disk has written what a leader sent that is
+  // none any more, libraft answers it all the same, to nobody or, as a candidate, to what its votes look like as an
+  // address, and would crash.
+  if (!fault_.empty() || std::none_of(voters.servers, voters.servers + voters.n,
+                                      [&](const auto& one) { return one.id == message.server_id; }))
+    return false;
+  const auto kind = kind_of(message);
+  if (kind == message_kind::install_snapshot && loaded_term_ > 0)
+    message.install_snapshot.last_term = loaded_term_;
+  auto& judged = message.request_vote_result;
+  if (kind == message_kind::request_vote_result && judged.pre_vote == answers_pre_vote &&
+      (on_probation() || !judged.vote_granted)) {
+    // libraft answers a pre-vote under the term that was asked about, which tells one on probation nothing.
+    judged.vote_granted = false;
+    judged.term = consensus.current_term;
+    return true;
+  }
+  const bool asks = kind == message_kind::request_vote && message.request_vote.pre_vote;
+  const bool acknowledges = kind == message_kind::append_entries_result && on_probation() &&
+                            probation_->now() == probation::phase::catching_up;
+  return !on_probation() || asks || acknowledges;
+}
+
 int guarded_io::send(raft_io* io, raft_io_send* request, const raft_message* message, raft_io_send_cb sent) {
   auto& self = of(io);
-  const auto& voters = static_cast<const raft*>(io->data)->configuration;
-  if (std::none_of(voters.servers, voters.servers + voters.n,
-                   [&](const auto& one) { return one.id == message->server_id; })) {
-    // The disk has written what a leader sent that is none any more. libraft answers it all the same, to nobody or, as
-    // a candidate, to what its votes look like as an address, and would crash.
+  auto told = *message;
+  // What does not leave is as if the network had lost it. An error instead would make libraft free some messages twice.
+  if (!self.release(told) || self.original_.send(io, request, &told, sent) != 0)
     sent(request, RAFT_NOCONNECTION);
-    return 0;
-  }
-  const bool judges_pre_vote =
-      message->type == RAFT_IO_REQUEST_VOTE_RESULT && message->request_vote_result.pre_vote == raft_tribool_true;
-  if (judges_pre_vote && (self.on_probation() || !message->request_vote_result.vote_granted)) {
-    // libraft answers a pre-vote under the term that was asked about, which tells one on probation nothing.
-    auto refusal = *message;
-    refusal.request_vote_result.vote_granted = false;
-    refusal.request_vote_result.term = static_cast<const raft*>(io->data)->current_term;
-    return self.original_.send(io, request, &refusal, sent);
-  }
-  const bool asks = message->type == RAFT_IO_REQUEST_VOTE && message->request_vote.pre_vote;
-  const bool acknowledges = message->type == RAFT_IO_APPEND_ENTRIES_RESULT && self.on_probation() &&
-                            self.probation_->now() == probation::phase::catching_up;
-  if (!self.on_probation() || asks || acknowledges)
-    return self.original_.send(io, request, message, sent);
-  // As if the network had lost it. An error instead would make libraft free some messages twice.
-  sent(request, RAFT_NOCONNECTION);
   return 0;
+}
+
+void guarded_io::begin_append() {
+  if (open_appends_++ > 0)
+    return;
+  appended_ms_ = now_ms();
+  wrapped_.io.errmsg[0] = '\0';
+}
+
+void guarded_io::end_append() {
+  --open_appends_;
+  appended_ms_ = now_ms();
+}
+
+const std::string& guarded_io::fault() {
+  // 0.22 calls nobody when a write has failed; but it says why.
+  if (is_libraft_022 && open_appends_ > 0 && wrapped_.io.errmsg[0] != '\0')
+    note("append to the log", RAFT_IOERR);
+  return fault_;
+}
+
+std::uint64_t guarded_io::stalled_ms() {
+  const auto now = now_ms();
+  return std::max(open_appends_ > 0 ? now - appended_ms_ : 0, stores_snapshot_ ? now - snapshot_ms_ : 0);
 }
 
 int guarded_io::append(raft_io* io, raft_io_append* request, const raft_entry entries[], unsigned count,
                        raft_io_append_cb appended) {
-  auto call = std::make_unique<append_call>();
-  call->original = request;
-  call->appended = appended;
-  call->io = io;
+  auto& self = of(io);
+  auto asked = make_call<append_call>(io, request, appended);
   const auto finished = [](raft_io_append* inner, int status) {
-    const std::unique_ptr<append_call> call(reinterpret_cast<append_call*>(inner));
-    of(call->io).note("append to the log", status);
-    call->appended(call->original, status);
+    const auto asked = take_back<append_call>(inner);
+    of(asked->io).end_append();
+    of(asked->io).note("append to the log", status);
+    asked->finished(asked->original, status);
   };
-  const auto code = of(io).original_.append(io, &call->request, entries, count, finished);
+  self.begin_append();
+  int code = RAFT_IOERR;
+  if (self.fault_.empty())
+    code = self.note("append to the log", self.original_.append(io, &asked->request, entries, count, finished));
+  if (code == 0) {
+    asked.release();
+    return 0;
+  }
+  self.end_append();
+  if (!is_libraft_022)
+    return code;
+  appended(request, code); // it has freed the entries, and would again
+  return 0;
+}
+
+int guarded_io::snapshot_put(raft_io* io, unsigned trailing, raft_io_snapshot_put* request,
+                             const raft_snapshot* snapshot, raft_io_snapshot_put_cb stored) {
+  auto& self = of(io);
+  auto asked = make_call<snapshot_put_call>(io, request, stored);
+  const auto finished = [](raft_io_snapshot_put* inner, int status) {
+    const auto asked = take_back<snapshot_put_call>(inner);
+    of(asked->io).stores_snapshot_ = false;
+    asked->finished(asked->original, status);
+  };
+  const auto code = self.original_.snapshot_put(io, trailing, &asked->request, snapshot, finished);
+  if (code != 0)
+    return code;
+  asked.release();
+  self.stores_snapshot_ = true;
+  self.snapshot_ms_ = self.now_ms();
+  return 0;
+}
+
+int guarded_io::snapshot_get(raft_io* io, raft_io_snapshot_get* request, raft_io_snapshot_get_cb loaded) {
+  auto asked = make_call<snapshot_get_call>(io, request, loaded);
+  const auto finished = [](raft_io_snapshot_get* inner, raft_snapshot* snapshot, int status) {
+    const auto asked = take_back<snapshot_get_call>(inner);
+    // It is sent before this returns. 0.22 gives it the term of the one that was the newest when it was asked for.
+    of(asked->io).loaded_term_ = status == 0 ? snapshot->term : 0;
+    asked->finished(asked->original, snapshot, status);
+    of(asked->io).loaded_term_ = 0;
+  };
+  const auto code = of(io).original_.snapshot_get(io, &asked->request, finished);
   if (code == 0)
-    call.release();
-  return of(io).note("append to the log", code);
+    asked.release();
+  return code;
 }
 
 int guarded_io::set_term(raft_io* io, raft_term term) {
@@ -196,7 +305,8 @@ int guarded_io::set_vote(raft_io* io, raft_id server) {
 }
 
 int guarded_io::truncate(raft_io* io, raft_index index) {
-  return of(io).note("truncate the log", of(io).original_.truncate(io, index));
+  const auto code = of(io).note("truncate the log", of(io).original_.truncate(io, index));
+  return is_libraft_022 ? 0 : code; // it has freed the entries that come next, and would again
 }
 
 } // namespace dynamix::replication

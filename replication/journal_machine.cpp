@@ -66,8 +66,10 @@ int journal_machine::snapshot(raft_fsm* machine, raft_buffer* buffers[], unsigne
 int journal_machine::restore(raft_fsm* machine, raft_buffer* buffer) {
   journal_state state;
   word_list copy;
-  if (!decode_snapshot(words_of(*buffer, copy), state).empty())
+  if (!decode_snapshot(words_of(*buffer, copy), state).empty()) {
+    of(machine).broken_ = true;
     return RAFT_CORRUPT;
+  }
   of(machine).book_.restore(std::move(state));
   ::raft_free(buffer->base);
   return 0;

@@ -15,6 +15,8 @@ public:
 
   raft_fsm* interface() { return &interface_; }
   const journal& book() const { return book_; }
+  /// That a snapshot could not be read. libraft 0.22 goes on as if it had been.
+  bool broken() const { return broken_; }
   /// After every committed entry.
   std::function<void(const journal_state&, const apply_outcome&)> applied;
 
@@ -29,6 +31,7 @@ private:
 
   raft_fsm interface_{};
   journal book_;
+  bool broken_ = false;
 };
 
 /// A copy in libraft's memory; base is null if there is none left.

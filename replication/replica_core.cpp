@@ -104,6 +104,11 @@ void replica_core::after_events() {
     failure_ = failure{fault.empty() ? std::string("libraft gave up: ") + ::raft_errmsg(&instance.consensus) : fault};
     return begin_close();
   }
+  if (auto error = check_disk(); !error.empty()) {
+    disk_failed_ = true;
+    failure_ = failure{std::move(error)};
+    return begin_close();
+  }
   if (instance.trial) {
     instance.trial->applied(::raft_last_applied(&instance.consensus));
     if (instance.trial->now() == probation::phase::over) {
@@ -119,6 +124,18 @@ void replica_core::after_events() {
   if (seen.now == role::leader && std::exchange(led_term_, seen.raft_term) != seen.raft_term)
     serve_read({.read = [](const read_result&) {}}); // an entry of its term, which commits what earlier leaders left
   observe(seen);
+}
+
+/// What libraft 0.22 does not say: files that cannot be made it tries again for ever, and a snapshot that cannot be
+/// read is passed over.
+std::string replica_core::check_disk() {
+  constexpr std::uint64_t stalled_ms_max = 30'000;
+  if (instance_->machine.broken())
+    return "cannot read a snapshot of the leader's";
+  const auto stalled_ms = instance_->io.stalled_ms();
+  return stalled_ms < stalled_ms_max
+             ? ""
+             : fmt::format("the disk of {} has written nothing for {} ms", options_.directory, stalled_ms);
 }
 
 void replica_core::observe(const observation& seen) {

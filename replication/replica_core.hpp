@@ -67,6 +67,7 @@ private:
   // replica_core.cpp: the thread
   void run();
   void after_events();
+  std::string check_disk();
   void observe(const observation& seen);
   void report(const std::string& text);
   void schedule(std::uint32_t delay_ms);

@@ -122,6 +122,7 @@ int replica_core::begin_raft(const directory_state& found) {
   ::raft_set_heartbeat_timeout(raft, time_outs_.heartbeat_ms);
   ::raft_set_install_snapshot_timeout(raft, time_outs_.snapshot_ms);
   ::raft_set_pre_vote(raft, true);
+  take_entries_to_the_last(*raft);
   ::raft_set_snapshot_threshold(raft, options_.snapshot_entries);
   ::raft_set_snapshot_trailing(raft, options_.snapshot_entries / 4);
   if (found.empty) {
@@ -176,7 +177,7 @@ std::string replica_core::check_voters() const {
 }
 
 void replica_core::drop_instance() {
-  instance_->io.release();
+  instance_->io.close();
   instance_.reset();
 }
 

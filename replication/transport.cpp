@@ -35,6 +35,7 @@ bool split_address(const std::string& address, std::string& host, std::string& p
 transport::transport(uv_loop_t& loop, transport_options options)
     : loop_(loop), options_(std::move(options)), key_(derive_key(options_.secret)) {
   loop_.data = this; // for `read`, whose stream belongs to libraft
+  set_version(interface_);
   interface_.impl = this;
   interface_.init = &transport::init;
   interface_.listen = &transport::listen;

@@ -45,6 +45,7 @@ public:
     std::string pattern = (std::filesystem::temp_directory_path() / "dynamix-XXXXXX").string();
     require(::mkdtemp(pattern.data()) != nullptr, "a directory for libraft");
     ::uv_loop_init(&loop_);
+    replication::set_version(transport_);
     transport_.impl = this; // `data` is libraft's
     transport_.init = [](raft_uv_transport*, raft_id, const char*) { return 0; };
     transport_.listen = [](raft_uv_transport* self, raft_uv_accept_cb accepted) {
@@ -135,14 +136,14 @@ private:
       for (std::size_t at = 0; at < data.len; ++at)
         sum += static_cast<const unsigned char*>(data.base)[at];
     };
-    if (message->type == RAFT_IO_APPEND_ENTRIES) {
+    if (replication::kind_of(*message) == replication::message_kind::append_entries) {
       auto& content = message->append_entries;
       for (unsigned at = 0; at < content.n_entries; ++at)
         look_at(content.entries[at].buf);
       if (content.n_entries > 0)
         ::raft_free(content.entries[0].batch);
       ::raft_free(content.entries);
-    } else if (message->type == RAFT_IO_INSTALL_SNAPSHOT) {
+    } else if (replication::kind_of(*message) == replication::message_kind::install_snapshot) {
       auto& content = message->install_snapshot;
       for (unsigned at = 0; at < content.conf.n; ++at)
         sum += std::string(content.conf.servers[at].address).size();
@@ -150,8 +151,10 @@ private:
       ::raft_configuration_close(&content.conf);
       ::raft_free(content.data.base);
     } else {
-      require(message->type == RAFT_IO_REQUEST_VOTE || message->type == RAFT_IO_REQUEST_VOTE_RESULT ||
-                  message->type == RAFT_IO_APPEND_ENTRIES_RESULT || message->type == RAFT_IO_TIMEOUT_NOW,
+      require(replication::kind_of(*message) == replication::message_kind::request_vote ||
+                  replication::kind_of(*message) == replication::message_kind::request_vote_result ||
+                  replication::kind_of(*message) == replication::message_kind::append_entries_result ||
+                  replication::kind_of(*message) == replication::message_kind::timeout_now,
               "a message that there is");
     }
     [[maybe_unused]] static volatile std::size_t seen = 0;
@@ -192,14 +195,18 @@ target raft_target() {
 
 std::map<std::string, kept_example> raft_examples() {
   raft_message vote{};
-  vote.type = RAFT_IO_REQUEST_VOTE;
-  vote.request_vote = {.term = 3, .candidate_id = 2, .last_log_index = 7, .last_log_term = 2, .pre_vote = true};
+  replication::set_kind(vote, replication::message_kind::request_vote);
+  vote.request_vote.term = 3;
+  vote.request_vote.candidate_id = 2;
+  vote.request_vote.last_log_index = 7;
+  vote.request_vote.last_log_term = 2;
+  vote.request_vote.pre_vote = true;
   raft_message result{};
-  result.type = RAFT_IO_REQUEST_VOTE_RESULT;
+  replication::set_kind(result, replication::message_kind::request_vote_result);
   result.request_vote_result.term = 3;
   result.request_vote_result.vote_granted = true;
   raft_message acknowledged{};
-  acknowledged.type = RAFT_IO_APPEND_ENTRIES_RESULT;
+  replication::set_kind(acknowledged, replication::message_kind::append_entries_result);
   acknowledged.append_entries_result.term = 3;
   acknowledged.append_entries_result.last_log_index = 8;
   std::array<char, 16> words = {'t', 'w', 'o', ' ', 'w', 'o', 'r', 'd', 's'};
@@ -207,7 +214,7 @@ std::map<std::string, kept_example> raft_examples() {
   for (auto& entry : entries)
     entry = {.term = 3, .type = RAFT_COMMAND, .buf = {.base = words.data(), .len = words.size()}, .batch = nullptr};
   raft_message append{};
-  append.type = RAFT_IO_APPEND_ENTRIES;
+  replication::set_kind(append, replication::message_kind::append_entries);
   append.append_entries = {.term = 3,
                            .prev_log_index = 7,
                            .prev_log_term = 2,
@@ -215,7 +222,7 @@ std::map<std::string, kept_example> raft_examples() {
                            .entries = entries.data(),
                            .n_entries = entries.size()};
   raft_message install{};
-  install.type = RAFT_IO_INSTALL_SNAPSHOT;
+  replication::set_kind(install, replication::message_kind::install_snapshot);
   auto& snapshot = install.install_snapshot;
   snapshot = {
       .term = 3, .last_index = 7, .last_term = 2, .conf = {}, .conf_index = 1, .data = {words.data(), words.size()}};

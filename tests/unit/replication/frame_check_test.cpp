@@ -17,8 +17,9 @@ std::string words(std::initializer_list<std::uint64_t> values) {
   return bytes;
 }
 
-std::string message(std::uint64_t kind, const std::string& header, const std::string& payload = "") {
-  return words({kind, header.size()}) + header + payload;
+std::string message(message_kind kind, const std::string& header, const std::string& payload = "",
+                    std::uint64_t version = 0) {
+  return words({static_cast<std::uint64_t>(kind) | version << 16U, header.size()}) + header + payload;
 }
 
 std::string entry(std::uint8_t kind, std::uint64_t size) {
@@ -26,7 +27,7 @@ std::string entry(std::uint8_t kind, std::uint64_t size) {
 }
 
 std::string append(std::uint64_t count, const std::string& entries, const std::string& payload) {
-  return message(RAFT_IO_APPEND_ENTRIES, words({7, 1, 6, 1, count}) + entries + words({0}), payload);
+  return message(message_kind::append_entries, words({7, 1, 6, 1, count}) + entries + words({0}), payload);
 }
 
 /// A voter with the address "2".
@@ -36,8 +37,8 @@ std::string server(char role = RAFT_VOTER, const std::string& address = {'2', '\
 
 std::string snapshot(std::uint64_t count, const std::string& servers, std::uint64_t size = 16) {
   const auto configuration = '\1' + words({count}) + servers;
-  return message(RAFT_IO_INSTALL_SNAPSHOT, words({7, 9, 6, 1, configuration.size()}) + configuration + words({size}),
-                 std::string(size, 'x'));
+  return message(message_kind::install_snapshot,
+                 words({7, 9, 6, 1, configuration.size()}) + configuration + words({size}), std::string(size, 'x'));
 }
 
 /// In parts of `size` bytes.
@@ -52,24 +53,37 @@ std::string fed(const std::string& bytes, std::size_t size) {
 const auto entries = entry(RAFT_COMMAND, 16) + entry(RAFT_BARRIER, 8) + entry(RAFT_CHANGE, 24);
 
 TEST(FrameCheck, PassesEveryKindOfMessageHoweverItIsCut) {
-  const auto all = message(RAFT_IO_REQUEST_VOTE, words({7, 2, 9, 6, 1})) +
-                   message(RAFT_IO_REQUEST_VOTE_RESULT, words({7, 1, 0})) + append(3, entries, std::string(48, 'x')) +
-                   append(0, "", "") + message(RAFT_IO_APPEND_ENTRIES_RESULT, words({7, 0, 9})) +
-                   snapshot(2, server() + server(RAFT_STANDBY)) + message(RAFT_IO_TIMEOUT_NOW, words({7, 9, 6})) +
+  const auto all = message(message_kind::request_vote, words({7, 2, 9, 6, 1})) +
+                   message(message_kind::request_vote_result, words({7, 1, 0})) +
+                   append(3, entries, std::string(48, 'x')) + append(0, "", "") +
+                   message(message_kind::append_entries_result, words({7, 0, 9})) +
+                   snapshot(2, server() + server(RAFT_STANDBY)) + message(message_kind::timeout_now, words({7, 9, 6})) +
                    append(3, entries, std::string(48, 'x'));
   for (const std::size_t size : {1UL, 3UL, 16UL, 100UL, all.size()})
+    EXPECT_EQ(fed(all, size), "") << size;
+}
+
+TEST(FrameCheck, PassesTheLongerHeadersOfNewerReleases) {
+  const auto all = message(message_kind::request_vote, words({7, 2, 9, 6, 2}), "", 2) +
+                   message(message_kind::request_vote_result, words({7, 1, 1}), "", 2) +
+                   message(message_kind::append_entries_result, words({7, 0, 9, 1}), "", 2) +
+                   message(message_kind::append_entries_result, words({7, 0, 9, 1})) +
+                   append(3, entries, std::string(48, 'x'));
+  for (const std::size_t size : {1UL, all.size()})
     EXPECT_EQ(fed(all, size), "") << size;
 }
 
 TEST(FrameCheck, RefusesWhatLibraftWouldTakeOnTrust) {
   const auto vote = words({7, 2, 9, 6, 1});
   const std::initializer_list<std::pair<std::string, std::string>> refused = {
-      {message(0, vote), "kind 0"},
-      {message(7, vote), "kind 7"},
-      {message((1U << 16U) + RAFT_IO_REQUEST_VOTE, vote), "kind 65539"},
-      {message(RAFT_IO_REQUEST_VOTE, ""), "a header of 0 bytes"},
-      {message(RAFT_IO_REQUEST_VOTE, words({7, 2})), "a header of 16 bytes"},
-      {words({RAFT_IO_REQUEST_VOTE, 1ULL << 60U}), "a header of 1152921504606846976 bytes"},
+      {message(message_kind{0}, vote), "kind 0"},
+      {message(message_kind{7}, vote), "kind 7"},
+      {message(message_kind::request_vote, vote, "", 3), "kind 196611"},
+      {message(message_kind::request_vote, ""), "a header of 0 bytes"},
+      {message(message_kind::request_vote, words({7, 2})), "a header of 16 bytes"},
+      {message(message_kind::append_entries_result, words({7, 0, 9}), "", 1), "a header of 24 bytes"},
+      {message(message_kind::append_entries_result, words({7, 0, 9}) + "half"), "a header of 28 bytes"},
+      {words({3, 1ULL << 60U}), "a header of 1152921504606846976 bytes"},
       {append(1, entry(4, 16), ""), "an entry of kind 4"},
       {append(1, entry(0, 16), ""), "an entry of kind 0"},
       {append(1, entry(RAFT_COMMAND, 0), ""), "an entry of 0 bytes"},
@@ -83,8 +97,8 @@ TEST(FrameCheck, RefusesWhatLibraftWouldTakeOnTrust) {
       {snapshot(1, server(RAFT_VOTER, "22")), "cut off"},
       {snapshot(1, server(9)), "a voter of role 9"},
       {snapshot(1, server(), 0), "an empty snapshot"},
-      {message(RAFT_IO_INSTALL_SNAPSHOT, words({7, 9, 6, 1, 1ULL << 60U, 16})), "for a configuration of"},
-      {message(RAFT_IO_INSTALL_SNAPSHOT, words({7, 9, 6, 1, 0, 16})), "in no format"},
+      {message(message_kind::install_snapshot, words({7, 9, 6, 1, 1ULL << 60U, 16})), "for a configuration of"},
+      {message(message_kind::install_snapshot, words({7, 9, 6, 1, 0, 16})), "in no format"},
   };
   for (const auto& [bytes, reason] : refused)
     for (const std::size_t size : {1UL, bytes.size()}) {

@@ -46,8 +46,15 @@ void raw_peer::finish_sending() {
 
 std::vector<std::uint8_t> raw_peer::receive(std::size_t size) {
   std::vector<std::uint8_t> bytes(size);
-  const auto got = ::recv(socket_, bytes.data(), size, MSG_WAITALL);
-  bytes.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  std::size_t filled = 0;
+  while (filled < size) {
+    const auto got = ::recv(socket_, bytes.data() + filled, size - filled, MSG_WAITALL);
+    if (got > 0)
+      filled += static_cast<std::size_t>(got);
+    else if (got == 0 || errno != EINTR)
+      break;
+  }
+  bytes.resize(filled);
   return bytes;
 }
 
@@ -57,7 +64,7 @@ bool raw_peer::hung_up() {
     const auto got = ::recv(socket_, &byte, 1, 0);
     if (got == 0 || (got < 0 && errno == ECONNRESET))
       return true;
-    if (got < 0)
+    if (got < 0 && errno != EINTR) // what a newer libuv has the kernel do interrupts the thread that began it
       return false;
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "replication/guarded_io.hpp"
 #include "replication/journal_machine.hpp"
 
 extern "C" {
@@ -7,6 +8,7 @@ extern "C" {
 }
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <random>
@@ -68,6 +70,7 @@ private:
 
   std::mt19937_64 random_;
   raft_fixture fixture_{};
+  std::deque<guarded_io> guards_; ///< of the voters, in their order
   std::vector<std::unique_ptr<journal_machine>> machines_;
   std::vector<raft*> voters_; ///< in `fixture_`
   std::vector<arbitrator> arbitrators_;

@@ -420,9 +420,10 @@ TEST(GuardedIo, DropsWhatIsMeantForNobody) {
   guarded_io io;
   ASSERT_EQ(io.init(loop, testing::TempDir(), *connections.interface()), 0);
   raft nobody{};
+  nobody.io = io.interface();
   io.interface()->data = &nobody;
   raft_message answer{};
-  answer.type = RAFT_IO_APPEND_ENTRIES_RESULT;
+  set_kind(answer, message_kind::append_entries_result);
   answer.server_id = 7;
   answer.server_address = reinterpret_cast<const char*>(0x100); // a candidate's flags
   int told = 0;
@@ -431,7 +432,7 @@ TEST(GuardedIo, DropsWhatIsMeantForNobody) {
   const auto sent = [](raft_io_send* done, int status) { *static_cast<int*>(done->data) = status; };
   EXPECT_EQ(io.interface()->send(io.interface(), &request, &answer, sent), 0);
   EXPECT_EQ(told, RAFT_NOCONNECTION);
-  io.release();
+  io.close();
   ::uv_run(&loop, UV_RUN_DEFAULT);
   ::uv_loop_close(&loop);
 }
