@@ -10,7 +10,7 @@ FUZZ_SECONDS ?= 60
 NODE := build/release/node/dynamix-node
 SOURCES := $(shell git ls-files '*.cpp' '*.hpp' 2>/dev/null)
 
-.PHONY: help setup setup-test node build run test test-torch fuzz fuzz-all test-all soak bench sanitize packages wheel format lint clean
+.PHONY: help setup setup-test node build run test test-torch fuzz fuzz-all test-all soak bench sanitize packages wheel container format lint clean
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,10 @@ packages: setup ## make Debian packages in build/packages
 	@cmake --preset release -Wno-dev >/dev/null
 	@cmake --build --preset release -j $(JOBS) --target dynamix-node dynamix_sdk package_documentation
 	@tools/make-packages build/release build/packages
+
+container: packages # build the image of deployments/container from the packages
+	@tools/setup tools/packages-container.txt
+	@tools/make-container build/packages
 
 format: ## format the sources
 	@tools/setup tools/packages-lint.txt
