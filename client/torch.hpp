@@ -1,6 +1,6 @@
 #pragma once
 
-/// A LibTorch training loop joins Dynamix: header-only, over the C functions of dynamix.h, for LibTorch 1.13 and 2.x.
+/// A LibTorch training loop joins Dynamix: header-only, over the C functions of dynamix.h, for LibTorch from 2.6 on.
 ///
 ///     auto run = dynamix::join(model->parameters(), optimizer, {.batch = 64, .samples = n}, dynamix::group_of(gloo));
 ///     auto loader = torch::data::make_data_loader(data, run.sampler(), options);

@@ -5,23 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 
 namespace dynamix::policy {
 namespace {
-
-/// Under what torch::optim keeps a parameter's state: the printed address of its implementation in LibTorch 1, the
-/// address itself in LibTorch 2.
-template <class States>
-typename States::key_type state_key(const States&, const torch::Tensor& parameter) {
-  if constexpr (std::is_same_v<typename States::key_type, std::string>) {
-    std::ostringstream text;
-    text << parameter.unsafeGetTensorImpl();
-    return text.str();
-  } else {
-    return parameter.unsafeGetTensorImpl();
-  }
-}
 
 torch::Tensor numbers_of(const messages::policy_version& version) {
   return torch::tensor(
@@ -118,7 +104,7 @@ messages::policy_version network_learner::current() const {
 std::vector<std::uint8_t> network_learner::save() const {
   auto file = to_file();
   for (const auto& [name, parameter] : network_.named_parameters()) {
-    const auto found = optimizer_.state().find(state_key(optimizer_.state(), parameter));
+    const auto found = optimizer_.state().find(parameter.unsafeGetTensorImpl());
     if (found == optimizer_.state().end())
       continue; // no gradient has reached it yet
     const auto& state = static_cast<const torch::optim::AdamParamState&>(*found->second);
@@ -192,7 +178,7 @@ std::string network_learner::restore_adam(const storage::tensor_file& file, cons
   state->step(step.item<std::int64_t>());
   state->exp_avg(mean);
   state->exp_avg_sq(square);
-  optimizer_.state()[state_key(optimizer_.state(), parameter)] = std::move(state);
+  optimizer_.state()[parameter.unsafeGetTensorImpl()] = std::move(state);
   return {};
 }
 

@@ -43,7 +43,7 @@ ELSEWHERE = (
     (r"dynamix-node local --cluster deployments/clusters/text-2.toml$", "needs perl-doc; the line below it is run"),
     (r"dynamix-node keys issue ", "cluster_open_test"),
     (r"sudo setcap ", "changes the program's file; capabilities are those of ebpf_probes_test"),
-    (r"(cp \.\.\.|kubectl )", "never: there was no Kubernetes; manifest and scripts are those of kubernetes_test"),
+    (r"(cp \.\.\.|podman |kubectl )", "never: there was no Kubernetes; manifest and scripts are those of kubernetes_test"),
     (r"(cd DIRECTORY|sbatch )", "by hand with slurm-wlm, as the page says"),
     (r"(useradd|install|systemctl) ", "changes the machine; the unit is that of systemd_unit_test"),
 )

@@ -42,8 +42,8 @@ std::span<const target> targets();
 /// Null where there is none of that name.
 const target* find_target(std::string_view name);
 
-/// One more, of saved policies. It needs Torch, whose headers the fuzzer's compiler does not take as C++20 (LibTorch
-/// 1.13 and clang 14), so corpus_test alone mutates them.
+/// One more, of saved policies. It needs Torch, whose headers the fuzzer's compiler (clang 14) does not take as C++20, so
+/// corpus_test alone mutates them.
 target policy_target();
 
 } // namespace dynamix::fuzz
