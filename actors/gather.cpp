@@ -199,6 +199,9 @@ closed_window gather::close(double now_seconds) {
     if (latest.window == 0 || latest.window > open_window_ || (!present && latest.window < open_window_))
       continue;
     shard.reports.push_back(latest.report);
+    // Whose last report waits for others to get there takes no decision any more.
+    if (const auto held = waiting_.find(rank); held != waiting_.end() && held->second.final)
+      shard.reports.back().final = true;
     if (with_choices_)
       shard.choices.push_back(latest.choice);
     shard.expected += present ? 0 : 1;

@@ -191,7 +191,7 @@ std::vector<deliberation::settled_choice> deliberation::settle(const observation
                        .policy_version = controller_->version(),
                        .assigned = own.assigned[i]};
     auto& made = one.made;
-    if (decided) {
+    if (decided && !own.report->reports[i].final) { // who says that it ends takes no decision
       one.key = {.term = term_, .window = own.report->window};
       made.batch = std::clamp(made.batch, file_.batch.lowest, own.highest[i]);
       assigned_[own.report->reports[i].rank] = made.batch;

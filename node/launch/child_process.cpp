@@ -122,7 +122,9 @@ std::string child_process::start(const child_options& options) {
                                          : open("/dev/null", O_RDONLY | O_CLOEXEC);
   std::string problem = input < 0 ? failed("cannot open its standard input") : "";
   const auto append_to = [&](const std::string& path) {
-    const int descriptor = storage::open_to_append_beneath(path); // a resumed run's may have been planted
+    // This process's own, or a file whose place may have been taken by a link that somebody planted in a resumed run.
+    const int descriptor = path.starts_with("/proc/self/fd/") ? open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC)
+                                                              : storage::open_to_append_beneath(path);
     if (descriptor < 0 && problem.empty())
       problem = failed("cannot open " + path);
     return descriptor;

@@ -11,7 +11,7 @@ import pages
 PROGRAM = os.environ["DYNAMIX_NODE"]
 # Put together when they are printed, so in no source as they are.
 COMPOSED = {"link refused", "speaks protocol", "generation_regroups", "training_cut_off", "training_stuck",
-            "is stuck at batch.highest"}
+            "is stuck at batch.highest", "libdynamix-trainer.so is of dynamix-node"}
 
 
 def ask(*arguments):

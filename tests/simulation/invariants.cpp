@@ -208,6 +208,8 @@ void invariants::window_judged(const ledger::window& window) {
   ++decided_in_[window.generation];
   auto& judged = expected_[window.key].emplace_back();
   for (const auto& row : window.workers) {
+    if (row.report.final) // it ends, and takes no decision
+      continue;
     ++decisions_;
     const auto rank = row.report.rank;
     const auto known = admitted_.find(rank);

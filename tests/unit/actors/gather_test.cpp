@@ -169,6 +169,20 @@ TEST(Gather, WhatAFinishedWorkerReportedOfTheOpenWindowCounts) {
   EXPECT_EQ(next[0].reports.size(), 1U);
 }
 
+TEST(Gather, TellsWhoEndsWhileItsLastReportWaitsForTheOthers) {
+  gather windows(1, 1);
+  windows.joined(0);
+  windows.joined(1);
+  EXPECT_TRUE(windows.add(report_of(0, 1), 0).empty());
+  auto last = report_of(0, 2);
+  last.final = true;
+  EXPECT_TRUE(windows.add(last, 0.1).empty()) << "nobody else has completed window 1";
+  const auto closed = windows.add(report_of(1, 1), 0.2);
+  ASSERT_FALSE(closed.empty());
+  EXPECT_TRUE(closed[0].reports[0].final) << "a decision would not reach it any more";
+  EXPECT_FALSE(closed[0].reports[1].final);
+}
+
 /// Any order, loss and repetition of reports: windows close in rising order, each at most once, ordered by rank.
 TEST(Gather, ClosesWindowsInOrderAndOnceUnderLossAndReordering) {
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
