@@ -17,7 +17,6 @@
 #include <memory>
 #include <optional>
 #include <ostream>
-#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -30,6 +29,8 @@ constexpr std::size_t log_lines_shown = 2;
 
 /// What agents get to end by themselves, behind the farewells of a command that has ended.
 constexpr std::chrono::seconds farewell_patience{3};
+/// What the command prints is what people look at.
+constexpr std::chrono::seconds progress_interval{10};
 
 /// What an agent gets to come that is started at the same time.
 constexpr std::chrono::seconds agent_patience{60};
@@ -198,7 +199,6 @@ int exec(const exec_arguments& arguments, command_context& context) {
   }
 
   auto options = local_options(*file, run);
-  options.quiet = true;
   options.trace = arguments.trace;
   options.log_json = arguments.log_json;
   name_agents(options);
@@ -213,8 +213,9 @@ int exec(const exec_arguments& arguments, command_context& context) {
   };
   commanded_run watch(*file, run, start, command);
   options.observer = &watch;
-  std::ostringstream unsaid; // the terminal is the command's
-  live_output live(unsaid, {});
+  live_output live(context.err, {.interval = progress_interval});
+  if (const auto page = page_text(*file); !page.empty())
+    live.print("dynamix-node: " + page);
   const auto made = run_locally(options, live, over.get_token());
 
   if (!not_started.empty()) {

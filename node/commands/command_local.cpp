@@ -67,16 +67,6 @@ std::string join_trace(const run_directory& run) {
   return joined.problem.empty() ? to_text(joined, run.trace()) : "none: " + joined.problem;
 }
 
-/// "  page http://127.0.0.1:8080/", or why there is none.
-std::string page_text(const cluster::cluster_file& file) {
-  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
-  if (!listen)
-    return "";
-  if (!can_listen(listen->address, listen->port))
-    return "no page: " + file.dashboard.listen + " is in use ([dashboard] listen chooses another address)";
-  return "page " + dashboard::url_of(file);
-}
-
 /// Where training processes join: once they can.
 void tell_agents(const launch_options& options, live_output& live) {
   const auto directory = agent_directory(options.run);

@@ -62,6 +62,15 @@ launch_options local_options(const cluster::cluster_file& file, const run_direct
   return {.file = file, .run = run, .program = own_program()};
 }
 
+std::string page_text(const cluster::cluster_file& file) {
+  const auto listen = cluster::parse_listen_address(file.dashboard.listen);
+  if (!listen)
+    return "";
+  if (!can_listen(listen->address, listen->port))
+    return "no page: " + file.dashboard.listen + " is in use ([dashboard] listen chooses another address)";
+  return "page " + dashboard::url_of(file);
+}
+
 local_run run_locally(launch_options options, live_output& live, const std::stop_token& stop) {
   const bool make_keys = options.file.security.keys.empty() && !options.insecure && !options.file.insecure;
   if (auto problem = make_keys ? make_run_keys(options.file, options.run, options.keys) : ""; !problem.empty())

@@ -26,6 +26,9 @@ std::string prepare_directory(const run_directory& run, const cluster::cluster_f
 /// The options of a run in `run`, whose program is this one.
 launch_options local_options(const cluster::cluster_file& file, const run_directory& run);
 
+/// "page http://127.0.0.1:8080/", or why there is none; empty where the file wants none.
+std::string page_text(const cluster::cluster_file& file);
+
 struct local_run {
   launch_outcome launched;
   run_summary summary;
