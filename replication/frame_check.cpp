@@ -15,8 +15,6 @@ constexpr std::uint64_t entry_bytes = 16;                ///< term; kind in one 
 constexpr std::uint64_t append_bytes = 5 * word_bytes;   ///< of its header, up to the number of entries
 constexpr std::uint64_t snapshot_bytes = 5 * word_bytes; ///< up to the length of the configuration
 constexpr std::uint64_t servers_max = 64;
-constexpr unsigned version_bit = 16; ///< of the header's version, beside the kind
-constexpr std::uint64_t version_max = 2;
 
 template <class T>
 T number_at(std::span<const char> bytes, std::uint64_t at) {
@@ -26,7 +24,7 @@ T number_at(std::span<const char> bytes, std::uint64_t at) {
 }
 
 /// As much of a header of `size` bytes as libraft reads of every message of this kind; 0: there is none.
-std::uint64_t header_bytes_min(std::uint64_t kind, std::uint64_t version, std::uint64_t size) {
+std::uint64_t header_bytes_min(std::uint64_t kind, std::uint64_t size) {
   switch (message_kind{kind}) {
   case message_kind::append_entries:
     return append_bytes;
@@ -34,8 +32,8 @@ std::uint64_t header_bytes_min(std::uint64_t kind, std::uint64_t version, std::u
     return 5 * word_bytes;
   case message_kind::install_snapshot:
     return snapshot_bytes + word_bytes;
-  case message_kind::append_entries_result: // without a version, libraft 0.22 tells a fourth word by the size
-    return version == 0 && size == 3 * word_bytes ? size : 4 * word_bytes;
+  case message_kind::append_entries_result: // libraft 0.22 takes whatever follows three words for a fourth one
+    return size == 3 * word_bytes ? size : 4 * word_bytes;
   case message_kind::request_vote_result:
   case message_kind::timeout_now:
     return 3 * word_bytes;
@@ -125,10 +123,7 @@ std::string frame_check::feed(std::span<const char> bytes) {
     if (kind_ == 0) {
       kind_ = number_at<std::uint64_t>(held_, 0);
       wanted_ = number_at<std::uint64_t>(held_, word_bytes);
-      const auto version = (kind_ >> version_bit) & 0xffU;
-      if (version <= version_max)
-        kind_ ^= version << version_bit;
-      const auto least = header_bytes_min(kind_, version, wanted_);
+      const auto least = header_bytes_min(kind_, wanted_);
       if (least == 0)
         problem = fmt::format("a message of kind {}", kind_);
       else if (wanted_ < least || wanted_ > frame_header_bytes_max)

@@ -58,6 +58,7 @@ int guarded_io::init(uv_loop_t& loop, const std::string& directory, raft_uv_tran
   // A damaged log is not to be cut short behind our back: this voter would forget what it has acknowledged.
   ::raft_uv_set_auto_recovery(&io, false);
   never_retry_writes(io);
+  on_wire_ = true;
   wrap();
   return 0;
 }
@@ -208,6 +209,8 @@ bool guarded_io::release(raft_message& message) const {
 int guarded_io::send(raft_io* io, raft_io_send* request, const raft_message* message, raft_io_send_cb sent) {
   auto& self = of(io);
   auto told = *message;
+  if (self.on_wire_)
+    drop_version(told);
   // What does not leave is as if the network had lost it. An error instead would make libraft free some messages twice.
   if (!self.release(told) || self.original_.send(io, request, &told, sent) != 0)
     sent(request, RAFT_NOCONNECTION);

@@ -70,6 +70,7 @@ private:
   raft_io_recv_cb receive_ = nullptr;
   probation* probation_ = nullptr;
   std::string fault_;
+  bool on_wire_ = false; ///< messages are encoded; the fixture hands them on, and their versions count
   std::size_t open_appends_ = 0;
   raft_time appended_ms_ = 0;    ///< when the first of them was begun, or the last one before it was done
   bool stores_snapshot_ = false; ///< its own or a leader's

@@ -20,8 +20,7 @@ extern "C" {
 
 namespace dynamix::replication {
 
-/// As messages are numbered on the wire. The preamble's first word has the kind in its first byte and, since 0.18, the
-/// version of the header in its third.
+/// As messages are numbered on the wire.
 enum class message_kind : std::uint64_t {
   append_entries = 1,
   append_entries_result,
@@ -41,6 +40,13 @@ inline void set_kind(raft_message& message, message_kind kind) {
 
 /// That a vote answers a pre-vote: 0.15 knows three answers, of which this is the same number.
 inline constexpr auto answers_pre_vote = static_cast<decltype(raft_request_vote_result::pre_vote)>(1);
+
+/// 0.22 writes the version of a header beside the kind, which 0.15 then does not know. Without one it goes by the size.
+template <class Message>
+void drop_version(Message& message) {
+  if constexpr (requires { message.request_vote.version; })
+    message.request_vote.version = 0; // the first member of every kind
+}
 
 /// 0.22 has versions of the interface to a transport.
 template <class Transport>
