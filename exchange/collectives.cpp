@@ -17,7 +17,10 @@ using memory = std::span<std::byte>;
 using constant_memory = std::span<const std::byte>;
 
 /// A piece of what goes around: small enough to stay in a core's cache until it is combined.
-constexpr std::size_t piece_bytes = 256 << 10;
+constexpr std::size_t piece_bytes = 128 << 10;
+/// Even a short chunk is cut, so that members combine one piece while the next one travels.
+constexpr std::size_t pieces_least = 8;
+constexpr std::size_t piece_bytes_least = 16 << 10;
 /// Pieces that a member waits for at once: as many are on their way, so that no link stands still.
 constexpr std::size_t pieces_ahead = 8;
 /// Up to here all send all to all: one message's time instead of a ring's 2 (n - 1).
@@ -43,6 +46,11 @@ void combine(arithmetic how, memory into, constant_memory from) {
   case arithmetic::or_words:
     return combine_elements<std::uint64_t>(into, from, std::bit_or());
   }
+}
+
+/// How many pieces so many bytes go around in.
+std::size_t pieces_of(std::size_t bytes) {
+  return std::max({std::size_t{1}, bytes / piece_bytes, std::min(pieces_least, bytes / piece_bytes_least)});
 }
 
 /// The i-th of `parts` nearly equal parts of so many elements, of `element` bytes each.
@@ -113,7 +121,7 @@ class ring_sum final : public collective {
 public:
   ring_sum(std::shared_ptr<mesh> through, std::uint64_t lane, memory data, std::shared_ptr<void> owner, arithmetic how)
       : collective(std::move(through), lane, "all-reduce"), data_(data), owner_(std::move(owner)), how_(how),
-        pieces_(std::max<std::size_t>(1, data.size() / size() / piece_bytes)),
+        pieces_(pieces_of(data.size() / size())),
         steps_(2 * (static_cast<std::size_t>(size()) - 1)), room_(pieces_ahead * largest_piece()) {}
 
 protected:
@@ -195,7 +203,7 @@ public:
   broadcasting(std::shared_ptr<mesh> through, std::uint64_t lane, std::uint32_t root, memory data,
                std::shared_ptr<void> owner)
       : collective(std::move(through), lane, "broadcast"), root_(root), data_(data), owner_(std::move(owner)),
-        pieces_(std::max<std::size_t>(1, data.size() / piece_bytes)) {}
+        pieces_(pieces_of(data.size())) {}
 
 protected:
   void begin() override {

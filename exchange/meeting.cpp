@@ -153,6 +153,9 @@ public:
       accept_all();
       missing -= hear(made);
     }
+    for (const auto& each : made)
+      if (each)
+        links::prepare_tcp(each.get()); // messages are small, too, and wait for answers
     return made;
   }
 
