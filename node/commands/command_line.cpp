@@ -32,7 +32,10 @@ std::string as_shell_line(const std::vector<std::string>& arguments) {
 int run_command_line(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
   CLI::App app("Trains a model with synchronous data-parallel SGD and adapts each worker's batch size while it trains.",
                "dynamix-node");
-  app.set_version_flag("--version", "dynamix-node " DYNAMIX_VERSION);
+  // The trainer is not loaded for it: the program starts without.
+  const std::string torch = DYNAMIX_TORCH_VERSION;
+  app.set_version_flag("--version",
+                       "dynamix-node " DYNAMIX_VERSION + (torch.empty() ? torch : ", its trainer for PyTorch " + torch));
   app.require_subcommand(1);
   command_context context{out, err, as_shell_line(arguments), {}};
   add_run(app, context);
