@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
+#include <set>
+#include <string_view>
 
 namespace dynamix::replication {
 namespace {
@@ -67,6 +69,8 @@ std::string check_configuration(std::span<const char> bytes) {
   const auto count = number_at<std::uint64_t>(bytes, 1);
   if (count == 0 || count > servers_max)
     return fmt::format("a configuration of {} voters", count);
+  std::set<std::uint64_t> ids;
+  std::set<std::string_view> addresses;
   std::uint64_t at = first;
   for (std::uint64_t server = 0; server < count; ++server) {
     const auto address = std::min<std::uint64_t>(at + word_bytes, bytes.size());
@@ -75,6 +79,10 @@ std::string check_configuration(std::span<const char> bytes) {
     at = address + static_cast<std::uint64_t>(end - rest.begin()) + 2;
     if (end == rest.end() || at > bytes.size())
       return "a configuration that is cut off";
+    const std::string_view name(rest.data(), static_cast<std::size_t>(end - rest.begin()));
+    const auto id = number_at<std::uint64_t>(bytes, address - word_bytes);
+    if (id == 0 || !ids.insert(id).second || !addresses.insert(name).second) // 0.22 frees the others twice
+      return fmt::format("a configuration with voter {} or its address twice, or with a voter 0", id);
     if (const auto role = number_at<std::uint8_t>(bytes, at - 1); role > RAFT_SPARE)
       return fmt::format("a voter of role {}", role);
   }

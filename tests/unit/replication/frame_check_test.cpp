@@ -30,8 +30,8 @@ std::string append(std::uint64_t count, const std::string& entries, const std::s
 }
 
 /// A voter with the address "2".
-std::string server(char role = RAFT_VOTER, const std::string& address = {'2', '\0'}) {
-  return words({2}) + address + role;
+std::string server(char role = RAFT_VOTER, const std::string& address = {'2', '\0'}, std::uint64_t id = 2) {
+  return words({id}) + address + role;
 }
 
 std::string snapshot(std::uint64_t count, const std::string& servers, std::uint64_t size = 16) {
@@ -56,8 +56,8 @@ TEST(FrameCheck, PassesEveryKindOfMessageHoweverItIsCut) {
                    message(message_kind::request_vote_result, words({7, 1, 0})) +
                    append(3, entries, std::string(48, 'x')) + append(0, "", "") +
                    message(message_kind::append_entries_result, words({7, 0, 9})) +
-                   snapshot(2, server() + server(RAFT_STANDBY)) + message(message_kind::timeout_now, words({7, 9, 6})) +
-                   append(3, entries, std::string(48, 'x'));
+                   snapshot(2, server() + server(RAFT_STANDBY, {'3', '\0'}, 3)) +
+                   message(message_kind::timeout_now, words({7, 9, 6})) + append(3, entries, std::string(48, 'x'));
   for (const std::size_t size : {1UL, 3UL, 16UL, 100UL, all.size()})
     EXPECT_EQ(fed(all, size), "") << size;
 }
@@ -91,6 +91,9 @@ TEST(FrameCheck, RefusesWhatLibraftWouldTakeOnTrust) {
       {snapshot(2, server()), "cut off"},
       {snapshot(1, server(RAFT_VOTER, "22")), "cut off"},
       {snapshot(1, server(9)), "a voter of role 9"},
+      {snapshot(2, server() + server(RAFT_VOTER, {'3', '\0'})), "voter 2 or its address twice"},
+      {snapshot(2, server() + server(RAFT_VOTER, {'2', '\0'}, 3)), "voter 3 or its address twice"},
+      {snapshot(1, server(RAFT_VOTER, {'2', '\0'}, 0)), "a voter 0"},
       {snapshot(1, server(), 0), "an empty snapshot"},
       {message(message_kind::install_snapshot, words({7, 9, 6, 1, 1ULL << 60U, 16})), "for a configuration of"},
       {message(message_kind::install_snapshot, words({7, 9, 6, 1, 0, 16})), "in no format"},
