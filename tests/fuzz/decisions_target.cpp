@@ -230,7 +230,7 @@ public:
     const auto decisions = tree_ ? decide_in_tree(shard) : decide_alone(shard);
     check(shard, decisions);
     if (2 * honest > batches_.size()) {
-      require(decisions.size() == shard.reports.size(), "a window that most do not call the last is decided");
+      require(decisions.size() == going_on(shard), "a window that most do not call the last is decided");
       for (const auto& made : decisions)
         require(made.first_step == due_step(window), "the decisions are due when most have got there");
     }
@@ -265,8 +265,12 @@ private:
     return verdict.decisions;
   }
 
+  static std::size_t going_on(const messages::shard_report& shard) {
+    return static_cast<std::size_t>(std::ranges::count(shard.reports, false, &messages::window_report::final));
+  }
+
   void check(const messages::shard_report& shard, const std::vector<messages::decision>& decisions) const {
-    require(decisions.empty() || decisions.size() == shard.reports.size(), "one decision a report");
+    require(decisions.empty() || decisions.size() == going_on(shard), "one decision for each who does not end");
     for (const auto& made : decisions) {
       require(messages::validate(made).empty(), "a decision can be sent");
       require(made.batch >= lowest && made.batch <= highest_[made.rank], "a batch size is within its host's limits");

@@ -156,13 +156,17 @@ TEST_F(PeerLinks, CutStrangersWhileTheGroupGoesOn) {
 class overheard_store final : public memory_store {
 public:
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
-    strangers_.emplace_back(static_cast<std::uint16_t>(value[0] << 8 | value[1]));
-    strangers_.back().send(std::string(112, '\x01'));
+    {
+      const std::lock_guard lock(mutex_);
+      strangers_.emplace_back(static_cast<std::uint16_t>(value[0] << 8 | value[1]));
+      strangers_.back().send(std::string(112, '\x01'));
+    }
     memory_store::set(key, value);
   }
   std::size_t strangers() const { return strangers_.size(); }
 
 private:
+  std::mutex mutex_;
   std::vector<links::testing::raw_socket> strangers_;
 };
 
