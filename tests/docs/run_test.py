@@ -34,6 +34,7 @@ ELSEWHERE = (
     (r"dynamix-node exec --workers 4 ", "python_agents; with two workers on the page of an own model"),
     (r"dynamix-node run --cluster cluster.toml --name guest", "cluster_open_test"),
     (r"dynamix tensorboard ", "python_packaging"),
+    (r"dynamix exec --workers 2 -- torchrun ", "wheel_test"),
     (r"(make wheel|pip install )", "wheel_test"),
     (r"cmake --preset release ", "the build that this test is a part of"),
     (r"prometheus ", "browser_board"),
