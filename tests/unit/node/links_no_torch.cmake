@@ -1,7 +1,7 @@
 # The program loads no Torch, and what trains exports nothing but the two functions it is asked by.
 #   cmake -DPROGRAM=... -DMODULE=... -P links_no_torch.cmake
 execute_process(COMMAND ldd ${PROGRAM} OUTPUT_VARIABLE libraries COMMAND_ERROR_IS_FATAL ANY)
-string(REGEX MATCHALL "[^\n]*(torch|gloo|c10|openblas|mkl|cuda)[^\n]*" heavy "${libraries}")
+string(REGEX MATCHALL "lib(torch|gloo|c10|openblas|mkl|cuda)[^\n]*" heavy "${libraries}")
 if(heavy)
   message(FATAL_ERROR "${PROGRAM} loads ${heavy}")
 endif()
