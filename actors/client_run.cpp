@@ -2,6 +2,7 @@
 
 #include "actors/packing.hpp"
 #include "cluster/decision_steps.hpp"
+#include "session/balancing.hpp"
 #include "session/rate_rule.hpp"
 
 #include <spdlog/spdlog.h>
@@ -39,7 +40,8 @@ messages::client_welcome describe_place(const training_options& options) {
           .rule = session::rate_rule_of(file.training.rule),
           .seed = file.seed,
           .cores = options.cores,
-          .gpu = host.gpus.size() == 1 ? host.gpus.front() : -1};
+          .gpu = host.gpus.size() == 1 ? host.gpus.front() : -1,
+          .balances = session::balancing_of(file)};
 }
 
 } // namespace

@@ -108,7 +108,7 @@ public:
                                                         .network = {},
                                                         .system = {},
                                                         .control_seconds = record.control_seconds,
-                                                        .reflex = record.reflex,
+                                                        .balance = record.balance,
                                                         .exchange_choice = messages::fit_text(take_choices())}));
   }
 
@@ -139,11 +139,11 @@ public:
     spdlog::info("checkpoint_written step={} path={}", step, path);
   }
 
-  session::boundary_request request() override {
+  session::step_request request() override {
     if (run_.stop_.load(std::memory_order_relaxed))
-      return session::boundary_request::stop;
-    return run_.regroup_.load(std::memory_order_relaxed) ? session::boundary_request::regroup
-                                                         : session::boundary_request::none;
+      return session::step_request::stop;
+    return run_.regroup_.load(std::memory_order_relaxed) ? session::step_request::regroup
+                                                         : session::step_request::none;
   }
 
 private:

@@ -105,7 +105,7 @@ public:
   void evaluated(const messages::evaluation_report&) override {}
   void checkpoint_written(const std::string&, std::uint64_t) override {}
   void step_completed(std::uint64_t) override {}
-  trainer::boundary_request request() override { return trainer::boundary_request::none; }
+  trainer::step_request request() override { return trainer::step_request::none; }
 
 private:
   trainer::decision_slot& decisions_;
@@ -143,8 +143,8 @@ public:
     began_ = now();
   }
 
-  trainer::boundary_request request() override {
-    return done() ? trainer::boundary_request::stop : trainer::boundary_request::none;
+  trainer::step_request request() override {
+    return done() ? trainer::step_request::stop : trainer::step_request::none;
   }
 
   /// Of each arm, every window in the order of time.

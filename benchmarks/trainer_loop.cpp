@@ -49,7 +49,7 @@ public:
   void evaluated(const messages::evaluation_report&) override {}
   void checkpoint_written(const std::string&, std::uint64_t) override {}
   void step_completed(std::uint64_t) override {}
-  trainer::boundary_request request() override { return trainer::boundary_request::none; }
+  trainer::step_request request() override { return trainer::step_request::none; }
 
   /// The length of the windows behind the first `skipped`.
   std::vector<double> lengths(std::size_t skipped) const {

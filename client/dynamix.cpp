@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 static_assert(DYNAMIX_INTRODUCTION_COLUMNS == dynamix::client::introduction_columns);
-static_assert(DYNAMIX_ROW_COLUMNS == dynamix::client::step_row_columns);
+static_assert(DYNAMIX_ROW_COLUMNS == dynamix::session::step_row_columns);
 
 struct dynamix_run {
   explicit dynamix_run(const dynamix_options& options) : body(options) {}

@@ -74,6 +74,8 @@ enum {
   DYNAMIX_RULE_ADASCALE = 4
 };
 
+enum { DYNAMIX_BALANCE_AGENT = 0, DYNAMIX_BALANCE_ON = 1, DYNAMIX_BALANCE_OFF = 2 };
+
 typedef struct dynamix_workload {
   uint32_t size;
   uint32_t batch;          /* of this worker at the start, samples a step, 1 to 2^20 */
@@ -89,6 +91,9 @@ typedef struct dynamix_workload {
   uint32_t noise_interval; /* gradient noise is measured every so many steps (and in each of the first 16); 0: twice a
                               window */
   uint32_t window_steps;   /* 0: the agent's, or 10 */
+  uint32_t balance;        /* whether the members share the global batch by their own paces at every step;
+                              DYNAMIX_BALANCE_AGENT: as the cluster file says, and off without an agent */
+  uint32_t reserved;
 } dynamix_workload;
 
 /* What every member tells the others once. */
@@ -148,7 +153,7 @@ DYNAMIX_API double dynamix_scale_f64(double* values, size_t count, double factor
 DYNAMIX_API double dynamix_squares_f32(const float* values, size_t count);
 DYNAMIX_API double dynamix_squares_f64(const double* values, size_t count);
 
-#define DYNAMIX_ROW_COLUMNS 16
+#define DYNAMIX_ROW_COLUMNS 19
 /* `own_square` = |g_i|^2 of this worker's mean gradient (0 unless DYNAMIX_MEASURE is due; NaN where it is and
    nobody has measured). */
 DYNAMIX_API int dynamix_write_row(dynamix_run* run, double own_square, int64_t* row);

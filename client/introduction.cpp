@@ -25,7 +25,7 @@ void visit_columns(Introduction& of, Number&& number) {
   number(of.adaptive);
   number(of.noise_interval);
   number(of.window_steps);
-  number(of.settle_steps);
+  number(of.balances);
   number(of.has_agent);
   number(of.rank);
   number(of.workers);
@@ -39,7 +39,7 @@ struct common_number {
   std::string_view advice;
 };
 
-std::array<common_number, 12> common_numbers(const introduction& of) {
+std::array<common_number, 13> common_numbers(const introduction& of) {
   return {{{"the version of the library", of.version, "use the same libdynamix everywhere"},
            {"the number of members", of.members, "use one process group"},
            {"samples an epoch", of.samples, "all must train on the same data set"},
@@ -49,6 +49,7 @@ std::array<common_number, 12> common_numbers(const introduction& of) {
            {"whether the optimiser is adaptive", of.adaptive, "use the same optimiser everywhere"},
            {"the noise's interval", of.noise_interval, "pass the same value everywhere"},
            {"steps a window", of.window_steps, "use the same cluster file everywhere"},
+           {"whether shares follow paces", static_cast<std::uint64_t>(of.balances), "pass the same value everywhere"},
            {"whether there is an agent", of.has_agent, "start an agent for every process, or for none"},
            {"the cluster file's workers", of.workers, "use the same cluster file everywhere"},
            {"the cluster file's seed", of.cluster_seed, "use the same cluster file everywhere"}}};
@@ -98,7 +99,8 @@ std::string fit_together(std::span<const introduction> all, std::uint32_t positi
   begun.adaptive = all[0].adaptive;
   begun.noise_interval = all[0].noise_interval;
   begun.window_steps = all[0].window_steps;
-  begun.settle_steps = all[0].settle_steps;
+  begun.balances = all[0].balances;
+  begun.decides = all[0].has_agent;
   return {};
 }
 

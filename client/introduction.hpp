@@ -24,7 +24,7 @@ struct introduction {
   bool adaptive = false;
   std::uint32_t noise_interval = 5;
   std::uint32_t window_steps = 10;
-  std::uint32_t settle_steps = 2;
+  messages::balancing balances = messages::balancing::off;
   // Of its agent.
   bool has_agent = false;
   std::uint32_t rank = 0;
@@ -32,7 +32,7 @@ struct introduction {
   std::uint64_t cluster_seed = 0;
 };
 
-inline constexpr std::uint32_t introduction_version = 1;
+inline constexpr std::uint32_t introduction_version = 2;
 inline constexpr std::size_t introduction_columns = 24;
 std::array<std::int64_t, introduction_columns> encode(const introduction& of);
 introduction decode_introduction(std::span<const std::int64_t, introduction_columns> numbers);

@@ -15,8 +15,6 @@ namespace {
 
 /// The gradient noise is averaged over steps, so it is measured in each of the first ones.
 constexpr std::uint64_t densely_measured_steps = 16;
-/// A decision that came too late for its step is looked for in so many further steps.
-constexpr std::uint64_t retried_steps = 4;
 
 std::vector<std::uint32_t> initial_batches(const std::vector<member_batch>& members) {
   std::vector<std::uint32_t> batches;
@@ -43,6 +41,7 @@ lockstep::lockstep(lockstep_options options, lockstep_start start) : lockstep(st
   step_ = start.step;
   samples_ = start.samples;
   position_ = start.position;
+  first_step_ = step_;
 }
 
 learning_rate lockstep::new_rule(std::uint64_t base_batch) const {
@@ -159,15 +158,7 @@ bool lockstep::is_measured(std::uint64_t step) const {
   if (options_.members.size() < 2)
     return false; // one batch shows nothing of its gradient's noise
   const auto interval = options_.noise_interval;
-  return step < densely_measured_steps || (step + 1) % interval == options_.settle_steps % interval;
-}
-
-bool lockstep::is_settled(std::uint64_t step) const {
-  return (step + 1) % options_.window_steps == options_.settle_steps;
-}
-
-bool lockstep::is_gathered(std::uint64_t step) const {
-  return is_settled(step) || is_measured(step) || (retry_before_step_ && step < *retry_before_step_);
+  return step < densely_measured_steps || step % interval == 1 % interval;
 }
 
 std::uint64_t lockstep::own_samples() const {
@@ -204,8 +195,21 @@ std::uint64_t lockstep::digest() const {
   return hash.value();
 }
 
-step_row lockstep::write_row(std::array<messages::decision, 2> held, session::boundary_request request, bool connected,
-                             double weight, double own_square) {
+/// Of a step on all of a batch: an epoch's last one may have less, which says little; and the first one allocates.
+void lockstep::computed(double seconds) {
+  const auto parts = static_cast<double>(std::max(deals(), 1U));
+  const auto samples = static_cast<double>(own_samples()) / parts;
+  if (step_ > first_step_ && samples == plan_.at(step_).batches[options_.position])
+    balancer_.measure(samples, seconds / parts);
+}
+
+/// Of all members in a step, where nobody decides: the rule says whether fewer are worth as much.
+std::uint64_t lockstep::least_total() const {
+  return options_.rule == messages::rate_rule::adascale ? 0 : base_batch_;
+}
+
+step_row lockstep::write_row(std::array<messages::decision, 2> held, session::step_request request, double weight,
+                             double own_square) {
   const auto& own = options_.members[options_.position];
   for (auto& decision : held)
     if (decision.key != messages::decision_key{})
@@ -215,7 +219,9 @@ step_row lockstep::write_row(std::array<messages::decision, 2> held, session::bo
   measured_ = {.global_batch = total_samples(),
                .own_square = own_square,
                .own_batch = static_cast<std::uint32_t>(own_samples())};
-  return {.boundary = {.held = held, .request = request},
+  const auto noise = noise_.estimate();
+  return {.held = held,
+          .request = request,
           // The batch sizes of a step that was found not to fit count as used.
           .dealt = dealt() + (rest_dropped_ ? 1 : 0),
           .step = step_,
@@ -223,7 +229,10 @@ step_row lockstep::write_row(std::array<messages::decision, 2> held, session::bo
           .weight = weight,
           .weighted_square = weight > 0 && row_measures_ ? weight * own_square : 0,
           .highest_batch = own.highest,
-          .connected = connected};
+          .pace = balancer_.estimate(plan_.at(step_).batches[options_.position]),
+          .total_batch = options_.balances == messages::balancing::all
+                             ? balancer_.propose(noise.valid ? noise.noise_scale : 0, least_total())
+                             : 0};
 }
 
 std::string lockstep::check(std::span<const step_row> rows) const {
@@ -250,33 +259,27 @@ std::string lockstep::read_rows(std::span<const step_row> rows, session::agreeme
   row_written_ = false;
   if (auto problem = check(rows); !problem.empty())
     return problem;
-  std::vector<session::boundary_row> boundaries;
+  std::vector<step_row> present_rows; // who is absent agrees with the others
   std::uint64_t from_step = 0;
   double weights = 0;
   double weighted_squares = 0;
   std::uint32_t active = 0;
-  bool any_connected = false;
   std::size_t any_present = 0;
   while (any_present + 1 < rows.size() && !is_present(any_present))
     ++any_present;
   for (std::size_t member = 0; member < rows.size(); ++member) {
     const auto& row = rows[is_present(member) ? member : any_present];
-    boundaries.push_back(row.boundary);
+    present_rows.push_back(row);
     if (!is_present(member))
       continue;
     from_step = std::max(from_step, row.dealt);
     weights += row.weight;
     weighted_squares += row.weighted_square;
     active += row.weight > 0 ? 1 : 0;
-    any_connected = any_connected || row.connected;
   }
-  agreed = agree(boundaries, last_agreed_, from_step);
+  agreed = agree(present_rows, last_agreed_, from_step);
   plan_next(rows, agreed, from_step);
-  if (agreed.key)
-    retry_before_step_.reset();
-  else if (any_connected && any_step([this](std::uint64_t step) { return is_settled(step); }))
-    retry_before_step_ = step_ + delivered_ + std::min<std::uint64_t>(retried_steps, options_.window_steps / 2);
-  if (agreed.request == session::boundary_request::stop && !stop_step_)
+  if (agreed.request == session::step_request::stop && !stop_step_)
     stop_step_ = from_step;
   // Weights may count tokens; the noise is that of a sample.
   const auto total = static_cast<double>(measured_.global_batch);
@@ -297,11 +300,54 @@ void lockstep::plan_next(std::span<const step_row> rows, const session::agreemen
   }
   for (std::size_t member = 0; member < rows.size(); ++member)
     next.batches[member] = std::min(next.batches[member], std::max(rows[member].highest_batch, 1U));
+  if (options_.balances != messages::balancing::off) {
+    const auto decided = std::exchange(next.batches, {});
+    next.batches = balance(rows, decided);
+    balancer_.count(next.batches[options_.position], next.batches != plan_.newest().batches && !agreed.key);
+  }
   if (!agreed.key && next.batches == plan_.newest().batches)
     return;
   next.from_step = from_step;
   next.agreed_step = step_;
   plan_.add(std::move(next));
+}
+
+/// What all come to of their own paces, at the global batch of `decided`, which is what is in force where nothing was
+/// decided.
+std::vector<std::uint32_t> lockstep::balance(std::span<const step_row> rows,
+                                             const std::vector<std::uint32_t>& decided) {
+  auto total = std::accumulate(decided.begin(), decided.end(), std::uint64_t{0});
+  bool measured = true;
+  std::vector<std::uint64_t> proposed;
+  for (std::size_t member = 0; member < rows.size(); ++member)
+    if (is_present(member)) {
+      measured = measured && rows[member].pace.measured();
+      proposed.push_back(rows[member].total_batch == 0 ? total : rows[member].total_batch);
+    }
+  if (options_.balances == messages::balancing::all) {
+    const auto middle = proposed.begin() + static_cast<std::ptrdiff_t>(proposed.size() / 2);
+    std::ranges::nth_element(proposed, middle);
+    total = *middle;
+  }
+  // What is in force has followed the paces further than a decision can know.
+  const auto& from = measured ? plan_.newest().batches : decided;
+  std::vector<policy::balanced_worker> workers;
+  for (std::size_t member = 0; member < rows.size(); ++member)
+    if (is_present(member)) {
+      const auto highest = std::min(rows[member].highest_batch, introduced_[member].highest);
+      workers.push_back({.pace = rows[member].pace,
+                         .batch = from[member],
+                         .lowest = std::min(introduced_[member].lowest, highest),
+                         .highest = highest});
+    }
+  const auto shared = policy::balance(total, workers);
+  std::vector<std::uint32_t> batches(rows.size());
+  std::size_t next = 0;
+  for (std::size_t member = 0; member < rows.size(); ++member)
+    if (is_present(member))
+      batches[member] = shared.batches[next++];
+  balancer_.follow(shared);
+  return batches;
 }
 
 step_progress lockstep::rate(double global_square) {
@@ -324,7 +370,8 @@ step_progress lockstep::rate(const gradient_observation& seen) {
       .rate = pending_->rate, .gain = by_noise ? pending_->rate.gain : scale, .progress = pending_->rule.progress()};
 }
 
-bool lockstep::complete(bool skipped) {
+bool lockstep::complete(bool skipped, double step_seconds) {
+  balancer_.end_step(step_seconds);
   if (pending_ && !skipped) {
     noise_ = pending_->noise;
     rule_ = pending_->rule;
@@ -341,8 +388,6 @@ bool lockstep::complete(bool skipped) {
   }
   in_epoch_ = true;
   plan_.forget_before(step_);
-  if (retry_before_step_ && *retry_before_step_ <= step_)
-    retry_before_step_.reset();
   return step_ / options_.window_steps != before;
 }
 
@@ -359,20 +404,16 @@ void lockstep::regroup(const std::vector<bool>& present) {
   delivered_ = 0;
   pending_.reset();
   row_written_ = rows_read_ = rest_dropped_ = false;
-  retry_before_step_.reset();
   stop_step_.reset(); // who was asked to stop asks again
   plan_ = batch_plan(share_among(settled_batches().batches, introduced_, present));
   present_ = present;
+  first_step_ = step_;
   last_agreed_ = {};
   // An epoch that has come to its end meanwhile has no more steps.
   epoch_open_ = started_epoch_ == position_.epoch;
   if (epoch_open_)
     sampler_.restore(position_);
   in_epoch_ = in_epoch_ || (epoch_open_ && position_.cursor > 0);
-}
-
-void lockstep::shift(std::vector<std::uint32_t> batches) {
-  plan_.add({.from_step = dealt(), .agreed_step = step_, .key = plan_.newest().key, .batches = std::move(batches)});
 }
 
 void lockstep::limit_batch(std::uint32_t highest) {

@@ -6,17 +6,24 @@
 ///
 ///     start_epoch -> deal, deal, ..        as far ahead as a data loader fetches
 ///     deliver                              a dealt batch goes to the training loop
-///     write_row -> read_rows               in steps that gather: all members exchange a row of numbers
+///     write_row -> read_rows               all members exchange a row of numbers
 ///     rate -> complete                     the step is done, with all that was delivered since the last one
 ///
-/// A decision that all members hold (session/agreement.hpp) is in force from the first step that none of them had dealt
-/// when it wrote its row. So between `write_row` and `read_rows` a member deals nothing.
+/// S-1  Which batch sizes hold, whether all stop or regroup: a function of the rows of a step and of what was in force.
+/// S-2  It holds from the first step on that none had dealt when it wrote its row. So between `write_row` and
+///      `read_rows` a member deals nothing.
+/// S-3  A decision that all members hold (session/agreement.hpp) comes before the members' own shares
+///      (policy/balance.hpp), which keep its global batch.
+/// S-4  What must be the same on all members is in each row's digest: who has come to something else says so in the
+///      next step, and nobody trains on.
 
 #include "client/batch_plan.hpp"
 #include "client/gradient_noise.hpp"
 #include "client/learning_rate.hpp"
 #include "client/sampler.hpp"
+#include "policy/balancer.hpp"
 #include "session/agreement.hpp"
+#include "session/step_row.hpp"
 
 #include <algorithm>
 #include <array>
@@ -46,8 +53,10 @@ struct lockstep_options {
   messages::rate_rule rule = messages::rate_rule::constant;
   bool adaptive = false; ///< the optimiser is of Adam's kind
   std::uint32_t window_steps = 10;
-  std::uint32_t settle_steps = 2;   ///< below `window_steps`
   std::uint32_t noise_interval = 5; ///< steps, at least 1
+  messages::balancing balances = messages::balancing::off;
+  /// Rows travel in every step. Else, where nobody decides or balances, in those alone in which the noise is measured.
+  bool decides = true;
 };
 
 /// Where a training stands that keeps its state by itself.
@@ -80,21 +89,7 @@ enum class deal_verdict : std::uint8_t {
   wait, ///< rows are under way
 };
 
-/// What one member tells the others in a step that gathers.
-struct step_row {
-  session::boundary_row boundary; ///< the decisions that it holds, and what it was asked for
-  std::uint64_t dealt = 0;        ///< steps
-  std::uint64_t step = 0;         ///< completed
-  std::uint64_t digest = 0;       ///< of what must be the same on all members
-  double weight = 0;              ///< of its gradient in this step
-  double weighted_square = 0;     ///< weight times |g_i|^2; 0 where nothing is measured
-  std::uint32_t highest_batch = messages::max_batch;
-  bool connected = false; ///< to its agent
-};
-
-inline constexpr std::size_t step_row_columns = 16;
-std::array<std::int64_t, step_row_columns> encode(const step_row& row);
-step_row decode_step_row(std::span<const std::int64_t, step_row_columns> numbers);
+using session::step_row;
 
 struct step_progress {
   learning_rate_step rate; ///< for a base rate of 1
@@ -135,18 +130,19 @@ public:
   bool measures() const {
     return any_step([this](std::uint64_t step) { return is_measured(step); });
   }
-  bool gathers() const {
-    return any_step([this](std::uint64_t step) { return is_gathered(step); });
-  }
+  bool gathers() const { return options_.decides || options_.balances != messages::balancing::off || measures(); }
   /// Samples that were delivered for it.
   std::uint64_t own_samples() const;
   std::uint64_t total_samples() const;
   std::uint32_t deals() const { return static_cast<std::uint32_t>(delivered_); }
 
+  /// This member has computed the step for so long; not above 0, or not a number, where that is not known. Best before
+  /// its row is written.
+  void computed(double seconds);
   /// `held` are the decisions at hand; a batch beyond this member's limits is cut to them. `own_square` is |g_i|^2.
   /// Nothing may be dealt until `read_rows`.
-  step_row write_row(std::array<messages::decision, 2> held, session::boundary_request request, bool connected,
-                     double weight, double own_square);
+  step_row write_row(std::array<messages::decision, 2> held, session::step_request request, double weight,
+                     double own_square);
   /// The rows of all members, by position. Returns an empty string, or in what they contradict each other.
   std::string read_rows(std::span<const step_row> rows, session::agreement& agreed);
   /// Between `write_row` and `read_rows`.
@@ -160,11 +156,9 @@ public:
   bool has_rate() const { return pending_.has_value(); }
 
   /// At least one deal was delivered, and rows that are due were read. Returns whether the step closes a window. A
-  /// `skipped` step has used its samples, and that is all.
-  bool complete(bool skipped);
-
-  /// From the next step on, which nobody has dealt, these batch sizes hold, one a member; all members say the same.
-  void shift(std::vector<std::uint32_t> batches);
+  /// `skipped` step has used its samples, and that is all. `step_seconds`: from the step before to this one; not above
+  /// 0 where it is not known.
+  bool complete(bool skipped, double step_seconds = 0);
 
   /// From now on this member asks for no more samples than that.
   void limit_batch(std::uint32_t highest);
@@ -193,6 +187,10 @@ public:
   double progress() const { return rule_.progress(); }
   bool stops() const { return stop_step_.has_value(); }
   const lockstep_options& options() const { return options_; }
+  /// What was moved to or from this member since the last call, which a window's end makes.
+  messages::balance_statistics take_balance() {
+    return balancer_.take_statistics(plan_.at(step_).batches[options_.position]);
+  }
 
   /// The same on all members.
   std::vector<std::uint64_t> save() const;
@@ -213,12 +211,11 @@ private:
   /// As after the last completed step.
   const planned_batches& settled_batches() const;
   bool is_measured(std::uint64_t step) const;
-  /// The decision on the window before is due.
-  bool is_settled(std::uint64_t step) const;
-  bool is_gathered(std::uint64_t step) const;
   std::uint64_t digest() const;
+  std::uint64_t least_total() const;
   std::string check(std::span<const step_row> rows) const;
   void plan_next(std::span<const step_row> rows, const session::agreement& agreed, std::uint64_t from_step);
+  std::vector<std::uint32_t> balance(std::span<const step_row> rows, const std::vector<std::uint32_t>& decided);
   learning_rate new_rule(std::uint64_t base_batch) const;
 
   lockstep_options options_;
@@ -231,9 +228,11 @@ private:
   learning_rate rule_;
   learning_rate_step rate_; ///< of the last step
   messages::decision_key last_agreed_;
+  policy::balancer balancer_;
 
   // Completed.
   std::uint64_t step_ = 0;
+  std::uint64_t first_step_ = 0; ///< since these members train together
   std::uint64_t samples_ = 0;
   sampler_position position_;
   bool in_epoch_ = false; ///< a step of the epoch was completed since it was started
@@ -243,10 +242,9 @@ private:
   std::size_t delivered_ = 0; ///< of them
   std::uint64_t epoch_first_step_ = 0;
   bool epoch_open_ = false;
-  std::optional<std::uint64_t> started_epoch_;     ///< newest
-  bool rest_dropped_ = false;                      ///< the epoch ended before the step that is dealt next
-  std::optional<std::uint64_t> stop_step_;         ///< no step from this one on
-  std::optional<std::uint64_t> retry_before_step_; ///< gather in each step before this one
+  std::optional<std::uint64_t> started_epoch_; ///< newest
+  bool rest_dropped_ = false;                  ///< the epoch ended before the step that is dealt next
+  std::optional<std::uint64_t> stop_step_;     ///< no step from this one on
 
   // The step under way.
   struct pending_step {

@@ -1,4 +1,4 @@
-// A lockstep's rows and states as whole numbers.
+// A lockstep's state as whole numbers.
 
 #include "client/batch_shares.hpp"
 #include "client/lockstep.hpp"
@@ -13,16 +13,6 @@
 namespace dynamix::client {
 
 namespace {
-
-// Columns of a row behind those of its boundary_row.
-constexpr std::size_t dealt_column = session::boundary_columns;
-constexpr std::size_t step_column = dealt_column + 1;
-constexpr std::size_t digest_column = dealt_column + 2;
-constexpr std::size_t weight_column = dealt_column + 3;
-constexpr std::size_t weighted_square_column = dealt_column + 4;
-constexpr std::size_t highest_batch_column = dealt_column + 5;
-constexpr std::size_t connected_column = dealt_column + 6;
-static_assert(connected_column + 1 == step_row_columns);
 
 constexpr std::uint64_t state_mark = 0x31584d414e5944; // "DYNAMX1"
 constexpr std::size_t planned_max = 1U << 16;
@@ -166,31 +156,6 @@ std::vector<std::uint32_t> share_among(const std::vector<std::uint32_t>& before,
   return batches;
 }
 
-std::array<std::int64_t, step_row_columns> encode(const step_row& row) {
-  std::array<std::int64_t, step_row_columns> numbers{};
-  std::ranges::copy(session::encode(row.boundary), numbers.begin());
-  numbers[dealt_column] = static_cast<std::int64_t>(row.dealt);
-  numbers[step_column] = static_cast<std::int64_t>(row.step);
-  numbers[digest_column] = static_cast<std::int64_t>(row.digest);
-  numbers[weight_column] = std::bit_cast<std::int64_t>(row.weight);
-  numbers[weighted_square_column] = std::bit_cast<std::int64_t>(row.weighted_square);
-  numbers[highest_batch_column] = row.highest_batch;
-  numbers[connected_column] = row.connected ? 1 : 0;
-  return numbers;
-}
-
-step_row decode_step_row(std::span<const std::int64_t, step_row_columns> numbers) {
-  const auto highest = std::clamp<std::int64_t>(numbers[highest_batch_column], 1, messages::max_batch);
-  return {.boundary = session::decode_row(numbers.first<session::boundary_columns>()),
-          .dealt = static_cast<std::uint64_t>(numbers[dealt_column]),
-          .step = static_cast<std::uint64_t>(numbers[step_column]),
-          .digest = static_cast<std::uint64_t>(numbers[digest_column]),
-          .weight = std::bit_cast<double>(numbers[weight_column]),
-          .weighted_square = std::bit_cast<double>(numbers[weighted_square_column]),
-          .highest_batch = static_cast<std::uint32_t>(highest),
-          .connected = numbers[connected_column] != 0};
-}
-
 std::vector<std::uint64_t> lockstep::save() const {
   state_words state{.samples_of_epoch = options_.samples,
                     .seed = options_.seed,
@@ -243,7 +208,7 @@ std::string lockstep::restore(std::span<const std::uint64_t> words) {
   rule_ = new_rule(base_batch_);
   rule_.restore(state.rule);
   rate_ = state.rate;
-  step_ = state.step;
+  step_ = first_step_ = state.step;
   samples_ = state.samples;
   position_ = state.position;
   in_epoch_ = false;
@@ -252,7 +217,6 @@ std::string lockstep::restore(std::span<const std::uint64_t> words) {
   delivered_ = 0;
   pending_.reset();
   row_written_ = rows_read_ = false;
-  retry_before_step_.reset();
   stop_step_.reset();
   return {};
 }

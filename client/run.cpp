@@ -1,7 +1,6 @@
 #include "client/run.hpp"
 
 #include "client/cores.hpp"
-#include "cluster/decision_steps.hpp"
 #include "messages/validation.hpp"
 #include "storage/splitmix64.hpp"
 
@@ -116,9 +115,9 @@ void run::receive(messages::any_message& what) {
   } else if (const auto* decision = std::get_if<messages::decision>(&what)) {
     slot_->offer(*decision);
   } else if (const auto* asked = std::get_if<messages::client_notice>(&what)) {
-    if (request_ != session::boundary_request::stop)
+    if (request_ != session::step_request::stop)
       notice(fmt::format("asked to stop: {}", asked->reason));
-    request_ = session::boundary_request::stop;
+    request_ = session::step_request::stop;
   }
 }
 
@@ -155,6 +154,13 @@ messages::rate_rule run::rule_of(std::uint32_t rule) const {
   return link_ && welcome_.rule != messages::rate_rule::unspecified ? welcome_.rule : messages::rate_rule::constant;
 }
 
+messages::balancing run::balancing_of(std::uint32_t wanted) const {
+  const auto said = link_ ? welcome_.balances : messages::balancing::off;
+  if (wanted == DYNAMIX_BALANCE_OFF)
+    return messages::balancing::off;
+  return wanted == DYNAMIX_BALANCE_ON && said == messages::balancing::off ? messages::balancing::shares : said;
+}
+
 /// This worker's bounds: the caller's, else the agent's, else none; wide enough for the batch it begins with.
 std::string run::settle_bounds(const dynamix_workload& workload) {
   auto& batch = introduced_->batch;
@@ -182,6 +188,8 @@ std::string run::introduce(const dynamix_workload& workload, std::span<std::int6
     return fmt::format("an epoch of {} samples, expected 1 to {}", workload.samples, samples_max);
   if (workload.rule > DYNAMIX_RULE_ADASCALE)
     return fmt::format("an unknown learning-rate rule ({})", workload.rule);
+  if (workload.balance > DYNAMIX_BALANCE_OFF)
+    return fmt::format("an unknown way of balancing ({})", workload.balance);
   if (workload.window_steps > messages::max_window_steps)
     return fmt::format("{} steps a window, at most {} are allowed", workload.window_steps, messages::max_window_steps);
   if (link_ && workload.window_steps != 0 && workload.window_steps != welcome_.window_steps)
@@ -203,7 +211,7 @@ std::string run::introduce(const dynamix_workload& workload, std::span<std::int6
   own.window_steps = link_ ? welcome_.window_steps : workload.window_steps;
   if (own.window_steps == 0)
     own.window_steps = default_window_steps;
-  own.settle_steps = link_ ? welcome_.settle_steps : cluster::settle_steps(own.window_steps);
+  own.balances = balancing_of(workload.balance);
   own.noise_interval = workload.noise_interval != 0 ? workload.noise_interval : std::max(1U, own.window_steps / 2);
   own.has_agent = link_.has_value();
   own.rank = welcome_.rank;
@@ -302,7 +310,7 @@ std::string run::set_weights(double own, double total) {
   return {};
 }
 
-std::string run::write_row(double own_square, std::span<std::int64_t, step_row_columns> row) {
+std::string run::write_row(double own_square, std::span<std::int64_t, session::step_row_columns> row) {
   const stopwatch watch(*this);
   if (steps_->deals() == 0)
     return "no batch was delivered since the last step";
@@ -311,8 +319,7 @@ std::string run::write_row(double own_square, std::span<std::int64_t, step_row_c
   pump();
   const auto held = slot_ ? slot_->held() : std::array<messages::decision, 2>{};
   const auto weight = own_weight_.value_or(static_cast<double>(steps_->own_samples()));
-  std::ranges::copy(encode(steps_->write_row(held, request_, link_ && link_->connected(), weight, own_square)),
-                    row.begin());
+  std::ranges::copy(session::encode(steps_->write_row(held, request_, weight, own_square)), row.begin());
   return {};
 }
 
@@ -320,9 +327,10 @@ std::string run::read_rows(std::span<const std::int64_t> rows) {
   const stopwatch watch(*this);
   if (!steps_->waits_for_rows())
     return "no row was written: write_row comes before read_rows";
+  constexpr auto columns = session::step_row_columns;
   std::vector<step_row> decoded;
   for (std::size_t member = 0; member < members_; ++member)
-    decoded.push_back(decode_step_row(rows.subspan(member * step_row_columns).first<step_row_columns>()));
+    decoded.push_back(session::decode_step_row(rows.subspan(member * columns).first<columns>()));
   const auto before = steps_->newest_batches().batches[position_];
   const bool stopping = steps_->stops();
   session::agreement agreed;
@@ -334,7 +342,8 @@ std::string run::read_rows(std::span<const std::int64_t> rows) {
     awaited_.push_back({planned.from_step, agreed.decisions[position_]});
   }
   if (planned.batches[position_] != before)
-    notice(fmt::format("window {}: batch {} -> {} from step {} on", planned.key.window, before,
+    notice(fmt::format("{}batch {} -> {} from step {} on",
+                       agreed.key ? fmt::format("window {}: ", planned.key.window) : "by the members' paces: ", before,
                        planned.batches[position_], planned.from_step));
   if (steps_->stops() && !stopping)
     notice("all members stop");
@@ -363,7 +372,8 @@ std::string run::complete(const dynamix_step& step) {
     return "rate comes before complete, but for a step that is skipped";
   add_step(step);
   own_weight_.reset();
-  const bool closes = steps_->complete(step.skipped != 0);
+  steps_->computed(step.compute_seconds);
+  const bool closes = steps_->complete(step.skipped != 0, step.iteration_seconds);
   count_applied();
   if (closes)
     close_window(false);
@@ -425,7 +435,8 @@ void run::close_window(bool final) {
                                         .epoch_samples = steps_->position().cursor,
                                         .elapsed_seconds = elapsed_seconds(),
                                         .training = sums_.statistics(steps_->noise(), rate),
-                                        .control_seconds = sums_.control_seconds});
+                                        .control_seconds = sums_.control_seconds,
+                                        .balance = steps_->take_balance()});
   sums_ = {.first_step = step};
 }
 

@@ -37,7 +37,7 @@ public:
   std::string deliver(dynamix_deal& deal);
   std::string weights(double& own, double& total);
   std::string set_weights(double own, double total);
-  std::string write_row(double own_square, std::span<std::int64_t, step_row_columns> row);
+  std::string write_row(double own_square, std::span<std::int64_t, session::step_row_columns> row);
   std::string read_rows(std::span<const std::int64_t> rows);
   std::string rate(double global_square, dynamix_step_rate& rate);
   std::string complete(const dynamix_step& step);
@@ -70,6 +70,7 @@ private:
   void count_applied();
   void close_window(bool final);
   messages::rate_rule rule_of(std::uint32_t rule) const;
+  messages::balancing balancing_of(std::uint32_t wanted) const;
   std::string settle_bounds(const dynamix_workload& workload);
 
   const std::uint32_t position_;
@@ -80,7 +81,7 @@ private:
   messages::client_welcome welcome_;
   std::unique_ptr<session::decision_slot> slot_; ///< null without an agent
   std::uint64_t generation_ = 0;
-  session::boundary_request request_ = session::boundary_request::none;
+  session::step_request request_ = session::step_request::none;
   std::optional<double> heartbeat_seconds_;
   bool finished_ = false;
 

@@ -55,6 +55,8 @@ struct join_options {
   std::uint32_t lowest_batch = 0;   ///< 0: the agent's
   std::uint32_t highest_batch = 0;  ///< 0: the agent's
   std::uint32_t noise_interval = 0; ///< steps between measurements of the gradient noise; 0: twice a window
+  /// Whether the members share the global batch by their own paces; nothing: as the cluster file says, off without one.
+  std::optional<bool> balance;
   std::uint32_t local_rank = 0;     ///< among the processes of this machine, each of which has its agent
   std::optional<std::string> agent = std::nullopt; ///< its socket; empty: none. Not set: $DYNAMIX_AGENT
   double clip_norm = 0;                            ///< of the mean gradient; 0: not clipped
@@ -294,6 +296,8 @@ private:
     work.drop_last = options_.drop_last ? 1 : 0;
     work.rule = static_cast<std::uint32_t>(options_.rule);
     work.noise_interval = options_.noise_interval;
+    if (options_.balance)
+      work.balance = *options_.balance ? DYNAMIX_BALANCE_ON : DYNAMIX_BALANCE_OFF;
     work.adaptive = dynamic_cast<torch::optim::SGD*>(&optimizer_) == nullptr ? 1 : 0;
     auto row = torch::zeros({DYNAMIX_INTRODUCTION_COLUMNS}, torch::kInt64);
     check(dynamix_introduce(run_, &work, row.data_ptr<std::int64_t>()));

@@ -105,27 +105,13 @@ std::vector<std::uint32_t> cluster_file::highest_by_rank() const {
   return limits;
 }
 
-bool cluster_file::wants_reflex() const {
-  if (arbitrator.reflex)
-    return *arbitrator.reflex;
-  // Workers that share cores slow each other down by what they take over.
-  std::set<std::string> addresses;
-  for (const auto* worker : workers())
-    if (!is_place(*worker) && (is_loopback(worker->address) || !addresses.insert(worker->address).second))
-      return false;
-  const bool by_windows =
-      arbitrator.surprise || arbitrator.window_shortest_seconds > 0 || arbitrator.window_longest_seconds > 0;
-  return !addresses.empty() && !by_windows && arbitrator.topology == arbitration_topology::central;
-}
-
-bool cluster_file::reflexes() const {
-  return wants_reflex() && arbitrator.policy == policy_kind::ppo && !arbitrator.shadow &&
-         training.trainer == trainer_kind::built_in;
-}
-
-bool cluster_file::leaves_traces() const {
-  return reflexes() || (arbitrator.policy == policy_kind::stigmergic && !arbitrator.shadow &&
-                        training.trainer == trainer_kind::built_in);
+bool cluster_file::balances() const {
+  const auto policy = arbitrator.policy;
+  if (arbitrator.shadow)
+    return false;
+  if (arbitrator.balance == balance_kind::automatic)
+    return policy == policy_kind::ppo || policy == policy_kind::goodput || policy == policy_kind::stigmergic;
+  return arbitrator.balance == balance_kind::on;
 }
 
 reward_kind cluster_file::reward_in_force() const {

@@ -188,7 +188,7 @@ enum class policy_kind : std::uint8_t {
   ppo_simple,
   oracle,      ///< knows the truth at every window
   step_oracle, ///< and at every step
-  stigmergic,  ///< nobody decides: each worker chooses for itself, by traces that all see
+  stigmergic,  ///< nobody decides: the workers choose by what each says of its pace
 };
 /// Whether the policy needs what only a simulation knows.
 constexpr bool knows_truth(policy_kind policy) {
@@ -200,14 +200,10 @@ constexpr bool adapts(policy_kind policy) {
 }
 /// Whether the policy has parameters, which it starts from and may learn.
 constexpr bool has_parameters(policy_kind policy) {
-  return policy == policy_kind::ppo || policy == policy_kind::ppo_add || policy == policy_kind::ppo_simple ||
-         policy == policy_kind::stigmergic;
-}
-/// Whether an arbitrator holds the parameters and decides with them; otherwise each worker has its own.
-constexpr bool decides_with_parameters(policy_kind policy) {
-  return has_parameters(policy) && policy != policy_kind::stigmergic;
+  return policy == policy_kind::ppo || policy == policy_kind::ppo_add || policy == policy_kind::ppo_simple;
 }
 enum class policy_mode : std::uint8_t { train, infer };
+enum class balance_kind : std::uint8_t { automatic, on, off };
 /// One arbitrator for all workers, or shards of at most `fanout` workers under a root.
 enum class arbitration_topology : std::uint8_t { central, tree };
 
@@ -219,16 +215,13 @@ struct arbitrator {
   std::vector<std::int32_t> actions = {-100, -25, 0, 25,
                                        100}; ///< added to a batch size; 2 to 64, distinct, one of them 0
   std::vector<std::int32_t> scales = {85,  92, 100, 109,
-                                      120, 140}; ///< of ppo, percent of the plan's step time; 2 to 16, one of them 100
-  std::uint32_t static_batch = 0;                ///< of static-best, a worker; 0: batch.initial
-  bool guard = true;                             ///< of the learned policies
-  double guard_margin = 0.05;                    ///< predicted loss of goodput that the guard allows, [0, 1]
-  bool shadow = false;                           ///< decide and log, act on nothing
-  std::optional<bool> reflex;                    ///< workers of ppo choose at every step, by traces; none: automatic
-  bool surprise = false;                         ///< a window closes early where somebody's speed changes
-  double window_shortest_seconds = 0;            ///< no window closes before, [0, 3600]
-  double window_longest_seconds = 0;             ///< a window closes then; 0: when its steps are over, [0, 3600]
-  std::vector<std::string> replicas;             ///< hosts whose arbitrators stand in for each other: none, 3 or 5
+                                      120, 140};  ///< of ppo, percent of the plan's step time; 2 to 16, one of them 100
+  std::uint32_t static_batch = 0;                 ///< of static-best, a worker; 0: batch.initial
+  bool guard = true;                              ///< of the learned policies
+  double guard_margin = 0.05;                     ///< predicted loss of goodput that the guard allows, [0, 1]
+  bool shadow = false;                            ///< decide and log, act on nothing
+  balance_kind balance = balance_kind::automatic; ///< whether workers share the global batch by their paces
+  std::vector<std::string> replicas;              ///< hosts whose arbitrators stand in for each other: none, 3 or 5
   arbitration_topology topology = arbitration_topology::central;
   std::uint32_t fanout = 32;          ///< children of one arbitrator of the tree, [2, 256]
   std::vector<std::string> shards;    ///< hosts that hold the tree's shards; empty: planned
@@ -375,12 +368,9 @@ struct cluster_file {
   std::vector<const cluster::host*> arbitrators() const;
   /// Most samples a step of each worker, by rank: batch.highest, or less where the host's memory says so.
   std::vector<std::uint32_t> highest_by_rank() const;
-  /// arbitrator.reflex, or where it is automatic whether each worker of the file seems to have a machine of its own.
-  bool wants_reflex() const;
-  /// Whether workers choose batch sizes at every step under ppo, whose decisions are wishes: where it is wanted.
-  bool reflexes() const;
-  /// Whether each worker chooses its own batch size by traces: it reflexes, or the policy is stigmergic and acts.
-  bool leaves_traces() const;
+  /// Whether workers share the global batch by their paces at every step, between two decisions: arbitrator.balance,
+  /// and where it is automatic under the policies that choose a global batch. Never where decisions are only shown.
+  bool balances() const;
   /// reward.kind, with `automatic` resolved.
   reward_kind reward_in_force() const;
   /// Whether the file or the command line has a value for a field.

@@ -19,9 +19,4 @@ constexpr std::uint64_t decision_step(std::uint64_t first_step, std::uint32_t wi
   return settle == 0 ? (window + 2) * window_steps : (window + 1) * window_steps + settle;
 }
 
-/// The same where windows close by surprise or time too: the window was over after `end_step` completed steps.
-constexpr std::uint64_t decision_step_behind(std::uint64_t end_step, std::uint32_t window_steps) {
-  return end_step + settle_steps(window_steps);
-}
-
 } // namespace dynamix::cluster

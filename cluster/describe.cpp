@@ -176,12 +176,13 @@ server_plan plan_exchange(const cluster_file& file) {
 }
 
 std::string_view batch_changes(const cluster_file& file) {
-  if (file.leaves_traces())
-    return "at every step: workers choose, by traces";
-  if (file.arbitrator.shadow || !adapts(file.arbitrator.policy))
-    return "never";
-  return file.arbitrator.surprise ? "by decisions, once a window and where a worker's speed changes"
-                                  : "by decisions, once a window";
+  if (file.arbitrator.policy == policy_kind::stigmergic)
+    return "at every step, by the workers' paces";
+  const bool decided = !file.arbitrator.shadow && adapts(file.arbitrator.policy);
+  if (file.balances())
+    return decided ? "by decisions, once a window, and shares at every step by the workers' paces"
+                   : "shares at every step, by the workers' paces";
+  return decided ? "by decisions, once a window" : "never";
 }
 
 std::string exchange_text(const cluster_file& file) {
@@ -221,7 +222,7 @@ std::string to_toml(const cluster_file& file) {
 
 std::string to_digested_toml(const cluster_file& file) {
   auto resolved = file; // what runs counts, not how the file says it
-  resolved.arbitrator.reflex = file.wants_reflex();
+  resolved.arbitrator.balance = file.balances() ? balance_kind::on : balance_kind::off;
   auto text = to_toml_without(resolved, {"security", "run"});
   // Fields that have come since a release count where they are used, so that its run directories replay.
   for (const std::string_view line : {"trainer = \"built-in\"\n",
@@ -245,10 +246,7 @@ std::string to_digested_toml(const cluster_file& file) {
                                       "augmentation = \"none\"\n",
                                       "micro_batch = 0\n",
                                       "precision = \"float32\"\n",
-                                      "reflex = false\n",
-                                      "surprise = false\n",
-                                      "window_shortest_seconds = 0\n",
-                                      "window_longest_seconds = 0\n",
+                                      "balance = \"off\"\n",
                                       "tls = \"off\"\n",
                                       "certificate_file = \"\"\n",
                                       "key_file = \"\"\n",

@@ -30,6 +30,7 @@ constexpr std::array<std::string_view, 11> policy_names = {"static",  "static-be
                                                            "goodput", "ppo",         "ppo-add",   "ppo-simple",
                                                            "oracle",  "step-oracle", "stigmergic"};
 constexpr std::array<std::string_view, 2> mode_names = {"train", "infer"};
+constexpr std::array<std::string_view, 3> balance_names = {"auto", "on", "off"};
 constexpr std::array<std::string_view, 2> arbitration_names = {"central", "tree"};
 constexpr std::array<std::string_view, 4> source_names = {"ebpf", "tcp_info", "procfs", "nvml"};
 constexpr std::array<std::string_view, 3> device_names = {"auto", "cpu", "cuda"};
@@ -291,7 +292,8 @@ const std::vector<settings::field<cluster_file>> section_rows = {
     {"arbitrator",
      "policy",
      in<arbitrator_section, &arbitrator::policy>,
-     "What decides batch sizes; under stigmergic nobody does, and each worker chooses its own by traces.",
+     "What decides batch sizes; under stigmergic nobody does, and the workers choose by their paces and the gradient "
+     "noise.",
      {},
      policy_names},
     {"arbitrator",
@@ -324,20 +326,13 @@ const std::vector<settings::field<cluster_file>> section_rows = {
      "Share of the predicted goodput that a learned policy may give away before the guard acts.", closed(0, 1)},
     {"arbitrator", "shadow", in<arbitrator_section, &arbitrator::shadow>,
      "Decides and logs, and changes no batch size; the same as `--shadow`."},
-    {"arbitrator", "reflex", in<arbitrator_section, &arbitrator::reflex>,
-     "The workers of ppo choose their batch sizes at every step, by the traces that each leaves beside its gradients "
-     "(policy/traces.hpp); a decision is then a wish that counts in what all aim at. Not where the trainer is "
-     "`client`. \"auto\": where each worker of the file has an address of its own, not on loopback, under one "
-     "arbitrator "
-     "and without surprise or the bounds below."},
-    {"arbitrator", "surprise", in<arbitrator_section, &arbitrator::surprise>,
-     "A window closes early, and a decision is made, where a worker's steps leave what it expects by more than their "
-     "noise explains (policy/window_watch.hpp). With window_steps of 5 and more. Neither where workers choose at every "
-     "step (reflex, stigmergic) nor where the trainer is `client`; the same holds for the two bounds below."},
-    {"arbitrator", "window_shortest_seconds", in<arbitrator_section, &arbitrator::window_shortest_seconds>,
-     "No window closes before; where steps are so short it goes on for a multiple of window_steps.", closed(0, 3600)},
-    {"arbitrator", "window_longest_seconds", in<arbitrator_section, &arbitrator::window_longest_seconds>,
-     "A window that has lasted so long closes before its window_steps are over; 0: never.", closed(0, 3600)},
+    {"arbitrator",
+     "balance",
+     in<arbitrator_section, &arbitrator::balance>,
+     "Workers share the global batch by their own paces at every step, between two decisions (policy/balance.hpp). "
+     "\"auto\": under ppo, goodput and stigmergic.",
+     {},
+     balance_names},
     {"arbitrator",
      "replicas",
      in<arbitrator_section, &arbitrator::replicas>,

@@ -14,6 +14,15 @@ constexpr std::size_t file_bytes_max = 8U << 20; // thousands of hosts with ever
 constexpr std::size_t hosts_max = 8192;          // 4096 workers, and those who decide for them
 constexpr std::size_t emulations_max = 1000;
 
+constexpr settings::retired_field retired[] = {
+    {"arbitrator.reflex",
+     "write balance = \"on\" for reflex = true, or \"off\"; \"auto\" is the default",
+     {"false", "auto"}},
+    {"arbitrator.surprise", "leave it out; with balance = \"auto\" or \"on\" workers react within a step", {"false"}},
+    {"arbitrator.window_shortest_seconds", "leave it out; a window has window_steps steps", {"0"}},
+    {"arbitrator.window_longest_seconds", "leave it out; a window has window_steps steps", {"0"}},
+};
+
 /// Reads one document into a cluster file.
 class document_reader {
 public:
@@ -23,6 +32,7 @@ public:
     const auto sections = settings::sections_of(file_fields());
     auto known = sections;
     known.push_back("host");
+    reader_.retire(retired);
     reader_.allow(known);
     for (const auto section : sections)
       reader_.section(section, file_fields(), file_);

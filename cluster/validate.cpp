@@ -111,30 +111,17 @@ void check_arbitrator(checker& check) {
       static_batch == 0 || (batch.lowest <= static_batch && static_batch <= batch.highest), {"arbitrator.static_batch"},
       fmt::format("arbitrator.static_batch is {}; it must be 0 or from batch.lowest to batch.highest", static_batch));
 
-  check.require(check.file().arbitrator.policy != policy_kind::stigmergic ||
-                    check.file().training.trainer == trainer_kind::built_in,
-                {"arbitrator.policy", "training.trainer"},
-                "arbitrator.policy = \"stigmergic\" and training.trainer = \"client\" do not go together: traces ride "
-                "with the gradients of the built-in trainer");
   check.require(
       check.file().arbitrator.policy != policy_kind::stigmergic || !check.file().arbitrator.shadow,
       {"arbitrator.shadow", "arbitrator.policy"},
       "arbitrator.policy = \"stigmergic\" and arbitrator.shadow do not go together: there is no decision that "
       "could be shown instead of being carried out");
 
-  const auto& arbitrator = check.file().arbitrator;
-  const double longest = arbitrator.window_longest_seconds;
-  const bool counted = !arbitrator.surprise && arbitrator.window_shortest_seconds == 0 && longest == 0;
-  check.require(arbitrator.window_steps >= 5 || counted,
-                {"arbitrator.window_steps", "arbitrator.surprise", "arbitrator.window_shortest_seconds",
-                 "arbitrator.window_longest_seconds"},
-                fmt::format("arbitrator.window_steps is {}; windows that end by surprise or time need at least 5",
-                            arbitrator.window_steps));
-  check.require(longest == 0 || longest >= arbitrator.window_shortest_seconds,
-                {"arbitrator.window_longest_seconds", "arbitrator.window_shortest_seconds"},
-                fmt::format("arbitrator.window_longest_seconds is {}; it must be 0 or at least "
-                            "arbitrator.window_shortest_seconds",
-                            number_text(longest)));
+  check.require(check.file().arbitrator.policy != policy_kind::stigmergic ||
+                    check.file().arbitrator.balance != balance_kind::off,
+                {"arbitrator.balance", "arbitrator.policy"},
+                "arbitrator.policy = \"stigmergic\" and arbitrator.balance = \"off\" do not go together: under it "
+                "nobody but the workers changes batch sizes");
 
   const auto& ppo = check.file().ppo;
   const auto rollout = std::uint64_t{ppo.horizon} * check.file().workers().size();

@@ -46,7 +46,6 @@ void add_now(json_text& json, const ledger::run& run) {
   json.key("now").open_object();
   json.member("phase", phase_of(run)).member("ending", run.ending()).member("at_seconds", run.at_seconds());
   json.member("window", run.window())
-      .member("closed", messages::name_of(run.closed()))
       .member("term", run.term())
       .member("generation", run.generation());
   json.member("policy_version", run.policy_version()).member("leader", run.leader());
@@ -55,7 +54,7 @@ void add_now(json_text& json, const ledger::run& run) {
   const auto& totals = run.totals();
   json.member("windows", totals.windows).member("decisions", totals.decisions);
   json.member("intervened_windows", totals.intervened_windows).member("generations", totals.generations);
-  json.member("surprised_windows", totals.surprised_windows).member("steps_lost", totals.steps_lost);
+  json.member("steps_lost", totals.steps_lost);
   json.close_object();
 }
 
@@ -83,8 +82,8 @@ void add_workers(json_text& json, const ledger::run& run, columns wanted) {
   json.column("loss", workers, [](worker one) { return one.report.training.loss; });
   json.column("reward", workers, [](worker one) { return one.reward; });
   json.column("guarded", workers, [](worker one) { return !one.intervention.empty(); });
-  json.column("moved", workers, [](worker one) { return one.report.reflex.moved_samples; });
-  json.column("slower", workers, [](worker one) { return one.report.reflex.newest_change; });
+  json.column("moved", workers, [](worker one) { return one.report.balance.moved_samples; });
+  json.column("slower", workers, [](worker one) { return one.report.balance.newest_change; });
   json.key("parts").open_object();
   for (std::size_t i = 0; i < part_names.size(); ++i)
     json.column(part_names[i], workers, [i](worker one) { return one.parts[i]; });

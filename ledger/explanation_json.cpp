@@ -86,7 +86,6 @@ std::string to_json(const window_explanation& explanation) {
                    {"policy", explanation.start.policy},
                    {"policy_version", window.policy_version},
                    {"decided", window.decided},
-                   {"closed", std::string(messages::name_of(window.closed))},
                    {"host", row.report.host},
                    {"rank", row.report.rank},
                    {"stale", row.stale},
@@ -98,11 +97,11 @@ std::string to_json(const window_explanation& explanation) {
                    {"reward", to_object(row.reward)},
                    {"value", row.value},
                    {"reason", row.reason}};
-    const auto& reflex = row.report.reflex;
-    object["reflex"] = {{"moves", reflex.moves},
-                        {"moved_samples", reflex.moved_samples},
-                        {"changes", reflex.changes},
-                        {"newest_change", reflex.changes > 0 ? json(reflex.newest_change) : json(nullptr)}};
+    const auto& balance = row.report.balance;
+    object["balance"] = {{"moves", balance.moves},
+                         {"moved_samples", balance.moved_samples},
+                         {"changes", balance.changes},
+                         {"newest_change", balance.changes > 0 ? json(balance.newest_change) : json(nullptr)}};
     object["action"] =
         row.action < 0 ? json(nullptr) : json(action_text(explanation, static_cast<std::size_t>(row.action)));
     object["probabilities"] = json::object();

@@ -36,7 +36,7 @@ std::string promise_text(const policy::promised_step& step, double exchange_seco
          " samples/s)";
 }
 
-bool goes_by_traces(const window_explanation& explanation) {
+bool nobody_decides(const window_explanation& explanation) {
   return explanation.start.policy == "stigmergic";
 }
 
@@ -44,7 +44,7 @@ bool goes_by_traces(const window_explanation& explanation) {
 std::string prediction_text(const window_explanation& explanation) {
   const auto& window = explanation.window;
   const auto& predicted = window.predicted;
-  if (!window.decided || goes_by_traces(explanation))
+  if (!window.decided || nobody_decides(explanation))
     return "";
   std::string text;
   if (predicted.decided.total > 0) {
@@ -115,8 +115,8 @@ std::string report_text(const ledger::worker& row) {
   return text;
 }
 
-std::string change_text(const messages::reflex_statistics& reflex) {
-  return "a step then took " + fixed(reflex.newest_change, 2) + " times as long as before";
+std::string change_text(const messages::balance_statistics& balance) {
+  return "a step then took " + fixed(balance.newest_change, 2) + " times as long as before";
 }
 
 /// Who moved work to whom within the window, and whose speed had changed; nothing where neither happened.
@@ -126,53 +126,35 @@ std::string moves_text(const window_explanation& explanation) {
   std::string changed;
   const auto moves = policy::moves_in(explanation.window);
   for (const auto& row : explanation.window.workers) {
-    const auto& reflex = row.report.reflex;
+    const auto& balance = row.report.balance;
     const auto& host = row.report.host;
-    const auto samples = rounded(std::abs(reflex.moved_samples));
+    const auto samples = rounded(std::abs(balance.moved_samples));
     if (samples != "0") {
-      auto& list = reflex.moved_samples > 0 ? taken : given;
+      auto& list = balance.moved_samples > 0 ? taken : given;
       list += (list.empty() ? "" : ", ") + host + " (" + samples + ")";
     }
-    if (reflex.changes > 0)
-      changed += (changed.empty() ? "" : "; ") + host + " found its speed changed: " + change_text(reflex);
+    if (balance.changes > 0)
+      changed += (changed.empty() ? "" : "; ") + host + " found its speed changed: " + change_text(balance);
   }
   std::string text;
   if (moves > 0)
-    text = "Traces changed batch sizes after " + grouped(moves) + (moves == 1 ? " step" : " steps") +
+    text = "The workers moved samples after " + grouped(moves) + (moves == 1 ? " step" : " steps") +
            ": more samples for " + (taken.empty() ? "nobody" : taken) + ", fewer for " +
            (given.empty() ? "nobody" : given) + ".\n";
   return changed.empty() ? text : text + "Why: " + changed + ".\n";
 }
 
-/// Why the window closed when it did. Whose speed had changed is told behind it (moves_text).
-std::string closing_text(const ledger::window& window) {
-  std::uint32_t steps = 0;
-  for (const auto& row : window.workers)
-    steps = std::max(steps, row.stale ? 0 : row.report.training.steps);
-  const auto after = "after " + grouped(steps) + (steps == 1 ? " step.\n" : " steps.\n");
-  switch (window.closed) {
-  case policy::window_end::counted:
-    return "It closed, as counted, " + after;
-  case policy::window_end::overdue:
-    return "It closed by time " + after;
-  case policy::window_end::surprise:
-    return "It closed by surprise " + after;
-  default:
-    return "";
-  }
-}
-
 /// What that was for one worker.
-std::string reflex_text(const messages::reflex_statistics& reflex) {
+std::string balance_text(const messages::balance_statistics& balance) {
   std::string text;
-  if (reflex.moves > 0)
-    text = "  Traces changed batch sizes after " + grouped(reflex.moves) + (reflex.moves == 1 ? " step" : " steps") +
-           " of the window: it computed " + rounded(std::abs(reflex.moved_samples)) + " samples " +
-           (reflex.moved_samples < 0 ? "less" : "more") +
+  if (balance.moves > 0)
+    text = "  The workers moved samples after " + grouped(balance.moves) + (balance.moves == 1 ? " step" : " steps") +
+           " of the window: it computed " + rounded(std::abs(balance.moved_samples)) + " samples " +
+           (balance.moved_samples < 0 ? "less" : "more") +
            " than with the batch size that the window before ended with.\n";
-  if (reflex.changes > 0)
-    text += "  It found its speed changed" + (reflex.changes == 1 ? "" : " " + grouped(reflex.changes) + " times") +
-            ": " + change_text(reflex) + ".\n";
+  if (balance.changes > 0)
+    text += "  It found its speed changed" + (balance.changes == 1 ? "" : " " + grouped(balance.changes) + " times") +
+            ": " + change_text(balance) + ".\n";
   return text;
 }
 
@@ -228,13 +210,13 @@ std::string worker_text(const window_explanation& explanation, const worker_expl
   if (row.stale)
     text +=
         "  Its report of this window was late; that of window " + std::to_string(row.report.window) + " stood in.\n";
-  text += report_text(row) + reflex_text(row.report.reflex);
+  text += report_text(row) + balance_text(row.report.balance);
   text +=
       "  Batch " + std::to_string(row.report.batch) + " was in force, and earned " + reward_text(row.reward) + ".\n";
   if (!explanation.window.decided)
     return text + "  Nothing was decided: training ended with this window.\n";
-  if (goes_by_traces(explanation))
-    return text + "  It chooses its batch size itself at every step, by its own times and the traces of all; " +
+  if (nobody_decides(explanation))
+    return text + "  The workers choose at every step, by what all say of their paces; " +
            std::to_string(row.decided_batch) + " stood at the window's end.\n";
   text += state_text(explanation, row) + choice_text(explanation, row) + "\n" + proposal_text(row);
   text += "  Batch " + std::to_string(row.assigned_batch) + " -> " + std::to_string(row.decided_batch) +
@@ -259,13 +241,13 @@ std::string to_text(const window_explanation& explanation) {
   const auto& window = explanation.window;
   std::string text =
       "Window " + std::to_string(window.key.window) + " of cluster " + explanation.start.cluster + ", " +
-      (goes_by_traces(explanation) ? "where workers go by traces and nobody decides"
+      (nobody_decides(explanation) ? "where workers share by their paces and nobody decides"
                                    : (window.decided ? "decided by " : "seen by ") + explanation.start.policy +
                                          " version " + std::to_string(window.policy_version)) +
       " (term " + std::to_string(window.key.term) + ", generation " + std::to_string(window.generation) + ") at " +
       fixed(explanation.at_seconds, 1) + " s. Its reports came within " + fixed(1e3 * window.gather_seconds, 1) +
       " ms, deciding took " + fixed(1e3 * window.decide_seconds, 1) + " ms.\n" + exchange_text(explanation) +
-      guard_text(explanation) + closing_text(window) + moves_text(explanation) + prediction_text(explanation);
+      guard_text(explanation) + moves_text(explanation) + prediction_text(explanation);
   for (const auto& worker : explanation.workers)
     text += "\n" + worker_text(explanation, worker);
   return text;

@@ -36,7 +36,7 @@ DYNAMIX_FIELDS(judged_worker, report, stale, time, reward, state, probabilities,
                assigned_batch, decided_batch, proposed_batch, intervention, reason, predicted_seconds, planned_batch)
 DYNAMIX_FIELDS(promised_step, total, slowest_seconds, goodput)
 DYNAMIX_FIELDS(window_prediction, exchange_seconds, noise_scale, assigned, decided, planned)
-DYNAMIX_FIELDS(judged_window, key, generation, policy_version, decided, closed, gather_seconds, decide_seconds, workers,
+DYNAMIX_FIELDS(judged_window, key, generation, policy_version, decided, gather_seconds, decide_seconds, workers,
                predicted, guard)
 
 } // namespace dynamix::policy

@@ -74,7 +74,7 @@ private:
     ++result_.lives;
     if (deciding.cluster_digest != digest_)
       return begin_life("these windows were decided under another cluster file than the run's cluster.toml");
-    if (cluster::decides_with_parameters(file_.arbitrator.policy) &&
+    if (cluster::has_parameters(file_.arbitrator.policy) &&
         !std::ranges::equal(state_fields_, policy::state_fields(), {}, {}, &policy::state_field::name))
       return begin_life("another program decided them, in which policies see other fields of a worker");
     std::vector<std::uint8_t> parameters;
@@ -182,7 +182,7 @@ replay_result replay(const std::vector<ledger::row>& rows, const cluster::cluste
   if (cluster::knows_truth(file.arbitrator.policy))
     return {.skipped = 1, .skipped_why = "an oracle looks into the simulation, which the ledger does not hold"};
   auto result = replayer(file, read).run(rows);
-  result.by_traces = file.leaves_traces() && !file.reflexes(); // whose decisions are made again
+  result.by_workers = file.arbitrator.policy == cluster::policy_kind::stigmergic;
   return result;
 }
 
@@ -192,11 +192,12 @@ std::string to_text(const replay_result& result) {
     text += fmt::format("DIFFERENT in window {} (term {}){}: {} is {} in the ledger and {} when it is decided again.\n",
                         first->window, first->term, first->host.empty() ? "" : ", worker " + printable(first->host),
                         first->field, printable(first->ledger), printable(first->replay));
-  else if (result.windows > 0 && result.by_traces)
-    text += fmt::format("Nobody decided: the workers chose their batch sizes by traces, which the ledger does not "
-                        "keep. What {} windows record of them and of their rewards was judged again, and is the "
-                        "same.\n",
-                        grouped(result.windows));
+  else if (result.windows > 0 && result.by_workers)
+    text +=
+        fmt::format("Nobody decided: the workers chose their batch sizes by their paces, which the ledger "
+                    "does not keep. What {} windows record of them and of their rewards was judged again, and is the "
+                    "same.\n",
+                    grouped(result.windows));
   else if (result.windows > 0)
     text +=
         fmt::format("The same: {} decisions of {} windows were made again, each with the batch size, the action and "

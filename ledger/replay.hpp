@@ -30,7 +30,7 @@ struct replay_result {
   std::uint64_t decisions = 0; ///< made again, one a worker and window
   std::uint64_t skipped = 0;   ///< windows that could not be decided again
   std::string skipped_why;     ///< of the first of them
-  bool by_traces = false;      ///< what is made again is what the workers chose, as they reported it
+  bool by_workers = false;     ///< what is made again is what the workers chose, as they reported it
   /// Largest |ledger - replay| / (1 + |ledger|) of states, probabilities, values and rewards; 0: equal to the bit.
   double deviation = 0;
   std::optional<replay_difference> first;

@@ -149,15 +149,6 @@ struct dynamix::messages::names_of<dynamix::ledger::event_kind> {
 };
 
 template <>
-struct dynamix::messages::names_of<dynamix::policy::window_end> {
-  static constexpr named_value<policy::window_end> table[] = {
-      {policy::window_end::none, "unknown"}, {policy::window_end::counted, "steps"},
-      {policy::window_end::overdue, "time"}, {policy::window_end::surprise, "surprise"},
-      {policy::window_end::last, "last"},
-  };
-};
-
-template <>
 struct dynamix::messages::names_of<dynamix::ledger::shard_state> {
   static constexpr named_value<ledger::shard_state> table[] = {
       {ledger::shard_state::unknown, "unknown"}, {ledger::shard_state::up, "up"},

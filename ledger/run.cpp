@@ -325,13 +325,11 @@ void run::note_event(std::string_view event, const std::string& host, const std:
 
 void run::take(const ledger::window& window) {
   window_ = window.key.window;
-  closed_ = window.closed;
   term_ = window.key.term;
   policy_version_ = window.policy_version;
   generation_ = std::max(generation_, window.generation);
   count_generation(window.generation);
   ++totals_.windows;
-  totals_.surprised_windows += window.closed == policy::window_end::surprise ? 1 : 0;
   totals_.gather.add(window.gather_seconds);
   totals_.decide.add(window.decide_seconds);
   for (const auto& judged : window.workers)

@@ -131,7 +131,6 @@ struct run_totals {
   std::uint64_t decided_windows = 0;
   std::uint64_t decisions = 0;
   std::uint64_t intervened_windows = 0; ///< in which the guard stepped in
-  std::uint64_t surprised_windows = 0;  ///< that a change of speed ended
   std::uint64_t reports = 0;            ///< in windows, those that stood in for late ones included
   std::uint64_t stale_reports = 0;      ///< which those were
   std::uint64_t samples = 0;
@@ -190,7 +189,6 @@ public:
   std::size_t choices() const { return choices_; }      ///< of the policy: probabilities of a worker's newest decision
   const std::string& leader() const { return leader_; } ///< of the replicas; empty: none, or not told yet
   std::uint64_t window() const { return window_; }
-  policy::window_end closed() const { return closed_; } ///< why that window did
   std::uint64_t term() const { return term_; }
   std::uint64_t generation() const { return generation_; }
   std::uint64_t policy_version() const { return policy_version_; }
@@ -248,7 +246,6 @@ private:
   std::string leader_;
   std::string ending_;
   std::uint64_t window_ = 0;
-  policy::window_end closed_ = policy::window_end::none;
   std::uint64_t term_ = 0;
   std::uint64_t generation_ = 0;
   std::uint64_t life_generation_ = 0; ///< the newest of this life

@@ -45,8 +45,7 @@ json count_or_null(const std::optional<std::uint64_t>& count) {
 decision_summary count_decisions(const run_records& records) {
   decision_summary counted{.windows = records.run.totals().decided_windows,
                            .interventions = records.run.totals().intervened_windows,
-                           .moves = records.run.totals().moves,
-                           .surprises = records.run.totals().surprised_windows};
+                           .moves = records.run.totals().moves};
   auto made_for = records.run.decisions().by_host();
   for (const auto& [host, made] : made_for)
     counted.made += made.count;
@@ -216,7 +215,6 @@ std::string to_json(const run_summary& summary) {
                          {"lost", decisions.lost},           {"duplicated", decisions.duplicated},
                          {"windows", decisions.windows},     {"interventions", decisions.interventions},
                          {"moves", decisions.moves},         {"unapplied_by_loss", decisions.unapplied_by_loss}};
-  object["decisions"]["surprises"] = decisions.surprises;
   object["decisions"]["unapplied_by_loss_of"] = decisions.losses;
   object["generations"] = summary.generations;
   object["steps_lost"] = summary.steps_lost;

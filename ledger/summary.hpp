@@ -32,7 +32,6 @@ struct decision_summary {
   std::uint64_t windows = 0;       ///< decided on
   std::uint64_t interventions = 0; ///< windows among them in which the guard stepped in
   std::uint64_t moves = 0;         ///< steps after which the workers' traces changed batch sizes
-  std::uint64_t surprises = 0;     ///< windows, decided on or not, that a change of speed ended
 };
 
 struct run_summary {

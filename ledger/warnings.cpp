@@ -117,7 +117,7 @@ void find_early_plateau(const run& run, std::span<const double> rewards, sentenc
 
 void find_learning_troubles(const run& run, sentences& found) {
   const auto& arbitrator = run.file().arbitrator;
-  if (!cluster::decides_with_parameters(arbitrator.policy) || arbitrator.mode != cluster::policy_mode::train ||
+  if (!cluster::has_parameters(arbitrator.policy) || arbitrator.mode != cluster::policy_mode::train ||
       arbitrator.shadow)
     return;
   const auto rewards = course_of(run, signal::reward);

@@ -33,8 +33,8 @@ void worker_course::add(const ledger::worker& row) {
   sums_.compute_seconds += steps * training.compute_seconds;
   sums_.exchange_seconds += steps * training.exchange_seconds;
   sums_.data_seconds += steps * training.data_seconds;
-  sums_.moved_samples += report.reflex.moved_samples;
-  sums_.speed_changes += report.reflex.changes;
+  sums_.moved_samples += report.balance.moved_samples;
+  sums_.speed_changes += report.balance.changes;
   if (row.stale) // whose time was attributed for another window
     return;
   add_steps(sums_.time, row.time, steps);

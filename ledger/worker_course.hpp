@@ -28,7 +28,7 @@ struct worker_summary {
   double data_seconds = 0;
   policy::time_split time;         ///< what held a step up
   double moved_samples = 0;        ///< that traces moved to it, less those they moved away
-  std::uint64_t speed_changes = 0; ///< that it found itself, with a reflex
+  std::uint64_t speed_changes = 0; ///< that it found itself
 };
 
 /// Whether the ledger attributes the step's time: older ones do not.

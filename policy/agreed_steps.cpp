@@ -35,11 +35,9 @@ std::uint64_t most_said(const std::vector<said_steps>& said, std::uint64_t expec
 
 } // namespace
 
-agreed_steps agree_on_steps(const messages::shard_report& window, std::uint32_t window_steps, window_length length) {
-  const auto due = [&](std::uint64_t first_step, std::uint64_t end_step) {
-    return std::min(length == window_length::varying ? cluster::decision_step_behind(end_step, window_steps)
-                                                     : cluster::decision_step(first_step, window_steps),
-                    messages::max_counter);
+agreed_steps agree_on_steps(const messages::shard_report& window, std::uint32_t window_steps) {
+  const auto due = [&](std::uint64_t first_step) {
+    return std::min(cluster::decision_step(first_step, window_steps), messages::max_counter);
   };
   std::vector<said_steps> said;
   for (const bool in_time : {true, false}) {
@@ -48,7 +46,7 @@ agreed_steps agree_on_steps(const messages::shard_report& window, std::uint32_t 
         continue;
       const auto first_step = std::min(report.first_step, messages::max_counter);
       const auto end_step = std::min(first_step + report.training.steps, messages::max_counter);
-      said.push_back({.report = &report, .end_step = end_step, .due_step = due(first_step, end_step)});
+      said.push_back({.report = &report, .end_step = end_step, .due_step = due(first_step)});
     }
     if (!said.empty())
       break;
@@ -60,7 +58,7 @@ agreed_steps agree_on_steps(const messages::shard_report& window, std::uint32_t 
   result.last = 2 * finals > std::ssize(said);
   const auto number = std::min(window.window, messages::max_counter / window_steps); // the window's steps do not wrap
   const auto begin = (std::max<std::uint64_t>(number, 1) - 1) * window_steps;
-  result.due_step = most_said(said, due(begin, begin + window_steps));
+  result.due_step = most_said(said, due(begin));
   for (const auto& [report, end_step, due_step] : said) {
     if (due_step == result.due_step)
       result.end_step = std::max(result.end_step, end_step);

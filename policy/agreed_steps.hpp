@@ -26,15 +26,10 @@ struct agreed_steps {
   std::vector<doubted_steps> doubted;
 };
 
-enum class window_length : std::uint8_t {
-  counted, ///< windows of `window_steps`
-  varying  ///< windows close by surprise or time, too
-};
-
 /// What most of those who reported in time say; of as many the step nearest to where this window's number puts it, then
 /// the earlier one, for what is due too early is only applied late. Where nobody reported in time, the last reports
 /// count. Who is more than two windows off is doubted. For any numbers; steps beyond messages::max_counter count as
 /// that.
-agreed_steps agree_on_steps(const messages::shard_report& window, std::uint32_t window_steps, window_length length);
+agreed_steps agree_on_steps(const messages::shard_report& window, std::uint32_t window_steps);
 
 } // namespace dynamix::policy

@@ -6,7 +6,6 @@
 #include "policy/rivals.hpp"
 #include "policy/shadow.hpp"
 #include "policy/state.hpp"
-#include "policy/trace_network.hpp"
 
 #include <algorithm>
 #include <stdexcept>
@@ -43,7 +42,7 @@ private:
   std::uint32_t batch_;
 };
 
-/// Nobody decides: what the workers report is what they have chosen.
+/// Nobody decides: what the workers report is what they have come to.
 class stigmergic_controller final : public joint_controller {
 public:
   std::string name() const override { return "stigmergic"; }
@@ -53,7 +52,7 @@ public:
     std::vector<std::uint32_t> batches;
     for (std::size_t i = 0; i < observed.highest.size(); ++i)
       batches.push_back(std::min(observed.report->reports[i].batch, observed.highest[i]));
-    const std::vector<std::string> reasons(batches.size(), "chose it itself, by its traces");
+    const std::vector<std::string> reasons(batches.size(), "the workers share by their paces");
     return choose(observed, batches, reasons);
   }
 };
@@ -194,14 +193,10 @@ std::unique_ptr<controller> make_static_best(std::uint32_t batch) {
 std::unique_ptr<controller> make_controller(const cluster::cluster_file& file,
                                             const std::vector<std::uint8_t>& parameters) {
   const auto& arbitrator = file.arbitrator;
-  const bool learned = cluster::decides_with_parameters(arbitrator.policy);
+  const bool learned = cluster::has_parameters(arbitrator.policy);
   if (!cluster::has_parameters(arbitrator.policy) && !parameters.empty())
     throw std::invalid_argument("the policy \"" + std::string(cluster::to_string(arbitrator.policy)) +
                                 "\" has no parameters");
-  trace_policy workers;
-  if (arbitrator.policy == cluster::policy_kind::stigmergic)
-    if (const auto problem = read_trace_policy(parameters, workers); !problem.empty())
-      throw std::invalid_argument("the policy of the workers does not fit: " + problem);
   auto decider = learned ? make_policy_controller(file, parameters) : make_heuristic(file);
   if (learned && arbitrator.guard)
     decider = make_guarded(std::move(decider), file, trained_range(parameters));

@@ -109,9 +109,9 @@ void rule_batches(const observation& all, const std::vector<std::uint32_t>& batc
 /// `omnilearn` and `goodput` compute them from measured times (policy/rivals.hpp); `ppo`, `ppo-add` and `ppo-simple`
 /// choose one action a worker, drawn from its probabilities in mode `train` and the most probable one in mode `infer`,
 /// in one inference for all workers (policy/policy_controller.hpp), and are guarded (policy/guard.hpp) unless the file
-/// says otherwise. Under `stigmergic` the workers choose (policy/traces.hpp), and it keeps what they report. In shadow
-/// mode nothing is changed. `parameters` (the bytes of a policy_version's or a learner's tensor file) replaces fresh
-/// ones where not empty. Throws std::invalid_argument when they do not fit, and for `oracle`.
+/// says otherwise. Under `stigmergic` the workers choose (client/balancer.hpp), and it keeps what they report. In
+/// shadow mode nothing is changed. `parameters` (the bytes of a policy_version's or a learner's tensor file) replaces
+/// fresh ones where not empty. Throws std::invalid_argument when they do not fit, and for `oracle`.
 std::unique_ptr<controller> make_controller(const cluster::cluster_file& file,
                                             const std::vector<std::uint8_t>& parameters);
 

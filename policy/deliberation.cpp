@@ -37,10 +37,8 @@ std::vector<std::uint32_t> sample_ranks(const std::vector<std::uint32_t>& member
 
 deliberation::deliberation(const cluster::cluster_file& file, std::unique_ptr<policy::controller> decider)
     : file_(file), highest_(file.highest_by_rank()),
-      adaptive_optimizer_(file.training.optimizer != cluster::optimizer_kind::sgd), windows_(window_options_of(file)),
-      controller_(std::move(decider)), learning_(controller_->learns()),
-      measured_(file.batch, file.training.rule, cluster::base_workers(file),
-                windows_ ? pace_reports::of_windows_by_surprise : pace_reports::where_work_moves),
+      adaptive_optimizer_(file.training.optimizer != cluster::optimizer_kind::sgd), controller_(std::move(decider)),
+      learning_(controller_->learns()), measured_(file.batch, file.training.rule, cluster::base_workers(file)),
       rollout_(file.ppo.horizon) {}
 
 void deliberation::raise_term(std::uint64_t term) {
@@ -204,8 +202,7 @@ std::vector<deliberation::settled_choice> deliberation::settle(const observation
 }
 
 agreed_steps deliberation::steps_of(const messages::shard_report& seen) const {
-  return agree_on_steps(seen, file_.arbitrator.window_steps,
-                        windows_ ? window_length::varying : window_length::counted);
+  return agree_on_steps(seen, file_.arbitrator.window_steps);
 }
 
 std::vector<messages::decision> deliberation::decisions_of(const messages::shard_report& own, std::uint64_t due_step,
@@ -227,7 +224,6 @@ judged_window deliberation::judge(const messages::shard_report& all, std::vector
                        .generation = all.generation,
                        .policy_version = controller_->version(),
                        .decided = decided,
-                       .closed = end_of(all, windows_),
                        .gather_seconds = all.gather_seconds,
                        .workers = {},
                        .predicted = {},

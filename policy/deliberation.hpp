@@ -99,7 +99,6 @@ private:
   const cluster::cluster_file file_;
   const std::vector<std::uint32_t> highest_; ///< batch size by rank
   bool adaptive_optimizer_;
-  std::optional<window_options> windows_; ///< nothing where they are counted
   std::unique_ptr<policy::controller> controller_;
   bool learning_;
   std::uint64_t term_ = 1;

@@ -6,10 +6,10 @@
 namespace dynamix::policy {
 namespace {
 
-constexpr double newest_exchange = 0.2;   ///< of the newest step
-constexpr double newest_error = 0.02;     ///< of the newest step
-constexpr double least_variance = 1e-4;   ///< of log T: steps are not known better
-constexpr double least_elasticity = 0.02; ///< an aim far below the exchange must still move
+constexpr double newest_exchange = 0.2;     ///< of the newest step
+constexpr double newest_error = 0.02;       ///< of the newest step
+constexpr double log_variance_floor = 1e-4; ///< of log T: steps are not known better
+constexpr double least_elasticity = 0.02;   ///< an aim far below the exchange must still move
 
 } // namespace
 
@@ -36,7 +36,7 @@ double exchange_estimate::elasticity(double slowest_seconds) const {
   if (!measured_)
     return 1;
   const double least = std::ranges::min(errors_);
-  const double variance = std::max(least, least_variance);
+  const double variance = std::max(least, log_variance_floor);
   double weights = 0;
   double sum = 0;
   for (std::size_t i = 0; i < exponents.size(); ++i) {

@@ -3,7 +3,6 @@
 #include "policy/measured_cluster.hpp"
 #include "policy/rivals.hpp"
 #include "policy/state.hpp"
-#include "policy/traces.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -24,7 +23,6 @@ constexpr double off_the_bound = 0.1;   ///< relative
 constexpr double range_slack = 0.1;     ///< of a range's width, and as much again
 constexpr std::size_t outside_min = 2;  ///< entries of one worker's state
 constexpr double unmeasured_growth = 2; ///< of the global batch over its initial size, without a noise scale
-constexpr std::size_t wishes_most = 8;  ///< remembered, as by the workers
 
 std::string decimals(double value, int places) {
   char text[48];
@@ -76,49 +74,16 @@ promise compare(const measured_cluster& measured, const batches& wanted, const b
 }
 
 /// "the policy's batch sizes promise 4120 useful samples/s, 1.2 % less than the 4170 of goodput's"
-std::string describe(const promise& promised, bool noise_known, bool wishes) {
+std::string describe(const promise& promised, bool noise_known) {
   const double loss = 100 * promised.loss();
-  return std::string(wishes ? "what comes of the policy's wish promises " : "the policy's batch sizes promise ") +
-         decimals(promised.wanted, 0) + " useful samples/s, " + decimals(std::abs(loss), 1) +
-         (loss < 0 ? " % more" : " % less") + " than the " + decimals(promised.other, 0) +
+  return "the policy's batch sizes promise " + decimals(promised.wanted, 0) + " useful samples/s, " +
+         decimals(std::abs(loss), 1) + (loss < 0 ? " % more" : " % less") + " than the " + decimals(promised.other, 0) +
          (noise_known ? " of goodput's" : " of the best split of as many");
 }
 
 /// What may be compared without a noise scale, which alone tells what a larger global batch is worth: splits.
 batches best_split_of(const measured_cluster& measured, const batch_plan& wanted, std::uint64_t highest_total) {
   return measured.split(std::clamp(wanted.total, measured.initial_total(), highest_total)).batches;
-}
-
-/// What a wish makes of the batch sizes that run, where the one that is heeded already has moved the logarithm of the
-/// aim by `correction`.
-batches heed(const batches& wish, const observation& observed, double correction) {
-  const auto& measured = *observed.measured;
-  batches running;
-  for (const auto& report : observed.report->reports)
-    running.push_back(report.batch);
-  const auto runs = measured.judge(std::move(running));
-  const auto wanted = static_cast<double>(measured.judge(wish).total);
-  const double shift = wish_shift(std::log(wanted / static_cast<double>(runs.total)) + correction) - correction;
-  return measured.within(runs.level_seconds * std::exp(shift)).batches;
-}
-
-/// Does as the workers have done (central_wish): a decision counts from when they report it, and goes by the window
-/// that it was made on.
-void follow_wishes(guard_memory& memory, const observation& observed) {
-  std::vector<std::uint64_t> heeded;
-  std::uint64_t total = 0;
-  for (const auto& report : observed.report->reports) {
-    if (report.window == observed.report->window)
-      heeded.push_back(report.decision.window);
-    total += report.batch;
-  }
-  // All who reported in time have the same in force: what most of them say.
-  const auto middle = heeded.begin() + static_cast<std::ptrdiff_t>(heeded.size() / 2);
-  std::ranges::nth_element(heeded, middle);
-  if (const auto found = heeded.empty() ? memory.decided.end() : memory.decided.find(*middle);
-      found != memory.decided.end())
-    memory.wish.decide(found->first, found->second);
-  memory.wish.close(observed.report->window, total);
 }
 
 /// Index of the validity bit of every field's group; the size of the state for groups that have none. A bit is its own.
@@ -207,13 +172,11 @@ guard_verdict weigh(const std::vector<choice>& choices, const batches& fallback,
   for (const auto& each : choices)
     wanted.push_back(each.batch);
   const bool noise_known = measured.noise_scale() >= 0;
-  if (rules.wishes && !noise_known)
-    return {.memory = std::move(memory),
-            .view = "without a noise scale a wish moves nothing, so every valid one stands"};
-  const double correction = memory.wish.correction();
-  if (rules.wishes)
-    wanted = heed(wanted, observed, correction);
-  const auto other = rules.wishes ? heed(fallback, observed, correction) : fallback;
+  auto other = fallback;
+  if (rules.balanced) { // shares follow the paces, so that only the global batch counts
+    wanted = measured.split(measured.judge(wanted).total).batches;
+    other = measured.split(measured.judge(fallback).total).batches;
+  }
   const auto plan = measured.judge(wanted);
   const auto grown = static_cast<std::uint64_t>(unmeasured_growth * static_cast<double>(measured.initial_total()));
   const auto highest_total = std::max(grown, measured.judge(observed.assigned).total);
@@ -224,12 +187,12 @@ guard_verdict weigh(const std::vector<choice>& choices, const batches& fallback,
                                plan.total, highest_total),
                    std::move(memory));
   const auto promised = compare(measured, wanted, noise_known ? other : best_split_of(measured, plan, highest_total));
-  const auto figures = describe(promised, noise_known, rules.wishes);
+  const auto figures = describe(promised, noise_known);
   const auto stuck = follow_bounds(memory, observed, wanted, other);
   if (promised.loss() > rules.margin)
     return step_in("slower than goodput", figures, std::move(memory));
   auto outside = untrained.empty() ? find_untrained(choices, observed, rules.trained_on) : untrained;
-  const bool matters = !rules.wishes || promised.loss() > rules.margin / 2;
+  const bool matters = !rules.balanced || promised.loss() > rules.margin / 2;
   if (matters && !outside.empty())
     return step_in("state outside training", std::move(outside), std::move(memory));
   if (!stuck.empty() && promised.loss() > 0)
@@ -337,18 +300,7 @@ guard_verdict review(const std::vector<choice>& choices, const std::vector<std::
                      const std::string& untrained) {
   if (memory.generation != observed.report->generation)
     memory = {.generation = observed.report->generation};
-  if (!rules.wishes)
-    return weigh(choices, fallback, observed, rules, std::move(memory), untrained);
-  follow_wishes(memory, observed);
-  auto verdict = weigh(choices, fallback, observed, rules, std::move(memory), untrained);
-  std::uint64_t total = 0;
-  for (std::size_t i = 0; i < fallback.size(); ++i)
-    total += verdict.intervention.empty() ? choices[i].batch : fallback[i];
-  auto& decided = verdict.memory.decided;
-  decided[observed.report->window] = total;
-  if (decided.size() > wishes_most)
-    decided.erase(decided.begin());
-  return verdict;
+  return weigh(choices, fallback, observed, rules, std::move(memory), untrained);
 }
 
 std::unique_ptr<controller> make_guarded(std::unique_ptr<controller> learned, const cluster::cluster_file& file,
@@ -359,7 +311,7 @@ std::unique_ptr<controller> make_guarded(std::unique_ptr<controller> learned, co
     throw std::invalid_argument("the range that the policy was trained on is not one of this program's states");
   return std::make_unique<guarded_controller>(std::move(learned), guard_rules{.margin = file.arbitrator.guard_margin,
                                                                               .trained_on = std::move(trained_on),
-                                                                              .wishes = file.reflexes()});
+                                                                              .balanced = file.balances()});
 }
 
 } // namespace dynamix::policy

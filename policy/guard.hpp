@@ -5,7 +5,6 @@
 
 #include "policy/controller.hpp"
 #include "policy/state_range.hpp"
-#include "policy/traces.hpp"
 
 #include <cstdint>
 #include <map>
@@ -19,8 +18,7 @@ namespace dynamix::policy {
 struct guard_rules {
   double margin = 0.05;   ///< share of the predicted goodput that a choice may give away, [0, 1]
   state_range trained_on; ///< empty: not known, so not looked at
-  /// Choices are wishes to workers who choose for themselves (policy/traces.hpp), and so is what takes their place.
-  bool wishes = false;
+  bool balanced = false;  ///< workers share the global batch by their paces, whatever the shares of a decision
 };
 
 /// What it remembers from one window to the next.
@@ -33,8 +31,6 @@ struct guard_memory {
   std::uint64_t generation = 0;
   std::uint32_t hold = 0;                    ///< windows that the heuristic goes on for, unless the policy comes close
   std::map<std::uint32_t, bound_run> bounds; ///< by rank
-  central_wish wish;                         ///< of the workers, as their reports tell which decisions they heed
-  std::map<std::uint64_t, std::uint64_t> decided; ///< global batches of the newest wishes, by window
 };
 
 struct guard_verdict {
@@ -56,13 +52,9 @@ struct guard_verdict {
 /// - it has stepped in less than 3 windows ago, and the choice is not within half the margin.
 /// While nothing is measured only the first is looked at.
 ///
-/// Of wishes it compares what comes of either: the time that the workers aim at moves by a wish's weight (wish_shift),
-/// and each takes what it computes within that. Entries outside the range of training speak against a wish only where
-/// what comes of it is worse than what would of the fallback's by more than half the margin. While the noise scale is
-/// not measured a wish moves nothing, so every valid one stands. The correction in force, by which the workers already
-/// aim elsewhere, is not counted twice: a wish that they heed already moves nothing more. In a tree, whose shards
-/// follow a ruling one window later, it is the correction of one window later too. Pure. `untrained`: what a shard has
-/// found of the states, which the root does not see.
+/// Where workers share by their paces, it compares the best splits of either global batch, and entries outside the
+/// range of training speak against a choice only where it promises less by more than half the margin. Pure.
+/// `untrained`: what a shard has found of the states, which the root does not see.
 guard_verdict review(const std::vector<choice>& choices, const std::vector<std::uint32_t>& fallback,
                      const observation& observed, const guard_rules& rules, guard_memory memory,
                      const std::string& untrained = {});

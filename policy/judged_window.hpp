@@ -7,7 +7,6 @@
 #include "policy/attribution.hpp"
 #include "policy/measured_cluster.hpp"
 #include "policy/reward.hpp"
-#include "policy/window_watch.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -57,8 +56,7 @@ struct judged_window {
   messages::decision_key key;
   std::uint64_t generation = 0;
   std::uint64_t policy_version = 0;
-  bool decided = true; ///< false on the last window, on which nothing is decided
-  window_end closed = window_end::none;
+  bool decided = true;                ///< false on the last window, on which nothing is decided
   double gather_seconds = 0;          ///< first report to the last, or to the deadline
   double decide_seconds = 0;          ///< rewards, policy and sending
   std::vector<judged_worker> workers; ///< by rank
@@ -66,11 +64,11 @@ struct judged_window {
   std::string guard; ///< controller::guard_view
 };
 
-/// Steps of the window after which traces changed batch sizes. All workers tell the same, but for stale reports.
+/// Steps of the window after which workers moved samples. All workers tell the same, but for stale reports.
 inline std::uint32_t moves_in(const judged_window& window) {
   std::uint32_t moves = 0;
   for (const auto& worker : window.workers)
-    moves = std::max(moves, worker.stale ? 0 : worker.report.reflex.moves);
+    moves = std::max(moves, worker.stale ? 0 : worker.report.balance.moves);
   return moves;
 }
 

@@ -28,8 +28,7 @@ public:
 
 /// Whether this run's policy has something to learn: not one without parameters, nor in mode `infer`.
 inline bool learns(const cluster::cluster_file& file) {
-  return cluster::decides_with_parameters(file.arbitrator.policy) &&
-         file.arbitrator.mode != cluster::policy_mode::infer;
+  return cluster::has_parameters(file.arbitrator.policy) && file.arbitrator.mode != cluster::policy_mode::infer;
 }
 
 /// `saved` is the result of `save`, or a policy's parameters alone, or empty for fresh ones from the seed; fresh ones

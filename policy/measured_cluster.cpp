@@ -59,8 +59,7 @@ bool measured_cluster::take(const messages::window_report& report) {
     if (expected && std::abs(worker.surprise) < change_of_speed)
       worker.jitter =
           std::sqrt(mean_of(worker.jitter * worker.jitter, worker.surprise * worker.surprise, jitter_weight));
-    worker.computing.measure(report.batch, seconds, report.reflex.pace_change,
-                             paces_ == pace_reports::of_windows_by_surprise);
+    worker.computing.measure(report.batch, seconds, report.balance.pace_change);
     worker.correction = log2_ratio(seconds, worker.computing.curve().seconds(report.batch));
   } else {
     worker.surprise = worker.correction = 0; // an old report tells nothing new
@@ -119,7 +118,7 @@ void measured_cluster::measure_straggling(const messages::shard_report& shard) {
   const messages::window_report* slowest = nullptr;
   for (const auto& report : shard.reports) {
     batches.push_back(report.batch);
-    work_moves_ = work_moves_ || (paces_ == pace_reports::where_work_moves && report.reflex.pace_change > 0);
+    work_moves_ = work_moves_ || report.balance.pace_change > 0;
     if (report.training.compute_seconds > 0 && // also not NaN
         (slowest == nullptr || report.training.compute_seconds > slowest->training.compute_seconds))
       slowest = &report;

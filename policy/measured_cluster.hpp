@@ -34,12 +34,6 @@ struct batch_plan {
   double goodput = 0;                 ///< samples a second, each as good as one of the initial global batch
 };
 
-/// What it means that workers tell how much slower they have become since the last window.
-enum class pace_reports : std::uint8_t {
-  where_work_moves, ///< their batch sizes follow their pace at every step; a plan follows a change in the second window
-  of_windows_by_surprise ///< a window ends with a change (policy/window_watch.hpp), so a plan follows it at once
-};
-
 class measured_cluster {
 public:
   /// `rule`: plans go below the initial global batch where it allows that (cluster::goes_below_initial).
@@ -47,8 +41,8 @@ public:
   /// (cluster::base_workers), whoever is there now; 0: those of the window.
   explicit measured_cluster(const cluster::batch& limits,
                             cluster::learning_rate_rule rule = cluster::learning_rate_rule::adascale,
-                            std::uint32_t base_workers = 0, pace_reports paces = pace_reports::where_work_moves)
-      : limits_(limits), rule_(rule), base_workers_(base_workers), paces_(paces) {}
+                            std::uint32_t base_workers = 0)
+      : limits_(limits), rule_(rule), base_workers_(base_workers) {}
 
   /// Takes a window in. Everything below speaks of the workers of this window, in the reports' order. `highest` holds
   /// what each may be given at most; empty: limits.highest. What was learned of a host outlasts generations.
@@ -155,7 +149,6 @@ private:
   cluster::batch limits_;
   cluster::learning_rate_rule rule_;
   std::uint32_t base_workers_;
-  pace_reports paces_;
   worker_memory<memory> memories_;
   double exchange_seconds_ = -1; ///< moving mean; negative while not measured
   bool work_moves_ = false;      ///< workers have told of their pace, so they move work

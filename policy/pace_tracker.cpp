@@ -1,5 +1,7 @@
 #include "policy/pace_tracker.hpp"
 
+#include "messages/types.hpp"
+
 #include <algorithm>
 #include <cmath>
 
@@ -18,7 +20,12 @@ constexpr double least_variance = 0.02 * 0.02; ///< below it lies what the curve
 constexpr std::uint32_t remembered_steps = 50; ///< of the noise and of a point
 constexpr std::uint32_t averaged_steps = 100;  ///< of the pace
 constexpr std::uint32_t noise_known_steps = 5;
-constexpr double change_reported = 13.8; ///< of the logarithm, either way: a factor of a million
+constexpr std::uint32_t estimate_steps = 5; ///< before which a worker says nothing of itself
+constexpr double least_slope = 0.25;        ///< of the seconds a sample, as beyond the points of a curve
+constexpr double few_steps = 8;             ///< at so many the variance may be twice what was measured
+constexpr double spread_clipped = 5;        ///< times the variance that a step counts as at most
+constexpr double line_width = 1.25;         ///< from batch / 1.25 to batch * 1.25
+constexpr double change_reported = 13.8;    ///< of the logarithm, either way: a factor of a million
 
 /// By Siegmund's approximation steady noise gives x more evidence e^(2 * drift * x) times as rarely: so an hour has as
 /// many false alarms however short steps are.
@@ -62,6 +69,7 @@ double pace_tracker::seconds(double batch) const {
 void pace_tracker::measure(double batch, double seconds) {
   if (!std::isfinite(batch) || !std::isfinite(seconds) || batch <= 0 || seconds <= 0)
     return;
+  measured_steps_ = std::min(measured_steps_ + 1, estimate_steps);
   auto* known = find(batch);
   const bool between = !points_.empty() && batch > points_.front().batch && batch < points_.back().batch;
   if (known == nullptr && !between) { // what is expected here is a guess, which says nothing of a change of speed
@@ -73,6 +81,7 @@ void pace_tracker::measure(double batch, double seconds) {
     return;
   }
   const double ratio = std::log(seconds / curve_.seconds(batch));
+  spread(ratio);
   const double residual = ratio - pace_;
   const double variance = std::max(varied_steps_ == 0 ? first_variance : variance_, least_variance);
   const double deviations = residual / std::sqrt(variance);
@@ -104,6 +113,37 @@ void pace_tracker::measure(double batch, double seconds) {
 
 double pace_tracker::batch_within(double seconds) const {
   return curve_.batch_within(seconds / std::exp(pace_));
+}
+
+/// Half the squared differences of steps that follow each other: whatever the pace, and a change of it counts once, and
+/// as no more than what noise would hardly do.
+void pace_tracker::spread(double ratio) {
+  if (spread_steps_ > 0) {
+    const double difference = ratio - ratio_before_;
+    const double most = spread_clipped * std::max(spread_, least_variance);
+    spread_ += (std::min(difference * difference / 2, most) - spread_) / (spread_steps_ + 1);
+  }
+  ratio_before_ = ratio;
+  spread_steps_ = std::min<std::uint32_t>(spread_steps_ + 1, remembered_steps);
+}
+
+pace_estimate pace_tracker::estimate(double batch) const {
+  if (measured_steps_ < estimate_steps || !(batch > 0))
+    return {};
+  const double low = batch / line_width;
+  const double high = batch * line_width;
+  const double at = seconds(batch);
+  const double slope = std::max((seconds(high) - seconds(low)) / (high - low), least_slope * at / batch);
+  const double variance = std::max(spread_, least_variance) * (1 + few_steps / spread_steps_);
+  return checked({.fixed_seconds = at - slope * batch,
+                  .sample_seconds = slope,
+                  .error = std::sqrt(variance / (paced_steps_ + 1))});
+}
+
+pace_estimate checked(const pace_estimate& told) {
+  const bool possible = told.sample_seconds > 0 && told.sample_seconds <= messages::max_seconds &&
+                        std::abs(told.fixed_seconds) <= messages::max_seconds && told.error >= 0 && told.error <= 1;
+  return possible ? told : pace_estimate{};
 }
 
 double pace_tracker::deviation() const {

@@ -10,6 +10,17 @@
 
 namespace dynamix::policy {
 
+/// One worker's step time near its batch size, as a line: what it tells the others.
+struct pace_estimate {
+  double fixed_seconds = 0;  ///< of the line; not of a batch of 0
+  double sample_seconds = 0; ///< for a sample more, > 0; 0: not measured
+  double error = 0;          ///< standard error of what the line says, relative
+
+  bool measured() const { return sample_seconds > 0; }
+};
+/// The same; one that is not measured where the numbers cannot be a step's.
+pace_estimate checked(const pace_estimate& told);
+
 /// Learns the shape of t(b) and a pace that scales it. Between two changes of speed the pace is the mean of what was
 /// measured since the first, so noise falls with the root of the steps. A change is found by Page's CUSUM ("Continuous
 /// inspection schemes", Biometrika 1954) on the logarithm of measured over expected seconds, in standard deviations
@@ -29,6 +40,8 @@ public:
   double deviation() const;
   /// Logarithm of how long steps take now over how long they took at first.
   double pace() const { return pace_; }
+  /// The line that t(b) follows near `batch`; not measured before a few steps were.
+  pace_estimate estimate(double batch) const;
   /// Changes of speed that were found.
   std::uint64_t changes() const { return changes_; }
   /// Times as long as before that a step took after the newest of them; 1 before the first.
@@ -50,6 +63,7 @@ private:
   };
   point* find(double batch);
   void fit();
+  void spread(double ratio);
 
   std::vector<point> points_; ///< rising in batch
   step_time_curve curve_;     ///< at pace 0
@@ -57,6 +71,10 @@ private:
   std::uint32_t paced_steps_ = 0;
   double variance_ = 0; ///< of the logarithm
   std::uint32_t varied_steps_ = 0;
+  std::uint32_t measured_steps_ = 0;
+  double spread_ = 0.1 * 0.1; ///< variance of the logarithm, as other workers are told
+  double ratio_before_ = 0;
+  std::uint32_t spread_steps_ = 0;
   suspicion slower_;
   suspicion faster_;
   std::uint64_t changes_ = 0;

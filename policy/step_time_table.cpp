@@ -79,11 +79,11 @@ double step_time_curve::batch_within(double seconds) const {
   return below.batch + (seconds - below.seconds) / (above == points_.end() ? last_slope_ : slope(below, *above));
 }
 
-void step_time_table::measure(double batch, double seconds, double pace_change, bool at_once) {
+void step_time_table::measure(double batch, double seconds, double pace_change) {
   if (!std::isfinite(batch) || !std::isfinite(seconds) || batch <= 0 || seconds <= 0)
     return;
   if (pace_change > 0 && !points_.empty()) {
-    if (follow(pace_change, batch, seconds, at_once))
+    if (follow(pace_change, batch, seconds))
       join(batch, seconds / told_pace_);
   } else {
     if (!far_off(batch, seconds)) {
@@ -96,12 +96,12 @@ void step_time_table::measure(double batch, double seconds, double pace_change, 
   curve_ = fit();
 }
 
-bool step_time_table::follow(double pace_change, double batch, double seconds, bool at_once) {
+bool step_time_table::follow(double pace_change, double batch, double seconds) {
   const auto at_first_pace = curve_.seconds(batch) / pace_;
   told_pace_ = std::clamp(told_pace_ * pace_change, 1 / pace_range, pace_range);
   const auto off = told_pace_ / pace_;
   const auto before = std::exchange(suspected_, 1);
-  if (at_once || (off <= change_of_speed && off >= 1 / change_of_speed) || (before != 1 && (off > 1) == (before > 1)))
+  if ((off <= change_of_speed && off >= 1 / change_of_speed) || (before != 1 && (off > 1) == (before > 1)))
     pace_ = told_pace_;
   else
     suspected_ = off;

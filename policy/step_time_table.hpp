@@ -61,8 +61,7 @@ public:
   /// `pace_change`: how much slower the worker has found itself since the last window, by its own steps; 0 where it
   /// does not know. A worker whose batch size follows its pace within windows is measured at small ones when it is slow
   /// and at large ones when it is fast, so without it the shape would be taken for flat.
-  /// `at_once`: the window was ended by that change, so it is no hiccup that would be over before a plan is in force.
-  void measure(double batch, double seconds, double pace_change = 0, bool at_once = false);
+  void measure(double batch, double seconds, double pace_change = 0);
   const step_time_curve& curve() const { return curve_; }
 
 private:
@@ -78,7 +77,7 @@ private:
   /// Takes what the worker says of its pace. The plan follows a change by more than 25 % in the second window, so that
   /// a hiccup moves no plan; the shape is learned at the pace that is told. Whether the measurement fits it: one that a
   /// change fell into does not.
-  bool follow(double pace_change, double batch, double seconds, bool at_once);
+  bool follow(double pace_change, double batch, double seconds);
   void change_pace(double factor);
   /// `seconds`: at pace 1.
   void join(double batch, double seconds);

@@ -6,13 +6,13 @@ namespace dynamix::session {
 
 namespace {
 
-const messages::decision* find(const boundary_row& row, messages::decision_key key) {
+const messages::decision* find(const step_row& row, messages::decision_key key) {
   const auto found = std::ranges::find(row.held, key, &messages::decision::key);
   return found == row.held.end() ? nullptr : &*found;
 }
 
 /// The decisions of all rows under `key`, or nothing when it cannot be put in force at `next_step`.
-std::vector<messages::decision> collect(std::span<const boundary_row> rows, messages::decision_key key,
+std::vector<messages::decision> collect(std::span<const step_row> rows, messages::decision_key key,
                                         std::uint64_t next_step) {
   std::vector<messages::decision> decisions;
   decisions.reserve(rows.size());
@@ -31,33 +31,9 @@ std::vector<messages::decision> collect(std::span<const boundary_row> rows, mess
 
 } // namespace
 
-std::array<std::int64_t, boundary_columns> encode(const boundary_row& row) {
-  std::array<std::int64_t, boundary_columns> numbers{};
-  for (std::size_t i = 0; i < row.held.size(); ++i) {
-    numbers[4 * i] = static_cast<std::int64_t>(row.held[i].key.term);
-    numbers[4 * i + 1] = static_cast<std::int64_t>(row.held[i].key.window);
-    numbers[4 * i + 2] = static_cast<std::int64_t>(row.held[i].batch);
-    numbers[4 * i + 3] = static_cast<std::int64_t>(row.held[i].first_step);
-  }
-  numbers[8] = static_cast<std::int64_t>(row.request);
-  return numbers;
-}
-
-boundary_row decode_row(std::span<const std::int64_t, boundary_columns> numbers) {
-  boundary_row row;
-  for (std::size_t i = 0; i < row.held.size(); ++i) {
-    row.held[i].key = {static_cast<std::uint64_t>(numbers[4 * i]), static_cast<std::uint64_t>(numbers[4 * i + 1])};
-    row.held[i].batch = static_cast<std::uint32_t>(numbers[4 * i + 2]);
-    row.held[i].first_step = static_cast<std::uint64_t>(numbers[4 * i + 3]);
-  }
-  const auto strongest = static_cast<std::int64_t>(boundary_request::stop);
-  row.request = static_cast<boundary_request>(std::clamp<std::int64_t>(numbers[8], 0, strongest));
-  return row;
-}
-
-agreement agree(std::span<const boundary_row> rows, messages::decision_key last_applied, std::uint64_t next_step) {
+agreement agree(std::span<const step_row> rows, messages::decision_key last_applied, std::uint64_t next_step) {
   agreement result;
-  result.request = std::ranges::max(rows, {}, &boundary_row::request).request;
+  result.request = std::ranges::max(rows, {}, &step_row::request).request;
   // Every row must hold the key, so the first row's keys are all the candidates there are.
   std::array<messages::decision_key, 2> keys{rows[0].held[0].key, rows[0].held[1].key};
   std::ranges::sort(keys, std::ranges::greater{});

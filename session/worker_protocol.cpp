@@ -30,7 +30,7 @@ worker_options options_of(const cluster::cluster_file& file, std::uint64_t diges
           .lowest_batch = file.batch.lowest,
           .highest_batch = limit == 0 ? file.batch.highest : limit,
           .guest = listed == nullptr,
-          .leaves_traces = file.leaves_traces(),
+          .balances = file.balances(),
           .serves = listed != nullptr && listed->only_serves(),
           .workers = file.members().size() == file.workers().size() ? messages::max_workers
                                                                     : static_cast<std::uint32_t>(file.workers().size()),
@@ -192,7 +192,7 @@ void worker_protocol::orphan(const char* why) {
   if (phase_ == phase::training)
     log(log_level::warning,
         fmt::format("arbitrator_lost reason=\"{}\" {}, training goes on", why,
-                    options_.leaves_traces ? "workers go by traces" : "the last batch sizes stand"));
+                    options_.balances ? "workers share by their paces" : "the last batch sizes stand"));
   else if (phase_ == phase::waiting)
     log(log_level::warning, fmt::format("arbitrator_lost reason=\"{}\" training waits for it", why));
 }

@@ -22,9 +22,9 @@ struct worker_options {
   std::uint32_t highest_batch = messages::max_batch;
   /// Training is another process's, which comes and goes: no hello without it, and nobody judges how fast it is.
   bool external_trainer = false;
-  bool guest = false;         ///< the file does not name its host: it may have to wait for a place, and lose it
-  bool leaves_traces = false; ///< batch sizes are chosen at every step, whether an arbitrator is there or not
-  bool serves = false;        ///< it sums for the others: it completes no steps, and nobody agrees with it on an end
+  bool guest = false;    ///< the file does not name its host: it may have to wait for a place, and lose it
+  bool balances = false; ///< shares follow the workers' paces, whether an arbitrator is there or not
+  bool serves = false;   ///< it sums for the others: it completes no steps, and nobody agrees with it on an end
   std::uint32_t workers = messages::max_workers; ///< ranks from here on only serve
   messages::hello identity; ///< protocol, cluster, digest, host, incarnation, heartbeat, newest checkpoint's steps
 };

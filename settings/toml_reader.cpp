@@ -276,13 +276,33 @@ void toml_reader::allow(std::span<const std::string_view> names) {
   refuse_unknown("", root, names);
 }
 
+namespace {
+
+/// A number, a word or a truth value as a file has it; empty for anything else.
+std::string plain_text(const toml::node& node) {
+  if (const auto truth = node.value_exact<bool>())
+    return *truth ? "true" : "false";
+  if (const auto number = node.value<double>())
+    return fmt::format("{}", *number);
+  return node.value_exact<std::string>().value_or("");
+}
+
+} // namespace
+
 void toml_reader::refuse_unknown(std::string_view section, table from, std::span<const std::string_view> known) {
   const std::string owner = section.empty() ? "a " + noun_ : std::string(section);
   for (const auto& [key, node] : *static_cast<const toml::table*>(from.node_))
-    if (std::ranges::find(known, key.str()) == known.end())
+    if (std::ranges::find(known, key.str()) == known.end()) {
+      const auto label = fmt::format("{}{}{}", section, section.empty() ? "" : ".", key.str());
+      const auto gone = std::ranges::find(retired_, label, &retired_field::label);
+      if (const auto text = plain_text(node);
+          gone != retired_.end() && !text.empty() && std::ranges::find(gone->unused, text) != gone->unused.end())
+        continue;
       complain_at(to_position(key.source().begin),
-                  fmt::format("{}{}{} is unknown; {}{} has {}", section, section.empty() ? "" : ".", key.str(),
-                              suggestion(key.str(), known), owner, quoted_list(known)));
+                  gone != retired_.end() ? fmt::format("{} is gone: {}", label, gone->instead)
+                                         : fmt::format("{} is unknown; {}{} has {}", label,
+                                                       suggestion(key.str(), known), owner, quoted_list(known)));
+    }
 }
 
 bool toml_reader::read_only_section(std::string_view name, const std::vector<bound_field>& fields) {

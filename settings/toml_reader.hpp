@@ -4,6 +4,7 @@
 
 #include "settings/field.hpp"
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <map>
@@ -40,6 +41,14 @@ using position_map = std::map<std::string, position>;
 /// The place of a field's value or, where it is left to its default, of the header above it.
 position find_position(const position_map& positions, const std::string& field);
 
+/// A field that earlier releases had, and what a person writes today.
+struct retired_field {
+  std::string_view label; ///< "section.name"
+  std::string_view instead;
+  std::array<std::string_view, 2> unused =
+      {}; ///< values with which it did nothing, and is ignored: resolved files have them
+};
+
 class toml_reader {
 public:
   /// `noun` is what messages call the file: "cluster file". A mistake in the grammar is an error; nothing can be read.
@@ -49,6 +58,8 @@ public:
   toml_reader(toml_reader&&) noexcept;
   ~toml_reader();
 
+  /// Those that are found are refused with what to write instead. The list must outlive the reader.
+  void retire(std::span<const retired_field> fields) { retired_ = fields; }
   /// False: its errors say why nothing can be read.
   bool readable() const;
 
@@ -114,6 +125,7 @@ private:
   std::unique_ptr<document> document_; ///< null: not readable
   position_map positions_;
   std::set<std::string> broken_;
+  std::span<const retired_field> retired_;
   std::vector<file_error> errors_;
 };
 

@@ -2,7 +2,7 @@
 
 #include "cluster/places.hpp"
 #include "policy/water_filling.hpp"
-#include "policy/window_watch.hpp"
+#include "session/balancing.hpp"
 #include "simulator/random_stream.hpp"
 
 #include <algorithm>
@@ -95,47 +95,6 @@ batches split_again(const batches& before, std::span<const std::size_t> present,
   return policy::split_in_proportion(total, weights, file.batch.lowest, highest);
 }
 
-/// The windows of one generation where they end by surprise or time: each worker follows its own pace from step to
-/// step, all see all notes, and so close the same windows.
-class watched_windows {
-public:
-  watched_windows(const policy::window_options& options, const world& of)
-      : tells_(options.surprise), trackers_(of.present().size()), accounts_(of.present().size()),
-        watches_(of.present().size(), policy::window_watch(options, of.steps() / options.steps)),
-        opened_seconds_(of.now_seconds()) {}
-
-  /// Whether the workers have agreed on decisions in the newest step.
-  bool agreed(std::uint64_t steps) const { return watches_.front().agrees(steps); }
-  /// A step has run; whether the window is over with it. The first one of a generation is not measured, as in training.
-  policy::window_end close(const world& of, const batches& in_force) {
-    std::vector<float> notes;
-    for (std::size_t rank = 0; rank < watches_.size(); ++rank) {
-      if (!first_)
-        trackers_[rank].measure(in_force[rank], of.computed_seconds()[rank]);
-      notes.push_back(watches_[rank].note(trackers_[rank], of.now_seconds() - opened_seconds_));
-    }
-    first_ = false;
-    auto end = policy::window_end::none;
-    for (auto& watch : watches_)
-      end = watch.close(of.steps(), notes);
-    if (end != policy::window_end::none)
-      opened_seconds_ = of.now_seconds();
-    return end;
-  }
-  void report(std::vector<messages::window_report>& reports) {
-    for (std::size_t rank = 0; tells_ && rank < reports.size(); ++rank)
-      reports[rank].reflex = accounts_[rank].take(trackers_[rank]);
-  }
-
-private:
-  bool tells_;
-  std::vector<policy::pace_tracker> trackers_; ///< by rank, as all below
-  std::vector<policy::reflex_account> accounts_;
-  std::vector<policy::window_watch> watches_;
-  double opened_seconds_;
-  bool first_ = true;
-};
-
 } // namespace
 
 struct simulation::state {
@@ -151,12 +110,8 @@ struct simulation::state {
   policy::deliberation deliberation;
   random_stream evaluation_numbers;
   step_planner planner;
-  policy::trace_policy trace_networks;
-  std::optional<trace_group> traces;
-  std::optional<watched_windows> watched;
-  trace_group::chooser choose_trace; ///< of a training; empty: as the networks say
-  trace_group::learning learn_trace;
-  double noise_scale = -1; ///< of the newest window, for the traces
+  std::optional<balanced_group> balanced; ///< where workers share by their paces
+  double noise_scale = -1;                ///< of the newest window
   batches in_force;
   messages::decision_key key;
   std::deque<pending_decision> pending;
@@ -166,50 +121,33 @@ struct simulation::state {
   std::vector<messages::evaluation_report> evaluations;
   run_result counted; ///< what the world does not know
 
-  state(scenario what, std::unique_ptr<policy::controller> decider, std::uint64_t seed,
-        policy::trace_policy workers = {})
+  state(scenario what, std::unique_ptr<policy::controller> decider, std::uint64_t seed)
       : world(std::move(what), seed), generation(world.generation()), knowing(dynamic_cast<oracle*>(decider.get())),
         deliberation(world.what().file, std::move(decider)), evaluation_numbers(seed, 0, evaluation_purpose),
-        trace_networks(std::move(workers)), in_force(world.present().size(), file().batch.initial),
-        over(!world.failure().empty()) {
+        in_force(world.present().size(), file().batch.initial), over(!world.failure().empty()) {
     begin_generation();
     if (knowing != nullptr && !over)
       in_force = best_batches(world.look(), file().batch);
   }
 
   const cluster::cluster_file& file() const { return world.what().file; }
-  double least_total() const {
+  std::uint64_t least_total() const {
     return cluster::goes_below_initial(file().training.rule)
                ? 0
-               : static_cast<double>(file().batch.initial) * cluster::base_workers(file());
+               : std::uint64_t{file().batch.initial} * cluster::base_workers(file());
   }
-  /// What the workers keep of each other is a generation's.
+  /// What the workers know of each other is a generation's.
   void begin_generation() {
-    if (const auto options = policy::window_options_of(file()))
-      watched.emplace(*options, world);
-    if (file().leaves_traces())
-      traces.emplace(file().batch.lowest, limits_of(file(), world.present()), least_total(), trace_networks.masked);
+    if (const auto how = session::balancing_of(file()); how != messages::balancing::off && knowing == nullptr)
+      balanced.emplace(how, file().batch.lowest, limits_of(file(), world.present()), least_total());
   }
   messages::shard_report run_window();
-  messages::shard_report run_with_traces();
-  messages::shard_report run_watched();
+  messages::shard_report run_balanced();
   bool apply_decision(std::uint64_t before_step);
-  void hear_decision(std::uint64_t before_step);
   void decide(messages::shard_report& shard);
   void enter_generation(const std::vector<std::size_t>& before);
   void evaluate(std::uint64_t samples_before, const messages::window_report& report);
 };
-
-/// Takes a decision as a wish that is due before `before_step`.
-void simulation::state::hear_decision(std::uint64_t before_step) {
-  while (!pending.empty() && pending.front().first_step < before_step) {
-    const auto& heard = pending.front();
-    key = heard.key;
-    if (file().reflexes())
-      traces->decide(key.window, std::accumulate(heard.split.begin(), heard.split.end(), std::uint64_t{0}));
-    pending.pop_front();
-  }
-}
 
 /// Puts a decision in force that is due before `before_step`; false where there is none.
 bool simulation::state::apply_decision(std::uint64_t before_step) {
@@ -221,44 +159,31 @@ bool simulation::state::apply_decision(std::uint64_t before_step) {
   return true;
 }
 
-messages::shard_report simulation::state::run_with_traces() {
+messages::shard_report simulation::state::run_balanced() {
   bool ran = false;
   const auto step = [&] {
-    if (std::exchange(ran, false))
-      in_force = traces->step(
-          in_force, world.computed_seconds(), world.newest_step_seconds(), noise_scale,
-          [&](std::size_t worker, const policy::trace_view& seen) {
-            return choose_trace ? choose_trace(worker, seen) : trace_networks.choose(worker, seen);
-          },
-          learn_trace);
+    if (!std::exchange(ran, false))
+      return;
+    batches decided;
+    const auto before = in_force;
+    while (file().arbitrator.policy != cluster::policy_kind::stigmergic && apply_decision(world.steps() + 1))
+      decided = std::exchange(in_force, before);
+    in_force = balanced->step(in_force, world.computed_seconds(), world.newest_step_seconds(), noise_scale, decided);
   };
   auto shard = world.run_window(
       [&] {
         step();
-        hear_decision(world.steps() + 1); // agreed at the end of a step, whose traces were laid before
         ran = true;
         return in_force;
       },
       key);
   if (world.generation() == generation)
     step();
-  traces->report(shard.reports);
+  balanced->report(shard.reports);
   if (!shard.reports.empty()) {
     const auto& training = shard.reports.front().training;
     noise_scale = training.gradient_valid ? training.noise_scale : -1;
   }
-  return shard;
-}
-
-messages::shard_report simulation::state::run_watched() {
-  auto shard = world.run_window(
-      [&] {
-        while (watched->agreed(world.steps()) && apply_decision(world.steps() + 1)) {
-        }
-        return in_force;
-      },
-      key, [&] { return watched->close(world, in_force); });
-  watched->report(shard.reports);
   return shard;
 }
 
@@ -267,10 +192,8 @@ messages::shard_report simulation::state::run_window() {
     pending.clear();
     return world.run_window([this] { return in_force = planner(world.look_at_step(), file().batch); }, key);
   }
-  if (traces)
-    return run_with_traces();
-  if (watched)
-    return run_watched();
+  if (balanced)
+    return run_balanced();
   batches settling;
   const auto end = world.steps() + file().arbitrator.window_steps;
   for (bool applied = true; applied;) {
@@ -340,19 +263,11 @@ simulation::simulation(scenario what, const std::vector<std::uint8_t>& parameter
   const auto policy = what.file.arbitrator.policy;
   auto decider = cluster::knows_truth(policy) ? std::make_unique<oracle>(policy == cluster::policy_kind::step_oracle)
                                               : policy::make_controller(what.file, parameters);
-  policy::trace_policy workers;
-  if (policy == cluster::policy_kind::stigmergic)
-    policy::read_trace_policy(parameters, workers); // the controller has refused what does not fit
-  state_ = std::make_unique<state>(std::move(what), std::move(decider), seed, std::move(workers));
+  state_ = std::make_unique<state>(std::move(what), std::move(decider), seed);
 }
 
 simulation::simulation(scenario what, std::unique_ptr<policy::controller> decider, std::uint64_t seed)
     : state_(std::make_unique<state>(std::move(what), std::move(decider), seed)) {}
-
-void simulation::learn_traces(trace_group::chooser choose, trace_group::learning learn) {
-  state_->choose_trace = std::move(choose);
-  state_->learn_trace = std::move(learn);
-}
 
 simulation::simulation(simulation&&) noexcept = default;
 simulation::~simulation() = default;

@@ -1,16 +1,15 @@
 #pragma once
 
 /// A run in virtual time: a world, and the decision code of the live system (policy/deliberation.hpp) on top. A
-/// decision comes into force when it does in training (cluster/decision_steps.hpp). With arbitrator.reflex and
-/// under `stigmergic` each worker chooses for itself at every step (simulator/trace_group.hpp); a decision is then a
-/// wish, or nothing.
+/// decision comes into force when it does in training (cluster/decision_steps.hpp). With arbitrator.balance the workers
+/// share the global batch by their paces at every step (simulator/balanced_group.hpp).
 ///
 /// When hosts come or go, the new generation's batch sizes keep the global batch and the proportions, those who come
 /// counting as average ones, as far as the limits allow. Decisions that were made for the old generation are dropped.
 
 #include "policy/deliberation.hpp"
+#include "simulator/balanced_group.hpp"
 #include "simulator/oracle.hpp"
-#include "simulator/trace_group.hpp"
 #include "simulator/world.hpp"
 
 #include <cstdint>
@@ -51,9 +50,6 @@ public:
   bool done() const;
   /// Of the newest window; empty before the first.
   const policy::judged_window& window() const;
-  /// Under `stigmergic`: the workers do what `choose` says instead of what their networks do, and `learn` is told what
-  /// came of it. Of a training.
-  void learn_traces(trace_group::chooser choose, trace_group::learning learn);
   /// A complete rollout that the newest window ended, mostly none; moved out.
   std::vector<messages::trajectory> take_rollout();
   /// As policy::controller::adopt.

@@ -255,14 +255,6 @@ void world::state::draw_hiccups() {
       host.draw_hiccup(what.file.simulation.hiccup_rate);
 }
 
-/// What came before says nothing of the steps to come.
-void world::state::time_last_step(window_summary& summary, std::vector<worker_sums>& sums) const {
-  summary.timed_steps = 1;
-  summary.timed_seconds = newest_step_seconds;
-  for (std::size_t rank = 0; rank < sums.size(); ++rank)
-    sums[rank].computing = computed[rank];
-}
-
 window_summary world::state::begin_window() {
   draw_hiccups();
   return {
@@ -311,8 +303,7 @@ messages::shard_report world::run_window(std::span<const std::uint32_t> batches,
 }
 
 messages::shard_report world::run_window(const std::function<std::vector<std::uint32_t>()>& choose,
-                                         const messages::decision_key& in_force,
-                                         const std::function<policy::window_end()>& close) {
+                                         const messages::decision_key& in_force) {
   auto& now = *state_;
   if (!now.failure.empty())
     return {};
@@ -320,8 +311,7 @@ messages::shard_report world::run_window(const std::function<std::vector<std::ui
   std::vector<std::uint32_t> batches;
   auto summary = now.begin_window();
   const double progress_before = now.progress;
-  auto ended = policy::window_end::none;
-  for (std::uint32_t step = 0; close ? ended == policy::window_end::none : step < summary.steps; ++step) {
+  for (std::uint32_t step = 0; step < summary.steps; ++step) {
     if (step > 0)
       now.draw_hiccups();
     now.observe();
@@ -331,12 +321,6 @@ messages::shard_report world::run_window(const std::function<std::vector<std::ui
     const bool changed = chosen != batches;
     batches = std::move(chosen);
     now.run_steps(batches, 1, summary, sums, changed);
-    if (!close)
-      continue;
-    summary.steps = step + 1;
-    ended = close();
-    if (ended == policy::window_end::surprise)
-      now.time_last_step(summary, sums);
   }
   now.end_window(summary, progress_before);
   return report(summary, sums, batches, in_force);

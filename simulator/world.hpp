@@ -16,7 +16,6 @@
 /// needs no core; hosts come and go between windows only, and what was computed is never lost.
 
 #include "messages/types.hpp"
-#include "policy/window_watch.hpp"
 #include "simulator/learning.hpp"
 #include "simulator/random_stream.hpp"
 #include "simulator/scenario.hpp"
@@ -75,11 +74,9 @@ public:
   messages::shard_report run_window(std::span<const std::uint32_t> batches, messages::decision_key in_force,
                                     std::span<const std::uint32_t> settling = {});
   /// The same, but before every step `choose` says the batch sizes of it. The report tells those of the last step, and
-  /// the times since the batch sizes last changed; `in_force` is read when it has run. `close`, where it is given, says
-  /// after every step whether the window is over; of one that ends by surprise the times are those of its last step.
+  /// the times since the batch sizes last changed; `in_force` is read when it has run.
   messages::shard_report run_window(const std::function<std::vector<std::uint32_t>()>& choose,
-                                    const messages::decision_key& in_force,
-                                    const std::function<policy::window_end()>& close = {});
+                                    const messages::decision_key& in_force);
 
   /// Evaluates as the workers of the newest window would, and notes when the target is reached. `numbers`: of its
   /// noise.

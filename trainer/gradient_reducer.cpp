@@ -22,6 +22,9 @@ constexpr std::size_t batch_sum = 0;           ///< of b_i
 constexpr std::size_t weighted_square_sum = 1; ///< of the bucket's part of |b_i g_i|^2 / b_i
 constexpr std::size_t sum_count = 2;
 
+/// Of a row: a float32 holds whole numbers of 16 bits exactly.
+constexpr std::size_t floats_a_number = 4;
+
 /// Eight running sums hide the latency of an addition.
 constexpr std::size_t lanes = 8;
 using lane_sums = std::array<double, lanes>;
@@ -84,10 +87,10 @@ torch::Tensor flat_view(const std::shared_ptr<exchange::bucket>& sum, std::int64
 
 gradient_reducer::gradient_reducer(std::vector<torch::Tensor> parameters, exchange::group& peers, const clock& time,
                                    std::size_t bucket_bytes, std::vector<std::size_t> row_floats,
-                                   std::size_t slot_floats, double top_k, std::unique_ptr<device_copies> copies)
+                                   std::size_t row_columns, double top_k, std::unique_ptr<device_copies> copies)
     : parameters_(std::move(parameters)), views_(parameters_.size()), row_floats_(std::move(row_floats)),
       bucket_of_(parameters_.size()), filled_(parameters_.size()), peers_(peers), time_(time),
-      slot_floats_(slot_floats), top_k_(peers.size() > 1 ? top_k : 0), copies_(std::move(copies)) {
+      row_columns_(row_columns), top_k_(peers.size() > 1 ? top_k : 0), copies_(std::move(copies)) {
   if (parameters_.empty())
     throw std::invalid_argument("a model without parameters cannot be trained");
   const auto type = parameters_[0].scalar_type();
@@ -128,9 +131,9 @@ void gradient_reducer::pack(std::size_t bucket_bytes) {
   }
   if (row != 0 && !members.empty())
     add_bucket(std::exchange(members, {}), row);
-  if (!members.empty() || slot_floats_ > 0) {
-    slot_bucket_ = buckets_.size();
-    add_bucket(members, 0, slot_floats_ * peers_.size());
+  if (!members.empty() || row_columns_ > 0) {
+    row_bucket_ = buckets_.size();
+    add_bucket(members, 0, row_columns_ * floats_a_number * peers_.size());
   }
   for (const auto floats : std::set(row_floats_.begin(), row_floats_.end())) {
     if (floats == 0)
@@ -143,7 +146,7 @@ void gradient_reducer::pack(std::size_t bucket_bytes) {
   }
 }
 
-void gradient_reducer::add_bucket(const std::vector<std::size_t>& members, std::size_t row_floats, std::size_t slots) {
+void gradient_reducer::add_bucket(const std::vector<std::size_t>& members, std::size_t row_floats, std::size_t behind) {
   const bool dense = members.empty() || row_floats_[members[0]] == 0;
   std::int64_t count = 0;
   for (const auto i : members)
@@ -153,7 +156,7 @@ void gradient_reducer::add_bucket(const std::vector<std::size_t>& members, std::
   bucket added{.sum = row_floats != 0 ? peers_.make_sparse_bucket(floats / row_floats, row_floats, sum_count)
                                       : peers_.make_bucket(type == torch::kFloat64 ? exchange::element::float64
                                                                                    : exchange::element::float32,
-                                                           floats + slots, sum_count),
+                                                           floats + behind, sum_count),
                .members = members,
                .floats = floats,
                .row_floats = row_floats};
@@ -177,9 +180,9 @@ void gradient_reducer::add_bucket(const std::vector<std::size_t>& members, std::
   buckets_.push_back(std::move(added));
 }
 
-void gradient_reducer::begin(std::uint32_t batch, slot_source slot) {
+void gradient_reducer::begin(std::uint32_t batch, row_source row) {
   batch_ = batch;
-  slot_ = std::move(slot);
+  row_ = std::move(row);
   next_ = 0;
   sent_ = false;
   own_sum_square_ = 0;
@@ -269,18 +272,38 @@ void gradient_reducer::advance() {
       full.copied = copies_->to_host(full.host, full.device);
 }
 
-void gradient_reducer::fill_slots() {
-  const auto own = slot_ ? slot_() : std::vector<float>{};
-  if (own.size() > slot_floats_)
-    throw std::logic_error("a worker's slot is too small for what it is to hold");
-  auto& bucket = buckets_[slot_bucket_];
+void gradient_reducer::write_row() {
+  const auto own = row_ ? row_() : std::vector<std::int64_t>(row_columns_);
+  if (own.size() != row_columns_)
+    throw std::logic_error("a worker's row has " + std::to_string(own.size()) + " columns instead of " +
+                           std::to_string(row_columns_));
+  auto& bucket = buckets_[row_bucket_];
   std::visit(
       [&](auto gradients) {
-        const auto slots = gradients.subspan(bucket.floats);
-        std::ranges::fill(slots, 0);
-        std::ranges::copy(own, slots.begin() + static_cast<std::ptrdiff_t>(peers_.position() * slot_floats_));
+        const auto behind = gradients.subspan(bucket.floats);
+        std::ranges::fill(behind, 0);
+        auto into = behind.begin() + static_cast<std::ptrdiff_t>(peers_.position() * own.size() * floats_a_number);
+        for (const auto number : own)
+          for (std::size_t part = 0; part < floats_a_number; ++part)
+            *into++ = static_cast<std::uint16_t>(static_cast<std::uint64_t>(number) >> (16 * part));
       },
       bucket.sum->gradients());
+}
+
+std::vector<std::int64_t> gradient_reducer::read_rows(bucket& sent) const {
+  std::vector<std::int64_t> rows(row_columns_ * peers_.size());
+  std::visit(
+      [&](auto gradients) {
+        auto from = gradients.begin() + static_cast<std::ptrdiff_t>(sent.floats);
+        for (auto& number : rows) {
+          std::uint64_t bits = 0;
+          for (std::size_t part = 0; part < floats_a_number; ++part)
+            bits |= static_cast<std::uint64_t>(static_cast<std::uint16_t>(*from++)) << (16 * part);
+          number = static_cast<std::int64_t>(bits);
+        }
+      },
+      sent.sum->gradients());
+  return rows;
 }
 
 /// Leaves in the bucket what is sent of it.
@@ -317,8 +340,8 @@ void gradient_reducer::keep_largest(bucket& full) {
 void gradient_reducer::launch(bucket& full) {
   if (!full.rest.empty())
     keep_largest(full);
-  if (slot_floats_ > 0 && &full == &buckets_[slot_bucket_])
-    fill_slots();
+  if (row_columns_ > 0 && &full == &buckets_[row_bucket_])
+    write_row();
   if (auto* rows = full.sum->touched()) { // parameters come in any order, and a row as often as it was touched
     std::ranges::sort(*rows);
     const auto repeated = std::ranges::unique(*rows);
@@ -394,10 +417,10 @@ void gradient_reducer::await(bucket& sent, reduction& result) {
                                             std::size_t i) { return values[i] /= divisor; });
         result.collectives.push_back(
             {.begin_seconds = sent.launched_seconds, .end_seconds = end, .bytes = gradients.size_bytes()});
-        if (slot_floats_ > 0 && &sent == &buckets_[slot_bucket_])
-          result.slots.assign(gradients.begin() + static_cast<std::ptrdiff_t>(sent.floats), gradients.end());
       },
       sent.sum->gradients());
+  if (row_columns_ > 0 && &sent == &buckets_[row_bucket_])
+    result.rows = read_rows(sent);
   if (sent.device.defined())
     copies_->to_device(sent.device, sent.host);
 }

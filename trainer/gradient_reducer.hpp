@@ -25,11 +25,11 @@ struct reduction {
   double square = 0;                         ///< |g|^2 of the global batch's mean gradient, before any clipping
   double blocked_seconds = 0;                ///< waiting for peers and for the network
   std::vector<collective_times> collectives; ///< one a bucket
-  std::vector<float> slots;                  ///< of all workers, by position; empty where there are none
+  std::vector<std::int64_t> rows;            ///< of all workers, by position; empty where there are none
 };
 
-/// What this worker tells all others in a step: finite numbers, no more than its slot holds.
-using slot_source = std::function<std::vector<float>()>;
+/// What this worker tells all others in a step: as many numbers as its row has columns.
+using row_source = std::function<std::vector<std::int64_t>()>;
 
 /// The gradient of the global batch, g = sum_i (b_i/B) g_i, from losses that are SUMS over a worker's samples: their
 /// gradients are b_i*g_i, so that one plain sum and one division by B give g at any batch sizes.
@@ -41,9 +41,9 @@ using slot_source = std::function<std::vector<float>()>;
 /// gradients it sums b_i and the bucket's share of |b_i*g_i|^2 / b_i, which gives B and sum_i b_i|g_i|^2 without a
 /// collective of their own. A worker with batch 0 runs no backward and sends zeros.
 ///
-/// Every worker may have a slot of a few numbers that all others see: they follow the last bucket of dense gradients,
-/// where each worker fills its own slot and leaves the others' at 0, so that their sum is what was filled in, bit for
-/// bit. The slot is asked for when that bucket is sent off, as all but all of the step is computed by then.
+/// Every worker may have a row of whole numbers that all others see. They follow the last bucket of dense gradients, 16
+/// bits in a float, where each worker fills its own row and leaves the others' at 0, so that their sum is what was
+/// filled in. The row is asked for when that bucket is sent off, as all but all of the step is computed by then.
 ///
 /// Top-k with error feedback, which is lossy: of each bucket of dense gradients a worker sends only the largest
 /// numbers, and adds the rest, per sample, to its gradients of the next step. So the sums are sparse, and the exchange
@@ -62,11 +62,11 @@ class gradient_reducer {
 public:
   /// `parameters`: leaves that require a gradient, all float32 or all float64, on one device. `bucket_bytes` > 0; a
   /// parameter that is larger has a bucket of its own. `row_floats`: of each parameter, the length of its rows if it is
-  /// sparse, or 0; empty: none is. Float64 parameters count as dense. `slot_floats`: of a worker's slot; 0: there are
+  /// sparse, or 0; empty: none is. Float64 parameters count as dense. `row_columns`: of a worker's row; 0: there are
   /// none. `top_k`: the share of dense float32 gradients that is sent, in [0, 1); 0, or without peers: all. `copies`:
   /// between the parameters' device and the host; null where that is the CPU.
   gradient_reducer(std::vector<torch::Tensor> parameters, exchange::group& peers, const clock& time,
-                   std::size_t bucket_bytes, std::vector<std::size_t> row_floats = {}, std::size_t slot_floats = 0,
+                   std::size_t bucket_bytes, std::vector<std::size_t> row_floats = {}, std::size_t row_columns = 0,
                    double top_k = 0, std::unique_ptr<device_copies> copies = nullptr);
   /// Takes the gradients away from the parameters.
   ~gradient_reducer();
@@ -74,8 +74,8 @@ public:
   gradient_reducer& operator=(const gradient_reducer&) = delete;
 
   /// Before backward (of which there is at most one, or see `accumulate`) of a loss that sums over `batch` samples.
-  /// Drops all gradients. `slot`: gives this worker's, once in the step, before `finish` returns; may be empty.
-  void begin(std::uint32_t batch, slot_source slot = {});
+  /// Drops all gradients. `row`: gives this worker's, once in the step, before `finish` returns; empty: zeros.
+  void begin(std::uint32_t batch, row_source row = {});
   /// While it is on, a backward adds its gradients up for a later one, of the same step, with which it is off; the
   /// batch of `begin` is that of all of them. Off after `begin`.
   void accumulate(bool on) { accumulating_ = on; }
@@ -93,7 +93,7 @@ private:
   struct bucket {
     std::shared_ptr<exchange::bucket> sum; ///< shared with the views into it
     std::vector<std::size_t> members;      ///< parameters, in the order of their gradients
-    std::size_t floats = 0;                ///< of their gradients; slots may follow
+    std::size_t floats = 0;                ///< of their gradients; rows may follow
     std::size_t row_floats = 0;            ///< of sparse parameters; 1 where the largest numbers are sent
     std::vector<float> rest;               ///< of earlier steps' gradients, where the largest numbers are sent
     std::uint32_t rest_batch = 0;          ///< times whose samples the rest counts; 0: there is none yet
@@ -105,8 +105,9 @@ private:
   };
 
   void pack(std::size_t bucket_bytes);
-  void add_bucket(const std::vector<std::size_t>& members, std::size_t row_floats, std::size_t slots = 0);
-  void fill_slots();
+  void add_bucket(const std::vector<std::size_t>& members, std::size_t row_floats, std::size_t behind = 0);
+  void write_row();
+  std::vector<std::int64_t> read_rows(bucket& sent) const;
   void clear_rows(bucket& sparse);
   void fill_rows(bucket& sparse, std::size_t parameter, const torch::Tensor& gradient);
   void accept(std::size_t parameter, const torch::Tensor& gradient);
@@ -125,10 +126,10 @@ private:
   std::vector<bucket> buckets_;
   exchange::group& peers_;
   const clock& time_;
-  const std::size_t slot_floats_;
+  const std::size_t row_columns_;
   const double top_k_;
-  std::size_t slot_bucket_ = 0; ///< where there are slots
-  slot_source slot_;
+  std::size_t row_bucket_ = 0; ///< where there are rows
+  row_source row_;
   std::uint32_t batch_ = 0;
   std::size_t next_ = 0; ///< bucket to send off, or to copy to the host
   bool active_ = false;

@@ -110,8 +110,8 @@ std::string check_tensors(const torch::jit::Module& script) {
 } // namespace
 
 torch::nn::Sequential build_script(const model_options& options) {
-  // The profiling executor watches the first passes and then runs others, rounded otherwise: a run that resumes would begin
-  // to watch anew and end with other bits than one that was not interrupted.
+  // The profiling executor watches the first passes and then runs others, rounded otherwise: a run that resumes would
+  // begin to watch anew and end with other bits than one that was not interrupted.
   torch::jit::getProfilingMode() = false;
   torch::nn::Sequential layers;
   layers->push_back(std::make_shared<script_model>(torch::jit::load(options.script, torch::kCPU)));

@@ -1,9 +1,9 @@
 #include "trainer/session.hpp"
 
-#include "cluster/decision_steps.hpp"
 #include "cluster/places.hpp"
 #include "exchange/compression.hpp"
 #include "exchange/group.hpp"
+#include "session/balancing.hpp"
 #include "storage/atomic_file.hpp"
 #include "trainer/compute_device.hpp"
 #include "trainer/compute_threads.hpp"
@@ -48,25 +48,6 @@ preflight_problem load_data(const cluster::cluster_file& file, dataset& train, d
   return {"training.data_path", problem};
 }
 
-/// What a worker of this file goes by among traces; nothing where it leaves none. Returns an empty string, or what is
-/// wrong with its file.
-std::string load_traces(const cluster::cluster_file& file, std::optional<policy::trace_policy>& result) {
-  if (!file.leaves_traces())
-    return {};
-  result.emplace().heeds_decisions = file.reflexes();
-  if (file.reflexes()) // its file is the arbitrator's
-    return {};
-  const auto path = cluster::resolve_path(file, file.arbitrator.policy_file);
-  if (path.empty())
-    return {};
-  std::string contents;
-  if (auto problem = storage::read_file(path, messages::max_policy_bytes, contents); !problem.empty())
-    return problem;
-  const auto problem =
-      policy::read_trace_policy({reinterpret_cast<const std::uint8_t*>(contents.data()), contents.size()}, *result);
-  return problem.empty() ? problem : path + ": " + problem;
-}
-
 std::uint64_t memory_limit_of(const cluster::training& training) {
   return training.memory_mb > 0 ? std::uint64_t{training.memory_mb} << 20U : control_group_limit();
 }
@@ -78,8 +59,7 @@ loop_options options_for(const session_options& options) {
           .highest_by_rank = file.highest_by_rank(),
           .base_workers = cluster::base_workers(file),
           .window_steps = file.arbitrator.window_steps,
-          .settle_steps = cluster::settle_steps(file.arbitrator.window_steps),
-          .windows = policy::window_options_of(file),
+          .balances = dynamix::session::balancing_of(file),
           .seed = file.seed,
           .emulate = options.host->emulate,
           .checkpoint_directory = options.checkpoint_directory,
@@ -135,8 +115,7 @@ preflight_problem preflight(const cluster::cluster_file& file) {
   dataset test;
   if (auto problem = load_data(file, train, test); !problem.message.empty())
     return problem;
-  std::optional<policy::trace_policy> traces;
-  return {"arbitrator.policy_file", load_traces(file, traces)};
+  return {};
 }
 
 struct session::body {
@@ -147,15 +126,11 @@ struct session::body {
     auto model_options = model_of(*options.file);
     if (problem.empty() && !model_options.script.empty())
       problem = digest_script(model_options.script, script_digest);
-    std::optional<policy::trace_policy> traces;
-    if (problem.empty())
-      problem = load_traces(*options.file, traces);
     if (!problem.empty())
       return;
     model_options.images = train_data; // of some data sets only the files know it
     auto model = build_model(model_options);
     auto loop_options = options_for(options);
-    loop_options.traces = std::move(traces);
     model->to(loop_options.device);
     state = std::make_unique<training_state>(std::move(loop_options), std::move(model), train_data, test_data, time);
   }

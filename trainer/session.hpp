@@ -21,8 +21,8 @@
 
 namespace dynamix::trainer {
 
-using dynamix::session::boundary_request;
 using dynamix::session::decision_slot;
+using dynamix::session::step_request;
 
 /// A member's place in one generation: one fixed set of members with one process group. A rank is a host's position
 /// among the file's members, the hosts that only serve behind the workers, the same in all generations.
@@ -44,7 +44,7 @@ struct window_record {
   double elapsed_seconds = 0;
   messages::training_statistics statistics;
   double control_seconds = 0; ///< spent on the window itself: statistics, agreement, the observer
-  messages::reflex_statistics reflex;
+  messages::balance_statistics balance;
 };
 
 /// Told what happens, on the training thread; must return at once.
@@ -74,7 +74,7 @@ public:
   /// Called on the member that wrote it.
   virtual void checkpoint_written(const std::string& path, std::uint64_t step) = 0;
   /// What somebody wants now. All members agree on the strongest at the next boundary.
-  virtual boundary_request request() = 0;
+  virtual step_request request() = 0;
 };
 
 enum class ending : std::uint8_t {

@@ -33,46 +33,19 @@ const char* ending_of(const training_state& state) {
   return training.patience > 0 && state.stale_evaluations >= training.patience ? "no better accuracy" : nullptr;
 }
 
-bool has_traces(const training_state& state, const exchange::group& peers) {
-  return state.options.traces && peers.size() > 1;
-}
-
-bool watches(const training_state& state, const exchange::group& peers) {
-  return state.options.windows && peers.size() > 1;
-}
-
 step_settings settings_of(const training_state& state, const exchange::group& peers) {
   auto settings = step_settings_of(state.options.training);
   settings.micro_batch = state.micro_batch;
-  settings.slot_floats = has_traces(state, peers) ? policy::trace_floats : watches(state, peers) ? 1 : 0;
+  settings.row_columns = peers.size() > 1 ? dynamix::session::step_row_columns : 0;
   return settings;
 }
 
-/// Most samples a step, of each member.
-std::vector<std::uint32_t> limits_of(const training_state& state, const membership& place) {
-  std::vector<std::uint32_t> highest;
+client::lockstep lockstep_of(const training_state& state, const membership& place, std::uint32_t position) {
+  const auto& options = state.options;
+  std::vector<client::member_batch> members;
   for (const auto rank : place.members)
-    highest.push_back(state.options.highest_by_rank[rank]);
-  return highest;
-}
-
-worker_traces traces_of(const training_state& state, const membership& place, std::uint32_t position) {
-  auto highest = limits_of(state, place);
-  const auto& options = state.options;
-  const policy::trace_worker::limits own{.lowest = options.batch.lowest,
-                                         .highest = highest[position],
-                                         .least_total = cluster::goes_below_initial(options.training.rule)
-                                                            ? 0
-                                                            : static_cast<double>(options.base_batch())};
-  return {.highest = std::move(highest),
-          .self = policy::trace_worker(own, options.traces->masked),
-          .reported = state.batches[position]};
-}
-
-/// The members are held to their bounds where decisions come in, so none are left here.
-client::lockstep lockstep_of(const training_state& state, std::uint32_t position) {
-  const auto& options = state.options;
-  const std::vector<client::member_batch> members(state.batches.size(), {.lowest = 0});
+    members.push_back(
+        {.initial = options.batch.initial, .lowest = options.batch.lowest, .highest = options.highest_by_rank[rank]});
   return {{.position = position,
            .members = members,
            .samples = state.epoch_samples,
@@ -80,7 +53,7 @@ client::lockstep lockstep_of(const training_state& state, std::uint32_t position
            .rule = dynamix::session::rate_rule_of(options.training.rule),
            .adaptive = is_adaptive(options.training.optimizer),
            .window_steps = options.window_steps,
-           .settle_steps = options.settle_steps},
+           .balances = members.size() > 1 ? options.balances : messages::balancing::off},
           {.step = state.step,
            .samples = state.samples,
            .position = state.position,
@@ -99,15 +72,7 @@ training_loop::training_loop(training_state& state, const membership& place, exc
     : state_(state), place_(place), position_(peers.position()), peers_(peers), decisions_(decisions),
       watcher_(watcher), stop_(stop),
       training_step_(state.model, state.train_loader, peers, state.time, stop, settings_of(state, peers)),
-      steps_(lockstep_of(state, position_)) {
-  if (has_traces(state, peers))
-    traces_ = traces_of(state, place, position_);
-  if (watches(state, peers)) {
-    const auto& options = *state.options.windows;
-    const auto begun = (state.step + options.steps - 1) / options.steps; // a resumed run may have had shorter windows
-    windows_.emplace(policy::window_watch(options, std::min(state.window, begun)), state.time.now_seconds());
-  }
-}
+      steps_(lockstep_of(state, place, position_)) {}
 
 generation_end training_loop::run() {
   state_.model->train();
@@ -142,21 +107,11 @@ void training_loop::catch_up() {
 void training_loop::train_one_step() {
   const double start = state_.time.now_seconds();
   const auto& options = state_.options;
-  const bool agrees = windows_ ? windows_->watch.agrees(state_.step + 1)
-                               : (state_.step + 1) % options.window_steps == options.settle_steps;
-  const auto sums_before = sums_;
   state_.step_in_flight = true;
-  std::unique_ptr<exchange::gathering> rows;
   const auto dealt = deal();
-  if (agrees) {
-    rows = begin_agreement();
-    sums_.control_seconds += state_.time.now_seconds() - start;
-  }
   auto result = compute(dealt);
-  agreement agreed;
-  if (agrees)
-    agreed = finish_agreement(*rows);
-  update(dealt, result);
+  const auto agreed = read_rows(result.gradients.rows);
+  update(dealt, result, start);
   state_.step_in_flight = false;
   const double end_seconds = state_.time.now_seconds();
   sums_.iteration_seconds += end_seconds - start;
@@ -174,21 +129,16 @@ void training_loop::train_one_step() {
     end(ending::completed, epochs_completed);
   if (ended() || state_.is_due(options.training.evaluate_every_epochs, state_.evaluated_samples))
     evaluate_model();
-  if (agreed.request == boundary_request::stop && !ended()) {
+  if (agreed.request == step_request::stop && !ended()) {
     end(ending::stopped, "stopped");
     evaluate_model();
   }
   const bool final = ended();
-  const auto closing = find_window_end(result.gradients.slots);
-  if (closing == policy::window_end::surprise) // times of before say nothing of the steps to come
-    sums_.restart_times(sums_before);
-  if (closing != policy::window_end::none || final)
+  if (final || state_.step % options.window_steps == 0)
     close_window(final);
-  if (agreed.key && !final)
+  if (!final)
     apply(agreed);
-  if (traces_ && !final)
-    follow_traces(result.gradients.slots, end_seconds - start);
-  if (agreed.request == boundary_request::regroup && !final)
+  if (agreed.request == step_request::regroup && !final)
     end(ending::regrouped, "regrouping");
   if (final || state_.is_due(options.training.checkpoint_every_epochs, state_.checkpointed_samples))
     write_checkpoint();
@@ -211,12 +161,10 @@ step_result training_loop::compute(const dealt_step& deal) {
   if (state_.options.training.augmentation == cluster::augmentation_kind::crop_flip)
     state_.train_loader.augment(state_.options.seed, deal.epoch);
   const bool halved = peers_.size() == 1 && samples.size() > 1 && state_.step % halved_step_interval == 0;
-  slot_writer write;
-  if (traces_)
-    write = [&](double seconds) { return lay_trace(samples.size(), seconds); };
-  if (windows_)
-    write = [&](double seconds) { return note_step(samples.size(), seconds); };
-  auto result = halved ? training_step_.run_halved(samples, slowdown) : training_step_.run(samples, slowdown, write);
+  auto result = halved ? training_step_.run_halved(samples, slowdown)
+                       : training_step_.run(samples, slowdown, [this](double seconds) { return write_row(seconds); });
+  if (peers_.size() == 1)
+    result.gradients.rows = write_row(result.compute_seconds);
   if (training_step_.micro_batch() != state_.micro_batch) {
     state_.micro_batch = training_step_.micro_batch();
     watcher_.memory_limited(state_.micro_batch, deal.own.count);
@@ -224,7 +172,7 @@ step_result training_loop::compute(const dealt_step& deal) {
   return result;
 }
 
-void training_loop::update(const dealt_step& deal, const step_result& result) {
+void training_loop::update(const dealt_step& deal, const step_result& result, double start_seconds) {
   const auto& gradients = result.gradients;
   // Every rank deals by itself, so a difference would mean that they hold different batch sizes.
   if (gradients.global_batch != deal.total)
@@ -245,7 +193,7 @@ void training_loop::update(const dealt_step& deal, const step_result& result) {
   state_.descent.step();
   state_.average.follow(deal.total, state_.samples);
 
-  steps_.complete(false);
+  steps_.complete(false, state_.time.now_seconds() - start_seconds);
   state_.step = steps_.step();
   state_.samples = steps_.samples_done();
   state_.position = steps_.position();
@@ -269,17 +217,19 @@ void training_loop::update(const dealt_step& deal, const step_result& result) {
   sums_.gradient_norm += norm;
 }
 
-std::unique_ptr<exchange::gathering> training_loop::begin_agreement() {
-  return peers_.all_gather(encode(steps_.write_row(decisions_.held(), watcher_.request(), false, 1, 0)));
+/// What this worker tells the others of the step that it has just computed.
+std::vector<std::int64_t> training_loop::write_row(double compute_seconds) {
+  steps_.computed(compute_seconds);
+  const auto row = encode(steps_.write_row(decisions_.held(), watcher_.request(), 1, 0));
+  return {row.begin(), row.end()};
 }
 
-agreement training_loop::finish_agreement(exchange::gathering& gathered) {
+agreement training_loop::read_rows(std::span<const std::int64_t> numbers) {
   const double start = state_.time.now_seconds();
-  const auto numbers = gathered.wait();
-  constexpr auto columns = client::step_row_columns;
-  std::vector<client::step_row> rows;
+  constexpr auto columns = dynamix::session::step_row_columns;
+  std::vector<dynamix::session::step_row> rows;
   for (std::size_t member = 0; member < peers_.size(); ++member)
-    rows.push_back(client::decode_step_row(std::span(numbers).subspan(member * columns).first<columns>()));
+    rows.push_back(dynamix::session::decode_step_row(numbers.subspan(member * columns).first<columns>()));
   agreement agreed;
   if (const auto problem = steps_.read_rows(rows, agreed); !problem.empty())
     throw std::logic_error(problem);
@@ -287,91 +237,21 @@ agreement training_loop::finish_agreement(exchange::gathering& gathered) {
   return agreed;
 }
 
+/// What holds from the next step on.
 void training_loop::apply(const agreement& agreed) {
-  std::vector<std::uint32_t> batches;
-  for (const auto& decision : agreed.decisions)
-    batches.push_back(decision.batch);
-  if (traces_) { // what they have come to meanwhile stays
-    steps_.shift(state_.batches);
-    if (state_.options.traces->heeds_decisions)
-      traces_->wish.decide(agreed.key->window, std::accumulate(batches.begin(), batches.end(), std::uint64_t{0}));
-  } else {
-    change_batches(std::move(batches));
-  }
+  const auto& next = steps_.batches_at(state_.step);
+  if (next.batches != state_.batches)
+    sums_.restart_times();
+  state_.batches = next.batches;
+  if (!agreed.key)
+    return;
   state_.in_force = state_.last_applied = *agreed.key;
   decisions_.applied(agreed.decisions[position_], state_.step);
 }
 
-void training_loop::change_batches(std::vector<std::uint32_t> batches) {
-  if (batches != state_.batches)
-    sums_.restart_times();
-  state_.batches = std::move(batches);
-}
-
-/// Of the steps so far, the same on all members; negative while it is not known.
-double training_loop::noise_scale() const {
-  const auto noise = state_.noise.estimate();
-  return noise.valid && noise.noise_scale > 0 ? noise.noise_scale : -1;
-}
-
-/// This worker's trace of the step that it has just computed: what it takes for the next one. None where an epoch had
-/// less left for it than its batch size: then all batch sizes stand for a step.
-std::vector<float> training_loop::lay_trace(std::uint64_t samples, double compute_seconds) {
-  if (!std::exchange(traces_->warm, true) || samples != state_.batches[position_])
-    return {};
-  auto& self = traces_->self;
-  self.measure(static_cast<std::uint32_t>(samples), compute_seconds);
-  const auto scale = noise_scale();
-  const auto action = state_.options.traces->choose(place_.rank, self.view(traces_->field, scale));
-  const auto slot = policy::encode(self.choose(traces_->field, scale, action, traces_->wish.correction()));
-  return {slot.begin(), slot.end()};
-}
-
-/// What this worker lays beside its gradients of the step that it has just computed.
-std::vector<float> training_loop::note_step(std::uint64_t samples, double compute_seconds) {
-  if (!std::exchange(windows_->warm, true))
-    return {};
-  windows_->pace.measure(static_cast<double>(samples), compute_seconds);
-  return {windows_->watch.note(windows_->pace, state_.time.now_seconds() - windows_->opened_seconds)};
-}
-
-/// What all workers' notes of the last step say of the window.
-policy::window_end training_loop::find_window_end(std::span<const float> notes) {
-  if (!windows_)
-    return state_.step % state_.options.window_steps == 0 ? policy::window_end::counted : policy::window_end::none;
-  const auto end = windows_->watch.close(state_.step, notes);
-  if (end != policy::window_end::none)
-    windows_->opened_seconds = state_.time.now_seconds();
-  return end;
-}
-
-messages::reflex_statistics training_loop::reflex_of_window() {
-  if (traces_)
-    return traces_->account.take(traces_->self.pace());
-  return windows_ && state_.options.windows->surprise ? windows_->account.take(windows_->pace)
-                                                      : messages::reflex_statistics{};
-}
-
-/// The next step's batch sizes are what the traces name.
-void training_loop::follow_traces(std::span<const float> slots, double step_seconds) {
-  std::vector<policy::trace> laid;
-  for (std::size_t at = 0; at < slots.size(); at += policy::trace_floats)
-    laid.push_back(policy::decode_trace(slots.subspan(at).first<policy::trace_floats>()));
-  traces_->field.deposit(laid);
-  traces_->self.pass_barrier(traces_->field, step_seconds);
-  auto next = policy::batches_of(laid, state_.batches, state_.options.batch.lowest, traces_->highest);
-  const bool moved = next != state_.batches;
-  if (moved)
-    steps_.shift(next);
-  change_batches(std::move(next));
-  traces_->account.add(state_.batches[position_], traces_->reported, moved);
-}
-
 void training_loop::close_window(bool final) {
   const double start = state_.time.now_seconds();
-  const auto number = (state_.step - 1) / state_.options.window_steps + 1;
-  // Training may end where a surprise has closed this number already.
-  state_.window = windows_ ? std::max(number, state_.window + 1) : number;
+  state_.window = (state_.step - 1) / state_.options.window_steps + 1;
   window_record record{.window = state_.window,
                        .first_step = sums_.first_step,
                        .final = final,
@@ -383,11 +263,7 @@ void training_loop::close_window(bool final) {
                        .elapsed_seconds = state_.elapsed_seconds(),
                        .statistics = sums_.statistics(state_.noise.estimate(), state_.rate),
                        .control_seconds = sums_.control_seconds,
-                       .reflex = reflex_of_window()};
-  if (traces_) {
-    traces_->reported = state_.batches[position_];
-    traces_->wish.close(state_.window, state_.global_batch());
-  }
+                       .balance = steps_.take_balance()};
   watcher_.window_closed(record);
   sums_ = {.first_step = state_.step};
   sums_.control_seconds = state_.time.now_seconds() - start; // known only now, so it counts in the next window

@@ -4,8 +4,6 @@
 /// the room: includes Torch.
 
 #include "cluster/cluster_file.hpp"
-#include "policy/trace_network.hpp"
-#include "policy/window_watch.hpp"
 #include "trainer/batch_loader.hpp"
 #include "trainer/checkpoint.hpp"
 #include "trainer/checkpoint_files.hpp"
@@ -30,9 +28,7 @@ struct loop_options {
   std::vector<std::uint32_t> highest_by_rank = {}; ///< of all workers of the cluster file, whoever trains
   std::uint32_t base_workers = 0;                  ///< cluster::base_workers; 0: all of these
   std::uint32_t window_steps = 10;
-  std::uint32_t settle_steps = 0;                               ///< cluster::settle_steps; below window_steps
-  std::optional<policy::trace_policy> traces = std::nullopt;    ///< where cluster_file::leaves_traces
-  std::optional<policy::window_options> windows = std::nullopt; ///< policy::window_options_of
+  messages::balancing balances = messages::balancing::off; ///< session::balancing_of
   std::uint64_t seed = 1;
   std::vector<cluster::emulation> emulate; ///< of this host
   std::string checkpoint_directory;        ///< empty: write none

@@ -47,7 +47,7 @@ training_step::training_step(torch::nn::Sequential model, batch_loader& loader, 
     : model_(std::move(model)), sampling_(as_sampling_model(model_)), loader_(loader), time_(time), stop_(stop),
       settings_(settings), parameters_(model_->parameters()), on_device_(!device_of(parameters_).is_cpu()),
       reducer_(parameters_, peers, time, settings.bucket_bytes, rows_of_embeddings(model_, parameters_),
-               settings.slot_floats, settings.top_k, copies_for(device_of(parameters_))) {}
+               settings.row_columns, settings.top_k, copies_for(device_of(parameters_))) {}
 
 void training_step::begin(std::uint64_t seed, std::span<const std::uint32_t> next) {
   torch::manual_seed(seed);
@@ -56,15 +56,15 @@ void training_step::begin(std::uint64_t seed, std::span<const std::uint32_t> nex
   next_samples_ = next;
 }
 
-step_result training_step::run(std::span<const std::uint32_t> samples, double slowdown, const slot_writer& write) {
+step_result training_step::run(std::span<const std::uint32_t> samples, double slowdown, const row_writer& write) {
   step_result result;
-  slot_source slot;
+  row_source row;
   if (write)
-    slot = [&] {
+    row = [&] {
       const double computing = part_begun_seconds_ ? time_.now_seconds() - *part_begun_seconds_ : 0;
       return write(result.compute_seconds + computing + emulation_delay_seconds(slowdown, computing));
     };
-  pass(samples, slowdown, result, std::move(slot));
+  pass(samples, slowdown, result, std::move(row));
   result.gradients = reducer_.finish();
   return result;
 }
@@ -98,9 +98,8 @@ step_result training_step::run_halved(std::span<const std::uint32_t> samples, do
   return result;
 }
 
-void training_step::pass(std::span<const std::uint32_t> samples, double slowdown, step_result& result,
-                         slot_source slot) {
-  reducer_.begin(static_cast<std::uint32_t>(samples.size()), std::move(slot));
+void training_step::pass(std::span<const std::uint32_t> samples, double slowdown, step_result& result, row_source row) {
+  reducer_.begin(static_cast<std::uint32_t>(samples.size()), std::move(row));
   const step_result before = result;
   const auto begin = [&] {
     part_begun_seconds_.reset();

@@ -34,13 +34,13 @@ struct step_settings {
   double label_smoothing = 0;
   std::uint32_t micro_batch = 0; ///< most samples at once; 0: all
   bool splits = true;            ///< where the memory does not hold them, compute fewer at once from then on
-  std::size_t slot_floats = 0;   ///< of what each worker may tell all others in a step; 0: nothing
+  std::size_t row_columns = 0;   ///< of what each worker tells all others in a step; 0: nothing
   double top_k = 0;              ///< share of the dense gradients that a step sums; 0: all
   cluster::precision_kind precision = cluster::precision_kind::float32; ///< of forward passes
 };
 
 /// What this worker tells all others of a step that it computes in so many seconds.
-using slot_writer = std::function<std::vector<float>(double compute_seconds)>;
+using row_writer = std::function<std::vector<std::int64_t>(double compute_seconds)>;
 step_settings step_settings_of(const cluster::training& training);
 
 class training_step {
@@ -57,7 +57,7 @@ public:
   /// Runs the model over this worker's `samples` (none: it only takes part in the exchange) and leaves the mean
   /// gradient of the global batch in the parameters. Computing takes `slowdown` times as long as it would. `write` may
   /// be empty; it is called when the last gradients are sent off, so nobody waits for it, nor for an emulated slowness.
-  step_result run(std::span<const std::uint32_t> samples, double slowdown, const slot_writer& write = {});
+  step_result run(std::span<const std::uint32_t> samples, double slowdown, const row_writer& write = {});
 
   /// The same for a worker without peers, with its batch as two halves, which show the gradient's noise that one batch
   /// cannot. Takes at least two samples.
@@ -68,7 +68,7 @@ public:
   std::uint32_t micro_batch() const { return settings_.micro_batch; }
 
 private:
-  void pass(std::span<const std::uint32_t> samples, double slowdown, step_result& result, slot_source slot = {});
+  void pass(std::span<const std::uint32_t> samples, double slowdown, step_result& result, row_source row = {});
   bool pass_in_parts(std::span<const std::uint32_t> samples, double slowdown, step_result& result);
   sampled_answers answer(const torch::Tensor& inputs, const torch::Tensor& labels);
   /// `next`: the part behind it.

@@ -9,7 +9,6 @@ import { WorkerTable, newestColumns } from "/worker_table.js";
 const drawInterval = 250;
 const loadingBytes = 1 << 20;
 const store = new Store();
-const early = { surprise: ", ended by surprise", time: ", ended by time" };
 let table = null;
 let panels = null;
 let connected = false;
@@ -62,7 +61,7 @@ function tilesOf({ run, now, workers, evaluations }) {
     !(run.planned_samples > 0) ? ["samples", short(now.samples), "trained on"] : ["progress", percent(share, 0), now.phase === "training" && left > 0 ? `at most ${clock(left)} left`
       : `${fixed(share * epochs, 1)} of ${short(epochs)} epochs`, share],
     ["throughput", short(now.samples_per_second), "samples per second"],
-    ["step", span(now.step_seconds), `window ${grouped(now.window)}` + (early[now.closed] ?? "")],
+    ["step", span(now.step_seconds), `window ${grouped(now.window)}`],
     ["global batch", now.global_batch === null ? "–" : grouped(now.global_batch), "noise scale " + short(now.noise_scale)],
     ["workers", grouped(workers.state.length - missing), missing === 0 ? `all, generation ${now.generation}`
       : `of ${grouped(workers.state.length)}` + (count("lost") ? `, ${count("lost")} lost` : "")],

@@ -374,11 +374,11 @@ struct TrainingStatistics {
   # Of the learning-rate rule, 1/S to S; 1 at the base batch.
 }
 
-struct ReflexStatistics {
-  # What the workers' traces did to one of them in a window, between decisions (policy/traces.hpp).
+struct BalanceStatistics @0xd2b15f16371e4f80 {
+  # What workers have moved to or from one of them in a window, between decisions (policy/balance.hpp).
 
   moves @0 :UInt32;
-  # Steps after which the traces changed batch sizes, of any worker.
+  # Steps after which samples were moved between any of them.
 
   movedSamples @1 :Float64;
   # By this worker in all steps, above what the decisions in force gave it; negative: below.
@@ -442,7 +442,7 @@ struct WindowReport {
   telemetryChoice @19 :Text;
   # For a person: what each signal is measured with and why; empty: as before.
 
-  reflex @20 :ReflexStatistics;
+  balance @20 :BalanceStatistics;
 
   exchangeChoice @21 :Text;
   # For a person, by one worker for all: who sums gradients and in which form, and why; empty: as before.
@@ -965,6 +965,20 @@ struct ClientWelcome {
 
   gpu @15 :Int32 = -1;
   # The number, as the driver counts, of the GPU that the cluster file gives it; -1: none.
+
+  balances @16 :Balancing;
+}
+
+enum Balancing {
+  # Who moves samples from member to member in a step that no decision has come for.
+
+  off @0;
+
+  shares @1;
+  # The members, by their paces; the global batch is what was decided last.
+
+  all @2;
+  # The members, who also choose the global batch.
 }
 
 enum ClientRequest {

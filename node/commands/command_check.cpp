@@ -16,7 +16,7 @@ std::vector<cluster::file_error> cautions(const cluster::cluster_file& file) {
     if (const auto reason = cluster::refuse_listen(file, file.hosts[i], false); !reason.empty())
       found.push_back(cluster::error_at(file, "host[" + std::to_string(i) + "].address", reason));
   const auto& arbitrator = file.arbitrator;
-  if (arbitrator.mode == cluster::policy_mode::infer && cluster::decides_with_parameters(arbitrator.policy) &&
+  if (arbitrator.mode == cluster::policy_mode::infer && cluster::has_parameters(arbitrator.policy) &&
       arbitrator.policy_file.empty())
     found.push_back(cluster::error_at(
         file, "arbitrator.mode",

@@ -91,8 +91,7 @@ std::string given_policy(const cluster::cluster_file& file, const cluster::host&
                          const actors::host_options& options) {
   const auto& arbitrator = file.arbitrator;
   const bool learns = host.has(cluster::role::arbitrator) && cluster::has_parameters(arbitrator.policy);
-  const bool goes_by_it = host.has(cluster::role::worker) && file.leaves_traces() && !file.reflexes();
-  const bool begins = (learns || goes_by_it) && options.policy_from.empty() && !arbitrator.policy_file.empty();
+  const bool begins = learns && options.policy_from.empty() && !arbitrator.policy_file.empty();
   return begins ? cluster::resolve_path(file, arbitrator.policy_file) : "";
 }
 

@@ -175,7 +175,7 @@ int run_seeds(const simulate_arguments& arguments, const simulator::scenario& sc
   if (shown)
     live.print(fmt::format("{}: {} workers, policy {}{}, in virtual time", file.name, file.workers().size(),
                            cluster::to_string(file.arbitrator.policy),
-                           cluster::decides_with_parameters(file.arbitrator.policy)
+                           cluster::has_parameters(file.arbitrator.policy)
                                ? " (" + std::string(cluster::to_string(file.arbitrator.mode)) + ")"
                                : ""));
   std::vector<timed_run> runs;
@@ -235,7 +235,7 @@ int simulate_cluster(const simulate_arguments& arguments, command_context& conte
     return refuse_at(context.err, *refused);
   if (!arguments.out.empty() && !run_directory(arguments.out).empty())
     return refuse(context.err, arguments.out + " exists and is not empty; choose another --out");
-  if (cluster::decides_with_parameters(file.arbitrator.policy) && parameters.empty() &&
+  if (cluster::has_parameters(file.arbitrator.policy) && parameters.empty() &&
       file.arbitrator.mode == cluster::policy_mode::infer)
     context.err << "dynamix-node: warning: arbitrator.mode is \"infer\" without a policy file: the policy stays as "
                    "random as its seed\n";

@@ -9,7 +9,6 @@
 #include "node/reports/text.hpp"
 #include "node/training/loaded_trainer.hpp"
 #include "simulator/policy_training.hpp"
-#include "simulator/trace_training.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -37,8 +36,6 @@ struct train_arguments {
   std::vector<std::string> set;
   std::uint32_t evaluate_every = 20;
   bool resume = false;
-  bool mask_traces = false;
-  std::string learner = "dqn";
 };
 
 /// The learning rate falls to 0 with the last update, unless somebody has said otherwise.
@@ -53,11 +50,6 @@ std::unique_ptr<simulator::resumable_training> begin_training(const train_argume
                                                               const std::vector<std::uint8_t>& saved) {
   const simulator::policy_training_options common{
       .seed = arguments.seed, .environments = arguments.environments, .jobs = arguments.jobs};
-  if (scenarios.front().file.arbitrator.policy == cluster::policy_kind::stigmergic)
-    return std::make_unique<simulator::trace_training>(
-        scenarios,
-        simulator::trace_training_options{common, arguments.updates, arguments.mask_traces, arguments.learner == "ppo"},
-        saved);
   return std::make_unique<simulator::policy_training>(scenarios, common, make_learner, saved);
 }
 
@@ -208,12 +200,7 @@ int train_policy(const train_arguments& arguments, command_context& context) {
     return code;
   if (!cluster::has_parameters(scenarios.front().file.arbitrator.policy))
     return refuse(context.err,
-                  "--policy: " + arguments.policy + " learns nothing; choose ppo, ppo-add, ppo-simple or stigmergic");
-  const bool by_traces = scenarios.front().file.arbitrator.policy == cluster::policy_kind::stigmergic;
-  if (arguments.mask_traces && !by_traces)
-    return refuse(context.err, "--mask-traces: " + arguments.policy + " has no traces; add --policy stigmergic");
-  if (arguments.learner != "dqn" && !by_traces)
-    return refuse(context.err, "--learner: " + arguments.policy + " has its own; add --policy stigmergic");
+                  "--policy: " + arguments.policy + " learns nothing; choose ppo, ppo-add or ppo-simple");
   anneal(scenarios, arguments);
   simulator::align(scenarios);
 
@@ -251,7 +238,7 @@ void add_train_policy(CLI::App& app, command_context& context) {
   command->add_option("--scenarios", arguments->scenarios, "Cluster files, or directories of them")->required();
   command->add_option("--out", arguments->out, "Policy file to write; .training, .csv and .html go beside it")
       ->required();
-  command->add_option("--policy", arguments->policy, "ppo, ppo-add, ppo-simple or stigmergic")->capture_default_str();
+  command->add_option("--policy", arguments->policy, "ppo, ppo-add or ppo-simple")->capture_default_str();
   command->add_option("--updates", arguments->updates, "Policy updates in all")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
@@ -268,13 +255,6 @@ void add_train_policy(CLI::App& app, command_context& context) {
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   command->add_flag("--resume", arguments->resume, "Resume from OUT.training; environments begin new episodes");
-  command->add_flag("--mask-traces", arguments->mask_traces,
-                    "Of stigmergic: the workers do not see the traces (to compare with)");
-  command
-      ->add_option("--learner", arguments->learner,
-                   "Of stigmergic: how each worker learns by itself, dqn (as the source does) or ppo")
-      ->check(CLI::IsMember({"dqn", "ppo"}))
-      ->capture_default_str();
   command->callback(
       [arguments, &context] { context.work = [arguments, &context] { return train_policy(*arguments, context); }; });
 }

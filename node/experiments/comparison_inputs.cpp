@@ -86,7 +86,7 @@ int check_parameters(comparison_inputs& inputs, std::ostream& err) {
         code = refuse_at(err, *refused);
         inputs.path_missing |= is_missing(cluster::resolve_path(file, file.arbitrator.policy_file));
       }
-      if (cluster::decides_with_parameters(policy) && file.arbitrator.policy_file.empty() &&
+      if (cluster::has_parameters(policy) && file.arbitrator.policy_file.empty() &&
           file.arbitrator.mode == cluster::policy_mode::infer && untrained.insert(policy).second)
         err << "dynamix-node: warning: " << cluster::to_string(policy)
             << " has no policy file of its own and arbitrator.mode is \"infer\": it stays as random as its seed\n";

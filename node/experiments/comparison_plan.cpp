@@ -45,7 +45,7 @@ planned_run plan_run(const cluster::cluster_file& file, cluster::policy_kind pol
   drop_foreign_parameters(planned.file);
   planned.directory = fmt::format("{}/{}/{}-seed-{}", out, file.name, planned.label, seed);
   planned.fingerprint = fingerprint_of(planned.file, simulated);
-  if (cluster::decides_with_parameters(policy) && file.arbitrator.mode == cluster::policy_mode::train && episodes > 1) {
+  if (cluster::has_parameters(policy) && file.arbitrator.mode == cluster::policy_mode::train && episodes > 1) {
     planned.episodes = episodes;
     planned.fingerprint = storage::fnv1a().add(fmt::format("{} {}", planned.fingerprint, episodes)).value();
   }

@@ -79,7 +79,6 @@ simulated_run simulate(const simulation_options& options) {
   while (!options.stop.stop_requested() && run.advance()) {
     recorder.add(run.window());
     counted.moves += policy::moves_in(run.window());
-    counted.surprises += run.window().closed == policy::window_end::surprise ? 1 : 0;
     recorder.add_accuracy(run.world().now_seconds(), run.world().accuracy());
     if (ledger)
       ledger->add(run);

@@ -206,7 +206,7 @@ std::string describe(const swarm_setup& setup) {
                      file.name, grouped(wanted.workers), setup.run.parts.size(),
                      setup.run.parts.size() == 1 ? " process, " : " processes, ",
                      cluster::to_string(file.arbitrator.topology), cluster::to_string(file.arbitrator.policy),
-                     cluster::decides_with_parameters(file.arbitrator.policy)
+                     cluster::has_parameters(file.arbitrator.policy)
                          ? " (" + std::string(cluster::to_string(file.arbitrator.mode)) + ")"
                          : "",
                      grouped(wanted.windows), grouped(wanted.interval_ms), std::thread::hardware_concurrency(),

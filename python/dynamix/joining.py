@@ -49,7 +49,7 @@ def _check_arguments(model: torch.nn.Module, optimizer: Optimizer, rule: Optiona
 def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None, rule: Optional[str] = None,
          agent: agents.Agent = "auto", scaler: Any = None, process_group: Any = None, adaptive: Optional[bool] = None,
          noise_interval: int = 0, window_steps: int = 0, elastic: Any = None, elastic_seconds: float = 60,
-         weighting: str = "gradients") -> Run:
+         weighting: str = "gradients", balance: Optional[bool] = None) -> Run:
     """Joins a training script to Dynamix. All members call it at the same place, behind `init_process_group` (a single
     process needs none).
 
@@ -79,6 +79,8 @@ def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None,
         weighting: "gradients": where they are summed. "loss": by `run.scale(loss)`, for what sums gradients by itself (FSDP,
             fully_shard, a communication hook of the script's own); without the gradient noise, and so without AdaScale, and
             without times of steps, which agents' policies need to see which host is slow.
+        balance: whether the members share the global batch by their own paces at every step, between decisions, too. None: as
+            the cluster file says ([arbitrator] balance), and not without an agent.
 
     Returns the run, of which the script uses `loader`, and `state_dict` for checkpoints.
 
@@ -93,7 +95,7 @@ def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None,
     _check_arguments(model, optimizer, rule, weighting, elastic, scaler)
     schedulers = [] if scheduler is None else list(scheduler) if isinstance(scheduler, (list, tuple)) else [scheduler]
     options = {"adaptive": is_adaptive(optimizer) if adaptive is None else adaptive, "noise_interval": noise_interval,
-               "window_steps": window_steps}
+               "window_steps": window_steps, "balance": raw.BALANCES[balance]}
     peers = (Peers(group_of(unwrapped(model), process_group)) if elastic is None else
              members_through(elastic, agent, elastic_seconds))
     return Run(model, optimizer, schedulers, rule, agent, scaler, peers, weighting == "loss", options)

@@ -10,10 +10,12 @@ OK, ERROR, END, WAIT = range(4)
 MEASURE, GATHER = 1, 2
 INTRODUCTION_COLUMNS = 24
 RULE_COLUMN = 10  # of an introduction, once the agent has said what None means
-ROW_COLUMNS = 16
+ROW_COLUMNS = 19
 
 #: How the learning rate follows the global batch; `None` leaves it to the agent.
 RULES = {None: 0, "constant": 1, "linear": 2, "square-root": 3, "adascale": 4}
+#: Whether members share the global batch by their own paces; `None` leaves it to the agent.
+BALANCES = {None: 0, True: 1, False: 2}
 
 
 class Sized(ctypes.Structure):
@@ -35,7 +37,8 @@ class Workload(Sized):
 
     _fields_ = [("size", c_uint32), ("batch", c_uint32), ("samples", c_uint64), ("seed", c_uint64),
                 ("lowest_batch", c_uint32), ("highest_batch", c_uint32), ("shuffle", c_uint32), ("drop_last", c_uint32),
-                ("rule", c_uint32), ("adaptive", c_uint32), ("noise_interval", c_uint32), ("window_steps", c_uint32)]
+                ("rule", c_uint32), ("adaptive", c_uint32), ("noise_interval", c_uint32), ("window_steps", c_uint32),
+                ("balance", c_uint32), ("reserved", c_uint32)]
 
 
 class Deal(Sized):

@@ -144,8 +144,8 @@ TEST_F(UndisturbedRun, FinishesWithin300MegabytesAndTellsItsLimit) {
   }
 }
 
-/// Nobody decides: each worker lays its trace beside its gradients, and all follow what they name.
-TEST_F(UndisturbedRun, SharesWorkByTracesAlone) {
+/// Nobody decides: each worker tells of its pace beside its gradients, and all come to the same shares.
+TEST_F(UndisturbedRun, SharesWorkByThePacesAlone) {
   write_file({.slowdowns = {1, 4}, .epochs = 3, .arbitrator = "policy = \"stigmergic\"\n", .cluster = patient_cluster});
   const auto ended = start_local().wait();
   ASSERT_EQ(ended.code, 0) << ended.output;
@@ -161,9 +161,10 @@ TEST_F(UndisturbedRun, SharesWorkByTracesAlone) {
   double other = 0;
   std::uint64_t moves = 0;
   for (const auto& [window, by_rank] : reports()) {
-    slowed += by_rank.at(1).batch;
-    other += by_rank.at(0).batch;
-    moves += by_rank.at(0).reflex.moves;
+    for (const auto& [rank, report] : by_rank) { // a busy machine may lose a report to a deadline
+      (rank == 1 ? slowed : other) += report.batch;
+      moves += report.balance.moves;
+    }
   }
   EXPECT_LT(slowed, other / 1.5) << "it computes four times as long for each sample";
   EXPECT_GT(moves, 0U);

@@ -297,16 +297,16 @@ protected:
       EXPECT_EQ(farewell_of(worker).samples, 12000U) << worker;
     expect_equal_parameters();
     const auto all = windows();
-    const auto moved = [](const auto& worker) { return worker.report.reflex.moves > 0; };
+    const auto moved = [](const auto& worker) { return worker.report.balance.moves > 0; };
     EXPECT_TRUE(std::ranges::any_of(all, [&](const auto& one) { return std::ranges::any_of(one.workers, moved); }));
   }
 };
 
-TEST_F(MovedWork, ByTracesAndWishesIsDealtOnceThroughALossAndAStop) {
-  train_through_a_loss_and_a_stop("reflex = true\n");
+TEST_F(MovedWork, BetweenDecisionsIsDealtOnceThroughALossAndAStop) {
+  train_through_a_loss_and_a_stop("policy = \"goodput\"\n");
 }
 
-TEST_F(MovedWork, ByTracesIsDealtOnceThroughALossAndAStop) {
+TEST_F(MovedWork, ByThePacesAloneIsDealtOnceThroughALossAndAStop) {
   train_through_a_loss_and_a_stop("policy = \"stigmergic\"\n");
 }
 

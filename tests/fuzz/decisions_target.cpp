@@ -42,12 +42,12 @@ constexpr std::array arbiters = {
     "policy = \"lb-bsp\"",
     "policy = \"omnilearn\"",
     "policy = \"goodput\"",
-    "policy = \"goodput\"\nsurprise = true",
+    "policy = \"goodput\"\nbalance = \"off\"",
     "policy = \"lb-bsp\"\nshadow = true",
     "policy = \"stigmergic\"",
     "policy = \"ppo\"\nmode = \"train\"",
-    "policy = \"ppo\"\nmode = \"infer\"\nsurprise = true",
-    "policy = \"ppo\"\nmode = \"infer\"\nreflex = true",
+    "policy = \"lb-bsp\"\nbalance = \"on\"",
+    "policy = \"ppo\"\nmode = \"infer\"\nbalance = \"off\"",
     "policy = \"ppo\"\nmode = \"train\"\nguard = false",
     "policy = \"ppo-add\"\nmode = \"train\"\nguard = false",
     "policy = \"ppo-simple\"\nmode = \"train\"",
@@ -241,8 +241,7 @@ public:
 
 private:
   std::uint64_t due_step(std::uint64_t window) const {
-    return policy::window_options_of(file_) ? cluster::decision_step_behind(window * window_steps, window_steps)
-                                            : cluster::decision_step((window - 1) * window_steps, window_steps);
+    return cluster::decision_step((window - 1) * window_steps, window_steps);
   }
 
   std::vector<messages::decision> decide_alone(const messages::shard_report& shard) {

@@ -90,9 +90,7 @@ void ring::begin_step(simulated_worker& worker) {
     return; // about to leave
   thread.step_in_flight = true;
   world_.checks.step_attempted(thread.state.steps + 1);
-  const auto window_steps = world_.file.arbitrator.window_steps;
-  if ((thread.state.steps + 1) % window_steps == cluster::settle_steps(window_steps))
-    thread.brought = worker.slot().held();
+  thread.brought = worker.slot().held();
   auto& seat = seat_of(worker.rank());
   if (!std::exchange(seat.begun, true))
     ++begun_;
@@ -132,18 +130,14 @@ void ring::complete_step_together() {
     waits_ = true;
     return;
   }
-  std::vector<session::boundary_row> rows;
-  const auto window_steps = world_.file.arbitrator.window_steps;
-  const bool agrees = (step_ + 1) % window_steps == cluster::settle_steps(window_steps);
+  std::vector<session::step_row> rows;
   ++step_;
   begun_ = 0;
   for (const auto rank : place_.members) {
     seat_of(rank).begun = false;
     const auto& thread = worker(rank).thread;
-    if (agrees)
-      rows.push_back(
-          {.held = thread.brought,
-           .request = thread.regroup ? session::boundary_request::regroup : session::boundary_request::none});
+    rows.push_back({.held = thread.brought,
+                    .request = thread.regroup ? session::step_request::regroup : session::step_request::none});
   }
   for (const auto rank : place_.members) {
     auto& one = worker(rank);
@@ -154,7 +148,7 @@ void ring::complete_step_together() {
   }
 }
 
-void ring::complete_step(simulated_worker& worker, const std::vector<session::boundary_row>& rows) {
+void ring::complete_step(simulated_worker& worker, const std::vector<session::step_row>& rows) {
   auto& thread = worker.thread;
   auto& state = thread.state;
   ++state.steps;
@@ -163,9 +157,7 @@ void ring::complete_step(simulated_worker& worker, const std::vector<session::bo
   world_.checks.step_completed(*this, worker);
   if (std::exchange(thread.first_step, false))
     worker.training_began();
-  session::agreement agreed;
-  if (!rows.empty())
-    agreed = session::agree(rows, state.last_applied, state.steps);
+  const auto agreed = session::agree(rows, state.last_applied, state.steps);
   const bool final = state.steps >= world_.total_steps;
   const auto window_steps = world_.file.arbitrator.window_steps;
   if (state.steps % window_steps == 0 || final)
@@ -183,7 +175,7 @@ void ring::complete_step(simulated_worker& worker, const std::vector<session::bo
     world_.write_checkpoint(state);
   if (final)
     return take_leave(worker, thread_ending::completed, "epochs completed");
-  if (agreed.request == session::boundary_request::regroup)
+  if (agreed.request == session::step_request::regroup)
     return take_leave(worker, thread_ending::regrouped, "regrouping");
   // Now and then something lies between two steps: an evaluation, a checkpoint.
   if (!world_.random.chance(0.1))

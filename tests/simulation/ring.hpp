@@ -88,7 +88,7 @@ private:
   void start();
   void begin_step(simulated_worker& worker);
   void complete_step_together();
-  void complete_step(simulated_worker& worker, const std::vector<session::boundary_row>& rows);
+  void complete_step(simulated_worker& worker, const std::vector<session::step_row>& rows);
   void close_window(simulated_worker& worker, bool final);
   void take_leave(simulated_worker& worker, thread_ending how, const std::string& reason);
   void peer_lost(std::uint32_t rank);

@@ -21,7 +21,7 @@ introduction introduction_of(std::uint32_t position) {
           .adaptive = true,
           .noise_interval = 7,
           .window_steps = 20,
-          .settle_steps = 3,
+          .balances = messages::balancing::shares,
           .has_agent = true,
           .rank = 5 - position,
           .workers = 6,
@@ -51,12 +51,12 @@ TEST(Introduction, ComesBackFromItsColumns) {
   EXPECT_TRUE(begun.adaptive);
   EXPECT_EQ(begun.noise_interval, 7U);
   EXPECT_EQ(begun.window_steps, 20U);
-  EXPECT_EQ(begun.settle_steps, 3U);
+  EXPECT_EQ(begun.balances, messages::balancing::shares);
 }
 
 TEST(Introduction, TellsWhatDoesNotFitTogether) {
   const std::vector<std::pair<std::string, std::function<void(introduction&)>>> cases = {
-      {"version of the library is 1 on member 0 and 2 on member 1", [](auto& of) { of.version = 2; }},
+      {"version of the library is 2 on member 0 and 3 on member 1", [](auto& of) { of.version = 3; }},
       {"number of members", [](auto& of) { of.members = 4; }},
       {"samples an epoch is 1000 on member 0 and 999 on member 1; all must train on the same data set",
        [](auto& of) { of.samples = 999; }},

@@ -15,7 +15,7 @@
 namespace dynamix::client {
 namespace {
 
-using session::boundary_request;
+using session::step_request;
 
 lockstep_options options_for(std::uint32_t position, std::vector<member_batch> members, std::uint64_t samples) {
   return {.position = position, .members = std::move(members), .samples = samples, .seed = 7};
@@ -181,9 +181,9 @@ private:
       }
       auto& steps = *steps_[member];
       const auto weight = static_cast<double>(steps.own_samples());
-      const auto row = steps.write_row(held_[member], boundary_request::none, true, weight, 1);
-      const auto numbers = encode(row);
-      rows.push_back(decode_step_row(numbers));
+      const auto row = steps.write_row(held_[member], step_request::none, weight, 1);
+      const auto numbers = session::encode(row);
+      rows.push_back(session::decode_step_row(numbers));
       dealt_step dealt;
       EXPECT_NE(steps.deal(dealt), deal_verdict::dealt);
     }
@@ -482,8 +482,8 @@ TEST(Lockstep, TellsMembersThatHaveNotTakenTheSameSteps) {
   other.start_epoch();
   deliver(one, 1);
   deliver(other, 2);
-  std::vector<step_row> rows = {one.write_row({}, boundary_request::none, false, 8, 1),
-                                other.write_row({}, boundary_request::none, false, 16, 1)};
+  std::vector<step_row> rows = {one.write_row({}, step_request::none, 8, 1),
+                                other.write_row({}, step_request::none, 16, 1)};
   session::agreement agreed;
   EXPECT_THAT(one.read_rows(rows, agreed), testing::HasSubstr("disagree about the samples of step 0"));
   rows[1].step = 3;
@@ -536,7 +536,7 @@ TEST(Lockstep, MeasuresTheNoiseOfASampleWhateverTheWeightsCount) {
         dealt_step dealt;
         each->deal(dealt);
         each->deliver();
-        rows.push_back(each->write_row({}, boundary_request::none, false, 8 * unit, 3));
+        rows.push_back(each->write_row({}, step_request::none, 8 * unit, 3));
       }
       session::agreement agreed;
       for (auto& each : steps) {
@@ -568,7 +568,7 @@ TEST(Lockstep, MeasuresTheNoiseOfWhatWasDeliveredWhenTheRowWasWritten) {
     std::vector<step_row> rows;
     for (auto& each : steps) {
       each->deliver();
-      rows.push_back(each->write_row({}, boundary_request::none, false, 8, measured ? 3 : NAN));
+      rows.push_back(each->write_row({}, step_request::none, 8, measured ? 3 : NAN));
       each->deliver();
     }
     session::agreement agreed;

@@ -25,7 +25,7 @@ constexpr std::uint64_t samples = 1000;
 constexpr int epochs = 4;
 constexpr std::uint32_t initial_batch = 16;
 constexpr std::uint32_t window_steps = 10;
-constexpr std::uint32_t settle_steps = 2;
+constexpr std::uint32_t settle_steps = 2; ///< behind a window, until the decision on it is due
 constexpr double learning_rate = 0.02;
 constexpr double momentum = 0.9;
 constexpr std::uint64_t seed = 7;
@@ -104,7 +104,6 @@ private:
                                          .rank = rank_,
                                          .workers = members,
                                          .window_steps = window_steps,
-                                         .settle_steps = settle_steps,
                                          .lowest_batch = 1,
                                          .highest_batch = 64,
                                          .initial_batch = initial_batch,
@@ -156,7 +155,6 @@ protected:
       loop.training.epochs = epochs;
       loop.batch.initial = initial_batch;
       loop.window_steps = window_steps;
-      loop.settle_steps = settle_steps;
       loop.seed = seed;
       for (std::uint64_t window = 1; window <= batches_by_window.size(); ++window)
         options[rank].arrivals[window] = {decision_on(window, rank)};

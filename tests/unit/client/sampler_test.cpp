@@ -128,6 +128,19 @@ TEST(Sampler, ShufflesEachEpochAndSeedDifferently) {
 TEST(Lockstep, KnowsTheNextSamplesWhereNoBatchSizeChanges) {
   const std::vector<member_batch> two = {{.initial = 8}, {.initial = 5}};
   lockstep steps({.position = 1, .members = two, .samples = 100, .seed = 7});
+  // Both members have been decided on, from the next step on that nobody has dealt.
+  auto decide = [&, window = std::uint64_t{0}](std::uint32_t first, std::uint32_t second) mutable {
+    ++window;
+    const auto holding = [&](std::uint32_t batch) {
+      return std::array<messages::decision, 2>{messages::decision{.key = {1, window}, .batch = batch}};
+    };
+    auto other = steps.write_row(holding(second), session::step_request::none, 1, 0);
+    std::vector<step_row> rows{other, other};
+    rows[0].held = holding(first);
+    session::agreement agreed;
+    EXPECT_EQ(steps.read_rows(rows, agreed), "");
+    EXPECT_TRUE(agreed.key);
+  };
   for (int epoch = 0; epoch < 2; ++epoch) {
     steps.start_epoch();
     std::vector<std::uint32_t> likely;
@@ -140,12 +153,13 @@ TEST(Lockstep, KnowsTheNextSamplesWhereNoBatchSizeChanges) {
       likely.assign(steps.likely_samples().begin(), steps.likely_samples().end());
       EXPECT_EQ(likely.empty(), dealt.ends_epoch);
       steps.deliver();
+      if (step == 3)
+        decide(4, 6);
+      if (dealt.ends_epoch)
+        decide(8, 5);
       steps.rate(0);
       steps.complete(false);
-      if (step == 3)
-        steps.shift({4, 6});
     }
-    steps.shift({8, 5});
   }
 }
 

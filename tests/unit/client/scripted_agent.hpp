@@ -147,7 +147,6 @@ inline messages::client_welcome welcome_example(std::uint32_t rank = 0) {
           .rank = rank,
           .workers = 2,
           .window_steps = 10,
-          .settle_steps = 2,
           .lowest_batch = 4,
           .highest_batch = 64,
           .initial_batch = 16,

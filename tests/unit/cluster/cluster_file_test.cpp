@@ -157,31 +157,20 @@ TEST(ClusterFile, KnowsWhereEachValueStands) {
   EXPECT_EQ(to_string(error_at(file, "batch.lowest", "is odd")), "pair.toml: is odd");
 }
 
-TEST(ClusterFile, HasWorkersChooseAtEveryStepWhereEachSeemsToHaveAMachineOfItsOwn) {
-  const auto hosts = [](const std::string& first, const std::string& second, const std::string& more = "") {
-    auto text = pair;
-    text.replace(text.find("port = 7401"), 0, "address = \"" + first + "\"\n");
-    text.replace(text.find("port = 7402"), 0, "address = \"" + second + "\"\n");
-    return parsed(text + more);
-  };
-  EXPECT_FALSE(parsed(pair).reflexes()) << "both on loopback";
-  EXPECT_TRUE(hosts("10.0.0.1", "10.0.0.2").reflexes());
-  EXPECT_FALSE(hosts("10.0.0.1", "10.0.0.1").reflexes()) << "they share a machine";
-  EXPECT_FALSE(hosts("127.0.0.1", "127.0.0.2").reflexes()) << "so they do here";
-  EXPECT_FALSE(hosts("10.0.0.1", "10.0.0.2", "[arbitrator]\nreflex = false\n").reflexes());
-  EXPECT_TRUE(hosts("10.0.0.1", "10.0.0.1", "[arbitrator]\nreflex = true\n").reflexes());
-  EXPECT_FALSE(hosts("10.0.0.1", "10.0.0.2", "[arbitrator]\nsurprise = true\n").reflexes()) << "one of the two";
-  EXPECT_FALSE(hosts("10.0.0.1", "10.0.0.2", "[arbitrator]\ntopology = \"tree\"\n").reflexes());
-  EXPECT_FALSE(hosts("10.0.0.1", "10.0.0.2", "[arbitrator]\npolicy = \"goodput\"\n").reflexes());
-  EXPECT_FALSE(parsed("[cluster]\nname = \"open\"\nmembership = \"open\"\nworkers_max = 4\n[[host]]\nname = \"hub\"\n"
-                      "port = 7400\naddress = \"10.0.0.1\"\nroles = [\"arbitrator\"]\n")
-                   .reflexes())
-      << "nothing is known of workers to come";
-  EXPECT_EQ(hosts("10.0.0.1", "10.0.0.2").digest(),
-            hosts("10.0.0.1", "10.0.0.2", "[arbitrator]\nreflex = true\n").digest())
-      << "what runs counts";
-  EXPECT_NE(hosts("10.0.0.1", "10.0.0.2").digest(),
-            hosts("10.0.0.1", "10.0.0.2", "[arbitrator]\nreflex = false\n").digest());
+TEST(ClusterFile, HasWorkersShareByTheirPacesWhereAPolicyChoosesTheGlobalBatch) {
+  const auto of = [](const std::string& arbitrator) { return parsed(pair + "[arbitrator]\n" + arbitrator); };
+  EXPECT_TRUE(parsed(pair).balances());
+  EXPECT_TRUE(of("policy = \"goodput\"\n").balances());
+  EXPECT_TRUE(of("policy = \"stigmergic\"\n").balances());
+  for (const char* decided : {"static", "lb-bsp", "omnilearn", "ppo-add", "ppo-simple"}) {
+    const auto policy = "policy = \"" + std::string(decided) + "\"\n";
+    EXPECT_FALSE(of(policy).balances()) << decided;
+    EXPECT_TRUE(of(policy + "balance = \"on\"\n").balances()) << decided;
+  }
+  EXPECT_FALSE(of("balance = \"off\"\n").balances());
+  EXPECT_FALSE(of("balance = \"on\"\nshadow = true\n").balances()) << "nothing changes a batch size there";
+  EXPECT_EQ(parsed(pair).digest(), of("balance = \"on\"\n").digest()) << "what runs counts";
+  EXPECT_NE(parsed(pair).digest(), of("balance = \"off\"\n").digest());
 }
 
 TEST(ClusterDigest, IgnoresCommentsOrderAndSpelledOutDefaults) {

@@ -99,8 +99,8 @@ window_explanation moved(const char* policy) {
   auto rows = sample_rows();
   std::get<ledger::start>(rows[0].entry).policy = policy;
   auto& workers = std::get<ledger::window>(rows[2].entry).workers;
-  workers[0].report.reflex = {.moves = 3, .moved_samples = 41.6};
-  workers[1].report.reflex = {.moves = 3, .moved_samples = -41.6, .changes = 1, .newest_change = 3.02};
+  workers[0].report.balance = {.moves = 3, .moved_samples = 41.6};
+  workers[1].report.balance = {.moves = 3, .moved_samples = -41.6, .changes = 1, .newest_change = 3.02};
   std::string error;
   return explain(rows, 1, "ben", error);
 }
@@ -108,50 +108,28 @@ window_explanation moved(const char* policy) {
 TEST(Explanation, TellsWhoMovedWorkToWhomAndWhy) {
   const auto text = to_text(moved("ppo"));
   EXPECT_THAT(text,
-              HasSubstr("Traces changed batch sizes after 3 steps: more samples for ada (42), fewer for ben (42).\n"
+              HasSubstr("The workers moved samples after 3 steps: more samples for ada (42), fewer for ben (42).\n"
                         "Why: ben found its speed changed: a step then took 3.02 times as long as before.\n"));
   EXPECT_THAT(
       text,
       HasSubstr(
-          "  Traces changed batch sizes after 3 steps of the window: it computed 42 samples less than with the batch "
+          "  The workers moved samples after 3 steps of the window: it computed 42 samples less than with the batch "
           "size that the window before ended with.\n"));
 }
 
-TEST(Explanation, TellsThatWorkersWhoGoByTracesDecideThemselves) {
+TEST(Explanation, TellsThatNobodyDecidesWhereWorkersChoose) {
   const auto text = to_text(moved("stigmergic"));
-  EXPECT_THAT(text, HasSubstr("Window 1 of cluster pair, where workers go by traces and nobody decides (term 1, "));
+  EXPECT_THAT(text, HasSubstr("Window 1 of cluster pair, where workers share by their paces and nobody decides (term 1, "));
   EXPECT_THAT(text,
-              HasSubstr("Traces changed batch sizes after 3 steps: more samples for ada (42), fewer for ben (42).\n"
+              HasSubstr("The workers moved samples after 3 steps: more samples for ada (42), fewer for ben (42).\n"
                         "Why: ben found its speed changed: a step then took 3.02 times as long as before.\n"));
   EXPECT_THAT(text,
               HasSubstr("it computed 42 samples less than with the batch size that the window before ended with."));
   EXPECT_THAT(text,
-              HasSubstr("  It chooses its batch size itself at every step, by its own times and the traces of all; "
+              HasSubstr("  The workers choose at every step, by what all say of their paces; "
                         "39 stood at the window's end.\n"));
   for (const char* wrong : {"than decided", "It chose", "Predicted", "came into force"})
     EXPECT_THAT(text, Not(HasSubstr(wrong)));
-}
-
-TEST(Explanation, TellsWhyAWindowClosed) {
-  const auto closed = [](policy::window_end end, const messages::reflex_statistics& of_ben = {}) {
-    auto rows = sample_rows();
-    auto& window = std::get<ledger::window>(rows[2].entry);
-    window.closed = end;
-    for (auto& worker : window.workers)
-      worker.report.training.steps = 4;
-    window.workers[1].report.reflex = of_ben;
-    std::string error;
-    return explain(rows, 1, "ben", error);
-  };
-  const auto surprised = closed(policy::window_end::surprise, {.changes = 1, .newest_change = 3.02});
-  EXPECT_THAT(to_text(surprised),
-              HasSubstr("It closed by surprise after 4 steps.\n"
-                        "Why: ben found its speed changed: a step then took 3.02 times as long as before.\n"));
-  EXPECT_EQ(nlohmann::json::parse(to_json(surprised))[0]["closed"], "surprise");
-  EXPECT_THAT(to_text(closed(policy::window_end::overdue)), HasSubstr("It closed by time after 4 steps.\n"));
-  EXPECT_THAT(to_text(closed(policy::window_end::counted)), HasSubstr("It closed, as counted, after 4 steps.\n"));
-  for (const auto end : {policy::window_end::last, policy::window_end::none})
-    EXPECT_THAT(to_text(closed(end)), Not(HasSubstr("It closed")));
 }
 
 TEST(Explanation, NamesTheActionsOfAPolicyThatVotes) {

@@ -28,8 +28,8 @@ messages::shard_report window_of(const std::vector<std::uint64_t>& first_steps) 
   return shard;
 }
 
-agreed_steps agree(const messages::shard_report& shard, window_length length = window_length::counted) {
-  return agree_on_steps(shard, window_steps, length);
+agreed_steps agree(const messages::shard_report& shard) {
+  return agree_on_steps(shard, window_steps);
 }
 
 TEST(AgreedSteps, AreThoseThatAllSay) {
@@ -37,19 +37,16 @@ TEST(AgreedSteps, AreThoseThatAllSay) {
   EXPECT_EQ(agreed.due_step, cluster::decision_step(80, window_steps));
   EXPECT_EQ(agreed.end_step, 100U);
   EXPECT_THAT(agreed.doubted, IsEmpty());
-  EXPECT_EQ(agree(window_of({80, 80}), window_length::varying).due_step, 102U);
 }
 
 TEST(AgreedSteps, AreThoseOfTheOthersWhereOneIsFarAhead) {
   const std::uint64_t far = 1ULL << 40;
-  for (const auto length : {window_length::counted, window_length::varying}) {
-    const auto agreed = agree(window_of({80, far, 80}), length);
-    EXPECT_EQ(agreed.due_step, 102U);
-    EXPECT_EQ(agreed.end_step, 100U);
-    EXPECT_THAT(agreed.doubted, ElementsAre(Field(&doubted_steps::rank, 1U)));
-    EXPECT_EQ(agreed.doubted[0].host, "w1");
-    EXPECT_THAT(agreed.doubted[0].reason, HasSubstr("went from step 1099511627776"));
-  }
+  const auto agreed = agree(window_of({80, far, 80}));
+  EXPECT_EQ(agreed.due_step, 102U);
+  EXPECT_EQ(agreed.end_step, 100U);
+  EXPECT_THAT(agreed.doubted, ElementsAre(Field(&doubted_steps::rank, 1U)));
+  EXPECT_EQ(agreed.doubted[0].host, "w1");
+  EXPECT_THAT(agreed.doubted[0].reason, HasSubstr("went from step 1099511627776"));
 }
 
 TEST(AgreedSteps, GoByTheWindowsNumberWhereTwoDiffer) {
@@ -92,8 +89,7 @@ TEST(AgreedSteps, AreAStepForAnyNumbers) {
     shard.window = generator() >> (generator() % 64);
     for (auto& report : shard.reports)
       report.window = generator() % 2 == 0 ? shard.window : generator();
-    for (const auto length : {window_length::counted, window_length::varying})
-      ASSERT_LE(agree(shard, length).due_step, messages::max_counter);
+    ASSERT_LE(agree(shard).due_step, messages::max_counter);
   }
   EXPECT_EQ(agree({}).due_step, 0U);
 }

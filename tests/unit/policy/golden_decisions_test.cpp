@@ -47,6 +47,7 @@ cluster::cluster_file file_of(const recorded_run& run) {
   file.arbitrator.mode = run.mode;
   file.arbitrator.guard = run.guard;
   file.arbitrator.shadow = run.shadow;
+  file.arbitrator.balance = cluster::balance_kind::off;
   file.arbitrator.trajectory_kib = 6;
   file.hosts.push_back({.name = "hub", .port = 1, .roles = {cluster::role::arbitrator}});
   for (std::uint32_t rank = 0; rank < workers; ++rank)

@@ -31,6 +31,7 @@ public:
   static cluster::cluster_file make_file() {
     cluster::cluster_file file;
     file.batch = limits;
+    file.arbitrator.balance = cluster::balance_kind::off; // what is decided is in force, share by share
     return file;
   }
 

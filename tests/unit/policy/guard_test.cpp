@@ -177,56 +177,16 @@ TEST_F(Guard, WithoutANoiseScaleComparesSplitsAndStopsGrowth) {
   EXPECT_EQ(review(wants({176, 88}), best(), seen, rules, {}).intervention, "");
 }
 
-TEST_F(Guard, ComparesWhatComesOfWishesWhereWorkersChoose) {
-  ASSERT_EQ(ask({64, 64}).intervention, "slower than goodput") << "as batch sizes";
-  rules.wishes = true;
+TEST_F(Guard, ComparesGlobalBatchesAloneWhereWorkersShareByTheirPaces) {
+  const auto total = measured.judge(best()).total;
+  const auto uneven = batches{8, static_cast<std::uint32_t>(total) - 8};
+  ASSERT_EQ(ask(uneven).intervention, "slower than goodput") << "as shares";
+  rules.balanced = true;
   memory = {};
-  const auto near = ask({64, 64});
-  EXPECT_EQ(near.intervention, "");
-  // 192 samples in 12.8 + 5 ms run on; a tenth of the way to the plan's some 250 makes it 205 in 13.7 + 5 ms.
-  EXPECT_THAT(near.view, HasSubstr("what comes of the policy's wish promises 10719 useful samples/s, 1.5 % less"));
-  const auto far = ask({8, 8});
-  EXPECT_EQ(far.intervention, "slower than goodput") << "a tenth of it is too much";
-  EXPECT_THAT(far.reason, HasSubstr("what comes of the policy's wish"));
+  EXPECT_EQ(ask(uneven).intervention, "") << "the same global batch";
+  EXPECT_EQ(ask({8, 8}).intervention, "slower than goodput");
   memory = {};
   EXPECT_EQ(ask({7, 64}).intervention, "not a valid choice");
-}
-
-TEST_F(Guard, CountsAWishThatIsHeededAlreadyOnce) {
-  rules.wishes = true;
-  const batches wish{200, 100};
-  const auto moved_by = [&](const batch_plan& plan, double shift) {
-    return measured.within(measured.judge(plan.batches).level_seconds * std::exp(shift));
-  };
-  const auto promise_of = [&](const batch_plan& plan) {
-    return HasSubstr("wish promises " + std::to_string(std::lround(measured.judge(plan.batches).goodput)) + " useful");
-  };
-  const auto before = measured.judge({96, 48});
-  run_window(before.batches);
-  const double shift = wish_shift(std::log(300.0 / 144));
-  const auto heeded = moved_by(before, shift);
-  EXPECT_THAT(ask(wish).view, promise_of(heeded));
-
-  run_window(heeded.batches);
-  for (auto& report : shard.reports)
-    report.decision = {.term = 1, .window = window - 1};
-  const double more = wish_shift(std::log(300.0 / static_cast<double>(heeded.total)) + shift) - shift;
-  ASSERT_LT(std::abs(more), 0.1 * shift);
-  EXPECT_THAT(ask(wish).view, promise_of(moved_by(heeded, more)));
-  memory = {}; // what the workers heed is not known: it is taken for nothing
-  const double anew = wish_shift(std::log(300.0 / static_cast<double>(heeded.total)));
-  ASSERT_GT(anew, 0.5 * shift);
-  EXPECT_THAT(ask(wish).view, promise_of(moved_by(heeded, anew)));
-}
-
-TEST_F(Guard, LetsEveryValidWishStandThatMovesNothing) {
-  measured = measured_cluster(limits);
-  run_window({128, 128}, 1, false);
-  run_window({64, 64}, 1, false);
-  rules.wishes = true;
-  EXPECT_EQ(ask({256, 256}).intervention, "");
-  EXPECT_EQ(ask({8, 256}).intervention, "");
-  EXPECT_EQ(ask({8, 257}).intervention, "not a valid choice");
 }
 
 /// The range of training is [-1, 1] for every field, of which [-1.3, 1.3] counts as inside.
@@ -265,15 +225,10 @@ TEST_F(GuardOfStates, StepsInWhereTwoEntriesLieOutsideTheTraining) {
   EXPECT_EQ(ask_in_this_state().intervention, "") << "not known";
 }
 
-TEST_F(GuardOfStates, SpeaksAgainstWishesOnlyWhereSomethingComesOfThem) {
+TEST_F(GuardOfStates, SpeaksAgainstAChoiceOnlyWhereItGivesSomethingAwayAndWorkersShareByTheirPaces) {
   at("relative_rtt") = at("batch_spread") = 2;
-  rules.wishes = true;
+  rules.balanced = true;
   EXPECT_EQ(ask_in_this_state().intervention, "");
-  auto choices = wants({64, 64}); // gives away 1.5 %
-  choices[1].state = state;
-  EXPECT_EQ(ask(choices).intervention, "");
-  rules.margin = 0.02;
-  EXPECT_EQ(ask(choices).intervention, "state outside training");
 }
 
 TEST_F(GuardOfStates, DoesNotCountMaskedGroups) {
@@ -301,6 +256,7 @@ TEST_F(GuardOfStates, CountsAGroupThatWasMaskedInTraining) {
 testing::measured_controller make_guarded_script(testing::scripted_controller::script script) {
   cluster::cluster_file file;
   file.batch = limits;
+  file.arbitrator.balance = cluster::balance_kind::off; // shares are part of a choice
   return {make_guarded(std::make_unique<testing::scripted_controller>(std::move(script)), file, {}), limits};
 }
 

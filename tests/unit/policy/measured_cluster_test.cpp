@@ -228,7 +228,7 @@ TEST(MeasuredCluster, StaysFiniteWhateverAWorkerReportsAmongOthers) {
       auto shard = shard_of(window, {0.01, 0.02, 0.03}, 0.01, 100);
       auto& training = shard.reports[1].training;
       training.compute_seconds = training.exchange_seconds = training.iteration_seconds = training.noise_scale = lie;
-      shard.reports[1].reflex.pace_change = lie;
+      shard.reports[1].balance.pace_change = lie;
       measured.measure(shard);
       EXPECT_TRUE(std::isfinite(measured.progress())) << lie;
       EXPECT_TRUE(std::isfinite(measured.surprise(1))) << lie;
@@ -286,7 +286,7 @@ measured_cluster with_stragglers(double pace_told, std::optional<std::size_t> st
     auto shard = shard_of(window, seconds, 0, 4000);
     shard.reports[8].batch = limits.lowest;
     for (auto& report : shard.reports)
-      report.reflex.pace_change = pace_told;
+      report.balance.pace_change = pace_told;
     measured.measure(shard);
   }
   return measured;

@@ -15,20 +15,8 @@ messages::decision decision(std::uint64_t window, std::uint32_t batch, std::uint
   return {.key = {1, window}, .batch = batch, .first_step = first_step};
 }
 
-boundary_row row(messages::decision newest, messages::decision older = {},
-                 boundary_request request = boundary_request::none) {
+step_row row(messages::decision newest, messages::decision older = {}, step_request request = step_request::none) {
   return {.held = {newest, older}, .request = request};
-}
-
-TEST(Agreement, SurvivesTheWayThroughACollective) {
-  const auto before = row(decision(7, 1U << 20, 1'000'000'000'000), decision(6, 32, 3), boundary_request::regroup);
-  const auto after = decode_row(encode(before));
-  for (std::size_t i = 0; i < 2; ++i) {
-    EXPECT_EQ(after.held[i].key, before.held[i].key);
-    EXPECT_EQ(after.held[i].batch, before.held[i].batch);
-    EXPECT_EQ(after.held[i].first_step, before.held[i].first_step);
-  }
-  EXPECT_EQ(after.request, boundary_request::regroup);
 }
 
 TEST(Agreement, PicksTheNewestThatAllHold) {
@@ -65,19 +53,11 @@ TEST(Agreement, NeverLeavesEverybodyWithoutASample) {
 }
 
 TEST(Agreement, DoesWhatTheStrongestRequestAsksFor) {
-  const auto asking = [](boundary_request request) { return row({}, {}, request); };
-  using enum boundary_request;
+  const auto asking = [](step_request request) { return row({}, {}, request); };
+  using enum step_request;
   EXPECT_EQ(agree(std::vector{asking(none), asking(none)}, {}, 10).request, none);
   EXPECT_EQ(agree(std::vector{asking(none), asking(regroup)}, {}, 10).request, regroup);
   EXPECT_EQ(agree(std::vector{asking(stop), asking(regroup), asking(none)}, {}, 10).request, stop);
-}
-
-TEST(Agreement, TakesAnUnknownRequestOfAPeerForTheStrongestItKnows) {
-  auto numbers = encode(row({}));
-  numbers[8] = 77;
-  EXPECT_EQ(decode_row(numbers).request, boundary_request::stop);
-  numbers[8] = -1;
-  EXPECT_EQ(decode_row(numbers).request, boundary_request::none);
 }
 
 /// A cluster without threads: an arbitrator decides on every window, and its decisions reach the workers late, twice,
@@ -97,9 +77,9 @@ public:
       if (random_.below(15) == 0)
         enter(generation_ + 1);
       deliver(window, 0);
-      std::vector<boundary_row> rows;
+      std::vector<step_row> rows;
       for (const auto& slot : slots_)
-        rows.push_back({.held = slot->held(), .request = boundary_request::none});
+        rows.push_back({.held = slot->held(), .request = step_request::none});
       deliver(window, 1); // while the rows are on their way
       apply(rows, window * window_steps);
       decide(window);
@@ -159,7 +139,7 @@ private:
     });
   }
 
-  void apply(const std::vector<boundary_row>& rows, std::uint64_t step) {
+  void apply(const std::vector<step_row>& rows, std::uint64_t step) {
     for (std::uint32_t rank = 0; rank < workers_; ++rank) {
       const auto agreed = agree(rows, last_[rank], step);
       if (!agreed.key)

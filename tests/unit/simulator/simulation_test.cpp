@@ -273,7 +273,7 @@ TEST(Simulation, IsFastestUnderTheOracle) {
     EXPECT_LT(best, 1.001 * seconds_under(rival));
 }
 
-TEST(Simulation, MovesWorkWithinAWindowWherePpoActsOnTraces) {
+TEST(Simulation, MovesWorkWithinAWindowWhereWorkersShareByTheirPaces) {
   auto what = quiet_scenario(4);
   what.file.arbitrator.policy = cluster::policy_kind::ppo;
   what.file.arbitrator.window_steps = 10;
@@ -281,50 +281,42 @@ TEST(Simulation, MovesWorkWithinAWindowWherePpoActsOnTraces) {
   what.file.simulation.slow_seconds = 0.5;
   what.file.simulation.slow_factor = 6;
   what.file.training.target_accuracy = 0.6;
-  const auto seconds = [&](bool reflex) {
-    what.file.arbitrator.reflex = reflex;
+  const auto seconds = [&](cluster::balance_kind balance) {
+    what.file.arbitrator.balance = balance;
     simulation run(what, std::vector<std::uint8_t>{}, 1);
     while (run.advance()) {
     }
     EXPECT_GT(run.result().seconds_to_target, 0);
     return run.result().seconds_to_target;
   };
-  EXPECT_LT(seconds(true), seconds(false));
+  EXPECT_LT(seconds(cluster::balance_kind::on), seconds(cluster::balance_kind::off));
 }
 
-TEST(Simulation, HearsAWishWhereTrainingDoes) {
+TEST(Simulation, HasTheGlobalBatchOfADecisionFromTheStepOnThatTrainingHas) {
   auto what = quiet_scenario(2);
-  what.file.arbitrator.policy = cluster::policy_kind::ppo;
-  what.file.arbitrator.reflex = true;
+  what.file.arbitrator.balance = cluster::balance_kind::on;
   what.file.arbitrator.window_steps = 10;
-  // What the first worker sees of the global batch, from the second step on.
-  const auto seen_under = [&](scripted::script wish) {
-    auto run = scripted_run(what, std::move(wish));
-    std::vector<float> seen;
-    run.learn_traces(
-        [&](std::size_t worker, const policy::trace_view& view) {
-          if (worker == 0)
-            seen.push_back(view[16]);
-          return policy::hand_action;
-        },
-        {});
-    for (int window = 0; window < 3; ++window)
+  const auto samples_under = [&](scripted::script decide) {
+    auto run = scripted_run(what, std::move(decide));
+    std::vector<std::uint64_t> samples;
+    for (int window = 0; window < 2; ++window) {
       EXPECT_TRUE(run.advance());
-    return seen;
+      samples.push_back(run.world().samples());
+    }
+    return samples;
   };
-  const auto same = seen_under(keep);
-  const auto more = seen_under([](const messages::window_report& report, std::uint32_t) { return 8 * report.batch; });
-  ASSERT_EQ(same.size(), more.size());
-  const auto first = std::ranges::mismatch(same, more).in1 - same.begin() + 1;
-  // The decision on the first window is agreed at the end of step 11, counted from 0. Traces were laid before: those of
-  // step 12 are the first that heed it, and the batch sizes of step 13 the first that they name.
-  EXPECT_EQ(first, 13);
+  const auto same = samples_under(keep);
+  const auto twice =
+      samples_under([](const messages::window_report& report, std::uint32_t) { return 2 * report.batch; });
+  EXPECT_EQ(twice[0], same[0]);
+  const auto step = same[0] / 10;
+  EXPECT_EQ(twice[1] - same[1], 8 * step)
+      << "the decision on the first window holds from the third step of the next on";
 }
 
-TEST(Simulation, DealsWithHostsThatComeAndGoWherePpoActsOnTraces) {
+TEST(Simulation, DealsWithHostsThatComeAndGoWhereWorkersShareByTheirPaces) {
   auto what = quiet_scenario(3);
   what.file.arbitrator.policy = cluster::policy_kind::ppo;
-  what.file.arbitrator.reflex = true;
   worker(what, 1).leave_at_seconds = 1;
   worker(what, 2).join_at_seconds = 2;
   simulation run(what, std::vector<std::uint8_t>{}, 1);

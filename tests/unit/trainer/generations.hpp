@@ -67,13 +67,13 @@ public:
       throw died();
   }
   void checkpoint_written(const std::string&, std::uint64_t step) override { checkpoints.push_back(step); }
-  boundary_request request() override { return newest_step >= regroups_after_step ? wanted : boundary_request::none; }
+  step_request request() override { return newest_step >= regroups_after_step ? wanted : step_request::none; }
 
   static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t dies_after_step = never;
   std::uint64_t interrupted_after_step = never;
   std::uint64_t regroups_after_step = never;
-  boundary_request wanted = boundary_request::regroup;
+  step_request wanted = step_request::regroup;
   bool dies_when_evaluated = false;
 
   exchange::interruption stop;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
 #include <chrono>
 #include <future>
 #include <mutex>
@@ -149,11 +150,11 @@ TEST(GradientReducer, SendsTheLargestNumbersAndAddsTheRestToTheNextStep) {
       gradient_reducer reducer({parameter}, *peers, time, 1 << 20, {}, 2, 0.1);
       auto total = torch::zeros({count});
       for (int step = 0; step < 20; ++step) {
-        reducer.begin(1, [&] { return std::vector<float>{static_cast<float>(rank)}; });
+        reducer.begin(1, [&] { return std::vector<std::int64_t>{rank, -1}; });
         (parameter.sum() * (1.0 + rank)).backward();
         const auto result = reducer.finish();
         EXPECT_EQ(result.global_batch, 2U);
-        EXPECT_EQ(result.slots.size(), 4U);
+        EXPECT_EQ(result.rows, (std::vector<std::int64_t>{0, -1, 1, -1}));
         EXPECT_EQ(torch::count_nonzero(parameter.grad()).item<std::int64_t>(),
                   how == exchange::form::none ? count : count / 10)
             << "what is summed whole anyway is not thinned";
@@ -223,7 +224,7 @@ TEST(GradientReducer, SumsTheSameByWayOfADevicesMemory) {
                                  by_device ? std::make_unique<device_copies>(torch::kCPU) : nullptr);
         for (int step = 0; step < 4; ++step) {
           const std::uint32_t batch = step == 2 && rank == 1 ? 0 : 8; // in two parts
-          reducer.begin(batch, [&] { return std::vector<float>{1.5F, static_cast<float>(rank)}; });
+          reducer.begin(batch, [&] { return std::vector<std::int64_t>{15, rank}; });
           for (std::int64_t part = 0; part < 2 && batch > 0; ++part) {
             reducer.accumulate(part == 0);
             const auto chosen = torch::arange(4) * (part + 1) + 3 * step + static_cast<std::int64_t>(rank);
@@ -234,7 +235,7 @@ TEST(GradientReducer, SumsTheSameByWayOfADevicesMemory) {
           }
           reducer.send();
           const auto result = reducer.finish();
-          EXPECT_EQ(result.slots, (std::vector<float>{1.5F, 0, 1.5F, 1}));
+          EXPECT_EQ(result.rows, (std::vector<std::int64_t>{15, 0, 15, 1}));
           if (rank == 0) {
             for (const auto& parameter : {rows_of, unreached, dense})
               gradients.at(by_device ? 1 : 0).push_back(parameter.grad().clone());
@@ -271,37 +272,40 @@ TEST(GradientReducer, LeavesAModelThatOutlivesItAlone) {
 }
 
 /// The ring cuts a longer bucket elsewhere, so gradients may round otherwise, but to the same bits on all ranks.
-TEST(Slots, AreWhatEachRankFilledInBitForBitOnAllRanks) {
+TEST(Rows, AreWhatEachRankFilledInBitForBitOnAllRanks) {
   const std::vector<std::uint32_t> batches{5, 0, 9, 2};
-  constexpr std::size_t slot_floats = 3;
-  std::vector<std::vector<float>> read(batches.size());
+  constexpr std::size_t columns = 3;
+  std::vector<std::vector<std::int64_t>> read(batches.size());
   std::vector<torch::Tensor> gradients(batches.size());
   std::vector<torch::Tensor> without(batches.size());
   const auto value = [](std::uint32_t rank, std::size_t at, int step) {
-    return at == 0 ? -1.0F / static_cast<float>(3 + rank) : static_cast<float>(rank + at * 1e-7) * step;
+    if (rank == 3)
+      return std::int64_t{0}; // it has nothing to tell
+    return at == 0 ? INT64_MIN + rank : at == 1 ? INT64_MAX - step : std::bit_cast<std::int64_t>(-1.0 / (3 + rank));
   };
-  for (const bool with_slots : {false, true})
+  for (const bool with_rows : {false, true})
     exchange::run_ranks(4, [&](std::uint32_t rank, exchange::group& peers) {
       auto own = make_problem(16, torch::kFloat32);
       steady_clock time;
-      gradient_reducer reducer(own.model->parameters(), peers, time, 256, {}, with_slots ? slot_floats : 0);
+      gradient_reducer reducer(own.model->parameters(), peers, time, 256, {}, with_rows ? columns : 0);
       const auto first = std::accumulate(batches.begin(), batches.begin() + rank, std::int64_t{0});
       for (int step = 1; step <= 3; ++step) {
-        std::vector<float> slot;
-        for (std::size_t i = 0; with_slots && rank != 3 && i < slot_floats; ++i)
-          slot.push_back(value(rank, i, step)); // rank 3 has nothing to tell
+        std::vector<std::int64_t> row;
+        for (std::size_t i = 0; with_rows && i < columns; ++i)
+          row.push_back(value(rank, i, step));
         int asked = 0;
-        reducer.begin(batches[rank], [&] { return ++asked, slot; });
+        reducer.begin(
+            batches[rank], rank == 3 ? row_source{} : [&] { return ++asked, row; });
         if (batches[rank] > 0)
           loss_sum(own, first, batches[rank]).backward();
         const auto result = reducer.finish();
-        EXPECT_EQ(asked, with_slots ? 1 : 0);
-        EXPECT_EQ(result.slots.size(), with_slots ? 4 * slot_floats : 0);
-        read[rank] = result.slots;
-        for (std::size_t i = 0; i < result.slots.size(); ++i)
-          EXPECT_EQ(result.slots[i], i < 9 ? value(static_cast<std::uint32_t>(i / 3), i % 3, step) : 0);
+        EXPECT_EQ(asked, with_rows && rank != 3 ? 1 : 0);
+        EXPECT_EQ(result.rows.size(), with_rows ? 4 * columns : 0);
+        read[rank] = result.rows;
+        for (std::size_t i = 0; i < result.rows.size(); ++i)
+          EXPECT_EQ(result.rows[i], value(static_cast<std::uint32_t>(i / columns), i % columns, step));
       }
-      (with_slots ? gradients : without)[rank] = flat_gradient(own.model).clone();
+      (with_rows ? gradients : without)[rank] = flat_gradient(own.model).clone();
     });
   for (std::size_t rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(read[rank], read[0]);
@@ -311,18 +315,18 @@ TEST(Slots, AreWhatEachRankFilledInBitForBitOnAllRanks) {
 }
 
 /// A worker that is busy after its backward, or sleeps as an emulated slow host does, keeps nobody waiting.
-TEST(Slots, GoWithTheLastGradientsAndWaitForNothingElse) {
+TEST(Rows, GoWithTheLastGradientsAndWaitForNothingElse) {
   std::promise<void> others_done;
   exchange::run_ranks(2, [&](std::uint32_t rank, exchange::group& peers) {
     auto own = make_problem(8, torch::kFloat32);
     steady_clock time;
     gradient_reducer reducer(own.model->parameters(), peers, time, 256, {}, 1);
-    reducer.begin(4, [&] { return std::vector<float>{1.0F + static_cast<float>(rank)}; });
+    reducer.begin(4, [&] { return std::vector<std::int64_t>{1 + rank}; });
     loss_sum(own, 4 * rank, 4).backward();
     if (rank == 1) {
       EXPECT_EQ(others_done.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
     }
-    EXPECT_EQ(reducer.finish().slots, (std::vector<float>{1, 2}));
+    EXPECT_EQ(reducer.finish().rows, (std::vector<std::int64_t>{1, 2}));
     if (rank == 0)
       others_done.set_value();
   });

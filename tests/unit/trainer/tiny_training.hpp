@@ -72,9 +72,9 @@ public:
   void evaluated(const messages::evaluation_report& report) override { evaluations.push_back(report); }
   void checkpoint_written(const std::string& path, std::uint64_t step) override { checkpoints[step] = path; }
   void step_completed(std::uint64_t) override {}
-  boundary_request request() override {
+  step_request request() override {
     const bool stops = stop_after_windows > 0 && windows.size() >= stop_after_windows;
-    return stops ? boundary_request::stop : boundary_request::none;
+    return stops ? step_request::stop : step_request::none;
   }
 
   std::size_t stop_after_windows = 0; ///< 0: never

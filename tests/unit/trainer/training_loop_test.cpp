@@ -24,7 +24,7 @@ std::vector<rank_options> four_ranks(std::uint32_t window_steps) {
   for (std::uint64_t window = 1; window <= batches_by_window.size(); ++window)
     for (std::uint32_t rank = 0; rank < 4; ++rank)
       options[rank].arrivals[window + random.below(3)].push_back(
-          decide(window, rank, batches_by_window[window - 1][rank], (window + 1) * window_steps));
+          decide(window, rank, batches_by_window[window - 1][rank], (window + 1) * window_steps + 1));
   return options;
 }
 
@@ -47,14 +47,15 @@ TEST(TrainingLoop, EndsWithTheSameBitsOnAllRanksAndWithTheParametersOfOneProcess
     }
   }
 
-  // One worker with the same global batch in each window. The first window of each is what the decisions left.
+  // One worker with the same global batch in each window. What arrives with a window's end holds from the second step
+  // of the next one on.
   rank_options one;
   one.loop.batch.initial = 32;
   one.loop.training = tiny_options().training;
   const auto& windows = results[0].windows;
   for (std::size_t i = 1; i < windows.size(); ++i)
     one.arrivals[windows[i].window - 1 == 1 ? 0 : windows[i].window - 2].push_back(
-        decide(i, 0, static_cast<std::uint32_t>(windows[i].global_batch), windows[i].first_step));
+        decide(i, 0, static_cast<std::uint32_t>(windows[i].global_batch), windows[i].first_step + 1));
   const auto alone = train_ranks({one}, train, test);
   EXPECT_EQ(alone[0].steps, results[0].steps);
   EXPECT_LT(largest_difference(alone[0], results[0]), 1e-4);
@@ -232,7 +233,7 @@ TEST(TrainingLoop, UsesEverySampleOfAnEpochAlsoWhenTheLastStepHasTooFewForAll) {
   EXPECT_TRUE(torch::isfinite(results[0].parameters[0]).all().item<bool>());
 }
 
-TEST(TrainingLoop, StopsAllWorkersAtTheSameBoundaryWhenOneIsAskedTo) {
+TEST(TrainingLoop, StopsAllWorkersAfterTheSameStepWhenOneIsAskedTo) {
   const auto train = tiny_dataset(1000, 5);
   const auto test = tiny_dataset(30, 6);
   std::vector<rank_options> options(2);
@@ -241,7 +242,7 @@ TEST(TrainingLoop, StopsAllWorkersAtTheSameBoundaryWhenOneIsAskedTo) {
   for (const auto& result : results) {
     EXPECT_EQ(result.end.how, ending::stopped);
     EXPECT_EQ(result.end.reason, "stopped");
-    EXPECT_EQ(result.steps, 15U); // asked in the third window, which ends with step 15
+    EXPECT_EQ(result.steps, 11U); // asked behind step 10, told to all in the next one
     ASSERT_EQ(result.windows.size(), 3U);
     EXPECT_TRUE(result.windows[2].final);
     EXPECT_FALSE(result.windows[1].final);
@@ -319,7 +320,7 @@ public:
   }
   void evaluated(const messages::evaluation_report&) override {}
   void checkpoint_written(const std::string&, std::uint64_t) override {}
-  boundary_request request() override { return boundary_request::none; }
+  step_request request() override { return step_request::none; }
 
   std::vector<window_record> windows;
   std::vector<std::uint32_t> batches; ///< as of the step's end, before work is moved for the next one
@@ -378,11 +379,10 @@ recorded record_ranks(const loop_options& options, std::uint32_t workers, const 
   return result;
 }
 
-/// Under `ppo`, whose decisions are wishes; none comes here.
-TEST(Traces, TakeWorkFromAWorkerWithinThreeStepsOfItsSlowingDown) {
+TEST(Balance, TakesWorkFromAWorkerWithinThreeStepsOfItsSlowingDown) {
   constexpr std::uint32_t workers = 4;
   auto options = tiny_options();
-  options.traces.emplace().heeds_decisions = true;
+  options.balances = messages::balancing::shares;
   options.batch = {.initial = 16, .lowest = 1, .highest = 1024};
   const auto train = tiny_dataset(40 * 4 * 16, 7);
   const auto [seen, checksums, samples] = record_ranks(options, workers, train, 1);
@@ -394,8 +394,8 @@ TEST(Traces, TakeWorkFromAWorkerWithinThreeStepsOfItsSlowingDown) {
   double moves = 0;
   std::uint32_t changes = 0;
   for (const auto& window : slowed.windows) {
-    moves += window.reflex.moves;
-    changes += window.reflex.changes;
+    moves += window.balance.moves;
+    changes += window.balance.changes;
   }
   EXPECT_GT(moves, 0) << "told in its windows";
   EXPECT_GE(changes, 1U);
@@ -405,53 +405,12 @@ TEST(Traces, TakeWorkFromAWorkerWithinThreeStepsOfItsSlowingDown) {
   }
 }
 
-TEST(WindowsBySurprise, CloseInTheSameStepsOnAllWorkersAndEachNumberOnce) {
-  constexpr std::uint32_t workers = 3;
-  auto options = tiny_options();
-  options.settle_steps = 2;
-  options.windows = policy::window_options{.steps = options.window_steps, .settle_steps = 2, .surprise = true};
-  options.batch = {.initial = 16, .lowest = 1, .highest = 1024};
-  const auto train = tiny_dataset(40 * workers * 16, 7);
-  const auto [seen, checksums, samples] = record_ranks(options, workers, train, 1);
-  std::uint32_t changes = 0;
-  std::uint64_t steps = 0;
-  std::uint64_t number = 0;
-  for (std::size_t i = 0; i < seen[0].windows.size(); ++i) {
-    const auto begin = steps;
-    steps += seen[0].windows[i].statistics.steps;
-    EXPECT_GT(seen[0].windows[i].window, std::exchange(number, seen[0].windows[i].window));
-    EXPECT_TRUE(seen[0].windows[i].final || number == (steps - 1) / options.window_steps + 1);
-    std::uint32_t found = 0;
-    for (const auto& worker : seen) {
-      ASSERT_EQ(worker.windows.size(), seen[0].windows.size());
-      EXPECT_EQ(worker.windows[i].window, number);
-      EXPECT_EQ(worker.windows[i].first_step, begin);
-      EXPECT_EQ(worker.windows[i].statistics.steps, steps - begin);
-      found += worker.windows[i].reflex.changes;
-    }
-    changes += seen[1].windows[i].reflex.changes;
-    if (seen[0].windows[i].final)
-      continue;
-    EXPECT_TRUE(found > 0 || steps % options.window_steps == 0) << "window " << number;
-    if (found == 0)
-      continue;
-    for (const auto& worker : seen) // what came before says nothing of the steps to come
-      EXPECT_NEAR(worker.windows[i].statistics.compute_seconds, worker.compute_seconds[steps - 1], 1e-9);
-  }
-  EXPECT_GE(changes, 1U) << "it takes six times as long from the 24th step on";
-  for (std::uint32_t rank = 0; rank < workers; ++rank) {
-    EXPECT_EQ(checksums[rank], checksums[0]);
-    EXPECT_EQ(samples[rank], train.size()) << "each sample once";
-  }
-}
-
-/// In its last step an epoch has fewer samples left than the batch sizes say: once that counted as a batch size, and
-/// the next ones were eight times the share at most.
-TEST(Traces, LeaveBatchSizesAsTheyAreBehindAnEpochsLastShortStep) {
+/// In its last step an epoch has fewer samples left than the batch sizes say: once that counted as a batch size.
+TEST(Balance, LeavesBatchSizesAsTheyAreBehindAnEpochsLastShortStep) {
   constexpr std::uint32_t workers = 2;
   constexpr std::uint64_t epoch = 8 * 2 * 16 + 5;
   auto options = tiny_options();
-  options.traces.emplace();
+  options.balances = messages::balancing::shares;
   options.training.epochs = 4;
   options.batch = {.initial = 16, .lowest = 1, .highest = 1024};
   const auto [seen, checksums, samples] = record_ranks(options, workers, tiny_dataset(epoch, 7), {});

@@ -82,7 +82,6 @@ TEST(TrainingLoop, AppliesADecisionWithinTheNextWindowAndTimesWhatRunsUnderIt) {
   const auto test = tiny_dataset(30, 6);
   std::vector<rank_options> options(2);
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
-    options[rank].loop.settle_steps = 2;
     options[rank].arrivals[1] = {decide(1, rank, 10 + 2 * rank, 7)};
   }
   const auto results = train_ranks(options, train, test);
