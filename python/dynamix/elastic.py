@@ -335,12 +335,12 @@ class Stateful(Protocol):
 class Alignment:
     """Gives the members of a new generation one state."""
 
-    def __init__(self, members: Members, client: Client, model: torch.nn.Module, optimizer: torch.optim.Optimizer,
+    def __init__(self, members: Members, client: Client, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer],
                  schedulers: Sequence[Any], layout: Sequence[int], row: torch.Tensor, run: Stateful) -> None:
         """`layout`: numbers that say how gradients lie in buffers; `row`: this member's introduction."""
         self._members = members
         self._client = client
-        self._model, self._optimizer, self._schedulers = model, optimizer, list(schedulers)
+        self._model, self._optimizers, self._schedulers = model, list(optimizers), list(schedulers)
         self._layout = zlib.crc32(repr(list(layout)).encode())
         self._row = row
         self._run = run
@@ -375,7 +375,8 @@ class Alignment:
         """The state of the member at `source`."""
         stream = io.BytesIO()
         if source == self._members.position:
-            torch.save({"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict(), "rows": self.rows,
+            torch.save({"model": self._model.state_dict(), "rows": self.rows,
+                        "optimizers": [each.state_dict() for each in self._optimizers],
                         "schedulers": [each.state_dict() for each in self._schedulers], "run": self._run.state_dict()}, stream)
         packed = bytearray(stream.getvalue())
         size = torch.tensor([len(packed)], dtype=torch.int64)
@@ -398,7 +399,8 @@ class Alignment:
             self._client.begin(rows.data_ptr())
             self.rows = rows
         self._model.load_state_dict(state["model"])
-        self._optimizer.load_state_dict(state["optimizer"])
+        for optimizer, saved in zip(self._optimizers, state["optimizers"]):
+            optimizer.load_state_dict(saved)
         for scheduler, saved in zip(self._schedulers, state["schedulers"]):
             scheduler.load_state_dict(saved)
         self._run.restore(state["run"])

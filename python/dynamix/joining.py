@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Optional
+from typing import Any, List, Optional, Sequence, Union
 
 import torch
 import torch.distributed
@@ -12,7 +12,7 @@ from . import agent as agents
 from . import structures as raw
 from .elastic import members_through
 from .gradients import check_model, unwrapped
-from .optimizer import check_optimizer, is_adaptive
+from .optimizer import agreed_adaptive, check_optimizer
 from .peers import Peers, group_of, is_initialized
 from .run import Run
 from .world import torch_problem, world_problem
@@ -25,20 +25,31 @@ def _world_problem() -> str:
                          torch.distributed.get_backend() if there else None)
 
 
-def _check_arguments(model: torch.nn.Module, optimizer: Optimizer, rule: Optional[str], weighting: str, elastic: Any,
+def _listed(optimizer: Any) -> List[Optimizer]:
+    """The optimisers of a run. Raises TypeError for anything else."""
+    optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+    for each in optimizers:
+        if not isinstance(each, Optimizer):
+            raise TypeError(f"optimizer is a {type(each).__name__}; give the torch.optim optimiser that is stepped, or a list of "
+                            "them")
+    if not optimizers or len({id(each) for each in optimizers}) < len(optimizers):
+        raise TypeError("optimizer is an empty list, or names one optimiser twice; give those that are stepped")
+    return optimizers
+
+
+def _check_arguments(model: torch.nn.Module, optimizers: List[Optimizer], rule: Optional[str], weighting: str, elastic: Any,
                      scaler: Any) -> None:
     """Raises TypeError, ValueError or NotImplementedError for what cannot be joined."""
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model is a {type(model).__name__}; give the module that is trained")
-    if not isinstance(optimizer, Optimizer):
-        raise TypeError(f"optimizer is a {type(optimizer).__name__}; give the torch.optim optimiser that is stepped")
     if rule not in raw.RULES:
         raise ValueError(f"rule={rule!r}: one of {', '.join(repr(name) for name in raw.RULES)}")
     if weighting not in ("gradients", "loss"):
         raise ValueError(f"weighting={weighting!r}: \"gradients\" or \"loss\"")
     by_loss = weighting == "loss"
     check_model(unwrapped(model), by_loss)
-    check_optimizer(optimizer, rule)
+    for optimizer in optimizers:
+        check_optimizer(optimizer, rule)
     if by_loss and (rule == "adascale" or elastic is not None):
         raise NotImplementedError("weighting=\"loss\" goes without AdaScale, which needs each member's own gradient, and without "
                                   "elastic=...")
@@ -46,7 +57,7 @@ def _check_arguments(model: torch.nn.Module, optimizer: Optimizer, rule: Optiona
         raise NotImplementedError("elastic=... does not keep a GradScaler's scale equal on all members; train without it")
 
 
-def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None, rule: Optional[str] = None,
+def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], *, scheduler: Any = None, rule: Optional[str] = None,
          agent: agents.Agent = "auto", scaler: Any = None, process_group: Any = None, adaptive: Optional[bool] = None,
          noise_interval: int = 0, window_steps: int = 0, elastic: Any = None, elastic_seconds: float = 60,
          weighting: str = "gradients", balance: Optional[bool] = None) -> Run:
@@ -60,7 +71,8 @@ def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None,
         model: in DistributedDataParallel; or a plain module, with `run.average_gradients()` in each step. Either may be
             compiled.
         optimizer: any of torch.optim but LBFGS; ASGD and Rprop with rule="constant" only. Its class is exchanged for a
-            subclass until `run.close()`.
+            subclass until `run.close()`. Several as a list, each of which makes one step for the same gradients; another one
+            that steps parameters of the model is an error.
         scheduler: one or several that step once a batch; they advance by progress instead. Leave out those that step once
             an epoch.
         rule: how the learning rate follows the global batch: "constant", "linear", "square-root" or "adascale". None: as
@@ -69,7 +81,8 @@ def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None,
             directory of sockets; None: member 0 starts agents for all, which must be on one machine; "off": none.
         scaler: the GradScaler, if there is one: steps that it leaves out are then counted.
         process_group: of the gradients of a plain model; the default group by default.
-        adaptive: the optimiser's steps do not grow with the gradient (Adam); known for those of torch.optim.
+        adaptive: the optimiser's steps do not grow with the gradient (Adam); known for those of torch.optim, and for others
+            that have betas. Needed for several of both kinds under AdaScale.
         elastic: a torch.distributed store that outlives any member (TCPStore of another process, or FileStore): the run goes
             on when members die, and takes them back when they are started again (docs/sdk.md). $RANK and $WORLD_SIZE say
             which member this is; torch.distributed, where it is needed, is initialised with this process alone.
@@ -92,10 +105,12 @@ def join(model: torch.nn.Module, optimizer: Optimizer, *, scheduler: Any = None,
         problem = _world_problem()
     if problem:
         raise RuntimeError(problem)
-    _check_arguments(model, optimizer, rule, weighting, elastic, scaler)
+    optimizers = _listed(optimizer)
+    _check_arguments(model, optimizers, rule, weighting, elastic, scaler)
+    known = agreed_adaptive(optimizers, rule) if adaptive is None else adaptive
     schedulers = [] if scheduler is None else list(scheduler) if isinstance(scheduler, (list, tuple)) else [scheduler]
-    options = {"adaptive": is_adaptive(optimizer) if adaptive is None else adaptive, "noise_interval": noise_interval,
+    options = {"adaptive": bool(known), "noise_interval": noise_interval,
                "window_steps": window_steps, "balance": raw.BALANCES[balance]}
     peers = (Peers(group_of(unwrapped(model), process_group)) if elastic is None else
              members_through(elastic, agent, elastic_seconds))
-    return Run(model, optimizer, schedulers, rule, agent, scaler, peers, weighting == "loss", options)
+    return Run(model, optimizers, schedulers, rule, agent, scaler, peers, weighting == "loss", options, known is None)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import copyreg
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple, Type
+from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple, Type
 
 import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 #: The optimisers of torch.optim. Those whose step does not grow with the gradient: their rate follows the square root of
 #: AdaScale's gain.
@@ -41,19 +42,43 @@ class Steps(Protocol):
     def progress(self) -> float:
         """In steps of the base batch."""
 
+    @property
+    def batches_taken(self) -> int:
+        """For the step under way."""
+
+
+def _innermost(optimizer: Optimizer) -> Optimizer:
+    """The optimiser within those that wrap it, as ZeroRedundancyOptimizer, accelerate's and apex's do."""
+    for name in ("optim", "optimizer"):
+        inner = getattr(optimizer, name, None)
+        if isinstance(inner, Optimizer) and inner is not optimizer:
+            return _innermost(inner)
+    return optimizer
+
 
 def _kinds(optimizer: Optimizer) -> List[str]:
-    """The names of its class and of those above it; of the optimiser within it where it wraps one, as
-    ZeroRedundancyOptimizer and accelerate's do."""
-    inner = getattr(optimizer, "optim", None) or getattr(optimizer, "optimizer", None)
-    if isinstance(inner, Optimizer) and inner is not optimizer:
-        return _kinds(inner)
-    return [base.__name__ for base in type(optimizer).__mro__]
+    """The names of its class and of those above it; of the optimiser within it where it wraps one."""
+    return [base.__name__ for base in type(_innermost(optimizer)).__mro__]
 
 
-def is_adaptive(optimizer: Optimizer) -> bool:
-    """Whether the optimiser is of Adam's kind."""
-    return not ADAPTIVE.isdisjoint(_kinds(optimizer))
+def is_adaptive(optimizer: Optimizer) -> Optional[bool]:
+    """Whether the optimiser is of Adam's kind: by its name, or by its betas (FusedAdam, LAMB, Adam8bit). None: not known."""
+    kinds = _kinds(optimizer)
+    if not ADAPTIVE.isdisjoint(kinds):
+        return True
+    if not PROPORTIONAL.isdisjoint(kinds) or not set(WITHOUT_RULE).isdisjoint(kinds):
+        return False
+    return True if any("betas" in group for group in _innermost(optimizer).param_groups) else None
+
+
+def agreed_adaptive(optimizers: Sequence[Optimizer], rule: Optional[str]) -> Optional[bool]:
+    """Of all optimisers of a run; None where it is not known. Raises ValueError where they differ and the rule needs to know."""
+    kinds = {is_adaptive(optimizer) for optimizer in optimizers}
+    if kinds >= {True, False} and rule in (None, "adascale"):
+        names = " and ".join(dict.fromkeys(type(_innermost(optimizer)).__name__ for optimizer in optimizers))
+        raise ValueError(f"{names} are of two kinds: AdaScale multiplies the rate of one by its gain, and of the other by the gain's "
+                         "root; join with adaptive=True or adaptive=False, which then holds for all, or with another rule")
+    return True in kinds if None not in kinds else None
 
 
 def check_optimizer(optimizer: Optimizer, rule: Optional[str]) -> None:
@@ -124,8 +149,67 @@ def _with_factor(optimizer: Optimizer, factor: float, step: Callable[[], Any]) -
             group["lr"] = rate
 
 
-def swap_optimizer(optimizer: Optimizer, run: Steps) -> Swap:
-    """The optimiser's steps are the run's from now on."""
+class Round:
+    """The steps of a run's optimisers, of which each makes one in a step of the training: the first begins it, the last
+    completes it."""
+
+    def __init__(self, run: Steps, count: int) -> None:
+        self._run = run
+        self._count = count
+        self._stepped: Set[int] = set()
+        self._factor: Optional[float] = None
+        self._batches = 0        # that had been taken when the round began
+        self.is_stepping = False  # an optimiser that joined, or one within it
+
+    @property
+    def awaits_gradients(self) -> bool:
+        return self._run.awaits_gradients
+
+    def before(self, number: int) -> Optional[float]:
+        """Optimiser `number` is about to step. Returns the factor on its learning rate; None where the step is dropped."""
+        if not self._stepped:
+            self._factor, self._batches = self._run.before_step(), self._run.batches_taken
+        elif number in self._stepped or self._run.batches_taken != self._batches:
+            raise RuntimeError(f"{self._count} optimisers joined, and {len(self._stepped)} of them have made this step: each makes "
+                               "one step for the same gradients; those that step at other times cannot join together")
+        self.is_stepping = self._factor is not None
+        if self._factor is None:
+            self.after(number)
+        return self._factor
+
+    def after(self, number: int) -> None:
+        self._stepped.add(number)
+        if len(self._stepped) == self._count:
+            self.end()
+
+    def end(self) -> bool:
+        """Those that have not stepped are left out. Returns whether any has."""
+        any_stepped, factor = bool(self._stepped), self._factor
+        self._stepped.clear()
+        if any_stepped and factor is not None:
+            self._run.after_step(False)
+        return any_stepped
+
+
+def refuse_others(own: Sequence[Optimizer], model: torch.nn.Module, stepping: Round, is_training: Callable[[], bool]) -> Any:
+    """Other optimisers of the model's parameters step beside the run: it would neither drop their steps nor follow their
+    rates, so they raise an error. Returns a handle whose `remove` ends this."""
+    ours, given = {id(_innermost(optimizer)) for optimizer in own}, list(own)
+
+    def check(optimizer: Optimizer, _: Any, __: Any) -> None:
+        if stepping.is_stepping or not is_training() or id(_innermost(optimizer)) in ours:
+            return
+        trained = {id(parameter) for parameter in model.parameters()}
+        held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        if any(id(each) in trained and each.grad is not None for each in held) and not _rates_are_zero(optimizer):
+            raise RuntimeError(f"{type(optimizer).__name__} steps parameters of the model that joined, and did not join: give all "
+                               f"its optimisers, dynamix.join(model, [first, second]); {len(given)} was given")
+
+    return register_optimizer_step_pre_hook(check)
+
+
+def swap_optimizer(optimizer: Optimizer, run: Round, number: int = 0) -> Swap:
+    """The optimiser's steps are the run's from now on. `number`: of the optimiser in the round."""
     original: Type[Any] = type(optimizer)
     patched: List[Any] = [None]  # a scheduler's wrapper around the method, which lies in the object itself
 
@@ -137,11 +221,14 @@ def swap_optimizer(optimizer: Optimizer, run: Steps) -> Swap:
         inner = patched[0] if patched[0] is not None else lambda *a, **k: original.step(self, *a, **k)
         if closure is None and run.awaits_gradients and _rates_are_zero(self):
             return inner(*args, **kwargs)
-        factor = run.before_step()
+        factor = run.before(number)
         if factor is None:
             return loss
-        result = _with_factor(self, factor, lambda: inner(*args, **kwargs))
-        run.after_step(False)
+        try:
+            result = _with_factor(self, factor, lambda: inner(*args, **kwargs))
+        finally:
+            run.is_stepping = False
+        run.after(number)
         return loss if closure is not None else result
 
     step.hooked = True  # type: ignore[attr-defined]  # Torch need not wrap it for its profiler: the inner one is

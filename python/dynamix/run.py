@@ -25,7 +25,7 @@ from .elastic import Alignment, Ended, Members
 from .gradients import average, unwrapped
 from .loader import Batches, Loader, check
 from .memory import Guard, Loss, Weight
-from .optimizer import Schedule, Swap, swap_optimizer, swap_scaler
+from .optimizer import Round, Schedule, Swap, refuse_others, swap_optimizer, swap_scaler
 from .peers import Broken, Peers
 from .step import Calls, Step
 from .stream import Dealing, Reader, Stream, lengths_of
@@ -60,11 +60,13 @@ class Status:
 class Run:
     """A training run among the processes of a group. Made by `join`."""
 
-    def __init__(self, model: torch.nn.Module, optimizer: Optimizer, schedulers: Sequence[Any], rule: Optional[str],
-                 agent: agents.Agent, scaler: Any, peers: Peers, by_loss: bool, options: Dict[str, Any]) -> None:
+    def __init__(self, model: torch.nn.Module, optimizers: List[Optimizer], schedulers: Sequence[Any], rule: Optional[str],
+                 agent: agents.Agent, scaler: Any, peers: Peers, by_loss: bool, options: Dict[str, Any],
+                 is_kind_unknown: bool) -> None:
         self._called = model  # by the script
         self._model = model = unwrapped(model)
-        self._optimizer = optimizer
+        self._optimizers = optimizers
+        self._is_kind_unknown = is_kind_unknown  # of the optimisers: adaptive or not
         self._rule = rule
         self._agent = agent
         self._scaler = scaler
@@ -88,7 +90,11 @@ class Run:
         self._hook: Optional[Hook] = None
         if isinstance(model, DistributedDataParallel) and not by_loss:
             self._hook = register(model, peers)
-        self._swaps: List[Union[Swap, Schedule]] = [swap_optimizer(optimizer, self)]
+        self._round = Round(self, len(optimizers))
+        self._swaps: List[Union[Swap, Schedule]] = [swap_optimizer(optimizer, self._round, number)
+                                                    for number, optimizer in enumerate(optimizers)]
+        reference = weakref.ref(self)
+        self._others = refuse_others(optimizers, model, self._round, lambda: (found := reference()) is not None and found.trains)
         if scaler is not None:
             self._swaps.append(swap_scaler(scaler, self))
         self._schedules = [Schedule(scheduler, self) for scheduler in schedulers]
@@ -198,6 +204,10 @@ class Run:
         if self._by_loss and self._linked and self._peers.position == 0:
             _log.warning("with weighting=\"loss\" nobody can tell computing from waiting for others, so agents are told no "
                          "times of steps: policies that go by them share the global batch equally, whichever host is slow")
+        if self._is_kind_unknown and int(rows[0, raw.RULE_COLUMN]) == raw.RULES["adascale"] and self._peers.position == 0:
+            _log.warning("dynamix does not know whether the steps of %s grow with the gradient, and takes them for such as SGD's; "
+                         "where they do not, as Adam's, AdaScale's gain is too large: join with adaptive=True (False: no warning)",
+                         " and ".join(type(each).__name__ for each in self._optimizers))
         return rows
 
     # Members that go and come
@@ -208,7 +218,7 @@ class Run:
         row = torch.zeros(raw.INTRODUCTION_COLUMNS, dtype=torch.int64)
         self._client.introduce(workload, row.data_ptr())
         layout = [int(self._step.loads_rows), *(self._hook.layout if self._hook is not None else [])]
-        alignment = self._alignment = Alignment(members, self._client, self._model, self._optimizer,
+        alignment = self._alignment = Alignment(members, self._client, self._model, self._optimizers,
                                                 [schedule.target for schedule in self._schedules], layout, row, self)
         everyone = False
         while alignment.rows is None:
@@ -387,7 +397,7 @@ class Run:
             factor = step.factor()
         except Broken:
             return None
-        step.learning_rate = float(self._optimizer.param_groups[0]["lr"]) * factor
+        step.learning_rate = float(self._optimizers[0].param_groups[0]["lr"]) * factor
         return factor
 
     def after_step(self, skipped: bool) -> None:
@@ -398,9 +408,16 @@ class Run:
                 self._regroup()
 
     def leave_out_step(self) -> None:
+        if self._round.end():  # some have stepped
+            return
         if not self._closed and self._step is not None and self._step.opened:
             if self.before_step() is not None:
                 self._step.complete(skipped=True)
+
+    @property
+    def batches_taken(self) -> int:
+        """For the step under way."""
+        return self._step.taken if self._step is not None else 0
 
     @property
     def progress(self) -> float:
@@ -500,6 +517,7 @@ class Run:
             self._hook.release()
         for swap in reversed(self._swaps):
             swap.undo()
+        self._others.remove()
         if self._call_hook is not None:
             self._call_hook.remove()
         if self._client is not None:
@@ -520,6 +538,11 @@ class Run:
 
     def __exit__(self, kind: Any, problem: Any, _: Any) -> None:
         self.close("completed" if kind is None else f"{kind.__name__}: {problem}", succeeded=kind is None)
+
+    @property
+    def trains(self) -> bool:
+        """It is open, and its loader is made."""
+        return not self._closed and self._step is not None
 
     def _must_be_open(self) -> None:
         if self._closed:

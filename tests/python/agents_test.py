@@ -70,9 +70,9 @@ def train_by_loss(rank, world, sockets, rule):
     complete = client.complete
     client.complete = lambda step: (times.append((step.iteration_seconds, step.compute_seconds)), complete(step))[1]
     for values, in loader:
-        run._optimizer.zero_grad()
+        run._optimizers[0].zero_grad()
         run.scale(model(values).square().mean()).backward()
-        run._optimizer.step()
+        run._optimizers[0].step()
     run.close()
     return "", warnings.getvalue(), times
 

@@ -107,7 +107,7 @@ class Refusals(unittest.TestCase):
         with self.assertLogs("dynamix", "WARNING") as logged:
             for _ in range(2):
                 model(torch.randn(2, 3)).sum().backward()
-                run._optimizer.step()
+                run._optimizers[0].step()
         self.assertEqual(len(logged.output), 1)
         self.assertIn("run.loader() was never called", logged.output[0])
         run.close()
@@ -117,7 +117,7 @@ class Refusals(unittest.TestCase):
         batches = iter(run.loader(data(), batch_size=4))
         loss = model(next(batches)[0]).sum()
         loss.backward()
-        self.refused(RuntimeError, r"run.scale\(loss\)", run._optimizer.step)
+        self.refused(RuntimeError, r"run.scale\(loss\)", run._optimizers[0].step)
         self.refused(RuntimeError, "averaged already", run.average_gradients)
         self.refused(NotImplementedError, "weighting=\"loss\"", run.backward, model, torch.randn(2, 3))
         self.assertEqual(run.scale(loss).item(), loss.item())  # alone
@@ -191,7 +191,7 @@ def step_without_average(rank, world):
     next(iter(run.loader(data(), batch_size=4)))
     model(torch.randn(2, 3)).sum().backward()
     try:
-        run._optimizer.step()
+        run._optimizers[0].step()
     except RuntimeError as problem:
         return str(problem)
 

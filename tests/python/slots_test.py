@@ -29,7 +29,7 @@ def train(rank, world, directories, seconds_a_sample):
     run = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.001), rule="linear")
     data = torch.utils.data.TensorDataset(torch.arange(SAMPLES), torch.randn(SAMPLES, 8))
     loader = run.loader(data, batch_size=16)
-    train_on = ranks.trainer(run, model, run._optimizer)
+    train_on = ranks.trainer(run, model, run._optimizers[0])
     taken = [[] for _ in range(EPOCHS)]
     for epoch in range(EPOCHS):
         for batch in loader:

@@ -1,0 +1,212 @@
+"""Several optimisers of one run, optimisers within others, and those that did not join."""
+import contextlib
+import logging
+import os
+import signal
+import tempfile
+import unittest
+
+import ranks
+import torch
+from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+
+import dynamix
+from dynamix.optimizer import is_adaptive
+
+
+def tensors(count):
+    return torch.utils.data.TensorDataset(torch.randn(count, 4, generator=torch.Generator().manual_seed(3)))
+
+
+def halves():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def watched(kind, used):
+    """A class of optimisers that note their rates in each step."""
+    class Watched(kind):
+        def step(self, closure=None):
+            used.append(self.param_groups[0]["lr"])
+            return super().step(closure)
+
+    return Watched
+
+
+def train_halves(rank, world, count, rule, scaler):
+    """Rates used by each optimiser, parameters and steps, of a run with so many optimisers over the model's layers. The last
+    step has half of the batch."""
+    model, used = DistributedDataParallel(halves()), []
+    parts = [list(model.parameters())] if count == 1 else [list(model.module[0].parameters()), list(model.module[2].parameters())]
+    optimizers = [watched(torch.optim.SGD, used)(part, lr=0.1) for part in parts]
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0) if scaler else None
+    run = dynamix.join(model, optimizers if count > 1 else optimizers[0], agent="off", rule=rule, scaler=scaler)
+    for values, in run.loader(tensors(20), batch_size=4):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss = model(values).square().mean()
+        (loss if scaler is None else scaler.scale(loss)).backward()
+        for optimizer in optimizers:
+            optimizer.step() if scaler is None else scaler.step(optimizer)
+        if scaler is not None:
+            scaler.update()
+    steps = run.status.step
+    run.close()
+    return used, [parameter.tolist() for parameter in model.parameters()], steps
+
+
+def lose_a_member(_, __, rank, world, folder):
+    """Parameters of an elastic training with an optimiser for each layer, of which member 2 dies between the two steps of its
+    optimisers."""
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
+    model = halves()
+    optimizers = [torch.optim.SGD(model[0].parameters(), lr=0.05, momentum=0.9), torch.optim.Adam(model[2].parameters(), lr=0.01)]
+    store = torch.distributed.FileStore(os.path.join(folder, "store"), -1)
+    run = dynamix.join(model, optimizers, agent="off", elastic=store, rule="linear")
+    loader = run.loader(tensors(120), batch_size=4)
+    for epoch in range(run.epoch, 3):
+        for values, in loader:
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            model(values).square().mean().backward()
+            run.average_gradients()
+            optimizers[0].step()
+            if rank == 2 and epoch == 1 and run.status.cursor > 30:
+                os.kill(os.getpid(), signal.SIGKILL)
+            optimizers[1].step()
+    samples = run.status.samples
+    run.close()
+    return samples, [parameter.tolist() for parameter in model.parameters()]
+
+
+def step_in_another_way(rank, world, way):
+    """The error of a training whose second optimiser has not joined, or steps at other times."""
+    model = DistributedDataParallel(halves())
+    first, second = (torch.optim.SGD(model.module[layer].parameters(), lr=0.1) for layer in (0, 2))
+    run = dynamix.join(model, [first, second] if way == "in turns" else first, agent="off")
+    try:
+        for number, (values,) in enumerate(run.loader(tensors(40), batch_size=4)):
+            model.zero_grad()
+            model(values).square().mean().backward()
+            if way != "in turns" or number % 2 == 0:
+                first.step()
+            if way != "in turns" or number % 2 == 1:
+                second.step()
+    except RuntimeError as problem:
+        return str(problem)
+    return "nothing was refused"
+
+
+class Outer(torch.optim.Optimizer):
+    """As accelerate's and apex's: an optimiser around another one, that initialises nothing of its own."""
+
+    def __init__(self, inner):
+        self.optimizer = inner
+
+    param_groups = property(lambda self: self.optimizer.param_groups)
+    state = property(lambda self: self.optimizer.state)
+
+    def step(self, closure=None):
+        return self.optimizer.step(closure)
+
+    def zero_grad(self, set_to_none=True):
+        self.optimizer.zero_grad(set_to_none)
+
+
+class Fused(torch.optim.Optimizer):
+    """As apex's FusedAdam: known by its betas only."""
+
+    def __init__(self, parameters, **options):
+        super().__init__(parameters, {"lr": 0.01, **options})
+
+    def step(self, closure=None):
+        pass
+
+
+def follow_adascale(rank, world, wrap):
+    """Rates that Adam uses where AdaScale multiplies them, bare or within another optimiser."""
+    model, used = DistributedDataParallel(halves()), []
+    kind = watched(torch.optim.Adam, used)
+    optimizer = {"bare": lambda: kind(model.parameters(), lr=0.1), "around": lambda: Outer(kind(model.parameters(), lr=0.1)),
+                 "zero": lambda: ZeroRedundancyOptimizer(model.parameters(), kind, lr=0.1)}[wrap]()
+    run = dynamix.join(model, optimizer, agent="off", rule="adascale")
+    for values, in run.loader(tensors(20), batch_size=4):
+        optimizer.zero_grad()
+        model(values).square().mean().backward()
+        optimizer.step()
+    run.close()
+    return used
+
+
+class Several(unittest.TestCase):
+    def test_follow_one_rate_and_come_to_the_parameters_of_a_single_one(self):
+        for scaler in (False, True):
+            for (one, parameters, steps), (two, same, steps_of_two) in zip(ranks.run(train_halves, 2, 1, "linear", scaler),
+                                                                           ranks.run(train_halves, 2, 2, "linear", scaler)):
+                self.assertEqual((one, two), ([0.1, 0.1, 0.05], [0.1, 0.1, 0.1, 0.1, 0.05, 0.05]))
+                self.assertEqual((parameters, steps), (same, steps_of_two))
+
+    def test_go_on_alike_on_all_survivors_of_a_death(self):
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+            groups = [stack.enter_context(ranks.Group(lose_a_member, 1, rank, 3, folder)) for rank in range(3)]
+            self.assertFalse(groups[2].result(0)[0])
+            results = [groups[rank].result(0) for rank in range(2)]
+            for good, text in results:
+                self.assertTrue(good, text)
+            self.assertEqual(results[0], results[1])
+            self.assertEqual(results[0][1][0], 360)
+
+    def test_that_did_not_join_or_step_at_other_times_are_refused(self):
+        for text in ranks.run(step_in_another_way, 2, "one joined"):
+            self.assertRegex(text, r"SGD steps parameters of the model that joined.*dynamix.join\(model, \[first, second\]\)")
+        for text in ranks.run(step_in_another_way, 2, "in turns"):
+            self.assertIn("each makes one step for the same gradients", text)
+
+    def test_of_two_kinds_need_a_word_under_adascale(self):
+        model = halves()
+        both = [torch.optim.SGD(model[0].parameters(), lr=0.1), torch.optim.Adam(model[2].parameters())]
+        with self.assertRaisesRegex(ValueError, "SGD and Adam are of two kinds.*adaptive=True or adaptive=False"):
+            dynamix.join(model, both, agent="off", rule="adascale")
+        for options in ({"rule": "linear"}, {"rule": "adascale", "adaptive": True}):
+            dynamix.join(model, both, agent="off", **options).close()
+        for wrong in ([], [both[0], both[0]], [both[0], model]):
+            with self.assertRaisesRegex(TypeError, "give"):
+                dynamix.join(model, wrong, agent="off")
+
+    def test_of_other_models_are_left_alone(self):
+        model, other = halves(), halves()
+        run = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), agent="off")
+        run.loader(tensors(20), batch_size=4)
+        other(torch.randn(2, 4)).sum().backward()
+        torch.optim.SGD(other.parameters(), lr=0.1).step()
+        run.close()
+
+
+class Within(unittest.TestCase):
+    def test_another_one_follow_the_root_of_the_gain_as_they_do_bare(self):
+        bare = ranks.run(follow_adascale, 2, "bare")
+        self.assertLess(min(bare[0]), 0.1)
+        for wrap in ("around", "zero"):
+            self.assertEqual(ranks.run(follow_adascale, 2, wrap), bare, wrap)
+
+    def test_are_known_by_their_betas(self):
+        parameters = [nn.Parameter(torch.zeros(2))]
+        self.assertIs(is_adaptive(Fused(parameters, betas=(0.9, 0.99))), True)
+        self.assertIs(is_adaptive(Outer(Fused(parameters, betas=(0.9, 0.99)))), True)
+        self.assertIsNone(is_adaptive(Fused(parameters)))
+
+    def test_that_are_not_known_are_told_of_under_adascale(self):
+        model = halves()
+        for options, told in (({"rule": "adascale"}, 1), ({"rule": "linear"}, 0), ({"rule": "adascale", "adaptive": False}, 0)):
+            with self.assertLogs("dynamix", "DEBUG") as logged:
+                logging.getLogger("dynamix").debug("begins")
+                run = dynamix.join(model, Fused(model.parameters()), agent="off", **options)
+                run.loader(tensors(20), batch_size=4)
+                run.close()
+            self.assertEqual(sum("whether the steps of Fused grow with the gradient" in line for line in logged.output), told)
+
+
+if __name__ == "__main__":
+    unittest.main()
