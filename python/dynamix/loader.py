@@ -204,7 +204,7 @@ class Loader(DataLoader[_Sample]):
                     held += 1
                 else:
                     self._take()
-                step.fetched(began)
+                step.fetched(began, batch)
                 yield batch
                 began = step.fetching()
         finally:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import Any, Callable, ContextManager, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, ContextManager, Optional, Sequence, Tuple
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from .batch import part_of, rows_of
 from .ddp import can_sum_later, sum_accumulated
 from .step import Step
 
@@ -26,39 +27,6 @@ def is_out_of_memory(problem: BaseException) -> bool:
     text = str(problem)
     return isinstance(problem, MemoryError) or isinstance(problem, RuntimeError) and (
         "out of memory" in text or "DefaultCPUAllocator" in text and "allocate" in text)
-
-
-def _tensors(value: Any) -> List[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    return [found for item in value for found in _tensors(item)] if isinstance(value, (list, tuple)) else []
-
-
-def rows_of(batch: Sequence[Any]) -> int:
-    """Samples of a batch: the rows of its first tensor.
-
-    Raises TypeError where it has none.
-    """
-    for tensor in _tensors(batch):
-        if tensor.dim() > 0:
-            return len(tensor)
-    raise TypeError("run.backward() splits a batch by the rows of its tensors, and this one has no tensor with rows")
-
-
-def part_of(value: Any, rows: int, first: int, last: int) -> Any:
-    """Samples first to last - 1 of what a batch of so many rows consists of. What has no such rows stays whole."""
-    if isinstance(value, torch.Tensor):
-        return value[first:last] if value.dim() > 0 and len(value) == rows else value
-    if isinstance(value, Mapping):
-        return {name: part_of(item, rows, first, last) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        if len(value) == rows and not _tensors(value):
-            return value[first:last]
-        items = [part_of(item, rows, first, last) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
 
 
 class Guard:

@@ -23,6 +23,7 @@ import torch
 from . import structures as raw
 from .client import Client, DynamixError
 from .device_clock import DeviceClock, StepSeconds
+from .doubly_summed import Comparison
 from .kernels import Number, multiply, multiply_and_square, squares
 from .peers import Gathering, Peers, Sum
 
@@ -49,8 +50,9 @@ class Calls:
 class Step:
     """The step that is completed next. One object serves all steps of a run."""
 
-    def __init__(self, client: Client, peers: Peers, scaler: Any = None, clock: Optional[DeviceClock] = None) -> None:
-        """`clock`: of the device that computes; None: the host does."""
+    def __init__(self, client: Client, peers: Peers, scaler: Any = None, clock: Optional[DeviceClock] = None,
+                 by_loss: bool = False) -> None:
+        """`clock`: of the device that computes; None: the host does. `by_loss`: somebody else sums gradients."""
         self.client = client
         self.peers = peers
         self.scaler = scaler
@@ -62,7 +64,8 @@ class Step:
         self.loss = math.nan
         self.correct = -1.0
         self.loads_rows = False             # the same on all members: rows may travel behind the last bucket
-        self._by_loss = False
+        self._by_loss = by_loss
+        self._comparison = Comparison(peers, by_loss)
         self._clock = clock
         self._data_seconds = 0.0            # of the host's clock, as are the next two
         self._exchange_seconds = 0.0
@@ -146,7 +149,6 @@ class Step:
         if self.taken > 1:
             raise RuntimeError(f"{self.taken} batches were taken for this step: with weighting=\"loss\" a step takes one, since "
                                "the weight of the first depends on those behind it")
-        self._by_loss = True
         self.open()
         self.launch()
         return loss * (self._share * self.peers.size)
@@ -164,6 +166,8 @@ class Step:
         On the CPU their squares are added exactly, so that it makes no difference to any bit how parameters are laid out in
         buffers.
         """
+        if self._comparison.is_due:
+            self._comparison.see_gradients(values)
         self._on_device |= values.device.type != "cpu"
         if self._measures and counts is not None:
             self._own_squares += multiply_and_square(values, self._share, counts)
@@ -190,6 +194,8 @@ class Step:
 
     def _scale_aside(self, values: torch.Tensor, counts: Optional[Sequence[int]], room: int) -> None:
         """As `scale`, into memory with room behind it."""
+        if self._comparison.is_due:
+            self._comparison.see_gradients(values)
         if self._scaled.numel() != values.numel() or self._loaded.dtype != values.dtype:
             self._loaded = torch.empty(values.numel() + room, dtype=values.dtype)
             self._scaled, self._bytes_behind = self._loaded[:values.numel()], self._loaded[values.numel():]
@@ -228,8 +234,10 @@ class Step:
         """The training loop asks for its next batch now. Returns what `fetched` takes."""
         return time.perf_counter() if self._clock is None else self._clock.mark()
 
-    def fetched(self, since: Any) -> None:
+    def fetched(self, since: Any, batch: Any) -> None:
         """The loop is given its batch."""
+        if self._comparison.is_due:
+            self._comparison.see_batch(batch)
         if self._clock is None:
             self._data_seconds += time.perf_counter() - since
         else:
@@ -278,6 +286,8 @@ class Step:
         """What the learning rate of this step is multiplied by. Once a step, before the optimiser."""
         self._write_row()
         self.read_rows()
+        if self._comparison.is_due:
+            self._comparison.conclude(self.counted)
         self._square = self._plain(self._global_squares)
         rate = self.client.rate(self._square)
         self.progress = rate.progress

@@ -124,7 +124,7 @@ class Steps(unittest.TestCase):
         for _ in range(3):
             since = step.fetching()
             device.work(0.25)
-            step.fetched(since)
+            step.fetched(since, ())
             device.work(1.0)
             step.wait(Work(device, 0.5))
             step.wait(Work(device, 0.125))

@@ -311,7 +311,7 @@ def exchange_rows(rank, world, most):
     run = dynamix.join(model, optimizer, agent="off", rule="adascale", noise_interval=2)
     loader = run.loader(numbers(60 * world + 1, torch.float64), batch_size=batch_of(rank))
     gather, alone = run._peers.gather, []
-    run._peers.gather = lambda row, again=False: (alone.append(0), gather(row, again))[1]
+    run._peers.gather = lambda row, again=False: (alone.extend([0] * again), gather(row, again))[1]
     for number, (_, inputs, labels) in enumerate(loader):
         if number == 3 and rank == 1:
             run.limit_batch(5)
@@ -368,6 +368,47 @@ class Weights(unittest.TestCase):
         for world in (2, 4):
             self.assertLess(max(ranks.run(weigh_tokens, world, torch.float64)), 1e-12)
         self.assertLess(max(ranks.run(weigh_tokens, 3, torch.float32)), 1e-6)
+
+
+def sum_before(rank, world, way, constant):
+    """How many steps were made, and the error, where gradients are summed before dynamix averages them, in that way."""
+    plain = nn.Linear(FEATURES, 3).double()
+    wrapped = DistributedDataParallel(plain) if way != "none" else plain
+    if way == "hooks":
+        def add_up(gradient):
+            gradient = gradient.clone()
+            torch.distributed.all_reduce(gradient)
+            return gradient
+
+        for parameter in plain.parameters():
+            parameter.register_hook(add_up)
+    joined = wrapped if way == "hooks" else plain  # "inner": the module within a DistributedDataParallel
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.01)
+    inputs = torch.ones(40, FEATURES, dtype=torch.float64) if constant else numbers(40, torch.float64).tensors[1]
+    run, text = dynamix.join(joined, optimizer, agent="off"), ""
+    try:
+        for values, in run.loader(torch.utils.data.TensorDataset(inputs), batch_size=(2, 6)[rank]):
+            optimizer.zero_grad()
+            wrapped(values).square().mean().backward()
+            if way != "hooks":
+                run.average_gradients()
+            optimizer.step()
+    except RuntimeError as problem:
+        text = str(problem)
+    return run.status.step, text
+
+
+class SummedBefore(unittest.TestCase):
+    def test_by_somebody_else_are_refused_in_the_first_step(self):
+        for way in ("inner", "hooks"):
+            for steps, text in ranks.run(sum_before, 2, way, False):
+                self.assertEqual(steps, 0)
+                self.assertRegex(text, "the same on all members before dynamix averaged them.*DistributedDataParallel itself.*"
+                                       "weighting=\"loss\"")
+
+    def test_are_not_supposed_where_the_batches_are_the_same(self):
+        self.assertEqual(ranks.run(sum_before, 2, "hooks", True), [(5, "")] * 2)
+        self.assertEqual(ranks.run(sum_before, 2, "none", False), [(5, "")] * 2)
 
 
 if __name__ == "__main__":

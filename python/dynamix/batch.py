@@ -1,0 +1,40 @@
+"""What a batch consists of: tensors whose rows are samples, in lists, tuples and mappings."""
+from __future__ import annotations
+
+from typing import Any, List, Mapping, Sequence
+
+import torch
+
+
+def tensors_of(value: Any) -> List[torch.Tensor]:
+    """All tensors of a batch, in their order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return [found for item in value for found in tensors_of(item)] if isinstance(value, (list, tuple)) else []
+
+
+def rows_of(batch: Sequence[Any]) -> int:
+    """Samples of a batch: the rows of its first tensor.
+
+    Raises TypeError where it has none.
+    """
+    for tensor in tensors_of(batch):
+        if tensor.dim() > 0:
+            return len(tensor)
+    raise TypeError("run.backward() splits a batch by the rows of its tensors, and this one has no tensor with rows")
+
+
+def part_of(value: Any, rows: int, first: int, last: int) -> Any:
+    """Samples first to last - 1 of what a batch of so many rows consists of. What has no such rows stays whole."""
+    if isinstance(value, torch.Tensor):
+        return value[first:last] if value.dim() > 0 and len(value) == rows else value
+    if isinstance(value, Mapping):
+        return {name: part_of(item, rows, first, last) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        if len(value) == rows and not tensors_of(value):
+            return value[first:last]
+        items = [part_of(item, rows, first, last) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
