@@ -63,7 +63,7 @@ DYNAMIX_API void dynamix_close(dynamix_run* run);
 /* Of the last DYNAMIX_ERROR; valid until the next call with this run. */
 DYNAMIX_API const char* dynamix_error(const dynamix_run* run);
 /* The next line for the user's log ("window 12: batch 64 -> 96 from step 124 on"), or NULL. Valid until the next
- * call. */
+ * call. One that begins with "warning: " wants the user's attention. */
 DYNAMIX_API const char* dynamix_next_notice(dynamix_run* run);
 
 enum {

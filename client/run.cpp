@@ -336,6 +336,8 @@ std::string run::read_rows(std::span<const std::int64_t> rows) {
   session::agreement agreed;
   if (auto problem = steps_->read_rows(decoded, agreed); !problem.empty())
     return problem;
+  if (!own_weight_ && position_ == 0)
+    look_for_sums(decoded);
   const auto& planned = steps_->newest_batches();
   if (agreed.key) { // in place of those that were to hold from the same step on
     std::erase_if(awaited_, [&](const awaited_decision& each) { return each.from_step >= planned.from_step; });
@@ -348,6 +350,21 @@ std::string run::read_rows(std::span<const std::int64_t> rows) {
   if (steps_->stops() && !stopping)
     notice("all members stop");
   return {};
+}
+
+/// Of a step whose weights are samples.
+void run::look_for_sums(std::span<const step_row> rows) {
+  std::vector<batch_square> workers;
+  for (std::size_t member = 0; member < rows.size(); ++member)
+    if (const auto& row = rows[member]; steps_->is_present(member) && row.weight > 0)
+      workers.push_back({.samples = row.weight, .square = row.weighted_square / row.weight});
+  if (summed_loss_.observe(workers))
+    notice(
+        fmt::format("warning: |gradient|^2 grows with the batch, by its power {:.1f}, where that of a mean falls: this "
+                    "loss seems to be a sum (reduction=\"sum\"), and gradients are weighted as if it were a mean. Use "
+                    "a mean over the batch; or give all workers one weight in each step (run.weight(1)), for the sum "
+                    "over all samples divided by the number of workers, as plain data parallelism has it",
+                    summed_loss_.exponent()));
 }
 
 std::string run::rate(double global_square, dynamix_step_rate& rate) {

@@ -7,6 +7,7 @@
 #include "client/dynamix.h"
 #include "client/introduction.hpp"
 #include "client/lockstep.hpp"
+#include "client/summed_loss.hpp"
 #include "client/window_sums.hpp"
 #include "session/decision_slot.hpp"
 
@@ -68,6 +69,7 @@ private:
   void send_heartbeat();
   void add_step(const dynamix_step& step);
   void count_applied();
+  void look_for_sums(std::span<const step_row> rows);
   void close_window(bool final);
   messages::rate_rule rule_of(std::uint32_t rule) const;
   messages::balancing balancing_of(std::uint32_t wanted) const;
@@ -88,6 +90,7 @@ private:
   std::optional<introduction> introduced_;
   std::optional<lockstep> steps_;
   std::optional<double> own_weight_; ///< of the step that is completed next
+  summed_loss summed_loss_;
   window_sums sums_;
   std::vector<std::uint32_t> timed_batches_; ///< under which the window's steps were timed
   double learning_rate_ = 0;

@@ -307,7 +307,8 @@ class Step:
         times.gradient_norm = math.sqrt(self._square) if self._global_squares else -1.0
         self.client.complete(times)
         for line in self.client.notices():
-            _log.info("member %d: %s", self.peers.position, line)
+            is_warning = line.startswith("warning: ")
+            _log.log(logging.WARNING if is_warning else logging.INFO, "member %d: %s", self.peers.position, line)
         self._reset()
         self.counted = self.taken = 0
         if self.calls is not None:

@@ -1,7 +1,9 @@
 """The weighted gradient is that of the joined batch, in whatever way DistributedDataParallel is used."""
 import contextlib
 import copy
+import io
 import itertools
+import logging
 import math
 import random
 import unittest
@@ -396,6 +398,48 @@ def sum_before(rank, world, way, constant):
     except RuntimeError as problem:
         text = str(problem)
     return run.status.step, text
+
+
+def sum_losses(rank, world, reduction, weighted):
+    """Warnings of a training, and its largest error against the loss over the joined batch, divided by the number of members
+    where the loss is a sum."""
+    model = Branches(both=True).double()
+    reference, wrapped, told = copy.deepcopy(model), DistributedDataParallel(model), io.StringIO()
+    logging.getLogger("dynamix").addHandler(logging.StreamHandler(told))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    run = dynamix.join(wrapped, optimizer, agent="off")
+    dataset, worst = numbers(300, torch.float64), 0.0
+    for chosen, inputs, labels in run.loader(dataset, batch_size=(6, 2)[rank]):
+        optimizer.zero_grad()
+        if weighted:
+            run.weight(1)
+        nn.functional.cross_entropy(wrapped(inputs), labels, reduction=reduction).backward()
+        reference.load_state_dict(model.state_dict())
+        expected = joined_gradient(reference, dataset, numbers_of_all(chosen.tolist()[:run.counted], world))
+        if reduction == "sum":
+            expected = [gradient * (run._step.client.delivered.total / world) for gradient in expected]
+        worst = max(worst, largest_error(gradients(model), expected)) if run.counted else worst
+        optimizer.step()
+    run.close()
+    return worst, told.getvalue()
+
+
+class SummedLosses(unittest.TestCase):
+    def test_are_told_of_where_batches_differ(self):
+        (worst, told), (_, elsewhere) = ranks.run(sum_losses, 2, "sum", False)
+        self.assertGreater(worst, 0.2)
+        self.assertRegex(told, r"grows with the batch, by its power [12]\.\d, .*reduction=\"sum\".*run.weight\(1\)")
+        self.assertEqual((told.count("reduction"), elsewhere), (1, ""))
+
+    def test_are_right_with_one_weight_for_all(self):
+        for worst, told in ranks.run(sum_losses, 2, "sum", True):
+            self.assertLess(worst, 1e-12)
+            self.assertEqual(told, "")
+
+    def test_are_not_supposed_where_losses_are_means(self):
+        for worst, told in ranks.run(sum_losses, 2, "mean", False):
+            self.assertLess(worst, 1e-12)
+            self.assertEqual(told, "")
 
 
 class SummedBefore(unittest.TestCase):
