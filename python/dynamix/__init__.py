@@ -15,7 +15,8 @@ from .checkpoint import save
 from .client import DynamixError
 from .joining import join
 from .loader import Loader
-from .run import Run, Status
+from .run import Run
+from .status import Status
 from .stream import Stream
 
 __version__ = "0.1.0"

@@ -16,7 +16,6 @@ import json
 import logging
 import os
 import pathlib
-import socket
 import threading
 import time
 import zlib
@@ -28,28 +27,15 @@ import torch.distributed
 
 from .client import Client, DynamixError
 from .peers import Broken, Gathering, Peers, Sum
+from .sockets import Connections
 
 _log = logging.getLogger("dynamix")
 _distributed: Any = torch.distributed
 _FORM_SECONDS = 5
 _LOOK_SECONDS = 0.05     # between two looks for members that come
 _POLL_SECONDS = 0.003
-
-#: Open sockets of this process: what /proc says of each descriptor.
-Sockets = Dict[int, str]
-
-
-def _sockets() -> Sockets:
-    found: Sockets = {}
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            target = os.readlink(f"/proc/self/fd/{name}")
-        except OSError:  # closed since
-            continue
-        if target.startswith("socket:"):
-            found[int(name)] = target
-    return found
-
+_END_SECONDS = 2         # that a member which has finished waits for the others
+_ENDED = "the training of this store has come to its end; a new one needs a new store"
 
 def _process() -> List[Any]:
     """Of this process, so that another one on the machine can tell whether it lives."""
@@ -107,7 +93,7 @@ class Members(Peers):
         self._roster: Dict[int, List[Any]] = {}  # identities of the present members
         self._gradients: Any = None
         self._row_group: Any = None
-        self._sockets: Sockets = {}
+        self._connections = Connections()
         self._looked = 0.0
 
     # A generation's end
@@ -116,32 +102,15 @@ class Members(Peers):
         """The generation is over, on any thread: cuts its sockets, so that everybody's collectives end."""
         if not self.broken:
             self.broken = reason or "a collective failed"
-        self._cut()
+        self._connections.cut()
         return Broken(self.broken)
 
     def leave(self) -> None:
-        self._cut()
+        self._connections.cut()
         self._gradients = self._row_group = None
 
-    def _cut(self) -> None:
-        """Ends the connections of this generation. Gloo's listening socket stays: `accept` that fails on Gloo's own thread
-        ends the process."""
-        for descriptor in self._open_sockets():
-            try:
-                with socket.socket(fileno=os.dup(descriptor)) as end:
-                    if not end.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                        end.shutdown(socket.SHUT_RDWR)
-            except OSError:  # it is over already
-                pass
-
     def close_inherited(self) -> None:
-        for descriptor in self._open_sockets():
-            os.close(descriptor)
-
-    def _open_sockets(self) -> List[int]:
-        """Descriptors of this generation's; some are closed since, and their numbers used for other things."""
-        now = _sockets()
-        return [descriptor for descriptor, name in self._sockets.items() if now.get(descriptor) == name]
+        self._connections.close()
 
     # Forming the next one
 
@@ -153,7 +122,6 @@ class Members(Peers):
         """
         limit = time.monotonic() + self._timeout
         self.leave()
-        self._sockets = {}
         number = self.generation
         while True:
             number = max(number, int(self._read("generation") or 0)) + 1
@@ -183,7 +151,7 @@ class Members(Peers):
                     if text}
             here = {member: identity for member, identity in here.items() if not self._is_dead(identity)}
             if self._read("ended"):
-                raise Ended("the training of this store has come to its end; a new one needs a new store")
+                raise Ended(_ENDED)
             awaited = self._awaited(number, everyone) - set(here)
             if time.monotonic() > limit:
                 if everyone or number == 1 or not self._roster:
@@ -203,16 +171,21 @@ class Members(Peers):
         last: Dict[int, List[Any]]
         last = {int(member): identity for member, identity in json.loads(self._read(f"{number - 1}/closed") or "{}").items()}
         living = {member for member, identity in last.items() if not self._is_dead(identity)}
+        if not living and any(self._read(self._name(identity)) == "finished" for identity in last.values()):
+            raise Ended(_ENDED)
         return living or set(range(self.size))  # nobody has the training's state: it begins again
 
     def _is_dead(self, identity: Sequence[Any]) -> bool:
+        """Or has left."""
+        if self._read(self._name(identity)):
+            return True
         same_machine = list(identity[:2]) == self._identity[:2]
         return same_machine and started(int(identity[2])) != identity[3]
 
     def _form_generation(self, number: int) -> bool:
         """On a thread that is left where it does not come to an end: a member may die meanwhile."""
         members = sorted(self._roster)
-        before, formed = _sockets(), []
+        self._connections, formed = Connections(), []
 
         def form() -> None:
             again = _connected_anew(self._given)
@@ -229,9 +202,9 @@ class Members(Peers):
             if any(self._is_dead(identity) for identity in self._roster.values()):
                 thread.join(0.1)
                 break
-        self._sockets = {descriptor: name for descriptor, name in _sockets().items() if before.get(descriptor) != name}
+        self._connections.formed()
         if len(formed) < 2:
-            self._cut()
+            self._connections.cut()
             return False
         self._gradients, self._row_group = formed
         return True
@@ -287,13 +260,36 @@ class Members(Peers):
         options.rootRank, options.rootTensor = sorted(self._roster).index(source), 0
         self._start(lambda: self._gradients.broadcast([values], options)).wait()
 
-    def end(self) -> None:
-        """All are done with the last step, and nobody can come in any more."""
-        if self.somebody_comes(rarely=False):
-            raise self.fail("a member comes")
-        self.gather_objects(None)
-        self._store.set("ended", "1")
-        self._gradients = self._row_group = None
+    # A member's end
+
+    def _name(self, identity: Sequence[Any]) -> str:
+        return f"left/{identity[2]}-{identity[4]}"
+
+    def say_left(self, finished: bool = False) -> None:
+        """This member takes part no more, however long its process lives: the others go on without it."""
+        self._store.set(self._name(self._identity), "finished" if finished else "left")
+        self.leave()
+
+    def end(self, seconds: float = _END_SECONDS) -> None:
+        """This member is done with the last step, and waits a while for the others to be so: for those that are behind it. Who
+        trains on, or evaluates, is left alone then. Raises Broken where the group has to be formed anew before."""
+        limit = time.monotonic() + seconds
+        self._store.set(f"{self.generation}/done/{self.position}", "1")
+        while not self._read("ended"):
+            waiting = [identity for member, identity in self._roster.items() if member != self.position and
+                       not self._read(f"{self.generation}/done/{member}") and not self._read(self._name(identity))]
+            said = [self._read(f"{self.generation + 1}/{member}") for member in range(self.size) if member != self.position]
+            if any(text and not self._is_dead(json.loads(text)) for text in said):
+                raise self.fail("a member comes")
+            if any(self._is_dead(identity) for identity in waiting):
+                raise self.fail("a member has died")
+            if not waiting:
+                self._store.set("ended", "1")
+            elif time.monotonic() > limit:
+                break
+            else:
+                time.sleep(_POLL_SECONDS)
+        self.say_left(finished=True)
 
 
 def members_through(store: Any, agent: object, seconds: float) -> Members:

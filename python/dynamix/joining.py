@@ -57,8 +57,8 @@ def _check_arguments(model: torch.nn.Module, optimizers: List[Optimizer], rule: 
         raise NotImplementedError("elastic=... does not keep a GradScaler's scale equal on all members; train without it")
 
 
-def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], *, scheduler: Any = None, rule: Optional[str] = None,
-         agent: agents.Agent = "auto", scaler: Any = None, process_group: Any = None, adaptive: Optional[bool] = None,
+def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]], *, scheduler: Any = None,
+         rule: Optional[str] = None, agent: agents.Agent = "auto", scaler: Any = None, process_group: Any = None, adaptive: Optional[bool] = None,
          noise_interval: int = 0, window_steps: int = 0, elastic: Any = None, elastic_seconds: float = 60,
          weighting: str = "gradients", balance: Optional[bool] = None) -> Run:
     """Joins a training script to Dynamix. All members call it at the same place, behind `init_process_group` (a single

@@ -146,6 +146,8 @@ class Loader(DataLoader[_Sample]):
         self._batches = batches
         self._in_epoch = False
         self._moved = False  # the group was formed anew: what was fetched is not dealt any more
+        self.is_within_epoch = False  # one was begun, and its end has not been seen
+        self.is_over = False  # the others have ended the training without this member
         super().__init__(dataset, batch_sampler=batches, **options)
 
     def __len__(self) -> int:
@@ -178,8 +180,12 @@ class Loader(DataLoader[_Sample]):
         held = again = 0
         batch: Any = None
         self._in_epoch, self._moved = True, False
+        self.is_within_epoch = True
         try:
             while True:
+                if self.is_over:
+                    self.is_within_epoch = False
+                    return
                 if self._moved:
                     self._moved, self._batches.goes_on = False, True
                     del source  # before its workers' successors
@@ -199,6 +205,7 @@ class Loader(DataLoader[_Sample]):
                         continue
                     for _ in range(held):
                         self._take()
+                    self.is_within_epoch = False
                     return
                 if held < self._fetch_ahead:
                     held += 1

@@ -76,8 +76,8 @@ def agreed_adaptive(optimizers: Sequence[Optimizer], rule: Optional[str]) -> Opt
     kinds = {is_adaptive(optimizer) for optimizer in optimizers}
     if kinds >= {True, False} and rule in (None, "adascale"):
         names = " and ".join(dict.fromkeys(type(_innermost(optimizer)).__name__ for optimizer in optimizers))
-        raise ValueError(f"{names} are of two kinds: AdaScale multiplies the rate of one by its gain, and of the other by the gain's "
-                         "root; join with adaptive=True or adaptive=False, which then holds for all, or with another rule")
+        raise ValueError(f"{names} are of two kinds: AdaScale multiplies the rate of one by its gain, and of the other by "
+                         "the gain's root; join with adaptive=True or adaptive=False, which then holds for all, or with another rule")
     return True in kinds if None not in kinds else None
 
 
@@ -170,8 +170,8 @@ class Round:
         if not self._stepped:
             self._factor, self._batches = self._run.before_step(), self._run.batches_taken
         elif number in self._stepped or self._run.batches_taken != self._batches:
-            raise RuntimeError(f"{self._count} optimisers joined, and {len(self._stepped)} of them have made this step: each makes "
-                               "one step for the same gradients; those that step at other times cannot join together")
+            raise RuntimeError(f"{self._count} optimisers joined, and {len(self._stepped)} of them have made this step: each "
+                               "makes one step for the same gradients; those that step at other times cannot join together")
         self.is_stepping = self._factor is not None
         if self._factor is None:
             self.after(number)
@@ -202,8 +202,8 @@ def refuse_others(own: Sequence[Optimizer], model: torch.nn.Module, stepping: Ro
         trained = {id(parameter) for parameter in model.parameters()}
         held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         if any(id(each) in trained and each.grad is not None for each in held) and not _rates_are_zero(optimizer):
-            raise RuntimeError(f"{type(optimizer).__name__} steps parameters of the model that joined, and did not join: give all "
-                               f"its optimisers, dynamix.join(model, [first, second]); {len(given)} was given")
+            raise RuntimeError(f"{type(optimizer).__name__} steps parameters of the model that joined, and did not join: give "
+                               f"all its optimisers, dynamix.join(model, [first, second]); {len(given)} was given")
 
     return register_optimizer_step_pre_hook(check)
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 import atexit
 import ctypes
 import datetime
+import logging
 import os
+import sys
 import time
 import weakref
 from typing import Any, List, Optional
@@ -14,7 +16,11 @@ from typing import Any, List, Optional
 import torch
 import torch.distributed
 
+from .leaving import Notes, Watched
+from .sockets import Connections
+
 _distributed: Any = torch.distributed
+_POLL_SECONDS = 0.02
 _alive: "weakref.WeakSet[Peers]" = weakref.WeakSet()
 
 
@@ -64,13 +70,19 @@ class Peers:
 
     elastic = False  # whether members may be absent (elastic.py)
     broken = ""      # why no collective can come to its end
+    notes: Optional[Notes] = None  # of members that have left; None: nobody could be told
 
     def __init__(self, group: Any = None) -> None:
         self.hold()
         self.group = group
         self.size = int(_distributed.get_world_size(group)) if is_initialized() else 1
         self.position = int(_distributed.get_rank(group)) if is_initialized() else 0
+        self._connections = Connections()
         self._side = self._form() if self.size > 1 else None
+        self._connections.formed()
+        if self._side is not None:
+            ranks = _distributed.get_process_group_ranks(group if group is not None else _distributed.group.WORLD)
+            self.notes = Notes(ranks, self.position)
         self._rows: Optional[torch.Tensor] = None  # of `gather(again=True)`, and each member's
         self._views: List[List[torch.Tensor]] = []
 
@@ -100,7 +112,8 @@ class Peers:
 
     def all_reduce(self, values: torch.Tensor) -> Any:
         """Starts to add up the members' gradients, in place. Returns the work."""
-        return _distributed.all_reduce(values, group=self.group, async_op=True)
+        work = _distributed.all_reduce(values, group=self.group, async_op=True)
+        return Watched(work, self.notes) if values.device.type == "cpu" else work
 
     def gather(self, row: torch.Tensor, again: bool = False) -> Gathering:
         """Starts to gather the members' rows: int64 of shape (columns,), the same on all. `again`: nobody needs the
@@ -113,14 +126,15 @@ class Peers:
             if again:
                 self._rows, self._views = rows, [list(rows.unbind(0))]
         # Of the group itself: torch.distributed's takes three times as long for so little.
-        return Gathering(rows, self._side.allgather(self._views if again else [list(rows.unbind(0))], [row]))
+        work = self._side.allgather(self._views if again else [list(rows.unbind(0))], [row])
+        return Gathering(rows, Watched(work, self.notes))
 
     def sum(self, own: float) -> Sum:
         """Starts to add up the members' numbers."""
         value = torch.tensor([own], dtype=torch.float64)
         work = None
         if self._side is not None:
-            work = _distributed.all_reduce(value, group=self._side, async_op=True)
+            work = Watched(_distributed.all_reduce(value, group=self._side, async_op=True), self.notes)
         return Sum(own, value, work)
 
     def close_inherited(self) -> None:
@@ -143,25 +157,41 @@ class Peers:
         return self.gather_objects(own)[0]
 
     def meet(self, seconds: float) -> Optional[bool]:
-        """Waits for the members to come here, too. False where one has ended and will not come. None where nobody can tell:
-        one is late, or the script has destroyed its groups."""
+        """Waits for the members to come here, too, or to have been here. False where one has left before and will not come. None
+        where nobody can tell: one is late, or the script has destroyed its groups."""
         if self._side is None:
             return True
         if not is_initialized():
             return None
-        limit = time.monotonic() + seconds
+        limit, notes = time.monotonic() + seconds, self.notes
+        value = torch.zeros(1)
         try:
-            _distributed.monitored_barrier(self._side, timeout=datetime.timedelta(seconds=seconds))
-            return True
-        except (RuntimeError, ValueError):
-            return False if time.monotonic() < limit else None
-
+            work = self._side.allreduce([value])
+            while not work.is_completed() and time.monotonic() < limit:
+                if notes is not None and notes.has_lost_one():
+                    break
+                time.sleep(_POLL_SECONDS)
+            if work.is_completed():
+                work.wait()
+                return True
+        except RuntimeError:  # the connection of one that has ended
+            return notes is not None and notes.all_have_finished()
+        self.held.append((work, value))
+        self._connections.cut()  # or the group's threads would wait on
+        if notes is not None and notes.has_lost_one():
+            return False
+        return None
 
 @atexit.register
 def _leave_groups() -> None:
     for peers in list(_alive):
         if peers._process != os.getpid():  # a forked child's end: its parent goes on with these connections
             continue
+        if peers.notes is not None and peers.notes.is_stuck:  # the group's thread would keep this process from ending
+            logging.shutdown()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(peers.held))
         peers.leave()
 

@@ -3,13 +3,11 @@ from __future__ import annotations
 
 import atexit
 import logging
-import math
 import os
 import sys
 import time
 import weakref
-from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Any, Dict, List, Optional, Sequence, TypeVar, Union
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -27,34 +25,17 @@ from .loader import Batches, Loader, check
 from .memory import Guard, Loss, Weight
 from .optimizer import Round, Schedule, Swap, refuse_others, swap_optimizer, swap_scaler
 from .peers import Broken, Peers
+from .status import Status, status_of
 from .step import Calls, Step
 from .stream import Dealing, Reader, Stream, lengths_of
 
 _log = logging.getLogger("dynamix")
 _Sample = TypeVar("_Sample", covariant=True)
 _STATE_VERSION = 1
+_LEFT = "left in mid-epoch"
+_ANOTHER_ENDED = "another worker has ended before the end of its training"
 _MEETING_SECONDS = 60
-
-
-@dataclass(frozen=True)
-class Status:
-    """Where a run stands."""
-
-    batch: int             #: of this worker in the next step, samples
-    global_batch: int      #: of all workers in the next step, samples
-    batches: Tuple[int, ...]  #: of each worker in the next step, samples
-    step: int              #: steps completed
-    samples: int           #: of all workers in them
-    epoch: int             #: that the next step belongs to, from 0
-    cursor: int            #: samples of that epoch that are used up
-    window: int            #: windows closed
-    generation: int        #: of the agent's cluster; 0: none yet
-    decisions: int         #: put in force
-    connected: bool        #: the agent is there
-    stop: bool             #: the members agreed to stop; the loader gives no more batches
-    noise_scale: float     #: samples; NaN while it is not known
-    progress: float        #: steps of the base batch
-    gpu: Optional[int]     #: that the cluster file gives this worker, by the driver's number; None: it gives none
+_MEETING_SECONDS_AT_EXIT = 1.5  # whoever waits in a collective of the script's for this process need not do so for long
 
 
 class Run:
@@ -83,6 +64,7 @@ class Run:
         self._linked = False
         self._alignment: Optional[Alignment] = None  # of an elastic run
         self._closed = self._warned = False
+        self._meeting_seconds: float = _MEETING_SECONDS
         self._by_loss = by_loss
         self._distributed = by_loss or isinstance(model, DistributedDataParallel)  # somebody else sums gradients
         if agent is not None:
@@ -172,6 +154,9 @@ class Run:
             self._join_members(self._peers, workload)
         else:
             self._introduce(workload)
+            if self._peers.notes is not None:
+                client = self._client
+                self._peers.notes.steps_done = lambda: int(client.status().step)
             self._step.loads_rows = all(self._peers.gather_objects(self._step.loads_rows))
         device = next((parameter.device for parameter in self._model.parameters()), torch.device("cpu"))
         agents.check_gpu(self._client.status().gpu - 1, device)
@@ -205,8 +190,8 @@ class Run:
             _log.warning("with weighting=\"loss\" nobody can tell computing from waiting for others, so agents are told no "
                          "times of steps: policies that go by them share the global batch equally, whichever host is slow")
         if self._is_kind_unknown and int(rows[0, raw.RULE_COLUMN]) == raw.RULES["adascale"] and self._peers.position == 0:
-            _log.warning("dynamix does not know whether the steps of %s grow with the gradient, and takes them for such as SGD's; "
-                         "where they do not, as Adam's, AdaScale's gain is too large: join with adaptive=True (False: no warning)",
+            _log.warning("dynamix does not know whether the steps of %s grow with the gradient, and takes them for such as "
+                         "SGD's; where they do not, as Adam's, AdaScale's gain is too large: join with adaptive=True (False: no warning)",
                          " and ".join(type(each).__name__ for each in self._optimizers))
         return rows
 
@@ -233,8 +218,8 @@ class Run:
             except Broken:
                 members.broken = members.broken or "it was not formed"
 
-    def _regroup(self) -> None:
-        """Forms the group anew, and goes on behind the last step that any member has completed."""
+    def _regroup(self, closes: bool = False) -> None:
+        """Forms the group anew, and goes on behind the last step that any member has completed. `closes`: this member has."""
         members, step = self._peers, self._step
         assert isinstance(members, Members) and step is not None and self._alignment is not None
         began, before, reason = time.monotonic(), members.present, members.broken
@@ -244,6 +229,9 @@ class Run:
                 self._alignment.align()
             except Broken:
                 pass
+            except Ended:
+                self._end_without_state(told=not closes)
+                return
         step.drop()
         if self._loader is not None:
             self._loader.deal_again()
@@ -252,18 +240,30 @@ class Run:
         _log.warning("the group was formed anew in %.3f s behind step %d, members gone: %s, members come: %s (%s)",
                      time.monotonic() - began, step.client.status().step, gone, come, reason)
 
+    def _end_without_state(self, told: bool) -> None:
+        """The others have ended the training while this member was away, for longer than they wait."""
+        assert self._step is not None and self._loader is not None
+        self._step.drop()
+        self._loader.is_over = True
+        if told:
+            _log.warning("the other members have ended the training without this one, which they had waited for: it ends, too, "
+                         "with the state behind step %d, and theirs is the newer one", self._step.client.status().step)
+
     def _meet(self, members: Members) -> None:
-        """Waits until all are done, and gives the last step to those that are behind."""
-        while True:
+        """Waits a while until all are done, and gives the last step to those that are behind."""
+        while not self._is_over:
             try:
                 members.end()
                 return
             except Broken:
-                pass
-            try:
-                self._regroup()
-            except Ended:  # all had come here, and somebody has seen it
+                self._regroup(closes=True)
+            except RuntimeError as problem:
+                _log.warning("the others were not told that this member has finished: %s", problem)
                 return
+
+    @property
+    def _is_over(self) -> bool:
+        return self._loader is not None and self._loader.is_over
 
     # Steps
 
@@ -375,6 +375,8 @@ class Run:
                 _log.warning("the optimiser steps and run.loader() was never called: this trains as without dynamix; take the "
                              "batches from run.loader(dataset, ...)")
             return 1.0
+        if self._is_over:
+            return None
         step.check_taken()
         factor = self._factor(step) if not self._peers.broken else None
         if self._peers.broken:
@@ -439,12 +441,7 @@ class Run:
     @property
     def status(self) -> Status:
         """Where the run stands now."""
-        client = self._ready().client
-        now = client.status()
-        noise = now.noise_scale if now.noise_valid else math.nan
-        return Status(now.batch, now.global_batch, tuple(client.batches(self._peers.size)), now.step, now.samples, now.epoch,
-                      now.cursor, now.window, now.generation, now.decisions, bool(now.connected), bool(now.stop), noise,
-                      now.progress, now.gpu - 1 if now.gpu else None)
+        return status_of(self._ready().client, self._peers.size, self._is_over)
 
     def state_dict(self) -> Dict[str, Any]:
         """The state behind the last completed step, the same on all members, however much has been fetched ahead: for
@@ -508,11 +505,23 @@ class Run:
         failed, so that the agents wait for the group's next start. So they do with `again`: this process joins once more, with
         another model or optimiser say.
         """
+        self._close(reason, succeeded, again)
+
+    def _close(self, reason: str, succeeded: bool, again: bool = False, at_exit: bool = False) -> None:
+        """`at_exit`: of the interpreter, so that this process takes part in nothing more. In mid-epoch it has left then."""
         if self._closed:
             return
-        if isinstance(self._peers, Members) and self._alignment is not None and self._alignment.rows is not None and succeeded:
-            self._meet(self._peers)
+        leaves = at_exit and self._loader is not None and self._loader.is_within_epoch
+        if isinstance(self._peers, Members) and self._alignment is not None and self._alignment.rows is not None:
+            if leaves and succeeded:
+                succeeded, reason = False, _LEFT
+            if succeeded:
+                self._meet(self._peers)
+            else:
+                self._peers.say_left()
         self._closed = True
+        if self._peers.notes is not None:
+            self._peers.notes.write(succeeded, reason)
         if self._hook is not None:
             self._hook.release()
         for swap in reversed(self._swaps):
@@ -523,9 +532,11 @@ class Run:
         if self._client is not None:
             try:
                 if self._step is not None:
-                    if succeeded and self._linked and not self._peers.elastic and self._peers.meet(_MEETING_SECONDS) is False:
-                        succeeded, reason = False, "another worker has ended before the end of its training"
-                        _log.warning("%s; the agent of this one waits for the group's next start", reason)
+                    if succeeded and self._linked and not self._peers.elastic:
+                        met = self._peers.meet(_MEETING_SECONDS_AT_EXIT if at_exit else self._meeting_seconds)
+                        if met is False or (met is None and leaves):
+                            succeeded, reason = False, _LEFT if met is None else _ANOTHER_ENDED
+                            _log.warning("%s; the agent of this one waits for the group's next start", reason)
                     self._client.finish(succeeded and not again, "this process joins again" if again else reason)
             except DynamixError as problem:
                 _log.warning("the agent was not told that training is over: %s", problem)
@@ -563,8 +574,8 @@ def _close_at_exit(run: Run) -> None:
         found = reference()
         if found is not None:
             problem = getattr(sys, "last_value", None)
-            found.close("completed" if problem is None else f"{type(problem).__name__}: {problem}",
-                        succeeded=problem is None)
+            found._close("completed" if problem is None else f"{type(problem).__name__}: {problem}",
+                         succeeded=problem is None, at_exit=True)
 
     atexit.register(close)
     weakref.finalize(run, atexit.unregister, close).atexit = False

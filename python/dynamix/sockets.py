@@ -1,0 +1,53 @@
+"""The connections of a process group that this process has formed itself, so that it can end them: nobody then waits for it,
+nor its own threads for anybody."""
+from __future__ import annotations
+
+import os
+import socket
+from typing import Dict, Optional
+
+
+def open_sockets() -> Dict[int, str]:
+    """Of this process: what /proc says of each descriptor."""
+    found: Dict[int, str] = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:  # closed since
+            continue
+        if target.startswith("socket:"):
+            found[int(name)] = target
+    return found
+
+
+class Connections:
+    """Those that come up between the object's making and `formed`."""
+
+    def __init__(self) -> None:
+        self._before: Optional[Dict[int, str]] = open_sockets()
+        self._own: Dict[int, str] = {}
+
+    def formed(self) -> None:
+        before = self._before or {}
+        self._own = {descriptor: name for descriptor, name in open_sockets().items() if before.get(descriptor) != name}
+        self._before = None
+
+    def _still_open(self) -> Dict[int, str]:
+        """Some are closed since, and their numbers used for other things."""
+        now = open_sockets()
+        return {descriptor: name for descriptor, name in self._own.items() if now.get(descriptor) == name}
+
+    def cut(self) -> None:
+        """Ends them. Gloo's listening socket stays: `accept` that fails on Gloo's own thread ends the process."""
+        for descriptor in self._still_open():
+            try:
+                with socket.socket(fileno=os.dup(descriptor)) as end:
+                    if not end.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                        end.shutdown(socket.SHUT_RDWR)
+            except OSError:  # it is over already
+                pass
+
+    def close(self) -> None:
+        """In a forked child, which has inherited them."""
+        for descriptor in self._still_open():
+            os.close(descriptor)

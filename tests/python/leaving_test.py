@@ -1,0 +1,224 @@
+"""A member that leaves while the others train on: they stop with a sentence, and at once."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import agents
+import ranks
+
+SCRIPT = """
+import os, sys, time
+sys.path.insert(0, sys.argv[1])
+import torch
+from torch.nn.parallel import DistributedDataParallel
+import dynamix
+torch.set_num_threads(1)
+way, who = sys.argv[2].split(), int(sys.argv[3])
+torch.distributed.init_process_group("gloo")
+rank = torch.distributed.get_rank()
+model = torch.nn.Linear(8, 1)
+if "plain" not in way:
+    model = DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+run = dynamix.join(model, optimizer, agent="auto" if "DYNAMIX_AGENT" in os.environ else "off")
+loader = run.loader(torch.utils.data.TensorDataset(torch.randn(64, 8)), batch_size=8,
+                    highest_batch=4 if "is refused" in sys.argv[2] and rank == who else None)
+
+def train():
+    for epoch in range(4):
+        if "between" in way and (rank, epoch) == (who, 1):
+            return
+        for number, (values,) in enumerate(loader):
+            if "evaluates" not in way and (rank, epoch, number) == (who, 1, 2):
+                if "raises" in way:
+                    raise ValueError("a bad file")
+                if "exits" in way:
+                    sys.exit(3)
+                if "closes" in way:
+                    run.close()
+                return
+            optimizer.zero_grad()
+            model(values).square().mean().backward()
+            if "plain" in way:
+                run.average_gradients()
+            optimizer.step()
+    if "evaluates" in way:
+        run._meeting_seconds = 1
+        while rank == who and not os.path.exists(sys.argv[4]):
+            time.sleep(0.05)
+    run.close()
+
+def write_time():
+    with open(sys.argv[4] + f"-{rank}", "w") as file:
+        file.write(str(time.monotonic()))
+
+train()
+if "evaluates" not in way and rank == who:
+    write_time()
+    if "lingers" in way:
+        time.sleep(1000)
+"""
+
+
+ELASTIC = """
+import os, signal, sys, time
+sys.path.insert(0, sys.argv[1])
+import torch
+import dynamix
+torch.set_num_threads(1)
+way, who, folder, rank = sys.argv[2], int(sys.argv[3]), sys.argv[4], int(os.environ["RANK"])
+torch.manual_seed(1)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+store = torch.distributed.FileStore(os.path.join(folder, "store"), -1)
+run = dynamix.join(model, optimizer, agent="off", elastic=store, elastic_seconds=4 if way == "stays away" else 60)
+loader = run.loader(torch.utils.data.TensorDataset(torch.randn(96, 8)), batch_size=4)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+for epoch in range(run.epoch, 4):
+    for number, (values,) in enumerate(loader):
+        if (rank, epoch, number) == (who, 1, 3):
+            if way == "exits":
+                sys.exit(4)
+            if way == "is asked to end":
+                os.kill(os.getpid(), signal.SIGTERM)
+            if way == "raises":
+                raise ValueError("a bad file")
+            if way == "closes":
+                run.close()
+                time.sleep(1000)
+            if way == "catches":
+                run.close("a bad file", succeeded=False)
+                time.sleep(1000)
+            if way == "stays away":
+                while not os.path.exists(os.path.join(folder, "2")):
+                    time.sleep(0.05)
+        optimizer.zero_grad()
+        model(values).square().mean().backward()
+        run.average_gradients()
+        optimizer.step()
+    if way == "evaluates" and rank == who and epoch == 3:
+        while not os.path.exists(os.path.join(folder, "1")) or not os.path.exists(os.path.join(folder, "2")):
+            time.sleep(0.05)
+run.close()
+with open(os.path.join(folder, str(rank)), "w") as file:
+    print(model.weight.tolist(), file=file)
+"""
+
+
+def start(way, who, folder, world=2, sockets=None):
+    """The processes of a fixed group, of which `who` leaves in some way in its second epoch."""
+    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(agents._free_ports(1)[0]), "WORLD_SIZE": str(world)}
+    environment.pop("DYNAMIX_AGENT", None)
+    if sockets:
+        environment["DYNAMIX_AGENT"] = sockets
+    command = [sys.executable, "-c", SCRIPT, ranks.PACKAGE, way, str(who), os.path.join(folder, "file")]
+    return [subprocess.Popen(command, env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}, stderr=subprocess.PIPE,
+                             text=True) for rank in range(world)]
+
+
+class Leaving(unittest.TestCase):
+    def check(self, way, who, status, said, world=2, sockets=None):
+        """The others end with a sentence, and the leaver with its own status."""
+        with tempfile.TemporaryDirectory() as folder:
+            members = start(way, who, folder, world, sockets)
+            try:
+                for rank, member in enumerate(members):
+                    if rank == who:
+                        continue
+                    text = member.communicate(timeout=ranks.SECONDS)[1]
+                    self.assertNotEqual(member.returncode, 0, text)
+                    self.assertRegex(text, said, f"{way}, {who}")
+                left = pathlib.Path(folder, f"file-{who}")
+                if left.exists():
+                    seconds = time.monotonic() - float(left.read_text(encoding="ascii"))
+                    print(f"{way}, member {who} of {world}: the others have ended {seconds:.1f} s later")
+                    self.assertLess(seconds, 20)
+                if "lingers" in way:
+                    members[who].kill()
+                else:
+                    self.assertEqual(members[who].wait(ranks.SECONDS), status)
+            finally:
+                for member in members:
+                    member.kill()
+                    member.communicate()
+
+    def test_by_a_return_ends_the_others_with_a_sentence(self):
+        said = r"DynamixError: member {} has ended its training behind \d steps \(completed\), and this one goes on"
+        for who, way in ((0, "returns"), (1, "returns plain"), (0, "closes"), (1, "closes lingers")):
+            self.check(way, who, 0, said.format(who))
+        self.check("returns", 1, 0, said.format(1), world=3)
+
+    def test_between_epochs_ends_the_others_with_a_sentence(self):
+        self.check("between", 1, 0, r"member 1 has ended its training behind 4 steps")
+
+    def test_by_an_exception_or_an_exit_ends_the_others_with_its_reason(self):
+        self.check("raises", 1, 1, r"DynamixError: member 1 has left behind \d steps \(ValueError: a bad file\)|Connection (closed|reset)")
+        self.check("exits", 0, 3, r"DynamixError: member 0 has ended its training behind \d steps")
+
+    def test_by_one_that_is_refused_ends_the_others_with_the_reason(self):
+        self.check("is refused", 1, 1, r"member 1 has left behind 0 steps \(DynamixError: the batch size 8 is not within \d to 4|"
+                                       "Connection (closed|reset)")
+
+    @unittest.skipUnless(agents.program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")
+    def test_beside_agents_ends_the_others_with_a_sentence(self):
+        for who in (0, 1):
+            with agents.started(2) as started:
+                self.check("returns", who, 0, rf"member {who} has ended its training behind \d steps", sockets=started.sockets)
+
+    @unittest.skipUnless(agents.program(), "there is no dynamix-node with `exec`: let $DYNAMIX_NODE name it")
+    def test_behind_the_last_step_leaves_one_that_evaluates_to_end_as_finished(self):
+        with tempfile.TemporaryDirectory() as folder, agents.started(3) as started:
+            members = start("evaluates", 0, folder, 3, started.sockets)
+            for rank in (1, 2):
+                self.assertEqual((members[rank].communicate(timeout=ranks.SECONDS)[1], members[rank].returncode), ("", 0))
+            pathlib.Path(folder, "file").touch()
+            self.assertEqual((members[0].communicate(timeout=ranks.SECONDS)[1], members[0].returncode), ("", 0))
+        self.assertEqual(started.status, 0, started.said)
+
+
+class LeavingElastic(unittest.TestCase):
+    def run_members(self, way, who, folder):
+        command = [sys.executable, "-c", ELASTIC, ranks.PACKAGE, way, str(who), folder]
+        return [subprocess.Popen(command, env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "3"}, stderr=subprocess.PIPE, text=True)
+                for rank in range(3)]
+
+    def check(self, way, status, gone, who=1):
+        """The others go on and finish alike, and the leaver ends with its own status; None: its process lingers."""
+        with tempfile.TemporaryDirectory() as folder:
+            members = self.run_members(way, who, folder)
+            try:
+                said = ""
+                for rank in {0, 1, 2} - {who}:
+                    said = members[rank].communicate(timeout=ranks.SECONDS)[1]
+                    self.assertEqual(members[rank].returncode, 0, f"{way}: {said}")
+                    self.assertEqual(said.count("was formed anew"), gone, f"{way}: {said}")
+                    if gone:
+                        self.assertIn(f"members gone: [{who}]", said, way)
+                if status is not None:
+                    said = members[who].communicate(timeout=ranks.SECONDS)[1]
+                    self.assertEqual(members[who].returncode, status, f"{way}: {said}")
+                ends = [pathlib.Path(folder, str(rank)).read_text(encoding="ascii") for rank in {0, 1, 2} - {who}]
+                self.assertEqual(ends[0], ends[1])
+                return said
+            finally:
+                for member in members:
+                    member.kill()
+                    member.communicate()
+
+    def test_leaves_the_others_to_go_on(self):
+        for way, status in (("exits", 4), ("is asked to end", 0), ("raises", 1), ("catches", None), ("closes", None)):
+            self.check(way, status, 1, who=0 if way == "exits" else 1)
+
+    def test_behind_the_last_step_lets_one_that_evaluates_end_as_finished(self):
+        self.check("evaluates", 0, 0, 0)
+
+    def test_by_staying_away_for_too_long_ends_as_finished_when_the_others_have(self):
+        self.assertIn("have ended the training without this one", self.check("stays away", 0, 1, 0))
+
+
+if __name__ == "__main__":
+    unittest.main()
