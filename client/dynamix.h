@@ -223,6 +223,10 @@ DYNAMIX_API size_t dynamix_state_words(const dynamix_run* run);
 DYNAMIX_API int dynamix_save(const dynamix_run* run, uint64_t* words, size_t count);
 /* Behind begin and before start_epoch. For other members than those that saved it, the global batch is shared anew. */
 DYNAMIX_API int dynamix_restore(dynamix_run* run, const uint64_t* words, size_t count);
+/* The same where members have called dynamix_limit_batch before: `highest` holds each member's limit, the same on all
+ * members, or 0 for none. No batch size is above it from the first step on. */
+DYNAMIX_API int dynamix_restore_within(dynamix_run* run, const uint64_t* words, size_t count, const uint32_t* highest,
+                                       size_t members);
 
 /* The group has lost members, or they have come back: `present` is 0 for those that are absent and 1 for the others.
  * Training goes on behind the last completed step; what was dealt and not completed is dealt again. Absent members have

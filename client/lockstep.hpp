@@ -179,6 +179,7 @@ public:
   const planned_batches& batches_at(std::uint64_t step) const { return plan_.at(step); }
   /// Agreed last; may hold only from a later step on.
   const planned_batches& newest_batches() const { return plan_.newest(); }
+  std::uint64_t base_batch() const { return base_batch_; }
   std::uint64_t dealt() const { return step_ + ahead_.size(); }
   const gradient_noise& noise_averages() const { return noise_; }
   learning_rate_state rule_state() const { return rule_.state(); }
@@ -194,9 +195,10 @@ public:
 
   /// The same on all members.
   std::vector<std::uint64_t> save() const;
-  /// Of a state of `save`, also with another number of members: then the batch sizes are shared anew. Returns an empty
-  /// string, or what is wrong; then nothing has changed.
-  std::string restore(std::span<const std::uint64_t> words);
+  /// Of a state of `save`, also with another number of members: then the batch sizes are shared anew. None is above what
+  /// its member has introduced itself with, nor above `highest`, where that says something (0: nothing), the same on all.
+  /// Returns an empty string, or what is wrong; then nothing has changed.
+  std::string restore(std::span<const std::uint64_t> words, std::span<const std::uint32_t> highest = {});
 
 private:
   template <class Predicate>

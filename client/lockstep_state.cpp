@@ -183,7 +183,7 @@ std::vector<std::uint64_t> lockstep::save() const {
   return words;
 }
 
-std::string lockstep::restore(std::span<const std::uint64_t> words) {
+std::string lockstep::restore(std::span<const std::uint64_t> words, std::span<const std::uint32_t> highest) {
   state_words state;
   if (auto problem = read_state(words, state); !problem.empty())
     return problem;
@@ -196,9 +196,15 @@ std::string lockstep::restore(std::span<const std::uint64_t> words) {
                        options_.shuffled ? "" : " without shuffling");
   if (state.position.cursor >= options_.samples)
     return "its place in the data set lies outside of an epoch";
-  if (state.members != options_.members.size())
-    state.plan = {{0, share_among(state.plan.back().batches, options_.members,
-                                  std::vector<bool>(options_.members.size(), true))}};
+  auto members = introduced_;
+  for (std::size_t member = 0; member < highest.size(); ++member)
+    if (highest[member] > 0)
+      members[member].highest = std::min(members[member].highest, highest[member]);
+  if (state.members != members.size())
+    state.plan = {{0, share_among(state.plan.back().batches, members, std::vector<bool>(members.size(), true))}};
+  for (auto& planned : state.plan)
+    for (std::size_t member = 0; member < members.size(); ++member)
+      planned.batches[member] = std::min(planned.batches[member], members[member].highest);
   batch_plan plan(std::move(state.plan.front().batches));
   for (std::size_t i = 1; i < state.plan.size(); ++i)
     plan.add({.from_step = state.plan[i].from_step, .batches = std::move(state.plan[i].batches)});

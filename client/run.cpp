@@ -510,11 +510,22 @@ std::string run::batches(std::span<std::uint32_t> batches) const {
   return {};
 }
 
-std::string run::restore(std::span<const std::uint64_t> words) {
+std::string run::restore(std::span<const std::uint64_t> words, std::span<const std::uint32_t> highest) {
   if (steps_->dealt() != steps_->step())
     return "restore comes before start_epoch";
-  if (auto problem = steps_->restore(words); !problem.empty())
+  if (!highest.empty() && highest.size() != members_)
+    return fmt::format("there are {} members, not {}", members_, highest.size());
+  std::uint64_t given = 0;
+  for (const auto& member : steps_->options().members)
+    given += member.initial;
+  if (auto problem = steps_->restore(words, highest); !problem.empty())
     return "the state cannot be restored: " + problem;
+  if (given != steps_->base_batch() && position_ == 0)
+    notice(
+        fmt::format("warning: the restored state's batch sizes stand ({} samples a step, {} of them here), as far as "
+                    "limits allow, and not those given ({} in all, where the training began with {})",
+                    steps_->batches_at(steps_->step()).total(), steps_->batches_at(steps_->step()).batches[0], given,
+                    steps_->base_batch()));
   awaited_.clear();
   sums_ = {.first_step = steps_->step()};
   timed_batches_ = steps_->batches_at(steps_->step()).batches;

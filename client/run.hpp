@@ -46,7 +46,7 @@ public:
   std::string limit_batch(std::uint32_t samples);
   std::string status(dynamix_status& status) const;
   std::string batches(std::span<std::uint32_t> batches) const;
-  std::string restore(std::span<const std::uint64_t> words);
+  std::string restore(std::span<const std::uint64_t> words, std::span<const std::uint32_t> highest = {});
   std::string regroup(std::span<const std::uint32_t> present);
   std::string finish(bool succeeded, const std::string& reason);
 

@@ -42,6 +42,7 @@ class Client:
         self._numbers = (ctypes.c_uint32 * 64)()
         self._own, self._total = c_double(), c_double()
         self._rate = raw.StepRate()
+        self.limit = 0  # that `limit_batch` was told; 0: none
         self.dealt = raw.Deal()
         self.delivered = raw.Deal()
         options = raw.Options(position=position, members=members, connect_timeout_ms=int(timeout_seconds * 1000),
@@ -156,6 +157,7 @@ class Client:
 
     def limit_batch(self, samples: int) -> None:
         self._check(self._library.dynamix_limit_batch(self.handle, samples))
+        self.limit = min(self.limit or samples, samples)
 
     def status(self) -> raw.RawStatus:
         status = raw.RawStatus()
@@ -176,9 +178,11 @@ class Client:
             self._check(self._library.dynamix_save(self.handle, address, count))
         return words
 
-    def restore(self, words: bytearray) -> None:
-        address = ctypes.addressof(ctypes.c_char.from_buffer(words))
-        self._check(self._library.dynamix_restore(self.handle, address, len(words) // 8))
+    def restore(self, words: bytearray, limits: Sequence[int] = ()) -> None:
+        """`limits`: of each member's batch, 0 for none; the same on all members."""
+        address, highest = ctypes.addressof(ctypes.c_char.from_buffer(words)), (ctypes.c_uint32 * len(limits))(*limits)
+        self._check(self._library.dynamix_restore_within(self.handle, address, len(words) // 8, ctypes.addressof(highest),
+                                                         len(limits)))
 
     def regroup(self, present: Sequence[bool]) -> None:
         """Goes on behind the last completed step with the members that are present."""

@@ -349,7 +349,8 @@ class Run:
         step.restart_clock()
 
     def limit_batch(self, samples: int) -> None:
-        """From now on this worker takes no decision above so many samples: its memory does not hold more."""
+        """From now on this worker takes no decision above so many samples: its memory does not hold more. Before `load_state_dict`
+        no step has more."""
         self._ready().client.limit_batch(samples)
 
     @property
@@ -471,8 +472,9 @@ class Run:
         if self.came_in:
             raise RuntimeError("this member has come into a training that is under way and has its state; load a checkpoint, "
                                "the model's included, only behind run.loader() and `if not run.came_in`")
-        self.restore(state, comes_in=False)
         client = self._ready().client
+        limits = [limit or 0 for limit in self._peers.gather_objects(client.limit)]
+        self.restore(state, limits)
         if 0 in client.batches(self._peers.size):  # of those that were absent when the state was saved
             self.regroup([True] * self._peers.size)
 
@@ -483,15 +485,15 @@ class Run:
         if self._dealing is not None:
             self._dealing.regroup(self._client.status().step, present)
 
-    def restore(self, state: Dict[str, Any], comes_in: bool = True) -> None:
-        """Goes on from a state in the middle of a training: as a member of an elastic run that comes into it, or from a
-        checkpoint."""
+    def restore(self, state: Dict[str, Any], limits: Optional[Sequence[int]] = None) -> None:
+        """Goes on from a state in the middle of a training: as a member of an elastic run that comes into it (`limits`: None), or
+        from a checkpoint, within each member's limit (0: none)."""
         step = self._step
         assert step is not None
         words = bytearray(state["words"].to(torch.int64).cpu().numpy().tobytes())
-        step.client.restore(words)
+        step.client.restore(words, limits or ())
         if self._dealing is not None:
-            self._dealing.restore(state.get("stream"), comes_in)
+            self._dealing.restore(state.get("stream"), comes_in=limits is None)
         step.progress = step.client.status().progress
         for schedule, steps in zip(self._schedules, state["schedules"]):
             schedule.steps = int(steps)

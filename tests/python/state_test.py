@@ -1,5 +1,6 @@
 """Checkpoints: a run that is resumed in mid-epoch gives the bits of one that was never interrupted."""
 import io
+import logging
 import os
 import pathlib
 import tempfile
@@ -93,6 +94,38 @@ class Resume(unittest.TestCase):
         dealt = sorted(number for taken in second for step in taken[0] for number in step)
         self.assertEqual(len(dealt), SAMPLES - cursor)
         self.assertEqual(len(set(dealt)), len(dealt))
+
+
+def resume_within(rank, world, state, way):
+    """The state of a training at 16 + 16; or the batch sizes of its first steps when it is resumed at 4 + 4, and what was told."""
+    model, told = nn.Linear(4, 1), io.StringIO()
+    logging.getLogger("dynamix").addHandler(logging.StreamHandler(told))
+    run = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.01), agent="off")
+    limits = {"highest_batch": 4} if way == "highest_batch" else {}
+    loader = run.loader(torch.utils.data.TensorDataset(torch.randn(200, 4)), batch_size=16 if state is None else 4, **limits)
+    if way == "limit_batch" and rank == 1:
+        run.limit_batch(4)
+    if state is not None:
+        run.load_state_dict({**state, "words": torch.tensor(state["words"])})
+    sizes, train_on = [], ranks.trainer(run, model, run._optimizers[0])
+    for values, in loader:
+        sizes.append(run.counted)
+        train_on((None, values))
+        if len(sizes) == 3:
+            break
+    saved = run.state_dict()
+    run.close()
+    return {**saved, "words": saved["words"].tolist()} if state is None else (sizes, told.getvalue())
+
+
+class Limits(unittest.TestCase):
+    def test_hold_from_the_first_step_of_a_resumed_run(self):
+        state = ranks.run(resume_within, 2, None, "")[0]
+        for way, expected in (("highest_batch", ([4] * 3, [4] * 3)), ("limit_batch", ([16] * 3, [4] * 3)), ("", ([16] * 3, [16] * 3))):
+            results = ranks.run(resume_within, 2, state, way)
+            self.assertEqual(tuple(sizes for sizes, _ in results), expected, way)
+            self.assertRegex(results[0][1], r"the restored state's batch sizes stand .* and not those given \(8 in all, where the "
+                                            r"training began with 32\)")
 
 
 def train_distributed(rank, world, folder, kind, stop, resume):
