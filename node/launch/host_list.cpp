@@ -34,6 +34,22 @@ std::optional<unsigned> number(std::string_view digits) {
   return error == std::errc{} && end == digits.data() + digits.size() ? std::optional{value} : std::nullopt;
 }
 
+/// "fd00::7" of "[fd00::7]:4"; empty where the brackets hold no address of IPv6.
+std::string_view bracketed_address(std::string_view text) {
+  const auto close = text.find(']');
+  if (!text.starts_with('[') || close == std::string_view::npos)
+    return "";
+  const auto inside = text.substr(1, close - 1);
+  return inside.find(':') == std::string_view::npos ? "" : inside;
+}
+
+/// As a cluster file may hold it: "ip-fd00--7".
+std::string name_of(std::string_view address) {
+  auto name = "ip-" + std::string(address.substr(0, address.find('%')));
+  std::ranges::replace(name, ':', '-');
+  return name;
+}
+
 class collector {
 public:
   /// False once there is a problem.
@@ -110,10 +126,17 @@ host_list parse_host_list(std::string_view text) {
 
 host_list parse_hostfile(std::string_view text) {
   collector hosts;
+  if (text.starts_with("\xEF\xBB\xBF")) // which editors of Windows put before UTF-8
+    text.remove_prefix(3);
   while (!text.empty()) {
     auto line = take_item(text, '\n');
     line = trimmed(line.substr(0, line.find('#')));
     line = line.substr(0, line.find_first_of(blanks));
+    if (const auto address = bracketed_address(line); !address.empty()) {
+      if (!hosts.add(name_of(address), address))
+        break;
+      continue;
+    }
     if (const auto colon = line.find(':'); colon == line.rfind(':')) // "ada:4", and not an address of IPv6
       line = line.substr(0, colon);
     if (!line.empty() && !hosts.expand(line))

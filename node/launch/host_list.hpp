@@ -24,8 +24,8 @@ struct host_list {
 /// several, as Slurm writes SLURM_JOB_NODELIST: "node[01-03,7]" for node01, node02, node03 and node7.
 host_list parse_host_list(std::string_view text);
 
-/// A line a host: its name, then whatever MPI's programs take there (slots=4, :4), which is left aside; # begins a
-/// comment.
+/// A line a host: its name, or an address of IPv6 in brackets, then whatever MPI's programs take there (slots=4, :4),
+/// which is left aside; # begins a comment.
 host_list parse_hostfile(std::string_view text);
 
 } // namespace dynamix::node

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import List, Optional
 
@@ -22,7 +23,9 @@ _OF_RUNS = ("top", "report", "explain")
 
 def main(arguments: Optional[List[str]] = None) -> int:
     """The command line. Returns the exit status."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments is None:
+        _end_on_closed_pipe()
+        arguments = sys.argv[1:]
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_USAGE)
         return 0 if arguments else 2
@@ -44,9 +47,16 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return 1
 
 
+def _end_on_closed_pipe() -> None:
+    """Quietly, as other commands do (`dynamix report RUN | head`); Python, and what it becomes, would ignore the signal."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
 def node(arguments: Optional[List[str]] = None) -> int:
     """dynamix-node in place of this process."""
     try:
+        if arguments is None:
+            _end_on_closed_pipe()
         found = program()
         os.execv(found, [found, *(sys.argv[1:] if arguments is None else arguments)])
     except OSError as problem:

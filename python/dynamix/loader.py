@@ -3,15 +3,16 @@ from __future__ import annotations
 
 import ctypes
 import multiprocessing
+import operator
 import os
 import signal
 import threading
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, TypeVar
 
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
 from . import structures as raw
-from .client import Client
+from .client import Client, DynamixError
 from .peers import Broken, Peers
 from .step import Step
 from .stream import Dealing, Stream
@@ -25,7 +26,18 @@ _REFUSED = {
 }
 
 
-def check(dataset: Any, batch_size: Any, fetch_ahead: Any, options: Any) -> None:
+def whole(name: str, value: Any, advice: str) -> int:
+    """A number of 1 or more, also one of numpy's. Raises ValueError."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = 0
+    if isinstance(value, bool) or number < 1:
+        raise ValueError(f"{name}={value!r}: {advice}")
+    return number
+
+
+def check(dataset: Any, fetch_ahead: Any, options: Any) -> None:
     """Refuses what cannot be dealt exactly once, with a message that says what to do instead."""
     if isinstance(dataset, IterableDataset) and not isinstance(dataset, Stream):
         raise NotImplementedError("an IterableDataset chooses its items by itself, so nobody can see to it that each is used "
@@ -39,19 +51,34 @@ def check(dataset: Any, batch_size: Any, fetch_ahead: Any, options: Any) -> None
             raise ValueError(f"run.loader({name}=...): {reason}")
     if fetch_ahead not in (None, 0, 1):
         raise ValueError(f"fetch_ahead={fetch_ahead!r}: 0 or 1; what holds more batches than one cannot be followed")
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"batch_size={batch_size!r}: give the samples of this worker a step, 1 or more")
+
+
+class Dealt(Sampler[int]):
+    """What a loop finds as `loader.sampler`: the run deals the samples, in another order each epoch by itself."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[int]:
+        raise RuntimeError("the run deals the samples: iterate over the loader")
+
+    def set_epoch(self, epoch: int) -> None:
+        """Does nothing: the run knows which epoch it is."""
 
 
 class Batches:
     """The DataLoader's batch sampler. It deals as far ahead as the DataLoader fetches."""
 
-    def __init__(self, client: Client, step: Step, dealing: Optional[Dealing]) -> None:
+    def __init__(self, client: Client, step: Step, dealing: Optional[Dealing], samples: int) -> None:
         self._client = client
         self._step = step
         self._dealing = dealing  # of a stream
         self.goes_on = False  # the next iterator is of the epoch that stands open
         self.turn = 0  # of the newest epoch; the iterators of older ones are over
+        self.sampler = Dealt(samples)
 
     def __len__(self) -> int:
         return self._client.epoch_steps()
@@ -138,17 +165,34 @@ class Loader(DataLoader[_Sample]):
     #: accelerate's `prepare` would deal the batches out to the processes once more.
     _is_accelerate_prepared = True
 
-    def __init__(self, dataset: Dataset[_Sample], batches: Batches, client: Client, step: Step, fetch_ahead: int,
-                 **options: Any) -> None:
+    def __init__(self, dataset: Dataset[_Sample], batches: Batches, client: Client, step: Step, batch_size: int,
+                 fetch_ahead: int, **options: Any) -> None:
         self._client = client
         self._step = step
         self._fetch_ahead = fetch_ahead
         self._batches = batches
+        self._given = batch_size
         self._in_epoch = False
         self._moved = False  # the group was formed anew: what was fetched is not dealt any more
         self.is_within_epoch = False  # one was begun, and its end has not been seen
         self.is_over = False  # the others have ended the training without this member
         super().__init__(dataset, batch_sampler=batches, **options)
+        vars(self)["sampler"] = batches.sampler  # DataLoader makes one that knows no set_epoch
+
+    @property
+    def batch_size(self) -> Optional[int]:
+        """Of this worker in the step that is completed next; once the run is closed, as it was given."""
+        try:
+            return int(self._client.status().batch)
+        except DynamixError:
+            return self._given
+
+    @batch_size.setter
+    def batch_size(self, value: Optional[int]) -> None:
+        """DataLoader sets None, and refuses to set anything later."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Does nothing: the run knows which epoch it is."""
 
     def __len__(self) -> int:
         return len(self._batches)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import operator
 import os
 import sys
 import time
@@ -21,7 +22,7 @@ from .ddp import Hook, register
 from .device_clock import clock_of
 from .elastic import Alignment, Ended, Members
 from .gradients import average, unwrapped
-from .loader import Batches, Loader, check
+from .loader import Batches, Loader, check, whole
 from .memory import Guard, Loss, Weight
 from .optimizer import Round, Schedule, Swap, refuse_others, swap_optimizer, swap_scaler
 from .peers import Broken, Peers
@@ -131,7 +132,11 @@ class Run:
         self._must_be_open()
         if self._loader is not None:
             raise RuntimeError("this run has its training loader; use a plain DataLoader for other data")
-        check(dataset, batch_size, fetch_ahead, options)
+        check(dataset, fetch_ahead, options)
+        batch_size = whole("batch_size", batch_size, "give the samples of this worker a step, 1 or more")
+        lowest_batch, highest_batch = (whole(name, bound, "give a number of samples, 1 or more") if bound else None
+                                       for name, bound in (("lowest_batch", lowest_batch), ("highest_batch", highest_batch)))
+        seed = operator.index(seed)
         if self._peers.elastic and fetch_ahead:
             raise NotImplementedError("an elastic run has a loop that fetches no batch ahead of training")
         source: Any = dataset
@@ -167,8 +172,8 @@ class Run:
         if fetch_ahead is None:
             self._step.calls = Calls()
             self._call_hook = self._called.register_forward_pre_hook(self._step.calls)
-        batches = Batches(self._client, self._step, self._dealing)
-        self._loader = Loader(source, batches, self._client, self._step, fetch_ahead or 0, **options)
+        batches = Batches(self._client, self._step, self._dealing, len(source))
+        self._loader = Loader(source, batches, self._client, self._step, batch_size, fetch_ahead or 0, **options)
         return self._loader
 
     def _host(self, initial: int, lowest: int, highest: int) -> None:
@@ -351,7 +356,7 @@ class Run:
     def limit_batch(self, samples: int) -> None:
         """From now on this worker takes no decision above so many samples: its memory does not hold more. Before `load_state_dict`
         no step has more."""
-        self._ready().client.limit_batch(samples)
+        self._ready().client.limit_batch(whole("samples", samples, "this worker cannot be limited to less than 1"))
 
     @property
     def counted(self) -> int:

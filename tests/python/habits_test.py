@@ -3,10 +3,14 @@ import code
 import contextlib
 import inspect
 import io
+import os
 import pydoc
+import subprocess
+import sys
 import threading
 import unittest
 
+import numpy
 import ranks
 import torch
 from torch import nn
@@ -115,6 +119,51 @@ class Notebook(unittest.TestCase):
         self.assertEqual(sorted(console.locals["taken"]), list(range(20)))
         self.assertIs(type(console.locals["optimizer"]), torch.optim.SGD)
         self.assertIn("this run is closed", run(2))
+
+
+class Loaders(unittest.TestCase):
+    def make(self, batch_size, **options):
+        model = nn.Linear(3, 1)
+        run = dynamix.join(model, torch.optim.SGD(model.parameters(), lr=0.1), agent="off")
+        return run, run.loader(torch.utils.data.TensorDataset(torch.randn(20, 3)), batch_size=batch_size, **options)
+
+    def test_take_what_scripts_say_to_a_distributed_sampler(self):
+        run, loader = self.make(4)
+        for epoch in range(2):
+            for place in (loader, loader.sampler, loader.batch_sampler.sampler):
+                place.set_epoch(epoch)
+        self.assertEqual((len(loader.sampler), len(loader)), (20, 5))
+        self.assertEqual(len(list(loader)), 5)
+        self.assertRaisesRegex(RuntimeError, "iterate over the loader", list, loader.sampler)
+        run.close()
+
+    def test_say_their_batch_size(self):
+        run, loader = self.make(4, num_workers=1)
+        self.assertEqual(loader.batch_size, 4)
+        with self.assertRaisesRegex(ValueError, "batch_size"):
+            loader.batch_size = 8
+        run.close()
+        self.assertEqual(loader.batch_size, 4)
+
+    def test_take_whole_numbers_of_numpy(self):
+        run, loader = self.make(numpy.int64(8), lowest_batch=numpy.int32(2), highest_batch=numpy.uint8(16), seed=numpy.int64(3))
+        self.assertEqual(run.status.batch, 8)
+        run.limit_batch(numpy.int64(9))
+        run.close()
+        for wrong in (numpy.float64(8), numpy.int64(0), True, "8"):
+            with self.assertRaisesRegex(ValueError, "batch_size"):
+                self.make(wrong)
+
+
+class CommandLine(unittest.TestCase):
+    def test_ends_quietly_on_a_closed_pipe(self):
+        for command in ("--help", "report"):
+            read, write = os.pipe()
+            os.close(read)
+            done = subprocess.run([sys.executable, "-m", "dynamix", command, *(["--help"] if command == "report" else [])], stdout=write,
+                                  stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": ranks.PACKAGE}, timeout=ranks.SECONDS)
+            os.close(write)
+            self.assertEqual(done.stderr, b"")
 
 
 if __name__ == "__main__":
