@@ -14,6 +14,7 @@ import torch
 import torch.distributed
 from torch.nn.parallel import DistributedDataParallel
 
+from .kernels import as_real, numbers_of
 from .peers import Broken, Peers
 from .step import Step
 
@@ -25,7 +26,8 @@ _Future = torch.futures.Future
 class _Pending(NamedTuple):
     """A bucket that is being summed."""
 
-    values: torch.Tensor
+    values: torch.Tensor         # real
+    given: torch.Tensor          # to DDP: the same memory, complex where the parameters are
     sent: torch.Tensor           # the same, or with the members' rows behind them
     counts: Optional[List[int]]  # of numbers of each parameter, where their squares are wanted
     work: Any
@@ -69,22 +71,24 @@ class Hook:
             self._finish()
         return future
 
-    def _sum(self, bucket: Any, values: torch.Tensor) -> Any:
+    def _sum(self, bucket: Any, buffer: torch.Tensor) -> Any:
+        values = as_real(buffer)
         step, counts, sent = self.step, None, values
         if step is None:
             values.mul_(self.plain_share)
         else:
             if bucket.index() == 0:
                 step.open()
-            counts = [parameter.numel() for parameter in bucket.parameters()] if step.measures else None
-            loaded = step.load_row(values, counts) if bucket.is_last() else None
+            counts = [numbers_of(parameter) for parameter in bucket.parameters()] if step.measures else None
+            loaded = step.load_row(values, counts) if bucket.is_last() and values is buffer else None
             if loaded is None:
                 step.scale(values, counts)
             else:
-                sent, values = loaded, loaded[:values.numel()]
+                sent = loaded
+                buffer = values = loaded[:values.numel()]
         on_device: Any = [values.device] if values.device.type != "cpu" else None
         future: Any = torch.futures.Future(devices=on_device)
-        self._pending.append(_Pending(values, sent, counts, self.peers.all_reduce(sent), future))
+        self._pending.append(_Pending(values, buffer, sent, counts, self.peers.all_reduce(sent), future))
         if step is not None and bucket.is_last():
             step.launch()
         return future
@@ -99,7 +103,7 @@ class Hook:
                     self._wait(pending, step)
             except Broken:  # the step is dropped
                 pass
-            pending.future.set_result(pending.values)
+            pending.future.set_result(pending.given)
 
     @staticmethod
     def _wait(pending: _Pending, step: Optional[Step]) -> None:

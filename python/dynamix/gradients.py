@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from .kernels import as_real, numbers_of
 from .peers import Peers
 from .step import Step
 
@@ -40,7 +41,7 @@ def _groups(parameters: Sequence[torch.nn.Parameter]) -> List[List[torch.nn.Para
     groups: List[List[torch.nn.Parameter]] = []
     filling: Dict[object, Tuple[List[torch.nn.Parameter], int]] = {}
     for parameter in reversed(parameters):
-        kind = (parameter.dtype, parameter.device)
+        kind = (parameter.dtype.to_real(), parameter.device)
         group, size = filling.get(kind, ([], _BUFFER_BYTES))
         if size >= _BUFFER_BYTES:
             group, size = [], 0
@@ -52,7 +53,7 @@ def _groups(parameters: Sequence[torch.nn.Parameter]) -> List[List[torch.nn.Para
 
 def _buffers(groups: Sequence[Sequence[torch.nn.Parameter]], before: List[torch.Tensor]) -> List[torch.Tensor]:
     """Those of the step before where they fit."""
-    like = [(sum(parameter.numel() for parameter in group) + len(group), group[0].dtype, group[0].device) for group in groups]
+    like = [(sum(map(numbers_of, group)) + len(group), group[0].dtype.to_real(), group[0].device) for group in groups]
     if [(buffer.numel(), buffer.dtype, buffer.device) for buffer in before] == like:
         return before
     return [torch.empty(count, dtype=dtype, device=device) for count, dtype, device in like]
@@ -60,7 +61,7 @@ def _buffers(groups: Sequence[Sequence[torch.nn.Parameter]], before: List[torch.
 
 def _fill(buffer: torch.Tensor, group: Sequence[torch.nn.Parameter]) -> List[torch.Tensor]:
     """Writes the gradients of `group`, and behind them one number for each: whether it has a gradient. Returns the parts."""
-    views = list(torch.split(buffer[:buffer.numel() - len(group)], [parameter.numel() for parameter in group]))
+    views = list(torch.split(buffer[:buffer.numel() - len(group)], [numbers_of(parameter) for parameter in group]))
     present = [float(parameter.grad is not None) for parameter in group]
     buffer[buffer.numel() - len(group):] = torch.tensor(present, dtype=buffer.dtype)
     for parameter, view in zip(group, views):
@@ -69,7 +70,7 @@ def _fill(buffer: torch.Tensor, group: Sequence[torch.nn.Parameter]) -> List[tor
         elif parameter.grad.is_sparse:
             raise NotImplementedError("sparse gradients cannot be weighted; build the embedding with sparse=False")
         else:
-            view.copy_(parameter.grad.reshape(-1))
+            view.copy_(as_real(parameter.grad.reshape(-1)))
     return views
 
 
@@ -90,7 +91,8 @@ def average(parameters: Sequence[torch.nn.Parameter], step: Step, peers: Peers) 
         step.summed(buffer[:buffer.numel() - len(group)], [view.numel() for view in views])
         present = (buffer[buffer.numel() - len(group):] > 0).tolist()
         for parameter, view, exists in zip(group, views, present):
+            mean = torch.view_as_complex(view.view(-1, 2)) if exists and parameter.is_complex() else view
             if exists and parameter.grad is None:
-                parameter.grad = view.reshape(parameter.shape).clone()
+                parameter.grad = mean.reshape(parameter.shape).clone()
             elif exists and parameter.grad is not None:
-                parameter.grad.copy_(view.reshape(parameter.shape))
+                parameter.grad.copy_(mean.reshape(parameter.shape))

@@ -18,6 +18,16 @@ _KERNELS = {torch.float32: "f32", torch.float64: "f64"}
 Number = Union[float, torch.Tensor]
 
 
+def as_real(values: torch.Tensor) -> torch.Tensor:
+    """Complex numbers as twice as many real ones, in one dimension and the same memory; others as they are."""
+    return torch.view_as_real(values).reshape(-1) if values.is_complex() else values
+
+
+def numbers_of(values: torch.Tensor) -> int:
+    """Real ones."""
+    return values.numel() * (2 if values.is_complex() else 1)
+
+
 def _kernel(name: str, values: torch.Tensor) -> Optional[Any]:
     suffix = _KERNELS.get(values.dtype)
     if suffix is None or values.device.type != "cpu" or not values.is_contiguous():

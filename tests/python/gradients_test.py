@@ -400,6 +400,49 @@ def sum_before(rank, world, way, constant):
     return run.status.step, text
 
 
+class Waves(nn.Module):
+    """Layers of which one is complex."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(FEATURES, 8).double()
+        self.filter = nn.Parameter(torch.randn(8, 3, dtype=torch.complex128))
+
+    def forward(self, values, left=True):
+        return (self.first(values).to(torch.complex128) @ self.filter).abs()
+
+
+def train_waves(rank, world, ddp):
+    """The largest error of complex gradients, and whether the noise was measured."""
+    model = Waves()
+    reference, joined = copy.deepcopy(model), DistributedDataParallel(model) if ddp else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    run = dynamix.join(joined, optimizer, agent="off")
+    dataset, worst = numbers(200, torch.float64), 0.0
+    for chosen, inputs, labels in run.loader(dataset, batch_size=(6, 2)[rank]):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(joined(inputs), labels).backward()
+        if not ddp:
+            run.average_gradients()
+        reference.load_state_dict(model.state_dict())
+        expected = joined_gradient(reference, dataset, numbers_of_all(chosen.tolist()[:run.counted], world))
+        found, expected = ([torch.view_as_real(each) if each.is_complex() else each for each in part]
+                           for part in (gradients(model), expected))
+        worst = max(worst, largest_error(found, expected))
+        optimizer.step()
+    known = math.isfinite(run.status.noise_scale)
+    run.close()
+    return worst, known
+
+
+class Complex(unittest.TestCase):
+    def test_parameters_have_the_gradient_of_the_joined_batch(self):
+        for ddp in (True, False):
+            for worst, known in ranks.run(train_waves, 2, ddp):
+                self.assertLess(worst, 1e-12)
+                self.assertTrue(known)
+
+
 def sum_losses(rank, world, reduction, weighted):
     """Warnings of a training, and its largest error against the loss over the joined batch, divided by the number of members
     where the loss is a sum."""
