@@ -175,6 +175,17 @@ class Members(Peers):
             raise Ended(_ENDED)
         return living or set(range(self.size))  # nobody has the training's state: it begins again
 
+    def tell(self, name: str, text: str) -> None:
+        """Something that all present members say alike, to those that come."""
+        if self.present.index(True) == self.position and self._read(name) != text:
+            self._store.set(name, text)
+
+    def told(self, name: str) -> str:
+        """What members that live said; empty where none does."""
+        generation = int(self._read("generation") or 0)
+        last = json.loads(self._read(f"{generation}/closed") or "{}")
+        return self._read(name) if not all(self._is_dead(identity) for identity in last.values()) else ""
+
     def _is_dead(self, identity: Sequence[Any]) -> bool:
         """Or has left."""
         if self._read(self._name(identity)):
@@ -343,6 +354,17 @@ class Alignment:
         self.rows: Optional[torch.Tensor] = None  # of all members' introductions, once this one has begun
         self.came_in = False
 
+    def _groups(self) -> str:
+        """Of parameters, of each optimiser."""
+        return json.dumps([[len(group["params"]) for group in each.param_groups] for each in self._optimizers])
+
+    def check_groups(self, others: str) -> None:
+        """Raises DynamixError where the others' optimisers have `others`, which this one's cannot take the state of."""
+        if others and others != self._groups():
+            raise DynamixError(f"the optimisers of this training have groups of {others} parameters by now, and those of this member "
+                               f"{self._groups()}: where one comes back, it has to call add_param_group as the others have before "
+                               "run.loader()")
+
     def align(self) -> bool:
         """All take the state of the most advanced member. False where none has begun."""
         members, begun = self._members, self.rows is not None
@@ -363,6 +385,7 @@ class Alignment:
             if own < newest or (first and source != members.position):
                 self._unpack(packed)
         self._run.regroup(members.present)
+        members.tell("groups", self._groups())
         members.aligned = members.generation
         self.came_in = self.came_in or not (begun or first)
         return True
@@ -383,6 +406,7 @@ class Alignment:
 
     def _unpack(self, packed: bytes) -> None:
         state = torch.load(io.BytesIO(packed), map_location="cpu", weights_only=False)
+        self.check_groups(json.dumps([[len(group["params"]) for group in each["param_groups"]] for each in state["optimizers"]]))
         if self.rows is not None:
             self._client.regroup(self._members.present)  # drops what is dealt
         else:

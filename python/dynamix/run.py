@@ -210,6 +210,7 @@ class Run:
         layout = [int(self._step.loads_rows), *(self._hook.layout if self._hook is not None else [])]
         alignment = self._alignment = Alignment(members, self._client, self._model, self._optimizers,
                                                 [schedule.target for schedule in self._schedules], layout, row, self)
+        alignment.check_groups(members.told("groups"))
         everyone = False
         while alignment.rows is None:
             try:

@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import tempfile
+import time
 import unittest
 
 import ranks
@@ -79,6 +80,42 @@ def lose_a_member(_, __, rank, world, folder):
     samples = run.status.samples
     run.close()
     return samples, [parameter.tolist() for parameter in model.parameters()]
+
+
+def unfreeze(_, __, rank, world, folder, life):
+    """An elastic training that trains its last layer, too, from the second epoch on, which begins when the last member has died
+    and come back. It adds that layer before it comes back in its third life. Samples and parameters."""
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
+    model = halves()
+    optimizer = torch.optim.SGD(model[0].parameters(), lr=0.05)
+
+    def add():
+        optimizer.add_param_group({"params": list(model[2].parameters())})
+
+    if life == 2:
+        add()
+    run = dynamix.join(model, optimizer, agent="off", elastic=torch.distributed.FileStore(os.path.join(folder, "store"), -1))
+    try:
+        loader = run.loader(tensors(120), batch_size=4)
+    except dynamix.DynamixError as problem:
+        return str(problem)
+    if life == 2:
+        open(os.path.join(folder, "go"), "w").close()
+    for epoch in range(run.epoch, 3):
+        if epoch == 1 and len(optimizer.param_groups) == 1:
+            add()
+        for values, in loader:
+            optimizer.zero_grad()
+            model(values).square().mean().backward()
+            run.average_gradients()
+            optimizer.step()
+            if rank == 2 and life == 0 and epoch == 1 and run.status.cursor > 30:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if rank == 0 and epoch >= 1 and life == 0 and not os.path.exists(os.path.join(folder, "go")):
+                time.sleep(0.4)
+    generation, samples = run._peers.generation, run.status.samples
+    run.close()
+    return samples, generation, [parameter.tolist() for parameter in model.parameters()]
 
 
 def step_in_another_way(rank, world, way):
@@ -182,6 +219,22 @@ class Several(unittest.TestCase):
         other(torch.randn(2, 4)).sum().backward()
         torch.optim.SGD(other.parameters(), lr=0.1).step()
         run.close()
+
+
+class Groups(unittest.TestCase):
+    def test_that_are_added_in_mid_run_are_asked_of_a_member_that_comes_back_before_it_disturbs_the_others(self):
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+            groups = [stack.enter_context(ranks.Group(unfreeze, 1, rank, 3, folder, 0)) for rank in range(3)]
+            self.assertFalse(groups[2].result(0)[0])
+            for _ in range(2):
+                with ranks.Group(unfreeze, 1, 2, 3, folder, 1) as again:
+                    self.assertRegex(str(again.result(0)[1]), r"have groups of \[\[2, 2\]\] parameters.*call add_param_group")
+            comes = stack.enter_context(ranks.Group(unfreeze, 1, 2, 3, folder, 2))
+            results = [group.result(0) for group in (groups[0], groups[1], comes)]
+            for good, text in results:
+                self.assertTrue(good, text)
+            self.assertEqual(len({str(result) for _, result in results}), 1)
+            self.assertEqual((results[0][1][0], results[0][1][1]), (360, 3))
 
 
 class Within(unittest.TestCase):
