@@ -47,6 +47,7 @@ class Hook:
         self.plain_share = 1 / peers.size
         self.layout: List[int] = []  # of the buckets, as the newest rehearsal found it: sizes, -1 before each
         self._pending: List[_Pending] = []  # of the pass under way
+        self._is_within_pass = False        # its last bucket has not come
         self.is_free = False  # its run is closed
 
     def release(self) -> None:
@@ -57,6 +58,7 @@ class Hook:
         """One bucket: returns the future of the mean gradient."""
         if bucket.index() == 0:
             self._pending = []
+        self._is_within_pass = not bucket.is_last()
         values = bucket.buffer()
         if values.layout is not torch.strided:
             raise NotImplementedError("sparse gradients cannot be weighted; build the embedding with sparse=False")
@@ -92,6 +94,15 @@ class Hook:
         if step is not None and bucket.is_last():
             step.launch()
         return future
+
+    def check_pass(self, model: DistributedDataParallel) -> None:
+        """Raises DDP's own error, with its advice, where the backward pass has not reached all parameters: it comes with the next
+        forward pass, and before that others wait for this member."""
+        if self.step is not None and self.step.opened and not self._is_within_pass:
+            return
+        ask: Any = getattr(getattr(model, "reducer", None), "_rebuild_buckets", None)
+        if ask is not None:
+            ask()
 
     def _finish(self) -> None:
         """All of this worker's gradients are there. Waits for the others' (on a GPU its stream does), as DDP would do next."""

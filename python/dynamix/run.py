@@ -392,6 +392,8 @@ class Run:
         return factor
 
     def _factor(self, step: Step) -> Optional[float]:
+        if self._hook is not None and isinstance(self._model, DistributedDataParallel):
+            self._hook.check_pass(self._model)
         if not step.opened:
             if self._by_loss:
                 raise RuntimeError("call run.scale(loss).backward() in each step, in place of loss.backward()")

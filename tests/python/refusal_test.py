@@ -221,6 +221,33 @@ def sparse(rank, world):
         return str(problem)
 
 
+class Branch(nn.Module):
+    """Of which a member may leave out the last or the first layer in the backward pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.third = nn.Linear(3, 64), nn.Linear(3, 64), nn.Linear(3, 64)
+
+    def forward(self, values, left_out):
+        layers = {"first": self.first, "second": self.second, "third": self.third}
+        return sum(layer(values).sum() for name, layer in layers.items() if name != left_out)
+
+
+def leave_out_a_branch(rank, world, name, size):
+    """The error of a member that does not use a layer in the third step, or of one that does."""
+    model = DistributedDataParallel(Branch(), bucket_cap_mb=size)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = dynamix.join(model, optimizer, agent="off")
+    try:
+        for number, (values,) in enumerate(run.loader(data(64), batch_size=4)):
+            optimizer.zero_grad()
+            model(values, name if (rank, number) == (1, 2) else "").backward()
+            optimizer.step()
+    except RuntimeError as problem:
+        run.close(str(problem), succeeded=False)
+        return str(problem)
+
+
 class RefusalsOfGroups(unittest.TestCase):
     def check(self, function, text):
         for message in ranks.run(function, 2):
@@ -231,6 +258,16 @@ class RefusalsOfGroups(unittest.TestCase):
 
     def test_members_with_other_data(self):
         self.check(other_data, "samples")
+
+    def test_branches_that_one_member_does_not_use_with_the_advice_of_torch(self):
+        for name, size in (("first", 25), ("first", 0.0005), ("third", 0.0005)):
+            with ranks.Group(leave_out_a_branch, 2, name, size) as group:
+                texts = [group.result(rank)[1] for rank in range(2)]
+                for process in group.processes:  # whose group's threads still wait
+                    process.kill()
+            for text in texts:
+                self.assertIn("find_unused_parameters=True", text)
+            self.assertIn("member 1 has left behind 2 steps", texts[0])
 
     def test_models_whose_hook_is_taken(self):
         self.check(own_hook, "hook is taken")
