@@ -8,10 +8,13 @@ A process that ends at once (os._exit, a signal) writes nothing: its connections
 """
 from __future__ import annotations
 
+import atexit
 import collections
 import datetime
 import json
-from typing import Any, Callable, Counter, Dict, NamedTuple, Optional, Sequence
+import sys
+import weakref
+from typing import Any, Callable, Counter, Dict, NamedTuple, Optional, Protocol, Sequence
 
 import torch.distributed
 
@@ -111,3 +114,24 @@ class Watched:
                     raise DynamixError(left) from None
                 if self._notes is None or self._work.is_completed():
                     raise
+
+
+class Closable(Protocol):
+    """A run."""
+
+    def close_now(self, reason: str, succeeded: bool, again: bool = False, at_exit: bool = False) -> None: ...
+
+
+def close_at_exit(run: Closable) -> None:
+    """Closes the run when the interpreter ends, as failed where an exception ends it."""
+    reference = weakref.ref(run)
+
+    def close() -> None:
+        found = reference()
+        if found is not None:
+            problem = getattr(sys, "last_value", None)
+            found.close_now("completed" if problem is None else f"{type(problem).__name__}: {problem}",
+                            succeeded=problem is None, at_exit=True)
+
+    atexit.register(close)
+    weakref.finalize(run, atexit.unregister, close).atexit = False

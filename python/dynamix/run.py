@@ -1,11 +1,9 @@
 """The run that `dynamix.join` returns."""
 from __future__ import annotations
 
-import atexit
 import logging
 import operator
 import os
-import sys
 import time
 import weakref
 from typing import Any, Dict, List, Optional, Sequence, TypeVar, Union
@@ -22,6 +20,8 @@ from .ddp import Hook, register
 from .device_clock import clock_of
 from .elastic import Alignment, Ended, Members
 from .gradients import average, unwrapped
+from .joined import gather
+from .leaving import close_at_exit
 from .loader import Batches, Loader, check, whole
 from .memory import Guard, Loss, Weight
 from .optimizer import Round, Schedule, Swap, refuse_others, swap_optimizer, swap_scaler
@@ -82,7 +82,7 @@ class Run:
             self._swaps.append(swap_scaler(scaler, self))
         self._schedules = [Schedule(scheduler, self) for scheduler in schedulers]
         self._swaps += self._schedules
-        _close_at_exit(self)
+        close_at_exit(self)
 
     def _open(self, path: str) -> None:
         """Connects to the agent. Raises on all members where one cannot."""
@@ -119,7 +119,8 @@ class Run:
             batch_size: samples of this worker a step at the start, 1 to 2**20. It may differ between members.
             shuffle: a new permutation each epoch (as DistributedSampler does), or the samples in their order.
             seed: of the permutations; that of member 0 counts.
-            drop_last: drops an epoch's last step where the samples do not fill all batches.
+            drop_last: drops an epoch's last step where the samples do not fill all batches. There must be one that they fill;
+                where batches grow beyond the data set later, an epoch has one step all the same.
             lowest_batch, highest_batch: within which decisions may move this worker's batch size. By default the
                 agent's; for agents that the run starts itself, an eighth and the fourfold of `batch_size`.
             fetch_ahead: batches that a framework takes before it has trained on the one at hand, 0 or 1. None: 0, and a
@@ -290,6 +291,19 @@ class Run:
         if not self._by_loss:
             raise RuntimeError("run.scale() is for dynamix.join(..., weighting=\"loss\"); gradients are weighted already")
         return self._ready().scale_loss(loss)
+
+    def gather(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The members' tensors, one behind the other in the order of their positions: of features for a contrastive loss, of
+        outputs for a metric. On all members; in a backward pass, too, or on none.
+
+        Args:
+            tensor: of shape (samples of this member, ...); the numbers of samples may differ, the rest may not.
+
+        Returns a tensor of shape (samples of all members, ...), the same on all: exactly the joined batch, without what stands in
+        for an empty one. It is differentiable: a loss over it, or a mean over a member's own rows of it, has the gradient of the
+        joined batch once gradients are averaged. Where the group of an elastic run breaks, the own tensor: the step is dropped.
+        """
+        return gather(tensor, self._ready(), self._peers)
 
     def average_gradients(self) -> None:
         """Replaces the gradients by their mean over the joined batch: for models without DistributedDataParallel, between
@@ -515,9 +529,9 @@ class Run:
         failed, so that the agents wait for the group's next start. So they do with `again`: this process joins once more, with
         another model or optimiser say.
         """
-        self._close(reason, succeeded, again)
+        self.close_now(reason, succeeded, again)
 
-    def _close(self, reason: str, succeeded: bool, again: bool = False, at_exit: bool = False) -> None:
+    def close_now(self, reason: str, succeeded: bool, again: bool = False, at_exit: bool = False) -> None:
         """`at_exit`: of the interpreter, so that this process takes part in nothing more. In mid-epoch it has left then."""
         if self._closed:
             return
@@ -574,18 +588,3 @@ class Run:
         if self._step is None:
             raise RuntimeError("make the training loader first: run.loader(dataset, batch_size=...)")
         return self._step
-
-
-def _close_at_exit(run: Run) -> None:
-    """Closes the run when the interpreter ends, as failed where an exception ends it."""
-    reference = weakref.ref(run)
-
-    def close() -> None:
-        found = reference()
-        if found is not None:
-            problem = getattr(sys, "last_value", None)
-            found._close("completed" if problem is None else f"{type(problem).__name__}: {problem}",
-                         succeeded=problem is None, at_exit=True)
-
-    atexit.register(close)
-    weakref.finalize(run, atexit.unregister, close).atexit = False

@@ -144,6 +144,14 @@ class Step:
             self.client.set_weights(own, total)
         self._share = own / total if total > 0 else 0.0
 
+    def share(self) -> Optional[float]:
+        """This worker's part of the joined batch, as far as it has been taken; None where nobody weights: the loss is, or no step
+        is under way."""
+        if self._by_loss or self.taken == 0:
+            return None
+        own, total = self.client.weights() if self._weights is None else (self._weights.own, self._weights.wait())
+        return own / total if total > 0 else 0.0
+
     def scale_loss(self, loss: torch.Tensor) -> torch.Tensor:
         """What sums gradients divides by the number of members, and nobody sees them before."""
         if self.taken > 1:

@@ -443,6 +443,57 @@ class Complex(unittest.TestCase):
                 self.assertTrue(known)
 
 
+def contrast(features, others, first=0):
+    """The loss of CLIP's form: the mean over the rows of `features`, of which the first is row `first` of `others`."""
+    return nn.functional.cross_entropy(features @ others.T, torch.arange(first, first + len(features)))
+
+
+def train_contrastively(rank, world, way):
+    """The largest error of the gradient where the loss is over gathered features: "whole" on all members alike, or "own" rows on
+    each; sizes of this member's batches, and whether what was gathered was the joined batch each time."""
+    model = Branches(both=True).double()
+    reference, wrapped = copy.deepcopy(model), DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    run = dynamix.join(wrapped, optimizer, agent="off")
+    dataset, worst, sizes, exact = numbers(3 * sum(batch_of(member) for member in range(world)) + 2, torch.float64), 0.0, [], True
+    for chosen, inputs, _ in run.loader(dataset, batch_size=batch_of(rank)):
+        optimizer.zero_grad()
+        sizes.append(run.counted)
+        everyones = numbers_of_all(chosen.tolist()[:run.counted], world)
+        exact = exact and run.gather(chosen).tolist() == everyones and run.gather(chosen > 3).tolist() == [n > 3 for n in everyones]
+        features = wrapped(inputs)
+        joined = run.gather(features)
+        exact = exact and torch.equal(joined[[everyones.index(number) for number in chosen.tolist()[:run.counted]]],
+                                      features[:run.counted])
+        if way == "whole":
+            loss = contrast(joined, joined)
+        else:
+            own = features[:run.counted] if run.counted else features * math.nan
+            first = everyones.index(chosen[0].item()) if run.counted else 0
+            loss = contrast(own, joined, first)
+        loss.backward()
+        reference.load_state_dict(model.state_dict())
+        reference.zero_grad()
+        outputs = reference(dataset[everyones][1])
+        contrast(outputs, outputs).backward()
+        worst = max(worst, largest_error(gradients(model), gradients(reference)))
+        optimizer.step()
+    evaluated = run.gather(torch.full((rank + 1, 2), float(rank))).tolist()
+    run.close()
+    return worst, sizes, exact, evaluated
+
+
+class Gathered(unittest.TestCase):
+    def test_features_of_unequal_batches_have_the_gradient_of_the_joined_one(self):
+        for world, way in ((2, "whole"), (2, "own"), (3, "own")):
+            results = ranks.run(train_contrastively, world, way)
+            self.assertIn(0, [size for _, sizes, _, _ in results for size in sizes], "no batch was empty")
+            for worst, _, exact, evaluated in results:
+                self.assertLess(worst, 1e-12, way)
+                self.assertTrue(exact)
+                self.assertEqual(evaluated, [[float(member)] * 2 for member in range(world) for _ in range(member + 1)])
+
+
 def sum_losses(rank, world, reduction, weighted):
     """Warnings of a training, and its largest error against the loss over the joined batch, divided by the number of members
     where the loss is a sum."""

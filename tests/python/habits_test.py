@@ -79,7 +79,7 @@ class Help(unittest.TestCase):
             self.assertIn(name, shown)
             self.assertTrue(inspect.getdoc(getattr(dynamix, name)), name)
         for name, member in vars(dynamix.Run).items():
-            if not name.startswith("_") and name not in ("before_step", "after_step", "leave_out_step"):
+            if not name.startswith("_") and name not in ("before_step", "after_step", "leave_out_step", "close_now"):
                 self.assertTrue(inspect.getdoc(member), f"Run.{name}")
         for words in ("samples of this worker a step", "Raises", "once an epoch"):
             self.assertIn(words, pydoc.plain(pydoc.render_doc(dynamix.Run.loader)))
