@@ -1,6 +1,7 @@
 """`run.average_gradients()`: the mean gradient for models without DistributedDataParallel, and which models have none."""
 from __future__ import annotations
 
+import logging
 from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
@@ -10,6 +11,7 @@ from .kernels import as_real, numbers_of
 from .peers import Peers
 from .step import Step
 
+_log = logging.getLogger("dynamix")
 _BUFFER_BYTES = 25 * 2**20
 _SHARDED = {"FullyShardedDataParallel": "FSDP", "DTensor": "DTensor (fully_shard)"}
 
@@ -34,6 +36,17 @@ def check_model(model: torch.nn.Module, by_loss: bool) -> None:
         if kind in kinds and not by_loss:
             raise NotImplementedError(f"{name} sums gradients where they cannot be weighted; join with weighting=\"loss\", wrap "
                                       "the model in DistributedDataParallel, or call run.average_gradients() on a plain model")
+
+
+def check_rule(is_adascale: bool, warns: bool) -> None:
+    """Of weighting="loss". Raises NotImplementedError where the agents' rule is one that such weights cannot serve."""
+    if is_adascale:
+        raise NotImplementedError("the agents' cluster file says training.rule = \"adascale\", which needs each member's own "
+                                  "gradient, and weighting=\"loss\" has none: pass rule=\"linear\", \"square-root\" or "
+                                  "\"constant\" to dynamix.join on all members")
+    if warns:
+        _log.warning("with weighting=\"loss\" nobody can tell computing from waiting for others, so agents are told no times of "
+                     "steps: policies that go by them share the global batch equally, whichever host is slow")
 
 
 def _groups(parameters: Sequence[torch.nn.Parameter]) -> List[List[torch.nn.Parameter]]:

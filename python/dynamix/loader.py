@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 
 from . import structures as raw
 from .client import Client, DynamixError
+from .draws import Draws
 from .peers import Broken, Peers
 from .step import Step
 from .stream import Dealing, Stream
@@ -21,7 +22,8 @@ _Sample = TypeVar("_Sample", covariant=True)
 _PR_SET_PDEATHSIG = 1
 _prctl: Any = getattr(ctypes.CDLL(None), "prctl", None)
 _REFUSED = {
-    "sampler": "the run deals the samples; leave the sampler (DistributedSampler) out, shuffle=False keeps their order",
+    "sampler": "the run deals the samples; leave the sampler (DistributedSampler) out, shuffle=False keeps their order; in place of "
+               "WeightedRandomSampler(w, len(w)) give weights=w",
     "batch_sampler": "the run decides the batches; give batch_size",
 }
 
@@ -72,10 +74,12 @@ class Dealt(Sampler[int]):
 class Batches:
     """The DataLoader's batch sampler. It deals as far ahead as the DataLoader fetches."""
 
-    def __init__(self, client: Client, step: Step, dealing: Optional[Dealing], samples: int) -> None:
+    def __init__(self, client: Client, step: Step, dealing: Optional[Dealing], samples: int,
+                 draws: Optional[Draws] = None) -> None:
         self._client = client
         self._step = step
         self._dealing = dealing  # of a stream
+        self._draws = draws      # of samples by weight
         self.goes_on = False  # the next iterator is of the epoch that stands open
         self.turn = 0  # of the newest epoch; the iterators of older ones are over
         self.sampler = Dealt(samples)
@@ -109,6 +113,8 @@ class Batches:
 
     def _numbers(self) -> List[int]:
         samples = self._client.samples()
+        if self._draws is not None:
+            samples = self._draws.samples_of(self._client.dealt.epoch, samples)
         # No batch can be empty. Twice the same sample, since batch norm needs two values; they are not counted.
         return samples * 2 if self._client.dealt.padded else samples
 

@@ -6,6 +6,7 @@ which schedulers do themselves.
 from __future__ import annotations
 
 import copyreg
+import logging
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple, Type
 
@@ -14,6 +15,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+_log = logging.getLogger("dynamix")
 #: The optimisers of torch.optim. Those whose step does not grow with the gradient: their rate follows the square root of
 #: AdaScale's gain.
 ADAPTIVE = {"Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon", "NAdam", "RAdam", "RMSprop", "SparseAdam"}
@@ -79,6 +81,13 @@ def agreed_adaptive(optimizers: Sequence[Optimizer], rule: Optional[str]) -> Opt
         raise ValueError(f"{names} are of two kinds: AdaScale multiplies the rate of one by its gain, and of the other by "
                          "the gain's root; join with adaptive=True or adaptive=False, which then holds for all, or with another rule")
     return True in kinds if None not in kinds else None
+
+
+def warn_of_unknown_kind(optimizers: Sequence[Optimizer]) -> None:
+    """Under AdaScale, where it is not known whether they are adaptive."""
+    _log.warning("dynamix does not know whether the steps of %s grow with the gradient, and takes them for such as SGD's; where they "
+                 "do not, as Adam's, AdaScale's gain is too large: join with adaptive=True (False: no warning)",
+                 " and ".join(type(each).__name__ for each in optimizers))
 
 
 def check_optimizer(optimizer: Optimizer, rule: Optional[str]) -> None:

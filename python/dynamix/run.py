@@ -4,7 +4,6 @@ from __future__ import annotations
 import logging
 import operator
 import os
-import time
 import weakref
 from typing import Any, Dict, List, Optional, Sequence, TypeVar, Union
 
@@ -18,13 +17,15 @@ from . import structures as raw
 from .client import Client, DynamixError
 from .ddp import Hook, register
 from .device_clock import clock_of
-from .elastic import Alignment, Ended, Members
-from .gradients import average, unwrapped
+from .draws import Draws
+from .elastic import Members
+from .gradients import average, check_rule, unwrapped
 from .joined import gather
 from .leaving import close_at_exit
 from .loader import Batches, Loader, check, whole
+from .membership import Membership
 from .memory import Guard, Loss, Weight
-from .optimizer import Round, Schedule, Swap, refuse_others, swap_optimizer, swap_scaler
+from .optimizer import Round, Schedule, Swap, refuse_others, swap_optimizer, swap_scaler, warn_of_unknown_kind
 from .peers import Broken, Peers
 from .status import Status, status_of
 from .step import Calls, Step
@@ -39,7 +40,7 @@ _MEETING_SECONDS = 60
 _MEETING_SECONDS_AT_EXIT = 1.5  # whoever waits in a collective of the script's for this process need not do so for long
 
 
-class Run:
+class Run(Membership):
     """A training run among the processes of a group. Made by `join`."""
 
     def __init__(self, model: torch.nn.Module, optimizers: List[Optimizer], schedulers: Sequence[Any], rule: Optional[str],
@@ -59,11 +60,12 @@ class Run:
         self._step: Optional[Step] = None
         self._loader: Optional[Loader[Any]] = None
         self._dealing: Optional[Dealing] = None
+        self._draws: Optional[Draws] = None
         self._state: Optional[Dict[str, Any]] = None
         self._guard: Optional[Guard] = None
         self._call_hook: Any = None
         self._linked = False
-        self._alignment: Optional[Alignment] = None  # of an elastic run
+        self._alignment = None  # of an elastic run
         self._closed = self._warned = False
         self._meeting_seconds: float = _MEETING_SECONDS
         self._by_loss = by_loss
@@ -107,7 +109,7 @@ class Run:
     # Data
 
     def loader(self, dataset: Dataset[_Sample], batch_size: int = 1, shuffle: bool = True, *, seed: int = 0,
-               drop_last: bool = False, lowest_batch: Optional[int] = None, highest_batch: Optional[int] = None,
+               weights: Any = None, drop_last: bool = False, lowest_batch: Optional[int] = None, highest_batch: Optional[int] = None,
                fetch_ahead: Optional[int] = None, **options: Any) -> Loader[_Sample]:
         """The training loader of this run; one a run, made by all members at the same place.
 
@@ -119,6 +121,8 @@ class Run:
             batch_size: samples of this worker a step at the start, 1 to 2**20. It may differ between members.
             shuffle: a new permutation each epoch (as DistributedSampler does), or the samples in their order.
             seed: of the permutations; that of member 0 counts.
+            weights: one a sample: each epoch draws as many samples as there are, by weight and with replacement, as
+                WeightedRandomSampler(weights, len(weights)) does. The same on all members; the draws follow from `seed`.
             drop_last: drops an epoch's last step where the samples do not fill all batches. There must be one that they fill;
                 where batches grow beyond the data set later, an epoch has one step all the same.
             lowest_batch, highest_batch: within which decisions may move this worker's batch size. By default the
@@ -141,6 +145,12 @@ class Run:
         if self._peers.elastic and fetch_ahead:
             raise NotImplementedError("an elastic run has a loop that fetches no batch ahead of training")
         source: Any = dataset
+        if weights is not None:
+            if isinstance(dataset, Stream):
+                raise NotImplementedError("weights=... and a Stream, whose items cannot be drawn one by one")
+            self._draws = Draws(weights, len(source), seed)
+            if not self._peers.elastic:
+                self._draws.agree(self._peers)
         if isinstance(dataset, Stream):
             lengths = lengths_of(dataset, self._peers)
             source = Reader(dataset, lengths)
@@ -148,6 +158,8 @@ class Run:
             if not self._peers.elastic:
                 self._dealing.agree(self._peers)
             shuffle = False  # of the items; the dealing shuffles shards
+        if weights is not None:
+            shuffle = False  # draws come in no order
         workload = raw.Workload(batch=batch_size, samples=len(source), seed=seed, shuffle=shuffle, drop_last=drop_last,
                                 lowest_batch=lowest_batch or 0, highest_batch=highest_batch or 0,
                                 rule=raw.RULES[self._rule], **self._options)
@@ -173,7 +185,7 @@ class Run:
         if fetch_ahead is None:
             self._step.calls = Calls()
             self._call_hook = self._called.register_forward_pre_hook(self._step.calls)
-        batches = Batches(self._client, self._step, self._dealing, len(source))
+        batches = Batches(self._client, self._step, self._dealing, len(source), self._draws)
         self._loader = Loader(source, batches, self._client, self._step, batch_size, fetch_ahead or 0, **options)
         return self._loader
 
@@ -188,89 +200,12 @@ class Run:
         self._client.introduce(workload, row.data_ptr())
         rows = self._peers.gather(row).wait()
         self._client.begin(rows.data_ptr())
-        if self._by_loss and int(rows[0, raw.RULE_COLUMN]) == raw.RULES["adascale"]:
-            raise NotImplementedError("the agents' cluster file says training.rule = \"adascale\", which needs each member's "
-                                      "own gradient, and weighting=\"loss\" has none: pass rule=\"linear\", \"square-root\" "
-                                      "or \"constant\" to dynamix.join on all members")
-        if self._by_loss and self._linked and self._peers.position == 0:
-            _log.warning("with weighting=\"loss\" nobody can tell computing from waiting for others, so agents are told no "
-                         "times of steps: policies that go by them share the global batch equally, whichever host is slow")
-        if self._is_kind_unknown and int(rows[0, raw.RULE_COLUMN]) == raw.RULES["adascale"] and self._peers.position == 0:
-            _log.warning("dynamix does not know whether the steps of %s grow with the gradient, and takes them for such as "
-                         "SGD's; where they do not, as Adam's, AdaScale's gain is too large: join with adaptive=True (False: no warning)",
-                         " and ".join(type(each).__name__ for each in self._optimizers))
+        is_adascale = int(rows[0, raw.RULE_COLUMN]) == raw.RULES["adascale"]
+        if self._by_loss:
+            check_rule(is_adascale, self._linked and self._peers.position == 0)
+        elif is_adascale and self._is_kind_unknown and self._peers.position == 0:
+            warn_of_unknown_kind(self._optimizers)
         return rows
-
-    # Members that go and come
-
-    def _join_members(self, members: Members, workload: raw.Workload) -> None:
-        """Comes into the training that is under way, or begins it with all others."""
-        assert self._client is not None and self._step is not None
-        row = torch.zeros(raw.INTRODUCTION_COLUMNS, dtype=torch.int64)
-        self._client.introduce(workload, row.data_ptr())
-        layout = [int(self._step.loads_rows), *(self._hook.layout if self._hook is not None else [])]
-        alignment = self._alignment = Alignment(members, self._client, self._model, self._optimizers,
-                                                [schedule.target for schedule in self._schedules], layout, row, self)
-        alignment.check_groups(members.told("groups"))
-        everyone = False
-        while alignment.rows is None:
-            try:
-                members.gather_members(everyone)
-                everyone = not alignment.align()
-                if everyone and all(members.present):
-                    if self._dealing is not None:
-                        self._dealing.agree(members)
-                    alignment.rows = self._introduce(workload)
-                    alignment.align()
-            except Broken:
-                members.broken = members.broken or "it was not formed"
-
-    def _regroup(self, closes: bool = False) -> None:
-        """Forms the group anew, and goes on behind the last step that any member has completed. `closes`: this member has."""
-        members, step = self._peers, self._step
-        assert isinstance(members, Members) and step is not None and self._alignment is not None
-        began, before, reason = time.monotonic(), members.present, members.broken
-        while members.broken:
-            try:
-                members.gather_members()
-                self._alignment.align()
-            except Broken:
-                pass
-            except Ended:
-                self._end_without_state(told=not closes)
-                return
-        step.drop()
-        if self._loader is not None:
-            self._loader.deal_again()
-        gone = [member for member in range(members.size) if before[member] and not members.present[member]]
-        come = [member for member in range(members.size) if members.present[member] and not before[member]]
-        _log.warning("the group was formed anew in %.3f s behind step %d, members gone: %s, members come: %s (%s)",
-                     time.monotonic() - began, step.client.status().step, gone, come, reason)
-
-    def _end_without_state(self, told: bool) -> None:
-        """The others have ended the training while this member was away, for longer than they wait."""
-        assert self._step is not None and self._loader is not None
-        self._step.drop()
-        self._loader.is_over = True
-        if told:
-            _log.warning("the other members have ended the training without this one, which they had waited for: it ends, too, "
-                         "with the state behind step %d, and theirs is the newer one", self._step.client.status().step)
-
-    def _meet(self, members: Members) -> None:
-        """Waits a while until all are done, and gives the last step to those that are behind."""
-        while not self._is_over:
-            try:
-                members.end()
-                return
-            except Broken:
-                self._regroup(closes=True)
-            except RuntimeError as problem:
-                _log.warning("the others were not told that this member has finished: %s", problem)
-                return
-
-    @property
-    def _is_over(self) -> bool:
-        return self._loader is not None and self._loader.is_over
 
     # Steps
 
@@ -475,6 +410,8 @@ class Run:
         if self._dealing is not None:
             self._dealing.completed(client.status().step)
             state["stream"] = self._dealing.state()
+        if self._draws is not None:
+            state["weights"] = self._draws.state()
         return state
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
@@ -513,6 +450,10 @@ class Run:
         step = self._step
         assert step is not None
         words = bytearray(state["words"].to(torch.int64).cpu().numpy().tobytes())
+        if self._draws is not None:
+            self._draws.restore(state.get("weights"))
+        elif "weights" in state:
+            raise ValueError("this state is of samples that were drawn by weight: give the same weights=...")
         step.client.restore(words, limits or ())
         if self._dealing is not None:
             self._dealing.restore(state.get("stream"), comes_in=limits is None)

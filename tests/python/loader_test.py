@@ -89,6 +89,62 @@ def drop_last(rank, world):
     return sizes
 
 
+WEIGHTS = [0.0, 1.0, 2.0, 3.0] * 50
+
+
+def draw_by_weight(rank, world, options, stop, state):
+    """Samples of each step up to `stop`, in two epochs, and the state there."""
+    run, loader, train = joined(4 + rank, small(len(WEIGHTS)), weights=WEIGHTS, seed=3 if rank == 0 else 99, **options)
+    if state is not None:
+        run.load_state_dict({**state, "words": torch.tensor(state["words"])})
+    taken, saved = [], None
+    for epoch in range(run.epoch, 2):
+        for batch in loader:
+            taken.append((epoch, tuple(batch[0].tolist()[:run.counted])))
+            train(batch)
+            if run.status.step == stop:
+                saved = run.state_dict()
+                break
+        if saved is not None:
+            break
+    run.close()
+    return taken, {**saved, "words": saved["words"].tolist()} if saved is not None else None
+
+
+class Draws(unittest.TestCase):
+    def test_are_as_many_as_samples_and_as_often_as_they_weigh(self):
+        for options in ({}, {"num_workers": 2}):
+            epochs = collections.defaultdict(collections.Counter)
+            for taken, _ in ranks.run(draw_by_weight, 2, options, None, None):
+                for epoch, samples in taken:
+                    epochs[epoch].update(samples)
+            self.assertNotEqual(epochs[0], epochs[1])
+            for epoch in epochs.values():
+                self.assertEqual(sum(epoch.values()), len(WEIGHTS))
+                kinds = collections.Counter()
+                for sample, count in epoch.items():
+                    kinds[WEIGHTS[sample]] += count
+                self.assertEqual(kinds[0.0], 0)
+                self.assertGreater(max(epoch.values()), 1, "with replacement")
+                for weight in (1.0, 2.0, 3.0):  # of 200 draws; four standard deviations
+                    self.assertAlmostEqual(kinds[weight], len(WEIGHTS) * weight / 6, delta=29)
+
+    def test_go_on_where_a_state_was_saved(self):
+        whole = ranks.run(draw_by_weight, 2, {}, None, None)
+        first = ranks.run(draw_by_weight, 2, {}, 30, None)
+        second = ranks.run(draw_by_weight, 2, {}, None, first[0][1])
+        for rank in range(2):
+            self.assertEqual(first[rank][0] + second[rank][0], whole[rank][0])
+
+    def test_need_a_weight_for_each_sample(self):
+        for wrong, text in (([1.0] * 3, "one number for each"), ([[1.0]] * 4, "one number for each"), ([1, 1, 1, -1], "none negative"),
+                            ([0] * 4, "one above 0"), ([1, 1, 1, float("nan")], "finite")):
+            with self.assertRaisesRegex(ValueError, text):
+                joined(2, small(4), weights=wrong)
+        with self.assertRaisesRegex(ValueError, "give weights=w"):
+            joined(2, small(4), sampler=torch.utils.data.WeightedRandomSampler([1.0] * 4, 4))
+
+
 def break_off(rank, world, workers):
     """Epochs of which the second is left after two batches: the numbers taken, by epoch."""
     options = {"num_workers": workers, "prefetch_factor": 1 + rank} if workers else {}
