@@ -453,7 +453,10 @@ void run::close_window(bool final) {
                                         .elapsed_seconds = elapsed_seconds(),
                                         .training = sums_.statistics(steps_->noise(), rate),
                                         .control_seconds = sums_.control_seconds,
-                                        .balance = steps_->take_balance()});
+                                        .balance = steps_->take_balance(),
+                                        .base_batch = steps_->base_batch(),
+                                        .highest_batch = steps_->options().members[position_].highest,
+                                        .rule = steps_->options().rule});
   sums_ = {.first_step = step};
 }
 

@@ -1,4 +1,5 @@
 #include "policy/bounded.hpp"
+#include "policy/measured_cluster.hpp"
 #include "policy/rivals.hpp"
 #include "policy/water_filling.hpp"
 #include "policy/worker_memory.hpp"
@@ -55,7 +56,8 @@ std::vector<choice> lb_bsp_controller::choose_all(const observation& observed) {
   if (measured == 0)
     return keep_assigned(observed, "no worker measured yet");
   const auto mean = std::accumulate(speeds.begin(), speeds.end(), 0.0) / static_cast<double>(measured);
-  const auto total = std::uint64_t{limits_.initial} * reports.size();
+  const auto told = observed.measured->told_base();
+  const auto total = told > 0 ? told : std::uint64_t{limits_.initial} * reports.size();
   std::vector<std::string> reasons;
   for (auto& speed : speeds) {
     const bool known = speed > 0;

@@ -44,6 +44,22 @@ std::uint64_t agreed_total(std::vector<std::uint64_t> said) {
   return *middle;
 }
 
+std::optional<cluster::learning_rate_rule> rule_of(messages::rate_rule rule) {
+  switch (rule) {
+  case messages::rate_rule::constant:
+    return cluster::learning_rate_rule::constant;
+  case messages::rate_rule::linear:
+    return cluster::learning_rate_rule::linear;
+  case messages::rate_rule::square_root:
+    return cluster::learning_rate_rule::square_root;
+  case messages::rate_rule::adascale:
+    return cluster::learning_rate_rule::adascale;
+  case messages::rate_rule::unspecified:
+    break;
+  }
+  return std::nullopt;
+}
+
 double mean_of(double moving, double newest, double weight) {
   return moving < 0 ? newest : moving + weight * (newest - moving);
 }
@@ -71,6 +87,26 @@ bool measured_cluster::take(const messages::window_report& report) {
   return fresh;
 }
 
+/// What a script has chosen by itself wins over the file, which it may never have seen. All say the same base and rule:
+/// the median of them, so that one that claims another moves nothing.
+void measured_cluster::take_what_clients_say(const messages::shard_report& shard) {
+  std::vector<std::uint64_t> bases;
+  std::vector<std::uint64_t> rules;
+  for (std::size_t worker = 0; worker < shard.reports.size(); ++worker) {
+    const auto& report = shard.reports[worker];
+    if (report.base_batch > 0)
+      bases.push_back(report.base_batch);
+    if (const auto rule = rule_of(report.rule))
+      rules.push_back(static_cast<std::uint64_t>(*rule));
+    if (report.highest_batch > 0)
+      highest_[worker] = std::max(limits_.lowest, std::min(highest_[worker], report.highest_batch));
+  }
+  if (!bases.empty())
+    told_base_ = agreed_total(std::move(bases));
+  if (!rules.empty())
+    rule_ = static_cast<cluster::learning_rate_rule>(agreed_total(std::move(rules)));
+}
+
 void measured_cluster::measure(const messages::shard_report& shard, std::vector<std::uint32_t> highest) {
   now_.clear();
   best_.reset();
@@ -88,6 +124,7 @@ void measured_cluster::measure(const messages::shard_report& shard, std::vector<
   // waits on average.
   double least_wait = std::numeric_limits<double>::infinity();
   std::vector<std::uint64_t> totals;
+  take_what_clients_say(shard);
   for (const auto& report : shard.reports) {
     if (take(report)) {
       least_wait = std::min(least_wait, bounded(report.training.exchange_seconds, 0, messages::max_seconds));

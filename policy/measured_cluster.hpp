@@ -74,9 +74,11 @@ public:
   double noise_scale() const { return noise_scale_; }
   /// The newest window's noise scale; negative while not measured.
   double newest_noise_scale() const { return newest_noise_scale_; }
+  /// The global batch that a script's training began with, which no cluster file knows; 0: none has told.
+  std::uint64_t told_base() const { return told_base_; }
   /// B0, the initial global batch.
   std::uint64_t initial_total() const {
-    return std::uint64_t{limits_.initial} * (base_workers_ == 0 ? size() : base_workers_);
+    return told_base_ > 0 ? told_base_ : std::uint64_t{limits_.initial} * (base_workers_ == 0 ? size() : base_workers_);
   }
   std::uint64_t lowest_total() const { return std::uint64_t{limits_.lowest} * size(); }
   std::uint64_t highest_total() const;
@@ -141,6 +143,7 @@ private:
   double median_seconds(std::span<const std::uint32_t> batches, const pace& all) const;
   /// The longest predicted computing time at the smallest batch size: no step is shorter.
   double floor_seconds(const pace& all) const;
+  void take_what_clients_say(const messages::shard_report& shard);
   void measure_straggling(const messages::shard_report& shard);
   /// What each computes within so many seconds, within its limits, over `batches`.
   void batches_within(double seconds, const pace& all, std::vector<std::uint32_t>& batches) const;
@@ -164,6 +167,7 @@ private:
   };
   largest largest_run_;
   std::uint64_t generation_ = 0;
+  std::uint64_t told_base_ = 0;
   // Of the window at hand.
   std::vector<worker_now> now_;
   std::vector<std::uint32_t> highest_;

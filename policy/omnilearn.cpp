@@ -1,4 +1,5 @@
 #include "policy/bounded.hpp"
+#include "policy/measured_cluster.hpp"
 #include "policy/rivals.hpp"
 #include "policy/water_filling.hpp"
 #include "policy/worker_memory.hpp"
@@ -84,7 +85,8 @@ std::vector<choice> omnilearn_controller::choose_all(const observation& observed
     targets.push_back(seconds > 0 ? batch - batch / seconds * (seconds - mean) : observed.assigned[i]);
     reasons.push_back(explain(timings[i], mean, targets[i]));
   }
-  const auto total = std::uint64_t{limits_.initial} * reports.size();
+  const auto told = observed.measured->told_base();
+  const auto total = told > 0 ? told : std::uint64_t{limits_.initial} * reports.size();
   const auto batches = split_in_proportion(total, targets, limits_.lowest, observed.highest);
   return due(observed, batches) ? choose(observed, batches, reasons)
                                 : keep_assigned(observed, "every worker is within 5 % of its share");

@@ -16,7 +16,8 @@
 namespace dynamix::policy {
 
 /// LB-BSP (Chen et al. 2018, arXiv 1806.02508), its split for workers whose step time is proportional to the batch:
-/// b_i in proportion to the measured speed, with the global batch fixed at its initial value. Speed is b_i over the
+/// b_i in proportion to the measured speed, with the global batch fixed at its initial value (a script's own, where one
+/// trains). Speed is b_i over the
 /// computing time of a step, an exponential moving average with weight 1/2 for the newest window in the place of the
 /// paper's forecast.
 std::unique_ptr<controller> make_lb_bsp(const cluster::batch& limits);

@@ -446,6 +446,16 @@ struct WindowReport {
 
   exchangeChoice @21 :Text;
   # For a person, by one worker for all: who sums gradients and in which form, and why; empty: as before.
+
+  baseBatch @22 :UInt64;
+  # A client's: the global batch that its training began with, which its learning rate is meant for; 0: as the cluster file
+  # says.
+
+  highestBatch @23 :UInt32;
+  # A client's: the largest batch that it takes; 0: as the cluster file says.
+
+  rule @24 :RateRule;
+  # A client's: how its learning rate follows the global batch; unspecified: as the cluster file says.
 }
 
 struct EvaluationReport {

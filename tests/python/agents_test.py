@@ -109,6 +109,26 @@ def train_again(rank, world, sockets):
     return taken, refused
 
 
+def hold_the_global_batch(rank, world, sockets):
+    """Global batches of a script with 16 a rank, this rank's largest one, which is 20 at most, and the decisions made."""
+    model = torch.nn.Linear(64, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    run = dynamix.join(model, optimizer, agent=sockets, rule="linear")
+    data = torch.utils.data.TensorDataset(torch.arange(4000), torch.randn(4000, 64))
+    train_on, whole, largest = ranks.trainer(run, model, optimizer), set(), 0
+    loader = run.loader(data, batch_size=16, highest_batch=20, lowest_batch=4)
+    for _ in range(2):
+        for batch in loader:
+            time.sleep(run.counted * (0.0012 if rank else 0.0003))
+            train_on(batch)
+            now = run.status
+            whole.add(now.global_batch)
+            largest = max(largest, now.batch)
+    decisions = run.status.decisions
+    run.close()
+    return sorted(whole), largest, decisions
+
+
 def writable_cgroups():
     """Where the whole hierarchy of version 2 is mounted for writing; empty where it is not."""
     for line in pathlib.Path("/proc/self/mounts").read_text(encoding="ascii").splitlines():
@@ -156,6 +176,16 @@ class Agents(unittest.TestCase):
         for _, _, status, steps, _ in results:
             self.assertEqual((status.step, status.samples), (steps, 16000))
             self.assertFalse(status.stop)
+
+    def test_keep_the_global_batch_and_the_limits_that_a_script_chose(self):
+        for policy in ("lb-bsp", "omnilearn"):
+            with agents.started(2, arbitrator__policy=policy) as started:  # whose file says 64 a worker
+                results = ranks.run(hold_the_global_batch, 2, started.sockets)
+            for whole, largest, decisions in results:
+                self.assertEqual(whole, [32], policy)
+                self.assertLessEqual(largest, 20)
+                self.assertGreater(decisions, 0)
+            self.assertEqual(results[0][1], 20)
 
     def test_serve_a_process_that_joins_again(self):
         with agents.started(2) as started:

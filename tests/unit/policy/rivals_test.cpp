@@ -42,6 +42,9 @@ testing::measured_controller measured_lb_bsp(const cluster::batch& within = limi
 testing::measured_controller measured_omnilearn() {
   return {make_omnilearn(limits), limits};
 }
+testing::measured_controller measured_lb_bsp_of() {
+  return measured_lb_bsp();
+}
 /// Has seen twice the batch take twice the time, in window 1, so that all step times are proportional.
 testing::measured_controller measured_goodput(double exchange_seconds, const cluster::batch& within = limits) {
   testing::measured_controller controller(make_goodput(), within);
@@ -69,6 +72,24 @@ TEST(LbBsp, KeepsTheGlobalBatchWithinTheLimitsOfEach) {
               ElementsAre(80, 48));
   EXPECT_THAT(batches(measured_lb_bsp({.initial = 64, .lowest = 40, .highest = 99}).decide(shard)),
               ElementsAre(88, 40));
+}
+
+/// What a script has chosen, whose batch sizes no cluster file knows.
+TEST(Rivals, KeepTheGlobalBatchThatAScriptBeganWith) {
+  for (auto* make : {measured_lb_bsp_of, measured_omnilearn}) {
+    auto controller = make();
+    auto shard = measured(1, {0.02, 0.06});
+    for (auto& report : shard.reports) {
+      report.batch = 32;
+      report.base_batch = 64;
+    }
+    EXPECT_THAT(batches(controller.decide(shard, 32)), ElementsAre(48, 16));
+    shard.window = 2;
+    for (auto& report : shard.reports)
+      report.window = 2;
+    shard.reports[0].highest_batch = 40;
+    EXPECT_THAT(batches(controller.decide(shard, 32)), ElementsAre(40, 24)) << "within its own limit";
+  }
 }
 
 TEST(Omnilearn, TakesTheProportionalStep) {

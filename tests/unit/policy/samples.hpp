@@ -47,14 +47,16 @@ inline cluster::cluster_file make_file(cluster::policy_kind kind = cluster::poli
 class measured_controller {
 public:
   measured_controller(std::unique_ptr<controller> decider, const cluster::batch& limits)
-      : decider_(std::move(decider)), limits_(limits), measured_(limits) {}
+      : decider_(std::move(decider)), measured_(limits) {}
 
   std::vector<choice> decide(const messages::shard_report& shard, std::vector<std::uint32_t> assigned) {
     measured_.measure(shard);
-    return policy::decide(*decider_, {.report = &shard,
-                                      .assigned = std::move(assigned),
-                                      .highest = std::vector<std::uint32_t>(shard.reports.size(), limits_.highest),
-                                      .measured = &measured_});
+    std::vector<std::uint32_t> highest;
+    for (std::size_t i = 0; i < shard.reports.size(); ++i)
+      highest.push_back(measured_.highest(i));
+    return policy::decide(
+        *decider_,
+        {.report = &shard, .assigned = std::move(assigned), .highest = std::move(highest), .measured = &measured_});
   }
   std::vector<choice> decide(const messages::shard_report& shard, std::uint32_t assigned = 64) {
     return decide(shard, std::vector<std::uint32_t>(shard.reports.size(), assigned));
@@ -63,7 +65,6 @@ public:
 
 private:
   std::unique_ptr<controller> decider_;
-  cluster::batch limits_;
   measured_cluster measured_;
 };
 
