@@ -84,7 +84,8 @@ typedef struct dynamix_workload {
   uint32_t lowest_batch;   /* of this worker; 0: the agent's, or 1 */
   uint32_t highest_batch;  /* of this worker; 0: the agent's, or 2^20 */
   uint32_t shuffle;        /* 0: samples in their order */
-  uint32_t drop_last;      /* 1: an epoch's last step is dropped where the samples do not fill all batches */
+  uint32_t drop_last;      /* 1: an epoch's last step is dropped where the samples do not fill all batches; there must be
+                              one that they fill. Where batches have grown beyond an epoch since, it has one step */
   uint32_t rule;           /* how the learning rate follows the global batch; DYNAMIX_RULE_AGENT: as the agent says, and
                               constant without one */
   uint32_t adaptive;       /* 1: the optimiser is of Adam's kind: the square root of AdaScale's gain is used */

@@ -90,6 +90,14 @@ std::string fit_together(std::span<const introduction> all, std::uint32_t positi
                          same->second, member, each.rank);
     begun.members.push_back(each.batch);
   }
+  std::uint64_t total = 0;
+  for (const auto& each : all)
+    total += each.batch.initial;
+  if (all[0].drop_last && all[0].samples < total)
+    return fmt::format(
+        "drop_last leaves no step of an epoch of {} samples, fewer than the {} of all members' batches: use "
+        "smaller batches, or no drop_last",
+        all[0].samples, total);
   begun.position = position;
   begun.samples = all[0].samples;
   begun.seed = all[0].seed;

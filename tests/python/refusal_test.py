@@ -204,6 +204,14 @@ def other_data(rank, world):
         return str(problem)
 
 
+def drop_everything(rank, world):
+    run, _ = a_run()
+    try:
+        run.loader(data(15), batch_size=8, drop_last=True)
+    except dynamix.DynamixError as problem:
+        return str(problem)
+
+
 def own_hook(rank, world):
     model = DistributedDataParallel(nn.Linear(3, 1))
     model.register_comm_hook(None, lambda state, bucket: None)
@@ -258,6 +266,9 @@ class RefusalsOfGroups(unittest.TestCase):
 
     def test_members_with_other_data(self):
         self.check(other_data, "samples")
+
+    def test_drop_last_that_would_leave_no_step(self):
+        self.check(drop_everything, "drop_last leaves no step of an epoch of 15 samples, fewer than the 16 of all members' batches")
 
     def test_branches_that_one_member_does_not_use_with_the_advice_of_torch(self):
         for name, size in (("first", 25), ("first", 0.0005), ("third", 0.0005)):

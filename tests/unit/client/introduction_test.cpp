@@ -54,6 +54,23 @@ TEST(Introduction, ComesBackFromItsColumns) {
   EXPECT_EQ(begun.balances, messages::balancing::shares);
 }
 
+TEST(Introduction, TellsThatNoStepWouldBeLeft) {
+  auto all = three(); // of 27 samples a step
+  lockstep_options begun;
+  for (auto& each : all) {
+    each.drop_last = true;
+    each.samples = 27;
+  }
+  EXPECT_EQ(fit_together(all, 1, begun), "");
+  for (auto& each : all)
+    each.samples = 26;
+  EXPECT_THAT(fit_together(all, 1, begun),
+              ::testing::HasSubstr("no step of an epoch of 26 samples, fewer than the 27"));
+  for (auto& each : all)
+    each.drop_last = false;
+  EXPECT_EQ(fit_together(all, 1, begun), "");
+}
+
 TEST(Introduction, TellsWhatDoesNotFitTogether) {
   const std::vector<std::pair<std::string, std::function<void(introduction&)>>> cases = {
       {"version of the library is 2 on member 0 and 3 on member 1", [](auto& of) { of.version = 3; }},
