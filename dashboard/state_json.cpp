@@ -78,8 +78,8 @@ void add_workers(json_text& json, const ledger::run& run, columns wanted) {
   json.column("samples", workers, [](worker one) { return one.samples; });
   json.column("samples_per_second", workers, [](worker one) { return one.samples_per_second; });
   json.column("step_seconds", workers, [](worker one) { return one.report.training.iteration_seconds; });
-  json.column("accuracy", workers, [](worker one) { return one.report.training.accuracy; });
-  json.column("loss", workers, [](worker one) { return one.report.training.loss; });
+  json.column("accuracy", workers, [&run](worker one) { return run.accuracy_of(one); });
+  json.column("loss", workers, [&run](worker one) { return run.loss_of(one); });
   json.column("reward", workers, [](worker one) { return one.reward; });
   json.column("guarded", workers, [](worker one) { return !one.intervention.empty(); });
   json.column("moved", workers, [](worker one) { return one.report.balance.moved_samples; });

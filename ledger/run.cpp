@@ -383,6 +383,14 @@ void run::take(const ledger::worker& judged) {
   totals_.samples += training.samples;
 }
 
+double run::accuracy_of(const live_worker& worker) const {
+  return any_accuracy_ ? worker.report.training.accuracy : unknown;
+}
+
+double run::loss_of(const live_worker& worker) const {
+  return any_loss_ ? worker.report.training.loss : unknown;
+}
+
 /// The newest window as one row of signals.
 void run::summarise(const ledger::window& window) {
   std::array<mean, signal_count> means;
@@ -404,8 +412,10 @@ void run::summarise(const ledger::window& window) {
     samples_per_second += worker->samples_per_second;
     batch = std::max(batch, static_cast<double>(report.global_batch));
     if (report.batch > 0) { // an empty batch has no accuracy and no loss
-      add(signal::accuracy, report.training.accuracy);
-      add(signal::loss, report.training.loss);
+      any_accuracy_ = any_accuracy_ || report.training.accuracy > 0;
+      any_loss_ = any_loss_ || report.training.loss > 0;
+      add(signal::accuracy, any_accuracy_ ? report.training.accuracy : unknown);
+      add(signal::loss, any_loss_ ? report.training.loss : unknown);
     }
     add(signal::step_seconds, report.training.iteration_seconds);
     add(signal::reward, judged.reward.total);

@@ -169,6 +169,9 @@ public:
   std::vector<double> batches_of(const std::string& name) const;      ///< a worker's, over time, thinned
   const thinned_table& work_seconds() const { return work_seconds_; } ///< likewise: compute and data, no waiting
   const std::array<float, signal_count>& newest() const { return newest_; }
+  /// Of a worker's batches in its last window; NaN where nobody reports them.
+  double accuracy_of(const live_worker& worker) const;
+  double loss_of(const live_worker& worker) const;
   float newest(signal which) const { return newest_[static_cast<std::size_t>(which)]; }
   const std::deque<mark>& marks() const { return marks_; }
   const std::deque<live_event>& events() const { return events_; }
@@ -252,7 +255,10 @@ private:
   std::uint64_t policy_version_ = 0;
   double at_seconds_ = 0;
   double reported_seconds_ = 0; ///< as the newest report tells them
-  double skipped_seconds_ = 0;  ///< that a resumed run stepped back by
+  // A training process need not report them: until one has, zeros are unknown.
+  bool any_accuracy_ = false;
+  bool any_loss_ = false;
+  double skipped_seconds_ = 0; ///< that a resumed run stepped back by
 };
 
 } // namespace dynamix::ledger

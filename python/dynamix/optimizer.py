@@ -28,6 +28,9 @@ REFUSED = {"LBFGS": "evaluates its closure many times in one step; a step takes 
 class Steps(Protocol):
     """What of a run the optimiser drives."""
 
+    def note_loss(self, loss: Any) -> None:
+        """Of the batch at hand, where the script does not report it."""
+
     def before_step(self) -> Optional[float]:
         """Returns the factor on the learning rate; None where the step is dropped."""
 
@@ -174,6 +177,9 @@ class Round:
     def awaits_gradients(self) -> bool:
         return self._run.awaits_gradients
 
+    def note_loss(self, loss: Any) -> None:
+        self._run.note_loss(loss)
+
     def before(self, number: int) -> Optional[float]:
         """Optimiser `number` is about to step. Returns the factor on its learning rate; None where the step is dropped."""
         if not self._stepped:
@@ -227,6 +233,7 @@ def swap_optimizer(optimizer: Optimizer, run: Round, number: int = 0) -> Swap:
         if closure is not None:  # all but LBFGS evaluate it first, and once
             with torch.enable_grad():
                 loss = closure()
+            run.note_loss(loss)
         inner = patched[0] if patched[0] is not None else lambda *a, **k: original.step(self, *a, **k)
         if closure is None and run.awaits_gradients and _rates_are_zero(self):
             return inner(*args, **kwargs)

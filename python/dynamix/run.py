@@ -277,11 +277,13 @@ class Run(Membership):
             raise NotImplementedError("run.backward() with weighting=\"loss\": use a smaller batch_size or highest_batch")
         if self._guard is None:
             self._guard = Guard(self._model, step, self._scaler)
-        return self._guard.backward(loss_of, batch, weight_of)
+        loss = self._guard.backward(loss_of, batch, weight_of)
+        step.note_loss(loss)
+        return loss
 
     def report(self, loss: Optional[Any] = None, correct: Optional[int] = None) -> None:
         """What this worker's batch of the present step showed, for reports and policies. Call it before the optimiser's
-        step, as often as is convenient.
+        step, as often as is convenient. A loss that passes through `scale`, `backward` or an optimiser's closure is known.
 
         Args:
             loss: mean over the batch. Reading a tensor waits for its device.
@@ -322,6 +324,11 @@ class Run(Membership):
         do that itself, has a batch been taken."""
         step = self._step
         return step is None or not step.opened and (step.taken == 0 or self._distributed or self._peers.size > 1)
+
+    def note_loss(self, loss: Any) -> None:
+        """That an optimiser's closure has returned."""
+        if not self._closed and self._step is not None:
+            self._step.note_loss(loss)
 
     def before_step(self) -> Optional[float]:
         step = self._step

@@ -152,11 +152,17 @@ class Step:
         own, total = self.client.weights() if self._weights is None else (self._weights.own, self._weights.wait())
         return own / total if total > 0 else 0.0
 
+    def note_loss(self, loss: Any) -> None:
+        """As it comes by, where the script has not reported it: one number on the host, of a batch that counts."""
+        if math.isnan(self.loss) and self.counted and isinstance(loss, torch.Tensor) and loss.numel() == 1 and not loss.is_cuda:
+            self.loss = float(loss.detach())
+
     def scale_loss(self, loss: torch.Tensor) -> torch.Tensor:
         """What sums gradients divides by the number of members, and nobody sees them before."""
         if self.taken > 1:
             raise RuntimeError(f"{self.taken} batches were taken for this step: with weighting=\"loss\" a step takes one, since "
                                "the weight of the first depends on those behind it")
+        self.note_loss(loss)
         self.open()
         self.launch()
         return loss * (self._share * self.peers.size)

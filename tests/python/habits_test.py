@@ -3,6 +3,7 @@ import code
 import contextlib
 import inspect
 import io
+import math
 import os
 import pydoc
 import subprocess
@@ -79,7 +80,7 @@ class Help(unittest.TestCase):
             self.assertIn(name, shown)
             self.assertTrue(inspect.getdoc(getattr(dynamix, name)), name)
         for name, member in vars(dynamix.Run).items():
-            if not name.startswith("_") and name not in ("before_step", "after_step", "leave_out_step", "close_now"):
+            if not name.startswith("_") and name not in ("before_step", "after_step", "leave_out_step", "close_now", "note_loss"):
                 self.assertTrue(inspect.getdoc(member), f"Run.{name}")
         for words in ("samples of this worker a step", "Raises", "once an epoch"):
             self.assertIn(words, pydoc.plain(pydoc.render_doc(dynamix.Run.loader)))
@@ -153,6 +154,41 @@ class Loaders(unittest.TestCase):
         for wrong in (numpy.float64(8), numpy.int64(0), True, "8"):
             with self.assertRaisesRegex(ValueError, "batch_size"):
                 self.make(wrong)
+
+
+class Losses(unittest.TestCase):
+    """That nobody reports are told where they pass by."""
+
+    def test_of_a_closure_a_guarded_batch_and_a_scaled_loss_are_known(self):
+        for way in ("closure", "backward", "scale", "report", "nothing"):
+            model, told = nn.Linear(3, 1), []
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+            run = dynamix.join(model, optimizer, agent="off", weighting="loss" if way == "scale" else "gradients")
+            loader = run.loader(torch.utils.data.TensorDataset(torch.randn(8, 3)), batch_size=4)
+            complete = run._client.complete
+            run._client.complete = lambda step: (told.append(step.loss), complete(step))
+
+            def loss_of(values):
+                return model(values).square().mean()
+
+            losses = []
+            for values, in loader:
+                optimizer.zero_grad()
+                loss = loss_of(values)
+                losses.append(loss.item())
+                if way == "closure":
+                    optimizer.step(lambda: (loss.backward(), loss)[1])
+                    continue
+                if way == "backward":
+                    run.backward(loss_of, values)
+                else:
+                    (run.scale(loss) if way == "scale" else loss).backward()
+                if way == "report":
+                    run.report(loss=3.0)
+                optimizer.step()
+            run.close()
+            expected = {"report": [3.0, 3.0], "nothing": [math.nan] * 2}.get(way, losses)
+            numpy.testing.assert_allclose(told, expected, rtol=1e-6, err_msg=way)
 
 
 class CommandLine(unittest.TestCase):

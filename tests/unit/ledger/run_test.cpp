@@ -59,6 +59,28 @@ TEST(Run, TellsAStepsTimeByItsCausesWhereTheyAreKnown) {
   EXPECT_FLOAT_EQ(run.newest(signal::exchange), 0);
 }
 
+TEST(Run, KnowsNoAccuracyAndNoLossBeforeSomebodyReportsThem) {
+  auto run = begun(0);
+  const auto add = [&run](std::uint64_t number, double accuracy, double loss) {
+    auto row = window_row(number);
+    for (auto& worker : std::get<ledger::window>(row.entry).workers) {
+      worker.report.training.accuracy = accuracy;
+      worker.report.training.loss = loss;
+    }
+    run.add(row);
+  };
+  add(1, 0, 0);
+  EXPECT_TRUE(std::isnan(run.newest(signal::accuracy)));
+  EXPECT_TRUE(std::isnan(run.loss_of(run.workers()[0])));
+  add(2, 0, 0.5);
+  EXPECT_TRUE(std::isnan(run.accuracy_of(run.workers()[0])));
+  EXPECT_FLOAT_EQ(run.newest(signal::loss), 0.5F);
+  add(3, 0.25, 0.5);
+  add(4, 0, 0);
+  EXPECT_FLOAT_EQ(run.newest(signal::accuracy), 0);
+  EXPECT_EQ(run.accuracy_of(run.workers()[0]), 0);
+}
+
 TEST(Run, AStaleReportCountsOnce) {
   auto run = begun(1);
   auto late = window_row(2);
