@@ -1,6 +1,7 @@
 """A group that loses members and takes them back while training goes on: `dynamix.join(..., elastic=store)`.
 
     a collective fails          -> the group's sockets are cut, so that nobody waits for anybody (Members.fail)
+    a member leaves alive       -> it says so in the store, and cuts its sockets (Members.say_left)
     at the optimiser's step     -> a new generation is formed through the store (Members.gather_members): all members of
                                    the last one that live, and those that have come since
                                 -> who is behind takes the state of the most advanced member (Alignment)
@@ -278,7 +279,10 @@ class Members(Peers):
 
     def say_left(self, finished: bool = False) -> None:
         """This member takes part no more, however long its process lives: the others go on without it."""
-        self._store.set(self._name(self._identity), "finished" if finished else "left")
+        try:
+            self._store.set(self._name(self._identity), "finished" if finished else "left")
+        except RuntimeError as problem:  # whoever serves the store has ended
+            _log.debug("nobody was told that this member has left: %s", problem)
         self.leave()
 
     def end(self, seconds: float = _END_SECONDS) -> None:

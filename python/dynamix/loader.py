@@ -7,7 +7,7 @@ import operator
 import os
 import signal
 import threading
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Optional, TypeVar
 
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 

@@ -322,7 +322,8 @@ class Step:
         self.client.complete(times)
         for line in self.client.notices():
             is_warning = line.startswith("warning: ")
-            _log.log(logging.WARNING if is_warning else logging.INFO, "member %d: %s", self.peers.position, line)
+            _log.log(logging.WARNING if is_warning else logging.INFO, "member %d: %s", self.peers.position,
+                     line[len("warning: "):] if is_warning else line)
         self._reset()
         self.counted = self.taken = 0
         if self.calls is not None:
