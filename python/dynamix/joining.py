@@ -12,7 +12,7 @@ from . import agent as agents
 from . import structures as raw
 from .elastic import members_through
 from .gradients import check_model, unwrapped
-from .optimizer import agreed_adaptive, check_optimizer
+from .optimizer import agreed_adaptive, check_optimizer, warn_of_strangers
 from .peers import Peers, group_of, is_initialized
 from .run import Run
 from .world import torch_problem, world_problem
@@ -113,4 +113,6 @@ def join(model: torch.nn.Module, optimizer: Union[Optimizer, Sequence[Optimizer]
                "window_steps": window_steps, "balance": raw.BALANCES[balance]}
     peers = (Peers(group_of(unwrapped(model), process_group)) if elastic is None else
              members_through(elastic, agent, elastic_seconds))
+    if peers.size > 1 and peers.position == 0:
+        warn_of_strangers(optimizers, unwrapped(model))
     return Run(model, optimizers, schedulers, rule, agent, scaler, peers, weighting == "loss", options, known is None)

@@ -1,5 +1,6 @@
 """Several optimisers of one run, optimisers within others, and those that did not join."""
 import contextlib
+import io
 import logging
 import os
 import signal
@@ -136,6 +137,17 @@ def step_in_another_way(rank, world, way):
     return "nothing was refused"
 
 
+def join_with_a_margin(rank, world, inside):
+    """What is told where the optimiser steps a parameter of the loss, too, which is a part of the model or not."""
+    told, margin = io.StringIO(), nn.Parameter(torch.zeros(1))
+    logging.getLogger("dynamix").addHandler(logging.StreamHandler(told))
+    model = halves()
+    if inside:
+        model.register_parameter("margin", margin)
+    dynamix.join(model, torch.optim.SGD([*model[0].parameters(), margin], lr=0.1), agent="off").close()
+    return told.getvalue()
+
+
 class Outer(torch.optim.Optimizer):
     """As accelerate's and apex's: an optimiser around another one, that initialises nothing of its own."""
 
@@ -211,6 +223,11 @@ class Several(unittest.TestCase):
         for wrong in ([], [both[0], both[0]], [both[0], model]):
             with self.assertRaisesRegex(TypeError, "give"):
                 dynamix.join(model, wrong, agent="off")
+
+    def test_of_parameters_outside_of_the_model_are_told_of(self):
+        told = ranks.run(join_with_a_margin, 2, False)
+        self.assertIn("1 parameters of the optimiser are no part of the model that joined", told[0])
+        self.assertEqual((told[1], ranks.run(join_with_a_margin, 2, True)), ("", ["", ""]))
 
     def test_of_other_models_are_left_alone(self):
         model, other = halves(), halves()
