@@ -195,9 +195,9 @@ public:
 
   /// The same on all members.
   std::vector<std::uint64_t> save() const;
-  /// Of a state of `save`, also with another number of members: then the batch sizes are shared anew. None is above what
-  /// its member has introduced itself with, nor above `highest`, where that says something (0: nothing), the same on all.
-  /// Returns an empty string, or what is wrong; then nothing has changed.
+  /// Of a state of `save`, also with another number of members: then the batch sizes are shared anew. None is above
+  /// what its member has introduced itself with, nor above `highest`, where that says something (0: nothing), the same
+  /// on all. Returns an empty string, or what is wrong; then nothing has changed.
   std::string restore(std::span<const std::uint64_t> words, std::span<const std::uint32_t> highest = {});
 
 private:

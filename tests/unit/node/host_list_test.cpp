@@ -46,8 +46,12 @@ TEST(HostList, RefusesWhatNamesNoHosts) {
 TEST(HostList, ReadsHostfiles) {
   EXPECT_THAT(names(parse_hostfile("# the lab's\nada slots=4\n\nben:2  # slow\r\nada\ncy\tmax_slots=1")),
               ElementsAre("ada", "ben", "cy"));
-  EXPECT_THAT(names(parse_hostfile("fd00::7 slots=2")), ElementsAre("fd00::7")) << "which `init` then refuses as a name";
-  EXPECT_THAT(names(parse_hostfile("\xEF\xBB\xBF" "ada\r\nben")), ElementsAre("ada", "ben")) << "a byte order mark";
+  EXPECT_THAT(names(parse_hostfile("fd00::7 slots=2")), ElementsAre("fd00::7"))
+      << "which `init` then refuses as a name";
+  EXPECT_THAT(names(parse_hostfile("\xEF\xBB\xBF"
+                                   "ada\r\nben")),
+              ElementsAre("ada", "ben"))
+      << "a byte order mark";
   EXPECT_EQ(parse_hostfile("[::1]:4\n[fd00::7%eth0] slots=2").hosts,
             (std::vector<listed_host>{{"ip---1", "::1"}, {"ip-fd00--7", "fd00::7%eth0"}}));
   EXPECT_THAT(parse_hostfile("# none\n").problem, HasSubstr("there is no host"));
