@@ -6,6 +6,7 @@ import multiprocessing
 import operator
 import os
 import signal
+import sys
 import threading
 from typing import Any, Callable, Dict, Iterator, List, Optional, TypeVar
 
@@ -69,6 +70,16 @@ class Dealt(Sampler[int]):
 
     def set_epoch(self, epoch: int) -> None:
         """Does nothing: the run knows which epoch it is."""
+
+
+def check_accumulation() -> None:
+    """Raises RuntimeError where accelerate accumulates gradients and nobody tells it which batch is an epoch's last: it would
+    not step on those that are fewer, and what they have accumulated would be left to the next epoch."""
+    module = sys.modules.get("accelerate.state")
+    state = module.GradientState() if module is not None else None
+    if state is not None and state.num_steps > 1 and state.active_dataloader is None:
+        raise RuntimeError(f"accelerate accumulates {state.num_steps} batches, and would lose an epoch's last ones where they are "
+                           "fewer: take the Accelerator of dynamix.integrations.accelerate in place of accelerate's own")
 
 
 class Batches:
@@ -208,6 +219,7 @@ class Loader(DataLoader[_Sample]):
         self._moved = self._in_epoch
 
     def __iter__(self) -> Any:
+        check_accumulation()
         began = self._step.fetching()
         return self._deliver(self._fetch(), began)
 

@@ -276,7 +276,7 @@ def swap_scaler(scaler: Any, run: Steps) -> Swap:
     return Swap(scaler, {"update": update})
 
 
-def _has_ended(scheduler: Any) -> bool:
+def has_ended(scheduler: Any) -> bool:
     """OneCycleLR refuses to go on behind its last step, which progress may reach within an epoch. It stays there."""
     total = getattr(scheduler, "total_steps", None)
     return isinstance(total, int) and scheduler.last_epoch >= total
@@ -298,7 +298,7 @@ class Schedule:
                 original.step(instance, *args, **kwargs)
                 return
             target = int(run.progress + 1e-6)
-            while self.steps < target and not _has_ended(instance):
+            while self.steps < target and not has_ended(instance):
                 self.steps += 1
                 original.step(instance)
 

@@ -316,6 +316,18 @@ class Run(Membership):
         loader gave a stand-in."""
         return self._ready().counted
 
+    @property
+    def taken(self) -> int:
+        """Batches that the training loop has taken for the step at hand."""
+        return self._ready().taken
+
+    def scale_gradients(self, factor: float) -> None:
+        """Multiplies what this worker has accumulated, before its last backward pass of a step. `dynamix.integrations` does
+        that, where a framework has divided its losses by another number than that of the step's micro-batches."""
+        for parameter in self._model.parameters():
+            if parameter.grad is not None:
+                parameter.grad.mul_(factor)
+
     # The optimiser calls these.
 
     @property

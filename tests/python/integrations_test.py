@@ -1,0 +1,262 @@
+"""Frameworks, adopted in one line each, against the joined batch: CONTRIBUTING.md says how to install them."""
+import copy
+import functools
+import importlib.util
+import os
+import tempfile
+import unittest
+
+import ranks
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+SAMPLES = 83  # three 11s and less would be left of each epoch: an odd last batch, and an odd number of micro-batches
+BATCHES = (8, 3)  # of the two ranks
+
+
+def needs(*packages):
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    return unittest.skipIf(missing, f"needs {', '.join(missing)} (CONTRIBUTING.md)")
+
+
+def train(function, world, **arguments):
+    """What each rank returns."""
+    return ranks.run(functools.partial(function, **arguments), world)
+
+
+class Numbers(Dataset):
+    """Samples (inputs, target, number)."""
+
+    def __init__(self, samples=SAMPLES):
+        made = torch.Generator().manual_seed(7)
+        self.inputs, self.targets = torch.randn(samples, 4, generator=made), torch.randn(samples, 1, generator=made)
+
+    def __len__(self):
+        return len(self.targets)
+
+    def __getitem__(self, number):
+        return self.inputs[number], self.targets[number], number
+
+
+def build_net():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1))
+
+
+def as_torchrun(rank, world):
+    """The process is one of torchrun's, whose group is there already."""
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world),
+                      MASTER_ADDR="127.0.0.1", MASTER_PORT="29500", ACCELERATE_USE_CPU="1")
+
+
+class Joined:
+    """Compares each step's gradient with that of the joined batch, and keeps what was trained on.
+
+    A loop says by `saw` which samples its micro-batches had. A batch of twice the same sample is a stand-in."""
+
+    def __init__(self, net, optimizer, gradient_of):
+        """`gradient_of(net, numbers)`: sets the gradients of the mean over these samples."""
+        self.net, self.reference, self.gradient_of = net, copy.deepcopy(net), gradient_of
+        self.worst, self.steps, self.epoch, self.at_hand = 0.0, [], [], []
+        optimizer.register_step_pre_hook(self._compare)
+
+    def saw(self, numbers):
+        numbers = [int(number) for number in numbers]
+        if not (len(numbers) == 2 and numbers[0] == numbers[1]):
+            self.at_hand += numbers
+
+    def _compare(self, *_):
+        parts = [None] * (dist.get_world_size() if dist.is_initialized() else 1)
+        if len(parts) > 1:
+            dist.all_gather_object(parts, self.at_hand)
+        else:
+            parts = [self.at_hand]
+        numbers, self.at_hand = sum(parts, []), []
+        self.steps.append([len(part) for part in parts])
+        self.epoch += numbers
+        self.reference.load_state_dict(self.net.state_dict())
+        self.reference.zero_grad()
+        self.gradient_of(self.reference, numbers)
+        ours, theirs = (torch.cat([each.grad.reshape(-1) for each in net.parameters()]) for net in (self.net, self.reference))
+        self.worst = max(self.worst, float((ours - theirs).norm() / theirs.norm()))
+
+    def end_epoch(self):
+        """Each sample once. Returns the steps."""
+        numbers, steps = sorted(self.epoch), self.steps
+        self.epoch, self.steps = [], []
+        assert numbers == list(range(len(numbers))), numbers
+        return len(numbers), steps
+
+
+def squared_error(net, numbers):
+    data = Numbers()
+    nn.functional.mse_loss(net(data.inputs[numbers]), data.targets[numbers]).backward()
+
+
+def accelerate_training(rank, world, accumulation=1, epochs=2, folder="", save_at=None, load=False, schedule=False,
+                        evaluate=False, compiles=False):
+    as_torchrun(rank, world)
+    from dynamix.integrations.accelerate import Accelerator
+    accelerator = Accelerator(gradient_accumulation_steps=accumulation, dynamo_backend="eager" if compiles else None,
+                              dynamix={"agent": "off", "rule": "constant"})
+    net = build_net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    joined = Joined(net, optimizer, squared_error)
+    loader = DataLoader(Numbers(), BATCHES[rank], shuffle=True)
+    held_out = DataLoader(Numbers(10), 5)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.99 ** step)
+    model, optimizer, loader, held_out, scheduler = accelerator.prepare(net, optimizer, loader, held_out, scheduler)
+    if load:
+        accelerator.load_state(folder)
+    rates, progress, counts, steps = [], [], [], 0
+    for epoch in range(accelerator.dynamix_run.epoch, epochs):
+        for inputs, targets, numbers in loader:
+            joined.saw(numbers)
+            with accelerator.accumulate(model):
+                loss = nn.functional.mse_loss(model(inputs), targets)
+                accelerator.backward(loss)
+                optimizer.step()
+                if schedule:
+                    scheduler.step()
+                optimizer.zero_grad()
+            if accelerator.sync_gradients:
+                steps += 1
+                rates.append(scheduler.get_last_lr()[0])
+                progress.append(accelerator.dynamix_run.progress)
+                if steps == save_at:
+                    accelerator.save_state(folder)
+        if evaluate:
+            with torch.no_grad():
+                for inputs, targets, numbers in held_out:
+                    accelerator.gather_for_metrics(model(inputs))
+            scheduler.step()
+        counts.append(joined.end_epoch() if not load and save_at is None else None)
+    status = accelerator.dynamix_run.status
+    return {"worst": joined.worst, "counts": counts, "step": status.step, "samples": status.samples, "rates": rates,
+            "progress": progress, "rate": scheduler.get_last_lr()[0], "parameters": [each.detach().numpy().copy() for each in net.parameters()],
+            "left": [each.grad is not None for each in net.parameters()]}
+
+
+class Framework(unittest.TestCase):
+    """What each is asked."""
+
+    def check(self, found, steps, tolerance=1e-6):
+        """Exact gradients, and each sample once in each of two epochs of so many steps."""
+        for each in found:
+            self.assertLess(each["worst"], tolerance)
+            self.assertEqual([samples for samples, _ in each["counts"]], [SAMPLES] * 2)
+            self.assertEqual([len(trained) for _, trained in each["counts"]], [steps] * 2)
+
+    def check_resumed(self, whole, again):
+        """The same bits."""
+        for one, other in zip(whole, again):
+            self.assertEqual((one["step"], one["samples"]), (other["step"], other["samples"]))
+            self.assertTrue(all((a == b).all() for a, b in zip(one["parameters"], other["parameters"])))
+
+
+def by_hand(rank, world):
+    """Two lines, and accelerate's own Accelerator."""
+    as_torchrun(rank, world)
+    import accelerate
+    import dynamix
+    accelerator = accelerate.Accelerator(gradient_accumulation_steps=2)
+    net = build_net()
+    model = accelerator.prepare(net)
+    run = dynamix.join(model, torch.optim.SGD(net.parameters(), lr=0.05), agent="off")
+    try:
+        next(iter(run.loader(Numbers(), 8)))
+    except RuntimeError as problem:
+        return str(problem)
+
+
+def scaled_training(rank, world):
+    """An optimiser with accelerate's GradScaler, which it has on a GPU only: it has kept the optimiser's step of before."""
+    as_torchrun(rank, world)
+    import accelerate
+    from dynamix.integrations.accelerate import join_prepared
+    accelerate.Accelerator()
+    net, scaler = build_net(), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    raw = torch.optim.SGD(net.parameters(), lr=0.05)
+    joined = Joined(net, raw, squared_error)
+    optimizer = accelerate.optimizer.AcceleratedOptimizer(raw, scaler=scaler)
+    model = nn.parallel.DistributedDataParallel(net)
+    run = join_prepared(model, optimizer, {"agent": "off", "rule": "constant"})
+    for inputs, targets, numbers in run.loader(Numbers(), BATCHES[rank]):
+        joined.saw(numbers)
+        optimizer.zero_grad()
+        scaler.scale(nn.functional.mse_loss(model(inputs), targets)).backward()
+        scaler.unscale_(raw)
+        optimizer.step()
+    return joined.worst, run.status.step
+
+
+def samplers(rank, world):
+    """What `prepare` says of loaders that no run can deal."""
+    as_torchrun(rank, world)
+    from dynamix.integrations.accelerate import Accelerator
+    from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
+    said = []
+    for options in ({"sampler": SubsetRandomSampler(range(9)), "batch_size": 4},
+                    {"sampler": RandomSampler(Numbers(), num_samples=5), "batch_size": 4},
+                    {"sampler": WeightedRandomSampler([1.0] * 9, 9), "batch_size": 4}, {"batch_size": None}):
+        accelerator, net = Accelerator(dynamix={"agent": "off"}), build_net()
+        try:
+            accelerator.prepare(net, torch.optim.SGD(net.parameters(), lr=0.05), DataLoader(Numbers(), **options))
+        except NotImplementedError as problem:
+            said.append(str(problem))
+    return said
+
+
+@needs("accelerate")
+class Accelerate(Framework):
+    def test_gives_the_gradient_of_the_joined_batch(self):
+        found = train(accelerate_training, 2)
+        self.check(found, 8)
+
+    def test_accumulates_an_odd_number_of_micro_batches(self):
+        found = train(accelerate_training, 2, accumulation=3)
+        self.check(found, 3)
+        self.assertFalse(any(found[0]["left"]), "gradients of a micro-batch that nobody stepped on")
+
+    def test_trains_in_one_process(self):
+        self.check(train(accelerate_training, 1, accumulation=2), 6)
+
+    def test_evaluates_between_epochs_and_steps_a_schedule_there(self):
+        found = train(accelerate_training, 2, accumulation=2, evaluate=True)
+        self.check(found, 4)
+        self.assertAlmostEqual(found[0]["rate"], 0.05 * 0.99 ** 4, places=9, msg="twice an epoch, as accelerate's for two processes")
+
+    def test_takes_a_compiled_model(self):
+        self.check(train(accelerate_training, 2, compiles=True), 8)
+
+    def test_takes_a_gradient_scaler(self):
+        for worst, steps in ranks.run(scaled_training, 2):
+            self.assertLess(worst, 1e-6)
+            self.assertEqual(steps, 8)
+
+    def test_resumes_in_the_middle_of_an_epoch(self):
+        with tempfile.TemporaryDirectory() as folder:
+            whole = train(accelerate_training, 2, accumulation=1, folder=folder, save_at=11, schedule=True)
+            self.check_resumed(whole, train(accelerate_training, 2, accumulation=1, folder=folder, load=True, schedule=True))
+
+    def test_advances_a_schedule_by_progress_as_accelerate_does_for_equal_batches(self):
+        for accumulation in (1, 2):
+            found = train(accelerate_training, 2, accumulation=accumulation, schedule=True)[0]
+            for rate, progress in zip(found["rates"], found["progress"]):
+                self.assertAlmostEqual(rate, 0.05 * 0.99 ** int(2 * progress + 1e-6), places=9)
+            self.assertAlmostEqual(found["rates"][2], 0.05 * 0.99 ** 6, places=9)
+
+    def test_refuses_a_loader_that_does_not_tell_accelerate_of_an_epochs_last_batch(self):
+        for said in ranks.run(by_hand, 2):
+            self.assertIn("would lose an epoch's last ones", said)
+
+    def test_refuses_samplers_of_the_scripts_own(self):
+        for said, words in zip(ranks.run(samplers, 1)[0], ("SubsetRandomSampler", "num_samples", "WeightedRandomSampler",
+                                                           "batch_size")):
+            self.assertIn(words, said)
+
+
+if __name__ == "__main__":
+    unittest.main()
