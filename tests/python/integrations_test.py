@@ -2,9 +2,11 @@
 import copy
 import functools
 import importlib.util
+import logging
 import os
 import tempfile
 import unittest
+import warnings
 
 import ranks
 import torch
@@ -256,6 +258,138 @@ class Accelerate(Framework):
         for said, words in zip(ranks.run(samplers, 1)[0], ("SubsetRandomSampler", "num_samples", "WeightedRandomSampler",
                                                            "batch_size")):
             self.assertIn(words, said)
+
+
+def quiet(*loggers):
+    """Of what frameworks say of themselves."""
+    warnings.simplefilter("ignore")
+    for name in loggers:
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def lightning_module(net, joined, rates):
+    import lightning
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = net
+
+        def configure_optimizers(self):
+            optimizer = torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
+            joined.append(Joined(self.net, optimizer, squared_error))
+            schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.99 ** step)
+            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+        def training_step(self, batch, number):
+            inputs, targets, numbers = batch
+            joined[0].saw(numbers)
+            return nn.functional.mse_loss(self.net(inputs), targets)
+
+        def validation_step(self, batch, number):
+            self.log("val_loss", nn.functional.mse_loss(self.net(batch[0]), batch[1]), sync_dist=True)
+
+        def on_train_batch_end(self, *_):
+            rates.append(self.lr_schedulers().get_last_lr()[0])
+
+    return Module()
+
+
+def lightning_training(rank, world, accumulation=1, epochs=2, folder="", save_at=None, resume=False, validate=False):
+    as_torchrun(rank, world)
+    import lightning
+    from dynamix.integrations.lightning import Dynamix
+    quiet("lightning.pytorch", "lightning.fabric")
+    net, joined, rates, counts = build_net(), [], [], []
+    state = {}
+
+    class Watch(lightning.pytorch.callbacks.Callback):
+        def on_train_batch_end(self, trainer, *_):
+            if save_at is not None and trainer.global_step == save_at:
+                trainer.save_checkpoint(os.path.join(folder, "checkpoint"))
+
+        def on_train_epoch_end(self, trainer, module):
+            if save_at is None and not resume:
+                counts.append(joined[0].end_epoch())
+
+        def on_train_end(self, trainer, module):
+            state["status"], state["progress"] = adopted.run.status, adopted.run.progress
+
+    adopted = Dynamix(agent="off", rule="constant")
+    trainer = lightning.Trainer(accelerator="cpu", devices=world, strategy="ddp" if world > 1 else "auto", max_epochs=epochs,
+                                callbacks=[adopted, Watch()], enable_progress_bar=False, logger=False, enable_model_summary=False,
+                                accumulate_grad_batches=accumulation, enable_checkpointing=False, default_root_dir=folder or None)
+    module = lightning_module(net, joined, rates)
+    trainer.fit(module, DataLoader(Numbers(), BATCHES[rank], shuffle=True), DataLoader(Numbers(10), 5) if validate else None,
+                ckpt_path=os.path.join(folder, "checkpoint") if resume else None)
+    return {"worst": joined[0].worst, "counts": counts, "step": state["status"].step, "samples": state["status"].samples,
+            "rates": rates, "progress": state["progress"], "epoch": trainer.current_epoch,
+            "parameters": [each.detach().numpy().copy() for each in net.parameters()]}
+
+
+@needs("lightning")
+class Lightning(Framework):
+    def test_gives_the_gradient_of_the_joined_batch(self):
+        found = train(lightning_training, 2)
+        self.check(found, 8)
+        self.assertAlmostEqual(found[0]["rates"][2], 0.05 * 0.99 ** 3, places=9)
+        self.assertAlmostEqual(found[0]["rates"][-1], 0.05 * 0.99 ** int(found[0]["progress"]), places=9)
+
+    def test_accumulates_an_odd_number_of_micro_batches(self):
+        self.check(train(lightning_training, 2, accumulation=3), 3)
+
+    def test_trains_in_one_process(self):
+        self.check(train(lightning_training, 1, accumulation=2), 6)
+
+    def test_validates_between_epochs(self):
+        self.check(train(lightning_training, 2, validate=True), 8)
+
+    def test_resumes_in_the_middle_of_an_epoch(self):
+        with tempfile.TemporaryDirectory() as folder:
+            whole = train(lightning_training, 2, folder=folder, save_at=11)
+            self.check_resumed(whole, train(lightning_training, 2, folder=folder, resume=True))
+
+
+def fabric_training(rank, world, epochs=2, folder="", save_at=None, load=False):
+    as_torchrun(rank, world)
+    from dynamix.integrations.lightning import Fabric
+    quiet("lightning.pytorch", "lightning.fabric")
+    fabric = Fabric(accelerator="cpu", devices=world, strategy="ddp", dynamix={"agent": "off", "rule": "constant"})
+    fabric.launch()
+    net = build_net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    joined = Joined(net, optimizer, squared_error)
+    loader, held_out = fabric.setup_dataloaders(DataLoader(Numbers(), BATCHES[rank], shuffle=True), DataLoader(Numbers(10), 5))
+    model, optimizer = fabric.setup(net, optimizer)
+    run, counts = fabric.dynamix_run, []
+    state = {"model": model, "optimizer": optimizer, "dynamix": run}
+    if load:
+        fabric.load(os.path.join(folder, "checkpoint"), state)
+    for epoch in range(run.epoch, epochs):
+        for inputs, targets, numbers in loader:
+            joined.saw(numbers)
+            optimizer.zero_grad()
+            fabric.backward(nn.functional.mse_loss(model(inputs), targets))
+            optimizer.step()
+            if run.status.step == save_at:
+                fabric.save(os.path.join(folder, "checkpoint"), state)
+        with torch.no_grad():
+            for inputs, targets, numbers in held_out:
+                model(inputs)
+        counts.append(joined.end_epoch() if not load and save_at is None else None)
+    return {"worst": joined.worst, "counts": counts, "step": run.status.step, "samples": run.status.samples,
+            "parameters": [each.detach().numpy().copy() for each in net.parameters()]}
+
+
+@needs("lightning")
+class LightningFabric(Framework):
+    def test_gives_the_gradient_of_the_joined_batch(self):
+        self.check(train(fabric_training, 2), 8)
+
+    def test_resumes_in_the_middle_of_an_epoch(self):
+        with tempfile.TemporaryDirectory() as folder:
+            whole = train(fabric_training, 2, folder=folder, save_at=11)
+            self.check_resumed(whole, train(fabric_training, 2, folder=folder, load=True))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Frameworks that train by loops of their own, each adopted in one line:
 
     from dynamix.integrations.accelerate import Accelerator        # in place of accelerate's
+    from dynamix.integrations.lightning import Fabric              # in place of lightning's
+    trainer = lightning.Trainer(callbacks=[dynamix.integrations.lightning.Dynamix()])
 
 Each module imports its framework, and nothing else of the package does.
 """
