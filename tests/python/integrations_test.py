@@ -392,5 +392,142 @@ class LightningFabric(Framework):
             self.check_resumed(whole, train(fabric_training, 2, folder=folder, load=True))
 
 
+class Columns(Dataset):
+    """Numbers, by the names of a model's arguments."""
+
+    def __init__(self, samples=SAMPLES):
+        self.numbers = Numbers(samples)
+
+    def __len__(self):
+        return len(self.numbers)
+
+    def __getitem__(self, number):
+        inputs, targets, number = self.numbers[number]
+        return {"inputs": inputs, "targets": targets, "numbers": number}
+
+
+class WithLoss(nn.Module):
+    """A model in the Trainer's form, whose loss is a mean over samples."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, inputs, targets):
+        outputs = self.net(inputs)
+        return {"loss": nn.functional.mse_loss(outputs, targets), "logits": outputs}
+
+
+class Tokens(Dataset):
+    """Texts of 12 tokens, of which a loss ignores some at the beginning: fewer or more in each."""
+
+    def __init__(self, samples=SAMPLES):
+        made = torch.Generator().manual_seed(3)
+        self.ids = torch.randint(0, 32, (samples, 12), generator=made)
+        self.labels = self.ids.clone()
+        for number in range(samples):
+            self.labels[number, :number * 7 % 11] = -100
+
+    def __len__(self):
+        return len(self.ids)
+
+    def __getitem__(self, number):
+        return {"input_ids": self.ids[number], "labels": self.labels[number], "numbers": number}
+
+
+def build_language_model():
+    import transformers
+    torch.manual_seed(1)
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        vocab_size=32, n_positions=12, n_embd=16, n_layer=1, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, use_cache=False))
+    model.loss_type = "ForCausalLM"  # or the Trainer counts each text's first token, too, which nobody predicts
+    return model
+
+
+def token_loss(model, numbers):
+    """The mean over all tokens that count."""
+    data = Tokens()
+    logits = model(input_ids=data.ids[numbers]).logits
+    nn.functional.cross_entropy(logits[:, :-1].reshape(-1, 32), data.labels[numbers][:, 1:].reshape(-1)).backward()
+
+
+def trainer_training(rank, world, tokens=False, watch=True, resume=None, folder="", evaluate=False, **arguments):
+    as_torchrun(rank, world)
+    import transformers
+    from dynamix.integrations.transformers import Trainer
+    quiet("transformers", "accelerate")
+    net = build_language_model() if tokens else WithLoss(build_net())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    joined = Joined(net, optimizer, token_loss if tokens else lambda model, numbers: squared_error(model.net, numbers))
+    counts, rates, seen = [], [], {}
+
+    class Watching(Trainer):
+        def training_step(self, model, inputs, *rest):
+            joined.saw(inputs.pop("numbers"))
+            return super().training_step(model, inputs, *rest)
+
+        def prediction_step(self, model, inputs, *rest, **options):
+            inputs.pop("numbers")
+            return super().prediction_step(model, inputs, *rest, **options)
+
+    class Watch(transformers.TrainerCallback):
+        def on_step_end(self, args, state, control, **_):
+            rates.append(trainer.lr_scheduler.get_last_lr()[0])
+            seen.update(step=trainer.dynamix_run.status.step, samples=trainer.dynamix_run.status.samples, epoch=state.epoch)
+
+        def on_epoch_end(self, *_, **__):
+            if watch:
+                counts.append(joined.end_epoch())
+
+    options = {"num_train_epochs": 2, "save_strategy": "no", "lr_scheduler_type": "linear", "logging_strategy": "no",
+               "ddp_find_unused_parameters": False, **arguments}
+    args = transformers.TrainingArguments(
+        folder or tempfile.mkdtemp(), per_device_train_batch_size=BATCHES[rank], use_cpu=True, report_to="none", disable_tqdm=True,
+        remove_unused_columns=False, max_grad_norm=0, label_names=["labels" if tokens else "targets"],
+        eval_strategy="epoch" if evaluate else "no", **options)
+    data = Tokens if tokens else Columns
+    trainer = Watching(net, args, train_dataset=data(), eval_dataset=data(10), optimizers=(optimizer, None),
+                       data_collator=torch.utils.data.default_collate, callbacks=[Watch()],
+                       dynamix={"agent": "off", "rule": "constant"})
+    trainer.train(resume_from_checkpoint=resume)
+    return {"worst": joined.worst, "counts": counts, "rates": rates, "trainer_steps": trainer.state.global_step,
+            "max_steps": trainer.state.max_steps, **seen, "parameters": [each.detach().numpy().copy() for each in net.parameters()]}
+
+
+@needs("transformers", "accelerate")
+class TransformersTrainer(Framework):
+    def test_gives_the_gradient_of_the_joined_batch(self):
+        found = train(trainer_training, 2, evaluate=True)
+        self.check(found, 8)
+        self.assertEqual((found[0]["trainer_steps"], found[0]["max_steps"], found[0]["epoch"]), (16, 16, 2.0))
+        self.assertAlmostEqual(found[0]["rates"][3], 0.05 * (1 - 4 / 16), places=9)
+
+    def test_gives_that_of_a_mean_over_tokens(self):
+        for accumulation in (1, 3):
+            self.check(train(trainer_training, 2, tokens=True, gradient_accumulation_steps=accumulation), -(-8 // accumulation))
+
+    def test_accumulates_an_odd_number_of_micro_batches(self):
+        self.check(train(trainer_training, 2, gradient_accumulation_steps=3), 3)
+
+    def test_trains_in_one_process(self):
+        self.check(train(trainer_training, 1, gradient_accumulation_steps=2), 6)
+
+    def test_takes_a_compiled_model(self):
+        self.check(train(trainer_training, 2, torch_compile=True, torch_compile_backend="eager"), 8)
+
+    def test_ends_after_max_steps_and_after_a_part_of_an_epoch(self):
+        found = train(trainer_training, 2, watch=False, max_steps=11)[0]
+        self.assertEqual((found["step"], found["trainer_steps"]), (11, 11))
+        found = train(trainer_training, 2, watch=False, num_train_epochs=1.5)[0]
+        self.assertEqual((found["step"], found["samples"]), (12, SAMPLES + 44))
+
+    def test_resumes_in_the_middle_of_an_epoch(self):
+        with tempfile.TemporaryDirectory() as folder:
+            whole = train(trainer_training, 2, watch=False, folder=folder, save_strategy="steps", save_steps=11)
+            again = train(trainer_training, 2, watch=False, folder=folder, resume=os.path.join(folder, "checkpoint-11"))
+            self.check_resumed(whole, again)
+            self.assertEqual(whole[0]["rates"][11:], again[0]["rates"])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,6 +1,7 @@
 """Frameworks that train by loops of their own, each adopted in one line:
 
     from dynamix.integrations.accelerate import Accelerator        # in place of accelerate's
+    from dynamix.integrations.transformers import Trainer          # in place of transformers'
     from dynamix.integrations.lightning import Fabric              # in place of lightning's
     trainer = lightning.Trainer(callbacks=[dynamix.integrations.lightning.Dynamix()])
 
