@@ -1,36 +1,31 @@
-"""A loop of accelerate's form. Dynamix's loader stands in for the one that accelerate would prepare.
+"""A loop of accelerate's form. Its import is the line that Dynamix changes.
 
-    dynamix-node exec --workers 2 -- accelerate launch --num_processes 2 --cpu examples/with_accelerate.py
-
-Written against accelerate's documentation and not run yet: Debian has no package of it.
-`examples_test` runs it where it is installed.
+    ACCELERATE_USE_CPU=1 dynamix-node exec --workers 2 -- torchrun --nproc_per_node 2 examples/with_accelerate.py
 """
-import accelerate
 import torch
-import torchvision
 from torch import nn
 
 import common
-import dynamix
+from dynamix.integrations.accelerate import Accelerator  # in place of: from accelerate import Accelerator
+from fashion_mnist import build_lenet
 
 
 def main():
-    accelerator = accelerate.Accelerator()
-    dataset = common.FashionMNIST(most=2000)
-    model = accelerator.prepare(torchvision.models.resnet18(num_classes=10))  # in DistributedDataParallel
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
-    run = dynamix.join(model, optimizer)          # the optimiser itself, before accelerate wraps it
-    optimizer = accelerator.prepare(optimizer)
-    loader = run.loader(dataset, batch_size=32)   # prepare() would leave it as it is; what it gives is on the host
-    for epoch in range(run.epoch, 2):
+    torch.manual_seed(1)
+    accelerator = Accelerator(gradient_accumulation_steps=2)
+    net = build_lenet()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    loader = torch.utils.data.DataLoader(common.FashionMNIST(most=12000), batch_size=32, shuffle=True)
+    model, optimizer, loader = accelerator.prepare(net, optimizer, loader)
+    for epoch in range(2):
         for images, labels in loader:
-            images, labels = images.to(accelerator.device), labels.to(accelerator.device)
-            optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(model(images.expand(-1, 3, -1, -1)), labels)
-            accelerator.backward(loss)
-            optimizer.step()
-        accelerator.print(f"epoch {epoch}: loss {loss.item():.3f}, batch sizes {run.status.batches}")
-    run.close()
+            with accelerator.accumulate(model):
+                loss = nn.functional.cross_entropy(model(images), labels)
+                accelerator.backward(loss)
+                optimizer.step()
+                optimizer.zero_grad()
+        accelerator.print(f"epoch {epoch}: loss {loss.item():.3f}, batch sizes {accelerator.dynamix_run.status.batches}")
+    accelerator.end_training()
 
 
 if __name__ == "__main__":

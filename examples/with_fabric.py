@@ -1,40 +1,30 @@
-"""A loop of Lightning Fabric's form. Fabric keeps its DistributedDataParallel to itself, so gradients are left as they are in
-backward, and averaged behind it.
+"""A loop of the form of Lightning's Fabric. Its import is the line that Dynamix changes.
 
-    dynamix-node exec --workers 2 -- fabric run --accelerator cpu --devices 2 --strategy ddp examples/with_fabric.py
-
-Written against Lightning's documentation and not run yet: Debian has no package of it.
-`examples_test` runs it where it is installed.
+    dynamix-node exec --workers 2 -- torchrun --nproc_per_node 2 examples/with_fabric.py
 """
-import lightning
 import torch
-import torchvision
 from torch import nn
 
 import common
-import dynamix
+from dynamix.integrations.lightning import Fabric  # in place of: from lightning import Fabric
+from fashion_mnist import build_lenet
 
 
 def main():
-    fabric = lightning.Fabric()
+    fabric = Fabric(accelerator="cpu", devices=2, strategy="ddp")
     fabric.launch()
-    dataset = common.FashionMNIST(most=2000)
-    net = torchvision.models.resnet18(num_classes=10)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9)
-    model, wrapped = fabric.setup(net, optimizer)
-    run = dynamix.join(net, optimizer)            # the model and the optimiser themselves
-    loader = run.loader(dataset, batch_size=32)   # not through setup_dataloaders
-    for epoch in range(run.epoch, 2):
-        for batch in loader:
-            images, labels = fabric.to_device(batch)
-            wrapped.zero_grad()
-            with fabric.no_backward_sync(model):
-                loss = nn.functional.cross_entropy(model(images.expand(-1, 3, -1, -1)), labels)
-                fabric.backward(loss)
-            run.average_gradients()
-            wrapped.step()
-        fabric.print(f"epoch {epoch}: loss {loss.item():.3f}, batch sizes {run.status.batches}")
-    run.close()
+    fabric.seed_everything(1)
+    net = build_lenet()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    model, optimizer = fabric.setup(net, optimizer)
+    loader = fabric.setup_dataloaders(torch.utils.data.DataLoader(common.FashionMNIST(most=12000), batch_size=32, shuffle=True))
+    for epoch in range(2):
+        for images, labels in loader:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(images), labels)
+            fabric.backward(loss)
+            optimizer.step()
+        fabric.print(f"epoch {epoch}: loss {loss.item():.3f}, batch sizes {fabric.dynamix_run.status.batches}")
 
 
 if __name__ == "__main__":
