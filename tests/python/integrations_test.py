@@ -4,6 +4,8 @@ import functools
 import importlib.util
 import logging
 import os
+import subprocess
+import sys
 import tempfile
 import unittest
 import warnings
@@ -265,6 +267,33 @@ def quiet(*loggers):
     warnings.simplefilter("ignore")
     for name in loggers:
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def outside(script, *how):
+    """What the checks of a script of accelerate's came to: {name: result}."""
+    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--rdzv_backend", "c10d",
+                           "--rdzv_endpoint", "127.0.0.1:0", os.path.join(os.path.dirname(__file__), "outside.py"), script, *how],
+                          env={**os.environ, "ACCELERATE_USE_CPU": "1"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=500)
+    lines = [line.split(" ", 1)[1] for line in done.stdout.decode(errors="replace").splitlines() if line.startswith(script + " ")]
+    return dict(line.split(": ", 1) for line in lines)
+
+
+@needs("accelerate")
+class AccelerateItself(unittest.TestCase):
+    """Its own tests, from the installed package; docs/sdk.md has the table."""
+
+    def test_of_synchronisation_pass_but_for_an_incomplete_accumulation(self):
+        whole = outside("test_sync", "joined", "64")
+        self.assertEqual(set(whole.values()), {"passed"}, whole)
+        found = outside("test_sync", "joined")
+        self.assertEqual({name for name, result in found.items() if result != "passed"},
+                         {"test_gradient_accumulation_with_opt_and_scheduler"}, found)
+
+    def test_of_scripts_pass_but_for_the_order_of_samples(self):
+        found = outside("test_script", "joined")
+        self.assertEqual({name for name, result in found.items() if result != "passed"}, {"training_check"}, found)
+        self.assertGreater(len(found), 10)
+        self.assertEqual(outside("test_script", "joined", "ordered"), {"training_check": "passed"})
 
 
 def lightning_module(net, joined, rates):

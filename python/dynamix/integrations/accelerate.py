@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 import torch
 from accelerate import Accelerator as _Accelerator
@@ -47,41 +47,52 @@ class TrainingLoader(DataLoaderStateMixin):
     _is_accelerate_prepared = True
     _drop_last = True  # nobody pads an epoch, so that `gather_for_metrics` has nothing to cut off
 
-    def __init__(self, given: Any, device: Optional[torch.device]) -> None:
-        """`device`: where batches go; None: they stay where the DataLoader makes them."""
+    def __init__(self, given: Any, device: Optional[torch.device], prepare: Callable[[], Any]) -> None:
+        """`device`: where batches go; None: they stay where the DataLoader makes them. `prepare` makes accelerate's own loader of
+        it, which is used as long as there is nothing to train."""
         self.given = given
         self.dataset = given.dataset
         self.gradient_state = GradientState()
         self.in_epoch = False  # the script's loop over it is under way
         self._device = device
+        self._prepare = prepare
+        self._plain: Any = None
         self._loader: Optional[Loader[Any]] = None
         self._micro_batches: Optional[MicroBatches] = None
 
     def serve(self, loader: Loader[Any], micro_batches: MicroBatches) -> None:
         """The run is there."""
-        self._loader, self._micro_batches = loader, micro_batches
+        self._loader, self._micro_batches, self._plain = loader, micro_batches, None
 
-    def _joined(self) -> Loader[Any]:
-        if self._loader is None:
-            raise RuntimeError("prepare(model, optimizer, ...) comes before the training loader is used: that is where dynamix "
-                               "joins")
-        return self._loader
+    def _before(self) -> Any:
+        """accelerate's own loader."""
+        if self._plain is None:
+            self._plain = self._prepare()
+        return self._plain
 
     def __len__(self) -> int:
-        return len(self._joined())
+        return len(self._before() if self._loader is None else self._loader)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if self._loader is None:
+            return getattr(self._before(), name)
         if name in ("sampler", "batch_sampler"):
             raise AttributeError(f"the training loader of a dynamix run has no {name}: the run deals the batches, and goes on at "
                                  "its place by itself behind load_state; leave skip_first_batches out")
-        raise AttributeError(name)
+        return getattr(self._loader, name)
 
     def set_epoch(self, epoch: int) -> None:
-        """Nothing: the run counts its epochs."""
+        """Nothing in a run, which counts its epochs."""
+        if self._loader is None:
+            self._before().set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Any]:
-        loader, micro_batches = self._joined(), self._micro_batches
-        assert micro_batches is not None
+        loader, micro_batches = self._loader, self._micro_batches
+        if loader is None or micro_batches is None:
+            yield from self._before()
+            return
         self.begin()
         self.in_epoch = True
         try:
@@ -200,7 +211,9 @@ class Accelerator(_Accelerator):
             return data_loader
         if self._loader is None and data_loader is self._chosen and not getattr(data_loader, "_is_accelerate_prepared", False):
             moves = self.device_placement if device_placement is None else device_placement
-            self._loader = TrainingLoader(data_loader, self.device if moves else None)
+            parent: Any = super()
+            self._loader = TrainingLoader(data_loader, self.device if moves else None, lambda: parent.prepare_data_loader(
+                data_loader, device_placement, slice_fn_for_dispatch))
             return self._loader
         return super().prepare_data_loader(data_loader, device_placement, slice_fn_for_dispatch)
 
