@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <iomanip>
-#include <sstream>
+#include <fmt/format.h>
 #include <string_view>
 
 namespace dynamix::node {
@@ -15,19 +14,16 @@ std::string shell_quoted(const std::string& argument) {
   };
   if (!argument.empty() && std::ranges::all_of(argument, is_plain))
     return argument;
-  std::ostringstream text;
-  const bool ascii = std::ranges::all_of(argument, [](unsigned char c) { return c >= 32 && c < 127; });
-  text << (ascii ? "'" : "$'");
+  std::string text = "'";
   for (const unsigned char c : argument) {
-    if (c < 32 || c > 126)
-      text << "\\x" << std::hex << std::setw(2) << std::setfill('0') << static_cast<int>(c);
-    else if (ascii)
-      text << (c == '\'' ? "'\\''" : std::string(1, static_cast<char>(c)));
+    if (c == '\'' || c == '\\' || c == '!') // fish knows the second between single quotes, tcsh the third
+      text += {'\'', '\\', static_cast<char>(c), '\''};
+    else if ((c < 32 && c != '\n') || c == 127) // no terminal is to obey it; $(...) would lose a line's end
+      text += fmt::format("'\"$(printf '\\{:03o}')\"'", c);
     else
-      text << (c == '\'' || c == '\\' ? "\\" : "") << static_cast<char>(c);
+      text += static_cast<char>(c);
   }
-  text << "'";
-  return text.str();
+  return text + "'";
 }
 
 } // namespace dynamix::node

@@ -16,7 +16,8 @@ using ledger::percent;
 using ledger::printable;
 using ledger::sparkline;
 
-/// As a shell (bash) reads it back, in ASCII: quotes only where they are needed.
+/// As any shell reads it back that a person logs in with (POSIX shells, fish, tcsh): quotes only where they are needed.
+/// Control characters, which only `printf` can write without harm to a terminal, need one of POSIX.
 std::string shell_quoted(const std::string& argument);
 
 } // namespace dynamix::node

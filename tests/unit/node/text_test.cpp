@@ -52,7 +52,8 @@ TEST(Text, QuotesWhatAShellWouldTakeApart) {
   EXPECT_EQ(shell_quoted(""), "''");
   EXPECT_EQ(shell_quoted("ppo.scales=[70, 100]"), "'ppo.scales=[70, 100]'");
   EXPECT_EQ(shell_quoted("it's"), "'it'\\''s'");
-  EXPECT_EQ(shell_quoted("\xc3\xa9'\\\n"), "$'\\xc3\\xa9\\'\\\\\\x0a'");
+  EXPECT_EQ(shell_quoted("/data/l\xc3\xa4ufe"), "'/data/l\xc3\xa4ufe'");
+  EXPECT_EQ(shell_quoted("a\\"), "'a'\\\\''") << "a backslash before a quote means something to fish";
 }
 
 } // namespace
