@@ -6,14 +6,15 @@
 
 namespace dynamix::node {
 
-/// What a second signal does; the one after it always ends the process.
+/// What a second signal does; the one after it always ends the process. Signals within half a second are one.
 enum class second_signal : std::uint8_t {
   ends,   ///< the process, at once, with exit code 1
   hurries ///< whoever stops: what there is has still to be told
 };
 
-/// SIGINT and SIGTERM as a stop request. Make it before any other thread of ours, so that the signals are blocked in
-/// all of them and interrupt nothing; one a process. SIGPIPE is ignored: a peer that has gone is an error of a write.
+/// SIGINT, SIGTERM and, unless it is ignored, SIGHUP as a stop request. Make it before any other thread of ours, so
+/// that the signals are blocked in all of them and interrupt nothing; one a process. SIGPIPE is ignored: a peer that
+/// has gone is an error of a write.
 class stop_signals {
 public:
   explicit stop_signals(second_signal second = second_signal::ends);
@@ -24,7 +25,7 @@ public:
   std::stop_token token() const { return stop_.get_token(); }
   /// Requested after `token()`, by a second signal that hurries.
   std::stop_token hurried() const { return hurried_.get_token(); }
-  /// Requested before `token()` where the first signal was SIGTERM, which is meant for one process.
+  /// Requested before `token()` where the first signal was SIGTERM or SIGHUP, which are meant for one process.
   std::stop_token terminated() const { return terminated_.get_token(); }
 
 private:

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <thread>
+
 namespace dynamix::cluster_test {
 namespace {
 
@@ -92,6 +94,7 @@ TEST_F(Faults, AreJudgedAlsoWhenASecondInterruptEndsTheClusterAtOnce) {
   ASSERT_TRUE(wait_until([&] { return broken.says("fault 1: hang w1"); })) << broken.said();
   broken.signal(SIGINT);
   ASSERT_TRUE(wait_until([&] { return broken.says("stopping at the next window boundary"); })) << broken.said();
+  std::this_thread::sleep_for(std::chrono::seconds(1)); // signals within half a second are one
   broken.signal(SIGINT);
   const auto ended = broken.wait();
   EXPECT_EQ(ended.code, 1);

@@ -143,6 +143,7 @@ TEST(StopSignals, EndTheProcessAtTheSecondSignal) {
         kill(getpid(), SIGINT);
         while (!signals.token().stop_requested())
           std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        std::this_thread::sleep_for(std::chrono::milliseconds(600)); // what comes earlier is the first
         kill(getpid(), SIGINT);
         std::this_thread::sleep_for(std::chrono::seconds(60));
       },

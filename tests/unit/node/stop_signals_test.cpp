@@ -23,7 +23,7 @@ void stop_by(int signal) {
   kill(getpid(), signal);
   asked.get_future().wait();
   EXPECT_TRUE(signals.token().stop_requested());
-  EXPECT_EQ(signals.terminated().stop_requested(), signal == SIGTERM);
+  EXPECT_EQ(signals.terminated().stop_requested(), signal != SIGINT);
 }
 
 TEST(StopSignals, AskToStopWhereAThreadWasThereBefore) {
@@ -31,13 +31,41 @@ TEST(StopSignals, AskToStopWhereAThreadWasThereBefore) {
   std::jthread earlier([&] { done.get_future().wait(); }); // as a library's thread pool
   stop_by(SIGINT);
   stop_by(SIGTERM);
+  stop_by(SIGHUP);
   done.set_value();
+}
+
+/// What nohup asks for.
+TEST(StopSignals, LeaveAnIgnoredHangUpIgnored) {
+  std::signal(SIGHUP, SIG_IGN);
+  {
+    const stop_signals signals;
+    kill(getpid(), SIGHUP);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    EXPECT_FALSE(signals.token().stop_requested());
+  }
+  std::signal(SIGHUP, SIG_DFL);
+}
+
+/// As `timeout` sends it to its child and to the child's group, and the kernel for each thread of a parent.
+TEST(StopSignals, TakeSeveralAtOnceForOne) {
+  const stop_signals signals(second_signal::hurries);
+  for (int i = 0; i < 5; ++i) {
+    kill(getpid(), i % 2 == 0 ? SIGTERM : SIGINT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  while (!signals.token().stop_requested())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_FALSE(signals.hurried().stop_requested());
+  EXPECT_TRUE(signals.terminated().stop_requested());
 }
 
 /// Sends SIGINT again and again, each when the one before has had its effect, which it tells; one ends it.
 [[noreturn]] void interrupt(second_signal second) {
   const stop_signals signals(second);
   for (const auto& effect : {signals.token(), signals.hurried(), std::stop_token()}) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(600)); // what comes earlier is the one before
     kill(getpid(), SIGINT);
     while (!effect.stop_requested())
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
