@@ -101,6 +101,7 @@ void judge_end(const run_records& records, const std::set<std::string>& given_up
   bool finished = false;
   for (const auto& farewell : records.farewells) {
     finished |= farewell.succeeded;
+    summary.completed |= messages::tells_completion(farewell);
     if (messages::tells_leave(farewell))
       summary.left.push_back(farewell.host);
     else if (!farewell.succeeded && !given_up.contains(cluster::host_of(farewell.host)) && failed == nullptr)

@@ -40,6 +40,7 @@ struct run_summary {
   std::string mode;
   std::uint64_t seed = 0;
   bool succeeded = false;
+  bool completed = false; ///< training came to its end; one that was stopped in order has succeeded, too
   std::string reason;
   std::string started_at;
   std::vector<std::string> gradients; ///< how they travelled (ledger::start), of each life that went about it otherwise

@@ -55,9 +55,10 @@ public:
                 command_process& command)
       : agents_watch(file, run, std::move(start)), run_(run), command_(command) {}
 
-  void ended(const host_end& end) override {
+  std::string ended(const host_end& end) override {
     if (!end.exit.well() && !stopped_as_asked(end.exit))
       died_[end.host] = fmt::format("({})\n{}", to_string(end.exit), last_lines(run_.log(end.host), log_lines_shown));
+    return "";
   }
   /// For a person: agents that died, and of whose training nobody has recorded how it ended.
   std::vector<std::string> unrecorded(const cluster::cluster_file& file) const {

@@ -190,7 +190,7 @@ std::optional<run_outcome> comparison_runner::train_one(const planned_run& plan,
   succeeded = made.succeeded();
   if (!succeeded) {
     if (outcome.failure.empty())
-      outcome.failure = made.launched.error;
+      outcome.failure = made.launched.error.empty() ? "training was ended before its end" : made.launched.error;
     live_.problem("error: " + title_of(plan) + ": " + outcome.failure + "\n" + made.launched.last_words);
   }
   return outcome;

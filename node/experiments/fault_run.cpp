@@ -105,9 +105,10 @@ void fault_run::end_all(double now_seconds) {
     end(faults::planned_fault(active_.back()), now_seconds);
 }
 
-void fault_run::ended(const host_end& end) {
+std::string fault_run::ended(const host_end& end) {
   if (hosts_ != nullptr)
     injector_.process_ended(end.host, end.exit.by_signal, end.exit.number);
+  return "";
 }
 
 /// A process that dies by a fault has its last measure from before it.

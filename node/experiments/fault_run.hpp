@@ -26,7 +26,7 @@ public:
             faults::proxy& through, std::vector<faults::proxied_link> links, live_output& output);
 
   void look(host_processes& hosts, const std::vector<ledger::row>& rows, bool training) override;
-  void ended(const host_end& end) override;
+  std::string ended(const host_end& end) override;
   bool over() const override { return schedule_.over(moment_.seconds); }
 
   void use(faults::namespaces& apart) { injector_.use(apart); }

@@ -161,10 +161,11 @@ std::optional<child_exit> child_process::poll() {
 void child_process::signal(int number) {
   if (!running())
     return;
-  if (told_ >= 0)
-    dprintf(told_, "%s\n", sigabbrev_np(number));
-  else
-    kill(id_, number);
+  if (told_ < 0)
+    return void(kill(id_, number));
+  dprintf(told_, "%s\n", sigabbrev_np(number));
+  if (number == SIGKILL)
+    close(std::exchange(told_, -1));
 }
 
 } // namespace dynamix::node

@@ -29,7 +29,8 @@ struct child_options {
   int input = -1;           ///< descriptor that becomes its standard input; -1: nothing to read
   std::string results = {}; ///< file that standard output alone is appended to; empty: `output` takes it too
   /// In place of `input`: what it reads first. Its standard input stays open then, and signals are written to it, a
-  /// name without SIG a line, for a process that passes them on. At most 1 MiB.
+  /// name without SIG a line, for a process that passes them on; behind KILL it ends, and what is sent afterwards is
+  /// for the process itself. At most 1 MiB.
   std::optional<std::string> told = {};
 };
 

@@ -31,7 +31,7 @@ public:
       : agents_(file.workers().size()), run_(std::move(run)), listening_(std::move(listening)) {}
 
   void look(host_processes& hosts, const std::vector<ledger::row>& rows, bool training) override;
-  void ended(const host_end&) override {}
+  std::string ended(const host_end&) override { return ""; }
   bool over() const override { return false; }
   /// From here on training processes may come, and an agent that dies is started again.
   bool begun() const override { return !listening_; }

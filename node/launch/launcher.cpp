@@ -129,6 +129,7 @@ private:
       end_all(phase::stopping, SIGINT, patience);
     } else if ((phase_ == phase::training || (phase_ == phase::finishing && for_clients())) &&
                options_.observer != nullptr && options_.observer->over()) {
+      outcome_.over = true;
       output_.print(options_.observer->why_over() + "; training ends at the next window boundary");
       end_all(phase::stopping, SIGINT, patience);
     }
@@ -167,14 +168,13 @@ private:
   bool is_arbitrator(const std::string& host) const { return options_.file.find(host)->has(cluster::role::arbitrator); }
 
   void ended(const host_end& end) {
-    if (options_.observer != nullptr)
-      options_.observer->ended(end);
+    const auto doubt = options_.observer != nullptr ? options_.observer->ended(end) : "";
     if (phase_ == phase::stopping && stopped_as_asked(end.exit)) {
       outcome_.given_up.insert(end.host);
       return;
     }
-    if (!end.exit.well())
-      return ended_badly(end.host, to_string(end.exit));
+    if (!end.exit.well() || !doubt.empty())
+      return ended_badly(end.host, to_string(end.exit) + (doubt.empty() ? "" : "; " + doubt));
     if (phase_ == phase::training && !begun_ && has_left(end.host))
       return ended_badly(end.host, "it was asked to end");
     const bool in_order = phase_ == phase::training || phase_ == phase::finishing || phase_ == phase::ending;

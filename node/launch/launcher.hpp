@@ -25,7 +25,8 @@ public:
   virtual ~launch_observer() = default;
   /// At every look, with what the ledger has got since the last. `training`: whoever dies now is started again.
   virtual void look(host_processes& hosts, const std::vector<ledger::row>& rows, bool training) = 0;
-  virtual void ended(const host_end& end) = 0;
+  /// Returns an empty string, or why this is no good end, whatever it looks like.
+  virtual std::string ended(const host_end& end) = 0;
   /// Training is to end in an orderly way, although its epochs are not done.
   virtual bool over() const = 0;
   /// Whoever dies is started again, although the ledger tells of no training yet.
@@ -57,6 +58,7 @@ struct launch_options {
 struct launch_outcome {
   bool succeeded = false; ///< every worker that was not given up ended well, or left in order
   bool stopped = false;   ///< asked to end early
+  bool over = false;      ///< by the observer, for whom training need not come to its end
   std::string error;      ///< one line for a person: who died; empty when nobody did
   std::string last_words; ///< the end of its log, of several lines
   std::vector<std::string> warnings;

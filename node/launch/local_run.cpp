@@ -109,6 +109,8 @@ int report_end(const local_run& made, const run_directory& run, bool json, const
     err << "dynamix-node: stopped before the end. " << hint;
   else if (!made.summary.succeeded)
     err << "dynamix-node: error: " << made.summary.reason << "\n" << hint;
+  else if (!made.at_end())
+    err << "dynamix-node: error: training was ended before its end: " << made.summary.reason << "\n" << hint;
   return made.succeeded() ? exit_done : exit_failed;
 }
 

@@ -34,7 +34,9 @@ struct local_run {
   run_summary summary;
   std::string problem; ///< why the results could not be written; empty: they are
 
-  bool succeeded() const { return problem.empty() && launched.succeeded && summary.succeeded; }
+  /// What was asked for was done.
+  bool succeeded() const { return problem.empty() && launched.succeeded && summary.succeeded && at_end(); }
+  bool at_end() const { return launched.over || summary.completed; }
 };
 /// Launches the hosts, waits for their end and writes the run's results. The directory is prepared. Where the file
 /// names no keys, hosts have new ones for as long as the run lasts, unless the file or the options say `insecure`.

@@ -97,13 +97,21 @@ struct question {
 
 std::string script_of(const remote_options& remote) {
   const auto program = shell_quoted(remote.program);
-  return fmt::format("{0} doctor --json && echo && exec {0} profile --json --batches {1} --seconds 1", program,
-                     probed_batch);
+  return fmt::format("{2}{0} doctor --json && echo && exec {0} profile --json --batches {1} --seconds 1", program,
+                     probed_batch, say_mark);
 }
 
 } // namespace
 
-probed_machine read_probe(const std::string& said, const std::string& complained) {
+probed_machine read_probe(const std::string& all, const std::string& complained) {
+  const auto own = behind_mark(all);
+  if (!own)
+    return {.found = "",
+            .problem = complained.empty()
+                           ? "its shell did not come to the command: look at its start-up files there, as "
+                             "~/.bashrc"
+                           : last_line(complained)};
+  const std::string said(*own);
   const auto end = said.find("\n\n");
   const auto findings = nlohmann::json::parse(said.substr(0, end), nullptr, false);
   const auto cores = detail_of(findings, "cores");

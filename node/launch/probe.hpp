@@ -17,8 +17,8 @@ struct probed_machine {
   std::string problem; ///< why it did not, in one line
 };
 
-/// `said`: the JSON of `doctor`, an empty line, the JSON of `profile`, as far as they came. `complained`: what stood on
-/// standard error. Neither is believed to be well formed.
+/// `said`: behind the mark of remote_host.hpp the JSON of `doctor`, an empty line, the JSON of `profile`, as far as
+/// they came. `complained`: what stood on standard error. Neither is believed to be well formed.
 probed_machine read_probe(const std::string& said, const std::string& complained);
 
 /// Asks the machines of `hosts`, at most 64 at a time, each for at most two minutes. `answered` is told how many have

@@ -2,6 +2,7 @@
 
 #include "node/reports/text.hpp"
 
+#include <charconv>
 #include <filesystem>
 #include <fmt/format.h>
 #include <set>
@@ -11,6 +12,7 @@ namespace dynamix::node {
 namespace {
 
 constexpr int lock_patience_seconds = 60;
+constexpr char farewell_end = '\f'; ///< JSON has no such byte
 
 /// Never asks for a password; a host that is gone is noticed within 15 s.
 constexpr const char* ssh_options[] = {"-T", "-oBatchMode=yes", "-oConnectTimeout=10", "-oServerAliveInterval=5"};
@@ -24,7 +26,10 @@ std::string remote_directory(const remote_options& options, const std::string& h
 std::string remote_script(const remote_options& options, const cluster::host& host,
                           const std::vector<remote_file>& files, const std::vector<std::string>& arguments) {
   const auto directory = shell_quoted(remote_directory(options, host.name));
-  std::string script = fmt::format("umask 077; mkdir -p {0} && cd {0} || exit 2; ", directory);
+  std::string script(say_mark);
+  script += "IFS= read -r first; [ \"$first\" = dynamix ] || { echo 'a start-up file of the shell here reads standard "
+            "input, which is the launcher'\\''s' >&2; exit 2; }; ";
+  script += fmt::format("umask 077; mkdir -p {0} && cd {0} || exit 2; ", directory);
   // The process inherits the lock, and holds it as long as it lives.
   script += fmt::format("exec 9>launch.lock; flock -w {} 9 || {{ echo 'another launch runs in '{} >&2; exit 2; }}; ",
                         lock_patience_seconds, directory);
@@ -45,9 +50,33 @@ std::string remote_script(const remote_options& options, const cluster::host& ho
     script += " " + shell_quoted(argument);
   script += " </dev/null 3<&- >&2; code=$?; kill $w; rm -rf keys pid; ";
   for (const auto* worker : host.members())
-    script += fmt::format("cat workers/{} 2>/dev/null; {}", shell_quoted(cluster::file_name_of(worker->name) + ".json"),
-                          host.slots.empty() ? "" : "printf '\\f'; ");
-  return script + "exit $code";
+    script += fmt::format("cat workers/{} 2>/dev/null; printf '\\f'; ",
+                          shell_quoted(cluster::file_name_of(worker->name) + ".json"));
+  return script + "printf '\\036%d\\n' $code; exit $code";
+}
+
+std::optional<std::string_view> behind_mark(std::string_view said) {
+  const auto line = fmt::format("\n{}\n", said_mark);
+  const auto found = said.find(line);
+  return found == std::string_view::npos ? std::nullopt : std::optional(said.substr(found + line.size()));
+}
+
+remote_end read_remote_end(std::string_view said) {
+  remote_end end;
+  const auto own = behind_mark(said);
+  end.began = own.has_value();
+  auto rest = own.value_or("");
+  for (auto stop = rest.find(farewell_end); stop != std::string_view::npos; stop = rest.find(farewell_end)) {
+    end.farewells.emplace_back(rest.substr(0, stop));
+    rest.remove_prefix(stop + 1);
+  }
+  int code = 0;
+  const char* last = rest.data() + rest.size();
+  if (rest.starts_with(said_mark))
+    if (const auto [stop, failed] = std::from_chars(rest.data() + said_mark.size(), last, code);
+        failed == std::errc() && stop != last && *stop == '\n')
+      end.code = code;
+  return end;
 }
 
 child_options remote_command(const remote_options& options, const cluster::host& host, const std::string& command) {

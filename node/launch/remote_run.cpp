@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <csignal>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
@@ -21,7 +22,10 @@ namespace {
 
 constexpr std::size_t read_bytes_most = 1U << 20; ///< at one look
 constexpr std::chrono::seconds copy_patience{30};
+constexpr int exit_of_ssh = 255; ///< it says itself what was wrong
 constexpr double follow_again_seconds = 2;
+constexpr double start_doubted_seconds = 15; ///< an ssh that does not connect gives up earlier
+constexpr double start_patience_seconds = 60;
 constexpr std::uint64_t copy_bytes_most = 16U << 20; ///< then the file begins anew
 constexpr std::size_t farewell_bytes_most = 1U << 28;
 constexpr std::uint64_t log_bytes_most = 1U << 28; ///< of what a host sends home; then the file begins anew
@@ -32,14 +36,21 @@ std::uint64_t size_of(const std::string& path) {
   return none ? 0 : size;
 }
 
-/// A place, and the line before it; 0: neither.
+/// What a host's connection brought on its standard output.
+std::string said_file(const run_directory& run, const std::string& host) {
+  return run.path() + "/logs/" + host + ".said";
+}
+
+/// A place, and the row before it, which is an object of JSON, or empty; 0: neither.
 std::pair<std::uint64_t, std::string_view> read_copied(std::string_view line) {
   std::uint64_t place = 0;
   const auto [end, failed] = std::from_chars(line.data(), line.data() + line.size(), place);
   const auto digits = static_cast<std::size_t>(end - line.data());
   if (failed != std::errc() || digits == line.size() || line[digits] != ' ')
     return {0, {}};
-  return {place, line.substr(digits + 1)};
+  const auto row = line.substr(digits + 1);
+  return row.empty() || (row.starts_with('{') && row.ends_with('}')) ? std::pair(place, row)
+                                                                     : std::pair(std::uint64_t{0}, std::string_view());
 }
 
 double now_seconds() {
@@ -81,12 +92,12 @@ child_options describe_remote(const launch_options& options, const remote_option
     arguments.insert(arguments.end(), {"--keys", "keys"});
   auto child = remote_command(remote, host, remote_script(remote, host, files, arguments));
   child.output = options.run.log(host.name);
-  child.results = options.run.worker(host.name);
+  child.results = said_file(options.run, host.name);
   std::error_code ignored; // what an earlier life said last is no longer the last
   std::filesystem::remove(child.results, ignored);
-  for (const auto& slot : host.slots)
-    std::filesystem::remove(options.run.worker(slot.name), ignored);
-  child.told.emplace();
+  for (const auto* worker : host.members())
+    std::filesystem::remove(options.run.worker(worker->name), ignored);
+  child.told.emplace(input_begin);
   for (const auto& file : files)
     *child.told += file.content;
   return child;
@@ -155,7 +166,9 @@ void remote_watch::take_up() {
   for (std::size_t i = 0; i < ledgers_.size(); ++i) {
     ledger::line_reader lines(ledgers_[i].path);
     for (std::string line; lines.next(line);)
-      if (const auto [place, row] = read_copied(line); place > 0)
+      if (line == said_mark) // before it, only the first line is not the start-up files'
+        copies[i].resize(std::min<std::size_t>(copies[i].size(), 1));
+      else if (const auto [place, row] = read_copied(line); place > 0)
         copies[i].push_back({place, std::string(row)});
   }
   for (std::size_t i = 0; i < copies.size(); ++i)
@@ -185,34 +198,70 @@ std::string remote_watch::copy(followed_ledger& ledger, bool follow) {
     join(ledger);
   }
   ledger.copied.reset();
+  ledger.marked = false;
   if (auto problem = storage::write_file_atomically(ledger.path, fmt::format("{} \n", ledger.place)); !problem.empty())
     return problem;
   ledger.copied = std::make_unique<ledger::line_reader>(ledger.path);
   const auto directory = shell_quoted(remote_directory(remote_, ledger.host->name));
-  auto child = remote_command(remote_, *ledger.host,
-                              fmt::format("exec {} ledger --run {} --places --from {}{}", shell_quoted(remote_.program),
-                                          directory, ledger.place, follow ? " --follow" : ""));
+  auto child =
+      remote_command(remote_, *ledger.host,
+                     fmt::format("{}exec {} ledger --run {} --places --from {}{}", say_mark,
+                                 shell_quoted(remote_.program), directory, ledger.place, follow ? " --follow" : ""));
   child.output = options_.run.log(ledger.host->name);
   child.results = ledger.path;
   return ledger.process.start(child);
 }
 
-void remote_watch::ended(const host_end& end) {
-  const auto& slots = options_.file.find(end.host)->slots;
-  if (slots.empty())
-    return;
+std::string remote_watch::ended(const host_end& end) {
   std::string said; // nothing where the connection broke
-  if (const auto problem = storage::read_file(options_.run.worker(end.host), farewell_bytes_most, said);
+  if (const auto problem = storage::read_file(said_file(options_.run, end.host), farewell_bytes_most, said);
       !problem.empty())
     output_.problem("warning: " + problem);
-  std::istringstream files(said);
-  for (const auto& slot : slots)
-    if (std::string text; std::getline(files, text, farewell_end) && !text.empty())
-      if (const auto problem = storage::write_file_atomically(options_.run.worker(slot.name), text); !problem.empty())
+  const auto told = read_remote_end(said);
+  if (!told.began)
+    return end.exit.number == exit_of_ssh && !end.exit.by_signal
+               ? ""
+               : "its shell did not come to the command: look at its start-up files there, as ~/.bashrc";
+  const auto workers = options_.file.find(end.host)->members();
+  for (std::size_t i = 0; i < std::min(workers.size(), told.farewells.size()); ++i)
+    if (!told.farewells[i].empty())
+      if (const auto problem = storage::write_file_atomically(options_.run.worker(workers[i]->name), told.farewells[i]);
+          !problem.empty())
         output_.problem("warning: " + problem);
+  if (!end.exit.well())
+    return "";
+  return !told.code        ? "its connection ended before it had said how its process did"
+         : *told.code == 0 ? ""
+                           : fmt::format("its process said exit code {}", *told.code);
 }
 
-void remote_watch::look(host_processes&, const std::vector<ledger::row>&, bool) {
+/// A start-up file that reads its input, or never returns, leaves no other sign.
+void remote_watch::watch_starts(host_processes& hosts) {
+  for (const auto& host : options_.file.hosts) {
+    auto& seen = starts_[host.name];
+    if (const auto id = hosts.id(host.name); id != seen.id)
+      seen = {.id = id, .seconds = now_seconds()};
+    if (seen.id == 0 || seen.over)
+      continue;
+    std::string said;
+    storage::read_file(said_file(options_.run, host.name), read_bytes_most, said);
+    seen.over = behind_mark(said).has_value();
+    const double waited_seconds = now_seconds() - seen.seconds;
+    if (!seen.over && !seen.warned && waited_seconds > start_doubted_seconds) {
+      seen.warned = true;
+      output_.problem(fmt::format("warning: {} has started nothing for {:.0f} s: a start-up file of its shell, as "
+                                  "~/.bashrc, may wait for input, which is the launcher's",
+                                  host.name, start_doubted_seconds));
+    }
+    if (!seen.over && waited_seconds > start_patience_seconds) {
+      seen.over = true;
+      hosts.signal(host.name, SIGKILL); // the process there, which nobody has started
+      hosts.signal(host.name, SIGKILL); // ssh
+    }
+  }
+}
+
+void remote_watch::look(host_processes& hosts, const std::vector<ledger::row>&, bool) {
   for (auto& ledger : ledgers_) {
     const bool ended = !ledger.process.running() && now_seconds() - ledger.started_seconds > follow_again_seconds;
     const bool full = ledger.copied && (ledger.copied->position() > copy_bytes_most ||
@@ -222,6 +271,7 @@ void remote_watch::look(host_processes&, const std::vector<ledger::row>&, bool) 
         output_.problem("warning: the ledger of " + ledger.host->name + " is not copied: " + problem);
     join(ledger);
   }
+  watch_starts(hosts);
   print_logs();
   limit_files();
 }
@@ -231,7 +281,7 @@ void remote_watch::limit_files() const {
   for (const auto& host : options_.file.hosts) {
     if (const auto path = options_.run.log(host.name); size_of(path) > log_bytes_most)
       begin_anew(path, fmt::format("more than {} MiB were here\n", log_bytes_most >> 20));
-    if (const auto path = options_.run.worker(host.name); size_of(path) > farewell_bytes_most)
+    if (const auto path = said_file(options_.run, host.name); size_of(path) > farewell_bytes_most)
       begin_anew(path, "");
   }
 }
@@ -240,7 +290,9 @@ void remote_watch::join(followed_ledger& ledger) {
   if (!ledger.copied)
     return;
   for (std::string line; ledger.copied->next(line);)
-    if (const auto [place, row] = read_copied(line); place > 0 && !row.empty()) {
+    if (!ledger.marked) {
+      ledger.marked = line == said_mark;
+    } else if (const auto [place, row] = read_copied(line); place > 0 && !row.empty()) {
       if (joined_)
         joined_->append_line(row);
       ledger.place = place;
@@ -268,8 +320,12 @@ std::string remote_watch::finish() {
       return fmt::format("the end of {}'s ledger could not be copied: {}", ledger.host->name,
                          ended ? to_string(*ended) : "no answer");
   }
-  for (auto& ledger : ledgers_)
+  for (auto& ledger : ledgers_) {
     join(ledger);
+    if (!ledger.marked)
+      return fmt::format("the end of {}'s ledger could not be copied: its shell did not come to the command",
+                         ledger.host->name);
+  }
   print_logs();
   return "";
 }

@@ -9,6 +9,7 @@
 #include "node/launch/remote_host.hpp"
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,8 +28,8 @@ public:
   remote_watch(const launch_options& options, const remote_options& remote, live_output& output, bool forward);
 
   void look(host_processes& hosts, const std::vector<ledger::row>& rows, bool training) override;
-  /// Of several workers of a host, the farewells came as one file.
-  void ended(const host_end& end) override;
+  /// Takes the workers' farewells out of what the connection brought, if that is whole.
+  std::string ended(const host_end& end) override;
   bool over() const override { return false; }
 
   /// Once all hosts have ended: copies what is still missing. Returns an empty string, or what could not be copied.
@@ -49,6 +50,7 @@ private:
     const cluster::host* host = nullptr;
     std::string path;
     std::unique_ptr<ledger::line_reader> copied; ///< of the file
+    bool marked = false;                         ///< what follows in it is the command's own
     std::uint64_t place = 0;                     ///< in the host's ledger, behind the last line that was joined
     child_process process;
     double started_seconds = 0;
@@ -59,6 +61,7 @@ private:
   /// Copies what the host's ledger has from its place on; `follow`: and what it gets from then on.
   std::string copy(followed_ledger& ledger, bool follow);
   void join(followed_ledger& ledger);
+  void watch_starts(host_processes& hosts);
   void print_logs();
   void limit_files() const;
 
@@ -68,6 +71,14 @@ private:
   std::unique_ptr<ledger::line_writer> joined_; ///< null: it cannot be written
   std::vector<followed_ledger> ledgers_;
   std::vector<growing_file> logs_; ///< that are forwarded
+  /// Of a host's process: whether its script has begun.
+  struct start {
+    pid_t id = 0;
+    double seconds = 0; ///< since when it was seen
+    bool over = false;  ///< it has begun, or was ended
+    bool warned = false;
+  };
+  std::map<std::string, start> starts_; ///< by host
 };
 
 } // namespace dynamix::node

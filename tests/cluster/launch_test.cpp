@@ -30,8 +30,9 @@ protected:
       GTEST_SKIP() << sshd_program << " is not installed";
   }
 
-  /// The cluster's file, and an sshd that only the key of this test opens.
-  void start_machines(const trial_options& options) {
+  /// The cluster's file, and an sshd that only the key of this test opens. `shell`: what people log in to, with a home
+  /// of the test's own; empty: as this user.
+  void start_machines(const trial_options& options, const std::string& shell = "") {
     write_file(options);
     for (const auto* key : {"machine", "user"})
       ASSERT_EQ(run_shell(fmt::format("ssh-keygen -q -t ed25519 -N '' -f {}", in(key))), 0);
@@ -40,7 +41,11 @@ protected:
       std::filesystem::create_directories("/run/sshd");
     const auto text = fmt::format("Port {}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\n"
                                   "StrictModes no\nUsePAM {}\nPasswordAuthentication no\nPermitRootLogin yes\n",
-                                  port_of_sshd(), in("machine"), in("authorized"), geteuid() == 0 ? "yes" : "no");
+                                  port_of_sshd(), in("machine"), in("authorized"), geteuid() == 0 ? "yes" : "no") +
+                      (shell.empty() ? ""
+                                     : fmt::format("ForceCommand exec env -u SHLVL HOME={} {} -c "
+                                                   "\"$SSH_ORIGINAL_COMMAND\"\n",
+                                                   in("home"), shell));
     ASSERT_EQ(storage::write_file_atomically(in("sshd.conf"), text), "");
     ASSERT_EQ(
         sshd_.start(
@@ -51,11 +56,14 @@ protected:
   }
 
   program launch(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> arguments = {
-        "launch", "--cluster", file(), "--ssh", ssh(), "--directory", in("there"), "--program", DYNAMIX_NODE_PROGRAM};
+    std::vector<std::string> arguments = {"launch",    "--cluster",         file(), "--ssh", ssh(),
+                                          "--program", DYNAMIX_NODE_PROGRAM};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    if (std::ranges::find(more, "--resume") == more.end())
+    const auto given = [&](const char* option) { return std::ranges::find(more, option) != more.end(); };
+    if (!given("--resume") && !given("--out"))
       arguments.insert(arguments.end(), {"--out", run().path()});
+    if (!given("--directory"))
+      arguments.insert(arguments.end(), {"--directory", in("there")});
     return start(arguments);
   }
 
@@ -91,6 +99,12 @@ protected:
     for (std::string line; reader.next(line);)
       lines.push_back(line);
     return lines;
+  }
+
+  /// A start-up file of the shell that people log in to.
+  void write_home(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories(std::filesystem::path(in("home/" + name)).parent_path());
+    ASSERT_EQ(storage::write_file_atomically(in("home/" + name), text), "");
   }
 
   std::string in(const std::string& name) const { return directory_.path() + "/" + name; }
@@ -212,6 +226,108 @@ TEST_F(Launch, InitAsksMachinesWhatTheyHaveAndNamesThoseThatDoNotAnswer) {
   EXPECT_THAT(contents_of(path), AllOf(ContainsRegex("\n# [0-9]+ cores, .* samples/s of .*\nname = \"here\"\n"),
                                        ContainsRegex("\n# did not answer: ssh: .*\nname = \"gone\"\n")));
   EXPECT_EQ(end_of({"check", "--cluster", path}).code, 0);
+}
+
+/// What start-up files say on standard output comes before every answer: farewells, ledger, probe.
+class LaunchIntoShells : public Launch {
+protected:
+  void train_through(const std::string& shell, const std::string& file_name, const std::string& text) {
+    if (!std::filesystem::exists(shell))
+      GTEST_SKIP() << shell << " is not installed";
+    write_home(file_name, text);
+    start_machines({.cluster = patient_cluster}, shell);
+    const auto ended = launch().wait();
+    EXPECT_EQ(ended.code, 0) << ended.output;
+    EXPECT_THAT(ended.output, Not(HasSubstr("warning:"))) << ended.output;
+    EXPECT_TRUE(farewell_of("w0").succeeded);
+    EXPECT_TRUE(farewell_of("w1").succeeded);
+    EXPECT_EQ(contents_of(run().ledger()), contents_of(in("there/hub/windows.jsonl")))
+        << "to the last row, from the first";
+    const auto path = in("made.toml");
+    const auto made = end_of({"init", "--hosts", "here=127.0.0.1", "--probe", "--ssh", ssh(), "--program",
+                              DYNAMIX_NODE_PROGRAM, "--out", path});
+    EXPECT_THAT(made.output, ContainsRegex("here: [0-9]+ cores, .* samples/s of ")) << made.output;
+  }
+};
+
+TEST_F(LaunchIntoShells, ThatGreet) {
+  train_through("/bin/bash", ".bashrc", "echo hi\n");
+}
+TEST_F(LaunchIntoShells, ThatSetTheTitle) {
+  train_through("/bin/bash", ".bashrc", "printf '\\033]0;ada\\007'\n");
+}
+TEST_F(LaunchIntoShells, ThatCount) {
+  train_through("/bin/bash", ".bashrc", "echo 3 users are logged in\n");
+}
+TEST_F(LaunchIntoShells, ThatAreStrict) {
+  train_through("/bin/bash", ".bashrc", "set -eu\n");
+}
+TEST_F(LaunchIntoShells, ThatAreFish) {
+  train_through("/usr/bin/fish", ".config/fish/config.fish", "echo hi\n");
+}
+TEST_F(LaunchIntoShells, ThatAreTcsh) {
+  train_through("/usr/bin/tcsh", ".tcshrc", "echo hi\n");
+}
+
+TEST_F(LaunchIntoShells, SaysThatAStartUpFileReadsTheInput) {
+  write_home(".bashrc", "read answer\n");
+  start_machines({.cluster = patient_cluster}, "/bin/bash");
+  const auto ended = launch().wait();
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.output, HasSubstr("a start-up file of the shell here reads standard input"));
+}
+
+TEST_F(LaunchIntoShells, SaysThatAStartUpFileWaits) {
+  write_home(".bashrc", "cat >/dev/null\n");
+  start_machines({.cluster = patient_cluster}, "/bin/bash");
+  auto launched = launch();
+  EXPECT_TRUE(wait_until([&] { return launched.says("w0 has started nothing for 15 s"); })) << launched.said();
+  EXPECT_EQ(launched.wait().code, 1) << "and goes on waiting for it no longer than a minute";
+  EXPECT_THAT(launched.said(), HasSubstr("its shell did not come to the command"));
+}
+
+TEST_F(LaunchIntoShells, SaysThatAStartUpFileEndsTheShell) {
+  for (const std::string code : {"0", "3"}) {
+    if (code == "0")
+      write_home(".bashrc", "exit 0\n");
+    else
+      write_home(".bashrc", "exit 3\n");
+    if (code == "0")
+      start_machines({.cluster = patient_cluster}, "/bin/bash");
+    const auto ended = launch({"--out", in("run" + code)}).wait();
+    EXPECT_EQ(ended.code, 1) << code;
+    EXPECT_THAT(ended.output, HasSubstr("died (exit code " + code + "; its shell did not come to the command"));
+  }
+}
+
+/// w1 alone cannot end the training of both: it ended at a time-out, and the launcher said that all was well.
+TEST_F(LaunchIntoShells, KnowsWhoHasLeft) {
+  write_home(".bashrc", "echo hi\n");
+  start_machines({.epochs = 6, .cluster = patient_cluster}, "/bin/bash");
+  auto launched = launch();
+  ASSERT_TRUE(wait_for_windows(2)) << launched.said();
+  kill(process_of("w1"), SIGTERM);
+  EXPECT_EQ(launched.wait().code, 0) << launched.said();
+  EXPECT_THAT(launched.said(), HasSubstr("w1 has left"));
+  EXPECT_EQ(farewell_of("w0").epochs, 6U);
+}
+
+TEST_F(Launch, TakesTrainingThatSomebodyElseStoppedForNoSuccess) {
+  start_machines({.epochs = 1000, .cluster = patient_cluster});
+  auto launched = launch();
+  ASSERT_TRUE(wait_for_windows(2)) << launched.said();
+  for (const auto* host : {"w0", "w1"})
+    kill(process_of(host), SIGTERM);
+  EXPECT_EQ(launched.wait().code, 1) << launched.said();
+  EXPECT_THAT(launched.said(), AllOf(HasSubstr("training was ended before its end"), HasSubstr("--resume")));
+}
+
+TEST_F(Launch, TakesDirectoriesOfAnyName) {
+  start_machines({.cluster = patient_cluster});
+  const auto there = in("l\xc3\xa4ufe of 'Ada' \\ ~ $HOME!");
+  const auto ended = launch({"--directory", there, "--out", in("r\xc3\xbcn $x")}).wait();
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_TRUE(std::filesystem::exists(there + "/hub/windows.jsonl"));
 }
 
 TEST_F(Launch, SaysWhichHostCannotBeReached) {

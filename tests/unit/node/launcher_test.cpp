@@ -224,7 +224,7 @@ TEST_F(Launcher, EndsTrainingInOrderWhenItsObserverSaysThatItIsOver) {
     void look(host_processes& /*hosts*/, const std::vector<ledger::row>& /*rows*/, bool training) override {
       begun = begun || training;
     }
-    void ended(const host_end& /*end*/) override {}
+    std::string ended(const host_end& /*end*/) override { return ""; }
     bool over() const override { return begun; }
     bool begun = false;
   } observer;

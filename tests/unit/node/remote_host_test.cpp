@@ -1,6 +1,7 @@
 #include "ledger/file.hpp"
 #include "node/launch/probe.hpp"
 #include "node/launch/remote_run.hpp"
+#include "node/reports/text.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
@@ -58,7 +59,7 @@ protected:
   bool has_started() {
     return wait_until([&] { return text_of(directory.path() + "/log").find("600\n") != std::string::npos; });
   }
-  std::string results() const { return text_of(directory.path() + "/results"); }
+  remote_end end() const { return read_remote_end(text_of(directory.path() + "/results")); }
 
   const testing::temporary_directory directory;
   remote_options options;
@@ -68,17 +69,19 @@ protected:
 
 TEST_F(RemoteHost, TakesItsFilesAndSignalsFromItsStandardInput) {
   auto child = command();
-  child.told = "first\nfile\nsecret\n";
+  child.told = "dynamix\nfirst\nfile\nsecret\n";
   child_process process;
   ASSERT_EQ(process.start(child), "");
   ASSERT_TRUE(has_started()) << text_of(directory.path() + "/log");
   EXPECT_EQ(text_of(directory.path() + "/log"),
             "run --cluster cluster.toml --name w0 --log-to-stderr --out .\nfirst\nfile\nsecret\n600\n");
-  EXPECT_EQ(results(), "");
+  EXPECT_TRUE(end().began);
+  EXPECT_EQ(end().code, std::nullopt) << "it has not ended";
   process.signal(SIGINT);
   ASSERT_TRUE(wait_until([&] { return !process.running(); }));
   EXPECT_EQ(process.poll()->number, 7) << "as the process there ended";
-  EXPECT_EQ(results(), "farewell INT\n");
+  EXPECT_EQ(end().code, 7);
+  EXPECT_THAT(end().farewells, ElementsAre("farewell INT\n"));
   EXPECT_FALSE(std::filesystem::exists(remote_directory(options, "w0") + "/keys"));
 }
 
@@ -87,17 +90,49 @@ TEST_F(RemoteHost, LeavesWhenItsConnectionEnds) {
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   auto child = command();
   child.input = ends[0];
-  ASSERT_EQ(write(ends[1], "first\nfile\nsecret\n", 18), 18);
+  ASSERT_EQ(write(ends[1], "dynamix\nfirst\nfile\nsecret\n", 26), 26);
   child_process process;
   ASSERT_EQ(process.start(child), "");
   close(ends[0]);
   ASSERT_TRUE(has_started()) << text_of(directory.path() + "/log");
   close(ends[1]);
   ASSERT_TRUE(wait_until([&] { return !process.running(); }));
-  EXPECT_EQ(results(), "farewell TERM\n");
+  EXPECT_EQ(end().code, 0);
+  EXPECT_THAT(end().farewells, ElementsAre("farewell TERM\n"));
 }
 
-TEST_F(RemoteHost, BringsTheFarewellsOfSeveralWorkersHomeAsOne) {
+/// As `read answer` in ~/.bashrc does.
+TEST_F(RemoteHost, SaysThatAStartUpFileHasReadItsInput) {
+  auto child = command();
+  child.arguments.back() = "read answer; " + child.arguments.back();
+  child.told = "dynamix\nfirst\nfile\nsecret\n";
+  child_process process;
+  ASSERT_EQ(process.start(child), "");
+  ASSERT_TRUE(wait_until([&] { return !process.running(); }));
+  EXPECT_EQ(process.poll()->number, 2);
+  EXPECT_EQ(text_of(directory.path() + "/log"),
+            "a start-up file of the shell here reads standard input, which is the launcher's\n");
+}
+
+/// What `echo`, a terminal's title without an end of line and `exit` in a ~/.bashrc leave.
+TEST(RemoteEnd, IsToldFromWhatStartUpFilesSay) {
+  for (const std::string noise : {"", "hi\n", "\x1b]0;ada\x07",
+                                  "{\"steps\": 3}\f\x1e"
+                                  "0\n"}) {
+    const auto end = read_remote_end(noise + "\n\x1e\nfirst\n\f\fthird\n\f\x1e"
+                                             "0\n");
+    EXPECT_TRUE(end.began);
+    EXPECT_EQ(end.code, 0);
+    EXPECT_THAT(end.farewells, ElementsAre("first\n", "", "third\n"));
+    EXPECT_FALSE(read_remote_end(noise).began);
+  }
+  for (const std::string cut : {"\n\x1e\n", "\n\x1e\nfir", "\n\x1e\nfirst\n\f", "\n\x1e\nfirst\n\f\x1e",
+                                "\n\x1e\nfirst\n\f\x1e"
+                                "13"})
+    EXPECT_EQ(read_remote_end(cut).code, std::nullopt) << "the connection ended";
+}
+
+TEST_F(RemoteHost, BringsTheFarewellsOfSeveralWorkersHomeInTheirOrder) {
   std::ofstream(directory.path() + "/program") << "#!/bin/sh\nmkdir -p workers\n"
                                                   "echo first >workers/w0+0.json; echo third >workers/w0+2.json\n";
   cluster::host host{.name = "w0"};
@@ -108,34 +143,36 @@ TEST_F(RemoteHost, BringsTheFarewellsOfSeveralWorkersHomeAsOne) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0); // open until the end: nobody asks the process to leave
   child.input = ends[0];
-  ASSERT_EQ(write(ends[1], "first\nfile\nsecret\n", 18), 18);
+  ASSERT_EQ(write(ends[1], "dynamix\nfirst\nfile\nsecret\n", 26), 26);
   child_process process;
   ASSERT_EQ(process.start(child), "");
   ASSERT_TRUE(wait_until([&] { return !process.running(); }));
   close(ends[0]);
   close(ends[1]);
-  EXPECT_EQ(results(), "first\n\f\fthird\n\f") << "one that has said nothing keeps its place";
+  EXPECT_THAT(end().farewells, ElementsAre("first\n", "", "third\n")) << "one that has said nothing keeps its place";
 }
 
 TEST(Probe, ReadsWhatAMachineSaysOfItself) {
   const std::string doctor = R"([{"subject": "cores", "detail": "8"}, {"subject": "memory", "detail": "31.2 GiB"},
                                  {"subject": "link", "detail": "eth0 of 10000 Mbit/s by its driver's word"}])";
   const std::string profile = R"([{"batch": 64, "milliseconds": 12.5, "samples_per_second": 5120.4, "steps": 80}])";
-  EXPECT_EQ(read_probe(doctor + "\n\n" + profile + "\n", "progress\n").found,
+  const std::string noise = "\x1b]0;ada\x07", mark = "\n\x1e\n"; // a terminal's title, as ~/.bashrc sets it
+  EXPECT_EQ(read_probe(noise + mark + doctor + "\n\n" + profile + "\n", "progress\n").found,
             "8 cores, 31.2 GiB of memory, link eth0 of 10000 Mbit/s by its driver's word, 5120 samples/s of lenet at "
             "batch 64 by one thread");
-  EXPECT_THAT(read_probe(doctor + "\n", "dynamix-node: error: no data set\n").found,
+  EXPECT_THAT(read_probe(mark + doctor + "\n", "dynamix-node: error: no data set\n").found,
               EndsWith("speed not measured: dynamix-node: error: no data set"));
   EXPECT_EQ(read_probe("", "a\nssh: connect to host ada port 22: Connection refused\r\n").problem,
             "ssh: connect to host ada port 22: Connection refused");
-  EXPECT_EQ(read_probe("", "").problem, "it did not answer");
+  EXPECT_EQ(read_probe(mark, "").problem, "it did not answer");
+  EXPECT_THAT(read_probe(doctor, "").problem, HasSubstr("start-up files"));
 }
 
 TEST(Probe, BelievesNothingToBeWellFormed) {
   for (const std::string said :
        {"[", "{}", "[[]]", "7", "[{\"subject\": 1}]", "[{\"subject\": \"cores\", \"detail\": 8}]"})
-    EXPECT_EQ(read_probe(said, "").found, "") << said;
-  const auto wild = read_probe("[{\"subject\": \"cores\", \"detail\": \"8\\nport = 1 \\u00e9\"}]\n\n"
+    EXPECT_EQ(read_probe("\n\x1e\n" + said, "").found, "") << said;
+  const auto wild = read_probe("\n\x1e\n[{\"subject\": \"cores\", \"detail\": \"8\\nport = 1 \\u00e9\"}]\n\n"
                                "[7, {\"samples_per_second\": \"fast\"}, {\"samples_per_second\": -1e300}]",
                                "\xff\n");
   EXPECT_THAT(wild.found, StartsWith("8 port = 1 ?? cores,")) << "one line, in ASCII";
@@ -186,6 +223,32 @@ TEST_F(RemoteWatch, JoinsWhatAnEarlierLauncherHadCopiedOnce) {
   EXPECT_EQ(joined(), "{\"a\":1}\n{\"b\":2}\n{\"c\":3}\n{\"d\":4}\n") << "and no more when it dies again";
 }
 
+TEST_F(RemoteWatch, JoinsNothingThatAStartUpFileSaid) {
+  write("logs/ada.windows.jsonl",
+        "8 \n3 users are logged in\n9 {\"no\":1}\n\x1b]0;ada\x07\n\x1e\n16 {\"a\":1}\n17 users\n");
+  EXPECT_EQ(joined(), "{\"a\":1}\n");
+}
+
+TEST_F(RemoteWatch, DoubtsAnEndThatNobodyHasTold) {
+  std::ostringstream unsaid;
+  live_output live(unsaid, {});
+  options.file.hosts.front().roles = {cluster::role::worker};
+  const auto name = options.file.hosts.front().name;
+  remote_watch watch(options, remote, live, false);
+  const auto doubt = [&](const std::string& said, child_exit exit) {
+    write("logs/" + name + ".said", said);
+    return watch.ended({name, exit});
+  };
+  EXPECT_EQ(doubt("hi\n\n\x1e\n{}\n\f\x1e"
+                  "0\n",
+                  {false, 0}),
+            "");
+  EXPECT_EQ(text_of(options.run.worker(name)), "{}\n");
+  EXPECT_THAT(doubt("hi\n\n\x1e\n{}\n\f", {false, 0}), HasSubstr("connection ended"));
+  EXPECT_THAT(doubt("hi\n", {false, 0}), HasSubstr("start-up files")) << "as `exit` in one leaves it";
+  EXPECT_EQ(doubt("", {false, 255}), "") << "ssh says itself why";
+}
+
 TEST_F(RemoteWatch, JoinsRowsOfSeveralArbitratorsOnce) {
   for (const auto& [name, port] : {std::pair("bob", 7403), {"cy", 7404}}) {
     cluster::host host{.name = name, .port = static_cast<std::uint16_t>(port)};
@@ -227,6 +290,34 @@ TEST_F(RemoteWatch, LetsNoHostFillTheDisk) {
   std::filesystem::resize_file(log, 300U << 20); // a hole
   watch.look(nobody, {}, true);
   EXPECT_EQ(text_of(log), "more than 256 MiB were here\n");
+}
+
+/// Debian's sh is dash, which takes $'..' for a dollar sign and a word.
+TEST(ShellQuoted, IsReadBackByEveryShellAsItWas) {
+  std::string all = "\xc3\xa4 \xff";
+  for (char c = 1; c < 127; ++c)
+    all += c;
+  all += '\x7f';
+  std::string printable_ones = "l\xc3\xa4ufe of 'Ada \\'\\\\' !' \\";
+  for (char c = 32; c < 127; ++c)
+    printable_ones += c;
+  int tried = 0;
+  for (const std::string shell : {"/bin/dash", "/bin/bash", "/usr/bin/zsh", "/usr/bin/fish", "/usr/bin/tcsh"}) {
+    if (!std::filesystem::exists(shell))
+      continue;
+    ++tried;
+    const bool posix = shell != "/usr/bin/fish" && shell != "/usr/bin/tcsh";
+    const testing::temporary_directory directory;
+    const auto& argument = posix ? all : printable_ones;
+    child_process process; // as ssh's: one shell within another
+    ASSERT_EQ(process.start({.program = shell,
+                             .arguments = {"-c", "exec sh -c " + shell_quoted("printf %s " + shell_quoted(argument))},
+                             .output = directory.path() + "/read"}),
+              "");
+    ASSERT_TRUE(wait_until([&] { return !process.running(); }));
+    EXPECT_EQ(text_of(directory.path() + "/read"), argument) << shell;
+  }
+  EXPECT_GE(tried, 1);
 }
 
 TEST(RemoteCommand, NeverAsksForAPassword) {
