@@ -39,6 +39,8 @@ int prepare(const launch_arguments& arguments, const run_directory& run, const c
             std::ostream& err) {
   if (arguments.resume.empty() && !run.empty())
     return refuse(err, run.path() + " exists and is not empty; choose another --out, or --resume " + run.path());
+  if (const auto reason = arguments.resume.empty() ? "" : refuse_finished(run, file); !reason.empty())
+    return refuse(err, reason);
   const auto problem = prepare_directory(run, file);
   if (problem.empty())
     return exit_done;
@@ -79,7 +81,10 @@ int launch_hosts(launch_arguments& arguments, command_context& context) {
   options.quiet = arguments.quiet || arguments.json;
   const bool make_keys = file->security.keys.empty();
   options.keys = key_directory_of(*file);
-  std::string problem = make_keys ? make_run_keys(*file, run, options.keys) : "";
+  run_key_guard guard;
+  std::string problem = make_keys ? guard.begin(run) : "";
+  if (problem.empty() && make_keys)
+    problem = make_run_keys(*file, run, options.keys);
   if (problem.empty())
     problem = start_remotely(options, remote);
   if (!problem.empty()) {
@@ -97,8 +102,7 @@ int launch_hosts(launch_arguments& arguments, command_context& context) {
   remote_watch watch(options, remote, live, arguments.log);
   options.observer = &watch;
   auto launched = launch(options, live, signals.token());
-  if (make_keys)
-    remove_run_keys(run);
+  guard.end();
   if (problem = watch.finish(); !problem.empty() && launched.error.empty())
     launched.warnings.push_back(problem);
   return report_end(sum_up(run, std::move(launched)), run, arguments.json, resume_hint(arguments, run), live,

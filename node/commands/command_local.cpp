@@ -43,6 +43,8 @@ int prepare(const local_arguments& arguments, const run_directory& run, const cl
   const bool own_state = file.training.trainer == cluster::trainer_kind::built_in;
   if (const int code = resume && own_state ? find_resume_point(run, err, checkpoint) : exit_done; code != exit_done)
     return code;
+  if (const auto reason = resume ? refuse_finished(run, file) : ""; !reason.empty())
+    return refuse(err, reason);
   const auto problem = prepare_directory(run, file);
   if (problem.empty())
     return exit_done;

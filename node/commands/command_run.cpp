@@ -12,6 +12,7 @@
 #include "node/launch/port_check.hpp"
 #include "node/launch/resume_point.hpp"
 #include "node/launch/run_directory.hpp"
+#include "node/launch/run_lock.hpp"
 #include "node/launch/service_manager.hpp"
 #include "node/launch/shipped_files.hpp"
 #include "node/launch/stop_signals.hpp"
@@ -44,6 +45,7 @@ namespace dynamix::node {
 namespace {
 
 constexpr std::chrono::minutes results_written_within{5};
+constexpr std::chrono::seconds lock_patience{30}; ///< who leaves writes a checkpoint first
 
 struct run_arguments {
   std::string cluster;
@@ -330,6 +332,8 @@ int run(const run_arguments& arguments, command_context& context) {
     options.write_file = links::signing_writer(options.keys, host->name);
   if (const auto reason = read_reach(arguments.reach, options); !reason.empty())
     return refuse(context.err, reason);
+  if (problem = resume ? lock_run(run, host->name, lock_patience, signals.token()) : ""; !problem.empty())
+    return refuse(context.err, problem);
   if (const int code = resume ? find_resume_options(run, *host, options, context.err) : exit_done; code != exit_done)
     return code;
   if (const auto given = given_policy(*file, *host, options); has_lasting_keys(run, *file) && !given.empty())
@@ -337,6 +341,8 @@ int run(const run_arguments& arguments, command_context& context) {
       return code;
 
   problem = run.create();
+  if (problem.empty())
+    problem = lock_run(run, host->name, lock_patience, signals.token());
   if (problem.empty())
     problem = keep_cluster_copy(run, *file);
   if (problem.empty())

@@ -50,6 +50,23 @@ void remove_run_keys(const run_directory& run) {
   std::filesystem::remove_all(run_keys(run), ignored);
 }
 
+std::string run_key_guard::begin(const run_directory& run) {
+  end();
+  path_ = run.path();
+  // Its input ends with this process; nobody writes to it.
+  return process_.start({.program = "/bin/sh",
+                         .arguments = {"-c", "trap '' HUP INT TERM; read -r nothing; rm -rf -- \"$0\"", run_keys(run)},
+                         .output = "/dev/null",
+                         .told = ""});
+}
+
+void run_key_guard::end() {
+  if (path_.empty())
+    return;
+  remove_run_keys(run_directory(std::exchange(path_, "")));
+  process_ = child_process();
+}
+
 std::string refuse_keys(const cluster::cluster_file& file, const std::string& host) {
   if (file.security.keys.empty())
     return "";

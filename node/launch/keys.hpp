@@ -4,6 +4,7 @@
 
 #include "cluster/cluster_file.hpp"
 #include "links/key_directory.hpp"
+#include "node/launch/child_process.hpp"
 #include "node/launch/run_directory.hpp"
 
 #include <string>
@@ -25,6 +26,25 @@ std::string run_keys(const run_directory& run);
 std::string make_run_keys(const cluster::cluster_file& file, const run_directory& run, std::string& made);
 /// What `make_run_keys` has made is of no use when the run is over.
 void remove_run_keys(const run_directory& run);
+
+/// Sees to it that the keys go with this process, also where it is killed: by a process that outlives it, and does
+/// nothing else. From one thread, which lives as long as the process.
+class run_key_guard {
+public:
+  run_key_guard() = default;
+  run_key_guard(const run_key_guard&) = delete;
+  run_key_guard& operator=(const run_key_guard&) = delete;
+  ~run_key_guard() { end(); }
+
+  /// Before keys are made. Returns an empty string, or why not.
+  std::string begin(const run_directory& run);
+  /// They go now.
+  void end();
+
+private:
+  child_process process_;
+  std::string path_; ///< of the run; empty: nothing is guarded
+};
 
 /// Why this host's keys, which the file names, are not to be used; empty where they are, or none are named.
 std::string refuse_keys(const cluster::cluster_file& file, const std::string& host);

@@ -1,12 +1,15 @@
 #include "node/launch/local_run.hpp"
 
 #include "dashboard/dashboard.hpp"
+#include "messages/leave.hpp"
 #include "node/commands/command_line.hpp"
 #include "node/launch/child_process.hpp"
 #include "node/launch/keys.hpp"
 #include "node/launch/port_check.hpp"
+#include "node/launch/run_lock.hpp"
 #include "node/reports/report.hpp"
 #include "node/reports/results.hpp"
+#include "node/reports/run_records.hpp"
 #include "node/training/loaded_trainer.hpp"
 #include "telemetry/cgroup.hpp"
 
@@ -50,12 +53,30 @@ std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file
 std::string prepare_directory(const run_directory& run, const cluster::cluster_file& file) {
   std::string problem = run.create();
   if (problem.empty())
+    problem = lock_run(run);
+  if (problem.empty())
     problem = keep_cluster_copy(run, file);
+  if (!problem.empty())
+    return problem;
   for (const auto* member : file.members()) {
     std::error_code ignored; // what an earlier life of the run said last is no longer the last
     std::filesystem::remove(run.worker(member->name), ignored);
   }
-  return problem;
+  return "";
+}
+
+std::string refuse_finished(const run_directory& run, const cluster::cluster_file& file) {
+  const auto before = cluster::read_cluster_file(run.cluster_file());
+  if (file.training.trainer == cluster::trainer_kind::client || !before.errors.empty() ||
+      before.file.training.epochs != file.training.epochs ||
+      before.file.training.target_accuracy != file.training.target_accuracy)
+    return "";
+  for (const auto* member : file.members())
+    if (const auto said = read_worker_file(run.worker(member->name));
+        said && messages::tells_completion(said->farewell))
+      return fmt::format("{} has come to its end ({}); give it more to do with --epochs, or see it with report",
+                         run.path(), said->farewell.reason);
+  return "";
 }
 
 launch_options local_options(const cluster::cluster_file& file, const run_directory& run) {
@@ -73,11 +94,14 @@ std::string page_text(const cluster::cluster_file& file) {
 
 local_run run_locally(launch_options options, live_output& live, const std::stop_token& stop) {
   const bool make_keys = options.file.security.keys.empty() && !options.insecure && !options.file.insecure;
-  if (auto problem = make_keys ? make_run_keys(options.file, options.run, options.keys) : ""; !problem.empty())
+  run_key_guard guard;
+  auto problem = make_keys ? guard.begin(options.run) : "";
+  if (problem.empty() && make_keys)
+    problem = make_run_keys(options.file, options.run, options.keys);
+  if (!problem.empty())
     return {.launched = {}, .summary = {}, .problem = std::move(problem)};
   auto launched = launch(options, live, stop);
-  if (make_keys)
-    remove_run_keys(options.run);
+  guard.end();
   telemetry::remove_abandoned_cgroups(); // of hosts that were killed
   return sum_up(options.run, std::move(launched));
 }

@@ -23,6 +23,10 @@ std::vector<cluster::file_error> check_machine(const cluster::cluster_file& file
 /// went wrong.
 std::string prepare_directory(const run_directory& run, const cluster::cluster_file& file);
 
+/// Why a run that is to go on has nothing left to do under this file; empty: it has. Going on would write over its
+/// record.
+std::string refuse_finished(const run_directory& run, const cluster::cluster_file& file);
+
 /// The options of a run in `run`, whose program is this one.
 launch_options local_options(const cluster::cluster_file& file, const run_directory& run);
 

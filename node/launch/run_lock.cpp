@@ -1,0 +1,61 @@
+#include "node/launch/run_lock.hpp"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <set>
+#include <sys/file.h>
+#include <thread>
+#include <unistd.h>
+
+namespace dynamix::node {
+namespace {
+
+constexpr std::chrono::milliseconds lock_look_interval{50};
+
+/// Of the process that holds it, by its own word.
+std::string holder_of(int file) {
+  char text[24] = "";
+  const auto size = ::pread(file, text, sizeof text - 1, 0);
+  const std::string_view digits(text, size > 0 ? static_cast<std::size_t>(size) : 0);
+  return digits.empty() || digits.find_first_not_of("0123456789") != std::string_view::npos
+             ? "another process"
+             : fmt::format("process {}", digits);
+}
+
+} // namespace
+
+std::string lock_run(const run_directory& run, const std::string& host, std::chrono::milliseconds patience,
+                     const std::stop_token& stop) {
+  static std::set<std::string> held;
+  const auto path = std::filesystem::absolute(host.empty() ? run.path() + "/run.lock" : run.log(host) + ".lock")
+                        .lexically_normal()
+                        .string();
+  if (held.contains(path))
+    return "";
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (file < 0)
+    return ""; // what is to be written there says it better
+  const auto begin = std::chrono::steady_clock::now();
+  while (::flock(file, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) {
+      ::close(file);
+      return "";
+    }
+    if (std::chrono::steady_clock::now() - begin >= patience || stop.stop_requested()) {
+      const auto problem = fmt::format("{} runs {} in {} already; wait for its end, or stop it", holder_of(file),
+                                       host.empty() ? "the hosts" : "host " + host, run.path());
+      ::close(file);
+      return problem;
+    }
+    std::this_thread::sleep_for(lock_look_interval);
+  }
+  const auto id = std::to_string(::getpid());
+  if (::ftruncate(file, 0) == 0) [[maybe_unused]]
+    const auto written = ::pwrite(file, id.data(), id.size(), 0);
+  held.insert(path);
+  return "";
+}
+
+} // namespace dynamix::node

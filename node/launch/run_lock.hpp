@@ -1,0 +1,20 @@
+#pragma once
+
+/// Who runs in a run directory: one process for the whole, and one for each host. Two that resumed one run each wrote
+/// its record, which was neither's then.
+
+#include "node/launch/run_directory.hpp"
+
+#include <chrono>
+#include <stop_token>
+#include <string>
+
+namespace dynamix::node {
+
+/// Kept by this process until it ends, however it does; again at no cost. `host`: empty for the whole run. Waits
+/// `patience` for a process that is about to end. Returns an empty string, or who has it; nothing is locked where the
+/// file system has no locks. The directory exists.
+std::string lock_run(const run_directory& run, const std::string& host = "", std::chrono::milliseconds patience = {},
+                     const std::stop_token& stop = {});
+
+} // namespace dynamix::node
