@@ -77,7 +77,8 @@ void worker_protocol::on(const events::greeting_due&) {
 }
 
 void worker_protocol::greet() {
-  const bool wanted = phase_ < phase::training || (phase_ == phase::training && !hub_);
+  // A hub that knows this worker would answer each hello of one that takes no place any more by ending its generation.
+  const bool wanted = (phase_ < phase::training && !(finishing_ && hub_)) || (phase_ == phase::training && !hub_);
   if (!gateway_ || !ready_ || !wanted || greeting_under_way_)
     return;
   if (phase_ == phase::idle)

@@ -433,6 +433,8 @@ TEST_F(Worker, StopsAtTheNextAgreementOrBetweenTwoGenerations) {
   const auto finishing = look<effects::finish_training>();
   ASSERT_EQ(finishing.size(), 1U);
   EXPECT_EQ(finishing[0].reason, "stopped: between two generations");
+  happen(events::notice_received{{1, messages::generation_change::ended, "a peer is lost"}});
+  EXPECT_FALSE(did<effects::say_hello>()) << "hellos and notices answered each other, 100,000 times a second";
   end_after_checkpoint(finishing[0].reason);
   happen(events::hub_settled{});
   const auto said = look<effects::say_farewell>();
