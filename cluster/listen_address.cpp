@@ -22,7 +22,7 @@ bool is_address(const std::string& text) {
     return !IN6_IS_ADDR_UNSPECIFIED(&v6);
   if (is_ipv4(text))
     return text != "0.0.0.0"; // a wildcard names no host
-  // RFC 1123, and a last label that is not a number, so that a mistyped IPv4 address is none.
+  // RFC 1123 with the '_' that many name servers take, and a last label that is not a number, so that a mistyped IPv4 address is none.
   if (text.empty() || text.size() > 253)
     return false;
   std::size_t begin = 0;
@@ -30,7 +30,7 @@ bool is_address(const std::string& text) {
   while (begin <= text.size()) {
     const std::size_t end = std::min(text.find('.', begin), text.size());
     label = std::string_view(text).substr(begin, end - begin);
-    const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-'; };
+    const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; };
     if (label.empty() || label.size() > 63 || label.front() == '-' || label.back() == '-' ||
         !std::all_of(label.begin(), label.end(), fits))
       return false;

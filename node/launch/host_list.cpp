@@ -1,8 +1,13 @@
 #include "node/launch/host_list.hpp"
 
+#include "cluster/listen_address.hpp"
+#include "cluster/places.hpp"
 #include "messages/types.hpp"
+#include "storage/text_encoding.hpp"
 
 #include <algorithm>
+#include <arpa/inet.h>
+#include <cctype>
 #include <charconv>
 #include <fmt/format.h>
 #include <optional>
@@ -34,20 +39,25 @@ std::optional<unsigned> number(std::string_view digits) {
   return error == std::errc{} && end == digits.data() + digits.size() ? std::optional{value} : std::nullopt;
 }
 
-/// "fd00::7" of "[fd00::7]:4"; empty where the brackets hold no address of IPv6.
-std::string_view bracketed_address(std::string_view text) {
-  const auto close = text.find(']');
-  if (!text.starts_with('[') || close == std::string_view::npos)
-    return "";
-  const auto inside = text.substr(1, close - 1);
-  return inside.find(':') == std::string_view::npos ? "" : inside;
+/// "fd00::7%eth0", too.
+bool is_ipv6(std::string_view text) {
+  in6_addr ignored{};
+  return ::inet_pton(AF_INET6, std::string(text.substr(0, text.find('%'))).c_str(), &ignored) == 1;
 }
 
-/// As a cluster file may hold it: "ip-fd00--7".
-std::string name_of(std::string_view address) {
-  auto name = "ip-" + std::string(address.substr(0, address.find('%')));
+/// An address of IPv6 has no name, and a name no colon.
+std::string named_after(std::string_view address) {
+  std::string name(address.substr(0, address.find('%')));
   std::ranges::replace(name, ':', '-');
-  return name;
+  return std::isalnum(static_cast<unsigned char>(name.front())) != 0 ? name : "host" + name;
+}
+
+/// Without what MPI's programs write behind a host: ":4", ":4:mlx5_0". Brackets hold an address of IPv6.
+std::string_view without_slots(std::string_view text) {
+  if (text.starts_with('['))
+    if (const auto close = text.find(']'); close != std::string_view::npos && is_ipv6(text.substr(1, close - 1)))
+      return text.substr(1, close - 1);
+  return is_ipv6(text) ? text : text.substr(0, text.find(':'));
 }
 
 class collector {
@@ -56,34 +66,36 @@ public:
   bool add(std::string_view name, std::string_view address) {
     if (name.empty())
       return fail("there is a host without a name");
-    if (!seen_.insert(std::string(name)).second)
+    const auto own = is_ipv6(name) ? named_after(name) : std::string(name);
+    const auto reached = std::string(address.empty() ? name : address);
+    if (!cluster::is_host_name(own))
+      return fail(fmt::format("\"{}\" is no name of a host: 1 to 64 letters, digits, '.', '_' and '-'", own));
+    if (!cluster::is_address(reached))
+      return fail(fmt::format("\"{}\" is no address of a host", reached));
+    auto folded = own; // names mean the same in capitals
+    std::ranges::transform(folded, folded.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (!seen_.insert(folded).second)
       return true;
     if (list_.hosts.size() == messages::max_workers)
       return fail(fmt::format("there are more than {} hosts", messages::max_workers));
-    list_.hosts.push_back({std::string(name), std::string(address.empty() ? name : address)});
+    list_.hosts.push_back({own, reached});
     return true;
   }
-  /// Each name that one with brackets stands for; only the first pair of them is a range.
-  bool expand(std::string_view name) {
-    const auto open = name.find('[');
-    if (open == std::string_view::npos)
-      return name.find(']') == std::string_view::npos ? add(name, "") : fail(fmt::format("\"{}\" has no [", name));
-    const auto close = name.find(']', open);
-    if (close == std::string_view::npos)
-      return fail(fmt::format("\"{}\" has no ]", name));
-    const auto head = name.substr(0, open);
-    const auto tail = name.substr(close + 1);
-    if (tail.find_first_of("[]") != std::string_view::npos)
-      return fail(fmt::format("\"{}\" has more than one [...], which is not read", name));
-    for (auto ranges = name.substr(open + 1, close - open - 1); !ranges.empty();)
-      if (!expand(name, head, take_item(ranges, ','), tail))
-        return false;
-    return true;
+  /// A host as MPI's programs and schedulers write it.
+  bool add_written(std::string_view text) {
+    if (const auto at = text.find('@'); at != std::string_view::npos)
+      return fail(
+          fmt::format("\"{}\" names a user, which a cluster file does not: write \"{}\", and give the user to ssh, "
+                      "by --ssh \"ssh -l {}\" or in ~/.ssh/config",
+                      text, text.substr(at + 1), text.substr(0, at)));
+    return expand(without_slots(text));
   }
   bool fail(std::string problem) {
     list_.problem = std::move(problem);
     return false;
   }
+  /// For the line that was just read.
+  void place_problem(std::size_t line) { list_.problem = fmt::format("line {}: {}", line, list_.problem); }
   host_list take() {
     if (list_.problem.empty() && list_.hosts.empty())
       list_.problem = "there is no host in it";
@@ -91,15 +103,30 @@ public:
   }
 
 private:
-  bool expand(std::string_view name, std::string_view head, std::string_view range, std::string_view tail) {
+  /// Each name that one with brackets stands for, the last of them changing first.
+  bool expand(std::string_view name, const std::string& head = "") {
+    const auto open = name.find('[');
+    const auto close = name.find(']');
+    if (open == std::string_view::npos)
+      return close == std::string_view::npos ? add(head + std::string(name), "")
+                                             : fail(fmt::format("\"{}{}\" has no [", head, name));
+    if (close == std::string_view::npos || close < open)
+      return fail(fmt::format("\"{}{}\" has no {}", head, name, close == std::string_view::npos ? ']' : '['));
+    for (auto ranges = name.substr(open + 1, close - open - 1); !ranges.empty();)
+      if (!expand_range(head + std::string(name.substr(0, open)), take_item(ranges, ','), name.substr(close + 1)))
+        return false;
+    return true;
+  }
+  bool expand_range(const std::string& head, std::string_view range, std::string_view tail) {
     const auto dash = range.find('-');
     const auto low = range.substr(0, dash);
     const auto first = number(low);
     const auto last = dash == std::string_view::npos ? first : number(range.substr(dash + 1));
     if (!first || !last || *last < *first || *last - *first >= messages::max_workers)
-      return fail(fmt::format("\"{}\" of \"{}\" is no number or rising range of numbers", range, name));
+      return fail(
+          fmt::format("\"{}\" of \"{}[{}]{}\" is no number or rising range of numbers", range, head, range, tail));
     for (auto i = *first; i <= *last; ++i) // as wide as the lower end is written
-      if (!add(fmt::format("{}{:0{}}{}", head, i, low.size(), tail), ""))
+      if (!expand(tail, fmt::format("{}{:0{}}", head, i, low.size())))
         return false;
     return true;
   }
@@ -117,30 +144,25 @@ host_list parse_host_list(std::string_view text) {
     const auto equals = item.find('=');
     if (item.empty())
       continue;
-    if (equals == std::string_view::npos ? !hosts.expand(item)
+    if (equals == std::string_view::npos ? !hosts.add_written(item)
                                          : !hosts.add(item.substr(0, equals), item.substr(equals + 1)))
       break;
   }
   return hosts.take();
 }
 
-host_list parse_hostfile(std::string_view text) {
+host_list parse_hostfile(std::string_view file) {
+  const auto text = storage::to_utf8(std::string(file));
+  std::string_view rest = text;
   collector hosts;
-  if (text.starts_with("\xEF\xBB\xBF")) // which editors of Windows put before UTF-8
-    text.remove_prefix(3);
-  while (!text.empty()) {
-    auto line = take_item(text, '\n');
+  for (std::size_t line_number = 1; !rest.empty(); ++line_number) {
+    auto line = take_item(rest, '\n');
     line = trimmed(line.substr(0, line.find('#')));
     line = line.substr(0, line.find_first_of(blanks));
-    if (const auto address = bracketed_address(line); !address.empty()) {
-      if (!hosts.add(name_of(address), address))
-        break;
-      continue;
-    }
-    if (const auto colon = line.find(':'); colon == line.rfind(':')) // "ada:4", and not an address of IPv6
-      line = line.substr(0, colon);
-    if (!line.empty() && !hosts.expand(line))
+    if (!line.empty() && !hosts.add_written(line)) {
+      hosts.place_problem(line_number);
       break;
+    }
   }
   return hosts.take();
 }

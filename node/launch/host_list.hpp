@@ -21,11 +21,12 @@ struct host_list {
 };
 
 /// Names between commas, each with an address behind '=' if it has one: "ada,ben=10.0.0.2". A name may stand for
-/// several, as Slurm writes SLURM_JOB_NODELIST: "node[01-03,7]" for node01, node02, node03 and node7.
+/// several, as Slurm writes SLURM_JOB_NODELIST: "node[01-03,7]" for node01, node02, node03 and node7, "tux[1-2]x[1-3]"
+/// for six. Slots are left aside (ada:4), capitals mean the same, and an address of IPv6 gets a name after it.
 host_list parse_host_list(std::string_view text);
 
-/// A line a host: its name, or an address of IPv6 in brackets, then whatever MPI's programs take there (slots=4, :4),
-/// which is left aside; # begins a comment.
-host_list parse_hostfile(std::string_view text);
+/// A line a host: its name, then whatever MPI's programs take there (slots=4, :4, :4:mlx5_0), which is left aside; #
+/// begins a comment. UTF-8 or, with its mark, UTF-16.
+host_list parse_hostfile(std::string_view file);
 
 } // namespace dynamix::node

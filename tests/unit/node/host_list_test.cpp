@@ -26,6 +26,8 @@ TEST(HostList, ReadsNamesAndAddresses) {
 TEST(HostList, ReadsNodesAsSlurmWritesThem) {
   EXPECT_THAT(names(parse_host_list("gpu[08-10,2],login")), ElementsAre("gpu08", "gpu09", "gpu10", "gpu2", "login"));
   EXPECT_THAT(names(parse_host_list("r[1-2]-ib,r1-ib")), ElementsAre("r1-ib", "r2-ib")) << "each host once";
+  EXPECT_THAT(names(parse_host_list("tux[1-2]x[1-3]")),
+              ElementsAre("tux1x1", "tux1x2", "tux1x3", "tux2x1", "tux2x2", "tux2x3"));
 }
 
 TEST(HostList, RefusesWhatNamesNoHosts) {
@@ -35,7 +37,11 @@ TEST(HostList, RefusesWhatNamesNoHosts) {
                                                                   {"a1]", "has no ["},
                                                                   {"a[2-1]", "\"2-1\""},
                                                                   {"a[x]", "\"x\""},
-                                                                  {"a[1-2]b[1-2]", "more than one"},
+                                                                  {"a]1[", "has no ["},
+                                                                  {"a b", "\"a b\" is no name"},
+                                                                  {"a[1-99]b[1-99]", "more than 4096"},
+                                                                  {"lea@ada", "--ssh \"ssh -l lea\""},
+                                                                  {"ada=1.2.3", "\"1.2.3\" is no address"},
                                                                   {"a[0-4294967295]", "rising range"},
                                                                   {"a[1-4096],b", "more than 4096"},
                                                                   {"a[99999999999]", "no number"}};
@@ -46,15 +52,28 @@ TEST(HostList, RefusesWhatNamesNoHosts) {
 TEST(HostList, ReadsHostfiles) {
   EXPECT_THAT(names(parse_hostfile("# the lab's\nada slots=4\n\nben:2  # slow\r\nada\ncy\tmax_slots=1")),
               ElementsAre("ada", "ben", "cy"));
-  EXPECT_THAT(names(parse_hostfile("fd00::7 slots=2")), ElementsAre("fd00::7"))
-      << "which `init` then refuses as a name";
-  EXPECT_THAT(names(parse_hostfile("\xEF\xBB\xBF"
-                                   "ada\r\nben")),
-              ElementsAre("ada", "ben"))
-      << "a byte order mark";
-  EXPECT_EQ(parse_hostfile("[::1]:4\n[fd00::7%eth0] slots=2").hosts,
-            (std::vector<listed_host>{{"ip---1", "::1"}, {"ip-fd00--7", "fd00::7%eth0"}}));
+  for (const auto* line : {"fd00::7 slots=2", "[fd00::7]:4", "[fd00::7]"})
+    EXPECT_THAT(parse_hostfile(line).hosts, ElementsAre(listed_host{"fd00--7", "fd00::7"})) << line;
+  EXPECT_THAT(parse_hostfile("[fd00::7%eth0] slots=2").hosts, ElementsAre(listed_host{"fd00--7", "fd00::7%eth0"}));
+  EXPECT_THAT(names(parse_hostfile("gpu_01\na:2:mlx5_0\nAda\nada\n")), ElementsAre("gpu_01", "a", "Ada"))
+      << "capitals mean the same";
+  EXPECT_THAT(names(parse_host_list("a:4,b:2")), ElementsAre("a", "b"));
   EXPECT_THAT(parse_hostfile("# none\n").problem, HasSubstr("there is no host"));
+  EXPECT_THAT(parse_hostfile("ada\n\nlea@ben\n").problem, HasSubstr("line 3: \"lea@ben\" names a user"));
+}
+
+/// As editors of other systems save them.
+TEST(HostList, ReadsHostfilesByTheirByteOrderMark) {
+  EXPECT_THAT(names(parse_hostfile("\xef\xbb\xbf"
+                                   "ada\r\nben\r\n")),
+              ElementsAre("ada", "ben"));
+  std::string little = "\xff\xfe", big = "\xfe\xff";
+  for (const char c : std::string("ada slots=4\r\nben\r\n")) {
+    little += {c, '\0'};
+    big += {'\0', c};
+  }
+  EXPECT_THAT(names(parse_hostfile(little)), ElementsAre("ada", "ben"));
+  EXPECT_THAT(names(parse_hostfile(big)), ElementsAre("ada", "ben"));
 }
 
 } // namespace
