@@ -1,6 +1,7 @@
 #include "node/commands/cluster_options.hpp"
 #include "node/commands/command.hpp"
 #include "node/launch/keys.hpp"
+#include "node/launch/port_check.hpp"
 
 #include <memory>
 #include <ostream>
@@ -15,6 +16,10 @@ std::vector<cluster::file_error> cautions(const cluster::cluster_file& file) {
   for (std::size_t i = 0; i < file.hosts.size(); ++i)
     if (const auto reason = cluster::refuse_listen(file, file.hosts[i], false); !reason.empty())
       found.push_back(cluster::error_at(file, "host[" + std::to_string(i) + "].address", reason));
+  for (std::size_t i = 0; i < file.hosts.size(); ++i)
+    if (const auto caution = loopback_caution(file, file.hosts[i], addresses_of(file.hosts[i].address));
+        !caution.empty())
+      found.push_back(cluster::error_at(file, "host[" + std::to_string(i) + "].address", caution));
   const auto& arbitrator = file.arbitrator;
   if (arbitrator.mode == cluster::policy_mode::infer && cluster::has_parameters(arbitrator.policy) &&
       arbitrator.policy_file.empty())

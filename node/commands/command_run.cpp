@@ -355,6 +355,8 @@ int run(const run_arguments& arguments, command_context& context) {
     context.err << "dynamix-node: error: " << problem << "\n";
     return exit_failed;
   }
+  if (const auto caution = loopback_caution(*file, *host, addresses_of(host->address)); !caution.empty())
+    spdlog::warn("listens_on_loopback reason=\"{}\"", caution);
   options.kernel = start_measuring(options);
   return train(std::move(options), run, {.stop = signals.token(), .one_host = signals.terminated()});
 }

@@ -1,9 +1,12 @@
 #include "node/launch/port_check.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fmt/core.h>
+#include <fstream>
 #include <netdb.h>
+#include <sstream>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,7 +33,42 @@ int try_listen(const std::string& address, std::uint16_t port) {
   return problem;
 }
 
+std::string contents_of(const char* path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
 } // namespace
+
+std::string who_has_port(const std::string& sockets, std::uint16_t port) {
+  constexpr const char* listens = "0A"; // as the kernel numbers TCP's states
+  constexpr const char* time_wait = "06";
+  const auto wanted = fmt::format(":{:04X}", port);
+  bool waits = false;
+  bool connected = false;
+  std::string line;
+  for (std::istringstream lines(sockets); std::getline(lines, line);) {
+    std::istringstream fields(line);
+    std::string number;
+    std::string local;
+    std::string remote;
+    std::string state;
+    if (!(fields >> number >> local >> remote >> state) || !local.ends_with(wanted))
+      continue;
+    if (state == listens)
+      return "another process does; end it, or give a port that is free";
+    waits = waits || state == time_wait;
+    connected = connected || state != time_wait;
+  }
+  if (connected)
+    return "a connection of another process has that port at its own end; give one below those that the system hands "
+           "out (sysctl net.ipv4.ip_local_port_range)";
+  if (waits)
+    return "a connection that has ended holds that port for up to a minute; wait, or give one below those that the "
+           "system hands out (sysctl net.ipv4.ip_local_port_range)";
+  return "another process does; end it, or give a port that is free";
+}
 
 std::vector<cluster::file_error> check_ports(const cluster::cluster_file& file) {
   std::vector<cluster::file_error> errors;
@@ -40,9 +78,10 @@ std::vector<cluster::file_error> check_ports(const cluster::cluster_file& file) 
     const std::string place = fmt::format("{}:{}", host.address, host.port);
     const int problem = try_listen(host.address, host.port);
     if (problem == EADDRINUSE)
-      errors.push_back(cluster::error_at(file, key + "port",
-                                         "host \"" + host.name + "\" cannot listen on " + place +
-                                             ": another process does; end it, or give a port that is free"));
+      errors.push_back(
+          cluster::error_at(file, key + "port",
+                            "host \"" + host.name + "\" cannot listen on " + place + ": " +
+                                who_has_port(contents_of("/proc/net/tcp") + contents_of("/proc/net/tcp6"), host.port)));
     else if (problem == EADDRNOTAVAIL)
       errors.push_back(cluster::error_at(file, key + "address",
                                          "host \"" + host.name + "\" cannot listen on " + place +
@@ -52,6 +91,33 @@ std::vector<cluster::file_error> check_ports(const cluster::cluster_file& file) 
           file, key + "port", "host \"" + host.name + "\" cannot listen on " + place + ": " + std::strerror(problem)));
   }
   return errors;
+}
+
+std::vector<std::string> addresses_of(const std::string& name) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  std::vector<std::string> addresses;
+  if (getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0)
+    return addresses;
+  for (const auto* each = found; each != nullptr; each = each->ai_next)
+    if (char text[NI_MAXHOST];
+        getnameinfo(each->ai_addr, each->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
+      addresses.emplace_back(text);
+  freeaddrinfo(found);
+  return addresses;
+}
+
+std::string loopback_caution(const cluster::cluster_file& file, const cluster::host& host,
+                             const std::vector<std::string>& addresses) {
+  const bool alone = std::ranges::all_of(
+      file.hosts, [&](const auto& other) { return other.name == host.name || cluster::is_loopback(other.address); });
+  if (alone || cluster::is_loopback(host.address) || addresses.empty() || !cluster::is_loopback(addresses.front()))
+    return "";
+  return fmt::format(
+      "host \"{}\" would listen on {} alone, where no other machine reaches it: {} resolves to it here, by "
+      "a line of /etc/hosts; give its address in numbers, or take the name out of that line",
+      host.name, addresses.front(), host.address);
 }
 
 std::string address_towards(const std::string& address, std::uint16_t port) {

@@ -1,6 +1,7 @@
 #include "node/launch/port_check.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
@@ -55,6 +56,34 @@ TEST(PortCheck, NamesThePlaceOfAnAddressOfAnotherMachine) {
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_EQ(errors[0].line, 12U);
   EXPECT_NE(errors[0].message.find("that is not an address of this machine"), std::string::npos);
+}
+
+TEST(WhoHasPort, TellsAListenerFromAConnectionThatHasEnded) {
+  const auto socket = [](const std::string& local, const std::string& state) {
+    return "   0: " + local + " 00000000:0000 " + state + " 00000000:00000000 00:00000000 00000000  1000\n";
+  };
+  const std::string heading = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n";
+  const auto listener = socket("0100007F:1CE8", "0A");
+  const auto ended = socket("0100007F:1CE8", "06");
+  EXPECT_THAT(who_has_port(heading + ended + listener, 7400), ::testing::HasSubstr("another process does; end it"));
+  EXPECT_THAT(who_has_port(heading + ended, 7400), ::testing::HasSubstr("for up to a minute; wait"));
+  EXPECT_THAT(who_has_port(heading + ended + socket("0100007F:1CE8", "01"), 7400),
+              ::testing::HasSubstr("at its own end"));
+  EXPECT_THAT(who_has_port(heading + ended, 7401), ::testing::HasSubstr("another process does")) << "nothing tells";
+}
+
+TEST(LoopbackCaution, NamesAHostThatOnlyItsOwnMachineReaches) {
+  auto file = testing::pair_file();
+  for (auto& host : file.hosts)
+    host.address = host.name;
+  const auto& host = file.hosts.front();
+  EXPECT_THAT(loopback_caution(file, host, {"127.0.1.1"}), ::testing::HasSubstr(host.name + " resolves to it here"));
+  EXPECT_EQ(loopback_caution(file, host, {"10.0.0.7", "127.0.1.1"}), "");
+  EXPECT_EQ(loopback_caution(file, host, {}), "") << "another machine resolves it";
+  for (auto& other : file.hosts)
+    other.address = "127.0.0.1";
+  EXPECT_EQ(loopback_caution(file, host, {"127.0.0.1"}), "") << "all are on this machine";
+  EXPECT_THAT(addresses_of("127.0.0.1"), ::testing::ElementsAre("127.0.0.1"));
 }
 
 } // namespace
