@@ -6,6 +6,7 @@
 #include "node/launch/probe.hpp"
 #include "node/reports/text.hpp"
 #include "node/training/loaded_trainer.hpp"
+#include "telemetry/cgroup_limits.hpp"
 #include "telemetry/survey.hpp"
 
 #include <nlohmann/json.hpp>
@@ -92,12 +93,19 @@ finding link() {
                             : ", whose driver does not say how fast it is")};
 }
 
+/// What the machine has, or "0.5 of 2" where this process's control groups leave less to it.
+finding share_of(const std::string& subject, double whole, double limit, int digits, const std::string& unit) {
+  const bool limited = limit > 0 && limit < whole;
+  return {subject, true, (limited ? fixed(limit, 1) + " of " : "") + fixed(whole, digits) + unit};
+}
+
 std::vector<finding> examine() {
-  const double gibibytes =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE)) / (1U << 30);
-  std::vector<finding> found = {{"cores", true, std::to_string(std::thread::hardware_concurrency())},
-                                {"memory", true, fixed(gibibytes, 1) + " GiB"},
-                                link()};
+  constexpr double gibibyte = 1U << 30;
+  const auto limits = telemetry::read_limits(telemetry::find_own_cgroups());
+  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  std::vector<finding> found = {
+      share_of("cores", std::thread::hardware_concurrency(), limits.cores, 0, ""),
+      share_of("memory", memory / gibibyte, static_cast<double>(limits.memory_bytes) / gibibyte, 1, " GiB"), link()};
   for (const auto& source : telemetry::advise(telemetry::survey_machine()))
     found.push_back({.subject = source.signal + " telemetry",
                      .good = source.level != messages::signal_source::none,

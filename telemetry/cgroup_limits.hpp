@@ -1,0 +1,18 @@
+#pragma once
+
+#include "telemetry/cgroup.hpp"
+
+#include <cstdint>
+
+namespace dynamix::telemetry {
+
+/// What the control groups of a process leave to it; 0: no limit.
+struct cgroup_limits {
+  double cores = 0;
+  std::uint64_t memory_bytes = 0;
+};
+
+/// The lowest of the groups and all above them, of either version.
+cgroup_limits read_limits(const cgroup_places& places);
+
+} // namespace dynamix::telemetry
