@@ -22,7 +22,8 @@ bool is_address(const std::string& text) {
     return !IN6_IS_ADDR_UNSPECIFIED(&v6);
   if (is_ipv4(text))
     return text != "0.0.0.0"; // a wildcard names no host
-  // RFC 1123 with the '_' that many name servers take, and a last label that is not a number, so that a mistyped IPv4 address is none.
+  // RFC 1123 with the '_' that many name servers take, and a last label that is not a number, so that a mistyped IPv4
+  // address is none.
   if (text.empty() || text.size() > 253)
     return false;
   std::size_t begin = 0;
