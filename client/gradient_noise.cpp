@@ -4,6 +4,11 @@
 #include <cmath>
 
 namespace dynamix::client {
+namespace {
+
+constexpr double share_max = 0.99; ///< of a step: phi is bounded near 100 critical B
+
+} // namespace
 
 noise_sample estimate_noise(const gradient_observation& observation) {
   if (observation.active_workers < 2 || observation.global_batch == 0)
@@ -24,6 +29,7 @@ noise_sample gradient_noise::observe(const gradient_observation& observation) {
   if (!sample.valid)
     return sample;
   ++state_.steps;
+  add_share(sample, observation);
   state_.trace.add(sample.trace, options_.decay);
   state_.gradient_square.add(sample.gradient_square, options_.decay);
   state_.global_square.add(observation.global_square, options_.decay);
@@ -36,6 +42,21 @@ noise_sample gradient_noise::observe(const gradient_observation& observation) {
   return sample;
 }
 
+void gradient_noise::add_share(const noise_sample& sample, const gradient_observation& observation) {
+  const auto batch = static_cast<double>(observation.global_batch);
+  auto& share = state_.share;
+  if (state_.batch > 0 && state_.batch != batch) {
+    const double noise = share.value() * state_.batch;
+    const double rest = (1 - share.value()) * batch;
+    share.sum = share.weight * (noise / (noise + rest));
+  }
+  state_.batch = batch;
+  if (!(observation.global_square > 0))
+    return; // no gradient has no share of noise
+  const double steps = std::clamp(static_cast<double>(state_.steps) / 2, options_.horizon_least, options_.horizon_most);
+  share.add(std::clamp(sample.trace / (batch * observation.global_square), 0.0, share_max), 1 - 1 / steps);
+}
+
 noise_estimate gradient_noise::estimate() const {
   noise_estimate estimate;
   const double floor = options_.floor * state_.global_square.value();
@@ -44,7 +65,8 @@ noise_estimate gradient_noise::estimate() const {
   if (!(estimate.gradient_square > 0))
     return estimate;
   estimate.valid = state_.steps >= options_.warm_up_steps;
-  estimate.noise_scale = estimate.trace / estimate.gradient_square;
+  const double share = std::min(state_.share.value(), share_max); // a state may come from a file
+  estimate.noise_scale = options_.critical * state_.batch * share / (1 - share);
   if (own_steps_ == 0)
     return estimate;
   const double own_trace = own_weighted_square_.value() - own_batch_mean_.value() * estimate.gradient_square;
@@ -56,6 +78,8 @@ noise_estimate gradient_noise::estimate() const {
 
 void gradient_noise::restore(const noise_state& state) {
   state_ = state;
+  if (state_.batch == 0)
+    state_.steps = 0; // saved before the share was averaged
   own_weighted_square_ = {};
   own_batch_mean_ = {};
   own_steps_ = 0;

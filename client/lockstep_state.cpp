@@ -14,7 +14,8 @@ namespace dynamix::client {
 
 namespace {
 
-constexpr std::uint64_t state_mark = 0x31584d414e5944; // "DYNAMX1"
+constexpr std::uint64_t state_mark = 0x32584d414e5944;           // "DYNAMX2"
+constexpr std::uint64_t shareless_state_mark = 0x31584d414e5944; // "DYNAMX1", before the share of noise was averaged
 constexpr std::size_t planned_max = 1U << 16;
 
 std::uint64_t checksum(std::span<const std::uint64_t> words) {
@@ -46,7 +47,7 @@ struct state_words {
 
 /// The numbers of a state in the order in which they are written and read.
 template <class State, class Number>
-void visit_numbers(State& state, Number&& number) {
+void visit_numbers(State& state, Number&& number, bool has_share = true) {
   number(state.samples_of_epoch);
   number(state.seed);
   number(state.shuffled);
@@ -60,6 +61,11 @@ void visit_numbers(State& state, Number&& number) {
                         &state.rule.gradient_square}) {
     number(average->sum);
     number(average->weight);
+  }
+  if (has_share) {
+    number(state.noise.share.sum);
+    number(state.noise.share.weight);
+    number(state.noise.batch);
   }
   number(state.rule.progress);
   number(state.rate.learning_rate);
@@ -110,12 +116,12 @@ std::string read_plan(word_reader& reader, state_words& state) {
 }
 
 std::string read_state(std::span<const std::uint64_t> words, state_words& state) {
-  if (words.size() < 2 || words.front() != state_mark)
+  if (words.size() < 2 || (words.front() != state_mark && words.front() != shareless_state_mark))
     return "it is no state of this version of dynamix";
   if (checksum(words.first(words.size() - 1)) != words.back())
     return "it is damaged: its checksum is another";
   word_reader reader{words.subspan(1, words.size() - 2)};
-  visit_numbers(state, reader);
+  visit_numbers(state, reader, words.front() == state_mark);
   if (auto problem = read_plan(reader, state); !problem.empty())
     return problem;
   if (reader.short_of_words || reader.at != reader.words.size())
@@ -125,7 +131,9 @@ std::string read_state(std::span<const std::uint64_t> words, state_words& state)
     if constexpr (std::is_same_v<Number, double>)
       finite = finite && std::isfinite(number);
   });
-  if (!finite || state.base_batch == 0 || state.step > messages::max_counter || state.rule.progress < 0)
+  const auto& share = state.noise.share;
+  const bool is_share = state.noise.batch >= 0 && share.sum >= 0 && share.sum <= share.weight && share.weight <= 1;
+  if (!finite || !is_share || state.base_batch == 0 || state.step > messages::max_counter || state.rule.progress < 0)
     return "it holds numbers that make no sense";
   return {};
 }

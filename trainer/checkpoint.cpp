@@ -63,6 +63,9 @@ void visit_later_numbers(Archive& archive, Checkpoint& state) {
   archive.optional_field("stale_evaluations", state.stale_evaluations);
   archive.optional_field("learning_rate.last", state.rate.learning_rate);
   archive.optional_field("learning_rate.gain", state.rate.gain);
+  archive.optional_field("noise.share.sum", state.noise.share.sum);
+  archive.optional_field("noise.share.weight", state.noise.share.weight);
+  archive.optional_field("noise.batch", state.noise.batch);
 }
 
 struct number_writer {
@@ -124,8 +127,10 @@ std::string check_numbers(const checkpoint& state) {
     return "it was evaluated or written behind its last sample";
   if (!is_weight(state.learning_rate.trace.weight) || !is_weight(state.learning_rate.gradient_square.weight) ||
       !is_weight(state.noise.trace.weight) || !is_weight(state.noise.gradient_square.weight) ||
-      !is_weight(state.noise.global_square.weight))
+      !is_weight(state.noise.global_square.weight) || !is_weight(state.noise.share.weight))
     return "the weight of one of its averages is outside 0 to 1";
+  if (!(state.noise.share.sum >= 0) || state.noise.share.sum > state.noise.share.weight || !(state.noise.batch >= 0))
+    return "its share of noise is outside 0 to 1";
   return {};
 }
 

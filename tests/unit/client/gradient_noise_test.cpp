@@ -105,7 +105,7 @@ TEST(GradientNoise, LearnsNothingFromOneWorkerOrFromNumbersThatAreNotFinite) {
 
 TEST(GradientNoise, AveragesToTheTrueNoiseScaleAndRelativeVariance) {
   synthetic_gradients gradients(200, 0.5, 2.0);
-  gradient_noise noise({.decay = 0.999});
+  gradient_noise noise({.decay = 0.999, .critical = 1});
   const std::vector<std::uint32_t> first{32, 64, 96};
   const std::vector<std::uint32_t> second{128, 64, 32};
   for (int step = 0; step < 6000; ++step)
@@ -113,14 +113,14 @@ TEST(GradientNoise, AveragesToTheTrueNoiseScaleAndRelativeVariance) {
   const auto estimate = noise.estimate();
   ASSERT_TRUE(estimate.valid && estimate.own_valid);
   const double expected = gradients.trace() / gradients.gradient_square();
-  EXPECT_NEAR(estimate.noise_scale, expected, 0.02 * expected);
+  EXPECT_NEAR(estimate.noise_scale, expected, 0.15 * expected);
   // For the batch of the last step, although the worker's batch kept changing: sigma^2 = tr / (b |G|^2).
   EXPECT_NEAR(estimate.sigma2_norm, expected / 128, 0.05 * expected / 128);
   EXPECT_DOUBLE_EQ(estimate.sigma_norm, std::sqrt(estimate.sigma2_norm));
 }
 
 TEST(GradientNoise, ReducesToThePlainDefinitionAtAConstantBatch) {
-  gradient_noise noise({.decay = 0.5, .warm_up_steps = 1});
+  gradient_noise noise({.decay = 0.5, .warm_up_steps = 1, .critical = 1});
   noise.observe({.active_workers = 2,
                  .weighted_square_sum = 90,
                  .global_square = 4,
@@ -133,11 +133,69 @@ TEST(GradientNoise, ReducesToThePlainDefinitionAtAConstantBatch) {
   EXPECT_NEAR(estimate.sigma2_norm, 2.5 / 3.5, 1e-12);
 }
 
+/// Averages of tr and |G|^2 took LeNet from 54 to 5 by such a step.
+TEST(GradientNoise, IsHardlyMovedByOneGradientTenTimesAsLong) {
+  synthetic_gradients gradients(1000, 0.1, 1.0);
+  const std::vector<std::uint32_t> batches{64, 64};
+  for (const double noise_too : {1.0, 100.0}) { // the long gradient may be noise or not
+    gradient_noise noise;
+    for (int step = 0; step < 100; ++step)
+      noise.observe(gradients.draw(batches));
+    const double before = noise.estimate().noise_scale;
+    auto spike = gradients.draw(batches);
+    const double trace = spike.weighted_square_sum - 128 * spike.global_square;
+    spike.global_square *= 100;
+    spike.weighted_square_sum = 128 * spike.global_square + noise_too * trace;
+    noise.observe(spike);
+    EXPECT_NEAR(noise.estimate().noise_scale, before, 0.1 * before) << noise_too;
+  }
+}
+
+TEST(GradientNoise, ComesToTheSameFromGlobalBatchesOf32To1024AndTwoToEightWorkersOrHalves) {
+  constexpr double phi = 150;
+  for (const std::uint32_t batch : {32U, 128U, 512U, 1024U})
+    for (const std::uint32_t workers : {2U, 3U, 8U}) { // a worker without peers shows two halves
+      synthetic_gradients gradients(2000, 0.1, 0.01 * phi);
+      gradient_noise noise({.critical = 1});
+      moments seen;
+      for (int step = 0; step < 400; ++step) {
+        std::vector<std::uint32_t> batches(workers, batch / workers);
+        batches.front() += batch % workers;
+        noise.observe(gradients.draw(batches));
+        if (step >= 100)
+          seen.add(noise.estimate().noise_scale);
+      }
+      EXPECT_NEAR(seen.mean(), phi, 0.15 * phi) << batch << " over " << workers;
+    }
+}
+
+TEST(GradientNoise, StaysWhenTheGlobalBatchChanges) {
+  synthetic_gradients gradients(2000, 0.1, 1.0);
+  gradient_noise noise;
+  for (int step = 0; step < 200; ++step)
+    noise.observe(gradients.draw({16, 16}));
+  const double before = noise.estimate().noise_scale;
+  noise.observe(gradients.draw({256, 256}));
+  EXPECT_NEAR(noise.estimate().noise_scale, before, 0.1 * before);
+}
+
+TEST(GradientNoise, WarmsUpAnewFromAStateOfBeforeTheShare) {
+  synthetic_gradients gradients(10, 1, 1);
+  gradient_noise noise;
+  for (int step = 0; step < 20; ++step)
+    noise.observe(gradients.draw({8, 8}));
+  auto state = noise.state();
+  state.share = {};
+  state.batch = 0;
+  noise.restore(state);
+  EXPECT_FALSE(noise.estimate().valid);
+}
+
 TEST(GradientNoise, BoundsTheNoiseScaleWhenTheGradientVanishes) {
-  gradient_noise noise({.warm_up_steps = 1, .floor = 0.01});
+  gradient_noise noise({.warm_up_steps = 1, .critical = 1});
   // tr = (300 - 100)/1 = 200, |G|^2 = 1 - 2 = -1: all noise.
   noise.observe({.active_workers = 2, .weighted_square_sum = 300, .global_square = 1, .global_batch = 100});
-  EXPECT_DOUBLE_EQ(noise.estimate().noise_scale, 200 / 0.01);
+  EXPECT_NEAR(noise.estimate().noise_scale, 99 * 100, 1e-6);
   gradient_noise still({.warm_up_steps = 1});
   still.observe({.active_workers = 2, .weighted_square_sum = 0, .global_square = 0, .global_batch = 100});
   EXPECT_FALSE(still.estimate().valid);

@@ -548,9 +548,9 @@ TEST(Lockstep, MeasuresTheNoiseOfASampleWhateverTheWeightsCount) {
     EXPECT_TRUE(steps[0]->noise().valid);
     scales[unit > 1 ? 1 : 0] = steps[0]->noise().noise_scale;
   }
-  // tr = 8*3 + 8*3 - 16*2 = 16, |G|^2 = 2 - 16/16 = 1.
-  EXPECT_DOUBLE_EQ(scales[0], 16);
-  EXPECT_DOUBLE_EQ(scales[1], 16);
+  // tr = 8*3 + 8*3 - 16*2 = 16, |G|^2 = 2 - 16/16 = 1, and the critical batch is twice tr/|G|^2.
+  EXPECT_NEAR(scales[0], 32, 1e-9);
+  EXPECT_NEAR(scales[1], 32, 1e-9);
 }
 
 TEST(Lockstep, MeasuresTheNoiseOfWhatWasDeliveredWhenTheRowWasWritten) {
@@ -579,7 +579,7 @@ TEST(Lockstep, MeasuresTheNoiseOfWhatWasDeliveredWhenTheRowWasWritten) {
     }
   }
   EXPECT_TRUE(steps[0]->noise().valid);
-  EXPECT_DOUBLE_EQ(steps[0]->noise().noise_scale, 16);
+  EXPECT_NEAR(steps[0]->noise().noise_scale, 32, 1e-9);
   EXPECT_EQ(steps[0]->noise_averages().state().steps, 8U);
 }
 
