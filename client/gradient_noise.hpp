@@ -75,9 +75,9 @@ struct noise_options {
 
 /// The noise scale phi from the share of noise in each step's gradient, s = tr/(B |g|^2). Of tr = tr(Sigma) and B an
 /// expected share of S = tr/(tr + B |G|^2) comes to phi = critical B S/(1 - S). A step's share is bounded, so one
-/// gradient a hundred times as large as the others is one step of many. Averages of tr and |G|^2 it rules for as long as
-/// they last, as do quotients of single steps. When B changes the average is restated so that phi stays. The first steps
-/// change phi most, and their average is shorter.
+/// gradient a hundred times as large as the others is one step of many. Averages of tr and |G|^2 it rules for as long
+/// as they last, as do quotients of single steps. When B changes the average is restated so that phi stays. The first
+/// steps change phi most, and their average is shorter.
 class gradient_noise {
 public:
   explicit gradient_noise(noise_options options = {});

@@ -98,10 +98,10 @@ enum class dataset_kind : std::uint8_t {
 enum class vocabulary_kind : std::uint8_t { bytes, words, byte_pairs };
 enum class optimizer_kind : std::uint8_t { sgd, adam, adamw };
 enum class learning_rate_rule : std::uint8_t { constant, linear, square_root, adascale };
-/// Whether batch sizes may come to less than the initial global batch: under adascale only, the one rule whose learning
-/// rate is right there.
+/// Whether batch sizes may come to less than the initial global batch: under the rules whose learning rate is right
+/// there, adascale, or near enough, square_root.
 constexpr bool goes_below_initial(learning_rate_rule rule) {
-  return rule == learning_rate_rule::adascale;
+  return rule == learning_rate_rule::adascale || rule == learning_rate_rule::square_root;
 }
 /// Group norm depends on no other sample, so unequal batches cannot skew it; batch norm is not offered.
 enum class normalization_kind : std::uint8_t { none, group };
@@ -371,6 +371,10 @@ struct cluster_file {
   /// Whether workers share the global batch by their paces at every step, between two decisions: arbitrator.balance,
   /// and where it is automatic under the policies that choose a global batch. Never where decisions are only shown.
   bool balances() const;
+  /// Batch size of a worker's first steps: a quarter of the initial one, within the limits, where the policy goes by
+  /// the noise scale and the learning rate is right below it. Early on steps count, not samples (Merrill et al., arXiv
+  /// 2505.23971), and the policy has them grow as soon as the noise scale speaks for it, or is not to be had.
+  std::uint32_t first_batch() const;
   /// reward.kind, with `automatic` resolved.
   reward_kind reward_in_force() const;
   /// Whether the file or the command line has a value for a field.

@@ -7,8 +7,6 @@
 namespace dynamix::policy {
 namespace {
 
-constexpr double worthwhile_gain = 1.02; ///< of goodput
-
 class goodput_controller final : public joint_controller {
 public:
   std::string name() const override { return "goodput"; }
@@ -39,15 +37,13 @@ std::vector<choice> goodput_controller::choose_all(const observation& observed) 
     return keep_assigned(observed, "no worker measured yet");
   const auto now = measured.judge(observed.assigned);
   // Without phi there is no telling whether a larger global batch is worth it.
-  const auto best =
-      measured.noise_scale() < 0 ? measured.split(std::max(now.total, measured.least_planned())) : measured.best();
+  const auto best = measured.worthwhile(
+      measured.noise_scale() < 0 ? measured.split(std::max(now.total, measured.least_planned())) : measured.best(),
+      observed.assigned);
+  if (best.batches == observed.assigned)
+    return keep_assigned(observed,
+                         "no split or global batch gives more goodput than 2 % and what predictions are off by");
   const auto gain = best.goodput / now.goodput;
-  if (gain < worthwhile_gain && now.total >= measured.least_planned()) {
-    char text[96];
-    std::snprintf(text, sizeof text, "no split or global batch gives more than %.0f %% more goodput",
-                  100 * (worthwhile_gain - 1));
-    return keep_assigned(observed, text);
-  }
   std::vector<std::string> reasons;
   for (std::size_t i = 0; i < measured.size(); ++i)
     reasons.push_back(explain(measured, i, best, gain));

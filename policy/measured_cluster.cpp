@@ -6,21 +6,28 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <numeric>
 
 namespace dynamix::policy {
 namespace {
 
 constexpr double exchange_weight = 0.5;   ///< of the newest window
-constexpr double phi_weight = 0.1;        ///< of the newest window
+constexpr double phi_weight = 0.1;        ///< of the newest window, in what a trend is told from
 constexpr double jitter_weight = 0.1;     ///< of the newest window
 constexpr double straggling_weight = 0.2; ///< of the newest window
 constexpr double straggling_max = 4;      ///< of the logarithm
 constexpr double beyond_floor = 1.1;      ///< times the floor: what is longer is not explained by it
 constexpr double change_of_speed = 0.32;  ///< log2: beyond this a surprise is no jitter (policy/step_time_table.hpp)
 constexpr double cautious_factor = 1.1;   ///< of belief::cautious
-constexpr double growth_max = 2;          ///< over the largest global batch that has run (Pollux)
+constexpr std::uint64_t growth_max = 2;   ///< over the largest global batch that has run (Pollux)
 constexpr double candidate_ratio = 1.045; ///< between step times that `best` looks at: 2^(1/16)
+constexpr double noise_doubt = 1.5;       ///< times, either way, that the critical batch may be from the noise scale
+constexpr double worthwhile_gain = 0.02;  ///< of goodput
+constexpr double certainty = 2.0;         ///< standard errors that a gain has to exceed
+constexpr double least_variable = 0.4;    ///< share of a step that grows with the batch, for shares to differ by
+constexpr double same_time = 0.002;       ///< of a step: splits that differ by less take as long
+constexpr double largest_trend = 1e6;     ///< of the noise scale
 constexpr std::uint32_t windows_remembered = 256; ///< what ran before the last so many windows bounds no plan
 constexpr double largest_noise_scale = 1e12;      ///< samples
 constexpr int candidates_max = 400;               ///< a factor of 2^25
@@ -72,9 +79,12 @@ bool measured_cluster::take(const messages::window_report& report) {
     const auto seconds = computing_seconds(report);
     const bool expected = !worker.computing.curve().empty();
     worker.surprise = expected ? log2_ratio(seconds, worker.computing.curve().seconds(report.batch)) : 0;
-    if (expected && std::abs(worker.surprise) < change_of_speed)
-      worker.jitter =
-          std::sqrt(mean_of(worker.jitter * worker.jitter, worker.surprise * worker.surprise, jitter_weight));
+    if (expected && std::abs(worker.surprise) < change_of_speed) {
+      const auto square = worker.surprise * worker.surprise;
+      worker.jitter = std::sqrt(mean_of(worker.jitter * worker.jitter, square, jitter_weight));
+      const auto weight = std::max(jitter_weight, 1 / ++worker.predictions);
+      worker.error = std::sqrt(mean_of(worker.error * worker.error, square, weight));
+    }
     worker.computing.measure(report.batch, seconds, report.balance.pace_change);
     worker.correction = log2_ratio(seconds, worker.computing.curve().seconds(report.batch));
   } else {
@@ -83,7 +93,8 @@ bool measured_cluster::take(const messages::window_report& report) {
   now_.push_back({.curve = worker.computing.curve(),
                   .surprise = worker.surprise,
                   .correction = worker.correction,
-                  .jitter = worker.jitter});
+                  .jitter = worker.jitter,
+                  .error = worker.error});
   return fresh;
 }
 
@@ -139,8 +150,8 @@ void measured_cluster::measure(const messages::shard_report& shard, std::vector<
   if (std::isfinite(least_wait))
     exchange_seconds_ = mean_of(exchange_seconds_, least_wait, exchange_weight);
   if (phis > 0) {
-    newest_noise_scale_ = phi / phis;
-    noise_scale_ = mean_of(noise_scale_, newest_noise_scale_, phi_weight);
+    noise_scale_ = phi / phis;
+    mean_noise_scale_ = mean_of(mean_noise_scale_, noise_scale_, phi_weight);
   }
   measure_straggling(shard);
   progress_ = measure_progress(shard);
@@ -178,8 +189,19 @@ std::uint64_t measured_cluster::highest_total() const {
   return static_cast<std::uint64_t>(sum(highest_));
 }
 
+double measured_cluster::noise_trend() const {
+  return noise_scale_ > 0 && mean_noise_scale_ > 0 ? bounded(noise_scale_ / mean_noise_scale_, 0, largest_trend) : 1;
+}
+
+std::uint64_t measured_cluster::largest_planned() const {
+  const auto run = std::max(largest_run_.newest, largest_run_.before);
+  return growth_max * (run == 0 ? initial_total() : run);
+}
+
 std::uint64_t measured_cluster::least_planned() const {
-  return noise_scale_ >= 0 && cluster::goes_below_initial(rule_) ? lowest_total() : initial_total();
+  if (!cluster::goes_below_initial(rule_))
+    return initial_total();
+  return noise_scale_ >= 0 ? lowest_total() : std::min(initial_total(), largest_planned());
 }
 
 double measured_cluster::factor(std::size_t worker, belief how) const {
@@ -247,7 +269,11 @@ batch_plan measured_cluster::within(double seconds, std::span<const belief> how)
 }
 
 double measured_cluster::efficiency(double total) const {
-  return noise_scale_ < 0 ? 1 : (noise_scale_ + static_cast<double>(initial_total())) / (noise_scale_ + total);
+  if (noise_scale_ < 0)
+    return 1;
+  const auto initial = static_cast<double>(initial_total());
+  const double critical = total < initial ? noise_scale_ * noise_doubt : noise_scale_ / noise_doubt;
+  return (critical + initial) / (critical + total);
 }
 
 batch_plan measured_cluster::judge(std::vector<std::uint32_t> batches, std::span<const belief> how) const {
@@ -274,7 +300,74 @@ batch_plan measured_cluster::judge(std::vector<std::uint32_t> batches, std::span
 batch_plan measured_cluster::split(std::uint64_t total, std::span<const belief> how) const {
   const auto all = pace_of(how);
   auto within = [&](double seconds, std::vector<std::uint32_t>& batches) { batches_within(seconds, all, batches); };
-  return judge(water_fill(total, capacities(within), limits_.lowest, highest_), how);
+  return judge(spread_evenly(water_fill(total, capacities(within), limits_.lowest, highest_), all), how);
+}
+
+/// Where a step's cost is fixed any split takes as long, and chance would pick one.
+std::vector<std::uint32_t> measured_cluster::spread_evenly(std::vector<std::uint32_t> batches, const pace& all) const {
+  double seconds =
+      0; // not those of a host that is slow at the least batch size: to fill the others up to it has a cost
+  for (std::size_t i = 0; i < now_.size(); ++i)
+    if (measured(i) && batches[i] > limits_.lowest)
+      seconds = std::max(seconds, all.factors[i] * now_[i].curve.seconds(batches[i]));
+  std::vector<std::uint32_t> fitting(now_.size());
+  batches_within(seconds * (1 + same_time), all, fitting);
+  for (std::size_t i = 0; i < now_.size(); ++i)
+    fitting[i] = std::max(fitting[i], batches[i]);
+  const std::vector<double> even(now_.size(), 1);
+  const auto total = std::accumulate(batches.begin(), batches.end(), std::uint64_t{0});
+  return bring_together(split_in_proportion(total, even, limits_.lowest, fitting), all);
+}
+
+/// A step time that chance has made flat would have one host take all for a little speed.
+std::vector<std::uint32_t> measured_cluster::bring_together(std::vector<std::uint32_t> batches, const pace& all) const {
+  if (!all.all_measured)
+    return batches;
+  const auto total = std::accumulate(batches.begin(), batches.end(), std::uint64_t{0});
+  const auto even = static_cast<double>(total) / static_cast<double>(now_.size());
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < now_.size(); ++i)
+    seconds.push_back(all.factors[i] * now_[i].curve.seconds(even));
+  const auto [fastest, slowest] = std::ranges::minmax(seconds);
+  std::vector<double> together;
+  for (std::size_t i = 0; i < now_.size(); ++i)
+    together.push_back(bounded(batches[i], std::floor(even * std::pow(fastest / seconds[i], 1 / least_variable)),
+                               std::ceil(even * std::pow(slowest / seconds[i], 1 / least_variable))));
+  return std::ranges::equal(together, batches) ? batches
+                                               : split_in_proportion(total, together, limits_.lowest, highest_);
+}
+
+/// What a change has to gain, times: more than the standard error of predicted step times.
+double measured_cluster::least_gain(const batch_plan& plan) const {
+  double squares = 0;
+  double workers = 0;
+  for (std::size_t i = 0; i < now_.size(); ++i)
+    if (measured(i)) {
+      squares += now_[i].error * now_[i].error;
+      ++workers;
+    }
+  const double computing = plan.slowest_seconds / (plan.slowest_seconds + exchange_seconds());
+  const double error = workers > 0 ? certainty * computing * std::numbers::ln2 * std::sqrt(squares / workers) : 0;
+  return 1 + std::max(worthwhile_gain, error);
+}
+
+batch_plan measured_cluster::keep_shares(batch_plan plan, const std::vector<std::uint32_t>& assigned,
+                                         std::span<const belief> how) const {
+  const std::vector<double> even(now_.size(), 1);
+  for (const auto& shares : {even, std::vector<double>(assigned.begin(), assigned.end())}) {
+    auto kept = judge(split_in_proportion(plan.total, shares, limits_.lowest, highest_), how);
+    if (plan.goodput < least_gain(plan) * kept.goodput)
+      return kept;
+  }
+  return plan;
+}
+
+batch_plan measured_cluster::worthwhile(batch_plan plan, const std::vector<std::uint32_t>& assigned,
+                                        std::span<const belief> how) const {
+  plan = keep_shares(std::move(plan), assigned, how);
+  auto now = judge(assigned, how);
+  const bool grows_back = now.total < std::min(plan.total, initial_total());
+  return grows_back || plan.goodput >= least_gain(plan) * now.goodput ? plan : now;
 }
 
 /// Goodput is looked at along the time T that workers get rather than the global batch: for each T one pass over them
@@ -305,15 +398,18 @@ batch_plan measured_cluster::best(double from, double to, std::span<const belief
     if (capacity >= to)
       break;
   }
+  // Of candidates this far apart the initial global batch may have been between two.
+  const auto initial = static_cast<double>(initial_total());
+  if (std::abs(std::log(best_total / initial)) < std::log(candidate_ratio))
+    best_total = std::clamp(initial, from, to);
   if (best_total == static_cast<double>(chosen.total))
     return chosen;
   return split(static_cast<std::uint64_t>(best_total), how);
 }
 
 batch_plan measured_cluster::best(std::span<const belief> how) const {
-  const auto initial = static_cast<double>(initial_total());
-  const auto run = std::max(static_cast<double>(std::max(largest_run_.newest, largest_run_.before)), initial);
-  return best(static_cast<double>(least_planned()), growth_max * run, how);
+  const auto least = least_planned();
+  return best(static_cast<double>(least), static_cast<double>(std::max(largest_planned(), least)), how);
 }
 
 const batch_plan& measured_cluster::best() const {

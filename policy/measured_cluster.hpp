@@ -70,10 +70,11 @@ public:
   /// Part of a step that no worker computes in: the shortest time that a worker of a window was blocked, for the
   /// slowest waits for nobody; its moving mean. 0 while not measured.
   double exchange_seconds() const { return std::max(0.0, exchange_seconds_); }
-  /// Moving average of the noise scale in samples; negative while not measured.
+  /// The newest window's noise scale in samples, which the workers have averaged over steps; negative while not
+  /// measured.
   double noise_scale() const { return noise_scale_; }
-  /// The newest window's noise scale; negative while not measured.
-  double newest_noise_scale() const { return newest_noise_scale_; }
+  /// The noise scale over its moving average, by which it changes; 1 while not measured.
+  double noise_trend() const;
   /// The global batch that a script's training began with, which no cluster file knows; 0: none has told.
   std::uint64_t told_base() const { return told_base_; }
   /// B0, the initial global batch.
@@ -82,29 +83,45 @@ public:
   }
   std::uint64_t lowest_total() const { return std::uint64_t{limits_.lowest} * size(); }
   std::uint64_t highest_total() const;
-  /// The smallest global batch that a plan may have: the initial one while there is no noise scale to tell what another
-  /// is worth, or where the learning rate would not be right below it.
+  /// The smallest global batch that a plan may have. The initial one where the learning rate would not be right below
+  /// it. Elsewhere that, or twice what has run where training began with less, while there is no noise scale to tell
+  /// what another is worth.
   std::uint64_t least_planned() const;
+  /// The largest that it may have where that is not less: twice the largest that this generation has run of late
+  /// (Pollux's limit).
+  std::uint64_t largest_planned() const;
   std::uint32_t lowest() const { return limits_.lowest; }
   std::uint32_t highest(std::size_t worker) const { return highest_[worker]; }
 
-  /// (phi + B0)/(phi + B), 1 without phi (Pollux, arXiv 2008.12260, formula 7, for the moving average of phi).
+  /// What a sample is worth beside one of the initial global batch, at least: (p + B0)/(p + B), 1 without phi (Pollux,
+  /// arXiv 2008.12260, formula 7). The critical batch p is near the noise scale phi, at times half or twice that, so it
+  /// counts as larger below B0 and as smaller above: B0 stands unless another batch gains more than phi may be wrong
+  /// by.
   double efficiency(double total) const;
   /// What these batch sizes promise. `how`: one belief a worker; empty: average.
   batch_plan judge(std::vector<std::uint32_t> batches, std::span<const belief> how = {}) const;
-  /// The split of `total` (brought inside the limits) with the shortest step, by water-filling.
+  /// The split of `total` (brought inside the limits) with the shortest step, by water-filling; of those that take as
+  /// long the most even one.
   batch_plan split(std::uint64_t total, std::span<const belief> how = {}) const;
   /// What all workers compute within so many seconds, each as much as it can.
   batch_plan within(double seconds, std::span<const belief> how = {}) const;
   /// The split with the highest goodput among global batches in [from, to]. Without phi: that of `from`.
   batch_plan best(double from, double to, std::span<const belief> how = {}) const;
-  /// `best` from `least_planned` on, and at most twice the largest global batch that this generation has run of late
-  /// (Pollux's limit).
+  /// `best` from `least_planned` to `largest_planned`.
   batch_plan best(std::span<const belief> how) const;
   /// The same under average beliefs: found once a window, for the policy and the guard both ask.
   const batch_plan& best() const;
   /// The same where it has been asked for in this window; null where nobody needed it.
   const batch_plan* best_if_found() const { return best_ ? &*best_ : nullptr; }
+
+  /// The global batch of `plan` in equal shares, or else in those that are `assigned`, unless the predicted gain of the
+  /// plan's exceeds 2 % and what predicted times are off by.
+  batch_plan keep_shares(batch_plan plan, const std::vector<std::uint32_t>& assigned,
+                         std::span<const belief> how = {}) const;
+  /// The same, and all that is assigned unless the gain of the whole exceeds that. Only a global batch below the
+  /// initial one grows for less, so that a small one ends when nothing speaks for it any more.
+  batch_plan worthwhile(batch_plan plan, const std::vector<std::uint32_t>& assigned,
+                        std::span<const belief> how = {}) const;
 
   /// log2(goodput that the newest window had / the best that was to be had, by the newest measurements); 0 while
   /// nothing is measured. Within [-5, 5]. For a window that ran at the best batch sizes it is near 0, whatever the
@@ -112,11 +129,14 @@ public:
   double progress() const { return progress_; }
 
 private:
+  static constexpr double error_at_first = 0.15; ///< log2
   struct memory {
     step_time_table computing;
     double surprise = 0;
     double correction = 0; ///< log2(the newest window's computing time / what the table says now)
     double jitter = 0;
+    double error = error_at_first; ///< of predicted times, a root mean square as `jitter`; less is to be shown
+    double predictions = 1;        ///< that `error` is of
   };
   /// One worker of the window at hand.
   struct worker_now {
@@ -124,6 +144,7 @@ private:
     double surprise = 0;
     double correction = 0;
     double jitter = 0;
+    double error = 0;
   };
   /// Whether it tells of a window that had not been measured yet.
   bool take(const messages::window_report& report);
@@ -148,6 +169,12 @@ private:
   /// What each computes within so many seconds, within its limits, over `batches`.
   void batches_within(double seconds, const pace& all, std::vector<std::uint32_t>& batches) const;
   double measure_progress(const messages::shard_report& shard) const;
+  /// As even as it may be with the same total and no longer a step.
+  std::vector<std::uint32_t> spread_evenly(std::vector<std::uint32_t> batches, const pace& all) const;
+  /// With the same total, no further from equal shares than hosts differ at these, where 40 % of a step grow with the
+  /// batch.
+  std::vector<std::uint32_t> bring_together(std::vector<std::uint32_t> batches, const pace& all) const;
+  double least_gain(const batch_plan& plan) const;
 
   cluster::batch limits_;
   cluster::learning_rate_rule rule_;
@@ -157,7 +184,7 @@ private:
   bool work_moves_ = false;      ///< workers have told of their pace, so they move work
   double straggling_ = 0;        ///< logarithm; moving mean
   double noise_scale_ = -1;
-  double newest_noise_scale_ = -1;
+  double mean_noise_scale_ = -1;
   /// The largest global batch that has run, in the windows that are remembered. What workers have run who have gone, or
   /// the same ones long ago, is no measure of what may be tried next.
   struct largest {

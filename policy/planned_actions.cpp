@@ -1,7 +1,6 @@
 #include "policy/planned_actions.hpp"
 
 #include "policy/actions.hpp"
-#include "policy/bounded.hpp"
 
 #include <cmath>
 #include <fmt/core.h>
@@ -9,7 +8,7 @@
 namespace dynamix::policy {
 namespace {
 
-constexpr double largest_trend = 1e6;      ///< of the noise scale
+constexpr double rounding = 1e-9;
 constexpr double planned_dead_band = 0.04; ///< relative change of a batch size that is not worth it
 
 } // namespace
@@ -35,12 +34,22 @@ planned_target find_planned_target(const measured_cluster& measured, std::span<c
     how.push_back(action.how);
   }
   const auto scale = std::exp(votes / static_cast<double>(actions.size()));
+  auto plan = measured.best(how);
   // A little more, so that rounding does not cost the sample that takes exactly the planned time.
-  const auto seconds = scale * measured.best(how).level_seconds * (1 + 1e-9);
-  auto target = measured.within(seconds, how);
+  const auto whole = plan.level_seconds * (1 + rounding);
+  if (std::abs(scale - 1) > rounding) {
+    const auto part = measured.within(scale * whole, how).total;
+    const auto all = measured.within(whole, how).total;
+    const auto total = static_cast<double>(plan.total) * static_cast<double>(part) / static_cast<double>(all);
+    plan = measured.keep_shares(measured.split(static_cast<std::uint64_t>(std::llround(total)), how), assigned, how);
+  } else {
+    plan = measured.worthwhile(std::move(plan), assigned, how);
+  }
   for (std::size_t i = 0; i < assigned.size(); ++i)
-    if (std::abs(static_cast<double>(target.batches[i]) - assigned[i]) > planned_dead_band * assigned[i])
-      return {.plan = std::move(target), .seconds = seconds};
+    if (std::abs(static_cast<double>(plan.batches[i]) - assigned[i]) > planned_dead_band * assigned[i]) {
+      const auto seconds = plan.slowest_seconds * (1 + rounding);
+      return {.plan = std::move(plan), .seconds = seconds};
+    }
   return {.plan = measured.judge(assigned, how)};
 }
 
@@ -67,9 +76,7 @@ void survey_plan(const measured_cluster& measured, const batch_plan& plan, const
   result.assigned_total = static_cast<double>(now.total);
   result.gain = plan.goodput / now.goodput;
   result.exchange_over_step = exchange / (exchange + plan.slowest_seconds);
-  result.noise_trend = measured.noise_scale() > 0 && measured.newest_noise_scale() > 0
-                           ? bounded(measured.newest_noise_scale() / measured.noise_scale(), 0, largest_trend)
-                           : 1;
+  result.noise_trend = measured.noise_trend();
 }
 
 plan_view view_plan(const measured_cluster& measured, std::size_t worker, const messages::guidance& known,

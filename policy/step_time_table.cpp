@@ -8,6 +8,7 @@ namespace dynamix::policy {
 namespace {
 
 constexpr double same_batch = 0.1;       ///< relative distance within which measurements share a point
+constexpr double young_measurements = 2; ///< of a point, for the pace to take half of its part
 constexpr double retention = 0.9;        ///< of a point's weight at each measurement
 constexpr double pace_weight = 0.5;      ///< of a measurement, in the logarithm
 constexpr double point_weight = 0.2;     ///< of what the pace does not explain
@@ -87,8 +88,9 @@ void step_time_table::measure(double batch, double seconds, double pace_change) 
       join(batch, seconds / told_pace_);
   } else {
     if (!far_off(batch, seconds)) {
-      if (find(batch) != points_.end())
-        change_pace(std::pow(seconds / curve_.seconds(batch), pace_weight));
+      if (const auto found = find(batch); found != points_.end())
+        change_pace(std::pow(seconds / curve_.seconds(batch),
+                             pace_weight * found->measurements / (found->measurements + young_measurements)));
       join(batch, seconds / pace_);
     }
     told_pace_ = pace_;
@@ -147,24 +149,25 @@ void step_time_table::join(double batch, double seconds) {
   for (auto& each : points_)
     each.weight = std::max(lightest_weight, each.weight * retention);
   if (const auto found = find(batch); found != points_.end()) {
-    auto& [mean, weight] = *found;
-    mean.batch += point_weight * (batch - mean.batch);
-    mean.seconds += point_weight * (seconds - mean.seconds);
+    auto& [mean, weight, measurements] = *found;
+    const double share = std::max(point_weight, 1 / ++measurements);
+    mean.batch += share * (batch - mean.batch);
+    mean.seconds += share * (seconds - mean.seconds);
     weight += 1;
     return;
   }
   if (points_.size() == points_max)
     points_.erase(std::ranges::min_element(points_, {}, &point::weight));
   const auto place = std::ranges::lower_bound(points_, batch, {}, [](const point& each) { return each.mean.batch; });
-  points_.insert(place, {.mean = {.batch = batch, .seconds = seconds}, .weight = 1});
+  points_.insert(place, {.mean = {.batch = batch, .seconds = seconds}, .weight = 1, .measurements = 1});
 }
 
 step_time_curve step_time_table::fit() const {
   std::vector<step_time> points;
   std::vector<double> weights;
-  for (const auto& [mean, weight] : points_) {
-    points.push_back(mean);
-    weights.push_back(weight);
+  for (const auto& each : points_) {
+    points.push_back(each.mean);
+    weights.push_back(each.weight);
   }
   points = make_monotone(std::move(points), weights);
   for (auto& each : points)

@@ -47,8 +47,9 @@ private:
 /// anew point by point.
 ///
 /// A measurement within 10 % of a point's batch size moves the pace half of the way, and the point a fifth of what is
-/// left. One elsewhere becomes a point, at the pace as it is. `curve` makes the points monotone, the
-/// older the lighter.
+/// left. Of a point that was measured a few times only the pace takes less and the point more: the first time may have
+/// been chance, for which the pace would change all other points. One elsewhere becomes a point, at the pace as it is.
+/// `curve` makes the points monotone, the older the lighter.
 ///
 /// A measurement between the smallest and the largest batch size measured that lies beyond 25 % of the curve is a
 /// hiccup, and is left out, or a change of speed, if the next is beyond it on the same side, or is elsewhere and speaks
@@ -68,6 +69,7 @@ private:
   struct point {
     step_time mean; ///< seconds at pace 1
     double weight = 0;
+    double measurements = 0;
   };
   /// The point that a measurement joins, or `points_.end()`.
   std::vector<point>::iterator find(double batch);

@@ -124,7 +124,7 @@ struct simulation::state {
   state(scenario what, std::unique_ptr<policy::controller> decider, std::uint64_t seed)
       : world(std::move(what), seed), generation(world.generation()), knowing(dynamic_cast<oracle*>(decider.get())),
         deliberation(world.what().file, std::move(decider)), evaluation_numbers(seed, 0, evaluation_purpose),
-        in_force(world.present().size(), file().batch.initial), over(!world.failure().empty()) {
+        in_force(world.present().size(), file().first_batch()), over(!world.failure().empty()) {
     begin_generation();
     if (knowing != nullptr && !over)
       in_force = best_batches(world.look(), file().batch);

@@ -58,6 +58,7 @@ loop_options options_for(const session_options& options) {
           .batch = file.batch,
           .highest_by_rank = file.highest_by_rank(),
           .base_workers = cluster::base_workers(file),
+          .first_batch = file.first_batch(),
           .window_steps = file.arbitrator.window_steps,
           .balances = dynamix::session::balancing_of(file),
           .seed = file.seed,

@@ -34,7 +34,8 @@ training_state::training_state(loop_options given, torch::nn::Sequential model_o
       wanted_samples(samples_in(options.training.epochs, train.size())), descent(options.training, model->parameters()),
       average(*model, options.training.ema_samples), epoch_samples(train.size()),
       checkpoints(options.checkpoint_directory, options.write_file, options.keep_checkpoints),
-      members(options.first_members()), batches(members.size(), options.batch.initial) {
+      members(options.first_members()),
+      batches(members.size(), options.first_batch == 0 ? options.batch.initial : options.first_batch) {
   std::iota(members.begin(), members.end(), 0U);
   micro_batch = options.training.micro_batch;
 }

@@ -27,6 +27,7 @@ struct loop_options {
   cluster::batch batch;
   std::vector<std::uint32_t> highest_by_rank = {}; ///< of all workers of the cluster file, whoever trains
   std::uint32_t base_workers = 0;                  ///< cluster::base_workers; 0: all of these
+  std::uint32_t first_batch = 0;                   ///< cluster_file::first_batch; 0: batch.initial
   std::uint32_t window_steps = 10;
   messages::balancing balances = messages::balancing::off; ///< session::balancing_of
   std::uint64_t seed = 1;
