@@ -1,0 +1,302 @@
+/// One training on a virtual clock: real samples, gradients, losses and decisions, but a step takes what its declared
+/// hosts would, a fixed time and one a sample, so that nothing depends on how busy the machine is. Prints a JSON object
+/// a line: each evaluation, and each window. benchmarks/time_to_accuracy runs many of them.
+
+#include "client/gradient_noise.hpp"
+#include "client/learning_rate.hpp"
+#include "client/sampler.hpp"
+#include "cluster/decision_steps.hpp"
+#include "policy/deliberation.hpp"
+#include "session/rate_rule.hpp"
+#include "storage/atomic_file.hpp"
+#include "trainer/batch_loader.hpp"
+#include "trainer/evaluation.hpp"
+#include "trainer/loss.hpp"
+#include "trainer/model.hpp"
+#include "trainer/optimizer.hpp"
+#include "trainer/training_step.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <exception>
+#include <fmt/core.h>
+#include <numeric>
+#include <stdexcept>
+
+namespace dynamix::benchmarks {
+namespace {
+
+struct plan {
+  std::string cluster;
+  std::vector<double> samples_per_second; ///< of each worker, once the fixed time is over
+  double fixed_seconds = 0.05;
+  double exchange_seconds = 0.005;
+  bool shares_cores = false; ///< all compute on the same cores: a step takes the sum of their times
+  double evaluate_every_epochs = 0.02;
+  std::uint32_t evaluate_samples = 1000;
+  std::vector<std::uint8_t> parameters;
+};
+
+void require(const std::string& problem) {
+  if (!problem.empty())
+    throw std::runtime_error(problem);
+}
+
+/// What one step's gradients come to.
+struct summed {
+  client::gradient_observation seen;
+  double loss = 0;
+  double correct = 0;
+};
+
+class virtual_training {
+public:
+  virtual_training(cluster::cluster_file given, plan how)
+      : file_(std::move(given)), how_(std::move(how)), workers_(how_.samples_per_second.size()),
+        model_(trainer::build_model(trainer::options_of(file_.training, file_.seed))),
+        parameters_(model_->parameters()), descent_(file_.training, parameters_),
+        deliberation_(file_, policy::make_controller(file_, how_.parameters)),
+        rule_(session::rate_rule_of(file_.training.rule), 1, std::uint64_t{file_.batch.initial} * workers_,
+              trainer::is_adaptive(file_.training.optimizer)),
+        batches_(workers_, file_.first_batch()) {
+    require(load_dataset(file_.training, trainer::dataset_split::train, train_));
+    require(load_dataset(file_.training, trainer::dataset_split::test, test_));
+    const auto channels = measure_channels(train_);
+    train_loader_.emplace(train_, channels);
+    test_loader_.emplace(test_, channels);
+    sampler_.emplace(file_.seed, train_.size());
+    for (const auto& parameter : parameters_)
+      gradients_.push_back(torch::zeros_like(parameter));
+  }
+
+  void run() {
+    const auto wanted = file_.training.epochs * static_cast<double>(train_.size());
+    const auto interval = how_.evaluate_every_epochs * static_cast<double>(train_.size());
+    double next_evaluation = interval;
+    model_->train();
+    while (static_cast<double>(samples_) < wanted) {
+      step();
+      if (static_cast<double>(samples_) >= next_evaluation) {
+        evaluate();
+        next_evaluation += interval;
+      }
+    }
+  }
+
+private:
+  double seconds_of(std::size_t worker, std::uint32_t batch) const {
+    return how_.fixed_seconds + batch / how_.samples_per_second[worker];
+  }
+  summed compute(const client::deal_result& dealt);
+  void step();
+  void evaluate();
+  void close_window();
+
+  cluster::cluster_file file_;
+  plan how_;
+  std::size_t workers_;
+  torch::nn::Sequential model_;
+  std::vector<torch::Tensor> parameters_;
+  std::vector<torch::Tensor> gradients_;
+  trainer::optimizer descent_;
+  trainer::dataset train_;
+  trainer::dataset test_;
+  std::optional<trainer::batch_loader> train_loader_;
+  std::optional<trainer::batch_loader> test_loader_;
+  std::optional<client::sampler> sampler_;
+  policy::deliberation deliberation_;
+  client::gradient_noise noise_;
+  client::learning_rate rule_;
+  std::vector<std::uint32_t> batches_;
+  std::vector<std::uint32_t> decided_; ///< in force `settle_steps` after the window
+  messages::decision_key decided_key_;
+  messages::decision_key key_;
+  std::uint64_t step_ = 0;
+  std::uint64_t samples_ = 0;
+  double seconds_ = 0;
+  // Of the window, since batch sizes changed.
+  std::uint64_t window_first_step_ = 0;
+  std::uint32_t steps_ = 0;
+  std::vector<double> computing_;
+  double iterations_ = 0;
+  double loss_ = 0;
+  double correct_ = 0;
+  std::uint64_t window_samples_ = 0;
+  client::learning_rate_step rate_;
+};
+
+summed virtual_training::compute(const client::deal_result& dealt) {
+  summed result;
+  auto& seen = result.seen;
+  seen.global_batch = dealt.samples;
+  for (auto& sum : gradients_)
+    sum.zero_();
+  for (std::size_t worker = 0; worker < workers_; ++worker) {
+    const auto range = dealt.ranges[worker];
+    if (range.count == 0)
+      continue;
+    const auto batch = train_loader_->load(sampler_->samples_of(range));
+    for (auto& parameter : parameters_)
+      parameter.mutable_grad() = torch::Tensor();
+    const auto answers = model_->forward(batch.inputs);
+    const auto loss = trainer::loss_sum(answers, batch.labels) / static_cast<double>(range.count);
+    loss.backward();
+    torch::NoGradGuard no_gradients;
+    double square = 0;
+    const double share = static_cast<double>(range.count) / static_cast<double>(dealt.samples);
+    for (std::size_t i = 0; i < parameters_.size(); ++i)
+      if (const auto& gradient = parameters_[i].grad(); gradient.defined()) {
+        square += gradient.square().sum().item<double>();
+        gradients_[i].add_(gradient, share);
+      }
+    ++seen.active_workers;
+    seen.weighted_square_sum += static_cast<double>(range.count) * square;
+    if (worker == 0) {
+      seen.own_square = square;
+      seen.own_batch = static_cast<std::uint32_t>(range.count);
+    }
+    result.loss += loss.item<double>() * static_cast<double>(range.count);
+    result.correct += trainer::count_correct(answers, batch.labels);
+  }
+  torch::NoGradGuard no_gradients;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    seen.global_square += gradients_[i].square().sum().item<double>();
+    parameters_[i].mutable_grad() = gradients_[i];
+  }
+  return result;
+}
+
+void virtual_training::step() {
+  if (!decided_.empty() &&
+      step_ % file_.arbitrator.window_steps == cluster::settle_steps(file_.arbitrator.window_steps)) {
+    if (decided_ != batches_) {
+      steps_ = 0;
+      iterations_ = 0;
+      computing_.clear();
+    }
+    batches_ = std::exchange(decided_, {});
+    key_ = decided_key_;
+  }
+  const auto dealt = sampler_->deal(batches_);
+  const auto result = compute(dealt);
+  rate_ = rule_.advance(dealt.samples, noise_.observe(result.seen));
+  trainer::clip_gradients(parameters_, std::sqrt(result.seen.global_square), file_.training.clip_norm);
+  descent_.set_learning_rate(file_.training.learning_rate * rate_.learning_rate);
+  descent_.step();
+
+  computing_.resize(workers_, 0);
+  double slowest = 0;
+  double sum = 0;
+  for (std::size_t worker = 0; worker < workers_; ++worker) {
+    const double own = seconds_of(worker, static_cast<std::uint32_t>(dealt.ranges[worker].count));
+    slowest = std::max(slowest, own);
+    sum += own;
+    computing_[worker] += own;
+  }
+  if (how_.shares_cores)
+    slowest = sum;
+  const double took = slowest + how_.exchange_seconds;
+  seconds_ += took;
+  iterations_ += took;
+  loss_ += result.loss;
+  correct_ += result.correct;
+  window_samples_ += dealt.samples;
+  samples_ += dealt.samples;
+  ++steps_;
+  if (++step_ % file_.arbitrator.window_steps == 0)
+    close_window();
+}
+
+void virtual_training::close_window() {
+  const auto noise = noise_.estimate();
+  messages::shard_report shard{.window = step_ / file_.arbitrator.window_steps, .generation = 1, .reports = {}};
+  shard.expected = static_cast<std::uint32_t>(workers_);
+  const auto total = std::accumulate(batches_.begin(), batches_.end(), std::uint64_t{0});
+  const double factor = how_.shares_cores ? static_cast<double>(workers_) : 1; // each waits for the cores
+  for (std::size_t worker = 0; worker < workers_; ++worker) {
+    messages::window_report report{.host = fmt::format("host-{}", worker),
+                                   .rank = static_cast<std::uint32_t>(worker),
+                                   .generation = 1,
+                                   .window = shard.window,
+                                   .first_step = window_first_step_,
+                                   .batch = batches_[worker],
+                                   .decision = key_,
+                                   .global_batch = total};
+    auto& training = report.training;
+    training.steps = static_cast<std::uint32_t>(step_ - window_first_step_);
+    training.samples = std::uint64_t{training.steps} * batches_[worker];
+    training.accuracy = correct_ / static_cast<double>(window_samples_);
+    training.loss = loss_ / static_cast<double>(window_samples_);
+    training.iteration_seconds = iterations_ / steps_;
+    training.compute_seconds = std::min(factor * computing_[worker] / steps_, training.iteration_seconds);
+    training.exchange_seconds = training.iteration_seconds - training.compute_seconds;
+    training.gradient_valid = noise.valid && noise.own_valid;
+    training.sigma_norm = noise.sigma_norm;
+    training.sigma2_norm = noise.sigma2_norm;
+    training.noise_scale = noise.noise_scale;
+    training.learning_rate = rate_.learning_rate * file_.training.learning_rate;
+    training.gain = rate_.gain;
+    shard.reports.push_back(std::move(report));
+  }
+  auto verdict = deliberation_.consider(shard);
+  decided_ = batches_;
+  for (const auto& decision : verdict.decisions) {
+    decided_[decision.rank] = decision.batch;
+    decided_key_ = decision.key;
+  }
+  fmt::print("{{\"window\": {}, \"step\": {}, \"samples\": {}, \"seconds\": {:.3f}, \"batch\": {}, \"decided\": {}, "
+             "\"planned\": {}, \"noise_scale\": {:.1f}, \"gain\": {:.3f}, \"loss\": {:.4f}, \"guarded\": {}}}\n",
+             shard.window, step_, samples_, seconds_, total,
+             std::accumulate(decided_.begin(), decided_.end(), std::uint64_t{0}),
+             verdict.window.predicted.planned.total, noise.noise_scale, rate_.gain,
+             loss_ / static_cast<double>(window_samples_), verdict.window.workers.front().intervention.empty() ? 0 : 1);
+  window_first_step_ = step_;
+  steps_ = 0;
+  iterations_ = loss_ = correct_ = 0;
+  window_samples_ = 0;
+  computing_.clear();
+}
+
+void virtual_training::evaluate() {
+  const auto size = test_.size();
+  const auto stride = std::max<std::uint64_t>(1, size / how_.evaluate_samples);
+  const auto sums = trainer::evaluate(model_, *test_loader_, {0, (size + stride - 1) / stride},
+                                      trainer::evaluation_batch, {}, stride);
+  fmt::print("{{\"step\": {}, \"samples\": {}, \"seconds\": {:.3f}, \"test_loss\": {:.5f}, \"accuracy\": {:.4f}}}\n",
+             step_, samples_, seconds_, sums.loss / static_cast<double>(sums.count),
+             sums.correct / static_cast<double>(sums.count));
+  std::fflush(stdout);
+}
+
+} // namespace
+} // namespace dynamix::benchmarks
+
+int main(int argc, char** argv) {
+  dynamix::benchmarks::plan how;
+  std::string policy_file;
+  CLI::App app("One training on a virtual clock");
+  app.add_option("--cluster", how.cluster, "cluster file; its hosts are not looked at")->required();
+  app.add_option("--samples-per-second", how.samples_per_second, "of each worker")->required()->delimiter(',');
+  app.add_option("--fixed-seconds", how.fixed_seconds, "of each worker's step");
+  app.add_option("--exchange-seconds", how.exchange_seconds, "of a step");
+  app.add_flag("--shared-cores", how.shares_cores, "all workers compute on the same cores");
+  app.add_option("--evaluate-every-epochs", how.evaluate_every_epochs);
+  app.add_option("--policy-file", policy_file, "parameters of a learned policy");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    auto read = dynamix::cluster::read_cluster_file(how.cluster);
+    dynamix::benchmarks::require(read.errors.empty() ? "" : to_string(read.errors.front()));
+    if (!policy_file.empty()) {
+      std::string contents;
+      dynamix::benchmarks::require(
+          dynamix::storage::read_file(policy_file, dynamix::messages::max_policy_bytes, contents));
+      how.parameters.assign(contents.begin(), contents.end());
+    }
+    dynamix::benchmarks::virtual_training(std::move(read.file), std::move(how)).run();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "time_to_accuracy: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
