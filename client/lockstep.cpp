@@ -205,7 +205,9 @@ void lockstep::computed(double seconds) {
 
 /// Of all members in a step, where nobody decides: the rule says whether fewer are worth as much.
 std::uint64_t lockstep::least_total() const {
-  return options_.rule == messages::rate_rule::adascale ? 0 : base_batch_;
+  return options_.rule == messages::rate_rule::adascale || options_.rule == messages::rate_rule::square_root
+             ? 0
+             : base_batch_;
 }
 
 step_row lockstep::write_row(std::array<messages::decision, 2> held, session::step_request request, double weight,

@@ -165,8 +165,10 @@ double slowest_seconds(paced workers, const batches& of) {
 balanced_step account_of(paced workers, batches shares, balance_reason reason) {
   balanced_step step{.reason = reason, .slowest_seconds = slowest_seconds(workers, shares)};
   for (std::size_t i = 0; i < workers.size(); ++i)
-    if (shares[i] > workers[i].lowest)
+    if (shares[i] > workers[i].lowest && shares[i] < workers[i].highest)
       step.supply += 1 / workers[i].pace.sample_seconds;
+    else if (shares[i] > workers[i].lowest)
+      step.full = true;
     else
       step.held_seconds = std::max(step.held_seconds, seconds_of(workers[i], shares[i]));
   step.batches = std::move(shares);

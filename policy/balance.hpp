@@ -36,7 +36,8 @@ struct balanced_step {
   // By the paces; 0 where somebody is not measured.
   double slowest_seconds = 0; ///< of the worker that computes longest with its batch
   double held_seconds = 0;    ///< the same of those who can take no less
-  double supply = 0;          ///< samples that all who can take less compute in a second
+  double supply = 0;          ///< samples that all who can take more or less compute in a second more
+  bool full = false;          ///< somebody cannot take more, and could take less
 };
 
 /// Shares of `total` samples in the next step. In additions, multiplications, divisions and square roots alone, which

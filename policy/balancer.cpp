@@ -29,13 +29,17 @@ void balancer::follow(const balanced_step& next) {
   next_ = {.total = std::accumulate(next.batches.begin(), next.batches.end(), 0.0),
            .slowest_seconds = next.slowest_seconds,
            .held_seconds = next.held_seconds,
-           .supply = next.supply};
+           .supply = next.supply,
+           .full = next.full};
 }
 
 std::uint64_t balancer::propose(double noise_scale, std::uint64_t least) const {
-  const auto [total, slowest, held, supply] = next_;
-  if (!(slowest > 0) || !(noise_scale > 0) || !(supply > 0))
+  const auto [total, slowest, held, supply, full] = next_;
+  if (!(slowest > 0) || !(noise_scale > 0))
     return 0;
+  if (!(supply > 0)) // all are held by a bound, and who is slow has more than its share
+    return full ? static_cast<std::uint64_t>(std::max(total * std::exp(-longest_shift), static_cast<double>(least)))
+                : 0;
   const double per_second = supply * slowest;
   const double worth = per_second * noise_scale / (total * (noise_scale + total));
   const double urge = std::log(std::max(worth, 1e-6) / exchange_.elasticity(slowest));

@@ -41,6 +41,7 @@ private:
     double slowest_seconds = 0;
     double held_seconds = 0;
     double supply = 0;
+    bool full = false;
   };
   common_step running_;
   common_step next_;

@@ -31,7 +31,7 @@ checkpoint sample() {
   state.sampler = {3, 59999};
   state.epoch_samples = 60000;
   state.learning_rate = {1.0 / 3, {-1e-320, 0.1}, {-0.0, 2.0 / 3}};
-  state.noise = {77, {1e308, 1}, {-5e-324, 0.7}, {0.1 + 0.2, 0.9}};
+  state.noise = {77, {0.3, 1.0 / 3}, 192, {1e308, 1}, {-5e-324, 0.7}, {0.1 + 0.2, 0.9}};
   state.batches = {32, 0, 1024, 64};
   state.members = {0, 2, 3, 4095};
   state.evaluated_samples = 987654320;
