@@ -286,6 +286,23 @@ std::optional<cluster::file_error> find_trainer(actors::host_options& options) {
   return found.message.empty() ? std::nullopt : std::optional(cluster::error_at(file, found.field, found.message));
 }
 
+/// Makes the directory, which nobody else runs then, and the host's log. Returns an empty string, or what is wrong.
+std::string begin_run(const run_directory& run, const cluster::cluster_file& file, const std::string& host,
+                      const run_arguments& arguments, const std::stop_token& stop) {
+  auto problem = run.create();
+  if (problem.empty())
+    problem = lock_run(run, host, lock_patience, stop);
+  if (problem.empty())
+    problem = keep_cluster_copy(run, file);
+  if (problem.empty())
+    problem = telemetry::start_logging({.host = arguments.name,
+                                        .file = arguments.log_to_stderr ? "" : run.log(arguments.name),
+                                        .console = arguments.log_to_stderr,
+                                        .json = arguments.log_json,
+                                        .level = arguments.log_level});
+  return problem;
+}
+
 int run(const run_arguments& arguments, command_context& context) {
   const stop_signals signals; // before any other thread
   auto loaded = load_cluster_file(arguments.cluster, context.err, changes_of(arguments.set));
@@ -340,18 +357,7 @@ int run(const run_arguments& arguments, command_context& context) {
     if (const int code = check_signer(given, options, context.err); code != exit_done)
       return code;
 
-  problem = run.create();
-  if (problem.empty())
-    problem = lock_run(run, host->name, lock_patience, signals.token());
-  if (problem.empty())
-    problem = keep_cluster_copy(run, *file);
-  if (problem.empty())
-    problem = telemetry::start_logging({.host = arguments.name,
-                                        .file = arguments.log_to_stderr ? "" : run.log(arguments.name),
-                                        .console = arguments.log_to_stderr,
-                                        .json = arguments.log_json,
-                                        .level = arguments.log_level});
-  if (!problem.empty()) {
+  if (problem = begin_run(run, *file, host->name, arguments, signals.token()); !problem.empty()) {
     context.err << "dynamix-node: error: " << problem << "\n";
     return exit_failed;
   }

@@ -39,15 +39,14 @@ std::optional<unsigned> number(std::string_view digits) {
   return error == std::errc{} && end == digits.data() + digits.size() ? std::optional{value} : std::nullopt;
 }
 
-/// "fd00::7%eth0", too.
 bool is_ipv6(std::string_view text) {
   in6_addr ignored{};
-  return ::inet_pton(AF_INET6, std::string(text.substr(0, text.find('%'))).c_str(), &ignored) == 1;
+  return ::inet_pton(AF_INET6, std::string(text).c_str(), &ignored) == 1;
 }
 
 /// An address of IPv6 has no name, and a name no colon.
 std::string named_after(std::string_view address) {
-  std::string name(address.substr(0, address.find('%')));
+  std::string name(address);
   std::ranges::replace(name, ':', '-');
   return std::isalnum(static_cast<unsigned char>(name.front())) != 0 ? name : "host" + name;
 }

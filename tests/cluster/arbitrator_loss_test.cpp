@@ -17,7 +17,9 @@ constexpr std::uint64_t window_steps = 2;
 class ArbitratorLoss : public trial {
 protected:
   /// Slow enough that most of the training is left after the first windows.
-  void write_slow_file(double epochs) { write_file({.slowdowns = {10, 10}, .epochs = epochs}); }
+  void write_slow_file(double epochs) {
+    write_file({.slowdowns = {10, 10}, .epochs = epochs, .arbitrator = "balance = \"off\"\n"});
+  }
 
   /// Two epochs, of which the arbitrator sees three windows. The workers tell what their batch sizes do then.
   void train_on_without_the_arbitrator(const std::string& told) {
@@ -50,9 +52,9 @@ TEST_F(ArbitratorLoss, LeavesTheWorkersTrainingOnTheirLastBatchSizes) {
   }
 }
 
-TEST_F(ArbitratorLoss, CostsNothingWhereWorkersGoByTraces) {
+TEST_F(ArbitratorLoss, CostsNothingWhereWorkersShareByTheirPaces) {
   write_file({.slowdowns = {10, 30}, .epochs = 2, .arbitrator = "policy = \"stigmergic\"\n"});
-  train_on_without_the_arbitrator("workers go by traces");
+  train_on_without_the_arbitrator("workers share by their paces");
 }
 
 TEST_F(ArbitratorLoss, IsMendedByLocalWhileTrainingGoesOn) {

@@ -50,7 +50,7 @@ protected:
         EXPECT_EQ(report.decision, first.decision) << "window " << window << ", rank " << rank;
         EXPECT_EQ(report.first_step, first.first_step) << "window " << window << ", rank " << rank;
         const bool initial = report.decision == messages::decision_key{};
-        EXPECT_EQ(report.batch, initial ? 64 : decided.at({report.decision, rank}))
+        EXPECT_EQ(report.batch, initial ? 32 : decided.at({report.decision, rank}))
             << "window " << window << ", rank " << rank;
       }
     }
@@ -63,7 +63,7 @@ TEST_F(UndisturbedRun, TrainsFourUnequalWorkersAndLosesNoDecision) {
               .dataset = cluster::training{}.data_path,
               .epochs = 1, // 29 windows at least, if all choose the largest batch from the start
               .more = "[ppo]\nhorizon = 2\n",
-              .arbitrator = "guard = false\n", // it would spare an untrained policy most of its lessons
+              .arbitrator = "balance = \"off\"\nguard = false\n", // which would spare an untrained policy most of its lessons
               .cluster = patient_cluster});
   const auto ended = start_local().wait();
   ASSERT_EQ(ended.code, 0) << ended.output;

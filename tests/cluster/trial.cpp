@@ -106,7 +106,7 @@ std::string contents_of(const std::string& path) {
 std::map<std::string, std::string> files_below(const std::string& directory) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(directory))
-    if (entry.is_regular_file())
+    if (entry.is_regular_file() && entry.path().extension() != ".lock")
       files[entry.path().string()] = contents_of(entry.path().string());
   return files;
 }

@@ -27,7 +27,7 @@ bool wait_until(const std::function<bool()>& come_true);
 
 /// The file's contents; empty when there is none.
 std::string contents_of(const std::string& path);
-/// Every file below `directory` with its contents.
+/// Every file below `directory` with its contents, but locks.
 std::map<std::string, std::string> files_below(const std::string& directory);
 
 /// A directory with the first 6,000 training and 1,000 test images of Fashion-MNIST; made at the first call.

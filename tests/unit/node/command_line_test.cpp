@@ -181,7 +181,7 @@ TEST_F(CommandLine, InitTellsWhatItCannotUse) {
   EXPECT_THAT(ask({"init", "--out", out}).err,
               HasSubstr("one of --hosts LIST, --hostfile FILE, --slurm and --from-env"));
   EXPECT_THAT(ask({"init", "--out", out, "--hosts", "a", "--slurm"}).err, HasSubstr("one of"));
-  EXPECT_THAT(ask({"init", "--out", out, "--hosts", "a b"}).err, HasSubstr("no cluster file: host.name is \"a b\""));
+  EXPECT_THAT(ask({"init", "--out", out, "--hosts", "a b"}).err, HasSubstr("--hosts: \"a b\" is no name of a host"));
   EXPECT_THAT(ask({"init", "--out", out, "--hostfile", "/nonexistent"}).err, HasSubstr("/nonexistent"));
   EXPECT_THAT(ask({"init", "--out", "/nonexistent/c.toml", "--hosts", "a"}).err, HasSubstr("/nonexistent"));
   ::unsetenv("SLURM_JOB_NODELIST");

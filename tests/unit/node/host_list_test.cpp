@@ -54,7 +54,6 @@ TEST(HostList, ReadsHostfiles) {
               ElementsAre("ada", "ben", "cy"));
   for (const auto* line : {"fd00::7 slots=2", "[fd00::7]:4", "[fd00::7]"})
     EXPECT_THAT(parse_hostfile(line).hosts, ElementsAre(listed_host{"fd00--7", "fd00::7"})) << line;
-  EXPECT_THAT(parse_hostfile("[fd00::7%eth0] slots=2").hosts, ElementsAre(listed_host{"fd00--7", "fd00::7%eth0"}));
   EXPECT_THAT(names(parse_hostfile("gpu_01\na:2:mlx5_0\nAda\nada\n")), ElementsAre("gpu_01", "a", "Ada"))
       << "capitals mean the same";
   EXPECT_THAT(names(parse_host_list("a:4,b:2")), ElementsAre("a", "b"));

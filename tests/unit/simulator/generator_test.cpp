@@ -149,6 +149,7 @@ TEST_F(GeneratedScenarios, MoveTheTimeToTargetByEveryAxisMoreThanByTheirNoise) {
       const auto seconds = [&](cluster::policy_kind policy) {
         auto loaded = load(generate_scenario(generated_for::training, seed, "", {.pinned = pinned_axis{axis, place}}));
         loaded.file.arbitrator.policy = policy;
+        loaded.file.arbitrator.balance = cluster::balance_kind::off;
         simulation run(std::move(loaded), std::vector<std::uint8_t>{}, run_seed);
         while (run.advance()) {
         }

@@ -157,6 +157,7 @@ double rise(std::uint64_t seed) {
   constexpr std::size_t third = 10;
   auto scenario = small_cluster();
   scenario.file.ppo.learning_rate = 0.001;
+  scenario.file.arbitrator.balance = cluster::balance_kind::off; // shares are what it can learn here
   policy_training training({scenario}, {.seed = seed, .environments = 8, .jobs = 2}, policy::make_learner);
   training.run_round();
   double first = 0;
