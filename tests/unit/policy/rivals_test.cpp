@@ -143,22 +143,22 @@ std::uint64_t total(const std::vector<choice>& choices) {
 TEST(Goodput, FindsTheBestGlobalBatchAndItsSplit) {
   const auto choices = measured_goodput(0.1).decide(noisy(0.1, 128));
   const auto found = total(choices);
-  EXPECT_NEAR(static_cast<double>(found), 190.8, 9); // candidates lie 4.5 % apart
+  EXPECT_NEAR(static_cast<double>(found), 213.3, 17); // candidates lie 4.5 % apart, and goodput is flat there
   EXPECT_NEAR(choices[1].batch, static_cast<double>(found) / 4, 1);
-  EXPECT_THAT(choices[0].reason, AllOf(HasSubstr("of " + std::to_string(found) + " samples in 4"),
+  EXPECT_THAT(choices[0].reason, AllOf(HasSubstr("of " + std::to_string(found) + " samples in 5"),
                                        HasSubstr("exchange 100.0 ms, noise scale 128: goodput +")));
-  EXPECT_NEAR(static_cast<double>(total(measured_goodput(1).decide(noisy(1, 128, 512)))), 603, 28);
+  EXPECT_NEAR(static_cast<double>(total(measured_goodput(1).decide(noisy(1, 128, 512)))), 675, 31);
 }
 
 TEST(Goodput, GoesBelowTheInitialGlobalBatchWhereThatPaysAndGoesBackWithoutANoiseScale) {
   auto controller = measured_goodput(0.01);
-  EXPECT_NEAR(static_cast<double>(total(controller.decide(noisy(0.01, 128)))), 90.5, 4);
+  EXPECT_NEAR(static_cast<double>(total(controller.decide(noisy(0.01, 128)))), 81.0, 6);
   auto unknown = measured_goodput(0.01);
   EXPECT_EQ(total(unknown.decide(noisy(0.01, 0), {48, 16})), 128U);
 }
 
 TEST(Goodput, AtMostDoublesWhatHasRunAndKeepsToTheLimits) {
-  EXPECT_THAT(batches(measured_goodput(1).decide(noisy(1, 128))), ElementsAre(192, 64)); // 603
+  EXPECT_THAT(batches(measured_goodput(1).decide(noisy(1, 128))), ElementsAre(192, 64)); // 675
   auto narrow = measured_goodput(1, {.initial = 64, .lowest = 50, .highest = 100});
   EXPECT_EQ(total(narrow.decide(noisy(1, 128))), 200U);
 }
