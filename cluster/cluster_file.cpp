@@ -100,7 +100,8 @@ const host& cluster_file::arbitrator_host() const {
 
 std::uint32_t cluster_file::first_batch() const {
   constexpr std::uint32_t start_divisor = 4;
-  const bool plans = arbitrator.policy == policy_kind::goodput || arbitrator.policy == policy_kind::ppo;
+  const bool plans =
+      !arbitrator.shadow && (arbitrator.policy == policy_kind::goodput || arbitrator.policy == policy_kind::ppo);
   return plans && goes_below_initial(training.rule) ? std::max(batch.lowest, batch.initial / start_divisor)
                                                     : batch.initial;
 }

@@ -404,6 +404,24 @@ TEST(ClusterPlan, IsAvailableAsJson) {
   EXPECT_EQ(plan["arbitrator"]["actions"].size(), 5U);
 }
 
+TEST(ClusterFile, BeginsSmallWhereThePolicyGoesByTheNoiseScaleAndTheLearningRateFollows) {
+  cluster_file file;
+  file.batch = {.initial = 64, .lowest = 8, .highest = 256};
+  file.arbitrator.policy = policy_kind::goodput;
+  file.training.rule = learning_rate_rule::adascale;
+  EXPECT_EQ(file.first_batch(), 16U);
+  file.batch.lowest = 32;
+  EXPECT_EQ(file.first_batch(), 32U);
+  file.arbitrator.shadow = true;
+  EXPECT_EQ(file.first_batch(), 64U) << "nothing would let it grow";
+  file.arbitrator.shadow = false;
+  file.training.rule = learning_rate_rule::linear;
+  EXPECT_EQ(file.first_batch(), 64U);
+  file.training.rule = learning_rate_rule::square_root;
+  file.arbitrator.policy = policy_kind::lb_bsp;
+  EXPECT_EQ(file.first_batch(), 64U);
+}
+
 TEST(ClusterRead, SaysWhatIsWrongWithAnUnreadableFile) {
   const auto absent = read_cluster_file("/nonexistent/cluster.toml");
   ASSERT_EQ(absent.errors.size(), 1U);

@@ -42,6 +42,7 @@ protected:
     file.training.optimizer = cluster::optimizer_kind::adamw;
     file.training.learning_rate = 0.003;
     file.training.epochs = 3;
+    file.arbitrator.policy = cluster::policy_kind::static_batch; // nobody decides
     file.batch.initial = 8;
     set_workers(2);
   }

@@ -36,6 +36,7 @@ protected:
     file.training.epochs = 1;
     file.training.device = "cpu";
     file.seed = test_seed(file.seed);
+    file.arbitrator.policy = cluster::policy_kind::static_batch; // nobody decides
     file.batch.initial = 5;
     file.batch.lowest = 1;
     file.arbitrator.window_steps = 3;
