@@ -38,7 +38,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 SOURCE = pathlib.Path(__file__).resolve().parents[1]
 RIVALS = ("lb-bsp", "omnilearn", "goodput")
-POLICIES = ("ppo+reflex", "static", *RIVALS)
+POLICIES = ("ppo+balance=on", "static", *RIVALS)
 FACTOR = 4.0
 WAITING = 0.2       # share of a step
 SEEN = 2.0          # times as long for a sample as before: the slow-down has begun
@@ -329,7 +329,7 @@ def main() -> None:
                         help="of the race: the first one is judged; NAME+FIELD and NAME+FIELD=VALUE set "
                              "arbitrator.FIELD")
     parser.add_argument("--reacting", type=lambda text: text.split(","), help="of the reaction",
-                        default=["ppo+reflex", "stigmergic", "goodput"])
+                        default=["ppo+balance=on", "stigmergic", "goodput"])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--epochs", type=float, help="of the race; the file's unless given")

@@ -40,7 +40,6 @@ protected:
     file.batch.initial = 5;
     file.batch.lowest = 1;
     file.arbitrator.window_steps = 3;
-    file.arbitrator.policy = cluster::policy_kind::static_batch; // nobody decides here
     set_workers(4);
   }
 
