@@ -112,8 +112,11 @@ class Watched:
                 if left and self._notes is not None:
                     self._notes.is_stuck = True
                     raise DynamixError(left) from None
-                if self._notes is None or self._work.is_completed():
+                if self._notes is None:
                     raise
+                if self._work.is_completed():  # since the look was over, perhaps: it then says whether it failed
+                    self._work.wait()
+                    return
 
 
 class Closable(Protocol):
