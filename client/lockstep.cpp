@@ -257,29 +257,36 @@ std::string lockstep::check(std::span<const step_row> rows) const {
   return {};
 }
 
+/// Who is absent holds what somebody who is here does, and so stands in the way of nothing.
+std::vector<step_row> lockstep::with_absent_agreeing(std::span<const step_row> rows) const {
+  const auto here = std::ranges::find(present_, true) - present_.begin();
+  std::vector<step_row> all(rows.begin(), rows.end());
+  for (std::size_t member = 0; member < rows.size(); ++member)
+    if (!is_present(member))
+      all[member] = rows[static_cast<std::size_t>(here)];
+  return all;
+}
+
 std::string lockstep::read_rows(std::span<const step_row> rows, session::agreement& agreed) {
   row_written_ = false;
   if (auto problem = check(rows); !problem.empty())
     return problem;
-  std::vector<step_row> present_rows; // who is absent agrees with the others
   std::uint64_t from_step = 0;
   double weights = 0;
   double weighted_squares = 0;
   std::uint32_t active = 0;
-  std::size_t any_present = 0;
-  while (any_present + 1 < rows.size() && !is_present(any_present))
-    ++any_present;
   for (std::size_t member = 0; member < rows.size(); ++member) {
-    const auto& row = rows[is_present(member) ? member : any_present];
-    present_rows.push_back(row);
     if (!is_present(member))
       continue;
+    const auto& row = rows[member];
     from_step = std::max(from_step, row.dealt);
     weights += row.weight;
     weighted_squares += row.weighted_square;
     active += row.weight > 0 ? 1 : 0;
   }
-  agreed = agree(present_rows, last_agreed_, from_step);
+  const bool all_present = std::ranges::count(present_, false) == 0;
+  agreed =
+      all_present ? agree(rows, last_agreed_, from_step) : agree(with_absent_agreeing(rows), last_agreed_, from_step);
   plan_next(rows, agreed, from_step);
   if (agreed.request == session::step_request::stop && !stop_step_)
     stop_step_ = from_step;
@@ -297,7 +304,8 @@ void lockstep::plan_next(std::span<const step_row> rows, const session::agreemen
   if (agreed.key) {
     last_agreed_ = *agreed.key;
     next.key = *agreed.key;
-    for (std::size_t member = 0; member < rows.size(); ++member)
+    // Where the members choose the global batch, a decision only repeats what they reported some steps ago.
+    for (std::size_t member = 0; options_.balances != messages::balancing::all && member < rows.size(); ++member)
       next.batches[member] = is_present(member) ? agreed.decisions[member].batch : 0;
   }
   for (std::size_t member = 0; member < rows.size(); ++member)
@@ -324,13 +332,9 @@ std::vector<std::uint32_t> lockstep::balance(std::span<const step_row> rows,
   for (std::size_t member = 0; member < rows.size(); ++member)
     if (is_present(member)) {
       measured = measured && rows[member].pace.measured();
-      proposed.push_back(rows[member].total_batch == 0 ? total : rows[member].total_batch);
+      proposed.push_back(options_.balances == messages::balancing::all ? rows[member].total_batch : 0);
     }
-  if (options_.balances == messages::balancing::all) {
-    const auto middle = proposed.begin() + static_cast<std::ptrdiff_t>(proposed.size() / 2);
-    std::ranges::nth_element(proposed, middle);
-    total = *middle;
-  }
+  total = policy::median_total(std::move(proposed), total);
   // What is in force has followed the paces further than a decision can know.
   const auto& from = measured ? plan_.newest().batches : decided;
   std::vector<policy::balanced_worker> workers;

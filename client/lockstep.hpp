@@ -217,6 +217,7 @@ private:
   std::uint64_t least_total() const;
   std::string check(std::span<const step_row> rows) const;
   void plan_next(std::span<const step_row> rows, const session::agreement& agreed, std::uint64_t from_step);
+  std::vector<step_row> with_absent_agreeing(std::span<const step_row> rows) const;
   std::vector<std::uint32_t> balance(std::span<const step_row> rows, const std::vector<std::uint32_t>& decided);
   learning_rate new_rule(std::uint64_t base_batch) const;
 

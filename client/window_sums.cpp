@@ -13,16 +13,6 @@ void window_sums::restart_times() {
   iteration_seconds = compute_seconds = exchange_seconds = data_seconds = 0;
 }
 
-void window_sums::restart_times(const window_sums& earlier) {
-  if (earlier.timed_steps >= timed_steps)
-    return; // they have been restarted since
-  timed_steps -= earlier.timed_steps;
-  iteration_seconds -= earlier.iteration_seconds;
-  compute_seconds -= earlier.compute_seconds;
-  exchange_seconds -= earlier.exchange_seconds;
-  data_seconds -= earlier.data_seconds;
-}
-
 messages::training_statistics window_sums::statistics(const noise_estimate& noise,
                                                       const learning_rate_step& rate) const {
   messages::training_statistics result;

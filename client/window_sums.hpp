@@ -33,8 +33,6 @@ struct window_sums {
 
   /// The batch sizes have changed: times of before say nothing about those to come.
   void restart_times();
-  /// The same but for what came behind `earlier`, which are these sums of some steps before.
-  void restart_times(const window_sums& earlier);
   /// The means over the window, with the estimates and the learning rate as they stand at its end.
   messages::training_statistics statistics(const noise_estimate& noise, const learning_rate_step& rate) const;
 };

@@ -4,8 +4,8 @@
 
 namespace dynamix::cluster {
 
-/// Steps between the end of a window and the boundary at which the decision on it comes into force. In the first of
-/// them the decision is made; during the second the workers gather who holds it. Windows of fewer than 5 steps have
+/// Steps between the end of a window and the one from which on the decision on it may be in force. In the first of them
+/// the decision is made; in the second the workers' rows say who holds it. Windows of fewer than 5 steps have
 /// none to spare: there a decision waits for the end of the window after, and this is 0.
 constexpr std::uint32_t settle_steps(std::uint32_t window_steps) {
   return window_steps < 5 ? 0 : 2;

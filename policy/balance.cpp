@@ -62,8 +62,9 @@ struct line {
   double samples(double level) const { return bounded((level - fixed) / slope, lowest, highest); }
 };
 
-/// The level at which all lines together give `total`: Newton's method, which is exact once it is known whom a bound
-/// holds, in a bracket, since a step may lead to where all are held.
+/// The level at which all lines together give `total`. Not policy/water_filling, which halves its way along curves of
+/// any shape: this runs in each step on each of hundreds of workers. Newton's method, which is exact once it is known
+/// whom a bound holds, in a bracket, since a step may lead to where all are held.
 double level_of(double total, std::span<const line> lines) {
   constexpr int steps_max = 60;
   double lower = lines.front().fixed;
@@ -176,6 +177,13 @@ balanced_step account_of(paced workers, batches shares, balance_reason reason) {
 }
 
 } // namespace
+
+std::uint64_t median_total(std::vector<std::uint64_t> proposed, std::uint64_t in_force) {
+  std::ranges::replace(proposed, std::uint64_t{0}, in_force);
+  const auto middle = proposed.begin() + static_cast<std::ptrdiff_t>(proposed.size() / 2);
+  std::ranges::nth_element(proposed, middle);
+  return *middle;
+}
 
 balanced_step balance(std::uint64_t total, paced workers) {
   auto kept = keep_shares(total, workers);

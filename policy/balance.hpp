@@ -40,6 +40,10 @@ struct balanced_step {
   bool full = false;          ///< somebody cannot take more, and could take less
 };
 
+/// The global batch of the next step where nobody decides: the median of what the workers propose, at least one of
+/// them; 0 stands for what is in force.
+std::uint64_t median_total(std::vector<std::uint64_t> proposed, std::uint64_t in_force);
+
 /// Shares of `total` samples in the next step. In additions, multiplications, divisions and square roots alone, which
 /// every processor rounds alike: so workers that have the same numbers have the same result, to the bit.
 balanced_step balance(std::uint64_t total, std::span<const balanced_worker> workers);

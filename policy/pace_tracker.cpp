@@ -111,10 +111,6 @@ void pace_tracker::measure(double batch, double seconds) {
   fit();
 }
 
-double pace_tracker::batch_within(double seconds) const {
-  return curve_.batch_within(seconds / std::exp(pace_));
-}
-
 /// Half the squared differences of steps that follow each other: whatever the pace, and a change of it counts once, and
 /// as no more than what noise would hardly do.
 void pace_tracker::spread(double ratio) {

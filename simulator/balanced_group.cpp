@@ -24,14 +24,9 @@ std::vector<std::uint32_t> balanced_group::step(const std::vector<std::uint32_t>
     workers_[i].end_step(step_seconds);
     paced.push_back(
         {.pace = workers_[i].estimate(in_force[i]), .batch = in_force[i], .lowest = lowest_, .highest = highest_[i]});
-    const auto own = how_ == messages::balancing::all ? workers_[i].propose(noise_scale, least_total_) : 0;
-    proposed.push_back(own == 0 ? total : own);
+    proposed.push_back(how_ == messages::balancing::all ? workers_[i].propose(noise_scale, least_total_) : 0);
   }
-  if (how_ == messages::balancing::all) {
-    const auto middle = proposed.begin() + static_cast<std::ptrdiff_t>(proposed.size() / 2);
-    std::ranges::nth_element(proposed, middle);
-    total = *middle;
-  }
+  total = policy::median_total(std::move(proposed), total);
   if (!std::ranges::all_of(paced, [](const auto& worker) { return worker.pace.measured(); }))
     for (std::size_t i = 0; i < paced.size(); ++i)
       paced[i].batch = named[i];

@@ -79,7 +79,6 @@ struct world::state {
   void run_steps(std::span<const std::uint32_t> batches, std::uint32_t steps, window_summary& summary,
                  std::vector<worker_sums>& sums, bool times_anew = true);
   void draw_hiccups();
-  void time_last_step(window_summary& summary, std::vector<worker_sums>& sums) const;
   window_summary begin_window();
   void end_window(window_summary& summary, double progress_before);
   window_summary run_window(std::span<const std::uint32_t> batches, std::span<const std::uint32_t> settling,
