@@ -583,28 +583,5 @@ TEST(Lockstep, MeasuresTheNoiseOfWhatWasDeliveredWhenTheRowWasWritten) {
   EXPECT_EQ(steps[0]->noise_averages().state().steps, 8U);
 }
 
-/// Where members choose the global batch, what an arbitrator repeats of their reports is old by the time that it comes.
-TEST(Lockstep, TakesNoBatchOfADecisionWhereMembersChooseTheGlobalBatch) {
-  for (const auto balances : {messages::balancing::shares, messages::balancing::all}) {
-    lockstep steps({.members = {{.initial = 16}, {.initial = 16}}, .samples = 1000, .balances = balances});
-    steps.start_epoch();
-    dealt_step dealt;
-    steps.deal(dealt);
-    steps.deliver();
-    const auto holding = [](std::uint32_t batch) {
-      return std::array<messages::decision, 2>{messages::decision{.key = {1, 1}, .batch = batch}};
-    };
-    std::vector<step_row> rows(2, steps.write_row(holding(40), step_request::none, 16, 1));
-    rows[1].held = holding(20);
-    session::agreement agreed;
-    ASSERT_EQ(steps.read_rows(rows, agreed), "");
-    ASSERT_TRUE(agreed.key) << "it counts as applied all the same";
-    EXPECT_EQ(steps.newest_batches().key, *agreed.key);
-    const bool chosen = balances == messages::balancing::all;
-    EXPECT_EQ(steps.newest_batches().batches,
-              (chosen ? std::vector<std::uint32_t>{16, 16} : std::vector<std::uint32_t>{40, 20}));
-  }
-}
-
 } // namespace
 } // namespace dynamix::client
