@@ -1,20 +1,15 @@
 #include "swarm/process_usage.hpp"
 
-#include <arpa/inet.h>
 #include <filesystem>
 #include <fmt/core.h>
 #include <fstream>
-#include <netinet/in.h>
 #include <sstream>
-#include <sys/socket.h>
 #include <unistd.h>
 
 namespace dynamix::swarm {
 namespace {
 
-constexpr std::uint16_t first_port = 20'000;
-constexpr std::uint16_t last_port = 32'000; ///< the kernel's own begin at 32768
-constexpr int listening = 0x0A;             ///< TCP_LISTEN in /proc/net/tcp
+constexpr int listening = 0x0A; ///< TCP_LISTEN in /proc/net/tcp
 
 /// Nothing where a thread's schedstat cannot be read.
 std::optional<double> scheduled_seconds(const std::string& process) {
@@ -46,17 +41,6 @@ std::optional<double> ticked_seconds(const std::string& process) {
   double system = 0;
   fields >> user >> system;
   return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
-bool is_free(std::uint16_t port) {
-  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const bool bound = ::bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-  ::close(descriptor);
-  return bound;
 }
 
 } // namespace
@@ -96,16 +80,6 @@ bool is_listening(std::uint16_t port, const std::string& proc) {
     }
   }
   return false;
-}
-
-std::uint16_t find_free_port() {
-  static auto next = static_cast<std::uint16_t>(first_port + getpid() * 64 % (last_port - first_port));
-  for (int tries = last_port - first_port; tries > 0; --tries) {
-    next = next < last_port ? static_cast<std::uint16_t>(next + 1) : first_port;
-    if (is_free(next))
-      return next;
-  }
-  return 0;
 }
 
 } // namespace dynamix::swarm

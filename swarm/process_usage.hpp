@@ -19,7 +19,4 @@ std::optional<process_usage> usage_of(pid_t id, const std::string& proc = "/proc
 /// Whether somebody listens on this TCP port, on whatever address; looks without a connection of its own.
 bool is_listening(std::uint16_t port, const std::string& proc = "/proc");
 
-/// A port that nobody listens on, below those that the kernel gives away by itself; not the same twice. 0: none.
-std::uint16_t find_free_port();
-
 } // namespace dynamix::swarm

@@ -3,6 +3,7 @@
 #include "actors/swarm_transport.hpp"
 #include "cluster/tree_plan.hpp"
 #include "ledger/line_reader.hpp"
+#include "links/free_port.hpp"
 #include "node/commands/cluster_options.hpp"
 #include "node/launch/keys.hpp"
 #include "node/launch/run_directory.hpp"
@@ -147,7 +148,7 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
   setup.directory =
       std::make_unique<swarm_directory>(arguments.out.empty() ? "" : std::filesystem::absolute(arguments.out).string());
   const run_directory run(setup.directory->path());
-  setup.file = swarm::describe(base, workers, swarm::find_free_port(), run.path());
+  setup.file = swarm::describe(base, workers, links::take_free_port(), run.path());
   const auto changes = changes_of(arguments.set, {{"--topology", "arbitrator.topology", arguments.topology},
                                                   {"--fanout", "arbitrator.fanout", arguments.fanout},
                                                   {"--policy", "arbitrator.policy", arguments.policy},
@@ -156,7 +157,7 @@ int prepare_swarm(const swarm_arguments& arguments, swarm_setup& setup, command_
     return exit_refused;
   setup.file.security.keys.clear(); // they are of other hosts than the swarm's
   cluster::make_paths_absolute(setup.file);
-  if (const auto problem = swarm::place_arbitrators(setup.file, swarm::find_free_port); !problem.empty())
+  if (const auto problem = swarm::place_arbitrators(setup.file, links::take_free_port); !problem.empty())
     return refuse(context.err, problem);
   auto problem = run.create();
   if (problem.empty())

@@ -1,30 +1,15 @@
 #include "node/launch/client_cluster.hpp"
 
-#include "node/launch/port_check.hpp"
+#include "links/free_port.hpp"
 #include "node/launch/shipped_files.hpp"
 
 #include <filesystem>
 #include <fmt/core.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <utility>
 
 namespace dynamix::node {
 namespace {
-
-/// Below those that the kernel gives away by itself, so that no connection takes one before its host does.
-constexpr std::uint16_t first_port = 20'000;
-constexpr std::uint16_t last_port = 32'000;
-
-/// From a place on that differs between processes that ask at the same time. 0: there is none.
-std::uint16_t take_free_port(std::uint16_t& next) {
-  for (int tries = 0; tries < last_port - first_port; ++tries) {
-    next = next < last_port ? static_cast<std::uint16_t>(next + 1) : first_port;
-    if (can_listen("127.0.0.1", next))
-      return next;
-  }
-  return 0;
-}
 
 bool is_socket(const std::string& path) {
   struct stat status {};
@@ -60,10 +45,9 @@ gae_lambda = 0.9
 entropy_coefficient = 0.0005
 )",
                         policy);
-  auto port = static_cast<std::uint16_t>(first_port + getpid() * 64 % (last_port - first_port));
-  text += fmt::format("\n[[host]]\nname = \"arbitrator\"\nport = {}\nroles = [\"arbitrator\"]\n", take_free_port(port));
+  text += fmt::format("\n[[host]]\nname = \"arbitrator\"\nport = {}\nroles = [\"arbitrator\"]\n", links::take_free_port());
   for (std::uint32_t i = 0; i < workers; ++i)
-    text += fmt::format("\n[[host]]\nname = \"worker-{}\"\nport = {}\n", i, take_free_port(port));
+    text += fmt::format("\n[[host]]\nname = \"worker-{}\"\nport = {}\n", i, links::take_free_port());
   return text;
 }
 

@@ -1,16 +1,16 @@
 #include "tests/cluster/trial.hpp"
 
 #include "ledger/codec.hpp"
+#include "links/free_port.hpp"
 #include "storage/atomic_file.hpp"
 #include "trainer/dataset.hpp"
 
-#include <arpa/inet.h>
+#include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
 
@@ -21,29 +21,9 @@ namespace {
 constexpr std::uint32_t small_training_images = 6000;
 constexpr std::uint32_t small_test_images = 1000;
 
-bool is_free(std::uint16_t port) {
-  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const bool bound = bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
-  close(descriptor);
-  return bound;
-}
-
-/// Ports that nobody listens on. They lie below those that the kernel gives away by itself, so that no listener or
-/// connection of another process takes one before the cluster does, and no two trials of a process share one.
-std::vector<std::uint16_t> free_ports(std::size_t count) {
-  constexpr std::uint16_t first = 20'000;
-  constexpr std::uint16_t last = 32'000;
-  static auto next = static_cast<std::uint16_t>(first + getpid() * 64 % (last - first));
-  std::vector<std::uint16_t> ports;
-  while (ports.size() < count) {
-    next = next < last ? static_cast<std::uint16_t>(next + 1) : first;
-    if (is_free(next))
-      ports.push_back(next);
-  }
+std::vector<std::uint16_t> take_free_ports(std::size_t count) {
+  std::vector<std::uint16_t> ports(count);
+  std::generate(ports.begin(), ports.end(), links::take_free_port);
   return ports;
 }
 
@@ -157,7 +137,7 @@ ended_program program::wait() {
 
 void trial::write_file(const trial_options& options) {
   const auto others = options.slowdowns.size() + 1; // behind the first hub and the workers
-  ports_ = free_ports(others + 2 * options.replicas + options.servers);
+  ports_ = take_free_ports(others + 2 * options.replicas + options.servers);
   std::string replicas;
   std::ostringstream hubs;
   for (std::size_t i = 0; i < options.replicas; ++i) {

@@ -63,14 +63,25 @@ class Started:
         return pathlib.Path(self.run, "logs", f"worker-{worker}.log").read_text(errors="replace")
 
 
-def _free_ports(count):
-    """Below those that the kernel gives away by itself, from a place on that differs between processes."""
-    ports, port = [], 20_000 + os.getpid() * 16 % 12_000
+_reservations = []
+
+
+def take_free_ports(count):
+    """Below those that the kernel gives away by itself, and reserved among all of Dynamix's processes on this machine for as
+    long as this one lives (links/free_port.cpp)."""
+    ports, port = [], 20_000 + os.getpid() * 64 % 12_000
     while len(ports) < count:
         port = port + 1 if port < 32_000 else 20_000
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            ports.append(port)
+        reservation = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+            reservation.bind(f"\0dynamix-port-{port}")
+        except OSError:
+            reservation.close()
+            continue
+        _reservations.append(reservation)
+        ports.append(port)
     return ports
 
 
@@ -103,7 +114,7 @@ def shared_hosts(hosts, workers, **settings):
             section, _, field = name.partition("__")
             sections.setdefault(section, []).append(f"{field} = {value}")
         text = "".join(f"[{section}]\n" + "\n".join(lines) + "\n" for section, lines in sections.items())
-        ports = _free_ports(hosts + 1)
+        ports = take_free_ports(hosts + 1)
         text += f'[[host]]\nname = "hub"\nport = {ports[0]}\nroles = ["arbitrator"]\n'
         for i in range(hosts):
             gpus = [10 * i + slot for slot in range(workers)]

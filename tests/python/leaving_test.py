@@ -111,7 +111,7 @@ with open(os.path.join(folder, str(rank)), "w") as file:
 
 def start(way, who, folder, world=2, sockets=None):
     """The processes of a fixed group, of which `who` leaves in some way in its second epoch."""
-    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(agents._free_ports(1)[0]), "WORLD_SIZE": str(world)}
+    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(agents.take_free_ports(1)[0]), "WORLD_SIZE": str(world)}
     environment.pop("DYNAMIX_AGENT", None)
     if sockets:
         environment["DYNAMIX_AGENT"] = sockets

@@ -3,8 +3,9 @@
 #include "dashboard/server.hpp"
 #include "ledger/codec.hpp"
 #include "links/certificate.hpp"
+#include "links/free_port.hpp"
 #include "links/private_file.hpp"
-#include "tests/unit/dashboard/free_port.hpp"
+#include "tests/unit/dashboard/silent_client.hpp"
 #include "tests/unit/ledger/rows.hpp"
 #include "tests/unit/node/sample_run.hpp"
 
@@ -151,7 +152,7 @@ protected:
   }
 
   const node::testing::temporary_directory directory_;
-  const std::uint16_t port_ = free_port();
+  const std::uint16_t port_ = links::take_free_port();
   std::shared_ptr<feed> from_;
   std::unique_ptr<server> server_;
 };

@@ -1,11 +1,11 @@
 #include "cluster/cluster_file.hpp"
 #include "dashboard/dashboard.hpp"
 #include "links/file_signature.hpp"
+#include "links/free_port.hpp"
 #include "links/identity.hpp"
 #include "links/private_file.hpp"
 #include "node/launch/shipped_files.hpp"
 #include "storage/atomic_file.hpp"
-#include "tests/unit/dashboard/free_port.hpp"
 #include "tests/unit/links/link_pair.hpp"
 #include "tests/unit/node/command_answer.hpp"
 #include "tests/unit/node/sample_run.hpp"
@@ -145,7 +145,7 @@ TEST_F(KeysCommand, MakesWhatTopReadsAnEncryptedPageBy) {
   ASSERT_EQ(links::make_keys(keys(), {.cluster = "page", .hosts = {"localhost"}, .now_seconds = std::time(nullptr)}),
             "");
   const auto own = links::host_directory(keys(), "localhost");
-  const auto port = std::to_string(dashboard::testing::free_port());
+  const auto port = std::to_string(links::take_free_port());
   auto file = pair_file();
   file.dashboard = {.listen = "127.0.0.1:" + port,
                     .token_file = directory_.path() + "/token",

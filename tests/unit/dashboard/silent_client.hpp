@@ -18,27 +18,6 @@ inline sockaddr_in loopback(std::uint16_t port) {
   return address;
 }
 
-/// A port of loopback that nobody listens on now, below those that the kernel gives to connections.
-inline std::uint16_t free_port() {
-  constexpr int first = 10'000;
-  constexpr int ports = 8'000;
-  static int next = ::getpid() * 16;
-  for (int tries = 0; tries < ports; ++tries) {
-    const auto port = static_cast<std::uint16_t>(first + next++ % ports);
-    const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
-    const int yes = 1;
-    ::setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    const auto address = loopback(port);
-    const bool free = ::bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-                      ::listen(descriptor, 1) == 0;
-    ::close(descriptor);
-    if (free)
-      return port;
-  }
-  ADD_FAILURE() << "no port is free";
-  return 0;
-}
-
 /// Asks, and never reads the answer.
 class silent_client {
 public:
